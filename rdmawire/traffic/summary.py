@@ -1,7 +1,7 @@
 """Counters of traffic: a tap that counts requests, responses and retransmissions, and summaries.
 
-All frames of one path, opcode and length begin with the same bytes, up to the PSN. What those say
-is worked out once and kept, so a frame costs a look-up and a few additions.
+All frames of one path, opcode and length begin with the same bytes, up to the PSN. These are parsed
+once and cached, so a frame costs a lookup and a few additions.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,9 +23,9 @@ from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
 from rdmawire.wire.roce import Frame
 
 MAX_CONVERSATIONS: Final = 1 << 16
-"""Receiving queue pairs that are remembered; it begins anew after that many.
+"""Maximum receiving queue pairs remembered; beyond it all are discarded.
 
-What was counted stays. Of requests from before, those that are sent again later count as new.
+The counts are kept. Later retransmissions of requests sent before that count as new.
 """
 
 _RETRYING: Final = (Service.RC, Service.XRC, Service.RD)
@@ -39,16 +39,16 @@ _ATOMICS: Final = {
 
 
 class _Read(NamedTuple):
-    """The last READ of a conversation: its PSN, and what it asked for."""
+    """The last READ of a conversation: its PSN, and the requested memory."""
 
     psn: int
     va: int
     dmalen: int
 
     def goes_on(self, other: "_Read", mtus: Collection[int]) -> bool:
-        """Whether another is what is left of this one: the same end, so many packets later.
+        """Whether ``other`` requests the rest of this READ: the same end, some packets later.
 
-        ``mtus`` are those that full packets were seen with: there were some, or nothing is left.
+        ``mtus`` are the path MTUs seen; without one, nothing is left to request.
         """
         packets = serial.distance(self.psn, other.psn)
         skipped = other.va - self.va
@@ -60,7 +60,7 @@ class _Read(NamedTuple):
 
 
 class _Conversation:
-    """Requests to one queue pair. ``next_psn`` is behind the last that was new."""
+    """Requests to one queue pair. ``next_psn`` follows the last new PSN."""
 
     __slots__ = ("next_psn", "read")
 
@@ -70,7 +70,7 @@ class _Conversation:
 
 
 class Counted(NamedTuple):
-    """What one frame was counted as: messages that are new, their bytes, or a sign of trouble.
+    """The counts of one frame: new messages, their bytes, or a sign of trouble.
 
     ``sign`` is the name of the counter: ``retransmits``, ``naks``, ``rnr_naks``, ``cnps`` or
     ``mads``.
@@ -94,9 +94,9 @@ _NAKS: Final[dict[int, Counted]] = {
 
 
 class _Head(NamedTuple):
-    """What the bytes up to the PSN say; the PSN's word is at ``word``.
+    """The parsed bytes up to the PSN, whose word is at offset ``word``.
 
-    ``reckon`` counts it; ``new`` is what the packet counts as, if it was not sent before.
+    ``reckon`` counts the packet; ``new`` is its count, unless it is a retransmission.
     """
 
     reckon: "_Count | None"
@@ -110,13 +110,13 @@ _read_reth: Final = RETH.parse
 
 
 class FrameCounter:
-    """A tap. Give it what requesters and responders send, each frame once.
+    """A tap for all frames of requesters and responders, each once.
 
-    ``messages`` and their ``bytes`` are those of applications. They count once, however often
-    they were sent (an atomic has eight bytes, a READ as many as it asks for); ``frame_bytes``
-    are those of all frames. ``mads`` are management datagrams, as often as they were sent.
-    ``retransmits`` are request packets whose PSN was sent before. ``marks`` are frames with
-    Congestion Experienced. ``last`` is the time of the last frame (ns).
+    ``messages`` and their ``bytes`` are those of applications. They count once, however often they
+    were sent (an atomic has eight bytes, a READ the requested bytes); ``frame_bytes`` are those of
+    all frames. ``mads`` are management datagrams, including retransmissions. ``retransmits`` are
+    request packets whose PSN was sent before. ``marks`` are frames with Congestion Experienced.
+    ``last`` is the time of the last frame (ns).
     """
 
     __slots__ = (
@@ -138,7 +138,7 @@ class FrameCounter:
         return self.count(frame.data, now)
 
     def count(self, frame: bytes, now: int) -> Counted:
-        """Count a frame that passes at a time (ns); what it counted as, but for its bytes."""
+        """Count a frame at time ``now`` (ns); return its counts, without frame bytes."""
         self.frames += 1
         self.frame_bytes += len(frame)
         self.last = now
@@ -152,7 +152,7 @@ class FrameCounter:
         return NO_TRAFFIC if reckon is None else reckon(self, head, frame)
 
     def _learnt(self, key: bytes, frame: bytes) -> _Head | None:
-        """What a head says that was not seen before; what is built otherwise is never kept."""
+        """Parse a new head, and cache it if it has the usual layout."""
         try:
             head = self._head(roce.parse(frame))
         except WireError:
@@ -189,17 +189,17 @@ class FrameCounter:
             found = self._conversations[key] = _Conversation()
         return found
 
-    # What each kind of packet counts as.
+    # Counts by type of packet.
 
     def _message(self, head: _Head, _: bytes) -> Counted:
-        """A packet that is never sent again."""
+        """Count a packet that is never retransmitted."""
         return self._new(head.new)
 
     def _request(self, head: _Head, frame: bytes) -> Counted:
         return self._new(head.new) if self._is_new(head, frame) else self._retransmit()
 
     def _read(self, head: _Head, frame: bytes) -> Counted:
-        """A READ takes as many PSNs as its responses, which only those show."""
+        """Count a READ, which takes the PSNs of its responses; only those show how many."""
         conversation = head.conversation
         reth = _read_reth(frame, head.word + 4)
         read = _Read(_psn(head, frame), reth.va, reth.dmalen)
@@ -220,7 +220,7 @@ class FrameCounter:
 
     @staticmethod
     def _is_new(head: _Head, frame: bytes) -> bool:
-        """Whether no packet with this PSN, or one behind it, was sent before."""
+        """Whether no packet with this or a later PSN was sent before."""
         psn, conversation = _psn(head, frame), head.conversation
         known = conversation.next_psn
         if known is not None and serial.is_before(psn, known):
@@ -264,14 +264,14 @@ _COUNTS: Final[dict[int, _Count | None]] = {
     opcode: _count_of(shape) for opcode, shape in SHAPES.items()
 }
 _COUNTS[Opcode.CNP] = FrameCounter._cnp
-"""Opcode to what it counts as."""
+"""Opcode to the function that counts it."""
 
 _OF_MANAGERS: Final = range(GSI_QPN + 1)
-"""Queue pairs to which management datagrams go, and nothing else. IBA 3.9.4."""
+"""Queue pairs that receive only management datagrams. IBA 3.9.4."""
 
 
 def _count_for(bth: BTH) -> _Count | None:
-    """What counts packets with such a BTH."""
+    """Return the function that counts packets with such a BTH."""
     count = _COUNTS.get(bth.opcode)
     is_mad = count is FrameCounter._message and bth.destqp in _OF_MANAGERS
     return FrameCounter._mad if is_mad else count
@@ -281,18 +281,18 @@ def _count_for(bth: BTH) -> _Count | None:
 
 
 class Moved(NamedTuple):
-    """DMA on one path: bytes, transactions, and copies that a processor or GPU made for them."""
+    """DMA on one path: bytes, transactions, and the copies that a CPU or GPU made for them."""
 
     bytes: int
     transactions: int
     copies: int
 
     def plus(self, other: "Moved") -> "Moved":
-        """Both together."""
+        """Return the sum."""
         return Moved(*map(add, self, other))
 
     def minus(self, other: "Moved") -> "Moved":
-        """What is more than the other."""
+        """Return the difference."""
         return Moved(*map(sub, self, other))
 
     def by(self, times: int) -> "Moved":
@@ -306,11 +306,11 @@ NO_DMA: Final = Moved(0, 0, 0)
 class Summary(NamedTuple):
     """A run. ``messages`` and ``bytes`` are those of applications, ``frame_bytes`` the wire's.
 
-    ``retransmits`` are request packets sent again, ``lost`` frames that never arrived, ``marks``
-    frames with Congestion Experienced, ``failed`` messages that ended with an error of their own.
-    ``mads`` are management datagrams, and ``refused`` connections that never stood. ``paths`` has
-    the DMA of all adapters by way, those that moved something. ``virtual_ns`` is how long it took
-    in the world, ``wall_s`` how long outside, if the caller measured it.
+    ``retransmits`` are retransmitted request packets, ``lost`` frames that never arrived, ``marks``
+    frames with Congestion Experienced, ``failed`` messages that completed with an error of their
+    own. ``mads`` are management datagrams, ``refused`` connections never established. ``paths`` has
+    the DMA of all adapters by path, if not zero. ``virtual_ns`` is the simulated time, ``wall_s``
+    the real time if the caller measured it.
     """
 
     messages: int
@@ -340,7 +340,7 @@ def summarise(
     failed: int = 0,
     refused: int = 0,
 ) -> Summary:
-    """What was counted, with what these adapters moved."""
+    """Return the summary of the counters and the adapters."""
     return Summary(
         messages=counter.messages,
         bytes=counter.bytes,
@@ -361,7 +361,7 @@ def summarise(
 
 
 def moved(nics: Iterable[Verbs]) -> dict[str, Moved]:
-    """The DMA of these adapters by path (``host``, ``gpu_direct``, ``bounce``), where any was."""
+    """Return the DMA of these adapters by path (``host``, ``gpu_direct``, ``bounce``), if any."""
     counters = [nic.memory.counter for nic in nics]
     ways = {}
     for path in Path:
@@ -375,7 +375,7 @@ def moved(nics: Iterable[Verbs]) -> dict[str, Moved]:
 
 
 def added(one: Summary, other: Summary) -> Summary:
-    """Both runs together, one after the other."""
+    """Return the summary of both runs in sequence."""
     sums = {
         name: count + getattr(other, name)
         for name, count in one._asdict().items()
@@ -394,7 +394,7 @@ def _added(one: Mapping[str, Moved], other: Mapping[str, Moved]) -> dict[str, Mo
 
 
 def repeated(summary: Summary, times: int) -> Summary:
-    """The same run so many times."""
+    """Return the summary of ``times`` equal runs."""
     counts = {name: count * times for name, count in summary._asdict().items() if name != "paths"}
     paths = {name: way.by(times) for name, way in summary.paths.items()}
     return Summary(**counts, paths=paths)

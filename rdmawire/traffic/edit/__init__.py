@@ -1,4 +1,4 @@
-"""Captures edited: other addresses, queue pairs, PSNs, keys, and checksums that fit again.
+"""Captures edited: new addresses, queue pairs, PSNs and keys, with updated checksums.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Captures edited: records go from one file to another, with their times and interfaces."""
+"""Editing of captures: records are copied from one file to another with times and interfaces."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -25,11 +25,11 @@ from rdmawire.wire.serial import BITS_64
 Change = Callable[[Record], Record]
 
 _HASH: Final = 3
-"""The option of a packet that holds a hash over it. draft-ietf-opsawg-pcapng, section 4.3."""
+"""The option with a hash of a packet. draft-ietf-opsawg-pcapng, section 4.3."""
 _TS: Final = 8
-"""Bytes of the time that an extensible record begins with."""
+"""Bytes of the time at the start of an extensible record."""
 _MACS: Final = 12
-"""Bytes of an Ethernet header before its type."""
+"""Bytes of an Ethernet header that precede its type."""
 _TAGS: Final = frozenset(
     int(tag).to_bytes(2, "big") for tag in (EtherType.VLAN, EtherType.QINQ, EtherType.QINQ_OLD)
 )
@@ -38,7 +38,7 @@ _UNTAGGABLE: Final = _TAGS | {EtherType.MAC_CONTROL.to_bytes(2, "big")}
 
 
 def with_bytes(record: Record, new: bytes) -> Record:
-    """The record with other bytes, if they are; then it has no hash over them any more."""
+    """Return the record with bytes ``new``; if they differ, without a hash of the old bytes."""
     data, time_ns, length, link_type, interface, options = record
     if options and new is not data:
         options = tuple(option for option in options if option[0] != _HASH)
@@ -48,7 +48,7 @@ def with_bytes(record: Record, new: bytes) -> Record:
 def later(shift_ns: int) -> Change:
     """Move the records of a capture ``shift_ns`` nanoseconds later, or earlier if it is negative.
 
-    :class:`EditError` for one that would come before 1970, where times begin.
+    :class:`EditError` for a record that would be before 1970, the earliest time.
     """
     numbers = count(1)
 
@@ -67,23 +67,23 @@ def later(shift_ns: int) -> Change:
 
 
 def _seconds(time_ns: int) -> str:
-    """Nanoseconds as seconds, with as many decimals as it takes."""
+    """Write nanoseconds as seconds, with the needed decimals."""
     return f"{Decimal(time_ns).scaleb(-9).normalize():f}"
 
 
 def _later(data: bytes, shift_ns: int) -> bytes:
-    """An extensible record, whose first bytes say its time as well; zeros say none."""
+    """Shift the time at the start of an extensible record; zeros mean no time."""
     time = int.from_bytes(data[:_TS], "little")
     if not time:
         return data
-    # Seconds in the upper half, their fraction in the lower one.
+    # Seconds in the upper half, the fraction in the lower half.
     units = (abs(shift_ns) * (1 << 32) + SECOND // 2) // SECOND
     moved = BITS_64.add(time, units if shift_ns > 0 else -units)
     return moved.to_bytes(_TS, "little") + data[_TS:]
 
 
 def untagged(record: Record) -> Record:
-    """The frame without VLAN tags. Of its checksums none covers them."""
+    """Return the frame without VLAN tags. No checksum covers them."""
     if record.link_type != LinkType.ETHERNET:
         return record
     data, end = record.data, _MACS
@@ -96,7 +96,7 @@ def untagged(record: Record) -> Record:
 
 
 def tagged(vlan: int, priority: int = 0) -> Change:
-    """Has Ethernet frames without a tag carry one of IEEE 802.1Q. Pauses never do; they stay.
+    """Add an IEEE 802.1Q tag to untagged Ethernet frames, except PAUSE frames.
 
     The frames grow by four bytes.
     """
@@ -115,11 +115,11 @@ def tagged(vlan: int, priority: int = 0) -> Change:
 
 _MAX_SNAP = 0xFFFF_FFFF
 _OFTEN = 512
-"""Records from one report of progress to the next."""
+"""Records between two progress reports."""
 
 
 class Fate(Enum):
-    """What is to become of a record."""
+    """What to do with a record."""
 
     EDIT = "edit"
     LEAVE = "leave"
@@ -127,9 +127,9 @@ class Fate(Enum):
 
 
 _Chosen = tuple[int, Record, Fate]
-"""The number of a record, the record, and what is to become of it."""
+"""The number of a record, the record, and what to do with it."""
 _Edited = tuple[int, Record, Record]
-"""The number of a record, the record, and what becomes of it."""
+"""The number of a record, the record, and the edited record."""
 
 Choose = Callable[[Record], Fate]
 """Decides about the records of a capture, in their order."""
@@ -146,16 +146,16 @@ def edit_capture(
     growth: int = 0,
     progress: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Write what becomes of the records of a capture; ``-`` is standard input, or output.
+    """Write the edited records of a capture; ``-`` is standard input or output.
 
-    The new file has the format that its suffix asks for, or else that of the old one. It appears
-    when it is complete, so it may take the old one's place. All records are edited unless the
-    ``chooser`` gives something that decides otherwise, and FPDUs that a ``finder`` reports.
-    ``changes`` are made in the end to all records; by how many bytes these may grow at most,
-    snap lengths do as well. ``progress`` is called with how many bytes of the source were read.
+    The new file has the format of its suffix, or else that of the old one. It appears when it is
+    complete, so it may replace the old one. All records are edited unless ``chooser`` returns a
+    function that decides otherwise, including FPDUs that a ``finder`` reports. ``changes`` are
+    applied last, to all records; snap lengths grow by the same number of bytes as these may.
+    ``progress`` is called with the number of source bytes read.
 
-    A damaged capture is written up to the damage, unless it would take its own place; then comes
-    the :class:`CaptureError` that says where it is damaged.
+    A damaged capture is written up to the damage, unless it would replace itself; then
+    :class:`CaptureError` with the position of the damage is raised.
     """
     tally = editor.tally
     with open_capture(source) as reader:
@@ -203,16 +203,16 @@ class _Copy:
         self._rest = readable if first is None else chain([first], readable)
 
     def _readable(self) -> Iterator[Record]:
-        """What can be read."""
+        """Yield the readable records."""
         try:
             yield from self._reader
         except CaptureError as error:
             self.damage = error
 
     def writer(self, target: AnyPath, first: Sequence[_Edited]) -> Writer:
-        """What writes the new capture: like the old one, as far as its format can.
+        """Return the writer of the new capture: like the old one, as far as its format can.
 
-        A pcap has the one link type of the ``first`` record that goes there, if one does.
+        A pcap gets the link type of the ``first`` written record, if there is one.
         """
         reader = self._reader
         format_ = _format(target) or reader.format
@@ -232,7 +232,7 @@ class _Copy:
         return create_capture(target, format=format_, link_type=next(iter(link_types), None))
 
     def write(self, writer: Writer, records: Iterator[_Edited], changes: Sequence[Change]) -> None:
-        """Write what records become once these changes are made."""
+        """Write the edited records after applying ``changes``."""
         tally = self._editor.tally
         for number, old, new in records:
             for change in changes:
@@ -246,13 +246,13 @@ class _Copy:
         self._declare(writer)
 
     def _declare(self, writer: Writer) -> None:
-        """Have the new file know all interfaces that the old one has named so far."""
+        """Declare all interfaces read so far in the new file."""
         if writer.format == "pcapng":
             for interface in self._reader.interfaces[len(writer.interfaces) :]:
                 writer.add_interface(_grown(interface, self._growth))
 
     def records(self, progress: Callable[[int], object]) -> Iterator[_Edited]:
-        """All records that are not dropped, and what becomes of them."""
+        """Yield all records that are not dropped, edited."""
         chosen = self._chosen(progress)
         if self._streams is not None:
             return self._through(self._streams, chosen)
@@ -265,7 +265,7 @@ class _Copy:
         )
 
     def _chosen(self, progress: Callable[[int], object]) -> Iterator[_Chosen]:
-        """All records, and what is to become of them."""
+        """Yield all records with what to do with them."""
         tally, choose, fate = self._editor.tally, self._choose, Fate.EDIT
         for done, record in enumerate(self._rest):
             if done % _OFTEN == 0:
@@ -281,7 +281,7 @@ class _Copy:
 
     @staticmethod
     def _through(streams: StreamEditor[_Chosen], chosen: Iterator[_Chosen]) -> Iterator[_Edited]:
-        """The same, where some records wait for others."""
+        """The same for records that may wait for others."""
         done = chain.from_iterable(
             streams.take(each, each[1].data, each[1].link_type, edit=each[2] is Fate.EDIT)
             for each in chosen
@@ -292,13 +292,13 @@ class _Copy:
 
 
 def _grown(interface: Interface, growth: int) -> Interface:
-    """The same interface, with a snap length that is longer; 0 means none."""
+    """Return the interface with its snap length increased by ``growth``; 0 means no limit."""
     most = interface.snap_length
     return replace(interface, snap_length=min(most + growth, _MAX_SNAP)) if most else interface
 
 
 def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:
-    """The record without what the new format cannot hold."""
+    """Return the record without what the new format cannot hold."""
     if writer.format != "pcap":
         return record
     tally.plain += 1
@@ -308,7 +308,7 @@ def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:
 def _misplaced(
     error: UnrepresentableError, name: str, number: int, record: Record, writer: Writer
 ) -> CaptureError:
-    """Why a record cannot be in the new file, and which one it is."""
+    """Return an error with the reason a record cannot be written, and its number."""
     reason = error.reason
     if writer.format == "pcap" and record.link_type != writer.interfaces[0].link_type:
         others = f"link type {writer.interfaces[0].link_type}"
@@ -317,7 +317,7 @@ def _misplaced(
 
 
 def _format(target: AnyPath) -> str | None:
-    """The format that a name asks for."""
+    """Return the format of a file name."""
     suffixes = PurePath(os.fsdecode(target)).suffixes[-2:]
     named = (suffix.lower().removeprefix(".") for suffix in reversed(suffixes))
     return next((suffix for suffix in named if suffix in ("pcap", "pcapng")), None)

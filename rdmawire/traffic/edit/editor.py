@@ -1,4 +1,4 @@
-"""The edit of frames, one after the other."""
+"""The editor of single frames."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,19 +19,18 @@ class Sealing(Enum):
     """Which checksums are recomputed."""
 
     CHANGED = "changed"
-    """All that were right; what was wrong stays wrong."""
+    """All that were correct; invalid ones stay invalid."""
     ALL = "all"
     NONE = "none"
 
 
 @dataclass(slots=True)
 class Tally:
-    """Frames by what became of them.
+    """Counts of frames.
 
-    ``changed`` came out other than they were. ``bad``: with an ICRC that was wrong before, and
-    still is unless all are sealed. ``cut``: with an ICRC that the capture did not keep. ``plain``:
-    with comments that a pcap cannot hold.
-    ``written``: those in the new capture, ``None`` where there is none.
+    ``changed``: edited ones. ``bad``: with an ICRC that was invalid before, and still is unless all
+    are recomputed. ``cut``: with an ICRC that was not captured. ``plain``: with comments that a
+    pcap cannot hold. ``written``: those in the new capture, ``None`` without one.
     """
 
     frames: int = 0
@@ -44,7 +43,7 @@ class Tally:
 
 
 class Sealer:
-    """Seals what was edited, and counts what was found; ``plain`` if nothing special is asked."""
+    """Updates checksums of edited frames, and counts invalid ones; ``plain`` without options."""
 
     def __init__(self, sealing: Sealing, rules: Sequence[Rule], tally: Tally) -> None:
         self.sealing = sealing
@@ -57,9 +56,9 @@ class Sealer:
     def seal(
         self, checksums: Iterable[tuple[Checksum, int]], old: bytes, new: bytearray, reach: int
     ) -> None:
-        """Make checksums fit, each of which covers what ends at a byte.
+        """Update checksums; each covers the frame up to its end offset.
 
-        No byte from ``reach`` on has changed, but for checksums.
+        No byte from ``reach`` on has changed, except checksums.
         """
         for checksum, end in checksums:
             self._tally.cut += isinstance(checksum, InvariantCRC) and end > len(old)
@@ -72,7 +71,7 @@ class Sealer:
 
 
 class Draft(NamedTuple):
-    """A frame as it was, and as it is to be but for its checksums."""
+    """A frame before and after its edit, with checksums not yet updated."""
 
     data: bytes
     new: bytearray
@@ -80,12 +79,12 @@ class Draft(NamedTuple):
 
 
 class Editor:
-    """Applies rules to frames, and makes their checksums fit.
+    """Applies rules to frames, and updates their checksums.
 
-    All rules read a frame as it was; of two that set a field, the later one counts. Lengths, and
-    what follows what, stay as they are, whatever fields are set to. ``ports`` are the UDP
-    destination ports of RoCEv2, ``protocols`` say what carries what. ``tally`` counts ICRCs that
-    were wrong, or that are not there.
+    All rules read the original frame; if two set the same field, the later one wins. Lengths and
+    the order of headers stay, whatever fields are set to. ``ports`` are the UDP destination ports
+    of RoCEv2, ``protocols`` maps protocols to headers. ``tally`` counts ICRCs that were invalid or
+    missing.
     """
 
     def __init__(
@@ -104,14 +103,14 @@ class Editor:
         self._flows: dict[int, Flows] = defaultdict(Flows)
 
     def edit(self, data: bytes, link_type: int = LinkType.ETHERNET) -> bytes:
-        """What becomes of a frame; of one that the capture cut short, of what is there."""
+        """Return the edited frame; of a truncated frame, the captured bytes are edited."""
         known = self.edit_known(data, link_type)
         if known is not None:
             return known
         return self.finish(self.draft(data, link_type, self.layout(data, link_type)))
 
     def edit_known(self, data: bytes, link_type: int) -> bytes | None:
-        """What becomes of a frame of a flow that has been met; ``None`` for others."""
+        """Return the edited frame if its flow is known, else ``None``."""
         found = self._flows[link_type].find(data)
         if found is None:
             return None
@@ -127,13 +126,13 @@ class Editor:
         return data if new == data else bytes(new)
 
     def layout(self, data: bytes, link_type: int) -> FrameLayout:
-        """The layout of a frame."""
+        """Return the layout of a frame."""
         return walk_frame(data, link_type, roce_ports=self._ports, protocols=self._protocols)
 
     def draft(
         self, data: bytes, link_type: int, layout: FrameLayout, *, learn: bool = True
     ) -> Draft:
-        """A frame with its fields changed; its flow is kept, if it is to ``learn`` and has one."""
+        """Return a frame with its fields edited; with ``learn``, its flow is cached, if any."""
         ops = [op for rule in self.rules for op in rule.ops(layout)]
         size = head_size(layout, self._protocols) if learn else 0
         if size:
@@ -144,7 +143,7 @@ class Editor:
         return Draft(data, new, layout)
 
     def finish(self, draft: Draft) -> bytes:
-        """The frame that a draft becomes, with its checksums."""
+        """Return the frame of a draft, with its checksums."""
         checksums = ((each, each.end) for each in draft.layout.checksums)
         self.sealer.seal(checksums, draft.data, draft.new, len(draft.data))
         return draft.data if draft.new == draft.data else bytes(draft.new)

@@ -1,4 +1,4 @@
-"""Fields by name, and values as people write them."""
+"""Fields by name, and values as text."""
 
 from collections.abc import Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
@@ -11,13 +11,13 @@ from rdmawire.wire.header import Row
 from rdmawire.wire.show import Kind
 
 _LISTED = 20
-"""Words of a field that a message lists at most."""
+"""Maximum number of a field's words that a message lists."""
 
 
 def fields_named(name: str) -> Sequence[HeaderField]:
-    """The fields of all headers with this name; :class:`EditError` if there is none.
+    """Return the fields of all headers with this name; :class:`EditError` if there is none.
 
-    Nor can a name be set that stands for two fields of one header, such as ``ip.addr``.
+    Names of two fields in one header, such as ``ip.addr``, cannot be set.
     """
     found = find(name)
     if not found:
@@ -28,13 +28,13 @@ def fields_named(name: str) -> Sequence[HeaderField]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names, or the first ones of many."""
+    """Join names, or the first ones of many."""
     more = [f"and {len(names) - _LISTED} more"] * (len(names) > _LISTED)
     return ", ".join([*names[:_LISTED], *more])
 
 
 def number(text: str, bits: int) -> int:
-    """A number that fits so many bits; :class:`EditError` for anything else."""
+    """Parse a number of at most ``bits`` bits; :class:`EditError` for any other text."""
     try:
         value = int(text, 0)
     except ValueError:
@@ -45,7 +45,7 @@ def number(text: str, bits: int) -> int:
 
 
 def mac(text: str) -> int:
-    """An Ethernet address."""
+    """Parse a MAC address."""
     try:
         return int.from_bytes(mac_bytes(text))
     except ValueError:
@@ -55,7 +55,7 @@ def mac(text: str) -> int:
 
 
 def ipv4(text: str) -> int:
-    """An IPv4 address."""
+    """Parse an IPv4 address."""
     try:
         return int(IPv4Address(text))
     except AddressValueError:
@@ -63,14 +63,14 @@ def ipv4(text: str) -> int:
 
 
 def check_no_zone(text: str) -> None:
-    """:class:`EditError` for an address with a zone, which no packet has. RFC 4007, 11."""
+    """:class:`EditError` for an address with a zone; packets have none. RFC 4007, 11."""
     address, sign, zone = text.partition("%")
     if sign:
         raise EditError(f"{quote(address)} is to have no zone: {quote(zone)} is not in packets")
 
 
 def ipv6(text: str) -> int:
-    """An IPv6 address or GID."""
+    """Parse an IPv6 address or GID."""
     check_no_zone(text)
     try:
         return int(IPv6Address(text))
@@ -79,7 +79,7 @@ def ipv6(text: str) -> int:
 
 
 def value(named: HeaderField, text: str) -> int:
-    """The value that the text means in a field; :class:`EditError` if it cannot stand there."""
+    """Parse a value for a field; :class:`EditError` if the field cannot hold it."""
     row, kind = named.row, named.meaning.show.kind
     if kind in _ADDRESSES:
         return _ADDRESSES[kind](text)
@@ -111,13 +111,13 @@ def _bytes(text: str, length: int) -> int:
 
 
 def _words(named: HeaderField) -> dict[str, int]:
-    """What the standard's words for values stand for, in capitals."""
+    """Return the standard's words for values, in capitals, with their numbers."""
     enums = (meaning.enum or () for meaning in named.meanings())
     return {member.name.upper(): int(member.value) for enum in enums for member in enum}
 
 
 def _no_word(text: str, words: Sequence[str]) -> str:
-    """Which words a field has, and which of them may have been meant; of many these alone."""
+    """List a field's words and the closest match; of many words, only the match."""
     near = closest_names(text.upper(), words)
     hint = f"; did you mean {near[0]}?" if near else ""
     known = f"{len(words)} words" if near and len(words) > _LISTED else f"words {_listed(words)}"

@@ -1,7 +1,7 @@
-"""Flows: frames that begin alike are edited alike.
+"""Cache of flows: frames with the same first bytes are edited in the same way.
 
-What an edit does up to the PSN is the same for all frames of a flow, so it is worked out once, and
-kept as the bits to flip. What follows is read anew in each frame.
+The edit of the bytes up to the PSN is the same for all frames of a flow, so it is computed once and
+kept as the bits to flip. The following bytes are read in each frame.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,21 +38,21 @@ VARIES: Final[dict[type[Header], tuple[str, ...]]] = {
     IPv6: ("payload_length",),
     UDP: ("length", "checksum"),
 }
-"""Rows in a head that differ from frame to frame of a flow, and say nothing of the layout."""
+"""Rows that differ between frames of a flow, and do not affect the layout."""
 
 
 _LEADS: Final = (
     *(Ethernet, VLAN, ServiceVLAN, SLL, SLL2, Loopback, LRH, RWH, GRH, IPv4, IPv6, UDP, TCP),
 )
-"""Headers that may lead to a BTH, and have no more than their first bytes say."""
+"""Headers that may precede a BTH, with a layout given by their first bytes."""
 _PORTS: Final = 4
-"""Bytes of the ports that UDP and TCP begin with."""
+"""Bytes of the ports at the start of UDP and TCP."""
 
 
 def head_size(layout: FrameLayout, protocols: Protocols) -> int:
-    """How many bytes at the beginning of a frame say how all of it is laid out.
+    """Return how many bytes at the start of a frame determine its layout.
 
-    0 if that is not sure: there is a header of which not all frames of a flow need have the same.
+    0 if that is not certain: a header may differ between frames of a flow.
     """
     if layout.malformed_at is not None:
         return 0
@@ -73,7 +73,7 @@ def head_size(layout: FrameLayout, protocols: Protocols) -> int:
 def _is_plain(
     last: Header | None, bth: BTH, rest: list[type[Header]], protocols: Protocols
 ) -> bool:
-    """Whether a packet has the headers that its opcode calls for, and no others."""
+    """Whether a packet has exactly the headers of its opcode."""
     if not isinstance(last, UDP | GRH | LRH) or (By.QP, bth.destqp) in protocols:
         return False
     found = LAYOUTS.get(bth.opcode)
@@ -81,7 +81,7 @@ def _is_plain(
 
 
 def _head_end(offset: int, header: Header) -> int:
-    """The offset up to which a header says how a frame is laid out; 0 before the network's."""
+    """Return the end offset of the bytes that determine the layout; 0 before the network header."""
     if isinstance(header, IPv4):
         return offset + header.ihl * 4
     if isinstance(header, IPv6):
@@ -90,7 +90,7 @@ def _head_end(offset: int, header: Header) -> int:
 
 
 def _is_cut_off(last: Header | None, protocols: Protocols) -> bool:
-    """Whether the last header is IP's, and what it carries is not there though it is known."""
+    """Whether the last header is IP's and its known payload was not captured."""
     if isinstance(last, IPv4):
         return (By.IP, last.protocol) in protocols
     return isinstance(last, IPv6) and (By.IP, last.next_header) in protocols
@@ -111,19 +111,19 @@ class Head:
                     self.mask &= ~self.bits(cut)
 
     def bits(self, cut: Cut) -> int:
-        """The bits of a field in the head, taken as one number."""
+        """Return the bits of a field in the head, as a mask of the head's number."""
         return cut.mask << cut.shift << 8 * (self.size - cut.end)
 
     def shares(self, cut: Cut) -> bool:
-        """Whether all these bits are the same in all the frames."""
+        """Whether all bits of a field are the same in all frames."""
         return cut.end <= self.size and not self.bits(cut) & ~self.mask
 
 
 class HeadICRC:
-    """Computes the ICRC of frames from the number that their first bytes are.
+    """Computes the ICRC of frames from their first bytes as a number.
 
-    Of the ``size`` bytes of the head, the last ``covered`` count. ``low`` are their bits, ``ones``
-    those that may change in transit (IBA 7.8.1), and ``start`` is what the CRC begins with.
+    The ICRC covers the last ``covered`` of the head's ``size`` bytes. ``low`` masks their bits,
+    ``ones`` those that may change in transit (IBA 7.8.1), and ``start`` is the CRC's initial value.
     """
 
     __slots__ = ("_covered", "_low", "_ones", "_size", "_start")
@@ -138,9 +138,9 @@ class HeadICRC:
         self._start = 0 if isinstance(first.header, LRH) else ONES_FOR_LRH
 
     def of(self, head: int, data: bytes | bytearray, end: int) -> int:
-        """The ICRC of a frame with this head, whose pad ends at ``end``.
+        """Return the ICRC of a frame with this head, whose pad ends at ``end``.
 
-        A number whose lowest byte is the first one on the wire.
+        The lowest byte of the number is the first one on the wire.
         """
         covered = (head & self._low | self._ones).to_bytes(self._covered, "big")
         crc: int = crc32(data[self._size : end], crc32(covered, self._start))
@@ -148,14 +148,14 @@ class HeadICRC:
 
 
 def _covered(headers: Sequence[Located]) -> list[Located]:
-    """The headers that the ICRC covers up to the BTH. IBA 7.8.1, A16.3, A17.5."""
+    """Return the headers that the ICRC covers up to the BTH. IBA 7.8.1, A16.3, A17.5."""
     last = next(at for at, each in enumerate(headers) if isinstance(each.header, BTH))
     networks = [at for at in range(last) if isinstance(headers[at].header, IPv4 | IPv6 | GRH)]
     return list(headers[networks[-1] if networks else last - 1 : last + 1])
 
 
 def _parts(covered: Sequence[Located]) -> Iterator[type[Header] | int]:
-    """Their tables, and how many bytes of options stand between them."""
+    """Yield the header classes, and the bytes of options between them."""
     end = covered[0].offset
     for offset, header in covered:
         if offset > end:
@@ -168,10 +168,10 @@ _number = int.from_bytes
 
 
 class FlowSeal:
-    """What frames of one head have for checksums, given what becomes of the ``first`` of them.
+    """Checksum updates of frames with one head, derived from the ``first`` frame's edit.
 
-    ``varying`` are the fields that change otherwise in each frame. ``steady`` checksums of IPv4
-    change by the same in all of them, as no such field is in their header.
+    ``varying`` fields change differently in each frame. ``steady`` IPv4 checksums change by the
+    same amount in all frames, as their header has no such field.
     """
 
     __slots__ = ("_head", "_icrc", "_others", "_reach", "_steady", "has_icrc")
@@ -198,10 +198,10 @@ class FlowSeal:
         self._reach = reach
 
     def keep(self, old: bytes, new: bytearray, before: int, after: int, end: int) -> bool | None:
-        """Change all by what changed; whether the ICRC was right, ``None`` if it is not there.
+        """Update all checksums; return whether the ICRC was correct, ``None`` without one.
 
-        ``before`` and ``after`` are the bytes up to the PSN as numbers, ``end`` is where the
-        packet ends. This is done for nearly every frame, so it is one piece.
+        ``before`` and ``after`` are the bytes up to the PSN as numbers, ``end`` is the end offset
+        of the packet. One function for speed, as nearly every frame needs it.
         """
         was_right, icrc, at = None, self._icrc, end - 4
         if icrc is not None and end <= len(old):
@@ -220,7 +220,7 @@ class FlowSeal:
 
 
 def _is_steady(checksum: Checksum, varying: Sequence[Cut]) -> TypeGuard[HeaderSum]:
-    """Whether a checksum changes by the same in all the frames."""
+    """Whether a checksum changes by the same amount in all frames."""
     if not isinstance(checksum, HeaderSum):
         return False
     return all(cut.end <= checksum.start or cut.start >= checksum.end for cut in varying)
@@ -228,14 +228,14 @@ def _is_steady(checksum: Checksum, varying: Sequence[Cut]) -> TypeGuard[HeaderSu
 
 MAX_FLOWS: Final = 1 << 16
 MAX_SHAPES: Final = 16
-"""Flows that are kept, and kinds of head; past either, all are found anew."""
+"""Maximum number of cached flows, and of head shapes; beyond either, the cache is cleared."""
 
 
 class Flow:
-    """What is done to frames with one head, of which a ``first`` one is at hand.
+    """The edit of frames with one head, derived from a ``first`` frame.
 
-    Frames of the flow have ``need`` bytes at least; their packets end where ``end`` reads, at
-    ``least`` or later. ``layout`` is that of the first one.
+    Frames of the flow have at least ``need`` bytes; their packets end at the offset that ``end``
+    reads, at least ``least``. ``layout`` is that of the first frame.
     """
 
     __slots__ = ("_change", "_ops", "_seal", "_size", "end", "layout", "least", "need", "reach")
@@ -257,11 +257,11 @@ class Flow:
 
     @property
     def has_icrc(self) -> bool:
-        """Whether its frames have an ICRC, be it captured or not."""
+        """Whether its frames have an ICRC, captured or not."""
         return self._seal.has_icrc
 
     def changed(self, data: bytes, head: int) -> bytearray:
-        """A frame of the flow with its fields changed, and its checksums as they were."""
+        """Return a frame of the flow with its fields edited, and its old checksums."""
         new = bytearray(data)
         if self._change:
             new[: self._size] = (head ^ self._change).to_bytes(self._size, "big")
@@ -270,12 +270,12 @@ class Flow:
         return new
 
     def seal(self, data: bytes, new: bytearray, head: int, end: int) -> bool | None:
-        """Change the checksums by what changed; whether the ICRC was right, if it is there."""
+        """Update the checksums; return whether the ICRC was correct, ``None`` without one."""
         return self._seal.keep(data, new, head, head ^ self._change, end)
 
 
 def _after(ops: Sequence[Op], first: bytes) -> bytearray:
-    """A frame after these."""
+    """Return a frame after these operations."""
     after = bytearray(first)
     for op in ops:
         op.run(first, after)
@@ -283,7 +283,7 @@ def _after(ops: Sequence[Op], first: bytes) -> bytearray:
 
 
 def end_reader(lengths: Sequence[LengthField]) -> Callable[[bytes], int]:
-    """What reads where a packet ends; -1 where headers do not agree about it."""
+    """Return a function that reads a packet's end offset; -1 if headers contradict each other."""
     if len(lengths) == 2 and all((each.mask, each.scale) == (0xFFFF, 1) for each in lengths):
         return _two_ends(*lengths)
 
@@ -295,7 +295,7 @@ def end_reader(lengths: Sequence[LengthField]) -> Callable[[bytes], int]:
 
 
 def _two_ends(one: LengthField, other: LengthField) -> Callable[[bytes], int]:
-    """The same for IP and UDP, as nearly all frames have it."""
+    """The same for IP and UDP, the most frequent case."""
     read = Struct(f">{one.offset}xH{other.offset - one.offset - 2}xH").unpack_from
     start, apart = one.start, other.start - one.start
 
@@ -307,7 +307,7 @@ def _two_ends(one: LengthField, other: LengthField) -> Callable[[bytes], int]:
 
 
 class Shape:
-    """Flows whose heads are as long as one another, and share the same bits."""
+    """Flows whose heads have the same length and share the same bits."""
 
     __slots__ = ("flows", "mask", "size")
 
@@ -318,14 +318,14 @@ class Shape:
 
 
 class Flows:
-    """The flows of one link type that have been met."""
+    """The known flows of one link type."""
 
     def __init__(self) -> None:
         self._shapes: list[Shape] = []
         self._count = 0
 
     def find(self, data: bytes) -> tuple[Flow, int] | None:
-        """The flow of a frame, and its head as a number."""
+        """Return the flow of a frame, and its head as a number."""
         for shape in self._shapes:
             size = shape.size
             head = _number(data[:size], "big")
@@ -338,7 +338,7 @@ class Flows:
         return None
 
     def add(self, layout: FrameLayout, size: int, ops: Sequence[Op], first: bytes) -> None:
-        """Remember the flow of a frame that is laid out like this."""
+        """Cache the flow of a frame with this layout."""
         head = Head(layout, size)
         key = _number(first[: head.size], "big") & head.mask
         if self._count >= MAX_FLOWS or len(self._shapes) >= MAX_SHAPES:

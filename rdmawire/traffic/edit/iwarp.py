@@ -1,7 +1,7 @@
-"""The edit of iWARP: FPDUs lie across TCP segments, and segments may come twice.
+"""Editing of iWARP: FPDUs span TCP segments, and segments may be retransmitted.
 
-A frame waits until all is known of the FPDUs that have bytes in it; then it goes on, in its turn.
-A :data:`Finder` puts streams together and reports the FPDUs.
+A frame waits until all FPDUs with bytes in it are known, and then is emitted in order. A
+:data:`Finder` reassembles streams and reports the FPDUs.
 """
 
 from bisect import bisect_right
@@ -26,14 +26,14 @@ INSIDE: Final[tuple[type[Header], ...]] = (
     *(table for module in ("ddp", "rdmap", "terminate") for table in tables_of(module)),
     FPDUCRC,
 )
-"""Headers that stand inside FPDUs."""
+"""Headers inside FPDUs."""
 
 
 class Found(NamedTuple):
-    """An FPDU of a stream, which begins at byte ``position`` of it.
+    """An FPDU that begins at byte ``position`` of a stream.
 
-    ``bytes`` are those of it that are there, from its first one on, as ``fpdu`` counts too;
-    ``judged``: all are, and CRCs are in use.
+    ``bytes`` are its captured bytes, from its first one on, as are the offsets of ``fpdu``;
+    ``judged``: it is complete, and CRCs are in use.
     """
 
     position: int
@@ -50,12 +50,12 @@ class Patch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset after them."""
+        """The end offset."""
         return self.position + len(self.change)
 
 
 class _FPDUChecksum(Checksum):
-    """The CRC at the end of an FPDU, Markers and all. RFC 5044, 4.4."""
+    """The CRC at the end of an FPDU, which covers Markers. RFC 5044, 4.4."""
 
     table = FPDUCRC
     size = FPDUCRC.SIZE
@@ -73,7 +73,7 @@ class _FPDUChecksum(Checksum):
 
 
 def has_business_inside(rules: Sequence[Rule], sealer: Sealer) -> bool:
-    """Whether anything is to be done inside FPDUs."""
+    """Whether anything inside FPDUs may change."""
     return sealer.sealing is Sealing.ALL or any(rule.concerns(t) for rule in rules for t in INSIDE)
 
 
@@ -85,7 +85,7 @@ class FPDUEditor:
         self._sealer = sealer
 
     def patches(self, found: Found, hosts: Hosts) -> Iterator[Patch]:
-        """What changes in an FPDU that goes from one host to another."""
+        """Yield the changes of an FPDU sent from one host to another."""
         new = bytearray(found.data)
         checksums = [_FPDUChecksum(len(new))] if found.judged else []
         self._change(found, hosts, checksums, new)
@@ -98,7 +98,7 @@ class FPDUEditor:
     def _change(
         self, found: Found, hosts: Hosts, checksums: Sequence[Checksum], new: bytearray
     ) -> None:
-        """Change the fields of an FPDU, as far as it is there."""
+        """Change the fields of an FPDU, as far as it was captured."""
         fpdu = found.fpdu
         old = fpdu.ulpdu_before(len(found.data))
         headers: list[Located] = []
@@ -116,7 +116,7 @@ class FPDUEditor:
 
 
 def _patch(old: bytes, new: bytearray, position: int) -> Iterator[Patch]:
-    """The bits that differ, if some do."""
+    """Yield the differing bits, if there are any."""
     change = (int.from_bytes(old, "big") ^ int.from_bytes(new, "big")).to_bytes(len(old), "big")
     if any(change):
         bare = change.lstrip(b"\0")
@@ -125,19 +125,19 @@ def _patch(old: bytes, new: bytearray, position: int) -> Iterator[Patch]:
 
 MAX_WAITING: Final = 4096
 MAX_BYTES: Final = 16 << 20
-"""Frames, and bytes of them, that wait; past either, the first one waits no longer."""
+"""Maximum number and bytes of waiting frames; beyond either, the first one is emitted."""
 MAX_STREAMS: Final = 4096
 MAX_PATCHES: Final = 1024
-"""Connections that are remembered, and patches of each, for segments that come again."""
+"""Maximum connections remembered, and patches of each for retransmitted segments."""
 
 T = TypeVar("T")
 
 
 class Arrived(NamedTuple):
-    """What a TCP segment brings to its connection, where that may be iWARP.
+    """The contribution of a TCP segment to its connection, which may be iWARP.
 
     Its payload begins at byte ``position`` of the stream in this ``direction`` (0 or 1). All FPDUs
-    before byte ``known`` of it have been reported; ``found`` are the new ones.
+    up to byte ``known`` of it have been reported; ``found`` are the new ones.
     """
 
     connection: Hashable
@@ -148,17 +148,17 @@ class Arrived(NamedTuple):
 
 
 NOT_IWARP: Final = 1 << 62
-"""Up to where a stream is known that turned out to be something else."""
+"""Value of ``known`` for a stream that is not iWARP."""
 
 Finder = Callable[[Hosts, TCP, bytes, int], Arrived | None]
-"""Takes a segment in: between which addresses, its header, its payload, and how long that was.
+"""Takes a segment: its addresses, its header, its payload, and the payload's length (bytes).
 
 It returns what the segment completes, or ``None`` if the connection cannot be iWARP.
 """
 
 
 class _Stream:
-    """One direction of a connection: patches to it in their order, and frames of it that wait."""
+    """One direction of a connection: its patches in stream order, and its waiting frames."""
 
     def __init__(self) -> None:
         self.known = 0
@@ -166,13 +166,13 @@ class _Stream:
         self.waiting: list[_Segment] = []
 
     def enter(self, segment: "_Segment") -> None:
-        """A segment begins to wait; it may have been here before."""
+        """Add a waiting segment, and apply the patches to it if it is a retransmission."""
         if segment.position < self.known:
             segment.apply(self.patches)
         self.waiting.append(segment)
 
     def add(self, patches: list[Patch]) -> None:
-        """Have bytes turn over in what is here, and in what comes again."""
+        """Apply patches to the waiting segments, and keep them for retransmissions."""
         for segment in self.waiting:
             segment.apply(patches)
         self.patches += patches
@@ -180,9 +180,9 @@ class _Stream:
 
 
 class _Segment:
-    """A segment that may change: of its stream it has bytes ``position`` to ``end``.
+    """A segment that may change, with bytes ``position`` to ``end`` of its stream.
 
-    ``draft`` is ``None`` if the frame is to stay as it is.
+    ``draft`` is ``None`` if the frame stays unchanged.
     """
 
     def __init__(self, draft: Draft | None, payload: range, stream: _Stream, position: int) -> None:
@@ -193,7 +193,7 @@ class _Segment:
         self._payload = payload
 
     def apply(self, patches: Sequence[Patch]) -> None:
-        """Turn over what of patches lies in the segment."""
+        """Flip the bits of patches that are in the segment."""
         if self.draft is None:
             return
         first = bisect_right(patches, self.position, key=lambda patch: patch.end)
@@ -209,7 +209,7 @@ class _Segment:
 
 
 class _Waiting(NamedTuple, Generic[T]):
-    """A frame in the queue: what it becomes, where that is known, and what of it may change."""
+    """A frame in the queue: its edited bytes, if known, and its segment, if that may change."""
 
     item: T
     data: bytes
@@ -217,7 +217,7 @@ class _Waiting(NamedTuple, Generic[T]):
 
 
 class StreamEditor(Generic[T]):
-    """Edits frames, inside the FPDUs that they carry as well. Each comes with an ``item``."""
+    """Edits frames, and the FPDUs in them. Each frame comes with an ``item``."""
 
     def __init__(self, editor: Editor, find: Finder) -> None:
         self._editor = editor
@@ -230,9 +230,9 @@ class StreamEditor(Generic[T]):
     def take(
         self, item: T, data: bytes, link_type: int, *, edit: bool = True
     ) -> Iterator[tuple[T, bytes]]:
-        """The frames that need wait no longer, now that this one has come.
+        """Take a frame, and yield the frames that need not wait any longer.
 
-        One that is not to be edited helps to understand the others.
+        A frame with ``edit`` false is used only to parse the stream.
         """
         waiting = self._waiting(item, data, link_type, edit=edit)
         if waiting.segment is None and not self._queue:
@@ -244,7 +244,7 @@ class StreamEditor(Generic[T]):
             yield self._next()
 
     def rest(self) -> Iterator[tuple[T, bytes]]:
-        """The frames that still wait: no more will come."""
+        """Yield the frames that still wait, at the end of the capture."""
         while self._queue:
             yield self._next()
 
@@ -263,7 +263,7 @@ class StreamEditor(Generic[T]):
         return item, data if segment.draft is None else self._editor.finish(segment.draft)
 
     def _waiting(self, item: T, data: bytes, link_type: int, *, edit: bool) -> _Waiting[T]:
-        """What the frame is to wait for, if it has bytes of a stream that may be iWARP."""
+        """Return the queue entry of a frame; it has a segment if its stream may be iWARP."""
         known = self._editor.edit_known(data, link_type) if edit else None
         if known is not None:
             return _Waiting(item, known, None)
@@ -280,7 +280,7 @@ class StreamEditor(Generic[T]):
     def _segment(
         self, data: bytes, layout: FrameLayout, tcp: Located, draft: Draft | None
     ) -> _Segment | None:
-        """The segment that a frame carries, if it is to wait."""
+        """Return the segment of a frame, if it has to wait."""
         header = cast(TCP, tcp.header)
         if header.data_offset * 4 < TCP.SIZE:
             return None
@@ -300,7 +300,7 @@ class StreamEditor(Generic[T]):
         return segment if payload else None
 
     def _directions(self, connection: Hashable) -> tuple[_Stream, _Stream]:
-        """Both directions of a connection."""
+        """Return both directions of a connection."""
         if connection not in self._streams and len(self._streams) >= MAX_STREAMS:
             self._streams.popitem(last=False)
         directions = self._streams.setdefault(connection, (_Stream(), _Stream()))
@@ -309,7 +309,7 @@ class StreamEditor(Generic[T]):
 
 
 def _tcp(layout: FrameLayout) -> Located | None:
-    """The TCP header of a frame that carries a segment, and not part of one only."""
+    """Return the TCP header of a frame that carries a complete segment."""
     checksum = next((each for each in layout.checksums if isinstance(each, TransportSum)), None)
     if checksum is None or checksum.table is not TCP or not checksum.whole:
         return None
@@ -317,7 +317,7 @@ def _tcp(layout: FrameLayout) -> Located | None:
 
 
 def _payload(data: bytes, layout: FrameLayout, start: int) -> tuple[range, int]:
-    """The offsets of the payload of a TCP segment, and its length on the wire (bytes)."""
+    """Return the offsets of the payload of a TCP segment, and its length on the wire (bytes)."""
     end = next(each.end for each in layout.checksums if each.table is TCP)
     if end > len(data):
         end = layout.lengths[-1].end(data)

@@ -25,7 +25,7 @@ from rdmawire.wire.opcode import SHAPES, Opcode
 
 
 class Range(NamedTuple):
-    """All numbers of ``width`` bits that are ``number`` but for their lowest ``free`` ones."""
+    """All numbers of ``width`` bits that equal ``number`` except in their lowest ``free`` bits."""
 
     width: int
     number: int
@@ -38,9 +38,9 @@ class Range(NamedTuple):
 
 
 class Mapped(Entry):
-    """An entry of a map: a range of numbers becomes the numbers from a new first one on.
+    """An entry of a map: a range of numbers is mapped to an equal range of new numbers.
 
-    There may be several ranges, for fields that write the same in other ways.
+    There may be several ranges, for fields with other notations of the same value.
     """
 
     __slots__ = ("ranges",)
@@ -61,7 +61,7 @@ _Known = dict[int, tuple[Mapped, int]]
 
 
 class Merged(NamedTuple):
-    """Two numbers that became one, at a host if they mean something at one only."""
+    """Two numbers mapped to the same one, at a host if they are valid at one host only."""
 
     host: bytes
     width: int
@@ -70,14 +70,14 @@ class Merged(NamedTuple):
 
 
 _Merges = dict[tuple[bytes, int, int], Merged]
-"""By host, width and what the numbers became."""
+"""By host, width and the new number."""
 
 
 class _Numbers:
-    """What is known of the numbers of one width at one host.
+    """The known numbers of one width at one host.
 
-    ``by_free`` has what they are mapped to, by free bits, the fewest first; ``targets`` the upper
-    bits of what they may become. ``became`` says which number is the first to have become another.
+    ``by_free`` has their mapping by free bits, in ascending order; ``targets`` the upper bits of
+    possible new numbers. ``became`` has the first old number of each new one.
     """
 
     __slots__ = ("became", "by_free", "host", "merges", "targets", "width")
@@ -98,12 +98,12 @@ class _Numbers:
         self.merges = merges
 
     def keep(self, number: int) -> None:
-        """A number that is mapped to nothing stays; others may become the same."""
+        """Record an unmapped number, as others may be mapped to it."""
         if any(number >> free in uppers for free, uppers in self.targets):
             self.note(number, number)
 
     def note(self, old: int, new: int) -> None:
-        """A number became another one."""
+        """Record the mapping of a number."""
         if len(self.became) >= MAX_NUMBERS:
             return
         first = self.became.setdefault(new, old)
@@ -113,9 +113,9 @@ class _Numbers:
 
 
 class MapRule(Rule):
-    """Maps the fields of a target. Of two ranges with the same number, the smaller one counts.
+    """Maps the fields of a target. If two ranges contain a number, the smaller one is used.
 
-    ``written`` writes a message about two numbers that became one though they were distinct.
+    ``written`` formats a message about two distinct numbers mapped to the same one.
     """
 
     entries: Sequence[Mapped]
@@ -150,7 +150,7 @@ class MapRule(Rule):
         return iter(()) if written is None else map(written, self._merges.values())
 
     def _of(self, width: int, host: bytes) -> _Numbers:
-        """What is known of numbers of this width at a host."""
+        """Return the known numbers of this width at a host."""
         found = self._known.get((width, host))
         if found is None:
             if len(self._known) >= MAX_HOSTS:
@@ -161,11 +161,11 @@ class MapRule(Rule):
 
 
 MAX_HOSTS = 1 << 16
-"""Hosts of which is kept what is known; then it is found out anew."""
+"""Maximum hosts whose numbers are kept; beyond it all are discarded."""
 MAX_NUMBERS = 1 << 16
-"""Numbers of a host of which is kept what they became."""
+"""Maximum mapped numbers kept of a host."""
 MAX_MERGES = 64
-"""Numbers of which is kept that two became one."""
+"""Maximum merged numbers kept."""
 
 
 def _is_exact(known: _Numbers) -> bool:
@@ -205,7 +205,7 @@ def _ranged(cut: Cut, known: _Numbers) -> Callable[[bytes, bytearray], None]:
 
 
 class Added(Entry):
-    """An entry of an offset: what is added where the number is ``key``, or everywhere."""
+    """An entry of an offset: added if the number is ``key``, or everywhere."""
 
     __slots__ = ("amount", "key")
 
@@ -222,7 +222,7 @@ class Added(Entry):
 
 
 class _Amounts:
-    """What is added at one host: by the key, and where there is nothing for that, ``anyway``."""
+    """The offsets at one host: by the key, or else ``anyway``."""
 
     __slots__ = ("_by_key", "anyway")
 
@@ -245,24 +245,24 @@ class QueuePair(NamedTuple):
 _STARTING: Final[Mapping[type[Header], tuple[Field, Field]]] = {
     table: (field(table, "starting_psn"), field(table, "local_qpn")) for table in (REQ, REP)
 }
-"""PSNs that CM messages agree upon, with the queue pair that requests with them go to.
+"""PSNs that CM messages negotiate, with the queue pair that receives the requests.
 
-IBA 12.7.31: the peer begins with it.
+IBA 12.7.31: the initial PSN of the peer.
 """
 _PSN: Final = field(BTH, "psn")
 _PSNS: Final[Mapping[type[Header], Sequence[Field]]] = {
     BTH: (_PSN,),
     **{table: (psn,) for table, (psn, _) in _STARTING.items()},
 }
-"""All PSNs that there are."""
+"""All PSN fields."""
 
 
 class PsnRule(Rule):
     """Adds to PSNs. A flow is the requests to one queue pair, with the responses from it.
 
-    These have the PSNs of what they answer (IBA 9.7.1). Which queue pair they come from, no
-    response says: ``peers`` has, for a queue pair that responses go to, the one that they come
-    from. ``unknown`` counts responses of which that is not known. CNPs are of no flow (IBA A17.9).
+    Responses have the PSNs of their requests (IBA 9.7.1), but do not name the queue pair that sends
+    them: ``peers`` maps their destination queue pair to it. ``unknown`` counts responses without a
+    known sender. CNPs belong to no flow (IBA A17.9).
     """
 
     def __init__(self, entries: Sequence[Added]) -> None:
@@ -274,7 +274,7 @@ class PsnRule(Rule):
 
     @property
     def asks_for_peers(self) -> bool:
-        """Whether it is of importance which queue pair a response comes from."""
+        """Whether the queue pair that sends a response matters."""
         return any(entry.key is not None or entry.host is not None for entry in self._entries)
 
     def ops(self, layout: FrameLayout) -> Iterator[Op]:
@@ -311,7 +311,7 @@ class PsnRule(Rule):
 
 
 class AddressRule(Rule):
-    """Adds to addresses in remote memory, by the key beside them."""
+    """Adds to addresses in remote memory, selected by the key next to them."""
 
     def __init__(self, entries: Sequence[Added]) -> None:
         self.entries = entries
@@ -342,7 +342,7 @@ class AddressRule(Rule):
 
 
 def _adding(cut: Cut, entry: Added) -> Callable[[bytes, bytearray], None]:
-    """What adds to a field of complete bytes. One function, as every PSN goes through it."""
+    """Return a function that adds to a byte-aligned field. One function, for the speed of PSNs."""
     start, end, _, mask = cut
     size, amount = end - start, entry.amount
 

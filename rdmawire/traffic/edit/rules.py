@@ -1,4 +1,4 @@
-"""Rules: what an edit does to the fields of a frame."""
+"""Rules: the changes of an edit to the fields of a frame."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from rdmawire.wire.tables import tables
 
 
 class EditError(RdmaError):
-    """An edit is asked for what makes no sense: a field, a value, a map.
+    """Raised for an invalid field, value or map.
 
     The message has what was found, and what is allowed.
     """
@@ -35,11 +35,11 @@ class Cut(NamedTuple):
     mask: int
 
     def read(self, data: bytes | bytearray) -> int:
-        """The number in these bytes."""
+        """Return the number in these bytes."""
         return int.from_bytes(data[self.start : self.end], "big") >> self.shift & self.mask
 
     def write(self, data: bytearray, value: int) -> None:
-        """Put a number there; the bits around it stay. The number must fit."""
+        """Write a number that fits, and leave the surrounding bits unchanged."""
         start, end, shift, mask = self
         around = int.from_bytes(data[start:end], "big") & ~(mask << shift)
         data[start:end] = (around | value << shift).to_bytes(end - start, "big")
@@ -53,16 +53,16 @@ class Field(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name by the tables, such as ``bth.psn``."""
+        """Its name in the tables, such as ``bth.psn``."""
         return f"{self.table.label}.{self.row.name}"
 
     @property
     def width(self) -> int:
-        """Bits."""
+        """Width in bits."""
         return self.row.size if isinstance(self.row, Row) else self.row.width
 
     def overlaps(self, other: "Field") -> bool:
-        """Whether some bits are of both."""
+        """Whether two fields have bits in common."""
         first, last = max(self.row.bit, other.row.bit), min(self._end, other._end)
         return self.table is other.table and first < last
 
@@ -71,7 +71,7 @@ class Field(NamedTuple):
         return self.row.bit + self.width
 
     def at(self, offset: int) -> Cut:
-        """The bits of the field where the header begins at byte ``offset``."""
+        """Return the bits of the field in a header that begins at byte ``offset``."""
         first = offset * 8 + self.row.bit
         last = first + self.width
         end = -(-last // 8)
@@ -79,7 +79,7 @@ class Field(NamedTuple):
 
 
 def fields_of(table: type[Header]) -> Iterator[Field]:
-    """All rows and groups of a header."""
+    """Yield all rows and groups of a header."""
     for row in table.rows:
         yield Field(table, row)
     for group in table.groups:
@@ -87,12 +87,12 @@ def fields_of(table: type[Header]) -> Iterator[Field]:
 
 
 def field(table: type[Header], name: str) -> Field:
-    """The row or group of this name."""
+    """Return the row or group of this name."""
     return next(each for each in fields_of(table) if each.row.name == name)
 
 
 class Whose(Enum):
-    """At which host a number means something."""
+    """The host at which a number is valid."""
 
     ANYONE = "anyone"
     SOURCE = "source"
@@ -100,7 +100,7 @@ class Whose(Enum):
 
 
 class Site(NamedTuple):
-    """A field, and whose it is. ``key``: the field whose key says where the address is valid."""
+    """A field, and its owner. ``key``: the field with the memory key of an address."""
 
     field: Field
     whose: Whose = Whose.ANYONE
@@ -108,7 +108,7 @@ class Site(NamedTuple):
 
 
 Target = Callable[[type[Header]], Sequence[Site]]
-"""The sites in a header."""
+"""Returns the sites in a header."""
 
 _Rows = Mapping[type[Header], Sequence[tuple[str, Whose]]]
 _FROM, _TO, _ANY = Whose.SOURCE, Whose.DESTINATION, Whose.ANYONE
@@ -123,7 +123,7 @@ def _listed(rows: _Rows) -> Target:
 
 
 def _written_as(*kinds: Kind, ending: str = "") -> Target:
-    """The rows that are written in this notation, or that are bytes with such a name."""
+    """Return the rows with this notation, or bytes with such a name."""
 
     @cache
     def sites(table: type[Header]) -> Sequence[Site]:
@@ -186,7 +186,7 @@ _KEYED: Final[Mapping[type[Header], Sequence[tuple[str, str, Whose]]]] = {
     ),
     terminate.TerminatedAtomicRequest: (("remote_to", "remote_stag", _FROM),),
 }
-"""Addresses in remote memory, with the keys that they are valid with."""
+"""Addresses in remote memory, with their keys."""
 RKEYS: Final = _listed(
     {
         **{table: [(key, whose) for _, key, whose in rows] for table, rows in _KEYED.items()},
@@ -210,38 +210,38 @@ VAS: Final = _vas()
 
 
 MAX_NAMED: Final = 3
-"""Hosts that a message names at most as having a number."""
+"""Maximum hosts that a message names as owners of a number."""
 
 
 class Owners:
-    """The hosts that were met with any of these numbers, the first few of each."""
+    """The first few hosts at which each of these numbers was found."""
 
     def __init__(self, numbers: Iterable[int | None] = ()) -> None:
         self._hosts: dict[int, list[bytes]] = {each: [] for each in numbers if each is not None}
 
     def __bool__(self) -> bool:
-        """Whether any number is of interest."""
+        """Whether any number is searched."""
         return bool(self._hosts)
 
     def note(self, number: int, host: bytes) -> None:
-        """Note that a host has this number; an empty ``host`` is one that no header names."""
+        """Record that a host has this number; an empty ``host`` is one that no header names."""
         hosts = self._hosts.get(number)
         if hosts is not None and host and host not in hosts and len(hosts) <= MAX_NAMED:
             hosts.append(host)
 
     def noting(self, cut: Cut, host: bytes) -> Callable[[bytes, bytearray], None]:
-        """An operation that notes the number in a frame, and changes nothing."""
+        """Return an operation that records the number in a frame, and changes nothing."""
         return lambda old, _: self.note(cut.read(old), host)
 
     def of(self, number: int | None) -> tuple[bytes, ...]:
-        """The hosts that have it; one more than :data:`MAX_NAMED` means that there are others."""
+        """Return the hosts with a number; more than :data:`MAX_NAMED` if there are others."""
         return () if number is None else tuple(self._hosts.get(number, ()))
 
 
 class Op(NamedTuple):
-    """What is done to one field of a frame.
+    """A change of one field of a frame.
 
-    ``run`` reads the frame as it was and writes into what it becomes.
+    ``run`` reads the original frame and writes into the edited one.
     """
 
     cut: Cut
@@ -249,16 +249,16 @@ class Op(NamedTuple):
 
 
 class Unused(NamedTuple):
-    """A part of a rule, by its ``text``, that no frame had, and the hosts that have the number."""
+    """An unmatched part of a rule, by its ``text``, and the hosts that have the number."""
 
     text: str
     owners: tuple[bytes, ...] = ()
 
 
 class Entry:
-    """A part of a rule, as it was asked for in ``text``. ``used`` once a frame had what it names.
+    """A part of a rule, given as ``text``. ``used`` is set when a frame matches.
 
-    ``host`` is whose numbers it is about; ``None`` for everybody's.
+    ``host`` is the host whose numbers it changes; ``None`` for all hosts.
     """
 
     __slots__ = ("host", "text", "used")
@@ -270,45 +270,45 @@ class Entry:
 
     @property
     def owned(self) -> int | None:
-        """The number that it is about, if it is about that of one host."""
+        """The number that it changes, if that of one host only."""
         return None
 
 
 class Rule(ABC):
-    """One kind of change, with all that is asked for of it."""
+    """A type of change, with all its entries."""
 
     entries: Sequence[Entry]
     owners: Owners = Owners()
-    """Who has the numbers of entries that are about one host."""
+    """Owners of the numbers of entries for one host."""
 
     @abstractmethod
     def ops(self, layout: FrameLayout) -> Iterator[Op]:
-        """What is to be done to frames of this layout."""
+        """Yield the operations for frames of this layout."""
 
     @abstractmethod
     def fields(self, table: type[Header]) -> Sequence[Field]:
-        """The fields of a header that it may change."""
+        """Return the fields of a header that it may change."""
 
     def concerns(self, table: type[Header]) -> bool:
-        """Whether it has anything to do with a header."""
+        """Whether it reads or changes a header."""
         return bool(self.fields(table))
 
     def overrides(self) -> Mapping[type[Header], int]:
-        """Checksums that are to be certain numbers."""
+        """Checksums with a given value."""
         return {}
 
     def merged(self) -> Iterator[str]:
-        """Numbers that were two before, and are one now: hardly what was meant."""
+        """Yield a message for each two numbers mapped to the same one, probably by mistake."""
         return iter(())
 
     def unused(self) -> Iterator[Unused]:
-        """What was asked for, and no frame had."""
+        """Yield the entries that no frame matched."""
         unused = (each for each in self.entries if not each.used)
         return (Unused(each.text, self.owners.of(each.owned)) for each in unused)
 
 
 def sites(layout: FrameLayout, target: Target) -> Iterator[tuple[int, Site, bytes]]:
-    """The fields of a frame that a rule is about: where their header begins, and their host."""
+    """Yield the fields of a frame for a target: offset of the header, field, and its host."""
     source, destination = layout.hosts
     hosts = {Whose.ANYONE: b"", Whose.SOURCE: source, Whose.DESTINATION: destination}
     for offset, header in layout.headers:
@@ -320,7 +320,7 @@ _E = TypeVar("_E", bound=Entry)
 
 
 def of_host(entries: Iterable[_E], host: bytes) -> list[_E]:
-    """The entries that hold at a host: those about it alone come last, so that they count."""
+    """Return the entries valid at a host: those for this host last, so that they win."""
     return sorted(
         (entry for entry in entries if entry.host in (None, host)),
         key=lambda entry: entry.host is not None,
@@ -332,13 +332,13 @@ Touched = Mapping[type[Header], Sequence[Field]]
 
 
 def touched(rule: Rule) -> Touched:
-    """What a rule may change, of all headers that there are."""
+    """Return the fields that a rule may change, of all headers."""
     found = ((table, rule.fields(table)) for table in tables())
     return {table: fields for table, fields in found if fields}
 
 
 def shared(one: Touched, other: Touched) -> Field | None:
-    """A field of one that the other sets too, or of which it sets a part."""
+    """Return a field that both rules set, completely or in part."""
     pairs = (pair for table in one if table in other for pair in product(one[table], other[table]))
     return next((field for field, another in pairs if field.overlaps(another)), None)
 
@@ -352,14 +352,14 @@ CHECKSUMS: Final[Mapping[type[Header], str]] = {
     FlowControl: "lpcrc",
     FPDUCRC: "crc",
 }
-"""Rows that are checksums: a value that they are set to is final."""
+"""Checksum rows: a value that a rule sets is not recomputed."""
 
 
 class AssignRule(Rule):
     """Sets a field in the innermost header that has it.
 
-    ``fields`` are the same thing in various headers, such as the TTL of IPv4 and the hop limit of
-    IPv6. With ``adds``, the value is added to the one in the frame.
+    ``fields`` are equivalent fields of several headers, such as the TTL of IPv4 and the hop limit
+    of IPv6. With ``adds``, the value is added to the one in the frame.
     """
 
     def __init__(

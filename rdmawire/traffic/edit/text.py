@@ -1,7 +1,7 @@
-"""Rules as people write them: ``10.0.0.1=192.168.7.1``, ``0x11@10.0.0.1=0x1234``, ``ip.ttl=3``.
+"""Rules as text: ``10.0.0.1=192.168.7.1``, ``0x11@10.0.0.1=0x1234``, ``ip.ttl=3``.
 
-Every function takes the texts of one kind of rule, and refuses what makes no sense with an
-:class:`EditError` that says which of them, what was found in it and what is expected.
+Each function takes the texts of one type of rule, and raises :class:`EditError` for an invalid one,
+with the text, what was found in it and what is expected.
 """
 
 import re
@@ -48,7 +48,7 @@ from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 
 _LONGEST: Final = 120
-"""Characters of a rule that an error repeats: two IPv6 prefixes fit."""
+"""Maximum characters of a rule that an error repeats: two IPv6 prefixes fit."""
 _MAPPED: Final = 0xFFFF << 32
 """Prefix of an IPv4-mapped IPv6 address. RFC 4291, 2.5.5.2."""
 _ASSIGNMENT = re.compile(r"([A-Za-z][\w.]*)(\+=|-=|=)(.*)")
@@ -59,59 +59,59 @@ _Ranges = Sequence[tuple[Range, int]]
 
 
 def macs(texts: Sequence[str]) -> MapRule:
-    """Maps Ethernet addresses, in every header that has some."""
+    """Map MAC addresses in all headers."""
     return _map(MACS, texts, lambda old, new: [(Range(48, mac(old)), mac(new))], written=_address)
 
 
 def ips(texts: Sequence[str]) -> MapRule:
-    """Maps IP addresses and GIDs, one by one or by prefixes of the same length."""
+    """Map IP addresses and GIDs, one by one or by prefixes of the same length."""
     return _map(IPS, texts, _ip_ranges, written=_address)
 
 
 def lids(texts: Sequence[str]) -> MapRule:
-    """Maps LIDs."""
+    """Map LIDs."""
     return _map(LIDS, texts, _numbers(16), written=_address)
 
 
 def pkeys(texts: Sequence[str]) -> MapRule:
-    """Maps P_Keys."""
+    """Map P_Keys."""
     return _map(PKEYS, texts, _numbers(16))
 
 
 def vlans(texts: Sequence[str]) -> MapRule:
-    """Maps VLAN ids."""
+    """Map VLAN ids."""
     return _map(VLANS, texts, _numbers(12))
 
 
 def qpns(texts: Sequence[str]) -> MapRule:
-    """Maps the numbers of queue pairs, of all hosts or of one."""
+    """Map queue pair numbers, of all hosts or of one."""
     return _map(QPNS, texts, _numbers(24), hosts=True, written=_hex)
 
 
 def rkeys(texts: Sequence[str]) -> MapRule:
-    """Maps R_Keys and STags, of all hosts or of one."""
+    """Map R_Keys and STags, of all hosts or of one."""
     return _map(RKEYS, texts, _numbers(32), hosts=True, written=_hex)
 
 
 def psn_offsets(texts: Sequence[str]) -> PsnRule:
-    """Adds to PSNs, of all flows or of those to one queue pair."""
+    """Add to PSNs, of all flows or of those to one queue pair."""
     return PsnRule(_offsets(texts, 24, 24))
 
 
 def va_offsets(texts: Sequence[str]) -> AddressRule:
-    """Adds to addresses in remote memory, of all keys or of one."""
+    """Add to addresses in remote memory, of all keys or of one."""
     return AddressRule(_offsets(texts, 32, 64))
 
 
 def tag(text: str) -> Change:
-    """``VID`` or ``VID:PCP``: a VLAN tag for frames that have none."""
+    """Parse ``VID`` or ``VID:PCP``: a VLAN tag for untagged frames."""
     with _naming(text):
         vlan, _, priority = text.partition(":")
         return tagged(number(vlan, 12), number(priority or "0", 3))
 
 
 def ecn(text: str) -> AssignRule:
-    """Sets the ECN field of IP."""
+    """Set the ECN field of IP."""
     with _naming(text):
         if text not in _ECNS:
             raise EditError(f"one of {', '.join(_ECNS)} is expected")
@@ -119,17 +119,17 @@ def ecn(text: str) -> AssignRule:
 
 
 def dscp(text: str) -> AssignRule:
-    """Sets the DSCP of IP."""
+    """Set the DSCP of IP."""
     return _assign(text, [field(IPv4, "dscp"), field(IPv6, "dscp")])
 
 
 def ttl(text: str) -> AssignRule:
-    """Sets the time to live of IPv4, or the hop limit of IPv6 or of a GRH."""
+    """Set the time to live of IPv4, or the hop limit of IPv6 or of a GRH."""
     return _assign(text, [field(IPv4, "ttl"), field(IPv6, "hop_limit"), field(GRH, "hoplmt")])
 
 
 def udp_source(text: str) -> AssignRule:
-    """Sets the source port of UDP."""
+    """Set the source port of UDP."""
     return _assign(text, [field(UDP, "srcport")])
 
 
@@ -139,7 +139,7 @@ def _assign(text: str, fields: Sequence[Field]) -> AssignRule:
 
 
 def assignment(text: str) -> AssignRule:
-    """``FIELD=VALUE``, ``FIELD+=N`` or ``FIELD-=N``, by the tables' names or Wireshark's."""
+    """Parse ``FIELD=VALUE``, ``FIELD+=N`` or ``FIELD-=N`` with table or Wireshark names."""
     with _naming(text):
         found = _ASSIGNMENT.fullmatch(text)
         if found is None:
@@ -167,7 +167,7 @@ def _map(
     hosts: bool = False,
     written: Callable[[bytes], str] | None = None,
 ) -> MapRule:
-    """A map; ``written`` writes the numbers of which two became one."""
+    """Return a map; ``written`` formats numbers that were mapped to the same one."""
     entries = [_mapped(text, ranges, hosts=hosts) for text in texts]
     _check_distinct(entries)
     if written is None:
@@ -176,7 +176,7 @@ def _map(
 
 
 def missed(unused: Unused) -> str:
-    """The message about a number that no frame had: which hosts have it, if others do."""
+    """Describe a number that no frame had, and the hosts that have it, if any."""
     named = [_address(host) for host in unused.owners[:MAX_NAMED]]
     if not named:
         return "no frame has it"
@@ -188,7 +188,7 @@ def missed(unused: Unused) -> str:
 
 
 def _merged(written: Callable[[bytes], str], merged: Merged) -> str:
-    """That two numbers became one, at which host."""
+    """Describe two numbers mapped to the same one, and their host."""
     size = -(-merged.width // 8)
     numbers = (*sorted(merged.numbers), merged.new)
     one, other, new = (written(each.to_bytes(size, "big")) for each in numbers)
@@ -197,7 +197,7 @@ def _merged(written: Callable[[bytes], str], merged: Merged) -> str:
 
 
 def _address(data: bytes) -> str:
-    """An address of any kind, as rules write it."""
+    """Format an address of any type as rules do."""
     return _WRITTEN[len(data)](data)
 
 
@@ -211,7 +211,7 @@ _WRITTEN: Final[Mapping[int, Callable[[bytes], str]]] = {
     6: show.mac,
     16: show.ipv6,
 }
-"""How addresses are written, by their length (bytes)."""
+"""Format of addresses by their length (bytes)."""
 
 
 def _mapped(text: str, ranges: Callable[[str, str], _Ranges], *, hosts: bool) -> Mapped:
@@ -254,7 +254,7 @@ def _ip_ranges(old: str, new: str) -> _Ranges:
 
 
 def _network(text: str) -> IPv4Network | IPv6Network:
-    """An address, or a prefix."""
+    """Parse an address, or a prefix."""
     check_no_zone(text)
     try:
         return ip_network(text)
@@ -284,7 +284,7 @@ def _added(text: str, key_bits: int, bits: int) -> Added:
 
 
 def _amount(text: str, bits: int) -> int:
-    """A number to add, with or without a sign."""
+    """Parse a number to add, with or without a sign."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         raise EditError(f"{quote(text)} is no number to add, such as 5 or -0x10")
@@ -293,7 +293,7 @@ def _amount(text: str, bits: int) -> int:
 
 
 def _at_host(text: str) -> tuple[str, bytes | None]:
-    """The text before an ``@``, and the address of the host after it."""
+    """Return the text before an ``@``, and the address of the host after it."""
     name, sign, host = text.partition("@")
     if not sign:
         return name, None
@@ -308,7 +308,7 @@ def _at_host(text: str) -> tuple[str, bytes | None]:
 
 @contextmanager
 def _naming(text: str) -> Iterator[None]:
-    """Have an error say in which text it is."""
+    """Add the text of a rule to an error."""
     try:
         yield
     except EditError as error:
@@ -316,7 +316,7 @@ def _naming(text: str) -> Iterator[None]:
 
 
 MAX_BYTES: Final = 8 << 20
-"""Bytes of a file: some hundred thousand lines."""
+"""Maximum bytes of a file: some hundred thousand lines."""
 SECTIONS: Final[Mapping[str, Callable[[Sequence[str]], MapRule]]] = {
     "mac": macs,
     "ip": ips,
@@ -326,18 +326,18 @@ SECTIONS: Final[Mapping[str, Callable[[Sequence[str]], MapRule]]] = {
     "qpn": qpns,
     "rkey": rkeys,
 }
-"""What makes a rule of lines, by the section that has them."""
+"""Functions that make a rule from lines, by the section of the lines."""
 
 _HEADING = re.compile(r"\[\s*(.*?)\s*\]")
 
 _Source = tuple[Range, bytes | None]
-"""What is mapped, and whose."""
+"""A mapped range, and its host."""
 Maps = dict[str, list[str]]
 """The maps of each section, as :mod:`rdmawire.traffic.edit.text` takes them."""
 
 
 def read_maps(path: Path) -> Maps:
-    """The maps of a file; :class:`EditError` naming the line of the first mistake."""
+    """Read the maps of a file; :class:`EditError` naming the line of the first error."""
     maps: Maps = {name: [] for name in SECTIONS}
     lines: dict[tuple[str, _Source], int] = {}
     section = ""
@@ -358,7 +358,7 @@ def read_maps(path: Path) -> Maps:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers."""
+    """Yield the lines with content, with their numbers."""
     for line_number, line in enumerate(_text(path).split("\n"), 1):
         said = line.partition("#")[0].strip()
         if said:
@@ -380,7 +380,7 @@ def _text(path: Path) -> str:
 
 
 def _section(name: str) -> str:
-    """The name of a section that there is."""
+    """Check the name of a section."""
     if name in SECTIONS:
         return name
     known = ", ".join(f"[{each}]" for each in SECTIONS)
@@ -390,7 +390,7 @@ def _section(name: str) -> str:
 
 
 def _map_value(section: str, line: str) -> tuple[str, Iterator[_Source]]:
-    """A map without blanks around its numbers, and what it maps."""
+    """Return a map without blanks around its numbers, and what it maps."""
     said = "=".join(part.strip() for part in line.split("="))
     (entry,) = SECTIONS[section]([said]).entries
     return said, ((old, entry.host) for old, _ in entry.ranges)

@@ -1,7 +1,7 @@
-"""Connections by the connection manager: each is asked for, granted, confirmed and taken down.
+"""Connections by the connection manager: each is requested, accepted, confirmed and closed.
 
-The queue pair of a connection that is over waits until nothing of it can be on its way any more
-(timewait, IBA 12.9.8.3). Others begin meanwhile, until too many wait: then time goes on.
+The queue pair of a closed connection stays in timewait until none of its packets can be in flight
+(IBA 12.9.8.3). New connections start meanwhile; if too many wait, virtual time advances.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from rdmawire.wire.management import MTU
 
 SERVICE: Final = service_id(PortSpace.TCP, 7174)
 MAX_WAITING: Final = 1 << 13
-"""Connections in timewait, before time goes on until there is none."""
+"""Maximum number of connections in timewait before virtual time advances until none is left."""
 
 _CQE: Final = 16
 _CAP: Final = QPCap(1, 1, 1, 1, 0)
@@ -37,7 +37,7 @@ _UNDONE: Final = event.Unreachable | event.Rejected | event.ConnectError
 class ManagedEnd(Host):
     """One adapter with its connection manager, and an application that handles its events.
 
-    Its ``offer`` is the same for all connections.
+    All connections use the same ``offer``.
     """
 
     def __init__(self, number: int, order: Order, neighbours: Mapping[bytes, bytes]) -> None:
@@ -54,28 +54,28 @@ class ManagedEnd(Host):
         self._qps: dict[int, QueuePair] = {}
 
     def queue_pair(self) -> QueuePair:
-        """A new one, with a number that no other has."""
+        """Create a queue pair with an unused number."""
         while (number := self._random.choice(QPNS)) in self.nic.device.qps:
             pass
         return self.nic.create_qp(QPType.RC, self._init, number)
 
     def keep(self, number: int, qp: QueuePair) -> None:
-        """The queue pair is that of the connection with this id."""
+        """Store the queue pair of the connection with id ``number``."""
         self._qps[number] = qp
 
     @property
     def now(self) -> int:
-        """The time of the event (ns)."""
+        """Time of the event (ns)."""
         return self.nic.device.now
 
     def handle(self, occurred: Event | CMEvent) -> None:
-        """A queue pair goes when its connection is nowhere any more."""
+        """Destroy the queue pair of a connection that left timewait or was not established."""
         if isinstance(occurred, event.TimewaitExit | _UNDONE) and occurred.id in self._qps:
             self.nic.destroy_qp(self._qps.pop(occurred.id))
 
 
 class Server(ManagedEnd):
-    """Grants what is asked for, and agrees when it is taken down."""
+    """Accepts connection requests and disconnect requests."""
 
     def handle(self, occurred: Event | CMEvent) -> None:
         if isinstance(occurred, event.ConnectRequest):
@@ -88,16 +88,16 @@ class Server(ManagedEnd):
 
 
 class Client(ManagedEnd):
-    """Asks, and takes down what it was granted. ``over`` counts connections that came to an end.
+    """Requests connections and closes the accepted ones. ``over`` counts connections that ended.
 
-    ``refused`` are those that never stood.
+    ``refused`` counts connections that were never established.
     """
 
     over = 0
     refused = 0
 
     def ask(self, server: ManagedEnd, dscp: int, now: int) -> None:
-        """Ask for one connection."""
+        """Request one connection."""
         path = self.path_to(server)._replace(traffic_class=dscp << 2)
         qp = self.queue_pair()
         self.keep(self.manager.connect(qp, path, SERVICE, now, self.offer), qp)
@@ -111,7 +111,7 @@ class Client(ManagedEnd):
 
 
 class Connecting:
-    """Clients, and servers that do whatever is asked of them, on a cable or round a switch."""
+    """Clients and servers on one cable or one switch; servers accept all requests."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -129,11 +129,11 @@ class Connecting:
         self._asked = 0
 
     def watch(self, output: Output) -> None:
-        """Show what there is to see, but for what is lost on the way."""
+        """Show frames to ``output``, and lose some as ordered."""
         self._setup.watch(chance(self._order), output)
 
     def round(self, count: int) -> None:
-        """So many connections at a time, until all are taken down again."""
+        """Open ``count`` connections at a time and close all of them."""
         for lane in range(count):
             client, server = self._order.pair_of(lane)
             self.clients[client].ask(self.servers[server], self._order.dscp, self.simulator.now)
@@ -144,7 +144,7 @@ class Connecting:
 
 
 def connect(order: Order, writer: Taker, progress: Progress) -> Summary:
-    """Write connections that come and go, as many at a time as there are queue pairs."""
+    """Write connections being opened and closed, as many at a time as there are queue pairs."""
     connecting, output = Connecting(order), Output(writer, order.frames, progress)
     connecting.watch(output)
     with suppress(Enough):

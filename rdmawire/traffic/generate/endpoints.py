@@ -34,20 +34,20 @@ PAGE: Final = PAGE_64K
 
 
 class Pages(NamedTuple):
-    """Pages next to each other: where, and at what bus addresses."""
+    """Contiguous pages: their address and their bus addresses."""
 
     address: int
     bus: tuple[int, ...]
 
 
 class _Lent(PageList):
-    """Pages that stay pinned, so that views of them may be kept, a GPU's too."""
+    """Pages that stay pinned, so views of them may be kept, also of GPU pages."""
 
     lends_devices = True
 
 
 def host_memory(host: Host) -> Callable[[int, bytes], Pages]:
-    """What gives pages of a host's memory, with these bytes at their start."""
+    """Return a function that allocates host memory starting with the given bytes."""
 
     def allocate(count: int, data: bytes) -> Pages:
         memory = host.space.allocate(count * PAGE)
@@ -58,7 +58,7 @@ def host_memory(host: Host) -> Callable[[int, bytes], Pages]:
 
 
 def gpu_memory(host: Host) -> Callable[[int, bytes], Pages]:
-    """What gives pages of a GPU's memory, pinned behind its BAR1."""
+    """Return a function that allocates GPU memory, pinned through its BAR1."""
     driver = GpuDriver(host.space)
     gpu = driver.add(H200)
 
@@ -71,9 +71,9 @@ def gpu_memory(host: Host) -> Callable[[int, bytes], Pages]:
 
 
 class Store:
-    """The memory of one host. ``source`` is sent from, ``sink`` placed in; ``words`` are counters.
+    """Memory of one host: ``source`` is sent, ``sink`` is written, ``words`` are atomic counters.
 
-    The first two have room for ``longest`` bytes, the last for ``words`` times eight.
+    ``source`` and ``sink`` have ``longest`` bytes, the counters eight bytes for each of ``words``.
     """
 
     def __init__(self, host: Host, *, longest: int, words: int, gpu: bool, random: Random) -> None:
@@ -86,7 +86,7 @@ class Store:
         self.words = self._register(allocate(max(-(-len(data) // PAGE), 1), data), 1)
 
     def _register(self, pages: Pages, times: int) -> Region:
-        """The pages, one time after the other."""
+        """Register the pages repeated ``times`` times."""
         bus, host = pages.bus * times, self._host
         extent = Extent(pages.address, pages.address, len(bus) * PAGE)
         return host.nic.memory.register(
@@ -95,7 +95,7 @@ class Store:
 
 
 class Kind(NamedTuple):
-    """A kind of message. ``datagram``: by the queue pairs that are not connected."""
+    """A type of message. ``datagram``: sent by unconnected queue pairs."""
 
     opcode: SendOpcode
     datagram: bool = False
@@ -124,30 +124,30 @@ KINDS: Final[dict[Verb, tuple[tuple[Kind, int], ...]]] = {
         *((_FETCH_ADD, 2), (_CMP_SWP, 1), (_DATAGRAM, 3), (_DATAGRAM_IMM, 1)),
     ),
 }
-"""The messages of each verb, and how often each kind comes among them."""
+"""Message types of each verb, with their relative frequency."""
 
 TAKES_RECEIVE: Final = frozenset(
     {SendOpcode.SEND, SendOpcode.SEND_WITH_IMM, SendOpcode.RDMA_WRITE_WITH_IMM}
 )
 
 WITHOUT_DATA: Final = frozenset({SendOpcode.RDMA_READ, *(kind.opcode for kind in ATOMICS)})
-"""What is asked for in packets that carry no data."""
+"""Operations whose request packets carry no data."""
 
 FRAMES: Final = 1024
-"""About so many frames has a round of messages that are all alike."""
+"""Approximate number of frames in a round of equal messages."""
 VARIED: Final = 256
-"""So many messages has a round of different ones."""
+"""Number of messages in a round of different messages."""
 LOSSY: Final = 16
 MAX_LOSSY: Final = 64
-"""Between so many it has where frames are lost: fewer, so that in most rounds none is."""
+"""Maximum messages in a round with losses; few, so that most rounds lose no frame."""
 _LOST: Final = 0.3
-"""Frames lost in a round, where that can be had."""
+"""Intended number of lost frames in a round."""
 
 _GRAIN: Final = 64
 
 
 class Message(NamedTuple):
-    """One message: its lane, its bytes, and where in the page they begin."""
+    """One message: its lane, its length in bytes, and its offset in the page."""
 
     lane: int
     kind: Kind
@@ -157,7 +157,7 @@ class Message(NamedTuple):
 
 
 def messages(order: Order) -> tuple[Message, ...]:
-    """The messages of a round; lanes take turns."""
+    """Return the messages of a round; lanes take turns."""
     random = Random(f"{order.seed}/messages")  # noqa: S311 - repeatable is what it must be
     kinds = [kind for kind, times in KINDS[order.verb] for _ in range(times)]
     found = []
@@ -173,7 +173,7 @@ def messages(order: Order) -> tuple[Message, ...]:
 
 
 def _count(order: Order) -> int:
-    """As many for each lane."""
+    """Return the number of messages in a round, equal for all lanes."""
     if order.verb is Verb.CNP:
         return order.lanes
     packets = -(-order.lengths.largest // order.mtu) + 1
@@ -194,7 +194,7 @@ def _length(order: Order, kind: Kind, random: Random) -> int:
 
 
 def _offset(length: int, random: Random) -> int:
-    """Somewhere in the page where short messages fit; long ones begin with it."""
+    """Return an offset: any at which a short message fits in the page, 0 for a long message."""
     return random.randrange((PAGE - length) // _GRAIN + 1) * _GRAIN if length <= PAGE else 0
 
 
@@ -202,10 +202,10 @@ WORD: Final = (1 << 64) - 1
 
 
 class Postman:
-    """Makes work of messages between the stores of two hosts.
+    """Makes the work requests of messages between the stores of two hosts.
 
-    ``addend`` is what fetching atomics add. Comparisons compare with it, and so fail but by a
-    chance of 2**-64: what stands in a word moves on by the same step in each round.
+    ``addend`` is the operand of fetch-and-add. Compare-and-swap compares with it and fails except
+    with probability 2**-64, so a word changes by the same step in each round.
     """
 
     def __init__(self, client: Store, server: Store, addend: int) -> None:
@@ -214,7 +214,7 @@ class Postman:
         self.addend = addend
 
     def work(self, message: Message) -> SendWR:
-        """What is posted for a message; a datagram's way comes on top of it."""
+        """Return the work request of a message, without the address of a datagram's peer."""
         opcode = message.kind.opcode
         if message.kind in ATOMICS:
             return self._atomic(message)
@@ -235,7 +235,7 @@ class Postman:
 
 
 def _transfer(message: Message, local: Region, remote: Region) -> SendWR:
-    """Bytes of one region, and the same of the other."""
+    """Return the work request between the same offset of two regions."""
     piece = Sge(local.iova + message.offset, message.length, local.lkey)
     return SendWR(
         message.kind.opcode,
@@ -247,15 +247,15 @@ def _transfer(message: Message, local: Region, remote: Region) -> SendWR:
 
 
 _HEADERS: Final = 128
-"""Bytes of a frame beside its payload, at most."""
+"""Maximum bytes of a frame besides its payload."""
 _TURN: Final = IBTA.packets_per_ack + BURST
-"""Frames that a queue pair sends until it asked for an ACK."""
+"""Maximum frames that a queue pair sends before it requests an ACK."""
 _BOTH: Final = 2
-"""There and back."""
+"""Both directions."""
 
 
 def exponent(order: Order, messages: Iterable[Message]) -> int:
-    """That of the Local ACK Timeout (IBA 9.7.6.1.3): what is asked for, or what fits."""
+    """Return the Local ACK Timeout exponent (IBA 9.7.6.1.3): the requested or a sufficient one."""
     if order.timeout is not None:
         return order.timeout
     units = _longest(order, list(messages)) // ACK_TIMEOUT_UNIT
@@ -263,7 +263,7 @@ def exponent(order: Order, messages: Iterable[Message]) -> int:
 
 
 def _longest(order: Order, messages: list[Message]) -> int:
-    """Nanoseconds after which any request is answered, however the queue pairs take turns."""
+    """Return the longest time to answer a request (ns), in any order of the queue pairs."""
     frames = sum(_frames(message.length, order.mtu) for message in messages)
     queued = _time(order, min(frames, order.lanes * _TURN), order.rate)
     time = _BOTH * order.links * (queued + order.latency)
@@ -271,7 +271,7 @@ def _longest(order: Order, messages: list[Message]) -> int:
 
 
 def _slowed_down(order: Order, messages: list[Message]) -> int:
-    """Nanoseconds that a sender takes until it asks for an ACK, where nobody is slower."""
+    """Return the longest time until a sender requests an ACK (ns), at the minimum rate."""
     sent = [0 if message.kind.opcode in WITHOUT_DATA else message.length for message in messages]
     frames = min(_frames(max(sent), order.mtu), IBTA.packets_per_ack) + 1
     return _time(order, frames, min(order.rate, int(DcqcnParameters().min_rate)))
@@ -282,30 +282,30 @@ def _frames(length: int, mtu: int) -> int:
 
 
 def _time(order: Order, frames: int, rate: int) -> int:
-    """Nanoseconds that so many frames take at most."""
+    """Return the longest time that ``frames`` frames take (ns)."""
     return frames * bit_times(min(order.mtu, order.lengths.largest) + _HEADERS) * SECOND // rate
 
 
 PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)
-"""An adapter that never gives a peer up: what is lost is sent again until it arrives."""
+"""An adapter profile with endless retries: each lost packet is retransmitted until it arrives."""
 
 QPNS: Final = range(0x100, 0xFFFFFE)
-"""Numbers of queue pairs that look like no mistake."""
+"""Plausible queue pair numbers."""
 
 
 class Unfinished(RdmaError):
-    """Traffic that came to no good end: what the adapters did is not what was asked for."""
+    """Raised if traffic did not complete as ordered."""
 
 
 class Lane(NamedTuple):
-    """Two queue pairs that talk to one another; ``asks`` is the requester's."""
+    """Two connected queue pairs; ``asks`` is the requester's."""
 
     asks: QueuePair
     answers: QueuePair
 
 
 class Position(NamedTuple):
-    """Where what is sent to a queue pair stands: PSN, MSN, and the word that atomics return."""
+    """Position of a flow to a queue pair: PSN, MSN, and the word that atomics return."""
 
     psn: int
     msn: int = 0
@@ -327,21 +327,21 @@ class End(Host):
         self._init = QPInit(self.pd, self.cq, self.cq, QPCap(messages, 0, 1, 0, 0), self.srq)
 
     def queue_pair(self, kind: QPType, number: int) -> QueuePair:
-        """A new one with this number, in RESET."""
+        """Create a queue pair with this number, in RESET."""
         return self.nic.create_qp(kind, self._init, number)
 
     def expect(self, messages: int) -> None:
-        """Have receives for so many; those that nobody took are there still."""
+        """Keep ``messages`` receives posted; unused ones remain."""
         missing = min(messages - len(self.srq), self.srq.free)
         self.nic.post_srq_recv(self.srq, [self._receive] * missing)
 
     def poll(self) -> list[WorkCompletion]:
-        """All completions that are there."""
+        """Return all available completions."""
         return self.cq.poll(len(self.cq))
 
 
 class Work(NamedTuple):
-    """A message as it is posted: ``client`` posts ``wr`` to ``qp``; ``server`` is its peer."""
+    """A message as posted: ``client`` posts ``wr`` to ``qp``; ``server`` is its peer."""
 
     client: End
     qp: QueuePair
@@ -350,9 +350,9 @@ class Work(NamedTuple):
 
 
 class Ends:
-    """All adapters with their lanes. Clients ask, servers answer.
+    """All adapters with their lanes: clients are requesters, servers responders.
 
-    Which two hosts a lane joins, :meth:`Order.pair_of` says.
+    :meth:`Order.pair_of` gives the two hosts of a lane.
     """
 
     def __init__(self, order: Order, messages: tuple[Message, ...]) -> None:
@@ -371,7 +371,7 @@ class Ends:
         self._work = [self._of(message) for message in messages]
 
     def pair(self, lane: int) -> tuple[End, End]:
-        """The client and the server of a lane."""
+        """Return the client and the server of a lane."""
         client, server = self._order.pair_of(lane)
         return self.clients[client], self.servers[server]
 
@@ -379,7 +379,7 @@ class Ends:
         return tuple(self._lane(kind, self.pair(number)) for number in range(self._order.lanes))
 
     def _lane(self, kind: QPType, ends: tuple[End, End]) -> Lane:
-        """Two queue pairs that are ready to send, the client's and the server's."""
+        """Return two queue pairs in RTS, the client's and the server's."""
         lane = Lane(*(end.queue_pair(kind, self._numbers.pop()) for end in ends))
         there, back = self._first_psn(), self._first_psn()
         self._bring_up(*ends, lane, (there, back))
@@ -407,7 +407,7 @@ class Ends:
         self._control_congestion(own, lane.asks)
 
     def _control_congestion(self, own: End, qp: QueuePair) -> None:
-        """Send CNPs for marks, and react to CNPs. For CNPs alone, servers answer each mark."""
+        """Enable CNPs and rate control. In an order for CNPs only, servers answer each mark."""
         order = self._order
         if order.verb is Verb.CNP and own in self.servers:
             own.nic.notify_congestion(qp, 0, order.cnp_dscp << 2)
@@ -416,16 +416,16 @@ class Ends:
             own.nic.control_congestion(qp, Dcqcn(DcqcnParameters.at(order.rate)))
 
     def path(self, own: Host, peer: Host) -> AddressHandle:
-        """From one host to the other, with the DSCP and the ECN that are asked for.
+        """Return the path from one host to another, with the ordered DSCP and ECN.
 
-        A queue pair that has data to send is ECN-capable; one that only answers, or only asks, is
-        not.
+        Only queue pairs that send data are ECN-capable, not those that send only ACKs or READ
+        requests.
         """
         ecn = ECN.ECT_0 if own.mac in self._capable else ECN.NOT_ECT
         return own.path_to(peer, self._order.dscp << 2 | ecn)
 
     def _senders_of_data(self, messages: tuple[Message, ...]) -> tuple[bytes, ...]:
-        """The Ethernet addresses of those whose frames carry data, if there is any ECN."""
+        """Return the MAC addresses of the hosts that send data, if ECN is used."""
         if self._order.marks is None and self._order.verb is not Verb.CNP:
             return ()
         opcodes = {message.kind.opcode for message in messages}
@@ -437,7 +437,7 @@ class Ends:
     # A round.
 
     def _of(self, message: Message) -> Work:
-        """Where a message is posted, and what."""
+        """Return the work request of a message and its queue pair."""
         client, server = self.pair(message.lane)
         wr = Postman(client.store, server.store, self._addend).work(message)
         if not message.kind.datagram:
@@ -457,7 +457,7 @@ class Ends:
             client.nic.post_send(qp, (wr,))
 
     def poll(self) -> int:
-        """How many messages are done since the last call."""
+        """Return the number of messages completed since the last call."""
         done = [completion for client in self.clients for completion in client.poll()]
         received = [completion for server in self.servers for completion in server.poll()]
         for completion in (*done, *received):
@@ -468,10 +468,10 @@ class Ends:
                 )
         return len(done)
 
-    # Where the conversation stands.
+    # Positions in the conversation.
 
     def positions(self) -> dict[int, Position]:
-        """By the number of the queue pair that is sent to."""
+        """Return positions by the number of the receiving queue pair."""
         found = {}
         for lane in (*self.lanes, *self.datagrams):
             psn = lane.asks.sq.next_psn
@@ -480,7 +480,7 @@ class Ends:
         return found
 
     def step(self, before: dict[int, Position]) -> dict[int, Position]:
-        """How far each position moved since then, by one whole round."""
+        """Return the change of each position since ``before``, one complete round earlier."""
         words = self._word_steps()
         return {
             number: Position(
@@ -492,7 +492,7 @@ class Ends:
         }
 
     def _word_steps(self) -> dict[int, int]:
-        """What is added to the word of each lane, by the requester's queue pair."""
+        """Return the increment of each lane's word, by the requester's queue pair."""
         steps = {lane.asks.number: 0 for lane in self.lanes}
         for message in self._messages:
             if message.kind.opcode is SendOpcode.ATOMIC_FETCH_AND_ADD:

@@ -14,9 +14,9 @@ from rdmawire.traffic.generate.spec import Order, Verb
 from rdmawire.traffic.summary import Summary
 
 LARGEST_ROUND: Final = 32 << 20
-"""Bytes of messages in a round that is kept as it was played."""
+"""Maximum message bytes in a round that is recorded."""
 MAX_LOST: Final = 1.5
-"""Frames lost in a round: where there are more, hardly two rounds are alike."""
+"""Frames lost in a round; with more, few rounds are equal."""
 
 
 def generate(
@@ -24,9 +24,9 @@ def generate(
 ) -> Summary:
     """Write the traffic of an order, and return its summary, without the wall time.
 
-    ``writer`` is a capture's, or any object with a method ``write`` that takes a record.
-    ``on_progress`` is called with what is done, and the total. Without ``at_once`` or NumPy, each
-    frame is made by itself.
+    ``writer`` is a capture writer, or any object with a method ``write`` that takes a record.
+    ``on_progress`` is called with the finished amount and the total. Without ``at_once`` or NumPy,
+    each frame is made separately.
     """
     progress = Progress(order, on_progress)
     repeat = _repeater(order) if at_once else None

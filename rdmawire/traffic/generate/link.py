@@ -1,4 +1,4 @@
-"""Two ports on a cable, or many round a switch, seen from where the capture is taken."""
+"""Two ports on a cable, or several on a switch, seen from the capture point."""
 
 import sys
 from collections import deque
@@ -21,18 +21,18 @@ from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.opcode import SHAPES, Payload
 
 _AHEAD: Final = 256
-"""Frames that are drawn for at once."""
+"""Frames for which losses are drawn at a time."""
 
 
 class Losses(Protocol):
-    """Asked once for each frame, in the order in which they are sent."""
+    """Decides on the loss of each frame, called once for each in sending order."""
 
     def takes_next(self) -> bool:
-        """Whether the next frame is lost."""
+        """Return whether the next frame is lost."""
 
 
 class Chance:
-    """Each frame with the same chance (0.0 to 1.0). It may be asked ahead of time."""
+    """Loses each frame with the same probability (0.0 to 1.0); results can be read in advance."""
 
     def __init__(self, share: float, random: Random) -> None:
         self._share = share
@@ -55,7 +55,7 @@ class Chance:
         return self._lost[0] - self._sent if self._lost and self._lost[0] < end else None
 
     def pass_by(self, frames: int) -> None:
-        """So many frames were sent."""
+        """Skip ``frames`` frames that were sent."""
         self._draw(self._sent + frames)
         self._sent += frames
         while self._lost and self._lost[0] < self._sent:
@@ -67,7 +67,7 @@ class Chance:
         return lost
 
     def _draw(self, end: int) -> None:
-        """Draw for all frames up to this number."""
+        """Draw the losses of all frames up to number ``end``."""
         if not self._share:
             self._drawn = max(self._drawn, end)
         draw, share = self._random.random, self._share
@@ -78,7 +78,7 @@ class Chance:
 
 
 class Pattern:
-    """The frames at these places, from 0 on."""
+    """Loses the frames at these indexes, from 0 on."""
 
     def __init__(self, places: Collection[int]) -> None:
         self._places = frozenset(places)
@@ -99,13 +99,12 @@ DATA: Final = frozenset(
 
 
 class Wire:
-    """A link with a rate (bits a second), a latency (ns), and what befalls frames.
+    """A link with a rate (bits a second), a latency (ns), losses and marks.
 
-    ``marks`` is the share of frames with data, and with an ECN-capable transport, that meet
-    congestion; ``bth`` is where BTHs stand. Taps see frames as they are put on the link, and
-    ``on_lost`` is called before them where one will be lost. ``frames`` counts those that were
-    sent, ``marked`` those that arrive with a mark. ``busy_until`` is when the last frame is all on
-    the link, lost or not.
+    ``marks`` is the share of ECN-capable data frames that are marked; ``bth`` is the offset of
+    BTHs. Taps see frames as they are put on the link; for a lost frame, ``on_lost`` is called
+    before them. ``frames`` counts sent frames, ``marked`` those that arrive with a mark.
+    ``busy_until`` is the time at which the last frame, lost or not, is completely on the link.
     """
 
     def __init__(self, rate: int, latency: int, marks: float, random: Random, bth: int) -> None:
@@ -122,7 +121,7 @@ class Wire:
         self._classifier = Classifier()
 
     def carry(self, frame: Envelope, now: int) -> list[Arrival]:
-        """Where a frame arrives."""
+        """Return the arrival of a frame."""
         self.frames += 1
         self.busy_until = max(
             self.busy_until, now + duration(bit_times(len(frame.data)), self.rate)
@@ -139,11 +138,11 @@ class Wire:
         return self._link.carry(frame, now)
 
     def branch(self, mac: bytes) -> "Branch":
-        """The link from the host with this MAC address to the switch."""
+        """Return the link from the host with this MAC address to the switch."""
         return Branch(self, Link(self._link.latency, rate=self.rate), mac)
 
     def _marked(self, frame: Envelope) -> Envelope:
-        """With Congestion Experienced, if the frame is ECN-capable."""
+        """Return the frame with Congestion Experienced, if it is ECN-capable."""
         bare, tag = untagged(frame.data)
         if not self._classifier.traits(bare).markable:
             return frame
@@ -155,7 +154,7 @@ class Branch:
     """A host's link to the switch.
 
     Frames from the host (``mac``, 6 bytes) are shown, lost and marked by ``wire``. Frames from the
-    switch went through that before, and arrive.
+    switch have passed ``wire`` already, and arrive.
     """
 
     def __init__(self, wire: Wire, link: Link, mac: bytes) -> None:
@@ -165,7 +164,7 @@ class Branch:
         self._mac = mac
 
     def carry(self, frame: Envelope, now: int) -> list[Arrival]:
-        """Where a frame arrives: at the switch, or at the host."""
+        """Return the arrival of a frame, at the switch or at the host."""
         if frame.data[len(self._mac) : 2 * len(self._mac)] == self._mac:
             return self._wire.carry(frame, now)
         arrivals = self._link.carry(frame, now)
@@ -174,18 +173,18 @@ class Branch:
 
 
 def _tag_of(vlan: int, priority: int) -> bytes:
-    """A VLAN tag, with the EtherType that announces it."""
+    """Return a VLAN tag, preceded by its EtherType."""
     tag = VLAN(priority=priority, id=vlan).build()
     return _TAGGED + tag[:2]
 
 
 def tagged(frame: bytes, tag: bytes) -> bytes:
-    """The frame with a tag; as it is for none."""
+    """Return the frame with a tag, or unchanged if the tag is empty."""
     return frame[:_MACS] + tag + frame[_MACS:]
 
 
 def untagged(frame: bytes) -> tuple[bytes, bytes]:
-    """The frame without its tag, and the tag."""
+    """Return the frame without its tag, and the tag."""
     if frame[_MACS : _MACS + 2] != _TAGGED:
         return frame, b""
     end = _MACS + 4
@@ -193,7 +192,7 @@ def untagged(frame: bytes) -> tuple[bytes, bytes]:
 
 
 class TaggedPort:
-    """An adapter in a VLAN: what it sends gets the tag, what comes with a tag loses it.
+    """An adapter in a VLAN: adds a tag to sent frames, removes the tag of received ones.
 
     The priority in the tag is the ``pcp``; ``None``: the class that the DSCP selects, RFC 2474,
     4.2.2.
@@ -231,10 +230,10 @@ class Watcher(Protocol):
     """Called with the frames at the capture point."""
 
     def frame(self, frame: bytes, now: int, lost: bool) -> None:
-        """A frame that passes here, and whether it is one that never arrives."""
+        """Handle a frame; ``lost`` means that it never arrives."""
 
     def lost(self) -> None:
-        """A frame was put on the cable that never arrives."""
+        """Handle the loss of a frame that was put on the cable."""
 
 
 def bth_place(order: Order) -> int:
@@ -247,8 +246,8 @@ def bth_place(order: Order) -> int:
 class Setup:
     """A simulator with one cable, or with one switch and a cable to each host.
 
-    ``marks`` is the share of frames with data that meet congestion. The switch has room for all
-    frames: what is lost or marked is what the order asks for.
+    ``marks`` is the share of data frames that are marked. The switch has room for all frames: only
+    ordered losses and marks occur.
     """
 
     def __init__(self, order: Order, marks: float = 0.0) -> None:
@@ -265,16 +264,16 @@ class Setup:
 
     @property
     def sent(self) -> int:
-        """Frames that hosts put on their cables."""
+        """Number of frames that hosts put on their cables."""
         return self._wire.frames
 
     @property
     def marked(self) -> int:
-        """Frames that were marked on their way."""
+        """Number of frames that were marked in transit."""
         return self._wire.marked
 
     def attach(self, port: Port, mac: bytes) -> None:
-        """Put a host's port on its cable, in the VLAN that is asked for."""
+        """Attach a host's port to its cable, in the ordered VLAN."""
         order = self._order
         if order.vlan is not None:
             port = TaggedPort(port, order.vlan, order.pcp)
@@ -286,7 +285,7 @@ class Setup:
             self._connect(self._switch, link, mac)
 
     def _connect(self, switch: Switch, link: Channel, mac: bytes) -> None:
-        """Put a port of the switch at the other end of a host's cable."""
+        """Attach a port of the switch to the other end of a host's cable."""
         address = _SWITCH_MAC + len(switch.ports).to_bytes(2, "big")
         port = switch.add_port(address, link)
         station = self.simulator.attach_relay(port, address, link)
@@ -294,23 +293,23 @@ class Setup:
         switch.give({mac: (port.number,)})
 
     def watch(self, losses: Losses, watcher: Watcher) -> None:
-        """From now on, lose these frames, and show this watcher what there is to see."""
+        """Set the losses and the watcher of all following frames."""
         self._wire.losses = losses
         self._watcher = watcher
 
     def rest(self) -> None:
-        """Run until nothing is left that could happen.
+        """Run until no event is left.
 
-        The cable is free for longer than an instant then: a frame that was back to back with the
-        last one would begin at a fraction of a nanosecond.
+        The cable is then idle for more than an instant: a frame directly after the last one would
+        begin at a fraction of a nanosecond.
         """
         self.simulator.run()
         self.simulator.run(max(self.simulator.now, self._wire.busy_until) + 1)
 
     def settle(self, is_done: Callable[[], bool]) -> None:
-        """Run until something is so and all cables are still; timers may go on.
+        """Run until ``is_done`` and all cables are idle; timers may be pending.
 
-        Time goes on in slices, which become longer while nothing moves.
+        Time advances in slices, which become longer while no frame moves.
         """
         least = time = _SLICE + 2 * self._order.links * self._order.latency
         while True:
@@ -322,14 +321,14 @@ class Setup:
             time = 2 * time if still else least
 
     def _waits(self) -> bool:
-        """Whether frames are on their way from the switch to hosts."""
+        """Whether frames are in flight from the switch to hosts."""
         if self._switch is None:
             return False
         queued = any(len(port.egress) for port in self._switch.ports)
         return queued or self.simulator.now < self._wire.busy_until
 
     def _lose(self) -> None:
-        """The frame is lost that is shown next, if it is shown at all."""
+        """Mark the next shown frame as lost, if it is shown at all."""
         self._losing = self._order.tap is CapturePoint.SENT
         if self._watcher is not None:
             self._watcher.lost()

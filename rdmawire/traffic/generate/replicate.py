@@ -1,7 +1,7 @@
-"""Many rounds at once: each is played once for each pattern of losses, and then repeated.
+"""Many rounds at once: one round is recorded for each pattern of losses, and then repeated.
 
-What a round does depends on which of its frames are lost, and on nothing else but where PSNs,
-MSNs and time stand. So rounds in which the same frames are lost are one recording, moved on.
+A round depends only on which of its frames are lost, and on the current PSNs, MSNs and time. So
+rounds with the same losses are copies of one recording, with the steps applied.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ _ORIGINAL: Final = BTH.SIZE + AETH.SIZE
 
 
 class Field(NamedTuple):
-    """A number in packets: which of a position, where behind the BTH's start, how many bytes."""
+    """A number in packets: its position's attribute, offset from the BTH's start, size in bytes."""
 
     name: str
     place: int
@@ -58,11 +58,11 @@ MOVING: Final = {
     for opcode, shape in SHAPES.items()
     if opcode != Opcode.CNP
 }
-"""Opcode to the numbers that move on. A CNP has none."""
+"""Opcode to the numbers that change in each round. A CNP has none."""
 
 
 class Mover(NamedTuple):
-    """A number in a frame that moves on by a step in each round; it wraps at its width."""
+    """A number in a frame that increases by a step in each round, and wraps at its width."""
 
     name: str
     frame: int
@@ -73,10 +73,10 @@ class Mover(NamedTuple):
 
 
 class Recording:
-    """A watcher that keeps what it sees, up to ``most`` frames (``None``: all).
+    """A watcher that records what it sees, up to ``most`` frames (``None``: all).
 
-    Times are ns from the beginning of the round, ``sent`` counts what was put on the cable.
-    ``unheard`` are the frames that never arrive, by their numbers among those seen.
+    Times are ns from the beginning of the round, ``sent`` counts frames put on the cable.
+    ``unheard`` are the indexes, among the seen frames, of those that never arrive.
     """
 
     def __init__(self, start: int, most: int | None) -> None:
@@ -102,7 +102,7 @@ class Recording:
         self.losses += 1
 
     def summary(self) -> Summary:
-        """What the round amounts to."""
+        """Return the summary of the round."""
         counter = FrameCounter()
         for frame, time in zip(self.frames, self.times, strict=True):
             counter.count(frame, time)
@@ -113,7 +113,7 @@ class Recording:
 def record(
     conversation: Conversation, count: int, losses: Losses, most: int | None = None
 ) -> Recording:
-    """Play the first so many messages of a round; no further than to the last frame asked for."""
+    """Play the first ``count`` messages of a round, up to the last requested frame."""
     simulator, before = conversation.simulator, moved(conversation.nics)
     start, sent = simulator.now, conversation.sent
     recording = Recording(start, most)
@@ -131,7 +131,7 @@ def _since(before: Mapping[str, Moved], after: Mapping[str, Moved]) -> dict[str,
 
 
 def movers(frames: list[bytes], bth: int, steps: Mapping[int, Position]) -> Iterator[Mover]:
-    """What moves in frames whose BTHs stand at that place."""
+    """Yield the changing numbers of frames whose BTHs begin at offset ``bth`` (bytes)."""
     for number, frame in enumerate(frames):
         step = steps[int.from_bytes(frame[bth + _DESTQP : bth + _DESTQP + 3], "big")]
         for name, place, width in MOVING.get(frame[bth], ()):
@@ -142,7 +142,7 @@ def movers(frames: list[bytes], bth: int, steps: Mapping[int, Position]) -> Iter
 
 Array = NDArray[Any]
 CHUNK: Final = 2 << 20
-"""Bytes of an array of rows, at least one row: what is made at once stays in a cache."""
+"""Bytes of an array of rows, at least one row; a chunk of this size stays in a CPU cache."""
 
 _TIME: Final = 8
 _LAST_WORD: Final = 0xFFFF_FFFF
@@ -150,13 +150,13 @@ _WORDS: Final[dict[int, tuple[type[np.unsignedinteger[Any]], str]]] = {
     3: (np.uint32, ">u4"),
     8: (np.uint64, ">u8"),
 }
-"""What holds a number of so many bytes: to reckon with, and as packets have it."""
+"""Width in bytes to the integer type for computing and the type in packets."""
 
 
 class Stamp:
-    """Makes the rounds that are like a recorded one, up to ``rows`` at once.
+    """Makes copies of a recorded round, up to ``rows`` at once.
 
-    ``size`` is the bytes of a round, ``ends`` where each of its records ends.
+    ``size`` is the bytes of a round, ``ends`` the end offset of each of its records.
     """
 
     def __init__(
@@ -181,10 +181,10 @@ class Stamp:
         self._rows = np.repeat(row[None, :], self.rows, axis=0)
 
     def rounds(self, shift: int, start: int, count: int, duration: int) -> memoryview:
-        """The bytes of ``count`` rounds, the first ``shift`` rounds after the recorded one.
+        """Return the bytes of ``count`` rounds, starting ``shift`` rounds after the recorded one.
 
-        They begin at ``start`` (ns), each ``duration`` after the one before. What was given
-        before is gone.
+        They begin at ``start`` (ns), ``duration`` (ns) apart. The next call overwrites the returned
+        bytes.
         """
         rows = self._rows[:count]
         icrcs = np.repeat(self._icrcs[None, :], count, axis=0)
@@ -206,9 +206,10 @@ class Stamp:
 
 
 class _Column:
-    """One kind of number: where it stands in a row, how it moves, and what that does to ICRCs.
+    """One type of number: its offset in a row, its step, and its effect on ICRCs.
 
-    ``data`` is where frames begin, ``lengths`` are theirs. No frame has two of a kind.
+    ``data`` has the offsets of frames, ``lengths`` their lengths. A frame has at most one of a
+    type.
     """
 
     def __init__(self, movers: list[Mover], data: Array, lengths: Array) -> None:
@@ -230,7 +231,7 @@ class _Column:
         ]
 
     def stamp(self, rows: Array, icrcs: Array, shift: int) -> None:
-        """Put the numbers into rows, and what changes into their ICRCs."""
+        """Write the numbers into rows, and update their ICRCs."""
         first = np.uint64(shift % (1 << 64))
         times = (np.arange(len(rows), dtype=np.uint64) + first).astype(self._kind)
         values = (self._values + times[:, None] * self._steps) & self._mask
@@ -239,7 +240,7 @@ class _Column:
         icrcs[:, self._frames] ^= self._change(values ^ self._values)
 
     def _change(self, moved: Array) -> Array:
-        """What changes in ICRCs where these bits of numbers do."""
+        """Return the changed bits of ICRCs for the changed bits of numbers."""
         change = np.zeros(moved.shape, np.uint32)
         for at, table in enumerate(self._tables):
             byte = moved >> self._kind(8 * (self._width - 1 - at)) & self._kind(0xFF)
@@ -248,7 +249,7 @@ class _Column:
 
 
 def _records(recording: Recording, writer: Writer) -> list[bytes]:
-    """The frames as the capture keeps them."""
+    """Return the frames as capture records."""
     said = lost_options(writer)
     options = [said if at in recording.unheard else () for at in range(len(recording.frames))]
     return [
@@ -258,14 +259,14 @@ def _records(recording: Recording, writer: Writer) -> list[bytes]:
 
 
 def _bytes(places: Array, width: int) -> Array:
-    """Where the bytes of numbers stand that begin at these places."""
+    """Return the offsets of all bytes of the numbers at ``places``."""
     spread: Array = (places[:, None] + np.arange(width)).ravel()
     return spread
 
 
 @lru_cache(maxsize=1 << 13)
 def _changes(behind: int) -> Array:
-    """By the bits that change in a byte with so many behind it: those that change in the CRC."""
+    """Return the changed CRC bits by the changed bits of a byte followed by ``behind`` bytes."""
     zeros = bytes(behind)
     nothing = crc32(b"\0" + zeros)
     table = np.zeros(256, np.uint32)
@@ -276,15 +277,15 @@ def _changes(behind: int) -> Array:
 
 
 MAX_HELD: Final = 64 << 20
-"""Bytes of recordings that are kept; it begins anew after that many."""
+"""Maximum bytes of recordings kept; beyond it all are discarded."""
 
 Places = tuple[int, ...]
-"""Which frames of a round are lost, by their order on the cable."""
+"""Indexes of the lost frames of a round, in sending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """A recorded round, the ``played``-th of its conversation, and what repeats it."""
+    """A recorded round, the ``played``-th of its conversation, and its repeater."""
 
     recording: Recording
     stamp: Stamp
@@ -293,7 +294,7 @@ class Take:
 
 
 class Repetition:
-    """Writes what :func:`~rdmawire.traffic.generate.rounds.play` does, the same bytes."""
+    """Writes the same bytes as :func:`~rdmawire.traffic.generate.rounds.play`."""
 
     def __init__(self, order: Order, writer: Writer, progress: Progress) -> None:
         self._order = order
@@ -310,7 +311,7 @@ class Repetition:
         self._sum = summary.NOTHING
 
     def run(self) -> Summary:
-        """All whole rounds, then the part of one that is left."""
+        """Write all complete rounds, then the remaining part of a round."""
         if self._order.frames is None:
             self._run_messages(self._order.messages or 0)
         else:
@@ -333,10 +334,10 @@ class Repetition:
             else:
                 self._write_part(self._messages, left)
 
-    # Which round comes next.
+    # Selection of the next round.
 
     def _next(self) -> Take:
-        """The next round. Losses change how long it is, and so which losses are in it."""
+        """Return the next round. Losses change its length, and so which losses are in it."""
         places: Places = ()
         while True:
             take = self._take(places)
@@ -347,7 +348,7 @@ class Repetition:
             places = found
 
     def _take(self, places: Places) -> Take:
-        """The round in which these frames are lost."""
+        """Return the recorded round in which these frames are lost."""
         take = self._takes.get(places)
         if take is None:
             take = self._played_take(places)
@@ -373,15 +374,15 @@ class Repetition:
         return Take(recording, stamp, recording.summary(), played)
 
     def _alike(self, take: Take, rounds: int) -> int:
-        """How many of so many rounds are like this one, one after the other, and made at once."""
+        """Return how many of the next ``rounds`` rounds equal this one and can be made at once."""
         count = min(take.stamp.rows, rounds)
         lost = self._losses.first(count * take.recording.sent)
         return count if lost is None else max(lost // take.recording.sent, 1)
 
-    # What is written.
+    # Writing.
 
     def _write(self, take: Take, count: int) -> None:
-        """So many rounds like this one."""
+        """Write ``count`` rounds like this one."""
         shift, duration = self._rounds - take.played, take.recording.duration
         data = take.stamp.rounds(shift, self._sum.virtual_ns, count, duration)
         self._writer.write_built(data)
@@ -391,7 +392,7 @@ class Repetition:
         self._progress.report(self._sum)
 
     def _write_part(self, messages: int, frames: int | None = None) -> None:
-        """The beginning of a round, played by adapters that have not sent anything yet."""
+        """Write the beginning of a round, played by new adapters."""
         recording = record(Conversation(self._order), messages, self._losses, frames)
         take = self._taken(recording, 0, 1)
         data = take.stamp.rounds(self._rounds, self._sum.virtual_ns, 1, recording.duration)
@@ -400,5 +401,5 @@ class Repetition:
 
 
 def repeat(order: Order, writer: Writer, progress: Progress) -> Summary:
-    """What :func:`~rdmawire.traffic.generate.rounds.play` does, many rounds at once."""
+    """Write the same as :func:`~rdmawire.traffic.generate.rounds.play`, many rounds at once."""
     return Repetition(order, writer, progress).run()

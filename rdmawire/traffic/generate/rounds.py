@@ -1,4 +1,4 @@
-"""Test traffic between adapters, two or many, round by round."""
+"""Test traffic between adapters, two or more, in rounds."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,7 +19,7 @@ from rdmawire.wire.opcode import Opcode
 
 
 class Conversation:
-    """Adapters on a cable, or round a switch. ``messages`` are those of one round."""
+    """Adapters on a cable or a switch. ``messages`` are those of one round."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -41,12 +41,12 @@ class Conversation:
 
     @property
     def sent(self) -> int:
-        """Frames that adapters put on their cables."""
+        """Number of frames that adapters put on their cables."""
         return self._setup.sent
 
     @property
     def marked(self) -> int:
-        """Frames that were marked on their way; of CNPs alone there are none to see."""
+        """Number of frames marked in transit; 0 for orders of CNPs only."""
         return 0 if self._order.verb is Verb.CNP else self._setup.marked
 
     def play(self, count: int, losses: Losses, watcher: Watcher) -> None:
@@ -72,7 +72,7 @@ class Conversation:
 
 
 class _CnpsOnly:
-    """Passes on the CNPs alone, not the frames that cause them."""
+    """Passes on only CNPs, not the frames that cause them."""
 
     def __init__(self, watcher: Watcher, bth: int) -> None:
         self._watcher = watcher
@@ -85,14 +85,14 @@ class _CnpsOnly:
 
 
 OnProgress = Callable[[int, int], object]
-"""Called with what is done, and the total: frames, bytes or messages."""
+"""Called with the finished amount and the total: frames, bytes or messages."""
 
 DATAGRAMS: Final = 5
-"""Of one connection: REQ, REP, RTU, DREQ and DREP."""
+"""Datagrams of one connection: REQ, REP, RTU, DREQ and DREP."""
 
 
 class Counted(Protocol):
-    """What was counted so far."""
+    """The counts so far."""
 
     @property
     def frames(self) -> int: ...
@@ -111,23 +111,23 @@ class Counted(Protocol):
 
 
 class Progress:
-    """Reports how much of an order is done."""
+    """Reports the finished part of an order."""
 
     def __init__(self, order: Order, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
         self._count, self._total = _measure(order)
 
     def report(self, counted: Counted) -> None:
-        """Report what was counted so far."""
+        """Report the counts so far."""
         self._on_progress(min(self._count(counted), self._total), self._total)
 
     def end(self) -> None:
-        """Report that all is done."""
+        """Report that the order is finished."""
         self._on_progress(self._total, self._total)
 
 
 def _measure(order: Order) -> tuple[Callable[[Counted], int], int]:
-    """What is counted, and how much of that there will be."""
+    """Return the function that measures progress, and the total."""
     if order.messages is None:
         return lambda counted: counted.frames, order.frames or 0
     if order.verb is Verb.CNP:
@@ -135,7 +135,7 @@ def _measure(order: Order) -> tuple[Callable[[Counted], int], int]:
     if order.verb is Verb.CM:
         return lambda counted: counted.mads, DATAGRAMS * order.messages
     data = _bytes(order, order.messages)
-    if order.verb is Verb.READ:  # its bytes count when they are asked for, long before they come
+    if order.verb is Verb.READ:  # bytes count when requested, long before they arrive
         return lambda counted: counted.frame_bytes, data
     return lambda counted: counted.messages + counted.bytes, data
 
@@ -149,13 +149,13 @@ def _bytes(order: Order, count: int) -> int:
 
 ETHERNET: Final = int(LinkType.ETHERNET)
 _OFTEN: Final = 1024
-"""Frames between two reports of progress."""
+"""Frames between two progress reports."""
 _LOST: Final[Options] = comments_on((FAULT_WORDS["drop"],))
-"""The comment on frames that never arrive, where there is room for one."""
+"""The comment on frames that never arrive, if the format has comments."""
 
 
 class Taker(Protocol):
-    """What records are given to: the writer of a capture, or anything else."""
+    """Takes records: the writer of a capture, or any similar object."""
 
     def write(self, record: Record) -> object: ...
 
@@ -170,7 +170,7 @@ class Enough(Exception):
 
 
 class Output:
-    """Writes frames, and ends the run with the last of ``most`` (``None``: never)."""
+    """Writes frames, and ends the run after ``most`` frames (``None``: never)."""
 
     def __init__(self, writer: Taker, most: int | None, progress: Progress) -> None:
         self.counter = FrameCounter()

@@ -1,4 +1,4 @@
-"""What traffic is wanted, and which wishes make no sense together."""
+"""Specification of traffic, and the combinations of options that are refused."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ MAX_SIZES: Final = 64
 
 
 class OrderError(RdmaError):
-    """Traffic that cannot be made: what was found, and what is allowed."""
+    """Raised for traffic that cannot be made; says what was found and what is allowed."""
 
 
 class Sizes(NamedTuple):
@@ -40,7 +40,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From ``64``, ``4k``, ``4 KiB``, a range such as ``64-4k``, or several with commas."""
+        """Parse ``64``, ``4k``, ``4 KiB``, a range such as ``64-4k``, or several with commas."""
         words = text.split(",")
         if len(words) > MAX_SIZES:
             raise OrderError(f"{len(words)} sizes, {MAX_SIZES} are allowed")
@@ -56,7 +56,7 @@ class Sizes(NamedTuple):
         return len({end for ends in self.ranges for end in ends}) > 1
 
     def pick(self, random: Random) -> int:
-        """One of them: each range as likely as the others, and each size in it."""
+        """Return a random size: first a range, then a size in it, each uniformly."""
         low, high = random.choice(self.ranges) if len(self.ranges) > 1 else self.ranges[0]
         return random.randint(low, high) if low < high else low
 
@@ -82,7 +82,7 @@ def _size(word: str, text: str) -> int:
 
 
 def rate(text: str) -> int:
-    """Bits a second, from ``100G``, ``100 Gbit/s``, ``100Gbps``, ``2.5G`` or ``400000000``."""
+    """Parse bits a second: ``100G``, ``100 Gbit/s``, ``100Gbps``, ``2.5G`` or ``400000000``."""
     try:
         bits = parse_quantity(text.strip(), rate_factor).value
     except QuantityError:
@@ -94,11 +94,11 @@ def rate(text: str) -> int:
 
 SLOWEST: Final = 10**6
 FASTEST: Final = 10**13
-"""Bits a second."""
+"""Maximum rate (bits a second)."""
 
 
 def share(text: str, most: float) -> float:
-    """A share of frames, from ``1%`` or ``0.01``, up to ``most``."""
+    """Parse a share of frames such as ``1%`` or ``0.01``, at most ``most``."""
     try:
         value = parse_share(text)
     except ValueError:
@@ -117,7 +117,7 @@ LAST_PCP: Final = 7
 class Tag(NamedTuple):
     """A VLAN, and the priority code point of all frames (IEEE 802.1Q, 6.9.3).
 
-    ``None`` is the class that the DSCP of each selects.
+    A priority of ``None`` is the class that the DSCP of each frame selects.
     """
 
     vlan: int
@@ -125,7 +125,7 @@ class Tag(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From ``100``, or ``100:3``; :class:`OrderError` for anything else."""
+        """Parse ``100`` or ``100:3``; :class:`OrderError` for any other text."""
         vlan, colon, pcp = text.strip().partition(":")
         try:
             found = cls(int(vlan, 0), int(pcp, 0) if colon else None)
@@ -142,14 +142,14 @@ _LONGEST: Final = 80
 
 
 class Address(NamedTuple):
-    """An IP address, and an Ethernet address of 6 bytes, or ``None`` for the usual one."""
+    """An IP address, and a MAC address of 6 bytes or ``None`` for the default one."""
 
     ip: IPv4Address | IPv6Address
     mac: bytes | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From ``192.168.1.10``, ``fd00::10`` or ``192.168.1.10/0c:c4:7a:00:00:01``."""
+        """Parse ``192.168.1.10``, ``fd00::10`` or ``192.168.1.10/0c:c4:7a:00:00:01``."""
         word, slash, mac = text.strip().partition("/")
         if len(text) > _LONGEST:
             raise _unfit(text)
@@ -162,9 +162,9 @@ class Address(NamedTuple):
         return found
 
     def after(self, count: int) -> Self:
-        """The address ``count`` behind this one; :class:`OrderError` if that is no host's.
+        """Return the address plus ``count``; :class:`OrderError` if that is not a host address.
 
-        An Ethernet address that was given is increased as well.
+        A given MAC address is increased as well.
         """
         try:
             ip = self.ip + count
@@ -180,7 +180,7 @@ class Address(NamedTuple):
 
     @property
     def ipv6(self) -> bool:
-        """Whether it is one of IPv6."""
+        """Whether it is an IPv6 address."""
         return self.ip.version == 6
 
 
@@ -193,7 +193,7 @@ def _unfit(text: str) -> OrderError:
 
 
 def place(number: int, asked: Address | None, *, ipv6: bool) -> Place:
-    """Where the end with this number is: where it is asked for, and as usual in what is not."""
+    """Return the addresses of host ``number``: the given ones, or defaults if not given."""
     usual = Place.numbered(number, ipv6=ipv6)
     if asked is None:
         return usual
@@ -201,19 +201,19 @@ def place(number: int, asked: Address | None, *, ipv6: bool) -> Place:
 
 
 MAX_HOSTS: Final = 254
-"""Most clients and servers together: the host addresses of 10.0.0.0/24."""
+"""Maximum of clients and servers together: the host addresses of 10.0.0.0/24."""
 MAX_QPS: Final = 1 << 14
 MAX_LOSS: Final = 0.5
 MAX_MESSAGES: Final = 10**15
 LAST_SEED: Final = (1 << 64) - 1
 LAST_TIMEOUT: Final = 31
 CNP_DSCP: Final = 48
-"""The DSCP of CNPs where adapters are as they come: class selector 6."""
+"""The default DSCP of CNPs: class selector 6."""
 DEFAULT_MESSAGES: Final = 1000
 
 
 class Verb(StrEnum):
-    """What is done: one kind of work, or a blend of all."""
+    """The operation: one type of work, or a mix of all."""
 
     WRITE = "write"
     SEND = "send"
@@ -226,7 +226,7 @@ class Verb(StrEnum):
 
 
 class CapturePoint(StrEnum):
-    """Where the capture is taken: at the senders, or at the receivers."""
+    """The capture point: at the senders, or at the receivers."""
 
     SENT = "sent"
     ARRIVED = "arrived"
@@ -239,29 +239,29 @@ DEFAULT_SIZES: Final = {
     Verb.UD: "1k",
     Verb.MIX: "64,256,1k,4k,16k",
 }
-"""Of those verbs whose messages have a size."""
+"""Default sizes of verbs whose messages have a size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Traffic between adapters, two or many. :class:`OrderError` for what makes no sense.
+    """Traffic between two or more adapters. :class:`OrderError` for contradictory options.
 
     ``count`` is in messages (connections of ``cm``, CNPs of ``cnp``), ``frames`` in frames, of
-    which the last message may be cut. ``loss`` and ``marks`` are shares of frames, 0.0 to 1.0:
-    those that are lost, and those that get Congestion Experienced (``None``: no ECN at all).
-    ``psn`` is the PSN that all queue pairs begin with, ``None`` for one of its own each. ``rate``
-    is that of the link in bits a second, ``latency`` its own in ns. ``vlan`` is that of all frames,
-    ``pcp`` the priority in its tag (``None``: the class that a DSCP selects), and ``dscp`` that of
-    all but CNPs, which have ``cnp_dscp``. ``timeout`` is the exponent of the Local
-    ACK Timeout (IBA 9.7.6.1.3), ``None`` for one that never ends where nothing is lost, and hardly
-    more. ``window`` is how many request packets a queue pair leaves unacknowledged, ``None`` for
-    :data:`~rdmawire.wire.serial.MAX_IN_FLIGHT`. ``client`` and ``server`` say where the two are,
+    which the last message may be cut. ``loss`` and ``marks`` are shares of frames, 0.0 to 1.0: lost
+    ones, and ones that get Congestion Experienced (``None``: no ECN at all). ``psn`` is the initial
+    PSN of all queue pairs, ``None`` for a different one each. ``rate`` is the link's rate in bits a
+    second, ``latency`` its latency in ns. ``vlan`` is the VLAN of all frames, ``pcp`` the priority
+    in its tag (``None``: the class that a DSCP selects), ``dscp`` the DSCP of all frames except
+    CNPs, which have ``cnp_dscp``. ``timeout`` is the exponent of the Local ACK Timeout (IBA
+    9.7.6.1.3), ``None`` for the shortest one that never expires without losses. ``window`` is the
+    maximum of unacknowledged request packets of a queue pair, ``None`` for
+    :data:`~rdmawire.wire.serial.MAX_IN_FLIGHT`. ``client`` and ``server`` are the addresses,
     ``None`` for 10.0.0.1 and 10.0.0.2, or fd00::1 and fd00::2.
 
-    ``clients`` and ``servers`` are numbers of hosts: more than one of either are joined by one
-    switch. Then ``client`` and ``server`` are the first of each, and the addresses of the others
-    follow; ``rate`` and ``latency`` are those of each host's link. ``qps`` is the number of queue
-    pairs between any client and any server (``None``: one), ``flows`` that of all of them together.
+    ``clients`` and ``servers`` are numbers of hosts: with more than one of either, a switch joins
+    them. Then ``client`` and ``server`` are the first of each, and the addresses of the others
+    follow; ``rate`` and ``latency`` apply to each host's link. ``qps`` is the number of queue pairs
+    between each client and each server (``None``: one), ``flows`` the total of all of them.
     """
 
     verb: Verb
@@ -300,7 +300,7 @@ class Order:
 
     @property
     def messages(self) -> int | None:
-        """How many messages; ``None`` for as many as the frames take."""
+        """Number of messages; ``None`` if the order counts frames."""
         if self.frames is not None:
             return None
         if self.count is not None:
@@ -309,45 +309,45 @@ class Order:
 
     @property
     def hosts(self) -> int:
-        """Clients and servers together."""
+        """Number of clients and servers."""
         return self.clients + self.servers
 
     @property
     def switched(self) -> bool:
-        """Whether a switch joins the hosts; two are on one cable."""
+        """Whether a switch joins the hosts; two hosts are on one cable."""
         return self.hosts > _PAIR
 
     @property
     def links(self) -> int:
-        """Links between a client and a server."""
+        """Number of pairs of a client and a server."""
         return 2 if self.switched else 1
 
     @property
     def lanes(self) -> int:
-        """Queue pairs of all clients together; in a mix, as many again for datagrams."""
+        """Queue pairs of all clients; in a mix, as many again for datagrams."""
         if self.flows is not None:
             return self.flows
         return (self.qps or 1) * self.clients * self.servers
 
     def pair_of(self, lane: int) -> tuple[int, int]:
-        """The client and the server of a lane, both counted from 0.
+        """Return the client and the server of a lane, both counted from 0.
 
-        Lanes are assigned round robin to both, so that each host has its share. After each
-        ``lcm(clients, servers)`` lanes the servers move on by one, so that every client meets every
-        server.
+        Lanes are assigned round robin to both, so that each host has an equal share. After each
+        ``lcm(clients, servers)`` lanes the servers are rotated by one, so that every client is
+        paired with every server.
         """
         turn = lane // lcm(self.clients, self.servers)
         return lane % self.clients, (lane + turn) % self.servers
 
     def place(self, number: int) -> Place:
-        """Addresses of a host by its number: clients have 1 and up, servers the numbers behind."""
+        """Return the addresses of a host: clients have numbers from 1 on, servers the following."""
         behind = number - 1 - self.clients
         if behind < 0:
             return place(number, self.client and self.client.after(number - 1), ipv6=self.ipv6)
         return place(number, self.server and self.server.after(behind), ipv6=self.ipv6)
 
     def shared_addresses(self) -> set[str]:
-        """Names of the fields of :class:`Place` in which two hosts are equal."""
+        """Return the names of the fields of :class:`Place` in which two hosts are equal."""
         places = [self.place(number) for number in range(1, self.hosts + 1)]
         return {
             name
@@ -357,7 +357,7 @@ class Order:
 
     @property
     def lengths(self) -> Sizes:
-        """The sizes asked for, or the verb's usual ones."""
+        """The ordered sizes, or the verb's default ones."""
         if self.sizes is not None:
             return self.sizes
         return Sizes.parse(DEFAULT_SIZES.get(self.verb, str(ATOMIC_SIZE)))
@@ -387,7 +387,7 @@ _CONSTRAINTS: Final[dict[str, Constraint]] = {
     "loss": Number(0, MAX_LOSS),
     "marks": NoneOr(Number(0, 1)),
 }
-"""What each field may be."""
+"""The constraint of each field."""
 
 
 _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
@@ -460,4 +460,4 @@ _CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
         "a client and a server have the same Ethernet address",
     ),
 )
-"""Wishes that do not go together, and what to say then."""
+"""Invalid combinations of options, with the message for each."""
