@@ -1,4 +1,4 @@
-"""What is known while a scenario file is read: its errors, its names, and what was read before."""
+"""The context of reading a scenario file: its settings, its names, and the parts already read."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,25 +20,25 @@ from rdmawire.traffic.scenario.document import (
 T = TypeVar("T")
 
 MAX_LISTED: Final = 1 << 18
-"""Values that all ranges of a file in lists may stand for."""
+"""Maximum values of all ranges in lists of a file."""
 
 _SECTIONS_OF_HOSTS: Final = ("memory", "windows", "gpus", "shared receives")
 _TWO: Final = 2
 
 
 def link_called(word: str, links: Collection[str]) -> str:
-    """The link that a word names by its ends, in either order; the word, where that names none."""
+    """Return the link that a word names by its ends, in either order; else the word."""
     turned = "-".join(reversed(word.split("-")))
     return turned if word not in links and turned in links else word
 
 
 class Names:
-    """Every name that a file gives, also to things that have mistakes in them.
+    """All names in a file, including those of invalid parts.
 
-    So nothing that is there is said to be missing. ``steps`` has where each name of a step comes
-    first. ``links`` are those of the file, or the one that two hosts have without any. Without a
-    mapping of hosts nothing is known of them (``hosts_known``): then references to hosts and to
-    what they have are not checked, for the one mistake is that hosts are missing.
+    So a reference to an invalid part is not reported as unknown. ``steps`` has the position of the
+    first step of each name. ``links`` are those of the file, or the implied one of two hosts.
+    ``hosts_known`` is false if the file has no mapping of hosts: then references to hosts and their
+    parts are not checked, as only the missing hosts are an error.
     """
 
     def __init__(self, root: Node) -> None:
@@ -65,11 +65,11 @@ class Names:
             self._in_hosts[host, "memory or windows"] = both
 
     def link(self, word: str) -> str:
-        """The name of a link in the file, for a word that may name it from either end."""
+        """Return the name of a link in the file, for a word that may name it from either end."""
         return link_called(word, self.links)
 
     def of(self, host: str, section: str) -> dict[str, None]:
-        """The names in a section of a host; spans may name ``memory or windows``."""
+        """Return the names in a section of a host; spans may name ``memory or windows``."""
         return self._in_hosts.get((host, section), {})
 
 
@@ -82,14 +82,14 @@ def _pairs(node: Node | None) -> dict[str, Node]:
 
 
 def _words(node: Node | None) -> Iterator[str]:
-    """The keys of a mapping, or the texts of a list."""
+    """Yield the keys of a mapping, or the texts of a list."""
     yield from _pairs(node)
     if isinstance(node, Items):
         yield from (item.text for item in node.items if isinstance(item, Scalar))
 
 
 def _steps(node: Node | None) -> Iterator[str]:
-    """The name of each step; empty where it has none."""
+    """Yield the name of each step; empty for a step without a name."""
     for step in node.items if isinstance(node, Items) else ():
         values = next(iter(_pairs(step).values()), None)
         named = None if values is None else _at(values, "name")
@@ -97,13 +97,13 @@ def _steps(node: Node | None) -> Iterator[str]:
 
 
 class ParseContext:
-    """One file, while it is read.
+    """The state of reading one file.
 
-    ``homes`` gives the sections that have a key of some name; ``rules`` check a section, by its
-    class. ``scope`` are the names of the things around what is being read, the outermost first;
-    ``step`` is the index of the step being read. ``hosts``, ``memory`` (by host and name),
-    ``switches``, ``links`` (by their ends), ``connections``, ``steps`` and ``expectations`` are
-    those without mistakes, once they are read; ``linked`` are the hosts and switches on a link.
+    ``homes`` returns the sections that have a key of some name; ``rules`` check a section, by its
+    class. ``scope`` are the names of the surrounding sections, the outermost first; ``step`` is the
+    index of the step being read. ``hosts``, ``memory`` (by host and name), ``switches``, ``links``
+    (by their ends), ``connections``, ``steps`` and ``expectations`` are the valid ones read so far;
+    ``linked`` are the hosts and switches on a link.
     """
 
     def __init__(
@@ -132,13 +132,13 @@ class ParseContext:
         self._made: dict[Callable[[ParseContext], Any], Any] = {}
 
     def at(self, key: str) -> Mark:
-        """The place of the value of an outermost key."""
+        """Return the position of the value of a top-level key."""
         node = _at(self.root, key)
         return self.root.mark if node is None else node.mark
 
     @contextmanager
     def within(self, name: str) -> Iterator[None]:
-        """While something of this name is read."""
+        """Add a name to ``scope`` in the ``with`` block."""
         self.scope.append(name)
         try:
             yield
@@ -146,7 +146,7 @@ class ParseContext:
             self.scope.pop()
 
     def once(self, make: "Callable[[ParseContext], T]") -> T:
-        """The result of a function of this file, which is called once."""
+        """Return the result of ``make`` for this file, calling it only once."""
         if make not in self._made:
             self._made[make] = make(self)
         made: T = self._made[make]
@@ -159,7 +159,7 @@ class ParseContext:
             raise NodeError(node.mark, f"{values} values in a list", f"{MAX_LISTED} in a file")
 
     def report(self, errors: Iterable[NodeError]) -> bool:
-        """Report mistakes in something that is kept all the same; whether there are any."""
+        """Report errors in a part that is kept; return whether there are any."""
         some = False
         for error in errors:
             self.diagnostics.report(error)
@@ -167,7 +167,7 @@ class ParseContext:
         return some
 
     def report_all(self, error: ValidationError) -> None:
-        """Report the mistakes that pydantic collected, but for missing keys.
+        """Report the errors that pydantic collected, except missing keys.
 
         Any other error of a validator is a bug, and raised.
         """
@@ -180,7 +180,7 @@ class ParseContext:
             self.diagnostics.report(cause)
 
     def every(self, reads: Iterable[Callable[[], T]]) -> tuple[T, ...]:
-        """All that is read; :class:`ReportedError`, after all are reported, if some are invalid."""
+        """Return all results; if some are invalid, :class:`ReportedError` after reporting them."""
         found, complete = [], True
         for read in reads:
             try:

@@ -1,8 +1,8 @@
 """The document of a scenario file: nodes with their line and column, and the errors in it.
 
-PyYAML parses. The nodes are made here, so that the cost of a hostile file is bounded before memory
-is taken: its bytes, its depth, and its nodes, where each alias counts as what it stands for. Tags
-are refused, and a text is nothing but text: ``on`` is a word, ``0x10`` four characters.
+PyYAML parses. The nodes are created here, to limit the memory that a hostile file takes: its bytes,
+its depth, and its nodes, with each alias counted as its target. Tags are refused, and scalars are
+always text: ``on`` is a word, ``0x10`` four characters.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Mark(NamedTuple):
-    """A place in the file: line and column, from 1 on."""
+    """A position in the file: line and column, from 1 on."""
 
     line: int
     column: int
@@ -27,17 +27,17 @@ class Mark(NamedTuple):
 # Errors.
 
 MAX_MISTAKES: Final = 20
-"""Mistakes of one file that are listed; the others are counted."""
+"""Maximum errors of one file that are listed; the others are counted."""
 _MAX_LISTED: Final = 25
-"""Words that a message lists."""
+"""Maximum words that a message lists."""
 _MAX_COMPARED: Final = 400
-"""Known words that an unknown one is compared with."""
+"""Maximum known words that an unknown one is compared with."""
 
 
 class Mistake(NamedTuple):
-    """A mistake: where, what was found, what was expected, and the word that may have been meant.
+    """An error: its position, what was found and expected, and the closest known word.
 
-    ``mark`` is ``None`` for a mistake of the file as a whole.
+    ``mark`` is ``None`` for an error of the file as a whole.
     """
 
     source: str
@@ -53,10 +53,10 @@ class Mistake(NamedTuple):
 
 
 class ScenarioError(RdmaError):
-    """The scenario has mistakes and cannot be run.
+    """Raised for a scenario with errors, which cannot be run.
 
-    ``mistakes`` are the first of them in the order of the file, ``more`` counts the others;
-    ``lines`` are the text, one line for each mistake.
+    ``mistakes`` are the first errors in file order, ``more`` counts the others; ``lines`` are the
+    text, one line for each error.
     """
 
     def __init__(self, mistakes: Iterable[Mistake], more: int = 0) -> None:
@@ -71,9 +71,9 @@ class ReportedError(Copyable, ValueError):
 
 
 class NodeError(ReportedError):
-    """A node that is invalid: ``found`` is there, ``expected`` should be.
+    """Raised for an invalid node: ``found`` describes it, ``expected`` a valid one.
 
-    The nearest of the ``known`` words to ``word`` is offered in the message.
+    The message suggests the word of ``known`` that is closest to ``word``.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class NodeError(ReportedError):
 
 
 class TextError(Copyable, ValueError):
-    """A text that is not a value of its type.
+    """Raised for a text that is not a value of its type.
 
     ``expected`` replaces the description of the type in the message; ``word`` and ``known`` are as
     for :class:`NodeError`.
@@ -108,7 +108,7 @@ class TextError(Copyable, ValueError):
 
 
 class Diagnostics:
-    """The mistakes of one file, collected while it is read. ``source`` is its name in messages."""
+    """The errors of one file, collected while it is read. ``source`` is its name in messages."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -130,12 +130,12 @@ class Diagnostics:
             self._more += 1
 
     def error(self) -> ScenarioError:
-        """The exception with all mistakes."""
+        """Return the exception with all errors."""
         return ScenarioError(sorted(self._kept, key=lambda one: one.mark or ()), self._more)
 
 
 def meant_by(word: str, known: Collection[str]) -> str:
-    """The known word nearest to ``word``; empty if none is near."""
+    """Return the known word closest to ``word``; empty if none is close."""
     if not word:
         return ""
     same = (each for each in known if each.casefold() == word.casefold())
@@ -155,12 +155,12 @@ MAX_BYTES: Final = 1 << 20
 MAX_NODES: Final = 1 << 15
 MAX_DEPTH: Final = 16
 _CHARACTERS_PER_NODE: Final = 64
-"""Long texts count as more nodes than one."""
+"""Long texts count as several nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A text. ``plain``: it was written without quotes."""
+    """A text. ``plain``: written without quotes."""
 
     text: str
     mark: Mark
@@ -177,13 +177,13 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Keys with values, in the file's order; each key once."""
+    """Keys with values, in the file's order, without duplicate keys."""
 
     pairs: "tuple[tuple[Scalar, Node], ...]"
     mark: Mark
 
     def get(self, key: str) -> "Node | None":
-        """The value of a key, or ``None``."""
+        """Return the value of a key, or ``None``."""
         return next((node for found, node in self.pairs if found.text == key), None)
 
 
@@ -216,7 +216,7 @@ def parse_document(data: bytes | str, diagnostics: Diagnostics) -> Node:
 
 
 def decode(data: bytes | str) -> str:
-    """Decode a file as UTF-8; :class:`NodeError` for too many bytes and for invalid ones."""
+    """Decode a file as UTF-8; :class:`NodeError` for too many bytes or invalid ones."""
     if len(data) > MAX_BYTES:
         raise NodeError(Mark(1, 1), f"more than {MAX_BYTES} bytes", "a smaller file")
     if isinstance(data, str):
@@ -230,7 +230,7 @@ def decode(data: bytes | str) -> str:
 
 
 def _end_of(before: str) -> Mark:
-    """The place at which a text ends."""
+    """Return the position of the end of a text."""
     last = before.rpartition("\n")[2]
     return Mark(before.count("\n") + 1, len(last) + 1)
 
@@ -246,12 +246,12 @@ _HINTS: Final = {
     _NO_VERSION: "no line that begins with %YAML",
     _NO_CHARACTER: "escapes up to \\U0010FFFF",
 }
-"""What to do about an error of PyYAML, by the beginning of its text."""
+"""Advice for an error of PyYAML, by the beginning of its text."""
 _USUAL_HINT: Final = "YAML: quote text that has one of [ ] { } , & * ! | > % @ or ' #' in it"
 
 
 class _Composer:
-    """Makes the nodes of one text from PyYAML's events."""
+    """Creates the nodes of one text from PyYAML's events."""
 
     def __init__(self, text: str, diagnostics: Diagnostics) -> None:
         self._text = text
@@ -261,7 +261,7 @@ class _Composer:
         self._events = self._parsed()
 
     def document(self) -> Node:
-        """The only document of the text."""
+        """Return the only document of the text."""
         from yaml import DocumentStartEvent, StreamEndEvent
 
         next(self._events)
@@ -275,7 +275,7 @@ class _Composer:
         return root
 
     def _parsed(self) -> "Iterator[Event]":
-        """PyYAML's events. Its scanner raises errors other than its own for some texts."""
+        """Yield PyYAML's events. For some texts its scanner raises errors of other types."""
         import yaml
 
         last = Mark(1, 1)
@@ -348,7 +348,7 @@ class _Composer:
             yield from self._merged(value, seen)
 
     def _merged(self, node: Node, seen: dict[str, Mark]) -> Iterator[tuple[Scalar, Node]]:
-        """The keys after a ``<<`` that are not there yet: of one mapping, or of a list of them.
+        """Yield the new keys of a ``<<`` value: of one mapping, or of a list of them.
 
         https://yaml.org/type/merge.html: a mapping's own key overrides them, the first mapping
         overrides the others. The nodes of an alias were counted at the alias.
@@ -365,7 +365,7 @@ class _Composer:
                     yield key, value
 
     def _key(self, node: Node, seen: dict[str, Mark]) -> Scalar | None:
-        """A key that is a text and not a duplicate; else report it and return ``None``."""
+        """Return a key that is a text and not a duplicate; else report it and return ``None``."""
         if not isinstance(node, Scalar):
             self._diagnostics.report(NodeError(node.mark, f"{described(node)} as a key", "a word"))
         elif node.text in seen:
@@ -379,7 +379,7 @@ class _Composer:
         return None
 
     def _alias(self, event: "AliasEvent") -> Node:
-        """The node that an alias stands for; it counts as if it were written again."""
+        """Return the target of an alias, and count its nodes again."""
         mark, name = _mark(event), event.anchor or ""
         if name not in self._anchors:
             expected = f"&{name} before it, and not round it"
@@ -405,7 +405,7 @@ def _mark(event: "Event") -> Mark:
 
 
 class _YamlMark(Protocol):
-    """A mark of PyYAML, which counts from 0."""
+    """A position in PyYAML, counted from 0."""
 
     line: int
     column: int

@@ -1,4 +1,4 @@
-"""Hints on scenarios: what is no mistake, but probably not intended."""
+"""Hints on scenarios: valid input that is probably not intended."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ class Hint(NamedTuple):
 
 
 SENDS_CNPS = "dcqcn"
-"""The scheme whose receivers send CNPs without a given interval."""
+"""The congestion control whose receivers send CNPs at a default interval."""
 
 
 def hints(scenario: Scenario) -> Iterator[Hint]:
@@ -61,7 +61,7 @@ def _of(fault: FaultPlan, connections: set[str]) -> set[str]:
     return connections if fault.sent_by is None else connections & {fault.sent_by.connection}
 
 
-# Frames that are not where they are counted.
+# Frames that do not pass the point at which they are counted.
 
 _OF_PAUSES: Final = ("macc", "pause", "pfc")
 _MARKED: Final = {"ip.ecn": ECN.CE, "ipv6.ecn": ECN.CE}
@@ -91,13 +91,13 @@ def _unseen_by(scenario: Scenario, plan: PacketExpectation) -> str:
 
 
 def _only(wanted: object, value: int) -> bool:
-    """Whether this is the only expected value of a field."""
+    """Return whether ``value`` is the only expected value of a field."""
     values = wanted if isinstance(wanted, tuple | range) else (wanted,)
     return len(values) == 1 and value in values
 
 
 def _markers(scenario: Scenario) -> set[str]:
-    """Return what marks frames: links with such faults, and switches."""
+    """Return the names of links with marking faults, and of marking switches."""
     links = {link.name for link in scenario.links for fault in link.faults if fault.do == "mark"}
     switches = {
         switch.name

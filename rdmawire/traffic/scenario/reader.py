@@ -1,4 +1,4 @@
-"""Scenarios from files. All mistakes of a file are reported at once, in one exception.
+"""Scenarios from files. All errors of a file are reported at once, in one exception.
 
 ::
 
@@ -39,11 +39,11 @@ RULES: Final[Mapping[type, Callable[..., Any]]] = {
     ConnectionPlan: check_connection,
     StepPlan: check_step,
 }
-"""What checks a section beyond its keys, by its class."""
+"""Functions that check a section beyond its keys, by its class."""
 
 
 def read_scenario(path: str | os.PathLike[str]) -> Scenario:
-    """Read a scenario file; raise :class:`ScenarioError` with all its mistakes."""
+    """Read a scenario file; raise :class:`ScenarioError` with all its errors."""
     return read_scenario_text(read_bytes(path), os.fspath(path))
 
 
@@ -80,9 +80,9 @@ def read_scenario_text(text: str | bytes, source: str = "scenario") -> Scenario:
 
 
 def read_tree(root: Node, diagnostics: Diagnostics) -> Scenario:
-    """Make a scenario of the root node of a file.
+    """Build a scenario from the root node of a file.
 
-    Raises :class:`ScenarioError` with all mistakes, those reported before among them.
+    Raises :class:`ScenarioError` with all errors, including those reported earlier.
     """
     context = ParseContext(root, diagnostics, homes, RULES)
     scenario: Scenario | None = None
@@ -101,17 +101,17 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of scenario files: completion in editors, and mistakes while typing.
+    """Return the JSON Schema of scenario files, for completion and checks in editors.
 
-    It has the keys and the types of their values. Whether a name that is used is there, and what
-    must hold between values, only the reader checks.
+    It has the keys and the types of their values. Only the reader checks that names exist, and the
+    constraints between values.
     """
     definitions: Definitions = {}
     root = Scenario.json_schema(definitions)
     return {"$schema": DIALECT, "title": "A scenario of rdmawire", **root, "$defs": definitions}
 
 
-# Scenarios that come with the package, by name: ``lost-first`` is ``lost-first.yaml``.
+# Scenarios of the package, by name: ``lost-first`` is ``lost-first.yaml``.
 
 FOLDER: Final = "scenarios"
 SUFFIX: Final = ".yaml"
@@ -134,18 +134,18 @@ def text_of(name: str) -> str:
 
 
 def read_shipped(name: str) -> Scenario:
-    """Read a shipped scenario; messages call it by its name."""
+    """Read a shipped scenario; messages contain its name."""
     return read_scenario_text(text_of(name), name)
 
 
-# Everything that a scenario may say, as rows: keys, counters, events and endings.
+# All keys, counters, events and endings of a scenario, as rows.
 
 MUST_BE_THERE: Final = "must be there"
 """Text for a key without a default."""
 
 
 class Listed(NamedTuple):
-    """A row of the listing: the section ``of`` a name, its help, its type of value.
+    """A row of the listing: section, name, help, and type of value.
 
     ``left_out`` is its default, or :data:`MUST_BE_THERE`.
     """
@@ -158,7 +158,7 @@ class Listed(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The text after its name."""
+        """Return the text that follows its name."""
         value = f"[{self.value}]" if self.value else ""
         usual = self.left_out
         if usual and usual != MUST_BE_THERE:
@@ -166,12 +166,12 @@ class Listed(NamedTuple):
         return " ".join(filter(None, (self.help, value, usual and f"({usual})")))
 
     def has(self, word: str) -> bool:
-        """Whether a word is part of its name or of its section's."""
+        """Return whether a word is part of its name or of its section's."""
         return any(word.lower() in text.lower() for text in (self.of, self.name))
 
 
 def listed_rows() -> Iterator[Listed]:
-    """Yield all rows. A key that several sections have is listed once, with the first."""
+    """Yield all rows. A key of several sections is listed once, with the first."""
     seen: set[tuple[object, ...]] = set()
     for section in sections_in(Scenario):
         for name, row in (*section.keys().items(), *_prefixed(section)):

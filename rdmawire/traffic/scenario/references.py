@@ -1,7 +1,7 @@
-"""Values that name something else in the file, and fields of frames with the values they must have.
+"""References to names in the file, and fields of frames with their expected values.
 
-Names of hosts, memory, ends, steps, links and counters are looked up in the whole file. Fields go
-by their names in the tables of the wire, or by those of filters.
+Names of hosts, memory, ends, steps, links and counters are looked up in the complete file. Fields
+have the names of the tables of :mod:`rdmawire.wire`, or those of filters.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,19 +46,19 @@ from rdmawire.wire.show import Kind as Notation
 
 
 def check_known(node: Node, word: str, what: str, known: Collection[str]) -> None:
-    """:class:`NodeError` for a word of a node that is not the name of what it should be."""
+    """:class:`NodeError` if ``word`` of a node is not a known name."""
     if word not in known:
         raise unknown(node, word, what, known)
 
 
 def unknown(node: Node, word: str, what: str, known: Collection[str]) -> NodeError:
-    """The error that a word is none of those that are known."""
+    """Return the error for a word that is not a known name."""
     expected = f"{what}: {listed(known) if known else 'there is none'}"
     return NodeError(node.mark, described(node), expected, word=word, known=known)
 
 
 def check_host(node: Node, host: str, names: Names) -> None:
-    """:class:`NodeError` for a host that is not there, unless hosts are missing altogether."""
+    """:class:`NodeError` for an unknown host, unless the file has no hosts."""
     if names.hosts_known:
         check_known(node, host, HOST.description, names.hosts)
 
@@ -74,10 +74,10 @@ def Reference(  # noqa: N802 - a type
     *,
     of_hosts: bool = False,
 ) -> Custom:
-    """The name of something. ``what`` says of what, ``known`` has all of them.
+    """The name of a ``what``, of which ``known`` returns all.
 
-    ``usual`` gives the name in the file of what a word stands for. ``of_hosts``: it is not checked
-    where hosts are missing.
+    ``usual`` returns the name that the file has for a word. With ``of_hosts``, a name is not
+    checked if the file has no hosts.
     """
     description = f"the name of {what}"
 
@@ -120,7 +120,7 @@ STEP: Final = Custom("the name of a step before this one", ("w1",), _read_step)
 def Spans(*, windows: bool = False, fits: bool = True) -> Custom:  # noqa: N802 - a type
     """Bytes of named memory: ``host.memory[0:8]``.
 
-    ``windows``: a memory window will do. ``fits``: none of it may be outside.
+    ``windows``: memory windows are valid. ``fits``: the bytes must be inside the memory.
     """
     either = " or a memory window" if windows else ""
     description = f"memory{either} such as client.source or client.source[0:64]"
@@ -143,7 +143,7 @@ SPAN: Final = Spans()
 
 
 def length_of(span: Span, context: ParseContext) -> int | None:
-    """The bytes of a span, if they are known."""
+    """Return the length of a span (bytes), if it is known."""
     memory = context.memory.get((span.host, span.memory))
     if span.length is not None or memory is None:
         return span.length
@@ -177,20 +177,20 @@ END: Final = Custom(
 
 
 def check_count(node: Node, end: End, count: int) -> None:
-    """:class:`NodeError` for a queue pair that a connection does not have."""
+    """:class:`NodeError` for a queue pair number greater than ``count``."""
     if end.number is not None and end.number > count:
         raise NodeError(node.mark, described(node), which_of(count))
 
 
 def which_of(count: int) -> str:
-    """How the queue pairs of an end are numbered."""
+    """Describe the valid queue pair numbers of an end."""
     return f"one of its {count} queue pairs, from #1 on" if count > 1 else "its only queue pair, #1"
 
 
 # Fields of frames.
 
 _BITS_OF_FRAME: Final = 64
-"""Of ``frame.number`` and ``frame.length``."""
+"""Width of ``frame.number`` and ``frame.length``."""
 
 Value = int | bytes
 Wanted = Value | range | tuple[Value, ...]
@@ -250,11 +250,11 @@ WHERE: Final = Custom(
     _read_where,
     schema=lambda definitions: {"type": "object", "propertyNames": FIELD.json(definitions)},
 )
-"""Fields, and what each must be: a number, a word of its table, a range, or a list of them."""
+"""Fields with their expected values: a number, a word of its table, a range, or a list of them."""
 
 
 def wanted(field: str, node: Node, context: ParseContext) -> Wanted:
-    """The value or values of a field that a node says."""
+    """Return the expected value or values of a field."""
     if not isinstance(node, Items):
         return _one(field, node)
     values: list[Value] = []
@@ -295,7 +295,7 @@ def _number(text: str, width: int, words: Mapping[str, int], scale: int) -> int 
 
 
 def _words(found: Sequence[HeaderField]) -> dict[str, int]:
-    """What the numbers of a field are called, in all the meanings that its name stands for."""
+    """Return the words for a field's numbers, in all meanings of its name."""
     enums = (meaning.enum for one in found for meaning in one.meanings() if meaning.enum)
     words = {str(word.name): int(word.value) for enum in enums for word in enum}
     truths = {"false": 0, "true": 1} if found and found[0].row.width == 1 else {}
@@ -303,7 +303,7 @@ def _words(found: Sequence[HeaderField]) -> dict[str, int]:
 
 
 def _gid(text: str) -> bytes:
-    """An IPv6 address; an IPv4 one as the GID that it has."""
+    """Parse an IPv6 address, or an IPv4 address as an IPv4-mapped GID."""
     return IPv6Address(text).packed if ":" in text else mapped(IPv4Address(text).packed)
 
 
@@ -312,12 +312,12 @@ _NOTATIONS: Final[dict[Notation, tuple[str, Callable[[str], bytes]]]] = {
     Notation.IPV4: ("an IPv4 address", lambda text: IPv4Address(text).packed),
     Notation.IPV6: ("an IPv6 address", _gid),
 }
-"""How bytes are written that are not digits."""
+"""Description and parser of byte fields that are not written as digits."""
 _DIGITS: Final[tuple[str, Callable[[str], bytes]]] = "hexadecimal digits", bytes.fromhex
 
 
 def bytes_of(field: str, row: Row, node: Node) -> bytes:
-    """Bytes as the field is written usually, or as hexadecimal digits."""
+    """Parse bytes in the field's notation, or as hexadecimal digits."""
     called, parse = _NOTATIONS.get(row.meaning.show.kind, _DIGITS)
     length = row.width // 8
     said = f"{called} of {length} bytes for {field}"
@@ -335,7 +335,7 @@ def bytes_of(field: str, row: Row, node: Node) -> bytes:
 
 
 def value_of(field: str, node: Node) -> Value:
-    """The one value that a field is given."""
+    """Return the single value given for a field."""
     value = _one(field, node)
     if isinstance(value, range):
         raise NodeError(node.mark, described(node), f"one value for {field}")

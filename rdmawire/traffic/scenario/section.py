@@ -1,9 +1,9 @@
 """Sections of a scenario file: pydantic models whose fields are the keys that a file may have.
 
-A field with a :func:`key` is a key of the file: its annotation says how the value is read
-(:mod:`rdmawire.traffic.scenario.types`), its default what it is if left out, and the key's help
-what it means. Reading, the reference, ``rdmawire run --keys`` and the JSON Schema come from there.
-Fields without are given by what is around a section, such as its name.
+A field with a :func:`key` is a key of the file: its annotation defines how the value is read
+(:mod:`rdmawire.traffic.scenario.types`), its default the value if left out, and the key's help its
+meaning. The reader, the reference, ``rdmawire run --keys`` and the JSON Schema use these. Fields
+without a key are set from the context of a section, such as its name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,26 +51,26 @@ from rdmawire.traffic.scenario.types import (
 T = TypeVar("T")
 
 NOTHING: Final[Mapping[str, Any]] = {}
-"""No values by names."""
+"""An empty mapping."""
 
 Given: TypeAlias = Annotated[T, SkipValidation]
-"""A field that is no key of the file."""
+"""A field that is not a key of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """The clause of a standard that a key is about."""
+    """The clause of a standard that defines a key."""
 
     text: str
 
 
 def key(help_: str, name: str = "") -> Any:
-    """A key of the file: what it means, and its name, if that is not the name of the field."""
+    """Declare a key of the file, with its help, and its name if it differs from the field's."""
     return Field(description=help_, validation_alias=name or None)
 
 
 class Key(NamedTuple):
-    """A key of a section, as its field declares it. ``default`` is ``None`` if nothing is said."""
+    """A key of a section, as its field declares it. ``default`` is ``None`` without a default."""
 
     field: str
     type: ValueType
@@ -81,12 +81,12 @@ class Key(NamedTuple):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Equal for a key that several sections have in common."""
+        """Equal for a key that several sections share."""
         return self.field, self.help, id(self.type), self.left_out
 
     @property
     def left_out(self) -> str:
-        """What the key is if left out, as a file writes it; empty if there is nothing to say."""
+        """The default as a file writes it; empty without a default."""
         if self.default in (None, "", ()) or not isinstance(
             self.default, int | float | str | tuple
         ):
@@ -123,24 +123,24 @@ def _keys(section: "type[Section]") -> Mapping[str, Key]:
 
 @dataclass(slots=True)
 class Found:
-    """The nodes from which a section was read, by key, and its place."""
+    """The nodes from which a section was read, by key, and its position."""
 
     mark: Mark
     nodes: dict[str, Node] = field(default_factory=dict)
 
     def at(self, name: str) -> Mark:
-        """The place of a key's value, or of the section where the key is left out."""
+        """Return the position of a key's value, or of the section if the key is left out."""
         return self.nodes[name].mark if name in self.nodes else self.mark
 
 
 class Section(BaseModel):
-    """Something with keys.
+    """A part of the file with keys.
 
-    ``called`` is its name in messages. ``short`` is the key whose value may stand alone in place
-    of the section; ``named`` is the field that has the section's name, if it has one from a key.
-    Of the keys in one of ``alternatives`` a section has one. ``prefixes`` are fields whose keys
-    begin with these words and end in a name. ``former`` maps earlier names of keys to those of
-    today: files that use them still work.
+    ``called`` is its name in messages. ``short`` is the key whose value may be written in place of
+    the section; ``named`` is the field for the section's name, if a key gives it. Of the keys in
+    one of ``alternatives``, a section has at most one. ``prefixes`` maps the first words of keys
+    that end in a name to fields. ``former`` maps earlier names of keys to the current ones; the
+    earlier ones are still accepted.
     """
 
     model_config = ConfigDict(
@@ -162,17 +162,17 @@ class Section(BaseModel):
 
     @classmethod
     def keys(cls) -> Mapping[str, Key]:
-        """The keys of a file, in the order in which messages list them."""
+        """Return the keys of a file, in the order in which messages list them."""
         return _keys(cls)
 
     @classmethod
     def prefixed(cls) -> Mapping[str, Key]:
-        """The keys that end in a name, by their beginnings."""
+        """Return the keys that end in a name, by their first words."""
         return {word: _key_of(name, cls.model_fields[name]) for word, name in cls.prefixes.items()}
 
     @classmethod
     def needed(cls) -> tuple[str, ...]:
-        """The keys that may not be left out."""
+        """Return the required keys."""
         return tuple(name for name, row in cls.keys().items() if row.needed)
 
     @classmethod
@@ -193,7 +193,7 @@ class Section(BaseModel):
     def _read(
         cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Any:
-        """Read a node; the fields that a program gives are taken as they are."""
+        """Read a node; values given by a program are used unchanged."""
         if not isinstance(value, NODES):
             return handler(value)
         context: ParseContext = info.context  # type: ignore[assignment]
@@ -231,7 +231,7 @@ class Section(BaseModel):
 
     @classmethod
     def _report(cls, error: ValidationError, node: Node, context: ParseContext) -> None:
-        """Report what pydantic collected, keys that are missing among it."""
+        """Report the errors that pydantic collected, including missing keys."""
         lines = error.errors(include_url=False, include_input=False)
         missing = [str(line["loc"][0]) for line in lines if line["type"] == "missing"]
         for name in missing:
@@ -242,7 +242,7 @@ class Section(BaseModel):
 
     @classmethod
     def _pairs(cls, node: Node) -> tuple[tuple[Scalar, Node], ...]:
-        """Keys and their values."""
+        """Return keys and their values."""
         if isinstance(node, Pairs):
             order = {name: place for place, name in enumerate(cls.keys())}
             return tuple(sorted(node.pairs, key=lambda pair: order.get(pair[0].text, len(order))))
@@ -256,7 +256,7 @@ class Section(BaseModel):
     def _take(
         cls, name: Scalar, node: Node, values: dict[str, Any], found: Found, context: ParseContext
     ) -> None:
-        """Put the value of a key where its field is."""
+        """Store the value of a key for its field."""
         text = cls.former.get(name.text, name.text)
         if text != name.text and text in found.nodes:
             raise NodeError(
@@ -292,13 +292,13 @@ class Section(BaseModel):
         return NodeError(name.mark, what, expected, word=name.text, known=known)
 
     def finish(self, found: Found, context: ParseContext) -> Any:
-        """What becomes of the section once all its keys are read, or :class:`NodeError`."""
+        """Return the section after all its keys are read; :class:`NodeError` if it is invalid."""
         rule = context.rules.get(type(self))
         return self if rule is None else rule(self, found, context)
 
     @classmethod
     def json_schema(cls, definitions: Definitions) -> Json:
-        """A reference to its JSON Schema, which is put into ``definitions``."""
+        """Return a reference to its JSON Schema, which is added to ``definitions``."""
         name = cls.called.replace(" ", "-")
         if name not in definitions:
             definitions[name] = {}
@@ -307,7 +307,7 @@ class Section(BaseModel):
 
     @classmethod
     def own_json_schema(cls, definitions: Definitions) -> Json:
-        """Its JSON Schema; with ``short``, or without needed keys, something else will do."""
+        """Return its JSON Schema; ``short``, or no required keys, allow other types."""
         properties = {
             name: row.type.json(definitions) | {"description": row.help} | row.json_default
             for name, row in cls.keys().items()
@@ -325,7 +325,7 @@ class Section(BaseModel):
 
 
 def read_section(section: type[Section], node: Node | Entry, context: ParseContext) -> Any:
-    """Read a section; :class:`ReportedError`, after all its mistakes are reported."""
+    """Read a section; :class:`ReportedError` after all its errors are reported."""
     try:
         return section.model_validate(node, context=context)
     except ValidationError as error:
@@ -336,14 +336,14 @@ def read_section(section: type[Section], node: Node | Entry, context: ParseConte
 def _valid(
     section: type[Section], nodes: Iterable[Node | Entry], context: ParseContext
 ) -> Iterator[Any]:
-    """The sections that can be read; mistakes in the others are reported."""
+    """Yield the valid sections; report the errors in the others."""
     for node in nodes:
         with suppress(ReportedError):
             yield read_section(section, node, context)
 
 
 class LazySections(Mapping[str, type[Section]]):
-    """Sections by their words. Each is made when it is first looked up, for that takes time."""
+    """Sections by their words. Each is created at its first lookup, to save time."""
 
     def __init__(self, words: Iterable[str], make: Callable[[str], type[Section]]) -> None:
         self._words = tuple(words)
@@ -398,7 +398,7 @@ class Of(ValueType):
 
 @dataclass(frozen=True, slots=True)
 class Sections(ValueType):
-    """A list of sections, or one alone; those with mistakes are left out."""
+    """A list of sections, or a single one; invalid ones are left out."""
 
     section: type[Section]
 
@@ -430,7 +430,7 @@ class Sections(ValueType):
 
 @dataclass(frozen=True, slots=True)
 class Named(ValueType):
-    """Sections by their names; those with mistakes are left out."""
+    """Sections by their names; invalid ones are left out."""
 
     section: type[Section]
     called: str
@@ -462,7 +462,7 @@ class Named(ValueType):
 
 @dataclass(frozen=True, slots=True)
 class OneKey(ValueType):
-    """One of several sections, by a word that is its only key; a word may stand alone."""
+    """One of several sections, by a word that is its only key; a word alone is valid."""
 
     sections: Mapping[str, type[Section]]
     called: str
@@ -513,9 +513,9 @@ class OneKey(ValueType):
 
 @dataclass(frozen=True, slots=True)
 class OneKeys(ValueType):
-    """A list of what :class:`OneKey` reads; those with mistakes are left out.
+    """A list of what :class:`OneKey` reads; invalid ones are left out.
 
-    ``alone``: one may stand without a list. ``counted``: the context counts them, as steps.
+    ``alone``: a single one is valid without a list. ``counted``: the context counts them, as steps.
     """
 
     item: OneKey
@@ -563,9 +563,9 @@ class OneKeys(ValueType):
 
 @dataclass(frozen=True, slots=True)
 class Keyed(ValueType):
-    """Values by keys that are no new names; ``make`` makes one thing of key, value and place.
+    """Values by keys that are not new names; ``make`` combines key, value and position.
 
-    Those with mistakes are left out.
+    Invalid ones are left out.
     """
 
     key: ValueType
@@ -596,7 +596,7 @@ class Keyed(ValueType):
 
 
 def sections_in(part: Any) -> Iterator[type[Section]]:
-    """All sections in a section or a type of values, the outermost first, each once."""
+    """Yield all sections in a section or a type of values, the outermost first, each once."""
     seen: dict[int, Any] = {}
     _collect(part, seen)
     return (one for one in seen.values() if isinstance(one, type))
@@ -610,7 +610,7 @@ def _collect(part: Any, seen: dict[int, Any]) -> None:
 
 
 def parts_of(part: Any) -> tuple[Any, ...]:
-    """The types of a section's keys, or the sections and types in a type."""
+    """Return the types of a section's keys, or the sections and types in a type."""
     if isinstance(part, type) and issubclass(part, Section):
         return tuple(row.type for row in (*part.keys().values(), *part.prefixed().values()))
     inner: tuple[Any, ...] = part.parts

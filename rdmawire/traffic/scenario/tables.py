@@ -1,4 +1,4 @@
-"""Words of scenario files for things of other packages, for the reader and the runner."""
+"""Words of scenario files mapped to objects of other packages, for the reader and the runner."""
 
 from enum import IntEnum
 from typing import Final
@@ -19,26 +19,26 @@ TYPES: Final = {
     "UD": (QPType.UD, QPType.UD),
     "XRC": (QPType.XRC_INI, QPType.XRC_TGT),
 }
-"""Types of connections: those of the queue pairs at the first end and at the second."""
+"""Types of connections: the queue pair types at the first end and at the second."""
 
 MODELS: Final[dict[str, GpuProfile]] = {profile.name: profile for profile in (T4, A100, H200)}
 """GPUs by the names of their models."""
 
 VIAS: Final = ("peermem", "peermem-legacy", "dmabuf", "bounce")
-"""How an adapter gets to the memory of a GPU."""
+"""Methods by which an adapter accesses the memory of a GPU."""
 
 CONNECTS: Final = ("at once", "cm")
-"""How the ends of a connection find each other."""
+"""Methods of connecting the two ends of a connection."""
 
 REASONS: Final[dict[str, type[IntEnum]]] = {
     Rejected.__name__: RejectReason,
     Unresolved.__name__: SIDRStatus,
 }
-"""Events that say why, and the words in which they do."""
+"""Events with a reason, and the enumeration of their reasons."""
 
 
 def reason_of(event: Rejected | Unresolved) -> str:
-    """Return the reason of a rejection by the standard's word, or its number without one."""
+    """Return the standard's name of the reason of a rejection, or its number without one."""
     number = event.reason if isinstance(event, Rejected) else event.status
     words = REASONS[type(event).__name__]
     return next((word.name for word in words if word == number), str(number))
@@ -51,10 +51,10 @@ SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
     "dcqcn": DcqcnParameters(),
     "timely": TimelyParameters(),
 }
-"""Schemes of congestion control, with the parameters that they have by themselves."""
+"""Schemes of congestion control, with their default parameters."""
 
 QUEUE: Final = 1024
-"""Work requests that a queue of a queue pair holds, unless a step needs more."""
+"""Work requests in each queue of a queue pair, unless a step needs more."""
 
 
 TYPE: Final = Word(tuple(TYPES))
@@ -66,7 +66,7 @@ ERRNO: Final = Word(
         *("EACCES", "EBADF", "EEXIST", "EIO", "ENODEV", "ETIMEDOUT"),
     )
 )
-"""The errors of verbs."""
+"""The errno names of verbs."""
 ACCESS: Final = Many(Word(tuple(Access.__members__)), alone=True)
 PLACEMENT: Final = Word(tuple(Placement.__members__))
 SELECTIVITY: Final = Word(tuple(Selectivity.__members__))

@@ -1,9 +1,9 @@
-"""Types of values in a scenario file: annotations that say how a node is read as such a value.
+"""Types of values in a scenario file: annotations that define how a node is read.
 
-An annotation such as ``Annotated[int, Size(1, 1 << 40)]`` makes pydantic read a node of the file
+With an annotation such as ``Annotated[int, Size(1, 1 << 40)]``, pydantic reads a node of the file
 (:mod:`rdmawire.traffic.scenario.document`) as a value. Its ``description`` ends a message that
-begins with "expected"; its ``examples`` are texts of such values, for the reference and for tests.
-Numbers are decimal, or hexadecimal after ``0x``; sizes become bytes, times ns, rates bits a second.
+begins with "expected"; its ``examples`` are valid texts, for the reference and for tests. Numbers
+are decimal, or hexadecimal after ``0x``; sizes become bytes, times ns, rates bits a second.
 """
 
 import re
@@ -54,7 +54,7 @@ Definitions = dict[str, Json]
 """JSON Schemas that others refer to, by name."""
 
 MAX_NUMBER: Final = (1 << 64) - 1
-"""No number of a scenario is greater."""
+"""The maximum of all numbers in a scenario."""
 MAX_NAME: Final = 64
 
 
@@ -79,7 +79,7 @@ class End(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The numbers from ``least`` to ``most``, both included; without ``most`` there is no end."""
+    """The numbers from ``least`` to ``most``, both included; no upper limit without ``most``."""
 
     least: int
     most: int | None
@@ -89,20 +89,20 @@ class Range(NamedTuple):
 
 
 class Fill(Enum):
-    """What memory holds in the beginning."""
+    """The initial content of memory."""
 
     ZEROS = "zeros"
     COUNT = "count"
     """00 01 02 ... ff 00 ..."""
     RANDOM = "random"
-    """Made of the scenario's seed and the memory's name."""
+    """Derived from the scenario's seed and the memory's name."""
     TEXT = "text"
     HEX = "hex"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """Bytes as a file gives them; ``text`` and ``hex`` are repeated until the memory is full."""
+    """Bytes given in a file; ``text`` and ``hex`` are repeated until the memory is full."""
 
     fill: Fill = Fill.ZEROS
     data: bytes = b""
@@ -117,7 +117,7 @@ _END = re.compile(r"([^/#]+)/([^/#]+)(?:#(.+))?")
 
 
 class TooLargeError(TextError):
-    """The number is greater than any of a scenario."""
+    """The number is greater than :data:`MAX_NUMBER`."""
 
 
 def parse_number(text: str) -> int:
@@ -168,7 +168,7 @@ _AMOUNTS: Final = SIZES | TIMES
 
 
 def parse_amount(text: str) -> int:
-    """Read a number, a size or a time; ``k`` could mean either and is refused."""
+    """Read a number, a size or a time; ``k`` is ambiguous and refused."""
     return _quantity(text, _AMOUNTS, _AMOUNTS.get)
 
 
@@ -187,7 +187,7 @@ def parse_range(text: str, parse: Callable[[str], int]) -> Range:
 
 
 def parse_name(text: str) -> str:
-    """Read a name: letters, digits and underscores, not a digit first."""
+    """Read a name: letters, digits and underscores, not starting with a digit."""
     if len(text) > MAX_NAME or not _NAME.fullmatch(text):
         raise TextError
     return text
@@ -242,7 +242,7 @@ def parse_utf8(text: str) -> bytes:
 
 
 def parse_mac(text: str) -> str:
-    """Read ``02:00:00:00:00:01``, the address of one station."""
+    """Read ``02:00:00:00:00:01``, a unicast address."""
     try:
         address = mac_bytes(text)
     except ValueError:
@@ -253,7 +253,7 @@ def parse_mac(text: str) -> str:
 
 
 def parse_address(text: str) -> str:
-    """Read ``10.0.0.1`` or ``fd00::1``, and return it in its usual form."""
+    """Read ``10.0.0.1`` or ``fd00::1``, and return its canonical form."""
     try:
         found = ip_address(text)
     except ValueError:
@@ -281,7 +281,7 @@ def parse_text(text: str) -> str:
 
 
 class Entry(NamedTuple):
-    """A key with its value, for a section that has its name from a key."""
+    """A key with its value, for a section whose name is a key."""
 
     key: Scalar
     value: Node
@@ -291,7 +291,7 @@ NODES: Final = (Scalar, Items, Pairs, Entry)
 
 
 def invalid(node: Node, expected: str, error: TextError | None = None) -> NodeError:
-    """The error that a node is something else than expected."""
+    """Return the error for a node that is not as expected."""
     if error is None:
         return NodeError(node.mark, described(node), expected)
     expected = error.expected or expected
@@ -299,14 +299,14 @@ def invalid(node: Node, expected: str, error: TextError | None = None) -> NodeEr
 
 
 def pairs_of(node: Node, expected: str) -> tuple[tuple[Scalar, Node], ...]:
-    """The keys of a mapping with their values."""
+    """Return the keys of a mapping with their values."""
     if not isinstance(node, Pairs):
         raise invalid(node, expected)
     return node.pairs
 
 
 def text_of(node: Node, expected: str) -> str:
-    """The text of a scalar that is not empty."""
+    """Return the text of a scalar that is not empty."""
     if not isinstance(node, Scalar) or is_nothing(node):
         raise invalid(node, expected)
     return node.text
@@ -325,7 +325,7 @@ def parsed(node: Node, expected: str, parse: Callable[[str], T]) -> T:
 
 
 class ValueType:
-    """How a node is read as a value, what messages say of it, and its JSON Schema."""
+    """How a node is read as a value, its description in messages, and its JSON Schema."""
 
     __slots__ = ()
 
@@ -339,12 +339,12 @@ class ValueType:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The sections and types that it is made of."""
+        """Return the sections and types in it."""
         return ()
 
     @property
     def label(self) -> str:
-        """What listings say of it."""
+        """Its description in listings."""
         return self.description
 
     def read(self, node: Node, context: ParseContext) -> Any:
@@ -352,14 +352,14 @@ class ValueType:
         raise NotImplementedError
 
     def format(self, value: Any) -> str:
-        """Write a value as a file does."""
+        """Format a value as in a file."""
         return str(value)
 
     def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type
         return {"type": "string", "description": self.description}
 
     def validate(self, value: Any, info: Any) -> Any:
-        """Read a node; values that a program gives are taken as they are."""
+        """Read a node; values given by a program are used unchanged."""
         return (
             self.read(value, info.context) if isinstance(value, Scalar | Items | Pairs) else value
         )
@@ -372,7 +372,7 @@ class ValueType:
 
 @dataclass(frozen=True, slots=True)
 class Custom(ValueType):
-    """A type that a function reads. ``schema`` is, or makes, its JSON Schema."""
+    """A type read by a function. ``schema`` is its JSON Schema, or a function that makes it."""
 
     description: str
     examples: tuple[str, ...]
@@ -405,7 +405,7 @@ def Parsed(  # noqa: N802 - a type
     formatted: Callable[[Any], str] = str,
     types: tuple[str, ...] = ("string",),
 ) -> Custom:
-    """A text that a parser takes. ``types`` are those of JSON that an editor takes it for."""
+    """A text that a parser accepts. ``types`` are the JSON types that an editor may assume."""
 
     def read(node: Node, _: ParseContext) -> Any:
         return parsed(node, description, parse)
@@ -415,7 +415,7 @@ def Parsed(  # noqa: N802 - a type
 
 
 def _within(parse: Callable[[str], T], low: T, high: T, bounds: str = "") -> Callable[[str], T]:
-    """A parser of values from ``low`` to ``high``; ``bounds`` describes them in the message."""
+    """Return a parser of values from ``low`` to ``high``; messages contain ``bounds``."""
 
     def parse_within(text: str) -> T:
         try:
@@ -564,7 +564,7 @@ def one_of_numbers(numbers: Collection[int], *examples: str) -> Custom:
 
 
 def Numbers(low: int, high: int) -> Custom:  # noqa: N802 - a type
-    """Integers: one, a range, or a list of both; each once."""
+    """Integers: one, a range, or a list of both; without duplicates."""
     description = f"a number from {low} to {high}, a range such as 2..4, or a list of them"
 
     def numbers(text: str) -> range:
@@ -590,7 +590,7 @@ def Numbers(low: int, high: int) -> Custom:  # noqa: N802 - a type
 
 @dataclass(frozen=True, slots=True)
 class Word(ValueType):
-    """One of some words. ``called`` says what they are where they are too many to list."""
+    """One of some words. ``called`` describes them if they are too many to list."""
 
     words: Collection[str]
     called: str = ""
@@ -617,7 +617,7 @@ class Word(ValueType):
 
 @dataclass(frozen=True, slots=True)
 class Many(ValueType):
-    """A list of values. ``alone``: one value may be written without a list."""
+    """A list of values. ``alone``: one value is valid without a list."""
 
     item: ValueType
     alone: bool = False
@@ -654,7 +654,7 @@ class Many(ValueType):
 def Two(  # noqa: N802 - a type
     item: ValueType, description: str, examples: tuple[str, ...], *, same: bool = False
 ) -> Custom:
-    """Two values: ``a, b`` or ``[a, b]``. ``same``: one value stands for both."""
+    """Two values: ``a, b`` or ``[a, b]``. ``same``: a single value is used for both."""
 
     def read(node: Node, context: ParseContext) -> tuple[Any, Any]:
         parts = tuple(_parts(node))
@@ -674,7 +674,7 @@ def Two(  # noqa: N802 - a type
 
 
 def _parts(node: Node) -> Iterator[Node]:
-    """The items of a list, or of a text with commas."""
+    """Yield the items of a list, or of a text with commas."""
     if isinstance(node, Items):
         yield from node.items
     elif isinstance(node, Scalar) and node.text:

@@ -1,10 +1,9 @@
-"""Every verb of a scenario's ``work``: what it is for, and what it takes beyond any step.
+"""Every verb of a scenario's ``work``: its purpose, and its keys in addition to those of any step.
 
-What a verb takes goes to a field of :class:`~rdmawire.traffic.scenario.model.StepPlan`: ``end``,
-``local`` (memory at that end), ``remote`` (memory at the other), ``inline``; whatever else it
-takes is in ``values``, by its key; ``fill``, ``text`` and ``hex`` make one ``content``. Send work
-has the opcode that it posts: which types of connection take it, and what it does with local
-memory, is said by :mod:`rdmawire.ib` alone.
+Keys of a verb set fields of :class:`~rdmawire.traffic.scenario.model.StepPlan`: ``end``, ``local``
+(memory at that end), ``remote`` (memory at the other), ``inline``; other keys are in ``values``;
+``fill``, ``text`` and ``hex`` make one ``content``. Send work has the opcode that it posts:
+:mod:`rdmawire.ib` alone defines which types of connection support it, and how it uses local memory.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from rdmawire.verbs.wr import SendOpcode
 
 
 class Takes(Enum):
-    """What kind of value a verb takes, and what the model has for it."""
+    """The types of values that verbs take."""
 
     END = "End"
     SPAN = "Span, of memory"
@@ -38,11 +37,11 @@ class Takes(Enum):
 
 
 OF_PEER: Final = (Takes.REMOTE, Takes.PEERS)
-"""What is the other end's; all else is of the end that does it."""
+"""Values that belong to the other end; all others belong to the step's end."""
 
 
 class Parameter(NamedTuple):
-    """One key of a verb. ``into`` is the field of the step, ``values`` if it is none of its own."""
+    """One key of a verb. ``into`` is the field of the step, or ``values`` if it has none."""
 
     takes: Takes
     help: str
@@ -52,9 +51,9 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """One thing that a step may do.
+    """An operation of a step.
 
-    ``work`` is what it posts to a send queue, if anything.
+    ``work`` is the opcode that it posts to a send queue, if any.
     """
 
     help: str
@@ -64,12 +63,12 @@ class Verb:
 
     @property
     def sends(self) -> bool:
-        """Whether it is a message to the peer."""
+        """Whether it sends a message to the peer."""
         return self.work is not None and self.work not in _AT_HOME
 
 
 _AT_HOME: Final = (SendOpcode.BIND_MW, SendOpcode.REG_MR, SendOpcode.LOCAL_INV)
-"""Work that nothing is sent for. IBA 10.6, 10.7."""
+"""Work that sends nothing. IBA 10.6, 10.7."""
 
 _ON: Final = {"on": Parameter(Takes.END, "The end that does it.", "end")}
 _FROM: Final = {"from": Parameter(Takes.SPANS, "What is sent.", "local", needed=False)}
@@ -242,4 +241,4 @@ VERBS: Final[dict[str, Verb]] = {
         parameters=_ON,
     ),
 }
-"""All of them. The keys of every step (``name``, ``at``, ``after`` ...) come besides."""
+"""All verbs. The keys of every step (``name``, ``at``, ``after`` ...) are valid in addition."""
