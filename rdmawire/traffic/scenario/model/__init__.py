@@ -1,8 +1,8 @@
-"""What a scenario says, as pydantic models: each key of a file is declared here, once.
+"""The parts of a scenario as pydantic models: each key of a file is declared here, once.
 
-Names are those of the file; nothing is run. Times are ns, sizes bytes, rates bits a second. The
-reader (:mod:`rdmawire.traffic.scenario.reader`) makes a :class:`Scenario` of a file, in which every
-name that is used is there; the runner plays it.
+Names are those of the file. The models run nothing. Times are ns, sizes bytes, rates bits a second.
+The reader (:mod:`rdmawire.traffic.scenario.reader`) makes a :class:`Scenario` of a file, in which
+every reference is valid; the runner runs it.
 """
 
 from rdmawire.traffic.scenario.context import link_called

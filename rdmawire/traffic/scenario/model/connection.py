@@ -50,7 +50,7 @@ from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 
 MAX_PAIRS: Final = 1 << 12
-"""Queue pairs of one connection at each end."""
+"""Maximum queue pairs of one connection at each end."""
 _MAX_RECEIVES: Final = min(profile.max_qp_wr for profile in PROFILES.values())
 
 
@@ -68,17 +68,17 @@ _RIGHTS: Final = Custom(
     _format_rights,
     ACCESS.json,
 )
-"""Access rights by their names, as one number."""
+"""Access rights by name, as one number."""
 
 
 def _bounds(name: str) -> ValueType:
-    """The numbers that some device allows for an attribute."""
+    """Return the range of an attribute that is valid for some device."""
     high = max(int(BOUNDS[name].high(profile)) for profile in PROFILES.values())
     return Number(int(BOUNDS[name].low), high)
 
 
 class Attributes(Section):
-    """Attributes of queue pairs that a scenario may set; it sets the others itself."""
+    """Attributes of queue pairs that a scenario may set; the runner sets the others."""
 
     called: ClassVar = "attributes of queue pairs"
 
@@ -208,7 +208,7 @@ CONGESTION: Final = OneKey(SCHEME_SECTIONS, "a scheme")
 
 
 class ReceivePlan(Section):
-    """Receives at one end: ``count`` of them, each with all of ``into``."""
+    """Receives at one end: ``count`` of them, each with all SGEs of ``into``."""
 
     called: ClassVar = "receives"
 
@@ -247,7 +247,7 @@ SHARED_RECEIVES: Final = Custom(
     _read_shared,
     schema={"type": "object", "additionalProperties": {"type": "string"}},
 )
-"""Which ends receive from which shared queue of their host."""
+"""Ends that use a shared receive queue of their host, with its name."""
 
 
 # Connections.
@@ -270,16 +270,16 @@ class ConnectionPlan(Section):
     """Pairs of queue pairs between two hosts, ``count`` of them.
 
     ``type`` is RC, UC, UD or XRC; ``attributes`` are names of
-    :class:`rdmawire.verbs.qp_attr.QPAttributes` for both ends, ``of_end`` more of them for one
-    host. ``psn`` is the first of each end's requests. ``connect`` is ``at once``, or ``cm`` for the
-    connection manager; ``reject`` has the second end refuse it, for this reason (a name of
-    :class:`rdmawire.wire.cm_code.RejectReason`). ``packets_in_flight`` is how many request packets
-    a queue pair leaves unacknowledged, ``None`` for the limit of its adapter's profile.
+    :class:`rdmawire.verbs.qp_attr.QPAttributes` for both ends, ``of_end`` additional ones for one
+    host. ``psn`` is the initial PSN of each end's requests. ``connect`` is ``at once``, or ``cm``
+    for the connection manager; with ``reject`` the second end rejects it, for this reason (a name
+    of :class:`rdmawire.wire.cm_code.RejectReason`). ``packets_in_flight`` is the maximum of
+    unacknowledged request packets of a queue pair, ``None`` for the limit of its adapter's profile.
 
     ``congestion`` is a scheme's name, with its ``parameters``; ``cnp_interval`` is the time between
-    CNPs (ns), ``cnp_dscp`` their DSCP, the connection's own if ``None``. ``receives`` are posted at
-    once. ``alternate``: both ends have the same path once more as their alternate one, and are
-    rearmed, for the verb ``migrate``.
+    CNPs (ns), ``cnp_dscp`` their DSCP, ``None`` for the connection's. ``receives`` are posted
+    first. ``alternate``: both ends use the same path as their alternate path, and are rearmed, for
+    the verb ``migrate``.
     """
 
     called: ClassVar = "a connection"

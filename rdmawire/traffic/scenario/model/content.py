@@ -1,4 +1,4 @@
-"""Bytes as a file gives them: by a word, as text, as hexadecimal digits."""
+"""Bytes given in a file: by a word, as text, or as hexadecimal digits."""
 
 from typing import Annotated, Any, ClassVar, Final
 
@@ -74,12 +74,12 @@ HexKey = Annotated[
 
 
 def content_of(section: Any) -> Content:
-    """What ``fill``, ``text`` or ``hex`` of a section gives; zeros without any."""
+    """Return the content of ``fill``, ``text`` or ``hex`` of a section; zeros without any."""
     return section.fill or section.text or section.hex or Content()
 
 
 class ContentKeys(Section):
-    """Bytes, by one of the keys that give them."""
+    """Bytes, given by one of these keys."""
 
     called: ClassVar = "bytes"
     alternatives: ClassVar = (("fill", "text", "hex"),)
@@ -107,7 +107,7 @@ def _inline_schema(definitions: Definitions) -> Json:
 
 
 def _encoded(node: Scalar) -> bytes:
-    """The bytes of a text; none where there are quotes and nothing in them."""
+    """Return the bytes of a text; none for an empty quoted text."""
     return b"" if not node.text and not node.plain else parsed(node, "text", parse_utf8)
 
 
@@ -131,7 +131,7 @@ def _read_same(node: Node, context: ParseContext) -> Span | Content:
 
 
 def _foreseen(node: Node, content: Content) -> Content:
-    """Return the content; random bytes cannot be expected."""
+    """Return the content; :class:`NodeError` for random bytes, which cannot be expected."""
     if content.fill is Fill.RANDOM:
         raise NodeError(node.mark, "random bytes", SAME.description)
     return content
@@ -149,4 +149,4 @@ SAME: Final = Custom(
     schema=_same_schema,
     inner=(ContentKeys,),
 )
-"""What memory must hold: that of other memory, or bytes."""
+"""Expected content of memory: that of other memory, or bytes."""

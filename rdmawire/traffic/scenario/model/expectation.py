@@ -1,4 +1,4 @@
-"""Expectations: what must be so in the end."""
+"""Expectations: conditions on the final state and the observed frames."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ TIME: Final = RangeOf(parse_time, "..1 ms", "10 us..20 us")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryExpectation:
-    """What memory must hold in the end: that of ``same_as`` then, or ``content``."""
+    """Expected final content of memory: the final content of ``same_as``, or ``content``."""
 
     span: Span
     mark: Mark
@@ -70,10 +70,10 @@ class CounterExpectation:
 
 
 class PacketExpectation(Section):
-    """How many frames with these fields there are, from one host or from all.
+    """Expected number of frames with these fields, from one host or from all.
 
-    Those that are put on ``link`` count, whoever puts them there; without one, those that hosts
-    send. With ``arrived`` they count where they arrive instead: at an end of the link, or at a
+    With ``link``, frames put on that link are counted, from any sender; without it, frames sent by
+    hosts. With ``arrived``, frames are counted at arrival instead: at an end of the link, or at a
     host.
     """
 
@@ -104,7 +104,7 @@ class PacketExpectation(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateExpectation:
-    """The state in which an end's queue pairs are in the end."""
+    """The expected final state of an end's queue pairs."""
 
     end: End
     state: str
@@ -113,7 +113,7 @@ class StateExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventExpectation:
-    """Asynchronous events of a host, by class name, and how many."""
+    """The expected number of asynchronous events of a host, by class name."""
 
     host: str
     event: str
@@ -123,7 +123,7 @@ class EventExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeExpectation:
-    """When the last frame has arrived and all work is done, in ns of virtual time."""
+    """Time at which the last frame has arrived and all work is done (ns of virtual time)."""
 
     range: Range
     mark: Mark
@@ -140,7 +140,7 @@ Expectation = (
 
 
 class Subject(NamedTuple):
-    """A counter or an event, and what has it."""
+    """A counter or an event, and its owner."""
 
     of: str
     what: str
@@ -167,7 +167,7 @@ COUNTER: Final = Custom(
 
 
 def subjects(context: ParseContext) -> dict[str, Of]:
-    """Everything of the file that has counters, by name."""
+    """Return all parts of the file that have counters, by name."""
     names, found = context.names, dict.fromkeys(context.names.hosts, Of.HOST)
     found |= dict.fromkeys(names.switches, Of.SWITCH)
     for link in names.links:
@@ -182,7 +182,7 @@ EVENTS: Final = tuple(event.__name__ for event in (*get_args(AsyncEvent), *get_a
 
 
 def _reasons(event: str) -> tuple[str, ...]:
-    """The reasons that an event may give; none if it gives none."""
+    """Return the possible reasons of an event; none if it has no reason."""
     return tuple(REASONS[event].__members__) if event in REASONS else ()
 
 
@@ -229,7 +229,7 @@ REST: Final = Custom(
     lambda node, context: (TimeExpectation(range=TIME.read(node, context), mark=node.mark),),
     schema=TIME.json,
 )
-"""The time at which all is at rest, with its place."""
+"""The time at which the run ends, with its position."""
 
 
 class Expectations(Section):
@@ -271,7 +271,7 @@ class Expectations(Section):
     ] = ()
 
     def finish(self, found: Found, context: ParseContext) -> Any:
-        """All of them, one kind after the other."""
+        """Return all of them, grouped by type."""
         each = (getattr(self, name) for name in self.keys() if name in found.nodes)
         context.expectations = tuple(chain.from_iterable(each))
         return context.expectations

@@ -36,15 +36,15 @@ from rdmawire.units import SIZES, format_exactly
 from rdmawire.verbs.profile import PROFILES
 
 MAX_MEMORY: Final = 1 << 40
-"""Bytes of one memory: what is never touched costs nothing."""
+"""Maximum bytes of one memory; untouched pages take no real memory."""
 MAX_BAR1: Final = 1 << 40
 MAX_FILLED: Final = 1 << 28
-"""Bytes of one memory that an application may fill at a time, from the beginning or later."""
+"""Maximum bytes of one memory that one step or the initial content may fill."""
 _MAX_SRQ: Final = min(profile.max_srq_wr for profile in PROFILES.values())
 
 
 class GpuPlan(Section):
-    """A GPU of a host. ``bar1`` is its aperture in bytes, if not the model's."""
+    """A GPU of a host. ``bar1`` is its aperture in bytes, if it differs from the model's."""
 
     called: ClassVar = "a GPU"
     short: ClassVar = "model"
@@ -66,11 +66,11 @@ class GpuPlan(Section):
 class MemoryPlan(Section):
     """Memory with a name, registered unless ``registered`` is false.
 
-    ``via`` is how an adapter gets to a GPU's memory: ``peermem``, ``peermem-legacy`` (the region
+    ``via`` is how an adapter accesses a GPU's memory: ``peermem``, ``peermem-legacy`` (the region
     is lost when the owner frees it), ``dmabuf`` or ``bounce``. ``access`` are names of
-    :class:`rdmawire.memory.key.Access`. ``refused`` is the errno that its registration must
-    fail with. ``fast``: its region is made for fast registration, and grants nothing until the
-    verb ``reg_mr``. ``content`` is made of ``fill``, ``text`` or ``hex``.
+    :class:`rdmawire.memory.key.Access`. ``refused`` is the expected errno of its registration.
+    ``fast``: its region is for fast registration, and grants no access until the verb ``reg_mr``.
+    ``content`` is from ``fill``, ``text`` or ``hex``.
     """
 
     called: ClassVar = "memory"
@@ -138,7 +138,7 @@ def _check_access(names: tuple[str, ...], found: Found) -> None:
 
 
 class _Contradiction(NamedTuple):
-    """A key that does not go with the others, and what it needs."""
+    """A key that is not valid with the others, and what it requires."""
 
     key: str
     expected: str
@@ -164,7 +164,7 @@ _CONTRADICTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan:
-    """A memory window of type 2, unbound until ``bind_mw``. Spans name it as they name memory."""
+    """A memory window of type 2, unbound until ``bind_mw``. Spans use its name like a memory's."""
 
     name: str
     mark: Mark
@@ -179,7 +179,7 @@ WINDOW: Final = Custom(
 
 
 class SrqPlan(Section):
-    """A shared receive queue, with its limit event; ``xrc`` for XRC's."""
+    """A shared receive queue, with its limit event; ``xrc``: for XRC queue pairs."""
 
     called: ClassVar = "a shared receive queue"
     short: ClassVar = "max_wr"
@@ -217,9 +217,9 @@ ADDRESSES: Final = Custom(
 
 
 class HostPlan(Section):
-    """A host with one adapter. ``address`` is IPv4 or IPv6; numbers make what is left out.
+    """A host with one adapter. ``address`` is IPv4 or IPv6; its number gives default addresses.
 
-    ``further`` are more addresses of its port: queue pairs of a connection take them in turn.
+    ``further`` are more addresses of its port: queue pairs of a connection use them in turn.
     """
 
     called: ClassVar = "a host"

@@ -54,7 +54,7 @@ _BUFFER: Final = Size(0, MAX_BUFFER)
 
 
 class QueuePlan(Section):
-    """A priority of a switch: its marks (``kmin``, ``kmax``, ``pmax``) and pauses, where given.
+    """A priority of a switch, with optional marks (``kmin``, ``kmax``, ``pmax``) and pauses.
 
     Without ``headroom``, :func:`rdmawire.traffic.scenario.consistency.headroom_of` gives it.
     """
@@ -106,7 +106,7 @@ class QueuePlan(Section):
         return self
 
     def _together(self, found: Found, *keys: str) -> bool:
-        """Whether these keys are there: all of them, or none."""
+        """Return whether all of these keys are given; :class:`NodeError` if only some are."""
         given = [name for name in keys if name in found.nodes]
         if given and len(given) < len(keys):
             missing = next(name for name in keys if name not in given)
@@ -119,7 +119,7 @@ class QueuePlan(Section):
 
 
 _NEEDS: Final = {"pmax": "kmin", "headroom": "xoff"}
-"""Keys of a queue that mean nothing without another."""
+"""Keys of a queue that require another key."""
 
 
 class SwitchPlan(Section):
@@ -140,7 +140,7 @@ class SwitchPlan(Section):
     ] = ()
 
     def finish(self, found: Found, context: ParseContext) -> "SwitchPlan":
-        """Each DSCP has one priority, and queues that are to pause can."""
+        """Check that each DSCP has one priority, and that queues with ``xoff`` can pause."""
         for queue in self.queues:
             self._check_pauses(queue, found)
         seen: dict[int, int] = {}
@@ -153,7 +153,7 @@ class SwitchPlan(Section):
         return self
 
     def _check_pauses(self, queue: QueuePlan, found: Found) -> None:
-        """Frames come to the queue, and more of them fit the buffer than pauses begin at."""
+        """Check that frames use the queue, and that its buffer exceeds the pause threshold."""
         which = f"queue {queue.priority}"
         if queue.xoff is None:
             return
@@ -174,7 +174,7 @@ _NUMBERS: Final = Numbers(1, MODULUS)
 
 
 class PacketRow(Section):
-    """The same packet of each of several messages."""
+    """The same packet in each of several messages."""
 
     called: ClassVar = "packets in equal steps"
 
@@ -209,7 +209,7 @@ PACKETS: Final = Custom(
     _read_packets,
     schema=_packets_schema,
 )
-"""Packets by their numbers, or the same packet of each of several messages."""
+"""Packets by their numbers, or the same packet in each of several messages."""
 
 RAW: Final = Custom(
     "a value of the field",
@@ -217,16 +217,16 @@ RAW: Final = Custom(
     lambda node, _: node,
     schema={"type": ["integer", "string"]},
 )
-"""A value that is read once the field that it is for is known."""
+"""A value that is parsed after its field is known."""
 
 
 class FaultPlan(Section):
-    """What is done to which frames of a link.
+    """A fault of a link, and the frames that it applies to.
 
-    ``do`` and ``options`` are those of :mod:`rdmawire.fabric.fault`, ``where`` fields by the
-    names of the wire's tables. ``sent_by`` narrows it to what one end of a connection sends;
-    ``packet`` to one packet by its place in what that end requests, from 1: its PSN is the
-    connection's first one and ``packet - 1``. ``nth`` is which time, counted for each PSN where
+    ``do`` and ``options`` are those of :mod:`rdmawire.fabric.fault`, ``where`` fields by the names
+    of the wire's tables. ``sent_by`` selects frames sent by one end of a connection; ``packet``
+    selects one packet by its index in that end's requests, from 1: its PSN is the connection's
+    initial one plus ``packet - 1``. ``nth`` selects an occurrence, counted for each PSN if
     ``packet`` is given, so that 2 is the first retransmission.
     """
 
@@ -293,7 +293,7 @@ FAULT_OPTIONS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
         "seal": _SEAL,
     },
 }
-"""The options of each fault; what they are if left out is said by the actions of the fabric."""
+"""The options of each fault; the actions of the fabric define their defaults."""
 
 
 class FaultKeys(Section):
@@ -392,7 +392,7 @@ class LinkPlan(Section):
         return "-".join(self.ends)
 
     def finish(self, found: Found, context: ParseContext) -> "LinkPlan":
-        """Each two are joined once, and a host is on one link."""
+        """Check that two nodes have one link at most, and that a host has one link."""
         ends = frozenset(self.ends)
         if ends in context.links:
             raise NodeError(found.mark, f"link {quote(self.name)}", "one link between each two")

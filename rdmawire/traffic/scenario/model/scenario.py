@@ -1,4 +1,4 @@
-"""A scenario as a whole: the keys of a file."""
+"""A scenario: the top-level keys of a file."""
 
 from functools import cache
 from typing import Annotated, ClassVar, Final
@@ -14,16 +14,16 @@ from rdmawire.traffic.scenario.section import Found, Given, Named, Of, Section, 
 from rdmawire.traffic.scenario.types import MAX_NUMBER, TEXT, Number, Time
 
 MAX_RUN: Final = 10**15
-"""Nanoseconds of virtual time."""
+"""Maximum virtual time (ns)."""
 _START: Final = Mark(1, 1)
 
 
 class Scenario(Section):
-    """One scenario. ``source`` is what its file is called in messages.
+    """One scenario. ``source`` is the name of its file in messages.
 
-    Two hosts without switches and links get a link from the reader, so ``links`` has them all.
-    The order of the keys is that of reading: what has a name comes before what names it, as faults
-    of links name ends of connections.
+    The reader adds the link of two hosts without switches and links, so ``links`` has all. Keys are
+    read in this order: a name is defined before its references, as faults of links refer to ends of
+    connections.
     """
 
     called: ClassVar = "a scenario"
@@ -71,7 +71,7 @@ class Scenario(Section):
 
 @cache
 def homes() -> dict[str, tuple[str, ...]]:
-    """The sections that each key is of, for messages about keys in the wrong place."""
+    """Return the sections that have each key, for messages about misplaced keys."""
     found: dict[str, tuple[str, ...]] = {}
     for section in sections_in(Scenario):
         keys = section.keys()

@@ -1,4 +1,4 @@
-"""Steps: the keys of every one, and of each verb what it takes besides."""
+"""Steps: the keys of every step, and the additional keys of each verb."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final
@@ -66,23 +66,23 @@ TYPES_OF: Final[dict[Takes, ValueType]] = {
     Takes.PLACEMENT: PLACEMENT,
     Takes.SELECTIVITY: SELECTIVITY,
 }
-"""How what verbs take is read."""
+"""The type of each value that verbs take."""
 
 
 class StepPlan(Section):
-    """One thing that is done, and what it must lead to.
+    """An operation, and its expected result.
 
     ``verb`` is a row of :data:`rdmawire.traffic.scenario.verbs.VERBS`: send work (``write``,
-    ``read``, ``send``, ``atomic_write`` ...), ``receive``, and what owners do (``free``,
+    ``read``, ``send``, ``atomic_write`` ...), ``receive``, and control actions (``free``,
     ``deregister``, ``invalidate``, ``fill``, ``modify``, ``migrate``, ``disconnect`` ...).
-    ``values`` are what the verb takes beyond this.
+    ``values`` are further values of the verb.
 
-    A step is done at ``at`` (ns), or when the steps in ``after`` are complete, or else with the
-    steps before it. ``times`` repeats it for each queue pair, with at most ``depth`` outstanding;
-    ``barrier`` has all queue pairs finish a round before any begins the next.
+    A step starts at ``at`` (ns), or when the steps in ``after`` are complete, or else with the
+    preceding steps. ``times`` repeats it for each queue pair, with at most ``depth`` outstanding;
+    with ``barrier``, all queue pairs finish a round before any begins the next.
 
-    ``status`` is how its completions must end (a name of ``WCStatus``), ``refused`` the errno
-    that the verb itself must fail with; ``None``: no completion, no failure is expected.
+    ``status`` is the expected status of its completions (a name of ``WCStatus``), ``refused`` the
+    expected errno of the verb; ``None``: no completion, no failure is expected.
     """
 
     called: ClassVar = "a step"
@@ -137,7 +137,7 @@ _CONTENT: Final = (Takes.FILL, Takes.TEXT, Takes.HEX)
 
 
 class VerbKeys(Section):
-    """The keys of one verb: what it takes, and the keys of steps."""
+    """The keys of one verb: its own, and those of steps."""
 
     named: ClassVar = "verb"
 

@@ -1,6 +1,6 @@
 """The actions of scenario steps: a table of verbs that post work, and one of verbs that control.
 
-What an adapter or a connection manager refuses is a ``VerbsError``.
+Refusals by an adapter or a connection manager are a ``VerbsError``.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _WINDOW_ACCESS: Final = ALL_ACCESS & WINDOW_FLAGS
 
 
 class StepContext(NamedTuple):
-    """A step at one queue pair, where it is of one."""
+    """A step, and its queue pair if it has one."""
 
     testbed: Testbed
     setup: ConnectionSetup
@@ -44,31 +44,31 @@ class StepContext(NamedTuple):
     now: int
 
     def buffer(self, key: str) -> NamedBuffer:
-        """The memory or window that one of the verb's values names."""
+        """Return the memory or window that one of the verb's values names."""
         return self.testbed.buffer(self.span(key))
 
     def span(self, key: str) -> Span:
-        """A value that is a span."""
+        """Return a value that is a span."""
         return self.value(key, Span)
 
     def value(self, key: str, kind: type[T]) -> T:
-        """One of the verb's values, of the kind that it needs."""
+        """Return one of the verb's values, checked to be of type ``kind``."""
         value = self.step.values.get(key)
         if not isinstance(value, kind):
             raise self.lacks(key)
         return value
 
     def lacks(self, what: str) -> VerbsError:
-        """Return the error of a step without a needed value, which no scenario from a file is."""
+        """Return the error of a step without a required value; the reader rejects such files."""
         return VerbsError(f"{self.step.verb} without {what!r}", EINVAL)
 
     def access(self, usual: int) -> int:
-        """The rights that the step gives."""
+        """Return the access rights given by the step, or ``usual``."""
         names: Any = self.step.values.get("access")
         return usual if names is None else access_of(names)
 
     def end(self) -> QueuePairRuntime:
-        """The queue pair that the step is of."""
+        """The queue pair of the step."""
         if self.endpoint is None:
             raise self.lacks("at")
         return self.endpoint
@@ -78,7 +78,7 @@ class StepContext(NamedTuple):
 
 
 def send_work(context: StepContext) -> SendWR:
-    """What a verb posts to a send queue, but for its number."""
+    """Return the work request that a verb posts to a send queue, without its number."""
     step, endpoint, testbed = context.step, context.end(), context.testbed
     opcode = VERBS[step.verb].work
     assert opcode is not None  # or it were no verb of a send queue
@@ -143,7 +143,7 @@ def _flush(context: StepContext, wr: SendWR) -> SendWR:
 
 
 def _bind(context: StepContext, wr: SendWR) -> SendWR:
-    """Bind a window; its buffer has the new key and the range of the memory from now on."""
+    """Bind a window; set its buffer's key and memory range to the new ones."""
     buffer, target = context.buffer("what"), context.buffer("to")
     if buffer.window is None or target.region is None:
         raise VerbsError(f"{buffer.name} and {target.name}: no window, or no region", EINVAL)
@@ -158,7 +158,7 @@ def _bind(context: StepContext, wr: SendWR) -> SendWR:
 
 
 def _register_fast(context: StepContext, wr: SendWR) -> SendWR:
-    """Register a region; its buffer has the new key from now on."""
+    """Register a region; set its buffer's key to the new one."""
     buffer = context.buffer("what")
     if buffer.region is None or buffer.plan is None:
         raise VerbsError(f"{buffer.name} has no region", EINVAL)
@@ -186,17 +186,17 @@ _ADDITIONS: Final[dict[str, Callable[[StepContext, SendWR], SendWR]]] = {
     "reg_mr": _register_fast,
     "local_inv": _invalidate_own,
 }
-"""Fields of work requests beyond local and remote memory, by verb."""
+"""Functions that set further fields of work requests, by verb."""
 
 RENEWED: Final = ("bind_mw", "reg_mr")
-"""Work requests that are made anew each time, because their key changes."""
+"""Verbs whose work request is rebuilt each time, because its key changes."""
 
 
 # Receives.
 
 
 def receive_work(context: StepContext) -> RecvWR:
-    """What ``receive`` posts, but for its number."""
+    """Return the work request that ``receive`` posts, without its number."""
     buffer = context.testbed.buffer
     return RecvWR(tuple(buffer(span).sge(span) for span in context.step.local))
 
@@ -254,7 +254,7 @@ OWNERS: Final[dict[str, Callable[[StepContext], None]]] = {
     "migrate": _migrate,
     "disconnect": _disconnect,
 }
-"""Actions that take effect at once, and are posted to no queue."""
+"""Actions that take effect immediately, without a queue."""
 
 
 def do(context: StepContext) -> None:
@@ -269,16 +269,16 @@ _NUMBER_BITS: Final = 32
 """Bits of a work request's number for its :class:`PostedWork`; above them is a counter."""
 
 Begin: TypeAlias = Callable[[StepPlan, QueuePairRuntime | None], StepContext]
-"""Begins a step at a queue pair, where it is of one."""
+"""Begins a step, at a queue pair if it has one."""
 
 Post: TypeAlias = Callable[[PostedWork, int, StepContext], None]
 """Posts a work request with a number; raises ``VerbsError`` if it is refused."""
 
 
 def post_send(job: PostedWork, number: int, context: StepContext) -> None:
-    """Post to the send queue. Of unsignaled work the last that fits is signaled.
+    """Post to the send queue. The last unsignaled request that fits is sent signaled.
 
-    Its completion says when there is room again.
+    Its completion shows that there is room again.
     """
     endpoint, work = job.endpoint, job.work
     if work is None or job.run.step.verb in RENEWED:
@@ -312,7 +312,7 @@ def send_room(endpoint: QueuePairRuntime) -> int:
 
 
 def _send_room_for(job: PostedWork) -> int:
-    """As :func:`send_room`; without a connection, only work that must fail is posted."""
+    """Return :func:`send_room`; without a connection, 0 unless the work must fail."""
     endpoint = job.endpoint
     return 0 if endpoint.left and not (endpoint.ready or job.run.must_fail) else send_room(endpoint)
 

@@ -1,4 +1,4 @@
-"""Memory of a scenario by name, of a host or a GPU, and how it is registered."""
+"""Named memory of a scenario, of a host or a GPU, and its registration."""
 
 from collections.abc import Callable, Iterator
 from errno import EINVAL
@@ -25,8 +25,8 @@ PIECE: Final = 1 << 20
 class NamedBuffer:
     """Memory or a window with a name.
 
-    Applications find it in ``memory`` at ``start``, adapters by ``key`` at ``iova`` of the last
-    registration, even if that was taken back. A window has no memory before it is bound.
+    Applications access it in ``memory`` at ``start``, adapters by ``key`` at ``iova`` of the last
+    registration, even after deregistration. A window has no memory until it is bound.
     """
 
     def __init__(self, name: str, plan: MemoryPlan | None = None) -> None:
@@ -42,7 +42,7 @@ class NamedBuffer:
         self.gpu: Gpu | None = None
 
     def take(self, region: Region, iova: int) -> None:
-        """Set the region by whose key adapters find the buffer."""
+        """Set the region whose key adapters use for the buffer."""
         self.region = region
         self.key = region.rkey
         self.iova = iova
@@ -79,7 +79,7 @@ class NamedBuffer:
 
 
 def bytes_of(content: Content, length: int, random: Random) -> Iterator[bytes]:
-    """Yield ``length`` bytes of a content in pieces."""
+    """Yield ``length`` bytes of a content in chunks."""
     unit = _UNITS.get(content.fill, content.data) or bytes(1)
     piece = unit * max(1, PIECE // len(unit))
     for start in range(0, length, len(piece)):
@@ -122,7 +122,7 @@ class MemoryRegistrar:
         buffer.take(region, region.iova)
 
     def deregister(self, buffer: NamedBuffer) -> None:
-        """Deregister a buffer; its key is remembered, as peers do."""
+        """Deregister a buffer, but keep its key, which peers still use."""
         if buffer.region is None:
             raise VerbsError(f"{buffer.name} is not registered", EINVAL)
         self.host.nic.memory.dereg_mr(buffer.region)

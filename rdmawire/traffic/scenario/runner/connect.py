@@ -39,7 +39,7 @@ _OWN: Final = {
 
 
 def manager_of(machine: HostRuntime) -> ConnectionManager:
-    """The manager of a host that has one."""
+    """Return the connection manager of a host that has one."""
     managed = machine.port.managed
     if managed is None:
         raise VerbsError(f"{machine.name} has no connection manager", ENODEV)
@@ -54,8 +54,8 @@ def _service(endpoint: QueuePairRuntime, order: int) -> int:
 class ConnectionSetup:
     """Connections by connection managers. The first end requests, the second one listens.
 
-    ``on_settled`` is called for each queue pair that is connected, or never will be. The second end
-    rejects if the plan says so; an end that receives a DREQ answers it.
+    ``on_settled`` is called for each queue pair whose connection is established or has failed. The
+    second end rejects if the plan says so; an end that receives a DREQ replies.
     """
 
     def __init__(self, on_settled: Callable[[QueuePairRuntime], None]) -> None:
@@ -65,7 +65,7 @@ class ConnectionSetup:
         self._endpoints: dict[tuple[str, int], QueuePairRuntime] = {}
 
     def prepare(self, endpoints: list[QueuePairRuntime], order: int) -> None:
-        """Have the second ends listen, and move all queue pairs to INIT for receives."""
+        """Let the second ends listen, and move all queue pairs to INIT for receives."""
         first = endpoints[0]
         service = _service(first, order)
         manager_of(first.peer.machine).listen(service, datagrams=first.type is QPType.UD)
@@ -224,7 +224,7 @@ def _bring_up(_: ConnectionSetup, endpoints: list[QueuePairRuntime], __: int) ->
 
 
 def _rest(_: ConnectionSetup, __: list[QueuePairRuntime], ___: int) -> None:
-    """Do nothing: :func:`_bring_up` did all."""
+    """Do nothing, as :func:`_bring_up` already connected the ends."""
 
 
 def _ask(setup: ConnectionSetup, endpoints: list[QueuePairRuntime], order: int) -> None:

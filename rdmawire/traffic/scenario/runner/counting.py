@@ -1,4 +1,4 @@
-"""How each counter of :data:`rdmawire.traffic.scenario.counters.COUNTERS` is read."""
+"""The readers of each counter of :data:`rdmawire.traffic.scenario.counters.COUNTERS`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -131,7 +131,7 @@ class CounterReader(NamedTuple):
         }
 
     def _subjects(self) -> Iterator[str]:
-        """Yield the names of all that has counters; a host that is on no link has none."""
+        """Yield the names of all parts with counters; a host without a link has none."""
         network = self.testbed.network
         yield from self.observer.hosts
         for things in (network.links, network.switches, network.ports):

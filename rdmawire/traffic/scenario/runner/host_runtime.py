@@ -1,4 +1,4 @@
-"""The hosts of a running scenario and their queue pairs: how each is made and brought up."""
+"""The hosts of a running scenario and their queue pairs: creation and connection."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ from rdmawire.wire.management import MTU
 SRQ_SGES: Final = 16
 
 NEARBY: Final = CMSettings(response_timeout=14, packet_life=8)
-"""Response timeouts of milliseconds: hosts of a scenario are near one another."""
+"""Response timeouts of milliseconds, as hosts of a scenario are close to each other."""
 
 _ANY_MAC: Final = "00:00:00:00:00:00"
 _ERRNOS: Final = {**errorcode, ENOTSUPP: "ENOTSUPP"}
@@ -68,8 +68,7 @@ def refusal(error: VerbsError | None) -> str:
 class HostRuntime:
     """One host. ``buffers`` has memory and windows by name, ``events`` counts its events.
 
-    ``gids`` are all its addresses. ``random`` is for what its memory holds, if that is left to
-    chance.
+    ``gids`` are all its addresses. ``random`` generates the random content of its memory.
     """
 
     def __init__(self, plan: HostPlan, place: Place, random: Random) -> None:
@@ -89,16 +88,16 @@ class HostRuntime:
 
     @property
     def mac(self) -> bytes:
-        """Six bytes."""
+        """MAC address (6 bytes)."""
         return self.host.mac
 
     @property
     def nic(self) -> NotifyingPort:
-        """The port that the network attaches."""
+        """The port that is attached to the network."""
         return self.port
 
     def _take_gids(self) -> None:
-        """Set all addresses, and discard the event that they changed."""
+        """Set all addresses, and discard the resulting event."""
         if self.plan.further:
             self.host.nic.gids = self.gids
             self.host.events()
@@ -180,7 +179,7 @@ class HostRuntime:
 
 
 _ECN_BITS: Final = 2
-"""Below the DSCP in a traffic class."""
+"""Bits of a traffic class below the DSCP."""
 
 _MASKS: Final = {name: mask for mask, names in FIELDS.items() for name in names}
 
@@ -189,8 +188,8 @@ class QueuePairRuntime:
     """A queue pair with its completion queue; ``peer`` is the one at the other end.
 
     ``side`` is 0 for the connection's first end and 1 for its second, ``number`` counts its queue
-    pairs from 1 on. ``ready`` says that work may be posted, ``trouble`` why that will never be.
-    ``managed`` is the id of its connection, where a manager made one; ``left`` says that it ends.
+    pairs from 1 on. ``ready``: work may be posted; ``trouble``: why that is not possible.
+    ``managed`` is the id of its connection, if a manager made one; ``left``: it has ended.
     """
 
     peer: "QueuePairRuntime"
@@ -221,7 +220,7 @@ class QueuePairRuntime:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The attributes that the plan has for this end."""
+        """The attributes that the plan gives for this end."""
         return {**self.plan.attributes, **self.plan.of_end.get(self.machine.name, {})}
 
     def _attributes(self) -> QPAttributes:
@@ -283,7 +282,7 @@ class QueuePairRuntime:
         self.attributes = self.attributes._replace(ah=self.path, dest_qp_num=self.peer.qp.number)
 
     def bring_up(self) -> None:
-        """From RESET to RTS, at once."""
+        """Change the state from RESET to RTS, without a connection manager."""
         self.machine.host.bring_up(self.qp, self.attributes)
         if self.plan.alternate:
             self._rearm()
@@ -295,7 +294,7 @@ class QueuePairRuntime:
         self.trouble = why
 
     def _rearm(self) -> None:
-        """Have the same path once more as the alternate one. IBA 17.2.8."""
+        """Load the same path as the alternate path. IBA 17.2.8."""
         own = self.attributes
         self.modify(
             {

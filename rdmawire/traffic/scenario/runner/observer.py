@@ -1,4 +1,4 @@
-"""Taps that number frames as in the capture, and remember the frames that failures refer to.
+"""Taps that number frames as in the capture, and keep the frames that failures refer to.
 
 Memory is bounded: two frames for each expectation, the last NAK and the last retransmission of each
 queue pair, and :data:`MAX_FRAMES` numbers of frames.
@@ -82,13 +82,13 @@ def _all_fit(fields: Fields, wanted: Mapping[str, _Wanted]) -> bool:
 
 
 MAX_FRAMES: Final = 1 << 19
-"""Frames whose numbers are remembered, the latest ones."""
+"""Maximum frames whose numbers are kept, the latest ones."""
 
 
 class FrameIndex:
     """Numbers of frames in the capture, by the ids that their envelopes keep everywhere.
 
-    ``needed``: whether numbers have to be remembered.
+    ``needed``: whether numbers have to be kept.
     """
 
     def __init__(self) -> None:
@@ -138,8 +138,8 @@ class Recording(FrameCount):
     """Counts the frames of the capture, which ``keep`` writes if there is one.
 
     The capture has each sent frame once, or the frames at ``points``: links, hosts or switch ports,
-    which name its interfaces. With ``arrived`` frames are captured where they arrive. ``places``
-    are the points all of whose frames are captured, ``frame_index`` has the frames' numbers.
+    which are its interfaces. With ``arrived`` frames are captured at their arrival. ``places`` are
+    the points all of whose frames are captured, ``frame_index`` has the frames' numbers.
     """
 
     def __init__(self, testbed: Testbed, keep: Tap | None, points: Iterable[str], *, arrived: bool):
@@ -158,7 +158,7 @@ class Recording(FrameCount):
         self.places = {TapPoint(name, arrived) for name in (*names, *self._ends_of(names))}
 
     def _named(self, point: str) -> str:
-        """Return the point that a word names; a link may be named from either end."""
+        """Return the point with a name; a link may be named from either end."""
         known = [*self._network.links, *self._network.attachments]
         name = link_called(point, known)
         if name not in known:
@@ -400,7 +400,7 @@ class Observer:
         return None if number is None else FrameRef(number)
 
     def where(self, name: str, *, arrived: bool = False) -> Callable[[Envelope], FrameRef]:
-        """Return what gives a frame's reference: in the capture, or else at this point."""
+        """Return a function that gives a frame's reference: in the capture or at this point."""
         there = self._where(name, arrived=arrived)
         if TapPoint(name, arrived) in self.recording.places:
             return lambda _: there()

@@ -36,7 +36,7 @@ class PortCounts(NamedTuple):
     - ``marks``: frames marked with CE.
     - ``drops``: frames discarded for lack of room.
     - ``stops``: pauses that the port requested.
-    - ``pauses``: how often the port was paused, ``paused_ns`` for how long in all.
+    - ``pauses``: how often the port was paused, ``paused_ns`` the total time.
     """
 
     marks: int

@@ -1,8 +1,8 @@
-"""The running steps of a scenario: what each queue pair has posted and completed.
+"""The running steps of a scenario: the posted and completed work of each queue pair.
 
-A step has one :class:`PostedWork` for each queue pair of its end. A work queue posts the oldest
-one completely, then the next. Its depth, the room in the queue, and a barrier limit how much is
-posted at a time.
+A step has one :class:`PostedWork` for each queue pair of its end. A work queue posts the oldest one
+completely, then the next. Its depth, the room in the queue, and a barrier limit how much is posted
+at a time.
 """
 
 from collections import Counter, deque
@@ -93,7 +93,7 @@ class StepRun:
 
 
 class PostedWork:
-    """A step at one queue pair. ``work`` is the work request that it posts, but for its number."""
+    """A step at one queue pair. ``work`` is the work request that it posts, without its number."""
 
     __slots__ = ("ended", "endpoint", "number", "posted", "run", "work")
 
@@ -107,7 +107,7 @@ class PostedWork:
 
     @property
     def is_posted(self) -> bool:
-        """Whether all is posted."""
+        """Whether all work is posted."""
         return self.posted >= self.run.step.times
 
     @property
@@ -122,7 +122,7 @@ class PostedWork:
 class WorkQueue:
     """A work queue of a queue pair, as its application sees it.
 
-    ``room`` returns for how many more work requests there is room, ``post`` posts one.
+    ``room`` returns how many more work requests fit, ``post`` posts one.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class WorkQueue:
 
 
 class Schedule:
-    """Starts steps in their order with ``begin``, and has queue pairs post with ``pump``."""
+    """Starts steps in their order with ``begin``, and posts work of queue pairs with ``pump``."""
 
     def __init__(
         self,

@@ -166,7 +166,7 @@ class Testbed:
         return endpoints
 
     def _depth(self, connection: str) -> int:
-        """Return the largest number of outstanding work requests that steps ask of a connection."""
+        """Return the largest number of outstanding work requests of a connection's steps."""
         wanted = [
             step.depth or 0
             for step in self.scenario.steps
@@ -199,7 +199,7 @@ class Testbed:
                 yield endpoint.peer
 
     def wake(self, machine: HostRuntime) -> None:
-        """Have the network transmit what a host has queued."""
+        """Let the network transmit the frames that a host has queued."""
         if machine.name in self.network.attachments:
             self.network.wake(machine.name)
 
@@ -226,9 +226,9 @@ def _event_limit(scenario: Scenario) -> int:
 
 
 def _settings(plan: SwitchPlan, headroom: int) -> SwitchSettings:
-    """Return a switch's settings; without queues of its own, DSCPs have their default priorities.
+    """Return a switch's settings; without given queues, DSCPs have their default priorities.
 
-    ``headroom`` (bytes) is for queues that give none.
+    ``headroom`` (bytes) is for queues without their own.
     """
     if not plan.queues:
         return SwitchSettings(plan.buffer, plan.queue, scheduling=plan.scheduling)

@@ -55,14 +55,14 @@ MAX_FRAMES: Final = 1 << 16
 """A run with more frames is not repeated."""
 
 MAX_PROBES: Final = 64
-"""Bytes, and packet expectations, that are traced."""
+"""Maximum bytes, and packet expectations, that are traced."""
 
 
 class ByteProbe:
     """Reads one byte before and after each frame that its host receives.
 
-    ``writer`` is the number of the captured frame that changed it last, if one did. A write to a
-    GPU is seen only when it is flushed, and is attributed to the last frame that arrived.
+    ``writer`` is the number of the captured frame that changed it last, if any. A write to a GPU is
+    seen only when it is flushed, and is attributed to the last frame that arrived.
     """
 
     def __init__(self, testbed: Testbed, numbers: FrameIndex, span: Span) -> None:
@@ -74,7 +74,7 @@ class ByteProbe:
         self._value = self._look()
 
     def before(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
-        """Note a frame that the host is about to receive; earlier changes are not its own."""
+        """Record a frame that the host is about to receive; it did not cause earlier changes."""
         self.rest()
         self._arrived = self._numbers.of(frame.id)
 

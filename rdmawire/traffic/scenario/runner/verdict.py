@@ -34,7 +34,7 @@ from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.runner.tracing import TraceResult
 
 SHOWN: Final = 8
-"""Bytes of memory that a failure shows."""
+"""Maximum bytes of memory that a failure shows."""
 
 
 class FinishedRun(NamedTuple):
