@@ -185,7 +185,7 @@ class FrameCounter:
         if found is None:
             if len(self._conversations) >= MAX_CONVERSATIONS:
                 self._conversations.clear()
-                self._heads.clear()  # they know conversations, too
+                self._heads.clear()  # they refer to conversations
             found = self._conversations[key] = _Conversation()
         return found
 

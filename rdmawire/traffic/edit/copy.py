@@ -172,7 +172,7 @@ def edit_capture(
 
 
 def _same(source: AnyPath, target: AnyPath) -> bool:
-    with suppress(OSError):  # where one of them is no file, they are not the same
+    with suppress(OSError):  # if one is not a file, they differ
         return os.path.samefile(source, target)
     return False
 

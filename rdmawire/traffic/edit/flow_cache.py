@@ -206,7 +206,7 @@ class FlowSeal:
         was_right, icrc, at = None, self._icrc, end - 4
         if icrc is not None and end <= len(old):
             found, expected = _number(old[at:end], "little"), icrc.of(before, old, at)
-            if self._head:  # fields that vary stand in it
+            if self._head:  # it contains fields that vary
                 after = _number(new[: self._head], "big")
             now = icrc.of(after, new, at)
             if now != expected:

@@ -102,7 +102,7 @@ class FPDUEditor:
         fpdu = found.fpdu
         old = fpdu.ulpdu_before(len(found.data))
         headers: list[Located] = []
-        with suppress(WireError):  # the headers before are known all the same
+        with suppress(WireError):  # the preceding headers are still known
             headers.extend(
                 Located(at, piece) for at, piece in rdmap.layout(old) if isinstance(piece, Header)
             )

@@ -73,7 +73,7 @@ def gpu_memory(host: Host) -> Callable[[int, bytes], Pages]:
 class Store:
     """Memory of one host: ``source`` is sent, ``sink`` is written, ``words`` are atomic counters.
 
-    ``source`` and ``sink`` have ``longest`` bytes, the counters eight bytes for each of ``words``.
+    ``source`` and ``sink`` hold ``longest`` bytes, the counters eight bytes for each of ``words``.
     """
 
     def __init__(self, host: Host, *, longest: int, words: int, gpu: bool, random: Random) -> None:

@@ -39,7 +39,7 @@ class Chance:
         self._random = random
         self._drawn = 0
         self._sent = 0
-        self._lost: deque[int] = deque()  # numbers of frames, of those that were not sent yet
+        self._lost: deque[int] = deque()  # numbers of lost frames not yet sent
 
     def within(self, frames: int) -> tuple[int, ...]:
         """Return which of the next ``frames`` frames are lost, by their index from 0 on."""

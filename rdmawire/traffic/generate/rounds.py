@@ -30,7 +30,7 @@ class Conversation:
         self.simulator = self._setup.simulator
         for end in self.ends.hosts:
             self._setup.attach(end.nic, end.mac)
-        # Queue pairs that came up are asked once; from now on rounds are alike.
+        # Poll the new queue pairs once; from then on all rounds are equal.
         self.simulator.run()
         self._done = 0
 

@@ -81,7 +81,7 @@ def send_work(context: StepContext) -> SendWR:
     """Return the work request that a verb posts to a send queue, without its number."""
     step, endpoint, testbed = context.step, context.end(), context.testbed
     opcode = VERBS[step.verb].work
-    assert opcode is not None  # or it were no verb of a send queue
+    assert opcode is not None  # other verbs are not send work
     wr = SendWR(opcode, tuple(testbed.buffer(span).sge(span) for span in step.local))
     wr = wr._replace(flags=_flags(step), inline=step.inline or b"")
     if step.remote is not None:

@@ -104,7 +104,7 @@ class ConnectionSetup:
             return
         try:
             self._react(endpoint, event, now)
-        except VerbsError as error:  # its owner did something else with the queue pair meanwhile
+        except VerbsError as error:  # its owner changed the queue pair meanwhile
             self._give_up(endpoint, error.reason)
 
     def _react(self, endpoint: QueuePairRuntime, event: CMEvent, now: int) -> None:

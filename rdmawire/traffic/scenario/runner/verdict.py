@@ -158,7 +158,7 @@ def _difference(testbed: Testbed, plan: MemoryExpectation) -> _Difference | None
 
 def _pieces(testbed: Testbed, plan: MemoryExpectation, length: int) -> Iterator[bytes]:
     if plan.same_as is None:
-        assert plan.content is not None  # there is no such expectation
+        assert plan.content is not None  # each expectation has one of the two
         yield from bytes_of(plan.content, length, testbed.network.random("expected"))
         return
     buffer = testbed.buffer(plan.same_as)
