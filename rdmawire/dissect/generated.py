@@ -1,4 +1,4 @@
-"""The derived fields: checks, reassembly, and what is known of a complete frame."""
+"""Generated fields: checks, reassembly, and values of the complete frame."""
 
 from dataclasses import dataclass
 
@@ -127,7 +127,7 @@ class ChecksumFields:
     absent: Value = "absent"
 
     def judge(self, node: Node, found: int, expected: int) -> Check:
-        """Compare the checksum in a node with the expected one, and note the result beside it."""
+        """Compare a node's checksum with the expected one, and add the result to the node."""
         if found == expected:
             node.add(self.status, self.good)
         else:

@@ -1,7 +1,7 @@
-"""What happens in an iWARP stream, as nodes of the frame that completes it.
+"""Events of an iWARP stream, as nodes of the frame that completes them.
 
 An FPDU that lies in one segment has its nodes at their offsets in the frame. One that began in
-an earlier segment is put together: its nodes are ``reassembled`` and count from its own start,
+an earlier segment is reassembled: its nodes are ``reassembled`` and count from its own start,
 and the frame's part of it is a node of plain bytes.
 """
 
@@ -34,7 +34,7 @@ from rdmawire.wire.terminate import TerminateControl, is_mirrored, mirrored
 
 
 def add_events(walk: NodeWalk, found: list[Event], payload: bytes) -> None:
-    """Nodes for what a segment with this payload brought, and for its other bytes."""
+    """Add nodes for the events of a segment with this payload, and for its other bytes."""
     base = walk.offset
     nodes: list[Node] = []
     for event in found:
@@ -42,14 +42,14 @@ def add_events(walk: NodeWalk, found: list[Event], payload: bytes) -> None:
     for start, end in _gaps(found, len(payload)):
         data = payload[start:end]
         nodes.append(_bytes("segment", base + start, data))
-    # What was put together counts from its own start: it stays together, in the stream's order.
+    # Reassembled nodes count from their own start: keep them together, in stream order.
     nodes.sort(key=lambda node: (node.reassembled, 0 if node.reassembled else node.offset))
     walk.nodes += nodes
     walk.offset = walk.end
 
 
 def _gaps(found: list[Event], length: int) -> Iterator[tuple[int, int]]:
-    """Where the payload holds bytes of no event that begins in it."""
+    """Ranges of the payload that belong to no event that begins in it."""
     at = 0
     for event in found:
         begin = getattr(event, "begin", None)
@@ -80,7 +80,7 @@ def _placed(event: StartUp | Fpdu | Torn, base: int, nodes: Iterator[Node]) -> I
 
 
 def _where(event: StartUp | Fpdu | Torn, base: int) -> int:
-    """The frame's offset at which an event begins; 0 for what was put together."""
+    """The frame offset at which an event begins; 0 if it is reassembled."""
     return 0 if event.begin is None else base + event.begin
 
 
@@ -115,7 +115,7 @@ def _fpdu(walk: NodeWalk, event: Fpdu, base: int) -> Iterator[Node]:
 
 
 def _rest(fpdu: FPDU, done: int) -> Iterator[Node]:
-    """The bytes of the ULPDU after the first ``done``, which do not parse."""
+    """The bytes of the ULPDU after the first ``done``, which cannot be parsed."""
     if done < len(fpdu.ulpdu):
         yield _bytes("rest", fpdu.offset_of(FPDULength.SIZE + done), fpdu.ulpdu[done:])
 
@@ -125,7 +125,7 @@ def _offset(node: Node) -> int:
 
 
 def _framing(fpdu: FPDU, end: int) -> Iterator[Node]:
-    """What MPA puts before and into a DDP segment: length and Markers, up to byte ``end``."""
+    """The fields that MPA adds to a DDP segment: length and Markers, up to byte ``end``."""
     yield _header(FPDULength(len(fpdu.ulpdu)), fpdu.header)
     for offset, marker in fpdu.markers:
         if offset + Marker.SIZE <= end:
@@ -139,7 +139,7 @@ def _pad(fpdu: FPDU) -> Iterator[Node]:
 
 
 def _crc(walk: NodeWalk, event: Fpdu) -> Node:
-    """The CRC, judged if CRCs are in use."""
+    """The CRC, checked if CRCs are in use."""
     fpdu, at = event.fpdu, len(event.data) - FPDUCRC.SIZE
     if event.crc is CRCStatus.ABSENT:
         node = _header(UnusedCRC(fpdu.crc), at)
@@ -151,9 +151,9 @@ def _crc(walk: NodeWalk, event: Fpdu) -> Node:
 
 
 def _segment(fpdu: FPDU, ulpdu: bytes, payload: str = "payload") -> Iterator[Node]:
-    """The DDP segment inside an FPDU, as far as ``ulpdu`` holds it; its payload by that name.
+    """The DDP segment of an FPDU, as far as ``ulpdu`` contains it; ``payload`` names its payload.
 
-    :class:`WireError`, with the offset in the ULPDU, after the nodes that stand before it.
+    :class:`WireError`, with the offset in the ULPDU, after the nodes that precede the error.
     """
     quoted = False
     for at, piece in rdmap.layout(ulpdu):
@@ -170,13 +170,13 @@ def _segment(fpdu: FPDU, ulpdu: bytes, payload: str = "payload") -> Iterator[Nod
 
 
 def _complain(walk: NodeWalk, fpdu: FPDU, where: int, error: WireError) -> None:
-    """Say what is wrong with the DDP segment of an FPDU that begins at ``where``."""
+    """Note an error in the DDP segment of an FPDU that begins at frame offset ``where``."""
     at = fpdu.offset_of(FPDULength.SIZE + (error.offset or 0))
     walk.note(error.reason, offset=where + at)
 
 
 def _terminate(control: TerminateControl, offset: int) -> Node:
-    """The control field of a Terminate, and what it means if it is written as siw does."""
+    """The control field of a Terminate, and its meaning if its bits are in the order of siw."""
     node = _header(control, offset)
     if is_mirrored(control):
         meant = mirrored(control)
@@ -194,7 +194,7 @@ def _payload(name: str, offset: int, data: bytes) -> Node:
 
 
 def _torn(walk: NodeWalk, event: Torn, base: int) -> Iterator[Node]:
-    """The headers that are there, then what is there of the payload, or of the next header."""
+    """The complete headers, then the captured part of the payload or of the next header."""
     fpdu, kept = event.fpdu, len(event.data)
     ulpdu = fpdu.ulpdu_before(kept)
     length, *markers = _framing(fpdu, kept)
@@ -208,7 +208,7 @@ def _torn(walk: NodeWalk, event: Torn, base: int) -> Iterator[Node]:
 
 
 def _after(event: Torn, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
-    """Bytes after ``ulpdu`` bytes of the ULPDU that are no Marker: pad, CRC, part of a Marker."""
+    """Bytes after ``ulpdu`` bytes of the ULPDU other than Markers: pad, CRC, part of a Marker."""
     start = event.fpdu.offset_of(FPDULength.SIZE + ulpdu - 1) + 1
     for end in [*(node.offset for node in markers if node.offset >= start), len(event.data)]:
         if start < end:
@@ -222,14 +222,14 @@ def _so_far(walk: NodeWalk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
     try:
         nodes.extend(_segment(fpdu, ulpdu, "torn"))
     except WireError as error:
-        # A header that ends too early is the capture's fault; a wrong one is the sender's.
+        # A truncated header is due to the capture; an invalid one is due to the sender.
         if (error.offset or 0) < sum(len(node.data) for node in nodes):
             _complain(walk, fpdu, where, error)
     return nodes
 
 
 def _kept(event: Torn, ulpdu: int, pieces: list[Node]) -> str:
-    """How much is there of a torn FPDU and, if all headers are there, of its payload."""
+    """The captured size of a torn FPDU and, if all headers are complete, of its payload."""
     said = f"{len(event.data)} of {event.size} bytes of an FPDU"
     last = pieces[-1] if pieces else None
     if last is not None and any(extra.field is generated.DATA for extra in last.extras):
@@ -267,11 +267,11 @@ _NODES: dict[type, Callable[[NodeWalk, Any, int], Iterator[Node]]] = {
     Forgotten: _forgotten,
     NotIwarp: _not_iwarp,
 }
-"""What each kind of event looks like."""
+"""The nodes of each event type."""
 
 
 def add_segment(walk: NodeWalk, tcp: TCP) -> Following:
-    """Add a TCP segment to its connection, and nodes for what it completes there."""
+    """Add a TCP segment to its connection, and nodes for the events it completes."""
     node = walk.nodes[-2 if tcp.data_offset * 4 > TCP.SIZE else -1]
     payload = walk.data[walk.offset : walk.end]
     length = len(payload) + walk.missing
@@ -290,7 +290,7 @@ def add_segment(walk: NodeWalk, tcp: TCP) -> Following:
 
 
 def _number(node: Node, result: Result, length: int) -> None:
-    """Number the connection and the position in it as Wireshark does."""
+    """Number the connection and the stream position as Wireshark does."""
     arrival = result.arrival
     node.add(generated.TCP_STREAM, arrival.connection.stream)
     node.add(generated.TCP_LENGTH, length)

@@ -1,8 +1,8 @@
-"""What happens in an MPA stream: one class for each thing.
+"""Events of an MPA stream, one class for each event type.
 
-``position`` counts bytes of the direction's stream (see :mod:`rdmawire.dissect.tcp`).
-``begin`` is where in the payload of the current TCP segment the thing begins, or ``None`` if its
-first byte came in an earlier one. In a stream that is iWARP every byte from the first one on
+``position`` is an offset in bytes in the direction's stream (see :mod:`rdmawire.dissect.tcp`).
+``begin`` is the event's offset in the payload of the current TCP segment, or ``None`` if its
+first byte arrived in an earlier segment. In an iWARP stream every byte from the first one on
 is in exactly one event, except that a :class:`Lost` may lie inside a :class:`Torn` or a
 :class:`Forgotten`.
 """
@@ -15,17 +15,17 @@ from rdmawire.wire.mpa import FPDU, MPAEnhanced, MPAReply, MPARequest, StartUpHe
 
 
 class CRCStatus(Enum):
-    """What is to be said of an FPDU's CRC."""
+    """Result of the CRC check of an FPDU."""
 
     GOOD = "good"
     BAD = "bad"
     ABSENT = "absent"
-    """CRCs are not in use, so that whatever stands in the field is not judged: the start-up said
-    so or, where it was not seen, no FPDU of the connection has had a good one so far."""
+    """CRCs are not in use, so the field is not checked: the start-up disabled them or, if it was
+    not captured, no FPDU of the connection has had a good CRC so far."""
 
 
 class StartUp(NamedTuple):
-    """A start-up frame, whole. ``enhanced`` is decoded from the private data it begins.
+    """A complete start-up frame. ``enhanced`` is parsed from the start of the private data.
 
     ``header.pd_length`` may exceed what RFC 5044 allows; ``private_data`` is empty then.
     """
@@ -38,12 +38,12 @@ class StartUp(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """The frame."""
+        """The frame as bytes."""
         return self.header.build() + self.private_data
 
 
 class Fpdu(NamedTuple):
-    """An FPDU, whole. Offsets in ``fpdu`` count from its first byte, as in ``bytes``."""
+    """A complete FPDU. Offsets in ``fpdu`` count from its first byte, as in ``data``."""
 
     position: int
     begin: int | None
@@ -53,9 +53,9 @@ class Fpdu(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """An FPDU that takes ``size`` bytes, of which only the first ones are there.
+    """An FPDU of ``size`` bytes, of which only the first ones were captured.
 
-    ``place`` is where it begins as MPA counts, for its Markers; ``None`` without Markers.
+    ``place`` is its offset in the Marker sequence of MPA; ``None`` without Markers.
     """
 
     position: int
@@ -66,7 +66,7 @@ class Torn(NamedTuple):
 
     @property
     def fpdu(self) -> FPDU:
-        """The FPDU, read as if the bytes that are not there were zeros."""
+        """The FPDU, with zeros for the missing bytes."""
         return parse_fpdu(self.data.ljust(self.size, b"\0"), position=self.place)
 
 
@@ -78,31 +78,31 @@ class Lost(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Bytes passed over because it is unknown where in them FPDUs begin."""
+    """Bytes skipped because the FPDU boundaries in them are unknown."""
 
     position: int
     length: int
 
 
 class Forgotten(NamedTuple):
-    """An FPDU of which the first bytes were let go, for too many streams kept too many."""
+    """An FPDU whose first bytes were discarded because the memory budget was exceeded."""
 
     position: int
     length: int
 
 
 class NotIwarp(NamedTuple):
-    """The connection is something else; no more events follow. The last one of its kind."""
+    """The connection is not iWARP; always the last event of a connection."""
 
 
 Event = StartUp | Fpdu | Torn | Lost | Skipped | Forgotten | NotIwarp
 
 
 class Agreement:
-    """What both directions share.
+    """Connection state that both directions share.
 
     ``known`` says that the connection is iWARP: a start-up frame or FPDUs were found. ``crc`` is
-    whether CRCs are in use, ``None`` while nobody knows; ``rejected`` that the responder has
+    whether CRCs are in use, ``None`` while that is unknown; ``rejected`` that the responder has
     refused the connection.
     """
 
@@ -124,7 +124,7 @@ class Agreement:
         return next((one for one in self._headers if isinstance(one, MPAReply)), None)
 
     def start_up(self, way: int, header: StartUpHeader) -> None:
-        """A start-up frame has come."""
+        """Record a start-up frame of direction ``way``."""
         self.known = True
         self._headers[way] = header
         self.rejected = self.rejected or (isinstance(header, MPAReply) and bool(header.r))
@@ -134,32 +134,32 @@ class Agreement:
             self.crc = any(asked)
 
     def wants_markers(self, way: int) -> bool | None:
-        """Whether a direction must have Markers; ``None`` if its receiver's frame was not seen."""
+        """Whether direction ``way`` must have Markers; ``None`` if that is not negotiated yet."""
         # RFC 5044, section 7.1.1: M asks the other side for Markers.
         receiver = self._headers[1 - way]
         return None if receiver is None else bool(receiver.m)
 
     def found(self, *, crc: bool) -> None:
-        """FPDUs were found by a search; by a good CRC, or without one."""
+        """Record that a search found FPDUs; ``crc`` if it was by a good CRC."""
         self.known = True
         self.crc = crc or self.crc
 
     def learn(self, fpdu: FPDU) -> None:
-        """An FPDU has come: a good CRC shows that CRCs are in use, where nobody knew."""
+        """Record an FPDU: a good CRC shows that CRCs are in use, if that was unknown."""
         if self.crc is None and fpdu.good:
             self.crc = True
 
     def status(self, fpdu: FPDU) -> CRCStatus:
-        """What is to be said of an FPDU's CRC."""
+        """Return the CRC status of an FPDU."""
         if not self.crc:
             return CRCStatus.ABSENT
         return CRCStatus.GOOD if fpdu.good else CRCStatus.BAD
 
 
 KEPT_IN_ALL = 64 << 20
-"""Bytes that all directions keep together: 500 searches with a full window, or the longest FPDU
-of 1000 directions. Links have fewer half-sent FPDUs than that, and captures are not joined in the
-middle of more streams; past it, the direction longest silent lets go."""
+"""Maximum of bytes that all directions buffer: 500 searches with a full window, or the longest
+FPDU of 1000 directions, which no real capture needs. Beyond it, the direction that has been idle
+longest discards its buffer."""
 
 
 class Keeper(Protocol):
@@ -167,14 +167,14 @@ class Keeper(Protocol):
 
     @property
     def kept(self) -> int:
-        """Bytes of memory that letting go would free."""
+        """Bytes of memory that ``let_go`` would free."""
 
     def let_go(self) -> None:
-        """Keep nothing, and go on with what comes next."""
+        """Discard the buffer and continue with the next bytes."""
 
 
 class Budget:
-    """Shares out ``most`` bytes; ``kept`` are in use."""
+    """Shares out ``most`` bytes of memory; ``kept`` are in use."""
 
     def __init__(self, most: int = KEPT_IN_ALL) -> None:
         self.kept = 0
@@ -182,7 +182,7 @@ class Budget:
         self._shares: OrderedDict[Keeper, int] = OrderedDict()
 
     def settle(self, keeper: Keeper) -> None:
-        """A direction has spoken: note what it keeps now; others let go if that is too much."""
+        """Update the share of an active direction; shrink idle ones if the budget is exceeded."""
         self.forget(keeper)
         if share := keeper.kept:
             self._shares[keeper] = share
@@ -191,7 +191,7 @@ class Budget:
             self._shrink()
 
     def forget(self, keeper: Keeper) -> None:
-        """A direction is no more, or keeps nothing."""
+        """Release the share of a direction."""
         self.kept -= self._shares.pop(keeper, 0)
 
     def _shrink(self) -> None:

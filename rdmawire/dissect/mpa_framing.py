@@ -1,10 +1,10 @@
-"""MPA connections: start-up frames and FPDUs out of the two streams of a TCP connection.
+"""MPA connections: start-up frames and FPDUs from the two streams of a TCP connection.
 
-Each direction is a state machine of its own (:class:`Way`); what both share is
-:class:`~rdmawire.dissect.mpa_event.Agreement`. Everything that happens is reported with the
-TCP segment that completes it. At most one FPDU, or the window of a search, is kept for each
-direction, and no more than a :class:`~rdmawire.dissect.mpa_event.Budget` for all together; each
-byte is looked at a bounded number of times.
+Each direction is a state machine of its own (:class:`Way`); the state that both share is
+:class:`~rdmawire.dissect.mpa_event.Agreement`. Each event is reported with the TCP segment that
+completes it. At most one FPDU, or the window of a search, is buffered for each direction, and at
+most a :class:`~rdmawire.dissect.mpa_event.Budget` for all together; each byte is examined a
+bounded number of times.
 """
 
 from enum import Enum
@@ -43,11 +43,11 @@ from rdmawire.wire.mpa import (
 )
 
 SENSELESS = 16
-"""FPDUs in a row without the versions of DDP and RDMAP that certain framing survives."""
+"""Consecutive FPDUs without valid DDP and RDMAP versions that certain framing tolerates."""
 
 
 class Doubt:
-    """Is told what framing brings, in order. ``in_step`` says whether framing may go on."""
+    """Confidence in the framing of a stream. ``in_step`` says whether framing may continue."""
 
     __slots__ = ("_certain", "_clear", "_doubted", "_proof", "_senseless", "in_step")
 
@@ -59,24 +59,24 @@ class Doubt:
         self._doubted = position - 1
 
     def begin_certain(self) -> None:
-        """Framing begins behind a start-up frame."""
+        """Framing begins after a start-up frame."""
         self._certain = self.in_step = True
 
     def begin_found(self, found: Found) -> None:
-        """Framing begins where a search has found an FPDU."""
+        """Framing begins at an FPDU that a search found."""
         self._certain, self.in_step = False, True
         clear = found.base is not None
         end = found.position if clear else found.position + MARKER_SPACING + Marker.SIZE
         self._clear, self._proof = found.clear, end
 
     def take_head(self, position: int, data: bytes | bytearray, place: int | None) -> None:
-        """An FPDU begins with these bytes; ``place`` is its position as MPA counts, if it does."""
+        """Check the first bytes of an FPDU; ``place`` is its offset from a Marker, if any."""
         cut = len(data) < HEAD or (place is not None and -place % MARKER_SPACING < HEAD)
         if not self._certain and not cut and read_head(data, 0, position) is None:
             self._fall_out(position)
 
     def take(self, event: Fpdu) -> None:
-        """An FPDU is whole."""
+        """Check a complete FPDU."""
         if self._certain:
             self._senseless = 0 if _is_sensible(event) else self._senseless + 1
             self.in_step = self._senseless <= SENSELESS
@@ -88,20 +88,20 @@ class Doubt:
             self._doubted, self.in_step = position, False
 
     def _is_unproved(self, event: Fpdu) -> bool:
-        """Whether an FPDU without a good CRC is none, or hides a Marker nobody knows of."""
+        """Whether an FPDU without a good CRC is invalid, or may contain an unexpected Marker."""
         unclear = self._clear <= event.position < self._proof
         return (unclear and _may_hold_marker(event)) or _contradicts_itself(event)
 
 
 def _is_sensible(event: Fpdu) -> bool:
-    """Whether an FPDU has a good CRC, or DDP and RDMAP in the versions there are."""
+    """Whether an FPDU has a good CRC, or valid versions of DDP and RDMAP."""
     control = event.fpdu.ulpdu[:2]
     versions = len(control) == 2 and control[0] & 0x03 == 1 and control[1] & 0xC0 == 0x40
     return versions or event.crc is CRCStatus.GOOD
 
 
 def _may_hold_marker(event: Fpdu) -> bool:
-    """Whether an FPDU read as one without Markers looks as if it had one."""
+    """Whether an FPDU that was read without Markers may contain one."""
     words = range(0, min(len(event.data), MARKER_SPACING), 4)
     return event.crc is CRCStatus.BAD or any(
         int.from_bytes(event.data[at : at + 4], "big") == at for at in words
@@ -109,7 +109,7 @@ def _may_hold_marker(event: Fpdu) -> bool:
 
 
 def _contradicts_itself(event: Fpdu) -> bool:
-    """Whether an FPDU without a good CRC is none that a conforming sender makes."""
+    """Whether no conforming sender makes this FPDU, which has no good CRC."""
     fpdu = event.fpdu
     content = FPDULength(len(fpdu.ulpdu)).build() + fpdu.ulpdu
     short = len(content) < HEAD
@@ -121,7 +121,7 @@ _KEY = len(REQUEST_KEY)
 
 
 class Phase(Enum):
-    """What a direction is doing."""
+    """Phase of a direction."""
 
     OPENING = "waiting for a start-up frame"
     FRAMED = "reading FPDUs"
@@ -129,9 +129,9 @@ class Phase(Enum):
 
 
 class Way:
-    """Direction ``number`` of a connection; its stream is counted from ``position`` on.
+    """Direction ``number`` of a connection; its stream begins at ``position``.
 
-    ``joined`` says that the stream's start was not seen.
+    ``joined`` says that the start of the stream was not captured.
     """
 
     def __init__(self, number: int, agreement: Agreement, position: int, *, joined: bool) -> None:
@@ -148,18 +148,18 @@ class Way:
         self._forgotten: list[Event] = []
 
     def receive(self, piece: Piece, segment: Segment) -> list[Event]:
-        """What the next piece of the stream brings; ``segment`` is the one that brought it."""
+        """Return the events of the next piece of the stream, which ``segment`` completed."""
         self._at_hand = range(segment.position, segment.position + segment.captured)
         events, self._forgotten = self._forgotten, []
         return events + (self._lose(piece) if isinstance(piece, Hole) else self._take(piece))
 
     @property
     def kept(self) -> int:
-        """Bytes of memory that letting go would free."""
+        """Bytes of memory that ``let_go`` would free."""
         return self._search.kept if self._search else len(self._buffer)
 
     def let_go(self) -> None:
-        """Keep nothing: a search goes on with what comes next, an FPDU is passed over."""
+        """Discard the buffer: a search continues with the next bytes, an FPDU is skipped."""
         if self._search:
             self._search.let_go()
         elif self.phase is Phase.FRAMED and self._settled and (size := self._size(0)):
@@ -168,7 +168,7 @@ class Way:
             self._start, self._buffer = self._start + size, bytearray()
 
     def _take(self, data: Data) -> list[Event]:
-        """The next bytes."""
+        """Process the next bytes."""
         events: list[Event] = []
         raw: bytes | None = data.data[self._missing :]
         self._missing -= len(data.data) - len(raw or b"")
@@ -177,7 +177,7 @@ class Way:
         return events
 
     def _step(self, data: bytes, events: list[Event]) -> bytes | None:
-        """Do what the phase does; what the next phase has to look at, if there is one."""
+        """Process ``data`` in the current phase; return the bytes for the next phase, if any."""
         if self._agreement.rejected:
             at_hand = self._search.end if self._search else self._start + len(self._buffer)
             self._pass_over(at_hand + len(data), events)
@@ -185,11 +185,11 @@ class Way:
         return _STEPS[self.phase](self, data, events)
 
     def _begin(self, position: int) -> int | None:
-        """Where in the current segment something begins, if it does."""
+        """Offset of ``position`` in the current segment; ``None`` if it is outside."""
         return position - self._at_hand.start if position in self._at_hand else None
 
     def _pass_over(self, end: int, events: list[Event]) -> None:
-        """What comes before ``end`` belongs to no FPDU, for the connection was rejected."""
+        """Skip the bytes before ``end``: no FPDU follows once the connection was rejected."""
         events += _skipped(self._search.origin if self._search else self._start, end)
         self._start, self._buffer, self._search = end, bytearray(), None
 
@@ -206,7 +206,7 @@ class Way:
         if len(self._buffer) < table.SIZE:
             return None
         header = table.parse(self._buffer)
-        # RFC 5044, section 7.1.1: a receiver ends the connection for more.
+        # RFC 5044, section 7.1.1: a receiver closes the connection on longer private data.
         length = header.pd_length if header.pd_length <= MAX_PRIVATE_DATA else 0
         if len(self._buffer) < table.SIZE + length:
             return None
@@ -214,7 +214,7 @@ class Way:
         return b"" if header.pd_length == length else self._begin_search(0)
 
     def _opened(self, header: StartUpHeader, length: int) -> StartUp:
-        """The start-up frame is whole; FPDUs follow."""
+        """Finish a complete start-up frame; FPDUs follow."""
         end = header.SIZE + length
         private = bytes(self._buffer[header.SIZE : end])
         enhanced = MPAEnhanced.parse(private) if header.s and length >= MPAEnhanced.SIZE else None
@@ -247,7 +247,7 @@ class Way:
         return None
 
     def _settle(self) -> None:
-        """Find out whether the stream has Markers, if that can be known now."""
+        """Determine whether the stream has Markers, if enough bytes are available."""
         wanted = self._agreement.wants_markers(self._number)
         if wanted is None and len(self._buffer) < Marker.SIZE:
             return
@@ -258,22 +258,22 @@ class Way:
         self._settled = self._negotiated = True
 
     def _weigh(self, at: int, event: Fpdu | None) -> None:
-        """Let doubt know the FPDU at this index of the buffer, or as much of it as there is."""
+        """Pass the FPDU at buffer index ``at``, or the available part of it, to ``Doubt``."""
         position = self._start + at
         self._doubt.take_head(position, self._buffer[at : at + HEAD], self._in_stream(position))
         if event is not None:
             self._doubt.take(event)
 
     def _size(self, at: int) -> int:
-        """Bytes of the FPDU at this index of the buffer; 0 if its length has not come."""
+        """Size in bytes of the FPDU at buffer index ``at``; 0 if its length field is incomplete."""
         return size_at(self._buffer, at, len(self._buffer), self._in_stream(self._start + at))
 
     def _in_stream(self, position: int) -> int | None:
-        """A position as MPA counts it; ``None`` if the stream has no Markers."""
+        """Offset of ``position`` from a Marker; ``None`` if the stream has no Markers."""
         return None if self._base is None else (position - self._base) % MARKER_SPACING
 
     def _fpdu(self, at: int, size: int) -> Fpdu:
-        """The FPDU at this index of the buffer, where it is whole."""
+        """The complete FPDU of ``size`` bytes at buffer index ``at``."""
         position, data = self._start + at, bytes(self._buffer[at : at + size])
         fpdu = parse_fpdu(data, position=self._in_stream(position))
         self._agreement.learn(fpdu)
@@ -283,12 +283,12 @@ class Way:
     # SEARCHING
 
     def _begin_search(self, at: int, *, aligned: bool = False) -> bytes:
-        """Look for FPDUs from this index of the buffer on: the bytes to look at."""
+        """Search for FPDUs from buffer index ``at`` on; return the bytes to search."""
         rest = bytes(self._buffer[at:])
         self._start += at
         self._buffer = bytearray()
         self.phase, self._missing = Phase.SEARCHING, 0
-        # A place of Markers that a search has found may be wrong; that of the start-up is not.
+        # A Marker position found by a search may be wrong; the one of the start-up is certain.
         self._settled = self._settled and self._negotiated
         self._search = Search(
             self._start,
@@ -327,7 +327,7 @@ class Way:
     # holes
 
     def _lose(self, hole: Hole) -> list[Event]:
-        """Bytes that will not come."""
+        """Process bytes that were not captured."""
         events: list[Event] = []
         end = hole.position + hole.length
         if self._agreement.rejected:
@@ -340,7 +340,7 @@ class Way:
         return events
 
     def _tear(self, start: int, end: int, events: list[Event]) -> None:
-        """What bytes from ``start`` to ``end`` that are missing do to the framing."""
+        """Update the framing for missing bytes from ``start`` to ``end``."""
         if self._missing:
             self._go_on(start + self._missing, end)
             return
@@ -355,7 +355,7 @@ class Way:
         self._search_behind(end)
 
     def _go_on(self, torn_end: int, end: int) -> None:
-        """Framing goes on behind a torn FPDU, unless a hole up to ``end`` goes further."""
+        """Continue framing after a torn FPDU, unless a hole up to ``end`` extends past it."""
         if torn_end < end:
             self._search_behind(end)
         else:
@@ -375,7 +375,7 @@ _STEPS = {
 
 
 def _table(buffer: bytearray) -> type[StartUpHeader] | None:
-    """The start-up frame that these bytes begin, or can still begin."""
+    """The type of start-up frame that ``buffer`` begins, or may begin once it is longer."""
     begun = bytes(buffer[:_KEY])
     return next((table for key, table in _TABLES.items() if key.startswith(begun)), None)
 
@@ -387,7 +387,7 @@ def _skipped(start: int, end: int) -> list[Event]:
 class MPAConnection:
     """Both directions of a TCP connection that may be iWARP. ``over`` says that it is not.
 
-    What they keep is paid from ``budget``, which connections share.
+    Their buffers count against ``budget``, which all connections share.
     """
 
     __slots__ = ("_budget", "_ways", "agreement", "over")
@@ -399,9 +399,9 @@ class MPAConnection:
         self._ways: list[Way | None] = [None, None]
 
     def receive(self, way: int, segment: Segment, *, joined: bool) -> list[Event]:
-        """What the pieces of a segment of this direction bring.
+        """Return the events of the pieces of a segment of direction ``way``.
 
-        ``joined`` says that the start of the direction's stream was not seen.
+        ``joined`` says that the start of the direction's stream was not captured.
         """
         events: list[Event] = []
         for piece in segment.pieces:
@@ -420,7 +420,7 @@ class MPAConnection:
         return events
 
     def close(self) -> None:
-        """Nobody asks for this connection any more: keep nothing."""
+        """Discard the buffers of a connection that is no longer needed."""
         self.over = True
         for way in filter(None, self._ways):
             self._budget.forget(way)
@@ -428,7 +428,7 @@ class MPAConnection:
 
 
 class Result(NamedTuple):
-    """A TCP segment, the connection it belongs to, and what happened in the MPA stream by it."""
+    """A TCP segment, its connection, and the MPA events that it completes."""
 
     arrival: Arrival[MPAConnection]
     events: list[Event]
@@ -449,9 +449,9 @@ class Streams:
     def segment(
         self, src: bytes, dst: bytes, tcp: TCP, payload: bytes, length: int | None = None
     ) -> Result:
-        """Take in a TCP segment between two IP addresses.
+        """Process a TCP segment between two IP addresses.
 
-        ``length`` is that of the payload on the wire, if the capture cut it short.
+        ``length`` is that of the payload on the wire, if the capture truncated it.
         """
         arrival = self._tracker.segment(src, dst, tcp, payload, length)
         connection = arrival.connection

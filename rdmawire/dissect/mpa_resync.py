@@ -1,14 +1,13 @@
-"""Finding FPDUs in a stream whose start nobody saw, or that has lost bytes.
+"""Search for FPDUs in a stream whose start was not captured, or that has lost bytes.
 
-Every byte may be the first of an FPDU, and Markers may stand anywhere or nowhere. Heads are
-found by one pass of a regular expression; each one begins a chain or continues one. The search
-ends at an FPDU with a good CRC32c, or at a chain that is worth enough.
+Every byte may be the first of an FPDU, and Markers may be anywhere or absent. One pass of a
+regular expression finds heads; each one begins a chain or continues one. The search
+ends at an FPDU with a good CRC32c, or at a chain with enough evidence.
 
-Bounds: what is kept is at most ``WINDOW`` bytes and ``CHAINS`` chains, and may be let go at any
-time (:mod:`rdmawire.dissect.mpa_event`). Work is paid from a
-credit that grows with the bytes received: reading a head costs ``HEAD_COST``, checking a CRC
-what it covers. What the credit does not pay is not looked at, so time per byte is constant
-whatever the bytes are.
+Bounds: at most ``WINDOW`` bytes and ``CHAINS`` chains are buffered, and may be discarded at any
+time (:mod:`rdmawire.dissect.mpa_event`). A credit that grows with the bytes received bounds the
+work: reading a head costs ``HEAD_COST``, checking a CRC the bytes it covers. What exceeds the
+credit is not examined, so the time per byte is constant for any input.
 """
 
 import re
@@ -26,7 +25,7 @@ from rdmawire.wire.rdmap import SHAPES, Payload, RDMAPControlInvalidate, Shape
 from rdmawire.wire.serial import BITS_32, BITS_64
 
 HEAD = 20
-"""Bytes of a head that are looked at: no FPDU is shorter."""
+"""Bytes of a head that are examined: no FPDU is shorter."""
 
 HEADS = re.compile(
     rb"[\x01\x41\x81\xc1](?:(?<=[\x81\xc1])(?=[\x40\x42])"
@@ -34,19 +33,19 @@ HEADS = re.compile(
     re.DOTALL,
 )
 """Finds the DDP control field of heads: version 1, no reserved bits, opcode and queue of the same
-buffer model. It stands behind the ULPDU length."""
+buffer model. It follows the ULPDU length."""
 
 CONTROL = 2
 """Bytes of a head before the DDP control field."""
 
 
 class Evidence(IntEnum):
-    """What a head is worth.
+    """Weight of a head as evidence.
 
-    Tagged heads have few fixed bits, and arrays of numbers are full of them (``81 40`` and
-    ``C1 40`` end floating-point numbers between 4 and 7): a head equal to the one before it is
-    worth nothing, one with an STag not met before little. What senders of anything else do not
-    do is to make FPDUs and TCP segments begin and end together.
+    Tagged heads have few fixed bits, and arrays of numbers often match them (``81 40`` and
+    ``C1 40`` end floating-point numbers between 4 and 7): a head equal to the previous one has
+    no weight, one with a new STag little. FPDUs that begin and end together with TCP segments
+    are evidence, because other protocols do not do that.
     """
 
     UNTAGGED = 16
@@ -61,7 +60,7 @@ class Evidence(IntEnum):
 
 
 class Head(NamedTuple):
-    """The beginning of an FPDU, perhaps: ``numbers`` are STag and TO, or QN, MSN and MO."""
+    """A possible start of an FPDU: ``numbers`` are STag and TO, or QN, MSN and MO."""
 
     position: int
     length: int
@@ -73,12 +72,12 @@ class Head(NamedTuple):
 
     @property
     def identity(self) -> bytes:
-        """The bytes in which two heads can be told apart."""
+        """The bytes that distinguish two heads."""
         return self.data[: _TAGGED.size]
 
     @property
     def payload(self) -> int:
-        """Bytes behind the DDP header."""
+        """Bytes after the DDP header."""
         return self.length - _DDP_SIZE[self.shape.tagged]
 
 
@@ -88,7 +87,7 @@ _UNTAGGED = struct.Struct(">HxxIIII")
 
 
 def read_head(buffer: bytes | bytearray, index: int, position: int) -> Head | None:
-    """The head at ``index``, where 20 bytes are, unless it breaks a rule of DDP or RDMAP."""
+    """The head at ``index``, where 20 bytes are, unless it violates a rule of DDP or RDMAP."""
     data = bytes(buffer[index : index + HEAD])
     control, opcode = data[CONTROL], data[CONTROL + 1] & 15
     shape = SHAPES.get(opcode)
@@ -126,11 +125,11 @@ def _has_one_size(shape: Shape) -> bool:
 
 
 class Chain:
-    """FPDUs that follow one another, as far as known, and what speaks for them.
+    """Consecutive FPDUs, as far as known, and the evidence for them.
 
-    ``first`` is where the first one begins, ``start`` and ``end`` are the last one's bounds.
-    ``base`` is where Markers count from, ``None`` without Markers; ``fresh`` says that the last
-    head is not that of the FPDU before.
+    ``first`` is the position of the first one, ``start`` and ``end`` are the last one's bounds.
+    ``base`` is the position of a Marker, ``None`` without Markers; ``fresh`` says that the last
+    head differs from the one of the preceding FPDU.
     """
 
     __slots__ = (
@@ -149,17 +148,17 @@ class Chain:
 
     @property
     def next_head(self) -> int:
-        """Where the next head must stand: behind the last FPDU, and a Marker if one is due."""
+        """Position of the next head: after the last FPDU, and a Marker if one is due."""
         due = self.base is not None and (self.end - self.base) % MARKER_SPACING == 0
         return self.end + due * Marker.SIZE
 
     @property
     def stream_position(self) -> int | None:
-        """Where the last FPDU begins, counted from a Marker; ``None`` without Markers."""
+        """Offset of the last FPDU from a Marker; ``None`` without Markers."""
         return None if self.base is None else (self.start - self.base) % MARKER_SPACING
 
     def extend(self, head: Head, aligned: bool) -> bool:
-        """Add the next head, unless it contradicts those before."""
+        """Add the next head, unless it contradicts the preceding ones."""
         worth = self._worth(head)
         if worth is None:
             return False
@@ -182,7 +181,7 @@ class Chain:
             self._queues[head.numbers[0]] = _next_numbers(head)
 
     def _worth(self, head: Head) -> int | None:
-        """What the head adds to the chain; ``None`` if the two cannot both be right."""
+        """Weight of the head as evidence; ``None`` if it contradicts the chain."""
         if not head.shape.tagged:
             expected = self._queues.get(head.numbers[0])
             if expected is not None and expected != head.numbers[1:]:
@@ -197,7 +196,7 @@ class Chain:
 
 
 def _alone(head: Head) -> int:
-    """What a head is worth that nothing came before."""
+    """Weight of a head without a predecessor."""
     if head.shape.tagged:
         return Evidence.NEW_STAG
     return Evidence.UNTAGGED + Evidence.WHOLE * _has_one_size(head.shape)
@@ -212,15 +211,15 @@ def _next_numbers(head: Head) -> tuple[int, int]:
 
 
 ENOUGH = 56
-"""What a chain must be worth in a stream that may be anything. It has two heads at least."""
+"""Evidence that a chain needs in an unknown stream. It has at least two heads."""
 
 ENOUGH_IF_IWARP = 40
-"""What a chain, or a single head, must be worth where the stream is known to be iWARP."""
+"""Evidence that a chain, or a single head, needs in a stream known to be iWARP."""
 
 WINDOW = 128 << 10
 CHAINS = 64
 PATIENCE = 256 << 10
-"""Bytes after which a stream without a sign of iWARP is taken for something else."""
+"""Bytes without a sign of iWARP after which a stream is classified as not iWARP."""
 
 HEAD_COST = 64
 CREDIT_PER_BYTE = 4
@@ -235,9 +234,9 @@ _WORDS = {n: Struct(f">{n}I") for n in range(MARKER_SPACING // 4 + 1)}
 
 
 class Found(NamedTuple):
-    """Where FPDUs begin. ``base`` is where Markers count from, ``None`` without Markers.
+    """Start of FPDUs. ``base`` is the position of a Marker, ``None`` without Markers.
 
-    ``sure`` says that a CRC has proved it. Where no Markers were found, there is none in FPDUs
+    ``sure`` says that a CRC has confirmed it. If no Markers were found, there is none in FPDUs
     that begin before ``clear``, nor anywhere from ``MARKER_SPACING`` and four bytes on.
     """
 
@@ -250,10 +249,10 @@ class Found(NamedTuple):
 class Search:
     """The search in one direction, from stream position ``start`` on.
 
-    ``known`` says that the stream is iWARP; ``base`` where its Markers count from, if that is
-    known too, and ``settled`` that otherwise it has none. ``crc`` is whether CRCs are in use,
-    ``None`` if nobody knows. ``patience`` is how many bytes more an unknown stream may take;
-    ``aligned`` says that a TCP segment begins at ``start``.
+    ``known`` says that the stream is iWARP; ``base`` is the position of a Marker, if known, and
+    ``settled`` says that without a ``base`` the stream has no Markers. ``crc`` is whether CRCs are
+    in use, ``None`` if unknown. ``patience`` is the number of bytes that an unknown stream may
+    still take; ``aligned`` says that a TCP segment begins at ``start``.
     """
 
     def __init__(
@@ -276,7 +275,7 @@ class Search:
         self._begin()
 
     def _begin(self) -> None:
-        """Begin at ``start``, with nothing at hand."""
+        """Begin at ``start``, with an empty buffer."""
         self.buffer = bytearray()
         self._scanned = self.start
         self._boundaries: list[int] = []
@@ -287,27 +286,27 @@ class Search:
 
     @property
     def end(self) -> int:
-        """Where the bytes at hand end."""
+        """Position of the end of the buffer."""
         return self.start + len(self.buffer)
 
     @property
     def hopeless(self) -> bool:
-        """Whether the stream is to be taken for something else."""
+        """Whether to classify the stream as not iWARP."""
         return not self.known and self.patience <= 0
 
     @property
     def kept(self) -> int:
-        """Bytes of memory that letting go would free."""
+        """Bytes of memory that ``let_go`` would free."""
         chains, boundaries = len(self._waiting), len(self._boundaries)
         return len(self.buffer) + chains * _CHAIN_COST + boundaries * _BOUNDARY_COST
 
     def let_go(self) -> None:
-        """Forget all that is at hand, and go on with what comes next."""
+        """Discard the buffer and continue with the next bytes."""
         self.start = self.end
         self._begin()
 
     def feed(self, data: bytes) -> Found | None:
-        """Take in the next bytes, those of a segment."""
+        """Search the bytes of the next segment."""
         if self._aligned:
             self._boundaries.append(self.end)
             self._likely.append(self.end)
@@ -336,7 +335,7 @@ class Search:
         return self._settle(self.end)
 
     def _look_at(self, position: int) -> Found | None:
-        """A head, perhaps: it continues chains, or begins them."""
+        """Examine a possible head at ``position``: it continues chains, or begins them."""
         if not self._pay(HEAD_COST):
             return None
         head = read_head(self.buffer, position - self.start, position)
@@ -356,7 +355,7 @@ class Search:
         return None
 
     def _look_behind_marker(self, position: int) -> None:
-        """A head with a Marker inside, which no pattern finds, where an FPDU is likely to begin."""
+        """Look for a head with a Marker inside, which no pattern matches, at ``position``."""
         index = position - self.start
         data = bytes(self.buffer[index : index + HEAD + Marker.SIZE])
         for place in range(Marker.SIZE, HEAD, Marker.SIZE):
@@ -370,11 +369,11 @@ class Search:
                     self._expect(self._chain(head, position, base))
 
     def _may_count_from(self, base: int) -> bool:
-        """Whether a Marker may stand here."""
+        """Whether a Marker may be at ``base``."""
         return self._guesses if self.base is None else (base - self.base) % MARKER_SPACING == 0
 
     def _begun(self, head: Head, bases: set[int | None]) -> list[Chain]:
-        """Chains that this head may begin, for places of Markers that no chain stands for yet."""
+        """Chains that ``head`` may begin, for Marker positions other than ``bases``."""
         if self.base is not None:
             return [] if bases else self._begun_at_base(head, self.base)
         before = head.position - Marker.SIZE
@@ -384,7 +383,7 @@ class Search:
         return chains
 
     def _begun_at_base(self, head: Head, base: int) -> list[Chain]:
-        """The same where it is known that Markers count from ``base``."""
+        """Chains that ``head`` may begin if a Marker is known to be at ``base``."""
         place = (head.position - base) % MARKER_SPACING
         # FPDUs and Markers are multiples of four bytes, and this head is no Marker.
         if place % Marker.SIZE or place == 0:
@@ -396,14 +395,14 @@ class Search:
         return Chain(head, start, base, self._is_aligned(start, head))
 
     def _expect(self, chain: Chain) -> None:
-        """Wait for the end of the chain's last FPDU, and for the head behind it."""
+        """Wait for the end of the chain's last FPDU, and for the next head."""
         if len(self._waiting) < CHAINS:
             heappush(self._due, (chain.end, next(self._order), chain))
             heappush(self._waiting, chain.next_head)
             self._chains.setdefault(chain.next_head, []).append(chain)
 
     def _settle(self, position: int) -> Found | None:
-        """Judge the FPDUs that end before ``position``; forget chains that did not go on."""
+        """Check the FPDUs that end before ``position``; discard chains that did not continue."""
         found = None
         while found is None and self._due and self._due[0][0] <= position:
             chain = heappop(self._due)[2]
@@ -414,7 +413,7 @@ class Search:
         return found
 
     def _judge(self, chain: Chain) -> Found | None:
-        """Look at an FPDU that is whole: its CRC, its pad, its Markers."""
+        """Check a complete FPDU: its CRC, its pad, its Markers."""
         data = bytes(self.buffer[chain.start - self.start : chain.end - self.start])
         if not self._pay(len(data)):
             return None
@@ -433,20 +432,20 @@ class Search:
         return self._found(chain) if fits else None
 
     def _found(self, chain: Chain) -> Found | None:
-        """The chain, if it is worth enough."""
+        """Return the chain's start if it has enough evidence."""
         enough = ENOUGH_IF_IWARP if self.known else ENOUGH
         if chain.evidence < enough or (chain.links < 2 and not self.known):
             return None
         return Found(chain.first, chain.base, False, chain.start)
 
     def _try_markers(self, chain: Chain, data: bytes) -> None:
-        """Begin chains for Markers found inside an FPDU that was read as if it had none."""
+        """Begin chains for Markers found inside an FPDU that was read without Markers."""
         if not self._pay(HEAD_COST):
             return
         words = min(len(data), MARKER_SPACING) // 4
         head, start = chain.head, chain.start
         for index, word in enumerate(_WORDS[words].unpack_from(data)):
-            # A Marker further ahead would stand in the head, which was read without one.
+            # A Marker further ahead would be in the head, which was read without one.
             if word == 4 * index and 4 * index >= HEAD:
                 self._expect(self._chain(head, start, start + 4 * index))
 
@@ -456,16 +455,16 @@ class Search:
             waiting.remove(chain)
 
     def _is_aligned(self, start: int, head: Head) -> bool:
-        """Whether a TCP segment begins here, and holds the FPDU or much of it."""
+        """Whether a TCP segment begins at ``start`` and holds all or much of the FPDU."""
         end = self._segment_end(start)
         return end is not None and end - start >= min(head.length, MARKER_SPACING)
 
     def _fills_segment(self, chain: Chain) -> bool:
-        """Whether the last FPDU is just what one TCP segment holds, and none like it before."""
+        """Whether the last FPDU fills exactly one TCP segment, and its head is ``fresh``."""
         return chain.fresh and self._segment_end(chain.start) == chain.end
 
     def _segment_end(self, start: int) -> int | None:
-        """Where the TCP segment ends that begins here; ``None`` if none does."""
+        """End of the TCP segment that begins at ``start``; ``None`` if none does."""
         index = bisect_left(self._boundaries, start)
         if index == len(self._boundaries) or self._boundaries[index] != start:
             return None
@@ -483,7 +482,7 @@ class Search:
         return True
 
     def _trim(self) -> None:
-        """Forget bytes that no chain needs any more."""
+        """Discard bytes that no chain needs."""
         firsts = [chain.first for chains in self._chains.values() for chain in chains]
         needed = min([self._scanned - Marker.SIZE, *firsts])
         start = max(self.start, needed, self.end - WINDOW)

@@ -15,30 +15,30 @@ from rdmawire.wire.show import BOOL, BYTES
 
 
 class Output(Protocol):
-    """Turns frames into text: ``head`` comes before them, ``tail`` after them."""
+    """Converts frames into text, preceded by ``head`` and followed by ``tail``."""
 
     def head(self) -> str: ...
 
     def heading(self, name: str) -> str:
-        """What comes before the frames of one file of several."""
+        """The text before the frames of one of several files."""
 
     def frame(self, frame: Dissection) -> Iterator[str]:
-        """The pieces of text for one frame, line ends included."""
+        """The parts of the text for one frame, line ends included."""
 
     def tail(self) -> str: ...
 
 
 _NAMES_AT = 48
-"""Characters of a tree's line before the gap that precedes the name of a field."""
+"""Minimum width of a tree's line, without the gap and the name of a field."""
 
 
 def plain(mood: Mood, text: str) -> str:  # noqa: ARG001 - a painter with one colour
-    """No colour."""
+    """Return ``text`` without colour."""
     return text
 
 
 class Lines:
-    """A line per frame, or its tree; below it, if wanted, its bytes."""
+    """One line or one tree per frame, optionally followed by its bytes."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Lines:
                 yield f"{line}\n"
 
     def _line(self, mood: Mood, line: str, name: str) -> str:
-        """A line of a tree, with the name that filters take after it."""
+        """A line of a tree, followed by the field name used in filters."""
         if self._paint is plain:
             return f"{line:<{_NAMES_AT}}  [{name}]\n" if name else f"{line}\n"
         if not name:
@@ -84,7 +84,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Separators:
-    """The choices that ``tshark -E`` offers for tables of fields."""
+    """The options of ``tshark -E`` for tables of fields."""
 
     header: bool = False
     separator: str = "\t"
@@ -94,7 +94,7 @@ class Separators:
 
 
 class Fields:
-    """A line per frame with the values of chosen fields, as ``tshark -T fields`` prints it."""
+    """A line per frame with the values of selected fields, as ``tshark -T fields`` prints it."""
 
     def __init__(self, selection: Selection, separators: Separators) -> None:
         self._selection = selection
@@ -110,7 +110,7 @@ class Fields:
         yield self.line(frame)
 
     def line(self, frame: Dissection) -> str:
-        """The line of a frame, with its end."""
+        """The line of a frame, including its line end."""
         cells = map(self._cell, self._selection.values(frame))
         return self.separators.separator.join(cells) + "\n"
 
@@ -127,7 +127,7 @@ class Fields:
 
 
 class Objects:
-    """JSON: an array of objects, or an object per line, with their bytes if wanted."""
+    """JSON: an array of objects, or an object per line, optionally with their bytes."""
 
     def __init__(
         self, selection: Selection | None, *, array: bool, with_bytes: bool = False
@@ -187,7 +187,7 @@ class Tally:
             self._first_malformed = self._first_malformed or said
 
     def include(self, other: "Tally") -> None:
-        """Count what another has counted as well; what came first stays each capture's own."""
+        """Add the counts of ``other``; the first errors stay those of each capture."""
         self.frames += other.frames
         self.malformed += other.malformed
         self.good += other.good
@@ -200,7 +200,7 @@ class Tally:
         return "; ".join([counted(self.frames, "frame"), *checks, malformed])
 
     def as_object(self) -> dict[str, Any]:
-        """The counts for JSON: of frames, and by kind of checksum."""
+        """The counts for JSON: of frames, and by checksum."""
         checks = {
             name: {
                 "good": self.good[name],
@@ -212,7 +212,7 @@ class Tally:
         return {"frames": self.frames, "malformed": self.malformed, "checksums": checks}
 
     def objections(self, checksums: Collection[str], *, malformed: bool) -> Iterator[str]:
-        """What is wrong, and where first: with checksums of these names, and with parsing."""
+        """Errors and their first frames: bad checksums of these names, and malformed frames."""
         firsts = [self._first_bad[name] for name in checksums if name in self._first_bad]
         if firsts:
             number, said = min(firsts)
@@ -236,21 +236,21 @@ def counted(number: int, noun: str) -> str:
 
 
 class Counts(Protocol):
-    """Turns tallies into text: ``head`` before those of all files, ``tail`` after them."""
+    """Converts tallies into text, preceded by ``head`` and followed by ``tail``."""
 
     def head(self) -> str: ...
 
     def of(self, name: str, tally: Tally, damage: str) -> str:
-        """One capture. ``damage`` is why it could not be read to its end; empty if it could."""
+        """One capture. ``damage`` is the read error; empty if there was none."""
 
     def total(self, files: int, tally: Tally) -> str:
-        """All captures together."""
+        """The sum of all captures."""
 
     def tail(self) -> str: ...
 
 
 class CountLines:
-    """A line per capture, and one for all of several."""
+    """A line per capture, and a total line if there are several."""
 
     def head(self) -> str:
         return ""
@@ -288,19 +288,19 @@ class CountObjects:
         return "\n]\n" if self._array else ""
 
 
-# JSON: fields go by the names of `rdmawire fields`, with the values of `-T fields`, columns and
-# filters. Numbers are numbers, those of more than 53 bits hexadecimal text; flags are `true` or
-# `false`, addresses and bytes are text. A field that a layer has several times is a list.
+# JSON: keys are the names of `rdmawire fields`, values those of `-T fields`, columns and
+# filters. Integers are numbers, those of more than 53 bits hexadecimal text; flags are `true`
+# or `false`, addresses and bytes are text. A repeated field of a layer is a list.
 
 
 def dumped(value: object, indent: int | None = None) -> str:
-    """JSON for machines: ASCII alone, so that no locale breaks it and it harms no terminal."""
-    # JSON need not escape the one control character above the printable ones.
+    """JSON in ASCII only, safe for every locale and terminal."""
+    # JSON does not escape DEL, the only control character above the printable ones.
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 
 def as_object(frame: Dissection) -> dict[str, Any]:
-    """The frame with a list of its layers, the state of its checksums, and what is wrong."""
+    """The frame as an object: its layers, the states of its checksums, and its errors."""
     malformed = frame.malformed
     return {
         "file": frame.file,
@@ -330,7 +330,7 @@ def _layer(node: Node) -> dict[str, Any]:
 
 
 def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Values by name; a name that comes several times has a list of them."""
+    """Values by name; a repeated name has a list of them."""
     found: dict[str, list[Any]] = {}
     for name, value in pairs:
         found.setdefault(name, []).extend(value if isinstance(value, list) else [value])
@@ -347,12 +347,12 @@ def _value(item: Item) -> Any:
         return value.hex() if show is BYTES else item.text
     if isinstance(value, str):
         return item.text
-    # A double, which is what many readers of JSON keep numbers in, has 53 bits.
+    # A double, in which many JSON readers keep numbers, has 53 bits.
     return value * show.scale if item.width <= 53 else f"0x{value:0{-(-item.width // 4)}x}"
 
 
 def _words(found: list[Item]) -> Iterator[tuple[str, str]]:
-    """The words for values that have one, and bytes that are text as text."""
+    """The names of values that have one, and the text of bytes that are text."""
     for item in found:
         if item.word:
             yield item.name, item.word

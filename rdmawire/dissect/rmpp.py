@@ -1,7 +1,7 @@
-"""Transfers of subnet administration, put together from their segments. IBA 13.6.
+"""Reassembly of subnet administration transfers. IBA 13.6.
 
-A transfer is open from the first of its segments that is seen, whichever that is, until it is
-complete, stopped or dropped; then it is closed, and segments that still arrive are late. A closed
+A transfer is open from the first of its segments that arrives, in any order, until it is
+complete, stopped or dropped; then it is closed, and later segments are late. A closed
 key is opened again by a first segment that differs from the one the key had. Memory is bounded:
 there is a maximum of open transfers, of bytes in each, and of closed ones.
 """
@@ -19,7 +19,7 @@ _DATA = _RMPP + RMPP.SIZE + SAHeader.SIZE
 
 
 class Transfer:
-    """The segments of one transfer that have come, by number."""
+    """The received segments of one transfer, by number."""
 
     __slots__ = ("data", "first", "last", "segments")
 
@@ -31,7 +31,7 @@ class Transfer:
 
     @property
     def complete(self) -> bool:
-        """Whether every segment is there."""
+        """Whether all segments were received."""
         return self.last is not None and len(self.segments) == self.last
 
     def joined(self) -> bytes:
@@ -39,7 +39,7 @@ class Transfer:
         return b"".join(self.segments[number] for number in sorted(self.segments))
 
     def takes(self, rmpp: RMPP) -> bool:
-        """Whether the segment is new and agrees with what came before."""
+        """Whether the segment is new and agrees with the earlier ones."""
         number = rmpp.data1
         after_last = self.last is not None and (rmpp.last or number > self.last)
         before_others = bool(rmpp.last) and any(number < other for other in self.segments)
@@ -57,9 +57,9 @@ class Transfer:
 class RMPPReassembly:
     """Open transfers, at most ``transactions`` of at most ``bytes`` of data each.
 
-    What did not go well is counted: ``dropped`` transfers (too many, too long, stopped or
-    aborted), ``refused`` segments (their header contradicts itself or the transfer, or they came
-    twice), ``late`` segments (of a transfer that is closed).
+    Failures are counted: ``dropped`` transfers (too many, too long, stopped or
+    aborted), ``refused`` segments (contradict themselves or the transfer, or are
+    repeated), ``late`` segments (of a closed transfer).
     """
 
     def __init__(self, transactions: int = 64, size: int = 1 << 20) -> None:
@@ -70,14 +70,14 @@ class RMPPReassembly:
         self._closed: dict[Hashable, bytes] = {}
 
     def __len__(self) -> int:
-        """Open transfers."""
+        """Number of open transfers."""
         return len(self._open)
 
     def feed(self, key: Hashable, datagram: bytes) -> bytes | None:
-        """Take one datagram; the transfer's data without SA headers once it is complete.
+        """Process one datagram; return the data of a completed transfer without SA headers.
 
-        ``key`` distinguishes transfers: addresses and transaction id. Datagrams that are no part
-        of a transfer give ``None``; :class:`WireError` if one has not its 256 bytes.
+        ``key`` identifies the transfer: addresses and transaction id. Return ``None`` if it is not
+        complete; :class:`WireError` if the datagram is shorter than 256 bytes.
         """
         if len(datagram) < mad.SIZE:
             raise WireError(f"a MAD has {mad.SIZE} bytes (IBA 13.4.1), found {len(datagram)}", 0)
@@ -103,7 +103,7 @@ class RMPPReassembly:
         return self._outcome(key, transfer)
 
     def _outcome(self, key: Hashable, transfer: Transfer) -> bytes | None:
-        """What becomes of a transfer that has grown."""
+        """Close or continue a transfer that has a new segment."""
         if transfer.data > self.data:
             self._drop(key)
             return None
@@ -117,7 +117,7 @@ class RMPPReassembly:
         return first is not None and (not rmpp.first or datagram == first)
 
     def _opened(self, key: Hashable) -> Transfer:
-        """A new transfer; the oldest makes room."""
+        """Open a transfer; drop the oldest one if there are too many."""
         self._closed.pop(key, None)
         if len(self._open) >= self.transactions:
             self._drop(next(iter(self._open)))

@@ -1,4 +1,4 @@
-"""Chosen fields of each frame, written as ``tshark -T fields`` writes them."""
+"""Selected fields of each frame, written as ``tshark -T fields`` writes them."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -17,13 +17,13 @@ from rdmawire.wire.show import Show, writer
 from rdmawire.wire.tables import cached_by_tables, tables
 
 Reading = Callable[[Node], list[Any]]
-"""The values of a field in a node of the right table; none if it has another meaning there."""
+"""Reads a field's values from a node of the right table; none if it has another meaning there."""
 
 
 class Source(NamedTuple):
-    """Where values come from in a node, and the notation that they are written in.
+    """Source of values in a node, and their notation.
 
-    ``field`` is the field that holds them; ``None`` if they are the bytes of a header.
+    ``field`` is the field that holds the values; ``None`` if they are the bytes of a header.
     """
 
     read: Reading
@@ -33,7 +33,7 @@ class Source(NamedTuple):
 
 
 class _ColumnReader(NamedTuple):
-    """A column, and how a node of one table gives its values."""
+    """A column, and the functions that read and write its values in nodes of one table."""
 
     column: int
     read: Reading
@@ -41,11 +41,11 @@ class _ColumnReader(NamedTuple):
 
 
 Form = Callable[[list[Any], Callable[[Any], str]], list[Any]]
-"""What becomes of values, given what writes one."""
+"""Converts values, given the function that writes one value."""
 
 
 class FieldError(RdmaError):
-    """An unknown field name; the text offers the nearest ones."""
+    """Raised for an unknown field name; the text suggests similar ones."""
 
 
 def _reading(field: HeaderField) -> Reading:
@@ -66,7 +66,7 @@ def _reading(field: HeaderField) -> Reading:
 
 @cached_by_tables
 def sources(name: str) -> list[tuple[type[Header], Source]]:
-    """The headers that have values under this name, and how each is read."""
+    """The headers that have a field of this name, and how to read each."""
     found = [
         (table, Source(lambda node: [node.data], table.show, table.SIZE * 8))
         for table in tables()
@@ -82,9 +82,9 @@ def sources(name: str) -> list[tuple[type[Header], Source]]:
 
 
 class Selection:
-    """The values of some fields, frame by frame.
+    """The values of selected fields, frame by frame.
 
-    :class:`FieldError` names a field that does not exist, with its nearest neighbours.
+    :class:`FieldError` names a field that does not exist, and suggests similar ones.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -121,7 +121,7 @@ class Selection:
         return self._gathered(frame, _written)
 
     def numbers(self, frame: Dissection) -> list[list[Any]]:
-        """The same, as headers hold them: numbers, bytes, and text only where it is text."""
+        """Values as headers hold them: numbers and bytes; text only for text fields."""
         return self._gathered(frame, _as_held)
 
     def _gathered(self, frame: Dissection, form: Form) -> list[list[Any]]:
@@ -161,11 +161,11 @@ _DATE = re.compile(
 
 
 class BoundError(RdmaError):
-    """A bound that is no frame number and no time."""
+    """Raised for a bound that is neither a frame number nor a time."""
 
 
 class BoundKind(Enum):
-    """What a bound counts."""
+    """Unit of a bound."""
 
     NUMBER = "frame number"
     RELATIVE = "time since the first frame"
@@ -188,9 +188,9 @@ class Bound:
 
     @classmethod
     def parse(cls, text: str) -> "Bound":
-        """``17`` is a frame, ``1.5s`` a time since the first, ``2026-11-21T02:15:59Z`` a date.
+        """Parse ``17`` as a frame, ``1.5s`` as relative time, ``2026-11-21T02:15:59Z`` as a date.
 
-        Durations are in s, ms, us or ns; a date without a zone is in local time.
+        Relative times are in s, ms, us or ns; a date without a time zone is in local time.
         """
         for kind, read in _READERS:
             with suppress(ValueError):
@@ -201,7 +201,7 @@ class Bound:
         )
 
     def compare(self, frame: Dissection) -> int:
-        """Less than, equal to or more than zero: the frame is before, at or after the bound."""
+        """Negative, zero or positive: the frame is before, at or after the bound."""
         return _MEASURES[self.kind](frame) - self.value
 
 
@@ -228,7 +228,7 @@ _READERS: tuple[tuple[BoundKind, Callable[[str], int]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The frames from ``start`` to ``end``, both included; no bound is no limit.
+    """The frames from ``start`` to ``end``, both included; ``None`` is no limit.
 
     :class:`BoundError` if the end is before the start.
     """
@@ -248,7 +248,7 @@ class Window:
     def is_over(self, frame: Dissection) -> bool:
         """Whether no later frame is in the window.
 
-        Numbers only go up; times may go back, so they decide nothing.
+        Frame numbers only increase; times may decrease, so they are not conclusive.
         """
         end = self.end
         return end is not None and end.kind is BoundKind.NUMBER and end.compare(frame) >= 0

@@ -1,4 +1,4 @@
-"""A dissection in one line: source, destination, what it is, and what is wrong with it."""
+"""One line per frame: source, destination, protocol, description and errors."""
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
@@ -19,7 +19,7 @@ Saying = Callable[[Any, Others], str]
 
 
 def named(header: Header, name: str) -> str:
-    """The standard's word for a row's value; the number where it has none."""
+    """The standard's name for a field's value; the number if it has none."""
     return header.word(name) or f"{name} 0x{getattr(header, name):02x}"
 
 
@@ -163,18 +163,18 @@ SAYINGS: dict[type[Header], Saying] = {
     rdmap.AtomicResponseHeader: lambda h, _: f"was 0x{h.original_remote_data:x}",
     terminate.TerminateControl: lambda h, _: terminate_words(h),
 }
-"""A header's saying; those that are not here are silent."""
+"""Text for each header type in the info column; other headers have none."""
 
 SILENCED_BY: dict[type[Header], set[type[Header]]] = {
     inet.UDP: {ib.BTH},
     inet.TCP: {mpa.FPDULength, mpa.MPARequest, mpa.MPAReply},
     ib.DETH: {mad.MAD, mad.DirectedMAD},
 }
-"""Headers that say nothing of interest beside others of the frame."""
+"""Headers that are omitted if one of the others is in the frame."""
 
 
 class Mood(Enum):
-    """From an aside and nothing special to something wrong."""
+    """Severity, from a side remark or none to an error."""
 
     DIM = "dim"
     PLAIN = "plain"
@@ -216,10 +216,10 @@ PROTOCOLS: dict[type[Header], str] = {
     ib.LRH: "IB",
     ib.FlowControl: "IB link",
 }
-"""What a frame is called, by its innermost header that is listed."""
+"""Protocol name of a frame, by its innermost header that is listed."""
 
 CARRIERS: dict[type[Header], str] = {inet.UDP: "RoCEv2", ib.LRH: "IB", inet.Ethernet: "RoCE"}
-"""What a frame with a BTH is called, by the innermost of these before it."""
+"""Protocol name of a frame with a BTH, by the innermost of these headers before it."""
 
 ADDRESSES: dict[type[Header], Callable[[Any], tuple[str, str]]] = {
     inet.IPv4: lambda h: (ipv4(h.src), ipv4(h.dst)),
@@ -229,7 +229,7 @@ ADDRESSES: dict[type[Header], Callable[[Any], tuple[str, str]]] = {
     inet.Ethernet: lambda h: (mac(h.src), mac(h.dst)),
     inet.Ethernet8023: lambda h: (mac(h.src), mac(h.dst)),
 }
-"""Who speaks to whom, by the innermost of these."""
+"""Source and destination, by the innermost of these headers."""
 
 
 def _addresses(headers: list[Header]) -> tuple[str, str]:
@@ -257,7 +257,7 @@ def _info(frame: Dissection) -> str:
 
 
 def _parts(frame: Dissection) -> list[list[str]]:
-    """What the nodes have to say, in order; each FPDU is a part of its own."""
+    """The texts of the nodes, in order; each FPDU is a part of its own."""
     others = {type(header): header for header in reversed(list(frame.headers()))}
     parts: list[list[str]] = [[]]
     for node in frame.nodes:
@@ -278,7 +278,7 @@ def _saying(frame: Dissection, node: Node, others: Others) -> str:
 
 
 def _length(frame: Dissection, node: Node) -> str:
-    """How long a payload is; of a frame that the capture cut, how much of it was kept."""
+    """Size of a payload; if the capture truncated the frame, also the captured size."""
     if node.name == "segment":
         return f"{byte_count(len(node.data))} of a longer FPDU"
     if node.name != "payload":
@@ -287,7 +287,7 @@ def _length(frame: Dissection, node: Node) -> str:
 
 
 def _notes(frame: Dissection) -> Iterator[str]:
-    """What is missing, and where a peer differs from the standard."""
+    """Missing bytes, and deviations of the peer from the standard."""
     for node in frame.nodes:
         for field, value in node.extras:
             if field in (CUT, ICRC_NOTE, MPA_NOTE, TERMINATE_NOTE):
@@ -298,7 +298,7 @@ _TROUBLING: set[type[Header]] = {ib.CNP, TerminateControl, cm.REJ}
 
 
 def _is_trouble(header: Header) -> bool:
-    """A refusal, a mark of congestion, or a status that is no success."""
+    """Whether the header is a refusal, a congestion mark, or a status other than success."""
     match header:
         case ib.AETH():
             return header.ack != ib.Ack.ACK
@@ -323,7 +323,7 @@ def _mood(frame: Dissection, headers: list[Header]) -> Mood:
 
 
 def summary(frame: Dissection) -> Summary:
-    """The frame's line, in parts."""
+    """The columns of the frame's line."""
     headers = list(frame.headers())
     source, destination = _addresses(headers)
     time = seconds(frame.time_ns - frame.first_ns)

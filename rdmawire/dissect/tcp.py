@@ -1,12 +1,12 @@
-"""TCP streams put together again: segments in any order become bytes in order.
+"""TCP stream reassembly: segments in any order become bytes in order.
 
 Each direction of a connection counts its bytes from zero: the first one after the SYN, or the
-first one captured where nobody saw a SYN. Segments that come early are held; bytes that come
-twice count once, and where they differ the first ones stay. A hole is given up, and reported,
-when the other side has acknowledged what is behind it, or when more is held than the limits
-allow. Bytes handed on are not kept, so a retransmission is compared only with what is held.
+first one captured if there was no SYN. Early segments are held; repeated bytes count once, and
+where they differ the first ones are kept. A hole is given up, and reported, when the peer has
+acknowledged bytes after it, or when the held bytes exceed the limits. Delivered bytes are not
+kept, so a retransmission is compared only with held bytes.
 
-What a segment costs is bounded: by its own length and by the number of segments held.
+The cost of a segment is bounded by its own length and by the number of segments held.
 """
 
 from bisect import bisect_right
@@ -22,27 +22,27 @@ SEQUENCE = BITS_32
 
 HELD_SEGMENTS = 256
 HELD_BYTES = 1 << 20
-"""Most that one direction holds behind a hole: past either, the hole is given up."""
+"""Limits of what one direction holds after a hole: past either, the hole is given up."""
 
 CONNECTIONS = 4096
-"""Connections remembered; past that, the one longest silent is forgotten."""
+"""Connections remembered; past that, the one idle longest is forgotten."""
 
 HELD_IN_ALL = 64 << 20
-"""Bytes of memory that segments held take in all directions together."""
+"""Limit of memory in bytes for the held segments of all directions."""
 
 SEGMENT_COST = 128
-"""Bytes of memory that a segment held takes in CPython beside its own."""
+"""Bytes of memory of a held segment in CPython, without its data."""
 
 
 class Data(NamedTuple):
-    """Bytes of a stream, the next ones in order."""
+    """The next bytes of a stream, in order."""
 
     position: int
     data: bytes
 
 
 class Hole(NamedTuple):
-    """Bytes of a stream that will not come."""
+    """Bytes of a stream that were not captured."""
 
     position: int
     length: int
@@ -52,13 +52,13 @@ Piece = Data | Hole
 
 
 class Segment(NamedTuple):
-    """What became of a TCP segment.
+    """Reassembly result of a TCP segment.
 
-    ``position`` is where in the stream its payload begins, ``length`` what it had on the wire,
-    ``captured`` what of that is there. ``pieces`` are what is now known of the stream, in order:
-    more than the segment's own bytes if it filled a hole, nothing if it left one before it.
-    ``repeated`` of its bytes had come before, or come before the first one captured;
-    ``conflict`` says that some of those that could be compared were others.
+    ``position`` is the offset of its payload in the stream, ``length`` the payload's size on the
+    wire, ``captured`` its captured size. ``pieces`` are the new parts of the stream, in order:
+    more than the segment's own bytes if it filled a hole, none if it left a hole.
+    ``repeated`` bytes were received earlier, or precede the first captured one;
+    ``conflict`` says that some bytes that could be compared differ.
     """
 
     position: int
@@ -70,7 +70,7 @@ class Segment(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Bytes that wait for those before them; none where the capture cut the segment."""
+    """Bytes waiting for earlier ones; ``data`` is empty where the capture cut the segment."""
 
     position: int
     length: int
@@ -81,18 +81,18 @@ class _Held(NamedTuple):
         return self.position + self.length
 
     def from_position(self, position: int) -> "_Held":
-        """What of it begins at ``position``."""
+        """The part from ``position`` on."""
         skip = position - self.position
         return _Held(position, self.length - skip, self.data[skip:])
 
     def up_to(self, position: int) -> "_Held":
-        """What of it ends at ``position``."""
+        """The part before ``position``."""
         length = position - self.position
         return _Held(self.position, length, self.data[:length])
 
 
 class Direction:
-    """One direction of a connection. ``joined`` says that its SYN was not seen."""
+    """One direction of a connection. ``joined`` says that its SYN was not captured."""
 
     __slots__ = ("_acknowledged", "_base", "_held", "_next", "held", "joined")
 
@@ -107,7 +107,7 @@ class Direction:
     def segment(
         self, seq: int, payload: bytes, *, syn: bool = False, length: int | None = None
     ) -> Segment:
-        """Take in a segment; ``length`` is that of its payload if the capture cut it short."""
+        """Process a segment; ``length`` is that of its payload if the capture truncated it."""
         if self._base is None:
             self._base = SEQUENCE.add(seq, syn)
             self.joined = not syn
@@ -120,23 +120,23 @@ class Direction:
 
     @property
     def cost(self) -> int:
-        """Bytes of memory that what is held takes."""
+        """Bytes of memory of the held segments."""
         return self.held + SEGMENT_COST * len(self._held)
 
     def acknowledged(self, ack: int) -> None:
-        """The other side has everything before ``ack``, wherever the capture lost it."""
+        """Record that the peer has received every byte before ``ack``."""
         if self._base is not None:
             self._acknowledged = max(self._acknowledged, self._position(ack))
 
     def give_up(self) -> tuple[Piece, ...]:
-        """Wait no longer: all that is held, with the holes before it."""
+        """Stop waiting: return all held bytes, and the holes before them."""
         pieces: list[Piece] = []
         while self._held:
             self._skip_hole(pieces)
         return tuple(pieces)
 
     def _position(self, seq: int) -> int:
-        """Where in the stream a sequence number is: the place nearest to what comes next."""
+        """Stream position of a sequence number: the one nearest to the next expected byte."""
         assert self._base is not None
         return self._next + SEQUENCE.distance(self._base + self._next, seq)
 
@@ -151,7 +151,7 @@ class Direction:
         return Segment(start, size, len(payload), tuple(pieces), repeated, conflict)
 
     def _hold(self, new: _Held) -> tuple[int, bool]:
-        """Keep what is new of these bytes; how many were not, and whether they differed."""
+        """Hold the new bytes; return the number of repeated ones, and whether they differed."""
         repeated, conflict = 0, False
         if new.position < self._next:
             repeated = min(self._next, new.end) - new.position
@@ -176,7 +176,7 @@ class Direction:
         self.held += len(new.data)
 
     def _drain(self, pieces: list[Piece]) -> None:
-        """Hand on what is held and has nothing missing before it."""
+        """Deliver held bytes that have no hole before them."""
         taken = 0
         for held in self._held:
             if held.position != self._next:
@@ -191,7 +191,7 @@ class Direction:
         del self._held[:taken]
 
     def _is_hopeless(self) -> bool:
-        """Whether the hole before what is held will not be filled."""
+        """Whether the hole before the held bytes will not be filled."""
         return (
             self._held[0].position <= self._acknowledged
             or len(self._held) > HELD_SEGMENTS
@@ -217,7 +217,7 @@ T = TypeVar("T")
 
 
 class Connection(Generic[T]):
-    """A TCP connection: its number, its directions, and the state of the protocol above."""
+    """A TCP connection: its number, its directions, and the state of the upper protocol."""
 
     __slots__ = ("bases", "deaf", "directions", "stream", "upper")
 
@@ -229,7 +229,7 @@ class Connection(Generic[T]):
         self.bases: list[int | None] = [None, None]
 
     def fix_bases(self, way: int, tcp: TCP) -> None:
-        """Fix what relative numbers count from, once for each direction."""
+        """Set the bases of relative numbers, once for each direction."""
         if self.bases[way] is None:
             self.bases[way] = SEQUENCE.add(tcp.seq, tcp.syn - 1)
         if tcp.ack and self.bases[1 - way] is None:
@@ -237,16 +237,16 @@ class Connection(Generic[T]):
 
     @property
     def cost(self) -> int:
-        """Bytes of memory that what both directions hold takes."""
+        """Bytes of memory of the held segments of both directions."""
         return sum(direction.cost for direction in self.directions)
 
     def is_begun_anew(self, way: int, tcp: TCP) -> bool:
-        """Whether a SYN comes with another number than the direction has begun with."""
+        """Whether a SYN has another sequence number than the direction began with."""
         base = self.bases[way]
         return bool(tcp.syn) and base is not None and base != tcp.seq
 
     def restart(self, way: int, upper: T) -> None:
-        """A direction begins anew: the answer to the SYN came with another number."""
+        """Restart a direction whose SYN ACK has a new sequence number."""
         self.upper = upper
         ways = list(self.directions)
         ways[way] = Direction()
@@ -254,7 +254,7 @@ class Connection(Generic[T]):
         self.bases[way] = None
 
     def deafen(self) -> None:
-        """Nobody cares for the bytes any more: hold none."""
+        """Discard held bytes and stop reassembly."""
         self.deaf = True
         self.directions = (Direction(), Direction())
 
@@ -262,8 +262,8 @@ class Connection(Generic[T]):
 class Arrival(NamedTuple, Generic[T]):
     """A TCP segment in its connection, with the numbers that Wireshark prints.
 
-    ``way`` is 0 for the side that spoke first. ``seq``, ``ack`` and ``nxtseq`` are relative:
-    ``tcp.seq``, ``tcp.ack`` and ``tcp.nxtseq``.
+    ``way`` is 0 for the direction of the first segment. ``seq``, ``ack`` and ``nxtseq`` are
+    relative: ``tcp.seq``, ``tcp.ack`` and ``tcp.nxtseq``.
     """
 
     connection: Connection[T]
@@ -279,15 +279,15 @@ _Key = tuple[_End, _End]
 
 
 def _ignore(_: object) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 class Tracker(Generic[T]):
     """All connections of a capture, numbered like Wireshark's ``tcp.stream``.
 
-    ``upper`` makes the state of the protocol above, once for each connection, and ``drop`` is
-    told when it is not needed any more. A connection that was forgotten gets a new number when it
-    speaks again.
+    ``upper`` makes the state of the upper protocol, once for each connection, and ``drop`` is
+    called when that state is no longer needed. A forgotten connection gets a new number with its
+    next segment.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class Tracker(Generic[T]):
     def segment(
         self, src: bytes, dst: bytes, tcp: TCP, payload: bytes, length: int | None = None
     ) -> Arrival[T]:
-        """Take in a segment; ``length`` is that of its payload if the capture cut it short."""
+        """Process a segment; ``length`` is that of its payload if the capture truncated it."""
         connection, way = self._take((src, tcp.srcport), (dst, tcp.dstport), tcp)
         connection.fix_bases(way, tcp)
         own, other = connection.bases[way] or 0, connection.bases[1 - way] or 0
@@ -335,12 +335,12 @@ class Tracker(Generic[T]):
         return segment
 
     def deafen(self, connection: Connection[T]) -> None:
-        """Put no more bytes of this connection together."""
+        """Stop the reassembly of a connection."""
         self._held -= connection.cost
         connection.deafen()
 
     def _take(self, source: _End, sink: _End, tcp: TCP) -> tuple[Connection[T], int]:
-        """The connection that a segment belongs to, and its way; a new one if it begins one."""
+        """The connection and direction of a segment; a new connection if it begins one."""
         key, way = self._find(source, sink)
         connection = self._connections.get(key)
         if connection is None:
@@ -354,7 +354,7 @@ class Tracker(Generic[T]):
         return connection, way
 
     def _find(self, source: _End, sink: _End) -> tuple[_Key, int]:
-        """The key of the connection between two ends, and the way from one to the other."""
+        """The connection's key, and the number of the direction from ``source`` to ``sink``."""
         back = (sink, source) in self._connections and (source, sink) not in self._connections
         return ((sink, source), 1) if back else ((source, sink), 0)
 
@@ -366,7 +366,7 @@ class Tracker(Generic[T]):
         return connection
 
     def _restart(self, connection: Connection[T], way: int) -> None:
-        """The answer to the SYN has come with another number."""
+        """Restart a direction whose SYN ACK has a new sequence number."""
         self._held -= connection.directions[way].cost
         self._drop(connection.upper)
         connection.restart(way, self._upper())
