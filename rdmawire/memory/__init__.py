@@ -1,10 +1,10 @@
-"""What adapters reach by DMA: host pages, GPU memory, and the keys that guard them.
+"""Memory that adapters access by DMA: host pages, GPU memory, and the keys that protect them.
 
-There are two worlds of addresses. Applications know *virtual addresses*, of host memory or of a
-GPU. Adapters put *bus addresses* on the bus. Host memory has the same number in both (there is
-no IOMMU); GPU memory appears on the bus through an aperture, GPU page by GPU page.
+There are two address spaces. Applications use *virtual addresses*, of host memory or of a
+GPU. Adapters put *bus addresses* on the bus. Host memory has the same address in both (there is
+no IOMMU); GPU memory appears on the bus through an aperture, one GPU page at a time.
 
-Nothing here knows packets or queue pairs; a QP number is a number.
+This package does not depend on packets or queue pairs; a QP number is an integer.
 """
 
 from rdmawire.memory.address_space import AddressSpace, DoorbellPage, HostMemory

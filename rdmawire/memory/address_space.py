@@ -30,9 +30,9 @@ class Initiator(Protocol):
 
 
 class Mapping(ABC):
-    """``size`` bytes from ``base``; both are multiples of ``page_size``, else EINVAL."""
+    """``size`` bytes from ``base``; ``VerbsError`` EINVAL unless both are page-aligned."""
 
-    pinnable = False  # whether a region may be made of it as of host memory
+    pinnable = False  # whether it can be registered as host memory
     path = Path.HOST
 
     def __init__(self, base: int, size: int, page_size: int = PAGE_4K) -> None:
@@ -51,7 +51,7 @@ class Mapping(ABC):
 
     @abstractmethod
     def admit(self, address: int, length: int, *, writing: bool) -> None:
-        """``MemoryFault`` if the mapping refuses this access."""
+        """Raise ``MemoryFault`` if the mapping refuses this access."""
 
     @abstractmethod
     def read(self, address: int, length: int) -> bytes: ...
@@ -63,28 +63,28 @@ class Mapping(ABC):
         self,
         address: int,
         data: BytesLike,
-        initiator: Initiator | None,  # noqa: ARG002  most mappings keep no write waiting
+        initiator: Initiator | None,  # noqa: ARG002  most mappings do not queue writes
         relaxed: bool,  # noqa: ARG002
     ) -> None:
-        """Write as ``initiator`` does by DMA; ``relaxed`` may overtake its earlier writes."""
+        """Write as ``initiator`` does by DMA; a ``relaxed`` write may overtake its earlier ones."""
         self.write(address, data)
 
     def lend(self, address: int, length: int) -> memoryview | None:  # noqa: ARG002
-        """These bytes themselves, inside one page; ``None`` where each access must come here.
+        """Return a view of bytes in one page; ``None`` if each access must use the mapping.
 
-        What is lent once may be kept and written as long as its pages are pinned.
+        The view may be kept and written while its pages are pinned.
         """
         return None
 
 
 def check_page_size(page_size: int) -> None:
-    """``VerbsError`` EINVAL for pages that hosts do not have."""
+    """``VerbsError`` EINVAL for a page size that hosts do not support."""
     if not isinstance(page_size, int) or page_size not in HOST_PAGE_SIZES:
         raise VerbsError(f"host pages of {describe(page_size)}, not of {HOST_PAGE_SIZES}", EINVAL)
 
 
 class HostMemory(Mapping):
-    """Sparse host memory; ``page_size`` is what the host pins and faults in, 4 KiB or 2 MiB."""
+    """Sparse host memory, pinned and paged in units of ``page_size`` (4 KiB or 2 MiB)."""
 
     pinnable = True
 
@@ -94,7 +94,7 @@ class HostMemory(Mapping):
         check_page_size(page_size)
         super().__init__(base, size, page_size)
         self.read_only = read_only
-        # Kept in larger pieces than it is paged in: fewer packets meet a border.
+        # Storage pages are larger than ``page_size``: fewer packets cross a page border.
         self.pages = SparsePages(max(page_size, PAGE_64K))
 
     def admit(self, address: int, length: int, *, writing: bool) -> None:
@@ -115,7 +115,7 @@ class HostMemory(Mapping):
 
 
 class DoorbellPage(Mapping):
-    """MMIO of an adapter: every write rings, nothing can be read.
+    """MMIO of an adapter: every write rings a doorbell, reads are refused.
 
     ``ring(offset, data)`` is called for each write. Without it the last few thousand writes are
     kept in ``rings``.
@@ -156,15 +156,15 @@ class Span(NamedTuple):
 
 
 def check_aligned(address: int) -> None:
-    """``MemoryFault`` unless an atomic operation may use this address (IBA 9.4.5)."""
+    """Raise ``MemoryFault`` unless the address is aligned for an atomic operation (IBA 9.4.5)."""
     if address % ATOMIC_SIZE:
         raise MemoryFault(f"atomic operation not aligned to {ATOMIC_SIZE}", address, ATOMIC_SIZE)
 
 
 def added(old: bytes | memoryview, value: int) -> tuple[int, bytes]:
-    """The number in eight bytes, and the bytes of its sum with ``value``.
+    """Return the number in eight bytes, and the bytes of its sum with ``value``.
 
-    Numbers stand in memory in the host's byte order, here little-endian as on x86.
+    Numbers are in the host's byte order, here little-endian as on x86.
     """
     number = int.from_bytes(old, "little")
     return number, ((number + value) & LAST_ADDRESS).to_bytes(ATOMIC_SIZE, "little")
@@ -173,8 +173,8 @@ def added(old: bytes | memoryview, value: int) -> tuple[int, bytes]:
 class AddressSpace:
     """Bus addresses, which for host memory are virtual addresses as well.
 
-    Accesses cross mapping and page borders. One that meets no mapping, or one that refuses, is a
-    ``MemoryFault`` that says where, and nothing was written.
+    Accesses may cross mapping and page borders. An unmapped or refused access raises a
+    ``MemoryFault`` with the address, and writes nothing.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class AddressSpace:
 
     @property
     def mappings(self) -> tuple[Mapping, ...]:
-        """What is mapped, by address."""
+        """Mappings, sorted by address."""
         return tuple(self._mappings)
 
     def map(self, mapping: Mapping) -> None:
@@ -199,9 +199,9 @@ class AddressSpace:
         self._mappings.insert(index, mapping)
 
     def unmap(self, mapping: Mapping) -> None:
-        """Take a mapping out; ``VerbsError`` EINVAL if it is not mapped.
+        """Remove a mapping; ``VerbsError`` EINVAL if it is not mapped.
 
-        Regions with pinned pages keep these; regions on demand lose them.
+        Regions with pinned pages keep them; on-demand regions lose them.
         """
         check_type("mapping", mapping, Mapping)
         if mapping not in self._mappings:
@@ -219,10 +219,10 @@ class AddressSpace:
         self._watchers.remove(watcher)
 
     def allocate(self, size: int, page_size: int = PAGE_4K) -> HostMemory:
-        """Host memory of ``size`` bytes or more, mapped at a free, page-aligned address.
+        """Map ``size`` bytes or more of host memory at a free, page-aligned address.
 
-        Unmapped bytes lie on both sides, so that stray accesses fault. ENOMEM where 64 bits of
-        address do not suffice.
+        The bytes on both sides are unmapped, so that stray accesses fault. ``VerbsError`` ENOMEM if
+        the 64-bit address space is exhausted.
         """
         check_type("size", size, int)
         check_page_size(page_size)
@@ -234,7 +234,7 @@ class AddressSpace:
         return mapping
 
     def free_address(self, size: int) -> int:
-        """An address from which ``size`` bytes are free, 2 MiB or more from what is mapped."""
+        """Return an address with ``size`` free bytes, 2 MiB or more from every mapping."""
         base = self._next - self._next % -PAGE_2M + _GUARD
         for mapping in self._mappings[max(0, bisect_right(self._bases, base) - 1) :]:
             if mapping.base < base + size + _GUARD and base < mapping.end + _GUARD:
@@ -242,14 +242,14 @@ class AddressSpace:
         return base
 
     def mapping_at(self, address: int) -> Mapping | None:
-        """What is mapped there, if anything is."""
+        """The mapping at an address, if there is one."""
         index = bisect_right(self._bases, address) - 1
         if index < 0 or address >= self._mappings[index].end:
             return None
         return self._mappings[index]
 
     def spans(self, address: int, length: int) -> Iterator[Span]:
-        """The range, mapping by mapping; ``MemoryFault`` at the first byte without one."""
+        """Split the range by mapping; ``MemoryFault`` at the first unmapped byte."""
         end = address + length
         while address < end:
             mapping = self.mapping_at(address)
@@ -282,7 +282,7 @@ class AddressSpace:
             mapping.write(start, source[start - address : start - address + size])
 
     def fetch_add(self, address: int, value: int) -> int:
-        """Add to eight aligned bytes (little-endian); returns what was there."""
+        """Add to eight aligned bytes (little-endian); return the previous value."""
         check_type("address", address, int)
         check_type("value", value, int)
         check_aligned(address)
@@ -291,9 +291,9 @@ class AddressSpace:
         return old
 
     def compare_swap(self, address: int, compare: int, swap: int) -> int:
-        """Put ``swap`` into eight aligned bytes if they hold ``compare``; returns what was there.
+        """Write ``swap`` to eight aligned bytes equal to ``compare``; return the previous value.
 
-        Memory that cannot be written faults whether or not the comparison holds.
+        Memory that is not writable faults even if the comparison fails.
         """
         for name, number in (("address", address), ("compare", compare), ("swap", swap)):
             check_type(name, number, int)

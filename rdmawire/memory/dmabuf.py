@@ -1,4 +1,4 @@
-"""Memory shared by file descriptor: dma-bufs, and regions made of them."""
+"""Memory shared by file descriptor: dma-bufs, and regions over them."""
 
 from abc import ABC, abstractmethod
 from errno import EBADF, EINVAL, EOPNOTSUPP, ETIMEDOUT
@@ -17,19 +17,19 @@ _FIRST_FD: Final = 3
 
 
 class Importer(Protocol):
-    """Who maps a dma-buf, and is told what becomes of it."""
+    """A user of a dma-buf that is notified of its changes."""
 
     def moved(self) -> None:
-        """move_notify: unmap; the pages are elsewhere when they are mapped again."""
+        """move_notify: unmap; the next mapping returns the new pages."""
 
     def revoked(self) -> None:
-        """The pages are gone for ever."""
+        """The pages are permanently gone."""
 
 
 class DmaBuf(ABC):
-    """``size`` bytes that their exporter shares; the first is ``skew`` bytes into a page.
+    """``size`` bytes that an exporter shares; the first is ``skew`` bytes into a page.
 
-    ``fenced`` while work on the buffer goes on that must end before it is mapped, and does not.
+    ``fenced`` is true while a fence is not signalled, so that mapping times out.
     """
 
     page_size: int
@@ -45,27 +45,27 @@ class DmaBuf(ABC):
 
     @abstractmethod
     def pin(self) -> tuple[int, ...]:
-        """Pin the pages once more; their bus addresses."""
+        """Add a pin to the pages; return their bus addresses."""
 
     @abstractmethod
     def unpin(self) -> None:
-        """Take one pin back."""
+        """Remove one pin."""
 
     @abstractmethod
     def dispose(self) -> None:
-        """The last reference is gone."""
+        """Free the pages: the last reference is gone."""
 
     def attach(self, importer: Importer) -> None:
-        """Hold the buffer, and hear of it."""
+        """Keep the buffer alive and notify ``importer`` of its changes."""
         self._importers.append(importer)
 
     def detach(self, importer: Importer) -> None:
-        """The importer is done; it has unmapped."""
+        """Release the buffer, which the importer has unmapped."""
         self._importers.remove(importer)
         self._dispose_unused()
 
     def map(self) -> tuple[int, ...]:
-        """Bus addresses of the pages; EINVAL once revoked, ETIMEDOUT if a fence stays."""
+        """Bus addresses of the pages; EINVAL if revoked, ETIMEDOUT while fenced."""
         if self.dead:
             raise VerbsError("the dma-buf is revoked", EINVAL)
         if self.fenced:
@@ -73,18 +73,18 @@ class DmaBuf(ABC):
         return self.pin()
 
     def move(self) -> None:
-        """The exporter moves the pages: importers unmap, and map again when they need them."""
+        """Move the pages: importers unmap, and map again at their next access."""
         for importer in tuple(self._importers):
             importer.moved()
 
     def revoke(self) -> None:
-        """The exporter takes the pages away."""
+        """Remove the pages permanently."""
         self.dead = True
         for importer in tuple(self._importers):
             importer.revoked()
 
     def close(self) -> None:
-        """The descriptor is closed."""
+        """Close the descriptor."""
         self._open = False
         self._dispose_unused()
 
@@ -93,26 +93,26 @@ class DmaBuf(ABC):
             self.dispose()
 
     def mmap(self) -> NoReturn:
-        """A processor wants to map the buffer: GPUs' refuse, ENOTSUPP."""
+        """Map for a processor: GPU exporters refuse, ``VerbsError`` ENOTSUPP."""
         raise VerbsError("the exporter maps nothing for processors", ENOTSUPP)
 
 
 class DmaBufFiles:
-    """The descriptors of a process."""
+    """The dma-buf file descriptors of a process."""
 
     def __init__(self) -> None:
         self._files: dict[int, DmaBuf] = {}
         self._next = _FIRST_FD
 
     def open(self, buf: DmaBuf) -> int:
-        """A new descriptor."""
+        """Return a new descriptor."""
         check_type("buf", buf, DmaBuf)
         fd, self._next = self._next, self._next + 1
         self._files[fd] = buf
         return fd
 
     def get(self, fd: int) -> DmaBuf:
-        """``VerbsError`` EBADF if nothing is open there."""
+        """Return the dma-buf of a descriptor; ``VerbsError`` EBADF if it is not open."""
         if not isinstance(fd, int) or fd not in self._files:
             raise VerbsError(f"descriptor {describe(fd)} is not open", EBADF)
         return self._files[fd]
@@ -126,7 +126,7 @@ class DmaBufFiles:
 class DmaBufPages(Backing):
     """A mapped dma-buf; linear addresses begin at the page of its first byte.
 
-    Pages that moved are mapped again at the next access, which counts as a page fault.
+    Moved pages are mapped again at the next access, which counts as a page fault.
     """
 
     def __init__(self, space: AddressSpace, buf: DmaBuf) -> None:
@@ -188,13 +188,13 @@ class DmaBufPages(Backing):
 
 
 class MappedPages(PageList):
-    """Bus pages of an exporter, which says when they go."""
+    """Bus pages of an exporter, which reports when they are removed."""
 
     lends_devices = True
 
 
 class DmaBufRange(NamedTuple):
-    """``length`` bytes from ``offset`` of a dma-buf, found by keys at ``iova``."""
+    """``length`` bytes from ``offset`` of a dma-buf, accessed through keys at ``iova``."""
 
     offset: int
     length: int
@@ -209,11 +209,11 @@ def reg_dmabuf_mr(
     wanted: DmaBufRange,
     access: int,
 ) -> Region:
-    """ibv_reg_dmabuf_mr(3); ``files`` is ``None`` where dma-bufs are not supported.
+    """ibv_reg_dmabuf_mr(3); ``files`` is ``None`` if dma-bufs are not supported.
 
-    EOPNOTSUPP without support, and EBADF for a descriptor that is not open whatever the range:
-    applications probe with one. EINVAL for rights that dma-bufs do not have, an iova that differs
-    from the offset within a page, a range outside the buffer, and a revoked buffer.
+    EOPNOTSUPP without support; EBADF for a descriptor that is not open, whatever the range, as
+    applications use that to probe. EINVAL for access flags that dma-bufs do not support, an iova
+    whose page offset differs from ``offset``, a range outside the buffer, and a revoked buffer.
     """
     if files is None:
         raise VerbsError("dma-bufs are not supported", EOPNOTSUPP)

@@ -1,7 +1,7 @@
 """Fast registration: REG_MR and LOCAL_INV, IBA 10.6.4 and 11.4.1; invalidation of any key.
 
-A region for fast registration is free (its key grants nothing) or valid. Work requests take it
-from one to the other.
+A region for fast registration is free (its key grants nothing) or valid. Work requests change
+its state.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +20,10 @@ _LARGEST_PAGE: Final = 1 << 31
 
 
 class FastRegistration(NamedTuple):
-    """What REG_MR puts into a region: bus pages of ``page_size``, first byte at ``iova``.
+    """Parameters of REG_MR: bus pages of ``page_size`` bytes, first byte at ``iova``.
 
-    The place of the first byte in its page is that of ``iova`` in a page. ``key`` is the
-    region's, with any variant.
+    The first byte has the same page offset as ``iova``. ``key`` is the region's key, with
+    any variant.
     """
 
     key: int
@@ -64,7 +64,7 @@ REFUSALS: Final[tuple[tuple[str, Broken], ...]] = (
 def register_pages(
     keys: KeyTable, space: AddressSpace, region: Region, registration: FastRegistration
 ) -> None:
-    """REG_MR. ``VerbsError`` EINVAL for what the rules refuse, EFAULT for pages that are none."""
+    """REG_MR. ``VerbsError`` EINVAL if a rule is violated, EFAULT for pages that do not exist."""
     keys.check_own(region)
     _check_numbers(registration)
     for reason, broken in REFUSALS:
@@ -88,10 +88,10 @@ def _check_numbers(registration: FastRegistration) -> None:
 
 
 def invalidate(keys: KeyTable, key: int, pd: ProtectionDomain, qpn: int) -> KeyFault | None:
-    """LOCAL_INV, or an invalidation by the peer; a fault where the key is not to be so taken.
+    """LOCAL_INV, or an invalidation by the peer; return a fault if it is not allowed.
 
-    Allowed are regions for fast registration to which no window is bound, and windows of type 2
-    on the queue pair they were bound on. What is free already stays free.
+    Allowed are regions for fast registration without bound windows, and windows of type 2
+    on the queue pair they were bound on. Invalidating a free key has no effect.
     """
     grant = keys.find(key)
     if grant is None:

@@ -1,9 +1,9 @@
-"""Keys of regions and windows: rights, protection domains, what a key stands for, and the table.
+"""Keys of regions and windows: rights, protection domains, key targets, and the key table.
 
-A key has 24 bits of index and 8 bits of variant. The adapter chooses the index; the variant is for
-the consumer to change (IBA 10.6.3.3), or changes by itself when an index is used again, so that old
-keys do not fit. Only even indexes are given out: the number after a key belongs to the same index
-with another variant, or to an odd index, and is never valid whatever variants are chosen.
+A key has 24 bits of index and 8 bits of variant. The adapter chooses the index; the consumer may
+change the variant (IBA 10.6.3.3), and it changes when an index is reused, so that old
+keys are invalid. Only even indexes are assigned: the number after a key belongs to the same index
+with another variant, or to an odd index, and is never valid, whatever the variants.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from rdmawire.validate import BytesLike, check_int
 
 
 class Access(IntFlag):
-    """What a region or a window allows; local read is always allowed and has no flag."""
+    """Rights of a region or a window; local read is always allowed and has no flag."""
 
     LOCAL_WRITE = 1
     REMOTE_WRITE = 2
@@ -34,7 +34,7 @@ class Access(IntFlag):
     RELAXED_ORDERING = 1 << 20
 
 
-# What a checked access asks for, as plain integers: operations on IntFlag cost a microsecond.
+# Rights that an access needs, as plain integers: operations on IntFlag cost a microsecond.
 LOCAL_READ: Final = 1 << 31  # no ibv number; regions always have it, windows never
 LOCAL_WRITE: Final = Access.LOCAL_WRITE.value
 REMOTE_WRITE: Final = Access.REMOTE_WRITE.value
@@ -50,13 +50,13 @@ WINDOW_FLAGS: Final = (
 DMABUF_FLAGS: Final = (
     LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | Access.RELAXED_ORDERING.value
 )
-# ibv_reg_mr(3): flags that an adapter may ignore when it does not know them.
+# ibv_reg_mr(3): flags that an adapter may ignore if it does not support them.
 OPTIONAL_FLAGS: Final = 0x3FF00000
 CHANGES_MEMORY: Final = REMOTE_WRITE | REMOTE_ATOMIC
 
 
 def check_access(access: int, allowed: int = REGION_FLAGS | OPTIONAL_FLAGS) -> int:
-    """The rights as a plain integer; ``VerbsError`` EINVAL for rights that make no sense.
+    """Return the rights as a plain integer; ``VerbsError`` EINVAL for an invalid combination.
 
     Remote write and remote atomic need local write: ibv_reg_mr(3), IBA 10.6.3.1.
     """
@@ -72,11 +72,11 @@ def check_access(access: int, allowed: int = REGION_FLAGS | OPTIONAL_FLAGS) -> i
 
 
 class ProtectionDomain:
-    """What keeps one consumer's queues away from another's memory; compared by identity.
+    """Isolates the queues and memory of one consumer from those of another; compared by identity.
 
-    ``users`` counts the regions, windows and queues in it: while it is not zero, a domain may not
-    be deallocated (ibv_dealloc_pd(3): EBUSY). ``adapter`` is the registrar that it belongs to;
-    ``None`` leaves that open.
+    ``users`` counts its regions, windows and queues: while it is not zero, the domain may not
+    be deallocated (ibv_dealloc_pd(3): EBUSY). ``adapter`` is the region table that it belongs to;
+    ``None`` allows any.
     """
 
     __slots__ = ("adapter", "handle", "users")
@@ -90,11 +90,11 @@ class ProtectionDomain:
         return f"<PD {self.handle}: {plural(self.users, 'user')}>"
 
     def acquire(self) -> None:
-        """One user more."""
+        """Add a user."""
         self.users += 1
 
     def release(self) -> None:
-        """One user less."""
+        """Remove a user."""
         self.users -= 1
 
 
@@ -103,7 +103,7 @@ _ALL: Final = -1
 
 @final
 class KeyFault(Enum):
-    """Why a key does not give access."""
+    """Reason why a key is refused."""
 
     INVALID_KEY = auto()
     WRONG_PD = auto()
@@ -115,10 +115,10 @@ class KeyFault(Enum):
 
 
 class Footprint(NamedTuple):
-    """Where a range of a grant lies in memory: the bytes from ``start`` up to ``end``.
+    """Location of a range of a grant in memory: the bytes from ``start`` up to ``end``.
 
-    They are bus addresses if ``region`` is ``None``, else addresses in that region, whose bus
-    addresses do not follow from the range.
+    These are bus addresses if ``region`` is ``None``, else addresses in that region, whose bus
+    addresses cannot be computed from the range.
     """
 
     region: object
@@ -128,7 +128,7 @@ class Footprint(NamedTuple):
     def shared(self, other: "Footprint") -> tuple[int, int]:
         """Start and end of the bytes of this range that may also be in ``other``.
 
-        All of them, if the two cannot be compared. There are none if start is not below end.
+        The complete range, if the two cannot be compared. Empty if start is not below end.
         """
         if self.region is not other.region:
             return self.start, self.end
@@ -136,12 +136,12 @@ class Footprint(NamedTuple):
 
 
 class Grant(ABC):
-    """A region or a window: a range of addresses, and who may do what with it.
+    """A region or a window: a range of addresses, and the access rights to it.
 
-    ``pd`` is ``None`` where the domain does not matter, ``qpn`` zero where the queue pair does
-    not. ``denied`` has a bit for each right that is missing; while nothing is granted that is
-    every bit, and ``refusal`` says why. ``generation`` counts the changes: what was checked before
-    one holds no longer.
+    ``pd`` is ``None`` if any domain is allowed, ``qpn`` zero if any queue pair
+    is. ``denied`` has a bit for each right that is missing; every bit while nothing is granted,
+    and ``refusal`` is the reason. ``generation`` counts the changes: results of checks are valid
+    for one generation only.
     """
 
     __slots__ = ("access", "denied", "end", "generation", "iova", "key", "pd", "qpn", "refusal")
@@ -162,7 +162,7 @@ class Grant(ABC):
         return f"<{self.label} {self.key:#x}: {grants}>"
 
     def deny(self, refusal: KeyFault) -> None:
-        """Grant nothing from now on."""
+        """Deny all access."""
         self.denied = _ALL
         self.refusal = refusal
         self.generation += 1
@@ -182,7 +182,7 @@ class Grant(ABC):
 
     @property
     def valid(self) -> bool:
-        """Whether the key grants anything at all."""
+        """Whether the key grants any access."""
         return self.denied != _ALL
 
     @abstractmethod
@@ -193,22 +193,22 @@ class Grant(ABC):
 
     @abstractmethod
     def place(self, iova: int) -> int:
-        """The region's address that one of the key's stands for."""
+        """The region's address for an address of the key."""
 
     @abstractmethod
     def footprint(self, iova: int, length: int) -> Footprint:
-        """Where ``length`` bytes from ``iova`` on lie; neither rights nor bounds are checked."""
+        """Location of ``length`` bytes from ``iova``; neither rights nor bounds are checked."""
 
     @abstractmethod
     def fault_in(self, iova: int, length: int) -> None:
-        """Have the pages of a range present.
+        """Make the pages of a range present.
 
-        ``MemoryFault`` where there are none, ``PageFault`` while they are being brought in.
+        ``MemoryFault`` if they do not exist, ``PageFault`` until they are present.
         """
 
     @abstractmethod
     def push(self, iova: int) -> None:
-        """Have what was written before arrive in memory."""
+        """Complete earlier writes to memory."""
 
     @abstractmethod
     def fetch_add(self, iova: int, value: int) -> int: ...
@@ -220,32 +220,32 @@ class Grant(ABC):
 VARIANTS: Final = 1 << 8
 _INDEXES: Final = 1 << 24
 _INDEX_STEP: Final = 2
-_FIRST_INDEX: Final = 0x10  # low numbers look like mistakes
-_VARIANT_STEP: Final = 0x35  # odd: comes round after all 256; not 1: key + 1 stays wrong
+_FIRST_INDEX: Final = 0x10  # low numbers are likely to be mistakes
+_VARIANT_STEP: Final = 0x35  # odd: visits all 256 values; not 1: key + 1 stays invalid
 MAX_KEYS: Final = (_INDEXES - _FIRST_INDEX) // _INDEX_STEP
 
 
 class KeyTable:
     """The keys of one adapter, at most ``limit`` of them.
 
-    Keys are counted up; with ``random``, index and variant are drawn from it.
+    Keys are assigned in order; with ``random``, index and variant are drawn from it.
     """
 
     def __init__(self, limit: int = MAX_KEYS, random: Randomness | None = None) -> None:
         self._limit = min(limit, MAX_KEYS)
         self._grants: dict[int, Grant] = {}
-        self._free: deque[int] = deque()  # keys to be used again, with the next variant
+        self._free: deque[int] = deque()  # keys to reuse, with the next variant
         self._next_index = _FIRST_INDEX
-        self._chosen: set[int] = set()  # indexes of keys that somebody asked for
+        self._chosen: set[int] = set()  # indexes of keys set with ``choose``
         self._random = None if random is None else Source(random)
-        self._taken: set[int] = set()  # indexes of keys that were drawn
-        self._retired: dict[int, int] = {}  # the last key of each index that was drawn before
+        self._taken: set[int] = set()  # indexes of random keys
+        self._retired: dict[int, int] = {}  # last key of each random index that was freed
 
     def __len__(self) -> int:
         return len(self._grants)
 
     def add(self, grant: Grant) -> int:
-        """Give a region or window its key; ``VerbsError`` ENOMEM when all are in use."""
+        """Assign a key to a region or window; ``VerbsError`` ENOMEM if all are in use."""
         if len(self._grants) >= self._limit:
             raise VerbsError(f"all {self._limit} keys are in use", ENOMEM)
         grant.key = self._unused() if self._random is None else self._drawn(self._random)
@@ -262,7 +262,7 @@ class KeyTable:
         return index * VARIANTS + index * _VARIANT_STEP % VARIANTS
 
     def _drawn(self, random: Source) -> int:
-        """Draw a key that was not used before: an index used again gets its next variant."""
+        """Draw an unused key: an index that is used again gets its next variant."""
         half = Drawn(random, 23, _FIRST_INDEX // _INDEX_STEP, _INDEXES // _INDEX_STEP)
         index = half.unused(lambda number: self._is_taken(number * _INDEX_STEP)) * _INDEX_STEP
         self._taken.add(index)
@@ -273,7 +273,7 @@ class KeyTable:
         return index in self._taken or self._is_near_chosen(index)
 
     def remove(self, grant: Grant) -> None:
-        """Take a key back; it is refused from now on."""
+        """Free a key; it is refused from now on."""
         del self._grants[grant.key]
         index = grant.key // VARIANTS
         if index in self._chosen:
@@ -285,9 +285,9 @@ class KeyTable:
             self._retired[index] = grant.key
 
     def choose(self, grant: Grant, key: int) -> None:
-        """Give a region or window any key, as no adapter lets you: for frames that must have it.
+        """Assign any key to a region or window, for frames that contain it; no adapter does that.
 
-        ``VerbsError`` EBUSY where another key has that index or one beside it: the number after a
+        ``VerbsError`` EBUSY if another key has the same or an adjacent index: the number after a
         key is never valid.
         """
         check_int("key", key, 0, _INDEXES * VARIANTS - 1)
@@ -304,15 +304,15 @@ class KeyTable:
         return not self._chosen.isdisjoint((index - 1, index, index + 1))
 
     def find(self, key: int) -> Grant | None:
-        """What stands behind a key, with access or without."""
+        """The region or window of a key, with or without access."""
         return self._grants.get(key)
 
     def of_qp(self, qpn: int) -> list[Grant]:
-        """What is for one queue pair alone."""
+        """Regions and windows that are restricted to one queue pair."""
         return [grant for grant in self._grants.values() if grant.qpn == qpn]
 
     def check_own(self, grant: Grant) -> None:
-        """``VerbsError`` EINVAL for a region or window of another adapter, or taken back."""
+        """``VerbsError`` EINVAL for a region or window that is not in this table."""
         if self._grants.get(grant.key) is not grant:
             raise VerbsError(f"{grant.label} {grant.key:#x} is not registered", EINVAL)
 
@@ -327,12 +327,12 @@ class KeyTable:
     def check(  # noqa: PLR0917  names would cost a quarter more per packet
         self, key: int, pd: ProtectionDomain, address: int, length: int, access: int, qpn: int = 0
     ) -> Grant | KeyFault:
-        """The region or window behind a key, or why not. IBA 9.7.4.1.3, 10.6.
+        """Return the region or window of a key, or the fault. IBA 9.7.4.1.3, 10.6.
 
-        Local and remote keys are checked here alone. ``access`` is the rights that the operation
+        All local and remote keys are checked here. ``access`` is the rights that the operation
         needs, as plain integers of :mod:`rdmawire.memory.key`; zero means local read. An
-        operation of no bytes has no address to check: whether its key is looked at is for the
-        caller to know.
+        operation of length 0 has no address to check: the caller decides whether to check its
+        key.
         """
         try:
             grant = self._grants[key]

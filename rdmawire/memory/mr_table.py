@@ -1,4 +1,4 @@
-"""The registrar of an adapter: makes regions and windows, and takes them back."""
+"""Region table of an adapter: creates and destroys regions and windows."""
 
 from collections.abc import Callable, Sequence
 from enum import IntFlag
@@ -26,11 +26,11 @@ from rdmawire.validate import check_int, check_methods, check_type, iterate
 WHOLE_SPACE: Final = LAST_ADDRESS  # SIZE_MAX: the length of an implicit on-demand region
 _ON_DEMAND: Final = Access.ON_DEMAND.value
 _ZERO_BASED: Final = Access.ZERO_BASED.value
-_OF_TRANSLATION: Final = _ON_DEMAND | _ZERO_BASED  # flags that say how, not what is allowed
+_OF_TRANSLATION: Final = _ON_DEMAND | _ZERO_BASED  # flags of the translation, not rights
 
 
 class Rereg(IntFlag):
-    """What ibv_rereg_mr(3) changes, with its numbers."""
+    """Flags of ibv_rereg_mr(3): the attributes that change."""
 
     CHANGE_TRANSLATION = 1
     CHANGE_PD = 2
@@ -41,7 +41,7 @@ _REREG_FLAGS: Final = sum(flag.value for flag in Rereg)
 
 
 class Limits(NamedTuple):
-    """What an adapter has room for and what it knows.
+    """Limits and capabilities of an adapter.
 
     ``page_fault_ns`` is the time (ns) until a missing page of an on-demand region is present.
     """
@@ -56,14 +56,14 @@ class Limits(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """``length`` bytes at linear address ``address``, found by keys at ``iova``."""
+    """``length`` bytes at linear address ``address``, accessed through keys at ``iova``."""
 
     address: int
     iova: int
     length: int
 
     def check(self, largest: int) -> None:
-        """``VerbsError`` EINVAL for a range that no region can have."""
+        """``VerbsError`` EINVAL for a range that is invalid for a region."""
         for name, value in zip(self._fields, self, strict=True):
             check_int(name, value)
         if not 0 < self.length <= (LAST_ADDRESS if self.length == WHOLE_SPACE else largest):
@@ -74,10 +74,10 @@ class Extent(NamedTuple):
 
 
 class PeerMemory(Protocol):
-    """A client that knows memory which is not the host's, as nvidia-peermem does."""
+    """A client that provides memory other than the host's, as nvidia-peermem does."""
 
     def claim(self, address: int, length: int, peer: object) -> Backing | None:
-        """Pages for the adapter ``peer``, or ``None`` where the range is not the client's."""
+        """Pin pages for the adapter ``peer``; ``None`` if the range is not the client's."""
 
 
 class MemoryRegionTable:
@@ -86,7 +86,7 @@ class MemoryRegionTable:
     ``initiator`` is the adapter as a bus initiator, with its time. With ``random``, keys are drawn
     from it.
 
-    Every refusal is a ``VerbsError`` with libibverbs' errno, and changes nothing.
+    Every refusal is a ``VerbsError`` with libibverbs' errno, and has no other effect.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class MemoryRegionTable:
     ) -> Region:
         """ibv_reg_mr(3), ibv_reg_mr_iova(3): host memory, or a GPU's through a client.
 
-        On demand, address 0 and a length of ``WHOLE_SPACE`` register all there is and will be.
-        EINVAL for bad arguments, EFAULT for memory that is not there, ENOMEM for no room.
+        On demand, address 0 and length ``WHOLE_SPACE`` register all present and future memory.
+        EINVAL for invalid arguments, EFAULT for unmapped memory, ENOMEM if a limit is reached.
         """
         access = check_access(access)
         for name, value in (
@@ -148,7 +148,7 @@ class MemoryRegionTable:
         access: int,
         make_backing: Callable[[], Backing],
     ) -> Region:
-        """A region over pages of any kind, which are asked for once all else is in order."""
+        """Register pages of any backing; ``make_backing`` is called after all other checks."""
         access = check_access(access)
         self.check_domain(pd)
         check_type("extent", extent, Extent)
@@ -169,12 +169,12 @@ class MemoryRegionTable:
         return region
 
     def choose_key(self, grant: Grant, key: int) -> None:
-        """Give a region or window any key: see :meth:`KeyTable.choose`."""
+        """Assign any key to a region or window: see :meth:`KeyTable.choose`."""
         self._check_mine(grant, Grant)
         self.keys.choose(grant, key)
 
     def alloc_mr(self, pd: ProtectionDomain, max_pages: int) -> Region:
-        """A region for fast registration of at most ``max_pages`` pages; free until then."""
+        """Allocate a region for fast registration of at most ``max_pages`` pages."""
         check_int("max_pages", max_pages, 1, self.limits.max_fast_reg_pages)
         self.check_domain(pd)
         self._check_room()
@@ -199,7 +199,7 @@ class MemoryRegionTable:
         length: int = 0,
         access: int = 0,
     ) -> None:
-        """ibv_rereg_mr(3): change what ``flags`` (:class:`Rereg`) name; the keys stay.
+        """ibv_rereg_mr(3): change the attributes in ``flags`` (:class:`Rereg`) and keep the keys.
 
         A new translation has its iova at ``address``, or at zero if the region is zero-based.
         """
@@ -224,13 +224,13 @@ class MemoryRegionTable:
         region.translate(self._backing(address, length, access), *extent)
 
     def _make_writable(self, region: Region, access: int) -> None:
-        """Pin memory again that was pinned for reading and is now to be written."""
+        """Pin memory again for writing that was pinned for reading."""
         if access & LOCAL_WRITE and region.backing and not region.backing.writable:
             backing = self._backing(region.address, region.length, access)
             region.translate(backing, region.address, region.iova, region.length)
 
     def alloc_mw(self, pd: ProtectionDomain, ibv_type: int) -> MemoryWindow:
-        """ibv_alloc_mw(3): type 1, or 2 of the kind that the adapter has."""
+        """ibv_alloc_mw(3): type 1, or type 2 in the adapter's variant (2A or 2B)."""
         check_int("window type", ibv_type, 1, 2)
         self.check_domain(pd)
         if self._windows >= self.limits.max_mw:
@@ -257,7 +257,7 @@ class MemoryRegionTable:
             raise VerbsError(f"{len(bound)} windows of type 2A are bound on QP {qpn:#x}", EBUSY)
 
     def forget_qp(self, qpn: int) -> None:
-        """A queue pair is gone: what is bound on it grants nothing to another of its number."""
+        """Deny windows bound on a destroyed queue pair, whose number may be reused."""
         for window in self._bound_on(qpn):
             window.deny(KeyFault.WRONG_QP)
 
@@ -296,7 +296,7 @@ class MemoryRegionTable:
 
     @staticmethod
     def _iova(address: int, length: int, access: int, iova: int | None) -> int:
-        """Where keys find the region; its place in a page is the memory's (ibv_reg_mr_iova)."""
+        """Start address for keys; its page offset must equal the memory's (ibv_reg_mr_iova)."""
         if length == WHOLE_SPACE and (address or iova or not access & _ON_DEMAND):
             raise VerbsError("the whole space begins at 0, on demand", EINVAL)
         if iova is None:
@@ -306,7 +306,7 @@ class MemoryRegionTable:
         return iova
 
     def check_domain(self, pd: ProtectionDomain) -> None:
-        """``VerbsError`` EINVAL for a domain of another adapter, or one that is deallocated."""
+        """``VerbsError`` EINVAL for a domain that is deallocated or belongs to another adapter."""
         check_type("pd", pd, ProtectionDomain)
         if pd.adapter not in (None, self):
             raise VerbsError(f"PD {pd.handle} is of another adapter, or deallocated", EINVAL)

@@ -1,7 +1,7 @@
-"""Memory windows, IBA 10.6.6: part of a region under a key of its own, bound and unbound at will.
+"""Memory windows, IBA 10.6.6: part of a region under a key of its own, bound and unbound freely.
 
-A window is bound by a work request (type 2) or by a verb (type 1). What a bind must keep to is
-the table of refusals; each of them is EINVAL to a caller, and a bind error to a work request.
+A window is bound by a work request (type 2) or by a verb (type 1). The rules of a bind are
+the table of refusals; each is EINVAL to the caller, and a bind error to a work request.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _ZERO_BASED: Final = Access.ZERO_BASED.value
 
 
 class WindowType(Enum):
-    """Who may use a bound window: IBA 10.6.7.2. To libibverbs, 2A and 2B are both type 2."""
+    """Allowed users of a window: IBA 10.6.7.2. To libibverbs, 2A and 2B are both type 2."""
 
     TYPE_1 = auto()  # any queue pair of the domain
     TYPE_2A = auto()  # the queue pair it was bound on
@@ -45,7 +45,7 @@ class WindowType(Enum):
 
 
 class Bind(NamedTuple):
-    """What a window is to be bound to: ``length`` bytes at ``address`` (an iova of the region).
+    """Parameters of a bind: ``length`` bytes at ``address`` (an iova of the region).
 
     Type 2 needs the number of the queue pair, its domain, and the key with its new variant; type 1
     is bound in the domain of a queue pair, too, if there is one.
@@ -77,7 +77,7 @@ class MemoryWindow(Grant):
         return self.key
 
     def bind(self, region: Region, bind: Bind) -> None:
-        """Grant what ``bind`` says, which was checked."""
+        """Apply ``bind``, which was checked."""
         self.unbind()
         zero_based = bind.access & _ZERO_BASED
         self.permit(0 if zero_based else bind.address, bind.length, bind.access, local=False)
@@ -90,7 +90,7 @@ class MemoryWindow(Grant):
             self.pd = None
 
     def unbind(self) -> None:
-        """Grant nothing."""
+        """Deny all access."""
         if self.region is not None:
             self.region.windows.discard(self)
         self.region = None
@@ -143,7 +143,7 @@ _OTHER_DOMAIN: Final = "the queue pair is of another domain"
 
 
 def _is_of_other_domain(mw: MemoryWindow, bind: Bind) -> bool:
-    """A bind is of a queue pair; only type 1 may be bound without."""
+    """Whether the domain differs; only type 1 may be bound without one."""
     by_none = bind.pd is None and mw.type is WindowType.TYPE_1
     return bind.pd is not mw.home and not by_none
 
@@ -186,13 +186,13 @@ _LARGEST: Final = {
     "qpn": 0xFF_FFFF,
     "rkey": 0xFFFF_FFFF,
 }
-"""The numbers of a bind."""
+"""Maximum of each number of a bind."""
 
 
 def bind_window(keys: KeyTable, window: MemoryWindow, region: Region | None, bind: Bind) -> int:
-    """Bind; returns the key that is now good. ``VerbsError`` EINVAL for what the rules refuse.
+    """Bind; return the valid key. ``VerbsError`` EINVAL if a rule is violated.
 
-    A window of type 1 gets its new key here. With length 0 it is unbound: address and rights are
+    A window of type 1 gets its new key here. Length 0 unbinds it: address and rights are
     ignored then, and ``region`` may be ``None`` (IBA 10.6.6.2, ibv_bind_mw(3)).
     """
     check_type("window", window, MemoryWindow)
@@ -221,7 +221,7 @@ def _unbind(keys: KeyTable, window: MemoryWindow, bind: Bind) -> int:
 
 
 def _check_bind(keys: KeyTable, window: MemoryWindow, region: Region, bind: Bind) -> None:
-    """``VerbsError`` EINVAL for a region that is not the adapter's, and for what a rule refuses."""
+    """``VerbsError`` EINVAL if a rule is violated or the region is of another adapter."""
     check_type("region", region, Region)
     keys.check_own(region)
     for reason, broken in REFUSALS:

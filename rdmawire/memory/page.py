@@ -1,4 +1,4 @@
-"""Sparse bytes: pages that exist once they are written."""
+"""Sparse bytes: pages are allocated when they are written."""
 
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -13,7 +13,7 @@ LAST_ADDRESS: Final = (1 << 64) - 1
 
 
 def split(address: int, length: int, page_size: int) -> Iterator[tuple[int, int]]:
-    """Split a range at the borders of pages of ``page_size`` bytes, into addresses and lengths."""
+    """Split a range at page borders; yield addresses and lengths in bytes."""
     end = address + length
     while address < end:
         border = min(end, (address & -page_size) + page_size)
@@ -24,7 +24,7 @@ def split(address: int, length: int, page_size: int) -> Iterator[tuple[int, int]
 class SparsePages:
     """Bytes at any address, in pages of ``page_size`` (a power of two).
 
-    A page that was never written reads as zeros and takes no memory. A page, once made, stays
+    A page that was never written reads as zeros and takes no memory. An allocated page stays
     the same object until it is dropped, so that views of it may be kept.
     """
 
@@ -37,18 +37,18 @@ class SparsePages:
         self._pages: dict[int, memoryview] = {}
 
     def find(self, number: int) -> memoryview | None:
-        """Page ``address >> shift``, if it was ever written."""
+        """Page ``address >> shift``, if it is allocated."""
         return self._pages.get(number)
 
     def make(self, number: int) -> memoryview:
-        """Page ``address >> shift``, which now exists."""
+        """Page ``address >> shift``, allocated if necessary."""
         page = self._pages.get(number)
         if page is None:
             page = self._pages[number] = memoryview(bytearray(self.page_size))
         return page
 
     def drop(self, number: int) -> None:
-        """Forget a page: it reads as zeros again."""
+        """Free a page: it reads as zeros again."""
         self._pages.pop(number, None)
 
     def read(self, address: int, length: int) -> bytes:
@@ -78,7 +78,7 @@ class SparsePages:
             self.write(start, source[start - address : start - address + size])
 
     def numbers(self, start: int, end: int) -> list[int]:
-        """Pages that exist and have bytes from address ``start`` to ``end``."""
+        """Allocated pages that have bytes from address ``start`` to ``end``."""
         first, last = start >> self.shift, (end - 1) >> self.shift
         if last - first > len(self._pages):
             return [number for number in self._pages if first <= number <= last]
@@ -95,7 +95,7 @@ class SparsePages:
 
     @property
     def held(self) -> int:
-        """Bytes that exist."""
+        """Allocated bytes."""
         return len(self._pages) * self.page_size
 
 
@@ -108,7 +108,7 @@ class Path(Enum):
 
 
 class PathCounters:
-    """DMA on one path: bytes, transactions, and copies that a processor or GPU made for them."""
+    """DMA on one path: bytes, transactions, and copies made by a processor or GPU."""
 
     __slots__ = ("bytes", "copies", "transactions")
 
@@ -119,7 +119,7 @@ class PathCounters:
 
 
 class DmaCounters:
-    """DMA of one adapter, by path. A DMA is one access to a region, whatever pages it touches."""
+    """DMA of one adapter, by path. Each access to a region is one DMA, whatever its size."""
 
     __slots__ = ("_paths",)
 

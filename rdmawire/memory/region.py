@@ -1,9 +1,9 @@
 """Memory regions, IBA 10.6.
 
-A region translates the addresses that its keys are used with (``iova``) into linear addresses of
-its backing, a constant further on, and keeps views of the pages that the backing lent. So the
-usual access is one lookup and one copy; whatever is not usual goes to the backing. A region that
-lost its pages keeps no view and has no backing: no access needs to ask whether it is alive.
+A region translates the addresses used with its keys (``iova``) into linear addresses of
+its backing by adding a constant, and caches views of the backing's pages. So the
+usual access is one lookup and one copy; all others use the backing. A region that
+lost its pages has no view and no backing: accesses need no check for that.
 """
 
 from abc import ABC, abstractmethod
@@ -31,10 +31,10 @@ class Owner(Protocol):
     """The region that uses a backing."""
 
     def forget(self) -> None:
-        """Views lent so far are no longer good; new ones may be asked for."""
+        """Discard all views; new ones may be requested."""
 
     def invalidate(self) -> None:
-        """The pages are gone for ever."""
+        """The pages are permanently gone."""
 
 
 class Backing(ABC):
@@ -45,20 +45,20 @@ class Backing(ABC):
     owner: Owner
     writable = True
     by_bus_address = False  # whether linear addresses are bus addresses
-    faults = 0  # pages that came when they were needed
+    faults = 0  # page faults
     copies = 0  # that each DMA costs
     peer: object = None  # the only adapter that may use it, if there is one
-    initiator: Initiator | None = None  # who writes
+    initiator: Initiator | None = None  # bus initiator of writes
     relaxed = False  # whether its writes may overtake one another on the bus
 
     def originate(self, initiator: Initiator | None, *, relaxed: bool) -> None:
-        """Set who writes, and whether its writes may overtake one another on the bus."""
+        """Set the initiator of writes, and whether they may overtake one another on the bus."""
         self.initiator = initiator
         self.relaxed = relaxed
 
     @abstractmethod
     def lend(self, address: int) -> memoryview | None:
-        """The page that begins at ``address``; ``None`` if accesses must come to the backing."""
+        """View of the page at ``address``; ``None`` if accesses must use the backing."""
 
     @abstractmethod
     def read(self, address: int, length: int) -> bytes: ...
@@ -67,32 +67,32 @@ class Backing(ABC):
     def write(self, address: int, data: BytesLike) -> None: ...
 
     def push(self, address: int) -> None:
-        """Have what was written before arrive, ``MemoryFault`` if it cannot. A read does that."""
+        """Complete earlier writes by a read; ``MemoryFault`` if that is not possible."""
         self.read(address, 1)
 
     def fault_in(self, address: int, length: int) -> None:  # noqa: B027  most pages are pinned
-        """Have the pages of a range present.
+        """Make the pages of a range present.
 
-        ``MemoryFault`` where there are none, ``PageFault`` while they are being brought in.
+        ``MemoryFault`` if they do not exist, ``PageFault`` until they are present.
         """
 
     def release(self) -> None:  # noqa: B027  most backings hold nothing
-        """The region is gone."""
+        """Release the pages of a destroyed region."""
 
 
 class HostPages(Backing):
-    """Pinned host memory: its mappings stay, even when the space unmaps them."""
+    """Pinned host memory: its mappings remain even if the space unmaps them."""
 
     path = Path.HOST
     by_bus_address = True
 
     def __init__(self, space: AddressSpace, address: int, length: int, *, writing: bool) -> None:
-        """``VerbsError`` EFAULT for what cannot be pinned: holes, MMIO, read-only memory."""
+        """``VerbsError`` EFAULT for memory that cannot be pinned: holes, MMIO, read-only memory."""
         mappings = list(_pinned(space, address, length, writing=writing))
         self._space = AddressSpace()
         for mapping in mappings:
             self._space.map(mapping)
-        # Most often there is one mapping, and no need to look for it.
+        # Usually there is one mapping, which needs no lookup.
         self._pages = mappings[0].pages if len(mappings) == 1 else None
         self.writable = writing
         self.page_size = self._pages.page_size if self._pages else PAGE_4K
@@ -145,9 +145,9 @@ class OnDemand(Backing):
         self.owner.forget()
 
     def fault_in(self, address: int, length: int) -> None:
-        """Bring in the pages of a range that are not present.
+        """Make missing pages of a range present.
 
-        ``MemoryFault`` where there are none, ``PageFault`` until all are present.
+        ``MemoryFault`` if they do not exist, ``PageFault`` until all are present.
         """
         now = 0 if self.initiator is None else self.initiator.now
         ready = self._bring(address, length, now + self._latency)
@@ -155,11 +155,11 @@ class OnDemand(Backing):
             raise PageFault("the page is being brought in", address, length, ready)
 
     def prefetch(self, address: int, length: int) -> None:
-        """Make the pages of a range present at once; ``MemoryFault`` where there are none."""
+        """Make the pages of a range present at once; ``MemoryFault`` if they do not exist."""
         self._bring(address, length, 0)
 
     def _bring(self, address: int, length: int, ready: int) -> int:
-        """Have missing pages present at ``ready`` (ns). Return when all pages are present."""
+        """Make missing pages present at ``ready`` (ns). Return when all pages are present."""
         spans = list(self._space.spans(address, length))
         for mapping, start, size in spans:
             if not mapping.pinnable:
@@ -167,7 +167,7 @@ class OnDemand(Backing):
         return max((self._page(page, ready) for page in _pages(spans)), default=0)
 
     def _page(self, page: int, ready: int) -> int:
-        """When a page is present (ns): at ``ready``, or when it was to be, if that is earlier."""
+        """When a page is present (ns): at ``ready``, or at its earlier scheduled time."""
         if page not in self._ready:
             self._ready[page] = ready
             self.faults += 1
@@ -188,40 +188,40 @@ class OnDemand(Backing):
         self._space.write(address, data)
 
     def push(self, address: int) -> None:
-        """Nothing is on its way: host memory has what was written, and a hole never was."""
+        """Do nothing: writes to host memory are complete at once."""
 
     def release(self) -> None:
         self._space.unwatch(self._unmapped)
 
 
 def _pages(spans: Sequence[Span]) -> Iterator[int]:
-    """The first addresses of the pages that ranges touch, as their mappings are paged."""
+    """First addresses of the pages in the ranges, by the page size of each mapping."""
     for mapping, address, length in spans:
         for start, _ in split(address, length, mapping.page_size):
             yield start & -mapping.page_size
 
 
 class PageList(Backing):
-    """A list of bus pages, as a fast registration gives it.
+    """A list of bus pages of a fast registration.
 
     The first page begins at linear address ``first``. The pages may be of host memory
-    or of an aperture; the first one says which path is counted.
+    or of an aperture; the first one selects the path to count.
     """
 
-    lends_devices = False  # pages of devices are pinned and told of when they go
+    lends_devices = False  # whether device pages are pinned, with notice when they are removed
 
     def __init__(
         self, space: AddressSpace, first: int, pages: Sequence[int], page_size: int
     ) -> None:
-        """``VerbsError`` EINVAL for a bus address that begins no page, EFAULT for one of none."""
-        self.page_size = min(page_size, PAGE_64K)  # of what is lent, which lies in one piece
+        """``VerbsError`` EINVAL for a bus address that is not page-aligned, EFAULT if unmapped."""
+        self.page_size = min(page_size, PAGE_64K)  # of views, which are contiguous
         self._size = page_size
         self._first = first
         self._pages = [(_mapping(space, page, page_size), page) for page in pages]
         self.path = self._pages[0][0].path
 
     def _part(self, address: int, length: int, *, writing: bool) -> tuple[Mapping, int] | None:
-        """Mapping and bus address of some bytes inside one page, admitted."""
+        """Mapping and bus address of bytes inside one page, after the access check."""
         at = address - self._first
         number = at // self._size
         offset = at - number * self._size
@@ -287,11 +287,11 @@ _RELAXED: Final = Access.RELAXED_ORDERING.value
 
 
 class Region(Grant):
-    """A memory region. ``address`` is where it begins for the application.
+    """A memory region. ``address`` is its start for the application.
 
     Local and remote key are one number. The four accesses take addresses from ``iova`` on and
-    raise ``MemoryFault`` for what is outside, for atomics that are not aligned, and once the
-    pages are gone. Each is counted as one DMA.
+    raise ``MemoryFault`` outside the region, for unaligned atomics, and after the
+    pages were removed. Each is counted as one DMA.
     """
 
     __slots__ = (
@@ -310,7 +310,7 @@ class Region(Grant):
     ) -> None:
         """A region without pages; one with ``max_pages`` is for fast registration.
 
-        ``initiator`` is the adapter that uses it, as the bus sees it.
+        ``initiator`` is the adapter as a bus initiator.
         """
         super().__init__(pd)
         self.address = 0
@@ -324,7 +324,7 @@ class Region(Grant):
         self._path = counters[Path.HOST]
 
     def __getstate__(self) -> object:
-        """The state of a copy, without cached pages: its own backing lends it those."""
+        """The state of a copy, without cached pages: its own backing provides them."""
         state: tuple[None, dict[str, object]] = super().__getstate__()  # type: ignore[assignment]
         return None, state[1] | {"_pages": {}}
 
@@ -347,7 +347,7 @@ class Region(Grant):
 
     @property
     def page_faults(self) -> int:
-        """Pages that were not there when the adapter came: only regions on demand have any."""
+        """Page faults of the adapter: only on-demand regions have any."""
         return self._backing.faults if self._backing else 0
 
     @property
@@ -355,7 +355,7 @@ class Region(Grant):
         return bool(self.access & _ZERO_BASED)
 
     def translate(self, backing: Backing, address: int, iova: int, length: int) -> None:
-        """Put pages behind the region: ``iova`` means linear address ``address``."""
+        """Set the backing of the region: ``iova`` maps to linear address ``address``."""
         self.drop()
         self._backing = backing
         backing.owner = self
@@ -370,30 +370,30 @@ class Region(Grant):
         self._copies = backing.copies
 
     def allow(self, access: int) -> None:
-        """Grant these rights to the whole region."""
+        """Grant these rights to the complete region."""
         self.permit(self.iova, self.length, access, local=True)
         if self._backing is not None:
             self._backing.originate(self._initiator, relaxed=bool(access & _RELAXED))
 
     def drop(self) -> None:
-        """Give the pages back."""
+        """Release the pages."""
         backing, self._backing = self._backing, None
         self._pages.clear()
         if backing is not None:
             backing.release()
 
     def forget(self) -> None:
-        """What the backing lent is no longer good."""
+        """Discard all views of the backing's pages."""
         self._pages.clear()
 
     def invalidate(self) -> None:
-        """The pages are gone: keys are refused, and accesses under way find nothing."""
+        """Remove the pages: keys are refused, and accesses in progress fail."""
         for grant in (self, *self.windows):
             grant.deny(KeyFault.INVALIDATED)
         self.drop()
 
     def read(self, iova: int, length: int) -> bytes | memoryview:
-        """``length`` bytes. May be a view of the page: copy it before anything is written."""
+        """Return ``length`` bytes, perhaps a view of the page: copy it before the next write."""
         address = iova + self._delta
         page = self._pages.get(address >> self._shift)
         at = address & self._mask
@@ -406,7 +406,7 @@ class Region(Grant):
         return page[at:end]
 
     def write(self, iova: int, data: BytesLike) -> None:
-        """Write ``data`` (bytes: a view must be of format ``B``)."""
+        """Write ``data`` (bytes; a memoryview must have format ``B``)."""
         length = len(data)
         address = iova + self._delta
         page = self._pages.get(address >> self._shift)
@@ -436,14 +436,14 @@ class Region(Grant):
         self._checked(iova, 1).push(iova + self._delta)
 
     def fetch_add(self, iova: int, value: int) -> int:
-        """Add to eight bytes, little-endian; returns what was there. One read, one write."""
+        """Add to eight bytes, little-endian; return the previous value. One read, one write."""
         check_aligned(iova)
         old, new = added(self.read(iova, ATOMIC_SIZE), value)
         self.write(iova, new)
         return old
 
     def compare_swap(self, iova: int, compare: int, swap: int) -> int:
-        """Put ``swap`` into eight bytes if they hold ``compare``; returns what was there."""
+        """Write ``swap`` to eight bytes equal to ``compare``; return the previous value."""
         check_aligned(iova)
         old = int.from_bytes(self.read(iova, ATOMIC_SIZE), "little")
         new = swap & LAST_ADDRESS if old == compare else old
@@ -467,7 +467,7 @@ class Region(Grant):
         self._count(iova, len(data))
 
     def _count(self, iova: int, length: int) -> None:
-        """Count a DMA, and borrow the page it ended in for the next one."""
+        """Count a DMA, and cache the page it ended in for the next one."""
         self._path.bytes += length
         self._path.transactions += 1
         self._path.copies += self._copies
