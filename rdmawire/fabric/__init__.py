@@ -1,6 +1,6 @@
 """Virtual time: a simulator with links, faults, switches, hosts, taps and captures.
 
-Import public names from here. Modules of this package are where they are defined.
+Import public names from here; the modules of this package define them.
 """
 
 from rdmawire.errors import FabricError

@@ -29,12 +29,12 @@ _NANOSECONDS: Final = 1_000_000_000
 
 
 def comments_on(words: Iterable[str]) -> Options:
-    """Comments on a frame, from the words for what faults did to it on its link."""
+    """Comments on a frame: the effects of faults on its link."""
     return tuple((COMMENT, f"{word} on the link".encode()) for word in words)
 
 
 _Seen = tuple[int, int]
-"""Which frame, on which of its links."""
+"""Number of a frame, and of its hop."""
 
 
 def _of(frame: Envelope) -> _Seen:
@@ -44,10 +44,10 @@ def _of(frame: Envelope) -> _Seen:
 class CaptureTap:
     """Writes frames to a pcap or pcapng, by the path's suffix, with nanosecond times.
 
-    The path ``-`` is standard output, which gets a pcapng, since only that has comments.
+    The path ``-`` is standard output, always a pcapng, since only that format has comments.
 
     Time 0 of the simulator is ``epoch``, in ns since 1970. Use it in a ``with`` statement, or
-    ``close`` it: then the file is complete. A frame that is too long for a capture ends the run
+    ``close`` it, to complete the file. A frame that is too long for a capture ends the run
     with a ``CaptureError``.
 
     In a pcapng, frames have comments such as ``lost on the link`` if ``carried`` is in
@@ -66,15 +66,15 @@ class CaptureTap:
         self._keep(frame, now, self._interface())
 
     def point(self, name: str) -> Tap:
-        """A tap that writes to the same file: in a pcapng, to an interface with this name.
+        """Return a tap that writes to an interface ``name`` of the same file.
 
-        A pcap does not say which interface a frame is of.
+        A pcap has no interfaces: ``name`` is ignored.
         """
         number = self._add(name) if self._has_comments else 0
         return lambda frame, now: self._keep(frame, now, number)
 
     def carried(self, frame: Envelope, words: Iterable[str]) -> None:
-        """Add comments for what faults did to the frame that the tap has just seen."""
+        """Add comments on faults to the frame that the tap has just received."""
         options = comments_on(words)
         if options:
             self._pending = [
@@ -90,7 +90,7 @@ class CaptureTap:
         )
 
     def _interface(self) -> int:
-        """Interface of frames that were seen at no named point."""
+        """Interface of frames without a named point."""
         if self._unnamed is None:
             self._unnamed = self._add("") if self._has_comments else 0
         return self._unnamed
@@ -99,7 +99,7 @@ class CaptureTap:
         return self._writer.add_interface(Interface(name=name, resolution=_NANOSECONDS))
 
     def _keep(self, frame: Envelope, now: int, interface: int) -> None:
-        """Write a frame; in a pcapng once it is known what faults did to it."""
+        """Write a frame; in a pcapng once its faults are known."""
         time = self._epoch + now
         record = Record(frame.data, time, len(frame.data), LinkType.ETHERNET, interface)
         if not self._has_comments:
@@ -134,7 +134,7 @@ class CaptureTap:
             self._writer.discard()
 
     def close(self) -> None:
-        """Complete the file, as leaving the statement does; ``CaptureError`` if it cannot be."""
+        """Complete the file, as leaving the statement does; ``CaptureError`` on failure."""
         with self._writer:
             self._finish()
 
@@ -159,7 +159,7 @@ class Meter:
 
 
 class Sampler:
-    """Evaluates functions every ``every`` ns of virtual time, at ``times`` (ns)."""
+    """Evaluates functions every ``every`` ns of virtual time; ``times`` are the sample times."""
 
     def __init__(self, simulator: Simulator, every: int) -> None:
         check("Sampler.every", every, PERIOD, FabricError)

@@ -23,7 +23,7 @@ _VLAN: Final = EtherType.VLAN.to_bytes(2, "big")
 _CAPABLE: Final = (ECN.ECT_0, ECN.ECT_1)
 _IPV4_KEY: Final = 16 + 1 + 12
 _IPV6_KEY: Final = 18 + 1 + 36
-"""Bytes of a key with all addresses and ports in it."""
+"""Bytes of a key with all addresses and ports."""
 
 
 class FlowInfo(NamedTuple):
@@ -60,7 +60,7 @@ class Classifier:
         self._known: dict[bytes, FlowInfo] = {}
 
     def traits(self, frame: bytes) -> FlowInfo:
-        """Classification of a frame."""
+        """Return the classification of a frame."""
         key = key_of(frame)
         return self._known.get(key) or self._learnt(key)
 
@@ -71,7 +71,7 @@ class Classifier:
         return found
 
     def read(self, key: bytes) -> FlowInfo:
-        """Classification of the frames with a key."""
+        """Return the classification of the frames with a key."""
         if key[12:15] == _IPV4 and len(key) >= 16:
             return self._of_ip(key[15] >> 2, key[15] & 3, key[16:], whole=len(key) == _IPV4_KEY)
         if key[12:14] == _IPV6 and len(key) >= 16:
@@ -87,16 +87,16 @@ class Classifier:
 
 
 def marked(frame: bytes) -> bytes:
-    """An IP frame with Congestion Experienced, and the checksum that fits. RFC 3168, 5.
+    """Return an IP frame with Congestion Experienced and a valid checksum. RFC 3168, 5.
 
-    The ICRC stays valid: it counts these bits as ones (IBA A17).
+    The ICRC stays valid: it treats these bits as ones (IBA A17).
     """
     if frame[12:14] == _IPV6:
         tclass = IPv6.parse(frame, Ethernet.SIZE).replace(ecn=ECN.CE).build()
         return frame[: Ethernet.SIZE] + tclass + frame[Ethernet.SIZE + IPv6.SIZE :]
     before = frame[14] << 8 | frame[15]
     after = before | ECN.CE
-    # RFC 1624, equation 3: the checksum moves with the word that changed.
+    # RFC 1624, equation 3: update the checksum by the word that changed.
     total = (~(frame[24] << 8 | frame[25]) & 0xFFFF) + (~before & 0xFFFF) + after
     total = (total & 0xFFFF) + (total >> 16)
     checksum = (~((total & 0xFFFF) + (total >> 16)) & 0xFFFF).to_bytes(2, "big")

@@ -1,4 +1,4 @@
-"""Fields of frames by name: read and written.
+"""Read and write fields of frames by name.
 
 Names are those of the wire's tables, such as ``bth.psn``, and of filters, such as
 ``infiniband.bth.psn``.
@@ -23,15 +23,15 @@ from rdmawire.wire.roce import Frame
 from rdmawire.wire.tables import tables_of
 
 _OF_FRAME: Final = ("frame.number", "frame.len", "frame.length")
-"""Not of a header: the number of the frame on its link, from 1 on, and its bytes."""
+"""Fields of the frame, not of a header: its number on its link (from 1), and its size in bytes."""
 _NOT_ON_LINKS: Final = frozenset(
     table for module in ("erf", "mpa", "ddp", "rdmap", "terminate") for table in tables_of(module)
 )
-"""Headers that captures have, but no frame on a link here."""
+"""Headers that captures may have, but frames on a link do not."""
 
 
 def names() -> Iterator[str]:
-    """Every name of every field that a frame on a link can have."""
+    """Names of all fields that a frame on a link can have."""
     yield from _OF_FRAME
     yield from (name for name in field_names() if _here(name))
 
@@ -41,13 +41,13 @@ def _here(name: str) -> list[HeaderField]:
 
 
 def check_name(name: str) -> None:
-    """:class:`FabricError` unless there is a header, from Ethernet to a MAD's, with this field."""
+    """Raise :class:`FabricError` unless a header, from Ethernet to MAD, has this field."""
     named(name)
 
 
 @cache
 def named(name: str) -> Sequence[HeaderField]:
-    """The fields with this name; none if it is the frame's; else as above."""
+    """Fields with this name; none if it is of the frame; :class:`FabricError` if unknown."""
     if name in _OF_FRAME:
         return ()
     if found := _here(name):
@@ -68,7 +68,7 @@ def _by_table(name: str) -> Mapping[type[Header], list[HeaderField]]:
 
 
 def check_value(name: str, value: object) -> None:
-    """:class:`FabricError` for what no header could hold in the field with this name."""
+    """Raise :class:`FabricError` for a value that the field with this name cannot hold."""
     fields = named(name)
     wrong = [_misfit(one, value) for one in fields]
     if wrong and all(wrong):
@@ -78,7 +78,7 @@ def check_value(name: str, value: object) -> None:
 
 
 def _misfit(one: HeaderField, value: Any) -> str:
-    """Why a value does not fit a field under one of its names; nothing if it does."""
+    """Why a value does not fit a field under one of its names; empty if it fits."""
     if isinstance(one.row, Group) or (one.scale > 1 and not one.row.is_bytes):
         most = ((1 << one.row.width) - 1) * one.scale
         return Integer(0, most).problem(value) or _uneven(value, one.scale)
@@ -94,7 +94,7 @@ def _uneven(value: int, scale: int) -> str:
 
 
 def usual_name(name: str) -> str:
-    """The tables' name for what a name stands for, where that is one field, whatever it means."""
+    """Name of the field in the wire's tables; ``name`` itself if it has several meanings."""
     found = named(name)
     fields = {one.name for one in found}
     plain = all(one.own or one.is_plain for one in found)
@@ -102,13 +102,13 @@ def usual_name(name: str) -> str:
 
 
 _LINK: Final = (Ethernet, MACControlOpcode, Pause, PFC)
-"""Headers that a frame has whose transport packet is damaged."""
+"""Headers that remain readable if the transport packet is damaged."""
 
 
 class Fields:
-    """The fields of one frame, on the link that gave it ``number``.
+    """The fields of one frame, whose number on its link is ``number``.
 
-    A frame with a damaged transport packet has only those of its link headers.
+    A frame with a damaged transport packet has only the fields of its link headers.
     """
 
     __slots__ = ("_headers", "data", "number", "packet")
@@ -133,7 +133,7 @@ class Fields:
     def has(self, name: str, wanted: Container[object]) -> bool:
         """Whether the field exists and has one of these values; ``ip.addr`` is either of two.
 
-        Only numbers are looked up in a range: it would be walked for anything else.
+        Only integers are looked up in a range, because it is searched linearly for other types.
         """
         if name in _OF_FRAME:
             return self._of_frame(name) in wanted
@@ -159,10 +159,10 @@ class Fields:
         return None
 
     def rewritten(self, name: str, value: Value, *, seal: bool) -> bytes:
-        """The frame with another value in the innermost header with this field, if one has it.
+        """Return the frame with a new value in the innermost header with this field, if any.
 
-        ``seal`` recomputes lengths, checksums and ICRC. Where no length or checksum is valid with
-        the value, as in an IPv4 header with less than 20 bytes, they stay as they are.
+        ``seal`` recomputes lengths, checksums and ICRC. If none of them is valid with the value, as
+        in an IPv4 header with less than 20 bytes, they stay unchanged.
         """
         found = self._find(name)
         if found is None:
@@ -173,7 +173,7 @@ class Fields:
         return self._sealed(changed) if seal else changed
 
     def _sealed(self, changed: bytes) -> bytes:
-        """Other bytes in the same layout, with lengths, checksums and ICRC recomputed."""
+        """Return other bytes in the same layout, with lengths, checksums and ICRC recomputed."""
         frame = self._frame(changed)
         if frame is None and all(table in _LINK for _, table in self._headers):
             return changed
@@ -185,9 +185,9 @@ class Fields:
             return changed
 
     def icrc_renewed(self, changed: bytes) -> bytes:
-        """Other bytes in the same layout, with the ICRC and the UDP checksum recomputed.
+        """Return other bytes in the same layout, with the ICRC and the UDP checksum recomputed.
 
-        The bytes need not have a meaning. They stay as they are where there is no ICRC.
+        The bytes need not be valid. They stay unchanged if there is no ICRC.
         """
         if self.packet is None:
             return changed
@@ -201,7 +201,7 @@ class Fields:
         return bytes(new)
 
     def shortened(self, by: int) -> bytes:
-        """The frame with ``by`` bytes less of payload, sealed; or as it is."""
+        """Return the frame with ``by`` bytes less of payload, sealed; unchanged if impossible."""
         frame = self._frame(self.data)
         if frame is None:
             return self.data
@@ -217,14 +217,14 @@ class Fields:
             return shorter.build()
 
     def _frame(self, data: bytes) -> Frame | None:
-        """Take apart the bytes of the frame, or others in the same layout, to build them anew.
+        """Parse the frame, or other bytes in the same layout, to rebuild it.
 
         ``None`` if it has no transport packet.
         """
         if self.packet is None:
             return None
         start, stop = self.packet.start, self.packet.stop
-        padcnt = self.data[start + 1] >> 4 & 3  # of the layout, whatever other bytes say
+        padcnt = self.data[start + 1] >> 4 & 3  # of the layout, whatever ``data`` says
         pad = stop - padcnt
         pieces: list[Piece] = []
         at = 0

@@ -1,8 +1,8 @@
-"""The envelope in which a frame travels through the fabric: engines see its bytes alone.
+"""The envelope of a frame in the fabric; engines see only its bytes.
 
-A frame keeps its number from the port that sends it first to every port that receives it, whatever
-switches and faults make of its bytes. So who follows a frame compares numbers, never bytes: a
-retransmitted packet looks the same, and a marked one does not.
+A frame keeps its number from the port that sends it first to every port that receives it, even if
+switches and faults change its bytes. To follow a frame, compare numbers, not bytes: a
+retransmitted packet has the same bytes, and a marked one does not.
 """
 
 from typing import Final
@@ -10,26 +10,26 @@ from typing import Final
 from rdmawire.wire.inet import Ethernet
 
 MAX_REDIRECTS: Final = 4
-"""How often faults may change a frame's addresses; then it is lost.
+"""How often faults may change a frame's addresses before it is dropped.
 
-An Ethernet frame has no hop limit. Switches pass a frame on towards its address, so it gets there;
-faults that give it other addresses on one link after the other could have it circulate for ever.
+An Ethernet frame has no hop limit. Switches always forward a frame towards its address, but
+faults that readdress it on several links could make it circulate for ever.
 """
 
 _ADDRESSES: Final = Ethernet.SIZE - 2
-"""Bytes of the two addresses that a frame begins with."""
+"""Bytes of the destination and source address at the start of a frame."""
 
 
 class Envelope:
-    """One frame on its way. Values are never changed: each link and each fault makes a new one.
+    """One frame in transit. Immutable: each link and each fault makes a new envelope.
 
     - ``data``: the frame's bytes, from the Ethernet header on, without FCS.
     - ``id``: its number among the frames of this simulator, from 1 on; 0 before it is sent.
-      Duplicates have the same.
+      Duplicates have the same number.
     - ``origin``: MAC address of the port that sent it first, which no fault changes.
-    - ``hops``: how many links it was put on, the one it is on included.
+    - ``hops``: number of links so far, including the current one.
     - ``redirects``: how often faults changed its addresses.
-    - ``faults``: what faults did to it on all links so far, in words such as ``"delayed"``.
+    - ``faults``: effects of faults on all links so far, such as ``"delayed"``.
     """
 
     __slots__ = ("data", "faults", "hops", "id", "origin", "redirects")
@@ -63,15 +63,15 @@ class Envelope:
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     def __hash__(self) -> int:
-        """By number and hop."""
+        """Hash of number and hop."""
         return hash((self.id, self.hops))
 
     def __deepcopy__(self, _: object) -> "Envelope":
-        """The envelope itself, which never changes."""
+        """Return the envelope itself, which is immutable."""
         return self
 
     def altered(self, data: bytes, faults: tuple[str, ...] = ()) -> "Envelope":
-        """The same frame with other bytes, after these faults (words for what they did)."""
+        """Return the same frame with other bytes; ``faults`` are the effects of faults."""
         return Envelope(
             data,
             self.id,
@@ -82,5 +82,5 @@ class Envelope:
         )
 
     def redirects_with(self, data: bytes) -> int:
-        """How often its addresses were changed, if its bytes become ``data``."""
+        """Number of address changes if the frame's bytes become ``data``."""
         return self.redirects + (data[:_ADDRESSES] != self.data[:_ADDRESSES])

@@ -1,4 +1,4 @@
-"""Hosts: memory, an adapter that reaches it, and what a test or an example needs of both."""
+"""Hosts: memory, an adapter that accesses it, and helpers for tests and examples."""
 
 from collections.abc import Callable, Sequence
 from errno import EINVAL
@@ -66,7 +66,7 @@ class Registered:
 
     @property
     def address(self) -> int:
-        """Address of the first byte, as work requests name it."""
+        """Address of the first byte for work requests."""
         return self.region.iova
 
     @property
@@ -178,12 +178,12 @@ class Host:
         return f"<{type(self).__name__} {address.ipv4_mapped or address}: {self.nic!r}>"
 
     def buffer(self, size: int, access: int = ALL_ACCESS, page_size: int = PAGE_4K) -> Buffer:
-        """Allocate and register ``size`` bytes of memory, with nothing mapped around them."""
+        """Allocate and register ``size`` bytes of memory, with unmapped addresses on both sides."""
         memory = self.space.allocate(size, page_size)
         return Buffer(memory, self.nic.memory.reg_mr(self.pd, memory.base, size, access))
 
     def filled(self, data: bytes) -> Buffer:
-        """Allocate and register a buffer with these bytes in it."""
+        """Allocate and register a buffer that contains ``data``."""
         buffer = self.buffer(max(byte_count(data), 1))
         buffer.write(data)
         return buffer
@@ -203,7 +203,7 @@ class Host:
     def bring_up(self, qp: QueuePair, attributes: QPAttributes) -> None:
         """Move a QP from RESET to RTS, with the attributes that each transition needs.
 
-        ``VerbsError`` EINVAL from another state, as :meth:`Nic.modify_qp` has it.
+        ``VerbsError`` EINVAL in another state, as for :meth:`Nic.modify_qp`.
         """
         check_type("qp", qp, QueuePair)
         check_type("attributes", attributes, QPAttributes)
@@ -214,19 +214,19 @@ class Host:
 
 
 OnTaken: TypeAlias = Callable[[bytes, int], None]
-"""Function that gets the bytes of a frame after it was processed, and the time (ns)."""
+"""Function called with a frame's bytes and the time (ns) after the frame was processed."""
 
 OnEvent: TypeAlias = Callable[[Event | CMEvent], None]
-"""Function that gets each event."""
+"""Function called with each event."""
 
 
 class NotifyingPort:
     """A port that calls its application for each event, at the time of the event.
 
     ``nic`` is the adapter, ``managed`` the adapter with its connection manager, if there is one.
-    ``on_event`` gets each event of both; it may post work. If it gives work to other hosts, it must
-    wake them (:meth:`~rdmawire.fabric.network.Network.wake`). Functions in ``on_taken`` get each
-    frame after it was processed and its events were delivered::
+    ``on_event`` is called with each event of both; it may post work. If it posts work on other
+    hosts, it must wake them (:meth:`~rdmawire.fabric.network.Network.wake`). Functions in
+    ``on_taken`` are called with each frame after it was processed and its events were delivered::
 
         port = NotifyingPort(host.nic, managed)
         port.on_event = lambda event: print(event)
@@ -257,15 +257,15 @@ class NotifyingPort:
             taken(frame, now)
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
-        """Receive frames one after the other, with the events of each."""
+        """Receive frames one by one, with the events of each."""
         check_type("frames", frames, Sequence)
         for frame in frames:
             self.receive(frame, now)
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
-        """The next frames to send, at most ``most``.
+        """Return the next frames to send, at most ``most``.
 
-        Work that completes without frames may lead to more work.
+        Work that completes without frames may cause more work.
         """
         frames = self._port.transmit(now, most)
         while self.deliver_events() and not frames:
@@ -278,11 +278,11 @@ class NotifyingPort:
         return self.nic.sends_more
 
     def next_timer(self) -> int | None:
-        """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
+        """Time at which ``handle_timer`` is due (ns), if any. Changes no state."""
         return self._port.next_timer()
 
     def handle_timer(self, now: int) -> None:
-        """Do what is due."""
+        """Handle the timers that are due."""
         self._port.handle_timer(now)
         self.deliver_events()
 

@@ -1,7 +1,7 @@
-"""GPUs as an adapter meets them: memory of their own, seen through an aperture on the bus.
+"""GPUs as seen by an adapter: GPU memory, accessed through an aperture on the bus.
 
-A kernel on the GPU reads and writes GPU addresses. Everybody else uses the bus addresses of
-BAR1, behind which pages appear while they are pinned.
+A kernel on the GPU uses GPU addresses. Adapters and processors use the bus addresses of
+BAR1, where pages appear while they are pinned.
 """
 
 from rdmawire.memory.gpu.device import A100, H200, T4, Gpu, GpuProfile

@@ -1,4 +1,4 @@
-"""BAR1: the range of bus addresses behind which pinned GPU pages appear."""
+"""BAR1: the range of bus addresses at which pinned GPU pages appear."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +12,20 @@ from rdmawire.memory.page import Path, SparsePages, split
 from rdmawire.validate import BytesLike
 
 MAX_POSTED: Final = 1 << 20
-"""Most bytes that are invisible; beyond that, the next writes become visible at once."""
+"""Maximum of invisible bytes; beyond that, the next writes become visible at once."""
 NEVER: Final = 1 << 64
-"""The time (ns) of a write that only a flush or a read makes visible: later than any other."""
+"""Time (ns) of a write that only a flush or a read makes visible: later than any other."""
 
 
 _Posted = tuple[int, int, bytes]
-"""When a write becomes visible (ns), its address and its data."""
+"""Time (ns) at which a write becomes visible, its address and its data."""
 
 
 class PostedWrites:
-    """Writes that are not visible to kernels yet.
+    """Writes that are not yet visible to kernels.
 
     ``store(address, data)`` makes one visible. A write becomes visible after a delay from 0 to
-    ``max_delay`` (ns) that ``random`` draws; with ``None`` only a flush makes it visible. ``now``
+    ``max_delay`` (ns) drawn from ``random``; with ``None`` only a flush makes it visible. ``now``
     is the latest time (ns) seen so far.
     """
 
@@ -41,7 +41,7 @@ class PostedWrites:
         self.now = 0
 
     def push(self, address: int, data: bytes, initiator: Initiator | None, relaxed: bool) -> None:
-        """Add a write of ``initiator`` at its time; a ``relaxed`` one may overtake those before."""
+        """Add a write of ``initiator`` at its time; a ``relaxed`` one may overtake earlier ones."""
         if initiator is not None:
             self.advance(initiator.now)
         last = self._last.get(initiator, 0)
@@ -53,7 +53,7 @@ class PostedWrites:
             self._show()
 
     def _insert(self, posted: _Posted) -> None:
-        """Insert a write by its time, after those of the same time; most often at the end."""
+        """Insert a write by its time, after those of the same time; usually at the end."""
         waiting, index = self._waiting, len(self._waiting)
         while index and waiting[index - 1][0] > posted[0]:
             index -= 1
@@ -69,7 +69,7 @@ class PostedWrites:
         return self.now + int(self._random.random() * (self._max_delay + 1))
 
     def advance(self, now: int) -> None:
-        """Make the writes visible whose time is ``now`` (ns) or earlier. Time does not go back."""
+        """Make the writes up to ``now`` (ns) visible. Time does not go back."""
         now = max(self.now, now)
         self.now = now
         waiting = self._waiting
@@ -82,7 +82,7 @@ class PostedWrites:
         self._store(address, data)
 
     def flush(self) -> None:
-        """Make everything visible."""
+        """Make all writes visible."""
         while self._waiting:
             self._show()
 
@@ -96,8 +96,8 @@ class PostedWrites:
 class Aperture(Mapping):
     """BAR1: ``size`` bytes of bus addresses, and the page table from them to ``memory`` of a GPU.
 
-    The first ``reserved`` bytes are not given out. A GPU page has one bus address, however often it
-    is pinned. Reads push posted writes ahead of them, as on PCIe; without ``posted``, writes are
+    The first ``reserved`` bytes are not assigned. A GPU page has one bus address, however often it
+    is pinned. Reads push earlier posted writes, as on PCIe; without ``posted``, writes are
     visible at once.
     """
 
@@ -119,16 +119,16 @@ class Aperture(Mapping):
         self._next = base + reserved
         self._unused: list[int] = []
         self._pages: dict[int, int] = {}  # bus address of a page -> its GPU address
-        self._bus: dict[int, int] = {}  # the other way round
+        self._bus: dict[int, int] = {}  # the reverse
         self._pins: Counter[int] = Counter()  # by GPU address
 
     @property
     def free(self) -> int:
-        """Bytes of BAR1 that are left."""
+        """Free bytes of BAR1."""
         return self.end - self._next + len(self._unused) * self.page_size
 
     def pins(self, page: int) -> int:
-        """How many times the page at a GPU address is pinned."""
+        """Number of pins of the page at a GPU address."""
         return self._pins[page]
 
     def pin(self, pages: Sequence[int]) -> tuple[int, ...]:
@@ -166,7 +166,7 @@ class Aperture(Mapping):
             self._posted.flush()
 
     def advance(self, now: int) -> None:
-        """Make posted writes visible to kernels whose time is ``now`` (ns) or earlier."""
+        """Make posted writes up to ``now`` (ns) visible to kernels."""
         if self._posted is not None:
             self._posted.advance(now)
 
@@ -175,7 +175,7 @@ class Aperture(Mapping):
         return None if self._posted is None else self._posted.next_visible()
 
     def _parts(self, address: int, length: int) -> Iterator[tuple[int, int]]:
-        """The range as GPU addresses and lengths."""
+        """Split the range into GPU addresses and lengths."""
         for start, size in split(address, length, self.page_size):
             offset = start % self.page_size
             yield self._pages[start - offset] + offset, size
@@ -222,7 +222,7 @@ class Aperture(Mapping):
             self._posted.push(address, data, initiator, relaxed)
 
     def lend(self, address: int, length: int) -> memoryview | None:
-        """Bytes of a pinned page, where nothing is posted and so nothing can overtake."""
+        """View of a pinned page; ``None`` with posted writes, which it could overtake."""
         if self._posted is not None:
             return None
         offset = address % self.page_size

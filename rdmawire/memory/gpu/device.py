@@ -19,11 +19,11 @@ MIB: Final = 1 << 20
 class GpuProfile(NamedTuple):
     """A GPU model; sizes in bytes.
 
-    ``page_size`` is that of page tables for peers: 4, 64 or 128 KiB. ``partitioned`` is true for
-    MIG and vGPU, which have no persistent pages. ``max_visible_ns`` is the longest time (ns) until
-    kernels see what a peer wrote, where ``posts_writes``; ``None`` if only a flush or a read
-    through BAR1 makes it visible. No vendor states a bound; the default is a few times what a write
-    takes to cross PCIe.
+    ``page_size`` is the page size for peers: 4, 64 or 128 KiB. ``partitioned`` is true for
+    MIG and vGPU, which have no persistent pages. ``max_visible_ns`` is the maximum time (ns) until
+    kernels see a peer's write, if ``posts_writes``; ``None`` if only a flush or a read
+    through BAR1 makes it visible. No vendor documents a bound; the default is a few times the
+    latency of a write across PCIe.
     """
 
     name: str
@@ -37,7 +37,7 @@ class GpuProfile(NamedTuple):
 
     @property
     def posts_writes(self) -> bool:
-        """Whether what a peer wrote needs a flush before kernels are sure to see it."""
+        """Whether a peer's writes need a flush before kernels are sure to see them."""
         return self.compute_capability < (9, 0)
 
 
@@ -56,7 +56,7 @@ class FreeRanges:
         self._ends = [start + length]
 
     def take(self, length: int) -> int | None:
-        """Remove and return the first ``length`` free bytes; ``None`` if there are none."""
+        """Remove ``length`` bytes from the first free range that fits; ``None`` if none does."""
         for index, (start, end) in enumerate(zip(self._starts, self._ends, strict=True)):
             if end - start >= length:
                 self._shorten(index, start + length)
@@ -93,7 +93,7 @@ LARGE: Final = 1 << 20
 
 
 class AllocationType(Enum):
-    """The CUDA function that allocates the memory."""
+    """CUDA function that allocates the memory."""
 
     DEVICE = auto()  # cudaMalloc
     VMM = auto()  # cuMemCreate with gpuDirectRDMACapable
@@ -120,7 +120,7 @@ class Allocation(NamedTuple):
 
 
 class Heap:
-    """The allocations of one GPU, as cudaMalloc and cuMemCreate place them.
+    """The allocations of one GPU, at the addresses that cudaMalloc and cuMemCreate choose.
 
     Allocations of 1 MiB or more, and all of cuMemCreate, have 2 MiB blocks of their own. Smaller
     ones share blocks, aligned to 512 bytes. A released allocation is not reused before it is
@@ -136,8 +136,8 @@ class Heap:
     def allocate(self, length: int, type_: AllocationType = AllocationType.DEVICE) -> Allocation:
         """Allocate ``length`` bytes.
 
-        ``VerbsError`` ENOMEM if there is no room; EINVAL for no bytes, and for cuMemCreate of
-        anything but multiples of 2 MiB.
+        ``VerbsError`` ENOMEM if there is no room; EINVAL for zero bytes, and for cuMemCreate of
+        a size that is no multiple of 2 MiB.
         """
         check_type("length", length, int)
         check_type("type", type_, AllocationType)
@@ -167,7 +167,7 @@ class Heap:
         return granules.take(extent)
 
     def release(self, address: int) -> Allocation:
-        """End an allocation; ``VerbsError`` EINVAL where none begins."""
+        """Release an allocation; ``VerbsError`` EINVAL if none begins at ``address``."""
         check_int("address", address)
         if address not in self._live:
             raise VerbsError(f"no allocation begins at {address:#x}", EINVAL)
@@ -175,7 +175,7 @@ class Heap:
         return self._live.pop(address)
 
     def reclaim(self, allocation: Allocation) -> None:
-        """Make the memory of a released allocation free."""
+        """Free the memory of a released allocation."""
         block = allocation.address - allocation.address % BLOCK
         granules = self._shared.get(block)
         if granules is None:
@@ -207,7 +207,7 @@ class TableState(Enum):
 class PageTable:
     """Pinned pages of ``length`` bytes at a GPU address, with their bus addresses in BAR1.
 
-    Without ``revoked``, the callback for when the owner frees the memory, it is persistent: the
+    ``revoked`` is called when the owner frees the memory. Without it the table is persistent: the
     pages live until they are put.
     """
 
@@ -242,7 +242,7 @@ class PageTable:
         return range(self.address, self.end, self.gpu.page_size)
 
     def revoke(self) -> None:
-        """Report to the driver that pinned the pages that their owner freed them."""
+        """Notify the driver that pinned the pages that their owner freed them."""
         if self._revoked is not None:
             self.state = TableState.REVOKING
             self._revoked()
@@ -250,7 +250,7 @@ class PageTable:
 
 
 class DmaMapping:
-    """A page table mapped for one peer device; no other may use it."""
+    """A page table mapped for one peer device; no other device may use it."""
 
     __slots__ = ("peer", "table")
 
@@ -278,7 +278,7 @@ class Gpu:
 
     ``read`` and ``write`` are accesses of its kernels. A page lives while an allocation has bytes
     in it or a holder keeps it; when it ends, the drivers of peers that pinned it are called.
-    ``random`` draws the delays after which posted writes become visible.
+    The delays after which posted writes become visible are drawn from ``random``.
     """
 
     def __init__(self, profile: GpuProfile, base: int, bus_base: int, random: Random) -> None:
@@ -296,14 +296,14 @@ class Gpu:
         self.aperture = Aperture(
             bus_base, profile.bar1, self._memory, reserved=profile.bar1_reserved, posted=posted
         )
-        self._released: list[Allocation] = []  # but held
+        self._released: list[Allocation] = []  # but still held
 
     def allocate(self, length: int, type_: AllocationType = AllocationType.DEVICE) -> Allocation:
         """cudaMalloc, or the function of ``type_``; errors are those of :meth:`Heap.allocate`."""
         return self.heap.allocate(length, type_)
 
     def free(self, address: int) -> None:
-        """cudaFree; ``VerbsError`` EINVAL where no allocation begins.
+        """cudaFree; ``VerbsError`` EINVAL if no allocation begins at ``address``.
 
         Page tables that are not persistent lose the pages that end with the allocation.
         """
@@ -316,7 +316,7 @@ class Gpu:
         self.reclaim()
 
     def _dead(self, allocation: Allocation, table: PageTable) -> bool:
-        """Whether a page of the table has had bytes of this allocation alone."""
+        """Whether a page of the table contained bytes of this allocation only."""
         size = self.page_size
         first = max(table.address, allocation.address - allocation.address % size)
         last = min(table.end, allocation.end)
@@ -331,7 +331,7 @@ class Gpu:
         self.aperture.unpin(table.pages)
 
     def reclaim(self) -> None:
-        """Free the released allocations that no holder keeps any more."""
+        """Free the released allocations that no holder keeps."""
         for allocation in tuple(self._released):
             if not any(_overlap(allocation, holder) for holder in self.holders):
                 self._released.remove(allocation)
@@ -349,12 +349,12 @@ class Gpu:
         self.holders.append(holder)
 
     def unhold(self, holder: Holder) -> None:
-        """End a hold; memory that its owner freed meanwhile becomes free."""
+        """End a hold; memory that its owner has freed becomes free."""
         self.holders.remove(holder)
         self.reclaim()
 
     def resident(self, start: int, end: int) -> bool:
-        """Whether every page has bytes of pinnable allocations, and of no other ones."""
+        """Whether every page has bytes of pinnable allocations only."""
         reached = start
         for allocation in self.heap.overlapping(start, end):
             if not allocation.type.pinnable or allocation.address >= reached + self.page_size:
@@ -367,7 +367,7 @@ class Gpu:
 
         Writes through BAR1 are seen if they became visible by then, or were flushed
         (:mod:`rdmawire.memory.gpu.aperture`). Without ``now`` the time is the latest that adapters
-        and kernels passed to this GPU. ``MemoryFault`` where nothing is allocated.
+        and kernels passed to this GPU. ``MemoryFault`` for unallocated memory.
         """
         check_range(address, length)
         self.check(address, length)
@@ -395,7 +395,7 @@ class Gpu:
         return self.aperture.next_visible()
 
     def check(self, address: int, length: int) -> None:
-        """``MemoryFault`` unless a kernel may access the whole range."""
+        """Raise ``MemoryFault`` unless a kernel may access the complete range."""
         reached = address
         for allocation in self.heap.overlapping(address, address + length):
             if allocation.address > reached:
@@ -405,12 +405,12 @@ class Gpu:
             raise MemoryFault("illegal GPU address", reached, address + length - reached)
 
     def flush(self) -> None:
-        """Make what was written through BAR1 visible to kernels."""
+        """Make writes through BAR1 visible to kernels."""
         self.aperture.flush()
 
     @property
     def held(self) -> int:
-        """Bytes of this process that the GPU's memory takes."""
+        """Bytes of this process that the GPU's memory uses."""
         return self._memory.held
 
 

@@ -33,10 +33,10 @@ class GpuDriver:
         self.gpus: list[Gpu] = []
 
     def add(self, profile: GpuProfile, random: Random | None = None) -> Gpu:
-        """A new GPU, at free addresses.
+        """Add a GPU, at free addresses.
 
-        ``random`` draws the delays after which its posted writes become visible; without it they
-        are drawn from ``Random(0)``.
+        The delays after which its posted writes become visible are drawn from ``random``; without
+        it from ``Random(0)``.
         """
         check_type("profile", profile, GpuProfile)
         random = Random(0) if random is None else random  # noqa: S311 - repeatable
@@ -57,8 +57,8 @@ class GpuDriver:
     def get_pages(self, address: int, length: int, revoked: Callable[[], None] | None) -> PageTable:
         """nvidia_p2p_get_pages: pin pages until they are put or their owner frees them.
 
-        EINVAL for no callback, a range that is not whole 64 KiB pages, or memory that peers may
-        not have; ENODEV for no GPU, EIO for a lost one, ENOMEM for no space in BAR1.
+        EINVAL without a callback, for a range that is not a multiple of 64 KiB pages, or for memory
+        that peers may not access; ENODEV for no GPU, EIO for a lost one, ENOMEM if BAR1 is full.
         """
         if not callable(revoked):
             raise VerbsError("pages need a callback unless they are persistent", EINVAL)
@@ -87,7 +87,7 @@ class GpuDriver:
         return table
 
     def put_pages(self, table: PageTable) -> None:
-        """nvidia_p2p_put_pages: nothing inside the callback, EINVAL after it, EBUSY if mapped."""
+        """nvidia_p2p_put_pages: no effect in the callback, EINVAL after it, EBUSY if mapped."""
         check_type("table", table, PageTable)
         if table.state is TableState.REVOKING:
             return
@@ -101,7 +101,7 @@ class GpuDriver:
             table.gpu.unhold(table)
 
     def dma_map_pages(self, table: PageTable, peer: object) -> DmaMapping:
-        """nvidia_p2p_dma_map_pages: for this peer alone. EINVAL for 4 KiB pages or dead ones."""
+        """nvidia_p2p_dma_map_pages, for this peer only. EINVAL for 4 KiB or revoked pages."""
         check_type("table", table, PageTable)
         if table.gpu.page_size == PAGE_4K:
             raise VerbsError("pages of 4 KiB cannot be mapped for DMA", EINVAL)
@@ -117,7 +117,7 @@ class GpuDriver:
 
 
 def check_pages(gpu: Gpu, address: int, length: int, granularity: int) -> None:
-    """``VerbsError`` EINVAL for what cannot be pinned, EIO if the GPU is lost."""
+    """``VerbsError`` EINVAL for a range that cannot be pinned, EIO if the GPU is lost."""
     check_int("address", address)
     check_type("length", length, int)
     if length <= 0 or (address | length) % granularity:

@@ -20,8 +20,8 @@ class Processor:
 class GdrMapping:
     """Bytes of GPU memory that a processor reads (slowly) and writes (combined).
 
-    Reads go through BAR1, so they see all writes before them; the processor's writes are posted,
-    as an adapter's are (:mod:`rdmawire.memory.gpu.aperture`).
+    Reads go through BAR1, so they see all earlier writes; the processor's writes are posted,
+    like an adapter's (:mod:`rdmawire.memory.gpu.aperture`).
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class GdrMapping:
         return self._pages.read(offset, length)
 
     def write(self, offset: int, data: BytesLike, now: int = 0) -> None:
-        """Copy ``data`` to the mapping at ``now`` (ns), or at the latest time passed before."""
+        """Copy ``data`` to the mapping at ``now`` (ns), or at the latest time passed so far."""
         self._check(offset, len(data))
         check_time(now)
         self._processor.now = max(self._processor.now, now)
@@ -52,7 +52,7 @@ class GdrMapping:
 
 
 class GdrBuffer:
-    """A pinned buffer: ``size`` bytes asked for at ``address``, whole pages pinned."""
+    """A pinned buffer: ``size`` bytes requested at ``address``, pinned as full pages."""
 
     def __init__(self, address: int, size: int) -> None:
         self.address = address
@@ -65,7 +65,7 @@ class GdrBuffer:
         return self.table.state is TableState.LIVE
 
     def revoked(self) -> None:
-        """The owner freed the memory."""
+        """End the mapping: the owner freed the memory."""
         self.unmap()
 
     def unmap(self) -> None:
@@ -76,7 +76,7 @@ class GdrBuffer:
 
 
 class Gdr:
-    """An open handle of the gdrdrv device, of one process."""
+    """An open handle of a process for the gdrdrv device."""
 
     def __init__(self, driver: GpuDriver) -> None:
         self._driver = driver
@@ -84,7 +84,7 @@ class Gdr:
         self._processor = Processor()
 
     def pin_buffer(self, address: int, size: int) -> GdrBuffer:
-        """gdr_pin_buffer: any address; rounded to pages of 64 KiB. Errors are ``get_pages``'."""
+        """gdr_pin_buffer: any address; rounded to pages of 64 KiB. Errors as for ``get_pages``."""
         check_int("address", address)
         check_type("size", size, int)
         start = address - address % PAGE_64K
@@ -99,7 +99,7 @@ class Gdr:
         """gdr_map. EACCES for a buffer of another process.
 
         EINVAL for an offset, an address that is not aligned to 64 KiB, a second mapping, a buffer
-        whose memory is gone, and more bytes than are pinned.
+        whose memory was freed, and a size beyond the pinned bytes.
         """
         if buffer not in self._buffers:
             raise VerbsError("the buffer was pinned by another process", EACCES)

@@ -44,8 +44,8 @@ class Peermem:
     def claim(self, address: int, length: int, peer: object) -> GpuPages | None:
         """Pin pages of 64 KiB for ``peer``; ``None`` if they cannot be pinned.
 
-        So it is when BAR1 is full: the region table then tries host memory, and users see
-        "Bad address". ``VerbsError`` EINVAL for a GPU with pages of another size.
+        That includes a full BAR1: the region table then tries host memory, and users see
+        "Bad address". ``VerbsError`` EINVAL for a GPU with another page size.
         """
         start = address - address % PAGE_64K
         size = address + length - start
@@ -61,7 +61,7 @@ class Peermem:
         return pages.backing
 
     def _is_ours(self, start: int, size: int) -> bool:
-        """Whether the pages can be pinned: they are, and unpinned again."""
+        """Whether the pages can be pinned: pin them, and unpin them again."""
         try:
             table = self._get(start, size, _Pages())
         except VerbsError:
@@ -76,7 +76,7 @@ class Peermem:
 
 
 class _Pages:
-    """The callback of a page table: invalidates the region, which is made after the table."""
+    """The callback of a page table: invalidates the region, which is created after the table."""
 
     backing: GpuPages | None = None
 
@@ -86,9 +86,9 @@ class _Pages:
 
 
 class BouncePages(Backing):
-    """GPU memory behind a staging buffer of the host; linear addresses are GPU addresses.
+    """GPU memory accessed through a host staging buffer; linear addresses are GPU addresses.
 
-    Each DMA takes one more copy, by the GPU's copy engine. Kernels need no flush to see it.
+    Each DMA takes an additional copy by the GPU's copy engine. Kernels need no flush to see it.
     """
 
     path = Path.BOUNCE
@@ -101,7 +101,7 @@ class BouncePages(Backing):
         self._staging = space.allocate(PAGE_64K)
 
     def lend(self, address: int) -> None:  # noqa: ARG002
-        """Nothing: every access is staged."""
+        """Return ``None``: every access is staged."""
         return
 
     def read(self, address: int, length: int) -> bytes:
