@@ -1,4 +1,4 @@
-"""Faults as data: rules select frames of a link, and say what is done to them.
+"""Faults as data: rules select frames of a link and apply actions to them.
 
 ::
 
@@ -179,10 +179,10 @@ def check_action(do: str, options: Mapping[str, object]) -> None:
 
 
 MAX_COUNTED: Final = 1 << 16
-"""Different frames for which a rule counts occurrences; then it forgets the oldest."""
+"""Different frames for which a rule counts occurrences; then it discards the oldest count."""
 
 MAX_COPIES: Final = 1 << 12
-"""Most copies of one frame, by all rules of a link together."""
+"""Maximum number of copies of one frame, by all rules of a link together."""
 
 Wanted = Value | range | Collection[Value]
 
@@ -193,21 +193,21 @@ RULE_BOUNDS: Final[dict[str, Constraint]] = {
     "per": CollectionOf(InstanceOf(str)),
     "chance": Number(0, 1),
 }
-"""Allowed values of what selects frames."""
+"""Allowed values of the parameters that select frames."""
 
 
 class Rule:
-    """Which frames, and what is done to them.
+    """Selects frames and applies an action to them.
 
     ``do`` names a row of :data:`~rdmawire.fabric.fault.ACTIONS`, ``options`` are its keywords.
-    ``where`` gives fields, by the names of the wire's tables, and the value or the values that
-    they must have. Of the frames that are so, those are meant whose turn is in ``nth`` (from 1
-    on; all, if left out); turns are counted anew for each combination of the fields in ``per``,
-    so that with ``per=("bth.psn",)`` turn 2 is a retransmission. ``chance`` (0.0 to 1.0) comes
+    ``where`` maps field names of the wire's tables to the value or values that a frame must
+    have. ``nth`` (from 1; all by default) selects among the frames that match, by occurrence;
+    occurrences are counted separately for each combination of the fields in ``per``, so with
+    ``per=("bth.psn",)`` occurrence 2 is a retransmission. ``chance`` (0.0 to 1.0) is applied
     last.
 
-    ``fits`` counts the frames with these fields, ``turns`` those of them whose turn it was,
-    ``meant`` those that chance met, and ``hits`` those that did not stay as they were: a frame
+    ``fits`` counts the frames that match ``where``, ``turns`` those of them selected by ``nth``,
+    ``meant`` those also selected by ``chance``, and ``hits`` those that were changed: a frame
     that is not ECN-capable is not marked.
     """
 
@@ -250,7 +250,7 @@ class Rule:
         return f"Rule({self.do!r}, {self.where!r}, nth={self.nth!r}, hits={self.hits})"
 
     def means(self, fields: Fields, random: Random) -> bool:
-        """Whether the rule selects this frame. Count it."""
+        """Whether the rule selects this frame. Update the counters."""
         for name, wanted in self.where.items():
             if not fields.has(name, wanted):
                 return False
@@ -270,7 +270,7 @@ class Rule:
 
     @property
     def copies(self) -> int:
-        """How many copies the rule makes of a frame that it selects."""
+        """Number of copies the rule makes of a frame that it selects."""
         return copies_by(self.do, self.options)
 
     def apply(self, deliveries: list[Delivery], random: Random) -> list[Delivery]:
@@ -281,7 +281,7 @@ class Rule:
         return changed
 
     def _apply_to(self, delivery: Delivery, random: Random) -> list[Delivery]:
-        """Apply the rule to one copy. A copy that changes gets the word for it."""
+        """Apply the rule to one copy. A changed copy gets the word for the effect."""
         after = list(ACTIONS[self.do](delivery, random, **self.options))
         if after == [delivery]:
             return after
@@ -290,7 +290,7 @@ class Rule:
 
 
 def copies_by(do: str, options: Mapping[str, object]) -> int:
-    """How many copies an action with these options delivers."""
+    """Number of copies that an action with these options delivers."""
     times = options.get("times", 1)
     return 1 + times if do == "duplicate" and isinstance(times, int) else 1
 
@@ -301,11 +301,11 @@ def _values(wanted: Wanted) -> Collection[Value]:
 
 
 class Faults:
-    """Rules of a link. All that select a frame act on it, one after the other.
+    """Rules of a link. All that select a frame are applied to it, one after the other.
 
-    All that is random comes from ``random``: the same seed gives the same faults. A frame that is
-    sent elsewhere again and again is lost: :data:`~rdmawire.fabric.frame.MAX_REDIRECTS`.
-    :class:`FabricError` for what is no rule, and for rules that make more than
+    All random numbers come from ``random``: the same seed gives the same faults. A frame that is
+    readdressed too often is lost: :data:`~rdmawire.fabric.frame.MAX_REDIRECTS`.
+    :class:`FabricError` for an object that is no rule, and for rules that make more than
     :data:`MAX_COPIES` of one frame.
     """
 
@@ -315,7 +315,7 @@ class Faults:
         check_attributes(self, {"rules": CollectionOf(InstanceOf(Rule))}, FabricError)
         if (copies := prod(rule.copies for rule in self.rules)) > MAX_COPIES:
             raise FabricError(f"{copies} copies of one frame; {MAX_COPIES} at most")
-        self._random = Random(0) if random is None else random  # noqa: S311 - repeatable
+        self._random = Random(0) if random is None else random  # noqa: S311 - must be repeatable
 
     def apply(self, frame: Envelope, number: int) -> list[Delivery]:
         """Apply all rules to the frame with this number on its link."""

@@ -1,4 +1,4 @@
-"""Links: whether a frame arrives, when, and how often.
+"""Links: loss, delay and duplication of frames.
 
 A link numbers its frames from 1 on, both directions together. A capture by a tap on the link has
 the same numbers, so ``drop`` takes the frame numbers that Wireshark shows.
@@ -38,7 +38,7 @@ FAULT_WORDS: Final = {
     "mark": "marked",
     "set": "rewritten",
 }
-"""Fault action to the word for its effect, in comments of captures and in counters."""
+"""Name of each fault action's effect, in comments of captures and in counters."""
 
 
 class Delivery(NamedTuple):
@@ -46,8 +46,8 @@ class Delivery(NamedTuple):
 
     - ``data``: its bytes.
     - ``wait``: delay beyond the link's latency (ns).
-    - ``behind``: how many later frames must overtake it; then ``wait`` is the longest delay.
-    - ``faults``: words of :data:`FAULT_WORDS` for what was done to it.
+    - ``behind``: number of later frames that must overtake it; ``wait`` is then the maximum delay.
+    - ``faults``: words of :data:`FAULT_WORDS` for the effects of faults.
     """
 
     data: bytes
@@ -73,7 +73,7 @@ SECOND: Final = 1_000_000_000
 
 
 _LENGTHS: Final = 1 << 12
-"""Frame sizes that are cached: most frames have one of few."""
+"""Number of cached frame sizes; most frames have one of few sizes."""
 
 
 @lru_cache(_LENGTHS)
@@ -84,12 +84,12 @@ def bit_times(size: int) -> int:
 
 @lru_cache(_LENGTHS)
 def wire_time(size: int, rate: int) -> int:
-    """Nanoseconds of a frame of ``size`` bytes at ``rate`` bits per second, rounded up."""
+    """Duration in ns of a frame of ``size`` bytes at ``rate`` bits per second, rounded up."""
     return duration(bit_times(size), rate)
 
 
 def duration(bit_times: int, rate: int | None) -> int:
-    """Nanoseconds of ``bit_times``, rounded up; 0 on a link without a rate."""
+    """Duration in ns of ``bit_times``, rounded up; 0 on a link without a rate."""
     return -(-bit_times * SECOND // rate) if rate else 0
 
 
@@ -121,11 +121,11 @@ class ReorderedArrival(Arrival):
 
 
 OnCarried = Callable[[Envelope, tuple[str, ...]], object]
-"""Function that gets each frame put on a link, and the words for what faults did to it."""
+"""Function called with each frame put on a link, and the effects of faults on it."""
 
 
 class FaultModel(Protocol):
-    """Decides what a link delivers for a frame."""
+    """Decides which copies of a frame a link delivers."""
 
     def apply(self, frame: Envelope, number: int) -> Iterable[Delivery]: ...
 
@@ -135,8 +135,8 @@ class Chances:
     """Probabilities (0.0 to 1.0) that a frame is lost, duplicated, or delayed.
 
     A delayed frame arrives up to ``max_delay`` ns late, and later frames overtake it. All
-    randomness comes from ``random``: the same seed gives the same faults. :class:`FabricError` for
-    an invalid probability or time.
+    random numbers come from ``random``: the same seed gives the same faults. :class:`FabricError`
+    for an invalid probability or time.
     """
 
     random: Random
@@ -170,7 +170,7 @@ _NUMBER: Final = Integer(1, called="a frame's number")
 
 
 class _Numbers(NamedTuple):
-    """Bound of a collection of frame numbers. The error for a probability names ``chances``."""
+    """Allowed frame numbers. The error for a probability refers to ``chances``."""
 
     numbers: Constraint = CollectionOf(_NUMBER)
 
@@ -200,7 +200,7 @@ LINK: Final[dict[str, Constraint]] = {
 
 
 class Link:
-    """A cable. Frames arrive in order after ``latency`` ns, but for its faults.
+    """A cable. Frames arrive in order after ``latency`` ns, except for its faults.
 
     - ``rate``: bits per second. Ports send one frame after the other. ``None``: bytes take no time.
     - ``mtu``: frames with more bytes after their Ethernet header are lost and counted in
@@ -209,8 +209,8 @@ class Link:
       frame to its additional delay (ns).
     - ``chances``: random faults, applied after those by number; ``faults``: applied last.
     - ``name``: the link's name in a network.
-    - ``on_carried``: functions that get each frame of a link with faults, right after the taps, and
-      the words of :data:`FAULT_WORDS` for what faults did to it.
+    - ``on_carried``: functions called with each frame of a link with faults, after the taps, and
+      the words of :data:`FAULT_WORDS` for the effects of faults.
 
     :class:`FabricError` for an invalid time, rate or frame number.
     """
@@ -245,9 +245,9 @@ class Link:
         self.oversized = 0
 
     def straight(self, frame: Envelope, now: int) -> int | None:
-        """Time of arrival (ns) of a frame on a link without faults: :meth:`carry`, but faster.
+        """Arrival time (ns) of a frame on a link without faults: faster than :meth:`carry`.
 
-        ``None`` if the link has faults; then the frame was not put on the link.
+        ``None`` if the link has faults; the frame was then not put on the link.
         """
         if self.faults or self.chances or self.drop or self.duplicate or self.delay or self.mtu:
             return None
@@ -256,7 +256,7 @@ class Link:
         return now + self.latency + (wire_time(len(frame.data), rate) if rate else 0)
 
     def carry(self, frame: Envelope, now: int) -> list[Arrival]:
-        """Put a frame on the link at ``now`` (ns). Return its arrivals: one, but for faults."""
+        """Put a frame on the link at ``now`` (ns). Return its arrivals: one, except for faults."""
         self.frames += 1
         deliveries = self._deliveries(frame)
         if self.on_carried:
@@ -291,7 +291,7 @@ class Link:
 
 
 def _waiting(deliveries: Iterable[Delivery], waits: Delays) -> list[Delivery]:
-    """All copies, once for each delay."""
+    """All copies, repeated for each delay."""
     said = (
         *((FAULT_WORDS["duplicate"],) if len(waits) > 1 else ()),
         *((FAULT_WORDS["delay"],) if any(waits) else ()),

@@ -32,7 +32,7 @@ from rdmawire.verbs.ah import mapped
 
 
 class NetworkHost(Protocol):
-    """A host as a network sees it: a MAC address and an engine."""
+    """A host of a network: a MAC address and an engine."""
 
     @property
     def mac(self) -> bytes: ...
@@ -44,10 +44,10 @@ class NetworkHost(Protocol):
 class Network:
     """A simulator whose hosts, switches and links have names.
 
-    ``seed`` is for all that is random: each switch and each link has a generator of its own, made
-    of the seed and its name, so that what one does changes nothing for the others. A link is
-    called by its ends, ``"a-leaf"``; a port of a switch by the switch and the other end,
-    ``"leaf:a"``. ``settings`` are those of switches that are given none.
+    ``seed`` is for all random numbers: each switch and each link has its own generator, seeded
+    with ``seed`` and its name, so that it does not depend on the others. A link is
+    named by its ends, ``"a-leaf"``; a port of a switch by the switch and the other end,
+    ``"leaf:a"``. ``settings`` are the default settings of switches.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Network:
         self._classifier = Classifier(self.settings.priorities)
 
     def random(self, name: str) -> Random:
-        """A random generator made of the seed and this name."""
-        return Random(f"{self.seed}/{name}")  # noqa: S311 - repeatable is what it must be
+        """Return a random generator seeded with ``seed`` and this name."""
+        return Random(f"{self.seed}/{name}")  # noqa: S311 - must be repeatable
 
     def add_host(self, name: str, machine: NetworkHost) -> None:
         """Add a host. It can be on one link."""
@@ -81,7 +81,7 @@ class Network:
         self.hosts[name] = machine
 
     def add_switch(self, name: str, settings: SwitchSettings | None = None) -> Switch:
-        """Add a switch, with its own settings or those of the network."""
+        """Add a switch, with its own settings or the default ones."""
         self._add(name)
         mine = self.settings if settings is None else settings
         draws = self.random(f"arbiters of {name}")
@@ -95,9 +95,9 @@ class Network:
         self._edges[name] = {}
 
     def join(self, one: str, other: str, link: Link) -> Link:
-        """Join two hosts or switches by a link, which gets the name ``one-other``.
+        """Join two hosts or switches by a link, which is named ``one-other``.
 
-        Frames to addresses without a static entry take no link that closes a loop.
+        Frames to addresses without a static entry avoid links that close a loop.
         """
         name = f"{one}-{other}"
         if other in self._neighbours(one) or one in self._neighbours(other):
@@ -112,7 +112,7 @@ class Network:
         return link
 
     def _in_spanning_tree(self, one: str, other: str) -> bool:
-        """Whether a link joins two parts that were not joined before, and so is in the tree."""
+        """Whether a link joins two parts that were not connected, and so is in the tree."""
         if one not in self.switches or other not in self.switches:
             return True
         few, many = sorted((self._trees[one], self._trees[other]), key=len)
@@ -153,7 +153,7 @@ class Network:
         return port
 
     def find_routes(self) -> None:
-        """Give every switch the shortest paths to each host, as static entries."""
+        """Add the shortest paths to each host as static entries to every switch."""
         for leaf in self.switches:
             distances = self._distances(leaf)
             for switch in distances:
@@ -184,7 +184,7 @@ class Network:
         return routes
 
     def set_faults(self, link: str, *rules: Rule) -> Faults:
-        """Replace the faults of a link. Return them, for their counters."""
+        """Replace the faults of a link. Return the new ones, which have counters."""
         faults = Faults(rules, self.random(f"faults of {link}"))
         self._link(link).faults = faults
         return faults
@@ -200,7 +200,7 @@ class Network:
         return self.links[name]
 
     def wake(self, host: str) -> None:
-        """Ask a host for frames: work was given to it while the simulator runs."""
+        """Let a host transmit: work was posted to it while the simulator runs."""
         self.simulator.wake(self.attachments[host])
 
 

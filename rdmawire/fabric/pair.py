@@ -52,7 +52,7 @@ ATTRIBUTES: Final = QPAttributes(
     retry_cnt=7,
     rnr_retry=6,
 )
-"""Of an everyday connection; but that a peer without receives ends it, after some patience."""
+"""Attributes of a common connection. RNR retries are limited, so it fails without receives."""
 
 CAP: Final = QPCap(1024, 1024, 4, 4, 256)
 COMPLETIONS: Final = 1 << 12
@@ -73,10 +73,10 @@ def connect(
 ) -> None:
     """Bring two queue pairs from RESET to RTS, each with the other as its peer.
 
-    ``attributes`` are those of the first. The second has the same, but that ``sq_psn`` and
-    ``rq_psn`` change places: what one sends first is what the other expects. ``traffic_class``
-    is of frames both ways: DSCP, and ECN in the two lowest bits. ``packets_in_flight`` is how many
-    request packets either leaves unacknowledged; ``None`` is the limit of its profile.
+    ``attributes`` are those of the first; the second has the same, with ``sq_psn`` and
+    ``rq_psn`` swapped. ``traffic_class`` applies to frames of both directions: DSCP, and ECN in
+    the two lowest bits. ``packets_in_flight`` is the maximum number of unacknowledged request
+    packets of either queue pair; ``None`` is the limit of its profile.
     """
     check_type("attributes", attributes, QPAttributes)
     crossed = attributes._replace(sq_psn=attributes.rq_psn, rq_psn=attributes.sq_psn)
@@ -89,17 +89,17 @@ def connect(
 
 
 class Posted(NamedTuple):
-    """Work that was posted: its number, and the local memory that it is about."""
+    """Posted work: its number, and its local memory."""
 
     wr_id: int
     buffer: Registered
 
 
 class End(Host):
-    """One end of a connection. ``region`` is memory for the peer to reach.
+    """One end of a connection. ``region`` is memory that the peer may access.
 
-    Each method posts one piece of work, numbered from 1 on, with local memory of its own; what
-    is sent or written may be registered memory as well, which then goes out whole.
+    Each method posts one work request, numbered from 1 on, with a new local buffer. Data to
+    send or write may also be registered memory, which is then sent completely.
     """
 
     peer: "End"
@@ -127,9 +127,9 @@ class End(Host):
         self._numbers = Count(1)
 
     def post(self, wr: SendWR, buffer: Registered | None = None) -> Posted:
-        """Any send work, about ``buffer``, or the region where none is given.
+        """Post any send work request with its local memory ``buffer``, by default the region.
 
-        It gets its number and, if a datagram, its way here.
+        Sets its number and, for a datagram, the peer's address.
         """
         check_type("wr", wr, SendWR)
         wr = self._addressed(wr)._replace(wr_id=next(self._numbers))
@@ -150,7 +150,7 @@ class End(Host):
         imm: int | None = None,
         invalidate: int | None = None,
     ) -> Posted:
-        """SEND, with an immediate or the peer's key to invalidate where one is given."""
+        """SEND, optionally with an immediate or a key of the peer to invalidate."""
         source, length = self._source(data)
         wr = SendWR(SendOpcode.SEND, _piece(source, length))
         if imm is not None:
@@ -160,7 +160,7 @@ class End(Host):
         return self.post(wr, source)
 
     def _source(self, data: bytes | Registered) -> tuple[Registered, int]:
-        """Registered memory with the data, and its length."""
+        """Registered memory that contains the data, and its length in bytes."""
         if isinstance(data, Registered):
             return data, data.region.length
         return self.filled(data), len(data)
@@ -173,7 +173,7 @@ class End(Host):
         offset: int = 0,
         imm: int | None = None,
     ) -> Posted:
-        """RDMA WRITE to the peer's memory, with an immediate where one is given."""
+        """RDMA WRITE to the peer's memory, optionally with an immediate."""
         source, length = self._source(data)
         wr = _remote(SendOpcode.RDMA_WRITE, source, length, to, offset)
         if imm is not None:
@@ -187,19 +187,19 @@ class End(Host):
         return self.post(_remote(SendOpcode.RDMA_READ, sink, length, of, offset), sink)
 
     def fetch_add(self, value: int, *, of: Registered, offset: int = 0) -> Posted:
-        """Add to eight bytes of the peer's; what was there comes into the buffer returned."""
+        """Add to eight bytes of the peer's memory; return the buffer for the previous value."""
         sink = self.buffer(ATOMIC_SIZE)
         wr = _remote(SendOpcode.ATOMIC_FETCH_AND_ADD, sink, ATOMIC_SIZE, of, offset)
         return self.post(wr._replace(compare_add=value), sink)
 
     def compare_swap(self, compare: int, swap: int, *, of: Registered, offset: int = 0) -> Posted:
-        """Change eight bytes of the peer's if they are ``compare``; as :meth:`fetch_add`."""
+        """Swap eight bytes of the peer's memory if they equal ``compare``; as :meth:`fetch_add`."""
         sink = self.buffer(ATOMIC_SIZE)
         wr = _remote(SendOpcode.ATOMIC_CMP_AND_SWP, sink, ATOMIC_SIZE, of, offset)
         return self.post(wr._replace(compare_add=compare, swap=swap), sink)
 
     def atomic_write(self, data: bytes, *, to: Registered, offset: int = 0) -> Posted:
-        """Write eight bytes of the peer's at once. IBA A19."""
+        """Write eight bytes of the peer's memory atomically. IBA A19."""
         source = self.filled(data)
         return self.post(_remote(SendOpcode.ATOMIC_WRITE, source, len(data), to, offset), source)
 
@@ -211,12 +211,12 @@ class End(Host):
         offset: int = 0,
         placement: int = Placement.GLOBAL_VISIBILITY,
     ) -> Posted:
-        """Wait until what was written before is where ``placement`` says. IBA A19."""
+        """Wait until earlier writes have reached the ``placement`` domain. IBA A19."""
         wr = _remote(SendOpcode.FLUSH, of, 0, of, offset)
         return self.post(wr._replace(length=length, placement=placement), of)
 
     def receive(self, length: int = 0) -> Posted:
-        """Post a receive for a message of ``length`` bytes. Datagrams have a GRH before them."""
+        """Post a receive for a message of ``length`` bytes, preceded by a GRH for datagrams."""
         check_int("length", length)
         size = length + self.qp.service.grh
         buffer = self.buffer(max(size, 1))
@@ -246,13 +246,13 @@ def _remote(
 class Pair:
     """A client and a server, connected and ready to send.
 
-    ``kind`` is RC, UC or UD (``VerbsError`` EINVAL for others: :func:`connect` joins those).
+    ``kind`` is RC, UC or UD (``VerbsError`` EINVAL for others: use :func:`connect`).
     ``profile`` and ``rules`` (:class:`rdmawire.ib.rules.Rules`) are the client's, ``peer_profile``
-    and ``peer_rules`` the server's where they differ; ``places`` are the client's and the server's.
-    ``attributes`` are the client's, as :func:`connect` has them. Numbers of queue pairs, keys and
-    starting PSNs are the same in each pair, or drawn from ``random`` where it is given:
+    and ``peer_rules`` the server's if they differ; ``places`` are the client's and the server's.
+    ``attributes`` are the client's, as for :func:`connect`. Numbers of queue pairs, keys and
+    starting PSNs are the same in each pair, or drawn from ``random`` if it is given:
     ``random.Random(1)`` draws the same ones in each run, ``random.SystemRandom()`` others.
-    ``packets_in_flight`` is both ends', as :func:`connect` has it.
+    ``packets_in_flight`` applies to both ends, as for :func:`connect`.
     """
 
     def __init__(
@@ -305,9 +305,9 @@ class Pair:
 
     @contextmanager
     def captured(self, path: AnyPath) -> Iterator[None]:
-        """Capture all frames put on the link meanwhile, lost frames too, with the link's numbers.
+        """Capture all frames put on the link, lost frames too, with the link's frame numbers.
 
-        In a pcapng, comments say what faults did to frames: ``lost on the link``.
+        In a pcapng, comments name the effects of faults on frames: ``lost on the link``.
         """
         with CaptureTap(path) as tap:
             self.simulator.on_sent.append(tap)
@@ -330,11 +330,11 @@ _QP_TYPES: Final = {Service.RC: QPType.RC, Service.UC: QPType.UC, Service.UD: QP
 
 
 class Responder(Host):
-    """Has the addresses, the queue pair and the PSN that a first RoCEv2 request expects.
+    """A host with the addresses, queue pair number and PSN that a first RoCEv2 request expects.
 
-    A request does not say who sent it: ``peer_qpn`` is where the answers go. All else that is not
-    in it is of ``attributes``. ``VerbsError`` EINVAL for services other than RC, UC and UD;
-    ``WireError`` for bytes that are no frame of RoCE.
+    A request does not contain its sender's QP number: ``peer_qpn`` is the destination of responses.
+    ``attributes`` gives all other values. ``VerbsError`` EINVAL for services other than RC, UC
+    and UD; ``WireError`` for bytes that are no RoCE frame.
     """
 
     def __init__(
@@ -360,9 +360,9 @@ class Responder(Host):
         self.bring_up(self.qp, wanted._replace(qkey=next(qkeys, attributes.qkey)))
 
     def memory(self, address: int, length: int, rkey: int, access: int = ALL_ACCESS) -> Buffer:
-        """Memory for the peer at the address and by the key that its requests name.
+        """Register ``length`` bytes for the peer at the address and key in its requests.
 
-        ``length`` bytes, no more: what goes beyond them is refused.
+        Accesses beyond ``length`` are refused.
         """
         inside = address % PAGE_4K
         memory = self.space.allocate(inside + length)
@@ -372,15 +372,15 @@ class Responder(Host):
         return Buffer(memory, region)
 
     def receive(self, length: int) -> Buffer:
-        """Post a receive for a message of ``length`` bytes. Datagrams have a GRH before them."""
+        """Post a receive for a message of ``length`` bytes, preceded by a GRH for datagrams."""
         sink = self.buffer(max(length + self.qp.service.grh, 1))
         self.nic.post_recv(self.qp, (RecvWR((sink.sge(),)),))
         return sink
 
     def answer(self, frame: bytes, now: int = 0) -> list[bytes]:
-        """Take in one frame at a time (ns); the frames that it is answered with.
+        """Receive one frame at ``now`` (ns); return the frames of the response.
 
-        None at all for a request that asks for none, and for one that was dropped: ``drops`` of
+        Empty for a request that needs no response, and for a dropped one: ``drops`` of
         the adapter (``nic``) count those, by reason.
         """
         self.nic.receive(frame, now)

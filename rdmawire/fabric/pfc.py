@@ -9,7 +9,7 @@ from rdmawire.fabric.link import MIN_FRAME, SECOND, bit_times
 from rdmawire.wire.inet import PFC, Ethernet, EtherType, MACControl, MACControlOpcode, Pause
 
 GROUP: Final = b"\x01\x80\xc2\x00\x00\x01"
-"""Destination of pause frames: the next port, and no further. IEEE 802.3, 31B.1."""
+"""Destination address of pause frames, which are not forwarded. IEEE 802.3, 31B.1."""
 
 MAX_QUANTA: Final = 0xFFFF
 
@@ -18,15 +18,15 @@ Quanta = dict[int, int]
 
 
 _FRAMES: Final = 3
-"""Frames that arrive besides those on the cable: the one that exceeds ``xoff``, the one that delays
-the pause, and the one that the peer has begun when the pause arrives."""
+"""Frames that arrive in addition to those on the cable: the one that exceeds ``xoff``, the one
+that delays the pause, and the one that the peer is sending when the pause arrives."""
 
 
 def headroom(rate: int, latency: int, frame: int) -> int:
     """Bytes of buffer beyond ``xoff`` that a lossless priority needs.
 
-    ``rate`` is in bits per second, ``latency`` in ns, ``frame`` the size of the longest frame in
-    bytes. The sum of what the cable holds both ways, three frames, and the pause itself. IEEE
+    ``rate`` is in bits per second, ``latency`` in ns, ``frame`` the maximum frame size in
+    bytes. The sum of the bytes on the cable in both directions, three frames, and the pause. IEEE
     802.1Q-2018, annex N (802.1Qbb, annex O) adds the response time of a MAC and its client, which
     is 0 here.
     """
@@ -37,7 +37,7 @@ def headroom(rate: int, latency: int, frame: int) -> int:
 
 @cache
 def pfc_frame(mac: bytes, priority: int, quanta: int) -> bytes:
-    """A PFC frame from the port ``mac`` that pauses one priority for ``quanta``."""
+    """Return a PFC frame of the port ``mac`` that pauses one priority for ``quanta``."""
     table = PFC().replace(**{f"c{priority}": 1, f"time{priority}": quanta})
     control = MACControlOpcode(MACControl.PFC).build() + table.build()
     frame = Ethernet(GROUP, mac, EtherType.MAC_CONTROL).build() + control
@@ -45,7 +45,7 @@ def pfc_frame(mac: bytes, priority: int, quanta: int) -> bytes:
 
 
 def quanta_of(frame: bytes) -> Quanta | None:
-    """Pauses that a PAUSE or PFC frame asks for; ``None`` for any other frame."""
+    """Return the pauses in a PAUSE or PFC frame; ``None`` for any other frame."""
     if frame[:6] != GROUP:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Egress of a port: a queue for each priority, and a wire that takes one frame at a time."""
+"""Egress of a port: a queue for each priority, and a wire that carries one frame at a time."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from rdmawire.fabric.link import QUANTUM, SECOND, bit_times, duration
 from rdmawire.fabric.pfc import Quanta, quanta_of
 
 OWN: Final = -1
-"""Ingress of frames that the port's owner sends itself."""
+"""Ingress number of frames that the port's owner sends itself."""
 
 
 class TrafficClass(NamedTuple):
-    """How a switch treats the frames of a flow.
+    """Treatment of a flow's frames by a switch.
 
-    ``priority`` is 0 to 7, ``ingress`` the number of the port they came in by, ``markable`` whether
-    they are ECN-capable and have no mark yet.
+    ``priority`` is 0 to 7, ``ingress`` the number of their ingress port, ``markable`` whether
+    they are ECN-capable and not marked yet.
     """
 
     priority: int = 0
@@ -28,21 +28,21 @@ F = TypeVar("F")
 """A frame: bytes at an adapter, an envelope at a switch."""
 
 Queued = tuple[F, TrafficClass, int]
-"""A queued frame, its class, its size in bytes. A plain tuple: one is made at every port."""
+"""A queued frame, its class, its size in bytes. A plain tuple, as every port creates one."""
 
 _CONTROL: Final = TrafficClass()
 
 Scheduler = Callable[[int, int], int]
-"""Function that chooses the next of the ready priorities (a bit set), given the last."""
+"""Function that chooses one of the ready priorities (a bit set), given the previous one."""
 
 
 def strict(ready: int, last: int) -> int:  # noqa: ARG001 - a scheduler
-    """The highest priority, always."""
+    """The highest ready priority."""
     return ready.bit_length() - 1
 
 
 def round_robin(ready: int, last: int) -> int:
-    """The next lower ready priority after the last one, in a circle."""
+    """The next lower ready priority after the last one, wrapping around."""
     return strict(ready & ((1 << last) - 1) or ready, last)
 
 
@@ -52,8 +52,8 @@ SCHEDULERS: Final[dict[str, Scheduler]] = {"strict": strict, "round_robin": roun
 class PortQueue(Generic[F]):
     """Queues and the wire after them. A pause stops a queue, never a frame on the wire.
 
-    ``rate`` is in bits a second, ``free_at`` (ns) is when the wire is free. ``bytes`` are those
-    that wait, by priority; ``paused_ns`` is how long each was stopped in all, ``pauses`` how often.
+    ``rate`` is in bits per second, ``free_at`` (ns) is when the wire is free. ``bytes`` are the
+    queued bytes by priority, ``paused_ns`` the total pause times, ``pauses`` the pause counts.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class PortQueue(Generic[F]):
         self._paused = 0
         self._until = [0] * PRIORITIES
         self._since = [0] * PRIORITIES
-        self._free = 0  # as free_at, but ns times rate, so that no fraction gets lost
+        self._free = 0  # free_at in units of ns times rate, so that no fraction is lost
 
     def __len__(self) -> int:
         """Number of queued frames."""
@@ -84,7 +84,7 @@ class PortQueue(Generic[F]):
 
     @property
     def stopped(self) -> bool:
-        """Whether no frame may go: none is queued, or all are paused."""
+        """Whether no frame may be sent: none is queued, or all are paused."""
         return not self._control and not self._waiting & ~self._paused
 
     def put(self, frame: F, traffic_class: TrafficClass, size: int) -> None:
@@ -105,11 +105,11 @@ class PortQueue(Generic[F]):
         self._queues[item[1].priority][-1] = item
 
     def put_control(self, frame: F, size: int) -> None:
-        """Queue a control frame of ``size`` bytes: it goes first, and no pause stops it."""
+        """Queue a control frame of ``size`` bytes, which precedes all others and ignores pauses."""
         self._control.append((frame, _CONTROL, size))
 
     def take(self, now: int) -> Queued[F] | None:
-        """Remove and return the next frame, if the wire is free and one may go."""
+        """Remove and return the next frame, if the wire is free and one may be sent."""
         if now < self.free_at or not (self._waiting or self._control):
             return None
         if self._paused:
@@ -121,14 +121,14 @@ class PortQueue(Generic[F]):
         else:
             return None
         if rate := self.rate:
-            # Back to back, from where the frame before it ended.
+            # Back to back, from the end of the preceding frame.
             begun = self._free if self._free > (now - 1) * rate else now * rate
             self._free = free = begun + bit_times(item[2]) * SECOND
             self.free_at = -(-free // rate)
         return item
 
     def next_time(self) -> int | None:
-        """When the next queued frame may go (ns), if any."""
+        """When the next queued frame may be sent (ns), if any."""
         if self._control or self._waiting & ~self._paused:
             return self.free_at
         if not self._waiting:
@@ -148,7 +148,7 @@ class PortQueue(Generic[F]):
         self._end_pauses(now)
 
     def rested(self, priority: int, now: int) -> int:
-        """How long a priority was paused in total (ns), including the current pause."""
+        """Total pause time of a priority (ns), including the current pause."""
         if not self._paused >> priority & 1:
             return self.paused_ns[priority]
         return self.paused_ns[priority] + min(now, self._until[priority]) - self._since[priority]

@@ -1,8 +1,8 @@
 """The event queue: arrivals of frames, timers of ports, and scheduled calls, by time.
 
-At one time, arrivals come first, then timers, then scheduled calls; arrivals and calls in the order
-in which they were added, timers in the order in which their ports were attached. All are in one
-heap, so the next event is found without a search.
+At equal times, arrivals come first, then timers, then scheduled calls; arrivals and calls in the
+order in which they were added, timers in the order in which their ports were attached. All are in
+one heap, so the next event is found without a search.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Callback = Callable[[], None]
 
 
 class ScheduledCall:
-    """A call at a time, unless it is cancelled before."""
+    """A call at a given time, unless it is cancelled."""
 
     __slots__ = ("action",)
 
@@ -33,9 +33,9 @@ CALL: Final = 2
 
 
 class Timed(Protocol):
-    """A port with a timer. All attributes belong to the queue, but for ``timer`` and ``number``.
+    """A port with a timer. The queue owns all attributes except ``timer`` and ``number``.
 
-    - ``timer``: when the port is to be called (ns); ``None`` for never.
+    - ``timer``: when to call the port (ns); ``None`` for never.
     - ``number``: orders ports whose timers are due at the same time.
     - ``pending``: times of its entries in the queue, the next one last.
     """
@@ -48,7 +48,7 @@ class Timed(Protocol):
 T = TypeVar("T", bound=Timed)
 
 Event = tuple[int, int, int, T | ScheduledCall, Envelope | None]
-"""Time (ns), type, order within that type; the port or call that it is for, the frame if any."""
+"""Time (ns), type, order within that type; the port or call, and the frame if any."""
 
 
 class EventQueue(Generic[T]):
@@ -87,7 +87,7 @@ class EventQueue(Generic[T]):
         """Add a port's timer to the queue, if it is earlier than the port's other entries.
 
         Timers are mostly restarted before they expire. An entry in the heap may be too early, never
-        too late; it is moved when it comes up. So a port has few entries however often its timer
+        too late; it is moved when it is due. So a port has few entries, however often its timer
         changes.
         """
         time, pending = port.timer, port.pending
@@ -138,7 +138,7 @@ class EventQueue(Generic[T]):
 
 
 def _clear_timer(what: Timed | ScheduledCall) -> None:
-    """Forget the timer of a port that is about to be called."""
+    """Clear the timer of a port that is about to be called."""
     if not isinstance(what, ScheduledCall):
         what.pending.pop()
         what.timer = None

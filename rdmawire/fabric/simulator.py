@@ -1,6 +1,6 @@
 """A discrete-event simulator: ports, the links between them, and a clock in nanoseconds.
 
-The simulator asks each port in turn for a burst of frames, delivers the frames that have arrived,
+The simulator takes a burst of frames from each port in turn, delivers the frames that have arrived,
 and, when nothing is left to do at this time, advances the clock to the next event. Nothing here is
 random and nothing sleeps, so the same start gives the same bytes at the same times.
 
@@ -32,7 +32,7 @@ from rdmawire.verbs.ah import MAC_BYTES
 from rdmawire.verbs.engine import Clock
 
 Tap = Callable[[Envelope, int], object]
-"""Function that sees each frame and its time (ns); ``frame.data`` are the bytes."""
+"""Function called with each frame and its time (ns); ``frame.data`` are the bytes."""
 
 
 class Port(Protocol):
@@ -61,7 +61,7 @@ class Relay(Protocol):
 
 @runtime_checkable
 class BatchPort(Port, Protocol):
-    """A port that can receive several frames in one call, which costs less for each."""
+    """A port that can receive several frames in one call, at a lower cost per frame."""
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None: ...
 
@@ -74,7 +74,7 @@ class Clocked(Protocol):
 
 
 class VirtualClock:
-    """Returns the time of a simulator (ns); a copy of a port keeps the time of the copy."""
+    """Returns the time of a simulator (ns); the clock of a copied port returns the copy's time."""
 
     __slots__ = ("now",)
 
@@ -86,7 +86,7 @@ class VirtualClock:
 
 
 class Channel(Protocol):
-    """Carries frames from port to port, and says when each arrives, and how often.
+    """Carries frames from port to port, and determines the times and number of arrivals.
 
     ``rate`` is in bits per second; ``None`` is a wire on which bytes take no time.
     """
@@ -98,14 +98,14 @@ class Channel(Protocol):
 
 
 def _unknown(_: Envelope, __: int) -> None:
-    """No shortcut: a channel of another class is asked about each frame."""
+    """Return ``None``: a channel of another class has no shortcut, so each frame is carried."""
 
 
 class Segment:
     """A link and the ports attached to it; ``by_mac`` finds them by MAC address.
 
-    Taps in ``on_sent`` see frames that are put on the link, those in ``on_arrival`` frames that
-    arrive from it.
+    Taps in ``on_sent`` are called with frames put on the link, those in ``on_arrival`` with
+    frames that arrive from it.
     """
 
     __slots__ = ("_attachments", "by_mac", "link", "on_arrival", "on_sent", "straight")
@@ -126,7 +126,7 @@ class Segment:
             one.others = None
 
     def others(self, sender: "Attachment") -> "tuple[Attachment, ...]":
-        """All ports but the sender: receivers of frames to unknown addresses and of broadcasts."""
+        """All ports except the sender, for broadcasts and frames to unknown addresses."""
         if sender.others is None:
             sender.others = tuple(one for one in self._attachments if one is not sender)
         return sender.others
@@ -147,13 +147,13 @@ class HeldFrame:
 class Attachment:
     """A port on a link.
 
-    - ``mac``, ``segment``: the port's MAC address and the link it is on.
-    - ``timer``: when the port wants to be called next (ns).
+    - ``mac``, ``segment``: the port's MAC address and its link.
+    - ``timer``: when to call the port next (ns).
     - ``pending``: times of the port's entries in the event queue, the next one last.
-    - ``paced``: the port keeps to the link's rate by itself. Once asked, it has nothing more to
-      send until its timer or a frame.
+    - ``paced``: the port keeps to the link's rate by itself. After a call to ``transmit`` it has
+      nothing more to send until its timer or a frame.
     - ``relay``: the port if it belongs to a switch. The switch wakes it, so the simulator need not
-      ask it after each frame it receives.
+      call ``transmit`` after each frame it receives.
     - ``held``: frames that a fault holds back until later ones were sent.
     """
 
@@ -163,7 +163,7 @@ class Attachment:
     )
 
     def __init__(self, port: Port | Relay, mac: bytes, segment: Segment, number: int) -> None:
-        self.port = cast("Port", port)  # of a relay, only its timers are used
+        self.port = cast("Port", port)  # only the timers of a relay are used
         self.relay: Relay | None = None
         self.mac = mac
         self.segment = segment
@@ -178,7 +178,7 @@ class Attachment:
         self._greedy = port if isinstance(port, BatchPort) else None
 
     def receive(self, frame: Envelope, now: int) -> None:
-        """Deliver a frame: its bytes to an engine, its envelope to a port of a switch."""
+        """Deliver a frame: bytes to an engine, the envelope to a switch port."""
         if self.relay is None:
             self.port.receive(frame.data, now)
         else:
@@ -204,7 +204,7 @@ EVENT_LIMIT = 1_000_000
 
 
 class SimulationLimit(RdmaError):
-    """Raised when a run does not come to rest within its limits."""
+    """Raised when a run reaches its limits before nothing is left to do."""
 
 
 class Simulator:
@@ -247,14 +247,14 @@ class Simulator:
         return self.attach_paced(Mac(port, link), mac, link)
 
     def give_clock(self, port: Port) -> None:
-        """Let applications of a port use this simulator's :attr:`clock`, if the port calls one."""
+        """Set a port's clock to this simulator's :attr:`clock`, if the port has one."""
         if isinstance(port, Clocked):
             port.clock = self.clock
 
     def attach_paced(self, port: Port, mac: bytes, link: Channel) -> Attachment:
         """Attach a port that keeps to the link's rate by itself.
 
-        When asked, it returns all frames that may go now; its timer says when more may go.
+        ``transmit`` returns all frames that may be sent now; its timer says when more may be sent.
         """
         attachment = self._join(port, mac, link)
         attachment.paced = True
@@ -263,8 +263,8 @@ class Simulator:
     def attach_relay(self, port: Relay, mac: bytes, link: Channel) -> Attachment:
         """Attach a port of a switch.
 
-        What it receives is sent by other ports of the switch, which are woken (:meth:`wake`) when
-        they have frames to send.
+        Other ports of the switch send the frames that it receives; they are woken (:meth:`wake`)
+        when they have frames to send.
         """
         attachment = self._join(port, mac, link)
         attachment.paced = True
@@ -292,11 +292,11 @@ class Simulator:
         return copied
 
     def wake(self, attachment: Attachment) -> None:
-        """Ask a port for frames in the next round: work was given to it from outside."""
+        """Call a port's ``transmit`` in the next round: work was posted to it from outside."""
         self._awake[attachment] = None
 
     def call_at(self, time: int, action: Callback) -> ScheduledCall:
-        """Call ``action`` at ``time`` (ns). It must wake the ports that it gives work to.
+        """Call ``action`` at ``time`` (ns). It must wake the ports that it posts work to.
 
         ``FabricError`` if the time is not an integer.
         """
@@ -306,7 +306,7 @@ class Simulator:
     def run(self, until: int | None = None) -> None:
         """Run until nothing is left to do, or up to the time ``until`` (ns).
 
-        ``SimulationLimit`` if the limits are reached first; the state is that of this moment.
+        ``SimulationLimit`` if a limit is reached first; the state is then that of this moment.
         ``FabricError`` if the time is not an integer.
         """
         if until is not None:
@@ -355,7 +355,7 @@ class Simulator:
                 break  # only scheduled calls add events for now
 
     def _deliver(self, attachment: Attachment, frame: Envelope, now: int) -> None:
-        """Deliver a frame. A switch wakes the ports that send it on."""
+        """Deliver a frame. A switch wakes the ports that forward it."""
         self.last_arrival = now
         segment = attachment.segment
         if self.on_arrival or segment.on_arrival or attachment.on_arrival:
@@ -367,7 +367,7 @@ class Simulator:
             self._awake[attachment] = None
 
     def _deliver_all(self, attachment: Attachment, frames: list[Envelope], now: int) -> None:
-        """Deliver frames that arrive together; one by one if a tap listens."""
+        """Deliver frames that arrive together; one by one if there is a tap."""
         self._events += len(frames) - 1
         if self.on_arrival or attachment.segment.on_arrival or attachment.on_arrival:
             for frame in frames:
@@ -393,7 +393,7 @@ class Simulator:
                 self._queue.add_timer(attachment)
 
     def _burst(self, attachment: Attachment, now: int) -> int:
-        """Number and send the next frames of an adapter. Return how many."""
+        """Number and send the next frames of an adapter. Return their number."""
         frames, mac = attachment.port.transmit(now), attachment.mac
         for data in frames:
             self._frames += 1
@@ -401,7 +401,7 @@ class Simulator:
         return len(frames)
 
     def _forward(self, attachment: Attachment, relay: Relay, now: int) -> int:
-        """Send the next frames of a switch port, with one more hop. Return how many."""
+        """Send the next frames of a switch port, with one more hop. Return their number."""
         frames = relay.transmit(now)
         for one in frames:
             number, origin = one.id, one.origin
@@ -449,7 +449,7 @@ class Simulator:
     def _hold(
         self, attachment: Attachment, held: ReorderedArrival, receivers: tuple[Attachment, ...]
     ) -> None:
-        """Hold a frame back until it was overtaken, or until its latest time."""
+        """Hold a frame until later ones have overtaken it, or until its latest time."""
         hold = HeldFrame(held.frame, held.behind, receivers)
         attachment.held.append(hold)
         hold.deadline = self.call_at(held.time, partial(self._release_now, attachment, hold))

@@ -38,7 +38,7 @@ class Buffer:
         self._held.append([0] * PRIORITIES)
 
     def held(self, ingress: int, priority: int) -> int:
-        """Bytes of a priority that came in by a port and are still queued."""
+        """Queued bytes of a priority that came in by a port."""
         return self._held[ingress][priority]
 
     def take(self, size: int, traffic_class: TrafficClass, queued: int) -> bool:
@@ -64,7 +64,7 @@ class Buffer:
         self._held[traffic_class[1]][traffic_class[0]] -= size
 
     def overfull(self, ingress: int, priority: int) -> bool:
-        """Whether the peer of an ingress port is to be paused."""
+        """Whether to pause the peer of an ingress port."""
         pausing = self._pausing[priority]
         return pausing is not None and self._held[ingress][priority] > pausing.xoff
 
@@ -78,7 +78,7 @@ Ports: TypeAlias = tuple[int, ...]
 GROUP_BIT: Final = 1
 """Bit in the first byte of an Ethernet address: a group address. IEEE 802, 8.2."""
 
-_SPREAD: Final = 0x9E3779B1  # odd, near 2**32 by the golden ratio: spreads what differs little
+_SPREAD: Final = 0x9E3779B1  # odd, near 2**32 divided by the golden ratio: spreads similar values
 _WORD: Final = 0xFFFFFFFF
 
 
@@ -112,7 +112,7 @@ class AddressTable:
         self._given[mac] = tuple(ports)
 
     def learn(self, mac: bytes, port: int) -> bool:
-        """Learn that frames from an address come in by a port. Return whether that is new."""
+        """Learn the port of a source address. Return whether that is new."""
         if mac in self._given or mac[0] & GROUP_BIT or self._learnt.get(mac) == port:
             return False
         if mac not in self._learnt and len(self._learnt) >= self._max_learnt:
@@ -134,7 +134,7 @@ RESERVED: Final = b"\x01\x80\xc2\x00\x00"
 
 
 OnCounted = Callable[[Envelope], object]
-"""Function that gets each frame for which the switch counted something."""
+"""Function called with each frame for which the switch counted something."""
 
 
 class Route(NamedTuple):
@@ -145,12 +145,12 @@ class Route(NamedTuple):
 
 
 class Arbiter:
-    """Decides which ingress port's frame gets the last place in one full queue.
+    """Decides which ingress port's frame gets the last slot in one full queue.
 
     If the first frame always got it, hosts whose frames arrive at the same instant would be served
-    in a fixed order, and of hosts with the same rate the one that is a little earlier would get
+    in a fixed order, and of hosts with the same rate the one that is slightly earlier would get
     everything (S. Floyd and V. Jacobson, On Traffic Phase Effects in Packet-Switched Gateways,
-    1992). So the port that had it longest ago gets it; ``random`` breaks ties, as at the beginning.
+    1992). So the port that had it longest ago gets it; ``random`` breaks ties, as at the start.
     """
 
     __slots__ = ("_kept", "_random", "_turn")
@@ -161,12 +161,12 @@ class Arbiter:
         self._turn = 0
 
     def prefers(self, port: int, other: int) -> bool:
-        """Whether a frame from ``port`` takes the last place from one that came by ``other``."""
+        """Whether a frame from ``port`` replaces one from ``other`` in the last slot."""
         mine, others = self._kept.get(port, 0), self._kept.get(other, 0)
         return mine < others or (mine == others and bool(self._random.getrandbits(1)))
 
     def keep(self, port: int) -> None:
-        """Record that a frame from this port had the last place when the queue had room again."""
+        """Record that a frame from this port had the last slot when the queue had room again."""
         self._turn += 1
         self._kept[port] = self._turn
 
@@ -174,13 +174,13 @@ class Arbiter:
 class SwitchPort:
     """One port of a switch.
 
-    - ``drops``, ``marks``: frames by priority that found no room in a queue of this port, and
+    - ``drops``, ``marks``: frames by priority that did not fit a queue of this port, and
       that got an ECN mark.
     - ``stops``: PFC pauses that this port sent, by priority.
     - ``paused_priorities``: priorities that the peer was asked to pause.
-    - ``arbiter``: decides whose frame gets the last place in a full queue; ``contested`` has a bit
-      for each priority whose last place is contested.
-    - ``in_spanning_tree``: whether frames to unknown addresses may take this port. All ports of a
+    - ``arbiter``: decides whose frame gets the last slot in a full queue; ``contested`` has a bit
+      for each priority whose last slot is contested.
+    - ``in_spanning_tree``: whether frames to unknown addresses may use this port. All ports of a
       network without loops are in the tree.
     """
 
@@ -238,18 +238,18 @@ class SwitchPort:
         return route
 
     def clear_routes(self) -> None:
-        """Forget cached routes: the address table has changed."""
+        """Clear cached routes: the address table has changed."""
         self._routes.clear()
 
     def transmit(self, now: int) -> list[Envelope]:
-        """The next frame, if the wire is free and no pause stops it."""
+        """Return the next frame, if the wire is free and no pause stops it."""
         item = self.egress.take(now)
         if item is None:
             return []
         return [item[0] if item[1].ingress == OWN else self.switch.release(item, self, now)]
 
     def next_timer(self) -> int | None:
-        """When the next queued frame may go, or a pause must be refreshed (ns)."""
+        """When the next queued frame may be sent, or a pause must be refreshed (ns)."""
         due = self.egress.next_time()
         if self.paused_priorities and (due is None or self._refresh < due):
             return self._refresh
@@ -293,17 +293,17 @@ class Switch:
     """A switch.
 
     - ``settings``: its buffer, queues, priorities, ECN marks and pauses.
-    - ``random``: decides about ECN marks if ``settings`` leave them to chance.
-    - ``draws``: randomness of the :class:`Arbiter`, which gives ingress ports equal shares of a
+    - ``random``: decides about ECN marks if their probability is not 0 or 1.
+    - ``draws``: random numbers of the :class:`Arbiter`, which gives ingress ports equal shares of a
       full queue. Without it, frames are queued in order of arrival.
     - ``stranded``: number of frames that have no route: runts, MAC control, frames to the switch
-      itself, and frames that would have to go back. Ports count everything else.
-    - ``on_counted``: functions that get each frame for which the switch or a port counted a drop, a
-      mark, a pause or a missing route.
+      itself, and frames whose only route is their ingress port. Ports count everything else.
+    - ``on_counted``: functions called with each frame for which the switch or a port counted a
+      drop, a mark, a pause or a missing route.
 
     A frame to an address with a static entry takes one of its ports. Any other frame stays in the
     spanning tree: it goes to the port at which its address was learnt, or else to all ports. So no
-    frame circulates, however switches are joined.
+    frame circulates, whatever the topology.
     """
 
     def __init__(
@@ -332,9 +332,9 @@ class Switch:
             raise FabricError(f"{name}: marks are left to chance, and no Random is given for it")
 
     def add_port(self, mac: bytes, link: RatedLink, *, in_spanning_tree: bool = True) -> SwitchPort:
-        """Add a port with a MAC address of its own at the end of a link.
+        """Add a port with its own MAC address at the end of a link.
 
-        Where links make a loop, some of its ports must not span: ``Network`` sees to that.
+        If links form a loop, some ports must not be in the spanning tree: ``Network`` ensures that.
         """
         if self.settings.pausing and link.rate is None:
             raise FabricError(f"{self.name}: pauses count in bit times, and the link has no rate")
@@ -352,7 +352,7 @@ class Switch:
         self._clear_routes()
 
     def route(self, ingress: SwitchPort, key: bytes) -> Route:
-        """Find the route of frames with this key that come in by this port; learn their sender."""
+        """Find the route of frames with this key from this ingress port; learn their sender."""
         if len(key) < Ethernet.SIZE or self._is_local(key[:6]):
             return _NOWHERE
         if ingress.in_spanning_tree and self.table.learn(key[6:12], ingress.number):
@@ -362,12 +362,12 @@ class Switch:
         given = self.table.given(key[:6])
         if not given:
             return Route(tuple(self._along_tree(ingress, key[:6])), traffic_class)
-        # Who is nearer would not send it here: it goes back to none of them.
+        # A nearer switch would not send the frame here: never send it back to one of them.
         port = self.ports[chosen(given, traits.tuple, self.settings.seed)]
         return Route(() if ingress.number in given else (port,), traffic_class)
 
     def _is_local(self, mac: bytes) -> bool:
-        """Whether frames to an address are not forwarded."""
+        """Whether frames to an address are consumed or dropped, not forwarded."""
         return mac in self._own or (mac[:5] == RESERVED and mac[5] < 0x10)
 
     def _along_tree(self, ingress: SwitchPort, mac: bytes) -> Iterator[SwitchPort]:
@@ -402,13 +402,13 @@ class Switch:
         if priority in self._pausing and buffer.overfull(ingress, priority):
             self.ports[ingress].pause(priority, now)
             self._report(frame)
-        if not busy:  # else its timer has it come back when the wire is free
+        if not busy:  # else its timer calls it when the wire is free
             port.wake()
 
     def _last_place(
         self, frame: Envelope, traffic_class: TrafficClass, port: SwitchPort
     ) -> Envelope:
-        """Decide who gets the last place in a full queue. Return the frame that is lost."""
+        """Decide whose frame gets the last slot in a full queue. Return the lost frame."""
         priority, size = traffic_class.priority, len(frame.data)
         last = port.egress.last(priority)
         if port.arbiter is None or last is None or last[2] != size:
@@ -430,7 +430,7 @@ class Switch:
     def _pause_overfull(self, priority: int, ingress: int, now: int) -> None:
         """Pause the peer whose frame did not fit, if frames of it are queued.
 
-        If none are queued, none would leave and resume it.
+        Without queued frames, no departure would resume it.
         """
         if priority in self._pausing and not self.buffer.drained(ingress, priority):
             self.ports[ingress].pause(priority, now)
@@ -450,7 +450,7 @@ class Switch:
         return frame
 
     def _settle(self, port: SwitchPort, priority: int) -> None:
-        """Record whose frame kept the last place, now that the queue has room again."""
+        """Record whose frame kept the last slot, now that the queue has room again."""
         port.contested &= ~(1 << priority)
         last = port.egress.last(priority)
         if port.arbiter is not None and last is not None:
@@ -464,7 +464,7 @@ class Switch:
     def _marked(
         self, frame: Envelope, port: SwitchPort, priority: int, marking: Marking, size: int
     ) -> Envelope:
-        """The frame, with an ECN mark if a queue of ``size`` bytes asks for one."""
+        """Return the frame, with an ECN mark if required at a queue of ``size`` bytes."""
         if not marking.marks(size, self._random):
             return frame
         port.marks[priority] += 1

@@ -48,11 +48,11 @@ class Marking:
 
     @property
     def by_chance(self) -> bool:
-        """Whether there is a queue length at which only some frames are marked."""
+        """Whether at some queue length only a part of the frames is marked."""
         return self.kmin + 1 < self.kmax and self.pmax > 0
 
     def share(self, size: int) -> float:
-        """Probability of a mark at a queue of ``bytes`` bytes."""
+        """Probability of a mark at a queue of ``size`` bytes."""
         if size >= self.kmax:
             return 1.0 if size > self.kmin else 0.0
         if size <= self.kmin:
@@ -72,8 +72,8 @@ class Pausing:
     """Priority flow control by the buffered bytes of one ingress port and priority.
 
     Above ``xoff`` bytes, or when a frame does not fit, the peer of the port is paused; at ``xon``
-    or below it is resumed. ``headroom`` bytes beyond ``xoff`` are for frames that are on their way;
-    :func:`rdmawire.fabric.pfc.headroom` computes how many are enough.
+    or below it is resumed. ``headroom`` bytes beyond ``xoff`` are for frames in transit;
+    :func:`rdmawire.fabric.pfc.headroom` computes the number required.
     """
 
     xoff: int
@@ -96,7 +96,7 @@ class SwitchSettings:
       by ``queue``.
     - ``scheduling``: ``strict`` or ``round_robin``.
     - ``seed``: varies the choice among equal paths.
-    - ``addresses``: how many MAC addresses it learns.
+    - ``addresses``: maximum number of learnt MAC addresses.
     """
 
     buffer: int = 16 * MIB
