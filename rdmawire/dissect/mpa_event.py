@@ -134,7 +134,7 @@ class Agreement:
             self.crc = any(asked)
 
     def wants_markers(self, way: int) -> bool | None:
-        """Whether direction ``way`` must have Markers; ``None`` if that is not negotiated yet."""
+        """Whether direction ``way`` must have Markers; ``None`` if unknown."""
         # RFC 5044, section 7.1.1: M asks the other side for Markers.
         receiver = self._headers[1 - way]
         return None if receiver is None else bool(receiver.m)

@@ -171,13 +171,13 @@ class PortQueue(Generic[F]):
 
 
 MAX_WAITING: Final = 1024
-"""Queued frames at which the adapter is not asked for another burst."""
+"""Number of queued frames from which the MAC takes no more bursts from the adapter."""
 
 _CLASSES: Final = tuple(TrafficClass(priority) for priority in range(PRIORITIES))
 
 
 class Adapter(Protocol):
-    """An engine that sends through a MAC, a burst whenever it is asked."""
+    """An engine that sends through a MAC; each ``transmit`` returns a burst."""
 
     def receive(self, frame: bytes, now: int) -> None: ...
 
@@ -190,7 +190,7 @@ class Adapter(Protocol):
 
 @runtime_checkable
 class SendsMore(Protocol):
-    """An adapter that says whether it has more frames, so it is not asked in vain."""
+    """An adapter that reports whether it has more frames, to avoid needless ``transmit`` calls."""
 
     @property
     def sends_more(self) -> bool: ...
@@ -206,8 +206,8 @@ class RatedLink(Protocol):
 class Mac:
     """The MAC of an adapter: queues frames by priority until the wire is free.
 
-    The adapter is asked for more when nothing here may go. So what a pause stops does not stop
-    other priorities, until :data:`MAX_WAITING` frames wait.
+    It takes more frames from the adapter when no queued frame may be sent. So a paused priority
+    does not stop other priorities, until :data:`MAX_WAITING` frames are queued.
     """
 
     __slots__ = ("_announcer", "_classifier", "_more", "adapter", "egress")
@@ -222,7 +222,7 @@ class Mac:
         self._more = True
 
     def receive(self, frame: bytes, now: int) -> None:
-        """Obey a pause; give every other frame to the adapter."""
+        """Obey a pause; pass every other frame to the adapter."""
         quanta = quanta_of(frame)
         if quanta is None:
             self._more = True
@@ -237,11 +237,11 @@ class Mac:
             item = self.egress.take(now)
         if item is None:
             return []
-        self._more = True  # whatever came meanwhile is asked for behind this
+        self._more = True  # the adapter may have new frames to send after this one
         return [item[0]]
 
     def _refill(self, now: int) -> bool:
-        """Ask the adapter for a burst, if every queued frame is paused."""
+        """Take a burst from the adapter, if every queued frame is paused."""
         if not self.egress.stopped or len(self.egress) >= MAX_WAITING:
             return False
         frames = self.adapter.transmit(now)

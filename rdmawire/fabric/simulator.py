@@ -204,7 +204,7 @@ EVENT_LIMIT = 1_000_000
 
 
 class SimulationLimit(RdmaError):
-    """Raised when a run reaches its limits before nothing is left to do."""
+    """Raised when a run reaches a limit while work is left to do."""
 
 
 class Simulator:
