@@ -1,8 +1,8 @@
 """The checks of a request, each named by what it checks, in the standard's order. IBA 9.7.4, 9.8.
 
 Every check is a step: it gets the queue pair, the row of the request's opcode and the request, and
-returns a :class:`~rdmawire.ib.service.Fault`, or nothing. Some hand on what they found, in
-``qp.inbound``, for the steps behind them.
+returns a :class:`~rdmawire.ib.service.Fault` or ``None``. Some store a result in ``qp.inbound`` for
+later steps.
 """
 
 from rdmawire.ib.qp import QueuePair
@@ -19,9 +19,9 @@ from rdmawire.wire.ib import DETH, FETH, RETH, XRCETH, Placement, Selectivity
 
 
 def check_order(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The PSN is the expected one, and the message begins or goes on as it must.
+    """Check that the PSN is the expected one, and that the opcode may follow the last one.
 
-    IBA 9.7.4.1.2 and 9.7.4.1.3: a message begins when none is coming in, and goes on as it began.
+    IBA 9.7.4.1.2 and 9.7.4.1.3: a message begins only between messages, and continues as it began.
     """
     inbound = qp.inbound
     if request.psn != inbound.epsn:
@@ -31,7 +31,7 @@ def check_order(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | N
 
 
 def check_gap(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
-    """Where nothing is acknowledged, a gap ends the message that was coming in. IBA 9.8.2.2.2."""
+    """On services without ACKs, a gap in PSNs discards the message in progress. IBA 9.8.2.2.2."""
     if request.psn != qp.inbound.epsn:
         qp.counters.out_of_sequence += 1
         qp.inbound.skip_to(request.psn)
@@ -39,19 +39,19 @@ def check_gap(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
 
 
 def check_op_begins(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
-    """A message goes on as it began; one that begins ends what was coming in. IBA 9.8.2.2.1."""
+    """A message continues as it began; a new one replaces the one in progress. IBA 9.8.2.2.1."""
     if role.begins:
         qp.inbound.incoming = NO_MESSAGE
     return None if qp.inbound.incoming.family is role.follows else Fault.OP_SEQUENCE
 
 
 def check_op_valid(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
-    """The queue pair's own rights allow the operation. IBA 9.7.4.1.4, 11.2.5.2."""
+    """The access flags of the queue pair allow the operation. IBA 9.7.4.1.4, 11.2.5.2."""
     return Fault.OP_VALID if role.access & ~qp.access else None
 
 
 def check_shape(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
-    """The opcode is not reserved, and the operation has the payload. IBA 9.7.4.1.4, 9.7.4.1.6."""
+    """The opcode is not reserved, and the operation allows a payload. IBA 9.7.4.1.4, 9.7.4.1.6."""
     if request.flow.malformed:
         return (
             Fault.LENGTH if request.flow.bth.opcode in qp.device.rules.opcodes else Fault.OP_VALID
@@ -60,9 +60,9 @@ def check_shape(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None
 
 
 def check_xrcsrq(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The shared receive queue that the packet names, in the same XRC domain. IBA A14.
+    """Select the SRQ that the packet names; it must be in the same XRC domain. IBA A14.
 
-    All packets of a message name the same: what was taken from one completes nowhere else.
+    All packets of a message name the same SRQ, so its receive completes on the right one.
     """
     srq = qp.device.srqs.get(request.extended[role.places[XRCETH]].xrcsrq)
     if srq is None or srq.xrc is None or srq.xrc.domain != qp.xrc_domain:
@@ -75,7 +75,7 @@ def check_xrcsrq(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
 
 
 def check_resource(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
-    """A receive for the message: one that an abandoned message left, or the next."""
+    """Take a receive for the message, unless a discarded message left one."""
     inbound = qp.inbound
     if inbound.recv is NO_RECEIVE:
         recv = qp.take_receive()
@@ -86,10 +86,10 @@ def check_resource(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
 
 
 def check_room_for_answer(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
-    """READs and atomics under way are no more than agreed upon. IBA 9.7.4.1.5.
+    """The READs and atomics in progress are within the agreed limit. IBA 9.7.4.1.5.
 
-    What is answered again does not count: who has all answers may ask for more, though the
-    network repeats what was asked before.
+    Replayed responses do not count: a peer that has all responses may send new requests while the
+    network still delivers duplicates of old ones.
     """
     agreed = qp.max_dest_rd_atomic
     most = agreed + qp.device.profile.reads_beyond if agreed else 0
@@ -97,7 +97,7 @@ def check_room_for_answer(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault |
 
 
 def check_length(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """First and middle packets are full, last ones neither empty nor over-full. IBA 9.7.4.1.6."""
+    """First and middle packets are full, last ones neither empty nor too long. IBA 9.7.4.1.6."""
     length = len(request.payload)
     fits = length <= qp.mtu and (length or role.begins) if role.ends else length == qp.mtu
     if fits or (role.family is SEND and not qp.device.profile.checks_send_lengths):
@@ -106,7 +106,7 @@ def check_length(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
 
 
 def check_dmalen(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """RETH.dmalen is what an only packet has, more than a first one, and no more than 2**31."""
+    """RETH.dmalen equals an only packet's payload, exceeds a first one's, and is at most 2**31."""
     dmalen: int = request.extended[role.places[RETH]].dmalen
     length = len(request.payload)
     if dmalen == length:
@@ -117,7 +117,7 @@ def check_dmalen(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
 
 
 def check_asked(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """A request is for no more than 2**31 bytes. IBA 9.7.4.1.6."""
+    """RETH.dmalen is at most 2**31 bytes. IBA 9.7.4.1.6."""
     asked: int = request.extended[role.places[RETH]].dmalen
     if asked <= LONGEST_MESSAGE or not qp.device.profile.limits_dmalen:
         return None
@@ -125,7 +125,7 @@ def check_asked(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | N
 
 
 def check_fit(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """What comes fits what was announced, or the receive that was posted for it."""
+    """The payload fits the length that the RETH announced, or the receive."""
     incoming = qp.inbound.incoming
     end = incoming.placed + len(request.payload)
     if end > incoming.limit:
@@ -136,7 +136,7 @@ def check_fit(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | Non
 
 
 def check_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The key allows the access to all bytes announced; of none, it is not looked at."""
+    """The R_Key allows access to all announced bytes; it is not checked if there are none."""
     reth = request.extended[role.places[RETH]]
     if not reth.dmalen:
         qp.inbound.target = NOTHING
@@ -145,9 +145,9 @@ def check_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | No
 
 
 def check_atomic_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Eight bytes at a multiple of eight, by a key that allows it. IBA 9.4.5, 9.7.4.1.4.
+    """The R_Key allows access to eight bytes, aligned to eight. IBA 9.4.5, 9.7.4.1.4.
 
-    So they are in the region, too: a window that counts from zero may begin anywhere in it.
+    The address in the region is aligned too: a zero-based window may begin at any offset in it.
     """
     header = request.extended[-1]  # AtomicETH or RETH
     if header.va % ATOMIC_SIZE:
@@ -160,7 +160,7 @@ def check_atomic_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fau
 
 
 def check_flush_rkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The key allows this kind of FLUSH; of a whole region, no range is looked at. IBA A19.4."""
+    """The R_Key allows the FLUSH; for a complete region no range is checked. IBA A19.4."""
     feth, reth = request.extended[role.places[FETH]], request.extended[role.places[RETH]]
     needed = sum(right for bit, right in _PLACEMENT_RIGHTS if feth.plt & bit)
     if not needed or needed & ~qp.access or feth.sel > max(Selectivity):
@@ -188,23 +188,23 @@ def _grant(qp: QueuePair, rkey: int, va: int, length: int, access: int) -> Fault
 
 
 def access_fault(qp: QueuePair, target: Piece, access: int) -> Fault:
-    """The fault of ``target``, which could not be reached although its key had been checked.
+    """The fault of ``target``, whose access failed after its key had passed the check.
 
-    An R_Key must allow every access that is made by it. One that was invalidated, deregistered or
-    bound anew since the check, or whose GPU memory was revoked, no longer does: Remote Access
-    Error (IBA 9.7.4.1, 9.9.3, 10.6.5). Behind a valid key pages may be missing: Remote Operational
-    Error. ``access`` are the rights that were checked.
+    An R_Key must allow every access made with it. After an invalidation, deregistration, new bind,
+    or revocation of GPU memory it no longer does: Remote Access Error (IBA 9.7.4.1, 9.9.3, 10.6.5).
+    If the key is still valid, its pages are missing: Remote Operational Error. ``access`` are the
+    rights that were checked.
     """
     if target.holds:
         return Fault.OPERATIONAL
     _, va, length, _, key = target
     found = qp.device.keys.check(key, qp.pd, va, length, access, qp.number)
-    # A key that was changed allows nothing to what was under way, even if it would be good now.
+    # A key that was changed refuses requests already in progress, even if it is valid again.
     reason = found if isinstance(found, KeyFault) else KeyFault.INVALIDATED
     qp.inbound.denied = Denied(key, va, length, Access(access), reason)
     return Fault.RKEY
 
 
 def check_qkey(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The Q_Key is the queue pair's. IBA 9.6.1.4.1."""
+    """The Q_Key equals the queue pair's. IBA 9.6.1.4.1."""
     return None if request.extended[role.places[DETH]].qkey == qp.qkey else Fault.QKEY

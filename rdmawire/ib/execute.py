@@ -1,7 +1,7 @@
 """What requests do after the checks: write memory, complete receives, add pending responses.
 
-The last steps of a request. Each moves the expected PSN when its work is done, never before, so
-that a request that failed is the one expected still.
+The last steps of a request. Each moves the expected PSN only when its work is done, so after a
+failure the failed request is still the expected one.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _new = tuple.__new__
 
 
 def open_receive(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
-    """A SEND goes where its receive says."""
+    """Start a SEND: its payload goes to the SGEs of its receive."""
     inbound = qp.inbound
     sink = gather(qp.device.keys, qp.recv_pd, inbound.recv.sges, LOCAL_WRITE)
     if isinstance(sink, KeyFault):
@@ -45,7 +45,7 @@ def open_receive(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
 
 
 def open_target(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
-    """A WRITE goes where its key allows."""
+    """Start a WRITE: its payload goes to the memory that its R_Key allows."""
     qp.counters.rx_write_requests += 1
     target = qp.inbound.target
     qp.inbound.incoming = InboundMessage(role.family, target, target.length)
@@ -53,7 +53,7 @@ def open_target(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
 
 
 def place_whole(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
-    """A SEND of one packet goes where its receive says."""
+    """Write the payload of a one-packet SEND to the SGEs of its receive."""
     if qp.inbound.reads:
         _keep_under_receive(qp, len(request.payload))
     try:
@@ -88,19 +88,19 @@ def place(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
 
 
 def _unless_paged(error: MemoryFault, fault: Fault) -> Fault:
-    """``fault``, or ``PAGE_FAULT`` if ``error`` says that the pages come later."""
+    """Return ``PAGE_FAULT`` if ``error`` is a :class:`PageFault`, else ``fault``."""
     return Fault.PAGE_FAULT if isinstance(error, PageFault) else fault
 
 
 def _sink_fault(qp: QueuePair, role: RequestRule, sink: Piece | Gather) -> Fault:
-    """The fault of a write: of the peer's R_Key for a WRITE, else of the receive's own L_Keys."""
+    """The fault of a failed write: of the R_Key for a WRITE, else of the receive's L_Keys."""
     if role.access and isinstance(sink, Piece):
         return access_fault(qp, sink, role.access)
     return Fault.LOCAL
 
 
 def advance(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
-    """Expect the next packet; AckReq counts only on services that acknowledge."""
+    """Expect the next packet, and schedule an ACK if AckReq is set and the service acknowledges."""
     inbound = qp.inbound
     inbound.epsn = (inbound.epsn + 1) % MODULUS
     inbound.refused = False
@@ -111,7 +111,7 @@ def advance(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
 
 
 def invalidate(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Invalidate the key that the peer names. IBA 9.4.1.1.1."""
+    """Invalidate the R_Key in the request's IETH. IBA 9.4.1.1.1."""
     rkey: int = request.extended[role.places[IETH]].rkey
     grant = qp.device.keys.find(rkey)
     if qp.inbound.reads and grant is not None:
@@ -121,7 +121,7 @@ def invalidate(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | No
 
 
 def finish_whole(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """A SEND of one packet is done: its receive completes."""
+    """Finish a one-packet SEND: complete its receive."""
     qp.inbound.msn = (qp.inbound.msn + 1) % MODULUS
     if not _receipt(qp, role, request, len(request.payload)):
         return None
@@ -129,7 +129,7 @@ def finish_whole(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
 
 
 def finish(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The message is complete: so is its receive, if it takes one."""
+    """Finish a message: complete its receive, if it uses one."""
     inbound = qp.inbound
     inbound.msn = serial.add(inbound.msn, 1)
     if role.receipt is not None and not _receipt(qp, role, request, inbound.incoming.placed):
@@ -141,8 +141,8 @@ def finish(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
 def _receipt(qp: QueuePair, role: RequestRule, request: Arrival, length: int) -> bool:
     """Complete the receive in use, with ``length`` bytes in it.
 
-    ``False`` where the CQ is full: the completion is lost, and the queue pair has failed, so that
-    the message is not acknowledged.
+    Return ``False`` if the CQ is full: the completion is lost and the queue pair has failed, so the
+    message must not be acknowledged.
     """
     inbound = qp.inbound
     wr_id = inbound.recv.wr_id
@@ -163,7 +163,7 @@ _NO_DATAGRAM = tuple(WorkCompletion(0)[10:])
 
 
 def _from_headers(qp: QueuePair, role: RequestRule, request: Arrival) -> tuple[object, ...]:
-    """The fields of a completion from ``imm_data`` on, with what the packet's headers say."""
+    """The fields of a completion from ``imm_data`` on, filled from the packet's headers."""
     imm = inv = 0
     flags = qp.receive_flags
     places = role.places
@@ -184,7 +184,7 @@ _WITH_IMM, _WITH_INV = WCFlags.WITH_IMM.value, WCFlags.WITH_INV.value
 
 
 def page_in(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
-    """Bring in the pages that a READ names, if the profile's page faults take time."""
+    """Bring in the pages that a READ names, if page faults take time in the device's profile."""
     target = qp.inbound.target
     if not (qp.device.profile.page_fault_ns and target.length):
         return None
@@ -193,12 +193,12 @@ def page_in(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
     except PageFault:
         return Fault.PAGE_FAULT
     except MemoryFault:
-        return None  # the response finds the same, and ends in a NAK
+        return None  # sending the response fails in the same way, and a NAK is sent
     return None
 
 
 def queue_read(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Queue the responses of a READ. Its bytes are read when they are sent, or before a change."""
+    """Queue the responses of a READ. Memory is read when they are sent, or before it changes."""
     qp.counters.rx_read_requests += 1
     target = qp.inbound.target
     packets = max(-(-target.length // qp.mtu), 1)
@@ -209,14 +209,14 @@ def queue_read(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | No
 
 
 def compare_swap(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Swap in eight bytes if those in memory equal the ones compared. IBA 9.4.5.1."""
+    """Replace eight bytes by the swap data if they equal the compare data. IBA 9.4.5.1."""
     eth = request.extended[role.places[AtomicETH]]
     memory, address, *_ = qp.inbound.target
     return _atomic(qp, role, request, lambda: memory.compare_swap(address, eth.cmpdt, eth.swapdt))
 
 
 def fetch_add(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Add a number to the one in memory. IBA 9.4.5.2."""
+    """Add the add data to the eight bytes in memory. IBA 9.4.5.2."""
     eth = request.extended[role.places[AtomicETH]]
     memory, address, *_ = qp.inbound.target
     return _atomic(qp, role, request, lambda: memory.fetch_add(address, eth.swapdt))
@@ -225,7 +225,7 @@ def fetch_add(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | Non
 def _atomic(
     qp: QueuePair, role: RequestRule, request: Arrival, operation: Callable[[], int]
 ) -> Fault | None:
-    """Do it once. The response has the value before, and a duplicate gets the same."""
+    """Execute an atomic once, and keep its original value for the response and for duplicates."""
     _keep_under_target(qp)
     try:
         original = operation()
@@ -238,7 +238,7 @@ def _atomic(
 
 
 def atomic_write(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Write eight bytes at once; the response is empty. IBA A19.3."""
+    """Write eight bytes atomically; the response has no payload. IBA A19.3."""
     _keep_under_target(qp)
     try:
         qp.inbound.target.write(0, request.payload)
@@ -255,10 +255,10 @@ def _keep_under_target(qp: QueuePair) -> None:
 
 
 def flush(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Make what was written before visible, or persistent; the response is empty. IBA A19.4.
+    """Make earlier writes visible or persistent; the response has no payload. IBA A19.4.
 
-    Host memory always is. Behind a BAR1 a read pushes what was posted before it. Bytes that are
-    named must be there; a whole region may have holes.
+    Host memory needs no action. For GPU memory mapped by a BAR1, a read pushes earlier posted
+    writes. A named range must be present; a complete region may have absent pages.
     """
     target = qp.inbound.target
     try:
@@ -272,21 +272,21 @@ def flush(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
 
 
 def _respond_empty(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Add a response without payload. A duplicate does nothing again."""
+    """Queue a response without payload. A duplicate of the request is not executed again."""
     answer = ReadResponse(request.psn, _next_msn(qp), 1, NOTHING)
     asked = request.extended[role.places[RETH]]
     return _respond(qp, role, answer, Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))
 
 
 def _next_msn(qp: QueuePair) -> int:
-    """The number of the message in hand, once it is done. IBA 9.7.7.1."""
+    """The MSN after the current message. IBA 9.7.7.1."""
     return serial.add(qp.inbound.msn, 1)
 
 
 def _respond(
     qp: QueuePair, role: RequestRule, answer: ReadResponse | AtomicResponse, resource: Resource
 ) -> Fault | None:
-    """Answer in turn, and remember what was asked, in case it is asked again."""
+    """Queue ``answer`` in order, and keep ``resource`` for duplicates of the request."""
     inbound = qp.inbound
     inbound.settle()
     by_ack = qp.device.profile.acks_newest and role.access != REMOTE_READ
@@ -314,7 +314,7 @@ def place_datagram(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | N
 
 
 def finish_datagram(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """The receive completes, and says who sent."""
+    """Complete the receive of a datagram; the completion names the sender."""
     _receipt(qp, role, request, qp.inbound.incoming.placed)
     qp.inbound.incoming = NO_MESSAGE
     return None

@@ -1,8 +1,8 @@
-"""The responder: request packets become memory accesses, completions and answers owed.
+"""The responder: request packets become memory accesses, completions and pending responses.
 
 :data:`REQUESTS` has a row for every request opcode of every service: the steps that a packet goes
-through, in the standard's order. A step returns what is wrong, or nothing, and the service's table
-says what follows. Only when all steps passed does the expected PSN move. IBA 9.7.4, 9.8.
+through, in the standard's order. A step returns a fault or ``None``, and the service's table gives
+the reaction. Only when all steps passed does the expected PSN move. IBA 9.7.4, 9.8.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from rdmawire.wire.packet import LAYOUTS
 
 
 def respond(qp: QueuePair, role: RequestRule, request: Arrival) -> None:
-    """Execute one request at once, also while READs before it wait for their responses."""
+    """Execute one request at once, even while responses to earlier READs are pending."""
     for step in role.steps:
         fault = step(qp, role, request)
         if fault is not None:
@@ -33,7 +33,7 @@ def respond(qp: QueuePair, role: RequestRule, request: Arrival) -> None:
 
 
 def _react(qp: QueuePair, role: RequestRule, request: Arrival, fault: Fault) -> None:
-    """Do what the service's table says of this fault."""
+    """Apply the service's reaction to a fault."""
     if fault in BY_FAULT:
         qp.counters.increment(BY_FAULT[fault])
     reaction = _reaction(qp, fault)
@@ -44,12 +44,12 @@ def _react(qp: QueuePair, role: RequestRule, request: Arrival, fault: Fault) -> 
         qp.inbound.skip_to(serial.add(request.psn, 1))
     elif not (reaction.once and qp.inbound.refused):
         if reaction.rnr and role.begins:
-            qp.inbound.incoming = NO_MESSAGE  # the same packet begins it again
+            qp.inbound.incoming = NO_MESSAGE  # the retransmitted packet begins it again
         _refuse(qp, request, fault, reaction)
 
 
 def _reaction(qp: QueuePair, fault: Fault) -> Reaction:
-    """The service's, and of one fault the device's."""
+    """The service's reaction; for ``TOO_LONG`` the device's profile sets NAK and status."""
     reaction = qp.service.reactions[fault]
     if fault is Fault.TOO_LONG and qp.service.reliable:
         device = qp.device.profile
@@ -58,7 +58,7 @@ def _reaction(qp: QueuePair, fault: Fault) -> Reaction:
 
 
 def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> None:
-    """Answer with a NAK, if the service has any, and end what ends."""
+    """Send the NAK of the reaction, if it has one, and end the queue pair if it is fatal."""
     inbound = qp.inbound
     if reaction.fatal:
         _end(qp, request, fault, reaction)
@@ -75,9 +75,9 @@ def _refuse(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -
 
 
 def _end(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> None:
-    """The receive in use ends with an error, or else an event tells; then all the rest ends.
+    """Complete the receive in use with an error, or report an event; then end the queue pair.
 
-    The answers to the request and to those before it are still sent.
+    Responses to this request and to earlier ones are still sent.
     """
     qp.inbound.sends_last_responses = reaction.nak is not None or reaction.acknowledged
     recv, qp.inbound.recv = qp.inbound.recv, NO_RECEIVE
@@ -89,7 +89,7 @@ def _end(qp: QueuePair, request: Arrival, fault: Fault, reaction: Reaction) -> N
 
 
 def _note_congestion(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
-    """The peer saw marks of congestion in what we sent. IBA A17.9."""
+    """Report a CNP to the rate control: the peer received marked packets. IBA A17.9."""
     if qp.governor is None:
         qp.counters.rp_cnp_ignored += 1
     else:
@@ -99,10 +99,10 @@ def _note_congestion(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None
 
 
 CNP = RequestRule(REQUEST, (_note_congestion,))
-"""A CNP, of whatever service."""
+"""A CNP, in any service."""
 
 MALFORMED = RequestRule(REQUEST, (checks.check_order, checks.check_shape))
-"""A reserved opcode, or a payload that the operation does not have. IBA 9.7.4.1.4, 9.7.4.1.6."""
+"""A reserved opcode, or a payload that the operation must not have. IBA 9.7.4.1.4, 9.7.4.1.6."""
 
 _GOING_ON: tuple[Step, ...] = (checks.check_fit, execute.place)
 _STARTS = (Part.FIRST, Part.ONLY)
@@ -112,7 +112,7 @@ _IN_ORDER: dict[bool, tuple[Step, ...]] = {
     True: (checks.check_order,),
     False: (checks.check_gap, checks.check_op_begins),
 }
-"""The place of a packet in the conversation, by whether gaps are answered."""
+"""The checks of the PSN and of the opcode's order, by whether the service is reliable."""
 
 _RECEIPTS = {
     Operation.SEND_ONLY: WCOpcode.RECV,
@@ -124,7 +124,7 @@ _RECEIPTS = {
     Operation.RDMA_WRITE_ONLY_WITH_IMMEDIATE: WCOpcode.RECV_RDMA_WITH_IMM,
     Operation.RDMA_WRITE_LAST_WITH_IMMEDIATE: WCOpcode.RECV_RDMA_WITH_IMM,
 }
-"""How the operations that take a receive complete it."""
+"""The completion opcode of operations that use a receive."""
 
 
 def _send(operation: Operation, reliable: bool) -> RequestRule:
@@ -169,7 +169,7 @@ def _write(operation: Operation, reliable: bool) -> RequestRule:
 
 
 def _request(access: int, *steps: Step) -> RequestRule:
-    """A request of one packet that is answered with more than an ACK."""
+    """A request of one packet whose response is more than an ACK."""
     first = (*_IN_ORDER[True], checks.check_op_valid, checks.check_room_for_answer)
     return RequestRule(REQUEST, first + steps, access=access)
 
@@ -220,12 +220,12 @@ def _roles(service: Service, *, reliable: bool) -> dict[int, RequestRule]:
 
 
 def _placed(service: Service, operation: Operation, role: RequestRule) -> RequestRule:
-    """The row with the headers that its opcode has in this service."""
+    """Return the row with the headers that its opcode has in this service."""
     return replace(role, headers=LAYOUTS[service << 5 | operation].headers)
 
 
 def _for_named_srq(role: RequestRule) -> RequestRule:
-    """XRC: the receive queue is the packet's choice, once it is expected, or comes again."""
+    """XRC: each packet selects its receive queue, once its PSN is checked, duplicates included."""
     ordered = _IN_ORDER[True]
     steps = (*ordered, checks.check_xrcsrq, *role.steps[len(ordered) :])
     return replace(role, steps=steps, again=(checks.check_xrcsrq, *role.again))
@@ -244,4 +244,4 @@ REQUESTS: dict[QPType, dict[int, RequestRule]] = {
     QPType.XRC_INI: {},
     QPType.RAW_PACKET: {},
 }
-"""Queue pair type to opcode to what the responder does. What is not here is dropped."""
+"""Rows of requests, by queue pair type and opcode. Other opcodes are dropped."""

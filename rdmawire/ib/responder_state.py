@@ -1,14 +1,14 @@
-"""The state of a responder: the message that is coming in, and the responses that are pending.
+"""The state of a responder: the message in progress, and the responses that are pending.
 
 A response is in ``pending`` until the port has room for it; a READ takes as many packets as its
 bytes need. READs and atomics stay in ``resources`` after their response, so that a peer that lost
 it gets the same again (IBA 9.7.5.1.4). There are as many resources as both sides agreed; the oldest
 is replaced first.
 
-A response to a duplicate request is pending once, in its place by PSN, and the last of several ACKs
-and NAKs replaces those before it. So a peer cannot make ``pending`` longer than twice what was
-agreed (and what a profile answers beyond that), and a few ACKs for each: responses to duplicates
-that are no longer remembered precede all first responses.
+The response to a duplicate request is pending once, in PSN order, and the last of several ACKs and
+NAKs replaces the earlier ones. So a peer cannot make ``pending`` longer than twice the agreed count
+(plus what a profile allows beyond that) and a few ACKs for each: responses to duplicates that are
+no longer remembered precede all first responses.
 """
 
 from collections import deque
@@ -25,9 +25,9 @@ from rdmawire.wire.ib import RETH, Ack, AtomicETH
 
 
 class InboundMessage:
-    """A message between its first packet and its last: where it goes and how far it is.
+    """A message in progress: its destination, and how many bytes were ``placed``.
 
-    ``limit`` is the most bytes it may have: the receive's for a SEND, RETH.dmalen for a WRITE.
+    ``limit`` is its maximum length in bytes: the receive's for a SEND, RETH.dmalen for a WRITE.
     """
 
     __slots__ = ("family", "limit", "placed", "sink")
@@ -40,17 +40,17 @@ class InboundMessage:
 
 
 NO_MESSAGE = InboundMessage(IDLE, NOTHING, 0)
-"""Between messages."""
+"""No message is in progress."""
 
 NO_RECEIVE = RecvWR()
 """No receive is in use."""
 
 MAX_ACKNOWLEDGES = 4
-"""ACKs and NAKs that wait one behind the other, before a NAK takes the place of them all."""
+"""ACKs and NAKs that may be pending in a row before a new NAK replaces them all."""
 
 
 class Acknowledge:
-    """An ACK, or what an AETH says instead, with its value."""
+    """An ACK or NAK: ``ack`` and ``value`` form the syndrome of its AETH."""
 
     __slots__ = ("ack", "msn", "psn", "value")
 
@@ -61,12 +61,12 @@ class Acknowledge:
         self.value = value
 
     def says(self, psn: int, ack: Ack, value: int) -> bool:
-        """Whether it is of this packet, and says this."""
+        """Whether it has this PSN and this syndrome."""
         return (self.psn, self.ack, self.value) == (psn, ack, value)
 
 
 class ReadResponse:
-    """What a READ asked for, and how many of its ``packets`` were sent.
+    """The responses of a READ, in ``packets`` packets, of which ``sent`` were sent.
 
     ``psn`` is the first response's, ``msn`` counts the messages up to this one. A ``resumed`` READ
     began in the middle of an earlier one; one that is ``replayed`` was answered in full before.
@@ -99,7 +99,7 @@ class ReadResponse:
         self.whole: bytes | None = None
 
     def payload(self, mtu: int) -> bytes | memoryview:
-        """The bytes of the next response; ``MemoryFault`` if they can no longer be read."""
+        """The payload of the next response. Raises ``MemoryFault`` if it can no longer be read."""
         offset = self.sent * mtu
         length = min(mtu, self.target.length - offset)
         if self.kept or self.whole is not None:
@@ -109,18 +109,18 @@ class ReadResponse:
         return self.target.read(offset, length) if length else b""
 
     def _kept_payload(self, offset: int, length: int) -> bytes | None:
-        """What was kept of the next response, if anything was, and may be told still."""
+        """The kept payload of the next response; ``None`` without one, or if its key is invalid."""
         kept = self.kept.get(serial.add(self.psn, self.sent))
         if kept is not None and len(kept) >= length and (self.whole or self.target.holds):
             return kept[:length]
         return None if self.whole is None else self.whole[offset : offset + length]
 
     def packets_kept(self, mtu: int) -> int:
-        """How many responses' payloads it keeps."""
+        """How many response payloads are kept."""
         return len(self.kept) + -(-len(self.whole or b"") // mtu)
 
     def keep(self, index: int, mtu: int) -> bool:
-        """Keep what memory now holds of response ``index``; ``False`` if nothing new was kept."""
+        """Keep the present payload of response ``index``; ``False`` if nothing new was kept."""
         psn = serial.add(self.psn, index)
         if psn in self.kept:
             return False
@@ -129,12 +129,12 @@ class ReadResponse:
         try:
             self.kept[psn] = bytes(self.target.read(offset, length))
         except MemoryFault:
-            return False  # the response will find the same, and end in a NAK
+            return False  # sending the response fails in the same way, and a NAK is sent
         return True
 
 
 class AtomicResponse:
-    """What stood in memory before an atomic; ``replayed`` is as a READ's."""
+    """The original value of an atomic; ``replayed`` as in :class:`ReadResponse`."""
 
     __slots__ = ("msn", "original", "psn", "replayed")
 
@@ -149,11 +149,11 @@ Answer = Acknowledge | ReadResponse | AtomicResponse
 
 
 class Resource(NamedTuple):
-    """A READ or atomic that may be asked for again: IBA 9.7.5.1.4.
+    """A READ or atomic that the peer may retransmit: IBA 9.7.5.1.4.
 
-    Of a READ the bytes are read again; of an atomic only the answer is given again, which is
-    its ``original``. ``asked`` is the header that named the memory; ``length`` counts the bytes
-    that the answer reads from there.
+    A duplicate READ reads memory again; a duplicate atomic gets the same response, with its
+    ``original`` value. ``asked`` is the header that names the memory, ``length`` the bytes that the
+    response reads.
     """
 
     opcode: int
@@ -164,23 +164,22 @@ class Resource(NamedTuple):
     original: int | None = None
 
     def covers(self, psn: int) -> bool:
-        """Whether this is the PSN of one of its responses."""
+        """Whether ``psn`` is the PSN of one of its responses."""
         return serial.in_window(psn, self.psn, self.packets)
 
 
 class ResponderContext:
-    """Where the conversation stands, as the responder sees it.
+    """State of a connection as the responder sees it.
 
-    ``ack_due`` is an ACK owed of all that will be done when it is sent: ACKs coalesce; ``cnps_due``
-    counts the CNPs owed. ``epsn`` is the PSN expected, ``msn`` the number of messages done;
-    ``refused`` says that the expected packet was refused, and what comes behind it need not be (one
-    NAK for each gap). ``reads`` counts the READs whose responses are owed; before anything changes
-    memory under them, they keep what they need of it. ``starved`` says that the last ACK granted
-    no credits. ``sends_last_responses`` says that the last pending one ended the queue pair.
-    ``recv`` is the receive in use, ``target`` what the key of the request in hand allows,
-    ``denied`` what the last key that did not allow its request was asked for. ``response_end`` is
-    the PSN behind the last READ or atomic, ``before_responses`` the last PSN before it that an ACK
-    answers.
+    ``ack_due`` requests one ACK for all work done when it is sent: ACKs coalesce. ``cnps_due``
+    counts pending CNPs. ``epsn`` is the expected PSN, ``msn`` the number of completed messages.
+    ``refused`` says that the expected packet was refused: later packets cause no NAK of their own
+    (one for each gap). ``reads`` counts READs with pending responses, which keep old bytes before
+    their memory changes. ``starved`` says that the last ACK granted no credits,
+    ``sends_last_responses`` that the last pending response ended the queue pair. ``recv`` is the
+    receive in use, ``target`` the memory that the current request's key allows, ``denied`` the last
+    access that a key refused. ``response_end`` is the PSN after the last READ or atomic,
+    ``before_responses`` the last PSN before it that an ACK answers.
     """
 
     __slots__ = (
@@ -209,9 +208,9 @@ class ResponderContext:
         self.reset(0)
 
     def reset(self, psn: int, *, keeps_ack: bool = False) -> None:
-        """Nothing owed, nothing begun, with this PSN expected.
+        """Discard all state, and expect ``psn``.
 
-        With ``keeps_ack`` the PSN of the last ACK stays what it was.
+        With ``keeps_ack`` the PSN of the last ACK is kept.
         """
         self.before_responses = self.ack_psn if keeps_ack else serial.add(psn, -1)
         self.response_end = psn
@@ -227,7 +226,7 @@ class ResponderContext:
         self.denied: Denied | None = None
 
     def fall_silent(self, *, final: bool = False) -> None:
-        """Discard all answers; with ``final`` those stay that end in what ended the queue pair."""
+        """Discard all responses; with ``final``, keep them if the last one ended the queue pair."""
         self.cnps_due = 0
         self.starved = False
         if not (final and self.sends_last_responses):
@@ -236,14 +235,14 @@ class ResponderContext:
             self.ack_due = self.sends_last_responses = False
 
     def owe(self, answer: ReadResponse | AtomicResponse) -> None:
-        """Answer in turn."""
+        """Add a response at the end of ``pending``."""
         self.pending.append(answer)
         self.reads += isinstance(answer, ReadResponse)
 
     def owe_again(self, answer: ReadResponse | AtomicResponse, resource: Resource) -> None:
-        """Answer a request that came again, in the place of what is still owed to it.
+        """Add the response to a duplicate request, in PSN order, in place of a pending one.
 
-        Who lost an answer asks for all behind it, too: what was begun of that begins anew.
+        The peer requests all later responses again, too, so those in progress restart.
         """
         owed = self._withdraw(resource)
         answer.replayed = owed is None or owed.replayed
@@ -258,7 +257,7 @@ class ResponderContext:
                 behind.sent = 0
 
     def _withdraw(self, resource: Resource) -> ReadResponse | AtomicResponse | None:
-        """What is owed to this request, no more."""
+        """Remove and return the pending response to this request, if there is one."""
         for answer in self.pending:
             if not isinstance(answer, Acknowledge) and resource.covers(answer.psn):
                 self.pending.remove(answer)
@@ -268,35 +267,35 @@ class ResponderContext:
 
     @property
     def gives_data(self) -> bool:
-        """Whether the next answer is a READ response."""
+        """Whether the next frame is a READ response."""
         return (
             not self.cnps_due and bool(self.pending) and isinstance(self.pending[0], ReadResponse)
         )
 
     def skip_to(self, psn: int) -> None:
-        """Give the message up that was coming in; its receive is there for the next one."""
+        """Discard the message in progress, and expect ``psn``; its receive is used for the next."""
         self.incoming = NO_MESSAGE
         self.epsn = psn
 
     def settle(self) -> None:
-        """Put the ACK that is due in its place among what is owed: something comes behind it."""
+        """Add the ACK that is due to ``pending``, ahead of the next response."""
         if self.ack_due:
             self.pending.append(self.take_ack())
 
     def take_ack(self) -> Acknowledge:
-        """The ACK that is due: of all that is done now."""
+        """Return the ACK for all work done so far; it is no longer due."""
         self.ack_due = False
         return Acknowledge(serial.add(self.epsn, -1), self.msn)
 
     @property
     def ack_psn(self) -> int:
-        """The last PSN done that an ACK answers, not a response."""
+        """The last completed PSN that an ACK answers, not a response."""
         if self.epsn == self.response_end:
             return self.before_responses
         return serial.add(self.epsn, -1)
 
     def move_past(self, packets: int, *, by_ack: bool = False) -> None:
-        """Expect the PSN behind a READ or atomic that has this many response ``packets``.
+        """Expect the PSN after a READ or atomic with this many response ``packets``.
 
         With ``by_ack`` a later ACK may have its PSN, as with Linux (:attr:`Profile.acks_newest`).
         """
@@ -306,12 +305,11 @@ class ResponderContext:
             self.before_responses, self.response_end = before, self.epsn
 
     def acknowledge_again(self, psn: int) -> None:
-        """Acknowledge a SEND or WRITE that came again with this ``psn``.
+        """Acknowledge a duplicate SEND or WRITE with this ``psn``.
 
-        The ACK is for the newest packet done, but for nothing from the next READ or atomic on: the
-        peer may have lost the response, and Linux takes an ACK with its PSN for the response.
-        A pending answer to anything behind ``psn`` acknowledges it as well. IBA 9.7.5.1.2,
-        9.7.5.1.4.
+        The ACK is for the newest completed packet before the next READ or atomic: the peer may have
+        lost that response, and Linux takes an ACK with its PSN for the response. A pending response
+        after ``psn`` acknowledges it as well. IBA 9.7.5.1.2, 9.7.5.1.4.
         """
         done = serial.span(psn, self.epsn)
         behind = (r.psn for r in self.resources if serial.in_window(r.psn, psn, done))
@@ -343,9 +341,9 @@ class ResponderContext:
         return any(answer.says(psn, ack, value) for answer in waiting)
 
     def refuse(self, ack: Ack, value: int) -> None:
-        """Owe a NAK of the packet that is expected, with its code or timer.
+        """Add a NAK of the expected packet, with its code or timer.
 
-        One that waits already is not owed again, however often the packet comes meanwhile.
+        An equal NAK that is already pending is not added again.
         """
         if not self._acknowledges(self.epsn, ack, value):
             self._supersede()
@@ -353,7 +351,7 @@ class ResponderContext:
             self.pending.append(Acknowledge(self.epsn, self.msn, ack, value))
 
     def _supersede(self) -> None:
-        """Of ACKs and NAKs that a busy port has not sent for long, the NAK that comes says all."""
+        """Remove the last ACKs and NAKs if there are too many: the new NAK replaces them."""
         last = list(
             takewhile(lambda answer: isinstance(answer, Acknowledge), reversed(self.pending))
         )
@@ -362,13 +360,13 @@ class ResponderContext:
                 self.pending.pop()
 
     def remember(self, resource: Resource, most: int) -> None:
-        """Keep what may be asked for again; the oldest goes."""
+        """Keep a request for duplicates; of more than ``most``, discard the oldest."""
         self.resources.append(resource)
         while len(self.resources) > most:
             self.resources.popleft()
 
     def owes_fewer(self, most: int) -> bool:
-        """Whether fewer READs and atomics than that wait for their first answer in full."""
+        """Whether fewer than ``most`` READs and atomics have first responses pending."""
         if len(self.pending) < most:
             return True
         answers = (answer for answer in self.pending if not isinstance(answer, Acknowledge))
