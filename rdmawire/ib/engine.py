@@ -40,7 +40,7 @@ def refused(qp: QueuePair, flow: Flow) -> Drop | None:
 
 
 def _other_service(qp: QueuePair, flow: Flow) -> bool:
-    """The opcode's service is another, or it has no such packets in this direction."""
+    """The opcode belongs to another service, or to packets of the other direction."""
     if flow.bth.opcode == Opcode.CNP:
         return not qp.service.connected
     if flow.shape.service is not qp.service.wire:
@@ -84,7 +84,7 @@ _RULES: tuple[tuple[Drop, Callable[[QueuePair, Flow], bool]], ...] = (
 
 
 def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
-    """Process frames from ``start`` on as one run; return how many. The first is of this flow."""
+    """Process a run of frames from ``start`` on; return how many. The first belongs to ``flow``."""
     if len(flow.ways) != 1:
         return 0
     qp, role = flow.ways[0]
@@ -103,7 +103,7 @@ def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
 def _ready(qp: QueuePair, flow: Flow) -> bool:
     """Whether packets of this flow are accepted now, and are full.
 
-    Headers that are to be read are to be checked: XRC's packets name their queue one by one.
+    Packets with headers to check one by one are not: each XRC packet names its receive queue.
     """
     read, _, payload, pad, _, _ = flow.layout
     full = read is None and pad - payload == qp.mtu
@@ -125,14 +125,14 @@ def _place(
     for psn in serial.numbers(qp.inbound.epsn, fits):
         frame = frames[start + taken]
         if frame.__class__ is not bytes or len(frame) != end:
-            break  # taken in alone, what is no bytes is refused
+            break  # the caller processes this frame alone, and reports the error
         rest = memoryview(frame)[word:]
         if frame[:payload] != head + pack_word(psn) or crc32(rest, crc) != RESIDUE:
             break
         try:
             write(offset, rest[first:last])
         except MemoryFault:
-            break  # taken in alone, the packet meets it again, and all that follows from it
+            break  # the caller processes this packet alone, and reacts to the fault
         offset += length
         taken += 1
     incoming.placed = offset
@@ -140,11 +140,11 @@ def _place(
 
 
 Way = tuple[QueuePair, RequestRule | None]
-"""A queue pair that takes a packet: by this row as a request, as a response where there is none."""
+"""A queue pair that accepts a packet, and the row of the request (``None`` for a response)."""
 
 
 def is_for_group(frame: bytes, medium: Medium) -> bool:
-    """Whether a frame goes to several stations: by its Ethernet address, or that of IP."""
+    """Whether a frame's destination, an Ethernet or IP address, is a group address."""
     if medium is Medium.ETHERNET:
         return bool(frame[:1] and frame[0] & GROUP_BIT)
     version = frame[0] >> 4 if frame else 0
@@ -155,19 +155,19 @@ def is_for_group(frame: bytes, medium: Medium) -> bool:
 
 _IPV4, _IPV6 = 4, 6
 GROUP_BIT = 1
-"""Bit of the first byte of an Ethernet address: multicast. IEEE 802, 8.2."""
+"""Multicast bit in the first byte of an Ethernet address. IEEE 802, 8.2."""
 
 
 @one_thread_at_a_time("receive")
 class Nic(Verbs):
-    """One port of an adapter. Raises ``VerbsError`` EBUSY in a second thread inside it."""
+    """One port of an adapter. Raises ``VerbsError`` EBUSY if a second thread enters it."""
 
     def receive(self, frame: bytes, now: int) -> None:
-        """Take in one Ethernet frame, without its FCS."""
+        """Receive one Ethernet frame, without its FCS."""
         if now.__class__ is not int or frame.__class__ is not bytes:
             check_time(now)
             frame = as_bytes("frame", frame)
-        thread = get_ident()  # first: behind a call CPython may switch threads
+        thread = get_ident()  # first: after a call CPython may switch threads
         outer = self._thread
         if outer is None:
             self._thread = thread
@@ -201,7 +201,7 @@ class Nic(Verbs):
                 respond(qp, role, arrival)
 
     def _look_at(self, qp: QueuePair, role: RequestRule | None, flow: Flow) -> None:
-        """Use the headers before the transport, and the fact that a packet arrived."""
+        """Process the headers before the transport, and the first packet of a connection."""
         if qp.migrating:
             heard(qp, flow)
         if flow.marked:
@@ -218,9 +218,9 @@ class Nic(Verbs):
             qp.flush_late()
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
-        """Take in frames that came one behind the other; runs of middle packets cost less.
+        """Receive ``frames`` in order; runs of middle packets cost less.
 
-        ``VerbsError`` for the first that is no bytes; those before it are taken in.
+        ``VerbsError`` for the first that is not bytes; those before it are processed.
         """
         if now.__class__ is not int or frames.__class__ is not list:
             check_time(now)
@@ -253,9 +253,9 @@ class Nic(Verbs):
             device.rcv_bytes += data
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
-        """The next frames to send, ``most`` of them at most; none when nothing is ready.
+        """Return at most ``most`` frames to send; none when nothing is ready.
 
-        While the port's link is down they are lost here.
+        While the port's link is down they are discarded.
         """
         if now.__class__ is not int or most.__class__ is not int:
             check_time(now)
@@ -283,18 +283,18 @@ class Nic(Verbs):
         return frames
 
     def _hear_own(self, frames: list[bytes]) -> None:
-        """Deliver multicast frames that are sent to members here, too. IBA 10.5.2."""
+        """Loop back multicast frames to members on this port. IBA 10.5.2."""
         for frame in frames:
             if is_for_group(frame, self.device.medium):
                 self.receive(frame, self.device.now)
 
     @property
     def sends_more(self) -> bool:
-        """Whether ``transmit`` may have more frames, before anything else happens."""
+        """Whether ``transmit`` may return more frames without another call first."""
         return bool(self.device.ready)
 
     def next_timer(self) -> int | None:
-        """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
+        """When ``handle_timer`` is due (ns), or ``None``. Changes no state."""
         device = self.device
         soonest = device.timers.next()
         paced = device.governors.next()
@@ -333,7 +333,7 @@ class Nic(Verbs):
             qp.events.append(CommunicationEstablished(qp.number))
 
     def _find_routes(self, flow: Flow) -> tuple[Way, ...]:
-        """The queue pairs that packets of this flow go to, each with the row of its responder."""
+        """Find and store the queue pairs that accept packets of this flow, with their rows."""
         ways = []
         for qp in self._addressed(flow):
             reason = refused(qp, flow)
@@ -345,7 +345,7 @@ class Nic(Verbs):
         return flow.ways
 
     def _addressed(self, flow: Flow) -> list[QueuePair]:
-        """The queue pairs that a packet is for. IBA 9.6.1.1."""
+        """The queue pairs at the packet's destination QP or multicast group. IBA 9.6.1.1."""
         qps = self.device.qps
         qpn = flow.bth.destqp
         if qpn != MULTICAST_QPN:
@@ -358,7 +358,7 @@ class Nic(Verbs):
 
 
 def _role(qp: QueuePair, flow: Flow) -> RequestRule | None:
-    """The row of the responder that a packet is for; ``None`` where it is a response."""
+    """The row of a request; ``None`` if the packet is a response."""
     rules = qp.device.rules
     if flow.bth.opcode == Opcode.CNP:
         return rules.cnp
@@ -368,7 +368,7 @@ def _role(qp: QueuePair, flow: Flow) -> RequestRule | None:
 
 
 def _marked(qp: QueuePair) -> None:
-    """Count a packet marked Congestion Experienced, and have a CNP sent."""
+    """Count a packet marked Congestion Experienced, and schedule a CNP."""
     qp.counters.np_ecn_marked_roce_packets += 1
     if qp.notifier is not None:
         qp.notifier.marked()

@@ -1,8 +1,8 @@
 """The requester: send work becomes request packets. IBA 9.7.1 to 9.7.3, 9.8.
 
-It takes the work at the front of ``posted``, gives it PSNs, and sends its packets while nothing
-holds it back. What it cannot do locally ends the work with an error, in its turn. It never sees a
-response: the completer moves the queue, and the requester reads it.
+It takes the work at the front of ``posted``, gives it PSNs, and sends its packets until a limit is
+reached. A local error completes the work in order. It never sees a response: the completer moves
+the queue, and the requester reads it.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
 
 
 def held(qp: QueuePair, wqe: Wqe) -> bool:
-    """Whether work must not be begun yet."""
+    """Whether work must not be started yet."""
     queue = qp.sq
     if not qp.begins or qp.halted:
         return True
@@ -42,19 +42,19 @@ def held(qp: QueuePair, wqe: Wqe) -> bool:
         return True
     if (limit := qp.credit_limit) is None or not verb.takes_receive:
         return False
-    # Out of credits, IBA 9.7.7.2.5. With nothing in flight one message goes all the same: else an
-    # ACK with new credits that is lost would stop the queue for ever.
+    # Out of credits, IBA 9.7.7.2.5. With nothing in flight one message is sent anyway: else the
+    # loss of an ACK with new credits would stop the queue for ever.
     return in_flight > 0 and serial.is_before(limit, queue.ssn + 1)
 
 
 def _in_use(qp: QueuePair, wqe: Wqe) -> bool:
-    """After a fence, a key is invalidated when all work before it is done. IBA 10.6.5.1."""
+    """Whether a fenced invalidation must wait for earlier work. IBA 10.6.5.1."""
     fenced = wqe.flags & FENCE or qp.device.profile.local_inv_waits
     return bool(fenced) and any(before.status is None for before in qp.sq.sent)
 
 
 def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
-    """A fence waits for all READs and atomics (IBA 10.8.3.3); they wait for one another's room."""
+    """Whether work waits for READs and atomics: after a fence (IBA 10.8.3.3), or at their limit."""
     under_way = qp.sq.outstanding_reads
     if under_way and wqe.flags & FENCE:
         return True
@@ -64,9 +64,9 @@ def _out_of_reads(qp: QueuePair, wqe: Wqe) -> bool:
 
 
 def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
-    """With a READ's responses, all in flight has to lie in one half of the circle. IBA 9.7.1.
+    """Whether a READ's responses would leave over half of the PSN range in flight. IBA 9.7.1.
 
-    Else what is sent again would be ahead of what the peer expects.
+    Beyond that, retransmitted PSNs would be ahead of the PSN that the peer expects.
     """
     room = serial.HALF - qp.sq.in_flight
     if room >= LONGEST_MESSAGE // qp.mtu:
@@ -76,7 +76,7 @@ def _beyond_half(qp: QueuePair, wqe: Wqe) -> bool:
 
 
 def begin(qp: QueuePair, wqe: Wqe) -> None:
-    """Give work its memory and its PSNs; or the status that it ends with, and begin no other."""
+    """Find the memory of work and give it PSNs; or set its error status and start no other work."""
     status = _PREPARE[wqe.verb.local](qp, wqe)
     if status is None:
         qp.sq.begin(wqe, packets_of(wqe, qp.mtu))
@@ -86,13 +86,13 @@ def begin(qp: QueuePair, wqe: Wqe) -> None:
 
 
 def fail(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
-    """The work ends with this in its turn, and no other begins."""
+    """End the work with ``status``, in order, and start no other."""
     wqe.status = status
     qp.halted = True
 
 
 def _prepare_source(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
-    """Find what is to be sent."""
+    """Find the memory or inline data to send."""
     if wqe.flags & INLINE:
         wqe.source = Inline(wqe.wr.inline)
     else:
@@ -107,7 +107,7 @@ def _prepare_source(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
 
 
 def _prepare_sink(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
-    """Find where the response goes."""
+    """Find the memory that the response is written to."""
     memory = gather(qp.device.keys, qp.pd, wqe.wr.sges, LOCAL_WRITE)
     if isinstance(memory, KeyFault):
         return WCStatus.LOC_PROT_ERR
@@ -117,7 +117,7 @@ def _prepare_sink(qp: QueuePair, wqe: Wqe) -> WCStatus | None:
 
 
 def _prepare_nothing(_: QueuePair, wqe: Wqe) -> WCStatus | None:
-    """A FLUSH has the length of its work request; work that is done here has none."""
+    """Take the length of a FLUSH from its work request; local work has length 0."""
     wqe.length = wqe.wr.length if wqe.verb.only else 0
     return None
 
@@ -128,18 +128,18 @@ _PREPARE: dict[Local, Callable[[QueuePair, Wqe], WCStatus | None]] = {
     Local.NONE: _prepare_nothing,
     Local.INVALID: lambda _, __: WCStatus.LOC_QP_OP_ERR,
 }
-"""How work finds its local memory."""
+"""How each type of work finds its local memory."""
 
 
 def packets_of(wqe: Wqe, mtu: int) -> int:
-    """How many PSNs work takes; what needs no packet takes none."""
+    """How many PSNs work uses; 0 if it needs no packet."""
     if wqe.length <= mtu or wqe.verb.one_packet:
         return wqe.verb.min_packets
     return -(-wqe.length // mtu)
 
 
 def do_local_work(qp: QueuePair, wqe: Wqe) -> None:
-    """Do work that needs no packet. Its status is the result; an error lets no other work begin."""
+    """Do work that needs no packet, and set its status; after an error no other work starts."""
     wqe.status = _WORK[wqe.wr.opcode](qp, wqe.wr)
     if wqe.status is not WCStatus.SUCCESS:
         qp.halted = True
@@ -158,7 +158,7 @@ def _bind(qp: QueuePair, wr: SendWR) -> WCStatus:
 
 
 def _register(qp: QueuePair, wr: SendWR) -> WCStatus:
-    """The region is of the queue pair's own domain, and free. IBA 10.6.4."""
+    """Register pages; the region must be free and in the queue pair's domain. IBA 10.6.4."""
     refused = qp.device.profile.memory_management_error
     if wr.reg is None or wr.reg.region.pd is not qp.pd:
         return refused
@@ -180,17 +180,17 @@ _WORK: dict[int, Callable[[QueuePair, SendWR], WCStatus]] = {
     SendOpcode.REG_MR: _register,
     SendOpcode.LOCAL_INV: _invalidate,
 }
-"""What each kind of local work does."""
+"""Handlers of local work, by opcode."""
 
 
 OWN_QKEY = 1 << 31
-"""A Q_Key with this bit means the queue pair's own. IBA 10.2.5."""
+"""The bit of a ``remote_qkey`` that selects the queue pair's own Q_Key. IBA 10.2.5."""
 
 
 def _reth(qp: QueuePair, wqe: Wqe) -> Header:
-    """A READ goes on where its responses stopped: IBA 9.7.3.1.
+    """Build the RETH; a retransmitted READ resumes after its last response: IBA 9.7.3.1.
 
-    Past the last address, which only a peer with no memory there can make it do, it wraps.
+    The address wraps at 2**64, which only happens if the peer has no memory there.
     """
     done = wqe.answered * qp.mtu
     if wqe.wr.opcode is SendOpcode.ATOMIC_WRITE and _forgets_address(qp, wqe):
@@ -235,17 +235,17 @@ EXTENDED_HEADERS: dict[type[Header], ExtendedHeader] = {
     ),
 }
 """How each extended transport header of requests is filled. The fields of a datagram's path and the
-length of a FLUSH are checked with the header that goes with them."""
+length of a FLUSH are checked with another header of the same packet."""
 
 
 def extended(headers: tuple[type[Header], ...], qp: QueuePair, wqe: Wqe) -> bytes:
-    """The bytes of these headers, for this work."""
+    """The bytes of ``headers`` for this work."""
     rows = qp.device.rules.headers
     return b"".join([rows[header].make(qp, wqe).build() for header in headers])
 
 
 def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
-    """Append frames of the work that may go on, until there are ``room`` of them."""
+    """Append request frames to ``frames``, until it has ``room`` frames or no work can be sent."""
     queue = qp.sq
     posted = queue.posted
     while posted and len(frames) < room:
@@ -262,7 +262,7 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
 
 
 def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
-    """Send packets of one piece of work; whether all are sent, or nothing more can be."""
+    """Send packets of one WQE. Return whether all are sent, or an error prevents the rest."""
     try:
         senders = _SENDERS if qp.service.outbound else _RAW_SENDERS
         senders[wqe.verb.answer](qp, wqe, frames, room)
@@ -280,7 +280,7 @@ def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
 
 
 def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
-    """A SEND or WRITE."""
+    """Send packets of a SEND or WRITE."""
     service = qp.service
     opcodes = service.outbound[wqe.wr.opcode]
     seal = qp.seal if service.connected else qp.seal_for(wqe.wr)
@@ -297,9 +297,9 @@ def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
 def _packets(  # noqa: PLR0917  once a message
     qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: TxTemplate, frames: list[bytes], room: int
 ) -> None:
-    """The packets of a message: one by one, and those in the middle in runs."""
+    """Send packets of a message: middle packets in runs, others one by one."""
     last = wqe.packets - 1
-    bare = not opcodes.layouts[opcodes.middle].headers  # XRC's say which queue receives
+    bare = not opcodes.layouts[opcodes.middle].headers  # XRC packets name their receive queue
     while wqe.sent <= last:
         left = min(room - len(frames), qp.window_at(wqe))
         if left <= 0:
@@ -314,7 +314,7 @@ def _packets(  # noqa: PLR0917  once a message
 def _middles(
     qp: QueuePair, wqe: Wqe, head: HeaderTemplate, frames: list[bytes], count: int
 ) -> None:
-    """``count`` full packets that neither begin nor end a message and ask for no ACK."""
+    """Send ``count`` full middle packets without AckReq."""
     data, crc = head
     read, mtu, offset = wqe.source.read, qp.mtu, wqe.sent * qp.mtu
     before = len(frames)
@@ -330,7 +330,7 @@ def _middles(
 
 
 def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: TxTemplate) -> bytes:
-    """The next packet of a message, whichever it is."""
+    """Build the next packet of a message."""
     index, last = wqe.sent, wqe.packets - 1
     ends = index == last
     opcode = opcodes.at(index, last)
@@ -345,7 +345,7 @@ def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: TxTemplate) -> byt
 
 
 def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
-    """A READ, atomic or FLUSH: one packet that asks for what has not been answered."""
+    """Send a READ, atomic or FLUSH: one packet that requests the responses still missing."""
     opcodes = qp.service.outbound[wqe.wr.opcode]
     payload = wqe.source.read(0, wqe.length) if wqe.verb.local is Local.SOURCE else b""
     more = extended(opcodes.headers, qp, wqe)
@@ -356,7 +356,7 @@ def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
 
 
 def _frame(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
-    """A raw packet: the frame as it is in memory."""
+    """Send a raw packet: the frame as it is in memory."""
     frames.append(bytes(wqe.source.read(0, wqe.length)))
     qp.sq.advance(wqe, 1)
 

@@ -1,13 +1,12 @@
 """Pending responses of a responder become frames, in order. IBA 9.7.5.
 
 READ responses are read from memory when they are sent. If the key no longer allows that, or the
-pages are missing, a NAK is sent instead and the connection ends, but for bytes that the peer had
-before.
+pages are missing, a NAK is sent instead and the connection ends, unless a copy was kept.
 
-Requests after a READ are executed at once. Before one of them changes memory of a pending READ,
-the old bytes are copied to the responses concerned, also to those already sent: the peer may
-request them again. So a READ sees memory as it was in its turn, however late its responses are
-sent; IBA 10.8.3.3 requires that only after a fence.
+Requests after a READ are executed at once. Before one of them changes memory of a pending READ, the
+old bytes are copied to the responses concerned, also to those already sent: the peer may request
+them again. So a READ sees memory as it was in its turn, however late its responses are sent; IBA
+10.8.3.3 requires that only after a fence.
 """
 
 from bisect import bisect_right
@@ -47,7 +46,7 @@ def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
 
 
 def _notify(qp: QueuePair, frames: list[bytes], room: int) -> None:
-    """The CNPs that are due, before all else: the sooner the peer slows down, the better."""
+    """Send CNPs that are due ahead of all other frames, so that the peer slows down early."""
     while qp.inbound.cnps_due and qp.notifier is not None and len(frames) < room:
         qp.inbound.cnps_due -= 1
         frames.append(qp.notifier.frame())
@@ -69,7 +68,7 @@ def _read(qp: QueuePair, pending: ReadResponse, frames: list[bytes], room: int) 
 
 
 def _break_off(qp: QueuePair, pending: ReadResponse) -> None:
-    """The memory cannot be read any more: a NAK takes the response's place, and all else ends."""
+    """Send a NAK in place of a response whose memory cannot be read, and end the queue pair."""
     psn = serial.add(pending.psn, pending.sent)
     fault = access_fault(qp, pending.target, REMOTE_READ)
     reaction = qp.service.reactions[fault]
@@ -83,7 +82,7 @@ def _break_off(qp: QueuePair, pending: ReadResponse) -> None:
 
 
 def _response(qp: QueuePair, pending: ReadResponse) -> bytes:
-    """The next response packet of a READ."""
+    """Build the next response packet of a READ."""
     opcode = _place(qp, pending)
     data = pending.payload(qp.mtu)
     more = b"" if opcode is _MIDDLE else _aeth(qp, pending.msn)
@@ -113,7 +112,7 @@ def _acknowledge(qp: QueuePair, pending: Acknowledge) -> bytes:
 
 
 def _refusal(qp: QueuePair, pending: Acknowledge) -> int:
-    """The code of a NAK or the timer of an RNR NAK, which is counted."""
+    """Count a NAK or RNR NAK, and return its code or timer."""
     if pending.ack is Ack.RNR_NAK:
         qp.counters.send_rnr_err += 1
     elif pending.value == Nak.PSN_SEQUENCE_ERROR:
@@ -127,12 +126,12 @@ def _atomic(qp: QueuePair, pending: AtomicResponse) -> bytes:
 
 
 def _aeth(qp: QueuePair, msn: int) -> bytes:
-    """An AETH that acknowledges what was done."""
+    """Build an AETH with an ACK for message ``msn``."""
     return AETH(ack=Ack.ACK, value=_credits(qp), msn=msn).build()
 
 
 def _credits(qp: QueuePair) -> int:
-    """The credit count for the receives that are left: the greatest that promises no more."""
+    """The credit count for the receives that are left, rounded down to an encodable value."""
     if qp.srq is not None or not qp.device.profile.end_to_end_credits:
         return NO_CREDITS
     qp.inbound.starved = not qp.rq
@@ -146,7 +145,7 @@ def _frame(
 
 
 def replay(qp: QueuePair, role: RequestRule, request: Arrival) -> None:
-    """Answer a request that was done already, if it asks for what it asked for the first time."""
+    """Answer a duplicate request, if it matches the original one."""
     resource = _remembered(qp, request.psn)
     if role.family is not REQUEST:
         _acknowledge_duplicate(qp, request, resource)
@@ -173,16 +172,16 @@ def _acknowledge_duplicate(qp: QueuePair, request: Arrival, resource: Resource |
 
 
 def _remembered(qp: QueuePair, psn: int) -> Resource | None:
-    """The READ or atomic that had this PSN: the latest, since PSNs come round again."""
+    """The latest READ or atomic with this PSN: PSNs wrap around."""
     return next((r for r in reversed(qp.inbound.resources) if r.covers(psn)), None)
 
 
 def _again(
     qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource
 ) -> ReadResponse | AtomicResponse | None:
-    """The answer, if this asks for no more than was asked for the first time.
+    """Return the response to a duplicate that requests no more than the original, else ``None``.
 
-    Of a FLUSH or an ATOMIC WRITE the opcode alone is compared: nothing is done again, and Linux
+    Of a FLUSH or an ATOMIC WRITE the opcode alone is compared: nothing is executed again, and Linux
     repeats them with an address of 0.
     """
     if request.flow.malformed:
@@ -199,7 +198,7 @@ def _again(
 def _atomic_again(
     qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource
 ) -> AtomicResponse | None:
-    """The response of the first atomic, with its original value; ``None`` if it differs."""
+    """The response of the original atomic, with its value; ``None`` if the duplicate differs."""
     bugs = qp.device.profile.bugs
     original = resource.original
     if original is None:
@@ -211,7 +210,7 @@ def _atomic_again(
 
 
 def _is_same(qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource) -> bool:
-    """Whether an atomic is a duplicate of the first, with the same operands."""
+    """Whether an atomic has the same operation and operands as the original."""
     operands = request.extended[role.places[AtomicETH]] == resource.asked
     same = operands or not qp.device.profile.validates_duplicates
     return same and request.flow.bth.opcode == resource.opcode
@@ -220,7 +219,7 @@ def _is_same(qp: QueuePair, role: RequestRule, request: Arrival, resource: Resou
 def _read_again(
     qp: QueuePair, role: RequestRule, request: Arrival, resource: Resource
 ) -> ReadResponse | None:
-    """The bytes from where the peer's came to an end, or from the start."""
+    """Return the response to a duplicate READ, from its start or from a later packet on."""
     reth = request.extended[role.places[RETH]]
     skipped = serial.span(resource.psn, request.psn)
     profile = qp.device.profile
@@ -239,7 +238,7 @@ def _read_again(
 
 
 def _is_rest(reth: RETH, resource: Resource, skipped: int) -> bool:
-    """Whether a READ names memory of the first one's, ``skipped`` bytes on. IBA 9.7.5.1.4."""
+    """Whether a READ names the original's memory from ``skipped`` bytes on. IBA 9.7.5.1.4."""
     first = resource.asked
     if not resource.length:
         return reth.dmalen == 0
@@ -248,22 +247,22 @@ def _is_rest(reth: RETH, resource: Resource, skipped: int) -> bool:
 
 
 def _is_within(reth: RETH, resource: Resource, _: int) -> bool:
-    """Whether a READ names memory of the first one's, wherever in it."""
+    """Whether a READ names memory within the original's."""
     first = resource.asked
     inside = first.va <= reth.va and reth.va + reth.dmalen <= first.va + resource.length
     return inside and reth.rkey == first.rkey
 
 
 def _grow(qp: QueuePair, end: int) -> None:
-    """Expect the PSN behind a duplicate READ that is longer than the first: ``Bug.READ_GROWS``."""
+    """Expect the PSN after a duplicate READ that is longer than the first: ``Bug.READ_GROWS``."""
     if serial.is_before(qp.inbound.epsn, end):
         qp.inbound.move_past(serial.span(qp.inbound.epsn, end))
 
 
 def _allowed(qp: QueuePair, role: RequestRule, request: Arrival) -> bool:
-    """Whether the key allows it still; XRC's by the queue that this very packet names.
+    """Whether the key still allows the access; an XRC packet names the queue whose domain counts.
 
-    A message that is coming in meanwhile goes on with the queue that it named.
+    A message in progress keeps the queue that its own packets named.
     """
     named = qp.srq, qp.recv_cq, qp.pd, qp.recv_pd
     allowed = not any(step(qp, role, request) for step in role.again)
@@ -274,7 +273,7 @@ def _allowed(qp: QueuePair, role: RequestRule, request: Arrival) -> bool:
 # Copies of memory for pending READs.
 
 MAX_KEPT = 16 << 20
-"""Most bytes that the pending READs of one queue pair keep. Responses beyond it have the memory as
+"""Limit of bytes kept for pending READs of one queue pair. Responses beyond it have the memory as
 it is when they are sent, as the standard allows."""
 
 
@@ -296,11 +295,11 @@ def keep_all(qp: QueuePair, grant: Grant) -> None:
             try:
                 read.whole = bytes(target.read(0, target.length))
             except MemoryFault:
-                continue  # it is gone already: the response finds the same, and ends in a NAK
+                continue  # already inaccessible: sending the response ends in a NAK
 
 
 def _pending(qp: QueuePair) -> list[ReadResponse]:
-    """The READs whose responses are not all sent."""
+    """The READs with responses still to send."""
     return [answer for answer in qp.inbound.pending if isinstance(answer, ReadResponse)]
 
 

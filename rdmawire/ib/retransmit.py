@@ -1,7 +1,7 @@
-"""Going back, and giving up: what a requester does when an answer is bad or missing.
+"""Retransmission and its limits: what a requester does when a response is an error or missing.
 
 IBA 9.7.5.1.2 (implied NAK), 9.7.5.2 (NAK codes), 9.7.5.2.8 (RNR), 9.7.6.1.3 (ACK timeout). Each
-going back takes one of the retries that are left; any progress gives all of them back.
+retransmission uses one of the retries that are left; any progress restores all of them.
 """
 
 from rdmawire.ib.encapsulation import gids_of
@@ -15,7 +15,7 @@ from rdmawire.wire.ib import Ack, Nak
 
 
 def heard(qp: QueuePair, flow: Flow) -> None:
-    """A packet of the peer's says whether it went over."""
+    """Update path migration from the MigReq bit of a received packet."""
     state = qp.attributes.path_mig_state
     if not flow.bth.migreq and state == MigrationState.REARM:
         qp.set_migration(MigrationState.ARMED)
@@ -24,25 +24,25 @@ def heard(qp: QueuePair, flow: Flow) -> None:
 
 
 def _follow(qp: QueuePair, flow: Flow) -> None:
-    """Go where the peer went, if that is the alternate path. IBA 17.2.8.1.3."""
+    """Migrate to the alternate path if the peer sends on it. IBA 17.2.8.1.3."""
     alternate = qp.attributes.alt_ah
     source, destination = gids_of(flow.headers)
     if alternate is not None and (alternate.sgid, alternate.dgid) == (destination, source):
         migrate(qp)
         return
     failed = PathMigrationFailed(qp.number)
-    if failed not in qp.events:  # every packet of the peer's asks
+    if failed not in qp.events:  # every packet of the peer gets here
         qp.events.append(failed)
 
 
 def goes_over(qp: QueuePair, wanted: MigrationState) -> bool:
-    """Whether going to a migration state means the alternate path. IBA 17.2.8.1.4."""
+    """Whether the migration state ``wanted`` selects the alternate path. IBA 17.2.8.1.4."""
     armed = qp.migrating and qp.attributes.path_mig_state == MigrationState.ARMED
     return armed and wanted == MigrationState.MIGRATED and qp.attributes.alt_ah is not None
 
 
 def migrate(qp: QueuePair) -> None:
-    """Take the alternate path for the path, with its own timeout and P_Key."""
+    """Make the alternate path the primary one, with its own timeout and P_Key."""
     now = qp.attributes
     qp.attributes = now._replace(
         ah=now.alt_ah,
@@ -55,7 +55,7 @@ def migrate(qp: QueuePair) -> None:
 
 
 def escaped(qp: QueuePair) -> bool:
-    """Whether a queue pair without retries had another path to go over to, with all of them."""
+    """Migrate to the alternate path with all retries restored; ``False`` if there is none."""
     if not goes_over(qp, MigrationState.MIGRATED):
         return False
     migrate(qp)
@@ -69,20 +69,20 @@ NAK_STATUS: dict[int, WCStatus] = {
     Nak.REMOTE_OPERATIONAL_ERROR: WCStatus.REM_OP_ERR,
     Nak.INVALID_RD_REQUEST: WCStatus.REM_INV_RD_REQ_ERR,
 }
-"""How work ends that a NAK answered, IBA 9.9.2.3. A reserved code is a bad response."""
+"""Completion status by NAK code, IBA 9.9.2.3. A reserved code is a bad response."""
 
 ENDLESS_RNR_RETRY = 7
-"""The ``rnr_retry`` that never runs out. IBA 9.7.5.2.8."""
+"""The ``rnr_retry`` without a limit. IBA 9.7.5.2.8."""
 
 
 def ended(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
-    """The oldest work ends in an error, and the queue pair with it."""
+    """Complete the oldest WQE with the error ``status``, and fail the queue pair."""
     qp.sq.finish(wqe, status)
     qp.retire()
 
 
 def implied(qp: QueuePair) -> None:
-    """A response shows that an earlier one is missing: an implied NAK. IBA 9.7.5.1.2."""
+    """Handle an implied NAK: a response shows that an earlier one is missing. IBA 9.7.5.1.2."""
     if not _went_back(qp):
         qp.counters.implied_nak_seq_err += _missing(qp)
 
@@ -95,8 +95,8 @@ def _went_back(qp: QueuePair) -> bool:
 def _missing(qp: QueuePair) -> bool:
     """Retransmit the request of a missing response, once until the queue advances.
 
-    Packets that were in flight when the loss was found report it again, and mean nothing new.
-    Return ``False`` if no retry was left.
+    Packets in flight when the loss was detected report the same loss again. Return ``False`` if no
+    retry was left.
     """
     if _went_back(qp):
         return True
@@ -105,7 +105,7 @@ def _missing(qp: QueuePair) -> bool:
 
 
 def go_back(qp: QueuePair) -> bool:
-    """Retransmit all that is unacknowledged, if a retry is left. Return whether it was."""
+    """Retransmit all unacknowledged packets. Return ``False`` if no retry was left."""
     wqe = qp.sq.oldest()
     if wqe is None:
         return False
@@ -123,14 +123,14 @@ def go_back(qp: QueuePair) -> bool:
 
 
 def _send_again(qp: QueuePair) -> None:
-    """All that is not acknowledged."""
+    """Retransmit from the oldest unacknowledged PSN."""
     qp.sq.go_back(qp.sq.unacked_psn)
     if qp.governor is not None:
         qp.governor.went_back()
 
 
 def timed_out(qp: QueuePair) -> None:
-    """The timer fired: the wait that the peer asked for is over, or no ACK came.
+    """Handle the timer: the RNR wait is over, or no ACK arrived.
 
     While a requester waits for its own pages, the timer has no effect: it has not sent all that the
     peer would acknowledge, or has discarded the response, and waits for an ACK again afterwards.
@@ -146,7 +146,7 @@ def timed_out(qp: QueuePair) -> None:
 def discard(qp: QueuePair, ready: int) -> None:
     """Discard a response whose page is absent until ``ready`` (ns), and request it again then.
 
-    Responses behind it are discarded, too, and do not count as an implied NAK.
+    Responses after it are discarded, too, and do not count as an implied NAK.
     """
     qp.device.drops[Drop.PAGE_FAULT] += 1
     qp.retry_state.retrying = True
@@ -154,7 +154,7 @@ def discard(qp: QueuePair, ready: int) -> None:
 
 
 def paged_in(qp: QueuePair) -> None:
-    """Send on when the pages that the requester waited for are there. That uses no retry."""
+    """Resume sending when the pages that the requester waited for are present. Uses no retry."""
     if not qp.retry_state.in_rnr_wait:
         if qp.page_wait.resend and qp.sq.oldest() is not None:
             _send_again(qp)
@@ -164,7 +164,7 @@ def paged_in(qp: QueuePair) -> None:
 
 
 def _refused(qp: QueuePair, code: int) -> None:
-    """A NAK. Of a gap in PSNs the queue goes back; any other ends the work it names."""
+    """Handle a NAK: retransmit after a PSN sequence error, else complete the WQE with an error."""
     if code == Nak.PSN_SEQUENCE_ERROR:
         qp.counters.rcvd_seq_err += 1
         qp.counters.packet_seq_err += _missing(qp)
@@ -175,9 +175,9 @@ def _refused(qp: QueuePair, code: int) -> None:
 
 
 def _not_ready(qp: QueuePair, timer: int) -> None:
-    """An RNR NAK: wait as long as it says, then send again. IBA 9.7.5.2.8.
+    """Handle an RNR NAK: wait for the time of ``timer``, then retransmit. IBA 9.7.5.2.8.
 
-    Another one meanwhile is the same one, repeated by the network.
+    Another RNR NAK during the wait is a duplicate.
     """
     qp.counters.rcvd_rnr_err += 1
     wqe = qp.sq.oldest()
@@ -197,4 +197,4 @@ REFUSALS: dict[int, Refusal] = {
     Ack.RNR_NAK: _not_ready,
     Ack.NAK: _refused,
 }
-"""What a syndrome that is no ACK does; reserved ones do nothing."""
+"""Handlers of AETH syndromes other than ACK; reserved ones are ignored."""

@@ -1,6 +1,6 @@
-"""Transport services as rows: what reliable connection, unreliable datagram and the rest differ in.
+"""Transport services as rows: how reliable connection, unreliable datagram and the others differ.
 
-Nothing else asks a queue pair for its type. IBA 9.7 (reliable), 9.8 (unreliable), A14 (XRC).
+No other module tests the type of a queue pair. IBA 9.7 (reliable), 9.8 (unreliable), A14 (XRC).
 """
 
 from collections.abc import Mapping
@@ -41,12 +41,11 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What follows from a fault.
+    """The reaction to a fault.
 
-    ``nak`` is answered, or an ACK to a request that is ``acknowledged`` all the same; ``status``
-    completes the receive in use, if there is one, and ``notice`` is raised if there is none;
-    ``fatal`` moves the queue pair to its error state; ``drop`` is what is counted where nothing
-    is answered.
+    ``nak`` is sent; with ``acknowledged`` an ACK is sent all the same. ``status`` completes the
+    receive in use, or ``notice`` is reported if there is none. ``fatal`` moves the queue pair to
+    its error state. ``drop`` is the reason counted where nothing is sent.
     """
 
     nak: Nak | None = None
@@ -86,7 +85,7 @@ def _drop(reason: Drop) -> Reaction:
 
 
 def _ends(status: WCStatus) -> Reaction:
-    """The receive ends with this status, and the queue pair with it; nothing is answered."""
+    """Complete the receive with ``status`` and fail the queue pair; nothing is sent."""
     return Reaction(status=status, notice=InvalidRequest, fatal=True)
 
 
@@ -111,7 +110,7 @@ RELIABLE: dict[Fault, Reaction] = {
         acknowledged=True, status=WCStatus.REM_INV_REQ_ERR, notice=InvalidRequest, fatal=True
     ),
 }
-"""Services that acknowledge: what is wrong is answered. IBA 9.7.4, 9.7.5.2, 9.9.3."""
+"""Reactions of services that acknowledge. IBA 9.7.4, 9.7.5.2, 9.9.3."""
 
 UNRELIABLE: dict[Fault, Reaction] = {
     Fault.SEQUENCE: _drop(Drop.SEQUENCE),
@@ -126,17 +125,17 @@ UNRELIABLE: dict[Fault, Reaction] = {
     Fault.OPERATIONAL: _drop(Drop.ACCESS),
     Fault.QKEY: _drop(Drop.QKEY),
 }
-"""Services that do not: what is wrong is dropped, with the rest of its message. IBA 9.8, 9.9.3."""
+"""Reactions of other services: a fault drops the rest of its message. IBA 9.8, 9.9.3."""
 
 DATAGRAM: dict[Fault, Reaction] = UNRELIABLE | {Fault.TOO_LONG: _drop(Drop.LENGTH)}
-"""UD: anybody may send to it, so no datagram ends it; the receive waits for the next. IBA 9.8.3."""
+"""UD: any sender may cause a fault, so none is fatal; the receive waits for the next. IBA 9.8.3."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """The opcodes of one kind of work's packets, and the headers behind their BTH.
+    """The opcodes of a send operation's packets, and the headers after their BTH.
 
-    ``headers`` are those of the only packet.
+    ``headers`` are those of a one-packet message.
     """
 
     only: int
@@ -149,7 +148,7 @@ class Outbound:
     __deepcopy__ = shared
 
     def at(self, index: int, last: int) -> int:
-        """The opcode of a packet by its place in the message."""
+        """The opcode of packet ``index`` of a message; ``last`` is the index of the last packet."""
         if not last:
             return self.only
         if not index:
@@ -159,13 +158,13 @@ class Outbound:
 
 @dataclass(frozen=True, slots=True)
 class ServiceType:
-    """What a queue pair type does.
+    """The properties of a queue pair type.
 
-    ``wire`` is the service of its packets (``None``: frames as they are), whose opcodes begin at
-    ``base``; ``reliable`` ones acknowledge and retry; ``connected`` ones have one peer; ``sends``
-    and ``receives`` say which work may be posted; ``grh`` is how many bytes stand before a
-    received payload, ``frame`` the longest frame in bytes where no path MTU counts. An error of
-    the sender's own leads to ``send_error`` (IBA 10.3.1).
+    ``wire`` is the service of its packets, whose opcodes begin at ``base`` (``None`` for raw
+    frames). ``reliable`` types acknowledge and retry; ``connected`` types have one peer; ``sends``
+    and ``receives`` say which work may be posted. ``grh`` bytes precede a received payload;
+    ``frame`` is the longest frame in bytes where there is no path MTU. A local error of a send
+    leads to ``send_error`` (IBA 10.3.1).
     """
 
     wire: Service | None
@@ -184,7 +183,7 @@ class ServiceType:
     __deepcopy__ = shared
 
     def with_verb(self, opcode: int, verb: Verb, opcodes: OpcodeTable) -> Self:
-        """Return a copy with one more kind of work; its packets have layouts of ``opcodes``."""
+        """Return a copy with one more send operation, whose packets have layouts of ``opcodes``."""
         if self.wire is None:
             raise ValueError("raw packet queue pairs have no opcodes")
         own = cast(SendOpcode, opcode)
@@ -196,7 +195,7 @@ _LOCAL = {SendOpcode.LOCAL_INV, SendOpcode.BIND_MW, SendOpcode.REG_MR}
 
 
 def _verbs(wire: Service, *, local: set[SendOpcode]) -> frozenset[SendOpcode]:
-    """Work whose packets the service has, and work that needs no packets."""
+    """Operations whose packets the service has, and those without packets."""
     operations = OPERATIONS[wire]
     return frozenset(op for op, verb in VERBS.items() if verb.only in operations) | local
 
@@ -211,7 +210,7 @@ def _outbound(wire: Service, verb: Verb, opcodes: OpcodeTable = LAYOUTS) -> Outb
 
 
 NO_OPCODE = -1
-"""Where a kind of work, in a service, has no such packet."""
+"""An operation that has no such packet in a service."""
 
 
 def _opcode(wire: Service, operation: int | None, opcodes: OpcodeTable) -> int:
@@ -275,4 +274,4 @@ SERVICES: dict[QPType, ServiceType] = {
     QPType.XRC_INI: _transport(Service.XRC, reliable=True, receives=False),
     QPType.XRC_TGT: _transport(Service.XRC, reliable=True, sends=False, receives=False),
 }
-"""Queue pair type to what it does."""
+"""Properties by queue pair type."""
