@@ -1,10 +1,10 @@
-"""What carries packets of a path: VLAN tags, and RoCE or RoCEv2.
+"""The encapsulation of packets of a path: VLAN tags, and RoCE or RoCEv2.
 
 An address handle sets it: ``vlan`` and ``sl`` make the tag (RoCE maps a service level to the
-priority code point; IEEE 802.1Q, 6.9.3), ``gid_type`` the network header. What it sets holds for
-all packets of its queue pair, requests and responses, as an adapter's address vector does (Linux
-takes the VLAN from the port's GID, the priority from the service level). Where it sets nothing,
-requests have no tag and are RoCEv2, and responses are sent as the request came.
+priority code point; IEEE 802.1Q, 6.9.3), ``gid_type`` the network header. Its settings apply to all
+packets of its queue pair, requests and responses, as an adapter's address vector does (Linux takes
+the VLAN from the port's GID, the priority from the service level). Without settings, requests have
+no tag and are RoCEv2, and responses use the encapsulation of the request.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,18 +33,18 @@ from rdmawire.wire.layout import Piece
 from rdmawire.wire.roce import Medium
 
 PRIORITY_TAG: Final = 0
-"""The VLAN identifier of a tag that has a priority alone. IEEE 802.1Q, 9.6."""
+"""The VLAN identifier of a tag that only carries a priority. IEEE 802.1Q, 9.6."""
 
 
 class Tag(NamedTuple):
-    """A VLAN tag: the EtherType that announces it, and the header, of ``type`` 0 here."""
+    """A VLAN tag: the EtherType that announces it, and the header, with ``type`` 0."""
 
     ethertype: int
     header: VLAN | ServiceVLAN
 
 
 class Encapsulation(NamedTuple):
-    """The tags before the network header, outermost first, and which that is."""
+    """The tags before the network header, outermost first, and the type of that header."""
 
     tags: tuple[Tag, ...] = ()
     gid_type: GIDType = GIDType.ROCE_V2
@@ -55,7 +55,7 @@ PLAIN: Final = Encapsulation()
 
 
 def encapsulation_for(handle: AddressHandle, request: Encapsulation = PLAIN) -> Encapsulation:
-    """The encapsulation of a path; what the handle does not set is taken from ``request``."""
+    """The encapsulation of a path; settings that the handle lacks are taken from ``request``."""
     gid_type = request.gid_type if handle.gid_type is None else GIDType(handle.gid_type)
     return Encapsulation(_tags_for(handle) or request.tags, gid_type)
 
@@ -108,7 +108,7 @@ def origin_of(
 
 
 def link_headers(dst: bytes, src: bytes, tags: Iterable[Tag], ethertype: int) -> tuple[Header, ...]:
-    """Ethernet from ``src`` to ``dst`` (six bytes each), with tags before this EtherType."""
+    """Ethernet from ``src`` to ``dst`` (six bytes each), with tags before ``ethertype``."""
     headers: list[Header] = []
     for tag in reversed(tuple(tags)):
         headers.insert(0, tag.header.replace(type=ethertype))
@@ -126,10 +126,9 @@ def headers_to(
 ) -> tuple[Header, ...]:
     """The headers before the BTH of a path: Ethernet, tags, and a GRH, or IP and UDP.
 
-    ``mac`` (six bytes) is the sender's, ``port`` its UDP port. IP is of the version that the GIDs
-    have. The encapsulation is the path's own where none is given; ``medium`` IP has none, and no
-    Ethernet header. IPv4's identification stays
-    zero: a packet that is never fragmented needs none (RFC 6864, 4.1).
+    ``mac`` (six bytes) is the sender's, ``port`` its UDP port. The IP version is that of the GIDs.
+    The default encapsulation is the path's; ``medium`` IP has none, and no Ethernet header. IPv4's
+    identification stays zero: a packet that is never fragmented needs none (RFC 6864, 4.1).
     """
     found = encapsulation_for(handle) if encapsulation is None else encapsulation
     ethertype, *network = _network(handle, port, found.gid_type)
@@ -139,7 +138,7 @@ def headers_to(
 
 
 def check_medium(handle: AddressHandle | None, medium: Medium) -> None:
-    """``VerbsError`` EINVAL for a path whose packets the medium does not carry."""
+    """Raises ``VerbsError`` EINVAL for a path whose packets the medium does not carry."""
     if handle is None or medium is Medium.ETHERNET:
         return
     if handle.vlan is not None:
@@ -152,7 +151,7 @@ def check_medium(handle: AddressHandle | None, medium: Medium) -> None:
 def _network(
     handle: AddressHandle, port: int, gid_type: GIDType
 ) -> tuple[EtherType, Header] | tuple[EtherType, Header, Header]:
-    """The EtherType of a network header, that header, and UDP where it belongs to it."""
+    """The EtherType of a network header, that header, and for IP a UDP header."""
     if gid_type is GIDType.ROCE_V1:
         return EtherType.ROCE, _grh(handle)
     udp = UDP(srcport=port, dstport=ROCE_PORT)
@@ -196,7 +195,7 @@ def _ipv6(handle: AddressHandle) -> IPv6:
 
 
 def gids_of(headers: tuple[Piece, ...]) -> tuple[bytes, bytes]:
-    """The GIDs that a packet came from and goes to."""
+    """The source and destination GIDs of a packet."""
     for piece in headers:
         if isinstance(piece, IPv4):
             return MAPPED_IPV4 + piece.src, MAPPED_IPV4 + piece.dst
@@ -218,17 +217,17 @@ def init_ah_from_wc(wc: WorkCompletion, grh: bytes, gids: Sequence[bytes]) -> Ad
     """The path back to the sender of a datagram, in the datagram's encapsulation.
 
     ``wc`` is the completion of its receive, ``grh`` the first 40 bytes of the receive's memory,
-    ``gids`` the port's table. VLAN, service level, traffic class, flow label, hop limit and type of
-    the GID are those of the datagram; the ECN mark Congestion Experienced is not copied. For a
+    ``gids`` the port's table. VLAN, service level, traffic class, flow label, hop limit and GID
+    type are those of the datagram; the ECN mark Congestion Experienced is not copied. For a
     datagram to a multicast group the source is the first GID of the same IP version. ``VerbsError``
-    EINVAL if ``wc`` is no completion of a datagram, or the port no longer has the GID.
+    EINVAL if ``wc`` is not a datagram's completion, or the port no longer has the GID.
     """
     back = way_back(wc, grh)
     return back._replace(sgid=_own_gid(back.sgid, gids))
 
 
 def way_back(wc: WorkCompletion, grh: bytes) -> AddressHandle:
-    """As :func:`init_ah_from_wc`, but ``sgid`` is the datagram's destination, a group as well."""
+    """As :func:`init_ah_from_wc`, but ``sgid`` is the datagram's destination, even a group."""
     check_type("wc", wc, WorkCompletion)
     if wc.status != WCStatus.SUCCESS or not wc.wc_flags & WCFlags.GRH:
         raise VerbsError("the completion is not of a datagram that was received", EINVAL)
@@ -249,7 +248,7 @@ def way_back(wc: WorkCompletion, grh: bytes) -> AddressHandle:
 
 
 def _network_header(wc: WorkCompletion, grh: bytes) -> GRH | IPv4 | IPv6:
-    """The header at the end of the forty bytes. IBA A17.4.4."""
+    """The header at the end of the 40 bytes. IBA A17.4.4."""
     kind = _HEADERS.get(wc.network_hdr_type)
     if kind is None:
         raise VerbsError("the completion is not of a datagram that was received", EINVAL)
@@ -281,7 +280,7 @@ def _own_gid(destination: bytes, gids: Sequence[bytes]) -> bytes:
 
 
 def grh_of(headers: tuple[Piece, ...]) -> bytes:
-    """The forty bytes before a datagram's payload, from the headers before its BTH."""
+    """The 40 bytes before a datagram's payload, from the headers before its BTH."""
     for piece in headers:
         if isinstance(piece, Header) and isinstance(piece, GRH | IPv4 | IPv6):
             return piece.build().rjust(GRH.SIZE, b"\0")

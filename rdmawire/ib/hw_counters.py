@@ -2,12 +2,12 @@
 
 The bodies of :class:`QPCounters` and :class:`AdapterCounters` are the table: a row for each
 counter, with its meaning and its names. ``mlx5`` is the name in ``hw_counters`` of mlx5_ib
-(drivers/infiniband/hw/mlx5/counters.c; the meanings are those of NVIDIA's "Understanding mlx5
-Linux Counters and Status Parameters"), ``rxe`` that of soft-RoCE
-(drivers/infiniband/sw/rxe/rxe_hw_counters.c), and ``port`` that of the standard's PortCounters
-(IBA 16.1.3.5), which Linux shows in ``counters``.
+(drivers/infiniband/hw/mlx5/counters.c; the meanings are those of NVIDIA's "Understanding mlx5 Linux
+Counters and Status Parameters"), ``rxe`` that of soft-RoCE
+(drivers/infiniband/sw/rxe/rxe_hw_counters.c), and ``port`` that of the standard's PortCounters (IBA
+16.1.3.5), which Linux shows in ``counters``.
 
-Rare events are counted where they happen; frames and bytes once per call.
+Rare events are counted when they happen; frames and bytes once per call.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from rdmawire.ib.service import Fault
 from rdmawire.verbs.enums import WCStatus
 
 DATA_UNIT: Final = 4
-"""Bytes that a port's counters of data count as one. IBA 16.1.3.5."""
+"""Bytes per unit of a port's data counters. IBA 16.1.3.5."""
 
 DRIVERS: Final = ("mlx5", "rxe", "port")
 """The drivers whose counter names are known, and the standard's PortCounters."""
@@ -128,15 +128,15 @@ class QPCounters:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def increment(self, *names: str) -> None:
-        """Count one more in each of these counters."""
+        """Add one to each of these counters."""
         for name in names:
             setattr(self, name, getattr(self, name) + 1)
 
     def named(self, driver: str) -> dict[str, int]:
-        """The counters that a driver has, by its names.
+        """The counters of ``driver``, by its names for them.
 
-        ``driver`` is one of :data:`DRIVERS`; ``KeyError`` for others. Those of
-        :data:`NOT_COUNTED` are 0.
+        ``driver`` is one of :data:`DRIVERS`; ``KeyError`` for others. Those of :data:`NOT_COUNTED`
+        are 0.
         """
         absent = dict.fromkeys(NOT_COUNTED[driver], 0)
         rows = ((row.metadata[driver], row.name) for row in fields(self))
@@ -186,7 +186,7 @@ ADAPTER_COUNTERS: Final = tuple(row.name for row in fields(AdapterCounters))
 MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {row.name: row.metadata["meaning"] for row in fields(AdapterCounters)}
 )
-"""What each counter counts, by its name."""
+"""Meaning of each counter, by its name."""
 
 _NO_SLOW_RESTART: Final = "mlx5's own way to begin sending again"
 _NO_WIRE: Final = "a wire of its own errors and lanes, which no emulated port has"
@@ -216,7 +216,7 @@ NOT_COUNTED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         },
     }
 )
-"""Counters that drivers have and that stay 0 here, with the reason."""
+"""Counters of drivers that stay 0 here, with the reason."""
 
 BY_FAULT: Final[Mapping[Fault, str]] = MappingProxyType(
     {

@@ -1,7 +1,7 @@
 """Checks of the arguments of verbs, before anything changes: posted work, and objects.
 
-Keys and addresses in posted work are not checked: the adapter finds out when it uses them, and
-the work completes with an error. ibv_post_send(3), ibv_post_recv(3).
+Keys and addresses in posted work are not checked: the adapter checks them on use, and the work
+completes with an error. ibv_post_send(3), ibv_post_recv(3).
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ from rdmawire.wire.opcode import Operation
 def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
     """Check work, and return it as it is queued: its SGEs copied, or its inline bytes.
 
-    ``VerbsError`` for work that the queue pair does not accept.
+    Raises ``VerbsError`` for work that the queue pair does not accept.
     """
     if not qp.state_rules.post_send:
         raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
@@ -76,7 +76,7 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
 
 
 def _full_of_sends(qp: QueuePair) -> str:
-    """The error text for a full send queue: what holds its slots, and what frees them."""
+    """The error text for a full send queue: the cause, and how to free slots."""
     under_way, slots = len(qp.sq), qp.send_slots
     silent = slots.held - under_way - slots.unpolled()
     reason = f"QP {qp.number:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)"
@@ -91,7 +91,7 @@ def _full_of_sends(qp: QueuePair) -> str:
 def _copied(qp: QueuePair, wr: SendWR) -> SendWR:
     """Inline work with the bytes of its SGEs, which the CPU reads: no key is checked.
 
-    ``VerbsError`` EFAULT where there is no memory, as a read of the caller's would fault.
+    Raises ``VerbsError`` EFAULT for unmapped memory, as a read by the caller would fault.
     """
     read = qp.device.space.read
     try:
@@ -102,7 +102,7 @@ def _copied(qp: QueuePair, wr: SendWR) -> SendWR:
 
 
 def check_recv(qp: QueuePair, wr: RecvWR) -> RecvWR:
-    """The receive as it is queued; ``VerbsError`` for one that the queue pair does not take."""
+    """Return the receive as queued. Raises ``VerbsError`` if the queue pair does not accept it."""
     if not qp.service.receives or qp.srq is not None:
         raise VerbsError(f"QP {qp.number:#x} has no receive queue of its own", EINVAL)
     if not qp.state_rules.post_recv:
@@ -128,10 +128,10 @@ def _refuse(qp: QueuePair, wr: SendWR) -> None:
 
 
 class _Usage:
-    """The flags, memory and objects that one opcode in one service uses: work has no others.
+    """The flags, memory and objects that one opcode in one service uses; others are refused.
 
-    ``flags`` are the send flags in use; ``unused`` names the fields of memory and objects that are
-    not. Unused numbers are ignored, as in the unions of ibv_send_wr.
+    ``flags`` are the send flags in use; ``unused`` names the unused fields for memory and objects.
+    Unused numbers are ignored, as in the unions of ibv_send_wr.
     """
 
     def __init__(self, flags: int, unused: tuple[str, ...]) -> None:
@@ -144,12 +144,12 @@ class _Usage:
         self.nothing = tuple(SendWR._field_defaults[name] for name in rare)
 
     def _check_nothing(self, qp: QueuePair, wr: SendWR) -> None:
-        """``VerbsError`` EINVAL for what is not used, where that is memory, too."""
+        """Raises ``VerbsError`` EINVAL for unused fields, memory included."""
         if wr.flags & self.rare_flags or self.rare(wr) != self.nothing:
             self._check_use(qp, wr)
 
     def _check_memory(self, qp: QueuePair, wr: SendWR) -> None:
-        """``VerbsError`` EINVAL for what is not used, and for memory that cannot be."""
+        """Raises ``VerbsError`` EINVAL for unused fields, and for invalid SGEs."""
         if wr.flags & self.rare_flags or self.rare(wr) != self.nothing:
             self._check_use(qp, wr)
             if wr.inline or wr.flags & INLINE:
@@ -175,7 +175,7 @@ def _check_flags(qp: QueuePair, wr: SendWR, misfits: int) -> None:
 def _check_unused(qp: QueuePair, wr: SendWR, unused: tuple[str, ...]) -> None:
     for name in unused:
         value: object = getattr(wr, name)
-        if value or value == 0:  # None and what is empty is not given
+        if value or value == 0:  # ``None`` and empty values count as absent
             raise VerbsError(f"{_name(wr)} on {qp.type.name} uses no {name}", EINVAL)
 
 
@@ -183,9 +183,9 @@ _ALL_FLAGS: Final = sum(flag.value for flag in SendFlags)
 
 
 def _flags_for(service: ServiceType, verb: Verb) -> int:
-    """The send flags that mean something for this work. ibv_post_send(3), IBA 10.8.3.3, 9.2.3.
+    """The send flags that apply to this work. ibv_post_send(3), IBA 10.8.3.3, 9.2.3.
 
-    A LOCAL_INV is fenced in every service (IBA 10.6.5.1).
+    A LOCAL_INV may be fenced in every service (IBA 10.6.5.1).
     """
     fenced = service.reliable or verb.ends_use
     solicits = verb.takes_receive and service.wire is not None
@@ -194,11 +194,11 @@ def _flags_for(service: ServiceType, verb: Verb) -> int:
 
 
 def _check_inline(qp: QueuePair, wr: SendWR) -> None:
-    """Inline data are ``inline`` itself, or what ``sges`` name when it is posted."""
+    """Check inline data: ``inline``, or the memory that ``sges`` name."""
     if not wr.flags & INLINE:
         raise VerbsError(f"{len(wr.inline)} bytes inline without SendFlags.INLINE", EINVAL)
     check_type("inline", wr.inline, bytes)
-    check_sges(wr.sges, qp.cap.max_send_sge)  # before they are added up
+    check_sges(wr.sges, qp.cap.max_send_sge)  # before lengths are summed
     if wr.inline and wr.sges:
         raise VerbsError("inline and sges are both given: use one of them", EINVAL)
     found = _length(wr)
@@ -207,12 +207,12 @@ def _check_inline(qp: QueuePair, wr: SendWR) -> None:
 
 
 def _length(wr: SendWR) -> int:
-    """Bytes of local memory, or inline."""
+    """Length in bytes of local memory, or of inline data."""
     return len(wr.inline) or sum(length for _, length, _ in wr.sges)
 
 
 class _Fits:
-    """Checks that fields fit the headers that they travel in."""
+    """Checks that values fit their header fields."""
 
     def __init__(self, widths: dict[str, int]) -> None:
         self.places = [(SendWR._fields.index(name), bits) for name, bits in widths.items()]
@@ -226,7 +226,7 @@ class _Fits:
 
 
 def _check_eight(_: QueuePair, wr: SendWR) -> None:
-    """Atomics take eight bytes, and give eight. IBA 9.4.5, A19.3."""
+    """Atomics read and write eight bytes. IBA 9.4.5, A19.3."""
     length = _length(wr)
     if length != ATOMIC_SIZE:
         raise VerbsError(f"{_name(wr)} is of {ATOMIC_SIZE} bytes, found {length}", EINVAL)
@@ -269,13 +269,13 @@ _OF_REGISTRATION = (Region, FastRegistration)
 
 
 def _check_known(qp: QueuePair, wr: SendWR) -> None:
-    """Refuse work that the device does not support."""
+    """Raises ``VerbsError`` for work that the device does not support."""
     if qp.verb_table[wr.opcode].only in qp.device.profile.unsupported:
         _refuse(qp, wr)
 
 
 _LATE = (Operation.FLUSH, Operation.ATOMIC_WRITE)
-"""Operations of annex A19, which a device may not support."""
+"""Operations of annex A19, which a device may lack."""
 
 
 def checks_of(
@@ -284,7 +284,7 @@ def checks_of(
     verb: Verb,
     rows: Mapping[type[Header], ExtendedHeader] = EXTENDED_HEADERS,
 ) -> tuple[PostCheck, ...]:
-    """The checks that one kind of work must pass in one service, in this order.
+    """The checks of one work request opcode in one service, in order.
 
     ``verb`` is how the work is done, ``rows`` how its extended transport headers are filled.
     """
@@ -302,7 +302,7 @@ def checks_of(
 
 
 def _unused(verb: Verb, headers: tuple[type[Header], ...], opcode: int) -> tuple[str, ...]:
-    """The fields of memory and objects that this work does not use."""
+    """The fields for memory and objects that this work does not use."""
     used = {
         "sges": verb.local is not Local.NONE,
         "inline": verb.local is Local.SOURCE,
@@ -325,7 +325,7 @@ _LOCAL_RULES: dict[int, tuple[PostCheck, ...]] = {
     SendOpcode.REG_MR: (_check_registration,),
     SendOpcode.LOCAL_INV: (_Fits({**EXTENDED_HEADERS[IETH].widths}),),
 }
-"""What work must pass that stays here."""
+"""Checks of local work, by opcode."""
 
 _NOT_HERE: tuple[PostCheck, ...] = (_refuse,)
 
@@ -333,32 +333,32 @@ POST_CHECKS: dict[QPType, dict[SendOpcode, tuple[PostCheck, ...]]] = {
     kind: {op: checks_of(service, op, VERBS[op]) for op in service.verbs} if service.sends else {}
     for kind, service in SERVICES.items()
 }
-"""What send work must pass, by queue pair type and opcode; what is not here is refused."""
+"""Checks of send work, by queue pair type and opcode; other opcodes are refused."""
 
 
-# Objects that verbs are given.
+# Objects given to verbs.
 
 
 def check_qp(device: Device[QueuePair], qp: QueuePair) -> None:
-    """A queue pair that was not destroyed."""
+    """Check that the queue pair exists and was not destroyed."""
     if not isinstance(qp, QueuePair) or device.qps.get(qp.number) is not qp:
         raise _foreign("QP", qp)
 
 
 def check_cq(device: Device[QueuePair], cq: CompletionQueue) -> None:
-    """A completion queue that was not destroyed."""
+    """Check that the completion queue exists and was not destroyed."""
     if not isinstance(cq, CompletionQueue) or device.cqs.get(cq.number) is not cq:
         raise _foreign("CQ", cq)
 
 
 def check_srq(device: Device[QueuePair], srq: SharedReceiveQueue) -> None:
-    """A shared receive queue that was not destroyed."""
+    """Check that the SRQ exists and was not destroyed."""
     if not isinstance(srq, SharedReceiveQueue) or device.srqs.get(srq.number) is not srq:
         raise _foreign("SRQ", srq)
 
 
 def check_receiver(device: Device[QueuePair], xrc: XRCReceiver | None) -> None:
-    """Where an XRC shared receive queue completes, if it is one."""
+    """Check the CQ and domain of an XRC SRQ; ``None`` for other SRQs."""
     if xrc is not None:
         check_type("xrc", xrc, XRCReceiver)
         device.xrcds.check(xrc.domain)
@@ -366,7 +366,7 @@ def check_receiver(device: Device[QueuePair], xrc: XRCReceiver | None) -> None:
 
 
 def check_init(device: Device[QueuePair], kind: QPType, wants: QPInit) -> None:
-    """All that a queue pair of this type is made of."""
+    """Check the objects and limits of a new queue pair of type ``kind``."""
     check_type("qp_init_attr", wants, QPInit)
     check_type("cap", wants.cap, QPCap)
     own = wants.srq is None and device.rules.services[kind].receives
@@ -382,11 +382,11 @@ def check_init(device: Device[QueuePair], kind: QPType, wants: QPInit) -> None:
 
 
 _NO_RECEIVES = {"max_recv_wr": 0, "max_recv_sge": 0}
-"""What is ignored where a queue pair has no receive queue of its own. ibv_create_qp(3)."""
+"""Limits ignored for a queue pair without its own receive queue. ibv_create_qp(3)."""
 
 
 def _check_shared(device: Device[QueuePair], kind: QPType, srq: SharedReceiveQueue) -> None:
-    """Whether a queue pair of this type may receive from it. IBA 10.2.9, A14; ibv_create_qp(3)."""
+    """Check that this type may receive from the SRQ. IBA 10.2.9, A14; ibv_create_qp(3)."""
     check_srq(device, srq)
     if not device.rules.services[kind].receives:
         raise VerbsError(f"{kind.name} queue pairs receive nothing, and have no SRQ", EINVAL)

@@ -1,10 +1,10 @@
-"""Queue pairs: what one end of a conversation knows, and how it ends.
+"""Queue pairs: the state of one end of a connection, completions, and the error state.
 
 Three machines work on a queue pair and never call one another. The requester turns ``sq`` into
-packets; the completer moves ``sq`` by what comes back; the responder answers what the peer asks,
-by ``inbound``. What they share is here: the peer's path, completions in order, the timer, and the
-way into the error state, which ends all work with an error (IBA 10.3.1, 10.8.3.3). What its owner
-asks of it with ibv_modify_qp(3) is done in :mod:`rdmawire.ib.modify_qp`.
+packets; the completer advances ``sq`` by responses; the responder executes the peer's requests,
+with its state in ``inbound``. Shared parts are here: the path, completions in order, the timer, and
+the transition into the error state, which ends all work with an error (IBA 10.3.1, 10.8.3.3).
+ibv_modify_qp(3) is in :mod:`rdmawire.ib.modify_qp`.
 """
 
 from collections import deque
@@ -65,11 +65,11 @@ IN_XRC_DOMAINS = frozenset({QPType.XRC_TGT})
 
 
 class QPInit(NamedTuple):
-    """What a queue pair is made of, as ibv_qp_init_attr has it.
+    """The objects and limits of a new queue pair, as in ibv_qp_init_attr.
 
     ``signal_all`` completes all send work (``sq_sig_all``). ``xrc_domain`` is that of an XRC
-    target; others are in none, whatever it says. Asynchronous events go to ``async_channel``, or to
-    ``next_event`` of the adapter without one.
+    target, and ignored for other types. Asynchronous events go to ``async_channel``; without one,
+    to ``next_event`` of the adapter.
     """
 
     pd: ProtectionDomain
@@ -95,13 +95,13 @@ class QPVerbs(Protocol):
 
 
 class QueuePair:
-    """One queue pair. Times are ns, lengths bytes, ``mtu`` is the path's.
+    """One queue pair. Times are in ns, lengths in bytes; ``mtu`` is the path's.
 
-    ``pd`` is the domain of memory that peers name and that sends come from, ``recv_pd`` that of
-    receives: a shared receive queue has its own (IBA 10.2.9).
-    ``halted`` says that no work begins any more: what failed ends in its turn. ``counters`` are
-    those that drivers have: :mod:`rdmawire.ib.hw_counters`. ``responses_in_a_row`` is the bytes of
-    responses minus those of requests that were sent while both were pending.
+    ``pd`` is the domain of memory for sends and remote access, ``recv_pd`` that of receives: a
+    shared receive queue has its own (IBA 10.2.9). ``halted`` prevents new work from starting, after
+    an error whose work completes in order. ``counters`` are those of drivers:
+    :mod:`rdmawire.ib.hw_counters`. ``responses_in_a_row``: bytes of responses minus bytes of
+    requests, sent while both are pending.
     """
 
     __slots__ = (
@@ -213,11 +213,11 @@ class QueuePair:
 
     @property
     def cnps(self) -> int:
-        """CNPs received."""
+        """Number of CNPs received."""
         return self.counters.rp_cnp_handled + self.counters.rp_cnp_ignored
 
     def acquire(self) -> None:
-        """Count as a user of what it is made of."""
+        """Register as a user of its protection domain, XRC domain and queues."""
         self.made_of.pd.acquire()
         if self.type in IN_XRC_DOMAINS:
             self.device.xrcds.enter(self.xrc_domain)
@@ -225,7 +225,7 @@ class QueuePair:
             queue.qps.add(self.number)
 
     def release(self) -> None:
-        """Undo :meth:`acquire`; nothing waits for it any more."""
+        """Undo :meth:`acquire`, and stop all timers."""
         self.retry_state.stop()
         self.give_up_receive()
         self.page_wait.stop()
@@ -243,11 +243,11 @@ class QueuePair:
         self.governor = governor
 
     def _queues(self) -> Iterator[CompletionQueue | SharedReceiveQueue]:
-        """Those it was made with: requests to an XRC target name others."""
+        """The queues it was created with; requests to an XRC target name other SRQs."""
         _, send_cq, recv_cq, _, srq, *_ = self.made_of
         return (queue for queue in (send_cq, recv_cq, srq) if queue is not None)
 
-    # The state, and attributes as packets need them.
+    # State, and attributes in the form that packets need.
 
     def enter(self, state: QPState) -> None:
         """Enter a state, and apply its row of :data:`STATE_RULES`."""
@@ -259,7 +259,7 @@ class QueuePair:
             self.inbound.fall_silent(final=conduct.answers is Answers.FINAL)
 
     def _choose_watch(self) -> None:
-        """``watches``: whether any packet's path, or that a request came, may change anything."""
+        """Set ``watches``: whether the engine must examine the path or arrival of each packet."""
         plain = self.request_encapsulation is PLAIN
         self.watches = self.migrating or self.state is QPState.RTR or not plain
 
@@ -296,7 +296,7 @@ class QueuePair:
         self._choose_watch()
 
     def _take_encapsulation(self) -> None:
-        """Make the seal of responses for the newest request's encapsulation."""
+        """Make the template of responses for the newest request's encapsulation."""
         now, request = self.attributes, self.request_encapsulation
         self.response_seal = self.seal
         if now.ah is not None and request is not PLAIN:
@@ -324,13 +324,13 @@ class QueuePair:
         return udp_source_port(handle.flow_label, self.number, dest_qp)
 
     def set_migration(self, state: MigrationState) -> None:
-        """Be at this point of path migration. IBA 17.2.8."""
+        """Set the path migration state. IBA 17.2.8."""
         self.attributes = self.attributes._replace(path_mig_state=state)
         self.take_attributes()
         self.device.forget_flows()
 
     def seal_for(self, wr: SendWR) -> TxTemplate:
-        """The seal of the connection, or of a datagram, whose work says where it goes."""
+        """The template of the connection, or of the path in a datagram's work request."""
         if self.service.connected or wr.ah is None:
             return self.seal
         key = (wr.ah, wr.remote_qpn, wr.pkey_index)
@@ -346,7 +346,7 @@ class QueuePair:
     def pkey_index_of(self, pkey: int) -> int | None:
         """Index, in the port's table, of the P_Key that ``pkey`` of a packet matches, or ``None``.
 
-        A queue pair compares its own P_Key, queue pair 1 all of the table. IBA 10.9.4.
+        Queue pair 1 compares the complete table, others their own P_Key. IBA 10.9.4.
         """
         if self.number == GSI_QPN:
             return self.device.pkey_index_of(pkey)
@@ -371,7 +371,7 @@ class QueuePair:
         return self.verbs.query_qp(self)
 
     def enqueue_send(self, wr: SendWR) -> None:
-        """Queue checked work; in an error state it completes at once."""
+        """Queue a checked send; in an error state it completes at once."""
         wqe = Wqe(wr, self.verb_table)
         self.send_slots.held += 1
         if self.state_rules.flush_send:
@@ -391,7 +391,7 @@ class QueuePair:
                 self._tell_of_receives()
 
     def _tell_of_receives(self) -> None:
-        """An ACK that nobody asked for, since the last one told of none. IBA 9.7.7.2.4."""
+        """Grant credits with an unsolicited ACK, after an ACK that granted none. IBA 9.7.7.2.4."""
         self.inbound.starved = False
         self.inbound.acknowledge_unasked()
         self.wake()
@@ -408,10 +408,10 @@ class QueuePair:
         if late and self.state is QPState.ERR:
             self._flush_queue()
 
-    # What the requester may send.
+    # Limits of the requester.
 
     def window_at(self, wqe: Wqe) -> int:
-        """How many more packets of this work the peer need not have acknowledged."""
+        """How many packets of this work may be sent before the peer acknowledges more."""
         if not self.service.reliable:
             return wqe.packets
         psn = serial.add(wqe.psn, wqe.sent)
@@ -438,17 +438,17 @@ class QueuePair:
         self.unasked = min(self.unasked, self.ask_after)
 
     def ask(self, *, ends: bool) -> int:
-        """AckReq for the next packet: with the last of a message, and after many without."""
+        """AckReq for the next packet: at the end of a message, and after ``ask_after`` without."""
         if ends or self.unasked <= 0:
             self.unasked = self.ask_after
             return self.ackreq
         self.unasked -= 1
         return 0
 
-    # The queues' order: work completes in it, and no other way.
+    # Completions, in the order of the queues.
 
     def retire(self) -> None:
-        """Complete the work at the front that is done, up to the first that is not."""
+        """Complete finished work at the front of the queue, in order."""
         sent = self.sq.sent
         while sent and (status := sent[0].status) is not None:
             self.complete_send(sent.popleft(), status)
@@ -459,7 +459,7 @@ class QueuePair:
             self.notice_drained()
 
     def complete_send(self, wqe: Wqe, status: WCStatus) -> None:
-        """Complete work, if it failed or asked for it. IBA 10.7.3.1."""
+        """Complete send work; only signaled or failed work gets a CQE. IBA 10.7.3.1."""
         verb = wqe.verb
         if status:
             self._count_failed(wqe, status)
@@ -488,7 +488,7 @@ class QueuePair:
             self.counters.rdma_sends += wqe.verb.is_send
 
     def complete_receive(self, recv: RecvWR, status: WCStatus) -> None:
-        """Complete a receive that failed; of those nothing else is said."""
+        """Complete a failed receive; the completion has no other fields."""
         self.counters.resp_cqe_error += 1
         self.counters.resp_cqe_flush_error += status is WCStatus.WR_FLUSH_ERR
         self.report_receive(WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number))
@@ -496,7 +496,7 @@ class QueuePair:
     def report_receive(self, completion: WorkCompletion, solicited: bool = False) -> bool:
         """Complete a receive. Return ``False`` if its CQ is overrun: the queue pair has failed.
 
-        ``solicited`` says that its message came with the solicited event bit.
+        ``solicited`` is the Solicited Event bit of the message.
         """
         cq = self.recv_cq
         position = cq.push(completion, self.device.now, solicited)
@@ -514,13 +514,13 @@ class QueuePair:
 
     @property
     def free_receives(self) -> int:
-        """How many receives of its own may be posted now."""
+        """How many receives may be posted now to its own receive queue."""
         return self.cap.max_recv_wr - self.recv_slots.reclaim()
 
     def lose(self) -> None:
-        """Fail, and report it: a completion is lost. IBA 11.6.3.1.
+        """Fail, and report ``QPFatal``: a completion is lost. IBA 11.6.3.1.
 
-        An overrun does so to the queue pairs of its CQ; a target of XRC names that of each packet.
+        A CQ overrun fails all queue pairs of the CQ; an XRC target's CQ is that of its SRQ.
         """
         if self.state is not QPState.ERR:
             self.events.append(QPFatal(self.number))
@@ -542,10 +542,10 @@ class QueuePair:
             self.drained = True
             self.events.append(SendQueueDrained(self.number))
 
-    # The way into an error.
+    # Transition into an error state.
 
     def fail(self, state: QPState = QPState.ERR) -> None:
-        """Go to the error state, or SQE, and end what waits with a flush error."""
+        """Enter ERR or SQE, and flush pending work."""
         if self.state is state:
             return
         self.enter(state)
@@ -582,7 +582,7 @@ class QueuePair:
         while self.rq:
             self.complete_receive(self.rq.popleft(), WCStatus.WR_FLUSH_ERR)
 
-    # What the responder asks for, and a place in the order of sending.
+    # Receives for the responder, and the queue of senders.
 
     def take_receive(self) -> RecvWR | None:
         """Take the next receive, of its own queue or the shared one."""
@@ -591,5 +591,5 @@ class QueuePair:
         return None if self.srq is None else self.srq.take()
 
     def wake(self) -> None:
-        """Note that something may be ready to send."""
+        """Add the queue pair to ``ready``: it may have frames to send."""
         self.device.ready[self] = None

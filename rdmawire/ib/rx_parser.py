@@ -1,10 +1,10 @@
-"""Packets out of frames: what a NIC checks before a packet means anything. IBA 9.6.
+"""Parse frames into packets, with the checks that precede the transport. IBA 9.6.
 
-All frames of one path, opcode and length begin with the same bytes, up to the PSN. What these
-bytes must be (addresses, lengths, checksum of IP, port of UDP, version and opcode of the BTH) is
-checked once for each such head, and kept as a :class:`Flow` with the ICRC's state after it. A
-frame whose head is known costs one look-up and one run of the CRC over the rest. Frames of other
-build (two tags, options, UDP with a checksum) are taken apart each time.
+All frames of one path, opcode and length begin with the same bytes, up to the PSN. What these bytes
+must be (addresses, lengths, checksum of IP, port of UDP, version and opcode of the BTH) is checked
+once for each such head, and kept as a :class:`Flow` with the ICRC's state after it. A frame whose
+head is known costs one look-up and one run of the CRC over the rest. Frames of other formats (two
+tags, options, UDP with a checksum) are parsed each time.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from rdmawire.wire.serial import MODULUS
 
 
 class Drop(Enum):
-    """Why a frame went no further. Nothing is answered to it."""
+    """Why a frame was dropped. No response is sent."""
 
     NOT_RDMA = "other traffic than RoCE, such as ARP, IPv6 neighbor discovery, TCP or LLDP"
     MALFORMED = "no RoCE packet of the standard"
@@ -67,7 +67,7 @@ class Layout(NamedTuple):
     """Offsets in the frames of a flow, in bytes from their start.
 
     ``word`` has AckReq and PSN; the ICRC's state there is ``crc``, and the ICRC ends at ``end``.
-    ``read`` reads the headers between ``word`` and ``payload``, where there are any.
+    ``read`` parses the headers between ``word`` and ``payload``; ``None`` if there are none.
     """
 
     read: Callable[..., Any] | None
@@ -79,16 +79,16 @@ class Layout(NamedTuple):
 
 
 class Flow:
-    """What the head of a frame says.
+    """The parsed head of a frame.
 
-    ``runs`` of such packets are usual: they are in the middle of messages; ``marked`` ones met
-    congestion (RFC 3168, 5), but for CNPs, or both ends would send CNPs for ever; ``solicited``
-    ones have the Solicited Event bit (IBA 9.2.3). ``malformed`` ones are requests with a reserved
-    opcode, or with a payload that their operation does not have; all after their BTH counts as
-    payload. ``origin`` are the link's fields of a datagram's completion (:func:`origin_of`).
-    ``special`` ones are marked, tagged or RoCE: the path of each is looked at.
-    ``headers_twice`` says that the ICRC covers the headers twice.
-    ``ways`` is the engine's: queue pairs that take such packets, each with its rule.
+    ``runs`` is set for middle packets, which usually come in runs. ``marked`` packets met
+    congestion (RFC 3168, 5); CNPs never are, or both ends would send CNPs for ever. ``solicited``
+    is the Solicited Event bit (IBA 9.2.3). ``malformed`` requests have a reserved opcode, or a
+    payload that their operation does not allow; all after their BTH counts as payload. ``origin``
+    has the link's fields of a datagram's completion (:func:`origin_of`). ``special`` packets are
+    marked, tagged or RoCE: the path of each is examined. ``headers_twice`` says that the ICRC
+    covers the headers twice. ``ways`` is set by the engine: queue pairs that accept such packets,
+    each with its rule.
     """
 
     __slots__ = (
@@ -137,11 +137,11 @@ _MALFORMED = {
     service: replace(SHAPES[service << 5 | Operation.SEND_ONLY], headers=())
     for service in (Service.RC, Service.XRC)
 }
-"""Services in which malformed requests are answered, and the shape that those have: SEND ONLY."""
+"""Services in which malformed requests are answered, with the shape used for them: SEND ONLY."""
 
 
 def _malformed_shape(opcode: int, opcodes: OpcodeTable) -> Shape | None:
-    """The shape of a malformed request that is answered: one of RC or XRC, or reserved there."""
+    """The shape of a malformed request to be answered: its opcode is RC's or XRC's, or reserved."""
     found = opcodes.get(opcode)
     if found is not None and (found.shape is None or found.shape.response):
         return None
@@ -149,7 +149,7 @@ def _malformed_shape(opcode: int, opcodes: OpcodeTable) -> Shape | None:
 
 
 class Arrival(NamedTuple):
-    """A packet whose frame was found good. ``extended`` are the headers after its BTH."""
+    """A packet from a valid frame. ``extended`` are the headers after its BTH."""
 
     flow: Flow
     psn: int
@@ -163,12 +163,12 @@ _new = tuple.__new__
 
 
 class RxParser:
-    """Opens the frames that come to one port.
+    """Parses the frames that arrive at one port.
 
-    ``is_mine`` says of the headers before the BTH whether their addresses are the port's.
-    ``take_raw`` is called with each frame without a BTH; it returns ``False`` if no queue pair
-    takes it, and the frame is dropped. ``medium`` is what frames begin with, ``opcodes`` the
-    layouts of packets. ``flush_twice`` says that the ICRC of a FLUSH covers its headers twice.
+    ``is_mine`` returns whether the addresses in the headers before the BTH are the port's.
+    ``take_raw`` is called with each frame without a BTH; if it returns ``False``, the frame is
+    dropped. ``medium`` sets the first header of frames, ``opcodes`` the layouts of packets.
+    ``flush_twice`` says that the ICRC of a FLUSH covers its headers twice.
     """
 
     def __init__(
@@ -189,24 +189,24 @@ class RxParser:
         self._take_raw = take_raw
         self._drops = drops
         self._flows: dict[bytes, Flow] = {}
-        self._size = 0  # of the head seen last: most frames are built as the one before
+        self._size = 0  # of the last head: most frames have the format of the preceding one
 
     def forget(self) -> None:
-        """Check every head anew: the port's addresses changed."""
+        """Discard all flows: the port's addresses changed."""
         self._flows.clear()
 
     def flow_of(self, frame: bytes) -> Flow | None:
-        """What the head of a frame says; ``None`` where the frame was dropped, and counted."""
+        """The flow of a frame; ``None`` if the frame was dropped and counted."""
         return self._flows.get(frame[: self._size]) or self._find(frame)
 
     def _find(self, frame: bytes) -> Flow | None:
-        """The flow of a frame whose head may have another size than that before it."""
+        """The flow of a frame whose head may differ in size from the preceding one's."""
         key, sizes, other_size = self._head
         self._size = size = sizes.get(frame[key]) or other_size(frame)
         return self._flows.get(frame[:size]) or self._admit(frame, size)
 
     def unseal(self, frame: bytes, flow: Flow | None = None) -> Arrival | None:
-        """The packet in a frame; ``None`` where the frame was dropped, and counted.
+        """Return the packet in a frame; ``None`` if the frame was dropped and counted.
 
         ``flow`` is the result of :meth:`flow_of`, if the caller has it.
         """
@@ -229,7 +229,7 @@ class RxParser:
         return _new(Arrival, (flow, word % MODULUS, word & ACKREQ, extended, frame[payload:pad]))
 
     def _admit(self, frame: bytes, head: int) -> Flow | None:
-        """The flow of a frame whose head was not seen before, if it is one to take."""
+        """Return a new flow for a frame with an unknown head; ``None`` if the frame was dropped."""
         try:
             parsed = roce.parse(frame, medium=self._medium, opcodes=self._opcodes)
             malformed = False
@@ -248,7 +248,7 @@ class RxParser:
         return flow
 
     def _without_packet(self, frame: bytes, error: WireError) -> None:
-        """Hand a frame without a packet to raw packet queue pairs, or drop and count it."""
+        """Pass a frame without a packet to raw packet queue pairs, or drop and count it."""
         if not (self._bth_offset(frame) < 0 and self._take_raw(frame)):
             other = isinstance(error, roce.NotRoce)
             self._drops[Drop.NOT_RDMA if other else Drop.MALFORMED] += 1
@@ -260,8 +260,8 @@ class RxParser:
     def _malformed_request(self, frame: bytes) -> roce.Frame | None:
         """Parse a frame with a malformed request; ``None`` if it holds none.
 
-        Only the BTH is parsed, as for a vendor's opcode. ``None`` also where the length after the
-        BTH is no multiple of four bytes (IBA 9.2.5), or less than the opcode's headers need.
+        Only the BTH is parsed, as for a vendor's opcode. ``None`` also if the length after the BTH
+        is no multiple of four bytes (IBA 9.2.5), or less than the opcode's headers need.
         """
         place = self._bth_offset(frame)
         if place < 0 or _malformed_shape(opcode := frame[place], self._opcodes) is None:
@@ -288,7 +288,7 @@ class RxParser:
             read, shape = None, _malformed_shape(bth.opcode, self._opcodes)
         else:
             read, shape = self._opcodes.reader(bth.opcode), self._opcodes[bth.opcode].shape
-        assert shape is not None, bth  # others were refused before
+        assert shape is not None, bth  # ``_refused`` dropped all others
         layout = Layout(read, word, payload, pad, end, crc)
         return Flow(bth, parsed.headers, layout, shape, malformed=malformed)
 
@@ -298,7 +298,7 @@ class RxParser:
         self._flows[head] = flow
 
     def _refused(self, frame: roce.Frame, *, malformed: bool) -> Drop | None:
-        """Why a frame is not taken, if so."""
+        """Return why a frame is dropped, or ``None``."""
         for reason, broken in _RULES:
             if broken(frame):
                 return reason
@@ -326,13 +326,13 @@ def _headers_twice(frame: bytes, start: int, end: int, crc: int) -> int:
 
 
 def _has_checksum(frame: roce.Frame) -> bool:
-    """Whether a UDP checksum covers the payload, so that the head alone does not say all."""
+    """Whether a UDP checksum covers the payload, so that checking the head alone is not enough."""
     last = frame.headers[-1]
     return isinstance(last, UDP) and last.checksum != 0
 
 
 def _other_version(frame: roce.Frame) -> bool:
-    """An IPv6 header or GRH says another version; an IPv4 header that does so is none."""
+    """The version in an IPv6 header or GRH is wrong; the parser rejects such IPv4 headers."""
     return any(
         getattr(header, row) != version
         for kind, row, version in _VERSIONS
@@ -347,10 +347,10 @@ _RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
     (Drop.HEADERS, lambda frame: frame.seal().headers != frame.headers),
     (Drop.TVER, lambda frame: frame.packet.bth.tver != 0),
 )
-"""Why a frame is not taken, whatever its addresses: what must not hold, in the headers' order."""
+"""Reasons to drop a frame whatever its addresses, each with its test, in the headers' order."""
 
 NO_PACKET = (Drop.NOT_RDMA, Drop.MALFORMED, Drop.NOT_MINE, Drop.HEADERS, Drop.TVER, Drop.ICRC)
-"""Reasons that are found before a frame is known to be a RoCE packet for this port."""
+"""Reasons found before a frame is known to be a RoCE packet for this port."""
 
 DAMAGED = (Drop.MALFORMED, Drop.HEADERS, Drop.ICRC)
-"""Reasons of frames that a wire may have damaged."""
+"""Reasons that corruption on the wire may cause."""

@@ -1,4 +1,4 @@
-"""The order and the pace in which a queue pair sends its responses and its requests.
+"""The order and the rate in which a queue pair sends its responses and its requests.
 
 While both are pending, they are sent in turns of :data:`TURN` frames, and the side that has sent
 fewer bytes has the next turn. So each side gets about half of the bytes, and waits for one turn of
@@ -53,8 +53,8 @@ def _share(qp: QueuePair, frames: list[bytes], room: int, sides: tuple[Side, Sid
         qp.responses_in_a_row += -sent if requests else sent
 
 
-# Pacing, where the rate of a queue pair is controlled: each frame is sent when the pacer allows
-# it, and the engine is called when the next one may be. ACKs are not paced. A round trip is
+# Pacing, if the rate of a queue pair is controlled: each frame is sent when the pacer allows it,
+# and the engine is called when the next one may be sent. ACKs are not paced. A round trip is
 # measured from a packet that was sent once to the response that covers it: of a retransmitted
 # packet it is unknown which copy was acknowledged.
 
@@ -79,7 +79,7 @@ def limit_rate(qp: QueuePair) -> None:
 
 
 class Governor:
-    """The rate control of one queue pair. ``deadline`` is when it has something to do (ns)."""
+    """The rate control of one queue pair. ``deadline`` is when it next acts (ns)."""
 
     def __init__(self, qp: QueuePair, scheme: CongestionController) -> None:
         self.qp = qp
@@ -114,14 +114,14 @@ class Governor:
         self._plan()
 
     def _answer_at_once(self, frames: list[bytes], room: int) -> None:
-        """Append answers without data, which are not paced."""
+        """Append responses without payload, which are not paced."""
         before = -1
         while before < len(frames) < room and not self.qp.inbound.gives_data:
             before = len(frames)
             answer(self.qp, frames, before + 1)
 
     def _send(self, qp: QueuePair, frames: list[bytes], room: int) -> None:
-        """Append requests, and note the time of those sent for the first time."""
+        """Append requests, and record the send time of those sent for the first time."""
         queue = qp.sq
         in_flight = queue.in_flight
         send(qp, frames, room)
@@ -129,7 +129,7 @@ class Governor:
             self._sent.append((serial.add(queue.unacked_psn, queue.in_flight), qp.device.now))
 
     def acknowledged(self) -> None:
-        """Report the round trip of the newest packet that was acknowledged."""
+        """Report the round-trip time of the newest acknowledged packet."""
         unacked, now = self.qp.sq.unacked_psn, self.qp.device.now
         sent: int | None = None
         while self._sent and not serial.is_before(unacked, self._sent[0][0]):
@@ -139,7 +139,7 @@ class Governor:
             self._plan()
 
     def went_back(self) -> None:
-        """Measure nothing of packets in flight: they are retransmitted."""
+        """Discard the send times of packets in flight: they are retransmitted."""
         self._sent.clear()
 
     def notified(self) -> None:
@@ -148,7 +148,7 @@ class Governor:
         self._plan()
 
     def due(self, now: int) -> None:
-        """Do what is due at the deadline."""
+        """Act at the deadline."""
         self._waits = False
         self.scheme.handle_timer(now)
         self.qp.wake()

@@ -1,9 +1,9 @@
-"""Frames from templates: the headers of a path before each packet, and the CRC up to there.
+"""Frames from templates: the headers of a path up to the PSN, and the CRC up to there.
 
-All packets of one path, opcode and length begin with the same bytes, up to the PSN: Ethernet,
-IP with its lengths and checksum, UDP, and eight bytes of the BTH. A :class:`TxTemplate` keeps
-these heads, each with the state of the ICRC after it, so that a packet costs one ``join`` and one
-run of the CRC over what is new. CRCs are linear, so the state goes on where the head ended, and no
+All packets of one path, opcode and length begin with the same bytes, up to the PSN: Ethernet, IP
+with its lengths and checksum, UDP, and eight bytes of the BTH. A :class:`TxTemplate` keeps these
+heads, each with the state of the ICRC after it, so that a packet costs one ``join`` and one run of
+the CRC over the new bytes. CRCs are linear, so the state continues where the head ended, and no
 copy with ones over the variant fields is ever made (IBA 7.8.1).
 """
 
@@ -26,10 +26,10 @@ HEAD_OF_BTH: Final = 8
 """Bytes of the BTH before the word that holds AckReq and PSN."""
 
 MAX_HEADS: Final = 1024
-"""Heads that one port keeps, or one path; it begins anew after that many."""
+"""Maximum number of heads kept by one port, or for one path; then all are discarded."""
 
 MAX_SEEN: Final = 1 << 14
-"""Heads that a tap remembers, which sees all of a network; it begins anew after that many."""
+"""Maximum number of heads kept by a tap, which sees all of a network; then all are discarded."""
 
 HEAD_SIZES: Final = {
     int(ethertype).to_bytes(2, "big"): sum(header.SIZE for header in headers) + HEAD_OF_BTH
@@ -39,7 +39,7 @@ HEAD_SIZES: Final = {
         (EtherType.ROCE, (Ethernet, GRH)),
     )
 }
-"""The size of the head of a frame without tags, by the two bytes of its EtherType."""
+"""Head sizes of frames without tags, by the two bytes of the EtherType."""
 
 _TAG: Final = EtherType.VLAN.to_bytes(2, "big")
 
@@ -50,7 +50,7 @@ def head_size(frame: bytes) -> int:
 
 
 def tagged_size(frame: bytes) -> int:
-    """As :func:`head_size`, of a frame with one tag."""
+    """As :func:`head_size`, for a frame with one tag."""
     behind_tag = HEAD_SIZES.get(frame[16:18])
     return behind_tag + VLAN.SIZE if behind_tag and frame[12:14] == _TAG else 0
 
@@ -60,13 +60,13 @@ IP_HEAD_SIZES: Final = {
     for size, firsts in ((IPv4, range(0x45, 0x46)), (IPv6, range(0x60, 0x70)))
     for first in firsts
 }
-"""The same for IP packets, by their first byte: the version, and IPv4's header without options."""
+"""Head sizes of IP packets, by the first byte: the version, and for IPv4 no options."""
 
 
 class HeadSizes(NamedTuple):
     """How to find the size of a frame's head: in ``sizes`` by the bytes at ``key``.
 
-    For bytes that are not there it is ``other`` of the frame, 0 if that does not know either.
+    For other bytes, ``other`` is called with the frame; it returns 0 for an unknown format.
     """
 
     key: slice
@@ -78,11 +78,11 @@ HEADS: Final = {
     Medium.ETHERNET: HeadSizes(slice(12, 14), HEAD_SIZES, tagged_size),
     Medium.IP: HeadSizes(slice(0, 1), IP_HEAD_SIZES, lambda _: 0),
 }
-"""The heads of frames by medium."""
+"""How to find head sizes, by medium."""
 
 
 def word_offset(headers: Iterable[Piece]) -> int:
-    """The offset of the word with AckReq and PSN after these headers, at which the head ends."""
+    """The offset of the word with AckReq and PSN after these headers; the head ends there."""
     return sum(map(size, headers)) + HEAD_OF_BTH
 
 
@@ -95,7 +95,7 @@ _NETWORK = (IPv4, IPv6, GRH)
 
 
 class HeaderTemplate(NamedTuple):
-    """The bytes up to the eighth of the BTH, and the ICRC's state after them."""
+    """The frame up to byte eight of the BTH, and the ICRC's state after it."""
 
     data: bytes
     crc: int
@@ -104,9 +104,9 @@ class HeaderTemplate(NamedTuple):
 class TxTemplate:
     """Makes the frames of one path.
 
-    ``headers`` precede the BTH, from the first byte of a frame on. ``bth`` has what all packets
-    share: the P_Key and the destination QP. ``flush_twice`` has the ICRC of a FLUSH cover its
-    headers twice.
+    ``headers`` precede the BTH, from the first byte of a frame on. ``bth`` has the fields that all
+    packets share: the P_Key and the destination QP. With ``flush_twice`` the ICRC of a FLUSH covers
+    its headers twice.
     """
 
     __slots__ = ("_heads", "bth", "flush_twice", "headers")
@@ -132,7 +132,7 @@ class TxTemplate:
     def frame(
         self, opcode: int, word: int, extended: bytes, payload: BytesLike, se: int = 0
     ) -> bytes:
-        """One frame; ``word`` is the PSN, with :data:`ACKREQ` where an ACK is asked for."""
+        """Build one frame; ``word`` is the PSN, with :data:`ACKREQ` to request an ACK."""
         length = len(extended) + len(payload)
         key = length << 9 | se << 8 | opcode
         try:
@@ -143,7 +143,7 @@ class TxTemplate:
         return b"".join((head, tail, crc32(tail, crc).to_bytes(4, "little")))
 
     def request(self, opcode: int, word: int, extended: bytes, payload: BytesLike) -> bytes:
-        """A request of one packet, as :meth:`frame` has it."""
+        """Build a one-packet request; the arguments are those of :meth:`frame`."""
         frame = self.frame(opcode, word, extended, payload)
         if self.flush_twice and opcode == Opcode.RC_FLUSH:
             return _covered_twice(frame, len(frame) - len(extended) - BTH.SIZE - ICRC.SIZE)
@@ -151,7 +151,7 @@ class TxTemplate:
 
 
 def _covered_twice(frame: bytes, bth: int) -> bytes:
-    """A frame of no payload with the ICRC that Linux gives a FLUSH; its BTH is at ``bth``."""
+    """Put Linux's ICRC of a FLUSH into a frame without payload; ``bth`` is an offset."""
     end = len(frame) - ICRC.SIZE
     icrc = icrc_headers_twice(int.from_bytes(frame[end:], "big"), frame[bth:end])
     return frame[:end] + icrc.to_bytes(ICRC.SIZE, "big")
