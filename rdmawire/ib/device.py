@@ -1,6 +1,6 @@
-"""What all queue pairs of one adapter share, and the timers of each.
+"""State shared by all queue pairs of one adapter, and the timers of each.
 
-Times are ns. Local ACK Timeout: IBA 9.7.6.1.3; RNR NAKs: 9.7.5.2.8.
+Times are in ns. Local ACK Timeout: IBA 9.7.6.1.3; RNR NAKs: 9.7.5.2.8.
 """
 
 from collections import Counter, deque
@@ -33,7 +33,7 @@ from rdmawire.wire.roce import Medium
 
 
 class HasCounters(Protocol):
-    """A queue pair, as far as its device knows it."""
+    """The part of a queue pair that its device uses."""
 
     counters: QPCounters
 
@@ -44,7 +44,7 @@ Q = TypeVar("Q", bound=HasCounters)
 class RateControl(Protocol):
     """The congestion control of one queue pair, as the engine and the queue pair use it.
 
-    ``deadline`` and ``place`` are those of :class:`rdmawire.verbs.timers.Waiter`. Times are ns.
+    ``deadline`` and ``place`` are those of :class:`rdmawire.verbs.timers.Waiter`. Times are in ns.
     """
 
     deadline: int | None
@@ -55,13 +55,13 @@ class RateControl(Protocol):
         """The congestion controller, or the one for a plain rate limit."""
 
     def transmit(self, frames: list[bytes], room: int) -> None:
-        """Append frames that may be sent now, until there are ``room``."""
+        """Append frames that may be sent now, until there are ``room`` frames."""
 
     def acknowledged(self) -> None:
-        """The send queue advanced."""
+        """A response advanced the send queue."""
 
     def went_back(self) -> None:
-        """Packets that were sent are sent again."""
+        """Packets are being retransmitted."""
 
     def notified(self) -> None:
         """A CNP arrived."""
@@ -70,7 +70,7 @@ class RateControl(Protocol):
         """Apply the queue pair's ``rate_limit``."""
 
     def due(self, now: int) -> None:
-        """The deadline has come."""
+        """Act at the deadline."""
 
     def stop(self) -> None:
         """Remove the deadline."""
@@ -89,7 +89,7 @@ class Notifier(Protocol):
 DEFAULT_PKEY = 0xFFFF
 """The default partition, as a full member. IBA 10.9.1.2."""
 INVALID_PKEY = 0
-"""Of no partition: nothing matches it. IBA 10.9.1.1."""
+"""Invalid: matches no P_Key. IBA 10.9.1.1."""
 
 
 FULL_MEMBER = 1 << 15
@@ -99,7 +99,7 @@ GSI_QPN = 1
 
 
 def pkeys_match(own: int, other: int) -> bool:
-    """P_Keys match if their numbers do, and one of them is a full member's. IBA 10.9.3.
+    """Whether the numbers are equal, and one P_Key is a full member's. IBA 10.9.3.
 
     Number 0 is that of an invalid P_Key, which matches none.
     """
@@ -112,9 +112,8 @@ class Device(Generic[Q]):
     """State that the queue pairs of one adapter share.
 
     - ``now`` is the time (ns) of the call in progress: of the frame or timer, or from ``clock``.
-    - ``ready`` has queue pairs in the order in which they had something to send.
-    - ``forget_flows`` is called when addresses or queue pairs changed: what is known of flows is
-      discarded.
+    - ``ready`` has queue pairs with frames to send, in the order in which they were added.
+    - ``forget_flows`` is called when addresses or queue pairs changed: cached flows are discarded.
     - ``rcv_packets`` and ``rcv_bytes`` count frames received while the link was up, ``rcv_raw``
       those that went to raw packet queue pairs; ``xmit_packets`` and ``xmit_bytes`` frames sent,
       ``xmit_discards`` those lost while the link was down.
@@ -216,7 +215,7 @@ class Device(Generic[Q]):
     def read_clock(self) -> None:
         """Set ``now`` from ``clock``, if there is one: for verbs, which are called between frames.
 
-        Time never goes back. ``VerbsError`` EINVAL if the clock returns no integer.
+        Time never goes back. ``VerbsError`` EINVAL if the clock does not return an integer.
         """
         if self.clock is None:
             return
@@ -226,7 +225,7 @@ class Device(Generic[Q]):
         self.now = max(self.now, now)
 
     def report_port(self, event: PortEvent) -> None:
-        """Report an event of the port to all readers, as Linux does to all contexts."""
+        """Report an event of the port to all channels, as Linux does to all contexts."""
         self.events.append(event)
         for channel in self.async_channels:
             channel.events.append(event)
@@ -258,7 +257,7 @@ class Device(Generic[Q]):
 
 
 def _nothing_to_forget() -> None:
-    """No frame has come yet."""
+    """Do nothing: no frame has been received yet."""
 
 
 _OF_PORT: Final[Mapping[str, Callable[[Device[Any]], int]]] = MappingProxyType(
@@ -286,7 +285,7 @@ def _dropped(device: Device[Any], reasons: tuple[Drop, ...]) -> int:
 # Timers of one queue pair.
 
 ACK_TIMEOUT_UNIT = 4_096
-"""Nanoseconds that a Local ACK Timeout counts, two to its power times. IBA 9.7.6.1.3."""
+"""Nanoseconds per unit of a Local ACK Timeout, which is 2 to its power. IBA 9.7.6.1.3."""
 
 
 class RetryState(Generic[Q]):

@@ -1,13 +1,13 @@
 """Work queues in memory, as the adapter sees them: doorbells, fetched WQEs, written CQEs.
 
-A doorbell names a queue. How far its producer is stands in the queue's doorbell record; the WQEs up
-to there are fetched, checked as posted work is, and queued in the same send or receive queue. What
-the memory holds is not trusted:
+A doorbell names a queue, whose doorbell record has the producer's index. The WQEs up to that index
+are fetched, checked as posted work is, and queued in the same send or receive queue. The contents
+of the memory are not trusted:
 
-- a WQE that makes no sense completes with ``LOC_QP_OP_ERR`` in its turn, and ends the queue pair;
-- so does one whose index or length cannot be (no WQE after it is found, and nothing more is taken
-  until the queue pair is reset);
-- a record that goes back or beyond the ring, and memory that cannot be read, end the queue pair
+- an invalid WQE completes with ``LOC_QP_OP_ERR``, in order, and fails the queue pair;
+- so does a WQE with an impossible index or length (later WQEs cannot be found, and no more are
+  fetched until the queue pair is reset);
+- a record that goes back or beyond the ring, and memory that cannot be read, fail the queue pair
   with the event ``QPFatal``;
 - doorbells of queues that do not exist, or that may not be posted to, are discarded and counted.
 """
@@ -37,7 +37,7 @@ from rdmawire.verbs.wqe import (
 from rdmawire.verbs.wr import Answer, Local, RecvWR, SendOpcode, SendWR, Sge, Verb, check_sges
 
 _INVALID = Verb(WCOpcode.SEND, local=Local.INVALID, answer=Answer.NOTHING)
-"""How a WQE that makes no sense is done: it ends with an error in its turn."""
+"""An invalid WQE: it completes with an error, in order."""
 
 
 def queue_memory(  # noqa: PLR0917
@@ -48,10 +48,10 @@ def queue_memory(  # noqa: PLR0917
     access: int,
     align: int,
 ) -> Piece:
-    """Memory of a queue, which its key gives access to. ``pd`` ``None`` takes that of the key.
+    """Return the memory of a queue. ``pd`` is its domain; with ``None``, that of the key.
 
-    ``VerbsError`` EINVAL for a key, range or alignment that does not fit, and for pages on demand:
-    an adapter must not have to wait for those.
+    ``VerbsError`` EINVAL for an invalid key, range or alignment, and for on-demand regions: an
+    adapter must not wait for their pages.
     """
     check_type(name, sge, Sge)
     check_sges((sge,), 1)
@@ -75,10 +75,10 @@ def work_rings(
     rq_buffer: Sge | None,
     doorbell_record: Sge | None,
 ) -> tuple[QueueRing | None, QueueRing | None]:
-    """The rings of a queue pair's queues that are in memory; their record is cleared.
+    """Return the rings of a queue pair's queues in memory, and clear their doorbell record.
 
-    ``VerbsError`` EINVAL for buffers without a record or the other way round, and for memory that
-    is not fit for a queue (:func:`queue_memory`).
+    ``VerbsError`` EINVAL for buffers without a record, a record without buffers, and memory that
+    :func:`queue_memory` refuses.
     """
     if doorbell_record is None:
         if sq_buffer is not None or rq_buffer is not None:
@@ -120,7 +120,7 @@ def completion_memory(
     """The ring and the doorbell record of a completion queue for ``cqe`` completions.
 
     ``VerbsError`` EINVAL for one without the other, for a ring of another size, for a size that is
-    no power of two, and for memory that is not fit for a queue.
+    no power of two, and for memory that :func:`queue_memory` refuses.
     """
     if buffer is None or record is None:
         raise VerbsError("cq_buffer and doorbell_record are given together", EINVAL)
@@ -132,9 +132,9 @@ def completion_memory(
 
 
 class Doorbells:
-    """The queues of one adapter that are in memory, and the doorbells that it was given.
+    """The queues of one adapter that are in memory, and the handling of doorbells.
 
-    ``discarded`` counts the doorbells that named nothing which takes work.
+    ``discarded`` counts the doorbells that named no queue which accepts work.
     """
 
     def __init__(self, device: Device[QueuePair]) -> None:
@@ -144,7 +144,7 @@ class Doorbells:
         self._receives: dict[int, QueueRing] = {}
 
     def add(self, qpn: int, send: QueueRing | None, receive: QueueRing | None) -> None:
-        """Have a queue pair take work from these rings."""
+        """Take work for a queue pair from these rings."""
         if send is not None:
             self._sends[qpn] = send
         if receive is not None:
@@ -156,27 +156,27 @@ class Doorbells:
         self._receives.pop(qpn, None)
 
     def reset(self, qpn: int) -> None:
-        """Begin again at the first blocks, as the queue pair is in RESET."""
+        """Restart at the first blocks: the queue pair is in RESET."""
         for rings in (self._sends, self._receives):
             if qpn in rings:
                 rings[qpn].reset()
 
     def ring(self, doorbell: bytes) -> None:
-        """Do what a doorbell asks for. Whatever its bytes are, nothing is raised."""
+        """Execute a doorbell. Invalid bytes raise no error."""
         bell = Doorbell.parse(doorbell) if len(doorbell) == Doorbell.SIZE else Doorbell()
         action = _ACTIONS.get(bell.type)
         if action is None or not action(self, bell.number):
             self.discarded += 1
 
     def _send(self, qpn: int) -> bool:
-        """Take the new work of a send queue; ``False`` if it may not be posted now."""
+        """Queue the new work of a send queue; ``False`` if it may not be posted now."""
         qp, ring = self._device.qps.get(qpn), self._sends.get(qpn)
         if qp is None or ring is None or not qp.state_rules.post_send:
             return False
         return self._take(qp, ring, "send_index", self._take_send)
 
     def _receive(self, qpn: int) -> bool:
-        """Take the new receives of a receive queue; ``False`` if they may not be posted now."""
+        """Queue the new receives of a receive queue; ``False`` if they may not be posted now."""
         qp, ring = self._device.qps.get(qpn), self._receives.get(qpn)
         if qp is None or ring is None or not qp.state_rules.post_recv:
             return False
@@ -215,7 +215,7 @@ class Doorbells:
             wr = check_recv(qp, parse_recv(wqe))
         except (VerbsError, WireError):
             qp.recv_slots.held += 1
-            qp.lose()  # which ends the receives before it, in order
+            qp.lose()  # flushes earlier receives first, in order
             qp.complete_receive(RecvWR(wr_id=index), WCStatus.LOC_QP_OP_ERR)
         else:
             qp.enqueue_recv(wr)
@@ -239,17 +239,17 @@ _ACTIONS: dict[int, Callable[[Doorbells, int], bool]] = {
     DoorbellType.ARM: Doorbells._arm,
     DoorbellType.ARM_SOLICITED: Doorbells._arm_solicited,
 }
-"""What each type of doorbell does with the number of a queue; ``False`` if nothing takes it."""
+"""Handlers of doorbells, by type; they return ``False`` if the queue accepts no work."""
 
 
 def _check_border(qp: QueuePair, wqe: bytes) -> None:
-    """``WireError`` for a WQE without borders, and for one of another queue pair."""
+    """``WireError`` for a WQE that is empty, and for one of another queue pair."""
     if WQEControl.parse(wqe).qpn != qp.number:
         raise WireError(f"a WQE of another queue pair in the queue of {qp.number:#x}")
 
 
 def _post_invalid(qp: QueuePair, index: int) -> None:
-    """Queue a WQE that makes no sense: it ends with an error in its turn."""
+    """Queue an invalid WQE: it completes with an error, in order."""
     qp.enqueue_send(SendWR(SendOpcode.SEND, wr_id=index))
     if not qp.state_rules.flush_send:
         qp.sq.posted[-1].verb = _INVALID

@@ -1,7 +1,7 @@
-"""Changes that a queue pair's owner asks for, once they were checked: what entering a state does.
+"""Changes by ibv_modify_qp(3), once they were checked: actions on entering a state.
 
-Which states may follow, and what must be given, is the table of :mod:`rdmawire.verbs.qp_attr`.
-The way into an error that nobody asked for is the queue pair's own.
+The valid transitions, with their attributes, are in :mod:`rdmawire.verbs.qp_attr`. Transitions into
+an error that the application did not request are in :mod:`rdmawire.ib.qp`.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, merged
 
 
 def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -> None:
-    """Take attributes over, and go to a state; both were checked."""
+    """Set checked attributes, and enter a checked state."""
     qp.attributes = merged(qp.attributes, new, mask)
     if state is QPState.SQD and qp.state is not QPState.SQD:
         told = new.en_sqd_async_notify if mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY else False
@@ -44,7 +44,7 @@ def _expect(qp: QueuePair, psn: int) -> None:
 
 
 def _enter_reset(qp: QueuePair, state: QPState) -> None:
-    """Forget all work and all that was agreed upon. IBA 10.3.1.1."""
+    """Discard all work and all negotiated values. IBA 10.3.1.1."""
     qp.retry_state.clear()
     qp.page_wait.stop()
     if qp.governor is not None:
@@ -65,7 +65,7 @@ def _enter_reset(qp: QueuePair, state: QPState) -> None:
 
 
 def _enter_rts(qp: QueuePair, state: QPState) -> None:
-    """Work goes on, after SQE and SQD too. IBA 10.3.1.5, 10.3.1.6."""
+    """Resume work, after SQE and SQD too. IBA 10.3.1.5, 10.3.1.6."""
     qp.enter(state)
     qp.retry_state.reset_retries()
     qp.halted = False
@@ -73,7 +73,7 @@ def _enter_rts(qp: QueuePair, state: QPState) -> None:
 
 
 def _enter_sqd(qp: QueuePair, state: QPState) -> None:
-    """No work begins; what is on its way comes to its end, and then an event tells."""
+    """Start no more work; when the work in flight is complete, an event is reported."""
     qp.enter(state)
     qp.drained = False
     qp.notice_drained()
@@ -84,4 +84,4 @@ _ENTRIES: dict[QPState, Callable[[QueuePair, QPState], None]] = {
     QPState.RTS: _enter_rts,
     QPState.SQD: _enter_sqd,
 }
-"""What entering a state does besides."""
+"""Actions on entering a state."""

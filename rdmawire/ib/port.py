@@ -50,9 +50,9 @@ class Port:
 
     @property
     def pkeys(self) -> tuple[int, ...]:
-        """The P_Key table, which ``pkey_index`` of a queue pair points into. IBA 10.9.1.
+        """The P_Key table, indexed by ``pkey_index`` of a queue pair. IBA 10.9.1.
 
-        An entry with number 0 is invalid, as are those behind the last: no packet matches it.
+        Entries with number 0, and those beyond the end, are invalid: no packet matches them.
         """
         return tuple(self.device.pkeys)
 
@@ -70,7 +70,7 @@ class Port:
 
     @property
     def up(self) -> bool:
-        """Whether the port's link is up; while it is down, nothing comes in and nothing leaves."""
+        """Whether the port's link is up; while it is down, no frames are received or sent."""
         return self._up
 
     @up.setter
@@ -83,7 +83,7 @@ class Port:
 
 
 def checked_gids(gids: Sequence[bytes], profile: Profile) -> tuple[bytes, ...]:
-    """A GID table; :class:`VerbsError` EINVAL for one that is too long or has others in it."""
+    """Return a GID table. ``VerbsError`` EINVAL if it is too long or a GID is invalid."""
     table = tuple(iterate("gids", gids))
     check_int("gid_tbl_len", len(table), 0, profile.gid_tbl_len)
     for gid in table:
@@ -97,9 +97,9 @@ _LAST_ETHERTYPE: Final = 0xFFFF
 
 
 class FlowRule(NamedTuple):
-    """Which frames go to a raw packet queue pair: those that have what is given here.
+    """The frames that go to a raw packet queue pair: those that match all given fields.
 
-    ``dmac`` has six bytes, ``ethertype`` is a number; ``None`` asks for nothing.
+    ``dmac`` has six bytes, ``ethertype`` is a number; ``None`` matches any.
     """
 
     qp: QueuePair
@@ -107,7 +107,7 @@ class FlowRule(NamedTuple):
     ethertype: int | None = None
 
     def check(self) -> None:
-        """``VerbsError`` EINVAL for what no frame could have, and for other queue pairs."""
+        """``VerbsError`` EINVAL for impossible values, and for other queue pair types."""
         if self.qp.service.wire is not None:
             raise VerbsError(f"QP {self.qp.number:#x} takes no raw packets", EINVAL)
         if self.dmac is not None:
@@ -116,7 +116,7 @@ class FlowRule(NamedTuple):
             check_int("ethertype", self.ethertype, 0, _LAST_ETHERTYPE)
 
     def takes(self, frame: bytes) -> bool:
-        """Whether a frame is for the queue pair."""
+        """Whether a frame matches the rule."""
         ethertype = int.from_bytes(frame[12:14], "big")
         return (
             self.qp.takes_packets
@@ -126,7 +126,7 @@ class FlowRule(NamedTuple):
 
 
 def deliver(qp: QueuePair, frame: bytes) -> None:
-    """Place a frame where the next receive says; without one it is dropped."""
+    """Write a frame to the next receive; drop it if there is none."""
     recv = qp.take_receive()
     if recv is None:
         qp.device.drops[Drop.NO_WQE] += 1

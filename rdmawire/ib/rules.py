@@ -1,7 +1,7 @@
 """The rules of an adapter, which belong to its device: a copy with one row replaced is a quirk.
 
-:class:`Rules` holds all of them; :data:`rdmawire.ib.standard_rules.STANDARD` is the one that
-adapters have unless they are given another. :class:`RequestRule` is the row of a request opcode.
+:class:`Rules` holds all of them; adapters use :data:`rdmawire.ib.standard_rules.STANDARD` by
+default. :class:`RequestRule` is the row of a request opcode.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class ExtendedHeader:
 class MessageKind(NamedTuple):
     """Packets that may follow one another in a message.
 
-    ``too_long`` is the fault of bytes beyond the message's limit; an ``exact`` message has as
+    ``too_long`` is the fault of bytes beyond the message's limit; an ``exact`` message must have as
     many as its first packet announced.
     """
 
@@ -85,13 +85,13 @@ class RequestRule:
     """One opcode of one service.
 
     ``begins`` and ``ends`` say whether it is the first and the last packet of its message: most
-    operations have messages of one packet. ``access`` are the rights it needs, of the queue pair
-    and of the key. ``receipt`` is how it completes a receive, ``None`` where it does not. ``again``
-    are the steps of a duplicate that has bytes read again. ``headers`` are the extended transport
-    headers of the opcode, and ``places`` their indices: a step reads the RETH of a request by
-    ``request.extended[role.places[RETH]]``. ``follows`` is the family of the message that is coming
-    in when the packet comes, :data:`IDLE` for one that begins. ``plain`` says that no header adds
-    to the completion of a receive.
+    operations have messages of one packet. ``access`` are the rights required of the queue pair and
+    the key. ``receipt`` is the opcode of the receive's completion, ``None`` if it uses no receive.
+    ``again`` are the steps of a duplicate that has bytes read again. ``headers`` are the extended
+    transport headers of the opcode, and ``places`` their indices: a step reads the RETH of a
+    request by ``request.extended[role.places[RETH]]``. ``follows`` is the required family of the
+    message in progress, :data:`IDLE` for an opcode that begins one. ``plain`` says that no header
+    adds to the completion of a receive.
     """
 
     family: MessageKind
@@ -117,20 +117,19 @@ class RequestRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """What an adapter does with posted work, requests and responses. A value: it never changes.
+    """The behaviour of an adapter for posted work, requests and responses. Immutable.
 
     - ``services``: the transport service of each type of queue pair, with its reactions to faults.
     - ``requests``: the :class:`RequestRule` of each request opcode, by type of queue pair. Requests
-      that have none are dropped. ``malformed`` is the one for reserved opcodes, and for payloads
-      that the operation does not have (IBA 9.7.4.1.4, 9.7.4.1.6); ``cnp`` the one for CNPs (IBA
-      A17.9).
+      without one are dropped. ``malformed`` is used for reserved opcodes and for payloads that
+      the operation does not allow (IBA 9.7.4.1.4, 9.7.4.1.6), ``cnp`` for CNPs (IBA A17.9).
     - ``responses``: the function for each response opcode; ``refusals`` the one for each AETH
-      syndrome that is no ACK, called with the syndrome's value (IBA 9.7.5.2).
-    - ``post_checks``: the checks that posted work must pass, in order, by type of queue pair and
-      opcode of the work request. Work that has none is refused.
-    - ``verbs``: how each kind of work is done, by the opcode of the work request.
-    - ``headers``: the :class:`ExtendedHeader` of each extended transport header that requests have.
-    - ``opcodes``: the layouts of packets by opcode. Opcodes that it does not have are reserved.
+      syndrome other than ACK, called with the syndrome's value (IBA 9.7.5.2).
+    - ``post_checks``: the checks of posted work, in order, by type of queue pair and opcode of the
+      work request. Work without an entry is refused.
+    - ``verbs``: how each type of work is done, by the opcode of the work request.
+    - ``headers``: the :class:`ExtendedHeader` of each extended transport header of requests.
+    - ``opcodes``: the layouts of packets by opcode. Opcodes without one are reserved.
     """
 
     services: Mapping[QPType, ServiceType]
@@ -147,7 +146,7 @@ class Rules:
     __deepcopy__ = shared
 
     def with_step(self, step: Step, new: Step) -> Self:
-        """Return a copy in which ``new`` stands wherever requests have the step ``step``.
+        """Return a copy in which ``new`` replaces ``step`` in all requests.
 
         ``ValueError`` if no request has it.
         """
@@ -162,10 +161,10 @@ class Rules:
         return replace(self, requests=requests, malformed=malformed, cnp=cnp)
 
     def with_request(self, qp_type: QPType, opcode: int, role: RequestRule) -> Self:
-        """Return a copy in which queue pairs of ``qp_type`` take ``opcode`` by ``role``.
+        """Return a copy in which queue pairs of ``qp_type`` process ``opcode`` by ``role``.
 
-        The role gets the headers that the opcode has in ``opcodes``; ``WireError`` if it has no
-        such opcode.
+        The role gets the headers that the opcode has in ``opcodes``; ``WireError`` if there are
+        none.
         """
         role = replace(role, headers=self.opcodes.layout(opcode).headers)
         roles = {**self.requests[qp_type], opcode: role}
@@ -176,7 +175,7 @@ class Rules:
         return replace(self, headers={**self.headers, table: row})
 
     def with_reaction(self, qp_type: QPType, fault: Fault, reaction: Reaction) -> Self:
-        """Return a copy in which queue pairs of ``qp_type`` react so to ``fault``."""
+        """Return a copy in which queue pairs of ``qp_type`` answer ``fault`` with ``reaction``."""
         service = self.services[qp_type]
         reactions = {**service.reactions, fault: reaction}
         service = replace(service, reactions=reactions)

@@ -1,9 +1,9 @@
-"""The send queue of a queue pair: what is to be sent, and what is on its way.
+"""The send queue of a queue pair: work to be sent, and work in flight.
 
-A work request that is posted becomes a :class:`Wqe`. In the send queue it moves from ``posted``
-(packets of it are to be sent) to ``sent`` (its answer is awaited, or work before it). Going back
-moves it the other way: all that stands in ``sent`` from some PSN on is sent again (go-back-N,
-IBA 9.7.3.2). The oldest work completes first, always.
+A posted work request becomes a :class:`Wqe`. In the send queue it moves from ``posted`` (packets of
+it are to be sent) to ``sent`` (its response, or that of earlier work, is missing). Retransmission
+moves it back: all of ``sent`` from some PSN on is sent again (go-back-N, IBA 9.7.3.2). The oldest
+work always completes first.
 """
 
 from collections import deque
@@ -20,12 +20,12 @@ NO_PSN = -1
 
 
 class Wqe:
-    """One send work request on its way.
+    """One send work request in the send queue.
 
-    ``psn`` is the first of its ``packets`` numbers (:data:`NO_PSN` until it is begun), ``sent``
-    how many packets were sent in the present pass, ``max_sent`` in any; ``unacked`` how many are
-    not acknowledged, and ``answered`` how many responses were placed. ``se`` is the Solicited
-    Event bit of its last packet (IBA 9.2.3).
+    ``psn`` is the first of its ``packets`` PSNs (:data:`NO_PSN` until it is begun). ``sent`` counts
+    packets sent in the present pass, ``max_sent`` the most in any pass, ``unacked`` the packets not
+    acknowledged, ``answered`` the responses placed. ``se`` is the Solicited Event bit of its last
+    packet (IBA 9.2.3).
     """
 
     __slots__ = (
@@ -64,29 +64,29 @@ class Wqe:
 
     @property
     def places(self) -> bool:
-        """Whether a response puts bytes into local memory."""
+        """Whether responses write to local memory."""
         return self.verb.local is Local.SINK
 
     @property
     def awaited(self) -> bool:
-        """Whether it takes one of the peer's resources for READs and atomics."""
+        """Whether it uses one of the peer's resources for READs and atomics."""
         return self.verb.takes_resource and self.status is None
 
     def sent_before(self, psn: int) -> int:
-        """How many of its packets stand before ``psn``; none, of work that is one request."""
+        """How many of its packets precede ``psn``; 0 for work of one request packet."""
         if self.verb.answer is not Answer.ACK:
             return 0
         return min(max(serial.distance(self.psn, psn), 0), self.packets)
 
 
 class SendQueue:
-    """Send work of one queue pair, and where the conversation with the peer stands.
+    """Send work of one queue pair, and the PSNs of the connection.
 
-    ``next_psn`` is the first that no work has, ``unacked_psn`` the oldest not acknowledged, and
-    ``in_flight`` counts those that were sent, or promised by a response, since. ``ssn`` counts
-    messages. ``outstanding_reads`` counts the READs and atomics in ``sent`` without all their
-    responses, ``awaited_responses`` the response packets that are missing. ``broken`` says that an
-    old ACK came between the responses to a READ
+    ``next_psn`` is the first unused PSN, ``unacked_psn`` the oldest unacknowledged one;
+    ``in_flight`` counts PSNs from there on that were sent or are expected in responses. ``ssn``
+    counts messages. ``outstanding_reads`` counts the READs and atomics in ``sent`` without all
+    their responses, ``awaited_responses`` the response packets that are missing. ``broken`` says
+    that an old ACK came between the responses to a READ
     (:attr:`~rdmawire.verbs.profile.Bug.OLD_ACK_BREAKS_READ`).
     """
 
@@ -108,7 +108,7 @@ class SendQueue:
         self.reset(0)
 
     def reset(self, psn: int) -> None:
-        """Empty, with this PSN next."""
+        """Discard all work; the next PSN is ``psn``."""
         self.posted.clear()
         self.sent.clear()
         self.next_psn = self.unacked_psn = psn
@@ -127,11 +127,11 @@ class SendQueue:
 
     @property
     def under_way(self) -> bool:
-        """Whether work was begun that is not complete."""
+        """Whether started work is incomplete."""
         return self.oldest() is not None
 
     def begin(self, wqe: Wqe, packets: int) -> None:
-        """Give work its PSNs: the next ones, once."""
+        """Give work its PSNs, once: the next ``packets`` ones."""
         wqe.psn = self.next_psn
         wqe.packets = wqe.unacked = packets
         if packets:
@@ -139,7 +139,7 @@ class SendQueue:
             self.ssn = (self.ssn + 1) % MODULUS
 
     def go_back(self, psn: int) -> None:
-        """Send again all from ``psn`` on. What is done here and only waits its turn stays done."""
+        """Move work from ``psn`` on back to ``posted``; finished work keeps its status."""
         self.broken = False
         while self.sent and not serial.is_before(self.sent[-1].last_psn, psn):
             wqe = self.sent.pop()
@@ -151,24 +151,24 @@ class SendQueue:
             wqe.sent = wqe.sent_before(psn)
 
     def advance(self, wqe: Wqe, packets: int) -> None:
-        """So many more packets of this work were sent."""
+        """Count ``packets`` more packets of this work as sent."""
         wqe.sent += packets
         if wqe.sent > wqe.max_sent:
             self.in_flight += wqe.sent - wqe.max_sent
             wqe.max_sent = wqe.sent
 
     def pass_by(self, packets: int) -> None:
-        """So many more PSNs are acknowledged."""
+        """Count ``packets`` more PSNs as acknowledged."""
         self.unacked_psn = serial.add(self.unacked_psn, packets)
         self.in_flight -= packets
 
     def acknowledge(self, wqe: Wqe, packets: int) -> None:
-        """So many more packets of the oldest work need not be sent again."""
+        """Count ``packets`` more packets of the oldest work as acknowledged."""
         self.pass_by(packets)
         wqe.unacked -= packets
         if not wqe.verb.takes_resource:
             wqe.sent = max(wqe.sent, wqe.packets - wqe.unacked)
-        elif self.sent:  # and not going back to it
+        elif self.sent:  # not if it is being retransmitted
             self.awaited_responses -= packets
 
     def ask(self, wqe: Wqe) -> None:
@@ -183,7 +183,7 @@ class SendQueue:
             self.awaited_responses -= wqe.packets - wqe.answered
 
     def finish(self, wqe: Wqe, status: WCStatus) -> None:
-        """The oldest work is done: it waits in ``sent`` to be completed."""
+        """Set the status of the oldest work, which stays in ``sent`` until it is completed."""
         if not self.sent:
             self.sent.append(self.posted.popleft())
         else:

@@ -1,4 +1,4 @@
-"""The rules that an adapter has unless it is given others, put together from those who apply them.
+"""The default rules of adapters, assembled from the modules that apply them.
 
 A module of its own, because the modules below it apply rules without knowing which.
 """
@@ -29,11 +29,11 @@ STANDARD: Final = Rules(
     headers=EXTENDED_HEADERS,
     opcodes=LAYOUTS,
 )
-"""The rules of the standard; what a device does otherwise by its profile is decided in them."""
+"""The rules of the standard. Differences by profile are decided in the modules."""
 
 
 def with_work(rules: Rules, qp_type: QPType, opcode: int, verb: Verb) -> Rules:
-    """Return a copy in which queue pairs of ``qp_type`` take work requests of one more kind.
+    """Return a copy in which queue pairs of ``qp_type`` accept one more work request opcode.
 
     ``opcode`` is that of the work request, ``verb`` how the work is done. The packets of its
     operations must have layouts in ``rules.opcodes``, and their headers rows in ``rules.headers``.

@@ -1,9 +1,9 @@
-"""The payloads of UDP sockets, as the IP packets that adapters of ``Medium.IP`` take and send.
+"""The payloads of UDP sockets, as the IP packets of adapters with ``Medium.IP``.
 
-A socket carries what follows the UDP header, from the BTH to the ICRC; its addresses travel beside
-it. The ICRC covers the IP and UDP headers (IBA A17.5), so they are made from the addresses. What a
-socket does not show is taken to be as adapters send it: IPv4 without options, identification 0,
-Don't Fragment (RFC 6864, 4.1), and no UDP checksum.
+A socket's payload is the packet from the BTH to the ICRC; addresses are passed separately. The ICRC
+covers the IP and UDP headers (IBA A17.5), so these are built from the addresses. Fields that a
+socket does not show are taken as adapters send them: IPv4 without options, identification 0, Don't
+Fragment (RFC 6864, 4.1), and no UDP checksum.
 """
 
 from errno import EINVAL
@@ -21,7 +21,7 @@ from rdmawire.wire.layout import joined
 from rdmawire.wire.roce import Medium
 
 SocketAddress = tuple[str, int]
-"""IP address and port, as ``recvfrom`` and ``sendto`` of AF_INET sockets have them."""
+"""IP address and port, as in ``recvfrom`` and ``sendto`` of AF_INET sockets."""
 
 _MAX_PORT: Final = 0xFFFF
 _MAX_LENGTH: Final = 0xFFFF - IPv4.SIZE - UDP.SIZE
@@ -29,7 +29,7 @@ _NO_MAC: Final = bytes(6)
 
 
 class Datagram(NamedTuple):
-    """The payload of a UDP datagram, and what the headers before it say.
+    """The payload of a UDP datagram, and fields of the headers before it.
 
     ``source`` and ``destination`` are GIDs (16 bytes), IPv4-mapped for IPv4. ``traffic_class``
     holds DSCP and ECN, ``hop_limit`` is the TTL.
@@ -47,7 +47,7 @@ class Datagram(NamedTuple):
     def received(cls, payload: bytes, peer: SocketAddress, own: SocketAddress) -> Self:
         """Return the datagram that a socket bound to ``own`` received from ``peer``.
 
-        ``VerbsError`` EINVAL for an address that is none.
+        ``VerbsError`` EINVAL for an invalid address.
         """
         return cls(payload, _gid(peer[0]), _gid(own[0]), peer[1], own[1])
 
@@ -84,7 +84,7 @@ class Datagram(NamedTuple):
     def packet(self) -> bytes:
         """Return the IP packet, for ``receive`` of an adapter.
 
-        ``VerbsError`` EINVAL for addresses, ports and payloads that no packet has.
+        ``VerbsError`` EINVAL for invalid addresses, ports and payloads.
         """
         payload = as_bytes("payload", self.payload)
         return _head(len(payload), *self[1:]) + payload

@@ -1,7 +1,7 @@
-"""The verbs of one adapter: what is made, changed, asked and posted. IBA 11.2 to 11.4.
+"""The verbs of one adapter: create, change, query and post. IBA 11.2 to 11.4.
 
-Names and refusals are those of libibverbs' functions. A refusal is a ``VerbsError`` with their
-errno; nothing has changed then.
+Names and errors are those of libibverbs' functions. An error is a ``VerbsError`` with their errno;
+nothing was changed then.
 """
 
 from collections import Counter
@@ -77,15 +77,15 @@ FIRST_QPN = 0x11
 
 @one_thread_at_a_time()
 class Verbs(Port):
-    """An adapter with one port, seen by those who use it.
+    """An adapter with one port, as applications use it.
 
-    ``mac`` has six bytes, ``gids`` sixteen each; ``space`` is the memory that it reaches.
-    ``profile`` has its limits and quirks, ``rules`` what it does with requests, responses and
-    posted work. ``medium`` is what its link carries; ``source_port`` is the UDP source port of all
+    ``mac`` has six bytes, ``gids`` sixteen each; ``space`` is the memory that it accesses.
+    ``profile`` has its limits and quirks, ``rules`` the handling of requests, responses and posted
+    work. ``medium`` is what its link carries; ``source_port`` is the UDP source port of all
     packets, such as that of a socket: without it each flow has its own. Numbers of queue pairs and
-    keys are counted up, or drawn from ``random`` where it is given. ``clock`` returns the time (ns)
-    for verbs; ``None`` is the time of the last frame or timer. A simulator gives its own to the
-    ports that are attached to it.
+    keys are counted up, or drawn from ``random`` if given. ``clock`` returns the time (ns) for
+    verbs; ``None`` is the time of the last frame or timer. A simulator sets the clock of the ports
+    attached to it.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Verbs(Port):
         return f"<{name} {mac}: port {state}, {', '.join(counts)}, profile {device.profile.name}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """What a copy is made of; no thread is inside it."""
+        """The state for a copy, without the thread inside."""
         return self.__dict__ | {"_thread": None}
 
     @property
@@ -178,7 +178,7 @@ class Verbs(Port):
         """A copy of the present counters, with those of destroyed queue pairs."""
         return self.device.counters()
 
-    # The device and its port.
+    # Device and port.
 
     def query_device(self) -> Profile:
         """Return the limits of the device, named as in ibv_device_attr. ibv_query_device(3)."""
@@ -199,13 +199,13 @@ class Verbs(Port):
         )
 
     def query_gid(self, port_num: int, index: int) -> bytes:
-        """Return a GID of the port (16 bytes), zeros where the table has none. ibv_query_gid(3)."""
+        """Return a GID of the port (16 bytes), zeros if the entry is unset. ibv_query_gid(3)."""
         _check_port(port_num)
         check_int("gid index", index, 0, self.device.profile.gid_tbl_len - 1)
         return self._gids[index] if index < len(self._gids) else bytes(GID_BYTES)
 
     def query_pkey(self, port_num: int, index: int) -> int:
-        """Return a P_Key of the port, 0 where the table has none. ibv_query_pkey(3)."""
+        """Return a P_Key of the port, 0 if the entry is unset. ibv_query_pkey(3)."""
         _check_port(port_num)
         check_int("pkey index", index, 0, self.device.profile.pkey_tbl_len - 1)
         return self.device.pkey_at(index)
@@ -217,7 +217,7 @@ class Verbs(Port):
         return AllocatedPD(next(self._handles), self.memory)
 
     def dealloc_pd(self, pd: ProtectionDomain) -> None:
-        """ibv_dealloc_pd(3); EBUSY while regions, windows or queues are in it."""
+        """ibv_dealloc_pd(3). EBUSY while regions, windows or queues are in it."""
         self.memory.check_domain(pd)
         if pd.users:
             raise VerbsError(f"PD {pd.handle} is used by {pd.users} regions or queues", EBUSY)
@@ -237,7 +237,7 @@ class Verbs(Port):
         return channel
 
     def destroy_async_channel(self, channel: AsyncChannel) -> None:
-        """Deliver no more events to a channel; EBUSY while objects were created with it."""
+        """Destroy a channel. EBUSY while objects were created with it."""
         self._check_channel(channel)
         device = self.device
         channels = (
@@ -268,8 +268,8 @@ class Verbs(Port):
         they go to :meth:`next_event`.
 
         With ``cq_buffer`` its elements are written to that memory (:mod:`rdmawire.verbs.wqe`), and
-        its consumer writes how far it is to ``doorbell_record``. ``VerbsError`` EINVAL for one
-        without the other, and for memory that is not fit.
+        its consumer writes its index to ``doorbell_record``. ``VerbsError`` EINVAL for one without
+        the other, and for invalid memory.
         """
         device = self.device
         _check_room("completion queues", len(device.cqs), device.profile.max_cq)
@@ -292,14 +292,14 @@ class Verbs(Port):
         return cq
 
     def modify_cq(self, cq: CompletionQueue, cq_count: int, cq_period: int) -> None:
-        """One event for ``cq_count`` completions, or after ``cq_period`` ns. ibv_modify_cq(3)."""
+        """Report an event per ``cq_count`` completions, or ``cq_period`` ns. ibv_modify_cq(3)."""
         check_cq(self.device, cq)
         self.device.read_clock()
         cq.moderate(cq_count, cq_period, self.device.now)
         self.device.moderated[cq.number] = cq
 
     def destroy_cq(self, cq: CompletionQueue) -> None:
-        """ibv_destroy_cq(3); EBUSY while queue pairs complete there."""
+        """ibv_destroy_cq(3). EBUSY while queue pairs use it."""
         check_cq(self.device, cq)
         cq.check_unused()
         cq.discard_events()
@@ -342,7 +342,7 @@ class Verbs(Port):
         return srq
 
     def destroy_srq(self, srq: SharedReceiveQueue) -> None:
-        """ibv_destroy_srq(3); EBUSY while queue pairs receive from it."""
+        """ibv_destroy_srq(3). EBUSY while queue pairs receive from it."""
         check_srq(self.device, srq)
         srq.check_unused()
         del self.device.srqs[srq.number]
@@ -351,15 +351,15 @@ class Verbs(Port):
             self.device.xrcds.leave(srq.xrc.domain)
 
     def open_xrcd(self) -> int:
-        """The number of a new XRC domain. ibv_open_xrcd(3), with no file to share it by."""
+        """Return the number of a new XRC domain. ibv_open_xrcd(3), without a file to share it."""
         return self.device.xrcds.open(next(self._handles))
 
     def close_xrcd(self, domain: int) -> None:
-        """ibv_close_xrcd(3); EBUSY while shared receive queues or targets are in it."""
+        """ibv_close_xrcd(3). EBUSY while shared receive queues or targets are in it."""
         self.device.xrcds.close(domain)
 
     def init_ah_from_wc(self, wc: WorkCompletion, grh: bytes) -> AddressHandle:
-        """The path back to the sender of a datagram. ibv_init_ah_from_wc(3).
+        """Return the path back to the sender of a datagram. ibv_init_ah_from_wc(3).
 
         ``wc`` is the completion of its receive, ``grh`` the first 40 bytes of the receive's memory.
         Details and errors are those of :func:`rdmawire.ib.encapsulation.init_ah_from_wc`.
@@ -378,14 +378,14 @@ class Verbs(Port):
         rq_buffer: Sge | None = None,
         doorbell_record: Sge | None = None,
     ) -> QueuePair:
-        """A queue pair in RESET. ibv_create_qp(3).
+        """Return a queue pair in RESET. ibv_create_qp(3).
 
-        ``number`` asks for a QPN, as no adapter lets you: for frames that must have one. EBUSY
-        where it is in use.
+        ``number`` sets the QPN, which no adapter allows: for frames with a given QPN. EBUSY if
+        used.
 
         With ``sq_buffer`` or ``rq_buffer`` the queue is also filled from that memory, whose layout
-        is in :mod:`rdmawire.verbs.wqe`: see :meth:`ring`. Its producer writes how far it is to
-        ``doorbell_record``. EINVAL for memory that is not fit.
+        is in :mod:`rdmawire.verbs.wqe`: see :meth:`ring`. Its producer writes its index to
+        ``doorbell_record``. EINVAL for invalid memory.
         """
         check_int("qp_type", kind, 0, max(QPType))
         services = self.device.rules.services
@@ -406,9 +406,9 @@ class Verbs(Port):
         return qp
 
     def create_gsi_qp(self, wants: QPInit) -> QueuePair:
-        """Queue pair 1, in RESET; its owner gives it the Q_Key 0x80010000. IBA 10.2.4.3.
+        """Return queue pair 1, in RESET; its Q_Key must be set to 0x80010000. IBA 10.2.4.3.
 
-        ``VerbsError`` EBUSY where the port has one already.
+        ``VerbsError`` EBUSY if the port already has one.
         """
         if GSI_QPN in self.device.qps:
             raise VerbsError("QP 1 of the port is in use", EBUSY)
@@ -445,7 +445,7 @@ class Verbs(Port):
         self._unsealer.forget()
 
     def query_qp(self, qp: QueuePair) -> QPAttributes:
-        """The attributes as they stand. ibv_query_qp(3)."""
+        """Return the present attributes. ibv_query_qp(3)."""
         check_qp(self.device, qp)
         draining = qp.state is QPState.SQD and qp.sq.under_way
         return qp.attributes._replace(
@@ -453,10 +453,10 @@ class Verbs(Port):
         )
 
     def destroy_qp(self, qp: QueuePair) -> None:
-        """ibv_destroy_qp(3): nothing of it completes any more.
+        """ibv_destroy_qp(3): pending work never completes.
 
-        EBUSY in a multicast group, while flows go to it, and while windows of type 2A are bound
-        on it.
+        EBUSY in a multicast group, while flows go to it, and while windows of type 2A are bound on
+        it.
         """
         check_qp(self.device, qp)
         if any(rule.qp is qp for rule in self._rules):
@@ -473,7 +473,7 @@ class Verbs(Port):
         self._unsealer.forget()
 
     def attach_mcast(self, qp: QueuePair, gid: bytes) -> None:
-        """Let a datagram queue pair have a group's packets. ibv_attach_mcast(3)."""
+        """Receive a group's packets on a datagram queue pair. ibv_attach_mcast(3)."""
         check_qp(self.device, qp)
         self.groups.attach(gid, qp.number, qp.type)
         self._unsealer.forget()
@@ -485,7 +485,7 @@ class Verbs(Port):
         self._unsealer.forget()
 
     def create_flow(self, rule: FlowRule) -> FlowRule:
-        """Have frames that carry no RDMA go to a raw packet queue pair. ibv_create_flow(3)."""
+        """Deliver non-RDMA frames that match ``rule`` to its queue pair. ibv_create_flow(3)."""
         check_type("rule", rule, FlowRule)
         check_qp(self.device, rule.qp)
         rule.check()
@@ -499,7 +499,7 @@ class Verbs(Port):
         self._rules.remove(rule)
 
     def control_congestion(self, qp: QueuePair, scheme: CongestionController | None) -> None:
-        """Have a scheme say how fast a queue pair sends; ``None`` sends as fast as the link."""
+        """Control a queue pair's rate by ``scheme``; ``None`` sends at the rate of the link."""
         check_qp(self.device, qp)
         if scheme is not None:
             check_methods("scheme", scheme, *SCHEME)
@@ -507,7 +507,7 @@ class Verbs(Port):
         govern(qp, scheme)
 
     def limit_in_flight(self, qp: QueuePair, packets: int | None) -> None:
-        """Set how many request packets a queue pair leaves unacknowledged at most.
+        """Set the maximum number of unacknowledged request packets of a queue pair.
 
         ``packets`` is 1 to 2**23 - 1 (IBA 9.7.1); ``None`` restores the limit of the profile.
         ``VerbsError`` EINVAL for other numbers, and for services without acknowledgements.
@@ -527,7 +527,7 @@ class Verbs(Port):
         interval: int | None = CNP_INTERVAL,
         traffic_class: int | None = None,
     ) -> None:
-        """Tell the peer of marks, once in ``interval`` ns at most; ``None`` tells of none.
+        """Send at most one CNP per ``interval`` ns for marked packets; ``None`` sends none.
 
         CNPs have this traffic class (DSCP, and ECN in the two lowest bits), or the path's.
         """
@@ -545,8 +545,8 @@ class Verbs(Port):
     def post_send(self, qp: QueuePair, work: SendWR | Iterable[SendWR]) -> None:
         """Queue one work request or several in order. ibv_post_send(3).
 
-        ``VerbsError`` for the first that is refused; those before it are posted. A queue pair in
-        ERR or SQE ends work at once.
+        ``VerbsError`` for the first that is refused; those before it are posted. In ERR or SQE work
+        completes at once with an error.
         """
         check_qp(self.device, qp)
         self.device.read_clock()
@@ -554,7 +554,7 @@ class Verbs(Port):
             qp.enqueue_send(check_send(qp, wr))
 
     def post_recv(self, qp: QueuePair, work: RecvWR | Iterable[RecvWR]) -> None:
-        """Queue one receive or several. ibv_post_recv(3); refusals as for :meth:`post_send`."""
+        """Queue one receive or several. ibv_post_recv(3); errors as for :meth:`post_send`."""
         check_qp(self.device, qp)
         self.device.read_clock()
         for wr in (work,) if isinstance(work, RecvWR) else iterate("work", work):
@@ -566,17 +566,17 @@ class Verbs(Port):
         srq.post_recv(work)
 
     def ring(self, doorbell: bytes) -> None:
-        """Do what a doorbell asks for: take work from a queue in memory, or arm a CQ.
+        """Execute a doorbell: take work from a queue in memory, or arm a CQ.
 
-        ``doorbell`` is a :class:`~rdmawire.verbs.wqe.Doorbell` as bytes. Whatever it and the memory
-        hold, nothing is raised: what makes no sense ends work or a queue pair with an error, or is
+        ``doorbell`` is a :class:`~rdmawire.verbs.wqe.Doorbell` as bytes. Invalid bytes there or in
+        the queue's memory raise no error: they end work or a queue pair with an error, or are
         counted in ``doorbells_discarded``.
         """
         self.device.read_clock()
         self._doorbells.ring(as_bytes("doorbell", doorbell))
 
     def map_doorbells(self, base: int | None = None) -> DoorbellPage:
-        """Map a page of the adapter whose stores ring: 4 KiB at ``base``, or at a free address."""
+        """Map the adapter's doorbell page: 4 KiB at ``base``, or at a free address."""
         space = self.device.space
         base = space.free_address(PAGE_4K) if base is None else base
         page = DoorbellPage(base, self._store_doorbell)
@@ -585,17 +585,17 @@ class Verbs(Port):
 
     @property
     def doorbells_discarded(self) -> int:
-        """Doorbells that named no queue which takes work."""
+        """Number of doorbells that named no queue which accepts work."""
         return self._doorbells.discarded
 
-    # What happens inside.
+    # Internal callbacks.
 
     def _store_doorbell(self, offset: int, data: bytes) -> None:
         """Ring, at any address of the page that is a multiple of 8."""
         self.ring(b"" if offset % Doorbell.SIZE else data)
 
     def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
-        """Whether a frame's addresses are this port's, or a group's that it listens to."""
+        """Whether a frame's destination is this port, or a multicast group of its members."""
         first = headers[0]
         destination = gids_of(headers)[1]
         if is_multicast(destination):
@@ -605,7 +605,7 @@ class Verbs(Port):
         return destination in self.gids
 
     def _take_raw(self, frame: bytes) -> bool:
-        """Hand a frame to the raw packet queue pairs whose rules ask for it, if any do."""
+        """Deliver a frame to the raw packet queue pairs whose rules match; ``False`` if none."""
         takers = [rule.qp for rule in self._rules if rule.takes(frame)]
         for qp in takers:
             deliver(qp, frame)
@@ -637,7 +637,7 @@ def _check_clock(clock: Clock | None) -> None:
 
 
 _NOBODY = object()
-"""To whom a protection domain belongs that is deallocated."""
+"""Owner of a deallocated protection domain."""
 
 
 def _check_port(port_num: int) -> None:
