@@ -1,7 +1,7 @@
 """Objects that every RDMA transport has: work requests, completions, queues, attributes, events.
 
-The names and numbers are those of libibverbs. An engine (:mod:`rdmawire.ib`) works on these;
-nothing here knows a packet.
+Names and numbers are those of libibverbs. An engine (:mod:`rdmawire.ib`) works on these objects;
+none of them depends on a packet format.
 """
 
 from rdmawire.verbs.ah import (

@@ -1,7 +1,7 @@
-"""Address handles, IBA 10.2.2 and 11.2.2: where packets go, and by which path.
+"""Address handles, IBA 10.2.2 and 11.2.2: the destination of packets, and the path to it.
 
-GIDs are 16 bytes. For RoCEv2 over IPv4 they are IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2;
-IBA A17).
+GIDs are 16 bytes. For RoCEv2 over IPv4 they are IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2; IBA
+A17).
 """
 
 from enum import IntEnum
@@ -15,7 +15,7 @@ from rdmawire.verbs.profile import IBTA, Bounds, Profile, up_to
 GID_BYTES = 16
 MAC_BYTES = 6
 MAPPED_IPV4 = bytes(10) + b"\xff\xff"
-"""How the GID of an IPv4 address begins."""
+"""Prefix of the GID of an IPv4 address."""
 
 LAST_PRIORITY = 7
 """The highest priority code point, and service level of RoCE. IEEE 802.1Q, 9.6."""
@@ -24,32 +24,32 @@ LAST_VLAN = 4094
 
 FLOW_LABELS = 1 << 20
 GOLDEN_RATIO = 0x61C88647
-"""By what Linux multiplies a number of 32 bits to hash it."""
+"""Multiplier of Linux's hash of 32-bit numbers."""
 
 SOURCE_PORTS = 0xC000
-"""First of the UDP source ports of RoCEv2, the dynamic ones: 0xC000 to 0xFFFF. IBA A17."""
+"""First UDP source port of RoCEv2, which uses the dynamic ports 0xC000 to 0xFFFF. IBA A17."""
 
 
 class GIDType(IntEnum):
-    """Which packets a GID is for: the numbers of ibv_gid_type."""
+    """The packet format of a GID: the numbers of ibv_gid_type."""
 
     ROCE_V1 = 1
-    """A GRH behind EtherType 0x8915."""
+    """A GRH after EtherType 0x8915."""
     ROCE_V2 = 2
     """UDP over IPv4 or IPv6."""
 
 
 class AddressHandle(NamedTuple):
-    """A path to a destination, as ibv_ah_attr has it; ``dmac`` and ``sgid`` are looked up already.
+    """A path to a destination, as in ibv_ah_attr, with ``dmac`` and ``sgid`` already resolved.
 
     ``dmac`` is the next hop's 6 bytes, ``dgid`` and ``sgid`` have 16. ``hop_limit`` is also the
-    TTL; ``traffic_class`` holds DSCP and ECN. ``flow_label`` 0 leaves the choice of the UDP source
-    port to the queue pairs' numbers.
+    TTL; ``traffic_class`` holds DSCP and ECN. With ``flow_label`` 0 the UDP source port depends on
+    the queue pairs' numbers.
 
     ``sl`` 0 to 7 is the priority of the VLAN tag, and ``vlan`` 0 to 4094 its VLAN: with neither
-    there is no tag, with ``sl`` alone a priority tag. ``vlan`` and ``gid_type`` are those of the
-    source GID, as Linux has them there. Where they are not set, responses are sent as the
-    request came (:mod:`rdmawire.ib.encapsulation`).
+    there is no tag, with ``sl`` alone a priority tag. ``vlan`` and ``gid_type`` belong to the
+    source GID, as in Linux. If they are not set, responses use the encapsulation of the request
+    (:mod:`rdmawire.ib.encapsulation`).
     """
 
     dmac: bytes
@@ -106,7 +106,7 @@ def is_ipv4(gid: bytes) -> bool:
 
 
 def is_multicast(gid: bytes) -> bool:
-    """Whether a GID is that of a group: ff00::/8, or 224.0.0.0/4 for IPv4. IBA 4.1.1."""
+    """Whether a GID is a multicast address: ff00::/8, or 224.0.0.0/4 for IPv4. IBA 4.1.1."""
     return gid[12] >> 4 == 0xE if is_ipv4(gid) else gid[0] == 0xFF
 
 
@@ -118,10 +118,10 @@ def multicast_mac(gid: bytes) -> bytes:
 
 
 def udp_source_port(flow_label: int, local_qpn: int = 0, remote_qpn: int = 0) -> int:
-    """The UDP source port of a flow: one for a flow label, or else for two queue pairs.
+    """The UDP source port of a flow, from its flow label, or else from the two QPNs.
 
-    IBA A17 asks for one port for each flow and leaves open which. As Linux does it, so that
-    paths fall the same way: the 20 bits of the flow label are folded to 14.
+    IBA A17 requires one port for each flow, with any mapping. This is Linux's, so that flows take
+    the same paths: the 20 bits of the flow label are folded to 14.
     """
     label = flow_label or qpn_label(local_qpn, remote_qpn)
     return SOURCE_PORTS | (label & 0x3FFF) ^ (label >> 14)
@@ -133,7 +133,7 @@ def sender_port(qpn: int) -> int:
 
 
 def qpn_label(local_qpn: int, remote_qpn: int) -> int:
-    """The flow label that stands for two queue pairs, the same from both ends."""
+    """The flow label for two queue pairs, the same at both ends."""
     product = local_qpn * remote_qpn
     product ^= product >> 20
     product ^= product >> 40

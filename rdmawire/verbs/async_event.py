@@ -1,8 +1,8 @@
-"""Events that an engine reports: one class for each thing that happens. IBA 11.6.3.
+"""Events that an engine reports: one class for each type of event. IBA 11.6.3.
 
-Each names its subject by number. Those of ibv_get_async_event(3) carry their ibv_event_type;
-:data:`ABSENT` says why the others never happen here. :class:`CompletionEvent` is what a
-completion channel hands out (ibv_get_cq_event(3)).
+Each names its object by number. Those of ibv_get_async_event(3) have their ibv_event_type;
+:data:`ABSENT` says why the others never happen here. :class:`CompletionEvent` is an event of a
+completion channel (ibv_get_cq_event(3)).
 """
 
 from collections import deque
@@ -52,7 +52,7 @@ ABSENT = {
     EventType.DEVICE_FATAL: "a device in software does not die alone",
     EventType.DEVICE_SPEED_CHANGE: "a port has no speed: links are the fabric's",
 }
-"""Asynchronous events that do not happen here, and why."""
+"""Asynchronous events that never happen here, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class QPFatal:
 class InvalidRequest:
     """The responder of a queue pair received an invalid request.
 
-    ``psn`` is the request's, ``fault`` what is wrong with it: a member of the engine's enumeration
-    of faults (:class:`rdmawire.ib.service.Fault`).
+    ``psn`` is the request's, ``fault`` its fault: a member of the engine's enumeration
+    (:class:`rdmawire.ib.service.Fault`).
     """
 
     TYPE: ClassVar = EventType.QP_REQ_ERR
@@ -93,7 +93,7 @@ class InvalidRequest:
 
 
 class Denied(NamedTuple):
-    """What a key did not allow: ``access`` to ``length`` bytes at ``va``; ``reason`` says why."""
+    """An access that a key refused: ``access`` to ``length`` bytes at ``va``, with ``reason``."""
 
     key: int
     va: int
@@ -110,7 +110,7 @@ class Denied(NamedTuple):
 class AccessViolation:
     """The responder of a queue pair received a request for memory that the key does not allow.
 
-    ``psn`` is the request's, ``denied`` what it asked for and why that is refused.
+    ``psn`` is the request's, ``denied`` the access that was refused.
     """
 
     TYPE: ClassVar = EventType.QP_ACCESS_ERR
@@ -217,14 +217,14 @@ QueueEvent: TypeAlias = CompletionEvent | CQError | QPFatal | SRQLimitReached
 """Events that completion queues and shared receive queues report."""
 
 Sink: TypeAlias = Callable[[QueueEvent], None]
-"""Function that gets the events of a queue."""
+"""Receives the events of a queue."""
 
 
 class AsyncChannel:
     """Asynchronous events of the objects that were created with it, and of the port, oldest first.
 
-    They are what ibv_get_async_event(3) returns for a context. Events of other objects stay with
-    the engine (``next_event``), so that each reader gets only events of its own objects.
+    They are the events that ibv_get_async_event(3) returns for a context. Events of other objects
+    stay with the engine (``next_event``), so that each reader gets only events of its own objects.
     """
 
     __slots__ = ("events",)

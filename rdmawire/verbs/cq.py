@@ -1,8 +1,8 @@
-"""Completion queues, IBA 10.2.4 and 11.2.8: completions wait here until they are polled.
+"""Completion queues, IBA 10.2.4 and 11.2.8: completions are kept here until they are polled.
 
 A queue that is full when a completion is added is overrun: the completion is lost, the queue
-accepts no more, and its queue pairs fail (IBA 10.10.3.2, 11.6.3.1). What it holds can still be
-polled.
+accepts no more, and its queue pairs fail (IBA 10.10.3.2, 11.6.3.1). Completions added before can
+still be polled.
 
 A completion event is reported once per request for notification, for a completion added after the
 request. Moderation (ibv_modify_cq(3)) delays the event until ``count`` completions were added, or
@@ -97,7 +97,7 @@ class CompletionQueue:
         self._profile = profile
         self._armed = self._solicited_only = False
         self._count = self._period = 0
-        self._waiting = 0  # completions that count, since the last event
+        self._waiting = 0  # completions since the last event that count for the next
         self._deadline: int | None = None
 
     def __len__(self) -> int:
@@ -105,12 +105,12 @@ class CompletionQueue:
 
     @property
     def cqe(self) -> int:
-        """Completions that it may hold; 0 when it is broken."""
+        """Maximum number of completions; 0 after an overrun."""
         return self._room
 
     @property
     def broken(self) -> bool:
-        """Whether it overran."""
+        """Whether it was overrun."""
         return not self._room
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class CompletionQueue:
 
         It was polled once :attr:`polled` reaches that number.
 
-        ``solicited`` says that its message came with the solicited event bit.
+        ``solicited`` is the Solicited Event bit of its message.
         """
         before = len(self._held)
         if before >= self._room:
@@ -134,7 +134,7 @@ class CompletionQueue:
         return self.polled + before + 1
 
     def poll(self, most: int) -> list[WorkCompletion]:
-        """The oldest completions, ``most`` (0 or more) of them at most. ibv_poll_cq(3)."""
+        """Remove and return the oldest completions, at most ``most`` (>= 0). ibv_poll_cq(3)."""
         held = self._held
         if most.__class__ is not int or most < 0:
             check_int("num_entries", most)
@@ -152,7 +152,7 @@ class CompletionQueue:
         return [popleft() for _ in range(most)]
 
     def resize(self, cqe: int) -> None:
-        """Make it hold ``cqe``; EINVAL when it holds more now, or is broken. ibv_resize_cq(3)."""
+        """Set the size to ``cqe``; EINVAL if it holds more, or was overrun. ibv_resize_cq(3)."""
         _CQE.check("cqe", cqe, self._profile)
         if self.broken:
             raise VerbsError(f"CQ {self.number} overran", EINVAL)
@@ -163,8 +163,8 @@ class CompletionQueue:
     def req_notify(self, solicited_only: bool = False) -> None:
         """Request an event for the next completion that is added. ibv_req_notify_cq(3).
 
-        ``solicited_only`` waits for a solicited one, or for one that failed; it takes nothing
-        back where any completion was asked for already (IBA 11.4.2.2).
+        ``solicited_only`` limits it to a solicited or failed completion; it does not limit an
+        earlier request for any completion (IBA 11.4.2.2).
         """
         self._solicited_only = solicited_only and (self._solicited_only or not self._armed)
         self._armed = True
@@ -172,10 +172,10 @@ class CompletionQueue:
     def moderate(self, count: int, period: int, now: int) -> None:
         """Delay events until ``count`` completions, or ``period`` ns after the first one.
 
-        Zero for either means that it alone never tells; zero for both tells at once.
-        What is put off already is told at once if it is enough now, and is waited for anew from
-        ``now`` (ns) on if not. ``VerbsError`` EOPNOTSUPP on a device that cannot, EINVAL beyond
-        its limits (``cq_mod_caps``). ibv_modify_cq(3).
+        Zero disables that condition; zero for both reports events at once. Completions already
+        counted are reported at once if they meet the new ``count``; otherwise the period restarts
+        at ``now`` (ns). ``VerbsError`` EOPNOTSUPP on a device without moderation, EINVAL beyond its
+        limits (``cq_mod_caps``). ibv_modify_cq(3).
         """
         if not self._profile.max_cq_count:
             raise VerbsError(f"a device of {self._profile.name} does not moderate", EOPNOTSUPP)
@@ -187,7 +187,7 @@ class CompletionQueue:
             self._tell_or_wait(now)
 
     def next_timer(self) -> int | None:
-        """When :meth:`handle_timer` is due (ns), if anything is delayed."""
+        """When :meth:`handle_timer` is due (ns), if an event is delayed."""
         return self._deadline
 
     def handle_timer(self, now: int) -> None:
@@ -256,7 +256,7 @@ class Slots:
         self.clear()
 
     def clear(self) -> None:
-        """Free all slots: the queue was emptied, and unpolled completions free nothing more."""
+        """Free all slots: the queue was emptied, and unpolled completions free no more."""
         self.held = self.unreported = 0
         self.reports: defaultdict[CompletionQueue, deque[int]] = defaultdict(deque)
 

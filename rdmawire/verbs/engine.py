@@ -1,12 +1,12 @@
-"""What drives an engine: frames, timers and events, and one thread at a time.
+"""The interface of an engine to its driver: frames, timers and events, and one thread at a time.
 
 :class:`Engine` is the interface between a software RNIC and its driver, which is a simulator or an
 event loop. An engine does no I/O and reads no time by itself: its driver passes the time of each
 frame and timer, and applications, which post work in between, cause :data:`Clock` to be called.
 
 There is no lock: a program with several threads needs one of its own. The decorators refuse a
-second thread inside an engine. ``_thread`` is the thread that is inside, which may enter again.
-Nothing is called between reading and setting it, so CPython does not switch threads there, and two
+second thread inside an engine. ``_thread`` is the thread that is inside, which may enter again. No
+function is called between reading and setting it, so CPython does not switch threads there, and two
 threads that enter at once are detected.
 """
 
@@ -24,11 +24,11 @@ Clock: TypeAlias = Callable[[], int]
 """Returns the time in nanoseconds. It never goes back."""
 
 BURST = 64
-"""Frames of one call to ``transmit``: few enough to stay in a processor's cache."""
+"""Maximum frames of one call to ``transmit``: few enough to stay in a processor's cache."""
 
 
 class Engine(Protocol):
-    """A software RNIC without I/O. Frames are Ethernet frames without FCS, times ns."""
+    """A software RNIC without I/O. Frames are Ethernet frames without FCS, times are in ns."""
 
     clock: Clock | None
     """Time for verbs, which applications call between frames; set by the engine's driver."""
@@ -44,13 +44,13 @@ class Engine(Protocol):
 
     @property
     def sends_more(self) -> bool:
-        """Whether ``transmit`` may return frames before anything else happens."""
+        """Whether ``transmit`` may return more frames without another call first."""
 
     def next_timer(self) -> int | None:
-        """Return when ``handle_timer`` is due, or ``None``. Asking changes nothing."""
+        """Return when ``handle_timer`` is due, or ``None``. Changes no state."""
 
     def handle_timer(self, now: int) -> None:
-        """Do what is due."""
+        """Do what is due at ``now``."""
 
     def next_event(self) -> Event | None:
         """Remove and return the oldest event, or return ``None``."""
@@ -70,7 +70,7 @@ def one_thread(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def entered(self: Any, *args: Any, **kwargs: Any) -> Any:
-        thread = get_ident()  # first: behind a call CPython may switch threads
+        thread = get_ident()  # first: after a call CPython may switch threads
         outer = self._thread
         if outer is None:
             self._thread = thread
@@ -85,7 +85,7 @@ def one_thread(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def one_thread_at_a_time(*but: str) -> Callable[[C], C]:
-    """Wrap all public methods and setters of a class with :func:`one_thread`, ``but`` these."""
+    """Wrap all public methods and setters of a class with :func:`one_thread`, except ``but``."""
 
     def decorate(cls: C) -> C:
         for name, member in list(vars(cls).items()):

@@ -8,7 +8,7 @@ from rdmawire.terminal import describe_fields
 
 
 class QPState(IntEnum):
-    """What a queue pair does with work and packets: the numbers of ibv_qp_state."""
+    """The state of a queue pair: the numbers of ibv_qp_state."""
 
     RESET = 0
     INIT = 1
@@ -20,7 +20,7 @@ class QPState(IntEnum):
 
 
 class Answers(Enum):
-    """Which answers of a responder may leave: ACKs, NAKs, responses and CNPs."""
+    """Which responses of a responder may be sent: ACKs, NAKs, responses and CNPs."""
 
     NONE = "none"
     FINAL = "the NAK that ended the queue pair, and what stands before it"
@@ -28,12 +28,12 @@ class Answers(Enum):
 
 
 class StateRules(NamedTuple):
-    """What may enter and leave a queue pair in some state, and what may be posted. IBA 10.3.1.
+    """The packets and work that a queue pair accepts in one state. IBA 10.3.1.
 
     ``post_recv`` and ``post_send`` say that work may be posted; ``flush_recv`` and ``flush_send``
-    that it completes at once with a flush error, as does what was queued before. ``packets`` says
-    that requests, responses and CNPs of the peer are accepted. ``answers`` says which answers are
-    sent. ``begin`` says that posted sends are begun, ``send`` that those begun before go on and are
+    that it completes at once with a flush error, as does work queued before. ``packets`` says that
+    requests, responses and CNPs of the peer are accepted. ``answers`` says which responses are
+    sent. ``begin`` says that posted sends are started, ``send`` that started ones continue and are
     retransmitted.
     """
 
@@ -66,7 +66,7 @@ class PortState(IntEnum):
 
 
 class MigrationState(IntEnum):
-    """Whether the alternate path is in use, or may be: the numbers of ibv_mig_state. IBA 17.2.8."""
+    """Use of the alternate path: the numbers of ibv_mig_state. IBA 17.2.8."""
 
     MIGRATED = 0
     REARM = 1
@@ -97,11 +97,11 @@ STATE_RULES: Final = MappingProxyType(
         ),
     }
 )
-"""What a queue pair does in each state."""
+"""Rules of each state."""
 
 
 class WCStatus(IntEnum):
-    """How a work request ended: the numbers of ibv_wc_status. IBA 11.6.2."""
+    """The result of a work request: the numbers of ibv_wc_status. IBA 11.6.2."""
 
     SUCCESS = 0
     LOC_LEN_ERR = 1
@@ -128,13 +128,13 @@ class WCStatus(IntEnum):
 
 
 SUCCESS: Final = WCStatus.SUCCESS
-"""For code that every message passes: reading it from the enumeration takes six times as long."""
+"""For code that runs for every message: the attribute lookup takes six times as long."""
 
 
 class WCOpcode(IntEnum):
-    """What was done: the numbers of ibv_wc_opcode; REG_MR, which has none there, of ib_wc_opcode.
+    """The completed operation: the numbers of ibv_wc_opcode; REG_MR, absent there, of ib_wc_opcode.
 
-    ``opcode & WCOpcode.RECV`` tells receives from sends.
+    ``opcode & WCOpcode.RECV`` distinguishes receives from sends.
     """
 
     SEND = 0
@@ -153,7 +153,7 @@ class WCOpcode(IntEnum):
 
 
 class WCFlags(IntFlag):
-    """Which fields of a completion mean something: the numbers of ibv_wc_flags."""
+    """Which fields of a completion are valid: the numbers of ibv_wc_flags."""
 
     GRH = 1
     WITH_IMM = 2
@@ -162,7 +162,7 @@ class WCFlags(IntFlag):
 
 
 class NetworkType(IntEnum):
-    """What a datagram's network header was: the numbers of Linux's rdma_network_type."""
+    """The type of a datagram's network header: the numbers of Linux's rdma_network_type."""
 
     IB = 0
     ROCE_V1 = 1
@@ -171,11 +171,11 @@ class NetworkType(IntEnum):
 
 
 class WorkCompletion(NamedTuple):
-    """What became of one work request.
+    """The result of one work request.
 
-    Of one that failed, only ``wr_id``, ``status``, ``vendor_err`` and ``qp_num`` mean something
-    (ibv_poll_cq(3)). ``byte_len`` counts bytes, for UD with the 40 of the GRH. ``imm_data`` is
-    the number as it stands on the wire, first byte uppermost.
+    Of one that failed, only ``wr_id``, ``status``, ``vendor_err`` and ``qp_num`` are valid
+    (ibv_poll_cq(3)). ``byte_len`` counts bytes, for UD with the 40 of the GRH. ``imm_data`` is the
+    number as on the wire, most significant byte first.
 
     Datagrams also have fields of the kernel's ib_wc: ``pkey_index`` is the index in the port's
     table of the P_Key that matched, ``sl`` the priority of the VLAN tag, ``vlan_id`` the VLAN

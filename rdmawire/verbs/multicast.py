@@ -1,4 +1,4 @@
-"""Multicast groups of unreliable datagrams, IBA 10.5 and 11.3: which queue pairs get a frame."""
+"""Multicast groups of unreliable datagrams, IBA 10.5 and 11.3: the queue pairs in each group."""
 
 from errno import EINVAL, ENOMEM
 
@@ -13,7 +13,7 @@ MULTICAST_QPN = 0xFFFFFF
 
 
 class MulticastGroups:
-    """The groups of one NIC."""
+    """The multicast groups of one adapter."""
 
     __slots__ = ("_groups", "_profile")
 
@@ -29,10 +29,10 @@ class MulticastGroups:
         return self._groups.get(gid, ())
 
     def attach(self, gid: bytes, qpn: int, qp_type: QPType) -> None:
-        """Let a queue pair have the group's frames; a second time changes nothing.
+        """Add a queue pair to a group; adding it again changes nothing.
 
-        ``VerbsError`` EINVAL for a GID of no group and for other types than UD, ENOMEM beyond the
-        profile's limits. ibv_attach_mcast(3).
+        ``VerbsError`` EINVAL for a GID that is not multicast and for types other than UD, ENOMEM
+        beyond the profile's limits. ibv_attach_mcast(3).
         """
         _check_group(gid)
         _check_type(qp_type)
@@ -43,7 +43,7 @@ class MulticastGroups:
         self._groups[gid] = (*members, qpn)
 
     def detach(self, gid: bytes, qpn: int) -> None:
-        """Take a queue pair out of the group; EINVAL when it is not in. ibv_detach_mcast(3)."""
+        """Remove a queue pair from a group; EINVAL if it is not a member. ibv_detach_mcast(3)."""
         _check_group(gid)
         members = self.members(gid)
         if qpn not in members:

@@ -16,7 +16,7 @@ from rdmawire.wire.serial import MODULUS
 
 
 class QPAttrMask(IntFlag):
-    """Which attributes are given: the numbers of ibv_qp_attr_mask."""
+    """The attributes that are set: the numbers of ibv_qp_attr_mask."""
 
     STATE = 1 << 0
     CUR_STATE = 1 << 1
@@ -43,7 +43,7 @@ class QPAttrMask(IntFlag):
 
 
 class QPCap(NamedTuple):
-    """Sizes of a queue pair, as ibv_qp_cap has them."""
+    """Sizes of a queue pair, as in ibv_qp_cap."""
 
     max_send_wr: int = 64
     max_recv_wr: int = 64
@@ -53,11 +53,11 @@ class QPCap(NamedTuple):
 
 
 class QPAttributes(NamedTuple):
-    """What may be set of a queue pair, as ibv_qp_attr has it.
+    """The attributes of a queue pair, as in ibv_qp_attr.
 
-    ``timeout`` and ``alt_timeout`` stand for 4.096 us times two to them, 0 for no end (IBA
-    9.7.6.1.3); ``min_rnr_timer`` for the wait of the profile's row; ``rnr_retry`` 7 has no end.
-    ``rate_limit`` is in kbit/s. ``sq_draining`` is only ever told.
+    ``timeout`` and ``alt_timeout`` mean 4.096 us times two to their power, 0 no limit (IBA
+    9.7.6.1.3); ``min_rnr_timer`` is an index of the profile's wait times; ``rnr_retry`` 7 has no
+    limit. ``rate_limit`` is in kbit/s. ``sq_draining`` is read-only.
     """
 
     qp_state: QPState = QPState.RESET
@@ -114,7 +114,7 @@ FIELDS: dict[QPAttrMask, tuple[str, ...]] = {
     _M.DEST_QPN: ("dest_qp_num",),
     _M.RATE_LIMIT: ("rate_limit",),
 }
-"""The attributes that each bit of the mask gives."""
+"""The attributes of each bit of the mask."""
 
 
 _BITS_3, _BITS_5, _BITS_24, _BITS_32 = up_to(7), up_to(31), up_to(MODULUS - 1), up_to(0xFFFF_FFFF)
@@ -145,7 +145,7 @@ BOUNDS: dict[str, Bounds] = {
     "dest_qp_num": _BITS_24,
     "rate_limit": _BITS_32,
 }
-"""The range of each attribute that is a number; the others have fields of their own."""
+"""The range of each numeric attribute; the others have checks of their own."""
 
 CAP_BOUNDS: dict[str, Bounds] = {
     "max_send_wr": Bounds(0, lambda profile: profile.max_qp_wr),
@@ -159,12 +159,12 @@ CAP_BOUNDS: dict[str, Bounds] = {
 
 @lru_cache(maxsize=1024)
 def fields_of(mask: QPAttrMask) -> tuple[str, ...]:
-    """The attributes that a mask gives."""
+    """The attributes that a mask selects."""
     return tuple(field for bit, fields in FIELDS.items() if bit & mask for field in fields)
 
 
 def merged(old: QPAttributes, new: QPAttributes, mask: QPAttrMask) -> QPAttributes:
-    """``old`` with those attributes of ``new`` that the mask gives."""
+    """``old`` with those attributes of ``new`` that the mask selects."""
     return old._replace(**{field: getattr(new, field) for field in fields_of(mask)})
 
 
@@ -195,7 +195,7 @@ def _check_path(field: str, handle: AddressHandle | None, profile: Profile) -> N
 
 
 class Needs(NamedTuple):
-    """The attributes that a transition must have and those that it may have, besides ``STATE``."""
+    """The attributes that a transition requires and those that it allows, besides ``STATE``."""
 
     required: QPAttrMask = QPAttrMask(0)
     optional: QPAttrMask = QPAttrMask(0)
@@ -277,7 +277,7 @@ _ROWS = (
 
 
 def states_of(qp_type: QPType) -> tuple[QPState, ...]:
-    """The states that queue pairs of a type know: those that stay reliable have no SQE."""
+    """The states of a queue pair type; reliable types have no SQE."""
     return tuple(state for state in QPState if state != _S.SQE or qp_type not in _RELIABLE)
 
 
@@ -293,7 +293,7 @@ def _rows() -> Iterator[tuple[tuple[QPType, QPState, QPState], Needs]]:
 
 
 QP_TRANSITIONS: dict[tuple[QPType, QPState, QPState], Needs] = dict(_rows())
-"""Every transition that there is, by type, state found and state wanted."""
+"""All valid transitions, by type, present state and new state."""
 
 
 def check_modify(
@@ -307,8 +307,8 @@ def check_modify(
 ) -> QPState:
     """The state that a queue pair in ``state`` has after ibv_modify_qp(3) with these attributes.
 
-    ``draining`` says that in SQD there is still something on its way. ``VerbsError`` EINVAL names
-    the attribute that is missing, not allowed or out of range, or the states that may follow.
+    ``draining`` says that in SQD work is still in flight. ``VerbsError`` EINVAL names the attribute
+    that is missing, not allowed or out of range, or the states that may follow.
     """
     mask = _known(mask)
     check_values(attributes, mask, profile)
@@ -360,7 +360,7 @@ def _check_allowed(needs: Needs, mask: QPAttrMask, way: str, qp_type: QPType) ->
 
 
 def _places(qp_type: QPType, bit: QPAttrMask) -> Iterator[str]:
-    """The transitions that take an attribute."""
+    """The transitions that allow an attribute."""
     for (of, start, end), needs in QP_TRANSITIONS.items():
         if of == qp_type and bit & (needs.required | needs.optional):
             yield f"{start.name} to {end.name}"
