@@ -1,10 +1,9 @@
-"""What devices differ in, as data: limits, and what they do otherwise than the standard says.
+"""Device differences as data: limits, and deviations from the standard.
 
-:data:`IBTA` does what the standard says; where that leaves limits to the device, it has those of
-a present adapter. :data:`RXE_6_1` and :data:`RXE_6_12` are Linux's soft-RoCE, as its headers and
-its behaviour show it: their responders were compared with state machines that were learned from
-these kernels. What a kernel gets wrong is a :class:`Bug`. :func:`named` finds a profile by its
-name.
+:data:`IBTA` follows the standard; where that leaves limits to the device, it has those of a current
+adapter. :data:`RXE_6_1` and :data:`RXE_6_12` are Linux's soft-RoCE, from its headers and its
+behaviour: their responders were compared with state machines that were learned from these kernels.
+Errors of a kernel are a :class:`Bug`. :func:`named` finds a profile by its name.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from rdmawire.wire.opcode import Operation
 
 
 class AtomicCap(IntEnum):
-    """Among whom atomics are atomic: the numbers of ibv_atomic_cap. IBA 10.7.2.3."""
+    """The scope of atomicity: the numbers of ibv_atomic_cap. IBA 10.7.2.3."""
 
     NONE = 0
     HCA = 1
@@ -34,28 +33,28 @@ class AtomicCap(IntEnum):
 
 
 class Bug(Enum):
-    """A bug of Linux's soft-RoCE that a peer can meet; :attr:`Profile.bugs` has them.
+    """A bug of Linux's soft-RoCE that affects a peer, for :attr:`Profile.bugs`.
 
-    No profile has any. ``replace(RXE_6_12, bugs=BUGS_6_12)`` is a profile with the bugs of a
-    kernel.
+    No profile has any by default. ``replace(RXE_6_12, bugs=BUGS_6_12)`` is a profile with the bugs
+    of a kernel.
     """
 
     ACK_PSN_KEPT = "the PSN of the last ACK starts at 0xffffff, and RESET keeps it"
-    """A duplicate that comes first is acknowledged with a PSN that no request had."""
+    """A duplicate before any request is acknowledged with a PSN that no request had."""
     ATOMIC_FROM_READ = "an atomic with the PSN of an earlier READ gets the READ's address"
     """The original value in its response is the address that the READ named."""
     ATOMIC_FROM_ANY = "an atomic that comes again is not compared with the first one"
     """A FETCH_ADD gets the response of a CMP_SWAP that had the same PSN."""
     READ_GROWS = "a READ that comes again may ask for more than was left of the first one"
-    """Its responses have PSNs of later requests, and the expected PSN moves behind them."""
+    """Its responses have PSNs of later requests, and the expected PSN moves past them."""
     EMPTY_READ_FORGOTTEN = "a READ of length 0 that comes again is never answered"
     ATOMIC_WRITE_FORGETS = "an ATOMIC WRITE that is sent again has address 0"
     ACK_COMPLETES_READ = (
         "an ACK with the PSN of the response that is due completes a READ or atomic"
     )
-    """Of its last response. The work succeeds without the data."""
+    """The PSN of its last response. The work succeeds without the data."""
     OLD_ACK_BREAKS_READ = "an old ACK between the responses to a READ fails the connection"
-    """The next response ends the work with the status that it has so far, success."""
+    """The next response ends the work with its present status, success."""
     ERR_KEEPS_RECEIVES = "receives posted in ERR are never flushed"
     ERR_FLUSHES_LATE = "receives posted in ERR are flushed when the next request comes"
 
@@ -67,48 +66,48 @@ _ONLY_6_12 = {
     Bug.OLD_ACK_BREAKS_READ,
 }
 BUGS_6_1: Final = frozenset(Bug) - _ONLY_6_12
-"""The mistakes of Linux 6.1."""
+"""The bugs of Linux 6.1."""
 BUGS_6_12: Final = frozenset(Bug) - {Bug.ERR_KEEPS_RECEIVES}
-"""The mistakes of Linux 6.12."""
+"""The bugs of Linux 6.12."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One kind of device. Limits have the names of ibv_query_device(3) and ibv_query_port(3)."""
+    """One device model. Limits have the names of ibv_query_device(3) and ibv_query_port(3)."""
 
     name: str
-    """By which it is asked for."""
+    """The name for :func:`named`."""
 
     max_qp: int
     """Queue pairs."""
     max_qp_wr: int
     """Work requests in one queue of a queue pair."""
     max_sge: int
-    """Pieces of memory in a work request."""
+    """SGEs in a work request."""
     max_sge_rd: int
-    """Pieces of memory in an RDMA READ request."""
+    """SGEs in an RDMA READ request."""
     max_inline_data: int
-    """Bytes of a message that may stand in the work request itself."""
+    """Bytes of a message that may be inline in the work request."""
     max_qp_rd_atom: int
-    """READs and atomics that a queue pair may have under way as responder."""
+    """READs and atomics in progress at a queue pair as responder."""
     max_qp_init_rd_atom: int
-    """READs and atomics that a queue pair may have under way as requester."""
+    """READs and atomics in progress at a queue pair as requester."""
     max_res_rd_atom: int
-    """READs and atomics under way at all responders together."""
+    """READs and atomics in progress at all responders together."""
     max_srq: int
     """Shared receive queues."""
     max_srq_wr: int
     """Receives in a shared receive queue."""
     max_srq_sge: int
-    """Pieces of memory in a receive of a shared receive queue."""
+    """SGEs in a receive of a shared receive queue."""
     max_cq: int
     """Completion queues."""
     max_cqe: int
     """Completions in a completion queue."""
     max_cq_count: int
-    """Completions for one event, at most (``cq_mod_caps``)."""
+    """Maximum completions per event (``cq_mod_caps``)."""
     max_cq_period: int
-    """Nanoseconds that an event may be put off, at most (``cq_mod_caps`` counts microseconds)."""
+    """Maximum delay of an event in nanoseconds (``cq_mod_caps`` counts microseconds)."""
 
     max_pd: int
     """Protection domains."""
@@ -119,13 +118,13 @@ class Profile:
     max_mw: int
     """Memory windows."""
     window_type_2: WindowType
-    """Of which kind windows of type 2 are: 2A or 2B. IBA 10.6.7.2."""
+    """The subtype of type 2 windows: 2A or 2B. IBA 10.6.7.2."""
     max_fast_reg_pages: int
     """Pages that one fast registration (REG_MR) may list."""
     page_size_cap: int
-    """Page sizes, each as its bit."""
+    """Page sizes, one bit each."""
     atomic_cap: AtomicCap
-    """Among whom atomics are atomic."""
+    """The scope of atomicity."""
 
     max_ah: int
     """Address handles."""
@@ -137,7 +136,7 @@ class Profile:
     """Queue pairs in all multicast groups together."""
 
     phys_port_cnt: int
-    """Ports, which count from 1."""
+    """Ports, numbered from 1."""
     max_mtu: MTU
     """Greatest path MTU."""
     max_msg_sz: int
@@ -147,41 +146,42 @@ class Profile:
     gid_tbl_len: int
     """GIDs of a port."""
     local_ca_ack_delay: int
-    """How long a responder takes to answer: 4.096 us times two to this. IBA 9.7.6.1.3."""
+    """The maximum response delay: 4.096 us times two to this power. IBA 9.7.6.1.3."""
 
     endless_retry_cnt: int | None
-    """The ``retry_cnt`` that never runs out, or none. (``rnr_retry`` 7 never does: 9.7.5.2.8.)"""
+    """The ``retry_cnt`` without a limit, if any. (``rnr_retry`` 7 has none: 9.7.5.2.8.)"""
     packets_per_ack: int
-    """A request asks for an ACK with its last packet, and with this many since one last did."""
+    """AckReq is set in the last packet of a message, and this many packets after the previous one.
+    """
     packets_in_flight: int
-    """Packets that a requester leaves unacknowledged, unless ``limit_in_flight`` sets a number."""
+    """Maximum unacknowledged packets of a requester, unless ``limit_in_flight`` sets a number."""
     responses_fill_window: bool
     """Whether pending responses to READs and atomics count among ``packets_in_flight``."""
     rnr_timer_ns: tuple[int, ...]
-    """How long a requester waits for each RNR NAK timer 0..31, in nanoseconds."""
+    """The wait of a requester for each RNR NAK timer 0..31, in nanoseconds."""
     too_long: Nak
-    """The answer to a message longer than the receive posted for it."""
+    """The NAK of a message longer than its receive."""
     too_long_status: WCStatus
-    """How that receive ends."""
+    """The completion status of that receive."""
     ports_by_qpn: bool
-    """Whether datagrams have a UDP source port for each queue pair that sends, not each flow."""
+    """Whether datagrams have a UDP source port for each sending queue pair, not each flow."""
     migrates: bool
-    """Whether it does automatic path migration, and says so in MigReq. IBA 17.2.8."""
+    """Whether it supports automatic path migration, and sets MigReq. IBA 17.2.8."""
     end_to_end_credits: bool
-    """Whether ACKs tell how many receives are left. IBA 9.7.7.2."""
+    """Whether ACKs have credits for the receives that are left. IBA 9.7.7.2."""
     reads_beyond: int
-    """READs and atomics under way at a responder beyond those agreed upon, if any were."""
+    """READs and atomics in progress at a responder beyond the agreed number, if that is not 0."""
     resumed_reads_go_on: bool
     """Whether the responses to a READ that was resumed begin with a MIDDLE."""
     ignores_srq_pd: bool
-    """Whether receives of a shared receive queue are in the domain of the queue pair that takes
+    """Whether receives of a shared receive queue are in the domain of the queue pair that uses
     them, not in the queue's. IBA 10.2.9."""
     naks_malformed_requests: bool
-    """Whether a reserved opcode, or a payload that the operation does not have, is answered with a
+    """Whether a reserved opcode, or a payload that the operation does not allow, is answered with a
     NAK (invalid request). IBA 9.7.4.1.4, 9.7.4.1.6."""
     frees_slots_at_poll: bool
-    """Whether work holds its slot in a queue until its completion, or a later one, is polled; or
-    else until it completes. IBA 10.8.6."""
+    """Whether work holds its queue slot until its completion, or a later one, is polled; else until
+    it completes. IBA 10.8.6."""
     validates_duplicates: bool
     """Whether a duplicate is compared with the first request: a SEND or WRITE must not have the PSN
     of a READ or atomic, a READ must name the address that its PSN implies, and an atomic must have
@@ -193,28 +193,27 @@ class Profile:
     """Whether a gap is answered with a NAK although the expected request got an RNR NAK.
     IBA 9.7.5.2.8."""
     checks_send_lengths: bool
-    """Whether the packets of a SEND must be as long as their place in it says. IBA 9.7.4.1.6."""
+    """Whether packets of a SEND must have the length for their position. IBA 9.7.4.1.6."""
     limits_dmalen: bool
-    """Whether a RETH.dmalen beyond 2**31 is a length error, not one of the key. IBA 9.7.4.1.6."""
+    """Whether a RETH.dmalen beyond 2**31 is a length error, not a key error. IBA 9.7.4.1.6."""
     first_may_fit: bool
-    """Whether the first packet of a WRITE may have all that RETH.dmalen announces.
-    IBA 9.7.4.1.6."""
+    """Whether the first packet of a WRITE may have all bytes that RETH.dmalen announces. IBA
+    9.7.4.1.6."""
     receives_have_grh: bool
-    """Whether completions of receives have the flag GRH on connected services, too.
-    IBA 11.4.2.1."""
+    """Whether completions of receives have the flag GRH on connected services, too. IBA 11.4.2.1.
+    """
     unsupported: frozenset[Operation]
     """Operations that it does not support: such requests are dropped, such work is refused."""
     bugs: frozenset[Bug] = frozenset()
     """Bugs of Linux that it has."""
     local_inv_waits: bool
-    """Whether a LOCAL_INV waits for all work before it without a fence, too. IBA 10.6.5.1."""
+    """Whether a LOCAL_INV waits for all earlier work even without a fence. IBA 10.6.5.1."""
     flush_icrc_covers_headers_twice: bool
     """Whether the ICRC of a FLUSH covers its headers twice, sent and received, as in Linux, whose
-    table of opcodes does not say where the payload of FLUSH begins. IBA 7.8.1."""
+    opcode table lacks the payload offset of FLUSH. IBA 7.8.1."""
     page_fault_ns: int
     """Time (ns) until a missing page of an on-demand region is present. With 0 it is present at
-    once, and nothing is seen of page faults; else a responder answers with an RNR NAK, as mlx5
-    does."""
+    once, and there are no page faults; else a responder answers with an RNR NAK, as mlx5 does."""
     memory_management_error: WCStatus
     """Completion status of a LOCAL_INV or REG_MR that is refused. IBA 11.6.2."""
 
@@ -228,11 +227,11 @@ class PortAttr(NamedTuple):
     max_mtu: MTU
     active_mtu: MTU
     gid_tbl_len: int
-    """GIDs that the port has room for."""
+    """Size of the GID table."""
     max_msg_sz: int
     """Bytes of the longest message."""
     pkey_tbl_len: int
-    """P_Keys that the port has room for."""
+    """Size of the P_Key table."""
 
     def __repr__(self) -> str:
         return describe_fields(self)
@@ -275,8 +274,8 @@ IBTA: Final = Profile(
     local_ca_ack_delay=16,
     endless_retry_cnt=None,
     packets_per_ack=64,  # the standard leaves it to the requester
-    # The standard allows one half of the circle (IBA 9.7.1). What a receiver cannot keep up with is
-    # sent again from the first packet that it lost, so adapters stop sooner; Linux stops at 128.
+    # The standard allows half of the PSN range (IBA 9.7.1). After a loss all packets from there on
+    # are sent again, so adapters use smaller limits; Linux has 128.
     packets_in_flight=128,
     responses_fill_window=False,  # READs are bounded by max_rd_atomic
     rnr_timer_ns=RNR_TIMER_NS,
@@ -303,7 +302,7 @@ IBTA: Final = Profile(
     page_fault_ns=0,
     memory_management_error=WCStatus.MW_BIND_ERR,  # its name in libibverbs
 )
-"""The standard. The default."""
+"""The standard, and the default."""
 
 _RXE_MAX = 1 << 20
 
@@ -322,7 +321,7 @@ RXE_6_12: Final = Profile(
     max_srq_sge=27,
     max_cq=_RXE_MAX,
     max_cqe=(1 << 15) - 1,
-    max_cq_count=0,  # it does not moderate
+    max_cq_count=0,  # no moderation
     max_cq_period=0,
     max_pd=_RXE_MAX,
     max_mr=_RXE_MAX // 2 - 1,
@@ -343,25 +342,25 @@ RXE_6_12: Final = Profile(
     gid_tbl_len=1024,
     local_ca_ack_delay=15,
     endless_retry_cnt=7,
-    # Its counter is compared with 64 before it counts, by "more than": the 66th packet asks.
+    # It tests for more than 64 before it counts, so the 66th packet has AckReq.
     packets_per_ack=66,
-    # It stops when more than 128 are unacknowledged, so one more than those goes out.
+    # It stops when more than 128 are unacknowledged, so 129 are sent.
     packets_in_flight=129,
     responses_fill_window=True,
-    # Timer 25 is 61.41 ms there, a slip; the standard has 61.44.
+    # Timer 25 is 61.41 ms in Linux, by mistake; the standard has 61.44.
     rnr_timer_ns=(*RNR_TIMER_NS[:25], 61_410_000, *RNR_TIMER_NS[26:]),
-    # What does not fit counts as a malformed WQE of its own.
+    # A message that is too long counts as a malformed WQE of the responder.
     too_long=Nak.REMOTE_OPERATIONAL_ERROR,
     too_long_status=WCStatus.LOC_QP_OP_ERR,
     ports_by_qpn=True,
     migrates=False,
     end_to_end_credits=False,
-    # It leaves that to the requester, and only remembers no more; what waits is bounded here.
+    # It does not enforce the limit, and only remembers fewer; pending responses are bounded here.
     reads_beyond=512,
     resumed_reads_go_on=True,
     ignores_srq_pd=True,
     naks_malformed_requests=False,
-    # Its completer and responder take entries out of the queues themselves.
+    # Its completer and responder remove the entries from the queues.
     frees_slots_at_poll=False,
     validates_duplicates=False,
     acks_newest=True,
@@ -384,12 +383,12 @@ RXE_6_1: Final = replace(
     checks_send_lengths=False,
     limits_dmalen=False,
     unsupported=frozenset({Operation.FLUSH, Operation.ATOMIC_WRITE}),
-    flush_icrc_covers_headers_twice=False,  # it knows no FLUSH
+    flush_icrc_covers_headers_twice=False,  # FLUSH is not supported
 )
 """Soft-RoCE of Linux 6.1."""
 
 RXE: Final = replace(RXE_6_12, name="rxe")
-"""Soft-RoCE of the newest kernel here."""
+"""Soft-RoCE of the newest supported kernel."""
 
 PROFILES: Final = MappingProxyType(
     {profile.name: profile for profile in (IBTA, RXE, RXE_6_1, RXE_6_12)}
@@ -398,23 +397,23 @@ PROFILES: Final = MappingProxyType(
 
 
 def named(name: str) -> Profile:
-    """The profile of that name; ``VerbsError`` EINVAL where there is none."""
+    """Return a profile by name. Raises ``VerbsError`` EINVAL if there is none."""
     if name not in PROFILES:
         raise VerbsError(f"no profile {name!r}: there are {', '.join(PROFILES)}", EINVAL)
     return PROFILES[name]
 
 
 class Bounds(NamedTuple):
-    """The values that a number may have: from ``low`` up to what ``high`` reads from a profile."""
+    """The range of a number: from ``low`` to the limit that ``high`` reads from a profile."""
 
     low: int
     high: Callable[[Profile], int]
     words: type[IntEnum] | None = None
 
     def check(self, field: str, value: int, profile: Profile) -> None:
-        """``VerbsError`` EINVAL, with the field's name, for what is no such number.
+        """Raises ``VerbsError`` EINVAL, with the name of ``field``, if ``value`` is out of range.
 
-        It says what the numbers mean, where they have ``words``.
+        The error lists the meanings of the numbers if there are ``words``.
         """
         try:
             check_int(field, value, int(self.low), int(self.high(profile)))
@@ -426,5 +425,5 @@ class Bounds(NamedTuple):
 
 
 def up_to(high: int) -> Bounds:
-    """From 0 to a number that is the same for all devices."""
+    """The range from 0 to a limit that is the same for all devices."""
     return Bounds(0, lambda _: high)

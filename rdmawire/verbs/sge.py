@@ -1,4 +1,4 @@
-"""Scatter/gather lists: several pieces of local memory that count as one. IBA 10.8.3.2."""
+"""Scatter/gather lists: several ranges of local memory used as one. IBA 10.8.3.2."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,10 +12,10 @@ from rdmawire.verbs.wr import Sge
 
 
 class Piece(NamedTuple):
-    """A piece whose key was checked: memory by bytes from its start.
+    """A range of memory whose key was checked, addressed by bytes from its start.
 
-    The check holds for as long as the grant stays as it was; ``MemoryFault`` once it changed.
-    ``key`` is the key that was checked.
+    The check is valid until the grant changes; then access raises ``MemoryFault``. ``key`` is the
+    key that was checked.
     """
 
     memory: Grant
@@ -26,25 +26,25 @@ class Piece(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the check of the key still holds: the grant was not changed since."""
+        """Whether the check of the key is still valid: the grant has not changed since."""
         return self.memory.generation == self.generation
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
-        """``length`` bytes from ``offset`` on."""
+        """Read ``length`` bytes at ``offset``."""
         memory, address, _, generation, _ = self
         if memory.generation != generation:
             raise self._changed(offset, length)
         return memory.read(address + offset, length)
 
     def write(self, offset: int, data: BytesLike) -> None:
-        """Place bytes from ``offset`` on."""
+        """Write ``data`` at ``offset``."""
         memory, address, _, generation, _ = self
         if memory.generation != generation:
             raise self._changed(offset, len(data))
         memory.write(address + offset, data)
 
     def footprints(self, offset: int, length: int) -> list[Footprint]:
-        """Where ``length`` bytes from ``offset`` on lie in memory."""
+        """The memory ranges of ``length`` bytes at ``offset``."""
         return [self.memory.footprint(self.address + offset, length)]
 
     def _changed(self, offset: int, length: int) -> MemoryFault:
@@ -55,38 +55,38 @@ _new = tuple.__new__
 
 
 def piece(memory: Grant, address: int, length: int) -> Piece:
-    """A piece of what a key grants now."""
+    """A range of what a key grants now."""
     return _new(Piece, (memory, address, length, memory.generation, memory.key))
 
 
 NOTHING = piece(Region(ProtectionDomain(0), DmaCounters()), 0, 0)
-"""Memory of no bytes, by no key."""
+"""An empty range, without a key."""
 
 
 class Gather(NamedTuple):
-    """Any number of pieces, which reads and writes like one."""
+    """Several ranges, read and written like one."""
 
     pieces: tuple[Piece, ...]
     length: int
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
-        """``length`` bytes from ``offset`` on, counted over all pieces."""
+        """Read ``length`` bytes at ``offset``, counted over all ranges."""
         return b"".join(one.read(start, size) for one, start, size in self._span(offset, length))
 
     def write(self, offset: int, data: BytesLike) -> None:
-        """Place bytes from ``offset`` on, counted over all pieces."""
+        """Write ``data`` at ``offset``, counted over all ranges."""
         done = 0
         for one, start, size in self._span(offset, len(data)):
             one.write(start, data[done : done + size])
             done += size
 
     def footprints(self, offset: int, length: int) -> list[Footprint]:
-        """Where ``length`` bytes from ``offset`` on lie in memory, piece by piece."""
+        """The memory ranges of ``length`` bytes at ``offset``, in order."""
         spans = self._span(offset, length)
         return [one.memory.footprint(one.address + start, size) for one, start, size in spans]
 
     def _span(self, offset: int, length: int) -> Iterator[tuple[Piece, int, int]]:
-        """What makes up ``length`` bytes from ``offset`` on: pieces, their starts and sizes."""
+        """Split ``length`` bytes at ``offset`` into pieces, each with its start and size."""
         for one in self.pieces:
             skipped = min(offset, one.length)
             taken = min(one.length - skipped, length)
@@ -97,7 +97,7 @@ class Gather(NamedTuple):
 
 
 class Inline:
-    """A message that stands in the work request itself. Reads like a :class:`Piece`."""
+    """A message inside the work request. Read like a :class:`Piece`."""
 
     __slots__ = ("_bytes", "length")
 
@@ -106,16 +106,16 @@ class Inline:
         self.length = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes of a message: ``length`` of them from ``offset`` on."""
+        """Read ``length`` bytes of the message at ``offset``."""
         return self._bytes[offset : offset + length]
 
 
 def gather(
     keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], access: int
 ) -> Piece | Gather | KeyFault:
-    """The pieces whose keys allow this access, or what the first that does not breaks.
+    """The ranges of the SGEs, or the fault of the first key that does not allow this access.
 
-    An empty piece is none: its key is not looked at.
+    Empty SGEs are skipped: their keys are not checked.
     """
     if len(sges) == 1:
         address, length, lkey = sges[0]
@@ -130,7 +130,7 @@ def gather(
 def scatter(
     keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], data: bytes
 ) -> bool | KeyFault:
-    """Place bytes at once in the pieces whose keys allow it; ``False`` if there are too many."""
+    """Write ``data`` to the SGEs if their keys allow it; ``False`` if ``data`` is too long."""
     if len(sges) == 1:
         address, length, lkey = sges[0]
         if length:
@@ -152,7 +152,7 @@ def scatter(
 def _gather(
     keys: KeyTable, pd: ProtectionDomain, sges: tuple[Sge, ...], access: int
 ) -> Gather | KeyFault:
-    """As :func:`gather`, for none or several."""
+    """As :func:`gather`, for zero or several SGEs."""
     pieces = []
     total = 0
     for address, length, lkey in sges:

@@ -1,4 +1,4 @@
-"""Shared receive queues, IBA 10.2.9 and 11.2.3: receives for whichever queue pair needs one."""
+"""Shared receive queues, IBA 10.2.9 and 11.2.3: receives that several queue pairs use."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -26,17 +26,17 @@ class SRQType(IntEnum):
 
 
 class XRCReceiver(NamedTuple):
-    """What an XRC shared receive queue has besides: its domain, and where receives complete."""
+    """Additional attributes of an XRC SRQ: its domain, and the CQ of its receives."""
 
     domain: int
     cq: CompletionQueue
 
 
 class SharedReceiveQueue:
-    """A queue for ``max_wr`` receives of ``max_sge`` pieces each; events go to ``sink``.
+    """A queue for ``max_wr`` receives of ``max_sge`` SGEs each; events go to ``sink``.
 
-    With ``xrc`` it is of type XRC. ``limit`` is the number of receives below which its owner is
-    told, once; 0 when nobody is. ``qps`` are the numbers of the queue pairs that receive from it.
+    With ``xrc`` it is of type XRC. ``limit`` is the number of receives below which an event is
+    reported, once; 0 disables it. ``qps`` are the numbers of the queue pairs that receive from it.
     ``VerbsError`` EINVAL for sizes beyond the profile's limits (ibv_create_srq(3)).
     """
 
@@ -121,7 +121,7 @@ class SharedReceiveQueue:
         return self.max_wr - (held if self._profile.frees_slots_at_poll else len(self._held))
 
     def _fullness(self) -> str:
-        """The error text for a full queue: what holds its slots."""
+        """The error text for a full queue: the receives that hold its slots."""
         taken = self.slots.held - len(self._held)
         return f"max_wr {self.max_wr}, {taken} of them taken and not polled from a CQ"
 
@@ -130,7 +130,7 @@ class SharedReceiveQueue:
         self.slots.held -= 1
 
     def take(self) -> RecvWR | None:
-        """The oldest receive, or ``None`` when there is none."""
+        """Remove and return the oldest receive, or return ``None``."""
         held = self._held
         if not held:
             return None
@@ -142,8 +142,8 @@ class SharedReceiveQueue:
     def modify(self, max_wr: int | None = None, limit: int | None = None) -> None:
         """Resize, arm the limit, or both; all or nothing. ibv_modify_srq(3).
 
-        A limit above what it holds now tells at once (soft-RoCE waits until the next receive is
-        taken). ``VerbsError`` EINVAL for fewer than it holds, and for a limit beyond its size.
+        A limit above the number of receives is reported at once (soft-RoCE waits until one is
+        taken). ``VerbsError`` EINVAL for a size below that number, or a limit above the size.
         """
         size = self.max_wr if max_wr is None else max_wr
         lowest = self.limit if limit is None else limit
@@ -157,7 +157,7 @@ class SharedReceiveQueue:
             self._reached()
 
     def acquire(self) -> None:
-        """Count as a user of what it is made of."""
+        """Register as a user of its protection domain, and for XRC of its CQ."""
         self.pd.acquire()
         if self.xrc is not None:
             self.xrc.cq.srqs.add(self.number)
@@ -179,33 +179,33 @@ class SharedReceiveQueue:
 
 
 class XRCDomains:
-    """The open domains of an adapter, by number, each with how many queues are in it."""
+    """The open XRC domains of an adapter, by number, with the number of queues in each."""
 
     def __init__(self) -> None:
         self._users: dict[int, int] = {}
 
     def open(self, domain: int) -> int:
-        """A new domain, with nothing in it."""
+        """Add a new, empty domain."""
         self._users[domain] = 0
         return domain
 
     def close(self, domain: int) -> None:
-        """``VerbsError`` EBUSY while shared receive queues or targets are in it."""
+        """Close a domain. ``VerbsError`` EBUSY while shared receive queues or targets are in it."""
         self.check(domain)
         if users := self._users[domain]:
             raise VerbsError(f"XRC domain {domain} is used by {users} queues", EBUSY)
         del self._users[domain]
 
     def check(self, domain: int) -> None:
-        """``VerbsError`` EINVAL for what is no domain that was opened and not closed."""
+        """``VerbsError`` EINVAL for a number that is not an open domain."""
         check_int("xrc_domain", domain)
         if domain not in self._users:
             raise VerbsError(f"{domain} is no XRC domain of this adapter, or was closed", EINVAL)
 
     def enter(self, domain: int) -> None:
-        """One queue more is in it."""
+        """Count one more queue in a domain."""
         self._users[domain] += 1
 
     def leave(self, domain: int) -> None:
-        """One queue less is in it."""
+        """Count one queue less in a domain."""
         self._users[domain] -= 1

@@ -1,9 +1,9 @@
-"""Deadlines of many objects in one heap, the soonest first. Times are ns.
+"""Deadlines of many objects in one heap, the soonest first. Times are in ns.
 
-When a deadline moves later, its entry stays where it is, and is put back when it comes up: nearly
-every ACK moves a deadline, which must cost nothing. A deadline that moves earlier, or is disarmed,
-leaves a stale entry. Once more than half of the entries are stale, they are removed together, so
-the heap holds at most ``2 * live + SLACK`` entries for ``live`` deadlines.
+When a deadline moves later, its entry stays in the heap, and is moved when it reaches the front:
+nearly every ACK moves a deadline, which must cost nothing. A deadline that moves earlier, or is
+disarmed, leaves a stale entry. Once more than half of the entries are stale, they are removed
+together, so the heap holds at most ``2 * live + SLACK`` entries for ``live`` deadlines.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 SLACK = 16
-"""Stale entries that are not worth a cleaning."""
+"""Maximum number of stale entries that are kept without a cleanup."""
 
 
 class Waiter(Protocol):
-    """Something with a ``deadline``; ``place`` is the time of its entry in the heap.
+    """An object with a ``deadline``; ``place`` is the time of its entry in the heap.
 
-    Both belong to :class:`Timers`; ``None`` stands for no deadline and no entry.
+    Both are set by :class:`Timers`; ``None`` means no deadline and no entry.
     """
 
     deadline: int | None
@@ -36,11 +36,11 @@ class Timers(Generic[W]):
         self._live = 0
 
     def __len__(self) -> int:
-        """How many entries the heap has, stale ones too."""
+        """The number of entries in the heap, stale ones included."""
         return len(self._heap)
 
     def arm(self, waiter: W, deadline: int) -> None:
-        """Set the deadline of ``waiter``, in place of the one before."""
+        """Set the deadline of ``waiter``, in place of an earlier one."""
         if waiter.deadline is None:
             self._live += 1
         waiter.deadline = deadline
@@ -56,7 +56,7 @@ class Timers(Generic[W]):
             self._clean()
 
     def next(self) -> int | None:
-        """The soonest deadline, if anything waits."""
+        """The soonest deadline, or ``None``."""
         while self._heap:
             time, _, waiter = self._heap[0]
             if waiter.place == time == waiter.deadline:
@@ -65,7 +65,7 @@ class Timers(Generic[W]):
         return None
 
     def due(self, now: int) -> Iterator[W]:
-        """Remove the waiters whose deadline is ``now`` or earlier, and yield them in its order."""
+        """Remove the waiters whose deadline is ``now`` or earlier, and yield them in order."""
         while (time := self.next()) is not None and time <= now:
             waiter = heappop(self._heap)[2]
             waiter.place = None

@@ -1,7 +1,7 @@
-"""Programs' ends of queues in memory: what posts WQEs and polls CQEs.
+"""Application side of queues in memory: posts WQEs and polls CQEs.
 
-This is what a GPU kernel or a driver does, in the order in which it must be done. The adapter's
-ends are in its own room; both know the layout from :mod:`rdmawire.verbs.wqe`.
+These are the steps of a GPU kernel or a driver, in the required order. The adapter's side is in
+:mod:`rdmawire.ib.doorbell`; both use the layout of :mod:`rdmawire.verbs.wqe`.
 """
 
 from collections import deque
@@ -44,10 +44,10 @@ class Memory(Protocol):
 
 
 class WorkRing:
-    """The producer's end of a work queue of ``size`` bytes at ``address``.
+    """The producer of a work queue of ``size`` bytes at ``address``.
 
     The doorbell record of its queue pair is at ``record``; all are addresses of ``memory``. With
-    ``receives`` it is the receive queue. ``VerbsError`` EINVAL for a size that no ring has.
+    ``receives`` it is the receive queue. ``VerbsError`` EINVAL for an invalid size.
     """
 
     def __init__(  # noqa: PLR0917  what a driver is given of a queue
@@ -70,7 +70,7 @@ class WorkRing:
         self._bell = Doorbell(
             type=DoorbellType.RECV if receives else DoorbellType.SEND, number=qpn
         ).build()
-        self._next = 0  # index after the last WQE, not reduced
+        self._next = 0  # index after the last WQE, not wrapped
         self._outstanding: deque[tuple[int, int]] = deque()  # index of a WQE, its blocks
         self._used = 0
 
@@ -81,13 +81,13 @@ class WorkRing:
 
     @property
     def free(self) -> int:
-        """Blocks that are not in use."""
+        """Number of free blocks."""
         return self.blocks - self._used
 
     def post(self, wr: SendWR | RecvWR) -> int:
         """Write a WQE. Return its index, which is the ``wr_id`` of its completion.
 
-        The adapter takes it after :meth:`publish`. ``VerbsError`` ENOMEM if the ring is full;
+        The adapter fetches it after :meth:`publish`. ``VerbsError`` ENOMEM if the ring is full;
         other errors are those of :func:`~rdmawire.verbs.wqe.build_send`.
         """
         index = self.index
@@ -116,7 +116,7 @@ class WorkRing:
         return self._bell
 
     def retire(self, wr_id: int) -> None:
-        """Free the blocks of a WQE that completed, and of those before it."""
+        """Free the blocks of a completed WQE and of earlier ones."""
         if all(index != wr_id for index, _ in self._outstanding):
             return
         index = None
@@ -125,14 +125,14 @@ class WorkRing:
             self._used -= blocks
 
     def reset(self) -> None:
-        """Begin again at block 0, as a queue pair does in RESET, and clear the record."""
+        """Restart at block 0, as a queue pair does in RESET, and clear the record."""
         self._next = self._used = 0
         self._outstanding.clear()
         self.publish()
 
 
 class CompletionRing:
-    """The consumer's end of a completion queue of ``entries`` CQEs at ``address``.
+    """The consumer of a completion queue of ``entries`` CQEs at ``address``.
 
     Its doorbell record is at ``record``; both are addresses of ``memory``.
     """
@@ -146,7 +146,7 @@ class CompletionRing:
         self._next = 0
 
     def poll(self, num_entries: int = 1) -> list[WorkCompletion]:
-        """The oldest completions, at most ``num_entries``; their CQEs are free for the adapter."""
+        """Return at most ``num_entries`` of the oldest completions, and free their CQEs."""
         done: list[WorkCompletion] = []
         while len(done) < num_entries:
             offset = self._next % self.entries * CQE.SIZE
@@ -162,28 +162,28 @@ class CompletionRing:
 
 
 CONSUMER_INDEXES = 1 << 32
-"""The numbers of a consumer index; the last is followed by 0."""
+"""Number of consumer indexes; the last is followed by 0."""
 
 
 def blocks_of(size: int) -> int:
-    """The blocks of a ring of ``size`` bytes; ``VerbsError`` EINVAL for a size that none has."""
+    """The blocks of a ring of ``size`` bytes. ``VerbsError`` EINVAL for an invalid size."""
     check_int("ring size", size, BLOCK_SIZE, MAX_BLOCKS * BLOCK_SIZE)
     if size & (size - 1):
         raise VerbsError(f"ring size {size} is no power of two", EINVAL)
     return size // BLOCK_SIZE
 
 
-# The adapter's ends.
+# Adapter side.
 
 
 class RingOverrun(Exception):
-    """The producer's index goes back, or beyond the ring."""
+    """The producer's index went back, or beyond the ring."""
 
 
 class QueueRing:
-    """A ring of WQEs; ``fetched`` is the index after the last one that was taken.
+    """A ring of WQEs; ``fetched`` is the index after the last fetched one.
 
-    A ``broken`` one has lost the borders of its WQEs, and is left alone.
+    In a ``broken`` ring the next WQE cannot be found; it is not read any more.
     """
 
     __slots__ = ("_record", "_ring", "blocks", "broken", "fetched")
@@ -195,14 +195,14 @@ class QueueRing:
         self.reset()
 
     def reset(self) -> None:
-        """Begin at block 0 again."""
+        """Restart at block 0."""
         self.fetched = 0
         self.broken = False
 
     def take(self, row: str) -> Iterator[tuple[int, bytes]]:
-        """Each new WQE with its index; no bytes for one whose borders are not known.
+        """Yield each new WQE with its index; empty bytes for one of invalid length.
 
-        ``row`` is that of the doorbell record. ``MemoryFault`` where the memory cannot be read.
+        ``row`` is that of the doorbell record. ``MemoryFault`` if the memory cannot be read.
         """
         record = DoorbellRecord.parse(bytes(self._record.read(0, DoorbellRecord.SIZE)))
         ready = (getattr(record, row) - self.fetched) % INDEXES
@@ -223,7 +223,7 @@ class QueueRing:
             yield index, wqe[:size] if blocks == 1 else self._read(index, size)
 
     def _read(self, index: int, size: int) -> bytes:
-        """``size`` bytes from a block on, which may go on at the beginning of the ring."""
+        """Read ``size`` bytes from block ``index`` on, wrapping at the end of the ring."""
         offset = index % self.blocks * BLOCK_SIZE
         head = min(size, self._ring.length - offset)
         data = bytes(self._ring.read(offset, head))
@@ -241,7 +241,7 @@ class MemoryCompletionQueue(CompletionQueue):
     def __init__(
         self, ring: Piece, record: Piece, number: int, cqe: int, sink: Sink, **more: Any
     ) -> None:
-        """``more`` is what a :class:`CompletionQueue` takes besides."""
+        """``more`` are further arguments of :class:`CompletionQueue`."""
         self._pushed = self._taken = 0
         self._ring, self._record, self._size = ring, record, cqe
         super().__init__(number, cqe, sink, **more)
@@ -252,7 +252,7 @@ class MemoryCompletionQueue(CompletionQueue):
 
     @property
     def polled(self) -> int:
-        """Completions that were consumed, by the doorbell record where that makes sense."""
+        """Number of consumed completions, from the doorbell record if that is valid."""
         try:
             record = CQDoorbellRecord.parse(bytes(self._record.read(0, CQDoorbellRecord.SIZE)))
         except MemoryFault:
@@ -286,7 +286,7 @@ class MemoryCompletionQueue(CompletionQueue):
         return self._pushed
 
     def poll(self, most: int) -> list[WorkCompletion]:
-        """The oldest completions, at most ``most``, as a program that polls the ring gets them."""
+        """Return at most ``most`` of the oldest completions, as a program polling the ring does."""
         check_int("num_entries", most)
         first = self.polled
         try:

@@ -8,8 +8,8 @@ doorbell record of that ring. Numbers are big-endian.
 
 A WQE begins on a block and consists of units of 16 bytes: a :class:`WQEControl`, the segments of
 its opcode (:func:`segments_of`), and its local memory: a :class:`DataSegment` for each SGE, or an
-:class:`InlineSegment` and the bytes themselves. It may pass the end of the ring and go on at its
-beginning. The layout is rdmawire's own, in the manner of mlx5 (rdma-core, providers/mlx5/mlx5dv.h).
+:class:`InlineSegment` and the bytes themselves. It may wrap at the end of the ring. The layout is
+rdmawire's own, similar to that of mlx5 (rdma-core, providers/mlx5/mlx5dv.h).
 """
 
 from collections.abc import Callable
@@ -30,17 +30,17 @@ from rdmawire.wire.header import Header, bits, raw
 from rdmawire.wire.show import HEX, IPV6, MAC
 
 BLOCK_SIZE: Final = 64
-"""Bytes of a block: WQEs begin on one."""
+"""Size of a block in bytes; WQEs begin on one."""
 UNIT_SIZE: Final = 16
-"""Bytes of a unit: WQEs consist of them."""
+"""Size of a unit in bytes; WQEs consist of units."""
 MAX_UNITS: Final = 255
-"""Units of the longest WQE."""
+"""Maximum units of a WQE."""
 INDEXES: Final = 1 << 16
-"""The indexes of blocks and WQEs; the last is followed by 0."""
+"""Number of indexes of blocks and WQEs; the last is followed by 0."""
 MAX_BLOCKS: Final = INDEXES >> 1
-"""Blocks of the largest ring, so that an index that goes back is not taken for one ahead."""
+"""Maximum blocks of a ring, so that an index that goes back is not mistaken for one ahead."""
 RECV_OPCODE: Final = 0x80
-"""The opcode of a WQE that is a receive."""
+"""The opcode of a receive WQE."""
 
 _CLAUSE = "rdmawire"
 
@@ -183,12 +183,12 @@ class CQDoorbellRecord(Header, clause=_CLAUSE, label="cq_doorbell_record"):
 
 
 class DoorbellType(IntEnum):
-    """What a doorbell asks for."""
+    """The action of a doorbell."""
 
     SEND = 1
-    """Take the work in the send queue of a queue pair."""
+    """Fetch work from the send queue of a queue pair."""
     RECV = 2
-    """Take the receives in the receive queue of a queue pair."""
+    """Fetch receives from the receive queue of a queue pair."""
     ARM = 3
     """Report the next completion of a completion queue as an event."""
     ARM_SOLICITED = 4
@@ -283,12 +283,12 @@ def segments_of(qp_type: QPType, opcode: SendOpcode) -> tuple[type[Header], ...]
 
 
 def build_send(wr: SendWR, qpn: int, index: int, qp_type: QPType = QPType.RC) -> bytes:
-    """The WQE of a send work request for queue pair ``qpn``; ``index`` is that of its first block.
+    """Build the WQE of a send for queue pair ``qpn``; ``index`` is that of its first block.
 
     Fields that the opcode does not use are left out, and so is ``wr_id``: completions have the
-    index. ``VerbsError`` EINVAL for an opcode that does not exist, for inline data that are named
-    by SGEs (the producer copies them to ``inline``), and for a WQE of more than 255 units.
-    ``WireError`` for a number that does not fit its field.
+    index. ``VerbsError`` EINVAL for an invalid opcode, for inline data given as SGEs (the producer
+    must copy them to ``inline``), and for a WQE of more than 255 units. ``WireError`` for a number
+    that does not fit its field.
     """
     if wr.opcode not in VERBS:
         raise VerbsError(f"opcode {wr.opcode!r} is none of SendOpcode", EINVAL)
@@ -308,13 +308,13 @@ def build_send(wr: SendWR, qpn: int, index: int, qp_type: QPType = QPType.RC) ->
 
 
 def build_recv(wr: RecvWR, qpn: int, index: int) -> bytes:
-    """The WQE of a receive for queue pair ``qpn``; errors are those of :func:`build_send`."""
+    """Build the WQE of a receive for queue pair ``qpn``; errors are those of :func:`build_send`."""
     control = WQEControl(wqe_index=index, opcode=RECV_OPCODE, qpn=qpn)
     return _assembled(control, _data_segments(wr.sges))
 
 
 def _assembled(control: WQEControl, body: bytes) -> bytes:
-    """A WQE of these bytes, padded to units."""
+    """Build a WQE, padded to units."""
     units = 1 + -(-len(body) // UNIT_SIZE)
     if units > MAX_UNITS:
         raise VerbsError(f"a WQE of {units} units: at most {MAX_UNITS} are allowed", EINVAL)
@@ -354,7 +354,7 @@ def _build_address(wr: SendWR) -> bytes:
 _PATH: Final = (
     "dmac", "dgid", "sgid", "hop_limit", "traffic_class", "flow_label", "sl", "port_num",
 )  # fmt: skip
-"""The fields of an address handle that are rows of :class:`AddressSegment`."""
+"""The address handle's fields in :class:`AddressSegment`."""
 
 
 def _build_bind(wr: SendWR) -> bytes:
@@ -381,17 +381,17 @@ _BUILDERS: dict[type[Header], Callable[[SendWR], bytes]] = {
     BindSegment: _build_bind,
     RegistrationSegment: _build_registration,
 }
-"""Makers of segments whose rows are not the fields of a work request."""
+"""Builders of segments that are not copied from fields of a work request."""
 
 
 # WQEs to work requests.
 
 
 def parse_send(wqe: bytes, qp_type: QPType, find: FindKey) -> SendWR:
-    """The work request of a send WQE; its ``wr_id`` is the index of the WQE.
+    """Parse a send WQE into a work request; its ``wr_id`` is the index of the WQE.
 
     ``find`` finds the regions and windows that binds and registrations name. ``WireError`` for an
-    opcode that does not exist, segments beyond the end, and keys of nothing.
+    invalid opcode, segments beyond the end, and unknown keys.
     """
     control = WQEControl.parse(wqe)
     if control.opcode not in VERBS:
@@ -417,7 +417,7 @@ def parse_send(wqe: bytes, qp_type: QPType, find: FindKey) -> SendWR:
 
 
 def parse_recv(wqe: bytes) -> RecvWR:
-    """The receive of a WQE; ``WireError`` for a WQE that is none."""
+    """Parse a receive WQE. ``WireError`` for any other WQE."""
     control = WQEControl.parse(wqe)
     if control.opcode != RECV_OPCODE:
         raise WireError(f"WQE opcode {control.opcode} in a receive queue, not {RECV_OPCODE}")
@@ -450,7 +450,7 @@ def _slice(wqe: bytes, at: int, length: int) -> bytes:
 
 
 def _fields_of(segment: Header, find: FindKey) -> dict[str, Any]:
-    """The fields of a work request that a segment gives."""
+    """The fields of a work request that a segment sets."""
     if isinstance(segment, AddressSegment):
         return _address(segment)
     if isinstance(segment, BindSegment):
@@ -505,7 +505,7 @@ def _registration(segment: RegistrationSegment, pages: tuple[int, ...], find: Fi
 
 
 def build_cqe(wc: WorkCompletion, owner: int) -> bytes:
-    """The CQE of a completion, with this owner bit."""
+    """Build the CQE of a completion, with this owner bit."""
     inverted = wc.wc_flags & WCFlags.WITH_INV.value
     return CQE(
         wr_id=wc.wr_id & LAST_ADDRESS if wc.wr_id.__class__ is int else 0,
@@ -530,7 +530,7 @@ def build_cqe(wc: WorkCompletion, owner: int) -> bytes:
 
 
 def parse_cqe(cqe: CQE) -> WorkCompletion:
-    """The completion of a CQE; numbers of statuses and opcodes that do not exist are errors.
+    """Parse a CQE into a completion; an invalid status or opcode is an error.
 
     Such a CQE was not written by an adapter. Its status is ``GENERAL_ERR``.
     """

@@ -1,7 +1,7 @@
-"""Work requests: what applications post, and how each kind becomes packets.
+"""Work requests that applications post, and how each type becomes packets.
 
 Numbers are those of libibverbs (ibv_wr_opcode, ibv_send_flags). :data:`VERBS` has a row for each
-kind of work; requester, completer and responder read it, none of them asks for a kind by name.
+opcode, which requester, completer and responder read instead of testing opcodes.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from rdmawire.wire.opcode import Operation
 
 
 class SendOpcode(IntEnum):
-    """What a send work request asks for."""
+    """The operation of a send work request."""
 
     RDMA_WRITE = 0
     RDMA_WRITE_WITH_IMM = 1
@@ -39,7 +39,7 @@ class SendOpcode(IntEnum):
 
 
 class SendFlags(IntFlag):
-    """How a send work request is done."""
+    """Options of a send work request."""
 
     FENCE = 1
     SIGNALED = 2
@@ -47,7 +47,7 @@ class SendFlags(IntFlag):
     INLINE = 8
 
 
-# Plain integers of the flags: operations on IntFlag cost a microsecond.
+# The flags as plain integers: operations on IntFlag cost a microsecond.
 FENCE: Final = SendFlags.FENCE.value
 SIGNALED: Final = SendFlags.SIGNALED.value
 SOLICITED: Final = SendFlags.SOLICITED.value
@@ -55,7 +55,7 @@ INLINE: Final = SendFlags.INLINE.value
 
 
 class Sge(NamedTuple):
-    """One piece of local memory: ``length`` bytes at ``address``, by a local key."""
+    """A range of local memory: ``length`` bytes at ``address``, by a local key."""
 
     address: int
     length: int
@@ -63,27 +63,27 @@ class Sge(NamedTuple):
 
 
 def check_sges(sges: tuple[Sge, ...], most: int) -> None:
-    """``VerbsError`` EINVAL for more pieces than there may be, and for what is no range."""
+    """``VerbsError`` EINVAL for more than ``most`` SGEs, and for invalid ranges."""
     if len(sges) > most:
         raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
     for address, length, lkey in sges:
-        bits = address >> 32 | length | lkey  # at once: every piece of work comes here
+        bits = address >> 32 | length | lkey  # in one test: this runs for every work request
         if bits >> 32 or bits.__class__ is not int:
             place, pieces = _place_of(sges, (address, length, lkey))
             raise VerbsError(f"SGE {place}: address, length, lkey {pieces}: no such range", EINVAL)
 
 
 def _place_of(sges: tuple[Sge, ...], sge: tuple[int, int, int]) -> tuple[int, str]:
-    """Which of the pieces this is, and what it has."""
+    """The index of an SGE in the list, and its text."""
     place = next(index for index, other in enumerate(sges) if tuple(other) == sge)
     return place, ", ".join(map(describe, sge))
 
 
 class BindMW(NamedTuple):
-    """Which window is bound to which region, and to how much of it.
+    """The bind of a window to a range of a region.
 
-    The queue pair fills in its own number and domain. ``region`` may be ``None`` where the bind
-    has length 0 and unbinds a window of type 1.
+    The queue pair sets its own number and domain. ``region`` may be ``None`` in a bind of length 0,
+    which unbinds a window of type 1.
     """
 
     window: MemoryWindow
@@ -92,22 +92,22 @@ class BindMW(NamedTuple):
 
 
 class RegMR(NamedTuple):
-    """Which region is given which pages."""
+    """The registration of pages with a region."""
 
     region: Region
     registration: FastRegistration
 
 
 class SendWR(NamedTuple):
-    """A send work request, as ibv_send_wr has it.
+    """A send work request, as in ibv_send_wr.
 
     Numbers that its opcode does not use are ignored; memory and objects (``sges``, ``inline``,
     ``ah``, ``bind``, ``reg``) that it does not use are refused. With :attr:`SendFlags.INLINE` the
     bytes of ``sges`` are copied when the work is posted, and no key is checked; ``inline`` are
-    bytes in place of ``sges``. ``imm_data`` is the number as it stands on the wire, first byte
-    uppermost. ``pkey_index`` is the index of the P_Key in the port's table, for queue pair 1 alone
-    (as in Linux's ib_ud_wr); ``None`` is the queue pair's own. ``length`` is how many bytes a FLUSH
-    covers; ``placement`` and ``selectivity`` are those of its FETH (IBA A19.4).
+    bytes in place of ``sges``. ``imm_data`` is the number as on the wire, most significant byte
+    first. ``pkey_index`` is the index of the P_Key in the port's table, for queue pair 1 alone (as
+    in Linux's ib_ud_wr); ``None`` is the queue pair's own. ``length`` is the number of bytes that a
+    FLUSH covers; ``placement`` and ``selectivity`` are those of its FETH (IBA A19.4).
     """
 
     opcode: SendOpcode
@@ -137,7 +137,7 @@ class SendWR(NamedTuple):
 
 
 class RecvWR(NamedTuple):
-    """A receive work request: where a message may be placed, piece after piece."""
+    """A receive work request: the SGEs for a message, in order."""
 
     sges: tuple[Sge, ...] = ()
     wr_id: int = 0
@@ -147,13 +147,13 @@ class RecvWR(NamedTuple):
 
 
 WRONG_KIND = (AttributeError, TypeError, ValueError)
-"""What checks of a work request meet where its fields are not what their names say."""
+"""Errors in checks of a work request whose fields have wrong types."""
 
 
 def posted_sges(sges: object) -> tuple[Sge, ...]:
-    """SGEs as they are now: a list may be used for something else once the work is posted.
+    """Copy the SGEs: the caller may change a list once the work is posted.
 
-    ``VerbsError`` EINVAL for what is neither a tuple nor a list.
+    ``VerbsError`` EINVAL for other types than tuple and list.
     """
     if not isinstance(sges, (tuple, list)):
         raise VerbsError(f"sges is {describe(sges)}, neither a tuple nor a list", EINVAL)
@@ -161,7 +161,7 @@ def posted_sges(sges: object) -> tuple[Sge, ...]:
 
 
 def check_receive(wr: RecvWR, most: int) -> RecvWR:
-    """A receive as it is queued; ``VerbsError`` EINVAL for none of at most ``most`` SGEs."""
+    """Return a receive as queued. ``VerbsError`` EINVAL if invalid or over ``most`` SGEs."""
     try:
         if wr.sges.__class__ is not tuple:
             wr = wr._replace(sges=posted_sges(wr.sges))
@@ -172,40 +172,40 @@ def check_receive(wr: RecvWR, most: int) -> RecvWR:
 
 
 class Answer(IntEnum):
-    """What finishes a work request."""
+    """The response that completes a work request."""
 
     ACK = 0
     """An acknowledgement."""
     READ = 1
-    """As many response packets as its bytes take."""
+    """The READ response packets for its length."""
     ATOMIC = 2
-    """A response with what stood in memory before."""
+    """A response with the original value in memory."""
     NOTHING = 3
-    """It is done here."""
+    """None: it is done locally."""
 
 
 class Local(IntEnum):
-    """What the requester does with local memory."""
+    """The use of local memory by the requester."""
 
     SOURCE = 0
-    """Sends it."""
+    """Memory to send."""
     SINK = 1
-    """Places the response in it."""
+    """Memory for the response."""
     NONE = 2
-    """Leaves it alone."""
+    """No local memory."""
     INVALID = 3
-    """Finds out that the work makes no sense: only work from a queue in memory does not."""
+    """Invalid work, which only a queue in memory can contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """How one kind of work is done.
+    """How one type of work is done.
 
     ``first``, ``middle``, ``last`` and ``only`` are the operations of a message's packets.
-    ``takes_resource`` says that it counts among the READs and atomics under way (IBA 9.4.4, 9.4.5,
-    A19), ``takes_receive`` that the peer must have one posted. One that ``ends_use`` of a key is
-    fenced against all work before it, not READs and atomics alone (IBA 10.6.5.1).
-    ``min_packets`` is 0 for work that needs no packet, else 1.
+    ``takes_resource`` says that it counts among the READs and atomics in progress (IBA 9.4.4,
+    9.4.5, A19), ``takes_receive`` that it uses a receive of the peer. With ``ends_use`` of a key, a
+    fence waits for all earlier work, not only READs and atomics (IBA 10.6.5.1). ``min_packets`` is
+    0 for work that needs no packet, else 1.
     """
 
     completion: WCOpcode
@@ -293,10 +293,10 @@ VERBS: dict[SendOpcode, Verb] = {
     SendOpcode.BIND_MW: Verb(WCOpcode.BIND_MW, local=Local.NONE, answer=Answer.NOTHING),
     SendOpcode.REG_MR: Verb(WCOpcode.REG_MR, local=Local.NONE, answer=Answer.NOTHING),
 }
-"""How each kind of work is done. IBA 9.4, 10.8.2; placement A19."""
+"""How each type of work is done. IBA 9.4, 10.8.2; placement A19."""
 
 ATOMIC_SIZE = 8
-"""Bytes that an atomic operation works on. IBA 9.4.5, A19."""
+"""Operand size of atomic operations in bytes. IBA 9.4.5, A19."""
 
 LONGEST_MESSAGE = 1 << 31
-"""Bytes of the longest message. IBA 9.7.7.1.2 (RETH.dmalen at most 2**31)."""
+"""Maximum message length in bytes. IBA 9.7.7.1.2 (RETH.dmalen at most 2**31)."""
