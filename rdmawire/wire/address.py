@@ -1,4 +1,4 @@
-"""Addresses as people write them: of stations on Ethernet, and of hosts in IP."""
+"""Text forms and classes of Ethernet and IP addresses."""
 
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_network
@@ -12,11 +12,11 @@ _OF_NO_HOST: Final = tuple(
         ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/8", "ff00::/8"),
     )
 )
-"""Nobody, oneself, groups, and what is reserved. RFC 6890; RFC 4291, section 2.4."""
+"""Unspecified, loopback, multicast and reserved networks. RFC 6890; RFC 4291, section 2.4."""
 
 
 def mac_bytes(text: str) -> bytes:
-    """The 6 bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``.
+    """Parse ``02:00:00:00:00:01`` or ``02-00-00-00-00-01`` into 6 bytes.
 
     ``ValueError`` for any other text.
     """
@@ -26,11 +26,11 @@ def mac_bytes(text: str) -> bytes:
 
 
 def of_group(mac: bytes) -> bool:
-    """Whether it is a group's address, no station's: the first bit sent. IEEE 802.3, 3.2.3."""
+    """Whether this is a group address: the first bit sent is set. IEEE 802.3, 3.2.3."""
     return bool(mac[0] & _GROUP_BIT)
 
 
 def of_one_host(address: IPv4Address | IPv6Address) -> bool:
-    """Whether it may stand for one host on a network: no group, loopback or reserved address."""
+    """Whether the address may identify one host: not multicast, loopback or reserved."""
     zone = getattr(address, "scope_id", None)
     return zone is None and not any(address in network for network in _OF_NO_HOST)

@@ -1,7 +1,7 @@
 """Communication management: messages that set up, change and end connections. IBA 12.6 to 12.11.
 
-Each message is one table of 232 bytes, private data and all, but for the requests, which
-:mod:`rdmawire.wire.cm_request` takes apart.
+Each message is one table of 232 bytes that includes its private data, except the requests, which
+:mod:`rdmawire.wire.cm_request` parses.
 """
 
 from collections.abc import Iterator
@@ -179,5 +179,5 @@ MESSAGES: dict[int, Reader] = {
 
 
 def body(buffer: bytes, offset: int, _: int, attribute_id: int) -> Iterator[Placed]:
-    """The pieces behind the common header of a communication management datagram."""
+    """The pieces after the common header of a communication management datagram."""
     return area(buffer, offset, DATA, MESSAGES.get(attribute_id, plain))

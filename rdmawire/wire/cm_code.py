@@ -1,10 +1,10 @@
-"""The numbers of communication management: messages, reasons, statuses. IBA 12.6 to 12.11."""
+"""Codes of communication management: messages, reasons, statuses. IBA 12.6 to 12.11."""
 
 from enum import IntEnum
 
 
 class CMAttribute(IntEnum):
-    """Messages, as attributes of the class. IBA 12.6.1."""
+    """Attribute ids of the messages. IBA 12.6.1."""
 
     CLASS_PORT_INFO = 0x0001
     REQ = 0x0010
@@ -23,7 +23,7 @@ class CMAttribute(IntEnum):
 
 
 class TransportService(IntEnum):
-    """Which transport a connection uses. IBA 12.7.13."""
+    """Transport service of a connection. IBA 12.7.13."""
 
     RC = 0
     UC = 1
@@ -32,13 +32,13 @@ class TransportService(IntEnum):
 
 
 class ExtendedTransport(IntEnum):
-    """Which transport it is where the type says extended. IBA A14."""
+    """Extended transport type, used if the transport service is extended. IBA A14."""
 
     XRC = 1
 
 
 class Message(IntEnum):
-    """Which message an MRA or REJ answers. IBA 12.7.8."""
+    """The message that an MRA or REJ answers. IBA 12.7.8."""
 
     REQ = 0
     REP = 1
@@ -46,7 +46,7 @@ class Message(IntEnum):
 
 
 class FailoverAccepted(IntEnum):
-    """What became of the alternate path of a REQ. IBA 12.7.22."""
+    """Result for the alternate path of a REQ. IBA 12.7.22."""
 
     ACCEPTED = 0
     NOT_SUPPORTED = 1
@@ -54,7 +54,7 @@ class FailoverAccepted(IntEnum):
 
 
 class RejectReason(IntEnum):
-    """Why a connection is refused. IBA 12.6.7.2."""
+    """Reasons to refuse a connection. IBA 12.6.7.2."""
 
     NO_QP = 1
     NO_EEC = 2
@@ -92,7 +92,7 @@ class RejectReason(IntEnum):
 
 
 class APStatus(IntEnum):
-    """What became of a LAP. IBA 12.8.2."""
+    """Status of a LAP. IBA 12.8.2."""
 
     LOADED = 0
     INVALID_COMM_ID = 1
@@ -111,7 +111,7 @@ class APStatus(IntEnum):
 
 
 class SIDRStatus(IntEnum):
-    """What became of a SIDR_REQ. IBA 12.11.2."""
+    """Status of a SIDR_REQ. IBA 12.11.2."""
 
     SUCCESS = 0
     UNSUPPORTED_SERVICE_ID = 1

@@ -1,6 +1,6 @@
-"""Requests of communication management, REQ and SIDR_REQ: whom they look for, by which paths.
+"""Requests of communication management, REQ and SIDR_REQ: services, paths and private data.
 
-What follows the fixed part has tables of its own, as its form depends on addresses and service.
+Separate tables describe what follows the fixed part, which depends on addresses and service.
 """
 
 from collections.abc import Iterator
@@ -157,7 +157,7 @@ _IPV4_MAPPED = bytes(10) + b"\xff\xff"
 
 
 def primary_path(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The primary path at ``offset``, by the form of its GIDs."""
+    """The primary path at ``offset`` bytes; the type of its GIDs selects the table."""
     found = PrimaryPathIPv4.parse(buffer, offset)
     mapped = found.local_prefix == found.remote_prefix == _IPV4_MAPPED
     yield offset, found if mapped else PrimaryPath.parse(buffer, offset)

@@ -1,4 +1,4 @@
-"""Codecs made from header tables: source text is written once per table and compiled.
+"""Codecs generated from header tables: source text is written once per table and compiled.
 
 Interpreting a table per packet costs microseconds; the compiled form is one ``struct`` call and
 shifts. Rows are gathered into words that ``struct`` can read (8, 16, 32 and 64 bits); where a
@@ -21,7 +21,7 @@ _LETTERS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a codec needs to know of a row: ``times`` numbers of ``width`` bits, or bytes."""
+    """The encoding of a row: ``times`` numbers of ``width`` bits each, or bytes."""
 
     name: str
     width: int
@@ -32,13 +32,13 @@ class Field:
 
     @property
     def size(self) -> int:
-        """Bits taken on the wire."""
+        """Size on the wire in bits."""
         return self.width * self.times
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A run of rows that is read by one item of a ``struct`` format."""
+    """Consecutive rows that one item of a ``struct`` format reads."""
 
     fields: tuple[Field, ...]
 
@@ -49,7 +49,7 @@ class Word:
 
     @property
     def cost(self) -> float:
-        """How dear the run is to read, in arbitrary units: what the words are chosen by."""
+        """Cost to read these rows, in arbitrary units; the smallest total cost wins."""
         if self.size % 8:
             return float("inf")
         if len(self.fields) == 1 and (self.fields[0].is_bytes or self.array):
@@ -60,13 +60,13 @@ class Word:
 
     @property
     def _cuts(self) -> int:
-        """Shifts and masks that it takes to come from the word to the rows' values."""
+        """Number of shifts and masks that extract the rows' values from the word."""
         whole = self.size in _LETTERS and len(self.fields) == 1
         return 0 if whole else sum(field.times for field in self.fields)
 
     @property
     def array(self) -> bool:
-        """One row of many numbers that ``struct`` can read as they are."""
+        """Whether this is one row of several numbers that ``struct`` reads directly."""
         field = self.fields[0]
         return len(self.fields) == 1 and field.times > 1 and field.width in _LETTERS
 
@@ -81,7 +81,7 @@ class Word:
 
 
 def words(fields: Sequence[Field]) -> list[Word]:
-    """The cheapest way to cut the rows into words."""
+    """Divide the rows into words at the lowest cost."""
 
     @cache
     def best(start: int) -> tuple[float, tuple[Word, ...]]:
@@ -104,7 +104,7 @@ def words(fields: Sequence[Field]) -> list[Word]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of a codec: how the values come out of the words, and go back in."""
+    """The text of a codec: expressions that unpack and pack the values."""
 
     format: str
     values: tuple[str, ...]
@@ -115,7 +115,7 @@ class Source:
 
 
 def source(fields: Sequence[Field], first_item: int = 0) -> Source:
-    """The codec's text; items of the struct are counted from ``first_item``."""
+    """Write the codec's text; items of the struct are numbered from ``first_item``."""
     values: list[str] = []
     packed: list[str] = []
     checks: list[str] = []
@@ -135,7 +135,7 @@ def source(fields: Sequence[Field], first_item: int = 0) -> Source:
 
 
 def _take_apart(word: Word, item: int) -> list[str]:
-    """One expression per row of the word, over the items ``t0, t1, ..`` of the struct."""
+    """One expression per row of the word, using the items ``t0, t1, ..`` of the struct."""
     if word.array:
         return ["(" + "".join(f"t{item + i}, " for i in range(word.fields[0].times)) + ")"]
     if word.fields[0].is_bytes:
@@ -150,7 +150,7 @@ def _take_apart(word: Word, item: int) -> list[str]:
 
 
 def _cut(number: str, field: Field, shift: int, uppermost: bool) -> str:
-    """The expression for one row of a number; the uppermost row needs no mask."""
+    """The expression that extracts one row of a number; the uppermost row needs no mask."""
     if field.times > 1:
         steps = range(field.size - field.width + shift, shift - 1, -field.width)
         return (
@@ -161,12 +161,12 @@ def _cut(number: str, field: Field, shift: int, uppermost: bool) -> str:
 
 
 def _single(field: Field) -> Field:
-    """One of the numbers of a row that has many."""
+    """The field of a single number of a row with several."""
     return Field(field.name, field.width, 1, False, 0, 0)
 
 
 def _put_together(word: Word, names: list[str]) -> str:
-    """The expression for the word, over the rows' values."""
+    """The expression that builds the word from the rows' values."""
     if word.array:
         return f"*{names[0]}"
     if word.fields[0].is_bytes:
@@ -183,7 +183,7 @@ def _put_together(word: Word, names: list[str]) -> str:
 
 
 def _limits(word: Word, names: list[str]) -> list[str]:
-    """What must hold of the values; whole words are checked by ``struct`` itself."""
+    """Conditions on the values; ``struct`` itself checks complete words."""
     checks = []
     for field, name in zip(word.fields, names, strict=True):
         if field.is_bytes:
@@ -218,7 +218,7 @@ def build(self):
 
 
 def attach(cls: Any, fields: Sequence[Field]) -> None:
-    """Give a header class its ``parse``, its ``build`` and its ``SIZE``."""
+    """Set ``parse``, ``build`` and ``SIZE`` of a header class."""
     text = source(fields)
     layout = struct.Struct(">" + text.format)
     code = _CODEC.format(
@@ -245,9 +245,9 @@ def parse(buffer, offset=0):
 
 
 def fused(*tables: Any) -> Callable[..., tuple[Any, ...]]:
-    """One function that parses headers standing one behind the other: one ``struct`` call.
+    """Make a function that parses consecutive headers with one ``struct`` call.
 
-    Tables may stand in tuples; the headers come in tuples of the same shape.
+    Tables may be nested in tuples; the headers are returned in tuples of the same shape.
     """
     flat = _flattened(tables)
     texts: list[Source] = []
@@ -265,7 +265,7 @@ def fused(*tables: Any) -> Callable[..., tuple[Any, ...]]:
 
 
 def _flattened(tables: tuple[Any, ...]) -> list[Any]:
-    """The tables without the tuples that they stand in."""
+    """Yield the tables without their tuples."""
     found: list[Any] = []
     for table in tables:
         found += _flattened(table) if isinstance(table, tuple) else [table]
@@ -273,7 +273,7 @@ def _flattened(tables: tuple[Any, ...]) -> list[Any]:
 
 
 def _shaped(tables: tuple[Any, ...], made: Iterator[str]) -> str:
-    """The text of tuples of the same shape, with what makes each header."""
+    """The text of tuples of the same shape, with the expression that makes each header."""
     parts = (_shaped(t, made) if isinstance(t, tuple) else next(made) for t in tables)
     return "(" + "".join(f"{part}, " for part in parts) + ")"
 
@@ -290,9 +290,9 @@ def read(buffer, offset=0):
 
 @cache
 def reader(table: Any, *names: str) -> Callable[..., Any]:
-    """A function that reads some rows of a header and leaves the others alone.
+    """Make a function that reads only the named rows of a header.
 
-    It gives a tuple in the order of ``names``, or the value itself where there is one name.
+    It returns a tuple in the order of ``names``, or the value itself for a single name.
     """
     if not names or not hasattr(table, "rows"):
         asked = ", ".join(map(repr, names)) or "no rows"
@@ -320,7 +320,7 @@ def reader(table: Any, *names: str) -> Callable[..., Any]:
 
 
 def compiled(code: str, **names: object) -> dict[str, Callable[..., Any]]:
-    """The functions that the source text defines, with these names in reach."""
+    """Compile the source text; return the functions that it defines. ``names`` are its globals."""
     space: dict[str, Any] = {
         "new": tuple.__new__,
         "from_bytes": int.from_bytes,
@@ -334,7 +334,7 @@ def compiled(code: str, **names: object) -> dict[str, Callable[..., Any]]:
 
 
 def ends_early(cls: Any, buffer: Any, offset: int) -> WireError:
-    """The error for a buffer that ends inside a header."""
+    """Return the error for a buffer that ends inside a header."""
     size = len(buffer)
     left = max(size - offset, 0) if offset >= 0 else -offset if offset >= -size else 0
     at = offset if abs(offset) <= sys.maxsize else None
@@ -342,7 +342,7 @@ def ends_early(cls: Any, buffer: Any, offset: int) -> WireError:
 
 
 def does_not_fit(header: Any) -> WireError:
-    """The error that names the first field whose value cannot be put on the wire."""
+    """Return the error that names the first field whose value does not fit on the wire."""
     name = type(header).__name__
     for field, value in zip(type(header).rows, header, strict=True):
         if reason := misfit(field, value):
@@ -351,7 +351,7 @@ def does_not_fit(header: Any) -> WireError:
 
 
 def misfit(field: Field, value: Any) -> str:
-    """Why the value cannot stand in this field, or nothing."""
+    """Return the reason why the value does not fit this field; empty if it fits."""
     if field.is_bytes:
         return _misfit_bytes(value, field.width // 8)
     if field.times == 1:
@@ -377,7 +377,7 @@ def _misfit_number(value: Any, width: int) -> str:
 
 
 class _Short(reprlib.Repr):
-    """Values for errors, cut short; Python itself refuses to write very long numbers."""
+    """Shortens values for error messages; Python itself refuses to write very long numbers."""
 
     def repr_int(self, x: int, level: int) -> str:
         size = x.bit_length()
@@ -388,5 +388,5 @@ _SHORT = _Short()
 
 
 def found(value: object) -> str:
-    """A value that was found where it cannot stand, for an error: its type, and it in short."""
+    """Describe an invalid value for an error: its type and its shortened text."""
     return f"{type(value).__name__} {_SHORT.repr(value)}"

@@ -1,6 +1,6 @@
-"""DDP: where the payload of a segment goes, in a tagged buffer or on a queue. RFC 5041.
+"""DDP: the tagged buffer or the queue that the payload of a segment goes to. RFC 5041.
 
-The bytes that DDP reserves for its ULP (RsvdULP) are RDMAP's and stand in its tables: one byte
+The bytes that DDP reserves for its ULP (RsvdULP) are declared in RDMAP's tables: one byte
 between the control field and the rest of a tagged header, five of an untagged one.
 """
 

@@ -1,8 +1,8 @@
 """Addresses that the checksums of UDP, TCP and ICMPv6 cover, if not those of the IP header.
 
-With a source route or a routing header they cover the final destination (RFC 8200, 8.1; RFC 1122,
-4.2.3.8), for a mobile host its home address (RFC 6275, 6.3). Offsets are from the first byte of the
-extension header or of the options.
+With a source route or a routing header, this is the final destination (RFC 8200, 8.1; RFC 1122,
+4.2.3.8); for a mobile host, its home address (RFC 6275, 6.3). Offsets are in bytes from the start
+of the extension header or of the options.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from rdmawire.errors import WireError
 from rdmawire.wire.inet import IPProtocol, IPv4, IPv6, IPv6Extension, IPv6Fragment
 
 _FIXED = 8
-"""Bytes of a routing header before its addresses, of each type known here."""
+"""Offset in bytes of the first address in a routing header, by known type."""
 
 _FINAL: dict[int, Callable[[int], int]] = {
     0: lambda size: size - 16,  # RFC 2460, 4.4: the last address
@@ -32,9 +32,9 @@ HERE = range(0)
 
 
 def final_in_routing(header: bytes) -> range | None:
-    """Where a routing header has the final destination, :data:`HERE` if it has been reached.
+    """Offset of the final destination in a routing header, :data:`HERE` if it has been reached.
 
-    ``None`` if it is not known: the type is another, or there are too few addresses.
+    ``None`` if the type is unknown or there are too few addresses.
     """
     kind, left = header[2], header[3]
     if not left:
@@ -46,7 +46,7 @@ def final_in_routing(header: bytes) -> range | None:
 
 
 def home_in_options(header: bytes) -> range:
-    """Where a destination options header has the sender's home address; :data:`HERE` for none."""
+    """Offset of the home address in a destination options header; :data:`HERE` for none."""
     for at, kind, size in _options(header, _IPV6_OPTIONS):
         if kind == _HOME_ADDRESS and size == 2 + 16:
             return range(at + 2, at + size)
@@ -54,19 +54,19 @@ def home_in_options(header: bytes) -> range:
 
 
 def final_in_source_route(options: bytes) -> range:
-    """Where the options of IPv4 have the final destination; :data:`HERE` if it has been reached."""
+    """Offset of the final destination in IPv4 options; :data:`HERE` if it has been reached."""
     for at, kind, size in takewhile(lambda option: option[1], _options(options, _IPV4_OPTIONS)):
-        # The route is used up when its pointer, counted from 1, is behind its end.
+        # The route is complete when its pointer, counted from 1, is after its end.
         if kind in _SOURCE_ROUTES and size >= 3 + 4 and options[at + 2] <= size - 3:
             return range(at + size - 4, at + size)
     return HERE
 
 
 class _Form(NamedTuple):
-    """How options are encoded.
+    """Encoding of options.
 
-    They begin at offset ``start``; kinds in ``single`` are one byte (padding, end of options).
-    ``uncounted`` is how many bytes of the others their length byte leaves out.
+    They begin at offset ``start``; types in ``single`` are one byte (padding, end of options).
+    ``uncounted`` is the number of bytes of other options that their length byte excludes.
     """
 
     start: int
@@ -79,7 +79,7 @@ _IPV4_OPTIONS = _Form(0, (0, 1), 0)  # RFC 791, 3.1
 
 
 def _options(data: bytes, form: _Form) -> Iterator[tuple[int, int, int]]:
-    """Offset, kind and size (bytes) of each option, up to the first that is cut short."""
+    """Yield offset, type and size (bytes) of each option, up to the first truncated one."""
     at = form.start
     while at < len(data):
         is_single = data[at] in form.single
@@ -91,9 +91,9 @@ def _options(data: bytes, form: _Form) -> Iterator[tuple[int, int, int]]:
 
 
 def behind_extension(ip: IPv6, kind: int, header: bytes) -> IPv6 | None:
-    """The IPv6 header with the addresses that checksums behind this extension header cover.
+    """The IPv6 header with the addresses that checksums after this extension header cover.
 
-    ``None`` if they are not known.
+    ``None`` if the addresses are unknown.
     """
     if kind == IPProtocol.ROUTING:
         final = final_in_routing(header)
@@ -106,7 +106,7 @@ def behind_extension(ip: IPv6, kind: int, header: bytes) -> IPv6 | None:
 
 
 def behind_options(ip: IPv4, options: bytes) -> IPv4:
-    """The IPv4 header with the addresses that checksums behind its ``options`` cover."""
+    """The IPv4 header with the addresses that checksums after its ``options`` cover."""
     final = final_in_source_route(options)
     return ip.replace(dst=options[final.start : final.stop]) if final else ip
 
@@ -118,14 +118,14 @@ _SIZES: dict[int, Callable[[bytes, int], int]] = {
     ),
     IPProtocol.FRAGMENT: lambda _bytes, _at: IPv6Fragment.SIZE,
 }
-"""Sizes (bytes) of extension headers, by kind; the arguments are bytes and an offset."""
+"""Sizes (bytes) of extension headers, by type; the arguments are bytes and an offset."""
 
 
 def with_ends(ip: IPv4 | IPv6, between: bytes) -> IPv4 | IPv6:
     """The IP header with the addresses that the checksums of its payload cover.
 
-    ``between`` are its options or extension headers. :class:`WireError` if the addresses are not
-    known.
+    ``between`` are its options or extension headers. Raises :class:`WireError` if the addresses are
+    unknown.
     """
     if isinstance(ip, IPv4):
         return behind_options(ip, between)

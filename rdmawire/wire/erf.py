@@ -7,7 +7,7 @@ from rdmawire.wire.show import HEX
 
 
 class ERFType(IntEnum):
-    """Record types that are of use here."""
+    """Supported record types."""
 
     ETHERNET = 2
     INFINIBAND = 21

@@ -1,14 +1,14 @@
 """The registry of field names: the fields of all header tables, by each of their names.
 
 A field has two names: that of its table, ``bth.pkey``, and Wireshark's, ``infiniband.bth.p_key``;
-where Wireshark has none, ``rdmawire.`` and the first. Header and last word of the two go together
-in any way: ``bth.p_key`` and ``infiniband.bth.pkey`` are the same field. ``rdmawire.`` is accepted
-before every name.
+where Wireshark has none, ``rdmawire.`` and the first. Header and last word of the two combine
+freely: ``bth.p_key`` and ``infiniband.bth.pkey`` are the same field. ``rdmawire.`` is accepted
+as a prefix of every name.
 
-The table's name means the number that the header holds, whatever it stands for. Wireshark's counts
-in the units that Wireshark shows: ``ip.ihl`` is 5 where ``ip.hdr_len`` is 20. It may be of several
-headers (``infiniband.mad.status``), of several fields (``ip.addr``), or of a field only while
-another one gives it this meaning (``infiniband.aeth.syndrome.credit_count``).
+The table's name means the number as stored in the header. Wireshark's name counts in the units
+that Wireshark shows: ``ip.ihl`` is 5 where ``ip.hdr_len`` is 20. It may name fields of several
+headers (``infiniband.mad.status``), several fields (``ip.addr``), or a field only while another
+field selects this meaning (``infiniband.aeth.syndrome.credit_count``).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,18 +21,18 @@ from rdmawire.wire.show import Show
 from rdmawire.wire.tables import cached_by_tables, tables
 
 OURS = "rdmawire."
-"""Precedes the table's name where Wireshark has no name for a field."""
+"""Prefix of the table's name where Wireshark has no name for a field."""
 _MAX_LISTED = 20
-"""Fields of a header that a message lists at most."""
+"""Maximum number of fields of a header that a message lists."""
 
 Value = int | bytes | tuple[int, ...]
 
 
 class HeaderField(NamedTuple):
-    """A field of a header, as one of its names means it.
+    """A field of a header under one of its names.
 
-    ``scale`` is the unit in which the name counts. An ``own`` name, the table's, is the field's
-    whatever it means in a header; another is its name only where it has this ``meaning``.
+    ``scale`` is the unit in which the name counts. An ``own`` name, the table's, applies to every
+    meaning of the field; another name applies only to this ``meaning``.
     """
 
     table: type[Header]
@@ -48,12 +48,12 @@ class HeaderField(NamedTuple):
 
     @property
     def show(self) -> Show:
-        """How values are written under this name."""
+        """The notation of values under this name."""
         return replace(self.meaning.show, scale=self.scale)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the name says no more than the table's name does."""
+        """Whether the name is equivalent to the table's name."""
         return self.scale == 1 and not (isinstance(self.row, Row) and self.row.cases)
 
     @property
@@ -64,7 +64,7 @@ class HeaderField(NamedTuple):
         )
 
     def meanings(self) -> Iterator[Meaning]:
-        """Yield what the field can mean under this name."""
+        """Yield the meanings of the field under this name."""
         every = self.row.meanings() if isinstance(self.row, Row) else (self.meaning,)
         wanted = self.meaning.wireshark
         yield from (each for each in every if self.own or each.wireshark == wanted)
@@ -161,9 +161,9 @@ def names() -> Collection[str]:
 
 
 def both(fields: Sequence[HeaderField]) -> str:
-    """Return ``ip.src and ip.dst`` for fields of one header: no value can be for them all.
+    """Return ``ip.src and ip.dst`` for fields of the same header, which one value cannot set.
 
-    The text is empty if the fields are of one header each.
+    The text is empty if each field is of another header.
     """
     rows: dict[type[Header], list[str]] = {}
     for field in fields:
@@ -184,7 +184,7 @@ def _by_name() -> Names:
 
 @cached_by_tables
 def _exact() -> Names:
-    """Return the fields by the names of their tables and of Wireshark."""
+    """Return the fields by their table names and Wireshark names."""
     return _collected(_exact_names)
 
 
@@ -208,7 +208,7 @@ def _exact_names(table: type[Header]) -> Iterator[tuple[str, HeaderField]]:
 
 
 def _mixed_names(table: type[Header]) -> Iterator[tuple[str, HeaderField]]:
-    """Yield the names with the header in one spelling and the last word in the other."""
+    """Yield names that mix the table's and Wireshark's spelling of header and last word."""
     for row in rows_of(table):
         own = HeaderField(table, row, row.meaning)
         if table.wireshark:
@@ -221,15 +221,15 @@ def _mixed_names(table: type[Header]) -> Iterator[tuple[str, HeaderField]]:
 
 
 def _is_clear(fields: list[HeaderField]) -> bool:
-    """Whether all fields are one by Wireshark's name, so that a mixed name is not ambiguous."""
+    """Whether all fields share one Wireshark name, so that a mixed name is not ambiguous."""
     return len({field.meaning.wireshark or field.name for field in fields}) == 1
 
 
 def unknown(name: str, others: Iterable[str] = ()) -> str:
     """Return the message for a name that no field has, with the nearest names.
 
-    Without near names it lists the fields of the header that the name begins with, or is.
-    ``others`` are further names that could have been meant.
+    Without near names it lists the fields of the header that ``name`` is or begins with.
+    ``others`` are further valid names.
     """
     header = next((t for t in tables() if name and name in (t.label, t.wireshark)), None)
     if header is not None:
@@ -248,7 +248,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def nearest_names(name: str, others: Iterable[str] = ()) -> list[str]:
-    """Return up to three names like a misspelt one, those of its header first; one for a field."""
+    """Return up to three names like a misspelt one, same header first; one name for each field."""
     siblings = _siblings(name)
     near = [siblings[word] for word in closest_names(_word(name), siblings)]
     known = [*_shown_names(), *others]

@@ -1,17 +1,17 @@
 """One table per header.
 
 A header is a class whose body is its table: a row per field, in wire order, with the field's
-name in the words of the standard, its width, what Wireshark calls it, how it is written and
-what its numbers mean::
+name in the words of the standard, its width, its Wireshark name, its notation and the meaning
+of its numbers::
 
     class RETH(Header, clause="IBA 5.2.7", wireshark="infiniband.reth"):
         va: int = bits(64, "infiniband.reth.va", HEX)
         rkey: int = bits(32, "infiniband.reth.r_key", HEX)
         dmalen: int = bits(32, "infiniband.reth.dmalen")
 
-Instances are immutable tuples of the rows' values. ``parse`` and ``build`` are generated for
-each table by :mod:`rdmawire.wire.codec`; they take and give every bit pattern, reserved bits
-included, so that building what was parsed gives the same bytes.
+Instances are immutable tuples of the rows' values. :mod:`rdmawire.wire.codec` generates ``parse``
+and ``build`` for each table; they accept and return every bit pattern, reserved bits included, so
+that building what was parsed gives the same bytes.
 """
 
 from collections import namedtuple
@@ -28,10 +28,10 @@ from rdmawire.wire.show import BOOL, BYTES, DEC, Show, Value
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What the value of a row is called, how it is written and what its numbers say.
+    """The name, the notation and the words of a row's values.
 
-    ``words`` turns a number into the standard's words for it where no enum lists them. ``tree``
-    is how people want it written, where that is not how Wireshark writes it.
+    ``words`` maps a number to the standard's words for it where no enum lists them. ``tree`` is the
+    notation in trees, if it differs from Wireshark's.
     """
 
     wireshark: str = ""
@@ -41,7 +41,7 @@ class Meaning:
     tree: Show | None = None
 
     def word(self, value: Value) -> str:
-        """The standard's word for this value, or nothing."""
+        """The standard's word for this value; empty if it has none."""
         if self.words is not None and isinstance(value, int):
             return self.words(value)
         if self.enum is None:
@@ -56,8 +56,8 @@ class Meaning:
 class Row(Field):
     """A field of a header.
 
-    ``cases`` is for fields that another row gives their meaning: the number in row ``by``
-    selects it. ``also`` lists further Wireshark names under which the value can be asked for.
+    ``cases`` are the meanings of a field that another row selects: by the number in row ``by``.
+    ``also`` lists further Wireshark names of the field.
     """
 
     meaning: Meaning = Meaning()
@@ -80,7 +80,7 @@ class Row(Field):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows that stand side by side and are also read as one number, such as ``ip.dsfield``."""
+    """Adjacent rows that are also read as one number, such as ``ip.dsfield``."""
 
     name: str
     members: tuple[str, ...]
@@ -147,9 +147,9 @@ def choice(
     *,
     clause: str = "",
 ) -> Any:
-    """A row whose name, notation and numbers are chosen by the value of row ``by``.
+    """A row whose name, notation and words the value of row ``by`` selects.
 
-    ``wireshark`` and ``show`` are for values that no case lists.
+    ``wireshark`` and ``show`` apply to values that no case lists.
     """
     return Row("", width, 1, False, 0, 0, Meaning(wireshark, show), (), clause, by, cases)
 
@@ -161,12 +161,12 @@ def group(
     enum: type[Enum] | None = None,
     tree: Show | None = None,
 ) -> Any:
-    """Not a row but a second look at neighbouring rows: all of them as one number."""
+    """Adjacent rows read as one number, in addition to the rows themselves."""
     return Group("", members, Meaning(wireshark, show, enum, None, tree))
 
 
 class HeaderMeta(type):
-    """Turns the table in a class body into an immutable tuple type with its own codec."""
+    """Makes an immutable tuple type with its own codec from the table in a class body."""
 
     rows: tuple[Row, ...]
     groups: tuple[Group, ...]
@@ -203,7 +203,7 @@ class HeaderMeta(type):
 
 
 def _no_row(table: type["Header"], names: Mapping[str, object]) -> TypeError:
-    """The error that names what the table does not have, or has only as a group of rows."""
+    """Return the error for a name that is no row of the table, or is a group of rows."""
     rows = {row.name for row in table.rows}
     name = next(name for name in names if name not in rows)
     members = next((group.members for group in table.groups if group.name == name), ())
@@ -212,7 +212,7 @@ def _no_row(table: type["Header"], names: Mapping[str, object]) -> TypeError:
 
 
 def _placed(name: str, rows: list[Row]) -> list[Row]:
-    """The rows with the bit at which each begins; a header is whole bytes."""
+    """The rows with the first bit of each; raises for a header that is not complete bytes."""
     bit = 0
     placed = []
     for row in rows:
@@ -237,9 +237,8 @@ def _spanned(header: str, name: str, group: Group, rows: list[Row]) -> Group:
 class Header(metaclass=HeaderMeta):
     """Base of all header tables.
 
-    ``SIZE`` is the length on the wire, in bytes. ``wireshark`` is the name of the header as a
-    whole where Wireshark has one, and ``show`` how it is written: its bytes, or only that it is
-    there.
+    ``SIZE`` is the length on the wire, in bytes. ``wireshark`` is Wireshark's name of the complete
+    header, if it has one. ``show`` is the notation: the header's bytes, or only its presence.
     """
 
     __slots__ = ()
@@ -256,28 +255,28 @@ class Header(metaclass=HeaderMeta):
     if TYPE_CHECKING:
 
         def __new__(cls, *values: Value, **fields: Value) -> Self:
-            """A header with these values; a row left out keeps its default."""
+            """Make a header with these values; omitted rows keep their defaults."""
 
         @classmethod
         def parse(cls, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Self:
-            """The header at ``offset`` bytes; :class:`WireError` if the buffer ends before."""
+            """Parse the header at byte ``offset``; :class:`WireError` if it is incomplete."""
 
         def build(self) -> bytes:
-            """``SIZE`` bytes; :class:`WireError` naming the field whose value does not fit."""
+            """Return ``SIZE`` bytes; :class:`WireError` naming a field whose value does not fit."""
 
         def __iter__(self) -> Iterator[Value]: ...
 
         def _replace(self, **changes: Value) -> Self: ...
 
     def replace(self, **changes: Value) -> Self:
-        """A copy with other values in the rows named; ``TypeError`` for what is no row."""
+        """Return a copy with other values in the named rows; ``TypeError`` for an unknown row."""
         try:
             return self._replace(**changes)
         except (TypeError, ValueError):
             raise _no_row(type(self), changes) from None
 
     def word(self, name: str) -> str:
-        """The standard's word for the value of this row; nothing if it has none or does not fit."""
+        """The standard's word for the value of this row; empty if it has none or does not fit."""
         for row in self.rows:
             if row.name == name:
                 value = getattr(self, name)

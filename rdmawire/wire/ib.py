@@ -120,7 +120,7 @@ class AtomicETH(Header, clause="IBA 5.2.8", wireshark="infiniband.atomiceth"):
 
 
 class Ack(IntEnum):
-    """What an AETH's syndrome says, by its two upper bits. IBA 9.7.5.2."""
+    """Types of AETH syndromes, from their two upper bits. IBA 9.7.5.2."""
 
     ACK = 0
     RNR_NAK = 1
@@ -151,12 +151,12 @@ RNR_TIMER_NS = tuple(10_000 * tens for tens in _RNR_TENS_OF_MICROSECONDS)
 
 
 def credit_words(count: int) -> str:
-    """What a credit count says."""
+    """Describe a credit count."""
     return "no end-to-end credits" if count == NO_CREDITS else f"{CREDITS[count]} credits"
 
 
 def rnr_words(timer: int) -> str:
-    """What an RNR timer says."""
+    """Describe an RNR timer."""
     return f"{RNR_TIMER_NS[timer] / 1e6:.2f} ms"
 
 

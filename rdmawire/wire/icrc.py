@@ -1,4 +1,4 @@
-"""The CRCs of InfiniBand and RoCE: ICRC over what stays the same in transit, VCRC over a link.
+"""The CRCs of InfiniBand and RoCE: ICRC over the invariant fields, VCRC over a link.
 
 The ICRC (IBA 7.8.1, with annexes A16 for RoCE and A17 for RoCEv2) is Ethernet's CRC-32 over the
 packet from its first routing header to the pad, with every field that switches and routers may
@@ -23,12 +23,12 @@ VARIANT: dict[type[Header], tuple[str, ...]] = {
     UDP: ("checksum",),
     BTH: ("fecn", "becn", "resv6"),
 }
-"""The fields that may change in transit: ones replace them. IBA 7.8.1, A16.3, A17.5."""
+"""Fields that may change in transit, replaced by ones. IBA 7.8.1, A16.3, A17.5."""
 
 ONES_FOR_LRH = crc32(b"\xff" * LRH.SIZE)
 """The state of the CRC after ones in place of the LRH."""
 RESIDUE = crc32(crc32(b"").to_bytes(4, "little"))
-"""The CRC of any bytes followed by their own CRC."""
+"""The CRC of any bytes followed by their CRC."""
 _BTH_SIZE = BTH.SIZE
 _IPV6_BTH = IPv6.SIZE + UDP.SIZE
 _IBA_GLOBAL = int(LNH.IBA_GLOBAL)
@@ -58,7 +58,7 @@ def _ipv6_mask(between: int) -> int:
     return _mask(IPv6, between, UDP, BTH)
 
 
-# By IHL: a header shorter than five words is no header and is refused before.
+# By IHL: headers shorter than five words are refused earlier.
 _IPV4_MASKS = [_mask(IPv4, max(4 * ihl - IPv4.SIZE, 0), UDP, BTH) for ihl in range(16)]
 _GRH_MASK = _mask(GRH, BTH)
 _LRH_MASK = _mask(LRH, BTH)
@@ -69,7 +69,7 @@ def icrc_ipv4(
 ) -> int:
     """ICRC of the RoCEv2 packet whose IPv4 header is at ``start`` and whose pad ends at ``end``.
 
-    ``bth`` is the offset of the BTH, if the header's own length does not say it.
+    ``bth`` is the offset of the BTH in bytes, by default the end of the IPv4 header.
     """
     bth = _behind_ipv4(buffer, start) if bth is None else bth
     ihl = (bth - start - UDP.SIZE) // 4
@@ -94,7 +94,7 @@ def icrc_ipv6(
 ) -> int:
     """ICRC of the RoCEv2 packet whose IPv6 header is at ``start`` and whose pad ends at ``end``.
 
-    ``bth`` is the offset of the BTH, if extension headers come before the UDP header.
+    ``bth`` is the offset of the BTH in bytes, if extension headers precede the UDP header.
     """
     least = start + _IPV6_BTH
     bth = least if bth is None else bth
@@ -111,7 +111,7 @@ def icrc_grh(buffer: bytes | bytearray, start: int = 0, end: int | None = None) 
 def icrc_lrh(buffer: bytes | bytearray, start: int = 0, end: int | None = None) -> int:
     """ICRC of the native packet whose LRH is at ``start``, with or without a GRH.
 
-    Without a GRH the LRH counts, but for its virtual lane.
+    Without a GRH the CRC covers the LRH except its virtual lane.
     """
     try:
         lnh = buffer[start + 1] & 3
@@ -140,7 +140,7 @@ def _icrc(
     *,
     crc: int = ONES_FOR_LRH,
 ) -> int:
-    """The CRC of headers from ``start`` on with the mask over them, and of the rest as it is."""
+    """The CRC of the bytes from ``start`` to ``end``, with ``mask`` over the headers."""
     limit = len(buffer) if end is None else end
     rest = bth + _BTH_SIZE
     if limit < rest:
@@ -153,9 +153,9 @@ def _icrc(
 def icrc_headers_twice(icrc: int, packet: bytes | bytearray | memoryview) -> int:
     """The ICRC that Linux's soft-RoCE gives a FLUSH whose ICRC by the standard is ``icrc``.
 
-    ``packet`` is from the BTH to the pad. Linux's table of opcodes does not say where the payload
-    of FLUSH begins, so its 32 bytes of headers count as payload, too: they are covered twice, the
-    second time unmasked (drivers/infiniband/sw/rxe: rxe_opcode.c, rxe_icrc.c).
+    ``packet`` is from the BTH to the pad. Linux's table of opcodes lacks the payload offset of
+    FLUSH, so its 32 bytes of headers also count as payload: they are covered twice, the second time
+    unmasked (drivers/infiniband/sw/rxe: rxe_opcode.c, rxe_icrc.c).
     """
     crc = crc32(packet, _number(icrc.to_bytes(4, "big"), "little"))
     return _number(crc.to_bytes(4, "little"), "big")
@@ -173,13 +173,13 @@ def _vcrc_table() -> tuple[int, ...]:
 
 
 VCRC_STEP = _vcrc_table()
-"""What becomes of a byte that leaves the VCRC's register."""
+"""VCRC register change for each byte value shifted out."""
 
 
 def vcrc(buffer: bytes | bytearray | memoryview, start: int = 0, end: int | None = None) -> int:
-    """VCRC of a native packet, from the first byte of its LRH to the last before the VCRC.
+    """VCRC of a native packet, from the first byte of its LRH to the last byte before the VCRC.
 
-    IBA 7.8.2: CRC-16 with the polynomial 0x100B, begun with ones and inverted at the end.
+    IBA 7.8.2: CRC-16 with the polynomial 0x100B, initially ones, inverted at the end.
     """
     crc = 0xFFFF
     step = VCRC_STEP

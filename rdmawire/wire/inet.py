@@ -1,4 +1,4 @@
-"""What carries RDMA on Ethernet and IP: link, network and transport headers, and flow control."""
+"""Headers that carry RDMA on Ethernet and IP: link, network, transport, and flow control."""
 
 from enum import IntEnum
 
@@ -7,7 +7,7 @@ from rdmawire.wire.show import HEX, IPV4, IPV6, MAC, hex_digits, scaled
 
 
 class EtherType(IntEnum):
-    """EtherTypes that lead to RDMA, or stand beside it."""
+    """EtherTypes of RDMA and of related protocols."""
 
     IPV4 = 0x0800
     ARP = 0x0806
@@ -20,7 +20,7 @@ class EtherType(IntEnum):
 
 
 class IPProtocol(IntEnum):
-    """IP protocol numbers used here; those of IPv6's extension headers included."""
+    """IP protocol numbers used here, including IPv6 extension headers."""
 
     HOP_BY_HOP = 0
     ICMP = 1

@@ -1,7 +1,7 @@
-"""What the CM of IP addresses puts in service ids and private data. IBA A11.
+"""Service ids and private data of the IP-addressed CM. IBA A11.
 
-The header that begins the private data of REQ and SIDR_REQ says whose IP addresses and port
-these are; the consumer's own data follow it.
+The header at the start of the private data of REQ and SIDR_REQ has the IP addresses and port
+of both ends; the consumer's data follow it.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from rdmawire.wire.layout import Placed, tables
 from rdmawire.wire.show import HEX, IPV4, IPV6
 
 SERVICE_PREFIX = 0x0000000001
-"""The upper 40 bits of service ids that stand for an IP protocol and port. IBA A11.2."""
+"""The upper 40 bits of service ids that identify an IP protocol and port. IBA A11.2."""
 
 _IP = "infiniband.cm.req.ip_cm"
 
@@ -46,7 +46,7 @@ class IPCM6(Header, clause="IBA A11.4"):
 
 
 def header(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The header at ``offset``, by its IP version."""
+    """The header at ``offset`` bytes; its IP version selects the table."""
     found = IPCM4.parse(buffer, offset)
     table = IPCM4 if found.ip_version == 4 else IPCM6
     yield from tables(table)(buffer, offset)

@@ -1,7 +1,7 @@
-"""Pieces of a buffer, each with its offset: header tables, and plain bytes between them.
+"""Pieces of a buffer with their offsets: headers, and plain bytes between them.
 
-A reader is a function that finds pieces from an offset on. Readers together give the layout of a
-complete message: the pieces follow one another without gap or overlap.
+A reader is a function that yields pieces from an offset on. Readers together give the layout of
+a complete message: consecutive pieces without gap or overlap.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,12 +32,12 @@ Reader = Callable[[bytes, int], Iterator[Placed]]
 
 
 def size(piece: Piece) -> int:
-    """Bytes that a piece takes."""
+    """Size of a piece in bytes."""
     return len(piece) if isinstance(piece, bytes) else piece.SIZE
 
 
 def joined(*pieces: Piece) -> bytes:
-    """The bytes of consecutive pieces."""
+    """Concatenate consecutive pieces."""
     try:
         return b"".join(piece if isinstance(piece, bytes) else piece.build() for piece in pieces)
     except AttributeError:
@@ -46,7 +46,7 @@ def joined(*pieces: Piece) -> bytes:
 
 
 def replaced(value: _Parts, parts: Mapping[str, Any]) -> _Parts:
-    """A copy of a named tuple with other parts; ``TypeError`` for one that it does not have."""
+    """Return a copy of a named tuple with other parts; ``TypeError`` for an unknown part."""
     if unknown := sorted(parts.keys() - set(value._fields)):
         raise TypeError(f"{type(value).__name__} has no part {unknown[0]!r}")
     return value._replace(**parts)
@@ -55,7 +55,7 @@ def replaced(value: _Parts, parts: Mapping[str, Any]) -> _Parts:
 def parts_as_declared(
     method: Callable[Concatenate[_Value, _Arguments], _Result],
 ) -> Callable[Concatenate[_Value, _Arguments], _Result]:
-    """For methods of named tuples: a part that is not as declared is a ``WireError`` naming it."""
+    """Make a method of a named tuple raise ``WireError`` naming a part of an undeclared type."""
 
     @wraps(method)
     def call(value: _Value, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -79,7 +79,7 @@ def _wrong_part(value: object) -> WireError | None:
 
 
 def _parts(part: object, kind: Any) -> Iterator[tuple[object, Any]]:
-    """The part with its kind; what is in it, where it is declared as a tuple of one kind."""
+    """Yield the part with its type, or its members if it is declared as a tuple of one type."""
     if get_origin(kind) is not tuple:
         yield part, kind
     elif not isinstance(part, tuple):
@@ -89,7 +89,7 @@ def _parts(part: object, kind: Any) -> Iterator[tuple[object, Any]]:
 
 
 def tables(*kinds: type[Header]) -> Reader:
-    """A reader of consecutive headers of these tables."""
+    """Make a reader of consecutive headers of these tables."""
 
     def read(buffer: bytes, offset: int) -> Iterator[Placed]:
         for kind in kinds:
@@ -100,7 +100,7 @@ def tables(*kinds: type[Header]) -> Reader:
 
 
 def chain(*readers: Reader) -> Reader:
-    """A reader that applies these readers in turn."""
+    """Make a reader that applies ``readers`` in order."""
 
     def read(buffer: bytes, offset: int) -> Iterator[Placed]:
         for reader in readers:
@@ -112,10 +112,10 @@ def chain(*readers: Reader) -> Reader:
 
 
 def area(buffer: bytes, offset: int, length: int, reader: Reader) -> Iterator[Placed]:
-    """What ``reader`` finds in ``length`` bytes at ``offset``, then the rest of them, plain.
+    """Yield the pieces in ``length`` bytes at ``offset``, then the remaining bytes, plain.
 
-    The reader sees no byte outside the area. :class:`WireError`, after what is there, where it
-    cannot go on or the buffer ends before the area.
+    ``reader`` gets only bytes of the area. Raises :class:`WireError`, after the pieces found, if
+    ``reader`` cannot continue or the buffer ends inside the area.
     """
     window = buffer[offset : offset + length]
     done = 0
@@ -133,5 +133,5 @@ def area(buffer: bytes, offset: int, length: int, reader: Reader) -> Iterator[Pl
 
 
 def plain(buffer: bytes, offset: int) -> Iterator[Placed]:  # noqa: ARG001 - a reader
-    """The reader that knows no table."""
+    """Yield all remaining bytes as one plain piece."""
     return iter(())

@@ -1,7 +1,7 @@
-"""Management datagrams: the common header, and what follows it in each class. IBA 13.4.
+"""Management datagrams: the common header and the data of each class. IBA 13.4.
 
-:func:`layout` takes a whole datagram apart. The classes are rows of :data:`CLASSES`; what they
-carry stands in their own modules.
+:func:`layout` parses a complete datagram. The classes are rows of :data:`CLASSES`; other modules
+declare their data.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ MANAGEMENT_QPS = (0, 1)
 """The queue pairs of subnet management and of general services. IBA 3.9."""
 
 BASE_VERSION = 1
-"""The only base version that this is the layout of. IBA 13.4.2."""
+"""The only supported base version. IBA 13.4.2."""
 
 _STATUS = "infiniband.mad.status"
 _ATTRIBUTE = "infiniband.mad.attributeid"
@@ -98,10 +98,10 @@ class DirectedMAD(Header, clause="IBA 14.2.1.2", label="directed_mad"):
 
 
 DATA = SIZE - MAD.SIZE
-"""Bytes behind the common header."""
+"""Bytes after the common header."""
 
 Body = Callable[[bytes, int, int, int], Iterator[Placed]]
-"""Finds the pieces behind the common header: buffer, offset, method, attribute id."""
+"""Yields the pieces after the common header: buffer, offset, method, attribute id."""
 
 
 def _unknown(buffer: bytes, offset: int, _: int, __: int) -> Iterator[Placed]:
@@ -109,7 +109,7 @@ def _unknown(buffer: bytes, offset: int, _: int, __: int) -> Iterator[Placed]:
 
 
 def _vendor(buffer: bytes, offset: int, _: int, __: int) -> Iterator[Placed]:
-    """RMPP header and OUI, then the vendor's own. IBA 16.5."""
+    """Yield RMPP header and OUI, then the vendor's data. IBA 16.5."""
     yield offset, RMPP.parse(buffer, offset)
     yield offset + RMPP.SIZE, OUI.parse(buffer, offset + RMPP.SIZE)
     head = RMPP.SIZE + OUI.SIZE
@@ -124,7 +124,7 @@ CLASSES: dict[int, Body] = {
     ManagementClass.COM_MGT: cm.body,
     **dict.fromkeys(VENDOR_OUI_CLASSES, _vendor),
 }
-"""Management class to what follows the common header; of others that is plain bytes."""
+"""Management class to the reader after the common header; other classes have plain bytes."""
 
 _HEADERS: dict[int, type[MAD] | type[DirectedMAD]] = {
     ManagementClass.SUBN_DIRECTED_ROUTE: DirectedMAD
@@ -132,16 +132,16 @@ _HEADERS: dict[int, type[MAD] | type[DirectedMAD]] = {
 
 
 def header(buffer: bytes, start: int = 0) -> MAD | DirectedMAD:
-    """The common header at ``start``."""
+    """Parse the common header at ``start`` bytes."""
     found = MAD.parse(buffer, start)
     return _HEADERS.get(found.mgmt_class, MAD).parse(buffer, start)
 
 
 def layout(buffer: bytes, start: int = 0, end: int | None = None) -> Iterator[Placed]:
-    """Everything in the datagram from ``start`` to ``end``: each piece with its offset.
+    """Yield each piece of the datagram from ``start`` to ``end`` (bytes) with its offset.
 
-    Plain ``bytes`` stand where there is no table: reserved tails, attributes and classes that
-    have none. :class:`WireError`, after what stood before, where the datagram cannot go on.
+    Reserved tails, and attributes and classes without a table, are plain ``bytes``. Raises
+    :class:`WireError`, after the pieces found, where the datagram is invalid.
     """
     data = buffer if end is None else buffer[:end]
     at = start
@@ -161,7 +161,7 @@ def _pieces(buffer: bytes, start: int) -> Iterator[Placed]:
 
 
 def build(*pieces: Piece) -> bytes:
-    """The datagram made of these pieces, filled up with zeros; too many are a ``WireError``."""
+    """Build a datagram of these pieces, padded with zeros; ``WireError`` if they are too long."""
     data = joined(*pieces)
     if len(data) > SIZE:
         raise WireError(f"a MAD has {SIZE} bytes (IBA 13.4.1), these pieces take {len(data)}")

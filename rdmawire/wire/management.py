@@ -1,4 +1,4 @@
-"""What all management classes share: classes, methods, statuses, and ClassPortInfo. IBA 13.4."""
+"""Common to all management classes: classes, methods, statuses, ClassPortInfo. IBA 13.4."""
 
 from enum import IntEnum
 from typing import Self
@@ -49,7 +49,7 @@ def class_word(number: int) -> str:
 
 
 class Method(IntEnum):
-    """Methods of all classes, IBA 13.4.5 and 15.2.2; the uppermost bit says response."""
+    """Methods of all classes, IBA 13.4.5 and 15.2.2; the uppermost bit marks a response."""
 
     GET = 0x01
     SET = 0x02
@@ -85,7 +85,7 @@ _INVALID_FIELD = {
 
 
 def status_words(status: int) -> str:
-    """What a status says; its upper byte is the class's own. IBA 13.4.7."""
+    """Describe a status; its upper byte is specific to the class. IBA 13.4.7."""
     said = ["busy"] if status & 1 else []
     said += ["redirection required"] if status & 2 else []
     invalid = status >> 2 & 7
@@ -107,14 +107,14 @@ _SA_STATUS = {
 
 
 def sa_status_words(status: int) -> str:
-    """What a status of subnet administration says. IBA 15.2.3."""
+    """Describe a status of subnet administration. IBA 15.2.3."""
     own = _SA_STATUS.get(status >> 8, "")
     common = status_words(status if not own else status & 0xFF)
     return ", ".join(filter(None, (own, common)))
 
 
 def time_words(exponent: int) -> str:
-    """The time that an exponent stands for: 4.096 us times a power of two. IBA 13.4.6.2."""
+    """Describe the time of an exponent: 4.096 us times a power of two. IBA 13.4.6.2."""
     microseconds = 4.096 * 2**exponent
     for unit, of_microseconds in (("s", 1e6), ("ms", 1e3)):
         if microseconds >= of_microseconds:
@@ -133,17 +133,17 @@ class MTU(IntEnum):
 
     @property
     def bytes(self) -> int:
-        """The payload of a full packet."""
+        """Payload of a full packet, in bytes."""
         return 128 << self.value
 
     @classmethod
     def of(cls, size: int) -> Self:
-        """The code of a path MTU; ``ValueError`` for bytes that are none."""
+        """Return the code of a path MTU of ``size`` bytes; ``ValueError`` if there is none."""
         return cls(size.bit_length() - 8 if size.bit_count() == 1 else 0)
 
 
 PATH_MTUS = tuple(mtu.bytes for mtu in MTU)
-"""Every path MTU, in bytes, the least first."""
+"""Every path MTU in bytes, ascending."""
 
 _RATES_FROM_2 = (
     *("2.5", "10", "30", "5", "20", "40", "60", "80", "120", "14", "56", "112", "168"),
@@ -153,12 +153,12 @@ _RATES = dict(enumerate(_RATES_FROM_2, start=2))
 
 
 def rate_words(code: int) -> str:
-    """The rate that a code stands for. IBA 15.2.5.16."""
+    """Describe the rate of a code. IBA 15.2.5.16."""
     return f"{_RATES[code]} Gb/s" if code in _RATES else ""
 
 
 class NodeType(IntEnum):
-    """Kinds of nodes, and producers of notices. IBA 13.4.8.2, 14.2.5.3."""
+    """Types of nodes, and producers of notices. IBA 13.4.8.2, 14.2.5.3."""
 
     CHANNEL_ADAPTER = 1
     SWITCH = 2

@@ -1,9 +1,9 @@
-"""MPA: how DDP segments stand in a TCP stream. RFC 5044, with the start-up of RFC 6581.
+"""MPA: framing of DDP segments in a TCP stream. RFC 5044, with the start-up of RFC 6581.
 
-A connection begins with one start-up frame in each direction; FPDUs follow. An FPDU is the
-length of a ULPDU, the ULPDU, a pad to a multiple of four bytes and a CRC32c. Where the receiver
-has asked for Markers, four bytes stand in the stream at every 512th, whatever they cut apart.
-Positions are bytes of the stream counted from the first Marker, which comes right before the
+A connection begins with one start-up frame in each direction; FPDUs follow. An FPDU consists of
+the ULPDU length, the ULPDU, a pad to a multiple of four bytes and a CRC32c. If the receiver
+requested Markers, every 512th byte of the stream begins a Marker of four bytes, even inside an
+FPDU. Positions are bytes of the stream counted from the first Marker, immediately before the
 first FPDU (RFC 5044, section 4.3).
 """
 
@@ -18,16 +18,16 @@ from rdmawire.wire.show import BOOL, HEX, PRESENCE, TEXT
 
 REQUEST_KEY = b"MPA ID Req Frame"
 REPLY_KEY = b"MPA ID Rep Frame"
-"""What the initiator's and the responder's start-up frames begin with. RFC 5044, 7.1.1."""
+"""Keys at the start of the initiator's and the responder's start-up frames. RFC 5044, 7.1.1."""
 
 MAX_PRIVATE_DATA = 512
-"""Bytes of private data that a start-up frame may carry. RFC 5044, 7.1.1."""
+"""Maximum bytes of private data in a start-up frame. RFC 5044, 7.1.1."""
 
 MARKER_SPACING = 512
 """Bytes of the stream from one Marker to the next. RFC 5044, 4.3."""
 
 NOT_NEGOTIATED = 0x3FFF
-"""An IRD or ORD with which its sender takes no part in the negotiation. RFC 6581, 9.1."""
+"""IRD or ORD of a sender that does not negotiate. RFC 6581, 9.1."""
 
 
 class StartUpHeader(Header):
@@ -54,7 +54,7 @@ _START_UP = (
     bits(8, "iwarp_mpa.rev", default=1),
     bits(16, "iwarp_mpa.pdlength"),
 )
-"""What follows the key."""
+"""Fields after the key."""
 
 
 class MPARequest(
@@ -84,22 +84,22 @@ class MPAReply(
 
 
 def depth_words(depth: int) -> str:
-    """What an IRD or ORD says beyond its number."""
+    """Describe a special IRD or ORD."""
     return "NOT_NEGOTIATED" if depth == NOT_NEGOTIATED else ""
 
 
 def _offer(words: str) -> Any:
-    """A row: a control flag, with what its sender says by setting it."""
+    """A row: a control flag, with the description of a set one."""
     return bits(1, "", BOOL, words=lambda value: words if value else "", clause="RFC 6581, 9.2")
 
 
 class MPAEnhanced(Header, clause="RFC 6581, 9", label="mpa_enhanced"):
     """Enhanced data: a peer-to-peer; b Send, c Write, d Read as ready to receive; ird, ord.
 
-    The private data of a frame with ``s`` set begins with it. In the peer-to-peer model the
-    initiator's first message is empty and says that it is ready to receive (RTR): ``b``, ``c``
-    and ``d`` are the kinds of message offered for it. ``ird`` and ``ord`` are how many RDMA Reads
-    the sender takes at once, and how many it makes.
+    The private data of a frame with ``s`` set begins with the enhanced header. In the peer-to-peer
+    model the initiator's first message is empty and reports that it is ready to receive (RTR):
+    ``b``, ``c`` and ``d`` are the message types offered for it. ``ird`` and ``ord`` are the maximum
+    numbers of outstanding RDMA Reads that the sender accepts and issues.
     """
 
     a: int = _offer("PEER_TO_PEER")
@@ -144,10 +144,10 @@ _BETWEEN = MARKER_SPACING - Marker.SIZE
 
 
 class FPDU(NamedTuple):
-    """An FPDU. ``offset`` is where it begins in its buffer, ``size`` its bytes, Markers included.
+    """An FPDU at ``offset`` in its buffer, of ``size`` bytes including Markers.
 
-    ``crc`` is the number in its CRC field and ``expected`` the one that its bytes give.
-    ``markers`` are those inside it, with their offsets in the buffer.
+    ``crc`` is the value of its CRC field and ``expected`` the computed CRC. ``markers`` are those
+    inside it, with their offsets in the buffer.
     """
 
     offset: int
@@ -160,31 +160,31 @@ class FPDU(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether the CRC fits. Where CRCs are not in use this says nothing."""
+        """Whether the CRC is correct; meaningless if CRCs are not in use."""
         return self.crc == self.expected
 
     @property
     def header(self) -> int:
-        """Offset of the ULPDU length: behind the Marker, if the FPDU begins with one."""
+        """Offset of the ULPDU length, after a leading Marker."""
         return self.offset + (self._first_marker == 0) * Marker.SIZE
 
     @property
     def _first_marker(self) -> int:
-        """Bytes before the first Marker; as many as there are where it has none."""
+        """Bytes before the first Marker; all bytes if there is none."""
         return self.markers[0][0] - self.offset if self.markers else self.size
 
     def offset_of(self, byte: int) -> int:
-        """Where a byte stands in the buffer, counted without Markers from the ULPDU length."""
+        """Offset in the buffer of a byte counted without Markers from the ULPDU length."""
         return self.offset + with_markers(byte, self._first_marker)
 
     def ulpdu_before(self, end: int) -> bytes:
-        """What of the ULPDU stands before ``end`` in the buffer."""
+        """The part of the ULPDU before ``end`` in the buffer, without Markers."""
         places = range(len(self.ulpdu))
         length = bisect_left(places, end, key=lambda at: self.offset_of(_LENGTH + at))
         return self.ulpdu[:length]
 
     def wrong_markers(self) -> Iterator[tuple[int, int]]:
-        """Offsets of Markers that do not point to the ULPDU length, with what they should say."""
+        """Yield offsets of Markers with an invalid pointer, and the correct pointers."""
         for offset, marker in self.markers:
             # RFC 5044, section 4.2: the two lowest bits count as zero.
             expected = max(offset - self.header, 0)
@@ -193,9 +193,9 @@ class FPDU(NamedTuple):
 
 
 def with_markers(byte: int, first: int) -> int:
-    """Where a byte of an FPDU stands once Markers are in, the first one after ``first`` bytes.
+    """Offset of a byte of an FPDU with Markers inserted, the first after ``first`` bytes.
 
-    It is counted from the FPDU's first byte, as ``byte`` is without Markers.
+    Both are counted from the FPDU's first byte; ``byte`` excludes Markers.
     """
     if byte < first:
         return byte
@@ -203,12 +203,12 @@ def with_markers(byte: int, first: int) -> int:
 
 
 def fpdu_size(ulpdu_length: int, position: int | None = None) -> int:
-    """Bytes that an FPDU takes at this position of the stream; without Markers at ``None``."""
+    """Size of an FPDU in bytes at this stream position, ``None`` for a stream without Markers."""
     # RFC 5044, section 4.1: the pad makes the FPDU a multiple of four bytes.
     size = (_LENGTH + ulpdu_length + 3) // 4 * 4 + _CRC
     if position is None:
         return size
-    # A Marker right behind the CRC belongs to the next FPDU (section 4.3).
+    # A Marker immediately after the CRC belongs to the next FPDU (section 4.3).
     return with_markers(size - 1, -position % MARKER_SPACING) + 1
 
 
@@ -219,7 +219,7 @@ def mulpdu(emss: int, markers: bool = False) -> int:
 
 
 def size_at(buffer: bytes | bytearray, offset: int, end: int, position: int | None = None) -> int:
-    """Bytes that the FPDU at ``offset`` takes; 0 if its length has not come before ``end``."""
+    """Size in bytes of the FPDU at ``offset``; 0 if its length field is incomplete at ``end``."""
     header = offset + _leading(position)
     if header + _LENGTH > end:
         return 0
@@ -229,11 +229,11 @@ def size_at(buffer: bytes | bytearray, offset: int, end: int, position: int | No
 def parse_fpdu(
     buffer: bytes | bytearray, offset: int = 0, end: int | None = None, position: int | None = None
 ) -> FPDU:
-    """The FPDU that begins at ``offset``; ``end`` is where the bytes at hand end.
+    """Parse the FPDU at ``offset``; the available bytes end at ``end``.
 
-    ``position`` is where in the stream it begins, or ``None`` if the stream has no Markers.
-    :class:`WireError` if it is not whole. The CRC is read and computed, not judged: whether it
-    is in use was settled at start-up.
+    ``position`` is its stream position, or ``None`` if the stream has no Markers. Raises
+    :class:`WireError` if the FPDU is incomplete. The CRC is computed but not checked: start-up
+    decides whether CRCs are in use.
     """
     limit = len(buffer) if end is None else end
     size = size_at(buffer, offset, limit, _aligned(position))
@@ -251,7 +251,7 @@ def parse_fpdu(
 
 
 def build_fpdu(ulpdu: bytes, *, crc: bool = True, position: int | None = None) -> bytes:
-    """The FPDU with this ULPDU; ``position`` as for :func:`parse_fpdu`.
+    """Build an FPDU with this ULPDU; ``position`` as for :func:`parse_fpdu`.
 
     Without ``crc`` the CRC field is zero. :class:`WireError` if the ULPDU is too long.
     """
@@ -262,10 +262,10 @@ def build_fpdu(ulpdu: bytes, *, crc: bool = True, position: int | None = None) -
 
 
 def crc_of(covered: bytes) -> int:
-    """The number in the CRC field of an FPDU whose other bytes are these, Markers included.
+    """The CRC field's value for an FPDU whose other bytes, Markers included, are ``covered``.
 
-    RFC 5044, section 4.4, with section 4.3: a Marker counts with the FPDU that holds it, one
-    between FPDUs with the later of the two.
+    RFC 5044, section 4.4, with section 4.3: the CRC covers Markers inside the FPDU and a Marker
+    immediately before it.
     """
     # The CRC's lowest byte is sent first, as captures of Linux's siw show.
     return int.from_bytes(_crc32c()(covered).to_bytes(4, "little"), "big")
@@ -279,7 +279,7 @@ def _crc32c() -> Callable[[bytes], int]:
 
 
 def _leading(position: int | None) -> int:
-    """Bytes of a Marker that stands before the ULPDU length of the FPDU at this position."""
+    """Size in bytes of the Marker, if any, before the ULPDU length of the FPDU at this position."""
     return Marker.SIZE if position is not None and position % MARKER_SPACING == 0 else 0
 
 
@@ -294,7 +294,7 @@ _Markers = tuple[tuple[int, Marker], ...]
 
 
 def _without_markers(covered: bytes, position: int | None, offset: int) -> tuple[_Markers, bytes]:
-    """The Markers in an FPDU that begins at ``offset``, and what stands between them."""
+    """Split an FPDU that begins at ``offset`` into its Markers and its other bytes."""
     first = len(covered) if position is None else -position % MARKER_SPACING
     if first >= len(covered):
         return (), covered
@@ -305,8 +305,8 @@ def _without_markers(covered: bytes, position: int | None, offset: int) -> tuple
 
 
 def _marked(content: bytes, position: int | None) -> Iterator[bytes]:
-    """What an FPDU holds before its CRC, with Markers put in."""
-    # The CRC field counts when Markers are placed: one may stand right before it.
+    """Insert Markers into the bytes of an FPDU before its CRC."""
+    # The CRC field counts for Marker positions: one may come immediately before it.
     first = len(content) + _CRC if position is None else -position % MARKER_SPACING
     yield content[:first]
     for at in range(first, len(content) + _CRC, _BETWEEN):

@@ -1,4 +1,4 @@
-"""Transport packets on InfiniBand's own links: LRH, perhaps GRH, packet, ICRC, VCRC."""
+"""Transport packets on native InfiniBand links: LRH, optional GRH, packet, ICRC, VCRC."""
 
 from typing import NamedTuple, TypedDict, Unpack
 
@@ -9,11 +9,11 @@ from rdmawire.wire.layout import parts_as_declared, replaced
 from rdmawire.wire.packet import Packet
 
 IBA_TRANSPORT = 0x1B
-"""The next header that a GRH names before a BTH. IBA 8.3.5."""
+"""Next header value of a GRH that precedes a BTH. IBA 8.3.5."""
 
 
 class NativeParts(TypedDict, total=False):
-    """What :meth:`NativePacket.replace` takes."""
+    """Arguments of :meth:`NativePacket.replace`."""
 
     lrh: LRH
     grh: GRH | None
@@ -23,7 +23,7 @@ class NativeParts(TypedDict, total=False):
 
 
 class NativePacket(NamedTuple):
-    """A link packet of IBA transport. The CRCs are their bytes in wire order."""
+    """A link packet of IBA transport. The CRCs are bytes in wire order."""
 
     lrh: LRH
     grh: GRH | None
@@ -33,7 +33,7 @@ class NativePacket(NamedTuple):
 
     @parts_as_declared
     def build(self) -> bytes:
-        """The bytes of the packet, with its lengths and CRCs as they are."""
+        """Build the packet with its present lengths and CRCs."""
         return self._up_to_icrc() + ICRC(self.icrc).build() + VCRC(self.vcrc).build()
 
     def _up_to_icrc(self) -> bytes:
@@ -41,9 +41,9 @@ class NativePacket(NamedTuple):
         return self.lrh.build() + grh + self.packet.build()
 
     def replace(self, **parts: Unpack[NativeParts]) -> "NativePacket":
-        """A copy with other parts, not sealed again.
+        """Return a copy with other parts; lengths and CRCs are not updated.
 
-        :class:`WireError` for parts that do not fit.
+        Raises :class:`WireError` for parts of an invalid type.
         """
         packet = replaced(self, parts)
         packet.build()
@@ -52,7 +52,7 @@ class NativePacket(NamedTuple):
 
     @parts_as_declared
     def seal(self) -> "NativePacket":
-        """The packet with lengths, next headers and CRCs that fit the rest."""
+        """Return a copy with correct lengths, next headers and CRCs."""
         length = len(self.packet.build()) + ICRC.SIZE
         grh = self.grh.replace(paylen=length, nxthdr=IBA_TRANSPORT) if self.grh else None
         if length % 4:
@@ -65,17 +65,17 @@ class NativePacket(NamedTuple):
 
     @parts_as_declared
     def expected_icrc(self) -> int:
-        """The ICRC that the packet must carry."""
+        """The correct ICRC."""
         return icrc_lrh(self._up_to_icrc())
 
     @parts_as_declared
     def expected_vcrc(self) -> int:
-        """The VCRC that the packet must carry on this link."""
+        """The correct VCRC on this link."""
         return vcrc(self._up_to_icrc() + ICRC(self.icrc).build())
 
 
 def parse(buffer: bytes) -> NativePacket:
-    """The packet in ``buffer``, from LRH to VCRC; :class:`WireError` for anything else."""
+    """Parse a packet from LRH to VCRC; :class:`WireError` for anything else."""
     lrh = LRH.parse(buffer)
     grh = GRH.parse(buffer, LRH.SIZE) if lrh.lnh == LNH.IBA_GLOBAL else None
     if lrh.lnh not in (LNH.IBA_LOCAL, LNH.IBA_GLOBAL):

@@ -1,4 +1,4 @@
-"""What a node says of itself: description, NodeInfo, SwitchInfo, GUIDInfo. IBA 14.2.5."""
+"""Description, NodeInfo, SwitchInfo and GUIDInfo of a node. IBA 14.2.5."""
 
 from rdmawire.wire.header import Header, bits, raw
 from rdmawire.wire.management import NodeType, time_words

@@ -1,4 +1,4 @@
-"""Notices and traps, and who wants to hear of them. IBA 13.4.8.2, 13.4.8.3, 14.2.5.1, 14.3."""
+"""Notices and traps, and subscriptions to them. IBA 13.4.8.2, 13.4.8.3, 14.2.5.1, 14.3."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -13,7 +13,7 @@ DETAILS = 54
 
 
 class NoticeType(IntEnum):
-    """How grave a notice is. IBA 13.4.8.2."""
+    """Severity of a notice. IBA 13.4.8.2."""
 
     FATAL = 0x00
     URGENT = 0x01
@@ -219,7 +219,7 @@ TRAPS: dict[int, type[Header]] = {
 
 
 def notice(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The pieces of a notice: its head and its details."""
+    """Yield the pieces of a notice: its header and its details."""
     head = Notice.parse(buffer, offset)
     yield offset, head
     known = TRAPS.get(head.trap_number_device_id) if head.is_generic else None
@@ -227,7 +227,7 @@ def notice(buffer: bytes, offset: int) -> Iterator[Placed]:
 
 
 def issued_notice(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The pieces of a notice that names its issuer's GID."""
+    """Yield the pieces of a notice with its issuer's GID."""
     yield from notice(buffer, offset)
     offset += Notice.SIZE + DETAILS
     yield offset, IssuerGID.parse(buffer, offset)
