@@ -1,7 +1,7 @@
-"""Opcodes of the InfiniBand transport, and the shape of the packet that each one begins.
+"""Opcodes of the InfiniBand transport, and the layout of the packets of each.
 
-An opcode is a service (three bits) and an operation (five bits), IBA 9.2.1. What a packet looks
-like follows from one table: the operation gives the headers, the service adds its own.
+An opcode is a service (three bits) and an operation (five bits), IBA 9.2.1. One table gives the
+packet layout: the operation selects the headers, the service adds its own.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rdmawire.snapshot import shared
 
 
 class Service(IntEnum):
-    """The upper three bits of an opcode: a transport service, or a code of its own kind."""
+    """The upper three bits of an opcode: a transport service, or a code for another purpose."""
 
     RC = 0
     UC = 1
@@ -64,7 +64,7 @@ class Part(Enum):
 
 
 class Payload(Enum):
-    """What may follow the headers."""
+    """Payload allowed after the headers."""
 
     NONE = "nothing"
     ANY = "payload"
@@ -73,7 +73,7 @@ class Payload(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What an operation's packets look like, whatever the service.
+    """Layout of an operation's packets, for every service.
 
     ``headers`` are labels of tables in :mod:`rdmawire.wire.ib`.
     """
@@ -131,7 +131,7 @@ OPERATIONS: dict[Service, tuple[Operation, ...]] = {
     Service.UD: (Operation.SEND_ONLY, Operation.SEND_ONLY_WITH_IMMEDIATE),
     Service.XRC: _RELIABLE + _INVALIDATES + _PLACEMENT,
 }
-"""Which operations each service has: IBA 9.2.1, with annexes A14 (XRC) and A19 (placement)."""
+"""Operations of each service: IBA 9.2.1, with annexes A14 (XRC) and A19 (placement)."""
 
 SERVICE_HEADERS: dict[Service, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Service.RC: ((), ()),
@@ -140,11 +140,11 @@ SERVICE_HEADERS: dict[Service, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Service.UD: (("deth",), ()),
     Service.XRC: (("xrceth",), ()),
 }
-"""What each service puts before the operation's own headers, in requests and in responses."""
+"""Headers that each service puts before the operation's own, in requests and in responses."""
 
 
 class Opcode(IntEnum):
-    """Every opcode of the standard; a test holds it against :data:`OPERATIONS`."""
+    """Every opcode of the standard; a test compares it with :data:`OPERATIONS`."""
 
     RC_SEND_FIRST = 0x00
     RC_SEND_MIDDLE = 0x01
@@ -239,7 +239,7 @@ class Opcode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What packets of one opcode look like: a row of :data:`SHAPES`.
+    """Layout of the packets of one opcode: a row of :data:`SHAPES`.
 
     ``headers`` are the labels of the extended transport headers, in wire order after the BTH.
     ``name`` is the opcode's, as in :class:`Opcode`.
@@ -272,16 +272,16 @@ SHAPES: dict[int, Shape] = {
 SHAPES[Opcode.CNP] = Shape(
     Opcode.CNP, Service.CNP, ("cnp",), Part.ONLY, Payload.NONE, True, Opcode.CNP.name
 )
-"""Opcode to shape. What is not here is reserved, or a vendor's."""
+"""Opcode to shape. Opcodes without an entry are reserved or vendors'."""
 
 
 def service_of(opcode: int) -> Service:
-    """The service that an opcode (0 to 255) is of: its upper three bits. IBA 9.2.1."""
+    """The service of an opcode (0 to 255): its upper three bits. IBA 9.2.1."""
     return Service(opcode >> 5)
 
 
 def operation_of(opcode: int) -> int:
-    """The operation of an opcode, reserved ones too: its lower five bits. IBA 9.2.1."""
+    """The operation of an opcode, also of a reserved one: its lower five bits. IBA 9.2.1."""
     return opcode & 0x1F
 
 
@@ -291,7 +291,7 @@ def is_vendor(opcode: int) -> bool:
 
 
 def opcode_word(opcode: int) -> str:
-    """The opcode's name; what its kind is where it has none."""
+    """The opcode's name; its type if it has no name."""
     if opcode in SHAPES:
         return Opcode(opcode).name
     return "VENDOR" if is_vendor(opcode) else "RESERVED"

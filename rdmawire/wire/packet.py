@@ -1,9 +1,9 @@
 """One packet of the InfiniBand transport: from the BTH to the pad.
 
-A :class:`Packet` holds only what the standard can mean: the headers that its opcode calls for,
-a payload that the opcode allows, and a pad that fills it to a multiple of four bytes. Bytes
-become a packet, and a packet bytes, once: here. Which packets follow one another, how long the
-payload may be for the path, and whose queue pair it is are questions for a NIC.
+A :class:`Packet` holds only what the standard allows: the headers that its opcode requires,
+a payload that the opcode allows, and a pad that fills it to a multiple of four bytes. This module
+alone converts bytes to packets and back. The NIC checks the order of packets, payload lengths
+against the path MTU, and queue pairs.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ Reader = Callable[..., tuple[Any, ...]]
 
 
 class Layout(NamedTuple):
-    """What follows the BTH: the headers, their size in bytes, and the opcode's shape.
+    """Layout after the BTH: the headers, their size in bytes, and the opcode's shape.
 
-    A vendor's opcode has no shape: what follows its BTH is payload.
+    A vendor's opcode has no shape: all bytes after its BTH are payload.
     """
 
     headers: tuple[type[Header], ...]
@@ -39,11 +39,11 @@ class Layout(NamedTuple):
 
 
 class OpcodeTable(dict[int, Layout]):
-    """The layouts of packets by opcode. A value: it never changes, copies have other rows.
+    """The layouts of packets by opcode. Immutable; methods return changed copies.
 
-    :data:`LAYOUTS` is the standard's. Adapters take a table with their rules, functions that parse
-    packets as an argument; so a new extended transport header is a table of rows and an opcode that
-    has it::
+    :data:`LAYOUTS` is the standard's. Adapters take a table in their rules, functions that parse
+    packets take it as an argument; so a new extended transport header needs only a table of rows
+    and an opcode::
 
         class TagETH(Header):
             tag: int = bits(32)
@@ -58,7 +58,7 @@ class OpcodeTable(dict[int, Layout]):
         try:
             return self[opcode]
         except (KeyError, TypeError):
-            BTH(opcode=opcode).build()  # refuses what is no opcode at all
+            BTH(opcode=opcode).build()  # raises for an invalid opcode
             raise WireError(f"opcode 0x{opcode:02x} is reserved (IBA 9.2.1)", offset) from None
 
     def with_opcode(
@@ -73,7 +73,7 @@ class OpcodeTable(dict[int, Layout]):
         """Return a copy in which packets of ``opcode`` (0 to 255) have ``headers`` after the BTH.
 
         The upper three bits of the opcode are its service. ``part`` is the packet's position in its
-        message, ``payload`` what may follow the headers. :class:`WireError` for no opcode.
+        message, ``payload`` the payload allowed. Raises :class:`WireError` for an invalid opcode.
         """
         BTH(opcode=opcode).build()
         labels = tuple(header.label for header in headers)
@@ -86,7 +86,7 @@ class OpcodeTable(dict[int, Layout]):
         return found.shape.name if found and found.shape else opcode_word(opcode)
 
     def reader(self, opcode: int) -> Reader | None:
-        """Return the function that parses all headers after the BTH at once, if there are any."""
+        """Return the function that parses all headers after the BTH at once, or ``None``."""
         found = self.get(opcode)
         if found is None or not found.headers:
             return None
@@ -117,7 +117,7 @@ LAYOUTS: Final = OpcodeTable(
     }
     | {opcode: Layout((), 0, None) for opcode in range(256) if is_vendor(opcode)}
 )
-"""The opcodes of the standard, and those of vendors, of which only the BTH is known."""
+"""The opcodes of the standard, and those of vendors, whose headers after the BTH are unknown."""
 
 
 class Packet(NamedTuple):
@@ -129,7 +129,7 @@ class Packet(NamedTuple):
     pad: bytes = b""
 
     def header(self, kind: type[_H]) -> _H | None:
-        """The extended transport header of this kind, or ``None``."""
+        """The extended transport header of this type, or ``None``."""
         for header in self.extended:
             if type(header) is kind:
                 return header
@@ -143,9 +143,9 @@ class Packet(NamedTuple):
         payload: bytes = b"",
         **bth: int,
     ) -> "Packet":
-        """A packet with these headers and this payload; pad and pad count are worked out.
+        """Make a packet with these headers and this payload; pad and pad count are computed.
 
-        ``bth`` are other fields of the BTH. :class:`WireError` if the opcode calls for other
+        ``bth`` are other fields of the BTH. Raises :class:`WireError` if the opcode requires other
         headers or another payload, or a value does not fit.
         """
         if "padcnt" in bth:
@@ -160,9 +160,9 @@ class Packet(NamedTuple):
         payload: bytes | None = None,
         opcodes: OpcodeTable = LAYOUTS,
     ) -> "Packet":
-        """A copy with other parts; pad and pad count are worked out for a new payload.
+        """Return a copy with other parts; a new payload gets a new pad and pad count.
 
-        :class:`WireError` if this is no packet that the standard gives a meaning.
+        Raises :class:`WireError` if the standard does not allow the packet.
         """
         packet = Packet(
             self.bth if bth is None else bth,
@@ -177,7 +177,7 @@ class Packet(NamedTuple):
 
     @parts_as_declared
     def _padded(self, opcodes: OpcodeTable) -> "Packet":
-        """The packet with the pad that its payload needs; vendors' packets get none."""
+        """Return the packet with the pad that its payload needs; vendors' packets get none."""
         payload = b"".join((self.payload,))
         padcnt = -len(payload) % 4 if opcodes.layout(self.bth.opcode).shape else 0
         packet = Packet(self.bth.replace(padcnt=padcnt), self.extended, payload, bytes(padcnt))
@@ -192,9 +192,9 @@ class Packet(NamedTuple):
         end: int | None = None,
         opcodes: OpcodeTable = LAYOUTS,
     ) -> "Packet":
-        """The packet whose BTH is at ``start`` and whose pad ends at ``end`` (bytes).
+        """Parse the packet whose BTH is at ``start`` and whose pad ends at ``end`` (bytes).
 
-        :class:`WireError`, with the offset, for what the standard gives no meaning.
+        Raises :class:`WireError`, with the offset, if the standard does not allow the packet.
         """
         limit = len(buffer) if end is None else end
         bth = BTH.parse(buffer, start)
@@ -216,13 +216,13 @@ class Packet(NamedTuple):
 
     @parts_as_declared
     def build(self) -> bytes:
-        """The bytes from the BTH to the pad; :class:`WireError` naming what does not fit."""
+        """Build the bytes from BTH to pad; :class:`WireError` naming a value that does not fit."""
         head = [header.build() for header in (self.bth, *self.extended)]
         return b"".join([*head, self.payload, self.pad])
 
     @parts_as_declared
     def check(self, opcodes: OpcodeTable = LAYOUTS) -> None:
-        """:class:`WireError` if this is no packet that the standard gives a meaning."""
+        """Raise :class:`WireError` if the standard does not allow the packet."""
         self.build()
         wanted = opcodes.layout(self.bth.opcode)
         found = tuple(type(header) for header in self.extended)
@@ -240,7 +240,7 @@ class Packet(NamedTuple):
 def check_payload(
     bth: BTH, length: int, offset: int | None = None, opcodes: OpcodeTable = LAYOUTS
 ) -> None:
-    """:class:`WireError` unless ``length`` bytes may follow the headers, pad included."""
+    """Raise :class:`WireError` unless ``length`` bytes may follow the headers, pad included."""
     shape = opcodes[bth.opcode].shape
     if shape is None:
         allowed = bth.padcnt <= length

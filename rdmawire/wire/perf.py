@@ -34,7 +34,7 @@ class PerfAttribute(IntEnum):
 
 
 class SampleStatus(IntEnum):
-    """How far a sampling is. IBA 16.1.3.2."""
+    """Status of a sampling. IBA 16.1.3.2."""
 
     DONE = 0
     STARTED = 1
@@ -154,6 +154,6 @@ ATTRIBUTES: dict[int, Reader] = {
 
 
 def body(buffer: bytes, offset: int, _: int, attribute_id: int) -> Iterator[Placed]:
-    """The pieces behind the common header of a performance management datagram."""
+    """The pieces after the common header of a performance management datagram."""
     yield from area(buffer, offset, RESERVED, plain)
     yield from area(buffer, offset + RESERVED, DATA, ATTRIBUTES.get(attribute_id, plain))

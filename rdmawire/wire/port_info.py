@@ -1,4 +1,4 @@
-"""What a port is, can do and does. IBA 14.2.5.6."""
+"""State, capabilities and settings of a port. IBA 14.2.5.6."""
 
 from enum import IntEnum
 
@@ -31,7 +31,7 @@ class PortPhysicalState(IntEnum):
 
 
 class VLCap(IntEnum):
-    """How many data virtual lanes. IBA 14.2.5.6."""
+    """Number of data virtual lanes. IBA 14.2.5.6."""
 
     VL0 = 1
     VL0_1 = 2
@@ -45,12 +45,12 @@ _SPEEDS = ("2.5 Gb/s", "5 Gb/s", "10 Gb/s")
 
 
 def width_words(mask: int) -> str:
-    """The link widths that the bits of a mask stand for."""
+    """Describe the link widths of a mask."""
     return " or ".join(name for bit, name in enumerate(_WIDTHS) if mask >> bit & 1)
 
 
 def speed_words(mask: int) -> str:
-    """The speeds of a lane that the bits of a mask stand for."""
+    """Describe the lane speeds of a mask."""
     return " or ".join(name for bit, name in enumerate(_SPEEDS) if mask >> bit & 1)
 
 

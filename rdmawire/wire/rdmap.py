@@ -1,7 +1,7 @@
-"""RDMAP: what a DDP segment says and carries. RFC 5040, with the extensions of RFC 7306.
+"""RDMAP: opcodes, headers and payload of DDP segments. RFC 5040, with the extensions of RFC 7306.
 
-One table, :data:`SHAPES`, says per opcode which buffer model its segments use, on which queue
-they go, which header follows DDP's and what may follow that.
+One table, :data:`SHAPES`, gives the buffer model, the queue, the header after DDP's and the
+payload of each opcode's segments.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ class RDMAPOpcode(IntEnum):
 
 
 def opcode_word(opcode: int) -> str:
-    """The opcode's name, or that it is reserved."""
+    """The opcode's name; ``RESERVED`` for a reserved one."""
     return RDMAPOpcode(opcode).name if opcode in SHAPES else "RESERVED"
 
 
@@ -169,7 +169,7 @@ class AtomicResponseHeader(Header, clause="RFC 7306, 5.2.2", label="rdmap_atomic
 
 
 class Payload(Enum):
-    """What may follow the headers of a segment."""
+    """Payload allowed after the headers of a segment."""
 
     NONE = "nothing"
     ANY = "payload"
@@ -178,9 +178,9 @@ class Payload(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What segments of one opcode look like: a row of :data:`SHAPES`.
+    """Layout of the segments of one opcode: a row of :data:`SHAPES`.
 
-    ``queue`` is ``None`` for the tagged buffer model. ``whole`` says that a message is always
+    ``queue`` is ``None`` for the tagged buffer model. ``whole`` means that a message is always
     one segment; ``header`` follows DDP's own.
     """
 
@@ -197,7 +197,7 @@ class Shape:
 
     @property
     def size(self) -> int:
-        """Bytes of all headers."""
+        """Size of all headers in bytes."""
         rest = TaggedHeader.SIZE if self.tagged else UntaggedHeader.SIZE
         own = self.header.SIZE if self.header else 0
         return DDPControl.SIZE + self.control.SIZE + rest + own
@@ -225,15 +225,15 @@ SHAPES: dict[int, Shape] = {
     RDMAPOpcode.ATOMIC_REQUEST: _whole(Queue.REQUEST, AtomicRequestHeader),
     RDMAPOpcode.ATOMIC_RESPONSE: _whole(Queue.ATOMIC_RESPONSE, AtomicResponseHeader),
 }
-"""Opcode to shape. RFC 5040 and RFC 7306, sections 4.1 and 4.2. The rest is reserved."""
+"""Opcode to shape. RFC 5040 and RFC 7306, sections 4.1 and 4.2. Other opcodes are reserved."""
 
 
 def layout(ulpdu: bytes, start: int = 0, end: int | None = None) -> Iterator[Placed]:
-    """What stands in the DDP segment from ``start`` to ``end``, piece by piece, with offsets.
+    """Yield each piece of the DDP segment from ``start`` to ``end`` (bytes) with its offset.
 
-    Tables for all headers, plain bytes for the payload; together they are the segment. Then
-    :class:`WireError`, with the offset, if the segment breaks a rule of DDP or RDMAP, or ends
-    inside a header.
+    Headers are tables, the payload is plain bytes; together they are the complete segment. Raises
+    :class:`WireError` at the end, with the offset, if the segment breaks a rule of DDP or RDMAP, or
+    ends inside a header.
     """
     segment = ulpdu[:end]
     offset = start
@@ -253,7 +253,7 @@ def layout(ulpdu: bytes, start: int = 0, end: int | None = None) -> Iterator[Pla
 
 
 def _headers(segment: bytes, start: int) -> Iterator[type[Header]]:
-    """The tables that a segment begins with, by its first two bytes."""
+    """Select the tables at the start of a segment by its first two bytes."""
     yield DDPControl
     if len(segment) < start + 2:
         yield RDMAPControl
@@ -277,7 +277,7 @@ _TERMINATED_REQUESTS: dict[int, type[Header]] = {
 
 
 def _quoted(segment: bytes, offset: int, control: TerminateControl) -> Iterator[_Table]:
-    """The headers that a Terminate quotes, also where its control field is mirrored."""
+    """Yield the headers that a Terminate quotes, also if its control field is mirrored."""
     meant = mirrored(control)
     if is_mirrored(control) and _fits(segment, offset, meant):
         return _terminated(segment, offset, meant)
@@ -285,7 +285,7 @@ def _quoted(segment: bytes, offset: int, control: TerminateControl) -> Iterator[
 
 
 def _fits(segment: bytes, offset: int, control: TerminateControl) -> bool:
-    """Whether just the headers stand here that this control field announces."""
+    """Whether the bytes at ``offset`` are exactly the headers that this control field announces."""
     try:
         pieces = [piece for _, piece in _terminated(segment, offset, control)]
     except WireError:
@@ -299,14 +299,14 @@ def _fits(segment: bytes, offset: int, control: TerminateControl) -> bool:
 
 
 def _terminated(segment: bytes, offset: int, control: TerminateControl) -> Iterator[_Table]:
-    """The headers that a Terminate quotes. RFC 5040, 4.8."""
+    """Yield the headers that a Terminate quotes. RFC 5040, 4.8."""
     opcode: int = RDMAPOpcode.RDMA_READ_REQUEST
     if control.m or control.d:
-        # The length must be there with the DDP header, and be valid where M says so.
+        # The length must be present with the DDP header, and valid if M is set.
         yield offset, TerminatedLength.parse(segment, offset)
         offset += TerminatedLength.SIZE
     if control.d:
-        # Which of the two headers it is, only the header itself says: its T bit.
+        # Only the T bit of the header itself selects one of the two tables.
         tagged = offset < len(segment) and segment[offset] & 0x80
         table = TerminatedTagged if tagged else TerminatedUntagged
         header = table.parse(segment, offset)
@@ -317,9 +317,9 @@ def _terminated(segment: bytes, offset: int, control: TerminateControl) -> Itera
 
 
 def check(headers: list[Header], payload: int, start: int = 0) -> None:
-    """:class:`WireError` if these headers, in wire order, and so many bytes make no segment.
+    """Raise :class:`WireError` if headers in wire order and ``payload`` bytes are no valid segment.
 
-    ``start`` is where the first header stands, for the error's offset.
+    ``start`` is the offset of the first header, for the error's offset.
     """
     ddp, control, rest = headers[0], headers[1], headers[2]
     assert isinstance(ddp, DDPControl)
@@ -339,7 +339,7 @@ _MODELS = ("untagged", "tagged")
 
 
 def _misfit(shape: Shape, ddp: DDPControl, rest: Header, payload: int) -> str:
-    """Why a segment does not fit its opcode, or nothing."""
+    """Return the reason why a segment does not fit its opcode; empty if it fits."""
     if shape.tagged != bool(ddp.t):
         model, found = _MODELS[shape.tagged], _MODELS[ddp.t]
         return f"uses the {model} buffer model, found {found} (RFC 5040, 4.1)"
@@ -351,11 +351,11 @@ def _misfit(shape: Shape, ddp: DDPControl, rest: Header, payload: int) -> str:
 
 
 def segment(opcode: int, payload: bytes = b"", *headers: Header, **fields: int) -> bytes:
-    """The bytes of a DDP segment: the headers of its opcode, then ``headers``, then payload.
+    """Build a DDP segment: the headers of its opcode, then ``headers``, then payload.
 
-    ``fields`` are rows of the DDP header and the RDMAP control field; what is left out is what
-    the opcode asks for, in a message of one segment. :class:`WireError` for reserved opcodes,
-    for fields that there are not, and for values that do not fit.
+    ``fields`` are rows of the DDP header and the RDMAP control field; the default is the opcode's
+    value in a message of one segment. Raises :class:`WireError` for reserved opcodes, unknown
+    fields and values that do not fit.
     """
     shape = SHAPES.get(opcode)
     if shape is None:

@@ -9,11 +9,11 @@ from rdmawire.wire.management import time_words
 from rdmawire.wire.show import HEX, hex_digits
 
 PAYLOAD = 220
-"""Bytes behind the RMPP header of a datagram. IBA 13.6.2."""
+"""Bytes after the RMPP header of a datagram. IBA 13.6.2."""
 
 
 class RMPPType(IntEnum):
-    """What a datagram is in a transfer. IBA 13.6.2.1."""
+    """Types of datagrams in a transfer. IBA 13.6.2.1."""
 
     NOT_USED = 0
     DATA = 1
@@ -23,7 +23,7 @@ class RMPPType(IntEnum):
 
 
 class RMPPStatus(IntEnum):
-    """Why a transfer stopped or was aborted. IBA 13.6.2.1."""
+    """Reasons why a transfer was stopped or aborted. IBA 13.6.2.1."""
 
     NORMAL = 0
     RESOURCES_EXHAUSTED = 1
@@ -40,7 +40,7 @@ class RMPPStatus(IntEnum):
 
 
 def resp_time_words(exponent: int) -> str:
-    """What RRespTime says; 31 says nothing. IBA 13.6.3.1."""
+    """Describe RRespTime; 31 means unspecified. IBA 13.6.3.1."""
     return "no time provided" if exponent == 31 else time_words(exponent)
 
 
@@ -83,7 +83,7 @@ class RMPP(Header, clause="IBA 13.6.2.1", wireshark="infiniband.rmpp"):
 
     @property
     def transferred(self) -> int:
-        """Bytes behind this header that belong to the transfer. IBA 13.6.2.2."""
+        """Number of bytes after this header that belong to the transfer. IBA 13.6.2.2."""
         return min(self.data2, PAYLOAD) if self.last else PAYLOAD
 
 
@@ -105,14 +105,14 @@ _CONTROL = {
     RMPPType.STOP: tables(ExtendedErrorData),
     RMPPType.ABORT: tables(ExtendedErrorData),
 }
-"""What follows the header of datagrams that carry no data."""
+"""Fields after the header of datagrams that carry no data."""
 
 
 def is_control(header: RMPP) -> bool:
-    """Whether the datagram steers a transfer and carries none of its data."""
+    """Whether the datagram controls a transfer and carries no data."""
     return header.kind in _CONTROL
 
 
 def control(header: RMPP, buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The pieces behind the header of such a datagram."""
+    """Yield the pieces after the header of a control datagram."""
     return area(buffer, offset, PAYLOAD, _CONTROL[RMPPType(header.kind)])

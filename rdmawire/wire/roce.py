@@ -1,7 +1,7 @@
 """RDMA on Ethernet: transport packets in frames, RoCEv2 over UDP and RoCE over EtherType 0x8915.
 
 A :class:`Frame` keeps every byte, so building what was parsed gives the same frame. ``seal``
-fills in what follows from the rest: lengths, checksums and the ICRC.
+computes lengths, checksums and the ICRC.
 """
 
 from collections.abc import Callable
@@ -38,9 +38,9 @@ class NotRoce(WireError):
 
 
 class Medium(Enum):
-    """What a link carries: where its frames begin. They end with the ICRC, or a trailer behind it.
+    """The first header of a link's frames. Frames end with the ICRC, or a trailer after it.
 
-    UDP sockets carry what :class:`rdmawire.ib.udp.Datagram` makes of IP packets.
+    :class:`rdmawire.ib.udp.Datagram` converts IP packets to the payload of UDP sockets.
     """
 
     ETHERNET = "Ethernet frames"
@@ -48,7 +48,7 @@ class Medium(Enum):
 
 
 class FrameParts(TypedDict, total=False):
-    """What :meth:`Frame.replace` takes."""
+    """Arguments of :meth:`Frame.replace`."""
 
     headers: tuple[Piece, ...]
     packet: Packet
@@ -60,7 +60,7 @@ class Frame(NamedTuple):
     """A frame that carries one transport packet.
 
     ``headers`` precede the BTH, outermost first; options of an IPv4 header follow it as
-    plain bytes. ``icrc`` is the CRC's bytes in wire order. ``trailer`` is what the link
+    plain bytes. ``icrc`` is the CRC's bytes in wire order. ``trailer`` are bytes that the link
     added after the packet, such as the padding of a short Ethernet frame.
     """
 
@@ -71,14 +71,14 @@ class Frame(NamedTuple):
 
     @parts_as_declared
     def build(self) -> bytes:
-        """The bytes of the frame, with its lengths and checksums as they are."""
+        """Build the frame with its present lengths and checksums."""
         transport = self.packet.build() + ICRC(self.icrc).build()
         return joined(*self.headers) + transport + self.trailer
 
     def replace(self, opcodes: OpcodeTable = LAYOUTS, **parts: Unpack[FrameParts]) -> "Frame":
-        """A copy with other parts, not sealed again.
+        """Return a copy with other parts; lengths, checksums and ICRC are not updated.
 
-        :class:`WireError` for parts that do not fit.
+        Raises :class:`WireError` for parts of an invalid type.
         """
         frame = replaced(self, parts)
         frame.build()
@@ -87,9 +87,9 @@ class Frame(NamedTuple):
 
     @parts_as_declared
     def seal(self) -> "Frame":
-        """The frame with lengths, checksums and ICRC that fit the rest.
+        """Return a copy with correct lengths, checksums and ICRC.
 
-        A UDP checksum of zero says that there is none (RFC 768), and stays.
+        A UDP checksum of zero, which means no checksum (RFC 768), stays.
         """
         transport = self.packet.build()
         headers = _with_lengths(self.headers, len(transport) + ICRC.SIZE)
@@ -100,7 +100,7 @@ class Frame(NamedTuple):
 
     @parts_as_declared
     def expected_icrc(self) -> int:
-        """The ICRC that the frame must carry."""
+        """The correct ICRC."""
         before = joined(*self.headers)
         data = before + self.packet.build()
         network = next(
@@ -115,7 +115,7 @@ class Frame(NamedTuple):
 def icrc_of(buffer: bytes, network: int, bth: int, end: int) -> int:
     """ICRC of the packet whose IPv4 header, IPv6 header or GRH is at ``network``.
 
-    ``bth`` is the offset of the BTH (right after a GRH), ``end`` that at which the pad ends.
+    ``bth`` is the offset of the BTH (immediately after a GRH), ``end`` that of the end of the pad.
     """
     if buffer[network] >> 4 == 4:
         return icrc_ipv4(buffer, network, end)
@@ -133,11 +133,11 @@ def parse(
     medium: Medium = Medium.ETHERNET,
     opcodes: OpcodeTable = LAYOUTS,
 ) -> Frame:
-    """The RoCEv2 (to UDP ``port``) or RoCE frame at bytes ``start`` to ``end`` of a buffer.
+    """Parse the RoCEv2 (to UDP ``port``) or RoCE frame at bytes ``start`` to ``end`` of a buffer.
 
-    The frame begins as ``medium`` says; its packet has a layout of ``opcodes``. :class:`WireError`
-    says what the frame is instead, or where it breaks the standard. The checksums are kept, not
-    judged: compare ``frame.icrc`` with ``frame.expected_icrc()``.
+    ``medium`` gives the first header; the packet has a layout of ``opcodes``. The error,
+    :class:`WireError`, names the other protocol or the violation. Checksums are not checked:
+    compare ``frame.icrc`` with ``frame.expected_icrc()``.
     """
     limit = len(buffer) if end is None else end
     if medium is Medium.ETHERNET:
@@ -156,7 +156,7 @@ def bth_offset(
 ) -> int:
     """The offset of the BTH in the frame from ``start`` to ``end``; -1 if it has none.
 
-    For walks over many frames: it looks at what leads to the BTH and judges nothing else.
+    Fast, for many frames: only the headers before the BTH are read; nothing else is checked.
     """
     if not 0 <= start <= end <= len(buffer):
         return -1
@@ -177,12 +177,12 @@ def bth_offset(
 
 
 _IPV4_PLAIN = b"\x08\x00\x45"  # EtherType of IPv4, then version 4 and a header without options
-_read_path = Struct(">12xHB5xHxB12xH").unpack_from  # what leads to a BTH behind plain IPv4
+_read_path = Struct(">12xHB5xHxB12xH").unpack_from  # headers between plain IPv4 and a BTH
 _PLAIN_BTH = Ethernet.SIZE + IPv4.SIZE + UDP.SIZE
 
 
 def _plain(opcode: int, opcodes: OpcodeTable) -> tuple[Reader, int, bool] | None:
-    """What reads all headers of a plain frame at once, their size, and if any payload goes."""
+    """Return the reader of a plain frame's headers, their size, and whether payload is allowed."""
     readers = opcodes.frame_readers
     if opcode in readers or (found := opcodes.get(opcode)) is None:
         return readers.get(opcode)
@@ -195,9 +195,9 @@ def _plain(opcode: int, opcodes: OpcodeTable) -> tuple[Reader, int, bool] | None
 def _parse_plain(
     buffer: bytes, port: int, start: int, limit: int, opcodes: OpcodeTable = LAYOUTS
 ) -> Frame | None:
-    """The common case, all headers read at once; ``None`` for everything else.
+    """Parse the common case, all headers at once; return ``None`` for everything else.
 
-    This is the path of nearly every frame, so it is one piece: a call costs as much as a header.
+    Nearly every frame takes this path, so it is one function: a call costs as much as a header.
     """
     if limit - start < _PLAIN_BTH + BTH.SIZE or buffer[start + 12 : start + 15] != _IPV4_PLAIN:
         return None
@@ -258,7 +258,7 @@ _TAGS: dict[int, type[VLAN] | type[ServiceVLAN]] = {
 
 
 def _link(frame: bytes) -> tuple[list[Header], int, int]:
-    """The Ethernet header and tags, the EtherType they end with, and where they end."""
+    """Parse the Ethernet header and tags; return them, the last EtherType and their end offset."""
     header = Ethernet.parse(frame)
     link: list[Header] = [header]
     ethertype, offset = header.type, Ethernet.SIZE
@@ -270,7 +270,7 @@ def _link(frame: bytes) -> tuple[list[Header], int, int]:
 
 
 def _no_link(packet: bytes) -> tuple[list[Header], int, int]:
-    """No link header; the EtherType that the version of IP would have."""
+    """Return no link header, and the EtherType of the IP version."""
     version = packet[0] >> 4 if packet else 0
     if version not in _VERSIONS:
         raise NotRoce(f"IP version {version} is neither 4 nor 6", 0)
@@ -285,7 +285,7 @@ _LINKS: dict[Medium, Callable[[bytes], tuple[list[Header], int, int]]] = {
 
 
 def _network(frame: bytes, ethertype: int, offset: int) -> tuple[list[Piece], int, int]:
-    """The IP header or GRH, where it ends and where its packet ends."""
+    """Parse the IP header or GRH; return it, its end offset and the end of its packet."""
     if ethertype == EtherType.IPV4:
         return _ipv4(frame, offset)
     if ethertype == EtherType.IPV6:
@@ -312,14 +312,14 @@ def _ipv4(frame: bytes, offset: int) -> tuple[list[Piece], int, int]:
 
 
 def _packet_end(frame: bytes, protocol: int, start: int, length: int) -> tuple[int, int]:
-    """Where the UDP datagram of an IP packet begins and ends."""
+    """Return the start and the end offset of the UDP datagram of an IP packet."""
     if protocol != IPProtocol.UDP:
         raise NotRoce(f"IP protocol {protocol} carries no RoCEv2", start)
     return start, _within(frame, start, length)
 
 
 def _within(frame: bytes, start: int, length: int) -> int:
-    """The end of ``length`` bytes from ``start``, if the frame has them and an ICRC fits."""
+    """Return the end of ``length`` bytes from ``start``; raise if the packet is truncated."""
     if length < ICRC.SIZE or start + length > len(frame):
         raise WireError(f"{length} bytes announced, {len(frame) - start} are there", start)
     return start + length
@@ -347,7 +347,7 @@ _ANNOUNCE: dict[type, Callable[[Any, int], Header]] = {
 
 
 def _with_lengths(headers: tuple[Piece, ...], length: int) -> tuple[Piece, ...]:
-    """The headers announcing what follows them; ``length`` bytes follow the last one."""
+    """Return the headers with correct lengths; ``length`` bytes follow the last one."""
     fitted: list[Piece] = []
     for piece in reversed(headers):
         announce = _ANNOUNCE.get(type(piece))
@@ -357,7 +357,7 @@ def _with_lengths(headers: tuple[Piece, ...], length: int) -> tuple[Piece, ...]:
 
 
 def _with_checksums(headers: tuple[Piece, ...], data: bytes) -> tuple[Piece, ...]:
-    """The headers with checksums; ``bytes`` follow the last one."""
+    """Return the headers with checksums; ``data`` follows the last one."""
     fitted: list[Piece] = []
     for i in range(len(headers) - 1, -1, -1):
         piece = _with_checksum(headers[: i + 1], data)
@@ -367,7 +367,7 @@ def _with_checksums(headers: tuple[Piece, ...], data: bytes) -> tuple[Piece, ...
 
 
 def _with_checksum(headers: tuple[Piece, ...], data: bytes) -> Piece:
-    """The last of these headers with its checksum, if it has one; ``bytes`` follow it."""
+    """Return the last header with its checksum, if it has one; ``data`` follows it."""
     piece = headers[-1]
     if isinstance(piece, UDP) and piece.checksum:
         return piece.replace(checksum=udp_checksum(ends_of(headers), piece.build() + data))
@@ -378,7 +378,7 @@ def _with_checksum(headers: tuple[Piece, ...], data: bytes) -> Piece:
 
 
 def ends_of(headers: tuple[Piece, ...]) -> IPv4 | IPv6:
-    """The innermost IP header before the last header, with the addresses that checksums cover."""
+    """The innermost IP header before the last header, with the addresses covered by checksums."""
     for number, piece in reversed([*enumerate(headers)]):
         if isinstance(piece, IPv4 | IPv6):
             return with_ends(piece, joined(*headers[number + 1 : -1]))

@@ -1,4 +1,4 @@
-"""Subnet administration: questions to the subnet manager, and tables of records. IBA 15.2."""
+"""Subnet administration: queries to the subnet manager, and tables of records. IBA 15.2."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -62,12 +62,12 @@ class SAHeader(Header, clause="IBA 15.2.1.1", label="sa"):
 
 
 def _located(place: type[Header], *attributes: Reader) -> Reader:
-    """A reader of a record: where it was read, then the attributes of subnet management."""
+    """Make a reader of a record: its location, then the attributes of subnet management."""
     return chain(tables(place), *attributes)
 
 
 def multi_path(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The pieces of a MultiPathRecord: its head, then as many GIDs as it counts."""
+    """Yield the pieces of a MultiPathRecord: its header, then as many GIDs as it counts."""
     head = MultiPathRecord.parse(buffer, offset)
     yield offset, head
     gids = [SDGID] * (head.sgid_count + head.dgid_count)
@@ -135,16 +135,16 @@ def record(method: int, attribute_id: int) -> Reader:
 def records(
     attribute_id: int, attribute_offset: int, data: bytes, method: int = Method.GET_TABLE_RESP
 ) -> Iterator[Placed]:
-    """The pieces of a table of records, such as a transfer of many datagrams brings.
+    """Yield the pieces of a table of records, such as the data of a transfer of many datagrams.
 
     ``attribute_offset`` is the header's, in units of eight bytes; with 0 there is one record.
-    :class:`WireError`, after what stood before, where the data end inside a record.
+    Raises :class:`WireError`, after the complete pieces, if the data end inside a record.
     """
     return _records(data, 0, attribute_offset, record(method, attribute_id))
 
 
 def _records(buffer: bytes, offset: int, attribute_offset: int, reader: Reader) -> Iterator[Placed]:
-    """Records up to the buffer's end."""
+    """Yield records up to the buffer's end."""
     while offset < len(buffer):
         left = len(buffer) - offset
         length = min(8 * attribute_offset, left) if attribute_offset else left
@@ -153,7 +153,7 @@ def _records(buffer: bytes, offset: int, attribute_offset: int, reader: Reader) 
 
 
 def body(buffer: bytes, offset: int, method: int, attribute_id: int) -> Iterator[Placed]:
-    """The pieces behind the common header of a datagram of subnet administration."""
+    """Yield the pieces after the common header of a datagram of subnet administration."""
     rmpp = RMPP.parse(buffer, offset)
     yield offset, rmpp
     offset += RMPP.SIZE
@@ -167,10 +167,10 @@ def body(buffer: bytes, offset: int, method: int, attribute_id: int) -> Iterator
 
 
 def _segment(rmpp: RMPP, attribute_offset: int, reader: Reader) -> Reader:
-    """A reader of the data in one datagram.
+    """Make a reader of the data in one datagram.
 
-    A transfer of one segment has its records in place. Of a longer one the segments are plain
-    bytes: records lie across them, and stand in what all of them bring together.
+    A transfer of one segment has complete records. The segments of a longer transfer are plain
+    bytes: records extend across them and are parsed after reassembly.
     """
     if not rmpp.active:
         return reader

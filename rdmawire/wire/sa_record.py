@@ -1,7 +1,7 @@
 """The records of subnet administration. IBA 15.2.5.
 
-Where a record is an attribute of subnet management with the place it was read from, the table
-here is that place, and the attribute's own table follows it.
+A record of a subnet management attribute begins with the location that it was read from:
+the tables here are the locations; the attribute's own table follows.
 """
 
 from enum import IntEnum
@@ -12,7 +12,7 @@ from rdmawire.wire.show import HEX, IPV6, TEXT, hex_digits
 
 
 class Selector(IntEnum):
-    """How a value asked for is to be compared. IBA 15.2.5.16."""
+    """Comparison of a requested value. IBA 15.2.5.16."""
 
     GREATER_THAN = 0
     LESS_THAN = 1

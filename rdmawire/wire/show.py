@@ -1,7 +1,7 @@
-"""How a field's value is written for people, in the notation of Wireshark.
+"""Text forms of field values, in the notation of Wireshark.
 
 A header table names one :class:`Show` per row; ``rdmawire dissect -T fields`` and the tree print
-values with it, so that a script sees what ``tshark -T fields`` would have printed.
+values with it, so that scripts get the same text as from ``tshark -T fields``.
 """
 
 from collections.abc import Callable
@@ -35,8 +35,8 @@ class Kind(Enum):
 class Show:
     """A notation.
 
-    ``digits`` fixes the hexadecimal digits where the field's width does not; ``scale`` is the
-    unit, for fields that count in fours or eights and are shown in ones.
+    ``digits`` is the number of hexadecimal digits if the field's width does not give it; ``scale``
+    is the unit, for fields that count in fours or eights and are shown in ones.
     """
 
     kind: Kind
@@ -57,7 +57,7 @@ TEXT = Show(Kind.TEXT)
 
 
 def hex_digits(digits: int) -> Show:
-    """Hexadecimal with so many digits, for fields that Wireshark keeps in a wider type."""
+    """Hexadecimal with ``digits`` digits, for fields that Wireshark keeps in a wider type."""
     return Show(Kind.HEX, digits)
 
 
@@ -94,7 +94,7 @@ def ipv6(value: bytes) -> str:
 
 
 def present(_: object) -> str:
-    """``1``, as tshark prints what has no value of its own."""
+    """``1``, as tshark prints items without a value."""
     return "1"
 
 
@@ -104,12 +104,12 @@ def byte_digits(value: bytes) -> str:
 
 
 def byte_count(number: int) -> str:
-    """So many bytes, in words."""
+    """``number`` bytes, in words."""
     return "1 byte" if number == 1 else f"{number} bytes"
 
 
 def printable(value: bytes) -> str:
-    """Bytes as text up to the first NUL; what is no printable UTF-8 becomes an escape."""
+    """Bytes as text up to the first NUL; bytes that are not printable UTF-8 are escaped."""
     return escape(value.split(b"\0", 1)[0].decode("utf-8", "backslashreplace"))
 
 
@@ -126,13 +126,13 @@ _WRITERS: dict[Kind, Callable[[Any], str]] = {
 
 
 def digits_for(width: int) -> int:
-    """Hexadecimal digits of a field of ``width`` bits: whole bytes, as Wireshark counts."""
+    """Hexadecimal digits of a field of ``width`` bits, in complete bytes as Wireshark counts."""
     return 2 * -(-width // 8)
 
 
 @cache
 def writer(show: Show, width: int) -> Callable[[Any], str]:
-    """The function that writes one value of a field ``width`` bits wide in this notation."""
+    """Return the function that writes a value of a field of ``width`` bits in this notation."""
     if show.kind is Kind.HEX:
         return f"0x%0{show.digits or digits_for(width)}x".__mod__
     if show.kind is Kind.DIGITS:

@@ -138,14 +138,14 @@ ATTRIBUTES: dict[int, Reader] = {
 
 
 def lid_routed(buffer: bytes, offset: int, _: int, attribute_id: int) -> Iterator[Placed]:
-    """The pieces behind the common header of a LID routed packet."""
+    """Yield the pieces after the common header of a LID routed packet."""
     yield offset, SMP.parse(buffer, offset)
     yield from area(buffer, offset + SMP.SIZE, DATA, ATTRIBUTES.get(attribute_id, plain))
     yield from area(buffer, offset + SMP.SIZE + DATA, DirectedPath.SIZE, plain)
 
 
 def directed(buffer: bytes, offset: int, _: int, attribute_id: int) -> Iterator[Placed]:
-    """The pieces behind the common header of a directed route packet."""
+    """Yield the pieces after the common header of a directed route packet."""
     yield offset, DirectedSMP.parse(buffer, offset)
     yield from area(buffer, offset + DirectedSMP.SIZE, DATA, ATTRIBUTES.get(attribute_id, plain))
     offset += DirectedSMP.SIZE + DATA

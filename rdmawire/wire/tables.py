@@ -1,4 +1,4 @@
-"""All header tables, in the order of their modules, and headers of your own beside them."""
+"""All header tables, in the order of their modules, and registration of further headers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,9 +23,9 @@ _OWN: Final[ContextVar[tuple[type[Header], ...]]] = ContextVar("own header table
 
 @contextmanager
 def known_headers(*headers: type[Header]) -> Iterator[None]:
-    """Have names of fields, in filters and edits, include those of ``headers`` meanwhile.
+    """Add ``headers`` to the known field names, in filters and edits, within a ``with`` block.
 
-    What is made in the block keeps working after it::
+    Objects made in the block remain valid after it::
 
         with known_headers(TagETH):
             wanted = Filter("rdmawire.tageth.tag == 7")
@@ -38,9 +38,9 @@ def known_headers(*headers: type[Header]) -> Iterator[None]:
 
 
 def cached_by_tables(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Cache what a function of hashable arguments finds in :func:`tables`.
+    """Cache the results of a function that searches :func:`tables`; its arguments are hashable.
 
-    Nothing is kept of the headers that :func:`known_headers` adds.
+    Results that include headers of :func:`known_headers` are not kept.
     """
     cached = cache(function)
 

@@ -1,4 +1,4 @@
-"""The Terminate message of RDMAP: why a stream ends, and the headers that caused it.
+"""The Terminate message of RDMAP: the error that ends a stream, and the headers that caused it.
 
 The error codes are those of the layer that found the error: RDMAP's in RFC 5040 section 4.8,
 DDP's in RFC 5041 section 7.2, MPA's in RFC 5044 section 8 and RFC 6581 section 8.
@@ -131,17 +131,17 @@ _MIRRORED_FLAGS = 0x0700
 
 
 def is_mirrored(control: TerminateControl) -> bool:
-    """Whether this looks like a control field with the bits of its bytes the other way round.
+    """Whether this looks like a control field with the bit fields of each byte in reverse order.
 
-    Linux's siw fills bit fields from the low end on little-endian machines, so that layer and
-    error type change places and the flags stand among the reserved bits.
+    Linux's siw fills bit fields from the low end on little-endian machines: layer and error type
+    are exchanged, and the flags are in the reserved bits.
     """
     flags = control.m | control.d | control.r
     return not flags and control.reserved != 0 and not control.reserved & ~_MIRRORED_FLAGS
 
 
 def mirrored(control: TerminateControl) -> TerminateControl:
-    """What the sender of such a control field has meant."""
+    """Return the control field that the sender of a mirrored one intended."""
     flags = control.reserved >> 8
     return TerminateControl(
         layer=control.etype,
