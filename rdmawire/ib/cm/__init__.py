@@ -1,6 +1,6 @@
-"""The connection manager: how two queue pairs find each other. IBA 12, and rdma_cm's words for it.
+"""The connection manager: connects two queue pairs. IBA 12, with the terms of rdma_cm.
 
-Sans-I/O as the NIC is: datagrams come and go by its queue pair 1, time (ns) and randomness are
+Sans-I/O, like the NIC: datagrams use the NIC's queue pair 1; time (ns) and randomness are
 arguments. :class:`~rdmawire.ib.cm.manager.ManagedPort` is a NIC with its manager.
 """
 

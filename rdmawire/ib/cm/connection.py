@@ -1,4 +1,4 @@
-"""One connection, or one look for a datagram service, as one side sees it."""
+"""One connection, or one resolution of a datagram service, as one side sees it."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -17,7 +17,7 @@ from rdmawire.wire.serial import MODULUS
 
 
 class PortSpace(IntEnum):
-    """Where ports are counted: the numbers of rdma_port_space."""
+    """Port spaces: the numbers of rdma_port_space."""
 
     IPOIB = 0x0002
     TCP = 0x0106
@@ -33,7 +33,7 @@ _LOWER_BITS = 24
 
 
 def service_id(space: PortSpace, port: int) -> int:
-    """The service id of a port, of 64 bits."""
+    """The 64-bit service id of a port."""
     return space << 16 | port
 
 
@@ -48,14 +48,14 @@ def has_ip_header(service: int) -> bool:
 
 
 class Endpoints(NamedTuple):
-    """What the IP header says: two GIDs of 16 bytes, and the sender's port."""
+    """Contents of the IP header: two GIDs of 16 bytes, and the sender's port."""
 
     source: bytes
     destination: bytes
     source_port: int
 
     def header(self) -> IPCM4 | IPCM6:
-        """As it stands on the wire; of an IPv4 address without ``::ffff:``."""
+        """The header on the wire; IPv4 addresses lose their prefix ``::ffff:``."""
         if not is_ipv4(self.source):
             return IPCM6(
                 source_port=self.source_port,
@@ -71,7 +71,7 @@ class Endpoints(NamedTuple):
 
 
 def endpoints_in(header: IPCM4 | IPCM6) -> Endpoints | None:
-    """What a header says; ``None`` for a version that nobody knows. IBA A11.4."""
+    """The contents of a header; ``None`` for an unknown IP version. IBA A11.4."""
     known = not header.major_version and not header.minor_version
     if not known or header.ip_version not in IP_VERSIONS:
         return None
@@ -82,21 +82,21 @@ def endpoints_in(header: IPCM4 | IPCM6) -> Endpoints | None:
 
 
 TIME_UNIT = 4_096
-"""Nanoseconds that the standard's exponents multiply. IBA 12.7.19."""
+"""Unit of the standard's exponents, in nanoseconds. IBA 12.7.19."""
 
 LONGEST_EXPONENT = 24
-"""No wait is longer than 68.7 s, whatever a peer asks for."""
+"""Maximum exponent, 68.7 s; a peer's longer times are reduced to it."""
 
 
 def duration(exponent: int) -> int:
-    """Nanoseconds that an exponent stands for: 4.096 us times two to it, within bounds."""
+    """Convert an exponent to nanoseconds: 4.096 us times two to its power, within bounds."""
     return TIME_UNIT << min(exponent, LONGEST_EXPONENT)
 
 
 def ack_timeout(packet_life: int, ack_delay: int) -> int:
-    """The exponent of the Local ACK Timeout: there and back, and the peer's delay. IBA 12.7.34.
+    """The exponent of the Local ACK Timeout: round trip plus the peer's delay. IBA 12.7.34.
 
-    As rdma_cm does it, the sum goes to the nearer power of two.
+    As in rdma_cm, the sum is rounded to the nearest power of two.
     """
     total = (2 << packet_life) + (1 << ack_delay)
     return min((total * 4 // 3).bit_length() - 1, 31)
@@ -105,7 +105,7 @@ def ack_timeout(packet_life: int, ack_delay: int) -> int:
 class CMSettings(NamedTuple):
     """Timeouts are exponents (:func:`duration`).
 
-    ``max_connections`` counts all that the manager keeps, those in timewait too.
+    ``max_connections`` includes connections in timewait.
     """
 
     response_timeout: int = 20
@@ -116,7 +116,7 @@ class CMSettings(NamedTuple):
     max_connections: int = 1 << 14
 
     def check(self) -> None:
-        """``VerbsError`` EINVAL for a number that fits no message."""
+        """Raise ``VerbsError`` EINVAL for a number that does not fit its message field."""
         for name, most in _MAX_OF_SETTINGS.items():
             check_int(name, getattr(self, name), 0, most)
         check_int("path_mtu", self.path_mtu, MTU.MTU_256, MTU.MTU_4096)
@@ -132,13 +132,12 @@ _MAX_OF_SETTINGS = {
 
 
 class ConnParam(NamedTuple):
-    """What one side offers, as rdma_conn_param has it.
+    """Parameters that one side offers, as in rdma_conn_param.
 
-    ``None`` for a depth takes as much as the peer and the adapter allow. ``path_mtu`` is for
-    requests, ``None`` for the settings' own. ``qkey`` is that of datagrams. ``psn`` is the first
-    that this side will expect of the peer, drawn if it is ``None``. ``timeout`` is the exponent of
-    this side's queue pair (RDMA_OPTION_ID_ACK_TIMEOUT of rdma_set_option(3)), ``None`` for the one
-    that follows from the path.
+    A depth of ``None`` is as large as peer and adapter allow. ``path_mtu`` is for requests,
+    ``None`` for that of the settings. ``qkey`` is for datagrams. ``psn`` is the first PSN that this side
+    expects of the peer, random if ``None``. ``timeout`` is the exponent of this side's queue pair
+    (RDMA_OPTION_ID_ACK_TIMEOUT of rdma_set_option(3)), ``None`` to compute it from the path.
     """
 
     private_data: bytes = b""
@@ -154,7 +153,7 @@ class ConnParam(NamedTuple):
     timeout: int | None = None
 
     def check(self, room: int) -> None:
-        """``VerbsError`` EINVAL for what does not fit a message with so many private bytes."""
+        """Raise ``VerbsError`` EINVAL for an invalid value, or more than ``room`` private bytes."""
         check_type("private_data", self.private_data, bytes)
         if len(self.private_data) > room:
             found = len(self.private_data)
@@ -182,9 +181,9 @@ _MAY_BE_LEFT_OUT = ("responder_resources", "initiator_depth", "path_mtu", "psn",
 
 
 class Terms(NamedTuple):
-    """What the queue pair of this side needs to know, agreed upon by both.
+    """Negotiated parameters of this side's queue pair.
 
-    ``rq_psn`` is this side's starting PSN, ``sq_psn`` the peer's: each says what it will expect
+    ``rq_psn`` is the first PSN that this side expects, ``sq_psn`` the first that the peer expects
     (IBA 12.7.31). ``timeout`` is an exponent.
     """
 
@@ -200,17 +199,16 @@ class Terms(NamedTuple):
 
 
 class Connection:
-    """Ids of this side are ``id`` and ``tid``, its transaction; ``path`` leads to the peer.
+    """A connection of this side: communication id ``id``, transaction ``tid``, ``path`` to peer.
 
-    ``active`` says that this side asked, ``datagrams`` that it is a look for a service; with
-    ``by_hand`` the owner wants to see the peer's answer before the connection stands. ``qpn`` is
-    the number of ``qp``, which the owner may have taken back. ``peer_id`` is the peer's id, 0
-    while none is known; ``answered`` the transaction of the message that is answered next.
-    ``offer`` is what this side offers, ``terms`` what both agreed upon. ``again`` is sent again if
-    no answer came by ``answer_due`` (ns), ``tries`` times at most and every ``period`` ns;
-    ``deadline`` and ``place`` belong to :class:`~rdmawire.verbs.timers.Timers`. A peer's request
-    came at ``since`` (ns) and waits ``owner_timeout`` ns for the owner's answer. ``reason`` and
-    ``last_words`` are those of a refusal. A ``silent`` one tells its owner nothing any more.
+    ``active``: this side sent the request. ``datagrams``: a service resolution. ``by_hand``: the
+    owner confirms the peer's answer. ``qpn`` is the number of ``qp``, which the owner may have
+    taken back. ``peer_id`` is the peer's id, 0 if unknown; ``answered`` the transaction of the next
+    reply. ``offer`` is what this side offers, ``terms`` are negotiated. The message ``again`` is
+    resent if unanswered by ``answer_due`` (ns), every ``period`` ns, at most ``tries`` times;
+    ``deadline`` and ``place`` belong to :class:`~rdmawire.verbs.timers.Timers`. A request received
+    at ``since`` (ns) waits ``owner_timeout`` ns for the owner. ``reason`` and ``last_words`` belong
+    to a refusal. A ``silent`` connection reports no events.
     """
 
     __slots__ = (
@@ -280,12 +278,12 @@ class Connection:
         self.silent = False
 
     def take_qp(self, qp: QueuePair) -> None:
-        """Speak for this queue pair from now on."""
+        """Assign this queue pair to the connection."""
         self.qp = qp
         self.qpn = qp.number
 
     def ask(self, message: bytes, now: int) -> bytes:
-        """``message`` waits for an answer from now on."""
+        """Keep ``message`` for retransmission until it is answered."""
         self.again = message
         self.tries = self.max_tries
         self.answer_due = now + self.period
@@ -298,7 +296,7 @@ class Connection:
 
 
 class Registry:
-    """At most ``room`` connections."""
+    """A table of at most ``room`` connections."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -317,33 +315,33 @@ class Registry:
 
     @property
     def full(self) -> bool:
-        """Whether there is room for none more."""
+        """Whether the table is full."""
         return len(self._by_id) >= self._room
 
     def get(self, number: int) -> Connection | None:
-        """By this side's communication id."""
+        """Find a connection by this side's communication id."""
         return self._by_id.get(number)
 
     def requested(self, source: bytes, peer_id: int, *, datagrams: bool) -> Connection | None:
-        """That which a peer asked for under its own id."""
+        """Find the connection that a peer requested with its id ``peer_id``."""
         return self._by_request.get((source, peer_id, datagrams))
 
     def with_peer(self, source: bytes, qpn: int) -> Connection | None:
-        """That whose other end is this queue pair."""
+        """Find the connection to this queue pair of the peer."""
         return self._by_peer.get((source, qpn))
 
     def add(self, conn: Connection) -> None:
-        """Keep one; a passive one can be found by what asked for it."""
+        """Add a connection; a passive one can also be found by its request."""
         self._by_id[conn.id] = conn
         if not conn.active:
             self._by_request[conn.remote, conn.peer_id, conn.datagrams] = conn
 
     def claim_peer(self, conn: Connection) -> None:
-        """The peer's queue pair is known: no other connection may have it. IBA 12.9.8.3."""
+        """Register the peer's queue pair, which no other connection may use. IBA 12.9.8.3."""
         self._by_peer[conn.remote, conn.terms.remote_qpn] = conn
 
     def remove(self, conn: Connection) -> None:
-        """Forget one."""
+        """Remove a connection."""
         del self._by_id[conn.id]
         if not conn.active:
             del self._by_request[conn.remote, conn.peer_id, conn.datagrams]

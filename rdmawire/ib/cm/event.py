@@ -1,7 +1,7 @@
-"""What the connection manager tells: one class for each thing that happens, in rdma_cm's words.
+"""Events of the connection manager: one class for each, in the terms of rdma_cm.
 
-``id`` is the local communication id, by which the owner speaks of a connection. Private data are
-those of the message whole, zeros behind what the peer wrote included, as rdma_cm hands them out.
+``id`` is the local communication id, which the owner uses in calls. Private data is that of the
+complete message, including zeros after the peer's data, as in rdma_cm.
 """
 
 from dataclasses import dataclass
@@ -37,10 +37,10 @@ class CMEventType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectRequest:
-    """A peer wants a connection: ``accept`` or ``reject`` it.
+    """A peer requests a connection: ``accept`` or ``reject`` it.
 
-    ``responder_resources`` and ``initiator_depth`` are as this side may accept them: the peer's,
-    exchanged. ``endpoints`` is there where the request began with the IP header.
+    ``responder_resources`` and ``initiator_depth`` are the peer's, exchanged, so that this side may
+    accept them. ``endpoints`` is set if the request began with the IP header.
     """
 
     TYPE: ClassVar = CMEventType.CONNECT_REQUEST
@@ -61,7 +61,7 @@ class ConnectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatagramRequest:
-    """A peer looks for a datagram service: ``accept`` or ``reject`` it."""
+    """A peer requests a datagram service: ``accept`` or ``reject`` it."""
 
     TYPE: ClassVar = CMEventType.CONNECT_REQUEST
     id: int
@@ -73,7 +73,7 @@ class DatagramRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectResponse:
-    """The peer accepted, and the owner wanted to see it: ``establish`` or ``reject``."""
+    """The peer accepted; the owner must call ``establish`` or ``reject``."""
 
     TYPE: ClassVar = CMEventType.CONNECT_RESPONSE
     id: int
@@ -85,7 +85,7 @@ class ConnectResponse:
 
 @dataclass(frozen=True, slots=True)
 class ConnectError:
-    """The peer accepted what the queue pair cannot do; it was refused. ``reason`` is a text."""
+    """The queue pair does not support the peer's reply; it was refused. ``reason`` is a text."""
 
     TYPE: ClassVar = CMEventType.CONNECT_ERROR
     id: int
@@ -94,9 +94,9 @@ class ConnectError:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """No answer came, however often it was asked (ETIMEDOUT).
+    """No answer was received after all retries (ETIMEDOUT).
 
-    After a ``ConnectRequest``: the owner did not answer it in time, and it is gone.
+    After a ``ConnectRequest``: the owner did not answer in time; the request was removed.
     """
 
     TYPE: ClassVar = CMEventType.UNREACHABLE
@@ -105,7 +105,7 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """The peer has no such datagram service, or does not give it."""
+    """The peer does not have this datagram service, or refused it."""
 
     TYPE: ClassVar = CMEventType.UNREACHABLE
     id: int
@@ -115,7 +115,7 @@ class Unresolved:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The peer refused, or gave up."""
+    """The peer refused, or stopped waiting."""
 
     TYPE: ClassVar = CMEventType.REJECTED
     id: int
@@ -125,7 +125,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Established:
-    """The connection stands. ``private_data`` are the REP's, or the RTU's where one came."""
+    """The connection is established. ``private_data`` is the REP's, or the RTU's if received."""
 
     TYPE: ClassVar = CMEventType.ESTABLISHED
     id: int
@@ -134,7 +134,7 @@ class Established:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A datagram service was found: this way, at this queue pair, by this Q_Key."""
+    """A datagram service was found: its path, queue pair and Q_Key."""
 
     TYPE: ClassVar = CMEventType.ESTABLISHED
     id: int
@@ -146,9 +146,9 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The peer ended the connection, or the end that this side asked for is known to it.
+    """The peer ended the connection, or confirmed the end that this side requested.
 
-    ``timed_out`` says that the peer never answered.
+    ``timed_out``: the peer did not answer.
     """
 
     TYPE: ClassVar = CMEventType.DISCONNECTED
@@ -158,7 +158,7 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class TimewaitExit:
-    """Nothing of the connection is on its way any more: its queue pair may be used again."""
+    """Timewait is over: no packet is in flight, and the queue pair may be used again."""
 
     TYPE: ClassVar = CMEventType.TIMEWAIT_EXIT
     id: int

@@ -1,6 +1,6 @@
 """Queue pair 1 of a NIC: management datagrams, to and from memory. IBA 13.5.1.
 
-Receives are posted again as soon as they are read, so their number bounds what one burst brings.
+Receives are reposted as soon as they are read, so their number limits the size of a burst.
 """
 
 from collections.abc import Iterator
@@ -37,10 +37,10 @@ _WAY_UP = (
 
 
 class Datagram(NamedTuple):
-    """What came: 256 bytes, from one GID to another.
+    """A received datagram: 256 bytes, from one GID to another.
 
-    ``back`` is the path back to the sender, if it is known, ``pkey_index`` the index in the port's
-    table of the P_Key that it matched.
+    ``back`` is the path to the sender, if known; ``pkey_index`` the index of the matching P_Key in
+    the port's table.
     """
 
     source: bytes
@@ -51,9 +51,9 @@ class Datagram(NamedTuple):
 
 
 class GeneralServices:
-    """Takes queue pair 1 of a NIC, and memory for it; ``close`` gives all back.
+    """Uses queue pair 1 of a NIC, and memory for it, until ``close``.
 
-    ``lost`` counts datagrams that did not fit the send queue: lost as on any link.
+    ``lost`` counts datagrams that were dropped because the send queue was full.
     """
 
     def __init__(self, nic: Nic) -> None:
@@ -76,11 +76,11 @@ class GeneralServices:
 
     @property
     def waiting(self) -> bool:
-        """Whether something has come that was not taken yet."""
+        """Whether a received datagram was not taken yet."""
         return bool(self._cq)
 
     def take(self) -> Iterator[Datagram]:
-        """What has come and was not taken yet; what has another length is no such datagram."""
+        """Take the received datagrams; messages of another length are dropped."""
         for done in self._cq.poll(RECEIVES):
             if done.status is not WCStatus.SUCCESS:
                 continue
@@ -92,7 +92,7 @@ class GeneralServices:
                 yield Datagram(back.dgid, back.sgid, mad, back, done.pkey_index)
 
     def send(self, path: AddressHandle, mad: bytes, pkey_index: int = 0) -> None:
-        """Send a MAD of 256 bytes to queue pair 1 at the end of ``path``, with this P_Key."""
+        """Send a MAD of 256 bytes to queue pair 1 at the end of ``path``, with this P_Key index."""
         wr = SendWR(
             SendOpcode.SEND,
             flags=SIGNALED | INLINE,

@@ -1,6 +1,6 @@
-"""What moves connections: steps of the table, what is done at each, and the clock.
+"""Connection state changes: steps of the table, their actions, and timers.
 
-:mod:`~rdmawire.ib.cm.receive` finds out what a message is about, and has a step done.
+:mod:`~rdmawire.ib.cm.receive` finds the input that a message is, and calls ``step``.
 """
 
 from collections import Counter, deque
@@ -41,7 +41,7 @@ Neighbours = Callable[[bytes], bytes | None]
 
 
 class Listener(NamedTuple):
-    """Who waits for requests of a service, at most ``backlog`` unanswered ones."""
+    """A listener for requests of a service, with at most ``backlog`` unanswered ones."""
 
     service_id: int
     datagrams: bool
@@ -49,11 +49,11 @@ class Listener(NamedTuple):
 
 
 class Machine:
-    """All connections of one NIC, and the datagrams that are about them. Times are ns.
+    """All connections of one NIC, and their datagrams. Times are ns.
 
-    ``unconfirmed`` are those that wait for an RTU, by the numbers of their queue pairs.
-    ``pending`` are requests that wait for the owner, the oldest first: by service id and whether
-    they are for datagrams (SIDR), then by communication id.
+    ``unconfirmed`` are connections that wait for an RTU, by queue pair number. ``pending`` are
+    requests that wait for the owner, oldest first: by service id and whether they are for
+    datagrams (SIDR), then by communication id.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class Machine:
 
     @property
     def answer_time(self) -> int:
-        """How long an answer may take (ns): the peer's time, there and back."""
+        """Maximum time for an answer (ns): the peer's response time plus the round trip."""
         settings = self.settings
         return duration(settings.response_timeout) + 2 * duration(settings.packet_life)
 
     def knows(self, conn: Connection, what: Input) -> bool:
-        """Whether the table has a row for this."""
+        """Whether the table has a row for this state and input."""
         return (conn.state, what) in CM_TRANSITIONS
 
     def step(self, conn: Connection, what: Input, heard: Heard | None = None) -> None:
-        """Do what the table's row says."""
+        """Execute the table's row for this input, if any."""
         row = CM_TRANSITIONS[conn.state, what]
         for do in row.does:
             REACTIONS[do](self, conn, heard)
@@ -100,7 +100,7 @@ class Machine:
             self.enter(conn, row.to)
 
     def enter(self, conn: Connection, state: CMState) -> None:
-        """Be in a state, and wait for what it waits for."""
+        """Enter a state, and start its timer."""
         conn.state = state
         self._note_pending(conn)
         self._wait(conn, WAITS.get(state, Wait.NOTHING))
@@ -119,7 +119,7 @@ class Machine:
             self.timers.arm(conn, conn.answer_due)
 
     def _extension(self, conn: Connection) -> int:
-        """The additional time that an MRA of this side gave the owner (ns). IBA 12.6.6."""
+        """Extra time for the owner (ns) that this side's MRA announced. IBA 12.6.6."""
         extended = conn.state is CMState.MRA_REQ_SENT
         return duration(self.settings.mra_timeout) if extended else 0
 
@@ -141,27 +141,27 @@ class Machine:
         self.gsi.send(conn.path, message, conn.pkey_index)
 
     def reply(self, heard: Heard, message: bytes) -> None:
-        """Answer a datagram that is of no connection, in its partition."""
+        """Answer a datagram that belongs to no connection, in its partition."""
         self.gsi.send(self.path_to(heard), message, heard.pkey_index)
 
     def tell(self, conn: Connection, what: CMEvent) -> None:
-        """Tell the owner, if that wants to hear of this connection."""
+        """Report an event to the owner, unless the connection is silent."""
         if not conn.silent:
             self._events.append(what)
 
     def keep(self, conn: Connection) -> None:
-        """Count a new connection among the others."""
+        """Add a new connection."""
         self.registry.add(conn)
         if conn.state in _PENDING:
             self.enter(conn, conn.state)
 
     def new_connection(self, path: AddressHandle, service: int) -> Connection:
-        """One with an id that no other has."""
+        """Make a connection with an unused id."""
         number = Drawn(self.random, 32, 1, 1 << 32).unused(self.registry.__contains__)
         return Connection(number, self.random.getrandbits(64), path, service)
 
     def path_to(self, heard: Heard) -> AddressHandle:
-        """The way back to a sender; ``poll`` saw to it that there is one.
+        """The path to a sender, which ``poll`` made sure exists.
 
         VLAN, priority, traffic class and RoCE's version are those of the datagram, as with Linux's
         ib_init_ah_attr_from_wc.
@@ -174,16 +174,16 @@ class Machine:
         )
 
     def listener(self, service: int, *, datagrams: bool) -> Listener | None:
-        """Who waits for requests of a service."""
+        """Return the listener of a service."""
         return self.listeners.get((service, datagrams))
 
     def has_room_for(self, service: int, source: bytes, *, datagrams: bool) -> bool:
-        """Whether one more request may wait for its answer; ``source`` is the peer's GID."""
+        """Whether the backlog accepts one more request of peer ``source`` (a GID)."""
         key = (service, datagrams)
         return not self._is_full(key) or self._displaced_by(key, source) is not None
 
     def make_room_for(self, service: int, source: bytes, *, datagrams: bool) -> None:
-        """If the backlog is full, refuse the request that yields to one of ``source`` (a GID)."""
+        """If the backlog is full, refuse the request that one of ``source`` (a GID) replaces."""
         key = (service, datagrams)
         displaced = self._displaced_by(key, source) if self._is_full(key) else None
         if displaced is not None:
@@ -194,11 +194,11 @@ class Machine:
         return self.registry.full or len(waiting) >= self.listeners[key].backlog
 
     def _displaced_by(self, key: tuple[int, bool], source: bytes) -> Connection | None:
-        """The unanswered request that yields its place to one of ``source``, if any does.
+        """Return the unanswered request that one of ``source`` (a GID) replaces, if any.
 
-        It is the oldest of the peer with the most requests. It yields if that peer has more than
-        ``source`` would have then, or if it is older than the answer time: so one peer cannot
-        shut out the others, and many peers cannot for long.
+        It is the oldest request of the peer with the most. It is replaced if that peer would have
+        more than ``source``, or if it is older than the answer time: so one peer cannot block the
+        others, and many peers cannot for long.
         """
         waiting = self.pending.get(key, {})
         counts = Counter(conn.remote for conn in waiting.values())
@@ -210,7 +210,7 @@ class Machine:
         return oldest if expired or counts[source] + 1 < most else None
 
     def withdraw_request(self, conn: Connection) -> bool:
-        """Remove the event of a peer's request. ``False`` if the owner has taken it already."""
+        """Remove the event of a peer's request; ``False`` if the owner has already taken it."""
         for waiting in self._events:
             if waiting.id == conn.id and waiting.TYPE is CMEventType.CONNECT_REQUEST:
                 self._events.remove(waiting)
@@ -218,11 +218,11 @@ class Machine:
         return False
 
     def next_timer(self) -> int | None:
-        """When ``handle_timer`` is due (ns), if anything waits. Asking changes nothing."""
+        """When ``handle_timer`` is due (ns); ``None`` if never. Changes nothing."""
         return self.timers.next()
 
     def handle_timer(self, now: int) -> None:
-        """Ask again what was not answered, give up, and forget what is over."""
+        """Resend unanswered messages, time out, and remove ended connections."""
         check_time(now)
         self.now = now
         for conn in self.timers.due(now):
@@ -236,11 +236,11 @@ class Machine:
                 self.step(conn, Input.GIVEN_UP)
 
     def next_event(self) -> CMEvent | None:
-        """The oldest event that nobody took yet."""
+        """Take the oldest event."""
         return self._events.popleft() if self._events else None
 
 
-# What is done on the way from state to state: one function for each row of :class:`Do`.
+# Actions of state changes: one function for each row of :class:`Do`.
 
 
 _M = QPAttrMask
@@ -250,7 +250,7 @@ _AT_REST = (QPState.RESET, QPState.INIT)
 
 
 def check_fit(qp: QueuePair, *, datagrams: bool, uc: bool | None = None) -> None:
-    """``VerbsError`` EINVAL for a queue pair of a type that the connection is not for."""
+    """Raise ``VerbsError`` EINVAL for a queue pair whose type does not suit the connection."""
     allowed = (QPType.UD,) if datagrams else _CONNECTED
     if uc is not None:
         allowed = (_CONNECTED[uc],)
@@ -263,7 +263,7 @@ def check_fit(qp: QueuePair, *, datagrams: bool, uc: bool | None = None) -> None
 
 
 def bring_up(nic: Verbs, conn: Connection) -> None:
-    """To RTS by what was agreed upon; ``VerbsError``, and nothing changed, if that cannot be."""
+    """Move the queue pair to RTS with the agreed terms; ``VerbsError``, unchanged, if invalid."""
     qp = conn.qp
     if qp is None:
         raise VerbsError("the connection has no queue pair", EINVAL)
@@ -273,20 +273,20 @@ def bring_up(nic: Verbs, conn: Connection) -> None:
 
 
 def bring_up_datagrams(nic: Verbs, qp: QueuePair, qkey: int) -> None:
-    """To RTS with this Q_Key, in the partition it is in, unless its owner saw to that."""
+    """Move to RTS with this Q_Key, in the present partition, unless the owner did already."""
     if qp.state in _AT_REST:
         _climb(nic, qp, QPAttributes(qkey=qkey, pkey_index=qp.attributes.pkey_index))
 
 
 def take_down(nic: Verbs, conn: Connection) -> None:
-    """To ERR, which ends its work; one that its owner reset or destroyed is left alone."""
+    """Move to ERR, which ends its work; skip a queue pair that its owner reset or destroyed."""
     qp = conn.qp
     if qp is not None and nic.device.qps.get(qp.number) is qp and qp.state is not QPState.RESET:
         nic.modify_qp(qp, QPAttributes(qp_state=QPState.ERR), _M.STATE)
 
 
 def _climb(nic: Verbs, qp: QueuePair, attributes: QPAttributes) -> None:
-    """By INIT, which is entered anew, as rights and keys are known only now."""
+    """Move through INIT again, as access rights and keys are known only now."""
     first = QP_TRANSITIONS[qp.type, QPState.RESET, QPState.INIT].required
     ready = QP_TRANSITIONS[qp.type, QPState.INIT, QPState.RTR].required
     sending = QP_TRANSITIONS[qp.type, QPState.RTR, QPState.RTS].required
@@ -316,7 +316,7 @@ def _attributes(conn: Connection) -> QPAttributes:
 
 
 def peer_has_sent(conn: Connection) -> bool:
-    """Whether a packet of the peer's came in sequence: it is sure of the connection then."""
+    """Whether an in-sequence packet arrived, which shows that the peer is connected."""
     qp = conn.qp
     return qp is not None and (qp.established or qp.inbound.epsn != conn.terms.rq_psn)
 
@@ -381,7 +381,7 @@ def _refuse_full(machine: Machine, conn: Connection, _: Heard | None) -> None:
 
 
 def _take_rep(machine: Machine, conn: Connection, heard: Heard | None) -> None:
-    """The peer's depths are ours exchanged, and never more than was asked for. IBA 12.7.29."""
+    """Take the peer's depths exchanged, limited to those requested. IBA 12.7.29."""
     if heard is None or not isinstance(heard.message, REP):
         return
     rep, terms = heard.message, conn.terms
@@ -470,7 +470,7 @@ def _tell_rejected(machine: Machine, conn: Connection, heard: Heard | None) -> N
 
 
 def _named(codes: type[Code], number: int) -> Code | int:
-    """A code of the wire by the standard's name, if it has one."""
+    """Return a wire code as an enum member, if the standard names it."""
     return codes(number) if number in {*codes} else number
 
 

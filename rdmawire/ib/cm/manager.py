@@ -1,13 +1,12 @@
-"""The connection manager of one NIC: what its owner calls, and what moves connections on.
+"""The connection manager of one NIC: calls of its owner, received messages and timers.
 
-Three layers meet here. Datagrams come and go by queue pair 1 (:mod:`~rdmawire.ib.cm.gsi`);
-:mod:`~rdmawire.ib.cm.receive` finds out what each is about; and a step of the table
-(:mod:`~rdmawire.ib.cm.state_machine`) moves one connection, with what
-:mod:`~rdmawire.ib.cm.machine` does on the way. The owner's calls and the clock are inputs of the
-same table.
+This module joins three layers. Datagrams use queue pair 1 (:mod:`~rdmawire.ib.cm.gsi`);
+:mod:`~rdmawire.ib.cm.receive` finds the connection and the input of each; and a step of the table
+(:mod:`~rdmawire.ib.cm.state_machine`) changes one connection, with the actions of
+:mod:`~rdmawire.ib.cm.machine`. The owner's calls and the clock are inputs of the same table.
 
-A request that comes twice is known by its sender's GID and communication id, everything else by
-both ids; a message about a connection that comes from another address than the peer's is ignored.
+A repeated request is identified by its sender's GID and communication id, other messages by
+both ids; a message from another address than the peer's is ignored.
 """
 
 from collections import Counter
@@ -54,15 +53,15 @@ from rdmawire.wire.ib import BTH
 from rdmawire.wire.roce import bth_offset
 
 EPHEMERAL_PORTS = 0xC000
-"""First of the ports that are given to who asks for none. RFC 6335, section 6."""
+"""First ephemeral port. RFC 6335, section 6."""
 
 NOTHING_SPECIAL: Final = ConnParam()
 
 
 class ConnectionManager(Machine):
-    """``ignored`` counts messages that changed nothing. Times (``now``) are ns.
+    """The connection manager. ``ignored`` counts messages without effect. Times (``now``) are ns.
 
-    Calls that make no sense are a ``VerbsError`` EINVAL, and change nothing.
+    Invalid calls raise ``VerbsError`` EINVAL, and change nothing.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class ConnectionManager(Machine):
     # The owner's calls.
 
     def listen(self, service: int, *, datagrams: bool = False, backlog: int = 1024) -> None:
-        """Be told of requests for a service; EBUSY where somebody listens already."""
+        """Report requests for a service; ``VerbsError`` EBUSY if it has a listener."""
         check_int("service_id", service)
         check_type("datagrams", datagrams, bool)
         check_int("backlog", backlog, 1)
@@ -87,7 +86,7 @@ class ConnectionManager(Machine):
         self.listeners[service, datagrams] = Listener(service, datagrams, backlog)
 
     def stop_listening(self, service: int, *, datagrams: bool = False) -> None:
-        """Be told of no more; those that were told of may still be answered."""
+        """Report no more requests; those already reported may still be answered."""
         check_int("service_id", service)
         check_type("datagrams", datagrams, bool)
         if self.listeners.pop((service, datagrams), None) is None:
@@ -104,10 +103,10 @@ class ConnectionManager(Machine):
         source_port: int = 0,
         by_hand: bool = False,
     ) -> int:
-        """Ask for a connection of an RC or UC queue pair, or for a datagram service with a UD one.
+        """Request a connection of an RC or UC queue pair, or a datagram service with a UD one.
 
-        Gives the connection's id. ``source_port`` 0 draws one, for services that have ports. With
-        ``by_hand``, ``ConnectResponse`` is told before ``establish`` goes on. rdma_connect(3).
+        Returns the connection's id. ``source_port`` 0 draws one, for services that have ports. With
+        ``by_hand``, the owner confirms ``ConnectResponse`` by ``establish``. rdma_connect(3).
         """
         self._begin(now)
         check_qp(self.nic.device, qp)
@@ -149,7 +148,7 @@ class ConnectionManager(Machine):
         return conn
 
     def _offered(self, conn: Connection) -> Terms:
-        """What a REQ says; depths that are not given are all that the adapter has."""
+        """Parameters of a REQ; the default depths are the adapter's maxima."""
         offer, profile = conn.offer, self.nic.device.profile
         depths = offer.responder_resources, offer.initiator_depth
         most = min(profile.max_qp_rd_atom, 0xFF), min(profile.max_qp_init_rd_atom, 0xFF)
@@ -165,7 +164,7 @@ class ConnectionManager(Machine):
     def accept(
         self, number: int, qp: QueuePair, now: int, param: ConnParam = NOTHING_SPECIAL
     ) -> None:
-        """Grant what a peer asked for. rdma_accept(3)."""
+        """Accept a peer's request. rdma_accept(3)."""
         conn = self._owned(number, Input.ACCEPT, now)
         check_qp(self.nic.device, qp)
         check_type("param", param, ConnParam)
@@ -192,7 +191,7 @@ class ConnectionManager(Machine):
         private_data: bytes = b"",
         reason: RejectReason = RejectReason.CONSUMER_REJECT,
     ) -> None:
-        """Refuse what a peer asked for or answered. rdma_reject(3)."""
+        """Refuse a peer's request or reply. rdma_reject(3)."""
         conn = self._owned(number, Input.REJECT, now)
         ConnParam(private_data).check(room_in(SIDRREP if conn.datagrams else REJ))
         check_int("reason", reason, 0, 0xFFFF)
@@ -200,27 +199,27 @@ class ConnectionManager(Machine):
         self.step(conn, Input.REJECT)
 
     def establish(self, number: int, now: int) -> None:
-        """Let a connection stand whose answer was told of. rdma_establish(3)."""
+        """Establish a connection after its ``ConnectResponse``. rdma_establish(3)."""
         self.step(self._owned(number, Input.ESTABLISH, now), Input.ESTABLISH)
 
     def disconnect(self, number: int, now: int) -> None:
-        """End a connection, or agree that the peer did. rdma_disconnect(3)."""
+        """End a connection, or confirm its end by the peer. rdma_disconnect(3)."""
         self.step(self._owned(number, Input.DISCONNECT, now), Input.DISCONNECT)
 
     def destroy(self, number: int, now: int) -> None:
-        """Have nothing more to do with it, nor with its queue pair. rdma_destroy_id(3).
+        """Release a connection and its queue pair. rdma_destroy_id(3).
 
-        The peer is told what it must know.
+        The peer is notified as its state requires.
         """
         self.step(self._owned(number, Input.DESTROY, now), Input.DESTROY)
 
     def _begin(self, now: int) -> None:
-        """The owner calls at this time."""
+        """Start a call of the owner at this time."""
         check_time(now)
         self.now = now
 
     def _owned(self, number: int, what: Input, now: int) -> Connection:
-        """The owner's connection of that number, if it is at a point where the call makes sense."""
+        """Return the connection with this id; raise if the call is invalid in its state."""
         self._begin(now)
         check_int("id", number)
         conn = self.registry.get(number)
@@ -232,18 +231,18 @@ class ConnectionManager(Machine):
         return conn
 
     def close(self) -> None:
-        """Give back queue pair 1, and forget all connections without a word."""
+        """Release queue pair 1, and remove all connections without notice to the peers."""
         self.gsi.close()
         for conn in tuple(self.registry):
             self.enter(conn, CMState.CLOSED)
 
-    # What time and the network bring.
+    # Received messages and timers.
 
     def poll(self, now: int, frame: bytes = b"") -> None:
-        """Take in what came to queue pair 1; data that came for a connection is as good as an RTU.
+        """Process messages on queue pair 1; received data confirms a connection like an RTU.
 
-        ``frame`` is what the NIC took in last. Nearly always there is nothing to do, and this is
-        asked after each frame.
+        ``frame`` is the last frame that the NIC received. Called after each frame, and nearly
+        always without work.
         """
         if now.__class__ is not int:
             check_time(now)
@@ -261,7 +260,7 @@ class ConnectionManager(Machine):
                 self.ignored[ignored] += 1
 
     def _confirm(self, frame: bytes) -> None:
-        """Only the queue pair that the frame was for can have heard of its peer."""
+        """Confirm the connection whose queue pair is the frame's destination, if data arrived."""
         frame = as_bytes("frame", frame)
         at = bth_offset(frame, 0, len(frame))
         conn = self.unconfirmed.get(BTH.parse(frame, at).destqp) if at >= 0 else None
@@ -279,7 +278,7 @@ class ConnectionManager(Machine):
 
 
 def _accepted(terms: Terms, param: ConnParam) -> Terms:
-    """What the request allowed, or what the owner gives of it."""
+    """The terms of the request, limited by the owner's parameters."""
     responder, initiator = param.responder_resources, param.initiator_depth
     return terms._replace(
         rq_psn=terms.rq_psn if param.psn is None else param.psn,
@@ -289,15 +288,15 @@ def _accepted(terms: Terms, param: ConnParam) -> Terms:
 
 
 LONGEST_DATAGRAM = 512
-"""Bytes that no frame with a connection management datagram exceeds, whatever its headers."""
+"""Maximum bytes of a frame with a connection management datagram, whatever its headers."""
 
 
 class ManagedPort:
-    """What stands at the end of a link where connections are managed.
+    """A port with a connection manager, to attach to a link.
 
-    ``neighbours`` finds the Ethernet address of a GID (``dict.get`` will do), and ``random`` is
-    what ids, starting PSNs and ports are drawn from: ``random.Random(1)`` draws the same ones in
-    each run. ``manager`` takes the owner's calls, ``nic`` is the adapter. All public
+    ``neighbours`` maps a GID to an Ethernet address (``dict.get`` is suitable); ``random`` supplies
+    ids, starting PSNs and ports: ``random.Random(1)`` gives the same ones in each run. ``manager``
+    takes the owner's calls, ``nic`` is the adapter. All public
     attributes of the adapter (verbs, addresses, counters) are here as well. Only ``next_event``
     differs: it returns events of connections; those of the adapter stay with ``nic``::
 
@@ -305,7 +304,7 @@ class ManagedPort:
         simulator.attach(port, host.mac, link)
         port.manager.listen(service_id(PortSpace.TCP, 7174))
 
-    After a call of the manager's there may be something to send: ``Simulator.run`` asks for that.
+    A call of the manager may queue frames: ``Simulator.run`` checks for them.
     """
 
     def __init__(
@@ -319,15 +318,15 @@ class ManagedPort:
         self._manager = ConnectionManager(nic, neighbours, random, settings)
 
     def receive(self, frame: bytes, now: int) -> None:
-        """Take in one Ethernet frame, without its FCS."""
+        """Receive one Ethernet frame, without its FCS."""
         self.nic.receive(frame, now)
         self._manager.poll(now, frame)
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
-        """Take in frames that came one after the other, as if each had come alone.
+        """Receive frames in order, with the same result as :meth:`receive` for each.
 
-        Runs of frames too long for the manager go to the adapter together, which costs less.
-        ``VerbsError`` for the first that is not bytes; those before it are taken in.
+        Consecutive frames too long for the manager go to the adapter together, which is faster.
+        Raises ``VerbsError`` for the first that is not bytes, after those before it were received.
         """
         check_type("frames", frames, Sequence)
         run: list[bytes] = []
@@ -345,12 +344,12 @@ class ManagedPort:
         self._manager.poll(now)
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
-        """The next frames to send, ``most`` of them at most; none when nothing is ready."""
+        """Return the next frames to send, at most ``most``; none when nothing is ready."""
         return self.nic.transmit(now, most)
 
     @property
     def sends_more(self) -> bool:
-        """Whether ``transmit`` may have more frames, before anything else happens."""
+        """Whether ``transmit`` may return more frames without further input."""
         return self.nic.sends_more
 
     def next_timer(self) -> int | None:
@@ -359,21 +358,21 @@ class ManagedPort:
         return min((time for time in timers if time is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        """Do what is due."""
+        """Handle all timers that are due at ``now`` (ns)."""
         self.nic.handle_timer(now)
         self._manager.handle_timer(now)
 
     def next_event(self) -> CMEvent | None:
-        """The oldest event of the manager's that nobody took yet."""
+        """Take the manager's oldest event."""
         return self._manager.next_event()
 
     def events(self) -> list[CMEvent]:
-        """All events of the manager's that nobody took yet, the oldest first."""
+        """Take all events of the manager, the oldest first."""
         return list(iter(self.next_event, None))
 
     @property
     def manager(self) -> ConnectionManager:
-        """Who listens, connects, accepts, rejects and disconnects."""
+        """The connection manager, for the owner's calls."""
         return self._manager
 
 
@@ -383,7 +382,7 @@ def _is_data(frame: bytes) -> bool:
 
 
 def _of_adapter(name: str) -> property:
-    """A property that reads an attribute of the adapter, and sets it where the adapter does."""
+    """Make a property that reads an attribute of the adapter, and sets it if it is settable."""
 
     def get(port: ManagedPort) -> object:
         return getattr(port.nic, name)
@@ -397,7 +396,7 @@ def _of_adapter(name: str) -> property:
 
 
 _OF_EACH_ADAPTER = ("device", "groups")
-"""Attributes that the constructor of ``Nic`` sets, and its class does not have."""
+"""Attributes that only the constructor of ``Nic`` sets."""
 
 for _name in (*dir(Nic), *_OF_EACH_ADAPTER):
     if not _name.startswith("_") and not hasattr(ManagedPort, _name):

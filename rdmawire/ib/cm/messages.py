@@ -1,4 +1,4 @@
-"""Messages out of a connection: each function gives the 256 bytes of one. IBA 12.6, 12.11."""
+"""Builders of messages: each function returns the 256 bytes of one. IBA 12.6, 12.11."""
 
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ from rdmawire.wire.mad import MAD
 from rdmawire.wire.management import ManagementClass, Method
 
 CLASS_VERSION = 2
-"""Of the communication management class. IBA 12.6.1."""
+"""Class version of communication management. IBA 12.6.1."""
 
 Message = (
     REQ
@@ -58,7 +58,7 @@ _NO_ALTERNATE = AlternatePath()
 
 
 class Heard(NamedTuple):
-    """One message; ``rest`` is what follows the fixed part of a request.
+    """A received message; ``rest`` is what follows the fixed part of a request.
 
     ``back`` and ``pkey_index`` are those of its datagram.
     """
@@ -73,12 +73,12 @@ class Heard(NamedTuple):
 
     @property
     def tid(self) -> int:
-        """The transaction that it belongs to."""
+        """The transaction id of the message."""
         return self.mad.transaction_id
 
     @property
     def ids(self) -> tuple[int, int]:
-        """The communication ids of the receiver and of the sender; 0 for one that is not there."""
+        """The communication ids of the receiver and of the sender; 0 if absent."""
         message = self.message
         if isinstance(message, SIDRREQ):
             return 0, message.request_id
@@ -88,7 +88,7 @@ class Heard(NamedTuple):
 
     @property
     def private_data(self) -> bytes:
-        """The peer's own words, with the zeros behind them."""
+        """The private data, including trailing zeros."""
         for piece in (self.message, *self.rest):
             if isinstance(piece, _WITH_DATA):
                 return piece.private_data
@@ -96,7 +96,7 @@ class Heard(NamedTuple):
 
     @property
     def path(self) -> PrimaryPath:
-        """The primary path of a REQ, its GIDs of 16 bytes whatever their form."""
+        """The primary path of a REQ; its GIDs have 16 bytes in either form."""
         for piece in self.rest:
             if isinstance(piece, PrimaryPath):
                 return piece
@@ -106,17 +106,17 @@ class Heard(NamedTuple):
 
     @property
     def has_alternate(self) -> bool:
-        """Whether a REQ proposes a second path."""
+        """Whether a REQ proposes an alternate path."""
         return any(isinstance(p, AlternatePath) and p != _NO_ALTERNATE for p in self.rest)
 
     @property
     def ip_header(self) -> IPCM4 | IPCM6 | None:
-        """The IP header that a request's private data begin with."""
+        """The IP header at the start of a request's private data."""
         return next((piece for piece in self.rest if isinstance(piece, IPCM4 | IPCM6)), None)
 
 
 def read(datagram: Datagram) -> Heard | None:
-    """The message in a datagram; ``None`` where there is none of this class."""
+    """Parse the message in a datagram; ``None`` if it is of another class."""
     try:
         (_, head), *placed = mad.layout(datagram.mad)
     except WireError:
@@ -135,7 +135,7 @@ def _is_cm(head: MAD) -> bool:
 
 
 def of(attribute: int, tid: int, *pieces: Header | bytes) -> bytes:
-    """The 256 bytes of a message."""
+    """Build the 256 bytes of a message."""
     head = MAD(
         mgmt_class=ManagementClass.COM_MGT,
         class_version=CLASS_VERSION,
@@ -149,7 +149,7 @@ def of(attribute: int, tid: int, *pieces: Header | bytes) -> bytes:
 _ANY_LID = 0xFFFF
 _GUID_BYTES = 8
 _SHOULD_ROUTE = 2
-"""Hops from which on a packet leaves its subnet."""
+"""Hop limit from which a packet leaves its subnet."""
 
 _REQUEST_DATA: dict[bool, type[Header]] = {True: REQConsumerData, False: REQPrivateData}
 _SIDR_DATA: dict[bool, type[Header]] = {True: SIDRREQConsumerData, False: SIDRREQPrivateData}
@@ -167,17 +167,17 @@ _ROOM = {
 
 
 def room_in(table: type[Header]) -> int:
-    """Bytes of private data that a message has."""
+    """Size of the private data of a message, in bytes."""
     return _ROOM[table]
 
 
 def room_in_request(*, datagrams: bool, ip_header: bool) -> int:
-    """Bytes of private data that a REQ or SIDR_REQ leaves to its owner."""
+    """Bytes of private data in a REQ or SIDR_REQ for its owner."""
     return _ROOM[(_SIDR_DATA if datagrams else _REQUEST_DATA)[ip_header]]
 
 
 def guid_of(device: Device[QueuePair]) -> int:
-    """The node GUID that goes with an Ethernet address: its EUI-64. IBA 4.1.1."""
+    """The node GUID of an Ethernet address: its EUI-64. IBA 4.1.1."""
     mac = device.mac
     return int.from_bytes(bytes((mac[0] ^ 2, *mac[1:3], 0xFF, 0xFE, *mac[3:])), "big")
 
@@ -187,7 +187,7 @@ def _padded(table: type[Header], data: bytes) -> bytes:
 
 
 def req(conn: Connection, device: Device[QueuePair], settings: CMSettings) -> bytes:
-    """Ask for a connection. IBA 12.6.5."""
+    """Request a connection. IBA 12.6.5."""
     offer, terms = conn.offer, conn.terms
     transport = TransportService.UC if conn.uc else TransportService.RC
     head = REQ(
@@ -219,7 +219,7 @@ def req(conn: Connection, device: Device[QueuePair], settings: CMSettings) -> by
 
 
 def _path(conn: Connection, device: Device[QueuePair], settings: CMSettings) -> PrimaryPath:
-    """LIDs mean nothing here; those of rdma_cm say whether a router may be between."""
+    """LIDs are unused on Ethernet; as in rdma_cm, they show whether a router may be between."""
     handle = conn.path
     routed = handle.hop_limit >= _SHOULD_ROUTE
     lid = _ANY_LID if routed else 0
@@ -260,7 +260,7 @@ def rep(conn: Connection, device: Device[QueuePair]) -> bytes:
 
 
 def rtu(conn: Connection) -> bytes:
-    """The connection stands. IBA 12.6.9."""
+    """Confirm an established connection. IBA 12.6.9."""
     return of(CMAttribute.RTU, conn.answered, RTU(conn.id, conn.peer_id))
 
 
@@ -271,11 +271,11 @@ _ABOUT = {
     CMState.REP_RCVD: Which.REP,
     CMState.MRA_REP_SENT: Which.REP,
 }
-"""Which message an MRA or a REJ is about: that which came to this state."""
+"""The message that an MRA or a REJ answers, by the state that it led to."""
 
 
 def mra(conn: Connection, settings: CMSettings) -> bytes:
-    """The message came, its answer takes time. IBA 12.6.6."""
+    """Acknowledge a message whose answer takes time. IBA 12.6.6."""
     about = _ABOUT.get(conn.state, Which.OTHER)
     message = MRA(conn.id, conn.peer_id, about, service_timeout=settings.mra_timeout)
     return of(CMAttribute.MRA, conn.answered, message)
@@ -284,7 +284,7 @@ def mra(conn: Connection, settings: CMSettings) -> bytes:
 def rej(
     conn: Connection, reason: RejectReason, device: Device[QueuePair], last_words: bytes = b""
 ) -> bytes:
-    """Refuse, or give up; who waited in vain says with its GUID who that is. IBA 12.6.7.2."""
+    """Refuse, or time out; after a timeout, include this node's GUID. IBA 12.6.7.2."""
     late = reason is RejectReason.TIMEOUT
     about = _ABOUT.get(conn.state, Which.OTHER)
     guid = guid_of(device).to_bytes(_GUID_BYTES, "big") if late else b""
@@ -301,7 +301,7 @@ def rej(
 
 
 def rej_of(heard: Heard, reason: RejectReason) -> bytes:
-    """Refuse a REQ or REP that there is no connection for."""
+    """Refuse a REQ or REP that belongs to no connection."""
     mine, peers = heard.ids
     about = Which.REQ if isinstance(heard.message, REQ) else Which.REP
     return of(CMAttribute.REJ, heard.tid, REJ(mine, peers, about, reason=reason))
@@ -314,17 +314,17 @@ def dreq(conn: Connection) -> bytes:
 
 
 def drep(conn: Connection) -> bytes:
-    """The connection has ended. IBA 12.6.11."""
+    """Confirm the end of a connection. IBA 12.6.11."""
     return of(CMAttribute.DREP, conn.answered, DREP(conn.id, conn.peer_id))
 
 
 def drep_of(heard: Heard) -> bytes:
-    """Answer the end of a connection that is forgotten already."""
+    """Confirm the end of a connection that was already removed."""
     return of(CMAttribute.DREP, heard.tid, DREP(*heard.ids))
 
 
 def sidr_req(conn: Connection, device: Device[QueuePair]) -> bytes:
-    """Ask which queue pair serves. IBA 12.11.1."""
+    """Request the queue pair of a service. IBA 12.11.1."""
     head = SIDRREQ(conn.id, device.pkey_at(conn.pkey_index), service_id=conn.service_id)
     table = _SIDR_DATA[conn.endpoints is not None]
     ip = () if conn.endpoints is None else (conn.endpoints.header(),)
@@ -333,7 +333,7 @@ def sidr_req(conn: Connection, device: Device[QueuePair]) -> bytes:
 
 
 def sidr_rep(conn: Connection) -> bytes:
-    """Say which queue pair serves, or that none does. IBA 12.11.2."""
+    """Report the queue pair of a service, or that there is none. IBA 12.11.2."""
     serves = conn.sidr_status is SIDRStatus.SUCCESS
     message = SIDRREP(
         conn.peer_id,
@@ -347,6 +347,6 @@ def sidr_rep(conn: Connection) -> bytes:
 
 
 def sidr_rep_of(heard: Heard, service: int, status: SIDRStatus) -> bytes:
-    """Refuse a SIDR_REQ that there is no listener for."""
+    """Refuse a SIDR_REQ for a service without a listener."""
     message = SIDRREP(heard.ids[1], status, service_id=service)
     return of(CMAttribute.SIDR_REP, heard.tid, message)
