@@ -135,9 +135,10 @@ class ConnParam(NamedTuple):
     """Parameters that one side offers, as in rdma_conn_param.
 
     A depth of ``None`` is as large as peer and adapter allow. ``path_mtu`` is for requests,
-    ``None`` for that of the settings. ``qkey`` is for datagrams. ``psn`` is the first PSN that this side
-    expects of the peer, random if ``None``. ``timeout`` is the exponent of this side's queue pair
-    (RDMA_OPTION_ID_ACK_TIMEOUT of rdma_set_option(3)), ``None`` to compute it from the path.
+    ``None`` for that of the settings. ``qkey`` is for datagrams. ``psn`` is the first PSN that
+    this side expects of the peer, random if ``None``. ``timeout`` is the exponent of this side's
+    queue pair (RDMA_OPTION_ID_ACK_TIMEOUT of rdma_set_option(3)), ``None`` to compute it from the
+    path.
     """
 
     private_data: bytes = b""

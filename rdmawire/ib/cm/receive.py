@@ -1,6 +1,6 @@
-"""What each message is to the manager: which connection it is about, or what it is answered with.
+"""Received messages: the connection and the input of each, or its immediate answer.
 
-Nothing here raises, whatever a peer sends; what is not understood is counted.
+Nothing here raises, whatever a peer sends; invalid messages are counted.
 """
 
 from collections.abc import Callable
@@ -33,19 +33,19 @@ _TRANSPORTS = {TransportService.RC: QPType.RC, TransportService.UC: QPType.UC}
 
 
 class Asked(NamedTuple):
-    """A request, and what it says of addresses where its service has the IP header."""
+    """A request, and the addresses of its IP header if its service has one."""
 
     heard: Heard
     endpoints: Endpoints | None
 
     @property
     def service_id(self) -> int:
-        """What it asks for."""
+        """The requested service id."""
         return service_of(self.heard)
 
 
 def service_of(heard: Heard) -> int:
-    """The service id of a request; 0 for what is none."""
+    """The service id of a request; 0 for other messages."""
     message = heard.message
     if isinstance(message, SIDRREQ | REQ):
         return message.service_id
@@ -53,12 +53,12 @@ def service_of(heard: Heard) -> int:
 
 
 def asked(heard: Heard) -> Asked:
-    """A request with its IP header read."""
+    """Return a request with its IP header parsed."""
     header = heard.ip_header
     return Asked(heard, None if header is None else endpoints_in(header))
 
 
-# Why a REQ is refused.
+# Reasons to refuse a REQ.
 
 Rule = Callable[[Machine, REQ, Asked], bool]
 
@@ -72,7 +72,7 @@ def _nobody_listens(machine: Machine, _: REQ, what: Asked) -> bool:
 
 
 def _other_host(machine: Machine, _: REQ, what: Asked) -> bool:
-    """The IP header names an address that is none of this port, or no address at all."""
+    """The IP header's destination is not an address of this port, or not an address."""
     return not _is_for(machine, what)
 
 
@@ -85,7 +85,7 @@ def _other_gid(machine: Machine, _: REQ, what: Asked) -> bool:
 
 
 def _other_sender(_: Machine, __: REQ, what: Asked) -> bool:
-    """The connection would be with somebody else than who asks for it."""
+    """The connection would be with another host than the sender."""
     local, remote = what.heard.path.local_gid, what.heard.path.remote_gid
     return local != what.heard.source or is_multicast(local) or is_ipv4(local) != is_ipv4(remote)
 
@@ -127,16 +127,16 @@ REFUSALS: tuple[tuple[RejectReason, Rule], ...] = (
     (_R.UNSUPPORTED_REQUEST, _other_partition),
     (_R.NO_RESOURCES, _no_room),
 )
-"""What must not hold, in this order. IBA 12.6.7.2."""
+"""Reasons to refuse a REQ and their conditions, in order of checking. IBA 12.6.7.2."""
 
 
 def refusal(machine: Machine, req: REQ, what: Asked) -> RejectReason | None:
-    """Why a REQ is refused out of hand, if so."""
+    """Return the reason to refuse a REQ immediately, if any."""
     return next((reason for reason, broken in REFUSALS if broken(machine, req, what)), None)
 
 
 def sidr_refusal(machine: Machine, what: Asked) -> SIDRStatus | None:
-    """Why a SIDR_REQ is refused out of hand, if so."""
+    """Return the status to refuse a SIDR_REQ immediately, if any."""
     if what.heard.mad.class_version != CLASS_VERSION:
         return SIDRStatus.UNSUPPORTED_VERSION
     listened = machine.listener(what.service_id, datagrams=True) is not None
@@ -153,11 +153,11 @@ def _is_for(machine: Machine, what: Asked) -> bool:
     return what.endpoints is not None and what.endpoints.destination in machine.nic.gids
 
 
-# What becomes of a request that is not.
+# Accepted requests.
 
 
 def connection_for(machine: Machine, req: REQ, what: Asked) -> Connection:
-    """What this side knows of a connection that a peer asked for; the depths are exchanged."""
+    """Make the connection that a peer requests; the depths are exchanged."""
     path, profile = what.heard.path, machine.nic.device.profile
     handle = machine.path_to(what.heard)._replace(
         hop_limit=path.hop_limit,
@@ -191,7 +191,7 @@ def connection_for(machine: Machine, req: REQ, what: Asked) -> Connection:
 
 
 def look_for(machine: Machine, req: SIDRREQ, what: Asked) -> Connection:
-    """What this side knows of a peer that looks for a datagram service."""
+    """Make the connection of a peer that requests a datagram service."""
     conn = _passive(machine, what, machine.path_to(what.heard))
     conn.peer_id = req.request_id
     conn.pkey_index = what.heard.pkey_index
@@ -242,7 +242,7 @@ def datagram_request(conn: Connection, heard: Heard) -> event.DatagramRequest:
 
 
 class Ignored(Enum):
-    """Why a datagram changed nothing."""
+    """Why a datagram had no effect."""
 
     MALFORMED = "no message of communication management"
     NO_NEIGHBOUR = "from an address that nobody can send to"
@@ -253,7 +253,7 @@ class Ignored(Enum):
 
 
 def hear(machine: Machine, heard: Heard) -> Ignored | None:
-    """Do what a message asks for; say why, if that is nothing."""
+    """Process a message; return the reason if it has no effect."""
     handler = _HANDLERS.get(type(heard.message), _unsupported)
     return handler(machine, heard)
 
@@ -293,7 +293,7 @@ def _on_req(machine: Machine, heard: Heard) -> Ignored | None:
 
 
 def _stale(machine: Machine, heard: Heard, qpn: int) -> RejectReason | None:
-    """A queue pair that is connected here begins anew: the old connection is dead. IBA 12.9.8.3."""
+    """Remove the old connection of a peer's queue pair that connects again. IBA 12.9.8.3."""
     old = machine.registry.with_peer(heard.source, qpn)
     if old is None:
         return None
@@ -321,7 +321,7 @@ def _on_sidr_req(machine: Machine, heard: Heard) -> Ignored | None:
     return None
 
 
-# Answers, and whatever else is about a connection.
+# Replies, and other messages of a connection.
 
 
 def _on_rep(machine: Machine, heard: Heard) -> Ignored | None:
@@ -343,7 +343,7 @@ def _on_rep(machine: Machine, heard: Heard) -> Ignored | None:
 
 
 def _go_on(machine: Machine, conn: Connection) -> None:
-    """Let the connection stand, or refuse it where the queue pair cannot do what the peer says."""
+    """Establish the connection, or refuse it if the queue pair does not support the reply."""
     try:
         machine.step(conn, Input.ESTABLISH)
     except VerbsError as error:
@@ -352,7 +352,7 @@ def _go_on(machine: Machine, conn: Connection) -> None:
 
 
 def _on_dreq(machine: Machine, heard: Heard) -> Ignored | None:
-    """The end of a connection that is forgotten is answered too: the first DREP was lost."""
+    """Also answer a DREQ for a removed connection: the first DREP was lost."""
     dreq = heard.message
     assert isinstance(dreq, DREQ)
     conn = _known(machine, heard)
@@ -365,7 +365,7 @@ def _on_dreq(machine: Machine, heard: Heard) -> Ignored | None:
 
 
 def _on_rej(machine: Machine, heard: Heard) -> Ignored | None:
-    """Who gave up before an answer came knows no id of ours: IBA 12.6.7.2, timeout."""
+    """A peer that timed out does not know this side's id: IBA 12.6.7.2, timeout."""
     rej = heard.message
     assert isinstance(rej, REJ)
     mine, peers = heard.ids
@@ -384,7 +384,7 @@ _OTHERS: dict[type[Header], Input] = {RTU: Input.RTU, DREP: Input.DREP}
 
 
 def _input_of(message: Header) -> Input | None:
-    """What a message is to the connection that it is about."""
+    """Return the input that a message is to its connection."""
     if isinstance(message, MRA):
         return _MRA_OF.get(message.message_mraed)
     if isinstance(message, SIDRREP):
@@ -403,7 +403,7 @@ def _on_others(machine: Machine, heard: Heard) -> Ignored | None:
 
 
 def _known(machine: Machine, heard: Heard) -> Connection | None:
-    """The connection that a message is about: this side's id, and the peer's GID and id fit."""
+    """Find the connection of a message: this side's id and the peer's GID and id match."""
     mine, peers = heard.ids
     conn = machine.registry.get(mine)
     if conn is None or conn.remote != heard.source:
@@ -425,6 +425,6 @@ _HANDLERS: dict[type[Header], Callable[[Machine, Heard], Ignored | None]] = {
 
 
 def is_understood(heard: Heard) -> bool:
-    """Whether it is of our version of the class; requests are, as their refusal says why."""
+    """Whether the class version is supported; true for requests: their refusal gives the reason."""
     requests = isinstance(heard.message, REQ | SIDRREQ)
     return requests or heard.mad.class_version == CLASS_VERSION

@@ -1,4 +1,4 @@
-"""Where a connection stands, and what moves it. IBA 12.9.5, 12.9.6, 12.11."""
+"""States of a connection and its transitions. IBA 12.9.5, 12.9.6, 12.11."""
 
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class CMState(Enum):
-    """Names are the standard's. What is CLOSED is forgotten."""
+    """States by the standard's names. A CLOSED connection is removed."""
 
     IDLE = auto()
     REQ_SENT = auto()
@@ -28,15 +28,15 @@ class CMState(Enum):
 
 
 class Input(Enum):
-    """Messages of the peer, what its data and the clock say, and calls of the owner."""
+    """Inputs: messages of the peer, its data, timers, and calls of the owner."""
 
     REQ = auto()
-    """The one that made this connection, once more."""
+    """A repetition of the request that created this connection."""
     MRA_OF_REQ = auto()
     MRA_OF_REP = auto()
     REJ = auto()
     REJ_STALE = auto()
-    """A REJ for that the peer thinks it has this connection already."""
+    """A REJ because the peer considers the connection stale."""
     REP = auto()
     RTU = auto()
     DREQ = auto()
@@ -49,11 +49,11 @@ class Input(Enum):
     DATA = auto()
     """The peer's first packet came to the queue pair."""
     GIVEN_UP = auto()
-    """No answer came, however often it was asked."""
+    """No answer was received after all retries."""
     EXPIRED = auto()
-    """What had to be waited for is over."""
+    """A waiting time is over."""
     DISPLACED = auto()
-    """The backlog is full, and a request of another peer takes its place."""
+    """The backlog is full, and a request of another peer replaces this one."""
 
     CONNECT = auto()
     RESOLVE = auto()
@@ -75,19 +75,19 @@ CALLS = frozenset(
         Input.DESTROY,
     }
 )
-"""What the owner asks for: refused where no row has it. What else has no row is ignored."""
+"""Calls of the owner: refused without a row. Other inputs without a row are ignored."""
 
 
 class Wait(Enum):
-    """What a state waits for by the clock."""
+    """What the timer of a state waits for."""
 
     NOTHING = auto()
     ANSWER = auto()
-    """The peer's, asked for again until that was done often enough."""
+    """The peer's answer; the message is resent up to the maximum number of tries."""
     END = auto()
-    """Until everything on its way has arrived or is lost."""
+    """The end of timewait: all packets in flight have arrived or are lost."""
     OWNER = auto()
-    """The owner's answer, until the peer gives up."""
+    """The owner's answer, until the peer times out."""
 
 
 WAITS: dict[CMState, Wait] = {
@@ -107,7 +107,7 @@ WAITS: dict[CMState, Wait] = {
 
 
 class Do(Enum):
-    """What is done on the way."""
+    """Actions of a transition."""
 
     SEND_REQ = auto()
     SEND_SIDR_REQ = auto()
@@ -118,26 +118,26 @@ class Do(Enum):
     SEND_DREP = auto()
     SEND_SIDR_REP = auto()
     SEND_AGAIN = auto()
-    """What was sent last."""
+    """Resend the last message."""
     REFUSE = auto()
     """REJ, with the owner's reason."""
     REFUSE_LATE = auto()
-    """REJ: no answer came in time."""
+    """REJ: no answer in time."""
     REFUSE_STALE = auto()
     """REJ: this connection is over."""
     REFUSE_FULL = auto()
     """REJ: too many requests wait for an answer."""
 
     TAKE_REP = auto()
-    """Learn who the peer is, and show that to an owner who wants to see it."""
+    """Store the peer's parameters, and report them if the owner confirms by hand."""
     PUT_OFF = auto()
-    """Wait as long as an MRA asks for."""
+    """Wait for the time that an MRA specifies."""
     BRING_UP = auto()
-    """The queue pair can receive and send."""
+    """Move the queue pair to RTS."""
     TAKE_DOWN = auto()
-    """The queue pair ends its work."""
+    """Move the queue pair to ERR."""
     FALL_SILENT = auto()
-    """The owner wants to hear no more of it."""
+    """Report no more events of the connection."""
 
     TELL_ESTABLISHED = auto()
     TELL_RESOLVED = auto()
@@ -152,7 +152,7 @@ class Do(Enum):
 
 
 class Step(NamedTuple):
-    """Where a row leads, and what is done on the way."""
+    """The next state of a row, and its actions."""
 
     to: CMState
     does: tuple[Do, ...] = ()
@@ -261,4 +261,4 @@ def _steps() -> Iterator[tuple[tuple[CMState, Input], Step]]:
 
 
 CM_TRANSITIONS: dict[tuple[CMState, Input], Step] = dict(_steps())
-"""Every transition that there is. Calls without a row are refused, all else is ignored."""
+"""All transitions. Calls without a row are refused, other inputs are ignored."""

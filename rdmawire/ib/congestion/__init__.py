@@ -1,7 +1,7 @@
-"""Congestion control: how fast a queue pair may send, by what it hears of the network.
+"""Congestion control: the rate of a queue pair, from events of the network.
 
-A scheme is told what was sent, what was acknowledged and what CNPs came, and says its rate. It
-has no clock and sends nothing: time (ns) is an argument, and the engine paces by the rate.
+A scheme is notified of sent bytes, acknowledgements and CNPs, and returns a rate. It has no
+clock and sends nothing: time (ns) is an argument, and the engine paces by the rate.
 """
 
 from rdmawire.ib.congestion.base import CongestionController, Unscheduled

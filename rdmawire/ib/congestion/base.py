@@ -1,4 +1,4 @@
-"""What every congestion control scheme does, and pacing by the rate that it gives."""
+"""The interface of congestion control schemes, and pacing by their rate."""
 
 import math
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ KILOBIT = 1_000
 """Bits."""
 
 RATE: Final = Number(1, 1e15)
-"""What a rate may be: bits in a second."""
+"""Constraint of a rate, in bits a second."""
 
 SHARE: Final = Number(0, 1)
 TIMES: Final = Integer(0, 1 << 32)
 
 
 class Rates(Protocol):
-    """Parameters with the rates between which a flow is."""
+    """Parameters that include the minimum and the maximum rate of a flow."""
 
     @property
     def line_rate(self) -> float: ...
@@ -33,41 +33,41 @@ class Rates(Protocol):
 
 
 def check_parameters(made: Rates, bounds: Mapping[str, Constraint]) -> None:
-    """``VerbsError`` EINVAL for a parameter that is not what a table of them allows."""
+    """Raise ``VerbsError`` EINVAL for a parameter that its bound does not allow."""
     check_attributes(made, bounds)
     if made.min_rate > made.line_rate:
         raise VerbsError(f"min_rate {made.min_rate:g} is more than line_rate {made.line_rate:g}")
 
 
 class CongestionController(Protocol):
-    """One flow's congestion control. Rates are bits in a second, times ns."""
+    """One flow's congestion control. Rates are in bits a second, times in ns."""
 
     @property
     def rate(self) -> float:
-        """How fast the flow may send now."""
+        """Current rate limit of the flow."""
 
     def notified(self, now: int) -> None:
-        """A CNP came: some switch marked what this flow sent. IBA A17.9."""
+        """Process a CNP: a switch marked a packet of this flow. IBA A17.9."""
 
     def sent(self, size: int, now: int) -> None:
-        """So many bytes were put on the link."""
+        """Count ``size`` bytes that were sent."""
 
     def acknowledged(self, rtt: int, now: int) -> None:
-        """What was sent once, and not again, was answered after ``rtt`` ns."""
+        """Process an answer, after ``rtt`` ns, to a packet that was not retransmitted."""
 
     def next_timer(self) -> int | None:
-        """When ``handle_timer`` is due (ns); asking changes nothing."""
+        """When ``handle_timer`` is due (ns); ``None`` if never. Changes nothing."""
 
     def handle_timer(self, now: int) -> None:
-        """Do what is due."""
+        """Handle timers that are due."""
 
 
 SCHEME: Final = ("notified", "sent", "acknowledged", "next_timer", "handle_timer")
-"""What every scheme can do, by which one is known."""
+"""Methods of every scheme, by which arguments are checked."""
 
 
 class Unscheduled:
-    """No congestion control: the scheme of a flow that only has a rate limit."""
+    """No congestion control: the scheme of a flow that has only a rate limit."""
 
     rate = math.inf
 
@@ -75,27 +75,27 @@ class Unscheduled:
         """A CNP changes nothing."""
 
     def sent(self, size: int, now: int) -> None:
-        """Nothing is counted."""
+        """Bytes are not counted."""
 
     def acknowledged(self, rtt: int, now: int) -> None:
-        """Nothing is measured."""
+        """Round trips are not measured."""
 
     def next_timer(self) -> int | None:
-        """Nothing is ever due."""
+        """No timer is ever due."""
         return None
 
     def handle_timer(self, now: int) -> None:
-        """Nothing is due."""
+        """No timer is due."""
 
 
 UNSCHEDULED: Final = Unscheduled()
 
 
 class Pacer:
-    """When the next frame may go, at the rate that the scheme gives, or ``limit`` (bit/s) if less.
+    """Time of the next frame, at the scheme's rate or ``limit`` (bit/s), whichever is less.
 
-    What a frame took is rounded up to whole nanoseconds, so that no flow is ever too fast; a flow
-    that rested does not catch up.
+    The time of a frame is rounded up to integer nanoseconds, so that no flow exceeds its rate. A
+    flow that was idle does not catch up.
     """
 
     __slots__ = ("free_at", "limit", "scheme")
@@ -106,7 +106,7 @@ class Pacer:
         self.limit = math.inf
 
     def sent(self, size: int, now: int) -> None:
-        """A frame of so many bytes went at ``now``: the next waits as long as it took."""
+        """Record a frame of ``size`` bytes sent at ``now`` (ns): the next waits for its duration."""
         time = -int(-size * 8 * SECOND // min(self.scheme.rate, self.limit))
         self.free_at = max(self.free_at, now) + time
         self.scheme.sent(size, now)

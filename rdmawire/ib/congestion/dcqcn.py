@@ -1,4 +1,4 @@
-"""DCQCN: CNPs cut the rate, and time and bytes without them bring it back.
+"""DCQCN: CNPs reduce the rate; time and sent bytes without CNPs restore it.
 
 Y. Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015, section 3; the
 names of the parameters are the paper's. This is the reaction point, at the sender; the
@@ -29,35 +29,35 @@ from rdmawire.wire.opcode import Opcode
 class DcqcnParameters:
     """The parameters of the reaction point, with the paper's values (section 5.2).
 
-    The paper gives no value for ``hyper``; this is five additive steps. ``VerbsError`` EINVAL for
-    a value with which no flow could go on, by :data:`BOUNDS`.
+    The paper gives no value for ``hyper``; this is five additive steps. Raises ``VerbsError``
+    EINVAL for a value that :data:`BOUNDS` does not allow.
     """
 
     line_rate: float = 40 * GIGABIT
-    """Bits in a second with which a flow begins, and which it never exceeds."""
+    """Initial and maximum rate of a flow, in bits a second."""
     min_rate: float = 10 * MEGABIT
-    """Bits in a second below which no flow is cut."""
+    """Minimum rate of a flow, in bits a second."""
     g: float = 1 / 256
-    """The weight of a new sign of congestion in alpha."""
+    """Weight of a new sign of congestion in alpha."""
     alpha_timer: int = 55_000
-    """Nanoseconds without a CNP after which alpha goes down (K)."""
+    """Nanoseconds without a CNP after which alpha decreases (K)."""
     rate_timer: int = 55_000
-    """Nanoseconds after which the rate goes up (T)."""
+    """Nanoseconds after which the rate increases (T)."""
     byte_counter: int = 10_000_000
-    """Bytes after which the rate goes up (B)."""
+    """Bytes after which the rate increases (B)."""
     fast_recovery: int = 5
-    """Times that the rate is halved towards its target before the target goes up (F)."""
+    """Steps of fast recovery, each halving the distance, before the target increases (F)."""
     additive: float = 40 * MEGABIT
-    """Bits in a second by which the target goes up (R_AI)."""
+    """Additive increase of the target, in bits a second (R_AI)."""
     hyper: float = 200 * MEGABIT
-    """Bits in a second by which the target goes up after long without a CNP (R_HAI)."""
+    """Increase of the target after a long time without a CNP, in bits a second (R_HAI)."""
 
     def __post_init__(self) -> None:
         check_parameters(self, BOUNDS)
 
     @classmethod
     def at(cls, line_rate: float) -> Self:
-        """The paper's on such a line, where no flow is cut to more than the line has."""
+        """The paper's parameters for ``line_rate`` (bits/s), which also limits the minimum rate."""
         return cls(line_rate=line_rate, min_rate=min(cls().min_rate, line_rate))
 
 
@@ -72,14 +72,14 @@ BOUNDS: Final[dict[str, Constraint]] = {
     "additive": RATE,
     "hyper": RATE,
 }
-"""What each parameter may be."""
+"""Constraint of each parameter."""
 
 
 class Dcqcn:
     """The reaction point of one flow.
 
-    ``target`` is the rate to come back to. Until the first CNP the flow has its line rate, and
-    nothing is counted.
+    ``target`` is the rate to recover. Until the first CNP the flow has its line rate, and nothing
+    is counted.
     """
 
     def __init__(self, parameters: DcqcnParameters | None = None) -> None:
@@ -92,7 +92,7 @@ class Dcqcn:
         self._bytes = self._by_bytes = self._by_time = 0
 
     def notified(self, now: int) -> None:
-        """Equations 1: remember the rate, cut it by alpha, and begin to recover anew."""
+        """Equations 1: save the rate as target, reduce it by alpha, and restart recovery."""
         known = self.parameters
         alpha = self.alpha(now)
         self.target = self.rate
@@ -103,7 +103,7 @@ class Dcqcn:
         self._rate_due = now + known.rate_timer
 
     def alpha(self, now: int) -> float:
-        """The estimate of congestion: equation 2, once for each of alpha's timers since a CNP."""
+        """The estimate of congestion: equation 2, applied once for each alpha timer since a CNP."""
         if self._alpha_since is None:
             return self._alpha
         times = (now - self._alpha_since) // self.parameters.alpha_timer
@@ -120,14 +120,14 @@ class Dcqcn:
             self._increase()
 
     def acknowledged(self, rtt: int, now: int) -> None:
-        """Round trips mean nothing here."""
+        """Round trips have no effect."""
 
     def next_timer(self) -> int | None:
-        """The rate's timer; alpha's only counts, so nobody need be woken for it."""
+        """The rate's timer; alpha is computed on demand and needs no timer."""
         return self._rate_due
 
     def handle_timer(self, now: int) -> None:
-        """Steps of recovery, as many as are due."""
+        """Apply the steps of recovery that are due."""
         while self._rate_due is not None and self._rate_due <= now:
             self._rate_due += self.parameters.rate_timer
             self._by_time += 1
@@ -149,11 +149,11 @@ class Dcqcn:
 
 
 _RECOVERED = 1e-3
-"""So near its line rate a flow has it: halving would never get there."""
+"""Difference from the line rate that counts as reached: halving would never reach it."""
 
 
 def _power(base: float, times: int) -> float:
-    """``base ** times`` by multiplications alone: those are the same on every machine."""
+    """``base ** times`` by multiplications only, which give the same result on every machine."""
     result = 1.0
     while times:
         if times & 1:
@@ -169,15 +169,14 @@ CNP_INTERVAL = 50_000
 """Nanoseconds between two CNPs of one flow (the paper's N)."""
 
 MAX_OWED = 1 << 16
-"""CNPs that one queue pair owes at the most: marks beyond that, while none was sent, are lost."""
+"""Maximum number of pending CNPs of a queue pair; further marks are ignored."""
 
 
 class NotificationPoint:
-    """Owes the peer of a queue pair a CNP: for the first mark, then one in an interval at most.
+    """Queues CNPs for a queue pair's peer: one at the first mark, then at most one per interval.
 
-    Without an interval (0) it owes one for each mark, and at most :data:`MAX_OWED` of them.
-    ``traffic_class`` is that of its CNPs, ECN in the two lowest bits; ``None`` for that of the
-    path, as all else has it.
+    With interval 0, each mark queues one, up to :data:`MAX_OWED` pending ones.
+    ``traffic_class`` is that of its CNPs, ECN in the two lowest bits; ``None`` for the path's.
     """
 
     __slots__ = ("_interval", "_path", "_qp", "_quiet_until", "_seal", "_traffic_class")
@@ -192,7 +191,7 @@ class NotificationPoint:
         self._path = self._seal = TxTemplate((), BTH())
 
     def marked(self) -> None:
-        """A packet with the mark CE arrived: a CNP is due if none was for an interval."""
+        """Process a packet marked CE: queue a CNP unless one was queued within the interval."""
         qp = self._qp
         now = qp.device.now
         if now >= self._quiet_until:
@@ -210,7 +209,7 @@ class NotificationPoint:
         return self._seal.frame(Opcode.CNP, 0, CNP().build(), b"")
 
     def _sealing(self, path: TxTemplate) -> TxTemplate:
-        """What makes the CNPs of a path."""
+        """Return the builder of a path's CNPs."""
         headers = path.headers
         if self._traffic_class is not None:
             headers = tuple(_of_class(header, self._traffic_class) for header in headers)
@@ -218,7 +217,7 @@ class NotificationPoint:
 
 
 def _of_class(header: Header, traffic_class: int) -> Header:
-    """A header of a path, with this traffic class if it has one."""
+    """Return a header of a path, with this traffic class if it has one."""
     if isinstance(header, IPv4 | IPv6):
         return header.replace(dscp=traffic_class >> 2, ecn=traffic_class & 3)
     return header.replace(tclass=traffic_class) if isinstance(header, GRH) else header

@@ -1,4 +1,4 @@
-"""TIMELY: the round trip's gradient moves the rate.
+"""TIMELY: the gradient of the round trip time adjusts the rate.
 
 R. Mittal et al., TIMELY: RTT-based Congestion Control for the Datacenter, SIGCOMM 2015, section
 4.3, algorithm 1; the names of the parameters are the paper's.
@@ -22,27 +22,27 @@ from rdmawire.validate import PERIOD, Constraint, check_type
 class TimelyParameters:
     """The parameters, with the paper's values (section 4.4).
 
-    ``VerbsError`` EINVAL for a value that makes no sense, by :data:`BOUNDS`.
+    Raises ``VerbsError`` EINVAL for a value that :data:`BOUNDS` does not allow.
     """
 
     line_rate: float = 10 * GIGABIT
-    """Bits in a second with which a flow begins, and which it never exceeds."""
+    """Initial and maximum rate of a flow, in bits a second."""
     min_rate: float = 10 * MEGABIT
-    """Bits in a second below which no flow is cut."""
+    """Minimum rate of a flow, in bits a second."""
     min_rtt: int = 20_000
-    """Nanoseconds of an empty network: what a gradient is measured in."""
+    """Round trip time of an empty network in nanoseconds, the unit of gradients."""
     t_low: int = 50_000
-    """Nanoseconds below which every round trip raises the rate."""
+    """Nanoseconds below which every round trip increases the rate."""
     t_high: int = 500_000
-    """Nanoseconds above which every round trip cuts it."""
+    """Nanoseconds above which every round trip reduces the rate."""
     alpha: float = 0.875
-    """The weight of the newest difference between round trips."""
+    """Weight of the newest difference between round trips."""
     beta: float = 0.8
-    """How strongly a gradient cuts."""
+    """Factor by which a gradient reduces the rate."""
     delta: float = 10 * MEGABIT
-    """Bits in a second by which the rate goes up."""
+    """Additive increase of the rate, in bits a second."""
     hyper_after: int = 5
-    """Round trips in a row without a rise after which it goes up as many times as fast (N)."""
+    """Consecutive round trips without a rise after which the increase is N times as large (N)."""
 
     def __post_init__(self) -> None:
         check_parameters(self, BOUNDS)
@@ -59,11 +59,11 @@ BOUNDS: Final[dict[str, Constraint]] = {
     "delta": RATE,
     "hyper_after": TIMES,
 }
-"""What each parameter may be."""
+"""Constraint of each parameter."""
 
 
 class Timely:
-    """One flow. CNPs mean nothing here, nor do bytes."""
+    """One flow. CNPs and bytes have no effect."""
 
     def __init__(self, parameters: TimelyParameters | None = None) -> None:
         self.parameters = TimelyParameters() if parameters is None else parameters
@@ -74,7 +74,7 @@ class Timely:
         self._falling = 0
 
     def notified(self, now: int) -> None:
-        """A mark says nothing that a round trip does not."""
+        """CNPs have no effect: round trips show congestion."""
 
     def sent(self, size: int, now: int) -> None:
         """Bytes are not counted."""
@@ -103,8 +103,8 @@ class Timely:
         return self.rate + steps * known.delta
 
     def next_timer(self) -> int | None:
-        """Nothing is ever due."""
+        """No timer is ever due."""
         return None
 
     def handle_timer(self, now: int) -> None:
-        """Nothing is due."""
+        """No timer is due."""
