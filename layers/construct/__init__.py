@@ -36,7 +36,7 @@ globals().update({table.__name__: struct(table) for table in _tables()})
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """The names of tables, which only running finds out."""
+        """Return a header table's struct, by the table's name."""
 
 
 __all__ = [  # noqa: PLE0604 - the names of tables are text

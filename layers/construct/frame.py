@@ -1,4 +1,4 @@
-"""Transport packets, and what carries them: RoCEv2, RoCE, and InfiniBand's own links."""
+"""Transport packets and the headers that carry them: RoCEv2, RoCE, and native InfiniBand links."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,7 @@ def _opcode(bth: Any) -> int:
 
 
 class _Padded(Adapter):
-    """Parts what follows the headers into payload and pad, by the pad count of the BTH."""
+    """Splits the bytes after the headers into payload and pad, by the pad count of the BTH."""
 
     def _decode(self, obj: Container, context: Any, path: str) -> Container:  # noqa: ARG002
         rest, padcnt = obj.pop("rest"), obj.bth.padcnt
@@ -80,7 +80,7 @@ TransportPacket = "TransportPacket" / _Padded(
 )
 """``bth``, ``extended`` (the headers of the opcode, by label), ``payload`` and ``pad``.
 
-Pad and pad count are worked out where they are left out. Reserved opcodes are an error.
+Omitted pad and pad count are computed. Reserved opcodes are an error.
 """
 
 
@@ -92,7 +92,7 @@ _MODULES = (
 ManagementDatagram = "ManagementDatagram" / Pieces(
     mad.layout, *(table for module in _MODULES for table in tables_of(module))
 )
-"""A management datagram: the common header, and what its class and attribute put behind it."""
+"""A management datagram: the common header, and the data of its class and attribute."""
 
 
 _ANNOUNCES: dict[int, str] = {EtherType.IPV4: "protocol", EtherType.IPV6: "next_header"}
@@ -112,7 +112,7 @@ def _is_ip(frame: Any) -> bool:
 
 
 def _protocol(frame: Any) -> int | None:
-    """What an IP header announces; ``None`` for a GRH."""
+    """The next protocol of an IP header; ``None`` for a GRH."""
     field = _ANNOUNCES.get(_ethertype(frame))
     return number(frame["network"][field], IPProtocol) if field else None
 
@@ -156,7 +156,7 @@ _FRAME = Struct(
 
 
 def _sealed(given: Any) -> dict[str, Any]:
-    """The frame with lengths, the IPv4 checksum and the ICRC where they are left out."""
+    """Return the frame with omitted lengths, IPv4 checksum and ICRC computed."""
     frame = {"tags": [], "options": b"", "udp": {}, "network": {}, **given}
     transport = TransportPacket.build(frame["transport"])
     size = len(transport) + ICRC.SIZE
@@ -205,8 +205,8 @@ def _icrc(frame: Any, transport: bytes) -> int:
 RoCEFrame = "RoCEFrame" / Completed(_FRAME, _sealed)
 """``ethernet``, ``tags``, ``network``, ``options``, ``udp``, ``transport``, ``icrc``, ``trailer``.
 
-``network`` is IPv4, IPv6 or a GRH, as the EtherType says; behind a GRH ``udp`` is ``None``.
-Building works out lengths, the IPv4 checksum and the ICRC where they are left out.
+The EtherType selects ``network``: IPv4, IPv6 or a GRH; after a GRH ``udp`` is ``None``.
+Building computes omitted lengths, IPv4 checksum and ICRC.
 """
 
 
@@ -230,7 +230,7 @@ _PACKET = Struct(
 
 
 def _native_sealed(given: Any) -> dict[str, Any]:
-    """The packet with lengths and both CRCs where they are left out."""
+    """Return the packet with omitted lengths and CRCs computed."""
     transport = TransportPacket.build(given["transport"])
     size = len(transport) + ICRC.SIZE
     packet = {"lrh": {}, **given}
@@ -242,14 +242,14 @@ def _native_sealed(given: Any) -> dict[str, Any]:
 
 
 def _with_crcs(data: bytes, packet: dict[str, Any]) -> dict[str, Any]:
-    """The packet with the CRCs of its bytes, but for those that it has."""
+    """Return the packet with its omitted CRCs computed."""
     packet = {"icrc": {"crc": icrc_lrh(data)}, **packet}
     covered = data + struct(ICRC).build(packet["icrc"])
     return {"vcrc": {"crc": vcrc(covered)}, **packet}
 
 
 NativePacket = "NativePacket" / Completed(_PACKET, _native_sealed)
-"""``lrh``, ``grh`` (where ``lrh.lnh`` says so), ``transport``, ``icrc``, ``vcrc``, ``trailer``.
+"""``lrh``, ``grh`` (depending on ``lrh.lnh``), ``transport``, ``icrc``, ``vcrc``, ``trailer``.
 
-Building works out lengths and both CRCs where they are left out.
+Building computes omitted lengths and CRCs.
 """

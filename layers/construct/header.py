@@ -1,4 +1,4 @@
-"""Structs of header tables, and the constructs that messages are made of."""
+"""Structs of header tables, and the constructs of messages."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -36,17 +36,17 @@ from rdmawire.wire.show import BOOL
 
 @cache
 def struct(table: type[Header]) -> Construct:
-    """The table as a struct: parses to a ``Container`` of its rows, builds from one or a dict.
+    """Make a struct of the table: parses to a ``Container`` of its rows, builds from one or a dict.
 
-    Numbers that an enum names become ``EnumIntegerString``, flags ``bool``; a row left out
-    keeps the table's default.
+    Numbers with an enum name become ``EnumIntegerString``, flags ``bool``; omitted rows keep the
+    table's default.
     """
     fields = [row.name / Default(_field(row), _default(row)) for row in table.rows]
     return table.__name__ / Bitwise(Struct(*fields))
 
 
 def number(value: Any, names: type[IntEnum]) -> int:
-    """A number that may be given by its name; ``MappingError`` for one that nothing has."""
+    """Convert a number that may be given by name; ``MappingError`` for an unknown name."""
     if not isinstance(value, str):
         return int(value)
     if value not in names.__members__:
@@ -76,8 +76,8 @@ _PLAIN = "bytes"
 class Pieces(Construct):
     """A ``ListContainer`` of the pieces of a message, each with its ``name`` and its ``value``.
 
-    ``layout`` is one of the wire's, ``tables`` are the headers that it may find. Plain bytes
-    have the name ``bytes``; so have those at the end that the layout cannot make out.
+    ``layout`` is a layout function of the wire, ``tables`` are the headers that it may yield. Plain
+    bytes, also those at the end that the layout cannot parse, have the name ``bytes``.
     """
 
     def __init__(self, layout: Layout, *tables: type[Header]) -> None:
@@ -90,7 +90,7 @@ class Pieces(Construct):
 
     def _containers(self, data: bytes) -> Iterator[Container]:
         end = 0
-        with suppress(WireError):  # what it says of the bytes, their name says here
+        with suppress(WireError):  # the piece's name describes the bytes
             for offset, piece in self._layout(data):
                 yield _container(piece)
                 end = offset + size(piece)
@@ -122,7 +122,7 @@ def _container(piece: Piece) -> Container:
 
 
 class Completed(Adapter):
-    """A struct that is built from what ``complete`` makes of a container or dict."""
+    """A struct that is built after ``complete`` filled in a container or dict."""
 
     def __init__(self, subcon: Construct, complete: Callable[[Any], dict[str, Any]]) -> None:
         super().__init__(subcon)
@@ -139,7 +139,7 @@ class Completed(Adapter):
 
 
 class Refused(Construct):
-    """Neither parses nor builds, and says why: ``why`` is asked of the container so far."""
+    """Refuses to parse or build; ``why`` returns the reason from the container so far."""
 
     def __init__(self, why: Callable[[Any], str]) -> None:
         super().__init__()

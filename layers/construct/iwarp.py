@@ -15,7 +15,7 @@ Segment = Pieces(rdmap.layout, *(t for m in ("ddp", "rdmap", "terminate") for t 
 
 
 def _closed(given: Any) -> dict[str, Any]:
-    """The FPDU with length, pad and CRC where they are left out."""
+    """Return the FPDU with omitted length, pad and CRC computed."""
     segment = Segment.build(given["segment"])
     head = struct(FPDULength).build(given.get("length", {"ulpdu_length": len(segment)}))
     pad = given.get("pad", bytes(-len(head + segment) % 4))
@@ -32,13 +32,13 @@ _FPDU = Struct(
 FPDU = "FPDU" / Completed(_FPDU, _closed)
 """An FPDU without Markers: ``length``, ``segment``, ``pad`` and ``crc``.
 
-What is left out is worked out. A stream with Markers is for ``rdmawire.layers.scapy`` or
-``rdmawire.dissect``: they take the Markers out.
+Omitted fields are computed. For streams with Markers use ``rdmawire.layers.scapy`` or
+``rdmawire.dissect``, which remove the Markers.
 """
 
 
 def _enhanced_size(header: Any) -> int:
-    """Bytes that RFC 6581 puts before the private data, which count as such."""
+    """Size in bytes of RFC 6581's header, which counts as private data."""
     return MPAEnhanced.SIZE if header.get("s") else 0
 
 
@@ -47,7 +47,7 @@ def _private_size(frame: Any) -> int:
 
 
 def _announced(given: Any) -> dict[str, Any]:
-    """The frame with the length of the private data where it is left out."""
+    """Return the frame with an omitted length of the private data computed."""
     private = given.get("private_data", b"")
     header = given.get("header", {})
     size = len(private) + _enhanced_size(header)

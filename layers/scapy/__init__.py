@@ -5,9 +5,9 @@
 >>> from rdmawire.layers.scapy import BTH, RETH
 >>> packet = Ether() / IP() / UDP() / BTH(opcode="RC_RDMA_WRITE_ONLY", destqp=17) / RETH() / b"abc"
 
-Lengths, pad count and ICRC are worked out where they are left out. Ethernet, IP, UDP and TCP are
-Scapy's own. Importing this binds UDP port 4791 and EtherType 0x8915 before whatever else is
-bound to them; :func:`unbind` gives them back, to ``scapy.contrib.roce`` for one.
+Omitted lengths, pad count and ICRC are computed. Ethernet, IP, UDP and TCP are
+Scapy's own. Importing this binds UDP port 4791 and EtherType 0x8915, with precedence over
+existing bindings, such as those of ``scapy.contrib.roce``; :func:`unbind` restores them.
 :func:`bind` takes further ports, :func:`bind_iwarp` those of iWARP.
 
 Scapy is an extra: ``pip install "rdmawire[scapy]"``.
@@ -37,7 +37,7 @@ bind()
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """The names of tables, which only running finds out."""
+        """Return a header table's layer, by the table's name."""
 
 
 __all__ = [  # noqa: PLE0604 - the names of tables are text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which layers Scapy finds by itself, from ports, EtherTypes and link types."""
+"""Bindings of layers to ports, EtherTypes and link types."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ from rdmawire.wire.native import IBA_TRANSPORT
 _Fields = dict[str, Any]
 
 _LINKS: dict[int, type[Packet]] = {LinkType.INFINIBAND: LRH, LinkType.ERF: ERF}
-"""Link types of captures that Scapy does not know, or not down to the packet."""
+"""Link types of captures that Scapy does not know, or does not dissect to the packet."""
 
 _ETHERTYPES: dict[int, type[Packet]] = {
     EtherType.IPV4: IP,
@@ -36,23 +36,23 @@ _ETHERTYPES: dict[int, type[Packet]] = {
     EtherType.ARP: ARP,
     EtherType.ROCE: GRH,
 }
-"""What raw packets of an InfiniBand link carry."""
+"""Layers in raw packets of an InfiniBand link, by EtherType."""
 
 _FAMILIES_OF_IPV6 = (10, 24, 28, 30)
-"""Numbers for IPv6 where BSD's loopback is captured: each system has its own."""
+"""Address families of IPv6 in BSD loopback captures: each system has its own."""
 
 
 def bind(port: int = ROCE_PORT) -> None:
-    """Bind RoCEv2 to a UDP port, and RoCE to its EtherType, before what is bound already.
+    """Bind RoCEv2 to a UDP port, and RoCE to its EtherType, with precedence over other bindings.
 
-    Packets that are built get the port bound last.
+    Built packets get the port that was bound last.
     """
     _bind_first(UDP, BTH, {"dport": port})
     _bind_first(Ether, GRH, {"type": int(EtherType.ROCE)})
 
 
 def unbind(port: int | None = None) -> None:
-    """Take back what :func:`bind` did for a port; for all ports and RoCE, if none is given."""
+    """Undo :func:`bind` for a port, or for all ports and RoCE by default."""
     for fields in _bound(UDP, BTH):
         if port in (None, fields["dport"]):
             _unbind(UDP, BTH, fields)
@@ -61,10 +61,10 @@ def unbind(port: int | None = None) -> None:
 
 
 def bind_iwarp(port: int) -> None:
-    """Read TCP segments from and to a port as iWARP, each for itself.
+    """Dissect TCP segments from and to a port as iWARP, each separately.
 
-    Where FPDUs do not begin with segments, or Markers stand in them,
-    :class:`~rdmawire.layers.scapy.IWARPSession` is what finds them.
+    For FPDUs that do not begin with segments, or contain Markers, use
+    :class:`~rdmawire.layers.scapy.IWARPSession`.
     """
     for side in ("sport", "dport"):
         _bind_first(TCP, MPA, {side: port})
@@ -72,26 +72,26 @@ def bind_iwarp(port: int) -> None:
 
 
 def unbind_iwarp(port: int) -> None:
-    """Take back what :func:`bind_iwarp` did."""
+    """Undo :func:`bind_iwarp`."""
     for side in ("sport", "dport"):
         _unbind(TCP, MPA, {side: port})
     split_top_down(TCP, FPDU, dport=port)
 
 
 def _bound(lower: type[Packet], upper: type[Packet]) -> list[_Fields]:
-    """The fields that have one layer follow the other, the last bound first."""
+    """Return the fields that bind one layer to the other, the last bound first."""
     return [fields for fields, follows in lower.payload_guess if follows is upper]
 
 
 def _bind_first(lower: type[Packet], upper: type[Packet], fields: _Fields) -> None:
-    """Bind as Scapy does, but before all that is bound."""
+    """Bind as Scapy does, but with precedence over existing bindings."""
     split_bottom_up(lower, upper, **fields)
     lower.payload_guess.insert(0, (fields, upper))
     bind_top_down(lower, upper, **fields)
 
 
 def _unbind(lower: type[Packet], upper: type[Packet], fields: _Fields) -> None:
-    """Take a binding back; packets that are built get the one that is the last now."""
+    """Remove a binding; built packets get the last remaining one."""
     split_bottom_up(lower, upper, **fields)
     split_top_down(lower, upper, **fields)
     for left in _bound(lower, upper)[:1]:

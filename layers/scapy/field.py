@@ -31,7 +31,7 @@ FIELDS: dict[type[Header], dict[str, tuple[str, str]]] = {
 """By table, in the form of Scapy's ``deprecated_fields``: Scapy's name to ours and a version."""
 
 WORDS = {"RC_COMPARE_SWAP": "RC_CMP_SWAP", "RD_COMPARE_SWAP": "RD_CMP_SWAP"}
-"""Scapy's names of opcodes to ours."""
+"""Scapy's names of opcodes to the standard's."""
 
 
 _ADDRESSES: dict[Kind, Callable[[str], bytes]] = {
@@ -39,13 +39,13 @@ _ADDRESSES: dict[Kind, Callable[[str], bytes]] = {
     Kind.IPV4: lambda text: IPv4Address(text).packed,
     Kind.IPV6: lambda text: IPv6Address(text).packed,
 }
-"""Notations that a value may be given in, and is shown in."""
+"""Notations in which values are accepted and shown."""
 
 
 class NumberField(BitField):
-    """A row that is a number; the standard's words for it are taken and shown.
+    """A row that is a number; the standard's words are accepted and shown.
 
-    ``default`` of ``None`` is for numbers that are worked out when the packet is built.
+    A ``default`` of ``None`` marks numbers that are computed when the packet is built.
     """
 
     __slots__ = ["row", "table"]
@@ -55,7 +55,7 @@ class NumberField(BitField):
         super().__init__(row.name, default, row.size)
 
     def any2i(self, pkt: Packet | None, x: Any) -> Any:
-        """Internal form; :class:`WireError` for words that the row does not have."""
+        """Convert to the internal form; :class:`WireError` for unknown words."""
         if not isinstance(x, str):
             return super().any2i(pkt, x)
         x = WORDS.get(x, x)
@@ -66,7 +66,7 @@ class NumberField(BitField):
         return numbers[x]
 
     def i2m(self, pkt: Packet | None, x: Any) -> int:
-        """The number; :class:`WireError` for what is none, or does not fit."""
+        """Return the number; :class:`WireError` for other values or if it does not fit."""
         try:
             value = index(super().i2m(pkt, x))
         except TypeError:
@@ -76,7 +76,7 @@ class NumberField(BitField):
         return value
 
     def i2repr(self, pkt: Packet | None, x: Any) -> str:
-        """A word that the field takes; else the number as trees show it, and what it says."""
+        """Return a word that the field accepts, or the number as in trees with its meaning."""
         if not isinstance(x, int) or x >> self.size:
             return repr(x)
         meaning = self._meaning(pkt)
@@ -88,7 +88,7 @@ class NumberField(BitField):
     def _meaning(self, pkt: Packet | None) -> Meaning:
         if pkt is None or not self.row.by:
             return self.row.meaning
-        # Scapy takes a list of values for as many packets: then there is no one meaning.
+        # Scapy makes a packet per value of a list: there is no single meaning.
         several = isinstance(getattr(pkt, self.row.by), list)
         return self.row.meaning if several else self.row.meaning_in(pkt)
 
@@ -103,7 +103,7 @@ class NumbersField(NumberField):
     islist = 1
 
     def i2m(self, pkt: Packet | None, x: Any) -> int:  # noqa: ARG002
-        """All numbers as one."""
+        """Join all numbers to one."""
         numbers, width = list(x or [0] * self.row.times), self.row.width
         if len(numbers) != self.row.times or not all(0 <= n < 1 << width for n in numbers):
             wanted = f"{self.row.times} numbers of {width} bits"
@@ -111,16 +111,16 @@ class NumbersField(NumberField):
         return int("".join(f"{number:0{width}b}" for number in numbers), 2)
 
     def m2i(self, pkt: Packet | None, x: int) -> list[int]:  # noqa: ARG002
-        """The numbers, first ones first."""
+        """Split into the numbers, in order."""
         width, times = self.row.width, self.row.times
         return [x >> width * place & (1 << width) - 1 for place in reversed(range(times))]
 
     def i2repr(self, pkt: Packet | None, x: Any) -> str:
-        """The numbers, each as it is shown alone."""
+        """Format each number like a single one."""
         return f"[{', '.join(super(NumbersField, self).i2repr(pkt, number) for number in x)}]"
 
     def randval(self) -> RandField:
-        """Any numbers that fit."""
+        """Random numbers that fit."""
         return _RandNumbers(self.row.times, self.row.width)
 
 
@@ -136,7 +136,7 @@ class _RandNumbers(RandField):
 
 
 class BytesField(Field):
-    """A row of bytes; addresses are taken and shown in their notation."""
+    """A row of bytes; addresses are accepted and shown in their notation."""
 
     __slots__ = ["row", "table"]
 
@@ -145,7 +145,7 @@ class BytesField(Field):
         super().__init__(row.name, default, f"{row.width // 8}s")
 
     def any2i(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
-        """The bytes of an address, given as text or as a number; bytes as they are."""
+        """Return the bytes of an address given as text or as a number; bytes are unchanged."""
         kind = self.row.meaning.show.kind
         if isinstance(x, int) and kind in _ADDRESSES and 0 <= x < 1 << self.row.width:
             return x.to_bytes(self.sz, "big")
@@ -158,13 +158,13 @@ class BytesField(Field):
             raise WireError(f"{self.table}.{self.name} takes {what}, found {x!r}") from None
 
     def i2h(self, pkt: Packet | None, x: Any) -> Any:  # noqa: ARG002
-        """An address as text; other bytes as they are."""
+        """Return an address as text; other bytes are unchanged."""
         fits = isinstance(x, bytes) and len(x) == self.sz
         known = fits and self.row.meaning.show.kind in _ADDRESSES
         return writer(self.row.meaning.show, self.row.width)(x) if known else x
 
     def i2m(self, pkt: Packet | None, x: Any) -> bytes:  # noqa: ARG002
-        """The bytes; :class:`WireError` for more or fewer than the row has."""
+        """Return the bytes; :class:`WireError` if their number differs from the row's."""
         wanted = int(self.sz)
         data = bytes(wanted) if x is None else x
         if not isinstance(data, bytes | bytearray):
@@ -174,25 +174,25 @@ class BytesField(Field):
         return bytes(data)
 
     def i2repr(self, pkt: Packet | None, x: Any) -> str:
-        """As the field is given."""
+        """Format in the notation in which the field is given."""
         shown = self.i2h(pkt, x)
         return shown if isinstance(shown, str) else repr(shown)
 
     def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, bytes]:
-        """Take the bytes off the front; ``struct.error`` if they are not all there."""
+        """Remove the bytes from the front; ``struct.error`` if too few."""
         if len(s) < self.sz:
             raise struct.error(f"{self.table}.{self.name} takes {self.sz} bytes")
         return super().getfield(pkt, s)
 
     def randval(self) -> RandBin:
-        """Any bytes."""
+        """Random bytes."""
         return RandBin(int(self.sz))
 
 
 class BehindField(Field[Any, Any]):
-    """A value that stands behind the payload: bytes, or a number of so many of them.
+    """A value after the payload: bytes, or a number with a size in bytes.
 
-    ``None`` is worked out when the packet is built.
+    ``None`` is computed when the packet is built.
     """
 
     __slots__ = ["size", "table"]
@@ -202,19 +202,19 @@ class BehindField(Field[Any, Any]):
         super().__init__(name, None)
 
     def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, Any]:  # noqa: ARG002
-        """Nothing of the header is its own."""
+        """Leave the header unchanged."""
         return s, None
 
     def addfield(self, pkt: Packet, s: bytes, val: Any) -> bytes:  # noqa: ARG002
-        """Nothing of the header is its own."""
+        """Leave the header unchanged."""
         return s
 
     def i2repr(self, pkt: Packet | None, x: Any) -> str:  # noqa: ARG002
-        """A number in hexadecimal digits."""
+        """Format a number as hexadecimal digits."""
         return f"0x{x:0{2 * self.size}x}" if isinstance(x, int) else repr(x)
 
     def data(self, value: Any) -> bytes:
-        """A value as it stands in the packet; :class:`WireError` for one that cannot."""
+        """Return the bytes of a value in the packet; :class:`WireError` if it is invalid."""
         if isinstance(value, bytes):
             return value
         if self.size and isinstance(value, int):
@@ -225,13 +225,13 @@ class BehindField(Field[Any, Any]):
 
 
 def field(table: str, row: Row, default: Any) -> Field:
-    """The field of a row, of the kind that the row asks for."""
+    """Make the field of a row, of the type that suits the row."""
     kind = BytesField if row.is_bytes else NumbersField if row.times > 1 else NumberField
     return kind(table, row, list(default) if isinstance(default, tuple) else default)
 
 
 def grouped(group: Group) -> property:
-    """The group as an attribute that can be read and set."""
+    """Make a property that reads and sets the group."""
 
     def put(pkt: Any, value: int) -> None:
         for name, number in _members(pkt.table, group, value):
@@ -241,7 +241,7 @@ def grouped(group: Group) -> property:
 
 
 def ungrouped(table: type[Header], fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with each group among them given as its rows."""
+    """Replace each group in ``fields`` by its rows."""
     if not fields:
         return fields
     for group in table.groups:
@@ -252,7 +252,7 @@ def ungrouped(table: type[Header], fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _members(table: type[Header], group: Group, value: int) -> Iterator[tuple[str, int]]:
-    """The rows of the group with their numbers; :class:`WireError` for no number that fits."""
+    """Return the numbers of the group's rows; :class:`WireError` if ``value`` does not fit."""
     name = f"{table.__name__}.{group.name}"
     if not isinstance(value, int):
         rows = ", ".join(row.name for row in table.rows if row.name in group.members)

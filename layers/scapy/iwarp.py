@@ -15,44 +15,44 @@ from rdmawire.wire.ddp import DDPControl
 
 _CRC = mpa.FPDUCRC.SIZE
 _MAX_FRAMES = (1 << 16) // (mpa.FPDULength.SIZE + _CRC)
-"""Frames that the payload of an IP packet has room for."""
+"""Maximum number of frames in the payload of an IP packet."""
 
 
 class StartUpLayer(TableLayer):
-    """A start-up frame: ``pd_length`` is worked out where it is left out."""
+    """A start-up frame: an omitted ``pd_length`` is computed."""
 
     def planned(self, data: bytes) -> Plan:
-        """What RFC 6581 puts before the private data, where S announces it."""
+        """Plan RFC 6581's header before the private data, if S is set."""
         whole = len(data) >= self.table.SIZE
         header: Any = self.table.parse(data) if whole else None
         return (Step(mpa.MPAEnhanced, mpa.MPAEnhanced.SIZE),) if whole and header.s else ()
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Part the private data from what comes after the frame."""
+        """Split the private data from the bytes after the frame."""
         return s[: self.pd_length], s[self.pd_length :]
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Say how long the private data is."""
+        """Set the length of the private data."""
         if self.pd_length is None:
             pkt = self.table.parse(pkt).replace(pd_length=len(pay)).build()
         return pkt + pay
 
 
 class FPDULayer(TableLayer):
-    """An FPDU: ``ulpdu_length``, ``pad`` and ``crc`` are worked out where they are left out.
+    """An FPDU: omitted ``ulpdu_length``, ``pad`` and ``crc`` are computed.
 
-    It has no Markers here: :class:`~rdmawire.layers.scapy.IWARPSession` takes them out.
+    It has no Markers: :class:`~rdmawire.layers.scapy.IWARPSession` removes them.
     """
 
     def planned(self, data: bytes) -> Plan:
-        """The headers of the DDP segment."""
+        """Plan the headers of the DDP segment."""
         start = mpa.FPDULength.SIZE
         length = int.from_bytes(data[:start], "big")
         return planned(rdmap.layout(data[start : start + length]))
 
     def post_dissect(self, s: bytes) -> bytes:
-        """Take pad and CRC from behind the segment."""
-        self.raw_packet_cache = None  # what is behind the segment is not in it
+        """Read pad and CRC after the segment."""
+        self.raw_packet_cache = None  # bytes after the segment are not in it
         end = mpa.fpdu_size(self.ulpdu_length) - mpa.FPDULength.SIZE
         if end > len(s):
             self.fields |= {"pad": b"", "crc": b""}
@@ -62,11 +62,11 @@ class FPDULayer(TableLayer):
         return s[: self.ulpdu_length] + s[end:]
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Part the segment from what comes after the FPDU."""
+        """Split the segment from the bytes after the FPDU."""
         return s[: self.ulpdu_length], s[self.ulpdu_length :]
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Put pad and CRC behind the segment."""
+        """Append pad and CRC to the segment."""
         if self.ulpdu_length is None:
             pkt = mpa.FPDULength(len(pay)).build()
         data = pkt + pay
@@ -74,21 +74,21 @@ class FPDULayer(TableLayer):
         return data + self.behind("crc", lambda: mpa.crc_of(data))
 
     def crc_expected(self) -> int:
-        """What the CRC must be."""
+        """The correct CRC."""
         data = self.copy()
         data.fields["crc"] = b""
         return mpa.crc_of(data.do_build())
 
     def crc_good(self) -> bool:
-        """Whether the CRC is what it must be; says nothing where CRCs are not in use."""
+        """Whether the CRC is correct; meaningless if CRCs are not in use."""
         return bool(self.crc == self.crc_expected())
 
 
 class SegmentLayer(TableLayer):
-    """The control field that a DDP segment begins with."""
+    """The control field at the start of a DDP segment."""
 
     def planned(self, data: bytes) -> Plan:
-        """The other headers of the segment."""
+        """Plan the other headers of the segment."""
         return planned(rdmap.layout(data))[1:]
 
 
@@ -107,12 +107,12 @@ _KEYS = {mpa.REQUEST_KEY: MPARequest, mpa.REPLY_KEY: MPAReply}
 
 
 def frame_layer(data: bytes) -> type[Packet]:
-    """What stands at the beginning of these bytes: a start-up frame, or an FPDU."""
+    """The layer of the first frame in these bytes: start-up frame or FPDU."""
     return _KEYS.get(data[: len(mpa.REQUEST_KEY)], FPDU)
 
 
 class MPA(Packet):
-    """Start-up frames and FPDUs, one behind the other: a piece of an MPA stream."""
+    """Consecutive start-up frames and FPDUs: a part of an MPA stream."""
 
     name = "MPA"
     __module__ = "rdmawire.layers.scapy"
@@ -126,5 +126,5 @@ class MPA(Packet):
     ]
 
     def mysummary(self) -> Any:
-        """The lines of the frames."""
+        """Join the summaries of the frames."""
         return ", ".join(frame.summary() for frame in self.frames), [TCP]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Header tables as layers of Scapy.
 
-A layer's fields are its table's rows. What follows a layer is its *plan*: the tables of the bytes
-after it, found once where a message begins and passed from layer to layer. Where no plan says what
-follows, Scapy's own bindings do.
+A layer's fields are its table's rows. The *plan* of a layer is the tables of the bytes after it,
+found once at the start of a message and passed from layer to layer. Without a plan, Scapy's own
+bindings select the next layer.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ SUMMARIES: dict[type[Header], str] = {
 
 
 class Step(NamedTuple):
-    """A piece of a plan: a header, or ``None`` for so many bytes that no table describes."""
+    """A step of a plan: a header, or ``None`` for ``size`` bytes without a table."""
 
     table: type[Header] | None
     size: int
@@ -52,24 +52,24 @@ Plan = tuple[Step, ...]
 
 
 class PlannedLayer(Packet):
-    """A layer that knows what follows it."""
+    """A layer with a plan of what follows it."""
 
     __slots__ = ["plan"]
     name = "Planned"
     fields_desc: ClassVar[list[Any]] = []
 
     def do_dissect(self, s: bytes) -> bytes:
-        """Take the header off, once what follows it is known."""
+        """Dissect the header, after the plan is known."""
         before = _plan(self.underlayer)
         self.plan = before[1:] if before else self.planned(s)
         return super().do_dissect(s)
 
     def planned(self, data: bytes) -> Plan:  # noqa: ARG002 - for layers that begin a message
-        """What follows, where no plan was handed down: nothing, but for layers that begin one."""
+        """The plan if the layer received none: empty, except for layers that begin a message."""
         return ()
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """The next layer of the plan; behind its end, what is bound."""
+        """The next layer of the plan; after its end, the bound layer."""
         plan = _plan(self)
         if not plan:
             return super().guess_payload_class(payload)
@@ -80,12 +80,12 @@ class PlannedLayer(Packet):
 
 
 def _plan(pkt: Packet | None) -> Plan:
-    """What follows a layer; nothing for layers that were not dissected, or are not ours."""
+    """The plan of a layer; empty for layers that were not dissected, or are of other packages."""
     return getattr(pkt, "plan", ()) if isinstance(pkt, PlannedLayer) else ()
 
 
 def _planned_size(pkt: Packet) -> int:
-    """How many bytes the layer below has planned for this one; one alone takes all."""
+    """Bytes that the layer below planned for this one; a single layer takes all."""
     plan = _plan(pkt.underlayer)
     return plan[0].size if plan else len(pkt.original)
 
@@ -113,23 +113,23 @@ class TableLayer(PlannedLayer):
         super().delfieldval(self.deprecated_fields.get(attr, (attr,))[0])
 
     def header(self) -> Header:
-        """The header itself, as :mod:`rdmawire.wire` has it."""
+        """The header as a :mod:`rdmawire.wire` table."""
         return self.table.parse(self.self_build())
 
     def behind(self, name: str, worked_out: Callable[[], Any]) -> bytes:
-        """The bytes of a field that stands behind the payload: as given, else worked out."""
+        """The bytes of a field after the payload: the given ones, otherwise computed."""
         given = self.getfieldval(name)
         data: bytes = self.get_field(name).data(worked_out() if given is None else given)
         return data
 
     def mysummary(self) -> Any:
-        """The line of the layer, with those of the layers below that have one."""
+        """The summary of the layer, with those of the layers below that have one."""
         return (self.sprintf(self.summary_format), _SUMMED_UP) if self.summary_format else ""
 
 
 _BUILT: dict[type[Header], type[TableLayer]] = {}
 _SUMMED_UP: list[type[Packet]] = [UDP, TCP]
-"""Layers whose lines a summary keeps, though a layer above them has one too."""
+"""Layers that a summary keeps, even if a layer above them has one too."""
 
 
 def define(
@@ -139,9 +139,9 @@ def define(
     computed: tuple[str, ...] = (),
     name: str = "",
 ) -> type[TableLayer]:
-    """The layer of a table; ``computed`` rows are worked out when a packet is built.
+    """Make the layer of a table; omitted ``computed`` rows are computed when a packet is built.
 
-    ``more`` fields stand behind the rows, ``name`` is for layers that hold more than the header.
+    ``more`` fields follow the rows, ``name`` is for layers that hold more than the header.
     """
     body = _body(table, more, computed) | {"name": name or table.__name__}
     made: type[TableLayer] = new_class(
@@ -154,7 +154,7 @@ def define(
 
 
 def _body(table: type[Header], more: tuple[Any, ...], computed: tuple[str, ...]) -> dict[str, Any]:
-    """What stands in the class of a layer."""
+    """The class body of a layer."""
     fields = [
         field(table.__name__, row, None if row.name in computed else row.default)
         for row in table.rows
@@ -173,18 +173,18 @@ def _body(table: type[Header], more: tuple[Any, ...], computed: tuple[str, ...])
 
 
 def _layer_or_raw(cls: type[TableLayer], _pkt: bytes = b"", *_: Any, **__: Any) -> type[Packet]:
-    """The layer, or ``Raw`` for bytes that end before the header does."""
+    """Make the layer, or ``Raw`` if the bytes end inside the header."""
     whole = not _pkt or len(_pkt) >= cls.table.SIZE
     return cls if whole else conf.raw_layer
 
 
 def layer(table: type[Header]) -> type[TableLayer]:
-    """The layer of a table, made when it is first asked for."""
+    """The layer of a table, made at first use."""
     return _BUILT.get(table) or define(table)
 
 
 def layers(without: tuple[str, ...] = ()) -> dict[str, type[TableLayer]]:
-    """The layers of all tables by name, but for those of some modules of the wire."""
+    """The layers of all tables by name, except those of the modules ``without``."""
     found = (
         layer(table) for table in tables() if table.__module__.rpartition(".")[2] not in without
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""InfiniBand's own links, and RoCE's GRH: headers that say how long what follows is."""
+"""Native InfiniBand links, and RoCE's GRH: headers with a length of what follows."""
 
 from typing import Any
 
@@ -10,29 +10,29 @@ from rdmawire.wire.icrc import vcrc
 
 
 class GlobalRouteLayer(TableLayer):
-    """A GRH: ``paylen`` is worked out where it is left out."""
+    """A GRH: an omitted ``paylen`` is computed."""
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Say how long the packet is."""
+        """Set the length of the packet."""
         if self.paylen is None:
             pkt = ib.GRH.parse(pkt).replace(paylen=len(pay)).build()
         return pkt + pay
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Part the packet from what the link put behind it."""
+        """Split the packet from the bytes that the link added."""
         return s[: self.paylen], s[self.paylen :]
 
 
 class LocalRouteLayer(TableLayer):
-    """An LRH: ``pktlen`` and ``vcrc`` are worked out where they are left out.
+    """An LRH: omitted ``pktlen`` and ``vcrc`` are computed.
 
-    ``trailer`` is what the link put behind the packet. What IP or a GRH inside leaves over is
-    padding before the VCRC.
+    ``trailer`` are bytes that the link added after the packet. Bytes after the IP packet or GRH
+    payload inside are padding before the VCRC.
     """
 
     def post_dissect(self, s: bytes) -> bytes:
-        """Take VCRC and trailer off the end."""
-        self.raw_packet_cache = None  # what is behind the payload is not in it
+        """Remove VCRC and trailer from the end."""
+        self.raw_packet_cache = None  # bytes after the payload are not in it
         end = max(self.pktlen * 4 - ib.LRH.SIZE, 0)
         crc = s[end : end + ib.VCRC.SIZE]
         whole = len(crc) == ib.VCRC.SIZE
@@ -41,7 +41,7 @@ class LocalRouteLayer(TableLayer):
         return s[:end]
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Say how long the packet is, and put the VCRC behind it."""
+        """Set the length of the packet, and append the VCRC."""
         data = pay + self.payload.build_padding()
         if self.pktlen is None:
             words = (ib.LRH.SIZE + len(data)) // 4
@@ -50,15 +50,15 @@ class LocalRouteLayer(TableLayer):
         return data + self.behind("vcrc", lambda: vcrc(data))
 
     def build_padding(self) -> bytes:
-        """The trailer; padding inside the packet stands before the VCRC."""
+        """Return the trailer; padding inside the packet precedes the VCRC."""
         return self.behind("trailer", bytes)
 
 
 class RecordLayer(TableLayer):
-    """A record of Endace's format; its extension headers come before the packet."""
+    """A record of Endace's format; its extension headers precede the packet."""
 
     def planned(self, data: bytes) -> Plan:
-        """Extension headers, and the pad before an Ethernet frame."""
+        """Plan the extension headers, and the pad before an Ethernet frame."""
         steps, at, more = [], erf.ERF.SIZE, data[8:9] > b"\x7f"
         while more and at < len(data):
             steps.append(Step(erf.ERFExtension, erf.ERFExtension.SIZE))
@@ -73,7 +73,7 @@ _INNER: dict[int, tuple[Any, ...]] = {
     erf.ERFType.INFINIBAND: (ib.LRH,),
     erf.ERFType.INFINIBAND_LINK: (ib.FlowControl,),
 }
-"""What a record of each type begins with, behind the extension headers."""
+"""First layer of each record type, after the extension headers."""
 
 GRH = define(ib.GRH, GlobalRouteLayer, computed=("paylen",))
 LRH = define(

@@ -19,11 +19,11 @@ from rdmawire.wire.mpa import FPDUCRC, FPDULength
 
 
 class IWARPSession(IPSession):
-    """Puts FPDUs and start-up frames behind the TCP header of the packet that completes them.
+    """Appends FPDUs and start-up frames to the TCP header of the packet that completes them.
 
-    ``sniff(offline="capture.pcap", session=IWARPSession)``. Segments may come out of order, twice
-    or overlapping; FPDUs may lie across segments, have Markers in them, and be joined midway.
-    Every packet comes out once; FPDUs stand in it one behind the other, without their Markers.
+    ``sniff(offline="capture.pcap", session=IWARPSession)``. Segments may arrive out of order, twice
+    or overlapping; FPDUs may span segments and contain Markers; captures may begin mid-connection.
+    Every packet is returned once, with its FPDUs consecutive and without Markers.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -31,7 +31,7 @@ class IWARPSession(IPSession):
         self._streams = Streams()
 
     def process(self, pkt: Packet) -> Packet | None:
-        """The packet, with what it completes; ``None`` for fragments that complete nothing."""
+        """Return the packet with the frames it completes; ``None`` for incomplete fragments."""
         whole = super().process(pkt)
         tcp = whole.getlayer(TCP) if whole is not None else None
         frames = list(_frames(self._events(tcp))) if tcp is not None else []
@@ -53,20 +53,20 @@ class IWARPSession(IPSession):
 
 
 def _payload(tcp: Packet) -> bytes:
-    """The bytes of a segment, without what the link put behind them."""
+    """The bytes of a segment, without those that the link added."""
     if isinstance(tcp.payload, NoPayload | Padding):
         return b""
     return bytes(tcp.payload.original or tcp.payload)
 
 
 def _cut_off(ip: Packet) -> int:
-    """How many bytes of a packet the capture left out."""
+    """Number of bytes of a packet that were not captured."""
     announced = ip.len if isinstance(ip, IP) else ip.plen and inet.IPv6.SIZE + ip.plen
     return max((announced or 0) - len(ip.original), 0) if ip.original else 0
 
 
 def _frames(events: list[Event]) -> Iterator[Packet]:
-    """Start-up frames and FPDUs as layers; of those that stay incomplete, what there is."""
+    """Make layers of start-up frames and FPDUs; of incomplete ones, the available bytes."""
     for event in events:
         if isinstance(event, StartUp):
             yield frame_layer(event.data)(event.data)

@@ -25,7 +25,7 @@ _LENGTHS: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "GRH": ("paylen", lambda _, behind: behind),
     "LRH": ("pktlen", lambda own, behind: (own + behind) // 4),
 }
-"""The field that says how long a packet is, from the bytes of the header and those behind it."""
+"""Length of a packet, from the bytes of the header and those after it."""
 
 _ICRCS: dict[str, Callable[[bytes, int], int]] = {
     "IP": lambda data, bth: roce.icrc_of(data, 0, bth, len(data)),
@@ -33,13 +33,13 @@ _ICRCS: dict[str, Callable[[bytes, int], int]] = {
     "GRH": lambda data, _: icrc_grh(data),
     "LRH": lambda data, _: icrc_lrh(data),
 }
-"""How the ICRC is computed, by the header that it begins with."""
+"""ICRC functions, by the first header that the ICRC covers."""
 
 
 def icrc(bth: Packet, transport: bytes) -> int | None:
-    """The ICRC behind these bytes, from the BTH to the pad; ``None`` if no network is below.
+    """The ICRC after these bytes, from the BTH to the pad; ``None`` without a network layer.
 
-    What stands there may also be no header that an ICRC could begin with, as when it is fuzzed.
+    Also ``None`` if the header is invalid for an ICRC, as when it is fuzzed.
     """
     before, behind = b"", len(transport) + ib.ICRC.SIZE
     for pkt in underlayers(bth):
@@ -54,7 +54,7 @@ def icrc(bth: Packet, transport: bytes) -> int | None:
 
 
 def underlayers(pkt: Packet) -> Iterator[Packet]:
-    """The layers below, the nearest first."""
+    """Yield the layers below, the nearest first."""
     below = pkt.underlayer
     while below is not None:
         yield below
@@ -62,7 +62,7 @@ def underlayers(pkt: Packet) -> Iterator[Packet]:
 
 
 def head(pkt: Packet, behind: int) -> bytes:
-    """The bytes of one header with so many ``behind`` it, though those are not built yet."""
+    """The bytes of one header, with lengths for ``behind`` bytes that are not built yet."""
     if pkt.raw_packet_cache is not None:
         return bytes(pkt.raw_packet_cache)
     given = {field.name: pkt.getfieldval(field.name) for field in pkt.fields_desc}
@@ -75,14 +75,14 @@ def head(pkt: Packet, behind: int) -> bytes:
 
 
 def is_cut(pkt: Packet, size: int) -> bool:
-    """Whether the layer below says that the packet has more than these bytes."""
+    """Whether the layer below gives the packet more than ``size`` bytes."""
     below = pkt.underlayer
     name, count = _LENGTHS.get(type(below).__name__, ("", None))
     return count is not None and count(len(head(below, 0)), size) < below.getfieldval(name)
 
 
 def planned(pieces: Iterator[Placed]) -> Plan:
-    """A layout as a plan, up to where it cannot go on: from there on bytes are raw."""
+    """Convert a layout to a plan; bytes from the first error on are raw."""
     steps: list[Step] = []
     with suppress(WireError):
         for _, piece in pieces:
@@ -92,10 +92,10 @@ def planned(pieces: Iterator[Placed]) -> Plan:
 
 
 class TransportLayer(TableLayer):
-    """A BTH: ``padcnt``, ``pad`` and ``icrc`` are worked out where they are left out."""
+    """A BTH: omitted ``padcnt``, ``pad`` and ``icrc`` are computed."""
 
     def planned(self, data: bytes) -> Plan:
-        """The headers of the opcode, and those of a management datagram behind them."""
+        """Plan the headers of the opcode, and those of a management datagram after them."""
         found = LAYOUTS.get(data[0]) if data else None
         if found is None:
             return ()
@@ -104,7 +104,7 @@ class TransportLayer(TableLayer):
         return steps + _datagram(data, start)
 
     def compute_icrc(self, p: bytes) -> bytes:
-        """The ICRC of ``p``, the bytes from the BTH to the ICRC's end, in the wire's order.
+        """The ICRC of ``p``, the bytes from the BTH to the ICRC's end, in wire order.
 
         This and :meth:`pack_icrc` are for scripts that call them on ``scapy.contrib.roce``.
         """
@@ -112,12 +112,12 @@ class TransportLayer(TableLayer):
 
     @staticmethod
     def pack_icrc(icrc: int) -> bytes:
-        """The bytes of a CRC-32 in the order in which an ICRC is sent, the lowest first."""
+        """The bytes of a CRC-32 in wire order, the lowest first."""
         return (icrc & 0xFFFFFFFF).to_bytes(ib.ICRC.SIZE, "little")
 
     def post_dissect(self, s: bytes) -> bytes:
-        """Take ICRC and pad off the end."""
-        self.raw_packet_cache = None  # what is behind the payload is not in it
+        """Remove ICRC and pad from the end."""
+        self.raw_packet_cache = None  # bytes after the payload are not in it
         self.fields |= {"pad": b"", "icrc": b""}
         if len(s) < ib.ICRC.SIZE or is_cut(self, ib.BTH.SIZE + len(s)):
             return s
@@ -127,7 +127,7 @@ class TransportLayer(TableLayer):
         return rest[:end]
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Put pad and ICRC behind the payload."""
+        """Append pad and ICRC to the payload."""
         pad = self.behind("pad", lambda: bytes(0 if is_vendor(pkt[0]) else -len(pay) % 4))
         if self.padcnt is None:
             pkt = ib.BTH.parse(pkt).replace(padcnt=len(pad) & 3).build()
@@ -135,18 +135,18 @@ class TransportLayer(TableLayer):
         return data + self.behind("icrc", lambda: icrc(self, data) or 0)
 
     def icrc_expected(self) -> int | None:
-        """What the ICRC must be; ``None`` without IP header, GRH or LRH below."""
+        """The correct ICRC; ``None`` without IP header, GRH or LRH below."""
         data = self.copy()
         data.fields["icrc"] = b""
         return icrc(self, data.do_build())
 
     def icrc_good(self) -> bool:
-        """Whether the ICRC is what it must be."""
+        """Whether the ICRC is correct."""
         return bool(self.icrc == self.icrc_expected())
 
 
 def _datagram(data: bytes, start: int) -> Plan:
-    """What a management datagram holds, if the packet is for a queue pair that takes them."""
+    """The plan of a management datagram, if the packet is for QP 0 or 1."""
     bth = ib.BTH.parse(data) if len(data) >= ib.BTH.SIZE else None
     shape = SHAPES.get(data[0])
     if bth is None or shape is None or shape.service is not Service.UD:
@@ -160,16 +160,16 @@ class DatagramLayer(TableLayer):
     """The common header of a management datagram; ``fill`` makes it 256 bytes long."""
 
     def planned(self, data: bytes) -> Plan:
-        """What class and attribute put behind the header."""
+        """Plan the data of class and attribute."""
         return planned(mad.layout(data))[1:]
 
     def post_dissect(self, s: bytes) -> bytes:
-        """Take a datagram for as long as it is: it may be cut short."""
+        """Accept a truncated datagram."""
         self.fields["fill"] = b""
         return s
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Fill up what is shorter than a datagram."""
+        """Pad a short datagram."""
         data = pkt + pay
         return data + self.behind("fill", lambda: bytes(max(DATAGRAM - len(data), 0)))
 
@@ -201,7 +201,7 @@ def _half(name: str) -> property:
 
 
 class CongestionLayer(TableLayer):
-    """The reserved bytes of a CNP, whole or as the two numbers that ``CNPPadding`` has."""
+    """The reserved bytes of a CNP, as one value or as the two numbers of ``CNPPadding``."""
 
     reserved1 = _half("reserved1")
     reserved2 = _half("reserved2")
@@ -217,12 +217,12 @@ CNPPadding = define(ib.CNP, CongestionLayer)
 
 
 def cnp(dqpn: int) -> TableLayer:
-    """A congestion notification packet to a queue pair: a BTH and its reserved bytes."""
+    """Make a congestion notification packet to a queue pair: a BTH and its reserved bytes."""
     return BTH(opcode=CNP_OPCODE, becn=1, destqp=dqpn) / CNPPadding()
 
 
 def opcode(transport: str, op: str) -> tuple[int, str]:
-    """Number and name of an opcode: ``opcode("RC", "SEND_ONLY")``.
+    """Return number and name of an opcode: ``opcode("RC", "SEND_ONLY")``.
 
     As in ``scapy.contrib.roce``, any operation goes with any transport. ``KeyError`` for unknown
     words.

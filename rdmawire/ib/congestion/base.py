@@ -106,7 +106,7 @@ class Pacer:
         self.limit = math.inf
 
     def sent(self, size: int, now: int) -> None:
-        """Record a frame of ``size`` bytes sent at ``now`` (ns): the next waits for its duration."""
+        """Record a frame of ``size`` bytes sent at ``now`` (ns); the next waits its duration."""
         time = -int(-size * 8 * SECOND // min(self.scheme.rate, self.limit))
         self.free_at = max(self.free_at, now) + time
         self.scheme.sent(size, now)

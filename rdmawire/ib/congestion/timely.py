@@ -42,7 +42,7 @@ class TimelyParameters:
     delta: float = 10 * MEGABIT
     """Additive increase of the rate, in bits a second."""
     hyper_after: int = 5
-    """Consecutive round trips without a rise after which the increase is N times as large (N)."""
+    """Consecutive round trips without a rise that multiply the increase by this number (N)."""
 
     def __post_init__(self) -> None:
         check_parameters(self, BOUNDS)
