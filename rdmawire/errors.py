@@ -1,7 +1,7 @@
 """The exceptions of rdmawire: four families, one root.
 
-A reaction to a peer is not an exception but a NAK and a completion; these are for bytes that
-mean nothing (:class:`WireError`), for files (:class:`CaptureError`), for memory accesses
+A reaction to a peer is not an exception but a NAK and a completion; these are for invalid
+bytes (:class:`WireError`), for files (:class:`CaptureError`), for memory accesses
 (:class:`MemoryFault`) and for callers of the verbs (:class:`VerbsError`).
 """
 
@@ -14,7 +14,7 @@ _NAMES: Final = {**errorcode, ENOTSUPP: "ENOTSUPP"}
 
 
 def _copied(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
-    """A new error of this class, without a call of its constructor."""
+    """Make an error of this class without calling its constructor."""
     return kind.__new__(kind, *args)
 
 
@@ -23,7 +23,7 @@ class Copyable(BaseException):
 
     Python rebuilds an error by calling its constructor with ``args``, which is the text alone. A
     constructor with other parameters then fails, and an error in a worker of
-    ``multiprocessing.Pool`` leaves the caller waiting for ever. Here it is not called.
+    ``multiprocessing.Pool`` leaves the caller waiting forever. Here it is not called.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -35,7 +35,7 @@ class RdmaError(Copyable, Exception):
 
 
 class PlacedError(RdmaError):
-    """An error that may say where: ``offset`` bytes from a start, or ``None`` for nowhere."""
+    """An error with an optional position: ``offset`` bytes from a start, or ``None``."""
 
     def __init__(self, reason: str, offset: int | None = None) -> None:
         super().__init__(reason if offset is None else f"{reason} (at byte {offset})")
@@ -44,10 +44,10 @@ class PlacedError(RdmaError):
 
 
 class WireError(PlacedError):
-    """Bytes, or values for bytes, that the standard gives no meaning.
+    """Bytes, or values for bytes, that the standard does not allow.
 
-    ``offset`` counts from the start of the given buffer; it is ``None`` where there is no place
-    to point at, as when a value does not fit its field.
+    ``offset`` counts from the start of the given buffer; it is ``None`` where there is no
+    position, as when a value does not fit its field.
     """
 
 
@@ -59,7 +59,7 @@ class CaptureError(PlacedError):
 
 
 class UnrepresentableError(CaptureError):
-    """A value that a capture file cannot hold. The file is as before, and can be continued."""
+    """A value that a capture file cannot hold. The file is unchanged and can be continued."""
 
 
 class MemoryFault(RdmaError):
@@ -81,7 +81,7 @@ class PageFault(MemoryFault):
 
 
 class VerbsError(RdmaError):
-    """A verb called with what it does not allow; ``errno`` is what libibverbs would give."""
+    """An invalid verb call; ``errno`` is the value that libibverbs would return."""
 
     def __init__(self, reason: str, errno: int = EINVAL) -> None:
         super().__init__(f"{reason} [{_NAMES.get(errno, errno)}]")
@@ -90,4 +90,4 @@ class VerbsError(RdmaError):
 
 
 class FabricError(RdmaError):
-    """A name, a setting, a fault or a field that a fabric does not have or cannot take."""
+    """A name, setting, fault or field that a fabric does not have or cannot use."""

@@ -1,7 +1,7 @@
-"""Identifiers that are not in use: counted up, or drawn from a source of randomness.
+"""Unused identifiers: counted up, or drawn from a source of randomness.
 
 The source is an argument: a seed gives the same numbers in each run (``random.Random(1)``), the
-system's entropy gives numbers that nobody can guess (``random.SystemRandom()``).
+system's entropy gives unpredictable numbers (``random.SystemRandom()``).
 """
 
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from typing import Final, Protocol, Self
 from rdmawire.errors import VerbsError
 
 MAX_DRAWS: Final = 8
-"""Draws before counting up from the last one: a source may repeat itself for ever."""
+"""Maximum draws before counting up from the last one, as a source may repeat itself."""
 
 Taken = Callable[[int], bool]
 """Whether a number is in use."""
 
 
 class Randomness(Protocol):
-    """Where identifiers come from: ``random.Random(seed)``, or ``random.SystemRandom()``."""
+    """The source of identifiers: ``random.Random(seed)``, or ``random.SystemRandom()``."""
 
     def getrandbits(self, k: int, /) -> int: ...
 
@@ -60,7 +60,7 @@ class Numbers(Protocol):
     """Gives numbers that are not in use."""
 
     def unused(self, taken: Taken) -> int:
-        """A number that is not ``taken``; ``VerbsError`` ENOMEM if all are."""
+        """Return a number that is not ``taken``; ``VerbsError`` ENOMEM if all are."""
 
 
 class Counted:
@@ -84,7 +84,7 @@ class Drawn:
         self._bits, self._first, self._end = bits, first, end
 
     def unused(self, taken: Taken) -> int:
-        """A number that is not ``taken``; ``VerbsError`` ENOMEM if all are.
+        """Return a number that is not ``taken``; ``VerbsError`` ENOMEM if all are.
 
         It is drawn at most :data:`MAX_DRAWS` times, then counted up from the last draw.
         """
@@ -97,7 +97,7 @@ class Drawn:
 
 
 def _count_up(start: int, taken: Taken, first: int, end: int) -> int:
-    """The first number that is not taken from ``start`` to ``end - 1``, then from ``first`` on."""
+    """Return the first free number from ``start`` to ``end - 1``, then from ``first`` on."""
     start = min(max(start, first), end)
     for number in chain(range(start, end), range(first, start)):
         if not taken(number):

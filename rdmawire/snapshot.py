@@ -1,4 +1,4 @@
-"""Support for ``copy.deepcopy`` of whole engines and worlds: values that both copies share.
+"""Support for ``copy.deepcopy`` of complete engines and simulators: values that both copies share.
 
 A row of a table never changes, and code compares it by identity, so a copy of an engine keeps the
 row itself: the class of such values has ``__deepcopy__ = shared``.
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 def shared(value: T, _: object) -> T:
-    """The value itself, as the deep copy of it."""
+    """Return the value itself as its deep copy."""
     return value
 
 
 def copy_each(things: Iterable[object], memo: dict[int, Any]) -> None:
-    """Copy objects that refer to one another in long chains, without descending into those.
+    """Copy objects that refer to each other in long chains, without recursion into the chains.
 
-    All copies are made first, and filled then; afterwards ``memo`` has them. Their classes have
+    All copies are made first, then filled; afterwards ``memo`` has them. Their classes have
     slots, and take no arguments when they are made.
     """
     originals = tuple(things)

@@ -1,4 +1,4 @@
-"""Text for people: escaped for a terminal, shortened, and with the names that may be meant."""
+"""Text for terminals and messages: escaped, shortened, and with suggested names."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -7,21 +7,21 @@ from reprlib import Repr
 from typing import Final
 
 MAX_TEXT: Final = 60
-"""Characters of a text from outside that a message repeats."""
+"""Maximum characters of external text that a message repeats."""
 _MAX_BITS: Final = 128
-"""Bits of a number that a message repeats."""
+"""Maximum bits of a number that a message repeats."""
 _brief = Repr().repr
 
 
 def escape(text: str) -> str:
-    """Replace all that is not printable by escapes, so that the text harms no terminal."""
+    """Replace unprintable characters by escapes, so that the text is safe for a terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def escape_lines(text: str) -> str:
-    """Replace all that is not printable by escapes, but for line feeds and tabs."""
+    """Replace unprintable characters by escapes, except line feeds and tabs."""
     kept = text.replace("\r\n", "\n")
     return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in kept)
 
@@ -63,12 +63,12 @@ def describe_fields(value: object, *always: str) -> str:
     return f"{type(value).__name__}({', '.join(words)})"
 
 
-# Names that may be meant.
+# Suggested names.
 
 MAX_SUGGESTIONS: Final = 3
 _ALIKE: Final = 0.6
 _MAX_NAME: Final = 100
-"""Characters of a name that is worth comparing: no known name is as long."""
+"""Maximum characters of a name that is compared: no known name is as long."""
 
 
 def closest_names(name: str, known: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Quantities as people write them: times in ns, sizes in bytes, rates in bits a second, shares.
+"""Text forms of quantities: times in ns, sizes in bytes, rates in bits a second, shares.
 
 Scenarios, command lines, filters and reports read and write them here. After a size, ``k``, ``M``,
 ``G`` and ``T`` are powers of 1024, as ``KiB`` to ``TiB`` are; after a rate powers of 1000, as in
@@ -62,7 +62,7 @@ FactorOf = Callable[[str], int | None]
 
 
 class QuantityError(ValueError):
-    """The text is not a quantity. ``unit`` is what was found where its unit should be."""
+    """The text is not a quantity. ``unit`` is the text found instead of a valid unit."""
 
     def __init__(self, unit: str = "") -> None:
         super().__init__(unit)
@@ -72,7 +72,7 @@ class QuantityError(ValueError):
 class Quantity(NamedTuple):
     """A quantity that was read: ``value`` is rounded down unless it is ``exact``.
 
-    ``unit`` is the unit as written, ``factor`` what it stands for.
+    ``unit`` is the unit as written, ``factor`` its value.
     """
 
     value: int
@@ -209,7 +209,7 @@ def format_seconds(nanoseconds: int) -> str:
 
 
 def format_rate(size: int, nanoseconds: int) -> str:
-    """Write the rate at which ``size`` bytes come in a time; empty for no time."""
+    """Write the rate of ``size`` bytes in a time; empty for no time."""
     if nanoseconds <= 0:
         return ""
     bits = size * 8 * SECOND / nanoseconds

@@ -1,7 +1,7 @@
 """Checks of arguments and settings: constraints as values, and functions that raise.
 
-A constraint says what a value may be. An error says where the value is, what was found and what is
-allowed::
+A constraint describes the allowed values. An error gives the value's name, what was found and
+what is allowed::
 
     check("Link.latency", -5, TIME, FabricError)
     FabricError: Link.latency: -5 is not a number of nanoseconds from 0 to 18446744073709551615
@@ -21,7 +21,7 @@ T = TypeVar("T")
 BytesLike = bytes | bytearray | memoryview
 
 MAX_UINT64: Final = (1 << 64) - 1
-"""The largest integer, unless a constraint says otherwise."""
+"""The largest integer, unless a constraint gives another one."""
 
 Error = Callable[[str], Exception]
 
@@ -30,7 +30,7 @@ Error = Callable[[str], Exception]
 
 
 class Constraint(Protocol):
-    """What a value may be."""
+    """A constraint of a value."""
 
     def problem(self, value: object) -> str:
         """Return what was found and what is allowed; empty if the value is valid."""
@@ -101,7 +101,7 @@ class NoneOr(NamedTuple):
 
 
 class CollectionOf(NamedTuple):
-    """A collection of values that ``each`` allows; of a range, its ends are looked at."""
+    """A collection of values that ``each`` allows; of a range, only its ends are checked."""
 
     each: Constraint
 
@@ -163,28 +163,28 @@ def check_attributes(
 def check_int(
     name: str, value: object, low: int = 0, high: int = MAX_UINT64, error: Error = VerbsError
 ) -> None:
-    """Raise ``error`` for what is not an integer from ``low`` to ``high``."""
+    """Raise ``error`` unless ``value`` is an integer from ``low`` to ``high``."""
     if not isinstance(value, int) or not low <= value <= high:
         raise error(f"{name}: {Integer(low, high).problem(value)}")
 
 
 def check_time(now: object) -> None:
-    """Raise ``VerbsError`` EINVAL for what is not a time in integer nanoseconds.
+    """Raise ``VerbsError`` EINVAL unless ``now`` is a time in integer nanoseconds.
 
-    Per-packet code calls this only for what is not exactly an ``int``.
+    Per-packet code calls this only for values that are not exactly ``int``.
     """
     if not isinstance(now, int) or not 0 <= now <= MAX_UINT64:
         raise VerbsError(f"now: {TIME.problem(now)}")
 
 
 def check_type(name: str, value: object, type_: type, error: Error = VerbsError) -> None:
-    """Raise ``error`` for what is not an instance of ``type_``."""
+    """Raise ``error`` unless ``value`` is an instance of ``type_``."""
     if not isinstance(value, type_):
         raise error(f"{name}: {InstanceOf(type_).problem(value)}")
 
 
 def check_bytes(name: str, value: object, length: int, error: Error = VerbsError) -> None:
-    """Raise ``error`` for anything but ``bytes`` of this length."""
+    """Raise ``error`` unless ``value`` is ``bytes`` of this length."""
     check_type(name, value, bytes, error)
     if isinstance(value, bytes) and len(value) != length:
         raise error(f"{name}: {len(value)} bytes found, not {length}")
@@ -201,22 +201,22 @@ def check_range(address: object, length: object) -> None:
 
 
 def byte_count(data: BytesLike, name: str = "data", error: Error = VerbsError) -> int:
-    """Return the length of ``data`` in bytes; raise ``error`` for what is not bytes."""
+    """Return the length of ``data`` in bytes; raise ``error`` unless it is bytes-like."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise error(f"{name}: {describe(data)} is not bytes")
     return len(data)
 
 
 def as_bytes(name: str, data: BytesLike) -> bytes:
-    """Return an immutable copy of ``data``; raise ``VerbsError`` EINVAL for what is not bytes."""
+    """Return an immutable copy of ``data``; raise ``VerbsError`` EINVAL unless it is bytes-like."""
     byte_count(data, name)
     return bytes(data)
 
 
 def check_methods(name: str, value: object, *methods: str) -> None:
-    """Raise ``VerbsError`` EINVAL for an object without these methods, and for a class.
+    """Raise ``VerbsError`` EINVAL for a class, or an object without these methods.
 
-    For arguments that are recognised by what they do, and have no class in common.
+    For arguments that are recognised by methods and have no common base class.
     """
     for method in methods:
         if isinstance(value, type) or not callable(getattr(value, method, None)):
@@ -224,7 +224,7 @@ def check_methods(name: str, value: object, *methods: str) -> None:
 
 
 def iterate(name: str, values: Iterable[T]) -> Iterator[T]:
-    """Return an iterator over ``values``; raise ``VerbsError`` EINVAL for what has none."""
+    """Return an iterator over ``values``; raise ``VerbsError`` EINVAL if not iterable."""
     try:
         return iter(values)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The wire tables as structs of Construct: every header by its name, and whole packets.
+"""The wire tables as structs of Construct: every header by its name, and complete packets.
 
 >>> from rdmawire.layers.construct import BTH
 >>> BTH.build({"opcode": "RC_SEND_ONLY", "destqp": 17, "psn": 5}).hex()

@@ -1,8 +1,8 @@
 """Compressed files: recognised by their first bytes, decompressed and compressed as they stream.
 
-A decoder gets its input in small slices, so that its output stays bounded whatever a file claims
-(zstd, the worst, makes 32768 bytes of one), and that little is lost before damage. The last bytes
-go in singly: they hold the checksum, and the data that it covers are of use even if it is wrong.
+A decoder gets its input in small slices, so that its output is bounded for any file (zstd, the
+worst case, expands one byte to 32768), and little is lost before damage. The last bytes are passed
+singly: they hold the checksum, and the data that it covers are useful even if it is wrong.
 """
 
 import zlib
@@ -15,12 +15,12 @@ from typing import NamedTuple, Protocol
 from rdmawire.errors import CaptureError
 
 CHUNK = 1 << 18
-"""Bytes that are read and written at once."""
+"""Bytes read or written at once."""
 
 _SLICE = 1 << 9
 _TAIL = 64
 _XZ_MEMORY = 1 << 28
-"""Bytes of memory that an xz file may make its decoder use: four times what ``xz -9`` needs."""
+"""Memory limit of the xz decoder in bytes: four times what ``xz -9`` needs."""
 
 
 class Decoder(Protocol):
@@ -44,7 +44,7 @@ class Encoder(Protocol):
 
 
 class Codec(NamedTuple):
-    """What a library has for one format: decoders, encoders, and the errors of its decoders."""
+    """A library's functions for one format: decoders, encoders, and the errors of its decoders."""
 
     decoder: Callable[[], Decoder]
     encoder: Callable[[], Encoder]
@@ -147,7 +147,7 @@ def recognise(chunks: Iterator[bytes], name: str) -> tuple[str, Iterator[bytes]]
 
 
 def _decompressed(chunks: Iterator[bytes], compression: Compression, name: str) -> Iterator[bytes]:
-    """Yield the decompressed bytes in chunks; all before damage come before its error."""
+    """Yield the decompressed bytes in chunks; at damage, raise after all bytes before it."""
     decompressor = _Decompressor(compression, name)
     pending = bytearray()
     try:
@@ -169,7 +169,7 @@ def _decompressed(chunks: Iterator[bytes], compression: Compression, name: str) 
 def _sliced(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the input in slices, its last bytes singly, and an empty slice after each chunk.
 
-    The next chunk of a pipe may not be there yet: the caller passes on its output before.
+    The next chunk of a pipe may not be available yet: the caller first passes on its output.
     """
     held = b""
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Files that captures are read from and written to: named files, pipes, standard input and output.
+"""Input and output files of captures: named files, pipes, standard input and output.
 
 Errors of the system become :class:`~rdmawire.errors.CaptureError` with advice on what to do.
 """
@@ -73,7 +73,7 @@ def display_path(path: str) -> str:
 
 
 class NonClosingStream:
-    """A stream of Python's, which is left open when this is closed."""
+    """Wraps a stream of Python, which stays open when this is closed."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -345,8 +345,8 @@ class OutputFile:
         self._file.close()
 
     def discard(self) -> None:
-        """Give up what was written, as far as that is possible."""
-        with suppress(OSError):  # the data are given up: the error is of no use
+        """Discard what was written, if possible."""
+        with suppress(OSError):  # the data are discarded: the error is irrelevant
             self._file.close()
 
 
@@ -355,10 +355,10 @@ _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
 
 
 class AtomicFile(OutputFile):
-    """A file being written, which gets its name when it is complete and on the disk.
+    """A file being written, which gets its name when it is complete and stored on disk.
 
     Until then it has no name, if the file system supports that (open(2), O_TMPFILE), so that a
-    killed process leaves nothing behind. Otherwise its name is ``.rdmawire-*.part``. An existing
+    killed process leaves no file. Otherwise its name is ``.rdmawire-*.part``. An existing
     file is replaced by rename(2), for which the new one needs a name: it has that of a part between
     two system calls.
 
@@ -412,7 +412,7 @@ class AtomicFile(OutputFile):
 def _open_unnamed(folder: Path) -> FileIO | None:
     """Open a new file without a name in ``folder``; return ``None`` if it could not get one later.
 
-    That is so if the file system has no such files, or /proc is missing. Other errors of the
+    This happens if the file system has no such files, or /proc is missing. Other errors of the
     folder are reported when a named file is opened in it.
     """
     if not _O_TMPFILE:
@@ -453,7 +453,7 @@ def _output(path: str) -> OutputFile:
     except FileNotFoundError:
         return AtomicFile(target, name)
     if not stat.S_ISREG(mode):
-        # By the path as given: the links of /dev/fd name pipes, which no other path leads to.
+        # Open the given path: the links of /dev/fd name pipes, which no other path leads to.
         return OutputFile(open(path, "wb", buffering=0), name)
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "is read-only")

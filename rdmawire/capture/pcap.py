@@ -52,7 +52,7 @@ class PcapParser:
         if major != 2:
             raise file.damage(f"pcap version {major}.{minor}, known is 2", 4)
         file.at += HEADER
-        # The upper half says whether and how long a frame checksum follows.
+        # The upper half gives presence and length of a frame checksum.
         interface = Interface(link_type & 0xFFFF, snap_length, resolution=self._resolution)
         self.interfaces = [interface]
         self._file = file
@@ -119,7 +119,7 @@ def record_damage(captured: int, left: int, longest: int) -> str:
 
 
 class PcapBuilder:
-    """Builds a pcap file; ``pending`` are the bytes that have not been taken away yet."""
+    """Builds a pcap file; ``pending`` are the bytes that were not taken yet."""
 
     format = "pcap"
 

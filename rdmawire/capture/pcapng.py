@@ -2,8 +2,8 @@
 
 https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/; sections below are those of the draft.
 
-The parser's fast loop takes enhanced packets without options; ``_block`` takes one block of
-another kind: other block types, packets with options, packets across two buffers, damage. Such a
+The parser's fast loop handles enhanced packets without options; ``_block`` handles one block of
+another type: other block types, packets with options, packets across two buffers, damage. Such a
 packet is left in ``_packet`` while its span is the current one; ``_records`` looks there.
 """
 
@@ -188,7 +188,7 @@ _MAX_OFFSET = (1 << 63) - 1
 
 
 class InterfaceClock(NamedTuple):
-    """What records need of their interface.
+    """Times and limits of an interface, for its records.
 
     A time in ns since 1970 is ``ticks * multiplier // divisor + offset_ns``. ``longest`` is the
     number of bytes that a record may have.
@@ -532,7 +532,7 @@ class _Target(NamedTuple):
 
 
 class PcapngBuilder:
-    """Builds a pcapng file; ``pending`` are the bytes that have not been taken away yet.
+    """Builds a pcapng file; ``pending`` are the bytes that were not taken yet.
 
     A record goes to the interface that it names, if that has been added and has its link type.
     For other records an interface is added, one for each pair of interface and link type that they

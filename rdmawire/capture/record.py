@@ -9,7 +9,7 @@ from rdmawire.units import SECOND
 from rdmawire.validate import byte_count, check_int
 
 MAX_RECORD = 262_144
-"""Bytes that a record may have, libpcap's MAXIMUM_SNAPLEN: tools write no longer ones."""
+"""Maximum bytes of a record, libpcap's MAXIMUM_SNAPLEN: tools write no longer ones."""
 
 _MIB = 1 << 20
 
@@ -22,7 +22,7 @@ _LONGER = {
 
 
 class LinkType(IntEnum):
-    """Link types of RDMA captures; ``meaning`` says in a line what a record begins with."""
+    """Link types of RDMA captures; ``meaning`` describes the start of a record in one line."""
 
     meaning: str
 
@@ -46,12 +46,12 @@ class LinkType(IntEnum):
 
 
 def longest_record(link_type: int) -> int:
-    """Return the bytes that a record of this link type may have."""
+    """Return the maximum bytes of a record of this link type."""
     return _LONGER.get(link_type, MAX_RECORD)
 
 
 def max_bytes(link_type: int, snap_length: int) -> int:
-    """Return the bytes that a record may have in a file with this snap length (0: no limit)."""
+    """Return the maximum bytes of a record in a file with this snap length (0: no limit)."""
     longest = longest_record(link_type)
     return min(snap_length, longest) if snap_length else longest
 

@@ -39,7 +39,7 @@ _SAMPLE = 64
 _CHAIN = 3
 """Records in a row that must look like records for a lane to start at the first of them."""
 _TRIES = 64
-"""Candidates for the start of a lane; a lane is left out if none of them looks like a record."""
+"""Candidates for the start of a lane; without a match among them, the lane is omitted."""
 
 
 class RecordFormat(NamedTuple):
@@ -174,7 +174,7 @@ class RecordFinder:
 
     def _following(self, at: Offsets) -> Offsets | None:
         """Return the offsets after these records; ``None`` if one of these is not complete."""
-        if int(at[-1]) + RECORD > self._size:  # lanes do not pass one another
+        if int(at[-1]) + RECORD > self._size:  # lanes do not overtake each other
             return None
         captured = self._words[at + 8]
         following: Offsets = at + captured + RECORD
@@ -213,7 +213,7 @@ def _in_order(steps: list[tuple[NDArray[np.int64], Offsets]]) -> Offsets:
 
 
 _BLOCK = 8 << 20
-"""Bytes of a block: enough for lanes to pay, few enough to stay in a processor's cache."""
+"""Bytes of a block: enough for lanes to be faster, few enough to fit a processor's cache."""
 
 
 class RecordBlock(NamedTuple):

@@ -122,7 +122,7 @@ class Writer:
         self._output = None
 
     def discard(self) -> None:
-        """Give the file up: an existing file stays as it was."""
+        """Discard the file: an existing file is unchanged."""
         if self._output is not None:
             output, self._output = self._output, None
             output.discard()
@@ -138,7 +138,7 @@ class Writer:
 
     @contextmanager
     def _errors(self) -> Iterator[OutputFile]:
-        """Give the file up after an error of the system, and report that."""
+        """Discard the file after an error of the system, and report the error."""
         try:
             yield self._opened()
         except OSError as error:
@@ -220,7 +220,7 @@ def _suffix(path: AnyPath) -> str:
 
 
 def _choice(name: str, value: str, known: Mapping[str, Choice]) -> Choice:
-    """Return what a value stands for; raises :class:`CaptureError` for an unknown one."""
+    """Return the meaning of a value; raises :class:`CaptureError` for an unknown one."""
     if value not in known:
         raise CaptureError(f"{name}: {value!r} is not one of {', '.join(known)}")
     return known[value]

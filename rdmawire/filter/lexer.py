@@ -1,4 +1,4 @@
-"""Tokens of a display filter, and the error that says where a filter is wrong."""
+"""Tokens of a display filter, and the error for an invalid filter."""
 
 import re
 from enum import Enum
@@ -18,7 +18,7 @@ def excerpt(text: str) -> str:
 class FilterError(RdmaError):
     """A display filter is invalid.
 
-    ``reason`` says what is wrong, ``offset`` where: characters from the start of the filter. The
+    ``reason`` describes the error, ``offset`` is in characters from the start of the filter. The
     message gives it as a column, counted from 1.
     """
 

@@ -278,7 +278,7 @@ OPERATORS: dict[CompareOp, Relation] = {
 
 
 def compile_test(test: Test) -> Predicate:
-    """Return a function that says whether a frame passes a test."""
+    """Return a function that tests whether a frame passes."""
     return _TEST_COMPILERS[type(test)](test)
 
 

@@ -1,7 +1,7 @@
 """Regular expressions of ``matches``: the syntax of PCRE2, as tshark takes it, searched by RE2.
 
-RE2 searches in time linear in the subject, whatever the pattern, and in bounded memory. Where PCRE2
-writes the same thing in another way, the pattern is rewritten; what needs more than a finite
+RE2 searches in time linear in the subject, for every pattern, and in bounded memory. Where PCRE2
+writes the same thing differently, the pattern is rewritten; what needs more than a finite
 automaton (back references, lookaround, atomic groups) is refused. Bytes are compared, not
 characters, and only ASCII letters have two cases.
 """
@@ -15,7 +15,7 @@ from rdmawire.filter.lexer import excerpt
 __all__ = ["PatternError", "compile_pattern"]
 
 _MAX_MEMORY = 1 << 20
-"""Bytes that RE2 may use for one pattern: its program and the states that it has met."""
+"""Memory limit of RE2 for one pattern, in bytes: its program and the states that it has met."""
 
 
 class PatternError(RdmaError):
@@ -23,10 +23,10 @@ class PatternError(RdmaError):
 
 
 def compile_pattern(pattern: bytes) -> Callable[[bytes], bool]:
-    """Return a function that says whether the pattern is found in a subject.
+    """Return a function that tests whether the pattern is found in a subject.
 
     ASCII letters match in both cases unless the pattern says ``(?-i)``. Raises
-    :class:`PatternError`, whose line does not say where in the filter the pattern is.
+    :class:`PatternError`, without the pattern's position in the filter.
     """
     import re2
 
@@ -59,7 +59,7 @@ _REASONS = {
 
 
 def _reason(message: str) -> str:
-    """Say in words of filters what RE2 reports as ``message: fragment``."""
+    """Translate RE2's report ``message: fragment`` to the terms of filters."""
     said, _, fragment = message.partition(": ")
     return _REASONS.get(said, f"is invalid: {said} '{{}}'").format(excerpt(fragment))
 

@@ -219,7 +219,7 @@ class Packets:
     """Packets in the order of the capture.
 
     ``destination`` is the QP that a packet is for, with RD the EE context; ``source`` is the QP
-    that sent it, 0 if the packet does not say. ``syndrome`` is -1 without AETH, ``read`` is the
+    that sent it, 0 if unknown. ``syndrome`` is -1 without AETH, ``read`` is the
     length in a RETH, in bytes.
     """
 

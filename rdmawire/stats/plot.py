@@ -27,7 +27,7 @@ except ImportError as error:
     raise ImportError("pictures need Matplotlib: pip install 'rdmawire[plot]'") from error
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#882255")
-"""Colours that colour-blind people tell apart: Okabe and Ito's, and a wine red."""
+"""Colours that colour-blind people can distinguish: Okabe and Ito's, and a wine red."""
 _MARKERS = ("o", "^", "s")
 _COLOURED = 20
 """Flows that have a colour, those with the most requests."""
@@ -63,7 +63,7 @@ def _encoded(figure: Figure, form: str) -> bytes:
     file = BytesIO()
     metadata = {"Date": None} if form == "svg" else {}
     with warnings.catch_warnings():
-        # Names of files may have letters that the font lacks: boxes in the picture say so.
+        # File names may contain letters that the font lacks, which appear as boxes.
         warnings.filterwarnings("ignore", "Glyph")
         figure.savefig(file, format=form, dpi=130, metadata=metadata)
     return file.getvalue()

@@ -5,13 +5,13 @@ the one after the highest taken so far. A request is
 
 - in order, if its PSN is the expected one;
 - after a *gap*, if its PSN is ahead: the PSNs between are *missing*;
-- *late*, if its PSN is behind and is missing: it fills as many missing PSNs as it takes, up to the
-  end of the gap. It counts as late once; gaps more than ``REACH`` behind are forgotten;
-- a *duplicate*, if its PSN is behind and not missing.
+- *late*, if its PSN is earlier and is missing: it fills as many missing PSNs as it takes, up to the
+  end of the gap. It counts as late once; gaps more than ``REACH`` earlier are dropped;
+- a *duplicate*, if its PSN is earlier and not missing.
 
 A PSN more than ``REACH`` away from the PSNs of the previous request, in either direction, is a
 *restart*: another connection on the same queue pair, or a long pause of the capture. No PSNs are
-missing then, and the sequence begins anew. Ahead and behind are by serial arithmetic relative to
+missing then, and the sequence restarts. Ahead and earlier are by serial arithmetic relative to
 the previous request.
 
 PSNs wrap, so they are unwrapped first: within a block, each request has a 64-bit *position*, in
@@ -36,7 +36,7 @@ REACH = 1 << 16
 STRETCH = 1 << 43
 """More positions than the requests of a block can take."""
 _MAX_PSNS = (MODULUS >> 1) - 1
-"""Most PSNs that a request takes: with more, the next request would not be ahead of it."""
+"""Maximum PSNs of a request: with more, the next request would not be ahead of it."""
 
 
 class RequestRun(NamedTuple):

@@ -26,7 +26,7 @@ class ReportColumn(NamedTuple):
 
 
 class ReportTable(NamedTuple):
-    """A table: its title, columns and rows, and the number of rows that are left out.
+    """A table: its title, columns and rows, and the number of omitted rows.
 
     The first ``keys`` columns identify a row.
     """

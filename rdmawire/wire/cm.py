@@ -179,5 +179,5 @@ MESSAGES: dict[int, Reader] = {
 
 
 def body(buffer: bytes, offset: int, _: int, attribute_id: int) -> Iterator[Placed]:
-    """The pieces after the common header of a communication management datagram."""
+    """Yield the pieces after the common header of a communication management datagram."""
     return area(buffer, offset, DATA, MESSAGES.get(attribute_id, plain))

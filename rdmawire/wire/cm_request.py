@@ -170,7 +170,7 @@ _IP_SIDR_REQ = chain(ip_cm.header, tables(SIDRREQConsumerData))
 
 
 def request(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The pieces of a REQ."""
+    """Yield the pieces of a REQ."""
     head = REQ.parse(buffer, offset)
     yield offset, head
     rest = _IP_REQ if head.service_prefix == ip_cm.SERVICE_PREFIX else _REQ
@@ -178,7 +178,7 @@ def request(buffer: bytes, offset: int) -> Iterator[Placed]:
 
 
 def sidr_request(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The pieces of a SIDR_REQ."""
+    """Yield the pieces of a SIDR_REQ."""
     head = SIDRREQ.parse(buffer, offset)
     yield offset, head
     rest = _IP_SIDR_REQ if head.service_id >> 24 == ip_cm.SERVICE_PREFIX else _SIDR_REQ

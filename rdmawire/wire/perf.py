@@ -154,6 +154,6 @@ ATTRIBUTES: dict[int, Reader] = {
 
 
 def body(buffer: bytes, offset: int, _: int, attribute_id: int) -> Iterator[Placed]:
-    """The pieces after the common header of a performance management datagram."""
+    """Yield the pieces after the common header of a performance management datagram."""
     yield from area(buffer, offset, RESERVED, plain)
     yield from area(buffer, offset + RESERVED, DATA, ATTRIBUTES.get(attribute_id, plain))

@@ -212,7 +212,7 @@ def _passive(machine: Machine, what: Asked, path: AddressHandle) -> Connection:
 
 
 def connect_request(conn: Connection, req: REQ, heard: Heard) -> event.ConnectRequest:
-    """What the owner is told of it."""
+    """Make the event that reports the request to the owner."""
     return event.ConnectRequest(
         id=conn.id,
         service_id=conn.service_id,
@@ -231,7 +231,7 @@ def connect_request(conn: Connection, req: REQ, heard: Heard) -> event.ConnectRe
 
 
 def datagram_request(conn: Connection, heard: Heard) -> event.DatagramRequest:
-    """What the owner is told of it."""
+    """Make the event that reports the request to the owner."""
     return event.DatagramRequest(
         id=conn.id,
         service_id=conn.service_id,

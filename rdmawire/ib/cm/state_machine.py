@@ -47,7 +47,7 @@ class Input(Enum):
     """A SIDR_REP with another status than success."""
 
     DATA = auto()
-    """The peer's first packet came to the queue pair."""
+    """The queue pair received the peer's first packet."""
     GIVEN_UP = auto()
     """No answer was received after all retries."""
     EXPIRED = auto()
