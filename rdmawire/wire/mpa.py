@@ -96,10 +96,10 @@ def _offer(words: str) -> Any:
 class MPAEnhanced(Header, clause="RFC 6581, 9", label="mpa_enhanced"):
     """Enhanced data: a peer-to-peer; b Send, c Write, d Read as ready to receive; ird, ord.
 
-    The private data of a frame with ``s`` set begins with the enhanced header. In the peer-to-peer
-    model the initiator's first message is empty and reports that it is ready to receive (RTR):
-    ``b``, ``c`` and ``d`` are the message types offered for it. ``ird`` and ``ord`` are the maximum
-    numbers of outstanding RDMA Reads that the sender accepts and issues.
+    The private data of a frame with ``s`` set begins with it. In the peer-to-peer model the
+    initiator's first message is empty and says that it is ready to receive (RTR): ``b``, ``c``
+    and ``d`` are the kinds of message offered for it. ``ird`` and ``ord`` are how many RDMA Reads
+    the sender takes at once, and how many it makes.
     """
 
     a: int = _offer("PEER_TO_PEER")
