@@ -13,7 +13,7 @@ from rdmawire.errors import WireError
 from rdmawire.wire.inet import IPProtocol, IPv4, IPv6, IPv6Extension, IPv6Fragment
 
 _FIXED = 8
-"""Offset in bytes of the first address in a routing header, by known type."""
+"""Offset in bytes of the first address in a routing header of type 2 or 4."""
 
 _FINAL: dict[int, Callable[[int], int]] = {
     0: lambda size: size - 16,  # RFC 2460, 4.4: the last address

@@ -293,7 +293,7 @@ def _on_req(machine: Machine, heard: Heard) -> Ignored | None:
 
 
 def _stale(machine: Machine, heard: Heard, qpn: int) -> RejectReason | None:
-    """Remove the old connection of a peer's queue pair that connects again. IBA 12.9.8.3."""
+    """End the old connection of a peer's queue pair that connects again. IBA 12.9.8.3."""
     old = machine.registry.with_peer(heard.source, qpn)
     if old is None:
         return None
