@@ -13,8 +13,6 @@ KNOWN: frozenset[frozenset[str]] = frozenset(
     for names in (
         "columns.arrow columns.column",
         "dissect.fields dissect.generated dissect.node dissect.summary",
-        "ib.cm.actions ib.cm.machine",
-        "memory.gpu.device memory.gpu.table",
     )
 )
 """Circles that are still there. Remove those that are gone; add none."""

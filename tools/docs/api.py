@@ -37,6 +37,7 @@ PAGES = (
     Page("filter", "Display filters", ("rdmawire.filter",)),
     Page("columns", "Columns", ("rdmawire.columns",)),
     Page("stats", "Capture statistics", ("rdmawire.stats",)),
+    Page("vectors", "Golden test vectors", ("rdmawire.vectors",)),
     Page("generate", "Traffic generation", ("rdmawire.traffic.generate",)),
     Page("edit", "Capture editing", ("rdmawire.traffic.edit", "rdmawire.traffic.edit.text")),
     Page(
