@@ -34,11 +34,11 @@ class DcqcnParameters:
     """
 
     line_rate: float = 40 * GIGABIT
-    """Initial and maximum rate of a flow, in bits a second."""
+    """Bits in a second of a flow at first, and at most."""
     min_rate: float = 10 * MEGABIT
-    """Minimum rate of a flow, in bits a second."""
+    """Bits in a second of a flow at least."""
     g: float = 1 / 256
-    """Weight of a new sign of congestion in alpha."""
+    """The weight of a new sign of congestion in alpha."""
     alpha_timer: int = 55_000
     """Nanoseconds without a CNP after which alpha decreases (K)."""
     rate_timer: int = 55_000
@@ -46,11 +46,11 @@ class DcqcnParameters:
     byte_counter: int = 10_000_000
     """Bytes after which the rate increases (B)."""
     fast_recovery: int = 5
-    """Steps of fast recovery, each halving the distance, before the target increases (F)."""
+    """Times that the rate is halved towards its target before the target increases (F)."""
     additive: float = 40 * MEGABIT
-    """Additive increase of the target, in bits a second (R_AI)."""
+    """Bits in a second by which the target increases (R_AI)."""
     hyper: float = 200 * MEGABIT
-    """Increase of the target after a long time without a CNP, in bits a second (R_HAI)."""
+    """Bits in a second by which the target increases after a long time without a CNP (R_HAI)."""
 
     def __post_init__(self) -> None:
         check_parameters(self, BOUNDS)
