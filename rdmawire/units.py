@@ -208,6 +208,13 @@ def format_seconds(nanoseconds: int) -> str:
     return f"{whole}.{rest:09}".rstrip("0").rstrip(".") + " s"
 
 
+def decimal_seconds(nanoseconds: int) -> str:
+    """Write nanoseconds as seconds with nine decimals, without a unit."""
+    sign = "-" if nanoseconds < 0 else ""
+    whole, rest = divmod(abs(nanoseconds), SECOND)
+    return f"{sign}{whole}.{rest:09d}"
+
+
 def format_rate(size: int, nanoseconds: int) -> str:
     """Write the rate of ``size`` bytes in a time; empty for no time."""
     if nanoseconds <= 0:

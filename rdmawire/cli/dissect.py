@@ -14,7 +14,7 @@ from rdmawire.cli import options
 from rdmawire.cli.command import Command, Integer, option, use_color
 from rdmawire.cli.progress import dissected
 from rdmawire.cli.streams import ByteWriter, EscapingTerminal, complain
-from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.dissection import Dissection, Severity
 from rdmawire.dissect.output import (
     CountLines,
     CountObjects,
@@ -28,7 +28,6 @@ from rdmawire.dissect.output import (
     plain,
 )
 from rdmawire.dissect.select import Bound, BoundError, Selection, Window
-from rdmawire.dissect.summary import Mood
 from rdmawire.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -321,7 +320,12 @@ def _is_same(path: str, output: str) -> bool:
         return False
 
 
-_STYLES = {Mood.DIM: "dim", Mood.RDMA: "cyan", Mood.TROUBLE: "yellow", Mood.BAD: "bold red"}
+_STYLES = {
+    Severity.COMMENT: "dim",
+    Severity.CHAT: "cyan",
+    Severity.WARN: "yellow",
+    Severity.ERROR: "bold red",
+}
 _OBJECTS = {"json", "ndjson"}
 
 
@@ -410,14 +414,14 @@ def _is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def _painter(color: str) -> Callable[[Mood, str], str]:
+def _painter(color: str) -> Callable[[Severity, str], str]:
     """Return the function that colours lines; ``auto`` colours in a terminal only."""
     if not (use_color(sys.stdout) if color == "auto" else color == "always"):
         return plain
     from rich.style import Style
 
-    styles = {mood: Style.parse(style) for mood, style in _STYLES.items()}
-    return lambda mood, text: styles[mood].render(text) if mood in styles else text
+    styles = {severity: Style.parse(style) for severity, style in _STYLES.items()}
+    return lambda severity, text: styles[severity].render(text) if severity in styles else text
 
 
 @click.command(

@@ -9,8 +9,8 @@ from typing import Final
 
 from rdmawire.capture import Reader
 from rdmawire.capture.io import display_path
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 
 _SOON: Final = 0.5
 """Seconds after which a late bar appears."""

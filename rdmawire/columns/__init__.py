@@ -5,8 +5,9 @@ try:
 except ImportError as error:
     raise ImportError("columns need NumPy: pip install 'rdmawire[columns]'") from error
 
-from rdmawire.columns.column import Column, Columns, ColumnType, Form
+from rdmawire.columns.column import Column, ColumnType, Form
 from rdmawire.columns.read import DEFAULT_FIELDS, Row, iter_columns, read_columns
+from rdmawire.columns.table import Columns
 
 __all__ = [
     "DEFAULT_FIELDS",

@@ -1,13 +1,13 @@
 """Columns as Arrow tables, and as CSV, Parquet and Arrow files."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
-from rdmawire.columns.column import ADDRESSES, Column, Columns, Form, distinct_addresses
-from rdmawire.dissect.fields import seconds
+from rdmawire.columns.column import ADDRESSES, Column, Form, distinct_addresses
+from rdmawire.units import decimal_seconds
 
 try:
     import pyarrow as pa
@@ -15,7 +15,7 @@ except ImportError as error:
     raise ImportError("Arrow tables need pyarrow: pip install 'rdmawire[columns]'") from error
 
 
-def table(columns: Columns) -> pa.Table:
+def table(columns: Mapping[str, Column]) -> pa.Table:
     """Return an Arrow table with null where a row has no value.
 
     Numbers keep their width, flags are ``bool``, addresses dictionaries of text, times
@@ -67,7 +67,7 @@ class TableFile(Protocol):
     written, not even when the object is deleted.
     """
 
-    def write(self, columns: Columns) -> None: ...
+    def write(self, columns: Mapping[str, Column]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -103,15 +103,15 @@ class _ArrowWriter:
     """Writes tables with a writer of pyarrow."""
 
     def __init__(
-        self, sink: ByteSink, make: Callable[[Any, pa.Schema], Any], columns: Columns
+        self, sink: ByteSink, make: Callable[[Any, pa.Schema], Any], columns: Mapping[str, Column]
     ) -> None:
         self._file = _SinkFile(sink)
         self._writer = make(pa.PythonFile(self._file, "w"), self._table(columns).schema)
 
-    def _table(self, columns: Columns) -> pa.Table:
-        return _decoded(columns.arrow())
+    def _table(self, columns: Mapping[str, Column]) -> pa.Table:
+        return _decoded(table(columns))
 
-    def write(self, columns: Columns) -> None:
+    def write(self, columns: Mapping[str, Column]) -> None:
         self._writer.write_table(self._table(columns))
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class _ArrowWriter:
 class _CSV(_ArrowWriter):
     """CSV has no durations and no bytes: write seconds and hexadecimal digits."""
 
-    def _table(self, columns: Columns) -> pa.Table:
+    def _table(self, columns: Mapping[str, Column]) -> pa.Table:
         table = super()._table(columns)
         for number, field in enumerate(table.schema):
             convert = _FOR_CSV.get(str(field.type))
@@ -135,7 +135,7 @@ class _CSV(_ArrowWriter):
 
 def _as_seconds(column: pa.ChunkedArray) -> pa.Array:
     """Write nanoseconds as seconds with nine decimals, exactly."""
-    return _as_text(column.cast(pa.int64()), seconds)
+    return _as_text(column.cast(pa.int64()), decimal_seconds)
 
 
 def _as_digits(column: pa.ChunkedArray) -> pa.Array:
@@ -177,7 +177,7 @@ _WRITERS: dict[str, tuple[type[_ArrowWriter], Callable[[Any, pa.Schema], Any]]] 
 }
 
 
-def table_file(form: str, sink: ByteSink, columns: Columns) -> TableFile:
+def table_file(form: str, sink: ByteSink, columns: Mapping[str, Column]) -> TableFile:
     """Begin a file of the form ``csv``, ``parquet`` or ``arrow`` (an IPC stream).
 
     ``columns`` give the names and types of the columns; their rows are not written.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.column import DURATION, TIME, Column, Columns, ColumnType, Form, column_type
+from rdmawire.columns.column import DURATION, TIME, Column, ColumnType, Form, column_type
 from rdmawire.columns.extract import (
     Extracted,
     Extractor,
@@ -18,9 +18,11 @@ from rdmawire.columns.extract import (
     RowExtractor,
 )
 from rdmawire.columns.fast_path import PATHS, Chosen, Path
+from rdmawire.columns.table import Columns
 from rdmawire.dissect import generated
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.fields import derived_fields, frame_fields
-from rdmawire.dissect.node import Derived, Dissection
+from rdmawire.dissect.node import Derived
 from rdmawire.dissect.select import Bound, BoundKind, Selection, Window, sources
 from rdmawire.filter import Filter, evaluate_columns
 from rdmawire.wire.field_registry import HeaderField

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.capture.record_index import PcapFile, RecordBlock, open_pcap
-from rdmawire.columns.column import Columns, joined
 from rdmawire.columns.extract import FRAME_COLUMNS, Extracted, Frames, first_of
 from rdmawire.columns.fast_path import LEAD, LINK_TYPES, PATHS, FastFilter, Ports, Records
 from rdmawire.columns.query import (
@@ -21,8 +20,9 @@ from rdmawire.columns.query import (
     select_frames,
 )
 from rdmawire.columns.slow_path import fpdu_rows, frame_rows, iter_dissected
+from rdmawire.columns.table import Columns, joined
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter
 from rdmawire.wire.inet import ROCE_PORT
 

@@ -6,10 +6,11 @@ from copy import copy
 from typing import Any
 
 from rdmawire.capture import open_capture
-from rdmawire.columns.column import Columns
 from rdmawire.columns.query import ColumnBuilder, Query
+from rdmawire.columns.table import Columns
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.node import Node
 from rdmawire.errors import CaptureError
 from rdmawire.wire.mpa import FPDULength
 

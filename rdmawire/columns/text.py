@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.column import ADDRESSES, Column, Columns, Form, distinct_addresses
+from rdmawire.columns.column import ADDRESSES, Column, Form, distinct_addresses
 from rdmawire.columns.query import FrameSelection, Query, notations, occurs_once
 from rdmawire.columns.read import as_array, iter_selected, open_fast_path, with_selection_fields
-from rdmawire.dissect.fields import seconds
-from rdmawire.dissect.node import Dissection
+from rdmawire.columns.table import Columns
+from rdmawire.dissect.dissection import Dissection
+from rdmawire.units import decimal_seconds
 from rdmawire.wire.show import Kind, Show, writer
 
 
@@ -109,7 +110,7 @@ def _flags(values: NDArray[Any], _: Notation) -> list[str]:
 
 
 def _times(values: NDArray[Any], _: Notation) -> list[str]:
-    return list(map(seconds, values.tolist()))
+    return list(map(decimal_seconds, values.tolist()))
 
 
 def _texts(values: NDArray[Any], _: Notation) -> list[str]:

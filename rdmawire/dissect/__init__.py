@@ -1,11 +1,11 @@
 """What frames mean: dissection trees, their fields and lines."""
 
+from rdmawire.dissect.dissection import Dissection, Severity, Summary, summary
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import FieldInfo, fields
-from rdmawire.dissect.node import Check, Derived, Dissection, Extra, Node
+from rdmawire.dissect.node import Check, Derived, Extra, Node
 from rdmawire.dissect.output import as_object
 from rdmawire.dissect.select import FieldError, Selection
-from rdmawire.dissect.summary import Mood, Summary, summary
 from rdmawire.dissect.tree import hex_dump, items, tree
 
 __all__ = [
@@ -16,9 +16,9 @@ __all__ = [
     "Extra",
     "FieldError",
     "FieldInfo",
-    "Mood",
     "Node",
     "Selection",
+    "Severity",
     "Summary",
     "as_object",
     "fields",

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from rdmawire.capture import LinkType, Reader, Record
 from rdmawire.decode import LINK_TYPES, PROTOCOLS, By, Following, Protocols
 from rdmawire.dissect import iwarp
-from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.walk import NodeWalk, Session, piece_node
 from rdmawire.errors import CaptureError
 from rdmawire.wire import sa

@@ -9,19 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rdmawire.dissect import generated
-from rdmawire.dissect.node import Derived, Dissection
-from rdmawire.units import SECOND
+from rdmawire.dissect.dissection import Dissection
+from rdmawire.dissect.node import Derived
+from rdmawire.units import SECOND, decimal_seconds
 from rdmawire.wire.field_registry import shown_fields
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.show import DEC, TEXT, Kind, Show, Value
 from rdmawire.wire.tables import tables
-
-
-def seconds(nanoseconds: int) -> str:
-    """Nanoseconds as seconds with nine decimals, exactly."""
-    sign = "-" if nanoseconds < 0 else ""
-    whole, rest = divmod(abs(nanoseconds), SECOND)
-    return f"{sign}{whole}.{rest:09d}"
 
 
 def calendar(time_ns: int) -> str:
@@ -30,7 +24,7 @@ def calendar(time_ns: int) -> str:
     try:
         local = time.localtime(whole)
     except (OverflowError, ValueError, OSError):
-        return f"{seconds(time_ns)} s since the epoch"
+        return f"{decimal_seconds(time_ns)} s since the epoch"
     day = f"{time.strftime('%b', local)} {local.tm_mday:2d}, {local.tm_year}"
     return f"{day} {time.strftime('%H:%M:%S', local)}.{rest:09d} {time.strftime('%Z', local)}"
 
@@ -55,16 +49,16 @@ def _time(name: str, doc: str, value: Callable[[Dissection], Value]) -> FrameFie
 FRAME_FIELDS = (
     _number("frame.number", "frames counted from one", lambda frame: frame.number),
     _time("frame.time", "when it was captured, local time", lambda f: calendar(f.time_ns)),
-    _time("frame.time_epoch", "seconds since the epoch", lambda f: seconds(f.time_ns)),
+    _time("frame.time_epoch", "seconds since the epoch", lambda f: decimal_seconds(f.time_ns)),
     _time(
         "frame.time_delta",
         "seconds since the frame before",
-        lambda f: seconds(f.time_ns - f.previous_ns),
+        lambda f: decimal_seconds(f.time_ns - f.previous_ns),
     ),
     _time(
         "frame.time_relative",
         "seconds since the first frame",
-        lambda f: seconds(f.time_ns - f.first_ns),
+        lambda f: decimal_seconds(f.time_ns - f.first_ns),
     ),
     _number("frame.len", "bytes on the wire", lambda f: max(f.length - f.lead, 0)),
     _number("frame.cap_len", "bytes captured", lambda f: len(f.data) - f.lead),

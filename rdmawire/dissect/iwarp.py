@@ -10,6 +10,7 @@ from typing import Any
 
 from rdmawire.decode import By, Following
 from rdmawire.dissect import generated
+from rdmawire.dissect.dissection import terminate_words
 from rdmawire.dissect.mpa_event import (
     CRCStatus,
     Event,
@@ -23,7 +24,6 @@ from rdmawire.dissect.mpa_event import (
 )
 from rdmawire.dissect.mpa_framing import Result
 from rdmawire.dissect.node import Derived, Extra, Node
-from rdmawire.dissect.summary import terminate_words
 from rdmawire.dissect.walk import NodeWalk
 from rdmawire.errors import WireError
 from rdmawire.wire import rdmap

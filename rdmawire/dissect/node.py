@@ -1,14 +1,11 @@
-"""What a dissection is made of: nodes in the order of their bytes, and the fields beside them."""
+"""The parts of a dissection: nodes in the order of their bytes, and the fields beside them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from rdmawire.terminal import escape
 from rdmawire.wire.header import Header
 from rdmawire.wire.show import Show, Value, writer
-
-HeaderT = TypeVar("HeaderT", bound=Header)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,59 +104,3 @@ class Check(NamedTuple):
             return f"{self.name} good"
         found, expected = (f"0x{n:0{self.digits}x}" for n in (self.found, self.expected))
         return f"{self.name} bad: found {found}, expected {expected}"
-
-
-class Dissection:
-    """Everything found in one frame.
-
-    ``data`` are the captured bytes, ``length`` counts those on the wire, ``number`` counts
-    frames from one. Times are nanoseconds; ``time_ns`` since the epoch. ``lead`` bytes of the
-    data are a capturing card's own header, which is not part of the frame. ``checks`` are the
-    checksums that were computed, ``unverified`` the names of those that could not be.
-    """
-
-    __slots__ = (
-        *("checks", "comments", "data", "file", "first_ns", "interface", "interface_description"),
-        *("interface_name", "lead", "length", "nodes", "number", "previous_ns", "time_ns"),
-        "unverified",
-    )
-
-    def __init__(self, number: int, data: bytes, length: int, time_ns: int) -> None:
-        self.number = number
-        self.data = data
-        self.length = length
-        self.time_ns = self.previous_ns = self.first_ns = time_ns
-        self.lead = 0
-        self.interface: int | None = None
-        self.interface_name = self.interface_description = ""
-        self.comments: tuple[str, ...] = ()
-        self.nodes: list[Node] = []
-        self.checks: list[Check] = []
-        self.unverified: list[str] = []
-        self.file = ""
-
-    def __str__(self) -> str:
-        """The frame's line, as ``rdmawire dissect`` prints it."""
-        from rdmawire.dissect.summary import summary
-
-        return summary(self).line()
-
-    @property
-    def malformed(self) -> Node | None:
-        """The first node that says why the frame does not parse to its end, if it does not."""
-        if not self.nodes or not self.nodes[-1].reason:
-            return None
-        return next(node for node in self.nodes if node.reason)
-
-    @property
-    def bad_checks(self) -> list[Check]:
-        """The checksums that do not hold."""
-        return [check for check in self.checks if not check.good]
-
-    def headers(self) -> Iterator[Header]:
-        """The headers found, outermost first."""
-        return (node.header for node in self.nodes if node.header is not None)
-
-    def header(self, table: type[HeaderT]) -> HeaderT | None:
-        """The outermost header of this table, if the frame has one."""
-        return next((header for header in self.headers() if isinstance(header, table)), None)

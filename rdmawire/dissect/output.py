@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rdmawire.dissect.fields import seconds
-from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.dissection import Dissection, Severity, summary
+from rdmawire.dissect.node import Node
 from rdmawire.dissect.select import Selection
-from rdmawire.dissect.summary import Mood, summary
 from rdmawire.dissect.tree import Item, hex_dump, items, tree
+from rdmawire.units import decimal_seconds
 from rdmawire.wire.show import BOOL, BYTES
 
 
@@ -32,7 +32,7 @@ _NAMES_AT = 48
 """Minimum width of a tree's line, without the gap and the name of a field."""
 
 
-def plain(mood: Mood, text: str) -> str:  # noqa: ARG001 - a painter with one colour
+def plain(severity: Severity, text: str) -> str:  # noqa: ARG001 - a painter with one colour
     """Return ``text`` without colour."""
     return text
 
@@ -45,7 +45,7 @@ class Lines:
         *,
         trees: bool = False,
         with_bytes: bool = False,
-        paint: Callable[[Mood, str], str] = plain,
+        paint: Callable[[Severity, str], str] = plain,
     ) -> None:
         self._trees = trees
         self._bytes = with_bytes
@@ -60,19 +60,19 @@ class Lines:
             yield "".join(map(self._line, *zip(*tree(frame), strict=True)))
         else:
             found = summary(frame)
-            yield f"{self._paint(found.mood, found.line())}\n"
+            yield f"{self._paint(found.severity, found.line())}\n"
         if self._bytes:
             for line in hex_dump(frame.data):
                 yield f"{line}\n"
 
-    def _line(self, mood: Mood, line: str, name: str) -> str:
+    def _line(self, severity: Severity, line: str, name: str) -> str:
         """A line of a tree, followed by the field name used in filters."""
         if self._paint is plain:  # a tenth faster than calling it for each line
             return f"{line:<{_NAMES_AT}}  [{name}]\n" if name else f"{line}\n"
         if not name:
-            return f"{self._paint(mood, line)}\n"
-        label = self._paint(Mood.DIM, f"[{name}]")
-        return f"{self._paint(mood, f'{line:<{_NAMES_AT}}')}  {label}\n"
+            return f"{self._paint(severity, line)}\n"
+        label = self._paint(Severity.COMMENT, f"[{name}]")
+        return f"{self._paint(severity, f'{line:<{_NAMES_AT}}')}  {label}\n"
 
     def heading(self, name: str) -> str:
         between, self._between = self._between, "\n"
@@ -305,7 +305,7 @@ def as_object(frame: Dissection) -> dict[str, Any]:
     return {
         "file": frame.file,
         "number": frame.number,
-        "time": seconds(frame.time_ns),
+        "time": decimal_seconds(frame.time_ns),
         "length": frame.length,
         "captured": len(frame.data),
         "comments": list(frame.comments),

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, cast
 
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.fields import FrameField, derived_fields, fields, frame_fields
-from rdmawire.dissect.node import Derived, Dissection, Node
+from rdmawire.dissect.node import Derived, Node
 from rdmawire.errors import RdmaError
 from rdmawire.units import epoch_ns, parse_duration
 from rdmawire.wire.field_registry import HeaderField, find, unknown

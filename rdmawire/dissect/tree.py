@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from rdmawire.dissect.fields import calendar, first_line, seconds
-from rdmawire.dissect.node import Dissection, Node
-from rdmawire.dissect.summary import Mood
+from rdmawire.dissect.dissection import Dissection, Severity
+from rdmawire.dissect.fields import calendar, first_line
+from rdmawire.dissect.node import Node
 from rdmawire.terminal import escape
+from rdmawire.units import decimal_seconds
 from rdmawire.wire.field_registry import shown_name
 from rdmawire.wire.header import Group, Header, Meaning, Row
 from rdmawire.wire.show import BOOL, Kind, Show, Value, byte_count, writer
@@ -138,26 +139,30 @@ _LONGEST = 64
 """Bytes of a field shown in a tree; the rest is counted."""
 
 
-def tree(frame: Dissection) -> Iterator[tuple[Mood, str, str]]:
+def tree(frame: Dissection) -> Iterator[tuple[Severity, str, str]]:
     """The lines of a frame's tree: one per header, then one per field.
 
-    Each has its mood and the name of the field; no name where the line begins with it.
+    Each has its severity and the name of the field; no name where the line begins with it.
     """
-    yield Mood.PLAIN, _heading(frame), ""
+    yield Severity.NONE, _heading(frame), ""
     for node in frame.nodes:
-        yield Mood.BAD if node.reason else Mood.RDMA, f"{node.offset:6}  {_title(node)}", ""
+        yield (
+            Severity.ERROR if node.reason else Severity.CHAT,
+            f"{node.offset:6}  {_title(node)}",
+            "",
+        )
         if (header := node.header) is not None:
             for row in _layout(type(header)):
                 line, name = row.line(header, node.offset)
-                yield Mood.PLAIN, line, name
+                yield Severity.NONE, line, name
         for item in _generated(node):
-            yield _mood(item), _line(item), ""
-    yield Mood.PLAIN, "", ""
+            yield _severity(item), _line(item), ""
+    yield Severity.NONE, "", ""
 
 
 def _heading(frame: Dissection) -> str:
     kept = "" if len(frame.data) == frame.length else f", {len(frame.data)} captured"
-    after = seconds(frame.time_ns - frame.first_ns)
+    after = decimal_seconds(frame.time_ns - frame.first_ns)
     text = f"Frame {frame.number}: {byte_count(frame.length)}{kept}"
     text += f", {calendar(frame.time_ns)} (+{after})"
     return text + "".join(f"\n        comment: {escape(comment)}" for comment in frame.comments)
@@ -170,10 +175,10 @@ def _title(node: Node) -> str:
     return f"{name}, {byte_count(len(node.data))}{reassembled}" + (f": {about}" if about else "")
 
 
-def _mood(item: Item) -> Mood:
+def _severity(item: Item) -> Severity:
     """Whether a derived field is about something wrong."""
     wrong = item.name.endswith(".status") and "bad" in (item.text, item.word)
-    return Mood.BAD if wrong or item.name == "rdmawire.malformed" else Mood.PLAIN
+    return Severity.ERROR if wrong or item.name == "rdmawire.malformed" else Severity.NONE
 
 
 def _line(item: Item) -> str:

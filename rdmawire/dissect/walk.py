@@ -20,9 +20,10 @@ from rdmawire.decode.checksum import (
 )
 from rdmawire.decode.walk import By, Following, Protocols, Selected, Walk
 from rdmawire.dissect import generated
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.generated import ChecksumFields
 from rdmawire.dissect.mpa_framing import Streams
-from rdmawire.dissect.node import Dissection, Extra, Node
+from rdmawire.dissect.node import Extra, Node
 from rdmawire.dissect.rmpp import RMPPReassembly
 from rdmawire.errors import WireError
 from rdmawire.wire.checksum import ipv4_header_checksum

@@ -8,7 +8,7 @@
 ``wanted(frame)`` says whether a dissected frame passes, ``wanted.tree`` is the syntax tree.
 """
 
-from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.filter.ast import field_names
 from rdmawire.filter.lexer import FilterError
 from rdmawire.filter.match_columns import Column, evaluate_columns, is_simple

@@ -9,8 +9,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
-from rdmawire.dissect.fields import seconds
-from rdmawire.units import EPOCH, SECOND
+from rdmawire.units import EPOCH, SECOND, decimal_seconds
 from rdmawire.wire.show import Kind as Notation
 from rdmawire.wire.show import ipv4, ipv6
 
@@ -356,5 +355,5 @@ _WRITERS: dict[ValueType, Callable[[Any], str]] = {
     ValueType.PROTOCOL: _hex,
     ValueType.TEXT: lambda value: quote(value.encode()),
     ValueType.TIME: lambda value: f'"{format_date(value)}"',
-    ValueType.DURATION: seconds,
+    ValueType.DURATION: decimal_seconds,
 }

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, product
 from typing import Any, TypeGuard, cast
 
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.generated import TCP_LENGTH
-from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.node import Node
 from rdmawire.filter.ast import (
     Arithmetic,
     Call,

@@ -6,8 +6,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rdmawire.dissect import generated
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.fields import derived_fields, fields, frame_fields, type_name
-from rdmawire.dissect.node import Derived, Dissection, Node
+from rdmawire.dissect.node import Derived, Node
 from rdmawire.dissect.select import Reading, Source, sources
 from rdmawire.filter.ast import ADDRESS_SIZES, TYPES_BY_NOTATION, Field, ValueType
 from rdmawire.terminal import MAX_SUGGESTIONS, closest_names

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.capture.pcap import RECORD
-from rdmawire.columns.column import Columns
 from rdmawire.columns.query import select_frames
+from rdmawire.columns.table import Columns
 from rdmawire.filter import Filter
 from rdmawire.stats import report
 from rdmawire.stats.flows import REST, VALUE_BITS, CmPairs, Flows, Grouped, Pairing

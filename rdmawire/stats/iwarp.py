@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from rdmawire.columns.slow_path import split_fpdus
 from rdmawire.dissect import generated
-from rdmawire.dissect.node import Dissection, Node
-from rdmawire.dissect.summary import terminate_words
+from rdmawire.dissect.dissection import Dissection, terminate_words
+from rdmawire.dissect.node import Node
 from rdmawire.wire.cm import REP
 from rdmawire.wire.cm_request import REQ
 from rdmawire.wire.header import Header

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.column import OBJECT, Columns, ColumnType, Form
+from rdmawire.columns.column import OBJECT, ColumnType, Form
 from rdmawire.columns.fast_path import HEADERS
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query
 from rdmawire.columns.read import Request, Row
-from rdmawire.dissect.node import Dissection
+from rdmawire.columns.table import Columns
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.stats.iwarp import AddressPair, facts
 from rdmawire.wire.inet import ECN, UDP
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape

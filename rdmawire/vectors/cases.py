@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from rdmawire.capture import Record, create_capture, open_capture
 from rdmawire.capture.io import STREAM
-from rdmawire.dissect.summary import summary
+from rdmawire.dissect.dissection import summary
 from rdmawire.errors import CaptureError
 from rdmawire.terminal import escape
 from rdmawire.vectors.index import TABLES, IndexedFrame, frames

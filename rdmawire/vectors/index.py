@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from rdmawire.capture import open_capture
 from rdmawire.capture.record import LinkType
 from rdmawire.decode import PROTOCOLS, By, Selected, Step
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import FrameWalk
-from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.walk import Session
 from rdmawire.wire import cm, ib, mpa, rdmap, terminate
 from rdmawire.wire.cm_code import (

@@ -9,7 +9,7 @@ from rdmawire.capture import Reader
 from rdmawire.cli import dissect as captures
 from rdmawire.cli.dissect import Demands, Run, Show
 from rdmawire.cli.progress import dissected
-from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.output import CountLines
 from rdmawire.dissect.select import Window
 from tests.cli.command import RNR, WRITE

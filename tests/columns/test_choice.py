@@ -9,8 +9,8 @@ from rdmawire.capture import open_capture
 from rdmawire.columns import Row, read_columns
 from rdmawire.columns.query import FrameSelection, Query
 from rdmawire.columns.read import MixedReader, Request
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.select import Bound, Window
 from rdmawire.filter import Filter
 

@@ -8,9 +8,9 @@ import pytest
 from rdmawire.capture import open_capture
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query, occurs_once
 from rdmawire.columns.text import FieldLines
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import fields
-from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.output import Fields, Separators
 from rdmawire.dissect.select import Selection
 from rdmawire.filter import Filter

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from rdmawire.capture import open_capture
 from rdmawire.dissect import generated
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.node import Node
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import FPDULength, Marker, MPAReply, MPARequest

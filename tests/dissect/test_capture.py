@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import COMMENT, LinkType, Record, create_capture, open_capture
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 from rdmawire.errors import CaptureError
 
 UNKNOWN = 147

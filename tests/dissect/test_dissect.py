@@ -10,8 +10,9 @@ from rdmawire.capture import open_capture
 from rdmawire.decode import LINK_TYPES as KNOWN_LINK_TYPES
 from rdmawire.decode.inet import MAX_TUNNELS
 from rdmawire.dissect import generated
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.node import Node
 from rdmawire.testing.strategies import frames, native_packets
 from rdmawire.wire import ib, inet
 from rdmawire.wire.header import Header

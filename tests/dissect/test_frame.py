@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from rdmawire.dissect.fields import calendar, seconds
-from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.dissection import Dissection
+from rdmawire.dissect.fields import calendar
 from rdmawire.dissect.select import Selection
+from rdmawire.units import decimal_seconds
 
 SECOND = 1_000_000_000
 
@@ -32,7 +33,7 @@ def central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_seconds_are_exact(nanoseconds: int, text: str) -> None:
-    assert seconds(nanoseconds) == text
+    assert decimal_seconds(nanoseconds) == text
 
 
 @pytest.mark.parametrize(

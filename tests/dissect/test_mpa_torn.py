@@ -5,8 +5,9 @@ import re
 import pytest
 
 from rdmawire.dissect import generated
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.node import Node
 from rdmawire.wire.header import Header
 from rdmawire.wire.mpa import FPDUCRC, FPDULength, Marker
 from rdmawire.wire.rdmap import RDMAPOpcode, segment

@@ -11,8 +11,8 @@ import pytest
 from rdmawire.capture import open_capture
 from rdmawire.columns.column import ADDRESSES, Form
 from rdmawire.columns.query import Query, notations
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.output import as_object
 from rdmawire.filter import Filter
 from rdmawire.wire.field_registry import shown_fields

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from rdmawire.dissect.dissection import Dissection, Severity
 from rdmawire.dissect.generated import PAYLOAD
-from rdmawire.dissect.node import Dissection, Extra, Node
+from rdmawire.dissect.node import Extra, Node
 from rdmawire.dissect.output import Fields, Lines, Objects, Output, Separators
 from rdmawire.dissect.select import Selection
-from rdmawire.dissect.summary import Mood
 from rdmawire.dissect.tree import hex_dump
 from rdmawire.wire import ib, inet
 
@@ -85,18 +85,18 @@ def test_hexadecimal_shows_what_is_printable() -> None:
     assert line == f"0000  20 7e 1f 7f 41 7a c3 a4  {'':<23}   ~..Az.."
 
 
-def test_moods_are_painted() -> None:
+def test_lines_are_painted_by_their_severity() -> None:
     broken = frame()
     broken.nodes.append(Node("malformed", 20, b"", reason="too short"))
 
-    def paint(mood: Mood, text: str) -> str:
-        return f"<{mood.value}>{text}"
+    def paint(severity: Severity, text: str) -> str:
+        return f"<{severity.value}>{text}"
 
-    assert whole(Lines(paint=paint), frame()).startswith("<rdma>")
-    assert whole(Lines(paint=paint), broken).startswith("<bad>")
+    assert whole(Lines(paint=paint), frame()).startswith("<chat>")
+    assert whole(Lines(paint=paint), broken).startswith("<error>")
     tree = whole(Lines(trees=True, paint=paint), broken).splitlines()
-    assert "<bad>    20  malformed, 0 bytes" in tree
-    assert sum(line.startswith("<bad>") for line in tree) == 1
+    assert "<error>    20  malformed, 0 bytes" in tree
+    assert sum(line.startswith("<error>") for line in tree) == 1
 
 
 def test_files_have_headings_with_a_line_between_them() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import FieldInfo, fields
-from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.select import FieldError, Selection
 from rdmawire.dissect.tree import items
 

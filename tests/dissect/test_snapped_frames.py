@@ -9,8 +9,8 @@ import pytest
 
 from rdmawire.capture import Record, open_capture
 from rdmawire.dissect import generated
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.output import Lines, Objects
 
 CAPTURES = Path(__file__).parents[2] / "captures"

@@ -5,8 +5,9 @@ import pytest
 from rdmawire.capture.record import LinkType
 from rdmawire.decode import LINK_TYPES, PROTOCOLS, TABLES, By
 from rdmawire.dissect import generated
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Check, Dissection
+from rdmawire.dissect.node import Check
 from rdmawire.wire import ib, inet
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.erf import ERF, ERFEthernetPad, ERFExtension

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rdmawire.dissect.node import Check, Dissection, Node
+from rdmawire.dissect.dissection import Dissection
+from rdmawire.dissect.node import Check, Node
 from rdmawire.dissect.output import Tally, counted
 
 GOOD = Check("ICRC", 1, 1, 8)

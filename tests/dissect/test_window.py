@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.select import Bound, BoundError, BoundKind, Window
 
 SECOND = 1_000_000_000

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 TABLE = Path(__file__).parents[1] / "interop" / "filters.txt"

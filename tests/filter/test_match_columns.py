@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Column, Filter, FilterError, evaluate_columns, is_simple, parse
 from rdmawire.filter.ast import Field, ValueType
 from rdmawire.filter.match_frame import compile_value

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import fields
-from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter
 from rdmawire.filter.ast import Span
 from rdmawire.filter.match_frame import slice_value

@@ -8,7 +8,7 @@ capture needs any more fails a test, so the table shrinks when tshark learns.
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.wire import ib, inet, rdmap
 from rdmawire.wire.cm_code import CMAttribute
 from rdmawire.wire.erf import ERF

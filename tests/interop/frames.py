@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rdmawire.dissect.node import Dissection
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.wire import ib, rdmap
 from rdmawire.wire.ddp import UntaggedHeader
 from rdmawire.wire.header import Header

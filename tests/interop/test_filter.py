@@ -14,8 +14,8 @@ import pytest
 
 from rdmawire.capture import create_capture, open_capture
 from rdmawire.capture.record import Record
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 from rdmawire.filter import Filter, FilterError
 from rdmawire.filter.names import PROTOCOLS
 from tests.filter.samples import FILTERS

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyshark
 
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import FieldInfo, fields
-from rdmawire.dissect.node import Dissection
 from rdmawire.dissect.select import Selection
 
 Values = dict[str, list[str]]

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from rdmawire.columns.query import Query
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.fields import derived_fields, fields
-from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.node import Node
 from rdmawire.dissect.select import FieldError, Selection
 from rdmawire.fabric import FabricError
 from rdmawire.fabric.fault import Rule

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rdmawire.capture import open_capture
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 from rdmawire.errors import CaptureError
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, BTH, DETH, GRH, LRH, RDETH, RETH

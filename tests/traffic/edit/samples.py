@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rdmawire.capture import Record, open_capture
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.node import Dissection
 from rdmawire.traffic.edit import Editor, Sealing, text
 from rdmawire.traffic.edit.rules import Rule
 

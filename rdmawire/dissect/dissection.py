@@ -1,12 +1,12 @@
-"""One line per frame: source, destination, protocol, description and errors."""
+"""What was found in a frame, and its line: addresses, protocol, info column and errors."""
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from rdmawire.dissect.fields import seconds
 from rdmawire.dissect.generated import CUT, ICRC_NOTE, MPA_NOTE, TERMINATE_NOTE
-from rdmawire.dissect.node import Dissection, Node
+from rdmawire.dissect.node import Check, Node
+from rdmawire.units import decimal_seconds
 from rdmawire.wire import cm, cm_request, ddp, ib, inet, mad, mpa, rdmap, rmpp, terminate
 from rdmawire.wire.header import Header
 from rdmawire.wire.management import ManagementClass
@@ -14,8 +14,65 @@ from rdmawire.wire.opcode import SHAPES, Operation, opcode_word
 from rdmawire.wire.show import byte_count, ipv4, ipv6, mac
 from rdmawire.wire.terminate import TerminateControl
 
+HeaderT = TypeVar("HeaderT", bound=Header)
+
+
+class Dissection:
+    """Everything found in one frame.
+
+    ``data`` are the captured bytes, ``length`` counts those on the wire, ``number`` counts
+    frames from one. Times are nanoseconds; ``time_ns`` since the epoch. ``lead`` bytes of the
+    data are a capturing card's own header, which is not part of the frame. ``checks`` are the
+    checksums that were computed, ``unverified`` the names of those that could not be.
+    """
+
+    __slots__ = (
+        *("checks", "comments", "data", "file", "first_ns", "interface", "interface_description"),
+        *("interface_name", "lead", "length", "nodes", "number", "previous_ns", "time_ns"),
+        "unverified",
+    )
+
+    def __init__(self, number: int, data: bytes, length: int, time_ns: int) -> None:
+        self.number = number
+        self.data = data
+        self.length = length
+        self.time_ns = self.previous_ns = self.first_ns = time_ns
+        self.lead = 0
+        self.interface: int | None = None
+        self.interface_name = self.interface_description = ""
+        self.comments: tuple[str, ...] = ()
+        self.nodes: list[Node] = []
+        self.checks: list[Check] = []
+        self.unverified: list[str] = []
+        self.file = ""
+
+    def __str__(self) -> str:
+        """The frame's line, as ``rdmawire dissect`` prints it."""
+        return summary(self).line()
+
+    @property
+    def malformed(self) -> Node | None:
+        """The first node that says why the frame does not parse to its end, if it does not."""
+        if not self.nodes or not self.nodes[-1].reason:
+            return None
+        return next(node for node in self.nodes if node.reason)
+
+    @property
+    def bad_checks(self) -> list[Check]:
+        """The checksums that do not hold."""
+        return [check for check in self.checks if not check.good]
+
+    def headers(self) -> Iterator[Header]:
+        """The headers found, outermost first."""
+        return (node.header for node in self.nodes if node.header is not None)
+
+    def header(self, table: type[HeaderT]) -> HeaderT | None:
+        """The outermost header of this table, if the frame has one."""
+        return next((header for header in self.headers() if isinstance(header, table)), None)
+
+
 Others = Mapping[type[Header], Header]
-Saying = Callable[[Any, Others], str]
+InfoFormatter = Callable[[Any, Others], str]
 
 
 def named(header: Header, name: str) -> str:
@@ -117,7 +174,7 @@ def _atomic_request(request: rdmap.AtomicRequestHeader, _: Others) -> str:
     )
 
 
-SAYINGS: dict[type[Header], Saying] = {
+INFO: dict[type[Header], InfoFormatter] = {
     inet.VLAN: lambda h, _: f"vlan {h.id}",
     inet.ServiceVLAN: lambda h, _: f"service vlan {h.id}",
     inet.VXLAN: lambda h, _: f"vni {h.vni}",
@@ -165,7 +222,7 @@ SAYINGS: dict[type[Header], Saying] = {
 }
 """Text for each header type in the info column; other headers have none."""
 
-SILENCED_BY: dict[type[Header], set[type[Header]]] = {
+SUPPRESSED_BY: dict[type[Header], set[type[Header]]] = {
     inet.UDP: {ib.BTH},
     inet.TCP: {mpa.FPDULength, mpa.MPARequest, mpa.MPAReply},
     ib.DETH: {mad.MAD, mad.DirectedMAD},
@@ -173,14 +230,14 @@ SILENCED_BY: dict[type[Header], set[type[Header]]] = {
 """Headers that are omitted if one of the others is in the frame."""
 
 
-class Mood(Enum):
-    """Severity, from a side remark or none to an error."""
+class Severity(Enum):
+    """How much a line asks for attention, as in Wireshark's expert information."""
 
-    DIM = "dim"
-    PLAIN = "plain"
-    RDMA = "rdma"
-    TROUBLE = "trouble"
-    BAD = "bad"
+    COMMENT = "comment"
+    NONE = "none"
+    CHAT = "chat"
+    WARN = "warning"
+    ERROR = "error"
 
 
 class Summary(NamedTuple):
@@ -192,7 +249,7 @@ class Summary(NamedTuple):
     destination: str
     protocol: str
     info: str
-    mood: Mood
+    severity: Severity
 
     def line(self) -> str:
         """The parts in columns."""
@@ -263,18 +320,18 @@ def _parts(frame: Dissection) -> list[list[str]]:
     for node in frame.nodes:
         if type(node.header) is mpa.FPDULength:
             parts.append([])
-        if text := _saying(frame, node, others):
+        if text := _info_text(frame, node, others):
             parts[-1].append(text)
     return parts
 
 
-def _saying(frame: Dissection, node: Node, others: Others) -> str:
+def _info_text(frame: Dissection, node: Node, others: Others) -> str:
     if node.header is None:
         return _length(frame, node)
     kind = type(node.header)
-    if SILENCED_BY.get(kind, set()) & others.keys() or kind not in SAYINGS:
+    if SUPPRESSED_BY.get(kind, set()) & others.keys() or kind not in INFO:
         return ""
-    return SAYINGS[kind](node.header, others)
+    return INFO[kind](node.header, others)
 
 
 def _length(frame: Dissection, node: Node) -> str:
@@ -294,10 +351,11 @@ def _notes(frame: Dissection) -> Iterator[str]:
                 yield f"[{field.text(value)}]"
 
 
-_TROUBLING: set[type[Header]] = {ib.CNP, TerminateControl, cm.REJ}
+_WARNINGS: set[type[Header]] = {ib.CNP, TerminateControl, cm.REJ}
+_RDMA: set[type[Header]] = {ib.BTH, mpa.FPDULength, mpa.MPARequest, mpa.MPAReply}
 
 
-def _is_trouble(header: Header) -> bool:
+def _is_warning(header: Header) -> bool:
     """Whether the header is a refusal, a congestion mark, or a status other than success."""
     match header:
         case ib.AETH():
@@ -311,14 +369,16 @@ def _is_trouble(header: Header) -> bool:
     return False
 
 
-def _mood(frame: Dissection, headers: list[Header]) -> Mood:
+def _severity(frame: Dissection, headers: list[Header]) -> Severity:
     if frame.malformed or frame.bad_checks:
-        return Mood.BAD
+        return Severity.ERROR
     kinds = {type(header) for header in headers}
-    if kinds & _TROUBLING or any(map(_is_trouble, headers)):
-        return Mood.TROUBLE
+    if kinds & _WARNINGS or any(map(_is_warning, headers)):
+        return Severity.WARN
     return (
-        Mood.RDMA if kinds & {ib.BTH, mpa.FPDULength, mpa.MPARequest, mpa.MPAReply} else Mood.PLAIN
+        Severity.CHAT
+        if kinds & {ib.BTH, mpa.FPDULength, mpa.MPARequest, mpa.MPAReply}
+        else Severity.NONE
     )
 
 
@@ -326,7 +386,7 @@ def summary(frame: Dissection) -> Summary:
     """The columns of the frame's line."""
     headers = list(frame.headers())
     source, destination = _addresses(headers)
-    time = seconds(frame.time_ns - frame.first_ns)
+    time = decimal_seconds(frame.time_ns - frame.first_ns)
     return Summary(
         frame.number,
         time,
@@ -334,5 +394,5 @@ def summary(frame: Dissection) -> Summary:
         destination,
         _protocol(headers),
         _info(frame),
-        _mood(frame, headers),
+        _severity(frame, headers),
     )

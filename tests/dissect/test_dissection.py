@@ -3,8 +3,15 @@
 import pytest
 
 from rdmawire.dissect import generated
-from rdmawire.dissect.node import Check, Derived, Dissection, Node
-from rdmawire.dissect.summary import SAYINGS, SILENCED_BY, Mood, Summary, summary
+from rdmawire.dissect.dissection import (
+    INFO,
+    SUPPRESSED_BY,
+    Dissection,
+    Severity,
+    Summary,
+    summary,
+)
+from rdmawire.dissect.node import Check, Derived, Node
 from rdmawire.wire import cm, cm_request, ddp, ib, inet, mad, mpa, rdmap, rmpp, terminate
 from rdmawire.wire.header import Header
 
@@ -127,12 +134,12 @@ def dissection(*headers: Header, others: tuple[Node, ...] = (), length: int = 0)
 
 @pytest.mark.parametrize(("header", "text"), SAID, ids=lambda value: type(value).__name__)
 def test_each_header_says(header: Header, text: str) -> None:
-    assert SAYINGS[type(header)](header, {}) == text
+    assert INFO[type(header)](header, {}) == text
     assert summary(dissection(header)).info == text
 
 
 def test_no_saying_is_left_out() -> None:
-    assert {type(header) for header, _ in SAID} == SAYINGS.keys()
+    assert {type(header) for header, _ in SAID} == INFO.keys()
 
 
 ATOMIC = ib.AtomicETH(va=1, rkey=2, swapdt=3, cmpdt=4)
@@ -143,7 +150,7 @@ ATOMIC = ib.AtomicETH(va=1, rkey=2, swapdt=3, cmpdt=4)
 )
 def test_the_opcode_tells_what_an_atomic_does(opcode: int, text: str) -> None:
     bth = ib.BTH(opcode=opcode)
-    assert SAYINGS[ib.AtomicETH](ATOMIC, {ib.BTH: bth}).endswith(f"rkey 0x00000002 {text}")
+    assert INFO[ib.AtomicETH](ATOMIC, {ib.BTH: bth}).endswith(f"rkey 0x00000002 {text}")
 
 
 UDP, TCP, IP = inet.UDP(1, 2), inet.TCP(1, 2), inet.IPv4(src=b"abcd", dst=b"efgh")
@@ -168,7 +175,7 @@ def test_headers_are_silent_beside_some_others(headers: tuple[Header, ...], info
 
 
 def test_every_silence_is_of_a_saying() -> None:
-    assert SILENCED_BY.keys() <= SAYINGS.keys()
+    assert SUPPRESSED_BY.keys() <= INFO.keys()
 
 
 def data(name: str, length: int) -> Node:
@@ -213,7 +220,7 @@ def test_bad_checksums_are_said() -> None:
     found = dissection(ib.BTH(4))
     found.checks += [Check("ICRC", 1, 2, 8), Check("VCRC", 1, 1, 4)]
     assert summary(found).info.endswith(", [ICRC bad: found 0x00000001, expected 0x00000002]")
-    assert summary(found).mood is Mood.BAD
+    assert summary(found).severity is Severity.ERROR
 
 
 ETHERNET = inet.Ethernet(dst=b"\x52\x54\0\0\0\1", src=b"\x52\x54\0\0\0\2")
@@ -252,37 +259,37 @@ def test_a_line_names_the_ends_and_the_protocol(
 
 
 @pytest.mark.parametrize(
-    ("headers", "mood"),
+    ("headers", "severity"),
     [
-        ((), Mood.PLAIN),
-        ((IP, TCP), Mood.PLAIN),
-        ((BTH,), Mood.RDMA),
-        ((mpa.FPDULength(),), Mood.RDMA),
-        ((mpa.MPARequest(),), Mood.RDMA),
-        ((mpa.MPAReply(),), Mood.RDMA),
-        ((BTH, ib.AETH(ack=0)), Mood.RDMA),
-        ((BTH, ib.AETH(ack=1)), Mood.TROUBLE),
-        ((BTH, ib.AETH(ack=3)), Mood.TROUBLE),
-        ((ib.BTH(4, fecn=1),), Mood.TROUBLE),
-        ((ib.BTH(4, becn=1),), Mood.TROUBLE),
-        ((inet.IPv4(ecn=3),), Mood.TROUBLE),
-        ((inet.IPv6(ecn=3),), Mood.TROUBLE),
-        ((inet.IPv4(ecn=1),), Mood.PLAIN),
-        ((mad.MAD(status=1),), Mood.TROUBLE),
-        ((mad.DirectedMAD(status=1),), Mood.TROUBLE),
-        ((BTH, mad.MAD()), Mood.RDMA),
-        ((BTH, ib.CNP()), Mood.TROUBLE),
-        ((BTH, cm.REJ()), Mood.TROUBLE),
-        ((mpa.FPDULength(), terminate.TerminateControl()), Mood.TROUBLE),
+        ((), Severity.NONE),
+        ((IP, TCP), Severity.NONE),
+        ((BTH,), Severity.CHAT),
+        ((mpa.FPDULength(),), Severity.CHAT),
+        ((mpa.MPARequest(),), Severity.CHAT),
+        ((mpa.MPAReply(),), Severity.CHAT),
+        ((BTH, ib.AETH(ack=0)), Severity.CHAT),
+        ((BTH, ib.AETH(ack=1)), Severity.WARN),
+        ((BTH, ib.AETH(ack=3)), Severity.WARN),
+        ((ib.BTH(4, fecn=1),), Severity.WARN),
+        ((ib.BTH(4, becn=1),), Severity.WARN),
+        ((inet.IPv4(ecn=3),), Severity.WARN),
+        ((inet.IPv6(ecn=3),), Severity.WARN),
+        ((inet.IPv4(ecn=1),), Severity.NONE),
+        ((mad.MAD(status=1),), Severity.WARN),
+        ((mad.DirectedMAD(status=1),), Severity.WARN),
+        ((BTH, mad.MAD()), Severity.CHAT),
+        ((BTH, ib.CNP()), Severity.WARN),
+        ((BTH, cm.REJ()), Severity.WARN),
+        ((mpa.FPDULength(), terminate.TerminateControl()), Severity.WARN),
     ],
 )
-def test_a_line_has_a_mood(headers: tuple[Header, ...], mood: Mood) -> None:
-    assert summary(dissection(*headers)).mood is mood
+def test_a_line_has_a_severity(headers: tuple[Header, ...], severity: Severity) -> None:
+    assert summary(dissection(*headers)).severity is severity
 
 
 def test_a_malformed_frame_is_bad_whatever_else_it_is() -> None:
     broken = Node("malformed", 0, b"", reason="too short")
-    assert summary(dissection(BTH, others=(broken,))).mood is Mood.BAD
+    assert summary(dissection(BTH, others=(broken,))).severity is Severity.ERROR
 
 
 @pytest.mark.parametrize(
@@ -293,5 +300,5 @@ def test_a_malformed_frame_is_bad_whatever_else_it_is() -> None:
     ],
 )
 def test_a_line_has_columns(source: str, line: str) -> None:
-    parts = Summary(3, "1.500000000", source, "::2", "UDP", "7 → 8", Mood.PLAIN)
+    parts = Summary(3, "1.500000000", source, "::2", "UDP", "7 → 8", Severity.NONE)
     assert parts.line() == line
