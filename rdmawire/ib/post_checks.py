@@ -7,7 +7,7 @@ completes with an error. ibv_post_send(3), ibv_post_recv(3).
 from collections.abc import Mapping
 from errno import EFAULT, EINVAL, ENOMEM
 from operator import itemgetter
-from typing import Final, cast
+from typing import Final
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.device import GSI_QPN, Device
@@ -288,7 +288,7 @@ def checks_of(
 
     ``verb`` is how the work is done, ``rows`` how its extended transport headers are filled.
     """
-    outbound = service.outbound.get(cast(SendOpcode, opcode))
+    outbound = service.outbound.get(opcode)
     headers = outbound.headers if outbound else ()
     widths = {name: bits for h in headers for name, bits in rows[h].widths.items()}
     return (
@@ -329,7 +329,7 @@ _LOCAL_RULES: dict[int, tuple[PostCheck, ...]] = {
 
 _NOT_HERE: tuple[PostCheck, ...] = (_refuse,)
 
-POST_CHECKS: dict[QPType, dict[SendOpcode, tuple[PostCheck, ...]]] = {
+POST_CHECKS: dict[QPType, dict[int, tuple[PostCheck, ...]]] = {
     kind: {op: checks_of(service, op, VERBS[op]) for op in service.verbs} if service.sends else {}
     for kind, service in SERVICES.items()
 }

@@ -14,7 +14,7 @@ from rdmawire.ib.send_queue import Wqe
 from rdmawire.ib.service import Fault, Reaction, ServiceType
 from rdmawire.snapshot import shared
 from rdmawire.verbs.enums import QPType, WCOpcode
-from rdmawire.verbs.wr import SendOpcode, SendWR, Verb
+from rdmawire.verbs.wr import SendWR, Verb
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, IETH, ImmDt
 from rdmawire.wire.packet import OpcodeTable
@@ -138,7 +138,7 @@ class Rules:
     cnp: RequestRule
     responses: Mapping[int, Response]
     refusals: Mapping[int, Refusal]
-    post_checks: Mapping[QPType, Mapping[SendOpcode, tuple[PostCheck, ...]]]
+    post_checks: Mapping[QPType, Mapping[int, tuple[PostCheck, ...]]]
     verbs: Mapping[int, Verb]
     headers: Mapping[type[Header], ExtendedHeader]
     opcodes: OpcodeTable

@@ -6,7 +6,7 @@ No other module tests the type of a queue pair. IBA 9.7 (reliable), 9.8 (unrelia
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Self, cast
+from typing import Self
 
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.snapshot import shared
@@ -176,9 +176,9 @@ class ServiceType:
     grh: int
     frame: int
     send_error: QPState
-    verbs: frozenset[SendOpcode]
+    verbs: frozenset[int]
     reactions: Mapping[Fault, Reaction]
-    outbound: Mapping[SendOpcode, Outbound]
+    outbound: Mapping[int, Outbound]
 
     __deepcopy__ = shared
 
@@ -186,15 +186,14 @@ class ServiceType:
         """Return a copy with one more send operation, whose packets have layouts of ``opcodes``."""
         if self.wire is None:
             raise ValueError("raw packet queue pairs have no opcodes")
-        own = cast(SendOpcode, opcode)
-        outbound = {**self.outbound, own: _outbound(self.wire, verb, opcodes)}
-        return replace(self, verbs=self.verbs | {own}, outbound=outbound)
+        outbound = {**self.outbound, opcode: _outbound(self.wire, verb, opcodes)}
+        return replace(self, verbs=self.verbs | {opcode}, outbound=outbound)
 
 
 _LOCAL = {SendOpcode.LOCAL_INV, SendOpcode.BIND_MW, SendOpcode.REG_MR}
 
 
-def _verbs(wire: Service, *, local: set[SendOpcode]) -> frozenset[SendOpcode]:
+def _verbs(wire: Service, *, local: set[SendOpcode]) -> frozenset[int]:
     """Operations whose packets the service has, and those without packets."""
     operations = OPERATIONS[wire]
     return frozenset(op for op, verb in VERBS.items() if verb.only in operations) | local

@@ -4,7 +4,7 @@ A module of its own, because the modules below it apply rules without knowing wh
 """
 
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 from rdmawire.ib.completer import RESPONSES
 from rdmawire.ib.post_checks import POST_CHECKS, checks_of
@@ -14,7 +14,7 @@ from rdmawire.ib.retransmit import REFUSALS
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.service import SERVICES
 from rdmawire.verbs.enums import QPType
-from rdmawire.verbs.wr import VERBS, SendOpcode, Verb
+from rdmawire.verbs.wr import VERBS, Verb
 from rdmawire.wire.packet import LAYOUTS
 
 STANDARD: Final = Rules(
@@ -25,7 +25,7 @@ STANDARD: Final = Rules(
     responses=RESPONSES,
     refusals=REFUSALS,
     post_checks=POST_CHECKS,
-    verbs={opcode: verb for opcode, verb in VERBS.items()},  # noqa: C416 - int keys
+    verbs=VERBS,
     headers=EXTENDED_HEADERS,
     opcodes=LAYOUTS,
 )
@@ -40,7 +40,7 @@ def with_work(rules: Rules, qp_type: QPType, opcode: int, verb: Verb) -> Rules:
     """
     service = rules.services[qp_type].with_verb(opcode, verb, rules.opcodes)
     checks = checks_of(service, opcode, verb, rules.headers)
-    posted = {**rules.post_checks[qp_type], cast(SendOpcode, opcode): checks}
+    posted = {**rules.post_checks[qp_type], opcode: checks}
     return replace(
         rules,
         services={**rules.services, qp_type: service},

@@ -245,7 +245,7 @@ WORK_QUEUE_TABLES: Final[tuple[type[Header], ...]] = (
 """All tables of this module, for reference pages and tests."""
 
 _REMOTE = (RemoteSegment,)
-_SEGMENTS: dict[SendOpcode, tuple[type[Header], ...]] = {
+_SEGMENTS: dict[int, tuple[type[Header], ...]] = {
     SendOpcode.RDMA_WRITE: _REMOTE,
     SendOpcode.RDMA_WRITE_WITH_IMM: _REMOTE,
     SendOpcode.RDMA_READ: _REMOTE,
@@ -261,7 +261,7 @@ _FIRST_SEGMENTS: dict[QPType, tuple[type[Header], ...]] = {
     QPType.XRC_INI: (SharedReceiveSegment,),
 }
 
-_IMMEDIATE: dict[SendOpcode, str] = {
+_IMMEDIATE: dict[int, str] = {
     SendOpcode.SEND_WITH_IMM: "imm_data",
     SendOpcode.RDMA_WRITE_WITH_IMM: "imm_data",
     SendOpcode.SEND_WITH_INV: "invalidate_rkey",
@@ -273,7 +273,7 @@ FindKey = Callable[[int], Grant | None]
 """The region or window with a key; ``None`` if there is none."""
 
 
-def segments_of(qp_type: QPType, opcode: SendOpcode) -> tuple[type[Header], ...]:
+def segments_of(qp_type: QPType, opcode: int) -> tuple[type[Header], ...]:
     """The segments that follow the control segment of a send WQE, before its local memory."""
     first = _FIRST_SEGMENTS.get(qp_type, ()) if VERBS[opcode].only else ()
     return first + _SEGMENTS.get(opcode, ())

@@ -101,16 +101,17 @@ class RegMR(NamedTuple):
 class SendWR(NamedTuple):
     """A send work request, as in ibv_send_wr.
 
-    Numbers that its opcode does not use are ignored; memory and objects (``sges``, ``inline``,
-    ``ah``, ``bind``, ``reg``) that it does not use are refused. With :attr:`SendFlags.INLINE` the
-    bytes of ``sges`` are copied when the work is posted, and no key is checked; ``inline`` are
-    bytes in place of ``sges``. ``imm_data`` is the number as on the wire, most significant byte
-    first. ``pkey_index`` is the index of the P_Key in the port's table, for queue pair 1 alone (as
-    in Linux's ib_ud_wr); ``None`` is the queue pair's own. ``length`` is the number of bytes that a
+    ``opcode`` is a :class:`SendOpcode`, or a number that the adapter's rules add. Numbers that its
+    opcode does not use are ignored; memory and objects (``sges``, ``inline``, ``ah``, ``bind``,
+    ``reg``) that it does not use are refused. With :attr:`SendFlags.INLINE` the bytes of ``sges``
+    are copied when the work is posted, and no key is checked; ``inline`` are bytes in place of
+    ``sges``. ``imm_data`` is the number as on the wire, most significant byte first.
+    ``pkey_index`` is the index of the P_Key in the port's table, for queue pair 1 alone (as in
+    Linux's ib_ud_wr); ``None`` is the queue pair's own. ``length`` is the number of bytes that a
     FLUSH covers; ``placement`` and ``selectivity`` are those of its FETH (IBA A19.4).
     """
 
-    opcode: SendOpcode
+    opcode: int
     sges: tuple[Sge, ...] = ()
     wr_id: int = 0
     flags: int = SIGNALED
@@ -233,7 +234,7 @@ class Verb:
 _SEND = (Operation.SEND_FIRST, Operation.SEND_MIDDLE)
 _WRITE = (Operation.RDMA_WRITE_FIRST, Operation.RDMA_WRITE_MIDDLE)
 
-VERBS: dict[SendOpcode, Verb] = {
+VERBS: dict[int, Verb] = {
     SendOpcode.SEND: Verb(
         WCOpcode.SEND, Operation.SEND_ONLY, *_SEND, Operation.SEND_LAST, takes_receive=True
     ),

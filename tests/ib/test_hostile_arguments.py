@@ -377,7 +377,7 @@ def test_plain_numbers_are_as_good_as_names() -> None:
     client, server = pair.client, pair.server
     server.region.write((5).to_bytes(8, "little"))
     wr = work_for(client, SendOpcode.ATOMIC_FETCH_AND_ADD)._replace(compare_add=7)
-    _post(client, wr._replace(opcode=6, flags=2))  # type: ignore[arg-type]
+    _post(client, wr._replace(opcode=6, flags=2))
     pair.drive()
     assert server.region.read(8) == (12).to_bytes(8, "little")
     client.nic.modify_qp(client.qp, QPAttributes(qp_state=6), 1)  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ def test_each_type_takes_the_work_that_its_service_has(kind: QPType, opcode: Sen
 
 
 def test_an_opcode_that_is_none_is_refused() -> None:
-    assert refused(Stage(), SendWR(99)) == EINVAL  # type: ignore[arg-type]
+    assert refused(Stage(), SendWR(99)) == EINVAL
 
 
 SENDS = {QPState.RTS, QPState.SQD, QPState.SQE, QPState.ERR}

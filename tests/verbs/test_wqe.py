@@ -243,7 +243,7 @@ def test_what_a_wqe_cannot_hold_is_refused() -> None:
     with pytest.raises(VerbsError, match="272 units"):
         build_recv(RecvWR((Sge(0, 1, 1),) * 271), 1, 0)
     with pytest.raises(VerbsError, match="none of SendOpcode"):
-        build_send(SendWR(SendOpcode.SEND)._replace(opcode=77), 1, 0)  # type: ignore[arg-type]
+        build_send(SendWR(SendOpcode.SEND)._replace(opcode=77), 1, 0)
     with pytest.raises(WireError, match="opcode"):
         parse_recv(WQEControl(opcode=SendOpcode.SEND).build())
     reg = RegMR(FAST, FastRegistration(FAST.key, 0, 1, 1, (0,)))

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))
 from rdmawire import read_columns  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
 from rdmawire.dissect import fields  # noqa: E402
-from rdmawire.verbs import VERBS, WORK_QUEUE_TABLES, QPType, segments_of  # noqa: E402
+from rdmawire.verbs import VERBS, WORK_QUEUE_TABLES, QPType, SendOpcode, segments_of  # noqa: E402
 from rdmawire.wire.field_registry import shown_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
@@ -64,7 +64,7 @@ def _work_queues() -> Iterator[str]:
     yield "|---|---|"
     for opcode in VERBS:
         names = ", ".join(f"`{one.__name__}`" for one in segments_of(QPType.RC, opcode))
-        yield f"| {opcode.name} | {names or 'none'} |"
+        yield f"| {SendOpcode(opcode).name} | {names or 'none'} |"
     yield "\nDatagrams have an `AddressSegment` before those, XRC a `SharedReceiveSegment`."
     for table in WORK_QUEUE_TABLES:
         yield from _header(table, in_frames=False)

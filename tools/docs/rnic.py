@@ -7,7 +7,7 @@ from rdmawire.ib import SERVICES, Drop, Fault, Reaction
 from rdmawire.ib.hw_counters import DRIVERS, NOT_COUNTED, QP_COUNTERS, AdapterCounters
 from rdmawire.ib.responder import REQUESTS
 from rdmawire.ib.service import DATAGRAM, RELIABLE, UNRELIABLE
-from rdmawire.verbs import PROFILES, VERBS, Profile, QPAttrMask, QPState, QPType
+from rdmawire.verbs import PROFILES, VERBS, Profile, QPAttrMask, QPState, QPType, SendOpcode
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, fields_of
 from rdmawire.wire.opcode import Opcode, Operation
 from tools.docs.states import picture
@@ -57,7 +57,7 @@ def _work() -> Iterator[str]:
         marks = " | ".join("yes" if opcode in SERVICES[kind].verbs else "" for kind in kinds)
         packets = (verb.only, verb.first, verb.middle, verb.last)
         names = ", ".join(dict.fromkeys(f"`{Operation(p).name}`" for p in packets if p is not None))
-        yield f"| `{opcode.name}` | {marks} | {names or 'none: it is done here'} |"
+        yield f"| `{SendOpcode(opcode).name}` | {marks} | {names or 'none: it is done here'} |"
 
 
 def _requests() -> Iterator[str]:

@@ -10,7 +10,7 @@ from rdmawire.wire.opcode import Operation
 from tests.ib.replay.capture import Seen
 
 _OPCODES = {
-    operation: opcode
+    operation: SendOpcode(opcode)
     for opcode, verb in VERBS.items()
     for operation in (verb.last, verb.only)
     if operation is not None
