@@ -17,6 +17,8 @@ def transport(walk: Walk, opcodes: OpcodeTable = LAYOUTS) -> Following:
     walk.bth = bth = walk.take(BTH)
     _cover_icrc(walk, start)
     tables, _, shape = opcodes.layout(bth.opcode)
+    if opcodes is not LAYOUTS and shape is not None:
+        walk.name_opcode(shape.name)
     for table in tables:
         walk.take(table)
     if not walk.short and shape is not None:

@@ -265,6 +265,9 @@ class Walk:
         """Enter the payload of TCP."""
         return None if self.fragment_at is not None else (By.TCP, tcp.dstport)
 
+    def name_opcode(self, name: str) -> None:
+        """Note what a table of other opcodes calls the opcode of the last header."""
+
     def enter_management(self, start: int, pieces: Sequence[Piece]) -> None:
         """Leave a management datagram that begins at ``start``."""
 

@@ -89,6 +89,10 @@ def _bth(bth: ib.BTH, _: Others) -> str:
     name = opcode_word(bth.opcode)
     if bth.opcode not in SHAPES:
         name += f" opcode 0x{bth.opcode:02x}"
+    return _packet(name, bth)
+
+
+def _packet(name: str, bth: ib.BTH) -> str:
     marks = [name for name in ("se", "ackreq", "fecn", "becn") if getattr(bth, name)]
     return " ".join([name, f"qp 0x{bth.destqp:06x}", f"psn {bth.psn}", *marks])
 
@@ -331,6 +335,8 @@ def _info_text(frame: Dissection, node: Node, others: Others) -> str:
     kind = type(node.header)
     if SUPPRESSED_BY.get(kind, set()) & others.keys() or kind not in INFO:
         return ""
+    if node.words and isinstance(node.header, ib.BTH):
+        return _packet(node.words["opcode"], node.header)
     return INFO[kind](node.header, others)
 
 

@@ -1,7 +1,8 @@
 """The parts of a dissection: nodes in the order of their bytes, and the fields beside them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rdmawire.terminal import escape
 from rdmawire.wire.header import Header
@@ -42,6 +43,7 @@ class Extra(NamedTuple):
 
 
 _new = tuple.__new__
+_NO_WORDS: Final[Mapping[str, str]] = {}
 
 
 class Node:
@@ -50,9 +52,10 @@ class Node:
     ``offset`` counts bytes from the start of the frame; of what was put together from several
     frames, from the start of that (``reassembled`` is then true). ``header`` is ``None`` for
     plain bytes. ``reason`` is why the dissection ended here, in the last nodes; else empty.
+    ``words`` are words for values of the header, by row, that differ from those of its table.
     """
 
-    __slots__ = ("data", "extras", "header", "name", "offset", "reason", "reassembled")
+    __slots__ = ("data", "extras", "header", "name", "offset", "reason", "reassembled", "words")
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class Node:
         self.extras = extras
         self.reason = reason
         self.reassembled = reassembled
+        self.words = _NO_WORDS
 
     def __repr__(self) -> str:
         what = self.header or self.reason or self.data

@@ -1,6 +1,6 @@
 """A dissection as an indented text with byte offsets, and its bytes in hexadecimal."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ def items(node: Node) -> Iterator[Item]:
     """The rows of the node's header, groups before their members, then the derived fields."""
     header = node.header
     if header is not None:
-        for each in _layout(type(header)):
+        for each in _rows(header, node.words):
             yield each.item(header, node.offset)
     yield from _generated(node)
 
@@ -121,6 +121,18 @@ def _for_people(meaning: Meaning, width: int) -> Callable[[Any], str]:
     return writer(Show(Kind.HEX), width) if show.kind is Kind.HEX else writer(show, width)
 
 
+def _rows(header: Header, words: Mapping[str, str]) -> Sequence[_ItemLayout]:
+    """The rows of a header; ``words`` replace the words of its table."""
+    rows = _layout(type(header))
+    return [_with_word(row, words.get(row.row.name)) for row in rows] if words else rows
+
+
+def _with_word(layout: _ItemLayout, word: str | None) -> _ItemLayout:
+    if word is None:
+        return layout
+    return layout._replace(usual=layout.usual._replace(word=lambda _: word))
+
+
 @cache
 def _layout(table: type[Header]) -> tuple[_ItemLayout, ...]:
     """Rows and groups in order, a group before its members."""
@@ -152,7 +164,7 @@ def tree(frame: Dissection) -> Iterator[tuple[Severity, str, str]]:
             "",
         )
         if (header := node.header) is not None:
-            for row in _layout(type(header)):
+            for row in _rows(header, node.words):
                 line, name = row.line(header, node.offset)
                 yield Severity.NONE, line, name
         for item in _generated(node):

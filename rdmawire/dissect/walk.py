@@ -213,6 +213,9 @@ class NodeWalk(Walk):
         if payload := self.data[self.offset : self.end]:
             node.add(generated.UDP_PAYLOAD, payload)
 
+    def name_opcode(self, name: str) -> None:
+        self.nodes[-1].words = {"opcode": name}
+
     # What is wrong.
 
     def note(self, reason: str, data: bytes = b"", offset: int | None = None) -> None:

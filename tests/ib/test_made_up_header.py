@@ -1,13 +1,12 @@
 """An extended transport header that no standard has, in one file: a table, an opcode and rows."""
 
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
 from rdmawire.capture import LinkType
 from rdmawire.decode import with_opcodes
-from rdmawire.dissect import Dissector, Selection
+from rdmawire.dissect import Dissector, Selection, as_object, tree
 from rdmawire.errors import VerbsError, WireError
 from rdmawire.fabric.pair import Pair
 from rdmawire.filter import Filter, FilterError
@@ -19,7 +18,7 @@ from rdmawire.ib.service import Fault
 from rdmawire.ib.standard_rules import STANDARD, with_work
 from rdmawire.traffic.edit import EditError, Editor, text
 from rdmawire.verbs.enums import QPType, WCOpcode, WCStatus
-from rdmawire.verbs.wr import SendOpcode, SendWR, Verb
+from rdmawire.verbs.wr import SendWR, Verb
 from rdmawire.wire import roce
 from rdmawire.wire.header import Header, bits
 from rdmawire.wire.ib import BTH
@@ -38,7 +37,7 @@ class TagETH(Header):
 
 SEND_TAGGED = 0x18
 """An opcode of RC that the standard leaves free."""
-TAGGED_WORK = cast(SendOpcode, 0x40)
+TAGGED_WORK = 0x40
 OPCODES = LAYOUTS.with_opcode(SEND_TAGGED, "RC_SEND_TAGGED", TagETH)
 
 
@@ -140,7 +139,14 @@ def test_a_dissection_shows_it() -> None:
     assert TagETH(0xABCDEF, 0) in list(dissection.headers())
     assert dissection.malformed is None
     assert not dissection.bad_checks
+    assert str(dissection).split()[6:9] == ["RC_SEND_TAGGED", "qp", "0x000011"]
+    bth = next(layer for layer in as_object(dissection)["layers"] if layer["name"] == "bth")
+    assert bth["words"] == {"infiniband.bth.opcode": "RC_SEND_TAGGED"}
+    assert [line for _, line, name in tree(dissection) if name == "infiniband.bth.opcode"] == [
+        "    42    opcode: 24  RC_SEND_TAGGED"
+    ]
     plain = Dissector().dissect(scene.frames[0])
+    assert "RESERVED opcode 0x18" in str(plain)
     assert plain.malformed is not None
     assert "opcode 0x18 is reserved" in plain.malformed.reason
 
