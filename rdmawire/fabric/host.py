@@ -241,6 +241,11 @@ class NotifyingPort:
         self._port: Engine | ManagedPort = nic if managed is None else managed
 
     @property
+    def medium(self) -> Medium:
+        """What the adapter's frames begin with."""
+        return getattr(self.nic, "medium", Medium.ETHERNET)
+
+    @property
     def clock(self) -> Clock | None:
         """The adapter's clock: returns the time (ns) for verbs."""
         return self.nic.clock

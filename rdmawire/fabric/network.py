@@ -135,7 +135,7 @@ class Network:
         if end in self.attachments:
             raise FabricError(f"host {end!r} is on a link already")
         machine = self.hosts[end]
-        self.simulator.give_clock(machine.nic)
+        self.simulator.prepare(machine.nic)
         self.macs[end] = mac = Mac(machine.nic, link, self._classifier)
         self.attachments[end] = self.simulator.attach_paced(mac, machine.mac, link)
         return None

@@ -30,6 +30,7 @@ from rdmawire.validate import (
 )
 from rdmawire.verbs.ah import MAC_BYTES
 from rdmawire.verbs.engine import Clock
+from rdmawire.wire.roce import Medium
 
 Tap = Callable[[Envelope, int], object]
 """Function called with each frame and its time (ns); ``frame.data`` are the bytes."""
@@ -239,15 +240,23 @@ class Simulator:
 
         If the link has a rate, the port sends through a
         :class:`~rdmawire.fabric.port_queue.Mac`, one frame at a time. The port gets the
-        simulator's :attr:`clock`.
+        simulator's :attr:`clock`. :class:`FabricError` for an adapter whose frames have no
+        Ethernet header.
         """
-        self.give_clock(port)
+        self.prepare(port)
         if link.rate is None:
             return self._join(port, mac, link)
         return self.attach_paced(Mac(port, link), mac, link)
 
-    def give_clock(self, port: Port) -> None:
-        """Set a port's clock to this simulator's :attr:`clock`, if the port has one."""
+    def prepare(self, port: Port) -> None:
+        """Set a port's clock, if it has one, to this simulator's :attr:`clock`.
+
+        :class:`FabricError` for an adapter whose frames have no Ethernet header.
+        """
+        medium = getattr(port, "medium", Medium.ETHERNET)
+        if medium is not Medium.ETHERNET:
+            carried = f"a simulator's links carry {Medium.ETHERNET.value}"
+            raise FabricError(f"the adapter sends {medium.value} (Medium.{medium.name}): {carried}")
         if isinstance(port, Clocked):
             port.clock = self.clock
 

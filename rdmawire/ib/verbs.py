@@ -164,6 +164,11 @@ class Verbs(Port):
         self.device.clock = clock
 
     @property
+    def medium(self) -> Medium:
+        """What frames begin with: an Ethernet header, or an IP header."""
+        return self.device.medium
+
+    @property
     def memory(self) -> MemoryRegionTable:
         """Regions and windows: reg_mr, dereg_mr, alloc_mw and the rest."""
         return self.device.memory

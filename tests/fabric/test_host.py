@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from errno import EINVAL
+from random import Random
 from typing import Any
 
 import pytest
 
-from rdmawire.errors import VerbsError
+from rdmawire.errors import FabricError, VerbsError
 from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, NotifyingPort, Place, Registered
 from rdmawire.fabric.link import Link
+from rdmawire.fabric.network import Network
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, connect
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.ib.cm.event import CMEvent
+from rdmawire.ib.cm.manager import ManagedPort
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.memory.gpu.device import H200
 from rdmawire.memory.gpu.driver import GpuDriver
@@ -23,6 +26,7 @@ from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
 from rdmawire.wire import roce
 from rdmawire.wire.inet import Ethernet, IPv4
+from rdmawire.wire.roce import Medium
 
 MAPPED = bytes(10) + b"\xff\xff"
 
@@ -289,3 +293,19 @@ def test_every_wrong_argument_is_refused(call: str) -> None:
 def test_a_place_is_a_place(place: Any) -> None:
     with pytest.raises(VerbsError, match=r"place: .* is not of type Place"):
         Host(place=place)
+
+
+def test_a_simulator_refuses_adapters_without_ethernet_headers() -> None:
+    host, simulator = Host(1, medium=Medium.IP), Simulator()
+    managed = ManagedPort(host.nic, dict[bytes, bytes]().get, Random(1))
+    ports = (host.nic, managed, NotifyingPort(host.nic), NotifyingPort(host.nic, managed))
+    message = r"the adapter sends IP packets \(Medium.IP\): .* links carry Ethernet frames"
+    for port in ports:
+        for link in (Link(), Link(rate=1_000_000_000)):
+            with pytest.raises(FabricError, match=message):
+                simulator.attach(port, host.mac, link)
+    network = Network()
+    network.add_host("a", host)
+    network.add_host("b", Host(2))
+    with pytest.raises(FabricError, match=message):
+        network.join("a", "b", Link())
