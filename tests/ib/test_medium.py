@@ -15,6 +15,7 @@ from rdmawire.ib.udp import Datagram
 from rdmawire.verbs.ah import AddressHandle, GIDType, mapped
 from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
+from rdmawire.wire import roce
 from rdmawire.wire.ib import GRH
 from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, IPv4, IPv6
 from rdmawire.wire.roce import Medium
@@ -264,6 +265,25 @@ def test_frames_of_another_medium_are_no_rdma(ipv6: bool) -> None:
             host.nic.receive(frame, 0)
         assert sum(host.nic.drops.values()) == len(others)
         assert host.nic.drops.keys() <= {Drop.NOT_RDMA, Drop.MALFORMED}
+
+
+@pytest.mark.parametrize("change", [{"identification": 1}, {"df": 0}])
+def test_a_payload_from_a_packet_with_another_identification_has_a_bad_icrc(
+    change: dict[str, int],
+) -> None:
+    talk = Talk(Medium.IP)
+    (one, _), (qp, _) = talk.hosts, talk.qps
+    one.nic.post_send(qp, SendWR(SendOpcode.SEND, (one.filled(b"abc").sge(),)))
+    (packet,) = one.nic.transmit(0)
+    frame = roce.parse(packet, medium=Medium.IP)
+    ip, udp = frame.headers
+    assert isinstance(ip, IPv4)
+    counted = frame.replace(headers=(ip.replace(**change), udp)).seal().build()
+    other = talk.hosts[1].nic
+    other.receive(Datagram.of(counted).packet(), 0)
+    assert other.drops == {Drop.ICRC: 1}
+    other.receive(counted, 0)
+    assert other.drops == {Drop.ICRC: 1}
 
 
 def test_payloads_that_are_no_packet_are_dropped() -> None:
