@@ -10,19 +10,30 @@ them again. So a READ sees memory as it was in its turn, however late its respon
 """
 
 from bisect import bisect_right
+from typing import Final
 
 from rdmawire.errors import MemoryFault, PageFault
 from rdmawire.ib.checks import access_fault
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.responder_state import Acknowledge, AtomicResponse, ReadResponse, Resource
-from rdmawire.ib.rules import REQUEST, RequestRule
+from rdmawire.ib.responder_state import (
+    Acknowledge,
+    Answer,
+    AtomicResponse,
+    ReadResponse,
+    Resource,
+)
+from rdmawire.ib.rules import REQUEST, ExtendedHeader, RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop
 from rdmawire.memory.key import REMOTE_ATOMIC, REMOTE_READ, Footprint, Grant
 from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.sge import NOTHING, Gather, Piece
 from rdmawire.wire import serial
+from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, RETH, Ack, AtomicAckETH, AtomicETH, Nak
 from rdmawire.wire.opcode import Operation, operation_of
+
+_ACK: Final = Ack.ACK
+"""For code that runs for every response: the attribute lookup takes longer."""
 
 
 def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
@@ -85,7 +96,7 @@ def _response(qp: QueuePair, pending: ReadResponse) -> bytes:
     """Build the next response packet of a READ."""
     opcode = _place(qp, pending)
     data = pending.payload(qp.mtu)
-    more = b"" if opcode is _MIDDLE else _aeth(qp, pending.msn)
+    more = b"" if opcode is _MIDDLE else _extended(AETH, qp, pending)
     return _frame(qp, opcode, serial.add(pending.psn, pending.sent), more, data)
 
 
@@ -106,28 +117,45 @@ _PLACES = {
 
 
 def _acknowledge(qp: QueuePair, pending: Acknowledge) -> bytes:
-    value = _credits(qp) if pending.ack is Ack.ACK else _refusal(qp, pending)
-    aeth = AETH(ack=pending.ack, value=value, msn=pending.msn).build()
-    return _frame(qp, Operation.ACKNOWLEDGE, pending.psn, aeth)
+    if pending.ack is not _ACK:
+        _count_refusal(qp, pending)
+    return _frame(qp, Operation.ACKNOWLEDGE, pending.psn, _extended(AETH, qp, pending))
 
 
-def _refusal(qp: QueuePair, pending: Acknowledge) -> int:
-    """Count a NAK or RNR NAK, and return its code or timer."""
+def _count_refusal(qp: QueuePair, pending: Acknowledge) -> None:
+    """Count a NAK or RNR NAK."""
     if pending.ack is Ack.RNR_NAK:
         qp.counters.send_rnr_err += 1
     elif pending.value == Nak.PSN_SEQUENCE_ERROR:
         qp.counters.out_of_seq_request += 1
-    return pending.value
 
 
 def _atomic(qp: QueuePair, pending: AtomicResponse) -> bytes:
-    more = _aeth(qp, pending.msn) + AtomicAckETH(pending.original).build()
+    more = _extended(AETH, qp, pending) + _extended(AtomicAckETH, qp, pending)
     return _frame(qp, Operation.ATOMIC_ACKNOWLEDGE, pending.psn, more)
 
 
-def _aeth(qp: QueuePair, msn: int) -> bytes:
-    """Build an AETH with an ACK for message ``msn``."""
-    return AETH(ack=Ack.ACK, value=_credits(qp), msn=msn).build()
+def _extended(table: type[Header], qp: QueuePair, answer: Answer) -> bytes:
+    """Build an extended transport header of a response."""
+    return qp.device.rules.headers[table].make(qp, answer).build()
+
+
+def _aeth(qp: QueuePair, answer: Answer) -> Header:
+    """The AETH of a response: with the syndrome of a NAK, or else an ACK and the credits."""
+    if answer.__class__ is Acknowledge and answer.ack is not _ACK:
+        return AETH(0, answer.ack, answer.value, answer.msn)
+    return AETH(0, _ACK, _credits(qp), answer.msn)
+
+
+def _atomicacketh(_: QueuePair, answer: AtomicResponse) -> Header:
+    return AtomicAckETH(answer.original)
+
+
+RESPONSE_HEADERS: dict[type[Header], ExtendedHeader] = {
+    AETH: ExtendedHeader(_aeth, {}),
+    AtomicAckETH: ExtendedHeader(_atomicacketh, {}),
+}
+"""How each extended transport header of responses is filled."""
 
 
 def _credits(qp: QueuePair) -> int:

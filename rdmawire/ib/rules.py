@@ -24,16 +24,18 @@ Step = Callable[[Any, "RequestRule", Arrival], Fault | None]
 Response = Callable[[Any, Arrival], None]
 Refusal = Callable[[Any, int], None]
 PostCheck = Callable[[Any, SendWR], None]
-HeaderMaker = Callable[[Any, Wqe], Header]
+HeaderMaker = Callable[[Any, Any], Header]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExtendedHeader:
-    """How the requester fills one extended transport header: a row of ``Rules.headers``.
+    """How one extended transport header is filled: a row of ``Rules.headers``.
 
-    ``make`` returns the header for a work request. ``widths`` are the fields of the work request
-    that it uses, each with its size in bits: values that do not fit are refused when work is
-    posted.
+    ``make`` returns the header. It is called with the queue pair and, for a header of requests, the
+    :class:`~rdmawire.ib.send_queue.Wqe`, whose ``wr`` is the work request; for one of responses,
+    the pending response of :mod:`rdmawire.ib.responder_state`. ``widths`` are the fields of the
+    work request that it uses, each with its size in bits: values that do not fit are refused when
+    work is posted.
     """
 
     make: HeaderMaker
@@ -46,17 +48,27 @@ class ExtendedHeader:
         """Return the row of a header whose fields are copied from the work request.
 
         ``sources`` names, for each field of ``table``, the field of the work request:
-        ``ExtendedHeader.of(ImmDt, immdt="imm_data")``.
+        ``ExtendedHeader.of(ImmDt, immdt="imm_data")``. Fields that are not named are 0. Raises
+        ``TypeError`` for a name that ``table`` or :class:`SendWR` does not have.
         """
-        widths = {row.name: row.width for row in table.rows if row.name in sources}
-        read = attrgetter(*sources.values())
-        alone = len(sources) == 1
+        _check_sources(table, sources)
+        widths = {row.name: row.width for row in table.rows}
+        reads = {name: attrgetter(field) for name, field in sources.items()}
 
         def make(_: object, wqe: Wqe) -> Header:
-            values = (read(wqe.wr),) if alone else read(wqe.wr)
-            return table(**dict(zip(sources, values, strict=True)))
+            return table(**{name: read(wqe.wr) for name, read in reads.items()})
 
         return cls(make, {field: widths[name] for name, field in sources.items()})
+
+
+def _check_sources(table: type[Header], sources: Mapping[str, str]) -> None:
+    """``TypeError`` for a row that the header lacks, or a field that work requests lack."""
+    rows = [row.name for row in table.rows]
+    for name, source in sources.items():
+        if name not in rows:
+            raise TypeError(f"{table.__name__} has no row {name!r}; it has {', '.join(rows)}")
+        if source not in SendWR._fields:
+            raise TypeError(f"{name}={source!r}: SendWR has no field of this name")
 
 
 class MessageKind(NamedTuple):
@@ -128,7 +140,7 @@ class Rules:
     - ``post_checks``: the checks of posted work, in order, by type of queue pair and opcode of the
       work request. Work without an entry is refused.
     - ``verbs``: how each type of work is done, by the opcode of the work request.
-    - ``headers``: the :class:`ExtendedHeader` of each extended transport header of requests.
+    - ``headers``: the :class:`ExtendedHeader` of each extended transport header.
     - ``opcodes``: the layouts of packets by opcode. Opcodes without one are reserved.
     """
 
@@ -144,6 +156,10 @@ class Rules:
     opcodes: OpcodeTable
 
     __deepcopy__ = shared
+
+    def __repr__(self) -> str:
+        opcodes = sum(len(roles) for roles in self.requests.values())
+        return f"<Rules: {len(self.verbs)} types of work, {opcodes} request opcodes>"
 
     def with_step(self, step: Step, new: Step) -> Self:
         """Return a copy in which ``new`` replaces ``step`` in all requests.

@@ -119,6 +119,33 @@ def test_work_requests_are_checked_by_its_widths_and_refused_without_the_row() -
         plain.nic.post_send(plain.qp, SendWR(TAGGED_WORK))
 
 
+def test_rows_that_do_not_fit_one_another_are_refused_by_name() -> None:
+    verb = Verb(WCOpcode.SEND, only=SEND_TAGGED, one_packet=True)
+    with pytest.raises(WireError, match="opcode 0x18 is reserved"):
+        with_work(STANDARD, QPType.RC, TAGGED_WORK, verb)
+    known = replace(STANDARD, opcodes=OPCODES)
+    with pytest.raises(ValueError, match=r"Rules\.headers has no row for TagETH"):
+        with_work(known, QPType.RC, TAGGED_WORK, verb)
+    with pytest.raises(ValueError, match=r"Verb\.only is None"):
+        with_work(known, QPType.RC, TAGGED_WORK, Verb(WCOpcode.SEND))
+    with pytest.raises(ValueError, match="raw packet queue pairs have no opcodes"):
+        with_work(known, QPType.RAW_PACKET, TAGGED_WORK, verb)
+    with pytest.raises(TypeError, match="TagETH has no row 'tags'; it has tag, scope"):
+        ExtendedHeader.of(TagETH, tags="imm_data")
+    with pytest.raises(TypeError, match="tag='number': SendWR has no field of this name"):
+        ExtendedHeader.of(TagETH, tag="number")
+
+
+def test_a_header_without_fields_of_the_work_request_has_zeros() -> None:
+    tags = Tags()
+    rules = rules_with(tags).with_header(TagETH, ExtendedHeader.of(TagETH))
+    pair = Pair(rules=with_work(rules, QPType.RC, TAGGED_WORK, rules.verbs[TAGGED_WORK]))
+    pair.server.receive(0)
+    pair.client.post(SendWR(TAGGED_WORK, imm_data=5))
+    pair.drive()
+    assert tags.seen == [(0, 0)]
+
+
 def test_packets_of_the_table_are_the_inverse_of_their_bytes() -> None:
     packet = Packet(BTH(opcode=SEND_TAGGED), (TagETH(5, 6),)).replace(
         payload=b"12345", opcodes=OPCODES

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from inspect import signature
 
 import pytest
 
@@ -9,6 +10,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib import checks
 from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.responder_state import Answer, AtomicResponse
 from rdmawire.ib.rules import RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.send_queue import Wqe
@@ -18,8 +20,9 @@ from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.verbs.qp_attr import QPAttrMask
 from rdmawire.verbs.wr import SendOpcode, SendWR
+from rdmawire.wire import roce
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import RETH, Nak
+from rdmawire.wire.ib import AETH, RETH, Ack, AtomicAckETH, Nak
 from rdmawire.wire.opcode import Opcode
 from tests.ib.stage import Stage, nak_of
 
@@ -89,6 +92,52 @@ def test_a_header_maker_is_replaced_in_one_adapter_alone() -> None:
     pair = Pair(rules=STANDARD.with_header(RETH, row), peer_rules=STANDARD)
     assert written(pair) is WCStatus.REM_ACCESS_ERR
     assert written(Pair()) is WCStatus.SUCCESS
+
+
+def test_the_header_of_an_ack_is_replaced_in_one_adapter_alone() -> None:
+    row = STANDARD.headers[AETH]
+
+    def wrong_msn(qp: QueuePair, answer: Answer) -> Header:
+        """Every third message is acknowledged with the MSN of the next one."""
+        aeth = row.make(qp, answer)
+        return aeth.replace(msn=answer.msn + 1) if answer.msn % 3 == 0 else aeth
+
+    def msns(rules: Rules) -> list[int]:
+        pair = Pair(peer_rules=rules)
+        sent: list[bytes] = []
+        pair.simulator.on_sent.append(lambda frame, _: sent.append(frame.data))
+        assert [written(pair) for _ in range(7)] == [WCStatus.SUCCESS] * 7
+        packets = [roce.parse(frame).packet for frame in sent]
+        return [aeth.msn for packet in packets if (aeth := packet.header(AETH))]
+
+    quirk = STANDARD.with_header(AETH, replace(row, make=wrong_msn))
+    assert msns(quirk) == [1, 2, 4, 4, 5, 7, 7]
+    assert msns(STANDARD) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_headers_of_read_and_atomic_responses_are_rows_too() -> None:
+    def odd(_: QueuePair, answer: AtomicResponse) -> Header:
+        return AtomicAckETH(answer.original + 1)
+
+    row = replace(STANDARD.headers[AtomicAckETH], make=odd)
+    for rules, value in ((STANDARD.with_header(AtomicAckETH, row), 6), (STANDARD, 5)):
+        pair = Pair(peer_rules=rules)
+        pair.server.region.write((5).to_bytes(8, "little"))
+        done = pair.client.fetch_add(1, of=pair.server.region)
+        pair.drive()
+        assert int.from_bytes(done.buffer.read(), "little") == value
+
+    def refuse(_: QueuePair, answer: Answer) -> Header:
+        return AETH(ack=Ack.NAK, value=Nak.REMOTE_OPERATIONAL_ERROR, msn=answer.msn)
+
+    row = replace(STANDARD.headers[AETH], make=refuse)
+    pair = Pair(peer_rules=STANDARD.with_header(AETH, row))
+    assert written(pair) is WCStatus.REM_OP_ERR
+
+
+def test_rules_are_shown_in_a_line() -> None:
+    assert repr(STANDARD) == "<Rules: 13 types of work, 52 request opcodes>"
+    assert len(str(signature(Pair))) < 5000
 
 
 def test_a_request_is_taken_by_another_role() -> None:
