@@ -158,7 +158,7 @@ def _counters() -> Iterator[str]:
         yield f"\n### Of a {of.value}\n"
         yield "| counter | says |"
         yield "|---|---|"
-        yield from (f"| `{name}` | {help_} |" for name, help_ in counters.items())
+        yield from (f"| `{name}` | {counter.help} |" for name, counter in counters.items())
 
 
 def _words() -> Iterator[str]:

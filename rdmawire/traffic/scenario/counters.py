@@ -1,19 +1,27 @@
-"""Every counter of which a scenario may expect something: what it is of, and what it says.
+"""Every counter that a scenario may expect: its name, what it counts, and how it is read.
 
 ``client.retransmits`` is of a host, ``client-leaf.lost`` of a link, ``leaf:server.marks`` of a
-port of a switch, ``leaf.stranded`` of a switch. How each is read is
-:mod:`rdmawire.traffic.scenario.runner.counting`'s.
+port of a switch, ``leaf.stranded`` of a switch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from rdmawire.fabric.classify import PRIORITIES
 from rdmawire.fabric.link import FAULT_WORDS
 from rdmawire.ib.hw_counters import MEANINGS
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.memory.page import Path
+
+if TYPE_CHECKING:
+    from rdmawire.fabric.link import Link
+    from rdmawire.fabric.port_queue import Mac
+    from rdmawire.fabric.switch import Switch, SwitchPort
+    from rdmawire.ib.verbs import Verbs
+
+T = TypeVar("T")
 
 
 class Of(Enum):
@@ -24,6 +32,34 @@ class Of(Enum):
     PORT = "port"
     SWITCH = "switch"
 
+
+class HostCounts(NamedTuple):
+    """The sources of a host's counters: its adapter, its sent frames and its MAC."""
+
+    nic: "Verbs"
+    sent: Mapping[str, int]
+    mac: "Mac"
+
+
+class LinkCounts(NamedTuple):
+    """The sources of a link's counters.
+
+    ``lost`` counts the frames that faults lost, ``hits`` those that one type of fault changed.
+    """
+
+    link: "Link"
+    lost: Callable[[], int]
+    hits: Callable[[str], int]
+
+
+class Counter(NamedTuple, Generic[T]):
+    """A counter: ``help`` says what it counts, ``read`` reads it from its source."""
+
+    help: str
+    read: Callable[[T], int]
+
+
+# Hosts.
 
 SENT: Final = {
     "frames": "Frames that the host sent.",
@@ -46,65 +82,125 @@ _MOVED: Final = {
     "transactions": "DMA transactions by the path {}.",
     "copies": "Copies that a processor or a GPU made for DMA by the path {}.",
 }
-
-MOVED: Final = {f"{path.name.lower()}_{what}": (path, what) for path in Path for what in _MOVED}
-"""What a host's adapter moved, by which path."""
+"""What a host's adapter moved by a path."""
 
 HARDWARE: Final = MEANINGS
 """What a host's adapter counts under the names of drivers."""
 
-_OF_HOST: Final = {
-    **SENT,
-    "dropped": "Frames that the adapter dropped, for any reason.",
+
+def _sent(name: str, host: HostCounts) -> int:
+    return host.sent.get(name, 0)
+
+
+def _dropped(reason: Drop, host: HostCounts) -> int:
+    return host.nic.drops[reason]
+
+
+def _moved(path: Path, what: str, host: HostCounts) -> int:
+    return int(getattr(host.nic.memory.counter[path], what))
+
+
+def _hardware(name: str, host: HostCounts) -> int:
+    return host.nic.device.counter(name)
+
+
+_OF_HOST: Final[dict[str, Counter[HostCounts]]] = {
+    **{name: Counter(help_, partial(_sent, name)) for name, help_ in SENT.items()},
+    "dropped": Counter(
+        "Frames that the adapter dropped, for any reason.",
+        lambda host: sum(host.nic.drops.values()),
+    ),
     **{
-        name: f"Frames that the adapter dropped: {reason.value}."
+        name: Counter(
+            f"Frames that the adapter dropped: {reason.value}.", partial(_dropped, reason)
+        )
         for name, reason in DROPPED.items()
     },
-    **{name: _MOVED[what].format(path.name) for name, (path, what) in MOVED.items()},
-    "pauses": "How often the network stopped the host, by priorities.",
-    "paused_ns": "How long the network stopped the host (ns), summed over priorities.",
-    **HARDWARE,
+    **{
+        f"{path.name.lower()}_{what}": Counter(help_.format(path.name), partial(_moved, path, what))
+        for path in Path
+        for what, help_ in _MOVED.items()
+    },
+    "pauses": Counter(
+        "How often the network stopped the host, by priorities.",
+        lambda host: sum(host.mac.egress.pauses),
+    ),
+    "paused_ns": Counter(
+        "How long the network stopped the host (ns), summed over priorities.",
+        lambda host: sum(host.mac.egress.paused_ns),
+    ),
+    **{name: Counter(help_, partial(_hardware, name)) for name, help_ in HARDWARE.items()},
 }
+
+
+# Links.
 
 FAULTS: Final = {word: do for do, word in FAULT_WORDS.items() if word != "lost"}
 """Counters of faults, and the verbs of the faults."""
 
-_OF_LINK: Final = {
-    "frames": "Frames that were put on the link.",
-    "lost": "Frames that faults lost.",
-    "oversized": "Frames that were longer than the link's MTU, and lost.",
-    **{name: f"Frames that faults {name}." for name in FAULTS},
-}
 
-_BY_PRIORITY: Final = {
-    "drops": "Frames for which there was no room.",
-    "marks": "Frames that were marked with CE.",
-    "stops": "Pauses that the port asked for.",
-    "pauses": "How often the port was stopped.",
-    "paused_ns": "How long the port was stopped (ns).",
-}
+def _hits(do: str, link: LinkCounts) -> int:
+    return link.hits(do)
 
-_OF_PORT: Final = {
-    **_BY_PRIORITY,
+
+_OF_LINK: Final[dict[str, Counter[LinkCounts]]] = {
+    "frames": Counter("Frames that were put on the link.", lambda link: link.link.frames),
+    "lost": Counter("Frames that faults lost.", lambda link: link.lost()),
+    "oversized": Counter(
+        "Frames that were longer than the link's MTU, and lost.", lambda link: link.link.oversized
+    ),
     **{
-        f"{name}_{priority}": f"{help_} Priority {priority}."
-        for name, help_ in _BY_PRIORITY.items()
-        for priority in range(PRIORITIES)
+        name: Counter(f"Frames that faults {name}.", partial(_hits, do))
+        for name, do in FAULTS.items()
     },
 }
 
-_OF_SWITCH: Final = {
-    "stranded": "Frames that no port led on.",
-    "peak": "Most bytes in the buffer at a time.",
+
+# Switches and their ports.
+
+_Counts = Callable[["SwitchPort"], Mapping[int, int] | list[int]]
+
+_BY_PRIORITY: Final[dict[str, tuple[str, _Counts]]] = {
+    "drops": ("Frames for which there was no room.", lambda port: port.drops),
+    "marks": ("Frames that were marked with CE.", lambda port: port.marks),
+    "stops": ("Pauses that the port asked for.", lambda port: port.stops),
+    "pauses": ("How often the port was stopped.", lambda port: port.egress.pauses),
+    "paused_ns": ("How long the port was stopped (ns).", lambda port: port.egress.paused_ns),
 }
 
-COUNTERS: Final[Mapping[Of, Mapping[str, str]]] = {
+
+def _of_priorities(counts: _Counts, priorities: Iterable[int], port: "SwitchPort") -> int:
+    by_priority = counts(port)
+    return sum(by_priority[priority] for priority in priorities)
+
+
+_OF_PORT: Final[dict[str, Counter["SwitchPort"]]] = {
+    **{
+        name: Counter(help_, partial(_of_priorities, counts, range(PRIORITIES)))
+        for name, (help_, counts) in _BY_PRIORITY.items()
+    },
+    **{
+        f"{name}_{one}": Counter(
+            f"{help_} Priority {one}.", partial(_of_priorities, counts, (one,))
+        )
+        for name, (help_, counts) in _BY_PRIORITY.items()
+        for one in range(PRIORITIES)
+    },
+}
+
+_OF_SWITCH: Final[dict[str, Counter["Switch"]]] = {
+    "stranded": Counter("Frames that no port led on.", lambda switch: switch.stranded),
+    "peak": Counter("Most bytes in the buffer at a time.", lambda switch: switch.buffer.peak),
+}
+
+
+COUNTERS: Final[Mapping[Of, Mapping[str, Counter[Any]]]] = {
     Of.HOST: _OF_HOST,
     Of.LINK: _OF_LINK,
     Of.PORT: _OF_PORT,
     Of.SWITCH: _OF_SWITCH,
 }
-"""All counters and what they say, by what has them."""
+"""All counters by what has them."""
 
 
 def current_name(counter: str) -> str:

@@ -180,7 +180,8 @@ def listed_rows() -> Iterator[Listed]:
                 left_out = MUST_BE_THERE if row.needed else row.left_out
                 yield Listed(section.called, name, row.help, row.type.label, left_out)
     for of, counters in COUNTERS.items():
-        yield from (Listed(f"counters of a {of.value}", *row) for row in counters.items())
+        for name, counter in counters.items():
+            yield Listed(f"counters of a {of.value}", name, counter.help)
     yield from (Listed("events of hosts", name, value=_reasons(name)) for name in EVENTS)
     yield from (Listed("endings of work", name) for name in STATUS.words)
 

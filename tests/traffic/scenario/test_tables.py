@@ -1,19 +1,16 @@
 """The schema has a row for everything that there is in other rooms, and for nothing else."""
 
-from collections.abc import Iterable
 from dataclasses import fields
 
 import pytest
 
 from rdmawire.fabric.fault import OPTIONS
-from rdmawire.traffic.scenario.counters import COUNTERS, Of
 from rdmawire.traffic.scenario.model.connection import SCHEME_SECTIONS, Attributes
 from rdmawire.traffic.scenario.model.network import FAULT_OPTIONS, FAULTS
 from rdmawire.traffic.scenario.model.step import TYPES_OF
 from rdmawire.traffic.scenario.runner.actions import OWNERS
 from rdmawire.traffic.scenario.runner.buffers import WAYS
 from rdmawire.traffic.scenario.runner.connect import WAYS as CONNECTING
-from rdmawire.traffic.scenario.runner.counting import OF_HOST, OF_LINK, OF_PORT, OF_SWITCH
 from rdmawire.traffic.scenario.runner.host_runtime import CONTROLS
 from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES, VIAS
 from rdmawire.traffic.scenario.verbs import VERBS, Takes
@@ -48,18 +45,6 @@ def test_every_way_to_a_gpu_is_there() -> None:
 
 def test_every_way_to_find_each_other_is_there() -> None:
     assert {*CONNECTS} == CONNECTING.keys()
-
-
-def test_every_counter_is_read() -> None:
-    read: dict[Of, Iterable[str]] = {
-        Of.HOST: OF_HOST,
-        Of.LINK: OF_LINK,
-        Of.PORT: OF_PORT,
-        Of.SWITCH: OF_SWITCH,
-    }
-    assert {of: [*names] for of, names in COUNTERS.items()} == {
-        of: [*names] for of, names in read.items()
-    }
 
 
 def test_all_work_has_a_verb_and_all_else_is_done_by_somebody() -> None:

@@ -6,20 +6,76 @@ that frame. Changes in between are attributed to no frame.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rdmawire.fabric.frame import Envelope
-from rdmawire.traffic.scenario.counters import COUNTERS, DROPPED, FAULTS, HARDWARE, SENT, Of
+from rdmawire.traffic.scenario.counters import (
+    COUNTERS,
+    DROPPED,
+    FAULTS,
+    HARDWARE,
+    SENT,
+    HostCounts,
+    LinkCounts,
+    Of,
+)
 from rdmawire.traffic.scenario.model import (
     CounterExpectation,
     EventExpectation,
     StateExpectation,
 )
-from rdmawire.traffic.scenario.runner.counting import CounterReader
 from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.observer import FrameOrId, FrameRef, Observer, Occurrences
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.verbs.enums import QPState
+
+
+class CounterReader(NamedTuple):
+    """Reads the counters of a scenario."""
+
+    testbed: Testbed
+    observer: Observer
+
+    def read(self, of: str, counter: str) -> int:
+        """Return a counter of a host, a link, a port or a switch."""
+        return self.reader(of, counter)()
+
+    def reader(self, of: str, counter: str) -> Callable[[], int]:
+        """Return a function that reads one counter."""
+        kind, source = self._counted(of)
+        return partial(COUNTERS[kind][counter].read, source)
+
+    def all(self) -> dict[str, int]:
+        """Return every counter by its name: ``client.retransmits``, ``leaf:server.marks``."""
+        return {
+            f"{of}.{name}": counter.read(source)
+            for of in self._subjects()
+            for kind, source in (self._counted(of),)
+            for name, counter in COUNTERS[kind].items()
+        }
+
+    def _subjects(self) -> Iterator[str]:
+        """Yield the names of all parts with counters; a host without a link has none."""
+        network = self.testbed.network
+        yield from self.observer.hosts
+        for things in (network.links, network.switches, network.ports):
+            yield from things
+
+    def _counted(self, of: str) -> tuple[Of, object]:
+        """Return what a subject is, and the source of its counters."""
+        testbed, network = self.testbed, self.testbed.network
+        if of in testbed.machines:
+            nic = testbed.machines[of].host.nic
+            return Of.HOST, HostCounts(nic, self.observer.hosts[of].sent, network.macs[of])
+        if of in network.links:
+            faults = testbed.faults[of]
+            return Of.LINK, LinkCounts(network.links[of], lambda: faults.lost, faults.hits)
+        if of in network.ports:
+            return Of.PORT, network.ports[of]
+        return Of.SWITCH, network.switches[of]
+
+
+# Probes.
 
 _TAKEN: Final = ("dropped", *DROPPED, *HARDWARE)
 _CARRIED: Final = ("lost", "oversized", *FAULTS)

@@ -18,8 +18,7 @@ from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import SimulationLimit, Tap
 from rdmawire.traffic.scenario.hints import Hint
 from rdmawire.traffic.scenario.model import Mark, Scenario
-from rdmawire.traffic.scenario.runner.counting import CounterReader
-from rdmawire.traffic.scenario.runner.expectations import ExpectationWatcher
+from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
 from rdmawire.traffic.scenario.runner.failure import Failure
 from rdmawire.traffic.scenario.runner.observer import Observer
 from rdmawire.traffic.scenario.runner.player import Runner

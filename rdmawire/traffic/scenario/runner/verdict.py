@@ -18,8 +18,7 @@ from rdmawire.traffic.scenario.model import (
     TimeExpectation,
 )
 from rdmawire.traffic.scenario.runner.buffers import PIECE, bytes_of
-from rdmawire.traffic.scenario.runner.counting import CounterReader
-from rdmawire.traffic.scenario.runner.expectations import ExpectationWatcher
+from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
 from rdmawire.traffic.scenario.runner.failure import (
     Failure,
     fields_text,
