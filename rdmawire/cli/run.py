@@ -26,10 +26,8 @@ from rdmawire.errors import CaptureError
 from rdmawire.terminal import escape, plural, quote
 
 if TYPE_CHECKING:
-    from rdmawire.traffic.scenario.document import Mistake, ScenarioError
-    from rdmawire.traffic.scenario.hints import Hint
+    from rdmawire.traffic.scenario.document import Failure, Hint, Mistake, ScenarioError
     from rdmawire.traffic.scenario.model import Scenario
-    from rdmawire.traffic.scenario.runner.failure import Failure
     from rdmawire.traffic.scenario.runner.play import Outcome, PortCounts
     from rdmawire.traffic.summary import Summary
 
@@ -285,7 +283,7 @@ def _port_rows(ports: "Mapping[str, PortCounts]") -> Iterator[tuple[str, str]]:
 
 def _object(outcome: "Outcome") -> dict[str, object]:
     """Return an outcome as a JSON object."""
-    from rdmawire.traffic.scenario.hints import hints
+    from rdmawire.traffic.scenario.consistency import hints
 
     scenario = outcome.scenario
     return {
@@ -539,7 +537,7 @@ def _scenario(word: str) -> "Scenario":
 
 
 def _hints(scenario: "Scenario") -> "Iterable[Hint]":
-    from rdmawire.traffic.scenario.hints import hints
+    from rdmawire.traffic.scenario.consistency import hints
 
     return hints(scenario)
 

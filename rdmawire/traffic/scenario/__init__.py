@@ -16,8 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rdmawire.traffic.scenario.document import Mistake, ScenarioError
-    from rdmawire.traffic.scenario.hints import Hint
+    from rdmawire.traffic.scenario.document import Failure, Hint, Mistake, ScenarioError
     from rdmawire.traffic.scenario.model.scenario import Scenario
     from rdmawire.traffic.scenario.reader import (
         json_schema,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
         read_shipped,
         shipped,
     )
-    from rdmawire.traffic.scenario.runner.failure import Failure
     from rdmawire.traffic.scenario.runner.play import Outcome, StepOutcome, play
 
 __all__ = [
@@ -46,11 +44,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "document": ("Mistake", "ScenarioError"),
-    "hints": ("Hint",),
+    "document": ("Failure", "Hint", "Mistake", "ScenarioError"),
     "model.scenario": ("Scenario",),
     "reader": ("json_schema", "read_scenario", "read_scenario_text", "read_shipped", "shipped"),
-    "runner.failure": ("Failure",),
     "runner.play": ("Outcome", "StepOutcome", "play"),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}

@@ -52,6 +52,47 @@ class Mistake(NamedTuple):
         return escape(f"{self.source}{place}: found {self.found}; expected {self.expected}{meant}")
 
 
+class Hint(NamedTuple):
+    """A hint, and its position in the file."""
+
+    mark: Mark
+    said: str
+
+    def text(self, source: str) -> str:
+        """Write one line that begins with the position in the file."""
+        return f"{source}:{self.mark.line}:{self.mark.column}: {self.said}"
+
+
+class Failure(NamedTuple):
+    """An expectation that does not hold.
+
+    - ``what``: its subject; ``expected`` and ``found`` say what differs.
+    - ``frame``: number of the frame that shows it, in the capture or, if that does not have it, at
+      ``point``; ``None`` if no single frame shows it.
+    - ``nearest``: a frame that has all expected fields but one.
+    """
+
+    mark: Mark
+    what: str
+    expected: str
+    found: str
+    frame: int | None = None
+    point: str = ""
+    nearest: str = ""
+
+    def text(self, source: str) -> str:
+        """Write one line that begins with the position in the file."""
+        line, column = self.mark
+        said = f"{self.what}: expected {self.expected}, found {self.found}"
+        near = f"; nearest: {self.nearest}" if self.nearest else ""
+        return f"{source}:{line}:{column}: {said}{self._place()}{near}"
+
+    def _place(self) -> str:
+        if self.frame is None:
+            return ""
+        return f" (frame {self.frame}{f' of {self.point}' if self.point else ''})"
+
+
 class ScenarioError(RdmaError):
     """Raised for a scenario with errors, which cannot be run.
 

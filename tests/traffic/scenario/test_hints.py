@@ -2,7 +2,7 @@
 
 import pytest
 
-from rdmawire.traffic.scenario.hints import hints
+from rdmawire.traffic.scenario.consistency import hints
 from rdmawire.traffic.scenario.reader import read_scenario_text, read_shipped, shipped
 
 TEXT = """\

@@ -3,9 +3,9 @@
 import pytest
 
 from rdmawire.traffic.scenario.model import End, Fill, Range, Scenario, Span, StepPlan
-from rdmawire.traffic.scenario.runner.failure import found_time
 from rdmawire.traffic.scenario.runner.observer import UnknownPoint
 from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.runner.verdict import found_time
 from rdmawire.wire.ib import Ack, Nak
 from tests.traffic.scenario.scene import (
     CLIENT,

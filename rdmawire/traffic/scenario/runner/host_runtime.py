@@ -17,6 +17,7 @@ from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.memory.gpu.device import Gpu
+from rdmawire.traffic.scenario.document import Failure
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     Content,
@@ -28,7 +29,6 @@ from rdmawire.traffic.scenario.model import (
     SrqPlan,
 )
 from rdmawire.traffic.scenario.runner.buffers import MemoryRegistrar, NamedBuffer, bytes_of
-from rdmawire.traffic.scenario.runner.failure import Failure
 from rdmawire.traffic.scenario.tables import MODELS, QUEUE, SCHEMES, TYPES
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.cq import CompletionQueue

@@ -16,16 +16,14 @@ from rdmawire.capture.io import AnyPath
 from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import SimulationLimit, Tap
-from rdmawire.traffic.scenario.hints import Hint
+from rdmawire.traffic.scenario.document import Failure, Hint
 from rdmawire.traffic.scenario.model import Mark, Scenario
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
-from rdmawire.traffic.scenario.runner.failure import Failure
 from rdmawire.traffic.scenario.runner.observer import Observer
 from rdmawire.traffic.scenario.runner.player import Runner
 from rdmawire.traffic.scenario.runner.posted_work import Progress, RestClock, StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
-from rdmawire.traffic.scenario.runner.tracing import Tracer
-from rdmawire.traffic.scenario.runner.verdict import FinishedRun, unused_faults, verdict
+from rdmawire.traffic.scenario.runner.verdict import FinishedRun, Tracer, unused_faults, verdict
 from rdmawire.traffic.summary import Summary, summarise
 
 

@@ -11,6 +11,7 @@ from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.fabric.switch_config import Marking, Pausing, SwitchSettings
 from rdmawire.traffic.scenario.consistency import headroom_of, places_of
+from rdmawire.traffic.scenario.document import Failure
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     End,
@@ -22,7 +23,6 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.runner.buffers import NamedBuffer
 from rdmawire.traffic.scenario.runner.connect import WAYS
-from rdmawire.traffic.scenario.runner.failure import Failure
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
 from rdmawire.wire import serial
 from rdmawire.wire.management import PATH_MTUS

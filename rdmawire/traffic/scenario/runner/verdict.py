@@ -1,11 +1,15 @@
 """Expectations compared with observations: each one that does not hold is a failure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import MemoryFault
 from rdmawire.fabric.fault import Rule
-from rdmawire.traffic.scenario.hints import Hint
+from rdmawire.fabric.field import Fields, named
+from rdmawire.fabric.frame import Envelope
+from rdmawire.fabric.simulator import SimulationLimit, Tap
+from rdmawire.traffic.scenario.document import Failure, Hint
 from rdmawire.traffic.scenario.model import (
     CounterExpectation,
     EventExpectation,
@@ -13,27 +17,38 @@ from rdmawire.traffic.scenario.model import (
     FaultPlan,
     MemoryExpectation,
     PacketExpectation,
+    Range,
+    Scenario,
     Span,
     StateExpectation,
     TimeExpectation,
 )
 from rdmawire.traffic.scenario.runner.buffers import PIECE, bytes_of
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
-from rdmawire.traffic.scenario.runner.failure import (
-    Failure,
-    fields_text,
-    found_time,
-    range_text,
-    time_text,
+from rdmawire.traffic.scenario.runner.observer import (
+    FrameIndex,
+    FrameRef,
+    Observer,
+    among,
+    is_from,
+    pointed,
 )
-from rdmawire.traffic.scenario.runner.observer import Observer, pointed
 from rdmawire.traffic.scenario.runner.player import Runner
 from rdmawire.traffic.scenario.runner.posted_work import StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
-from rdmawire.traffic.scenario.runner.tracing import TraceResult
+from rdmawire.wire.field_registry import HeaderField
+from rdmawire.wire.header import Row
+from rdmawire.wire.show import writer
 
 SHOWN: Final = 8
 """Maximum bytes of memory that a failure shows."""
+
+
+class TraceResult(NamedTuple):
+    """``writers``: frame number of each byte; ``nearest``: near match by id of expectation."""
+
+    writers: Mapping[Span, int | None]
+    nearest: Mapping[int, str]
 
 
 class FinishedRun(NamedTuple):
@@ -262,6 +277,8 @@ _CHECKS: Final[dict[type[Expectation], _Check]] = {
 """The check of each type of expectation."""
 
 
+# Faults.
+
 _SAME: Final = "it leaves them as they were"
 _UNCHANGED: Final = {
     "mark": "none is ECN-capable, or all have a mark already; give 'ecn: true' to their connection"
@@ -315,3 +332,202 @@ def _numbers(places: tuple[int, ...], shown: int = 4) -> str:
     """Write the first few numbers."""
     more = ", .." if len(places) > shown else ""
     return ", ".join(map(str, places[:shown])) + more
+
+
+# Values in messages.
+
+_UNITS: Final = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
+_DIGITS: Final = 4
+"""Digits of a measured time, unless more are needed to distinguish it from the expected one."""
+
+
+def range_text(range_: Range, say: Callable[[int], str] = str) -> str:
+    """``3``, ``3 to 5``, ``at most 9`` or ``1 or more``."""
+    if range_.least == range_.most:
+        return say(range_.least)
+    if range_.most is None:
+        return f"{say(range_.least)} or more"
+    if not range_.least:
+        return f"at most {say(range_.most)}"
+    return f"{say(range_.least)} to {say(range_.most)}"
+
+
+def time_text(time: int) -> str:
+    """Write a time (ns) in its largest unit: ``2 ms``, ``1.0245 us``."""
+    name, unit = next((row for row in _UNITS if time >= row[1]), _UNITS[-1])
+    whole, rest = divmod(time, unit)
+    digits = f"{rest:0{len(str(unit)) - 1}d}".rstrip("0") if rest else ""
+    return f"{whole}.{digits} {name}" if digits else f"{whole} {name}"
+
+
+def found_time(time: int, wanted: Range) -> str:
+    """Write a time (ns) rounded, or exactly if the rounded value would be an expected one."""
+    step = 10 ** max(len(str(time)) - _DIGITS, 0)
+    rounded = (time + step // 2) // step * step
+    return time_text(time if wanted.holds(rounded) else rounded)
+
+
+def fields_text(where: Mapping[str, object]) -> str:
+    """Write fields with their values: ``aeth.ack NAK, bth.psn 100..107``."""
+    return ", ".join(f"{name} {value_text(name, value, where)}" for name, value in where.items())
+
+
+def value_text(name: str, value: object, beside: Mapping[str, object]) -> str:
+    """Write a field's value in the standard's words; fields ``beside`` it may decide them."""
+    if isinstance(value, range):
+        return f"{value.start}..{value.stop - 1}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(value_text(name, one, beside) for one in value)}]"
+    one = next(iter(named(name)), None)
+    return str(value) if one is None else _word(one, value, beside)
+
+
+def _word(one: HeaderField, value: object, beside: Mapping[str, object]) -> str:
+    meaning, row = one.meaning, one.row
+    if one.own and isinstance(row, Row) and row.cases:
+        by = beside.get(f"{one.table.label}.{row.by}")
+        meaning = row.cases.get(by, meaning) if isinstance(by, int) else meaning
+    if isinstance(value, bytes):
+        return writer(meaning.show, row.width)(value)
+    listed = isinstance(value, int) and meaning.enum is not None
+    return (meaning.word(value) if listed and isinstance(value, int) else "") or str(value)
+
+
+# Traces find the frame that wrote a byte last, or nearly matched: the scenario is run again with
+# probes. The same scenario gives the same frames, so their numbers are those of the first run.
+
+FEWEST_FIELDS = 2
+"""With fewer expected fields, any frame would be a near match."""
+
+
+class ClosestMatch:
+    """Finds the first frame with all fields of ``plan`` and all values but one."""
+
+    def __init__(self, plan: PacketExpectation, sender: bytes | None) -> None:
+        self.text = ""
+        self._wanted = {name: among(value) for name, value in plan.where.items()}
+        self._sender = sender
+
+    def at(self, where: Callable[[], FrameRef]) -> Tap:
+        """Return a tap; ``where`` gives the reference of the frame that passes it."""
+
+        def look(frame: Envelope, now: int) -> None:  # noqa: ARG001 - a tap
+            if not self.text and is_from(self._sender, frame.data):
+                self._compare(frame.data, where())
+
+        return look
+
+    def _compare(self, frame: bytes, seen: FrameRef) -> None:
+        fields = Fields(frame, seen.number)
+        found = {name: fields.get(name) for name in self._wanted}
+        wrong = [name for name, values in self._wanted.items() if not fields.has(name, values)]
+        if len(wrong) == 1 and None not in found.values():
+            self.text = _text(seen, wrong[0], found)
+
+
+def _text(seen: FrameRef, name: str, found: Mapping[str, object]) -> str:
+    place = f" of {seen.point}" if seen.point else ""
+    return f"frame {seen.number}{place}, {name} {value_text(name, found[name], found)}"
+
+
+MAX_FRAMES: Final = 1 << 16
+"""A run with more frames is not repeated."""
+
+MAX_PROBES: Final = 64
+"""Maximum bytes, and packet expectations, that are traced."""
+
+
+class ByteProbe:
+    """Reads one byte before and after each frame that its host receives.
+
+    ``writer`` is the number of the captured frame that changed it last, if any. A write to a GPU is
+    seen only when it is flushed, and is attributed to the last frame that arrived.
+    """
+
+    def __init__(self, testbed: Testbed, numbers: FrameIndex, span: Span) -> None:
+        self.writer: int | None = None
+        self._buffer = testbed.buffer(span)
+        self._offset = span.offset
+        self._numbers = numbers
+        self._arrived: int | None = None
+        self._value = self._look()
+
+    def before(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
+        """Record a frame that the host is about to receive; it did not cause earlier changes."""
+        self.rest()
+        self._arrived = self._numbers.of(frame.id)
+
+    def after(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
+        """Compare after the host received the frame."""
+        self._compare(self._arrived)
+
+    def rest(self) -> None:
+        """Compare when no frame is being received."""
+        self._compare(None if self._buffer.gpu is None else self._arrived)
+
+    def _compare(self, writer: int | None) -> None:
+        value = self._look()
+        if value != self._value:
+            self._value = value
+            self.writer = writer
+
+    def _look(self) -> bytes:
+        try:
+            return self._buffer.read(self._offset, 1)
+        except MemoryFault:
+            return b""
+
+
+class Tracer:
+    """Finds writers of bytes and near matches by a second run, if there are any to find.
+
+    ``frames`` is the number of captured frames; ``points`` and ``arrived`` are the capture's.
+    """
+
+    def __init__(
+        self, scenario: Scenario, frames: int, points: tuple[str, ...], *, arrived: bool
+    ) -> None:
+        self._scenario = scenario
+        self._points = points
+        self._arrived = arrived
+        self._able = frames <= MAX_FRAMES
+
+    def trace(self, data: Iterable[Span], packets: Iterable[PacketExpectation]) -> TraceResult:
+        """Return the last writer of each byte, and the frame nearest to each packet expectation."""
+        spans = tuple(data)[:MAX_PROBES]
+        plans = [plan for plan in packets if len(plan.where) >= FEWEST_FIELDS][:MAX_PROBES]
+        if not self._able or not (spans or plans):
+            return TraceResult({}, {})
+        return self._play(spans, plans)
+
+    def _play(self, spans: Iterable[Span], plans: Iterable[PacketExpectation]) -> TraceResult:
+        """Run the scenario with probes."""
+        testbed = Testbed(self._scenario)
+        observer = Observer(testbed, None, self._points, arrived=self._arrived)
+        testbed.install_faults()
+        probes = {span: _probe(testbed, observer, span) for span in spans}
+        misses = {id(plan): _near_miss(observer, plan) for plan in plans}
+        Runner(testbed, observer).start()
+        with suppress(SimulationLimit):
+            testbed.network.simulator.run()
+        for machine in testbed.machines.values():
+            machine.flush()
+        for probe in probes.values():
+            probe.rest()
+        writers = {span: probe.writer for span, probe in probes.items()}
+        return TraceResult(writers, {key: miss.text for key, miss in misses.items()})
+
+
+def _probe(testbed: Testbed, observer: Observer, span: Span) -> ByteProbe:
+    observer.frame_index.needed = True
+    probe = ByteProbe(testbed, observer.frame_index, span)
+    if span.host in observer.hosts:
+        testbed.network.tap(span.host, probe.before, arrivals=True)
+        testbed.machines[span.host].port.on_taken.append(probe.after)
+    return probe
+
+
+def _near_miss(observer: Observer, plan: PacketExpectation) -> ClosestMatch:
+    miss = ClosestMatch(plan, observer.sender_of(plan))
+    observer.watch(plan, miss.at)
+    return miss
