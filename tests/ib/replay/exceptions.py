@@ -1,6 +1,6 @@
-"""Where our frames need not be Linux's, byte for byte and in time: each case has a row here.
+"""Exceptions to the rule that our frames equal Linux's, byte for byte and in time.
 
-A row says what is compared instead, and why that is free or better. ``test_exceptions.py`` shows
+Each names what is compared instead, and why a difference is allowed. ``test_exceptions.py`` shows
 the frames that need it.
 """
 
@@ -13,12 +13,12 @@ SPURIOUS: dict[str, frozenset[int]] = {
     "rxe61_rnr": frozenset({29}),
     "rxe61jumbo_rc_pingpong_4096": frozenset({56, 58, 59, 60, 61}),
 }
-"""Requests that Linux sent once more though no answer was late: see :data:`SPURIOUS_TIMEOUT`."""
+"""Retransmissions by Linux although no response was late: see :data:`SPURIOUS_TIMEOUT`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What differs, what the replay does about it, and why it may differ."""
+    """What may differ, what is compared instead, and why it may differ."""
 
     what: str
     instead: str
@@ -27,41 +27,41 @@ class Allowed:
 
 IDENTIFICATION = Allowed(
     "IPv4 identification, with the header checksum and the ICRC that cover it",
-    "ours is set to the captured one and the frame sealed again, then all bytes are compared",
-    "a packet that is never fragmented needs none (RFC 6864, 4.1): Linux counts, ours is zero",
+    "all bytes, after our identification is set to the captured one and the frame is sealed again",
+    "a packet that is never fragmented needs no identification (RFC 6864, 4.1): Linux counts, ours"
+    " is zero",
 )
 MANAGEMENT = Allowed(
     "connection management datagrams to queue pair 1",
-    "left out",
-    "they are the work of the connection manager, not of the NIC",
+    "nothing",
+    "the connection manager sends them, not the NIC",
 )
 PACE = Allowed(
-    "how many requests are on their way when a NAK or an answer arrives",
-    "ours is asked for as many as Linux had sent; where nothing was lost it may send all at once"
-    " as well, and sends the same",
-    "the standard leaves it to the requester, and the network, how fast requests go",
+    "how many requests are in flight when a NAK or a response arrives",
+    "ours sends as many requests as Linux had sent; where nothing was lost, ours also sends all at"
+    " once, and the frames are the same",
+    "how fast requests are sent is up to the requester and the network",
 )
 SPURIOUS_TIMEOUT = Allowed(
-    "requests that Linux repeated although their answer was not late",
-    "as requester ours is not asked for them; as responder it answers them",
-    "Linux's timer runs on from an earlier request; the wait is at least the Local ACK Timeout"
-    " from the last request or answer (IBA 9.7.6.1.3)",
+    "requests that Linux retransmitted although their response was not late",
+    "as requester ours does not send them; as responder it answers them",
+    "Linux's timer runs from an earlier request; the wait is at least the Local ACK Timeout from"
+    " the last request or response (IBA 9.7.6.1.3)",
 )
 TIME = Allowed(
-    "when timers fire",
-    "the order of frames is compared, and that ours fire within two of Linux's 4 ms ticks of them",
-    "Linux counts in ticks, rounding ACK timeouts down, and its timer runs on from an earlier"
-    " request",
+    "when timers expire",
+    "the order of frames, and that ours expire within two of Linux's 4 ms ticks",
+    "Linux counts in ticks, rounding ACK timeouts down, and its timer runs from an earlier request",
 )
 IMPLIED_NAK = Allowed(
-    "when a READ is repeated whose response was lost",
-    "the order of frames is compared",
-    "a response that is missing is an implied NAK, upon which ours repeats at once (IBA"
-    " 9.7.5.1.2); Linux waits for its timer",
+    "when a READ is repeated after the loss of its response",
+    "the order of frames",
+    "a missing response is an implied NAK, after which ours retransmits at once (IBA 9.7.5.1.2);"
+    " Linux waits for its timer",
 )
 COALESCED = Allowed(
     "ACKs to requests that arrive in one burst",
-    "the last ACK of a burst is compared; one request at a time, all of them are",
+    "the last ACK of a burst; all ACKs if requests arrive one at a time",
     "a responder may acknowledge several requests with one ACK (IBA 9.7.5.1.2)",
 )
 EXCEPTIONS = (
