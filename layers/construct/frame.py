@@ -37,7 +37,7 @@ from rdmawire.wire.inet import (
 from rdmawire.wire.opcode import Opcode, is_vendor
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.roce import icrc_of
-from rdmawire.wire.tables import tables_of
+from rdmawire.wire.tables import MANAGEMENT, tables_of
 
 
 def _opcode(bth: Any) -> int:
@@ -84,14 +84,7 @@ Omitted pad and pad count are computed. Reserved opcodes are an error.
 """
 
 
-_MODULES = (
-    *("management", "mad", "rmpp", "smp", "node_info", "port_info", "forwarding", "notice"),
-    *("sa", "sa_record", "perf", "cm", "cm_request", "ip_cm"),
-)
-
-ManagementDatagram = "ManagementDatagram" / Pieces(
-    mad.layout, *(table for module in _MODULES for table in tables_of(module))
-)
+ManagementDatagram = "ManagementDatagram" / Pieces(mad.layout, *tables_of(*MANAGEMENT))
 """A management datagram: the common header, and the data of its class and attribute."""
 
 

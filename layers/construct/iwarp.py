@@ -10,7 +10,7 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.mpa import FPDUCRC, FPDULength, MPAEnhanced, MPAReply, MPARequest, crc_of
 from rdmawire.wire.tables import tables_of
 
-Segment = Pieces(rdmap.layout, *(t for m in ("ddp", "rdmap", "terminate") for t in tables_of(m)))
+Segment = Pieces(rdmap.layout, *tables_of("rdmap", "terminate"))
 """A DDP segment: its headers, those that a Terminate quotes, and payload as ``bytes``."""
 
 

@@ -11,7 +11,7 @@ from rdmawire.layers.scapy.field import BehindField
 from rdmawire.layers.scapy.layer import Plan, Step, TableLayer, define
 from rdmawire.layers.scapy.transport import planned
 from rdmawire.wire import mpa, rdmap
-from rdmawire.wire.ddp import DDPControl
+from rdmawire.wire.rdmap import DDPControl
 
 _CRC = mpa.FPDUCRC.SIZE
 _MAX_FRAMES = (1 << 16) // (mpa.FPDULength.SIZE + _CRC)

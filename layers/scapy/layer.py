@@ -17,9 +17,14 @@ from scapy.packet import Packet
 
 from rdmawire.layers.scapy.field import FIELDS, field, grouped, ungrouped
 from rdmawire.wire import ib, mad, mpa
-from rdmawire.wire.ddp import TaggedHeader, UntaggedHeader
 from rdmawire.wire.header import Header
-from rdmawire.wire.rdmap import RDMAPControl, RDMAPControlInvalidate, RDMAPControlReserved
+from rdmawire.wire.rdmap import (
+    RDMAPControl,
+    RDMAPControlInvalidate,
+    RDMAPControlReserved,
+    TaggedHeader,
+    UntaggedHeader,
+)
 from rdmawire.wire.tables import tables
 
 _OPCODE = "RDMAP %opcode%"

@@ -15,7 +15,7 @@ from rdmawire.decode.checksum import (
 )
 from rdmawire.decode.walk import By, Following, Walk
 from rdmawire.errors import WireError
-from rdmawire.wire.ends import final_in_routing, final_in_source_route, home_in_options
+from rdmawire.wire.checksum import final_in_routing, final_in_source_route, home_in_options
 from rdmawire.wire.icrc import icrc_ipv4, icrc_ipv6
 from rdmawire.wire.inet import (
     TCP,

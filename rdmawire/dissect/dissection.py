@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from rdmawire.dissect.generated import CUT, ICRC_NOTE, MPA_NOTE, TERMINATE_NOTE
 from rdmawire.dissect.node import Check, Node
 from rdmawire.units import decimal_seconds
-from rdmawire.wire import cm, cm_request, ddp, ib, inet, mad, mpa, rdmap, rmpp, terminate
+from rdmawire.wire import cm, ib, inet, mad, mpa, rdmap, rmpp, terminate
 from rdmawire.wire.header import Header
 from rdmawire.wire.management import ManagementClass
 from rdmawire.wire.opcode import SHAPES, Operation, opcode_word
@@ -203,21 +203,21 @@ INFO: dict[type[Header], InfoFormatter] = {
     mad.MAD: _management,
     mad.DirectedMAD: _management,
     rmpp.RMPP: _rmpp,
-    cm_request.REQ: lambda h, _: (
+    cm.REQ: lambda h, _: (
         f"service 0x{h.service_id:016x} local qp 0x{h.local_qpn:06x} starting psn {h.starting_psn}"
     ),
     cm.REP: lambda h, _: f"local qp 0x{h.local_qpn:06x} starting psn {h.starting_psn}",
     cm.REJ: lambda h, _: named(h, "reason"),
     cm.DREQ: lambda h, _: f"remote qp 0x{h.remote_qpn_eecn:06x}",
-    cm_request.SIDRREQ: lambda h, _: f"service 0x{h.service_id:016x}",
+    cm.SIDRREQ: lambda h, _: f"service 0x{h.service_id:016x}",
     cm.SIDRREP: lambda h, _: f"{named(h, 'status')} qp 0x{h.qpn:06x}",
     mpa.MPARequest: _start_up,
     mpa.MPAReply: _start_up,
     rdmap.RDMAPControl: _rdmap,
     rdmap.RDMAPControlReserved: _rdmap,
     rdmap.RDMAPControlInvalidate: lambda h, o: f"{_rdmap(h, o)} stag 0x{h.invalidate_stag:08x}",
-    ddp.TaggedHeader: lambda h, _: f"stag 0x{h.stag:08x} offset 0x{h.to:x}",
-    ddp.UntaggedHeader: lambda h, _: f"msn {h.msn}" + (f" mo {h.mo}" if h.mo else ""),
+    rdmap.TaggedHeader: lambda h, _: f"stag 0x{h.stag:08x} offset 0x{h.to:x}",
+    rdmap.UntaggedHeader: lambda h, _: f"msn {h.msn}" + (f" mo {h.mo}" if h.mo else ""),
     rdmap.ReadRequestHeader: _read,
     rdmap.ImmediateData: lambda h, _: f"immediate 0x{h.immediate_data.hex()}",
     rdmap.AtomicRequestHeader: _atomic_request,

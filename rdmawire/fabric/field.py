@@ -20,13 +20,11 @@ from rdmawire.wire.inet import PFC, Ethernet, MACControlOpcode, Pause
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.packet import LAYOUTS, Packet
 from rdmawire.wire.roce import Frame
-from rdmawire.wire.tables import tables_of
+from rdmawire.wire.tables import IWARP, tables_of
 
 _OF_FRAME: Final = ("frame.number", "frame.len", "frame.length")
 """Fields of the frame, not of a header: its number on its link (from 1), and its size in bytes."""
-_NOT_ON_LINKS: Final = frozenset(
-    table for module in ("erf", "mpa", "ddp", "rdmap", "terminate") for table in tables_of(module)
-)
+_NOT_ON_LINKS: Final = frozenset(tables_of("erf", *IWARP))
 """Headers that captures may have, but frames on a link do not."""
 
 

@@ -25,7 +25,7 @@ from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import Sge
-from rdmawire.wire.address import mac_bytes
+from rdmawire.wire.inet import mac_bytes
 from rdmawire.wire.roce import Medium
 
 ALL_ACCESS: Final = (

@@ -16,7 +16,7 @@ from rdmawire.wire import field_registry
 from rdmawire.wire.header import Header, Meaning
 from rdmawire.wire.show import Kind as Notation
 from rdmawire.wire.show import Show, writer
-from rdmawire.wire.tables import MODULES, cached_by_tables, tables_of
+from rdmawire.wire.tables import MANAGEMENT, cached_by_tables, tables_of
 
 FrameReader = Callable[[Dissection], list[Any]]
 """A function that returns the values of a field in a frame."""
@@ -54,16 +54,9 @@ _TIMES: dict[str, tuple[ValueType, FrameReader]] = {
 }
 
 _TRANSPORT = {"payload", "pad", "vendor", "bytes", "icrc", "vcrc"}
-_INFINIBAND = frozenset(
-    table.label
-    for module in MODULES
-    if module not in ("inet", "erf", "mpa", "ddp", "rdmap", "terminate")
-    for table in tables_of(module)
-) - {"flowcontrol"}
+_INFINIBAND = frozenset(t.label for t in tables_of("ib", *MANAGEMENT)) - {"flowcontrol"}
 _MPA = frozenset(table.label for table in tables_of("mpa"))
-_DDP = frozenset(
-    table.label for module in ("ddp", "rdmap", "terminate") for table in tables_of(module)
-)
+_DDP = frozenset(table.label for table in tables_of("rdmap", "terminate"))
 
 PROTOCOLS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "eth": (frozenset({"eth", "eth8023"}), frozenset()),
@@ -132,15 +125,8 @@ def _header(name: str) -> FilterField | None:
     if name not in _HEADERS:
         return None
     label = _HEADERS[name]
-    found = {
-        table: _node_bytes for table in _tables_of("ddp", "rdmap") if table.label.startswith(label)
-    }
+    found = {table: _node_bytes for table in tables_of("rdmap") if table.label.startswith(label)}
     return FilterField(name, ValueType.PRESENCE, 0, tables=found, layers=frozenset({"ddp"}))
-
-
-def _tables_of(*modules: str) -> Iterator[type[Header]]:
-    for module in modules:
-        yield from tables_of(module)
 
 
 def _node_bytes(node: Node) -> list[Any]:

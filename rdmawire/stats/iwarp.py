@@ -8,8 +8,7 @@ from rdmawire.columns.slow_path import split_fpdus
 from rdmawire.dissect import generated
 from rdmawire.dissect.dissection import Dissection, terminate_words
 from rdmawire.dissect.node import Node
-from rdmawire.wire.cm import REP
-from rdmawire.wire.cm_request import REQ
+from rdmawire.wire.cm import REP, REQ
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, LRH
 from rdmawire.wire.inet import TCP, UDP, IPv4, IPv6

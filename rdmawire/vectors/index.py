@@ -17,7 +17,7 @@ from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import FrameWalk
 from rdmawire.dissect.walk import Session
 from rdmawire.wire import cm, ib, mpa, rdmap, terminate
-from rdmawire.wire.cm_code import (
+from rdmawire.wire.cm import (
     APStatus,
     CMAttribute,
     FailoverAccepted,

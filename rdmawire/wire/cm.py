@@ -1,27 +1,265 @@
 """Communication management: messages that set up, change and end connections. IBA 12.6 to 12.11.
 
-Each message is one table of 232 bytes that includes its private data, except the requests, which
-:mod:`rdmawire.wire.cm_request` parses.
+Each message is one table of 232 bytes that includes its private data, except REQ and SIDR_REQ:
+what follows their fixed part depends on addresses and service, and has tables of its own. With
+the IP-addressed CM (IBA A11), their private data begin with the IP addresses and port of both
+ends; the consumer's data follow.
 """
 
 from collections.abc import Iterator
+from enum import IntEnum
 
-from rdmawire.wire.cm_code import (
-    APStatus,
-    CMAttribute,
-    FailoverAccepted,
-    Message,
-    RejectReason,
-    SIDRStatus,
-)
-from rdmawire.wire.cm_request import request, sidr_request
-from rdmawire.wire.header import Header, bits, raw
-from rdmawire.wire.layout import Placed, Reader, area, plain, tables
-from rdmawire.wire.management import ClassPortInfo, rate_words, time_words
-from rdmawire.wire.show import DEC, HEX, IPV6
+from rdmawire.wire.header import Header, Meaning, bits, choice, group, raw
+from rdmawire.wire.layout import Placed, Reader, area, chain, plain, tables
+from rdmawire.wire.management import MTU, ClassPortInfo, rate_words, time_words
+from rdmawire.wire.show import DEC, DIGITS, HEX, IPV4, IPV6, hex_digits
 
 DATA = 232
 """Bytes of a message. IBA 12.6.1."""
+
+
+class CMAttribute(IntEnum):
+    """Attribute ids of the messages. IBA 12.6.1."""
+
+    CLASS_PORT_INFO = 0x0001
+    REQ = 0x0010
+    MRA = 0x0011
+    REJ = 0x0012
+    REP = 0x0013
+    RTU = 0x0014
+    DREQ = 0x0015
+    DREP = 0x0016
+    SIDR_REQ = 0x0017
+    SIDR_REP = 0x0018
+    LAP = 0x0019
+    APR = 0x001A
+    SAP = 0x001B
+    SPR = 0x001C
+
+
+class TransportService(IntEnum):
+    """Transport service of a connection. IBA 12.7.13."""
+
+    RC = 0
+    UC = 1
+    RD = 2
+    EXTENDED = 3
+
+
+class ExtendedTransport(IntEnum):
+    """Extended transport type, used if the transport service is extended. IBA A14."""
+
+    XRC = 1
+
+
+class Message(IntEnum):
+    """The message that an MRA or REJ answers. IBA 12.7.8."""
+
+    REQ = 0
+    REP = 1
+    OTHER = 2
+
+
+class FailoverAccepted(IntEnum):
+    """Result for the alternate path of a REQ. IBA 12.7.22."""
+
+    ACCEPTED = 0
+    NOT_SUPPORTED = 1
+    REJECTED = 2
+
+
+class RejectReason(IntEnum):
+    """Reasons to refuse a connection. IBA 12.6.7.2."""
+
+    NO_QP = 1
+    NO_EEC = 2
+    NO_RESOURCES = 3
+    TIMEOUT = 4
+    UNSUPPORTED_REQUEST = 5
+    INVALID_COMM_ID = 6
+    INVALID_COMM_INSTANCE = 7
+    INVALID_SERVICE_ID = 8
+    INVALID_TRANSPORT_SERVICE_TYPE = 9
+    STALE_CONNECTION = 10
+    RDC_DOES_NOT_EXIST = 11
+    PRIMARY_REMOTE_GID_REJECTED = 12
+    PRIMARY_REMOTE_LID_REJECTED = 13
+    INVALID_PRIMARY_SL = 14
+    INVALID_PRIMARY_TRAFFIC_CLASS = 15
+    INVALID_PRIMARY_HOP_LIMIT = 16
+    INVALID_PRIMARY_PACKET_RATE = 17
+    ALTERNATE_REMOTE_GID_REJECTED = 18
+    ALTERNATE_REMOTE_LID_REJECTED = 19
+    INVALID_ALTERNATE_SL = 20
+    INVALID_ALTERNATE_TRAFFIC_CLASS = 21
+    INVALID_ALTERNATE_HOP_LIMIT = 22
+    INVALID_ALTERNATE_PACKET_RATE = 23
+    PORT_AND_CM_REDIRECTION = 24
+    PORT_REDIRECTION = 25
+    INVALID_PATH_MTU = 26
+    INSUFFICIENT_RESPONDER_RESOURCES = 27
+    CONSUMER_REJECT = 28
+    RNR_RETRY_COUNT_REJECT = 29
+    DUPLICATE_LOCAL_COMM_ID = 30
+    INVALID_CLASS_VERSION = 31
+    INVALID_PRIMARY_FLOW_LABEL = 32
+    INVALID_ALTERNATE_FLOW_LABEL = 33
+
+
+class APStatus(IntEnum):
+    """Status of a LAP. IBA 12.8.2."""
+
+    LOADED = 0
+    INVALID_COMM_ID = 1
+    UNSUPPORTED = 2
+    REJECTED = 3
+    REDIRECTED = 4
+    IS_CURRENT = 5
+    INVALID_QPN_EECN = 6
+    INVALID_LID = 7
+    INVALID_GID = 8
+    INVALID_FLOW_LABEL = 9
+    INVALID_TRAFFIC_CLASS = 10
+    INVALID_HOP_LIMIT = 11
+    INVALID_PACKET_RATE = 12
+    INVALID_SL = 13
+
+
+class SIDRStatus(IntEnum):
+    """Status of a SIDR_REQ. IBA 12.11.2."""
+
+    SUCCESS = 0
+    UNSUPPORTED_SERVICE_ID = 1
+    REJECTED = 2
+    NO_QP = 3
+    REDIRECTED = 4
+    UNSUPPORTED_VERSION = 5
+
+
+SERVICE_PREFIX = 0x0000000001
+"""The upper 40 bits of service ids that identify an IP protocol and port. IBA A11.2."""
+
+
+_Q = "infiniband.cm.req"
+
+
+_PREFIX = {SERVICE_PREFIX: Meaning(f"{_Q}.serviceid.prefix", DIGITS)}
+
+
+_PROTOCOL = {SERVICE_PREFIX: Meaning(f"{_Q}.serviceid.protocol", HEX)}
+
+
+_PORT = {SERVICE_PREFIX: Meaning(f"{_Q}.serviceid.dport", HEX)}
+
+
+class REQ(Header, clause="IBA 12.6.5", label="cm_req"):
+    """Request for Communication: asks for a connection.
+
+    Both paths and the private data follow. A service id with the prefix of IBA A11.2 stands for
+    an IP protocol and port.
+    """
+
+    local_comm_id: int = bits(32, _Q, HEX)
+    resv8: int = bits(8)
+    vendor_id: int = bits(24, "", HEX)
+    service_id: int = group(
+        f"{_Q}.serviceid", "service_prefix", "service_protocol", "service_port", show=HEX
+    )
+    service_prefix: int = choice(40, "service_prefix", _PREFIX, show=HEX)
+    service_protocol: int = choice(8, "service_prefix", _PROTOCOL, show=HEX)
+    service_port: int = choice(16, "service_prefix", _PORT, show=HEX)
+    local_ca_guid: int = bits(64, f"{_Q}.localcaguid", HEX)
+    resv32: int = bits(32)
+    local_q_key: int = bits(32, f"{_Q}.localqkey", HEX)
+    local_qpn: int = bits(24, f"{_Q}.localqpn", HEX)
+    responder_resources: int = bits(8, f"{_Q}.responderres", HEX)
+    local_eecn: int = bits(24, f"{_Q}.localeecn", HEX)
+    initiator_depth: int = bits(8, f"{_Q}.initdepth", HEX)
+    remote_eecn: int = bits(24, f"{_Q}.remoteeecn", HEX)
+    remote_cm_response_timeout: int = bits(5, f"{_Q}.remoteresptout", HEX, words=time_words)
+    transport_service_type: int = bits(2, f"{_Q}.transpsvctype", HEX, enum=TransportService)
+    end_to_end_flow_control: int = bits(1, f"{_Q}.e2eflowctrl", HEX)
+    starting_psn: int = bits(24, f"{_Q}.startpsn", HEX, tree=DEC)
+    local_cm_response_timeout: int = bits(5, f"{_Q}.localresptout", HEX, words=time_words)
+    retry_count: int = bits(3, f"{_Q}.retrcount", HEX)
+    p_key: int = bits(16, f"{_Q}.pkey", HEX)
+    path_packet_payload_mtu: int = bits(4, f"{_Q}.pppmtu", HEX, enum=MTU)
+    rdc_exists: int = bits(1, f"{_Q}.rdcexist", HEX)
+    rnr_retry_count: int = bits(3, f"{_Q}.rnrretrcount", HEX)
+    max_cm_retries: int = bits(4, f"{_Q}.maxcmretr", HEX)
+    srq: int = bits(1, f"{_Q}.srq", HEX)
+    extended_transport_type: int = bits(3, f"{_Q}.ext_transport", HEX, enum=ExtendedTransport)
+
+
+class PrimaryPath(Header, clause="IBA 12.6.5", label="cm_primary_path"):
+    """Primary path of a REQ: the one that the connection takes first."""
+
+    local_lid: int = bits(16, f"{_Q}.prim_locallid")
+    remote_lid: int = bits(16, f"{_Q}.prim_remotelid")
+    local_gid: bytes = raw(16, f"{_Q}.prim_localgid", IPV6)
+    remote_gid: bytes = raw(16, f"{_Q}.prim_remotegid", IPV6)
+    flow_label: int = bits(20, f"{_Q}.prim_flowlabel", hex_digits(8))
+    resv6: int = bits(6, f"{_Q}.prim_reserved0", hex_digits(8))
+    packet_rate: int = bits(6, f"{_Q}.prim_pktrate", hex_digits(8), words=rate_words)
+    traffic_class: int = bits(8, f"{_Q}.prim_tfcclass", HEX)
+    hop_limit: int = bits(8, f"{_Q}.prim_hoplim", HEX)
+    sl: int = bits(4, f"{_Q}.prim_sl", HEX)
+    subnet_local: int = bits(1, f"{_Q}.prim_subnetlocal", HEX)
+    resv3: int = bits(3, f"{_Q}.prim_reserved1", HEX)
+    local_ack_timeout: int = bits(5, f"{_Q}.prim_localacktout", HEX, words=time_words)
+    resv3_2: int = bits(3, f"{_Q}.prim_reserved2", HEX)
+
+
+class PrimaryPathIPv4(Header, clause="IBA 12.6.5, A17.4", label="cm_primary_path_ipv4"):
+    """Primary path of a REQ whose GIDs are IPv4 addresses: ``::ffff:`` and four bytes."""
+
+    local_lid: int = bits(16, f"{_Q}.prim_locallid")
+    remote_lid: int = bits(16, f"{_Q}.prim_remotelid")
+    local_prefix: bytes = raw(12)
+    local_gid: bytes = raw(4, f"{_Q}.prim_localgid_ipv4", IPV4)
+    remote_prefix: bytes = raw(12)
+    remote_gid: bytes = raw(4, f"{_Q}.prim_remotegid_ipv4", IPV4)
+    flow_label: int = bits(20, f"{_Q}.prim_flowlabel", hex_digits(8))
+    resv6: int = bits(6, f"{_Q}.prim_reserved0", hex_digits(8))
+    packet_rate: int = bits(6, f"{_Q}.prim_pktrate", hex_digits(8), words=rate_words)
+    traffic_class: int = bits(8, f"{_Q}.prim_tfcclass", HEX)
+    hop_limit: int = bits(8, f"{_Q}.prim_hoplim", HEX)
+    sl: int = bits(4, f"{_Q}.prim_sl", HEX)
+    subnet_local: int = bits(1, f"{_Q}.prim_subnetlocal", HEX)
+    resv3: int = bits(3, f"{_Q}.prim_reserved1", HEX)
+    local_ack_timeout: int = bits(5, f"{_Q}.prim_localacktout", HEX, words=time_words)
+    resv3_2: int = bits(3, f"{_Q}.prim_reserved2", HEX)
+
+
+class AlternatePath(Header, clause="IBA 12.6.5", label="cm_alternate_path"):
+    """Alternate path of a REQ: the one that the connection migrates to."""
+
+    local_lid: int = bits(16, f"{_Q}.alt_locallid")
+    remote_lid: int = bits(16, f"{_Q}.alt_remotelid")
+    local_gid: bytes = raw(16, f"{_Q}.alt_localgid")
+    remote_gid: bytes = raw(16, f"{_Q}.alt_remotegid")
+    flow_label: int = bits(20, f"{_Q}.alt_flowlabel", hex_digits(8))
+    resv6: int = bits(6, f"{_Q}.alt_reserved0", hex_digits(8))
+    packet_rate: int = bits(6, f"{_Q}.alt_pktrate", hex_digits(8), words=rate_words)
+    traffic_class: int = bits(8, f"{_Q}.alt_tfcclass", HEX)
+    hop_limit: int = bits(8, f"{_Q}.alt_hoplim", HEX)
+    sl: int = bits(4, f"{_Q}.alt_sl", HEX)
+    subnet_local: int = bits(1, f"{_Q}.alt_subnetlocal", HEX)
+    resv3: int = bits(3, f"{_Q}.alt_reserved1", HEX)
+    local_ack_timeout: int = bits(5, f"{_Q}.alt_localacktout", HEX, words=time_words)
+    resv3_2: int = bits(3, f"{_Q}.alt_reserved1", HEX)
+
+
+class REQPrivateData(Header, clause="IBA 12.6.5", label="cm_req_private"):
+    """Private data of a REQ, where no IP header begins them."""
+
+    private_data: bytes = raw(92, f"{_Q}.private")
+
+
+class REQConsumerData(Header, clause="IBA A11.4", label="cm_req_consumer"):
+    """Private data of a REQ that the consumer put behind the IP header."""
+
+    private_data: bytes = raw(56, f"{_Q}.ip_cm.private")
 
 
 class MRA(Header, clause="IBA 12.6.6", label="cm_mra"):
@@ -146,6 +384,30 @@ class APR(Header, clause="IBA 12.8.2", label="cm_apr"):
     private_data: bytes = raw(148)
 
 
+class SIDRREQ(Header, clause="IBA 12.11.1", label="cm_sidr_req"):
+    """Service ID Resolution Request: asks which queue pair serves.
+
+    Private data follow.
+    """
+
+    request_id: int = bits(32, "", HEX)
+    p_key: int = bits(16, "", HEX)
+    resv16: int = bits(16)
+    service_id: int = bits(64, "", HEX)
+
+
+class SIDRREQPrivateData(Header, clause="IBA 12.11.1", label="cm_sidr_req_private"):
+    """Private data of a SIDR_REQ, where no IP header begins them."""
+
+    private_data: bytes = raw(216)
+
+
+class SIDRREQConsumerData(Header, clause="IBA A11.4", label="cm_sidr_req_consumer"):
+    """Private data of a SIDR_REQ that the consumer put behind the IP header."""
+
+    private_data: bytes = raw(180)
+
+
 class SIDRREP(Header, clause="IBA 12.11.2", label="cm_sidr_rep"):
     """Service ID Resolution Response: the queue pair that serves, or why there is none."""
 
@@ -159,6 +421,83 @@ class SIDRREP(Header, clause="IBA 12.11.2", label="cm_sidr_rep"):
     q_key: int = bits(32, "", HEX)
     additional_information: bytes = raw(72)
     private_data: bytes = raw(136)
+
+
+_IP = "infiniband.cm.req.ip_cm"
+
+
+class IPCM4(Header, clause="IBA A11.4"):
+    """IP header of a connection manager's private data: port and IPv4 addresses.
+
+    Each address stands in the last four of sixteen bytes.
+    """
+
+    major_version: int = bits(4, f"{_IP}.majv", HEX)
+    minor_version: int = bits(4, f"{_IP}.minv", HEX)
+    ip_version: int = bits(4, f"{_IP}.ipv", HEX, default=4)
+    resv4: int = bits(4, f"{_IP}.reserved", HEX)
+    source_port: int = bits(16, f"{_IP}.sport", HEX)
+    source_resv96: bytes = raw(12)
+    source_ip: bytes = raw(4, f"{_IP}.sip4", IPV4)
+    destination_resv96: bytes = raw(12)
+    destination_ip: bytes = raw(4, f"{_IP}.dip4", IPV4)
+
+
+class IPCM6(Header, clause="IBA A11.4"):
+    """IP header of a connection manager's private data: port and IPv6 addresses."""
+
+    major_version: int = bits(4, f"{_IP}.majv", HEX)
+    minor_version: int = bits(4, f"{_IP}.minv", HEX)
+    ip_version: int = bits(4, f"{_IP}.ipv", HEX, default=6)
+    resv4: int = bits(4, f"{_IP}.reserved", HEX)
+    source_port: int = bits(16, f"{_IP}.sport", HEX)
+    source_ip: bytes = raw(16, f"{_IP}.sip6", IPV6)
+    destination_ip: bytes = raw(16, f"{_IP}.dip6", IPV6)
+
+
+def ip_header(buffer: bytes, offset: int) -> Iterator[Placed]:
+    """The header at ``offset`` bytes; its IP version selects the table."""
+    found = IPCM4.parse(buffer, offset)
+    table = IPCM4 if found.ip_version == 4 else IPCM6
+    yield from tables(table)(buffer, offset)
+
+
+_IPV4_MAPPED = bytes(10) + b"\xff\xff"
+
+
+def primary_path(buffer: bytes, offset: int) -> Iterator[Placed]:
+    """The primary path at ``offset`` bytes; the type of its GIDs selects the table."""
+    found = PrimaryPathIPv4.parse(buffer, offset)
+    mapped = found.local_prefix == found.remote_prefix == _IPV4_MAPPED
+    yield offset, found if mapped else PrimaryPath.parse(buffer, offset)
+
+
+_REQ = chain(primary_path, tables(AlternatePath, REQPrivateData))
+
+
+_IP_REQ = chain(primary_path, tables(AlternatePath), ip_header, tables(REQConsumerData))
+
+
+_SIDR_REQ = tables(SIDRREQPrivateData)
+
+
+_IP_SIDR_REQ = chain(ip_header, tables(SIDRREQConsumerData))
+
+
+def request(buffer: bytes, offset: int) -> Iterator[Placed]:
+    """Yield the pieces of a REQ."""
+    head = REQ.parse(buffer, offset)
+    yield offset, head
+    rest = _IP_REQ if head.service_prefix == SERVICE_PREFIX else _REQ
+    yield from rest(buffer, offset + head.SIZE)
+
+
+def sidr_request(buffer: bytes, offset: int) -> Iterator[Placed]:
+    """Yield the pieces of a SIDR_REQ."""
+    head = SIDRREQ.parse(buffer, offset)
+    yield offset, head
+    rest = _IP_SIDR_REQ if head.service_id >> 24 == SERVICE_PREFIX else _SIDR_REQ
+    yield from rest(buffer, offset + head.SIZE)
 
 
 MESSAGES: dict[int, Reader] = {

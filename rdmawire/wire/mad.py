@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from rdmawire.errors import WireError
 from rdmawire.wire import cm, perf, sa, smp
-from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.cm import CMAttribute
 from rdmawire.wire.header import Header, Meaning, bits, choice, group
 from rdmawire.wire.layout import Piece, Placed, area, joined, plain, size
 from rdmawire.wire.management import (

@@ -1,4 +1,8 @@
-"""RDMAP: opcodes, headers and payload of DDP segments. RFC 5040, with the extensions of RFC 7306.
+"""DDP and RDMAP: headers and payload of DDP segments. RFC 5041, RFC 5040, RFC 7306.
+
+DDP says which tagged buffer or which queue the payload goes to. The bytes that it reserves for
+its ULP (RsvdULP) are declared in RDMAP's tables: one byte between the control field and the rest
+of a tagged header, five of an untagged one.
 
 One table, :data:`SHAPES`, gives the buffer model, the queue, the header after DDP's and the
 payload of each opcode's segments.
@@ -9,9 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from rdmawire.errors import WireError
-from rdmawire.wire.ddp import VERSION as DDP_VERSION
-from rdmawire.wire.ddp import DDPControl, TaggedHeader, UntaggedHeader
-from rdmawire.wire.header import Header, Meaning, bits, choice, group, raw
+from rdmawire.wire.header import Header, Meaning, bits, choice, flag, group, raw
 from rdmawire.wire.layout import Placed
 from rdmawire.wire.show import BYTES, DIGITS, HEX, PRESENCE
 from rdmawire.wire.terminate import (
@@ -25,6 +27,44 @@ from rdmawire.wire.terminate import (
     is_mirrored,
     mirrored,
 )
+
+DDP_VERSION = 1
+"""The version of DDP in use. RFC 5041, 4.1."""
+
+
+class DDPControl(
+    Header, clause="RFC 5041, 4.1", wireshark="iwarp_ddp.control_field", label="ddp", show=PRESENCE
+):
+    """DDP control field: ``t`` tagged buffer model, ``l`` last segment of its message."""
+
+    t: int = flag("iwarp_ddp.tagged_flag")
+    l: int = flag("iwarp_ddp.last_flag")  # noqa: E741 - the standard's name
+    rsvd: int = bits(4, "iwarp_ddp.rsvd", HEX)
+    dv: int = bits(2, "iwarp_ddp.dv", default=DDP_VERSION)
+
+
+class TaggedHeader(
+    Header, clause="RFC 5041, 4.2", wireshark="iwarp_ddp.tagged", label="ddp_tagged", show=PRESENCE
+):
+    """The end of a tagged header: which buffer, and where in it the payload goes."""
+
+    stag: int = bits(32, "iwarp_ddp.stag", HEX)
+    to: int = bits(64, "iwarp_ddp.tagged_offset", HEX)
+
+
+class UntaggedHeader(
+    Header,
+    clause="RFC 5041, 4.3",
+    wireshark="iwarp_ddp.untagged",
+    label="ddp_untagged",
+    show=PRESENCE,
+):
+    """The end of an untagged header: which message of which queue, and where in it."""
+
+    qn: int = bits(32, "iwarp_ddp.qn")
+    msn: int = bits(32, "iwarp_ddp.msn")
+    mo: int = bits(32, "iwarp_ddp.mo")
+
 
 VERSION = 1
 """The version of RDMAP in use. RFC 5040, 4.1."""

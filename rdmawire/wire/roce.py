@@ -10,9 +10,8 @@ from struct import Struct
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from rdmawire.errors import WireError
-from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum
+from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum, with_ends
 from rdmawire.wire.codec import fused
-from rdmawire.wire.ends import with_ends
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, GRH, ICRC
 from rdmawire.wire.icrc import icrc_grh, icrc_ipv4, icrc_ipv6

@@ -1,22 +1,16 @@
-"""Subnet management packets, routed by LID or by a path of ports. IBA 14.2."""
+"""Subnet management packets, routed by LID or by a path of ports. IBA 14.2.
+
+The tables of attributes are in the order of IBA 14.2.5: nodes, ports, partitions, forwarding.
+"""
 
 from collections.abc import Iterator
 from enum import IntEnum
 
-from rdmawire.wire.forwarding import (
-    LinearForwardingTable,
-    MulticastForwardingTable,
-    PKeyEntry,
-    RandomForwardingEntry,
-    SLtoVLMappingTable,
-    VLArbitrationEntry,
-)
-from rdmawire.wire.header import Header, bits, raw
+from rdmawire.wire.header import Header, bits, group, raw
 from rdmawire.wire.layout import Placed, Reader, area, plain, tables
-from rdmawire.wire.node_info import GUIDInfo, NodeDescription, NodeInfo, SwitchInfo
+from rdmawire.wire.management import MTU, NodeType, time_words
 from rdmawire.wire.notice import notice
-from rdmawire.wire.port_info import PortInfo, width_words
-from rdmawire.wire.show import HEX
+from rdmawire.wire.show import HEX, TEXT, hex_digits
 
 DATA = 64
 """Bytes of an attribute in a subnet management packet. IBA 14.2.1."""
@@ -68,6 +62,315 @@ class DirectedPath(Header, clause="IBA 14.2.1.2"):
 
     initial_path: bytes = raw(64, "infiniband.smpdirected.initialpath")
     return_path: bytes = raw(64, "infiniband.smpdirected.returnpath")
+
+
+class NodeDescription(Header, clause="IBA 14.2.5.2"):
+    """Name of a node for people, in UTF-8."""
+
+    node_string: bytes = raw(64, "infiniband.nodedescription.nodestring", TEXT)
+
+
+class NodeInfo(Header, clause="IBA 14.2.5.3"):
+    """Kind of a node, its GUIDs, and who made it."""
+
+    base_version: int = bits(8, "infiniband.nodeinfo.baseversion", HEX)
+    class_version: int = bits(8, "infiniband.nodeinfo.classversion", HEX)
+    node_type: int = bits(8, "infiniband.nodeinfo.nodetype", HEX, enum=NodeType)
+    num_ports: int = bits(8, "infiniband.nodeinfo.numports", HEX)
+    system_image_guid: int = bits(64, "infiniband.nodeinfo.systemimageguid", HEX)
+    node_guid: int = bits(64, "infiniband.nodeinfo.nodeguid", HEX)
+    port_guid: int = bits(64, "infiniband.nodeinfo.portguid", HEX)
+    partition_cap: int = bits(16, "infiniband.nodeinfo.partitioncap", HEX)
+    device_id: int = bits(16, "infiniband.nodeinfo.deviceid", HEX)
+    revision: int = bits(32, "infiniband.nodeinfo.revision", HEX)
+    local_port_num: int = bits(8, "infiniband.nodeinfo.localportnum", HEX)
+    vendor_id: int = bits(24, "infiniband.nodeinfo.vendorid", HEX)
+
+
+class SwitchInfo(Header, clause="IBA 14.2.5.4"):
+    """Tables and abilities of a switch, and where it forwards what they do not list."""
+
+    linear_fdb_cap: int = bits(16, "infiniband.switchinfo.linearfdbcap", HEX)
+    random_fdb_cap: int = bits(16, "infiniband.switchinfo.randomfdbcap", HEX)
+    multicast_fdb_cap: int = bits(16, "infiniband.switchinfo.multicastfdbcap", HEX)
+    linear_fdb_top: int = bits(16, "infiniband.switchinfo.linearfdbtop", HEX)
+    default_port: int = bits(8, "infiniband.switchinfo.defaultport", HEX)
+    default_multicast_primary_port: int = bits(
+        8, "infiniband.switchinfo.defaultmulticastprimaryport", HEX
+    )
+    default_multicast_not_primary_port: int = bits(
+        8, "infiniband.switchinfo.defaultmulticastnotprimaryport", HEX
+    )
+    life_time_value: int = bits(5, "infiniband.switchinfo.lifetimevalue", HEX, words=time_words)
+    port_state_change: int = bits(1, "infiniband.switchinfo.portstatechange", HEX)
+    optimized_sl_to_vl_mapping_programming: int = bits(
+        2, "infiniband.switchinfo.optimizedsltovlmappingprogramming", HEX
+    )
+    lids_per_port: int = bits(16, "infiniband.switchinfo.lidsperport", HEX)
+    partition_enforcement_cap: int = bits(16, "infiniband.switchinfo.partitionenforcementcap", HEX)
+    inbound_enforcement_cap: int = bits(1, "infiniband.switchinfo.inboundenforcementcap", HEX)
+    outbound_enforcement_cap: int = bits(1, "infiniband.switchinfo.outboundenforcementcap", HEX)
+    filter_raw_inbound_cap: int = bits(1, "infiniband.switchinfo.filterrawinboundcap", HEX)
+    filter_raw_outbound_cap: int = bits(1, "infiniband.switchinfo.filterrawoutboundcap", HEX)
+    enhanced_port0: int = bits(1, "infiniband.switchinfo.enhancedportzero", HEX)
+    resv3: int = bits(3)
+    resv8: int = bits(8)
+    multicast_fdb_top: int = bits(16, "", HEX)
+
+
+class GUIDInfo(Header, clause="IBA 14.2.5.5"):
+    """Block of eight GUIDs of a port."""
+
+    guid: tuple[int, ...] = bits(64, "infiniband.switchinfo.guid", HEX, times=8)
+
+
+class PortState(IntEnum):
+    """States of a port's link. IBA 7.2."""
+
+    NO_STATE_CHANGE = 0
+    DOWN = 1
+    INITIALIZE = 2
+    ARMED = 3
+    ACTIVE = 4
+
+
+class PortPhysicalState(IntEnum):
+    """States of a port's physical link. IBA 14.2.5.6."""
+
+    NO_STATE_CHANGE = 0
+    SLEEP = 1
+    POLLING = 2
+    DISABLED = 3
+    PORT_CONFIGURATION_TRAINING = 4
+    LINK_UP = 5
+    LINK_ERROR_RECOVERY = 6
+    PHY_TEST = 7
+
+
+class VLCap(IntEnum):
+    """Number of data virtual lanes. IBA 14.2.5.6."""
+
+    VL0 = 1
+    VL0_1 = 2
+    VL0_3 = 3
+    VL0_7 = 4
+    VL0_14 = 5
+
+
+_WIDTHS = ("1x", "4x", "8x", "12x", "2x")
+
+
+_SPEEDS = ("2.5 Gb/s", "5 Gb/s", "10 Gb/s")
+
+
+def width_words(mask: int) -> str:
+    """Describe the link widths of a mask."""
+    return " or ".join(name for bit, name in enumerate(_WIDTHS) if mask >> bit & 1)
+
+
+def speed_words(mask: int) -> str:
+    """Describe the lane speeds of a mask."""
+    return " or ".join(name for bit, name in enumerate(_SPEEDS) if mask >> bit & 1)
+
+
+def _capable(name: str) -> int:
+    """A row of the capability mask."""
+    found: int = bits(1, name and f"infiniband.portinfo.capabilitymask.{name}", hex_digits(8))
+    return found
+
+
+CAPABILITIES = (
+    *("is_hierarchy_info_supported", "is_multicast_fdb_top_supported"),
+    *("is_multicast_p_key_trap_suppression_supported", "is_vendor_specific_mads_table_supported"),
+    *("is_link_speed_width_pairs_table_supported", "is_other_local_changes_notice_supported"),
+    *("is_client_reregistration_supported", "is_link_round_trip_latency_supported"),
+    *("is_boot_management_supported", "is_capability_mask_notice_supported"),
+    *("is_dr_notice_supported", "is_vendor_class_supported", "is_device_management_supported"),
+    *("is_reinit_supported", "is_snmp_tunneling_supported"),
+    *("is_communication_management_supported", "is_capability_mask2_supported"),
+    *("is_extended_speeds_supported", "is_cable_info_supported"),
+    *("is_p_key_switch_external_port_trap_supported", "is_system_image_guid_supported"),
+    *("is_sm_disabled", "is_led_info_supported", "is_p_key_nvram", "is_m_key_nvram"),
+    *("is_sl_mapping_supported", "is_automatic_migration_supported", "is_optional_ipd_supported"),
+    *("is_trap_supported", "is_notice_supported", "is_sm", "capability_resv1"),
+)
+"""The rows of the capability mask, the uppermost bit first."""
+
+
+class PortInfo(Header, clause="IBA 14.2.5.6"):
+    """Addresses, capabilities, link, virtual lanes, checks and counters of a port."""
+
+    m_key: int = bits(64, "infiniband.portinfo.m_key", HEX)
+    gid_prefix: int = bits(64, "infiniband.portinfo.guid", HEX)
+    lid: int = bits(16, "infiniband.portinfo.lid", HEX)
+    master_sm_lid: int = bits(16, "infiniband.portinfo.mastersmlid", HEX)
+    capability_mask: int = group("infiniband.portinfo.capabilitymask", *CAPABILITIES, show=HEX)
+    is_hierarchy_info_supported: int = _capable("")
+    is_multicast_fdb_top_supported: int = _capable("")
+    is_multicast_p_key_trap_suppression_supported: int = _capable("")
+    is_vendor_specific_mads_table_supported: int = _capable("")
+    is_link_speed_width_pairs_table_supported: int = _capable("linkspeedwidthpairstablesupported")
+    is_other_local_changes_notice_supported: int = _capable("otherlocalchangesnoticesupported")
+    is_client_reregistration_supported: int = _capable("clientregistrationsupported")
+    is_link_round_trip_latency_supported: int = _capable("linkroundtriplatencysupported")
+    is_boot_management_supported: int = _capable("bootmanagementsupported")
+    is_capability_mask_notice_supported: int = _capable("capabilitymasknoticesupported")
+    is_dr_notice_supported: int = _capable("drnoticesupported")
+    is_vendor_class_supported: int = _capable("vendorclasssupported")
+    is_device_management_supported: int = _capable("devicemanagementsupported")
+    is_reinit_supported: int = _capable("reinitsupported")
+    is_snmp_tunneling_supported: int = _capable("snmptunnelingsupported")
+    is_communication_management_supported: int = _capable("communicationmanagementsupported")
+    is_capability_mask2_supported: int = _capable("")
+    is_extended_speeds_supported: int = _capable("")
+    is_cable_info_supported: int = _capable("")
+    is_p_key_switch_external_port_trap_supported: int = _capable(
+        "pkeyswitchexternalporttrapsupported"
+    )
+    is_system_image_guid_supported: int = _capable("systemimageguidsupported")
+    is_sm_disabled: int = _capable("smdisabled")
+    is_led_info_supported: int = _capable("ledinfosupported")
+    is_p_key_nvram: int = _capable("pkeynvram")
+    is_m_key_nvram: int = _capable("mkeynvram")
+    is_sl_mapping_supported: int = _capable("slmappingsupported")
+    is_automatic_migration_supported: int = _capable("automaticmigrationsupported")
+    is_optional_ipd_supported: int = _capable("optionalipdsupported")
+    is_trap_supported: int = _capable("trapsupported")
+    is_notice_supported: int = _capable("noticesupported")
+    is_sm: int = _capable("issm")
+    capability_resv1: int = _capable("")
+    diag_code: int = bits(16, "infiniband.portinfo.diagcode", HEX)
+    m_key_lease_period: int = bits(16, "infiniband.portinfo.m_keyleaseperiod", HEX)
+    local_port_num: int = bits(8, "infiniband.portinfo.localportnum", HEX)
+    link_width_enabled: int = bits(
+        8, "infiniband.portinfo.linkwidthenabled", HEX, words=width_words
+    )
+    link_width_supported: int = bits(
+        8, "infiniband.portinfo.linkwidthsupported", HEX, words=width_words
+    )
+    link_width_active: int = bits(8, "infiniband.portinfo.linkwidthactive", HEX, words=width_words)
+    link_speed_supported: int = bits(
+        4, "infiniband.portinfo.linkspeedsupported", HEX, words=speed_words
+    )
+    port_state: int = bits(4, "infiniband.portinfo.portstate", HEX, enum=PortState)
+    port_physical_state: int = bits(
+        4, "infiniband.portinfo.portphysicalstate", HEX, enum=PortPhysicalState
+    )
+    link_down_default_state: int = bits(
+        4, "infiniband.portinfo.linkdowndefaultstate", HEX, enum=PortPhysicalState
+    )
+    m_key_protect_bits: int = bits(2, "infiniband.portinfo.m_keyprotectbits", HEX)
+    resv3: int = bits(3)
+    lmc: int = bits(3, "infiniband.portinfo.lmc", HEX)
+    link_speed_active: int = bits(4, "infiniband.portinfo.linkspeedactive", HEX, words=speed_words)
+    link_speed_enabled: int = bits(
+        4, "infiniband.portinfo.linkspeedenabled", HEX, words=speed_words
+    )
+    neighbor_mtu: int = bits(4, "infiniband.portinfo.neighbormtu", HEX, enum=MTU)
+    master_sm_sl: int = bits(4, "infiniband.portinfo.mastersmsl", HEX)
+    vl_cap: int = bits(4, "infiniband.portinfo.vlcap", HEX, enum=VLCap)
+    init_type: int = bits(4, "infiniband.portinfo.inittype", HEX)
+    vl_high_limit: int = bits(8, "infiniband.portinfo.vlhighlimit", HEX)
+    vl_arbitration_high_cap: int = bits(8, "infiniband.portinfo.vlarbitrationhighcap", HEX)
+    vl_arbitration_low_cap: int = bits(8, "infiniband.portinfo.vlarbitrationlowcap", HEX)
+    init_type_reply: int = bits(4, "infiniband.portinfo.inittypereply", HEX)
+    mtu_cap: int = bits(4, "infiniband.portinfo.mtucap", HEX, enum=MTU)
+    vl_stall_count: int = bits(3, "infiniband.portinfo.vlstallcount", HEX)
+    hoq_life: int = bits(5, "infiniband.portinfo.hoqlife", HEX, words=time_words)
+    operational_vls: int = bits(4, "infiniband.portinfo.operationalvls", HEX, enum=VLCap)
+    partition_enforcement_inbound: int = bits(
+        1, "infiniband.portinfo.partitionenforcementinbound", HEX
+    )
+    partition_enforcement_outbound: int = bits(
+        1, "infiniband.portinfo.partitionenforcementoutbound", HEX
+    )
+    filter_raw_inbound: int = bits(1, "infiniband.portinfo.filterrawinbound", HEX)
+    filter_raw_outbound: int = bits(1, "infiniband.portinfo.filterrawoutbound", HEX)
+    m_key_violations: int = bits(16, "infiniband.portinfo.m_keyviolations", HEX)
+    p_key_violations: int = bits(16, "infiniband.portinfo.p_keyviolations", HEX)
+    q_key_violations: int = bits(16, "infiniband.portinfo.q_keyviolations", HEX)
+    guid_cap: int = bits(8, "infiniband.portinfo.guidcap", HEX)
+    client_reregister: int = bits(1, "infiniband.portinfo.clientreregister", HEX)
+    multicast_p_key_trap_suppression_enabled: int = bits(2, "", HEX)
+    subnet_time_out: int = bits(5, "infiniband.portinfo.subnettimeout", HEX, words=time_words)
+    resv3_2: int = bits(3)
+    resp_time_value: int = bits(5, "infiniband.portinfo.resptimevalue", HEX, words=time_words)
+    local_phy_errors: int = bits(4, "infiniband.portinfo.localphyerrors", HEX)
+    overrun_errors: int = bits(4, "infiniband.portinfo.overrunerrors", HEX)
+    max_credit_hint: int = bits(16, "infiniband.portinfo.maxcredithint", HEX)
+    resv8: int = bits(8)
+    link_round_trip_latency: int = bits(24, "infiniband.portinfo.linkroundtriplatency", HEX)
+    capability_mask2: int = bits(16, "", HEX)
+    link_speed_ext_active: int = bits(4, "", HEX)
+    link_speed_ext_supported: int = bits(4, "", HEX)
+    resv3_3: int = bits(3)
+    link_speed_ext_enabled: int = bits(5, "", HEX)
+
+
+class PKeyEntry(Header, clause="IBA 14.2.5.7"):
+    """A partition key; a P_KeyTable has 32 of them."""
+
+    membership_type: int = bits(1, "infiniband.p_keytable.membershiptype", HEX)
+    p_key_base: int = bits(15, "infiniband.p_keytable.p_keybase", HEX)
+
+
+_EVEN = "infiniband.sltovlmappingtable.sltovlhighbits"
+
+
+_ODD = "infiniband.sltovlmappingtable.sltovllowbits"
+
+
+class SLtoVLMappingTable(Header, clause="IBA 14.2.5.8"):
+    """Virtual lane of each service level."""
+
+    sl0_to_vl: int = bits(4, _EVEN, HEX)
+    sl1_to_vl: int = bits(4, _ODD, HEX)
+    sl2_to_vl: int = bits(4, _EVEN, HEX)
+    sl3_to_vl: int = bits(4, _ODD, HEX)
+    sl4_to_vl: int = bits(4, _EVEN, HEX)
+    sl5_to_vl: int = bits(4, _ODD, HEX)
+    sl6_to_vl: int = bits(4, _EVEN, HEX)
+    sl7_to_vl: int = bits(4, _ODD, HEX)
+    sl8_to_vl: int = bits(4, _EVEN, HEX)
+    sl9_to_vl: int = bits(4, _ODD, HEX)
+    sl10_to_vl: int = bits(4, _EVEN, HEX)
+    sl11_to_vl: int = bits(4, _ODD, HEX)
+    sl12_to_vl: int = bits(4, _EVEN, HEX)
+    sl13_to_vl: int = bits(4, _ODD, HEX)
+    sl14_to_vl: int = bits(4, _EVEN, HEX)
+    sl15_to_vl: int = bits(4, _ODD, HEX)
+
+
+class VLArbitrationEntry(Header, clause="IBA 14.2.5.9"):
+    """A virtual lane and its weight; a VLArbitrationTable has 32 of them."""
+
+    resv4: int = bits(4)
+    vl: int = bits(4, "infiniband.vlarbitrationtable.vl", HEX)
+    weight: int = bits(8, "infiniband.vlarbitrationtable.weight", HEX)
+
+
+class LinearForwardingTable(Header, clause="IBA 14.2.5.10"):
+    """Ports that a block of 64 LIDs is forwarded to."""
+
+    port: tuple[int, ...] = bits(8, "infiniband.linearforwardingtable.port", HEX, times=64)
+
+
+class RandomForwardingEntry(Header, clause="IBA 14.2.5.11"):
+    """Port that some LIDs are forwarded to; a RandomForwardingTable has 16 of them."""
+
+    lid: int = bits(16, "infiniband.randomforwardingtable.lid", HEX)
+    valid: int = bits(1, "infiniband.randomforwardingtable.valid", HEX)
+    lmc: int = bits(3, "infiniband.randomforwardingtable.lmc", HEX)
+    resv4: int = bits(4)
+    port: int = bits(8, "infiniband.randomforwardingtable.port", HEX)
+
+
+class MulticastForwardingTable(Header, clause="IBA 14.2.5.12"):
+    """Ports, 16 as bits, that a block of 32 multicast LIDs is forwarded to."""
+
+    port_mask: tuple[int, ...] = bits(
+        16, "infiniband.multicastforwardingtable.portmask", HEX, times=32
+    )
 
 
 class SMState(IntEnum):

@@ -9,11 +9,9 @@ from typing import Final, ParamSpec, TypeVar
 
 from rdmawire.wire.header import Header
 
-MODULES = (
-    *("inet", "erf", "ib", "management", "mad", "rmpp", "smp", "node_info", "port_info"),
-    *("forwarding", "notice", "sa", "sa_record", "perf", "cm", "cm_request", "ip_cm"),
-    *("mpa", "ddp", "rdmap", "terminate"),
-)
+MANAGEMENT = ("management", "mad", "rmpp", "smp", "notice", "sa", "perf", "cm")
+IWARP = ("mpa", "rdmap", "terminate")
+MODULES = ("inet", "erf", "ib", *MANAGEMENT, *IWARP)
 """The modules of this folder that declare headers."""
 
 _Arguments = ParamSpec("_Arguments")
@@ -53,15 +51,15 @@ def cached_by_tables(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 
 def tables() -> list[type[Header]]:
     """Every header table, each once."""
-    return [table for name in MODULES for table in tables_of(name)] + [*_OWN.get()]
+    return [*tables_of(*MODULES), *_OWN.get()]
 
 
 @cache
-def tables_of(name: str) -> tuple[type[Header], ...]:
-    """The header tables that a module of this folder declares."""
-    module = import_module(f"rdmawire.wire.{name}")
+def tables_of(*names: str) -> tuple[type[Header], ...]:
+    """The header tables that these modules of this folder declare."""
     return tuple(
         value
+        for module in [import_module(f"rdmawire.wire.{name}") for name in names]
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Header) and value.rows
         if value.__module__ == module.__name__

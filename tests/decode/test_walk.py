@@ -14,7 +14,7 @@ from rdmawire.testing.strategies import frames
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC, VCRC
 from rdmawire.wire.roce import Frame
-from rdmawire.wire.tables import tables_of
+from rdmawire.wire.tables import IWARP, tables_of
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 FILES = sorted([*CAPTURES.rglob("*.pcap"), *CAPTURES.rglob("*.pcapng")])
@@ -23,7 +23,7 @@ MAX_FRAMES = 120
 """Frames of one capture that are walked; their like come again and again."""
 
 CRCS = (ICRC, VCRC)
-STREAMS = tuple(table for name in ("mpa", "ddp", "rdmap", "terminate") for table in tables_of(name))
+STREAMS = tables_of(*IWARP)
 """Headers in streams, which lie across frames: an edit has streams of its own for them."""
 
 Found = list[tuple[int, type[Header]]]

@@ -12,7 +12,7 @@ from rdmawire.dissect.dissection import (
     summary,
 )
 from rdmawire.dissect.node import Check, Derived, Node
-from rdmawire.wire import cm, cm_request, ddp, ib, inet, mad, mpa, rdmap, rmpp, terminate
+from rdmawire.wire import cm, ib, inet, mad, mpa, rdmap, rmpp, terminate
 from rdmawire.wire.header import Header
 
 SAID: list[tuple[Header, str]] = [
@@ -77,14 +77,14 @@ SAID: list[tuple[Header, str]] = [
     (rmpp.RMPP(active=1, type=1, data1=3, first=1, last=1), "RMPP DATA segment 3 first last"),
     (rmpp.RMPP(active=1, type=2, data1=3), "RMPP ACK segment 3"),
     (
-        cm_request.REQ(service_prefix=1, service_protocol=6, service_port=7174, local_qpn=2),
+        cm.REQ(service_prefix=1, service_protocol=6, service_port=7174, local_qpn=2),
         "service 0x0000000001061c06 local qp 0x000002 starting psn 0",
     ),
     (cm.REP(local_qpn=2, starting_psn=3), "local qp 0x000002 starting psn 3"),
     (cm.REJ(reason=28), "CONSUMER_REJECT"),
     (cm.REJ(reason=0x7777), "reason 0x7777"),
     (cm.DREQ(remote_qpn_eecn=5), "remote qp 0x000005"),
-    (cm_request.SIDRREQ(service_id=1), "service 0x0000000000000001"),
+    (cm.SIDRREQ(service_id=1), "service 0x0000000000000001"),
     (cm.SIDRREP(status=0, qpn=5), "SUCCESS qp 0x000005"),
     (mpa.MPARequest(rev=1), "MPA request revision 1"),
     (
@@ -99,9 +99,9 @@ SAID: list[tuple[Header, str]] = [
         rdmap.RDMAPControlInvalidate(opcode=4, invalidate_stag=1),
         "SEND_WITH_INVALIDATE stag 0x00000001",
     ),
-    (ddp.TaggedHeader(stag=1, to=2), "stag 0x00000001 offset 0x2"),
-    (ddp.UntaggedHeader(msn=3), "msn 3"),
-    (ddp.UntaggedHeader(msn=3, mo=4), "msn 3 mo 4"),
+    (rdmap.TaggedHeader(stag=1, to=2), "stag 0x00000001 offset 0x2"),
+    (rdmap.UntaggedHeader(msn=3), "msn 3"),
+    (rdmap.UntaggedHeader(msn=3, mo=4), "msn 3 mo 4"),
     (
         rdmap.ReadRequestHeader(1, 2, 3, 4, 5),
         "3 bytes from stag 0x00000004 offset 0x5 into stag 0x00000001 offset 0x2",
@@ -162,7 +162,7 @@ UDP, TCP, IP = inet.UDP(1, 2), inet.TCP(1, 2), inet.IPv4(src=b"abcd", dst=b"efgh
         ((IP, UDP), "1 → 2"),
         ((IP, UDP, ib.BTH(4)), "RC_SEND_ONLY qp 0x000000 psn 0"),
         ((IP, TCP, mpa.MPARequest()), "MPA request revision 1"),
-        ((IP, TCP, mpa.FPDULength(), ddp.UntaggedHeader(msn=1)), "msn 1"),
+        ((IP, TCP, mpa.FPDULength(), rdmap.UntaggedHeader(msn=1)), "msn 1"),
         ((ib.BTH(0x64), ib.DETH(srcqp=1)), "UD_SEND_ONLY qp 0x000000 psn 0, from qp 0x000001"),
         (
             (ib.BTH(0x64), ib.DETH(), mad.MAD(mgmt_class=7, attribute_id=0x10)),
@@ -210,7 +210,7 @@ def test_what_stands_beside_the_headers_is_said(nodes: list[Node], length: int, 
 
 
 def test_each_fpdu_is_a_part_of_its_own() -> None:
-    one, other = ddp.UntaggedHeader(msn=1), ddp.UntaggedHeader(msn=2)
+    one, other = rdmap.UntaggedHeader(msn=1), rdmap.UntaggedHeader(msn=2)
     length = mpa.FPDULength()
     found = summary(dissection(IP, TCP, length, one, length, other))
     assert (found.protocol, found.info) == ("iWARP", "msn 1 | msn 2")

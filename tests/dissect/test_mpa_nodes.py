@@ -2,9 +2,8 @@
 
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.node import Node
-from rdmawire.wire.ddp import UntaggedHeader
 from rdmawire.wire.mpa import FPDUCRC, FPDULength
-from rdmawire.wire.rdmap import RDMAPOpcode
+from rdmawire.wire.rdmap import RDMAPOpcode, UntaggedHeader
 from tools.make_captures.iwarp_stream import Stream, ulpdu
 
 

@@ -9,7 +9,7 @@ from rdmawire.capture import open_capture
 from rdmawire.fabric.field import Fields, usual_name
 from rdmawire.fabric.pfc import pfc_frame
 from rdmawire.wire import roce
-from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.cm import CMAttribute
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, RETH, AtomicETH
 from rdmawire.wire.inet import PFC, MACControl

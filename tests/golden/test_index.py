@@ -11,7 +11,7 @@ from rdmawire.capture.record import LinkType
 from rdmawire.decode import PROTOCOLS
 from rdmawire.vectors.index import TABLES
 from rdmawire.wire import roce
-from rdmawire.wire.cm_code import CMAttribute, RejectReason
+from rdmawire.wire.cm import CMAttribute, RejectReason
 from rdmawire.wire.ib import CREDITS, RNR_TIMER_NS, Ack, Nak
 from rdmawire.wire.opcode import OPERATIONS, SHAPES, Opcode
 from rdmawire.wire.rdmap import RDMAPOpcode

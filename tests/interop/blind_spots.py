@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.wire import ib, inet, rdmap
-from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.cm import CMAttribute
 from rdmawire.wire.erf import ERF
 from rdmawire.wire.mad import MAD
 from rdmawire.wire.management import VENDOR_OUI_CLASSES, ManagementClass

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.wire import ib, rdmap
-from rdmawire.wire.ddp import UntaggedHeader
 from rdmawire.wire.header import Header
 from rdmawire.wire.mad import MAD
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Service
+from rdmawire.wire.rdmap import UntaggedHeader
 
 Applies = Callable[[Dissection], bool]
 

@@ -17,7 +17,7 @@ from rdmawire.layers.scapy import AETH, BTH, ERF, FPDU, GRH, LRH, MPA, RETH, RWH
 from rdmawire.wire import mpa
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC, VCRC
-from rdmawire.wire.tables import tables_of
+from rdmawire.wire.tables import IWARP, tables_of
 from tests.layers.scapy_samples import CAPTURES, headers_of, is_known, layers_of, read, uncached
 from tests.wire.test_icrc import (
     CNP_CONNECTX_4_LX,
@@ -38,8 +38,7 @@ OF_OTHERS = tables_of("inet")
 BEHIND = (ICRC, VCRC, mpa.FPDUCRC, mpa.UnusedCRC)
 """Tables that are fields here: they stand behind a payload."""
 
-STREAMS = ("mpa", "ddp", "rdmap", "terminate")
-OF_STREAMS = tuple(table for name in STREAMS for table in tables_of(name))
+OF_STREAMS = tables_of(*IWARP)
 """Tables of what stands in TCP: one packet alone does not tell."""
 
 PUT_TOGETHER = {"management.pcap": (105, 108), "management_erf.pcap": (105, 108)}

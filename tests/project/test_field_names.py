@@ -33,13 +33,11 @@ from rdmawire.wire.field_registry import (
 )
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.show import writer
-from rdmawire.wire.tables import tables, tables_of
+from rdmawire.wire.tables import IWARP, tables, tables_of
 
 RELATIVE = {"tcp.seq", "tcp.ack"}
 """Wireshark counts these from the start of the stream; as names of tables they are TCP's own."""
-OF_CAPTURES = {
-    table for module in ("erf", "mpa", "ddp", "rdmap", "terminate") for table in tables_of(module)
-}
+OF_CAPTURES = set(tables_of("erf", *IWARP))
 """Headers that no frame on a link of the fabric has."""
 
 

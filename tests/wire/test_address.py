@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.wire.address import mac_bytes, of_group, of_one_host
+from rdmawire.wire.inet import mac_bytes, of_group, of_one_host
 
 
 @given(st.binary(min_size=6, max_size=6), st.sampled_from(":-"))

@@ -5,21 +5,33 @@ from ipaddress import IPv4Address
 import pytest
 
 from rdmawire.wire import cm, mad
-from rdmawire.wire.cm import APR, DREP, DREQ, LAP, MRA, REJ, REP, RTU, SIDRREP
-from rdmawire.wire.cm_code import CMAttribute, RejectReason, SIDRStatus, TransportService
-from rdmawire.wire.cm_request import (
+from rdmawire.wire.cm import (
+    APR,
+    DREP,
+    DREQ,
+    IPCM4,
+    IPCM6,
+    LAP,
+    MRA,
+    REJ,
+    REP,
     REQ,
+    RTU,
+    SIDRREP,
     SIDRREQ,
     AlternatePath,
+    CMAttribute,
     PrimaryPath,
     PrimaryPathIPv4,
+    RejectReason,
     REQConsumerData,
     REQPrivateData,
     SIDRREQConsumerData,
     SIDRREQPrivateData,
+    SIDRStatus,
+    TransportService,
 )
 from rdmawire.wire.header import Header
-from rdmawire.wire.ip_cm import IPCM4, IPCM6
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.mad import MAD
 from rdmawire.wire.management import MTU, ManagementClass, Method

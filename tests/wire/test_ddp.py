@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import headers
-from rdmawire.wire.ddp import DDPControl, TaggedHeader, UntaggedHeader
 from rdmawire.wire.header import Header
+from rdmawire.wire.rdmap import DDPControl, TaggedHeader, UntaggedHeader
 
 TABLES: list[type[Header]] = [DDPControl, TaggedHeader, UntaggedHeader]
 

@@ -9,8 +9,13 @@ from rdmawire.dissect.dissector import Dissector
 from rdmawire.errors import WireError
 from rdmawire.fabric.field import Fields
 from rdmawire.traffic.edit import Editor, Sealing, text
-from rdmawire.wire import ends
-from rdmawire.wire.checksum import internet_checksum, udp_checksum
+from rdmawire.wire.checksum import (
+    final_in_routing,
+    final_in_source_route,
+    home_in_options,
+    internet_checksum,
+    udp_checksum,
+)
 from rdmawire.wire.inet import ROCE_PORT, TCP, UDP, Ethernet, EtherType, IPProtocol, IPv4, IPv6
 from rdmawire.wire.layout import joined
 from rdmawire.wire.opcode import Opcode
@@ -169,8 +174,8 @@ def test_tcp_and_icmpv6_cover_the_ends_too() -> None:
 @given(st.binary(min_size=4, max_size=48))
 def test_any_bytes_give_a_place_within_them(data: bytes) -> None:
     for found in (
-        ends.final_in_routing(data),
-        ends.home_in_options(data),
-        ends.final_in_source_route(data),
+        final_in_routing(data),
+        home_in_options(data),
+        final_in_source_route(data),
     ):
         assert found is None or (0 <= found.start <= found.stop <= len(data))

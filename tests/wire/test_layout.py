@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from rdmawire.errors import WireError
-from rdmawire.wire.forwarding import PKeyEntry, VLArbitrationEntry
 from rdmawire.wire.layout import Placed, area, chain, joined, plain, size, tables
+from rdmawire.wire.smp import PKeyEntry, VLArbitrationEntry
 
 BYTES = bytes(range(20))
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import headers
 from rdmawire.wire import rdmap, terminate
-from rdmawire.wire.ddp import DDPControl, TaggedHeader, UntaggedHeader
 from rdmawire.wire.header import Header
 from rdmawire.wire.rdmap import (
     SHAPES,
     AtomicOpcode,
     AtomicRequestHeader,
     AtomicResponseHeader,
+    DDPControl,
     ImmediateData,
     Payload,
     RDMAPControl,
@@ -23,6 +23,8 @@ from rdmawire.wire.rdmap import (
     RDMAPControlReserved,
     RDMAPOpcode,
     ReadRequestHeader,
+    TaggedHeader,
+    UntaggedHeader,
     layout,
     opcode_word,
     segment,

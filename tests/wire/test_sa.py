@@ -7,17 +7,13 @@ from hypothesis import strategies as st
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import headers
 from rdmawire.wire import mad, sa
-from rdmawire.wire.forwarding import PKeyEntry, SLtoVLMappingTable
 from rdmawire.wire.header import Header
 from rdmawire.wire.layout import Placed, joined
 from rdmawire.wire.mad import MAD
 from rdmawire.wire.management import ClassPortInfo, ManagementClass, Method
-from rdmawire.wire.node_info import GUIDInfo, NodeDescription, NodeInfo
 from rdmawire.wire.notice import InformInfo, IssuerGID, Notice
-from rdmawire.wire.port_info import PortInfo
 from rdmawire.wire.rmpp import RMPP, RMPPType
-from rdmawire.wire.sa import SAAttribute, SAHeader
-from rdmawire.wire.sa_record import (
+from rdmawire.wire.sa import (
     SDGID,
     GuidInfoRecord,
     InformInfoRecord,
@@ -28,10 +24,20 @@ from rdmawire.wire.sa_record import (
     PathRecord,
     PKeyTableRecord,
     PortInfoRecord,
+    SAAttribute,
+    SAHeader,
     ServiceAssociationRecord,
     ServiceRecord,
     SLtoVLMappingTableRecord,
     TraceRecord,
+)
+from rdmawire.wire.smp import (
+    GUIDInfo,
+    NodeDescription,
+    NodeInfo,
+    PKeyEntry,
+    PortInfo,
+    SLtoVLMappingTable,
 )
 
 SINGLE = RMPP(type=RMPPType.DATA, active=1, first=1, last=1, data1=1)

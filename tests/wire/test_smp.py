@@ -3,29 +3,32 @@
 import pytest
 
 from rdmawire.wire import mad, smp
-from rdmawire.wire.forwarding import (
-    LinearForwardingTable,
-    MulticastForwardingTable,
-    PKeyEntry,
-    RandomForwardingEntry,
-    SLtoVLMappingTable,
-    VLArbitrationEntry,
-)
 from rdmawire.wire.header import Header
 from rdmawire.wire.mad import MAD, DirectedMAD
 from rdmawire.wire.management import ManagementClass, Method
-from rdmawire.wire.node_info import GUIDInfo, NodeDescription, NodeInfo, SwitchInfo
 from rdmawire.wire.notice import Notice
-from rdmawire.wire.port_info import PortInfo, PortPhysicalState, PortState
 from rdmawire.wire.smp import (
     SMP,
     DirectedPath,
     DirectedSMP,
+    GUIDInfo,
     LedInfo,
+    LinearForwardingTable,
     LinkSpeedWidthPairsTable,
+    MulticastForwardingTable,
+    NodeDescription,
+    NodeInfo,
+    PKeyEntry,
+    PortInfo,
+    PortPhysicalState,
+    PortState,
+    RandomForwardingEntry,
+    SLtoVLMappingTable,
     SMAttribute,
     SMInfo,
+    SwitchInfo,
     VendorDiag,
+    VLArbitrationEntry,
 )
 
 # IBA 14.2.5: the attribute's tables, and how many bytes they take of its 64.

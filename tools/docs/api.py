@@ -53,7 +53,6 @@ PAGES = (
         "FPDUs and iWARP messages",
         (
             "rdmawire.wire.mpa",
-            "rdmawire.wire.ddp",
             "rdmawire.wire.rdmap",
             "rdmawire.wire.terminate",
         ),

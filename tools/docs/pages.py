@@ -31,14 +31,13 @@ _SMALL = ROOT / "captures" / "faulty" / "bad_icrc.pcap"
 
 _HEADER_PAGES = {
     "infiniband": ("InfiniBand headers", ("ib",)),
-    "iwarp": ("iWARP headers", ("mpa", "ddp", "rdmap", "terminate")),
+    "iwarp": ("iWARP headers", ("mpa", "rdmap", "terminate")),
     "carriage": ("Encapsulation headers", ("inet", "erf")),
     "management": (
         "Management datagrams",
-        *(("management", "mad", "rmpp", "smp", "node_info", "port_info", "forwarding", "notice",
-        "sa", "sa_record", "perf"),),
+        *(("management", "mad", "rmpp", "smp", "notice", "sa", "perf"),),
     ),
-    "connections": ("Connection management messages", ("cm", "cm_request", "ip_cm")),
+    "connections": ("Connection management messages", ("cm",)),
 }  # fmt: skip
 
 

@@ -6,23 +6,27 @@ from random import Random
 from typing import Any, NamedTuple
 
 from rdmawire.wire import cm, mad, perf, sa, smp
-from rdmawire.wire.cm_code import (
+from rdmawire.wire.cm import (
+    IPCM4,
+    IPCM6,
+    REQ,
+    SERVICE_PREFIX,
+    SIDRREQ,
     APStatus,
     CMAttribute,
     FailoverAccepted,
     Message,
+    PrimaryPath,
+    PrimaryPathIPv4,
     RejectReason,
     SIDRStatus,
 )
-from rdmawire.wire.cm_request import REQ, SIDRREQ, PrimaryPath, PrimaryPathIPv4
 from rdmawire.wire.header import Header
-from rdmawire.wire.ip_cm import IPCM4, IPCM6, SERVICE_PREFIX
 from rdmawire.wire.mad import MAD, DirectedMAD
 from rdmawire.wire.management import GSI_QKEY, ManagementClass, Method
 from rdmawire.wire.notice import TRAPS, InformInfo, Notice
 from rdmawire.wire.rmpp import RMPP, RMPPStatus, RMPPType
-from rdmawire.wire.sa import SAAttribute, SAHeader
-from rdmawire.wire.sa_record import MultiPathRecord
+from rdmawire.wire.sa import MultiPathRecord, SAAttribute, SAHeader
 from rdmawire.wire.smp import SMAttribute
 from tools.make_captures.filling import filled
 

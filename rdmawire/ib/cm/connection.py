@@ -10,8 +10,7 @@ from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.ib.qp import QueuePair
 from rdmawire.validate import check_int, check_type
 from rdmawire.verbs.ah import FLOW_LABELS, MAPPED_IPV4, AddressHandle, is_ipv4, mapped
-from rdmawire.wire.cm_code import RejectReason, SIDRStatus
-from rdmawire.wire.ip_cm import IPCM4, IPCM6, SERVICE_PREFIX
+from rdmawire.wire.cm import IPCM4, IPCM6, SERVICE_PREFIX, RejectReason, SIDRStatus
 from rdmawire.wire.management import MTU
 from rdmawire.wire.serial import MODULUS
 

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias
 from rdmawire.ib.cm.connection import Endpoints
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPType
-from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+from rdmawire.wire.cm import RejectReason, SIDRStatus
 
 
 class CMEventType(IntEnum):

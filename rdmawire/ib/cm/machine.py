@@ -27,8 +27,7 @@ from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttributes, QPAttrMask, check_values
 from rdmawire.verbs.timers import Timers
-from rdmawire.wire.cm import MRA, REJ, REP, SIDRREP
-from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+from rdmawire.wire.cm import MRA, REJ, REP, SIDRREP, RejectReason, SIDRStatus
 from rdmawire.wire.management import MTU
 
 DEFAULTS = CMSettings()

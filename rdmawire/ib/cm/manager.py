@@ -47,8 +47,7 @@ from rdmawire.validate import as_bytes, check_int, check_time, check_type
 from rdmawire.verbs.ah import AddressHandle, check_address
 from rdmawire.verbs.engine import BURST
 from rdmawire.verbs.enums import QPType
-from rdmawire.wire.cm import REJ, REP, SIDRREP
-from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+from rdmawire.wire.cm import REJ, REP, SIDRREP, RejectReason, SIDRStatus
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.roce import bth_offset
 

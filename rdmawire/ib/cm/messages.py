@@ -10,28 +10,33 @@ from rdmawire.ib.device import Device
 from rdmawire.ib.qp import QueuePair
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.wire import cm, mad
-from rdmawire.wire.cm import DREP, DREQ, MRA, REJ, REP, RTU, SIDRREP
-from rdmawire.wire.cm_code import (
-    CMAttribute,
-    FailoverAccepted,
-    RejectReason,
-    SIDRStatus,
-    TransportService,
-)
-from rdmawire.wire.cm_code import Message as Which
-from rdmawire.wire.cm_request import (
+from rdmawire.wire.cm import (
+    DREP,
+    DREQ,
+    IPCM4,
+    IPCM6,
+    MRA,
+    REJ,
+    REP,
     REQ,
+    RTU,
+    SIDRREP,
     SIDRREQ,
     AlternatePath,
+    CMAttribute,
+    FailoverAccepted,
     PrimaryPath,
     PrimaryPathIPv4,
+    RejectReason,
     REQConsumerData,
     REQPrivateData,
     SIDRREQConsumerData,
     SIDRREQPrivateData,
+    SIDRStatus,
+    TransportService,
 )
+from rdmawire.wire.cm import Message as Which
 from rdmawire.wire.header import Header
-from rdmawire.wire.ip_cm import IPCM4, IPCM6
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.mad import MAD
 from rdmawire.wire.management import ManagementClass, Method

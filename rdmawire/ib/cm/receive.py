@@ -23,9 +23,21 @@ from rdmawire.ib.cm.messages import CLASS_VERSION, Heard
 from rdmawire.ib.cm.state_machine import CMState, Input
 from rdmawire.verbs.ah import LAST_PRIORITY, AddressHandle, is_ipv4, is_multicast
 from rdmawire.verbs.enums import QPType
-from rdmawire.wire.cm import DREP, DREQ, MRA, REJ, REP, RTU, SIDRREP
-from rdmawire.wire.cm_code import Message, RejectReason, SIDRStatus, TransportService
-from rdmawire.wire.cm_request import REQ, SIDRREQ
+from rdmawire.wire.cm import (
+    DREP,
+    DREQ,
+    MRA,
+    REJ,
+    REP,
+    REQ,
+    RTU,
+    SIDRREP,
+    SIDRREQ,
+    Message,
+    RejectReason,
+    SIDRStatus,
+    TransportService,
+)
 from rdmawire.wire.header import Header
 from rdmawire.wire.management import MTU
 

@@ -5,9 +5,9 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from rdmawire.terminal import closest_names, quote, shorten
 from rdmawire.traffic.edit.rules import EditError, Field
-from rdmawire.wire.address import mac_bytes
 from rdmawire.wire.field_registry import HeaderField, both, find, unknown
 from rdmawire.wire.header import Row
+from rdmawire.wire.inet import mac_bytes
 from rdmawire.wire.show import Kind
 
 _LISTED = 20

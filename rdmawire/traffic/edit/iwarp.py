@@ -23,7 +23,7 @@ from rdmawire.wire.mpa import FPDU, FPDUCRC, FPDULength, crc_of
 from rdmawire.wire.tables import tables_of
 
 INSIDE: Final[tuple[type[Header], ...]] = (
-    *(table for module in ("ddp", "rdmap", "terminate") for table in tables_of(module)),
+    *tables_of("rdmap", "terminate"),
     FPDUCRC,
 )
 """Headers inside FPDUs."""

@@ -17,8 +17,7 @@ from rdmawire.traffic.edit.rules import (
     of_host,
     sites,
 )
-from rdmawire.wire.cm import REP
-from rdmawire.wire.cm_request import REQ
+from rdmawire.wire.cm import REP, REQ
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.opcode import SHAPES, Opcode

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from rdmawire.decode import FrameLayout
 from rdmawire.errors import RdmaError
-from rdmawire.wire import cm, cm_request, rdmap, terminate
-from rdmawire.wire.ddp import TaggedHeader
+from rdmawire.wire import cm, rdmap, terminate
 from rdmawire.wire.header import Group, Header, Row
 from rdmawire.wire.ib import BTH, DETH, ICRC, IETH, LRH, RETH, VCRC, AtomicETH, FlowControl
 from rdmawire.wire.inet import TCP, UDP, VLAN, IPv4, ServiceVLAN
 from rdmawire.wire.mpa import FPDUCRC
+from rdmawire.wire.rdmap import TaggedHeader
 from rdmawire.wire.show import Kind
 from rdmawire.wire.tables import tables
 
@@ -141,7 +141,7 @@ MACS: Final = _written_as(Kind.MAC)
 IPS: Final = _written_as(Kind.IPV4, Kind.IPV6, ending="_gid")
 """IP addresses and GIDs, of headers and of management datagrams."""
 
-_PATHS = (cm_request.PrimaryPath, cm_request.PrimaryPathIPv4, cm_request.AlternatePath)
+_PATHS = (cm.PrimaryPath, cm.PrimaryPathIPv4, cm.AlternatePath)
 LIDS: Final = _listed(
     {
         LRH: (("slid", _ANY), ("dlid", _ANY)),
@@ -153,7 +153,7 @@ QPNS: Final = _listed(
     {
         BTH: (("destqp", _TO),),
         DETH: (("srcqp", _FROM),),
-        cm_request.REQ: (("local_qpn", _FROM),),
+        cm.REQ: (("local_qpn", _FROM),),
         cm.REP: (("local_qpn", _FROM),),
         cm.DREQ: (("remote_qpn_eecn", _TO),),
         cm.LAP: (("remote_qpn_eecn", _TO),),
@@ -163,8 +163,8 @@ QPNS: Final = _listed(
 PKEYS: Final = _listed(
     {
         BTH: (("pkey", _ANY),),
-        cm_request.REQ: (("p_key", _ANY),),
-        cm_request.SIDRREQ: (("p_key", _ANY),),
+        cm.REQ: (("p_key", _ANY),),
+        cm.SIDRREQ: (("p_key", _ANY),),
     }
 )
 VLANS: Final = _listed({VLAN: (("id", _ANY),), ServiceVLAN: (("id", _ANY),)})

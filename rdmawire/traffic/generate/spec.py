@@ -22,7 +22,7 @@ from rdmawire.units import (
 from rdmawire.validate import Constraint, Integer, NoneOr, Number, OneOf, check
 from rdmawire.verbs.ah import mapped
 from rdmawire.verbs.wr import ATOMIC_SIZE, LONGEST_MESSAGE
-from rdmawire.wire.address import mac_bytes, of_group, of_one_host
+from rdmawire.wire.inet import mac_bytes, of_group, of_one_host
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 

@@ -37,9 +37,9 @@ from rdmawire.traffic.scenario.types import (
     text_of,
 )
 from rdmawire.verbs.ah import mapped
-from rdmawire.wire.address import mac_bytes
 from rdmawire.wire.field_registry import HeaderField, find, nearest_names
 from rdmawire.wire.header import Row
+from rdmawire.wire.inet import mac_bytes
 from rdmawire.wire.show import Kind as Notation
 
 # Names.

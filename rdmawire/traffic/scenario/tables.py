@@ -10,7 +10,7 @@ from rdmawire.memory.gpu.device import A100, H200, T4, GpuProfile
 from rdmawire.memory.key import Access
 from rdmawire.traffic.scenario.types import Many, Word
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
-from rdmawire.wire.cm_code import RejectReason, SIDRStatus
+from rdmawire.wire.cm import RejectReason, SIDRStatus
 from rdmawire.wire.ib import Placement, Selectivity
 
 TYPES: Final = {

@@ -43,7 +43,7 @@ from rdmawire.units import (
     rate_factor,
     size_factor,
 )
-from rdmawire.wire.address import mac_bytes, of_group, of_one_host
+from rdmawire.wire.inet import mac_bytes, of_group, of_one_host
 
 T = TypeVar("T")
 

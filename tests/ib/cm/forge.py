@@ -7,12 +7,25 @@ from rdmawire.ib.cm.machine import DEFAULTS
 from rdmawire.ib.cm.messages import of
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.verbs.ah import SOURCE_PORTS
-from rdmawire.wire.cm import DREP, DREQ, MRA, REJ, REP, RTU, SIDRREP
-from rdmawire.wire.cm_code import CMAttribute, Message, RejectReason, SIDRStatus
-from rdmawire.wire.cm_request import REQ, AlternatePath, PrimaryPath
+from rdmawire.wire.cm import (
+    DREP,
+    DREQ,
+    IPCM4,
+    MRA,
+    REJ,
+    REP,
+    REQ,
+    RTU,
+    SIDRREP,
+    AlternatePath,
+    CMAttribute,
+    Message,
+    PrimaryPath,
+    RejectReason,
+    SIDRStatus,
+)
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH
-from rdmawire.wire.ip_cm import IPCM4
 from rdmawire.wire.mad import MAD
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet

@@ -24,7 +24,7 @@ from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QPCap
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
 from rdmawire.wire import roce
-from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.cm import CMAttribute
 
 SERVICE = service_id(PortSpace.TCP, 7174)
 DATAGRAMS = service_id(PortSpace.UDP, 7174)

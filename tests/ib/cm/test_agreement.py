@@ -14,9 +14,7 @@ from rdmawire.ib.cm.machine import DEFAULTS
 from rdmawire.memory.key import Access
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPType
-from rdmawire.wire.cm import REP
-from rdmawire.wire.cm_code import CMAttribute
-from rdmawire.wire.cm_request import REQ, PrimaryPath
+from rdmawire.wire.cm import REP, REQ, CMAttribute, PrimaryPath
 from rdmawire.wire.management import MTU
 from tests.ib.cm.forge import PEER_ID, Forger, changed, deaf
 from tests.ib.cm.stage import SERVICE, UP, Two, connected

@@ -10,8 +10,7 @@ from rdmawire.verbs.ah import AddressHandle, GIDType
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
 from rdmawire.wire import roce
-from rdmawire.wire.cm_code import CMAttribute
-from rdmawire.wire.cm_request import REQ
+from rdmawire.wire.cm import REQ, CMAttribute
 from rdmawire.wire.inet import VLAN
 from tests.ib.cm.forge import Forger
 from tests.ib.cm.stage import DATAGRAMS, SERVICE, Two

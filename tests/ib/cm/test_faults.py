@@ -19,8 +19,7 @@ from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.ib.qp import QueuePair
 from rdmawire.units import ms, seconds, us
 from rdmawire.verbs.enums import QPState, QPType
-from rdmawire.wire.cm import REJ
-from rdmawire.wire.cm_code import Message, RejectReason
+from rdmawire.wire.cm import REJ, Message, RejectReason
 from tests.ib.cm.stage import UP, MessageLink, Place, Two
 
 CONVERSATION = ("REQ", "REP", "RTU", "DREQ", "DREP")

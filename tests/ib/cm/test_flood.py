@@ -15,9 +15,7 @@ from rdmawire.units import us
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA
 from rdmawire.verbs.timers import SLACK
-from rdmawire.wire.cm import REJ, SIDRREP
-from rdmawire.wire.cm_code import RejectReason, SIDRStatus
-from rdmawire.wire.cm_request import REQ
+from rdmawire.wire.cm import REJ, REQ, SIDRREP, RejectReason, SIDRStatus
 from tests.ib.cm.forge import Forger, changed, deaf
 from tests.ib.cm.stage import SERVICE, Side, Two, message_in
 

@@ -13,8 +13,7 @@ from rdmawire.ib.cm.receive import Ignored
 from rdmawire.ib.cm.state_machine import Input
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import us
-from rdmawire.wire.cm import APR, LAP, RTU
-from rdmawire.wire.cm_code import CMAttribute
+from rdmawire.wire.cm import APR, LAP, RTU, CMAttribute
 from rdmawire.wire.mad import MAD, SIZE
 from rdmawire.wire.management import ManagementClass
 from tests.ib.cm.forge import PEER_ID, Forger, deaf

@@ -21,9 +21,7 @@ from rdmawire.ib.cm.receive import Ignored
 from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.units import seconds, us
 from rdmawire.verbs.enums import QPState
-from rdmawire.wire.cm import MRA, REP
-from rdmawire.wire.cm_code import FailoverAccepted, Message
-from rdmawire.wire.cm_request import REQ, AlternatePath
+from rdmawire.wire.cm import MRA, REP, REQ, AlternatePath, FailoverAccepted, Message
 from rdmawire.wire.mad import MAD
 from tests.ib.cm.forge import Forger, deaf
 from tests.ib.cm.stage import SERVICE, UP, MessageLink, Two, connected

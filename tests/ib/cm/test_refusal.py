@@ -14,11 +14,19 @@ from rdmawire.ib.cm.messages import Heard, of
 from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPState, QPType
-from rdmawire.wire.cm import REJ, REP, SIDRREP
-from rdmawire.wire.cm_code import CMAttribute, Message, RejectReason, SIDRStatus
-from rdmawire.wire.cm_request import REQ, PrimaryPath
+from rdmawire.wire.cm import (
+    IPCM4,
+    REJ,
+    REP,
+    REQ,
+    SIDRREP,
+    CMAttribute,
+    Message,
+    PrimaryPath,
+    RejectReason,
+    SIDRStatus,
+)
 from rdmawire.wire.header import Header
-from rdmawire.wire.ip_cm import IPCM4
 from rdmawire.wire.mad import MAD
 from tests.ib.cm.forge import PEER_QPN, Forger, changed, deaf
 from tests.ib.cm.stage import SERVICE, UP, Two, connected, message_in

@@ -29,9 +29,7 @@ from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.profile import RXE
 from rdmawire.verbs.qp_attr import QPCap
 from rdmawire.wire import roce
-from rdmawire.wire.cm import DREQ, REP, SIDRREP
-from rdmawire.wire.cm_code import CMAttribute
-from rdmawire.wire.cm_request import REQ, SIDRREQ
+from rdmawire.wire.cm import DREQ, REP, REQ, SIDRREP, SIDRREQ, CMAttribute
 from rdmawire.wire.inet import UDP, Ethernet, IPv4
 from tests.ib.cm.stage import message_in
 from tests.ib.replay.capture import Seen, read

@@ -11,7 +11,7 @@ from rdmawire.ib.cm.machine import REACTIONS
 from rdmawire.ib.cm.receive import Ignored
 from rdmawire.ib.cm.state_machine import CALLS, CM_TRANSITIONS, WAITS, CMState, Do, Input, Wait
 from rdmawire.verbs.enums import QPType
-from rdmawire.wire.cm_code import Message, RejectReason, SIDRStatus
+from rdmawire.wire.cm import Message, RejectReason, SIDRStatus
 from tests.ib.cm.forge import Forger, deaf
 from tests.ib.cm.stage import Side, Two
 

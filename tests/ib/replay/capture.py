@@ -11,7 +11,7 @@ from rdmawire.capture.reader import open_capture
 from rdmawire.errors import WireError
 from rdmawire.ib.encapsulation import gids_of
 from rdmawire.wire import mad, roce
-from rdmawire.wire.cm_request import PrimaryPathIPv4
+from rdmawire.wire.cm import PrimaryPathIPv4
 from rdmawire.wire.header import Header
 from rdmawire.wire.opcode import SHAPES, Part, Shape
 from rdmawire.wire.roce import Frame

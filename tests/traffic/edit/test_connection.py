@@ -4,10 +4,8 @@ from rdmawire.capture import Record
 from rdmawire.traffic.edit import text
 from rdmawire.traffic.edit.mapping import QueuePair
 from rdmawire.traffic.edit.rules import Rule
-from rdmawire.wire.cm import DREQ, REP
-from rdmawire.wire.cm_request import REQ, PrimaryPathIPv4
+from rdmawire.wire.cm import DREQ, IPCM4, REP, REQ, PrimaryPathIPv4
 from rdmawire.wire.ib import AETH, BTH, DETH, RETH, Ack
-from rdmawire.wire.ip_cm import IPCM4
 from rdmawire.wire.opcode import SHAPES, Opcode
 from tests.traffic.edit.frames import A, B, after, frame, packet
 from tests.traffic.edit.samples import LINUX, dissected, edited, records

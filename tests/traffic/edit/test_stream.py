@@ -14,10 +14,9 @@ from rdmawire.traffic.edit import Editor, Sealing, edit_capture, text
 from rdmawire.traffic.edit import iwarp as stream
 from rdmawire.traffic.edit.iwarp import INSIDE, StreamEditor
 from rdmawire.traffic.edit.rules import Rule
-from rdmawire.wire.ddp import TaggedHeader
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import FPDUCRC, MPAReply, MPARequest, UnusedCRC, build_fpdu
-from rdmawire.wire.rdmap import RDMAPOpcode, ReadRequestHeader, segment
+from rdmawire.wire.rdmap import RDMAPOpcode, ReadRequestHeader, TaggedHeader, segment
 from rdmawire.wire.terminate import TerminatedTagged
 from tests.traffic.edit.samples import CAPTURES, checks, dissected, edited, records
 from tools.make_captures.tcp import Conversation

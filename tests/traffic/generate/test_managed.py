@@ -10,9 +10,7 @@ from rdmawire.ib.encapsulation import gids_of
 from rdmawire.traffic.generate import cm as managed
 from rdmawire.traffic.generate.cm import Connecting
 from rdmawire.traffic.generate.spec import Order, Verb
-from rdmawire.wire.cm import REP
-from rdmawire.wire.cm_code import CMAttribute
-from rdmawire.wire.cm_request import REQ
+from rdmawire.wire.cm import REP, REQ, CMAttribute
 from rdmawire.wire.management import MTU
 from rdmawire.wire.roce import Frame
 from tests.traffic.generate.made import Made, made

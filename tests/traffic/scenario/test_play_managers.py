@@ -18,7 +18,7 @@ from rdmawire.traffic.scenario.model import (
 )
 from rdmawire.traffic.scenario.runner import connect
 from rdmawire.traffic.scenario.runner.play import play
-from rdmawire.wire.cm_code import RejectReason
+from rdmawire.wire.cm import RejectReason
 from tests.traffic.scenario.scene import (
     CLIENT,
     COUNT,

@@ -21,7 +21,7 @@ from rdmawire.ib.cm import (
 )
 from rdmawire.units import us
 from rdmawire.verbs import Event, QPCap, QPType, RecvWR, SendOpcode, SendWR
-from rdmawire.wire.cm_code import RejectReason
+from rdmawire.wire.cm import RejectReason
 from tools.make_captures.golden.case import CLIENT, LATENCY, PLACES, SERVER, text
 from tools.make_captures.golden.played import Played
 from tools.make_captures.golden.stage import Sent

@@ -45,7 +45,7 @@ from rdmawire.traffic.scenario.types import (
 )
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import BOUNDS
-from rdmawire.wire.cm_code import RejectReason
+from rdmawire.wire.cm import RejectReason
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 
@@ -273,7 +273,7 @@ class ConnectionPlan(Section):
     :class:`rdmawire.verbs.qp_attr.QPAttributes` for both ends, ``of_end`` additional ones for one
     host. ``psn`` is the initial PSN of each end's requests. ``connect`` is ``at once``, or ``cm``
     for the connection manager; with ``reject`` the second end rejects it, for this reason (a name
-    of :class:`rdmawire.wire.cm_code.RejectReason`). ``packets_in_flight`` is the maximum of
+    of :class:`rdmawire.wire.cm.RejectReason`). ``packets_in_flight`` is the maximum of
     unacknowledged request packets of a queue pair, ``None`` for the limit of its adapter's profile.
 
     ``congestion`` is a scheme's name, with its ``parameters``; ``cnp_interval`` is the time between

@@ -24,7 +24,7 @@ from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePair
 from rdmawire.traffic.scenario.tables import reason_of
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.qp_attr import QPAttrMask
-from rdmawire.wire.cm_code import RejectReason
+from rdmawire.wire.cm import RejectReason
 from rdmawire.wire.management import MTU
 
 FIRST_PORT: Final = 7174
