@@ -204,16 +204,15 @@ class Connection:
     ``active``: this side sent the request. ``datagrams``: a service resolution. ``by_hand``: the
     owner confirms the peer's answer. ``qpn`` is the number of ``qp``, which the owner may have
     taken back. ``peer_id`` is the peer's id, 0 if unknown; ``answered`` the transaction of the next
-    reply. ``offer`` is what this side offers, ``terms`` are negotiated. The message ``again`` is
-    resent if unanswered by ``answer_due`` (ns), every ``period`` ns, at most ``tries`` times;
-    ``deadline`` and ``place`` belong to :class:`~rdmawire.verbs.timers.Timers`. A request received
-    at ``since`` (ns) waits ``owner_timeout`` ns for the owner. ``reason`` and ``last_words`` belong
-    to a refusal. A ``silent`` connection reports no events.
+    reply. ``offer`` is what this side offers, ``terms`` are negotiated. ``last_message`` is resent
+    if unanswered by ``answer_due`` (ns), every ``period`` ns, at most ``tries`` times; ``deadline``
+    and ``place`` belong to :class:`~rdmawire.verbs.timers.Timers`. A request received at ``since``
+    (ns) waits ``owner_timeout`` ns for the owner. A REJ has ``reason`` and ``reject_data``. A
+    ``silent`` connection reports no events.
     """
 
     __slots__ = (
         "active",
-        "again",
         "answer_due",
         "answered",
         "by_hand",
@@ -221,9 +220,8 @@ class Connection:
         "deadline",
         "endpoints",
         "has_alternate",
-        "heard_data",
         "id",
-        "last_words",
+        "last_message",
         "max_tries",
         "offer",
         "owner_timeout",
@@ -236,6 +234,8 @@ class Connection:
         "qp",
         "qpn",
         "reason",
+        "received_data",
+        "reject_data",
         "service_id",
         "sidr_status",
         "silent",
@@ -264,7 +264,7 @@ class Connection:
         self.period = self.timewait = 0
         self.since = self.owner_timeout = 0
         self.tries = self.max_tries = 0
-        self.again = b""
+        self.last_message = b""
         self.psn = 0
         self.uc = False
         self.qp: QueuePair | None = None
@@ -274,7 +274,7 @@ class Connection:
         self.endpoints: Endpoints | None = None
         self.reason: RejectReason = RejectReason.CONSUMER_REJECT
         self.sidr_status = SIDRStatus.REJECTED
-        self.heard_data = self.last_words = b""
+        self.received_data = self.reject_data = b""
         self.silent = False
 
     def take_qp(self, qp: QueuePair) -> None:
@@ -282,9 +282,9 @@ class Connection:
         self.qp = qp
         self.qpn = qp.number
 
-    def ask(self, message: bytes, now: int) -> bytes:
+    def expect_answer(self, message: bytes, now: int) -> bytes:
         """Keep ``message`` for retransmission until it is answered."""
-        self.again = message
+        self.last_message = message
         self.tries = self.max_tries
         self.answer_due = now + self.period
         return message

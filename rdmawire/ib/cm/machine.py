@@ -15,8 +15,8 @@ from rdmawire.ib.cm import messages as compose
 from rdmawire.ib.cm.connection import CMSettings, Connection, Registry, ack_timeout, duration
 from rdmawire.ib.cm.event import CMEvent, CMEventType
 from rdmawire.ib.cm.gsi import GeneralServices
-from rdmawire.ib.cm.messages import Heard
-from rdmawire.ib.cm.state_machine import CM_TRANSITIONS, WAITS, CMState, Do, Input, Wait
+from rdmawire.ib.cm.messages import ReceivedMad
+from rdmawire.ib.cm.state_machine import CM_TRANSITIONS, WAITS, CMAction, CMState, Input, Wait
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.verbs import Verbs
@@ -47,7 +47,7 @@ class Listener(NamedTuple):
     backlog: int
 
 
-class Machine:
+class StateMachine:
     """All connections of one NIC, and their datagrams. Times are ns.
 
     ``unconfirmed`` are connections that wait for an RTU, by queue pair number. ``pending`` are
@@ -90,11 +90,11 @@ class Machine:
         """Whether the table has a row for this state and input."""
         return (conn.state, what) in CM_TRANSITIONS
 
-    def step(self, conn: Connection, what: Input, heard: Heard | None = None) -> None:
+    def step(self, conn: Connection, what: Input, received: ReceivedMad | None = None) -> None:
         """Execute the table's row for this input, if any."""
         row = CM_TRANSITIONS[conn.state, what]
         for do in row.does:
-            REACTIONS[do](self, conn, heard)
+            ACTIONS[do](self, conn, received)
         if row.to is not conn.state:
             self.enter(conn, row.to)
 
@@ -139,11 +139,11 @@ class Machine:
         """Send a datagram to the peer's manager, in the connection's partition."""
         self.gsi.send(conn.path, message, conn.pkey_index)
 
-    def reply(self, heard: Heard, message: bytes) -> None:
+    def reply(self, received: ReceivedMad, message: bytes) -> None:
         """Answer a datagram that belongs to no connection, in its partition."""
-        self.gsi.send(self.path_to(heard), message, heard.pkey_index)
+        self.gsi.send(self.path_to(received), message, received.pkey_index)
 
-    def tell(self, conn: Connection, what: CMEvent) -> None:
+    def report(self, conn: Connection, what: CMEvent) -> None:
         """Report an event to the owner, unless the connection is silent."""
         if not conn.silent:
             self._events.append(what)
@@ -159,15 +159,15 @@ class Machine:
         number = Drawn(self.random, 32, 1, 1 << 32).unused(self.registry.__contains__)
         return Connection(number, self.random.getrandbits(64), path, service)
 
-    def path_to(self, heard: Heard) -> AddressHandle:
+    def path_to(self, received: ReceivedMad) -> AddressHandle:
         """The path to a sender, which ``poll`` made sure exists.
 
         VLAN, priority, traffic class and RoCE's version are those of the datagram, as with Linux's
         ib_init_ah_attr_from_wc.
         """
-        mac = self.neighbours(heard.source) or b""
-        path = AddressHandle(mac, heard.source, heard.destination)
-        back = heard.back or path
+        mac = self.neighbours(received.source) or b""
+        path = AddressHandle(mac, received.source, received.destination)
+        back = received.back or path
         return path._replace(
             traffic_class=back.traffic_class, sl=back.sl, vlan=back.vlan, gid_type=back.gid_type
         )
@@ -230,16 +230,16 @@ class Machine:
             elif conn.tries:
                 conn.tries -= 1
                 self.timers.arm(conn, now + conn.period)
-                self.send(conn, conn.again)
+                self.send(conn, conn.last_message)
             else:
-                self.step(conn, Input.GIVEN_UP)
+                self.step(conn, Input.RETRIES_EXCEEDED)
 
     def next_event(self) -> CMEvent | None:
         """Take the oldest event."""
         return self._events.popleft() if self._events else None
 
 
-# Actions of state changes: one function for each row of :class:`Do`.
+# Actions of state changes: one function for each row of :class:`CMAction`.
 
 
 _M = QPAttrMask
@@ -261,30 +261,30 @@ def check_fit(qp: QueuePair, *, datagrams: bool, uc: bool | None = None) -> None
         raise VerbsError(reason, EINVAL)
 
 
-def bring_up(nic: Verbs, conn: Connection) -> None:
+def move_to_rts(nic: Verbs, conn: Connection) -> None:
     """Move the queue pair to RTS with the agreed terms; ``VerbsError``, unchanged, if invalid."""
     qp = conn.qp
     if qp is None:
         raise VerbsError("the connection has no queue pair", EINVAL)
     check_fit(qp, datagrams=False, uc=conn.uc)
     attributes = _attributes(conn)
-    _climb(nic, qp, attributes)
+    _move_through_init(nic, qp, attributes)
 
 
-def bring_up_datagrams(nic: Verbs, qp: QueuePair, qkey: int) -> None:
+def move_ud_to_rts(nic: Verbs, qp: QueuePair, qkey: int) -> None:
     """Move to RTS with this Q_Key, in the present partition, unless the owner did already."""
     if qp.state in _AT_REST:
-        _climb(nic, qp, QPAttributes(qkey=qkey, pkey_index=qp.attributes.pkey_index))
+        _move_through_init(nic, qp, QPAttributes(qkey=qkey, pkey_index=qp.attributes.pkey_index))
 
 
-def take_down(nic: Verbs, conn: Connection) -> None:
+def move_to_err(nic: Verbs, conn: Connection) -> None:
     """Move to ERR, which ends its work; skip a queue pair that its owner reset or destroyed."""
     qp = conn.qp
     if qp is not None and nic.device.qps.get(qp.number) is qp and qp.state is not QPState.RESET:
         nic.modify_qp(qp, QPAttributes(qp_state=QPState.ERR), _M.STATE)
 
 
-def _climb(nic: Verbs, qp: QueuePair, attributes: QPAttributes) -> None:
+def _move_through_init(nic: Verbs, qp: QueuePair, attributes: QPAttributes) -> None:
     """Move through INIT again, as access rights and keys are known only now."""
     first = QP_TRANSITIONS[qp.type, QPState.RESET, QPState.INIT].required
     ready = QP_TRANSITIONS[qp.type, QPState.INIT, QPState.RTR].required
@@ -321,71 +321,71 @@ def peer_has_sent(conn: Connection) -> bool:
 
 
 Code = TypeVar("Code", bound=IntEnum)
-Reaction = Callable[[Machine, Connection, Heard | None], None]
+ActionFunction = Callable[[StateMachine, Connection, ReceivedMad | None], None]
 
 
-def _send_req(machine: Machine, conn: Connection, _: Heard | None) -> None:
+def _send_req(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
     message = compose.req(conn, machine.nic.device, machine.settings)
-    machine.send(conn, conn.ask(message, machine.now))
+    machine.send(conn, conn.expect_answer(message, machine.now))
 
 
-def _send_sidr_req(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    machine.send(conn, conn.ask(compose.sidr_req(conn, machine.nic.device), machine.now))
+def _send_sidr_req(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    machine.send(conn, conn.expect_answer(compose.sidr_req(conn, machine.nic.device), machine.now))
 
 
-def _send_rep(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    machine.send(conn, conn.ask(compose.rep(conn, machine.nic.device), machine.now))
+def _send_rep(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    machine.send(conn, conn.expect_answer(compose.rep(conn, machine.nic.device), machine.now))
 
 
-def _send_rtu(machine: Machine, conn: Connection, _: Heard | None) -> None:
+def _send_rtu(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
     machine.send(conn, compose.rtu(conn))
 
 
-def _send_mra(machine: Machine, conn: Connection, _: Heard | None) -> None:
+def _send_mra(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
     machine.send(conn, compose.mra(conn, machine.settings))
 
 
-def _send_dreq(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    machine.send(conn, conn.ask(compose.dreq(conn), machine.now))
+def _send_dreq(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    machine.send(conn, conn.expect_answer(compose.dreq(conn), machine.now))
 
 
-def _send_drep(machine: Machine, conn: Connection, _: Heard | None) -> None:
+def _send_drep(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
     machine.send(conn, compose.drep(conn))
 
 
-def _send_sidr_rep(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    conn.again = compose.sidr_rep(conn)
-    machine.send(conn, conn.again)
+def _send_sidr_rep(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    conn.last_message = compose.sidr_rep(conn)
+    machine.send(conn, conn.last_message)
 
 
-def _send_again(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    machine.send(conn, conn.again)
+def _resend(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    machine.send(conn, conn.last_message)
 
 
-def _refuse(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    message = compose.rej(conn, conn.reason, machine.nic.device, conn.last_words)
+def _send_rej(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    message = compose.rej(conn, conn.reason, machine.nic.device, conn.reject_data)
     machine.send(conn, message)
 
 
-def _refuse_late(machine: Machine, conn: Connection, _: Heard | None) -> None:
+def _send_rej_late(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
     machine.send(conn, compose.rej(conn, RejectReason.TIMEOUT, machine.nic.device))
 
 
-def _refuse_stale(machine: Machine, conn: Connection, _: Heard | None) -> None:
+def _send_rej_stale(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
     machine.send(conn, compose.rej(conn, RejectReason.STALE_CONNECTION, machine.nic.device))
 
 
-def _refuse_full(machine: Machine, conn: Connection, _: Heard | None) -> None:
+def _send_rej_full(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
     machine.send(conn, compose.rej(conn, RejectReason.NO_RESOURCES, machine.nic.device))
 
 
-def _take_rep(machine: Machine, conn: Connection, heard: Heard | None) -> None:
+def _store_rep(machine: StateMachine, conn: Connection, received: ReceivedMad | None) -> None:
     """Take the peer's depths exchanged, limited to those requested. IBA 12.7.29."""
-    if heard is None or not isinstance(heard.message, REP):
+    if received is None or not isinstance(received.message, REP):
         return
-    rep, terms = heard.message, conn.terms
+    rep, terms = received.message, conn.terms
     conn.peer_id = rep.local_comm_id
-    conn.heard_data = rep.private_data
+    conn.received_data = rep.private_data
     conn.terms = terms._replace(
         remote_qpn=rep.local_qpn,
         sq_psn=rep.starting_psn,
@@ -397,7 +397,7 @@ def _take_rep(machine: Machine, conn: Connection, heard: Heard | None) -> None:
     conn.timewait = duration(conn.terms.timeout)
     machine.registry.claim_peer(conn)
     if conn.by_hand:
-        machine.tell(conn, _connect_response(conn))
+        machine.report(conn, _connect_response(conn))
 
 
 def _connect_response(conn: Connection) -> event.ConnectResponse:
@@ -406,37 +406,39 @@ def _connect_response(conn: Connection) -> event.ConnectResponse:
         responder_resources=conn.terms.responder_resources,
         initiator_depth=conn.terms.initiator_depth,
         remote_qpn=conn.terms.remote_qpn,
-        private_data=conn.heard_data,
+        private_data=conn.received_data,
     )
 
 
-def _put_off(machine: Machine, conn: Connection, heard: Heard | None) -> None:
-    if heard is not None and isinstance(heard.message, MRA):
-        wait = duration(heard.message.service_timeout)
+def _extend_timeout(machine: StateMachine, conn: Connection, received: ReceivedMad | None) -> None:
+    if received is not None and isinstance(received.message, MRA):
+        wait = duration(received.message.service_timeout)
         conn.answer_due = machine.now + wait + conn.period
 
 
-def _bring_up(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    bring_up(machine.nic, conn)
+def _move_to_rts(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    move_to_rts(machine.nic, conn)
 
 
-def _take_down(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    take_down(machine.nic, conn)
+def _move_to_err(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    move_to_err(machine.nic, conn)
 
 
-def _fall_silent(_: Machine, conn: Connection, __: Heard | None) -> None:
+def _stop_events(_: StateMachine, conn: Connection, __: ReceivedMad | None) -> None:
     conn.silent = True
     conn.qp = None
 
 
-def _tell_established(machine: Machine, conn: Connection, heard: Heard | None) -> None:
-    data = conn.heard_data if conn.active or heard is None else heard.private_data
-    machine.tell(conn, event.Established(conn.id, data))
+def _report_established(
+    machine: StateMachine, conn: Connection, received: ReceivedMad | None
+) -> None:
+    data = conn.received_data if conn.active or received is None else received.private_data
+    machine.report(conn, event.Established(conn.id, data))
 
 
-def _tell_resolved(machine: Machine, conn: Connection, heard: Heard | None) -> None:
-    if heard is not None and isinstance(heard.message, SIDRREP):
-        found = heard.message
+def _report_resolved(machine: StateMachine, conn: Connection, received: ReceivedMad | None) -> None:
+    if received is not None and isinstance(received.message, SIDRREP):
+        found = received.message
         resolved = event.Resolved(
             id=conn.id,
             path=conn.path,
@@ -444,28 +446,30 @@ def _tell_resolved(machine: Machine, conn: Connection, heard: Heard | None) -> N
             remote_qkey=found.q_key,
             private_data=found.private_data,
         )
-        machine.tell(conn, resolved)
+        machine.report(conn, resolved)
 
 
-def _tell_unresolved(machine: Machine, conn: Connection, heard: Heard | None) -> None:
-    if heard is not None and isinstance(heard.message, SIDRREP):
-        status = _named(SIDRStatus, heard.message.status)
-        machine.tell(conn, event.Unresolved(conn.id, status, heard.message.private_data))
+def _report_unresolved(
+    machine: StateMachine, conn: Connection, received: ReceivedMad | None
+) -> None:
+    if received is not None and isinstance(received.message, SIDRREP):
+        status = _named(SIDRStatus, received.message.status)
+        machine.report(conn, event.Unresolved(conn.id, status, received.message.private_data))
 
 
-def _tell_unreachable(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    machine.tell(conn, event.Unreachable(conn.id))
+def _report_unreachable(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    machine.report(conn, event.Unreachable(conn.id))
 
 
-def _tell_unanswered(machine: Machine, conn: Connection, _: Heard | None) -> None:
+def _report_unanswered(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
     if not machine.withdraw_request(conn):
-        machine.tell(conn, event.Unreachable(conn.id))
+        machine.report(conn, event.Unreachable(conn.id))
 
 
-def _tell_rejected(machine: Machine, conn: Connection, heard: Heard | None) -> None:
-    if heard is not None and isinstance(heard.message, REJ):
-        reason = _named(RejectReason, heard.message.reason)
-        machine.tell(conn, event.Rejected(conn.id, reason, heard.message.private_data))
+def _report_rejected(machine: StateMachine, conn: Connection, received: ReceivedMad | None) -> None:
+    if received is not None and isinstance(received.message, REJ):
+        reason = _named(RejectReason, received.message.reason)
+        machine.report(conn, event.Rejected(conn.id, reason, received.message.private_data))
 
 
 def _named(codes: type[Code], number: int) -> Code | int:
@@ -473,44 +477,46 @@ def _named(codes: type[Code], number: int) -> Code | int:
     return codes(number) if number in {*codes} else number
 
 
-def _tell_disconnected(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    machine.tell(conn, event.Disconnected(conn.id))
+def _report_disconnected(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    machine.report(conn, event.Disconnected(conn.id))
 
 
-def _tell_cut_off(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    machine.tell(conn, event.Disconnected(conn.id, timed_out=True))
+def _report_disconnect_timeout(
+    machine: StateMachine, conn: Connection, _: ReceivedMad | None
+) -> None:
+    machine.report(conn, event.Disconnected(conn.id, timed_out=True))
 
 
-def _tell_timewait_exit(machine: Machine, conn: Connection, _: Heard | None) -> None:
-    machine.tell(conn, event.TimewaitExit(conn.id))
+def _report_timewait_exit(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    machine.report(conn, event.TimewaitExit(conn.id))
 
 
-REACTIONS: dict[Do, Reaction] = {
-    Do.SEND_REQ: _send_req,
-    Do.SEND_SIDR_REQ: _send_sidr_req,
-    Do.SEND_REP: _send_rep,
-    Do.SEND_RTU: _send_rtu,
-    Do.SEND_MRA: _send_mra,
-    Do.SEND_DREQ: _send_dreq,
-    Do.SEND_DREP: _send_drep,
-    Do.SEND_SIDR_REP: _send_sidr_rep,
-    Do.SEND_AGAIN: _send_again,
-    Do.REFUSE: _refuse,
-    Do.REFUSE_LATE: _refuse_late,
-    Do.REFUSE_STALE: _refuse_stale,
-    Do.REFUSE_FULL: _refuse_full,
-    Do.TAKE_REP: _take_rep,
-    Do.PUT_OFF: _put_off,
-    Do.BRING_UP: _bring_up,
-    Do.TAKE_DOWN: _take_down,
-    Do.FALL_SILENT: _fall_silent,
-    Do.TELL_ESTABLISHED: _tell_established,
-    Do.TELL_RESOLVED: _tell_resolved,
-    Do.TELL_UNRESOLVED: _tell_unresolved,
-    Do.TELL_UNREACHABLE: _tell_unreachable,
-    Do.TELL_UNANSWERED: _tell_unanswered,
-    Do.TELL_REJECTED: _tell_rejected,
-    Do.TELL_DISCONNECTED: _tell_disconnected,
-    Do.TELL_CUT_OFF: _tell_cut_off,
-    Do.TELL_TIMEWAIT_EXIT: _tell_timewait_exit,
+ACTIONS: dict[CMAction, ActionFunction] = {
+    CMAction.SEND_REQ: _send_req,
+    CMAction.SEND_SIDR_REQ: _send_sidr_req,
+    CMAction.SEND_REP: _send_rep,
+    CMAction.SEND_RTU: _send_rtu,
+    CMAction.SEND_MRA: _send_mra,
+    CMAction.SEND_DREQ: _send_dreq,
+    CMAction.SEND_DREP: _send_drep,
+    CMAction.SEND_SIDR_REP: _send_sidr_rep,
+    CMAction.RESEND: _resend,
+    CMAction.SEND_REJ: _send_rej,
+    CMAction.SEND_REJ_LATE: _send_rej_late,
+    CMAction.SEND_REJ_STALE: _send_rej_stale,
+    CMAction.SEND_REJ_FULL: _send_rej_full,
+    CMAction.STORE_REP: _store_rep,
+    CMAction.EXTEND_TIMEOUT: _extend_timeout,
+    CMAction.MOVE_TO_RTS: _move_to_rts,
+    CMAction.MOVE_TO_ERR: _move_to_err,
+    CMAction.STOP_EVENTS: _stop_events,
+    CMAction.REPORT_ESTABLISHED: _report_established,
+    CMAction.REPORT_RESOLVED: _report_resolved,
+    CMAction.REPORT_UNRESOLVED: _report_unresolved,
+    CMAction.REPORT_UNREACHABLE: _report_unreachable,
+    CMAction.REPORT_UNANSWERED: _report_unanswered,
+    CMAction.REPORT_REJECTED: _report_rejected,
+    CMAction.REPORT_DISCONNECTED: _report_disconnected,
+    CMAction.REPORT_DISCONNECT_TIMEOUT: _report_disconnect_timeout,
+    CMAction.REPORT_TIMEWAIT_EXIT: _report_timewait_exit,
 }

@@ -30,14 +30,14 @@ from rdmawire.ib.cm.event import CMEvent
 from rdmawire.ib.cm.machine import (
     DEFAULTS,
     Listener,
-    Machine,
     Neighbours,
-    bring_up_datagrams,
+    StateMachine,
     check_fit,
+    move_ud_to_rts,
     peer_has_sent,
 )
-from rdmawire.ib.cm.messages import Heard, read, room_in, room_in_request
-from rdmawire.ib.cm.receive import Ignored, hear, is_understood
+from rdmawire.ib.cm.messages import ReceivedMad, read, room_in, room_in_request
+from rdmawire.ib.cm.receive import Ignored, handle_mad, is_understood
 from rdmawire.ib.cm.state_machine import CMState, Input
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.post_checks import check_qp
@@ -57,7 +57,7 @@ EPHEMERAL_PORTS = 0xC000
 NOTHING_SPECIAL: Final = ConnParam()
 
 
-class ConnectionManager(Machine):
+class ConnectionManager(StateMachine):
     """The connection manager. ``ignored`` counts messages without effect. Times (``now``) are ns.
 
     Invalid calls raise ``VerbsError`` EINVAL, and change nothing.
@@ -123,7 +123,7 @@ class ConnectionManager(Machine):
         conn.take_qp(qp)
         conn.pkey_index = qp.attributes.pkey_index
         if datagrams:
-            bring_up_datagrams(self.nic, qp, param.qkey)
+            move_ud_to_rts(self.nic, qp, param.qkey)
         else:
             conn.psn = self.random.getrandbits(24) if param.psn is None else param.psn
             conn.terms = self._offered(conn)
@@ -176,7 +176,7 @@ class ConnectionManager(Machine):
         conn.take_qp(qp)
         try:
             if conn.datagrams:
-                bring_up_datagrams(self.nic, qp, param.qkey)
+                move_ud_to_rts(self.nic, qp, param.qkey)
                 conn.sidr_status = SIDRStatus.SUCCESS
             self.step(conn, Input.ACCEPT)
         except VerbsError:
@@ -194,7 +194,7 @@ class ConnectionManager(Machine):
         conn = self._owned(number, Input.REJECT, now)
         ConnParam(private_data).check(room_in(SIDRREP if conn.datagrams else REJ))
         check_int("reason", reason, 0, 0xFFFF)
-        conn.last_words, conn.reason = private_data, reason
+        conn.reject_data, conn.reason = private_data, reason
         self.step(conn, Input.REJECT)
 
     def establish(self, number: int, now: int) -> None:
@@ -253,8 +253,8 @@ class ConnectionManager(Machine):
 
     def _take_in(self) -> None:
         for datagram in self.gsi.take():
-            heard = read(datagram)
-            ignored = Ignored.MALFORMED if heard is None else self._hear(heard)
+            received = read(datagram)
+            ignored = Ignored.MALFORMED if received is None else self._handle(received)
             if ignored is not None:
                 self.ignored[ignored] += 1
 
@@ -266,10 +266,10 @@ class ConnectionManager(Machine):
         if conn is not None and peer_has_sent(conn):
             self.step(conn, Input.DATA)
 
-    def _hear(self, heard: Heard) -> Ignored | None:
-        if self.neighbours(heard.source) is None:
+    def _handle(self, received: ReceivedMad) -> Ignored | None:
+        if self.neighbours(received.source) is None:
             return Ignored.NO_NEIGHBOUR
-        return hear(self, heard) if is_understood(heard) else Ignored.VERSION
+        return handle_mad(self, received) if is_understood(received) else Ignored.VERSION
 
     def _check_room(self) -> None:
         if self.registry.full:

@@ -62,7 +62,7 @@ _NO_PATH = PrimaryPath()
 _NO_ALTERNATE = AlternatePath()
 
 
-class Heard(NamedTuple):
+class ReceivedMad(NamedTuple):
     """A received message; ``rest`` is what follows the fixed part of a request.
 
     ``back`` and ``pkey_index`` are those of its datagram.
@@ -120,7 +120,7 @@ class Heard(NamedTuple):
         return next((piece for piece in self.rest if isinstance(piece, IPCM4 | IPCM6)), None)
 
 
-def read(datagram: Datagram) -> Heard | None:
+def read(datagram: Datagram) -> ReceivedMad | None:
     """Parse the message in a datagram; ``None`` if it is of another class."""
     try:
         (_, head), *placed = mad.layout(datagram.mad)
@@ -132,7 +132,7 @@ def read(datagram: Datagram) -> Heard | None:
     if not isinstance(message, Message):
         return None
     source, destination, _, back, pkey_index = datagram
-    return Heard(source, destination, head, message, tuple(rest), back, pkey_index)
+    return ReceivedMad(source, destination, head, message, tuple(rest), back, pkey_index)
 
 
 def _is_cm(head: MAD) -> bool:
@@ -287,7 +287,7 @@ def mra(conn: Connection, settings: CMSettings) -> bytes:
 
 
 def rej(
-    conn: Connection, reason: RejectReason, device: Device[QueuePair], last_words: bytes = b""
+    conn: Connection, reason: RejectReason, device: Device[QueuePair], reject_data: bytes = b""
 ) -> bytes:
     """Refuse, or time out; after a timeout, include this node's GUID. IBA 12.6.7.2."""
     late = reason is RejectReason.TIMEOUT
@@ -300,16 +300,16 @@ def rej(
         reject_info_length=len(guid),
         reason=reason,
         ari=guid.ljust(72, b"\0"),
-        private_data=_padded(REJ, last_words),
+        private_data=_padded(REJ, reject_data),
     )
     return of(CMAttribute.REJ, conn.answered, message)
 
 
-def rej_of(heard: Heard, reason: RejectReason) -> bytes:
+def rej_of(received: ReceivedMad, reason: RejectReason) -> bytes:
     """Refuse a REQ or REP that belongs to no connection."""
-    mine, peers = heard.ids
-    about = Which.REQ if isinstance(heard.message, REQ) else Which.REP
-    return of(CMAttribute.REJ, heard.tid, REJ(mine, peers, about, reason=reason))
+    mine, peers = received.ids
+    about = Which.REQ if isinstance(received.message, REQ) else Which.REP
+    return of(CMAttribute.REJ, received.tid, REJ(mine, peers, about, reason=reason))
 
 
 def dreq(conn: Connection) -> bytes:
@@ -323,9 +323,9 @@ def drep(conn: Connection) -> bytes:
     return of(CMAttribute.DREP, conn.answered, DREP(conn.id, conn.peer_id))
 
 
-def drep_of(heard: Heard) -> bytes:
+def drep_of(received: ReceivedMad) -> bytes:
     """Confirm the end of a connection that was already removed."""
-    return of(CMAttribute.DREP, heard.tid, DREP(*heard.ids))
+    return of(CMAttribute.DREP, received.tid, DREP(*received.ids))
 
 
 def sidr_req(conn: Connection, device: Device[QueuePair]) -> bytes:
@@ -346,12 +346,12 @@ def sidr_rep(conn: Connection) -> bytes:
         qpn=conn.qpn if serves else 0,
         service_id=conn.service_id,
         q_key=conn.offer.qkey if serves else 0,
-        private_data=_padded(SIDRREP, conn.offer.private_data if serves else conn.last_words),
+        private_data=_padded(SIDRREP, conn.offer.private_data if serves else conn.reject_data),
     )
     return of(CMAttribute.SIDR_REP, conn.answered, message)
 
 
-def sidr_rep_of(heard: Heard, service: int, status: SIDRStatus) -> bytes:
+def sidr_rep_of(received: ReceivedMad, service: int, status: SIDRStatus) -> bytes:
     """Refuse a SIDR_REQ for a service without a listener."""
-    message = SIDRREP(heard.ids[1], status, service_id=service)
-    return of(CMAttribute.SIDR_REP, heard.tid, message)
+    message = SIDRREP(received.ids[1], status, service_id=service)
+    return of(CMAttribute.SIDR_REP, received.tid, message)

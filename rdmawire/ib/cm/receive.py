@@ -18,8 +18,8 @@ from rdmawire.ib.cm.connection import (
     endpoints_in,
     has_ip_header,
 )
-from rdmawire.ib.cm.machine import Machine
-from rdmawire.ib.cm.messages import CLASS_VERSION, Heard
+from rdmawire.ib.cm.machine import StateMachine
+from rdmawire.ib.cm.messages import CLASS_VERSION, ReceivedMad
 from rdmawire.ib.cm.state_machine import CMState, Input
 from rdmawire.verbs.ah import LAST_PRIORITY, AddressHandle, is_ipv4, is_multicast
 from rdmawire.verbs.enums import QPType
@@ -47,81 +47,81 @@ _TRANSPORTS = {TransportService.RC: QPType.RC, TransportService.UC: QPType.UC}
 class Asked(NamedTuple):
     """A request, and the addresses of its IP header if its service has one."""
 
-    heard: Heard
+    received: ReceivedMad
     endpoints: Endpoints | None
 
     @property
     def service_id(self) -> int:
         """The requested service id."""
-        return service_of(self.heard)
+        return service_of(self.received)
 
 
-def service_of(heard: Heard) -> int:
+def service_of(received: ReceivedMad) -> int:
     """The service id of a request; 0 for other messages."""
-    message = heard.message
+    message = received.message
     if isinstance(message, SIDRREQ | REQ):
         return message.service_id
     return 0
 
 
-def asked(heard: Heard) -> Asked:
+def asked(received: ReceivedMad) -> Asked:
     """Return a request with its IP header parsed."""
-    header = heard.ip_header
-    return Asked(heard, None if header is None else endpoints_in(header))
+    header = received.ip_header
+    return Asked(received, None if header is None else endpoints_in(header))
 
 
 # Reasons to refuse a REQ.
 
-Rule = Callable[[Machine, REQ, Asked], bool]
+Rule = Callable[[StateMachine, REQ, Asked], bool]
 
 
-def _other_version(_: Machine, __: REQ, what: Asked) -> bool:
-    return what.heard.mad.class_version != CLASS_VERSION
+def _other_version(_: StateMachine, __: REQ, what: Asked) -> bool:
+    return what.received.mad.class_version != CLASS_VERSION
 
 
-def _nobody_listens(machine: Machine, _: REQ, what: Asked) -> bool:
+def _nobody_listens(machine: StateMachine, _: REQ, what: Asked) -> bool:
     return machine.listener(what.service_id, datagrams=False) is None
 
 
-def _other_host(machine: Machine, _: REQ, what: Asked) -> bool:
+def _other_host(machine: StateMachine, _: REQ, what: Asked) -> bool:
     """The IP header's destination is not an address of this port, or not an address."""
     return not _is_for(machine, what)
 
 
-def _other_transport(_: Machine, req: REQ, __: Asked) -> bool:
+def _other_transport(_: StateMachine, req: REQ, __: Asked) -> bool:
     return req.transport_service_type not in _TRANSPORTS
 
 
-def _other_gid(machine: Machine, _: REQ, what: Asked) -> bool:
-    return what.heard.path.remote_gid not in machine.nic.gids
+def _other_gid(machine: StateMachine, _: REQ, what: Asked) -> bool:
+    return what.received.path.remote_gid not in machine.nic.gids
 
 
-def _other_sender(_: Machine, __: REQ, what: Asked) -> bool:
+def _other_sender(_: StateMachine, __: REQ, what: Asked) -> bool:
     """The connection would be with another host than the sender."""
-    local, remote = what.heard.path.local_gid, what.heard.path.remote_gid
-    return local != what.heard.source or is_multicast(local) or is_ipv4(local) != is_ipv4(remote)
+    local, remote = what.received.path.local_gid, what.received.path.remote_gid
+    return local != what.received.source or is_multicast(local) or is_ipv4(local) != is_ipv4(remote)
 
 
-def _no_hops(_: Machine, __: REQ, what: Asked) -> bool:
-    return what.heard.path.hop_limit == 0
+def _no_hops(_: StateMachine, __: REQ, what: Asked) -> bool:
+    return what.received.path.hop_limit == 0
 
 
-def _other_priority(_: Machine, __: REQ, what: Asked) -> bool:
+def _other_priority(_: StateMachine, __: REQ, what: Asked) -> bool:
     """RoCE has eight service levels, the priorities of a VLAN tag."""
-    return what.heard.path.sl > LAST_PRIORITY
+    return what.received.path.sl > LAST_PRIORITY
 
 
-def _other_mtu(machine: Machine, req: REQ, _: Asked) -> bool:
+def _other_mtu(machine: StateMachine, req: REQ, _: Asked) -> bool:
     most = machine.nic.device.profile.max_mtu
     return not MTU.MTU_256 <= req.path_packet_payload_mtu <= most
 
 
-def _other_partition(machine: Machine, req: REQ, _: Asked) -> bool:
+def _other_partition(machine: StateMachine, req: REQ, _: Asked) -> bool:
     return machine.nic.device.pkey_index_of(req.p_key) is None
 
 
-def _no_room(machine: Machine, _: REQ, what: Asked) -> bool:
-    return not machine.has_room_for(what.service_id, what.heard.source, datagrams=False)
+def _no_room(machine: StateMachine, _: REQ, what: Asked) -> bool:
+    return not machine.has_room_for(what.service_id, what.received.source, datagrams=False)
 
 
 _R = RejectReason
@@ -142,24 +142,24 @@ REFUSALS: tuple[tuple[RejectReason, Rule], ...] = (
 """Reasons to refuse a REQ and their conditions, in order of checking. IBA 12.6.7.2."""
 
 
-def refusal(machine: Machine, req: REQ, what: Asked) -> RejectReason | None:
+def refusal(machine: StateMachine, req: REQ, what: Asked) -> RejectReason | None:
     """Return the reason to refuse a REQ immediately, if any."""
     return next((reason for reason, broken in REFUSALS if broken(machine, req, what)), None)
 
 
-def sidr_refusal(machine: Machine, what: Asked) -> SIDRStatus | None:
+def sidr_refusal(machine: StateMachine, what: Asked) -> SIDRStatus | None:
     """Return the status to refuse a SIDR_REQ immediately, if any."""
-    if what.heard.mad.class_version != CLASS_VERSION:
+    if what.received.mad.class_version != CLASS_VERSION:
         return SIDRStatus.UNSUPPORTED_VERSION
     listened = machine.listener(what.service_id, datagrams=True) is not None
     if not listened or not _is_for(machine, what):
         return SIDRStatus.UNSUPPORTED_SERVICE_ID
-    if not machine.has_room_for(what.service_id, what.heard.source, datagrams=True):
+    if not machine.has_room_for(what.service_id, what.received.source, datagrams=True):
         return SIDRStatus.REJECTED
     return None
 
 
-def _is_for(machine: Machine, what: Asked) -> bool:
+def _is_for(machine: StateMachine, what: Asked) -> bool:
     if not has_ip_header(what.service_id):
         return True
     return what.endpoints is not None and what.endpoints.destination in machine.nic.gids
@@ -168,10 +168,10 @@ def _is_for(machine: Machine, what: Asked) -> bool:
 # Accepted requests.
 
 
-def connection_for(machine: Machine, req: REQ, what: Asked) -> Connection:
+def connection_for(machine: StateMachine, req: REQ, what: Asked) -> Connection:
     """Make the connection that a peer requests; the depths are exchanged."""
-    path, profile = what.heard.path, machine.nic.device.profile
-    handle = machine.path_to(what.heard)._replace(
+    path, profile = what.received.path, machine.nic.device.profile
+    handle = machine.path_to(what.received)._replace(
         hop_limit=path.hop_limit,
         traffic_class=path.traffic_class,
         flow_label=path.flow_label,
@@ -181,7 +181,7 @@ def connection_for(machine: Machine, req: REQ, what: Asked) -> Connection:
     conn.peer_id = req.local_comm_id
     conn.pkey_index = machine.nic.device.pkey_index_of(req.p_key) or 0
     conn.uc = req.transport_service_type == TransportService.UC
-    conn.has_alternate = what.heard.has_alternate
+    conn.has_alternate = what.received.has_alternate
     conn.psn = machine.random.getrandbits(24)
     conn.terms = Terms(
         remote_qpn=req.local_qpn,
@@ -202,11 +202,11 @@ def connection_for(machine: Machine, req: REQ, what: Asked) -> Connection:
     return conn
 
 
-def look_for(machine: Machine, req: SIDRREQ, what: Asked) -> Connection:
+def look_for(machine: StateMachine, req: SIDRREQ, what: Asked) -> Connection:
     """Make the connection of a peer that requests a datagram service."""
-    conn = _passive(machine, what, machine.path_to(what.heard))
+    conn = _passive(machine, what, machine.path_to(what.received))
     conn.peer_id = req.request_id
-    conn.pkey_index = what.heard.pkey_index
+    conn.pkey_index = what.received.pkey_index
     conn.datagrams = True
     conn.timewait = machine.answer_time * (machine.settings.max_cm_retries + 1)
     conn.owner_timeout = conn.timewait
@@ -214,16 +214,16 @@ def look_for(machine: Machine, req: SIDRREQ, what: Asked) -> Connection:
     return conn
 
 
-def _passive(machine: Machine, what: Asked, path: AddressHandle) -> Connection:
+def _passive(machine: StateMachine, what: Asked, path: AddressHandle) -> Connection:
     conn = machine.new_connection(path, what.service_id)
     conn.active = False
     conn.since = machine.now
-    conn.answered = what.heard.tid
+    conn.answered = what.received.tid
     conn.endpoints = what.endpoints
     return conn
 
 
-def connect_request(conn: Connection, req: REQ, heard: Heard) -> event.ConnectRequest:
+def connect_request(conn: Connection, req: REQ, received: ReceivedMad) -> event.ConnectRequest:
     """Make the event that reports the request to the owner."""
     return event.ConnectRequest(
         id=conn.id,
@@ -238,18 +238,18 @@ def connect_request(conn: Connection, req: REQ, heard: Heard) -> event.ConnectRe
         remote_qpn=req.local_qpn,
         path=conn.path,
         endpoints=conn.endpoints,
-        private_data=heard.private_data,
+        private_data=received.private_data,
     )
 
 
-def datagram_request(conn: Connection, heard: Heard) -> event.DatagramRequest:
+def datagram_request(conn: Connection, received: ReceivedMad) -> event.DatagramRequest:
     """Make the event that reports the request to the owner."""
     return event.DatagramRequest(
         id=conn.id,
         service_id=conn.service_id,
         path=conn.path,
         endpoints=conn.endpoints,
-        private_data=heard.private_data,
+        private_data=received.private_data,
     )
 
 
@@ -264,49 +264,51 @@ class Ignored(Enum):
     OUT_OF_STATE = "not expected in the state found"
 
 
-def hear(machine: Machine, heard: Heard) -> Ignored | None:
+def handle_mad(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
     """Process a message; return the reason if it has no effect."""
-    handler = _HANDLERS.get(type(heard.message), _unsupported)
-    return handler(machine, heard)
+    handler = _HANDLERS.get(type(received.message), _unsupported)
+    return handler(machine, received)
 
 
-def _unsupported(_: Machine, __: Heard) -> Ignored:
+def _unsupported(_: StateMachine, __: ReceivedMad) -> Ignored:
     return Ignored.UNSUPPORTED
 
 
-def _step(machine: Machine, conn: Connection, what: Input, heard: Heard) -> Ignored | None:
+def _step(
+    machine: StateMachine, conn: Connection, what: Input, received: ReceivedMad
+) -> Ignored | None:
     if not machine.knows(conn, what):
         return Ignored.OUT_OF_STATE
-    conn.answered = heard.tid
-    machine.step(conn, what, heard)
+    conn.answered = received.tid
+    machine.step(conn, what, received)
     return None
 
 
 # Requests.
 
 
-def _on_req(machine: Machine, heard: Heard) -> Ignored | None:
-    req = heard.message
+def _on_req(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
+    req = received.message
     assert isinstance(req, REQ)
-    known = machine.registry.requested(heard.source, req.local_comm_id, datagrams=False)
+    known = machine.registry.requested(received.source, req.local_comm_id, datagrams=False)
     if known is not None:
-        return _step(machine, known, Input.REQ, heard)
-    what = asked(heard)
-    reason = refusal(machine, req, what) or _stale(machine, heard, req.local_qpn)
+        return _step(machine, known, Input.REQ, received)
+    what = asked(received)
+    reason = refusal(machine, req, what) or _stale(machine, received, req.local_qpn)
     if reason is not None:
-        machine.reply(heard, compose.rej_of(heard, reason))
+        machine.reply(received, compose.rej_of(received, reason))
         return None
-    machine.make_room_for(what.service_id, heard.source, datagrams=False)
+    machine.make_room_for(what.service_id, received.source, datagrams=False)
     conn = connection_for(machine, req, what)
     machine.keep(conn)
     machine.registry.claim_peer(conn)
-    machine.tell(conn, connect_request(conn, req, heard))
+    machine.report(conn, connect_request(conn, req, received))
     return None
 
 
-def _stale(machine: Machine, heard: Heard, qpn: int) -> RejectReason | None:
+def _stale(machine: StateMachine, received: ReceivedMad, qpn: int) -> RejectReason | None:
     """End the old connection of a peer's queue pair that connects again. IBA 12.9.8.3."""
-    old = machine.registry.with_peer(heard.source, qpn)
+    old = machine.registry.with_peer(received.source, qpn)
     if old is None:
         return None
     if machine.knows(old, Input.DISCONNECT):
@@ -314,80 +316,80 @@ def _stale(machine: Machine, heard: Heard, qpn: int) -> RejectReason | None:
     return RejectReason.STALE_CONNECTION
 
 
-def _on_sidr_req(machine: Machine, heard: Heard) -> Ignored | None:
-    req = heard.message
+def _on_sidr_req(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
+    req = received.message
     assert isinstance(req, SIDRREQ)
-    known = machine.registry.requested(heard.source, req.request_id, datagrams=True)
+    known = machine.registry.requested(received.source, req.request_id, datagrams=True)
     if known is not None:
-        return _step(machine, known, Input.SIDR_REQ, heard)
-    what = asked(heard)
+        return _step(machine, known, Input.SIDR_REQ, received)
+    what = asked(received)
     status = sidr_refusal(machine, what)
     if status is not None:
-        answer = compose.sidr_rep_of(heard, what.service_id, status)
-        machine.reply(heard, answer)
+        answer = compose.sidr_rep_of(received, what.service_id, status)
+        machine.reply(received, answer)
         return None
-    machine.make_room_for(what.service_id, heard.source, datagrams=True)
+    machine.make_room_for(what.service_id, received.source, datagrams=True)
     conn = look_for(machine, req, what)
     machine.keep(conn)
-    machine.tell(conn, datagram_request(conn, heard))
+    machine.report(conn, datagram_request(conn, received))
     return None
 
 
 # Replies, and other messages of a connection.
 
 
-def _on_rep(machine: Machine, heard: Heard) -> Ignored | None:
-    rep = heard.message
+def _on_rep(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
+    rep = received.message
     assert isinstance(rep, REP)
-    conn = _known(machine, heard)
+    conn = _known(machine, received)
     if conn is None or not conn.active:
         reason = RejectReason.INVALID_COMM_ID
-        machine.reply(heard, compose.rej_of(heard, reason))
+        machine.reply(received, compose.rej_of(received, reason))
         return Ignored.UNKNOWN
-    if machine.registry.with_peer(heard.source, rep.local_qpn) not in (None, conn):
+    if machine.registry.with_peer(received.source, rep.local_qpn) not in (None, conn):
         reason = RejectReason.STALE_CONNECTION
-        machine.reply(heard, compose.rej_of(heard, reason))
+        machine.reply(received, compose.rej_of(received, reason))
         return Ignored.OUT_OF_STATE
-    ignored = _step(machine, conn, Input.REP, heard)
+    ignored = _step(machine, conn, Input.REP, received)
     if conn.state is CMState.REP_RCVD and not conn.by_hand:
         _go_on(machine, conn)
     return ignored
 
 
-def _go_on(machine: Machine, conn: Connection) -> None:
+def _go_on(machine: StateMachine, conn: Connection) -> None:
     """Establish the connection, or refuse it if the queue pair does not support the reply."""
     try:
         machine.step(conn, Input.ESTABLISH)
     except VerbsError as error:
         machine.step(conn, Input.REJECT)
-        machine.tell(conn, event.ConnectError(conn.id, str(error)))
+        machine.report(conn, event.ConnectError(conn.id, str(error)))
 
 
-def _on_dreq(machine: Machine, heard: Heard) -> Ignored | None:
+def _on_dreq(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
     """Also answer a DREQ for a removed connection: the first DREP was lost."""
-    dreq = heard.message
+    dreq = received.message
     assert isinstance(dreq, DREQ)
-    conn = _known(machine, heard)
+    conn = _known(machine, received)
     if conn is None:
-        machine.reply(heard, compose.drep_of(heard))
+        machine.reply(received, compose.drep_of(received))
         return Ignored.UNKNOWN
     if dreq.remote_qpn_eecn != conn.qpn:
         return Ignored.OUT_OF_STATE
-    return _step(machine, conn, Input.DREQ, heard)
+    return _step(machine, conn, Input.DREQ, received)
 
 
-def _on_rej(machine: Machine, heard: Heard) -> Ignored | None:
+def _on_rej(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
     """A peer that timed out does not know this side's id: IBA 12.6.7.2, timeout."""
-    rej = heard.message
+    rej = received.message
     assert isinstance(rej, REJ)
-    mine, peers = heard.ids
-    conn = _known(machine, heard)
+    mine, peers = received.ids
+    conn = _known(machine, received)
     if conn is None and not mine:
-        conn = machine.registry.requested(heard.source, peers, datagrams=False)
+        conn = machine.registry.requested(received.source, peers, datagrams=False)
     if conn is None:
         return Ignored.UNKNOWN
     stale = rej.reason == RejectReason.STALE_CONNECTION
-    return _step(machine, conn, Input.REJ_STALE if stale else Input.REJ, heard)
+    return _step(machine, conn, Input.REJ_STALE if stale else Input.REJ, received)
 
 
 _MRA_OF: dict[int, Input] = {Message.REQ: Input.MRA_OF_REQ, Message.REP: Input.MRA_OF_REP}
@@ -405,25 +407,25 @@ def _input_of(message: Header) -> Input | None:
     return _OTHERS.get(type(message))
 
 
-def _on_others(machine: Machine, heard: Heard) -> Ignored | None:
-    conn, what = _known(machine, heard), _input_of(heard.message)
+def _on_others(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
+    conn, what = _known(machine, received), _input_of(received.message)
     if conn is None:
         return Ignored.UNKNOWN
     if what is None:
         return Ignored.UNSUPPORTED
-    return _step(machine, conn, what, heard)
+    return _step(machine, conn, what, received)
 
 
-def _known(machine: Machine, heard: Heard) -> Connection | None:
+def _known(machine: StateMachine, received: ReceivedMad) -> Connection | None:
     """Find the connection of a message: this side's id and the peer's GID and id match."""
-    mine, peers = heard.ids
+    mine, peers = received.ids
     conn = machine.registry.get(mine)
-    if conn is None or conn.remote != heard.source:
+    if conn is None or conn.remote != received.source:
         return None
     return conn if conn.peer_id in (0, peers) or not peers else None
 
 
-_HANDLERS: dict[type[Header], Callable[[Machine, Heard], Ignored | None]] = {
+_HANDLERS: dict[type[Header], Callable[[StateMachine, ReceivedMad], Ignored | None]] = {
     REQ: _on_req,
     SIDRREQ: _on_sidr_req,
     REP: _on_rep,
@@ -436,7 +438,7 @@ _HANDLERS: dict[type[Header], Callable[[Machine, Heard], Ignored | None]] = {
 }
 
 
-def is_understood(heard: Heard) -> bool:
+def is_understood(received: ReceivedMad) -> bool:
     """Whether the class version is supported; true for requests: their refusal gives the reason."""
-    requests = isinstance(heard.message, REQ | SIDRREQ)
-    return requests or heard.mad.class_version == CLASS_VERSION
+    requests = isinstance(received.message, REQ | SIDRREQ)
+    return requests or received.mad.class_version == CLASS_VERSION

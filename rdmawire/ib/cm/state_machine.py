@@ -48,7 +48,7 @@ class Input(Enum):
 
     DATA = auto()
     """The queue pair received the peer's first packet."""
-    GIVEN_UP = auto()
+    RETRIES_EXCEEDED = auto()
     """No answer was received after all retries."""
     EXPIRED = auto()
     """A waiting time is over."""
@@ -106,7 +106,7 @@ WAITS: dict[CMState, Wait] = {
 """All other states have no timer."""
 
 
-class Do(Enum):
+class CMAction(Enum):
     """Actions of a transition."""
 
     SEND_REQ = auto()
@@ -117,57 +117,57 @@ class Do(Enum):
     SEND_DREQ = auto()
     SEND_DREP = auto()
     SEND_SIDR_REP = auto()
-    SEND_AGAIN = auto()
+    RESEND = auto()
     """Resend the last message."""
-    REFUSE = auto()
+    SEND_REJ = auto()
     """REJ, with the owner's reason."""
-    REFUSE_LATE = auto()
+    SEND_REJ_LATE = auto()
     """REJ: no answer in time."""
-    REFUSE_STALE = auto()
+    SEND_REJ_STALE = auto()
     """REJ: this connection is over."""
-    REFUSE_FULL = auto()
+    SEND_REJ_FULL = auto()
     """REJ: too many requests wait for an answer."""
 
-    TAKE_REP = auto()
+    STORE_REP = auto()
     """Store the peer's parameters, and report them if the owner confirms by hand."""
-    PUT_OFF = auto()
+    EXTEND_TIMEOUT = auto()
     """Wait for the time that an MRA specifies."""
-    BRING_UP = auto()
+    MOVE_TO_RTS = auto()
     """Move the queue pair to RTS."""
-    TAKE_DOWN = auto()
+    MOVE_TO_ERR = auto()
     """Move the queue pair to ERR."""
-    FALL_SILENT = auto()
+    STOP_EVENTS = auto()
     """Report no more events of the connection."""
 
-    TELL_ESTABLISHED = auto()
-    TELL_RESOLVED = auto()
-    TELL_UNRESOLVED = auto()
-    TELL_UNREACHABLE = auto()
-    TELL_UNANSWERED = auto()
+    REPORT_ESTABLISHED = auto()
+    REPORT_RESOLVED = auto()
+    REPORT_UNRESOLVED = auto()
+    REPORT_UNREACHABLE = auto()
+    REPORT_UNANSWERED = auto()
     """Unreachable, or remove the request's event if the owner has not taken it."""
-    TELL_REJECTED = auto()
-    TELL_DISCONNECTED = auto()
-    TELL_CUT_OFF = auto()
-    TELL_TIMEWAIT_EXIT = auto()
+    REPORT_REJECTED = auto()
+    REPORT_DISCONNECTED = auto()
+    REPORT_DISCONNECT_TIMEOUT = auto()
+    REPORT_TIMEWAIT_EXIT = auto()
 
 
-class Step(NamedTuple):
+class NextState(NamedTuple):
     """The next state of a row, and its actions."""
 
     to: CMState
-    does: tuple[Do, ...] = ()
+    does: tuple[CMAction, ...] = ()
 
 
-class Row(NamedTuple):
+class Transition(NamedTuple):
     """A transition; without ``to`` the state stays."""
 
     states: tuple[CMState, ...]
     inputs: tuple[Input, ...]
     to: CMState | None
-    does: tuple[Do, ...] = ()
+    does: tuple[CMAction, ...] = ()
 
 
-_S, _I, _D = CMState, Input, Do
+_S, _I, _A = CMState, Input, CMAction
 
 _IDLE = (_S.IDLE,)
 _ASKING = (_S.REQ_SENT, _S.MRA_REQ_RCVD)
@@ -182,83 +182,87 @@ _REJECTED = (_I.REJ, _I.REJ_STALE)
 
 _ROWS = (
     # Active side. IBA 12.9.5.
-    Row(_IDLE, (_I.CONNECT,), _S.REQ_SENT, (_D.SEND_REQ,)),
-    Row((_S.REQ_SENT,), (_I.MRA_OF_REQ,), _S.MRA_REQ_RCVD, (_D.PUT_OFF,)),
-    Row(_ASKING, (_I.REP,), _S.REP_RCVD, (_D.TAKE_REP,)),
-    Row(_ASKING, (_I.REJ,), _S.CLOSED, (_D.TELL_REJECTED,)),
-    Row(_ASKING, (_I.REJ_STALE,), _S.TIMEWAIT, (_D.TELL_REJECTED,)),
-    Row(_ASKING, (_I.GIVEN_UP,), _S.CLOSED, (_D.REFUSE_LATE, _D.TELL_UNREACHABLE)),
-    Row(_ASKING, (_I.DESTROY,), _S.CLOSED, (_D.REFUSE_LATE,)),
-    Row(_ANSWERED, (_I.REP,), _S.MRA_REP_SENT, (_D.SEND_MRA,)),
-    Row(
+    Transition(_IDLE, (_I.CONNECT,), _S.REQ_SENT, (_A.SEND_REQ,)),
+    Transition((_S.REQ_SENT,), (_I.MRA_OF_REQ,), _S.MRA_REQ_RCVD, (_A.EXTEND_TIMEOUT,)),
+    Transition(_ASKING, (_I.REP,), _S.REP_RCVD, (_A.STORE_REP,)),
+    Transition(_ASKING, (_I.REJ,), _S.CLOSED, (_A.REPORT_REJECTED,)),
+    Transition(_ASKING, (_I.REJ_STALE,), _S.TIMEWAIT, (_A.REPORT_REJECTED,)),
+    Transition(
+        _ASKING, (_I.RETRIES_EXCEEDED,), _S.CLOSED, (_A.SEND_REJ_LATE, _A.REPORT_UNREACHABLE)
+    ),
+    Transition(_ASKING, (_I.DESTROY,), _S.CLOSED, (_A.SEND_REJ_LATE,)),
+    Transition(_ANSWERED, (_I.REP,), _S.MRA_REP_SENT, (_A.SEND_MRA,)),
+    Transition(
         _ANSWERED,
         (_I.ESTABLISH,),
         _S.ESTABLISHED,
-        (_D.BRING_UP, _D.SEND_RTU, _D.TELL_ESTABLISHED),
+        (_A.MOVE_TO_RTS, _A.SEND_RTU, _A.REPORT_ESTABLISHED),
     ),
-    Row(_ANSWERED, (_I.REJ,), _S.CLOSED, (_D.TELL_REJECTED,)),
-    Row(_ANSWERED, (_I.REJ_STALE,), _S.TIMEWAIT, (_D.TELL_REJECTED,)),
-    Row(_ANSWERED, (_I.REJECT, _I.DESTROY), _S.TIMEWAIT, (_D.TAKE_DOWN, _D.REFUSE)),
+    Transition(_ANSWERED, (_I.REJ,), _S.CLOSED, (_A.REPORT_REJECTED,)),
+    Transition(_ANSWERED, (_I.REJ_STALE,), _S.TIMEWAIT, (_A.REPORT_REJECTED,)),
+    Transition(_ANSWERED, (_I.REJECT, _I.DESTROY), _S.TIMEWAIT, (_A.MOVE_TO_ERR, _A.SEND_REJ)),
     # Passive side. IBA 12.9.6.
-    Row(_ASKED, (_I.REQ,), _S.MRA_REQ_SENT, (_D.SEND_MRA,)),
-    Row(_ASKED, (_I.ACCEPT,), _S.REP_SENT, (_D.BRING_UP, _D.SEND_REP)),
-    Row(_ASKED, (_I.REJECT, _I.DESTROY), _S.CLOSED, (_D.REFUSE,)),
-    Row(_ASKED, _REJECTED, _S.CLOSED, (_D.TELL_REJECTED,)),
-    Row(_ASKED, (_I.EXPIRED,), _S.CLOSED, (_D.REFUSE_LATE, _D.TELL_UNANSWERED)),
-    Row(_ASKED, (_I.DISPLACED,), _S.CLOSED, (_D.REFUSE_FULL, _D.TELL_UNANSWERED)),
-    Row((_S.REP_SENT,), (_I.MRA_OF_REP,), _S.MRA_REP_RCVD, (_D.PUT_OFF,)),
-    Row(_ANSWERING, (_I.REQ,), None, (_D.SEND_AGAIN,)),
-    Row(_ANSWERING, (_I.RTU, _I.DATA), _S.ESTABLISHED, (_D.TELL_ESTABLISHED,)),
-    Row(_ANSWERING, (_I.DREQ,), _S.DREQ_RCVD, (_D.TELL_DISCONNECTED,)),
-    Row(_ANSWERING, _REJECTED, _S.TIMEWAIT, (_D.TAKE_DOWN, _D.TELL_REJECTED)),
-    Row(
+    Transition(_ASKED, (_I.REQ,), _S.MRA_REQ_SENT, (_A.SEND_MRA,)),
+    Transition(_ASKED, (_I.ACCEPT,), _S.REP_SENT, (_A.MOVE_TO_RTS, _A.SEND_REP)),
+    Transition(_ASKED, (_I.REJECT, _I.DESTROY), _S.CLOSED, (_A.SEND_REJ,)),
+    Transition(_ASKED, _REJECTED, _S.CLOSED, (_A.REPORT_REJECTED,)),
+    Transition(_ASKED, (_I.EXPIRED,), _S.CLOSED, (_A.SEND_REJ_LATE, _A.REPORT_UNANSWERED)),
+    Transition(_ASKED, (_I.DISPLACED,), _S.CLOSED, (_A.SEND_REJ_FULL, _A.REPORT_UNANSWERED)),
+    Transition((_S.REP_SENT,), (_I.MRA_OF_REP,), _S.MRA_REP_RCVD, (_A.EXTEND_TIMEOUT,)),
+    Transition(_ANSWERING, (_I.REQ,), None, (_A.RESEND,)),
+    Transition(_ANSWERING, (_I.RTU, _I.DATA), _S.ESTABLISHED, (_A.REPORT_ESTABLISHED,)),
+    Transition(_ANSWERING, (_I.DREQ,), _S.DREQ_RCVD, (_A.REPORT_DISCONNECTED,)),
+    Transition(_ANSWERING, _REJECTED, _S.TIMEWAIT, (_A.MOVE_TO_ERR, _A.REPORT_REJECTED)),
+    Transition(
         _ANSWERING,
-        (_I.GIVEN_UP,),
+        (_I.RETRIES_EXCEEDED,),
         _S.TIMEWAIT,
-        (_D.TAKE_DOWN, _D.REFUSE_LATE, _D.TELL_UNREACHABLE),
+        (_A.MOVE_TO_ERR, _A.SEND_REJ_LATE, _A.REPORT_UNREACHABLE),
     ),
-    Row(_ANSWERING, (_I.REJECT, _I.DESTROY), _S.TIMEWAIT, (_D.TAKE_DOWN, _D.REFUSE)),
+    Transition(_ANSWERING, (_I.REJECT, _I.DESTROY), _S.TIMEWAIT, (_A.MOVE_TO_ERR, _A.SEND_REJ)),
     # Both sides, from here on.
-    Row(_UP, (_I.REP,), None, (_D.SEND_RTU,)),
-    Row(_UP, (_I.DREQ,), _S.DREQ_RCVD, (_D.TELL_DISCONNECTED,)),
-    Row(_UP, (_I.DISCONNECT, _I.DESTROY), _S.DREQ_SENT, (_D.TAKE_DOWN, _D.SEND_DREQ)),
-    Row(_UP, _REJECTED, _S.TIMEWAIT, (_D.TAKE_DOWN, _D.TELL_REJECTED)),
-    Row(_LEFT, (_I.DISCONNECT, _I.DESTROY), _S.TIMEWAIT, (_D.TAKE_DOWN, _D.SEND_DREP)),
-    Row(_LEAVING, (_I.DREP, *_REJECTED), _S.TIMEWAIT, (_D.TELL_DISCONNECTED,)),
-    Row(_LEAVING, (_I.DREQ,), _S.TIMEWAIT, (_D.SEND_DREP, _D.TELL_DISCONNECTED)),
-    Row(_LEAVING, (_I.GIVEN_UP,), _S.TIMEWAIT, (_D.TELL_CUT_OFF,)),
-    Row(_LEAVING, (_I.DESTROY,), None),
-    Row(_OVER, (_I.DREQ,), None, (_D.SEND_DREP,)),
-    Row(_OVER, (_I.REQ,), None, (_D.REFUSE_STALE,)),
-    Row(_OVER, (_I.DESTROY,), None),
-    Row(_OVER, (_I.EXPIRED,), _S.CLOSED, (_D.TELL_TIMEWAIT_EXIT,)),
+    Transition(_UP, (_I.REP,), None, (_A.SEND_RTU,)),
+    Transition(_UP, (_I.DREQ,), _S.DREQ_RCVD, (_A.REPORT_DISCONNECTED,)),
+    Transition(_UP, (_I.DISCONNECT, _I.DESTROY), _S.DREQ_SENT, (_A.MOVE_TO_ERR, _A.SEND_DREQ)),
+    Transition(_UP, _REJECTED, _S.TIMEWAIT, (_A.MOVE_TO_ERR, _A.REPORT_REJECTED)),
+    Transition(_LEFT, (_I.DISCONNECT, _I.DESTROY), _S.TIMEWAIT, (_A.MOVE_TO_ERR, _A.SEND_DREP)),
+    Transition(_LEAVING, (_I.DREP, *_REJECTED), _S.TIMEWAIT, (_A.REPORT_DISCONNECTED,)),
+    Transition(_LEAVING, (_I.DREQ,), _S.TIMEWAIT, (_A.SEND_DREP, _A.REPORT_DISCONNECTED)),
+    Transition(_LEAVING, (_I.RETRIES_EXCEEDED,), _S.TIMEWAIT, (_A.REPORT_DISCONNECT_TIMEOUT,)),
+    Transition(_LEAVING, (_I.DESTROY,), None),
+    Transition(_OVER, (_I.DREQ,), None, (_A.SEND_DREP,)),
+    Transition(_OVER, (_I.REQ,), None, (_A.SEND_REJ_STALE,)),
+    Transition(_OVER, (_I.DESTROY,), None),
+    Transition(_OVER, (_I.EXPIRED,), _S.CLOSED, (_A.REPORT_TIMEWAIT_EXIT,)),
     # Service ID resolution, for datagrams. IBA 12.11.
-    Row(_IDLE, (_I.RESOLVE,), _S.SIDR_REQ_SENT, (_D.SEND_SIDR_REQ,)),
-    Row((_S.SIDR_REQ_SENT,), (_I.SIDR_REP,), _S.CLOSED, (_D.TELL_RESOLVED,)),
-    Row((_S.SIDR_REQ_SENT,), (_I.SIDR_REFUSED,), _S.CLOSED, (_D.TELL_UNRESOLVED,)),
-    Row((_S.SIDR_REQ_SENT,), (_I.GIVEN_UP,), _S.CLOSED, (_D.TELL_UNREACHABLE,)),
-    Row((_S.SIDR_REQ_SENT,), (_I.DESTROY,), _S.CLOSED),
-    Row(
+    Transition(_IDLE, (_I.RESOLVE,), _S.SIDR_REQ_SENT, (_A.SEND_SIDR_REQ,)),
+    Transition((_S.SIDR_REQ_SENT,), (_I.SIDR_REP,), _S.CLOSED, (_A.REPORT_RESOLVED,)),
+    Transition((_S.SIDR_REQ_SENT,), (_I.SIDR_REFUSED,), _S.CLOSED, (_A.REPORT_UNRESOLVED,)),
+    Transition((_S.SIDR_REQ_SENT,), (_I.RETRIES_EXCEEDED,), _S.CLOSED, (_A.REPORT_UNREACHABLE,)),
+    Transition((_S.SIDR_REQ_SENT,), (_I.DESTROY,), _S.CLOSED),
+    Transition(
         (_S.SIDR_REQ_RCVD,),
         (_I.ACCEPT, _I.REJECT, _I.DESTROY),
         _S.SIDR_REP_SENT,
-        (_D.SEND_SIDR_REP,),
+        (_A.SEND_SIDR_REP,),
     ),
-    Row((_S.SIDR_REQ_RCVD,), (_I.EXPIRED,), _S.CLOSED, (_D.TELL_UNANSWERED,)),
-    Row((_S.SIDR_REQ_RCVD,), (_I.DISPLACED,), _S.CLOSED, (_D.SEND_SIDR_REP, _D.TELL_UNANSWERED)),
-    Row((_S.SIDR_REP_SENT,), (_I.SIDR_REQ,), None, (_D.SEND_AGAIN,)),
-    Row((_S.SIDR_REP_SENT,), (_I.DESTROY,), None),
-    Row((_S.SIDR_REP_SENT,), (_I.EXPIRED,), _S.CLOSED),
+    Transition((_S.SIDR_REQ_RCVD,), (_I.EXPIRED,), _S.CLOSED, (_A.REPORT_UNANSWERED,)),
+    Transition(
+        (_S.SIDR_REQ_RCVD,), (_I.DISPLACED,), _S.CLOSED, (_A.SEND_SIDR_REP, _A.REPORT_UNANSWERED)
+    ),
+    Transition((_S.SIDR_REP_SENT,), (_I.SIDR_REQ,), None, (_A.RESEND,)),
+    Transition((_S.SIDR_REP_SENT,), (_I.DESTROY,), None),
+    Transition((_S.SIDR_REP_SENT,), (_I.EXPIRED,), _S.CLOSED),
 )
 
 
-def _steps() -> Iterator[tuple[tuple[CMState, Input], Step]]:
+def _steps() -> Iterator[tuple[tuple[CMState, Input], NextState]]:
     for states, inputs, to, does in _ROWS:
         for state in states:
             for what in inputs:
-                silence = (_D.FALL_SILENT,) if what is _I.DESTROY else ()
-                yield (state, what), Step(to or state, does + silence)
+                silence = (_A.STOP_EVENTS,) if what is _I.DESTROY else ()
+                yield (state, what), NextState(to or state, does + silence)
 
 
-CM_TRANSITIONS: dict[tuple[CMState, Input], Step] = dict(_steps())
+CM_TRANSITIONS: dict[tuple[CMState, Input], NextState] = dict(_steps())
 """All transitions. Calls without a row are refused, other inputs are ignored."""

@@ -14,7 +14,7 @@ from rdmawire.ib.cm.event import CMEvent, ConnectRequest, DatagramRequest
 from rdmawire.ib.cm.gsi import Datagram
 from rdmawire.ib.cm.machine import DEFAULTS
 from rdmawire.ib.cm.manager import ManagedPort
-from rdmawire.ib.cm.messages import Heard, read
+from rdmawire.ib.cm.messages import ReceivedMad, read
 from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.ib.encapsulation import gids_of
 from rdmawire.ib.qp import QPInit, QueuePair
@@ -40,7 +40,7 @@ class Sent(NamedTuple):
     time: int
     number: int
     attribute: CMAttribute
-    heard: Heard
+    heard: ReceivedMad
 
 
 class Side(Host):
@@ -264,7 +264,7 @@ class MessageLink(Link):
         ]
 
 
-def message_in(frame: bytes) -> Heard | None:
+def message_in(frame: bytes) -> ReceivedMad | None:
     """The connection management message in a frame, if that is what it is."""
     parsed = roce.parse(frame)
     if parsed.packet.bth.destqp != GSI:

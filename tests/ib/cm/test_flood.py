@@ -9,7 +9,7 @@ from rdmawire.fabric.host import Place
 from rdmawire.ib.cm.connection import duration
 from rdmawire.ib.cm.event import ConnectRequest, DatagramRequest, Established, Unreachable
 from rdmawire.ib.cm.machine import DEFAULTS
-from rdmawire.ib.cm.messages import Heard
+from rdmawire.ib.cm.messages import ReceivedMad
 from rdmawire.identifier import MAX_DRAWS
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPType
@@ -52,7 +52,7 @@ def unseen(forger: Forger, **changes: int) -> None:
     forger.side.port.receive(frame, forger.side.simulator.now)
 
 
-def answers(two: Two) -> list[Heard]:
+def answers(two: Two) -> list[ReceivedMad]:
     """What the server answers, lost or not."""
     frames: list[bytes] = []
     while burst := two.server.nic.transmit(two.simulator.now):

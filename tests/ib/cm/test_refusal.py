@@ -10,7 +10,7 @@ from rdmawire.ib.cm import messages as compose
 from rdmawire.ib.cm.connection import ConnParam
 from rdmawire.ib.cm.event import ConnectError, ConnectRequest, Rejected, Unresolved
 from rdmawire.ib.cm.machine import DEFAULTS
-from rdmawire.ib.cm.messages import Heard, of
+from rdmawire.ib.cm.messages import ReceivedMad, of
 from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPState, QPType
@@ -32,7 +32,7 @@ from tests.ib.cm.forge import PEER_QPN, Forger, changed, deaf
 from tests.ib.cm.stage import SERVICE, UP, Two, connected, message_in
 
 
-def answer(forger: Forger, mad: bytes) -> Heard:
+def answer(forger: Forger, mad: bytes) -> ReceivedMad:
     """The one message with which a side answers."""
     forger.side.nic.transmit(0)
     forger.tell(mad)

@@ -20,7 +20,7 @@ from rdmawire.ib.cm.event import (
     Resolved,
 )
 from rdmawire.ib.cm.manager import ManagedPort
-from rdmawire.ib.cm.messages import Heard
+from rdmawire.ib.cm.messages import ReceivedMad
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.memory.address_space import AddressSpace
@@ -65,7 +65,7 @@ class Chosen:
         return number
 
 
-def message_of(seen: Seen) -> Heard:
+def message_of(seen: Seen) -> ReceivedMad:
     heard = message_in(seen.data)
     assert heard is not None
     return heard
@@ -136,7 +136,7 @@ class Player:
     def is_silent(self) -> bool:
         return not self.port.transmit(0)
 
-    def said(self, attribute: CMAttribute, *, by_peer: bool = False) -> Heard:
+    def said(self, attribute: CMAttribute, *, by_peer: bool = False) -> ReceivedMad:
         return message_of(self._seen(attribute, self.other if by_peer else self.gid))
 
     def _seen(self, attribute: CMAttribute, source: bytes) -> Seen:

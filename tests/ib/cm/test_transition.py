@@ -7,9 +7,17 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm.connection import Connection
-from rdmawire.ib.cm.machine import REACTIONS
+from rdmawire.ib.cm.machine import ACTIONS
 from rdmawire.ib.cm.receive import Ignored
-from rdmawire.ib.cm.state_machine import CALLS, CM_TRANSITIONS, WAITS, CMState, Do, Input, Wait
+from rdmawire.ib.cm.state_machine import (
+    CALLS,
+    CM_TRANSITIONS,
+    WAITS,
+    CMAction,
+    CMState,
+    Input,
+    Wait,
+)
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.cm import Message, RejectReason, SIDRStatus
 from tests.ib.cm.forge import Forger, deaf
@@ -242,12 +250,12 @@ def test_a_message_from_another_address_changes_nothing(
 def test_every_call_in_every_state(state: CMState, what: Input, to: CMState | None) -> None:
     _, side, _, conn = SCENES[state]()
     if to is None:
-        before = conn.deadline, conn.again, len(side.nic.device.ready)
+        before = conn.deadline, conn.last_message, len(side.nic.device.ready)
         with pytest.raises(VerbsError) as refused:
             CALL[what](side, conn)
         assert refused.value.errno == EINVAL
         assert state.name in refused.value.reason
-        assert (conn.deadline, conn.again, len(side.nic.device.ready)) == before
+        assert (conn.deadline, conn.last_message, len(side.nic.device.ready)) == before
     else:
         CALL[what](side, conn)
     assert conn.state is (to or state)
@@ -299,7 +307,7 @@ def test_messages_with_ids_of_nobody_are_ignored(state: CMState) -> None:
 
 def test_all_messages_and_calls_are_in_the_grids() -> None:
     of_owner = {Input.CONNECT, Input.RESOLVE}
-    by_themselves = {Input.DATA, Input.GIVEN_UP, Input.EXPIRED, Input.DISPLACED}
+    by_themselves = {Input.DATA, Input.RETRIES_EXCEEDED, Input.EXPIRED, Input.DISPLACED}
     listed = {what for _, what, _ in cells(GRID)} | {what for _, what, _ in cells(CALL_GRID)}
     assert listed == set(Input) - of_owner - by_themselves
     assert set(SCENES) == set(CMState) - {S.IDLE, S.CLOSED}
@@ -309,7 +317,7 @@ def test_all_messages_and_calls_are_in_the_grids() -> None:
 def test_the_clock_and_the_data_have_rows_where_they_can_come() -> None:
     for state in CMState:
         wait = WAITS.get(state, Wait.NOTHING)
-        assert ((state, Input.GIVEN_UP) in CM_TRANSITIONS) == (wait is Wait.ANSWER)
+        assert ((state, Input.RETRIES_EXCEEDED) in CM_TRANSITIONS) == (wait is Wait.ANSWER)
         assert ((state, Input.EXPIRED) in CM_TRANSITIONS) == (wait in (Wait.END, Wait.OWNER))
         assert ((state, Input.DISPLACED) in CM_TRANSITIONS) == (wait is Wait.OWNER)
         confirmed_by_data = state in (S.REP_SENT, S.MRA_REP_RCVD)
@@ -321,4 +329,8 @@ def test_nothing_comes_out_of_closed() -> None:
 
 
 def test_everything_that_rows_do_can_be_done() -> None:
-    assert {do for step in CM_TRANSITIONS.values() for do in step.does} == set(Do) == set(REACTIONS)
+    assert (
+        {do for step in CM_TRANSITIONS.values() for do in step.does}
+        == set(CMAction)
+        == set(ACTIONS)
+    )

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from rdmawire.ib.cm.gsi import Datagram
-from rdmawire.ib.cm.messages import Heard, read
+from rdmawire.ib.cm.messages import ReceivedMad, read
 from rdmawire.ib.encapsulation import gids_of
 from rdmawire.traffic.generate import cm as managed
 from rdmawire.traffic.generate.cm import Connecting
@@ -16,7 +16,7 @@ from rdmawire.wire.roce import Frame
 from tests.traffic.generate.made import Made, made
 
 
-def message(frame: Frame) -> Heard:
+def message(frame: Frame) -> ReceivedMad:
     """A frame's datagram."""
     heard = read(Datagram(*gids_of(frame.headers), frame.packet.payload))
     assert heard is not None
