@@ -71,8 +71,8 @@ if TYPE_CHECKING:
     from rdmawire.traffic.edit import EditError as EditError
     from rdmawire.traffic.edit import Editor as Editor
     from rdmawire.traffic.edit import edit_capture as edit_capture
-    from rdmawire.traffic.generate import Order as Order
     from rdmawire.traffic.generate import Sizes as Sizes
+    from rdmawire.traffic.generate import TrafficSpec as TrafficSpec
     from rdmawire.traffic.generate import Verb as Verb
     from rdmawire.traffic.generate import generate as generate
     from rdmawire.traffic.scenario import ScenarioError as ScenarioError

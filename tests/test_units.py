@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.traffic.generate import spec as ordered
-from rdmawire.traffic.generate.spec import OrderError, Sizes
+from rdmawire.traffic.generate.spec import Sizes, SpecError
 from rdmawire.traffic.scenario import types
 from rdmawire.traffic.scenario.document import TextError
 from rdmawire.units import (
@@ -89,7 +89,7 @@ def test_both_refuse_the_same(
 ) -> None:
     with pytest.raises(TextError):
         of_scenario(text)
-    with pytest.raises(OrderError, match="such as"):
+    with pytest.raises(SpecError, match="such as"):
         of_gen(text)
 
 

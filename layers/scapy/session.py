@@ -10,7 +10,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.packet import NoPayload, Packet, Padding
 from scapy.sessions import IPSession
 
-from rdmawire.dissect.mpa_event import Event, Fpdu, StartUp, Torn
+from rdmawire.dissect.mpa_event import Event, Fpdu, PartialFpdu, StartUp
 from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.layers.scapy.iwarp import FPDU, MPA, frame_layer
 from rdmawire.layers.scapy.transport import underlayers
@@ -72,11 +72,11 @@ def _frames(events: list[Event]) -> Iterator[Packet]:
             yield frame_layer(event.data)(event.data)
         elif isinstance(event, Fpdu):
             yield FPDU(_head(event) + event.fpdu.ulpdu + event.fpdu.pad + _crc(event))
-        elif isinstance(event, Torn):
+        elif isinstance(event, PartialFpdu):
             yield FPDU(_head(event) + event.fpdu.ulpdu_before(len(event.data)))
 
 
-def _head(event: Fpdu | Torn) -> bytes:
+def _head(event: Fpdu | PartialFpdu) -> bytes:
     return FPDULength(len(event.fpdu.ulpdu)).build()
 
 

@@ -25,7 +25,7 @@ _MAX_SHOWN = 1 << 32
 """Larger upper bounds are left out of the help."""
 
 
-class Integer(click.IntRange):
+class IntegerType(click.IntRange):
     """An integer within bounds; help shows it as INTEGER."""
 
     name = "integer"
@@ -64,7 +64,7 @@ class Option(click.Option):
     def get_help_extra(self, ctx: click.Context) -> Any:
         """Return the default and the like; a range is written as ``1..64``."""
         extra = super().get_help_extra(ctx)
-        if isinstance(self.type, Integer):
+        if isinstance(self.type, IntegerType):
             shown = self.type.max is not None and self.type.max <= _MAX_SHOWN
             extra["range"] = f"{self.type.min}..{self.type.max if shown else ''}"
         return extra

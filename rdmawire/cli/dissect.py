@@ -11,7 +11,7 @@ import click
 from rdmawire.capture import Reader, open_capture
 from rdmawire.capture.io import STREAM, OutputFile, display_path, open_output, write_error
 from rdmawire.cli import options
-from rdmawire.cli.command import Command, Integer, option, use_color
+from rdmawire.cli.command import Command, IntegerType, option, use_color
 from rdmawire.cli.progress import dissected
 from rdmawire.cli.streams import ByteWriter, EscapingTerminal, complain
 from rdmawire.dissect.dissection import Dissection, Severity
@@ -20,11 +20,11 @@ from rdmawire.dissect.output import (
     CountObjects,
     Counts,
     Fields,
+    FrameCounts,
     Lines,
     Objects,
     Output,
     Separators,
-    Tally,
     plain,
 )
 from rdmawire.dissect.select import Bound, BoundError, Selection, Window
@@ -78,7 +78,7 @@ class Demands:
 
 
 @dataclass(frozen=True, slots=True)
-class Show:
+class DissectOutput:
     """The output of a run: frames unless they are only counted, and counts with their stream."""
 
     frames: Output | None
@@ -86,7 +86,7 @@ class Show:
     counts_to: TextIO
 
 
-class Run:
+class FileDissection:
     """Writes the frames of files, and counts them.
 
     ``count`` limits the frames of all files together; ``ports`` are the UDP destination ports of
@@ -95,7 +95,7 @@ class Run:
 
     def __init__(
         self,
-        show: Show,
+        show: DissectOutput,
         window: Window,
         count: int | None,
         ports: Collection[int],
@@ -116,11 +116,11 @@ class Run:
         """Write all files in order; return the exit status."""
         self._progress = progress
         self._begin()
-        status, total = 0, Tally()
+        status, total = 0, FrameCounts()
         for path in paths:
             if self._left == 0:
                 break
-            tally = Tally()
+            tally = FrameCounts()
             status |= self._file(path, tally, alone=len(paths) == 1)
             total.include(tally)
         self._end(total)
@@ -132,13 +132,13 @@ class Run:
         if self._show.counts:
             self._show.counts_to.write(self._show.counts.head())
 
-    def _end(self, total: Tally) -> None:
+    def _end(self, total: FrameCounts) -> None:
         if self._show.frames:
             sys.stdout.write(self._show.frames.tail())
         if self._show.counts:
             self._count(self._show.counts.total(self._read, total) + self._show.counts.tail())
 
-    def _file(self, path: str, tally: Tally, *, alone: bool) -> int:
+    def _file(self, path: str, tally: FrameCounts, *, alone: bool) -> int:
         """Write one file up to any damage; return 1 if it is damaged or fails the demands."""
         name, damage = path, ""
         try:
@@ -165,7 +165,7 @@ class Run:
             return None
         return field_lines(path, fields, self._passes, self._ports)
 
-    def _frames(self, reader: Reader, tally: Tally) -> None:
+    def _frames(self, reader: Reader, tally: FrameCounts) -> None:
         for frame in dissected(reader, self._ports, progress=self._progress):
             if frame in self._window and (self._passes is None or self._passes(frame)):
                 tally.add(frame)
@@ -179,7 +179,7 @@ class Run:
         if self._show.frames:
             sys.stdout.writelines(self._show.frames.frame(frame))
 
-    def _conclude(self, name: str, tally: Tally, damage: str) -> int:
+    def _conclude(self, name: str, tally: FrameCounts, damage: str) -> int:
         if self._show.counts:
             self._count(self._show.counts.of(name, tally, damage))
         demands = self._demands
@@ -283,13 +283,13 @@ class Export:
     def _request(self) -> "Request":
         try:
             import rdmawire.columns.arrow  # noqa: F401 - a missing library is reported first
-            from rdmawire.columns import DEFAULT_FIELDS, Row
+            from rdmawire.columns import DEFAULT_FIELDS, RowUnit
             from rdmawire.columns.query import FrameSelection, Query
             from rdmawire.columns.read import Request
         except ImportError as error:
             raise click.UsageError(f"-T {self.form}: {error}") from None
         choice = FrameSelection(self.window, self.where)
-        return Request(Query(self.names or DEFAULT_FIELDS), Row(self.row), self.ports, choice)
+        return Request(Query(self.names or DEFAULT_FIELDS), RowUnit(self.row), self.ports, choice)
 
     def _fill(self, request: "Request", sink: ByteWriter, paths: Collection[str]) -> _Filler:
         from rdmawire.columns.arrow import table_file
@@ -355,12 +355,12 @@ class OutputOptions:
         """Whether the output is a table."""
         return self.format in FORMS
 
-    def show(self) -> Show:
+    def show(self) -> DissectOutput:
         """Return what to print, and where."""
         if self.quiet:
-            return Show(None, self._counts(), sys.stdout)
+            return DissectOutput(None, self._counts(), sys.stdout)
         counts = CountLines() if self.format == "text" else None
-        return Show(self._output(), counts, sys.stderr)
+        return DissectOutput(self._output(), counts, sys.stderr)
 
     def _output(self) -> Output:
         if self.format == "text":
@@ -451,7 +451,7 @@ def _painter(color: str) -> Callable[[Severity, str], str]:
     help="Last frame, given in the same way.",
 )  # fmt: skip
 @option(
-    "Selection", "-c", "--count", type=Integer(min=1),
+    "Selection", "-c", "--count", type=IntegerType(min=1),
     help="Stop after this many frames of all files together.",
 )  # fmt: skip
 @option("Output", "-V", "--tree", "trees", is_flag=True, help="Show all fields with byte offsets.")
@@ -544,7 +544,7 @@ def command(
         return table.write(paths, STREAM if output is None else output)
     demands = Demands(checksums if fail_on_bad_checksum else (), fail_on_malformed)
     bar = progress if progress is not None else sys.stderr.isatty() and not sys.stdout.isatty()
-    return Run(shape.show(), window, count, ports, demands, passes=wanted).files(
+    return FileDissection(shape.show(), window, count, ports, demands, passes=wanted).files(
         paths, progress=bar
     )
 

@@ -19,17 +19,17 @@ from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
 from rdmawire.decode import Hosts, host
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.mpa_event import CRCStatus, Event, Fpdu, NotIwarp, StartUp, Torn
+from rdmawire.dissect.mpa_event import CRCStatus, Event, Fpdu, NotIwarp, PartialFpdu, StartUp
 from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.errors import CaptureError
 from rdmawire.terminal import plural, quote, shorten
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.copy import Change, Choose, Fate, edit_capture, later, untagged
-from rdmawire.traffic.edit.editor import Editor, Sealing, Tally
+from rdmawire.traffic.edit.copy import Change, Choose, RecordAction, edit_capture, later, untagged
+from rdmawire.traffic.edit.editor import ChecksumMode, EditCounts, Editor
 from rdmawire.traffic.edit.field_names import fields_named
-from rdmawire.traffic.edit.iwarp import NOT_IWARP, Arrived, Finder, Found
-from rdmawire.traffic.edit.mapping import PsnRule, QueuePair
-from rdmawire.traffic.edit.rules import EditError, Rule, shared, touched
+from rdmawire.traffic.edit.iwarp import NOT_IWARP, Arrived, Finder, FpduPosition
+from rdmawire.traffic.edit.mapping import PsnRule, QpAddress
+from rdmawire.traffic.edit.rules import EditError, EditRule, shared, touched
 from rdmawire.traffic.edit.text import Maps, missed, read_maps
 from rdmawire.units import parse_duration
 from rdmawire.wire.inet import TCP, VLAN
@@ -42,26 +42,28 @@ class GivenRule(NamedTuple):
     """A rule, and the option that it was given by."""
 
     option: str
-    rule: Rule
+    rule: EditRule
 
 
 class RuleOption(NamedTuple):
     """An option that makes rules: one of all its values, or one of each."""
 
     metavar: str
-    make: Callable[[Sequence[str]], Sequence[Rule]]
+    make: Callable[[Sequence[str]], Sequence[EditRule]]
     help: str
 
 
-def _one(make: Callable[[Sequence[str]], Rule]) -> Callable[[Sequence[str]], Sequence[Rule]]:
+def _one(
+    make: Callable[[Sequence[str]], EditRule],
+) -> Callable[[Sequence[str]], Sequence[EditRule]]:
     return lambda texts: [make(texts)]
 
 
-def _each(make: Callable[[str], Rule]) -> Callable[[Sequence[str]], Sequence[Rule]]:
+def _each(make: Callable[[str], EditRule]) -> Callable[[Sequence[str]], Sequence[EditRule]]:
     return lambda texts: [make(one) for one in texts]
 
 
-def _assignment(word: str) -> Rule:
+def _assignment(word: str) -> EditRule:
     """Read ``FIELD=VALUE``; the error of a field that only filters know says so."""
     try:
         return text.assignment(word)
@@ -238,13 +240,15 @@ class RecordFilter:
             return None
         dissector = Dissector(self._ports)
 
-        def choose(record: Record) -> Fate:
+        def choose(record: Record) -> RecordAction:
             frame = dissector.record(record, reader)
             if self._keep is not None and not self._keep(frame):
-                return Fate.DROP
+                return RecordAction.DROP
             if self._drop is not None and self._drop(frame):
-                return Fate.DROP
-            return Fate.EDIT if self._edit is None or self._edit(frame) else Fate.LEAVE
+                return RecordAction.DROP
+            return (
+                RecordAction.EDIT if self._edit is None or self._edit(frame) else RecordAction.LEAVE
+            )
 
         return choose
 
@@ -259,24 +263,24 @@ def fpdu_finder() -> Finder:
         connection = arrival.connection
         if connection.upper.over and not events:
             return None
-        found = [_found(event) for event in events if isinstance(event, Fpdu | Torn)]
+        found = [_found(event) for event in events if isinstance(event, Fpdu | PartialFpdu)]
         known = max(map(_end, events), default=0)
         at = arrival.segment.position
-        return Arrived(connection.upper, arrival.way, at, known, found)
+        return Arrived(connection.upper, arrival.side, at, known, found)
 
     return find
 
 
-def _found(event: Fpdu | Torn) -> Found:
+def _found(event: Fpdu | PartialFpdu) -> FpduPosition:
     judged = isinstance(event, Fpdu) and event.crc is not CRCStatus.ABSENT
-    return Found(event.position, event.data, event.fpdu, judged)
+    return FpduPosition(event.position, event.data, event.fpdu, judged)
 
 
 def _end(event: Event) -> int:
     """Return the stream position up to which an event settles the framing."""
     if isinstance(event, NotIwarp):
         return NOT_IWARP
-    if isinstance(event, Fpdu | Torn | StartUp):
+    if isinstance(event, Fpdu | PartialFpdu | StartUp):
         return event.position + len(event.data)
     return event.position + event.length
 
@@ -284,7 +288,7 @@ def _end(event: Event) -> int:
 _LID = "LID "
 
 
-def peers_of(path: str, ports: Collection[int]) -> Mapping[QueuePair, QueuePair]:
+def peers_of(path: str, ports: Collection[int]) -> Mapping[QpAddress, QpAddress]:
     """Return, for each queue pair that responses go to, the queue pair that sends them."""
     if not Path(path).is_file():
         raise click.UsageError(
@@ -304,7 +308,7 @@ def peers_of(path: str, ports: Collection[int]) -> Mapping[QueuePair, QueuePair]
     flows = report_of(statistics, [path]).flows
     paired = ((flow, flows[flow.back]) for flow in flows if flow.back is not None)
     return {
-        QueuePair(_host(flow.destination), flow.qp): QueuePair(_host(back.destination), back.qp)
+        QpAddress(_host(flow.destination), flow.qp): QpAddress(_host(back.destination), back.qp)
         for flow, back in paired
         if flow.qp is not None and back.qp is not None and flow.responses.frames
     }
@@ -362,7 +366,7 @@ _LONG = 8 << 20
     help="Shift the times of all frames: 1.5s, -20ms.",
 )  # fmt: skip
 @option(
-    "Changes", "--seal", "sealing", type=click.Choice([each.value for each in Sealing]),
+    "Changes", "--seal", "checksum_mode", type=click.Choice([each.value for each in ChecksumMode]),
     default="changed", show_default=True,
     help="Checksums to recompute: changed (bad ones stay bad), all (bad ones become good), none.",
 )  # fmt: skip
@@ -385,7 +389,7 @@ def command(
     shift: list[Change],
     untag: bool,
     tag: list[Change],
-    sealing: str,
+    checksum_mode: str,
     quiet: bool,
     ports: tuple[int, ...],
     progress: bool | None,
@@ -403,7 +407,9 @@ def command(
         )
     source = _source(file if read is None else read)
     asked = chosen(by_name)
-    editor = Editor([each.rule for each in asked], sealing=Sealing(sealing), ports=ports)
+    editor = Editor(
+        [each.rule for each in asked], checksum_mode=ChecksumMode(checksum_mode), ports=ports
+    )
     _find_peers(editor, source, ports)
     drawn = progress if progress is not None else sys.stderr.isatty()
     try:
@@ -421,7 +427,7 @@ def command(
     except EditError as error:
         raise click.BadParameter(str(error), param_hint="'--time-shift'") from None
     finally:
-        if editor.tally.written is not None:
+        if editor.counts.written is not None:
             _report(source, editor, asked, quiet=quiet)
     return 0
 
@@ -444,7 +450,7 @@ def _report(source: str, editor: Editor, asked: Sequence[GivenRule], *, quiet: b
     """Write the summary to standard error, and which options had no effect."""
     if not quiet:
         name = STANDARD_INPUT if source == STREAM else display_path(source)
-        click.echo(f"{name}: {', '.join(_done(editor.tally))}", err=True)
+        click.echo(f"{name}: {', '.join(_done(editor.counts))}", err=True)
     for option_name, rule in asked:
         for unused in rule.unused():
             complain(f"{option_name} {shorten(unused.text)}: {missed(unused)}")
@@ -462,14 +468,14 @@ def _warn_of_merges(option_name: str, merged: Sequence[str]) -> None:
         complain(f"{option_name}: {len(merged) - _MAX_REPORTED} more numbers became ambiguous")
 
 
-def _done(tally: Tally) -> Iterator[str]:
-    yield plural(tally.frames, "frame")
-    yield f"{tally.changed} changed"
+def _done(counts: EditCounts) -> Iterator[str]:
+    yield plural(counts.frames, "frame")
+    yield f"{counts.changed} changed"
     for count, what in (
-        (tally.dropped, "left out"),
-        (tally.bad, "had a bad ICRC"),
-        (tally.cut, "cut before the ICRC"),
-        (tally.plain, "lost comments, for which a pcap has no place"),
+        (counts.dropped, "left out"),
+        (counts.bad, "had a bad ICRC"),
+        (counts.cut, "cut before the ICRC"),
+        (counts.plain, "lost comments, for which a pcap has no place"),
     ):
         if count:
             yield f"{count} {what}"

@@ -12,7 +12,7 @@ import click
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
-from rdmawire.cli.command import Command, Integer, option
+from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import by_own_name, check_suffix, complain
 from rdmawire.cli.table import write_summary
@@ -27,11 +27,11 @@ from rdmawire.traffic.generate.spec import (
     MAX_QPS,
     Address,
     CapturePoint,
-    Order,
-    OrderError,
     Sizes,
-    Tag,
+    SpecError,
+    TrafficSpec,
     Verb,
+    VlanTag,
     rate,
     share,
 )
@@ -40,7 +40,7 @@ from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 
 if TYPE_CHECKING:
-    from rdmawire.traffic.summary import Summary
+    from rdmawire.traffic.summary import TrafficSummary
 
 T = TypeVar("T")
 _MANY = 100_000
@@ -55,7 +55,7 @@ def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
     def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
         try:
             return None if text is None else parse(text)
-        except OrderError as error:
+        except SpecError as error:
             raise click.BadParameter(str(error), ctx, parameter) from None
 
     return read
@@ -65,7 +65,7 @@ def _latency(text: str) -> int:
     try:
         return parse_duration(_GAP.sub("", text.strip()))
     except ValueError:
-        raise OrderError(f"{quote(text)} is not a duration such as 1us or 500 ns") from None
+        raise SpecError(f"{quote(text)} is not a duration such as 1us or 500 ns") from None
 
 
 def _psn(text: str) -> int:
@@ -74,7 +74,7 @@ def _psn(text: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < MODULUS:
-        raise OrderError(f"{quote(text)} is not a PSN from 0 to 0xffffff")
+        raise SpecError(f"{quote(text)} is not a PSN from 0 to 0xffffff")
     return number
 
 
@@ -102,11 +102,11 @@ def _psn(text: str) -> int:
     "1024; 4096 takes jumbo frames.",
 )  # fmt: skip
 @option(
-    "Messages", "--count", type=Integer(1, MAX_MESSAGES),
+    "Messages", "--count", type=IntegerType(1, MAX_MESSAGES),
     help="Number of messages; connections for cm, CNPs for cnp.  [default: 1000]",
 )  # fmt: skip
 @option(
-    "Messages", "--frames", type=Integer(1, MAX_MESSAGES),
+    "Messages", "--frames", type=IntegerType(1, MAX_MESSAGES),
     help="Exact number of frames, instead of --count.",
 )  # fmt: skip
 @option(
@@ -115,28 +115,28 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @option("Messages", "--gpu", is_flag=True, help="From GPU memory to GPU memory, by GPUDirect.")
 @option(
-    "Messages", "--seed", type=Integer(0, LAST_SEED), default=0, show_default=True,
+    "Messages", "--seed", type=IntegerType(0, LAST_SEED), default=0, show_default=True,
     help="Seed of everything random: the same seed gives the same bytes.",
 )  # fmt: skip
 @option(
-    "Hosts and queue pairs", "--clients", type=Integer(1, MAX_HOSTS - 1), default=1,
+    "Hosts and queue pairs", "--clients", type=IntegerType(1, MAX_HOSTS - 1), default=1,
     show_default=True,
     help="Requester hosts. A switch joins more than two hosts; --rate and --latency are then those "
     "of each host's link.",
 )  # fmt: skip
 @option(
-    "Hosts and queue pairs", "--servers", type=Integer(1, MAX_HOSTS - 1), default=1,
+    "Hosts and queue pairs", "--servers", type=IntegerType(1, MAX_HOSTS - 1), default=1,
     show_default=True,
     help="Responder hosts. Many clients and one server are an incast; several of both are paired "
     "round robin.",
 )  # fmt: skip
 @option(
-    "Hosts and queue pairs", "--qps", type=Integer(1, MAX_QPS),
+    "Hosts and queue pairs", "--qps", type=IntegerType(1, MAX_QPS),
     help="Queue pairs of each client and server, used in turn. Their UDP source ports are a hash "
     "of their numbers, so some of hundreds share a port.  [default: 1]",
 )  # fmt: skip
 @option(
-    "Hosts and queue pairs", "--flows", type=Integer(1, MAX_QPS),
+    "Hosts and queue pairs", "--flows", type=IntegerType(1, MAX_QPS),
     help="Queue pairs of all hosts together, instead of --qps.",
 )  # fmt: skip
 @option(
@@ -151,14 +151,19 @@ def _psn(text: str) -> int:
 )  # fmt: skip
 @option("Headers", "--ipv6", is_flag=True, help="Use IPv6 instead of IPv4.")
 @option(
-    "Headers", "--vlan", "tag", metavar="VID[:PCP]", callback=_read(Tag.parse),
+    "Headers", "--vlan", "tag", metavar="VID[:PCP]", callback=_read(VlanTag.parse),
     help="VLAN tag: id and priority.  [default priority: by DSCP, 3 for 26 and 1 for 10]",
 )  # fmt: skip
 @option(
-    "Headers", "--dscp", type=Integer(0, 63), default=0, show_default=True, help="DSCP of frames."
+    "Headers",
+    "--dscp",
+    type=IntegerType(0, 63),
+    default=0,
+    show_default=True,
+    help="DSCP of frames.",
 )
 @option(
-    "Headers", "--cnp-dscp", type=Integer(0, 63), default=CNP_DSCP, show_default=True,
+    "Headers", "--cnp-dscp", type=IntegerType(0, 63), default=CNP_DSCP, show_default=True,
     help="DSCP of CNPs.",
 )  # fmt: skip
 @option(
@@ -182,11 +187,11 @@ def _psn(text: str) -> int:
     callback=_read(_latency), help="One-way latency of the link.",
 )  # fmt: skip
 @option(
-    "Network", "--timeout", metavar="EXPONENT", type=Integer(1, LAST_TIMEOUT),
+    "Network", "--timeout", metavar="EXPONENT", type=IntegerType(1, LAST_TIMEOUT),
     help="Local ACK timeout: 4.096 us * 2^EXPONENT.  [default: long enough without losses]",
 )  # fmt: skip
 @option(
-    "Network", "--window", metavar="PACKETS", type=Integer(1, MAX_IN_FLIGHT),
+    "Network", "--window", metavar="PACKETS", type=IntegerType(1, MAX_IN_FLIGHT),
     help="Maximum unacknowledged request packets of a queue pair; soft-RoCE has 129.  "
     "[default: no limit]",
 )  # fmt: skip
@@ -221,57 +226,57 @@ def command(
     """  # noqa: D301 - click keeps the lines after a backspace
     if as_json and quiet:
         raise click.UsageError("--json prints the summary, -q does not: give one of them")
-    order = _order(**settings)
+    spec = _spec(**settings)
     check_suffix(path)
     path = by_own_name(path)
     if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("a capture is binary: name a file with -w FILE")
     if not quiet:
-        _hint(order)
+        _hint(spec)
     wanted = progress if progress is not None else sys.stderr.isatty()
-    summary = _written(order, path, progress=wanted)
+    summary = _written(spec, path, progress=wanted)
     if not quiet:
         to = sys.stderr if path == STREAM else None
-        write_summary(summary, as_json=as_json, to=to, parties=_parties(order, as_json=as_json))
+        write_summary(summary, as_json=as_json, to=to, parties=_parties(spec, as_json=as_json))
     return 0
 
 
-def _order(verb: str, mtu: str, tap: str, tag: Tag | None, **settings: Any) -> Order:
+def _spec(verb: str, mtu: str, tap: str, tag: VlanTag | None, **settings: Any) -> TrafficSpec:
     """Return what to generate; raise ``UsageError`` for options that contradict each other."""
     if tag is not None:
         settings |= tag._asdict()
     try:
-        return Order(verb=Verb(verb), mtu=int(mtu), tap=CapturePoint(tap), **settings)
-    except OrderError as error:
+        return TrafficSpec(verb=Verb(verb), mtu=int(mtu), tap=CapturePoint(tap), **settings)
+    except SpecError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _parties(order: Order, *, as_json: bool) -> dict[str, int]:
+def _parties(spec: TrafficSpec, *, as_json: bool) -> dict[str, int]:
     """Return the numbers of hosts and flows; a table has them only with more than two hosts.
 
     A flow is a queue pair of a client and its peer at a server.
     """
-    found = {"clients": order.clients, "servers": order.servers, "flows": order.lanes}
-    return found if as_json or order.switched else {}
+    found = {"clients": spec.clients, "servers": spec.servers, "flows": spec.lanes}
+    return found if as_json or spec.switched else {}
 
 
-def _hint(order: Order) -> None:
+def _hint(spec: TrafficSpec) -> None:
     """Report if NumPy, which would make a long run fast, is missing."""
-    if max(order.frames or 0, order.messages or 0) >= _MANY:
+    if max(spec.frames or 0, spec.messages or 0) >= _MANY:
         try:
             import_module("numpy")
         except ImportError:
             complain("NumPy makes this many times as fast: pip install 'rdmawire[columns]'")
 
 
-def _written(order: Order, path: str, *, progress: bool) -> "Summary":
+def _written(spec: TrafficSpec, path: str, *, progress: bool) -> "TrafficSummary":
     """Write the capture and return its summary."""
     from rdmawire.traffic.generate.generator import generate
 
     start = time.perf_counter()
     with (
-        late_bar(f"gen {order.verb}", wanted=progress) as told,
+        late_bar(f"gen {spec.verb}", wanted=progress) as told,
         create_capture(path, link_type=LinkType.ETHERNET) as writer,
     ):
-        summary = generate(order, writer, told)
+        summary = generate(spec, writer, told)
     return summary._replace(wall_s=time.perf_counter() - start)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from rdmawire.cli.command import F, Integer, option
+from rdmawire.cli.command import F, IntegerType, option
 from rdmawire.dissect import generated
 from rdmawire.dissect.output import Separators
 from rdmawire.dissect.select import Bound, BoundError, FieldError, Selection
@@ -120,7 +120,7 @@ READ = option(
     help="Read FILE; the same as a FILE argument. Repeatable.",
 )  # fmt: skip
 PORTS = option(
-    "Input", "--port", "ports", type=Integer(0, 65535), multiple=True, default=[ROCE_PORT],
+    "Input", "--port", "ports", type=IntegerType(0, 65535), multiple=True, default=[ROCE_PORT],
     show_default=True, help="UDP destination port of RoCEv2. Repeatable.",
 )  # fmt: skip
 DISPLAY_FILTER = option(

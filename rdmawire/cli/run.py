@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from rdmawire.capture.io import STANDARD_INPUT, STREAM
 from rdmawire.capture.writer import format_named
 from rdmawire.cli import options
-from rdmawire.cli.command import Command, Integer, option, use_color
+from rdmawire.cli.command import Command, IntegerType, option, use_color
 from rdmawire.cli.options import check_compatible
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import by_own_name, check_suffix, complain, print_text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rdmawire.traffic.scenario.document import Failure, Hint, Mistake, ScenarioError
     from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.runner.play import Outcome, PortCounts
-    from rdmawire.traffic.summary import Summary
+    from rdmawire.traffic.summary import TrafficSummary
 
 
 def print_list() -> int:
@@ -93,7 +93,7 @@ _SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CaptureTarget:
     """The capture to write, and the points to tap; without points, everything that hosts send."""
 
     capture: str | None
@@ -185,7 +185,7 @@ class Results:
         self._quiet = quiet
         self._counters = counters
         self._objects: list[dict[str, object]] | None = [] if as_json else None
-        self._total: Summary | None = None
+        self._total: TrafficSummary | None = None
         self._mistakes: list[dict[str, object]] = []
         self._more = 0
         self._passed = self._failed = 0
@@ -378,7 +378,7 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
 )  # fmt: skip
 @option("Input", "--all", "every", is_flag=True, help="Run all shipped scenarios.")
 @option(
-    "Input", "--seed", type=Integer(0, (1 << 64) - 1),
+    "Input", "--seed", type=IntegerType(0, (1 << 64) - 1),
     help="Seed of everything random, in place of the seed of each SCENARIO.",
 )  # fmt: skip
 @option("Input", "--check", is_flag=True, help="Only read each SCENARIO and report its mistakes.")
@@ -442,7 +442,7 @@ def command(
     if schema or listing:
         return print_schema() if schema else print_list()
     names = _names(more + scenarios, every=every)
-    target = Target(capture and by_own_name(capture), points, arrived=arrived)
+    target = CaptureTarget(capture and by_own_name(capture), points, arrived=arrived)
     target.check(names)
     said_to = sys.stderr if target.is_output else sys.stdout
     results = Results(said_to, as_json=as_json, quiet=quiet, counters=counters)
@@ -556,7 +556,7 @@ def _report_valid(read: Sequence["Scenario"], *, quiet: bool) -> None:
 
 
 def _outcome(
-    scenario: "Scenario", capture: str | None, target: Target, *, drawn: bool
+    scenario: "Scenario", capture: str | None, target: CaptureTarget, *, drawn: bool
 ) -> "Outcome":
     from rdmawire.traffic.scenario import play
     from rdmawire.traffic.scenario.runner.observer import UnknownPoint

@@ -15,7 +15,7 @@ import click
 
 from rdmawire.capture.io import STANDARD_INPUT, STREAM, display_path, write_error
 from rdmawire.cli import options
-from rdmawire.cli.command import Command, Integer, option
+from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.progress import file_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.table import show
@@ -33,7 +33,7 @@ _LONG = 64 << 20
 
 
 @dataclass(frozen=True)
-class Counted:
+class CaptureStatistics:
     """The statistics of captures, and their names."""
 
     statistics: "Statistics"
@@ -72,7 +72,7 @@ class Counting:
         self._points = points
         self._progress = progress
 
-    def group(self, files: Collection[str]) -> Counted | None:
+    def group(self, files: Collection[str]) -> CaptureStatistics | None:
         """Count captures together; return ``None`` if none could be read."""
         from rdmawire.stats import Statistics
         from rdmawire.stats.throughput import IntervalError
@@ -83,7 +83,7 @@ class Counting:
         except IntervalError as error:
             self._complain(f"{', '.join(map(_name, files))}: {error}")
             return None
-        return Counted(statistics, read) if read else None
+        return CaptureStatistics(statistics, read) if read else None
 
     def _is_counted(self, file: str, statistics: "Statistics") -> bool:
         """Count a capture; return whether it was read, at least up to its damage."""
@@ -154,7 +154,7 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
     help="Width of the intervals of throughput: 100ms, 1s.  [default: about 20 intervals]",
 )  # fmt: skip
 @option(
-    "Output", "--top", type=Integer(min=0), default=40, show_default=True,
+    "Output", "--top", type=IntegerType(min=0), default=40, show_default=True,
     help="Maximum rows of a table, the largest first; 0 for all.",
 )  # fmt: skip
 @options.PROGRESS
@@ -211,7 +211,7 @@ def _check_folder(picture: Path | None) -> None:
         raise write_error(FileNotFoundError(errno.ENOENT, ""), display_path(str(picture)))
 
 
-def _write_json(found: Iterator[Counted]) -> Counted | None:
+def _write_json(found: Iterator[CaptureStatistics]) -> CaptureStatistics | None:
     """Write one object, capture by capture; return the last capture."""
     last, before = None, '{"captures": ['
     for last in found:
@@ -240,7 +240,9 @@ def _encoded(report: "Report") -> Iterator[str]:
     yield "\n}"
 
 
-def _write_tables(found: Iterator[Counted], *, top: int, fixed: bool) -> Counted | None:
+def _write_tables(
+    found: Iterator[CaptureStatistics], *, top: int, fixed: bool
+) -> CaptureStatistics | None:
     """Write the tables of each capture as soon as it is counted; return the last capture."""
     from rdmawire.stats.table import heading, tables
 
@@ -254,7 +256,7 @@ def _write_tables(found: Iterator[Counted], *, top: int, fixed: bool) -> Counted
     return last
 
 
-def _draw(counted: Counted, picture: Path) -> None:
+def _draw(counted: CaptureStatistics, picture: Path) -> None:
     from rdmawire.stats.plot import draw
 
     assert counted.statistics.points is not None

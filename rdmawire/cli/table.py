@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rdmawire.stats.table import ReportTable
-    from rdmawire.traffic.summary import Summary
+    from rdmawire.traffic.summary import TrafficSummary
 
 
 def show(table: "ReportTable") -> None:
@@ -119,7 +119,7 @@ _PATHS = {"host": "host memory", "gpu_direct": "GPUDirect", "bounce": "bounce bu
 
 
 def write_summary(
-    summary: "Summary",
+    summary: "TrafficSummary",
     *,
     as_json: bool,
     to: TextIO | None = None,
@@ -142,13 +142,13 @@ def write_summary(
         stream.writelines(f"{name:<26}{value}\n" for name, value in lines)
 
 
-def as_object(summary: "Summary") -> dict[str, object]:
+def as_object(summary: "TrafficSummary") -> dict[str, object]:
     """Return the summary as a JSON object: every count by its name."""
     found = summary._asdict()
     return {**found, "paths": {name: path._asdict() for name, path in summary.paths.items()}}
 
 
-def rows(summary: "Summary") -> Iterator[tuple[str, str]]:
+def rows(summary: "TrafficSummary") -> Iterator[tuple[str, str]]:
     """Yield a row for each count; counts of errors only if they are not 0."""
     for name in _COUNTS:
         count: int = getattr(summary, name)

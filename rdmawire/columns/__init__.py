@@ -6,7 +6,7 @@ except ImportError as error:
     raise ImportError("columns need NumPy: pip install 'rdmawire[columns]'") from error
 
 from rdmawire.columns.column import Column, ColumnType, Form
-from rdmawire.columns.read import DEFAULT_FIELDS, Row, iter_columns, read_columns
+from rdmawire.columns.read import DEFAULT_FIELDS, RowUnit, iter_columns, read_columns
 from rdmawire.columns.table import Columns
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "ColumnType",
     "Columns",
     "Form",
-    "Row",
+    "RowUnit",
     "iter_columns",
     "read_columns",
 ]

@@ -11,7 +11,7 @@ from rdmawire.columns.fast_path import (
     LEAD,
     Bits,
     FastFrames,
-    Path,
+    HeaderStack,
     Records,
     bits,
     bytes_at,
@@ -39,7 +39,7 @@ class Extracted(NamedTuple):
 class Extractor(Protocol):
     """Extracts the values of a field from fast-path frames."""
 
-    def width(self, path: Path) -> int:
+    def width(self, path: HeaderStack) -> int:
         """Return the bytes from the start of a frame that the extraction needs on this path."""
 
     def read(self, fast: FastFrames) -> Extracted | None:
@@ -67,12 +67,12 @@ class RowExtractor:
         self._offsets = header_offsets(field.table)
         self._condition = _condition(field)
 
-    def width(self, path: Path) -> int:
+    def width(self, path: HeaderStack) -> int:
         after_bth = int(self._offsets.max())
         base = path.bth + after_bth if after_bth > 0 else self._base(path)
         return base + self._table.SIZE
 
-    def _base(self, path: Path) -> int:
+    def _base(self, path: HeaderStack) -> int:
         return path.bth if self._table is BTH else path.bases.get(self._table, 0)
 
     def read(self, fast: FastFrames) -> Extracted | None:
@@ -106,7 +106,7 @@ class RowExtractor:
 class ICRCExtractor:
     """Extracts the ICRC, after the payload."""
 
-    def width(self, path: Path) -> int:
+    def width(self, path: HeaderStack) -> int:
         return path.width
 
     def read(self, fast: FastFrames) -> Extracted | None:
@@ -173,7 +173,7 @@ def _icrc_of_linux(fast: FastFrames, row: int, standard: int) -> int:
 class ICRCStatus:
     """Extracts whether the ICRC is correct."""
 
-    def width(self, path: Path) -> int:
+    def width(self, path: HeaderStack) -> int:
         return path.width
 
     def read(self, fast: FastFrames) -> Extracted | None:
@@ -184,7 +184,7 @@ class ICRCStatus:
 class ICRCExpected:
     """Extracts the correct ICRC of frames with a wrong one."""
 
-    def width(self, path: Path) -> int:
+    def width(self, path: HeaderStack) -> int:
         return path.width
 
     def read(self, fast: FastFrames) -> Extracted | None:
@@ -198,7 +198,7 @@ _WORDS: NDArray[Any] = np.array(["bad", "good"], object)
 class IPChecksumStatus:
     """Extracts whether the checksum of the IPv4 header is correct."""
 
-    def width(self, path: Path) -> int:
+    def width(self, path: HeaderStack) -> int:
         return path.width
 
     def read(self, fast: FastFrames) -> Extracted | None:

@@ -1,8 +1,9 @@
 """Fast path: frames whose fields are read many at once, as array operations.
 
-A frame takes the fast path if it is not truncated, its headers up to the BTH have fixed offsets (a
-:class:`Path`), and the packet parses to its end. All others are dissected one by one. The test may
-be too strict, which costs time; it must never accept a frame that a dissection reads otherwise.
+A frame takes the fast path if it is not truncated, its headers up to the BTH have fixed offsets
+(a :class:`HeaderStack`), and the packet parses to its end. All others are dissected one by one. The
+test may be too strict, which costs time; it must never accept a frame that a dissection reads
+otherwise.
 """
 
 from collections.abc import Iterator
@@ -89,7 +90,7 @@ _LENGTHS: dict[type[Header], tuple[str, int]] = {
 """The length field of a header, and how many bytes of the header itself it includes."""
 
 
-class _Word(NamedTuple):
+class _MaskedWord(NamedTuple):
     """Required bits in eight bytes of a frame, from byte ``start``."""
 
     start: int
@@ -107,7 +108,7 @@ UDP_LENGTH = row_bits(UDP, "length")
 _UDP_PORT = row_bits(UDP, "dstport")
 
 
-class Path:
+class HeaderStack:
     """A stack of headers before a BTH, outermost first, in frames of one link type.
 
     ``bases`` are the offsets of the headers in a frame, ``bth`` is that of the BTH, in bytes.
@@ -157,7 +158,7 @@ def _required_values(bases: dict[type[Header], int]) -> Iterator[tuple[int, int,
                 yield bases[table] * 8 + row.bit, row.width, wanted[row.name]
 
 
-def _words(required: list[tuple[int, int, int]]) -> Iterator[_Word]:
+def _words(required: list[tuple[int, int, int]]) -> Iterator[_MaskedWord]:
     """Combine required values into few eight-byte words."""
     while required:
         start = required[0][0] // 8
@@ -168,7 +169,7 @@ def _words(required: list[tuple[int, int, int]]) -> Iterator[_Word]:
             shift = (start + 8) * 8 - first - width
             mask |= ((1 << width) - 1) << shift
             value |= wanted << shift
-        yield _Word(start, mask, value)
+        yield _MaskedWord(start, mask, value)
 
 
 def _words_at(frames: Matrix, start: int) -> NDArray[np.uint64]:
@@ -178,10 +179,10 @@ def _words_at(frames: Matrix, start: int) -> NDArray[np.uint64]:
 
 
 PATHS = (
-    Path(LinkType.ETHERNET, Ethernet, IPv4, UDP),
-    Path(LinkType.ETHERNET, Ethernet, IPv6, UDP),
-    Path(LinkType.ETHERNET, Ethernet, VLAN, IPv4, UDP),
-    Path(LinkType.ETHERNET, Ethernet, VLAN, IPv6, UDP),
+    HeaderStack(LinkType.ETHERNET, Ethernet, IPv4, UDP),
+    HeaderStack(LinkType.ETHERNET, Ethernet, IPv6, UDP),
+    HeaderStack(LinkType.ETHERNET, Ethernet, VLAN, IPv4, UDP),
+    HeaderStack(LinkType.ETHERNET, Ethernet, VLAN, IPv6, UDP),
 )
 """Paths, the most frequent one first: most captures have frames on one path only."""
 
@@ -220,7 +221,7 @@ def header_offsets(table: type[Header]) -> NDArray[np.int16]:
     return found
 
 
-class Packets(NamedTuple):
+class FastPackets(NamedTuple):
     """Transport packets: their opcodes, and their UDP lengths in bytes."""
 
     opcodes: NDArray[np.uint8]
@@ -232,14 +233,14 @@ class Packets(NamedTuple):
         return np.flatnonzero(np.bincount(self.opcodes, minlength=256))
 
 
-def packets(frames: Matrix, path: Path) -> Packets:
+def packets(frames: Matrix, path: HeaderStack) -> FastPackets:
     """Return the packets of all frames; they may be malformed."""
     lengths = UDP_LENGTH.read(frames, path.bases[UDP]).astype(np.int32)
-    return Packets(_OPCODE.read(frames, path.bth), lengths)
+    return FastPackets(_OPCODE.read(frames, path.bth), lengths)
 
 
 def are_consistent(
-    frames: Matrix, path: Path, found: Packets, captured: NDArray[Any]
+    frames: Matrix, path: HeaderStack, found: FastPackets, captured: NDArray[Any]
 ) -> NDArray[np.bool_]:
     """Return which packets parse to their end and are not management datagrams."""
     opcodes, lengths = found
@@ -323,8 +324,8 @@ class FastFrames(NamedTuple):
 
     records: Records
     frames: Matrix
-    path: Path
-    packets: Packets
+    path: HeaderStack
+    packets: FastPackets
 
     @property
     def icrc(self) -> NDArray[np.int64]:
@@ -338,7 +339,7 @@ class FastFilter:
     ``widths`` is for each path the number of bytes to read of each record, including its header.
     """
 
-    def __init__(self, widths: dict[Path, int], ports: Ports) -> None:
+    def __init__(self, widths: dict[HeaderStack, int], ports: Ports) -> None:
         self._widths = widths
         self._ports = ports
 
@@ -359,7 +360,9 @@ class FastFilter:
                 yield near[which], found
             rows = np.delete(rows, which)
 
-    def _on(self, path: Path, records: Records, width: int) -> tuple[NDArray[np.int64], FastFrames]:
+    def _on(
+        self, path: HeaderStack, records: Records, width: int
+    ) -> tuple[NDArray[np.int64], FastFrames]:
         """Return the row numbers of the frames on a path, and the frames."""
         frames = records.first_bytes(width)
         own = packets(frames, path)
@@ -370,5 +373,5 @@ class FastFilter:
         which = np.flatnonzero(mask)
         if len(which) < len(mask):
             records, frames = records.at(which), frames[which]
-            own = Packets(own.opcodes[which], own.lengths[which])
+            own = FastPackets(own.opcodes[which], own.lengths[which])
         return which, FastFrames(records, frames, path, own)

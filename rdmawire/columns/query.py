@@ -17,7 +17,7 @@ from rdmawire.columns.extract import (
     IPChecksumStatus,
     RowExtractor,
 )
-from rdmawire.columns.fast_path import PATHS, Chosen, Path
+from rdmawire.columns.fast_path import PATHS, Chosen, HeaderStack
 from rdmawire.columns.table import Columns
 from rdmawire.dissect import generated
 from rdmawire.dissect.dissection import Dissection
@@ -94,7 +94,7 @@ class Query:
         """Whether the fast path has all fields."""
         return all(field.extractors is not None for field in self.fields)
 
-    def width(self, path: Path) -> int:
+    def width(self, path: HeaderStack) -> int:
         """Return the bytes from the start of a frame that the query needs on a path."""
         widths = (
             extractor.width(path) for field in self.fields for extractor in field.extractors or ()

@@ -107,25 +107,29 @@ class MixedReader:
             self._on_dissected(row, frame)
 
 
-class Row(Enum):
+class RowUnit(Enum):
     """What a row of the columns stands for."""
 
     FRAME = "frame"
     FPDU = "fpdu"
 
 
-_ROWS = {Row.FRAME: frame_rows, Row.FPDU: fpdu_rows}
+_ROWS = {RowUnit.FRAME: frame_rows, RowUnit.FPDU: fpdu_rows}
 
 
 class Request:
     """A request for fields of selected frames, with a row for each frame or each FPDU."""
 
     def __init__(
-        self, query: Query, row: Row, ports: Iterable[int], selection: FrameSelection = EVERY_FRAME
+        self,
+        query: Query,
+        row: RowUnit,
+        ports: Iterable[int],
+        selection: FrameSelection = EVERY_FRAME,
     ) -> None:
-        row = Row(row)
+        row = RowUnit(row)
         self._query = query
-        self._fast_query = with_selection_fields(query, selection) if row is Row.FRAME else None
+        self._fast_query = with_selection_fields(query, selection) if row is RowUnit.FRAME else None
         self._row = row
         self._ports = as_array(ports)
         self._selection = selection
@@ -233,7 +237,7 @@ def iter_columns(
     path: str | os.PathLike[str],
     fields: Iterable[str] = DEFAULT_FIELDS,
     *,
-    row: Row = Row.FRAME,
+    row: RowUnit = RowUnit.FRAME,
     ports: Iterable[int] = (ROCE_PORT,),
     where: str | Filter | None = None,
 ) -> Iterator[Columns]:
@@ -255,7 +259,7 @@ def read_columns(
     path: str | os.PathLike[str],
     fields: Iterable[str] = DEFAULT_FIELDS,
     *,
-    row: Row = Row.FRAME,
+    row: RowUnit = RowUnit.FRAME,
     ports: Iterable[int] = (ROCE_PORT,),
     where: str | Filter | None = None,
 ) -> Columns:

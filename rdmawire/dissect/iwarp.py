@@ -18,9 +18,9 @@ from rdmawire.dissect.mpa_event import (
     Fpdu,
     Lost,
     NotIwarp,
+    PartialFpdu,
     Skipped,
     StartUp,
-    Torn,
 )
 from rdmawire.dissect.mpa_framing import Result
 from rdmawire.dissect.node import Derived, Extra, Node
@@ -70,7 +70,9 @@ def _header(header: Header, offset: int) -> Node:
     return Node(type(header).label, offset, header.build(), header)
 
 
-def _placed(event: StartUp | Fpdu | Torn, base: int, nodes: Iterator[Node]) -> Iterator[Node]:
+def _placed(
+    event: StartUp | Fpdu | PartialFpdu, base: int, nodes: Iterator[Node]
+) -> Iterator[Node]:
     """Move nodes whose offsets count from the event's start to their offsets in the frame."""
     where = _where(event, base)
     for node in nodes:
@@ -79,7 +81,7 @@ def _placed(event: StartUp | Fpdu | Torn, base: int, nodes: Iterator[Node]) -> I
         yield node
 
 
-def _where(event: StartUp | Fpdu | Torn, base: int) -> int:
+def _where(event: StartUp | Fpdu | PartialFpdu, base: int) -> int:
     """The frame offset at which an event begins; 0 if it is reassembled."""
     return 0 if event.begin is None else base + event.begin
 
@@ -193,7 +195,7 @@ def _payload(name: str, offset: int, data: bytes) -> Node:
     return node
 
 
-def _torn(walk: NodeWalk, event: Torn, base: int) -> Iterator[Node]:
+def _torn(walk: NodeWalk, event: PartialFpdu, base: int) -> Iterator[Node]:
     """The complete headers, then the captured part of the payload or of the next header."""
     fpdu, kept = event.fpdu, len(event.data)
     ulpdu = fpdu.ulpdu_before(kept)
@@ -207,7 +209,7 @@ def _torn(walk: NodeWalk, event: Torn, base: int) -> Iterator[Node]:
     return _placed(event, base, iter(sorted(nodes, key=_offset)))
 
 
-def _after(event: Torn, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
+def _after(event: PartialFpdu, ulpdu: int, markers: list[Node]) -> Iterator[Node]:
     """Bytes after ``ulpdu`` bytes of the ULPDU other than Markers: pad, CRC, part of a Marker."""
     start = event.fpdu.offset_of(FPDULength.SIZE + ulpdu - 1) + 1
     for end in [*(node.offset for node in markers if node.offset >= start), len(event.data)]:
@@ -228,7 +230,7 @@ def _so_far(walk: NodeWalk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
     return nodes
 
 
-def _kept(event: Torn, ulpdu: int, pieces: list[Node]) -> str:
+def _kept(event: PartialFpdu, ulpdu: int, pieces: list[Node]) -> str:
     """The captured size of a torn FPDU and, if all headers are complete, of its payload."""
     said = f"{len(event.data)} of {event.size} bytes of an FPDU"
     last = pieces[-1] if pieces else None
@@ -261,7 +263,7 @@ def _note(offset: int, text: str) -> Node:
 _NODES: dict[type, Callable[[NodeWalk, Any, int], Iterator[Node]]] = {
     StartUp: _start_up,
     Fpdu: _fpdu,
-    Torn: _torn,
+    PartialFpdu: _torn,
     Lost: _lost,
     Skipped: _skipped,
     Forgotten: _forgotten,

@@ -3,7 +3,7 @@
 ``position`` is an offset in bytes in the direction's stream (see :mod:`rdmawire.dissect.tcp`).
 ``begin`` is the event's offset in the payload of the current TCP segment, or ``None`` if its
 first byte arrived in an earlier segment. In an iWARP stream every byte from the first one on
-is in exactly one event, except that a :class:`Lost` may lie inside a :class:`Torn` or a
+is in exactly one event, except that a :class:`Lost` may lie inside a :class:`PartialFpdu` or a
 :class:`Forgotten`.
 """
 
@@ -52,7 +52,7 @@ class Fpdu(NamedTuple):
     crc: CRCStatus
 
 
-class Torn(NamedTuple):
+class PartialFpdu(NamedTuple):
     """An FPDU of ``size`` bytes, of which only the first ones were captured.
 
     ``place`` is its offset in the Marker sequence of MPA; ``None`` without Markers.
@@ -95,7 +95,7 @@ class NotIwarp(NamedTuple):
     """The connection is not iWARP; always the last event of a connection."""
 
 
-Event = StartUp | Fpdu | Torn | Lost | Skipped | Forgotten | NotIwarp
+Event = StartUp | Fpdu | PartialFpdu | Lost | Skipped | Forgotten | NotIwarp
 
 
 class Agreement:
@@ -123,20 +123,20 @@ class Agreement:
         """The responder's start-up frame, if it was seen."""
         return next((one for one in self._headers if isinstance(one, MPAReply)), None)
 
-    def start_up(self, way: int, header: StartUpHeader) -> None:
-        """Record a start-up frame of direction ``way``."""
+    def start_up(self, side: int, header: StartUpHeader) -> None:
+        """Record a start-up frame of side ``side`` (0 or 1)."""
         self.known = True
-        self._headers[way] = header
+        self._headers[side] = header
         self.rejected = self.rejected or (isinstance(header, MPAReply) and bool(header.r))
         # RFC 5044, section 7.1.1: CRCs are in use if either side asks for them.
         asked = [one is not None and bool(one.c) for one in self._headers]
         if any(asked) or None not in self._headers:
             self.crc = any(asked)
 
-    def wants_markers(self, way: int) -> bool | None:
-        """Whether direction ``way`` must have Markers; ``None`` if unknown."""
+    def wants_markers(self, side: int) -> bool | None:
+        """Whether side ``side`` (0 or 1) must have Markers; ``None`` if unknown."""
         # RFC 5044, section 7.1.1: M asks the other side for Markers.
-        receiver = self._headers[1 - way]
+        receiver = self._headers[1 - side]
         return None if receiver is None else bool(receiver.m)
 
     def found(self, *, crc: bool) -> None:

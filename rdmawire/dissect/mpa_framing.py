@@ -1,6 +1,6 @@
 """MPA connections: start-up frames and FPDUs from the two streams of a TCP connection.
 
-Each direction is a state machine of its own (:class:`Way`); the state that both share is
+Each direction is a state machine of its own (:class:`StreamDirection`); both share the state of
 :class:`~rdmawire.dissect.mpa_event.Agreement`. Each event is reported with the TCP segment that
 completes it. At most one FPDU, or the window of a search, is buffered for each direction, and at
 most a :class:`~rdmawire.dissect.mpa_event.Budget` for all together; each byte is examined a
@@ -20,12 +20,12 @@ from rdmawire.dissect.mpa_event import (
     Fpdu,
     Lost,
     NotIwarp,
+    PartialFpdu,
     Skipped,
     StartUp,
-    Torn,
 )
-from rdmawire.dissect.mpa_resync import HEAD, PATIENCE, Found, Search, read_head
-from rdmawire.dissect.tcp import CONNECTIONS, Arrival, Data, Hole, Piece, Segment, Tracker
+from rdmawire.dissect.mpa_resync import HEAD, PATIENCE, Search, SyncPoint, read_head
+from rdmawire.dissect.tcp import CONNECTIONS, Data, Hole, Piece, Segment, TrackedSegment, Tracker
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import (
     MARKER_SPACING,
@@ -42,11 +42,11 @@ from rdmawire.wire.mpa import (
     size_at,
 )
 
-SENSELESS = 16
+MAX_INVALID_FPDUS = 16
 """Consecutive FPDUs without valid DDP and RDMAP versions that certain framing tolerates."""
 
 
-class Doubt:
+class FramingConfidence:
     """Confidence in the framing of a stream. ``in_step`` says whether framing may continue."""
 
     __slots__ = ("_certain", "_clear", "_doubted", "_proof", "_senseless", "in_step")
@@ -62,7 +62,7 @@ class Doubt:
         """Framing begins after a start-up frame."""
         self._certain = self.in_step = True
 
-    def begin_found(self, found: Found) -> None:
+    def begin_found(self, found: SyncPoint) -> None:
         """Framing begins at an FPDU that a search found."""
         self._certain, self.in_step = False, True
         clear = found.base is not None
@@ -79,7 +79,7 @@ class Doubt:
         """Check a complete FPDU."""
         if self._certain:
             self._senseless = 0 if _is_sensible(event) else self._senseless + 1
-            self.in_step = self._senseless <= SENSELESS
+            self.in_step = self._senseless <= MAX_INVALID_FPDUS
         elif event.crc is not CRCStatus.GOOD and self._is_unproved(event):
             self._fall_out(event.position)
 
@@ -128,7 +128,7 @@ class Phase(Enum):
     SEARCHING = "looking for an FPDU"
 
 
-class Way:
+class StreamDirection:
     """Direction ``number`` of a connection; its stream begins at ``position``.
 
     ``joined`` says that the start of the stream was not captured.
@@ -141,7 +141,7 @@ class Way:
         self._missing = 0
         self._base: int | None = None
         self._settled = self._negotiated = False
-        self._doubt = Doubt(position)
+        self._doubt = FramingConfidence(position)
         self._search: Search | None = None
         self._patience = PATIENCE
         self._at_hand = range(position, position)
@@ -315,7 +315,7 @@ class Way:
             events.append(NotIwarp())
         return None
 
-    def _found(self, search: Search, found: Found) -> None:
+    def _found(self, search: Search, found: SyncPoint) -> None:
         self._agreement.found(crc=found.sure)
         self.phase, self._search = Phase.FRAMED, None
         if not self._negotiated:
@@ -347,7 +347,7 @@ class Way:
         size = self._size(0) if self.phase is Phase.FRAMED and self._settled else 0
         if size:
             begin, place = self._begin(self._start), self._in_stream(self._start)
-            events.append(Torn(self._start, begin, bytes(self._buffer), size, place))
+            events.append(PartialFpdu(self._start, begin, bytes(self._buffer), size, place))
             self._go_on(self._start + size, end)
             return
         if self._agreement.known:
@@ -368,9 +368,9 @@ class Way:
 
 
 _STEPS = {
-    Phase.OPENING: Way._open,
-    Phase.FRAMED: Way._read,
-    Phase.SEARCHING: Way._look,
+    Phase.OPENING: StreamDirection._open,
+    Phase.FRAMED: StreamDirection._read,
+    Phase.SEARCHING: StreamDirection._look,
 }
 
 
@@ -390,31 +390,33 @@ class MPAConnection:
     Their buffers count against ``budget``, which all connections share.
     """
 
-    __slots__ = ("_budget", "_ways", "agreement", "over")
+    __slots__ = ("_budget", "_directions", "agreement", "over")
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget()
         self.agreement = Agreement()
         self.over = False
-        self._ways: list[Way | None] = [None, None]
+        self._directions: list[StreamDirection | None] = [None, None]
 
-    def receive(self, way: int, segment: Segment, *, joined: bool) -> list[Event]:
-        """Return the events of the pieces of a segment of direction ``way``.
+    def receive(self, side: int, segment: Segment, *, joined: bool) -> list[Event]:
+        """Return the events of the pieces of a segment from side ``side`` (0 or 1).
 
         ``joined`` says that the start of the direction's stream was not captured.
         """
         events: list[Event] = []
         for piece in segment.pieces:
             if not self.over:
-                events += self._piece(way, piece, segment, joined)
+                events += self._piece(side, piece, segment, joined)
         return events
 
     def _piece(self, number: int, piece: Piece, segment: Segment, joined: bool) -> list[Event]:
-        way = self._ways[number]
-        if way is None:
-            way = self._ways[number] = Way(number, self.agreement, piece.position, joined=joined)
-        events = way.receive(piece, segment)
-        self._budget.settle(way)
+        direction = self._directions[number]
+        if direction is None:
+            direction = self._directions[number] = StreamDirection(
+                number, self.agreement, piece.position, joined=joined
+            )
+        events = direction.receive(piece, segment)
+        self._budget.settle(direction)
         if events and isinstance(events[-1], NotIwarp):
             self.close()
         return events
@@ -422,15 +424,15 @@ class MPAConnection:
     def close(self) -> None:
         """Discard the buffers of a connection that is no longer needed."""
         self.over = True
-        for way in filter(None, self._ways):
-            self._budget.forget(way)
-        self._ways = [None, None]
+        for direction in filter(None, self._directions):
+            self._budget.forget(direction)
+        self._directions = [None, None]
 
 
 class Result(NamedTuple):
     """A TCP segment, its connection, and the MPA events that it completes."""
 
-    arrival: Arrival[MPAConnection]
+    arrival: TrackedSegment[MPAConnection]
     events: list[Event]
 
 
@@ -457,8 +459,8 @@ class Streams:
         connection = arrival.connection
         if not arrival.segment.pieces:
             return Result(arrival, [])
-        joined = connection.directions[arrival.way].joined
-        events = connection.upper.receive(arrival.way, arrival.segment, joined=joined)
+        joined = connection.directions[arrival.side].joined
+        events = connection.upper.receive(arrival.side, arrival.segment, joined=joined)
         if connection.upper.over:
-            self._tracker.deafen(connection)
+            self._tracker.stop(connection)
         return Result(arrival, events)

@@ -39,7 +39,7 @@ CONTROL = 2
 """Bytes of a head before the DDP control field."""
 
 
-class Evidence(IntEnum):
+class HeaderEvidence(IntEnum):
     """Weight of a head as evidence.
 
     Tagged heads have few fixed bits, and arrays of numbers often match them (``81 40`` and
@@ -59,7 +59,7 @@ class Evidence(IntEnum):
     MARKER = 24
 
 
-class Head(NamedTuple):
+class FpduStart(NamedTuple):
     """A possible start of an FPDU: ``numbers`` are STag and TO, or QN, MSN and MO."""
 
     position: int
@@ -86,7 +86,7 @@ _TAGGED = struct.Struct(">HxxIQ")
 _UNTAGGED = struct.Struct(">HxxIIII")
 
 
-def read_head(buffer: bytes | bytearray, index: int, position: int) -> Head | None:
+def read_head(buffer: bytes | bytearray, index: int, position: int) -> FpduStart | None:
     """The head at ``index``, where 20 bytes are, unless it violates a rule of DDP or RDMAP."""
     data = bytes(buffer[index : index + HEAD])
     control, opcode = data[CONTROL], data[CONTROL + 1] & 15
@@ -102,11 +102,11 @@ def read_head(buffer: bytes | bytearray, index: int, position: int) -> Head | No
         numbers = tuple(numbers_)
         if reserved and shape.control is not RDMAPControlInvalidate:
             return None
-    head = Head(position, length, data, opcode, bool(control & 0x40), shape, numbers)
+    head = FpduStart(position, length, data, opcode, bool(control & 0x40), shape, numbers)
     return head if _is_possible(head) else None
 
 
-def _is_possible(head: Head) -> bool:
+def _is_possible(head: FpduStart) -> bool:
     shape = head.shape
     if head.length < shape.size:
         return False
@@ -137,14 +137,14 @@ class Chain:
         *("_queues", "_stags", "_tagged"),
     )
 
-    def __init__(self, head: Head, start: int, base: int | None, aligned: bool) -> None:
+    def __init__(self, head: FpduStart, start: int, base: int | None, aligned: bool) -> None:
         self.first, self.base = start, base
         self.evidence = self.links = 0
         self.head, self.fresh = head, True
         self._stags: set[int] = set()
         self._tagged: dict[int, tuple[int, int]] = {}
         self._queues: dict[int, tuple[int, int]] = {}
-        self._add(head, start, _alone(head) + aligned * Evidence.ALIGNED)
+        self._add(head, start, _alone(head) + aligned * HeaderEvidence.ALIGNED)
 
     @property
     def next_head(self) -> int:
@@ -157,15 +157,15 @@ class Chain:
         """Offset of the last FPDU from a Marker; ``None`` without Markers."""
         return None if self.base is None else (self.start - self.base) % MARKER_SPACING
 
-    def extend(self, head: Head, aligned: bool) -> bool:
+    def extend(self, head: FpduStart, aligned: bool) -> bool:
         """Add the next head, unless it contradicts the preceding ones."""
         worth = self._worth(head)
         if worth is None:
             return False
-        self._add(head, self.end, worth + aligned * Evidence.ALIGNED)
+        self._add(head, self.end, worth + aligned * HeaderEvidence.ALIGNED)
         return True
 
-    def _add(self, head: Head, start: int, worth: int) -> None:
+    def _add(self, head: FpduStart, start: int, worth: int) -> None:
         self.fresh = not self.links or head.identity != self.head.identity
         self.head, self.start = head, start
         self.end = start + fpdu_size(head.length, self.stream_position)
@@ -180,29 +180,31 @@ class Chain:
         else:
             self._queues[head.numbers[0]] = _next_numbers(head)
 
-    def _worth(self, head: Head) -> int | None:
+    def _worth(self, head: FpduStart) -> int | None:
         """Weight of the head as evidence; ``None`` if it contradicts the chain."""
         if not head.shape.tagged:
             expected = self._queues.get(head.numbers[0])
             if expected is not None and expected != head.numbers[1:]:
                 return None
-            return _alone(head) + (expected is not None) * Evidence.NEXT_NUMBERS
+            return _alone(head) + (expected is not None) * HeaderEvidence.NEXT_NUMBERS
         continued = self._tagged.get(head.opcode)
         if continued is not None:
-            return Evidence.CONTINUED if continued == head.numbers else None
+            return HeaderEvidence.CONTINUED if continued == head.numbers else None
         if head.identity == self.head.identity:
             return 0
-        return Evidence.KNOWN_STAG if head.numbers[0] in self._stags else Evidence.NEW_STAG
+        return (
+            HeaderEvidence.KNOWN_STAG if head.numbers[0] in self._stags else HeaderEvidence.NEW_STAG
+        )
 
 
-def _alone(head: Head) -> int:
+def _alone(head: FpduStart) -> int:
     """Weight of a head without a predecessor."""
     if head.shape.tagged:
-        return Evidence.NEW_STAG
-    return Evidence.UNTAGGED + Evidence.WHOLE * _has_one_size(head.shape)
+        return HeaderEvidence.NEW_STAG
+    return HeaderEvidence.UNTAGGED + HeaderEvidence.WHOLE * _has_one_size(head.shape)
 
 
-def _next_numbers(head: Head) -> tuple[int, int]:
+def _next_numbers(head: FpduStart) -> tuple[int, int]:
     """MSN and MO of the next segment on the same queue. RFC 5041, 5.2 and 5.3."""
     _, msn, mo = head.numbers
     if head.last:
@@ -233,7 +235,7 @@ _CHAIN_COST = 1200
 _WORDS = {n: Struct(f">{n}I") for n in range(MARKER_SPACING // 4 + 1)}
 
 
-class Found(NamedTuple):
+class SyncPoint(NamedTuple):
     """Start of FPDUs. ``base`` is the position of a Marker, ``None`` without Markers.
 
     ``sure`` says that a CRC has confirmed it. If no Markers were found, there is none in FPDUs
@@ -305,7 +307,7 @@ class Search:
         self.start = self.end
         self._begin()
 
-    def feed(self, data: bytes) -> Found | None:
+    def feed(self, data: bytes) -> SyncPoint | None:
         """Search the bytes of the next segment."""
         if self._aligned:
             self._boundaries.append(self.end)
@@ -319,7 +321,7 @@ class Search:
             self._trim()
         return found
 
-    def _scan(self) -> Found | None:
+    def _scan(self) -> SyncPoint | None:
         while self._likely and self._likely[0] + HEAD + Marker.SIZE <= self.end:
             self._look_behind_marker(self._likely.popleft())
         limit = len(self.buffer) - HEAD + CONTROL + 1
@@ -334,7 +336,7 @@ class Search:
         self._scanned = max(self._scanned, self.start + limit - CONTROL)
         return self._settle(self.end)
 
-    def _look_at(self, position: int) -> Found | None:
+    def _look_at(self, position: int) -> SyncPoint | None:
         """Examine a possible head at ``position``: it continues chains, or begins them."""
         if not self._pay(HEAD_COST):
             return None
@@ -372,7 +374,7 @@ class Search:
         """Whether a Marker may be at ``base``."""
         return self._guesses if self.base is None else (base - self.base) % MARKER_SPACING == 0
 
-    def _begun(self, head: Head, bases: set[int | None]) -> list[Chain]:
+    def _begun(self, head: FpduStart, bases: set[int | None]) -> list[Chain]:
         """Chains that ``head`` may begin, for Marker positions other than ``bases``."""
         if self.base is not None:
             return [] if bases else self._begun_at_base(head, self.base)
@@ -382,7 +384,7 @@ class Search:
             chains.append(self._chain(head, before, before))
         return chains
 
-    def _begun_at_base(self, head: Head, base: int) -> list[Chain]:
+    def _begun_at_base(self, head: FpduStart, base: int) -> list[Chain]:
         """Chains that ``head`` may begin if a Marker is known to be at ``base``."""
         place = (head.position - base) % MARKER_SPACING
         # FPDUs and Markers are multiples of four bytes, and this head is no Marker.
@@ -391,7 +393,7 @@ class Search:
         start = head.position - (Marker.SIZE if place == Marker.SIZE else 0)
         return [self._chain(head, start, base)] if start >= self.start else []
 
-    def _chain(self, head: Head, start: int, base: int | None) -> Chain:
+    def _chain(self, head: FpduStart, start: int, base: int | None) -> Chain:
         return Chain(head, start, base, self._is_aligned(start, head))
 
     def _expect(self, chain: Chain) -> None:
@@ -401,7 +403,7 @@ class Search:
             heappush(self._waiting, chain.next_head)
             self._chains.setdefault(chain.next_head, []).append(chain)
 
-    def _settle(self, position: int) -> Found | None:
+    def _settle(self, position: int) -> SyncPoint | None:
         """Check the FPDUs that end before ``position``; discard chains that did not continue."""
         found = None
         while found is None and self._due and self._due[0][0] <= position:
@@ -412,7 +414,7 @@ class Search:
             self._chains.pop(heappop(self._waiting), None)
         return found
 
-    def _judge(self, chain: Chain) -> Found | None:
+    def _judge(self, chain: Chain) -> SyncPoint | None:
         """Check a complete FPDU: its CRC, its pad, its Markers."""
         data = bytes(self.buffer[chain.start - self.start : chain.end - self.start])
         if not self._pay(len(data)):
@@ -421,22 +423,22 @@ class Search:
         fits = not any(fpdu.pad) and all(marker.reserved == 0 for _, marker in fpdu.markers)
         fits = fits and not any(fpdu.wrong_markers())
         if fits:
-            chain.evidence += Evidence.MARKER * sum(m.fpduptr > 0 for _, m in fpdu.markers)
-            chain.evidence += Evidence.FILLS_SEGMENT * self._fills_segment(chain)
+            chain.evidence += HeaderEvidence.MARKER * sum(m.fpduptr > 0 for _, m in fpdu.markers)
+            chain.evidence += HeaderEvidence.FILLS_SEGMENT * self._fills_segment(chain)
             if fpdu.good and self.crc is not False:
-                return Found(chain.start, chain.base, True, chain.start)
+                return SyncPoint(chain.start, chain.base, True, chain.start)
         if chain.base is None and self._guesses:
             self._try_markers(chain, data)
         if not fits:
             self._drop(chain)
         return self._found(chain) if fits else None
 
-    def _found(self, chain: Chain) -> Found | None:
+    def _found(self, chain: Chain) -> SyncPoint | None:
         """Return the chain's start if it has enough evidence."""
         enough = ENOUGH_IF_IWARP if self.known else ENOUGH
         if chain.evidence < enough or (chain.links < 2 and not self.known):
             return None
-        return Found(chain.first, chain.base, False, chain.start)
+        return SyncPoint(chain.first, chain.base, False, chain.start)
 
     def _try_markers(self, chain: Chain, data: bytes) -> None:
         """Begin chains for Markers found inside an FPDU that was read without Markers."""
@@ -454,7 +456,7 @@ class Search:
         if chain in waiting:
             waiting.remove(chain)
 
-    def _is_aligned(self, start: int, head: Head) -> bool:
+    def _is_aligned(self, start: int, head: FpduStart) -> bool:
         """Whether a TCP segment begins at ``start`` and holds all or much of the FPDU."""
         end = self._segment_end(start)
         return end is not None and end - start >= min(head.length, MARKER_SPACING)

@@ -161,7 +161,7 @@ class Objects:
         return "\n]\n" if self._array else ""
 
 
-class Tally:
+class FrameCounts:
     """Counts over the frames of a capture."""
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ class Tally:
             said = f"frame {frame.number}: {frame.malformed.reason}"
             self._first_malformed = self._first_malformed or said
 
-    def include(self, other: "Tally") -> None:
+    def include(self, other: "FrameCounts") -> None:
         """Add the counts of ``other``; the first errors stay those of each capture."""
         self.frames += other.frames
         self.malformed += other.malformed
@@ -240,10 +240,10 @@ class Counts(Protocol):
 
     def head(self) -> str: ...
 
-    def of(self, name: str, tally: Tally, damage: str) -> str:
+    def of(self, name: str, tally: FrameCounts, damage: str) -> str:
         """One capture. ``damage`` is the read error; empty if there was none."""
 
-    def total(self, files: int, tally: Tally) -> str:
+    def total(self, files: int, tally: FrameCounts) -> str:
         """The sum of all captures."""
 
     def tail(self) -> str: ...
@@ -255,11 +255,11 @@ class CountLines:
     def head(self) -> str:
         return ""
 
-    def of(self, name: str, tally: Tally, damage: str) -> str:
+    def of(self, name: str, tally: FrameCounts, damage: str) -> str:
         nothing = damage and not tally.frames
         return "" if nothing else f"{name}: {tally}\n"
 
-    def total(self, files: int, tally: Tally) -> str:
+    def total(self, files: int, tally: FrameCounts) -> str:
         return f"{counted(files, 'file')}: {tally}\n" if files > 1 else ""
 
     def tail(self) -> str:
@@ -276,12 +276,12 @@ class CountObjects:
     def head(self) -> str:
         return "[\n" if self._array else ""
 
-    def of(self, name: str, tally: Tally, damage: str) -> str:
+    def of(self, name: str, tally: FrameCounts, damage: str) -> str:
         counts = {"file": name, **tally.as_object(), "damaged": damage or None}
         between, self._between = self._between, ",\n" if self._array else ""
         return between + dumped(counts) + ("" if self._array else "\n")
 
-    def total(self, files: int, tally: Tally) -> str:  # noqa: ARG002 - readers of JSON can add
+    def total(self, files: int, tally: FrameCounts) -> str:  # noqa: ARG002 - readers of JSON can add
         return ""
 
     def tail(self) -> str:

@@ -21,7 +21,7 @@ Reading = Callable[[Node], list[Any]]
 """Reads a field's values from a node of the right table; none if it has another meaning there."""
 
 
-class Source(NamedTuple):
+class ValueSource(NamedTuple):
     """Source of values in a node, and their notation.
 
     ``field`` is the field that holds the values; ``None`` if they are the bytes of a header.
@@ -66,17 +66,17 @@ def _reading(field: HeaderField) -> Reading:
 
 
 @cached_by_tables
-def sources(name: str) -> list[tuple[type[Header], Source]]:
+def sources(name: str) -> list[tuple[type[Header], ValueSource]]:
     """The headers that have a field of this name, and how to read each."""
     found = [
-        (table, Source(lambda node: [node.data], table.show, table.SIZE * 8))
+        (table, ValueSource(lambda node: [node.data], table.show, table.SIZE * 8))
         for table in tables()
         if name and table.wireshark == name
     ]
     # Wireshark's tcp.seq and tcp.ack count from the stream's start; the tables' are tcp.seq_raw.
     own = not derived_fields(name)
     return found + [
-        (field.table, Source(_reading(field), field.show, field.row.width, field))
+        (field.table, ValueSource(_reading(field), field.show, field.row.width, field))
         for field in find(name)
         if own or not field.own
     ]

@@ -228,46 +228,46 @@ class Connection(Generic[T]):
         self.directions = (Direction(), Direction())
         self.bases: list[int | None] = [None, None]
 
-    def fix_bases(self, way: int, tcp: TCP) -> None:
+    def fix_bases(self, side: int, tcp: TCP) -> None:
         """Set the bases of relative numbers, once for each direction."""
-        if self.bases[way] is None:
-            self.bases[way] = SEQUENCE.add(tcp.seq, tcp.syn - 1)
-        if tcp.ack and self.bases[1 - way] is None:
-            self.bases[1 - way] = SEQUENCE.add(tcp.acknowledgment, -1)
+        if self.bases[side] is None:
+            self.bases[side] = SEQUENCE.add(tcp.seq, tcp.syn - 1)
+        if tcp.ack and self.bases[1 - side] is None:
+            self.bases[1 - side] = SEQUENCE.add(tcp.acknowledgment, -1)
 
     @property
     def cost(self) -> int:
         """Bytes of memory of the held segments of both directions."""
         return sum(direction.cost for direction in self.directions)
 
-    def is_begun_anew(self, way: int, tcp: TCP) -> bool:
+    def is_begun_anew(self, side: int, tcp: TCP) -> bool:
         """Whether a SYN has another sequence number than the direction began with."""
-        base = self.bases[way]
+        base = self.bases[side]
         return bool(tcp.syn) and base is not None and base != tcp.seq
 
-    def restart(self, way: int, upper: T) -> None:
+    def restart(self, side: int, upper: T) -> None:
         """Restart a direction whose SYN ACK has a new sequence number."""
         self.upper = upper
-        ways = list(self.directions)
-        ways[way] = Direction()
-        self.directions = (ways[0], ways[1])
-        self.bases[way] = None
+        sides = list(self.directions)
+        sides[side] = Direction()
+        self.directions = (sides[0], sides[1])
+        self.bases[side] = None
 
-    def deafen(self) -> None:
+    def stop(self) -> None:
         """Discard held bytes and stop reassembly."""
         self.deaf = True
         self.directions = (Direction(), Direction())
 
 
-class Arrival(NamedTuple, Generic[T]):
+class TrackedSegment(NamedTuple, Generic[T]):
     """A TCP segment in its connection, with the numbers that Wireshark prints.
 
-    ``way`` is 0 for the direction of the first segment. ``seq``, ``ack`` and ``nxtseq`` are
+    ``side`` is 0 for the direction of the first segment. ``seq``, ``ack`` and ``nxtseq`` are
     relative: ``tcp.seq``, ``tcp.ack`` and ``tcp.nxtseq``.
     """
 
     connection: Connection[T]
-    way: int
+    side: int
     seq: int
     ack: int
     nxtseq: int
@@ -305,53 +305,53 @@ class Tracker(Generic[T]):
 
     def segment(
         self, src: bytes, dst: bytes, tcp: TCP, payload: bytes, length: int | None = None
-    ) -> Arrival[T]:
+    ) -> TrackedSegment[T]:
         """Process a segment; ``length`` is that of its payload if the capture truncated it."""
-        connection, way = self._take((src, tcp.srcport), (dst, tcp.dstport), tcp)
-        connection.fix_bases(way, tcp)
-        own, other = connection.bases[way] or 0, connection.bases[1 - way] or 0
+        connection, side = self._take((src, tcp.srcport), (dst, tcp.dstport), tcp)
+        connection.fix_bases(side, tcp)
+        own, other = connection.bases[side] or 0, connection.bases[1 - side] or 0
         size = len(payload) if length is None else length
         seq = SEQUENCE.add(tcp.seq, -own)
         ack = SEQUENCE.add(tcp.acknowledgment, -other) if tcp.ack else tcp.acknowledgment
         nxtseq = SEQUENCE.add(seq, size + (tcp.syn | tcp.fin))
-        segment = self._put(connection, way, tcp, payload, length)
-        return Arrival(connection, way, seq, ack, nxtseq, segment)
+        segment = self._put(connection, side, tcp, payload, length)
+        return TrackedSegment(connection, side, seq, ack, nxtseq, segment)
 
     def _put(
-        self, connection: Connection[T], way: int, tcp: TCP, payload: bytes, length: int | None
+        self, connection: Connection[T], side: int, tcp: TCP, payload: bytes, length: int | None
     ) -> Segment:
         if connection.deaf:
             size = len(payload) if length is None else length
             return Segment(0, size, len(payload))
-        direction = connection.directions[way]
+        direction = connection.directions[side]
         before = direction.cost
         segment = direction.segment(tcp.seq, payload, syn=bool(tcp.syn), length=length)
         if tcp.ack:
-            connection.directions[1 - way].acknowledged(tcp.acknowledgment)
+            connection.directions[1 - side].acknowledged(tcp.acknowledgment)
         self._held += direction.cost - before
         if self._held > self._max_held:
             self._held -= direction.cost
             segment = segment._replace(pieces=segment.pieces + direction.give_up())
         return segment
 
-    def deafen(self, connection: Connection[T]) -> None:
+    def stop(self, connection: Connection[T]) -> None:
         """Stop the reassembly of a connection."""
         self._held -= connection.cost
-        connection.deafen()
+        connection.stop()
 
     def _take(self, source: _End, sink: _End, tcp: TCP) -> tuple[Connection[T], int]:
         """The connection and direction of a segment; a new connection if it begins one."""
-        key, way = self._find(source, sink)
+        key, side = self._find(source, sink)
         connection = self._connections.get(key)
         if connection is None:
             return self._begin(key), 0
-        if connection.is_begun_anew(way, tcp):
+        if connection.is_begun_anew(side, tcp):
             if not tcp.ack:
                 self._forget(key)
                 return self._begin((source, sink)), 0
-            self._restart(connection, way)
+            self._restart(connection, side)
         self._connections.move_to_end(key)
-        return connection, way
+        return connection, side
 
     def _find(self, source: _End, sink: _End) -> tuple[_Key, int]:
         """The connection's key, and the number of the direction from ``source`` to ``sink``."""
@@ -365,11 +365,11 @@ class Tracker(Generic[T]):
             self._forget(next(iter(self._connections)))
         return connection
 
-    def _restart(self, connection: Connection[T], way: int) -> None:
+    def _restart(self, connection: Connection[T], side: int) -> None:
         """Restart a direction whose SYN ACK has a new sequence number."""
-        self._held -= connection.directions[way].cost
+        self._held -= connection.directions[side].cost
         self._drop(connection.upper)
-        connection.restart(way, self._upper())
+        connection.restart(side, self._upper())
 
     def _forget(self, key: _Key) -> None:
         connection = self._connections.pop(key)

@@ -11,12 +11,12 @@
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.filter.ast import field_names
 from rdmawire.filter.lexer import FilterError
-from rdmawire.filter.match_columns import Column, evaluate_columns, is_simple
+from rdmawire.filter.match_columns import FieldArray, evaluate_columns, is_simple
 from rdmawire.filter.match_frame import compile_test
 from rdmawire.filter.parser import parse
 
 __all__ = [
-    "Column",
+    "FieldArray",
     "Filter",
     "FilterError",
     "evaluate_columns",

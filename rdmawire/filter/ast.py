@@ -89,7 +89,7 @@ class CompareOp(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SliceRange:
     """A range of bytes in a slice, or of layers after ``#``.
 
     A negative ``start`` counts from the end. ``length`` is ``None`` for a range up to the end.
@@ -104,12 +104,12 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldReference:
     """The values of a field or a protocol, in the given ``layers`` only if there are any."""
 
     name: str
     type: ValueType
-    layers: tuple[Span, ...] = ()
+    layers: tuple[SliceRange, ...] = ()
 
     def __str__(self) -> str:
         layers = f"#[{_joined_by_comma(self.layers)}]" if self.layers else ""
@@ -132,7 +132,7 @@ class Slice:
     """Bytes of a value: those of each span, concatenated."""
 
     of: "Value"
-    spans: tuple[Span, ...]
+    spans: tuple[SliceRange, ...]
     type: ValueType
 
     def __str__(self) -> str:
@@ -175,7 +175,7 @@ class Negative:
         return f"-{self.of}"
 
 
-Value = Field | Constant | Slice | Call | Arithmetic | Negative
+Value = FieldReference | Constant | Slice | Call | Arithmetic | Negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +205,17 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ValueRange:
     """The values from ``low`` to ``high``, inclusive."""
 
-    low: Field | Constant
-    high: Field | Constant
+    low: FieldReference | Constant
+    high: FieldReference | Constant
 
     def __str__(self) -> str:
         return f"{self.low} .. {self.high}"
 
 
-Member = Field | Constant | Range
+Member = FieldReference | Constant | ValueRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,9 @@ def nodes(test: Any) -> Iterator[Any]:
 
 def field_names(test: Test) -> tuple[str, ...]:
     """Return the fields and protocols that a tree names, each once, in order of appearance."""
-    return tuple(dict.fromkeys(node.name for node in nodes(test) if isinstance(node, Field)))
+    return tuple(
+        dict.fromkeys(node.name for node in nodes(test) if isinstance(node, FieldReference))
+    )
 
 
 def _joined_by_comma(parts: tuple[Any, ...]) -> str:

@@ -15,15 +15,15 @@ from rdmawire.filter.ast import (
     CompareOp,
     Comparison,
     Constant,
-    Field,
+    FieldReference,
     Logic,
     Membership,
     Not,
     Prefix,
     Present,
-    Range,
     Test,
     Value,
+    ValueRange,
     ValueType,
     nodes,
 )
@@ -66,7 +66,7 @@ def is_simple(test: Test) -> bool:
 
 
 def _is_simple(part: Any) -> bool:
-    if isinstance(part, Field):
+    if isinstance(part, FieldReference):
         return part.type in _NUMERIC_TYPES and not part.layers and lookup(part).single
     if isinstance(part, Arithmetic):
         return part.operator == "&" and part.type is ValueType.NUMBER
@@ -74,7 +74,7 @@ def _is_simple(part: Any) -> bool:
         return part.type in _NUMERIC_TYPES and (
             part.type not in _TIMES or abs(part.value) < _MAX_TIME
         )
-    return isinstance(part, Present | Comparison | Membership | Range | Not | Logic)
+    return isinstance(part, Present | Comparison | Membership | ValueRange | Not | Logic)
 
 
 class ColumnLike(Protocol):
@@ -87,7 +87,7 @@ class ColumnLike(Protocol):
     def valid(self) -> "BoolArray": ...
 
 
-class Column(NamedTuple):
+class FieldArray(NamedTuple):
     """The values of one field in many frames, in arrays of shape ``(rows,)``.
 
     Numbers, flags, Ethernet and IPv4 addresses are of any unsigned dtype, times ``int64`` ns, IPv6
@@ -125,7 +125,7 @@ class _Side(NamedTuple):
 
 
 def _side(value: Value, columns: Columns) -> _Side:
-    if isinstance(value, Field):
+    if isinstance(value, FieldReference):
         column = columns[value.name]
         return _Side(_numbers(column.values), column.valid)
     if isinstance(value, Arithmetic):
@@ -211,7 +211,7 @@ def _mask(prefix: Prefix) -> Any:
 
 def _present(test: Present, columns: Columns) -> "BoolArray":
     side = _side(test.of, columns)
-    if isinstance(test.of, Field):
+    if isinstance(test.of, FieldReference):
         return columns[test.of.name].valid.copy()
     found: BoolArray = (side.values != 0) & side.valid
     return found
@@ -231,7 +231,7 @@ def _membership(test: Membership, columns: Columns) -> "BoolArray":
     if plain:
         found |= np.isin(side.values, plain) & side.valid
     for member in test.members:
-        if isinstance(member, Range):
+        if isinstance(member, ValueRange):
             above = _compared(CompareOp.GE, side, member.low, columns)
             found |= above & _compared(CompareOp.LE, side, member.high, columns)
         elif not (at_once and is_single_value(member)):

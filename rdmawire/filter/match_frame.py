@@ -15,7 +15,7 @@ from rdmawire.filter.ast import (
     Comparison,
     Constant,
     Contains,
-    Field,
+    FieldReference,
     Logic,
     Matches,
     Member,
@@ -25,11 +25,11 @@ from rdmawire.filter.ast import (
     Prefix,
     Present,
     Quantifier,
-    Range,
     Slice,
-    Span,
+    SliceRange,
     Test,
     Value,
+    ValueRange,
     ValueType,
 )
 from rdmawire.filter.names import FilterField, lookup
@@ -55,7 +55,7 @@ def _constant(constant: Constant) -> ValueReader:
     return lambda _: found
 
 
-def _field(field: Field) -> ValueReader:
+def _field(field: FieldReference) -> ValueReader:
     known = lookup(field)
     if field.layers:
         return _in_layers(known, field.layers)
@@ -126,7 +126,7 @@ def _first_bytes(frame: Dissection, node: Node) -> bytes:
 
 def compile_searched(value: Value) -> ValueReader:
     """Like :func:`compile_value`, but a protocol extends to the end of the frame."""
-    if not isinstance(value, Field) or not lookup(value).starts:
+    if not isinstance(value, FieldReference) or not lookup(value).starts:
         return compile_value(value)
     starts = lookup(value).starts
 
@@ -137,7 +137,7 @@ def compile_searched(value: Value) -> ValueReader:
     return values
 
 
-def _in_layers(field: FilterField, spans: tuple[Span, ...]) -> ValueReader:
+def _in_layers(field: FilterField, spans: tuple[SliceRange, ...]) -> ValueReader:
     def values(frame: Dissection) -> list[Any]:
         found = list(_with_layers(frame, field))
         is_wanted = _layer_test(spans, max((layer for layer, _ in found), default=0))
@@ -146,7 +146,7 @@ def _in_layers(field: FilterField, spans: tuple[Span, ...]) -> ValueReader:
     return values
 
 
-def _layer_test(spans: tuple[Span, ...], last: int) -> Callable[[int], bool]:
+def _layer_test(spans: tuple[SliceRange, ...], last: int) -> Callable[[int], bool]:
     starts = [(span.start if span.start >= 0 else last + 1 + span.start, span) for span in spans]
     return lambda layer: any(
         start <= layer and (span.length is None or layer < start + span.length)
@@ -177,7 +177,7 @@ def _slice(part: Slice) -> ValueReader:
     return values
 
 
-def slice_value(value: Any, span: Span) -> Any:
+def slice_value(value: Any, span: SliceRange) -> Any:
     """Return a part of bytes or text; ``None`` if the span goes beyond the end."""
     size = len(value)
     start = span.start + size if span.start < 0 else span.start
@@ -242,7 +242,7 @@ def _length(of: Value, values: ValueReader) -> ValueReader:
     """Return the size of a value in bytes; of a number, the size that Wireshark stores it in."""
     if of.type is not ValueType.NUMBER:
         return lambda frame: [len(value) for value in values(frame)]
-    width = lookup(of).width if isinstance(of, Field) else 64
+    width = lookup(of).width if isinstance(of, FieldReference) else 64
     return lambda frame: [width // 8 for _ in values(frame)]
 
 
@@ -256,7 +256,7 @@ _OF_ALL: dict[str, Callable[[list[Any]], Any]] = {"count": len, "max": max, "min
 _OF_EACH: dict[str, Callable[[Any], Any]] = {"abs": abs, "upper": str.upper, "lower": str.lower}
 _VALUE_COMPILERS: dict[type, Callable[[Any], ValueReader]] = {
     Constant: _constant,
-    Field: _field,
+    FieldReference: _field,
     Slice: _slice,
     Negative: _negative,
     Arithmetic: _arithmetic,
@@ -285,7 +285,7 @@ def compile_test(test: Test) -> Predicate:
 
 def _present(test: Present) -> Predicate:
     values = compile_value(test.of)
-    if isinstance(test.of, Field | Slice):
+    if isinstance(test.of, FieldReference | Slice):
         return lambda frame: bool(values(frame))
     return lambda frame: any(map(_not_zero, values(frame)))
 
@@ -372,7 +372,7 @@ def _all_equal_one_member(
 
 
 def _member(values: ValueReader, member: Member, quantifier: Quantifier) -> Predicate:
-    if not isinstance(member, Range):
+    if not isinstance(member, ValueRange):
         return _pairs(values, compile_value(member), _prefix_aware(operator.eq), quantifier)
     low, high = compile_value(member.low), compile_value(member.high)
     above, below = _prefix_aware(operator.ge), _prefix_aware(operator.le)

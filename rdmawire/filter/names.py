@@ -9,8 +9,8 @@ from rdmawire.dissect import generated
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.fields import derived_fields, fields, frame_fields, type_name
 from rdmawire.dissect.node import Derived, Node
-from rdmawire.dissect.select import Reading, Source, sources
-from rdmawire.filter.ast import ADDRESS_SIZES, TYPES_BY_NOTATION, Field, ValueType
+from rdmawire.dissect.select import Reading, ValueSource, sources
+from rdmawire.filter.ast import ADDRESS_SIZES, TYPES_BY_NOTATION, FieldReference, ValueType
 from rdmawire.terminal import MAX_SUGGESTIONS, closest_names
 from rdmawire.wire import field_registry
 from rdmawire.wire.header import Header, Meaning
@@ -101,7 +101,7 @@ def find_field(name: str) -> FilterField | None:
     return None
 
 
-def lookup(field: Field) -> FilterField:
+def lookup(field: FieldReference) -> FilterField:
     """Return the entry of a field in a syntax tree."""
     found = find_field(field.name)
     assert found is not None, field
@@ -181,7 +181,7 @@ def _chained(one: Reading | None, other: Reading) -> Reading:
     return lambda node: one(node) + other(node)
 
 
-def _reading(name: str, source: Source) -> Reading:
+def _reading(name: str, source: ValueSource) -> Reading:
     """Return a function that reads the values of a node as filters compare them."""
     read, show, width, _ = source
     value_type = _type(name, show)

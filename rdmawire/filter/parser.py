@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rdmawire.filter import typecheck as check
-from rdmawire.filter.ast import CompareOp, Field, Logic, Not, Quantifier, Span, Test
+from rdmawire.filter.ast import CompareOp, FieldReference, Logic, Not, Quantifier, SliceRange, Test
 from rdmawire.filter.lexer import FilterError, Token, TokenType, excerpt, tokenize
 from rdmawire.filter.literals import Literal, parse_integer
 from rdmawire.filter.names import find_field, unknown_field
@@ -249,7 +249,7 @@ class _Parser:
                 raise FilterError(unknown_field(token.text), token.offset)
             return Operand(Literal(token), token.offset)
         layers = self._layers() if self._accept("#") else ()
-        return Operand(Field(name.name, name.type, layers), token.offset)
+        return Operand(FieldReference(name.name, name.type, layers), token.offset)
 
     def _call(self, name: Token) -> Operand:
         arguments: list[Operand] = []
@@ -260,14 +260,14 @@ class _Parser:
                 arguments.append(self._operand(0))
         return check.call(name.text, name.offset, arguments)
 
-    def _layers(self) -> tuple[Span, ...]:
+    def _layers(self) -> tuple[SliceRange, ...]:
         if self._next.type is TokenType.RANGES:
             return self._spans()
         if self._next.type is not TokenType.WORD or not self._next.text.isdecimal():
             raise self._unexpected("a layer's number, or '['")
         return (_span(self._next.text, self._take()),)
 
-    def _spans(self) -> tuple[Span, ...]:
+    def _spans(self) -> tuple[SliceRange, ...]:
         token = self._take()
         parts = token.text[1:-1].split(",")
         if len(parts) > MAX_DEPTH:
@@ -275,13 +275,13 @@ class _Parser:
         return tuple(_span(part.strip(), token) for part in parts)
 
 
-def _span(text: str, token: Token) -> Span:
+def _span(text: str, token: Token) -> SliceRange:
     """``i:length``, ``i-last``, ``i``, ``:length`` or ``i:``."""
     found = _SPAN.fullmatch(text)
     try:
         if found is None:
             raise ValueError(text)
-        span = Span(0, _offset(found["head"])) if found["head"] else _bounded(found)
+        span = SliceRange(0, _offset(found["head"])) if found["head"] else _bounded(found)
     except ValueError:
         ways = "[i:length], [i-last], [i], [:length] and [i:]"
         raise FilterError(
@@ -292,16 +292,16 @@ def _span(text: str, token: Token) -> Span:
     return span
 
 
-def _bounded(found: "re.Match[str]") -> Span:
+def _bounded(found: "re.Match[str]") -> SliceRange:
     start = _offset(found[1])
     if found["how"] is None:
-        return Span(start, 1)
+        return SliceRange(start, 1)
     if found["how"] == ":":
-        return Span(start, None if found[3] is None else _offset(found[3]))
+        return SliceRange(start, None if found[3] is None else _offset(found[3]))
     last = _offset(found[3] or "")
     if (start < 0) != (last < 0):
         raise ValueError(found[0])
-    return Span(start, last - start + 1)
+    return SliceRange(start, last - start + 1)
 
 
 def _offset(text: str) -> int:

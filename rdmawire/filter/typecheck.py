@@ -19,18 +19,18 @@ from rdmawire.filter.ast import (
     Comparison,
     Constant,
     Contains,
-    Field,
+    FieldReference,
     Matches,
     Member,
     Membership,
     Negative,
     Present,
     Quantifier,
-    Range,
     Slice,
-    Span,
+    SliceRange,
     Test,
     Value,
+    ValueRange,
     ValueType,
 )
 from rdmawire.filter.lexer import FilterError, TokenType, excerpt, unquote
@@ -78,7 +78,7 @@ def typed_like(operand: Operand, other_operand: Operand) -> Value:
         _check_comparable(operand, other_operand)
         return literal
     value_type = ValueType.BYTES if other.type is ValueType.PROTOCOL else other.type
-    field = find_field(other.name) if isinstance(other, Field) else None
+    field = find_field(other.name) if isinstance(other, FieldReference) else None
     try:
         if field is None:
             return Constant(value_type, literal.convert(value_type))
@@ -132,9 +132,9 @@ _MIRRORED = {
 }
 
 
-def _member(operand: Operand, of: Operand) -> Field | Constant:
+def _member(operand: Operand, of: Operand) -> FieldReference | Constant:
     value = typed_like(operand, of)
-    if isinstance(value, Field | Constant):
+    if isinstance(value, FieldReference | Constant):
         return value
     raise FilterError("a set holds values and fields", operand.offset)
 
@@ -147,7 +147,7 @@ def membership(
     found: list[Member] = []
     for low, high in members:
         first = _member(low, of)
-        found.append(first if high is None else Range(first, _member(high, of)))
+        found.append(first if high is None else ValueRange(first, _member(high, of)))
     return Membership(require_typed(of), tuple(found), quantifier)
 
 
@@ -172,7 +172,7 @@ def _refuse(operand: Operand, what: str, types: str) -> NoReturn:
 
 def _suggestion(value: Value | Literal) -> str:
     """Say what to write instead: a word of the field if it has words, else ``string(...)``."""
-    if isinstance(value, Field) and value_words(value.name):
+    if isinstance(value, FieldReference) and value_words(value.name):
         return f"; compare it with a word, as {next(spelled_words(value.name))[0]}"
     return "; write string(...)"
 
@@ -195,7 +195,7 @@ def matches(of: Operand, pattern: Operand, quantifier: Quantifier) -> Test:
     return Matches(require_typed(of), text, quantifier)
 
 
-def sliced(of: Operand, spans: tuple[Span, ...]) -> Operand:
+def sliced(of: Operand, spans: tuple[SliceRange, ...]) -> Operand:
     """Make a slice: bytes of a value, or characters of text."""
     value_type = require_typed(of).type
     if value_type not in SLICEABLE and value_type is not ValueType.TEXT:
@@ -306,7 +306,7 @@ def call(name: str, offset: int, arguments: list[Operand]) -> Operand:
         require_typed(each) if each is first else typed_like(each, first) for each in arguments
     )
     if values[0].type not in function.accepts or (
-        name == "count" and not isinstance(values[0], Field)
+        name == "count" and not isinstance(values[0], FieldReference)
     ):
         raise FilterError(
             f"{name}() is not for {first}, which is {_type(first).value}", first.offset

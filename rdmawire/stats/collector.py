@@ -15,12 +15,12 @@ from rdmawire.columns.table import Columns
 from rdmawire.filter import Filter
 from rdmawire.stats import report
 from rdmawire.stats.flows import REST, VALUE_BITS, CmPairs, Flows, Grouped, Pairing
-from rdmawire.stats.iwarp import FrameFacts, StreamCounts, Streams, TcpDirection
+from rdmawire.stats.iwarp import FrameFacts, IwarpCounts, StreamCounts, TcpDirection
 from rdmawire.stats.packets import (
     EE_CONTEXT,
     FACTS,
     IS_REQUEST,
-    Addresses,
+    AddressNumbers,
     IntArray,
     Packets,
     blocks,
@@ -48,11 +48,11 @@ class Statistics:
         self.bytes = 0
         self.first_ns = self.last_ns = 0
         self.opcodes = {name: np.zeros(256, np.int64) for name in ("frames", "bytes", "payload")}
-        self.addresses = Addresses()
+        self.addresses = AddressNumbers()
         self.flows = Flows(self.addresses)
         self.requests = RequestCounts()
         self.pairing = Pairing(self.addresses)
-        self.streams = Streams()
+        self.streams = IwarpCounts()
         self.bins = Bins(interval)
         self.points = PsnPoints() if points else None
         self._cm_pairs = CmPairs(self.addresses, self.pairing)
@@ -263,7 +263,7 @@ def _flow(
     )
 
 
-class _Ends(NamedTuple):
+class _FlowEnds(NamedTuple):
     """The ends of a flow: both addresses, the destination QP or EE context, the source QP."""
 
     source: str
@@ -273,17 +273,17 @@ class _Ends(NamedTuple):
     source_qp: int | None
 
 
-def _ends(statistics: Statistics, number: int, back: int) -> _Ends:
+def _ends(statistics: Statistics, number: int, back: int) -> _FlowEnds:
     if number == REST:
-        return _Ends(OTHER, OTHER, None, None, None)
+        return _FlowEnds(OTHER, OTHER, None, None, None)
     key = statistics.flows.keys[number]
     pair = statistics.addresses.pairs[key.pair]
     is_context = key.destination >= EE_CONTEXT
     destination = key.destination % EE_CONTEXT
     back_qp = statistics.flows.keys[back].destination % EE_CONTEXT if back >= 0 else None
     if is_context:
-        return _Ends(*pair, None, destination, key.source or None)
-    return _Ends(*pair, destination, None, key.source or back_qp)
+        return _FlowEnds(*pair, None, destination, key.source or None)
+    return _FlowEnds(*pair, destination, None, key.source or back_qp)
 
 
 def _services(mask: int) -> list[str]:

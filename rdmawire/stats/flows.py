@@ -24,7 +24,7 @@ from rdmawire.stats.packets import (
     IS_RESPONSE,
     IS_UD,
     OTHER,
-    Addresses,
+    AddressNumbers,
     HashIndex,
     IntArray,
     Packets,
@@ -86,7 +86,7 @@ def grouped(packets: Packets, flow: IntArray, rows: IntArray) -> Grouped:
 class Flows:
     """All flows and their counts: arrays by flow number."""
 
-    def __init__(self, addresses: Addresses) -> None:
+    def __init__(self, addresses: AddressNumbers) -> None:
         self.keys: list[FlowKey] = []
         self.counts: dict[str, IntArray] = {name: np.zeros(FLOWS, np.int64) for name in _SUMS}
         self.psns: dict[str, IntArray] = {name: np.full(FLOWS, -1, np.int64) for name in _ENDS}
@@ -203,7 +203,7 @@ _PSN_BITS = 24
 class Pairing:
     """Counts the votes of responses, and pairs flows."""
 
-    def __init__(self, addresses: Addresses) -> None:
+    def __init__(self, addresses: AddressNumbers) -> None:
         self._addresses = addresses
         self._votes: dict[int, Counter[int]] = defaultdict(Counter)
         self._nearest: Counter[tuple[int, int]] = Counter()
@@ -326,7 +326,7 @@ _MAX_PENDING = 4096
 class CmPairs:
     """Pairs flows by CM messages: the queue pairs of a REQ and of the REP that answers it."""
 
-    def __init__(self, addresses: Addresses, pairing: Pairing) -> None:
+    def __init__(self, addresses: AddressNumbers, pairing: Pairing) -> None:
         self._addresses = addresses
         self._pairing = pairing
         self._pending: dict[tuple[AddressPair, int], int] = {}

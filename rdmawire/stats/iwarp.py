@@ -34,7 +34,7 @@ class TcpDirection(NamedTuple):
     destination_port: int
 
 
-class Fpdu(NamedTuple):
+class FpduRecord(NamedTuple):
     """An FPDU: its bytes from length to CRC without Markers, and those of its payload.
 
     ``opcode`` is RDMAP's, -1 if the FPDU is truncated before it. ``crc`` is good, bad, absent, or
@@ -63,7 +63,7 @@ class FrameFacts(NamedTuple):
     length: int
     ecn: int
     direction: TcpDirection | None
-    fpdus: tuple[Fpdu, ...]
+    fpdus: tuple[FpduRecord, ...]
     is_iwarp: bool
     cm_qp: CmQueuePair | None
 
@@ -132,14 +132,14 @@ def _of_iwarp(frame: Dissection) -> FrameFacts:
     return FrameFacts(pair, 0, 0, direction, tuple(map(_fpdu, fpdus)), True, None)
 
 
-def _fpdu(nodes: list[Node]) -> Fpdu:
+def _fpdu(nodes: list[Node]) -> FpduRecord:
     length = nodes[0].header
     ulpdu = length.ulpdu_length if isinstance(length, FPDULength) else 0
     lengths = [node.extra(generated.DATA_LENGTH) for node in nodes]  # noqa: S610 - not Django's
     payload = sum(length for length in lengths if isinstance(length, int))
     opcode = next((n.header.opcode for n in nodes if isinstance(n.header, Control)), -1)
     terminate = next((n.header for n in nodes if isinstance(n.header, TerminateControl)), None)
-    return Fpdu(
+    return FpduRecord(
         fpdu_size(ulpdu), payload, opcode, _crc(nodes), _terminate(terminate) if terminate else ""
     )
 
@@ -183,7 +183,7 @@ class StreamCounts:
     crc: Counter[str] = field(default_factory=Counter)
     terminates: Counter[str] = field(default_factory=Counter)
 
-    def add(self, fpdu: Fpdu) -> None:
+    def add(self, fpdu: FpduRecord) -> None:
         """Count an FPDU."""
         self.fpdus += 1
         self.fpdu_bytes += fpdu.bytes
@@ -195,7 +195,7 @@ class StreamCounts:
             self.terminates[fpdu.terminate if known else "other"] += 1
 
 
-class Streams:
+class IwarpCounts:
     """Counts of all directions."""
 
     def __init__(self) -> None:

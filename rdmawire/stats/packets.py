@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rdmawire.columns.column import OBJECT, ColumnType, Form
 from rdmawire.columns.fast_path import HEADERS
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query
-from rdmawire.columns.read import Request, Row
+from rdmawire.columns.read import Request, RowUnit
 from rdmawire.columns.table import Columns
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.stats.iwarp import AddressPair, facts
@@ -60,7 +60,7 @@ def blocks(
     path: str | os.PathLike[str], ports: Iterable[int], choice: FrameSelection = EVERY_FRAME
 ) -> Iterator[Columns]:
     """Yield the columns of a capture in blocks; raises :class:`CaptureError` at damage."""
-    return Request(StatisticsQuery(), Row.FRAME, ports, choice).blocks(path)
+    return Request(StatisticsQuery(), RowUnit.FRAME, ports, choice).blocks(path)
 
 
 def _which(holds: Any) -> NDArray[np.bool_]:
@@ -148,7 +148,7 @@ OTHER = MAX_PAIRS - 1
 """The number of the pair that counts all others."""
 
 
-class Addresses:
+class AddressNumbers:
     """Numbers address pairs in order of appearance."""
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ class Packets:
         return Packets(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def packets(block: Columns, addresses: Addresses) -> Packets:
+def packets(block: Columns, addresses: AddressNumbers) -> Packets:
     """Return the packets of a block."""
     rows = np.flatnonzero(block["infiniband.bth.opcode"].valid)
     opcode = block["infiniband.bth.opcode"].values[rows]

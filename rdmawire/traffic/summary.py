@@ -59,7 +59,7 @@ class _Read(NamedTuple):
         )
 
 
-class _Conversation:
+class _RequestStream:
     """Requests to one queue pair. ``next_psn`` follows the last new PSN."""
 
     __slots__ = ("next_psn", "read")
@@ -69,7 +69,7 @@ class _Conversation:
         self.read: _Read | None = None
 
 
-class Counted(NamedTuple):
+class FrameCount(NamedTuple):
     """The counts of one frame: new messages, their bytes, or a sign of trouble.
 
     ``sign`` is the name of the counter: ``retransmits``, ``naks``, ``rnr_naks``, ``cnps`` or
@@ -81,19 +81,19 @@ class Counted(NamedTuple):
     sign: str = ""
 
 
-NO_TRAFFIC: Final = Counted()
+NO_TRAFFIC: Final = FrameCount()
 """The counts of a frame without a request or a response."""
 
-_RETRANSMIT: Final = Counted(sign="retransmits")
-_CNP: Final = Counted(sign="cnps")
-_MAD: Final = Counted(sign="mads")
-_NAKS: Final[dict[int, Counted]] = {
-    Ack.NAK: Counted(sign="naks"),
-    Ack.RNR_NAK: Counted(sign="rnr_naks"),
+_RETRANSMIT: Final = FrameCount(sign="retransmits")
+_CNP: Final = FrameCount(sign="cnps")
+_MAD: Final = FrameCount(sign="mads")
+_NAKS: Final[dict[int, FrameCount]] = {
+    Ack.NAK: FrameCount(sign="naks"),
+    Ack.RNR_NAK: FrameCount(sign="rnr_naks"),
 }
 
 
-class _Head(NamedTuple):
+class _BthHead(NamedTuple):
     """The parsed bytes up to the PSN, whose word is at offset ``word``.
 
     ``reckon`` counts the packet; ``new`` is its count, unless it is a retransmission.
@@ -102,8 +102,8 @@ class _Head(NamedTuple):
     reckon: "_Count | None"
     word: int
     marked: bool
-    new: Counted
-    conversation: _Conversation
+    new: FrameCount
+    conversation: _RequestStream
 
 
 _read_reth: Final = RETH.parse
@@ -129,15 +129,15 @@ class FrameCounter:
         self.retransmits = self.naks = self.rnr_naks = self.cnps = self.marks = 0
         self.mads = 0
         self.last = 0
-        self._heads: dict[bytes, _Head] = {}
-        self._conversations: dict[tuple[bytes, bytes, int], _Conversation] = {}
+        self._heads: dict[bytes, _BthHead] = {}
+        self._conversations: dict[tuple[bytes, bytes, int], _RequestStream] = {}
         self._mtus: set[int] = set()
 
-    def __call__(self, frame: Envelope, now: int) -> Counted:
+    def __call__(self, frame: Envelope, now: int) -> FrameCount:
         """Count a frame of a fabric, as a tap: :meth:`count`."""
         return self.count(frame.data, now)
 
-    def count(self, frame: bytes, now: int) -> Counted:
+    def count(self, frame: bytes, now: int) -> FrameCount:
         """Count a frame at time ``now`` (ns); return its counts, without frame bytes."""
         self.frames += 1
         self.frame_bytes += len(frame)
@@ -151,7 +151,7 @@ class FrameCounter:
         reckon = head.reckon
         return NO_TRAFFIC if reckon is None else reckon(self, head, frame)
 
-    def _learnt(self, key: bytes, frame: bytes) -> _Head | None:
+    def _learnt(self, key: bytes, frame: bytes) -> _BthHead | None:
         """Parse a new head, and cache it if it has the usual layout."""
         try:
             head = self._head(roce.parse(frame))
@@ -163,42 +163,42 @@ class FrameCounter:
             self._heads[key] = head
         return head
 
-    def _head(self, frame: Frame) -> _Head:
+    def _head(self, frame: Frame) -> _BthHead:
         bth = frame.packet.bth
         shape = SHAPES.get(bth.opcode)
         if shape is not None and shape.part in _FULL:
             self._mtus.add(len(frame.packet.payload))
-        return _Head(
+        return _BthHead(
             _count_for(bth),
             word=word_offset(frame.headers),
             marked=any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in frame.headers),
-            new=Counted(
+            new=FrameCount(
                 messages=int(shape is not None and shape.part in _ENDS),
                 bytes=ATOMIC_SIZE if bth.opcode in _ATOMICS else len(frame.packet.payload),
             ),
             conversation=self._conversation(frame),
         )
 
-    def _conversation(self, frame: Frame) -> _Conversation:
+    def _conversation(self, frame: Frame) -> _RequestStream:
         key = (*gids_of(frame.headers), frame.packet.bth.destqp)
         found = self._conversations.get(key)
         if found is None:
             if len(self._conversations) >= MAX_CONVERSATIONS:
                 self._conversations.clear()
                 self._heads.clear()  # they refer to conversations
-            found = self._conversations[key] = _Conversation()
+            found = self._conversations[key] = _RequestStream()
         return found
 
     # Counts by type of packet.
 
-    def _message(self, head: _Head, _: bytes) -> Counted:
+    def _message(self, head: _BthHead, _: bytes) -> FrameCount:
         """Count a packet that is never retransmitted."""
         return self._new(head.new)
 
-    def _request(self, head: _Head, frame: bytes) -> Counted:
+    def _request(self, head: _BthHead, frame: bytes) -> FrameCount:
         return self._new(head.new) if self._is_new(head, frame) else self._retransmit()
 
-    def _read(self, head: _Head, frame: bytes) -> Counted:
+    def _read(self, head: _BthHead, frame: bytes) -> FrameCount:
         """Count a READ, which takes the PSNs of its responses; only those show how many."""
         conversation = head.conversation
         reth = _read_reth(frame, head.word + 4)
@@ -207,19 +207,19 @@ class FrameCounter:
         if goes_on or not self._is_new(head, frame):
             return self._retransmit()
         conversation.read = read
-        return self._new(Counted(1, read.dmalen))
+        return self._new(FrameCount(1, read.dmalen))
 
-    def _new(self, counted: Counted) -> Counted:
+    def _new(self, counted: FrameCount) -> FrameCount:
         self.messages += counted.messages
         self.bytes += counted.bytes
         return counted
 
-    def _retransmit(self) -> Counted:
+    def _retransmit(self) -> FrameCount:
         self.retransmits += 1
         return _RETRANSMIT
 
     @staticmethod
-    def _is_new(head: _Head, frame: bytes) -> bool:
+    def _is_new(head: _BthHead, frame: bytes) -> bool:
         """Whether no packet with this or a later PSN was sent before."""
         psn, conversation = _psn(head, frame), head.conversation
         known = conversation.next_psn
@@ -228,26 +228,26 @@ class FrameCounter:
         conversation.next_psn = serial.add(psn, 1)
         return True
 
-    def _acknowledge(self, head: _Head, frame: bytes) -> Counted:
+    def _acknowledge(self, head: _BthHead, frame: bytes) -> FrameCount:
         ack = frame[head.word + 4] >> 5 & 3
         self.naks += ack == Ack.NAK
         self.rnr_naks += ack == Ack.RNR_NAK
         return _NAKS.get(ack, NO_TRAFFIC)
 
-    def _cnp(self, _: _Head, __: bytes) -> Counted:
+    def _cnp(self, _: _BthHead, __: bytes) -> FrameCount:
         self.cnps += 1
         return _CNP
 
-    def _mad(self, _: _Head, __: bytes) -> Counted:
+    def _mad(self, _: _BthHead, __: bytes) -> FrameCount:
         self.mads += 1
         return _MAD
 
 
-def _psn(head: _Head, frame: bytes) -> int:
+def _psn(head: _BthHead, frame: bytes) -> int:
     return int.from_bytes(frame[head.word + 1 : head.word + 4], "big")
 
 
-_Count = Callable[[FrameCounter, _Head, bytes], Counted]
+_Count = Callable[[FrameCounter, _BthHead, bytes], FrameCount]
 
 
 def _count_of(shape: Shape) -> _Count | None:
@@ -303,7 +303,7 @@ class Moved(NamedTuple):
 NO_DMA: Final = Moved(0, 0, 0)
 
 
-class Summary(NamedTuple):
+class TrafficSummary(NamedTuple):
     """A run. ``messages`` and ``bytes`` are those of applications, ``frame_bytes`` the wire's.
 
     ``retransmits`` are retransmitted request packets, ``lost`` frames that never arrived, ``marks``
@@ -339,9 +339,9 @@ def summarise(
     lost: int = 0,
     failed: int = 0,
     refused: int = 0,
-) -> Summary:
+) -> TrafficSummary:
     """Return the summary of the counters and the adapters."""
-    return Summary(
+    return TrafficSummary(
         messages=counter.messages,
         bytes=counter.bytes,
         frames=counter.frames,
@@ -374,14 +374,14 @@ def moved(nics: Iterable[Verbs]) -> dict[str, Moved]:
     return {name: way for name, way in ways.items() if any(way)}
 
 
-def added(one: Summary, other: Summary) -> Summary:
+def added(one: TrafficSummary, other: TrafficSummary) -> TrafficSummary:
     """Return the summary of both runs in sequence."""
     sums = {
         name: count + getattr(other, name)
         for name, count in one._asdict().items()
         if name != "paths"
     }
-    return Summary(**sums, paths=_added(one.paths, other.paths))
+    return TrafficSummary(**sums, paths=_added(one.paths, other.paths))
 
 
 def _added(one: Mapping[str, Moved], other: Mapping[str, Moved]) -> dict[str, Moved]:
@@ -393,12 +393,12 @@ def _added(one: Mapping[str, Moved], other: Mapping[str, Moved]) -> dict[str, Mo
     }
 
 
-def repeated(summary: Summary, times: int) -> Summary:
+def repeated(summary: TrafficSummary, times: int) -> TrafficSummary:
     """Return the summary of ``times`` equal runs."""
     counts = {name: count * times for name, count in summary._asdict().items() if name != "paths"}
     paths = {name: way.by(times) for name, way in summary.paths.items()}
-    return Summary(**counts, paths=paths)
+    return TrafficSummary(**counts, paths=paths)
 
 
-NOTHING: Final = Summary(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {}, 0)
+NOTHING: Final = TrafficSummary(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {}, 0)
 """The summary of a run without frames."""

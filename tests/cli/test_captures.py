@@ -7,7 +7,7 @@ import pytest
 
 from rdmawire.capture import Reader
 from rdmawire.cli import dissect as captures
-from rdmawire.cli.dissect import Demands, Run, Show
+from rdmawire.cli.dissect import Demands, DissectOutput, FileDissection
 from rdmawire.cli.progress import dissected
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.output import CountLines
@@ -24,8 +24,8 @@ def test_a_file_that_takes_too_much_memory_is_named_and_the_next_one_read(
         yield from dissected(reader, ports, progress=progress)
 
     monkeypatch.setattr(captures, "dissected", frames)
-    show = Show(None, CountLines(), sys.stdout)
-    status = Run(show, Window(None, None), None, [4791], Demands()).files(
+    show = DissectOutput(None, CountLines(), sys.stdout)
+    status = FileDissection(show, Window(None, None), None, [4791], Demands()).files(
         [RNR, WRITE], progress=False
     )
     out, err = capsys.readouterr()

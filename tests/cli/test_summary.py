@@ -6,9 +6,9 @@ import json
 import pytest
 
 from rdmawire.cli.table import rows, write_summary
-from rdmawire.traffic.summary import NOTHING, Moved, Summary
+from rdmawire.traffic.summary import NOTHING, Moved, TrafficSummary
 
-SUMMARY: Summary = NOTHING._replace(
+SUMMARY: TrafficSummary = NOTHING._replace(
     messages=1234,
     bytes=5_000_000,
     naks=2,
@@ -47,5 +47,5 @@ def test_json_has_every_count_by_name() -> None:
     stream = io.StringIO()
     write_summary(SUMMARY, as_json=True, to=stream)
     found = json.loads(stream.getvalue())
-    assert found.keys() == set(Summary._fields)
+    assert found.keys() == set(TrafficSummary._fields)
     assert found["paths"]["gpu_direct"] == {"bytes": 5_000_000, "transactions": 4000, "copies": 0}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.columns import Row, read_columns
+from rdmawire.columns import RowUnit, read_columns
 from rdmawire.columns.query import FrameSelection, Query
 from rdmawire.columns.read import MixedReader, Request
 from rdmawire.dissect.dissection import Dissection
@@ -24,7 +24,7 @@ def frames(path: Path) -> Iterator[Dissection]:
 
 
 def numbers(path: Path, choice: FrameSelection) -> list[int]:
-    blocks = Request(Query(["frame.number"]), Row.FRAME, (4791,), choice).blocks(path)
+    blocks = Request(Query(["frame.number"]), RowUnit.FRAME, (4791,), choice).blocks(path)
     return [number for block in blocks for number in block["frame.number"].values.tolist()]
 
 
@@ -74,8 +74,8 @@ def test_simple_choices_dissect_no_plain_frame(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_filter_of_frames_chooses_fpdus_too() -> None:
     path = CAPTURES / "linux" / "siw612crc_rping.pcap"
-    every = read_columns(path, ["ip.src"], row=Row.FPDU).rows
-    one_way = read_columns(path, ["ip.src"], row=Row.FPDU, where="ip.src == 10.77.0.1").rows
-    other = read_columns(path, ["ip.src"], row=Row.FPDU, where="ip.src == 10.77.0.2").rows
+    every = read_columns(path, ["ip.src"], row=RowUnit.FPDU).rows
+    one_way = read_columns(path, ["ip.src"], row=RowUnit.FPDU, where="ip.src == 10.77.0.1").rows
+    other = read_columns(path, ["ip.src"], row=RowUnit.FPDU, where="ip.src == 10.77.0.2").rows
     assert one_way > 0
     assert one_way + other == every

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rdmawire.capture import Interface, Record, create_capture, open_capture
-from rdmawire.columns import Columns, Form, Row, iter_columns, read_columns
+from rdmawire.columns import Columns, Form, RowUnit, iter_columns, read_columns
 from rdmawire.columns.column import column_type
 from rdmawire.columns.query import Query
 from rdmawire.columns.read import MixedReader
@@ -120,7 +120,7 @@ def test_numbers_count_in_ones() -> None:
 def test_rows_of_fpdus() -> None:
     names = ["frame.number", "ip.src", "iwarp_rdma.opcode", "iwarp_mpa.ulpdulength"]
     path = CAPTURES / "linux" / "siw612crc_rping.pcap"
-    columns = read_columns(path, names, row=Row.FPDU)
+    columns = read_columns(path, names, row=RowUnit.FPDU)
     with open_capture(path) as reader:
         wanted = [
             values

@@ -10,9 +10,9 @@ from rdmawire.dissect.mpa_event import (
     Fpdu,
     Lost,
     NotIwarp,
+    PartialFpdu,
     Skipped,
     StartUp,
-    Torn,
 )
 from rdmawire.dissect.mpa_framing import MPAConnection
 from rdmawire.dissect.tcp import Data, Hole, Segment
@@ -114,7 +114,7 @@ def placed(data: list[bytes], position: int) -> list[tuple[int, bytes]]:
 def size(event: Event) -> int:
     if isinstance(event, StartUp | Fpdu):
         return len(event.data)
-    if isinstance(event, Torn):
+    if isinstance(event, PartialFpdu):
         return event.size
     assert isinstance(event, Lost | Skipped | Forgotten)
     return event.length

@@ -12,12 +12,12 @@ from rdmawire.dissect.mpa_event import (
     Fpdu,
     Lost,
     NotIwarp,
+    PartialFpdu,
     Skipped,
     StartUp,
-    Torn,
 )
 from rdmawire.dissect.mpa_framing import MPAConnection
-from rdmawire.dissect.mpa_resync import WINDOW, Head, read_head
+from rdmawire.dissect.mpa_resync import WINDOW, FpduStart, read_head
 from rdmawire.wire.mpa import MPAReply
 from rdmawire.wire.rdmap import RDMAPOpcode, segment
 from tests.dissect.mpa_samples import (
@@ -140,9 +140,9 @@ def test_a_hole_inside_an_fpdu_tears_it_and_no_other(crc: bool, markers: bool) -
             events = arrive(connection, 0, 20, data[: start - 20])
             events += lose(connection, 0, start, stop, data[stop - 20 :])
             kinds = [type(event) for event in events]
-            assert kinds == [Fpdu, Torn, Lost, Fpdu, Fpdu, Fpdu]
+            assert kinds == [Fpdu, PartialFpdu, Lost, Fpdu, Fpdu, Fpdu]
             there, place = data[torn - 20 : start - 20], torn - 20 if markers else None
-            assert events[1] == Torn(torn, None, there, end - torn, place)
+            assert events[1] == PartialFpdu(torn, None, there, end - torn, place)
             assert events[2] == Lost(start, stop - start)
             assert whole_ones(events)[1:] == placed(sent, 20)[2:]
 
@@ -156,7 +156,7 @@ def test_after_a_hole_over_several_fpdus_the_next_one_is_found(crc: bool) -> Non
     events = arrive(connection, 0, 20, data[: start - 20])
     events += lose(connection, 0, start, stop, sent[3])
     events += arrive(connection, 0, stop + len(sent[3]), sent[4])
-    assert [type(event) for event in events] == [Fpdu, Torn, Lost, Fpdu, Fpdu]
+    assert [type(event) for event in events] == [Fpdu, PartialFpdu, Lost, Fpdu, Fpdu]
     assert whole_ones(events)[1:] == placed(sent, 20)[3:]
     check_cover(events, 20)
 
@@ -266,7 +266,7 @@ def test_a_search_keeps_a_window_and_pays_for_what_it_looks_at(
 ) -> None:
     looked = 0
 
-    def counted(buffer: bytes, index: int, position: int) -> Head | None:
+    def counted(buffer: bytes, index: int, position: int) -> FpduStart | None:
         nonlocal looked
         looked += 1
         return read_head(buffer, index, position)

@@ -13,11 +13,11 @@ from rdmawire.dissect.mpa_event import (
     Fpdu,
     Lost,
     NotIwarp,
+    PartialFpdu,
     Skipped,
     StartUp,
-    Torn,
 )
-from rdmawire.dissect.mpa_framing import SENSELESS, MPAConnection, Streams
+from rdmawire.dissect.mpa_framing import MAX_INVALID_FPDUS, MPAConnection, Streams
 from rdmawire.dissect.tcp import Data, Hole, Segment
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import MPAEnhanced, MPAReply, MPARequest, build_fpdu
@@ -209,11 +209,11 @@ def test_reserved_bits_and_opcodes_do_not_end_certain_framing() -> None:
 
 
 def test_many_fpdus_without_sense_end_certain_framing() -> None:
-    bad = fpdus([b"nonsense"] * (SENSELESS + 5), crc=False)
+    bad = fpdus([b"nonsense"] * (MAX_INVALID_FPDUS + 5), crc=False)
     good = fpdus([send(100, msn) for msn in range(1, 4)], crc=False)
     events = arrive(started(), 0, 20, b"".join(bad + good))
-    assert whole_ones(events)[:SENSELESS] == placed(bad, 20)[:SENSELESS]
-    assert whole_ones(events)[SENSELESS:] == placed(bad + good, 20)[len(bad) :]
+    assert whole_ones(events)[:MAX_INVALID_FPDUS] == placed(bad, 20)[:MAX_INVALID_FPDUS]
+    assert whole_ones(events)[MAX_INVALID_FPDUS:] == placed(bad + good, 20)[len(bad) :]
     check_cover(events, 20)
 
 
@@ -249,7 +249,7 @@ def test_a_frame_cut_by_the_capture_tears_its_fpdu_at_once() -> None:
         tcp = TCP(1, 2, 1001 + position, 78, ack=1)
         events = streams.segment(CLIENT, SERVER, tcp, data[:60], len(data)).events
         assert events == [
-            Torn(position, 0, data[:60], len(data)),
+            PartialFpdu(position, 0, data[:60], len(data)),
             Lost(position + 60, len(data) - 60),
         ]
         position += len(data)

@@ -4,7 +4,7 @@ import pytest
 
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.node import Check, Node
-from rdmawire.dissect.output import Tally, counted
+from rdmawire.dissect.output import FrameCounts, counted
 
 GOOD = Check("ICRC", 1, 1, 8)
 BAD = Check("ICRC", 0x11, 0x22, 8)
@@ -22,8 +22,8 @@ def frame(
     return found
 
 
-def tally(*frames: Dissection) -> Tally:
-    found = Tally()
+def tally(*frames: Dissection) -> FrameCounts:
+    found = FrameCounts()
     for each in frames:
         found.add(each)
     return found

@@ -178,11 +178,11 @@ def tracker(most: int = 100, held: int = 1 << 20) -> Tracker[list[str]]:
 
 
 def numbers(
-    track: Tracker[list[str]], way: int, tcp: TCP, payload: bytes, port: int = 50001
+    track: Tracker[list[str]], side: int, tcp: TCP, payload: bytes, port: int = 50001
 ) -> tuple[int, int, int, int]:
     """Stream, relative sequence number, acknowledgment and next sequence number."""
     ends = (CLIENT, port), (SERVER, 7174)
-    (src, srcport), (dst, dstport) = ends[way], ends[1 - way]
+    (src, srcport), (dst, dstport) = ends[side], ends[1 - side]
     arrival = track.segment(src, dst, tcp.replace(srcport=srcport, dstport=dstport), payload)
     return arrival.connection.stream, arrival.seq, arrival.ack, arrival.nxtseq
 
@@ -203,8 +203,8 @@ ODD_NUMBERS = [
 
 def test_numbers_are_relative_as_wireshark_prints_them() -> None:
     track = tracker()
-    for way, tcp, payload, expected in ODD_NUMBERS:
-        assert numbers(track, way, tcp, payload) == expected
+    for side, tcp, payload, expected in ODD_NUMBERS:
+        assert numbers(track, side, tcp, payload) == expected
 
 
 def test_numbers_of_a_stream_joined_late_count_from_the_first_segment() -> None:
@@ -243,7 +243,7 @@ def test_both_ways_share_a_connection_and_the_state_above() -> None:
     there = track.segment(CLIENT, SERVER, TCP(1, 2, 5, ack=1), b"a")
     back = track.segment(SERVER, CLIENT, TCP(2, 1, 9, ack=1), b"b")
     assert there.connection is back.connection
-    assert (there.way, back.way) == (0, 1)
+    assert (there.side, back.side) == (0, 1)
 
 
 def test_the_connection_longest_silent_is_forgotten() -> None:
@@ -268,6 +268,6 @@ def test_a_deaf_connection_keeps_its_numbers_and_holds_nothing() -> None:
     track = tracker()
     numbers(track, 0, TCP(seq=0, syn=1), b"")
     arrival = track.segment(CLIENT, SERVER, TCP(50001, 7174, 50), b"held")
-    track.deafen(arrival.connection)
+    track.stop(arrival.connection)
     again = track.segment(CLIENT, SERVER, TCP(50001, 7174, 1), b"data")
     assert (again.seq, again.nxtseq, again.segment.pieces) == (1, 5, ())

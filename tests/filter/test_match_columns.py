@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from rdmawire.capture import open_capture
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.filter import Column, Filter, FilterError, evaluate_columns, is_simple, parse
-from rdmawire.filter.ast import Field, ValueType
+from rdmawire.filter import FieldArray, Filter, FilterError, evaluate_columns, is_simple, parse
+from rdmawire.filter.ast import FieldReference, ValueType
 from rdmawire.filter.match_frame import compile_value
 from rdmawire.filter.names import lookup
 from tests.filter.samples import CAPTURES, FILTERS, filters
@@ -28,15 +28,15 @@ _TYPES = {
 }
 
 
-def column(name: str, frames: Iterable[Dissection]) -> Column:
+def column(name: str, frames: Iterable[Dissection]) -> FieldArray:
     """A field's values over frames, as columns hold them."""
     kind = parse(name).of.type  # type: ignore[union-attr]
-    found = [compile_value(Field(name, kind))(frame) for frame in frames]
+    found = [compile_value(FieldReference(name, kind))(frame) for frame in frames]
     values = np.zeros(len(found), _TYPES[kind])
     for place, here in enumerate(found):
         if here:
             values[place] = _element(kind, here[0])
-    return Column(values, np.array([bool(here) for here in found]))
+    return FieldArray(values, np.array([bool(here) for here in found]))
 
 
 def _element(kind: ValueType, value: object) -> object:
@@ -103,7 +103,7 @@ def test_every_set_of_values_and_ranges(members: list[tuple[int, int]]) -> None:
 
 
 def test_the_table_has_simple_filters_of_every_kind() -> None:
-    kinds = {lookup(Field(name, ValueType.NUMBER)).type for name in COLUMNS}
+    kinds = {lookup(FieldReference(name, ValueType.NUMBER)).type for name in COLUMNS}
     assert kinds == set(_TYPES)
     assert len(SIMPLE) > 60
 
@@ -127,7 +127,7 @@ def test_what_is_not_simple_is_refused(text: str) -> None:
 
 def test_a_frame_without_the_field_fails_unless_negated() -> None:
     values = np.array([17, 17], np.uint8)
-    columns = {"infiniband.bth.opcode": Column(values, np.array([True, False]))}
+    columns = {"infiniband.bth.opcode": FieldArray(values, np.array([True, False]))}
     for text, expected in (
         ("infiniband.bth.opcode == 17", [True, False]),
         ("infiniband.bth.opcode != 4", [True, False]),
@@ -141,6 +141,8 @@ def test_a_frame_without_the_field_fails_unless_negated() -> None:
 
 def test_the_column_is_not_changed() -> None:
     valid = np.array([True, False])
-    found = evaluate_columns(parse("ip.ttl"), {"ip.ttl": Column(np.array([1, 2], np.uint8), valid)})
+    found = evaluate_columns(
+        parse("ip.ttl"), {"ip.ttl": FieldArray(np.array([1, 2], np.uint8), valid)}
+    )
     found[:] = False
     assert valid.tolist() == [True, False]

@@ -9,7 +9,7 @@ from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import fields
 from rdmawire.filter import Filter
-from rdmawire.filter.ast import Span
+from rdmawire.filter.ast import SliceRange
 from rdmawire.filter.match_frame import slice_value
 from rdmawire.filter.names import find_field, value_words
 from tests.filter.samples import CAPTURES, filters, frames
@@ -84,7 +84,7 @@ def test_a_slice_is_there_only_as_a_whole(data: bytes, start: int, length: int |
     wanted = range(first, len(data) if length is None else first + length)
     whole = len(wanted) > 0 and all(place in places for place in wanted)
     expected = bytes(data[place] for place in wanted) if whole else None
-    assert slice_value(data, Span(start, length)) == expected
+    assert slice_value(data, SliceRange(start, length)) == expected
 
 
 def test_values_that_multiply_stay_bounded() -> None:

@@ -11,18 +11,18 @@ from rdmawire.filter.ast import (
     CompareOp,
     Comparison,
     Constant,
-    Field,
+    FieldReference,
     Logic,
     Not,
     Prefix,
     Present,
     Quantifier,
-    Span,
+    SliceRange,
     ValueType,
 )
 from tests.filter.samples import CAPTURES, FILTERS
 
-OPCODE = Field("infiniband.bth.opcode", ValueType.NUMBER)
+OPCODE = FieldReference("infiniband.bth.opcode", ValueType.NUMBER)
 
 
 def is_opcode(number: int) -> Comparison:
@@ -48,7 +48,9 @@ def test_numbers_and_words_for_them(text: str, number: int) -> None:
 
 
 def test_and_binds_closer_than_xor_and_xor_closer_than_or() -> None:
-    ip, udp, tcp = (Present(Field(name, ValueType.PROTOCOL)) for name in ("ip", "udp", "tcp"))
+    ip, udp, tcp = (
+        Present(FieldReference(name, ValueType.PROTOCOL)) for name in ("ip", "udp", "tcp")
+    )
     assert parse("ip or udp and tcp") == Logic("or", (ip, Logic("and", (udp, tcp))))
     assert parse("not ip and udp") == Logic("and", (Not(ip), udp))
     assert parse("ip || udp ^^ tcp && arp") == parse("ip or (udp xor (tcp and arp))")
@@ -81,7 +83,9 @@ def test_a_prefix_is_cut_to_its_bits() -> None:
 
 
 def test_a_layer_is_a_span_of_one() -> None:
-    assert parse("ip.src#2") == Present(Field("ip.src", ValueType.IPV4, (Span(2, 1),)))
+    assert parse("ip.src#2") == Present(
+        FieldReference("ip.src", ValueType.IPV4, (SliceRange(2, 1),))
+    )
 
 
 def test_names_in_their_order_each_once() -> None:

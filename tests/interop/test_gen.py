@@ -8,21 +8,21 @@ import pytest
 
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.spec import CapturePoint, Order, Verb
+from rdmawire.traffic.generate.spec import CapturePoint, TrafficSpec, Verb
 from tests.interop.test_tshark import spots_used
 
 pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
 
 ORDERS = {
-    "mix": Order(verb=Verb.MIX, frames=300, qps=3, loss=0.02, psn=0xFFFFF0),
-    "ipv6": Order(verb=Verb.MIX, frames=150, ipv6=True, vlan=7, dscp=26, gpu=True),
-    "ecn": Order(verb=Verb.WRITE, frames=300, marks=0.1, tap=CapturePoint.ARRIVED),
-    "hosts": Order(verb=Verb.MIX, frames=300, clients=4, servers=3, flows=30, loss=0.01),
-    "cm": Order(verb=Verb.CM, count=4, qps=2),
+    "mix": TrafficSpec(verb=Verb.MIX, frames=300, qps=3, loss=0.02, psn=0xFFFFF0),
+    "ipv6": TrafficSpec(verb=Verb.MIX, frames=150, ipv6=True, vlan=7, dscp=26, gpu=True),
+    "ecn": TrafficSpec(verb=Verb.WRITE, frames=300, marks=0.1, tap=CapturePoint.ARRIVED),
+    "hosts": TrafficSpec(verb=Verb.MIX, frames=300, clients=4, servers=3, flows=30, loss=0.01),
+    "cm": TrafficSpec(verb=Verb.CM, count=4, qps=2),
 }
 
 
-def written(path: Path, order: Order) -> Path:
+def written(path: Path, order: TrafficSpec) -> Path:
     with create_capture(path, link_type=LinkType.ETHERNET) as writer:
         generate(order, writer)
     return path
@@ -35,7 +35,7 @@ def test_every_field_of_generated_traffic_is_what_tshark_finds(tmp_path: Path, n
 
 
 def test_no_frame_of_many_rounds_is_malformed(tmp_path: Path) -> None:
-    order = Order(verb=Verb.WRITE, frames=6000, qps=4, psn=0xFFFF00)
+    order = TrafficSpec(verb=Verb.WRITE, frames=6000, qps=4, psn=0xFFFF00)
     path = written(tmp_path / "x.pcap", order)
     good = "infiniband.bth && !_ws.malformed && !_ws.expert.severity"
     command = ["tshark", "-r", str(path), "-Y", good, "-T", "fields", "-e", "frame.number"]

@@ -15,7 +15,7 @@ from rdmawire.fabric import FabricError
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.field import Fields, check_name
 from rdmawire.filter import Filter, FilterError
-from rdmawire.filter.ast import Field, ValueType
+from rdmawire.filter.ast import FieldReference, ValueType
 from rdmawire.filter.match_frame import compile_value
 from rdmawire.traffic.edit import EditError, text
 from rdmawire.traffic.edit.field_names import fields_named
@@ -112,7 +112,7 @@ def test_each_name_is_the_same_field_in_captures_filters_and_columns(table: type
         write = writer(field.show, field.row.width)
         assert {write(one) for one in values_of(held)} <= {*texts}, name
         wanted = Filter(name)
-        found = compile_value(Field(name, ValueType.NUMBER))(frame)
+        found = compile_value(FieldReference(name, ValueType.NUMBER))(frame)
         assert wanted(frame), name
         assert all(any(same(field, each, one) for each in found) for one in values_of(value)), name
         assert None not in Query([name]).values(frame), name

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rdmawire.fabric.link import Chances, Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
 from rdmawire.traffic import summary as counting
-from rdmawire.traffic.summary import NO_TRAFFIC, Counted, FrameCounter, Moved, summarise
+from rdmawire.traffic.summary import NO_TRAFFIC, FrameCount, FrameCounter, Moved, summarise
 from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.wire import roce
 
@@ -102,7 +102,7 @@ def test_under_loss_messages_and_bytes_stay_what_was_posted(seed: int, kinds: li
 
 def test_a_call_says_what_the_frame_was_counted_as() -> None:
     pair = Pair(Link(drop={2}))
-    counter, said = FrameCounter(), list[Counted]()
+    counter, said = FrameCounter(), list[FrameCount]()
     pair.simulator.on_sent.append(lambda frame, now: said.append(counter(frame, now)))
     pair.client.write(bytes(4 * MTU), to=pair.server.region)
     pair.drive()

@@ -8,7 +8,7 @@ from rdmawire.dissect import generated
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.errors import WireError
 from rdmawire.fabric.field import Fields
-from rdmawire.traffic.edit import Editor, Sealing, text
+from rdmawire.traffic.edit import ChecksumMode, Editor, text
 from rdmawire.wire.checksum import (
     final_in_routing,
     final_in_source_route,
@@ -100,18 +100,18 @@ def test_the_checksum_covers_the_ends(case: tuple[int, bytes, bytes, bytes]) -> 
     assert status(data) == generated.GOOD
     wrong = data[: at + 6] + (right ^ 1).to_bytes(2, "big") + data[at + 8 :]
     assert status(wrong) == generated.BAD
-    assert Editor([], sealing=Sealing.ALL).edit(wrong) == data
+    assert Editor([], checksum_mode=ChecksumMode.ALL).edit(wrong) == data
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-@pytest.mark.parametrize("sealing", [Sealing.CHANGED, Sealing.ALL])
+@pytest.mark.parametrize("sealing", [ChecksumMode.CHANGED, ChecksumMode.ALL])
 def test_an_edit_leaves_the_checksum_good(
-    case: tuple[int, bytes, bytes, bytes], sealing: Sealing
+    case: tuple[int, bytes, bytes, bytes], sealing: ChecksumMode
 ) -> None:
     kind, extensions, *_ = case
     data = sealed(kind, extensions)
     for word in (SRC, DST):
-        new = Editor([text.ips([word])], sealing=sealing).edit(data)
+        new = Editor([text.ips([word])], checksum_mode=sealing).edit(data)
         assert new != data
         assert status(new) == generated.GOOD
         assert not Dissector().dissect(new).bad_checks
@@ -124,7 +124,7 @@ def test_where_the_end_is_not_told_no_verdict_is_given(extension: bytes) -> None
     ip = IPv6(payload_length=len(extension) + 8, next_header=ROUTING, src=SOURCE, dst=STOP)
     data = joined(ETHERNET, ip, extension, UDP(1, 2, 8, 0x1234))
     assert status(data) == generated.UNVERIFIED
-    assert Editor([], sealing=Sealing.ALL).edit(data) == data
+    assert Editor([], checksum_mode=ChecksumMode.ALL).edit(data) == data
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_source_route_of_ipv4_has_the_destination(route: bytes, final: bytes) 
     assert Fields(data).icrc_renewed(data) == data
     at = Ethernet.SIZE + ip.ihl * 4 + 6
     wrong = data[:at] + b"\x12\x34" + data[at + 2 :]
-    assert Editor([], sealing=Sealing.ALL).edit(wrong) == data
+    assert Editor([], checksum_mode=ChecksumMode.ALL).edit(wrong) == data
 
 
 def test_tcp_and_icmpv6_cover_the_ends_too() -> None:
@@ -168,7 +168,7 @@ def test_tcp_and_icmpv6_cover_the_ends_too() -> None:
         data = joined(ETHERNET, ip, header, whole)
         assert not Dissector().dissect(data).bad_checks
         for given_ in (data, joined(ETHERNET, ip, header, body)):
-            assert Editor([], sealing=Sealing.ALL).edit(given_) == data
+            assert Editor([], checksum_mode=ChecksumMode.ALL).edit(given_) == data
 
 
 @given(st.binary(min_size=4, max_size=48))

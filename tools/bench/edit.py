@@ -27,7 +27,7 @@ def editor() -> Editor:
 def _library(path: Path, copy: Path) -> int:
     one = editor()
     edit_capture(path, copy, one)
-    return one.tally.frames
+    return one.counts.frames
 
 
 def _command(path: Path, copy: Path, frames: int) -> int:

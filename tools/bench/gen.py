@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.io import output_file
-from rdmawire.traffic.generate import Order, Sizes, Verb, generate
+from rdmawire.traffic.generate import Sizes, TrafficSpec, Verb, generate
 from tools.bench import peer
 from tools.bench.rate import Figure, best_rate
 
@@ -25,27 +25,27 @@ class Job(NamedTuple):
     """
 
     name: str
-    order: Order
+    spec: TrafficSpec
     at_once: bool = True
     bytes: bool = False
     folder: Path | None = None
 
 
-def _write(count: int, size: str, mtu: int = 1024, loss: float = 0.0) -> Order:
-    return Order(verb=Verb.WRITE, sizes=Sizes.parse(size), mtu=mtu, count=count, loss=loss)
+def _write(count: int, size: str, mtu: int = 1024, loss: float = 0.0) -> TrafficSpec:
+    return TrafficSpec(verb=Verb.WRITE, sizes=Sizes.parse(size), mtu=mtu, count=count, loss=loss)
 
 
 def jobs(scale: int) -> Iterator[Job]:
     """Everything that is measured; ``scale`` is small messages of the first."""
     yield Job("WRITE 64 B", _write(scale, "64"))
-    yield Job("mix", Order(verb=Verb.MIX, count=scale // 4))
+    yield Job("mix", TrafficSpec(verb=Verb.MIX, count=scale // 4))
     yield Job("WRITE 64 B, 0.1 % lost", _write(scale // 8, "64", loss=0.001))
     yield Job("WRITE 64 B, 1 % lost", _write(scale // 32, "64", loss=0.01))
     yield Job("WRITE 64 B, frame by frame", _write(scale // 32, "64"), at_once=False)
     yield Job("WRITE 1 MiB, MTU 4096", _write(scale // 1000, "1M", mtu=4096), bytes=True)
     if _IN_MEMORY.is_dir():
-        order = _write(scale // 4000, "1M", mtu=4096)
-        yield Job("the same, a file in memory", order, bytes=True, folder=_IN_MEMORY)
+        spec = _write(scale // 4000, "1M", mtu=4096)
+        yield Job("the same, a file in memory", spec, bytes=True, folder=_IN_MEMORY)
 
 
 def measure(scale: int = 1_000_000) -> Iterator[Figure]:
@@ -63,7 +63,7 @@ def measure(scale: int = 1_000_000) -> Iterator[Figure]:
 def make(job: Job, path: Path) -> int:
     """Write one capture; how many frames it has."""
     with create_capture(path, link_type=LinkType.ETHERNET) as writer:
-        return generate(job.order, writer, at_once=job.at_once).frames
+        return generate(job.spec, writer, at_once=job.at_once).frames
 
 
 def _measured(job: Job, folder: Path, scapy: float) -> Figure:

@@ -9,8 +9,16 @@
 """
 
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.copy import Fate, edit_capture
-from rdmawire.traffic.edit.editor import Editor, Sealing, Tally
+from rdmawire.traffic.edit.copy import RecordAction, edit_capture
+from rdmawire.traffic.edit.editor import ChecksumMode, EditCounts, Editor
 from rdmawire.traffic.edit.rules import EditError
 
-__all__ = ["EditError", "Editor", "Fate", "Sealing", "Tally", "edit_capture", "text"]
+__all__ = [
+    "ChecksumMode",
+    "EditCounts",
+    "EditError",
+    "Editor",
+    "RecordAction",
+    "edit_capture",
+    "text",
+]

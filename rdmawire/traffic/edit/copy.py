@@ -14,7 +14,7 @@ from rdmawire.capture import LinkType, Reader, Record, Writer, create_capture, o
 from rdmawire.capture.io import AnyPath
 from rdmawire.capture.record import Interface
 from rdmawire.errors import CaptureError, UnrepresentableError
-from rdmawire.traffic.edit.editor import Editor, Tally
+from rdmawire.traffic.edit.editor import EditCounts, Editor
 from rdmawire.traffic.edit.iwarp import Finder, StreamEditor, has_business_inside
 from rdmawire.traffic.edit.rules import EditError
 from rdmawire.units import SECOND
@@ -118,7 +118,7 @@ _OFTEN = 512
 """Records between two progress reports."""
 
 
-class Fate(Enum):
+class RecordAction(Enum):
     """What to do with a record."""
 
     EDIT = "edit"
@@ -126,12 +126,12 @@ class Fate(Enum):
     DROP = "drop"
 
 
-_Chosen = tuple[int, Record, Fate]
+_Chosen = tuple[int, Record, RecordAction]
 """The number of a record, the record, and what to do with it."""
 _Edited = tuple[int, Record, Record]
 """The number of a record, the record, and the edited record."""
 
-Choose = Callable[[Record], Fate]
+Choose = Callable[[Record], RecordAction]
 """Decides about the records of a capture, in their order."""
 
 
@@ -157,7 +157,7 @@ def edit_capture(
     A damaged capture is written up to the damage, unless it would replace itself; then
     :class:`CaptureError` with the position of the damage is raised.
     """
-    tally = editor.tally
+    counts = editor.counts
     with open_capture(source) as reader:
         copy = _Copy(reader, editor, chooser(reader), finder, growth)
         records = copy.records(progress)
@@ -166,7 +166,7 @@ def edit_capture(
             copy.write(writer, chain(first, records), changes)
             if copy.damage and _same(source, target):
                 raise copy.damage
-        tally.written = tally.frames - tally.dropped
+        counts.written = counts.frames - counts.dropped
     if copy.damage:
         raise copy.damage
 
@@ -194,7 +194,7 @@ class _Copy:
         self._choose = choose
         self._growth = growth
         self._streams: StreamEditor[_Chosen] | None = None
-        if finder is not None and has_business_inside(editor.rules, editor.sealer):
+        if finder is not None and has_business_inside(editor.rules, editor.checksum_updater):
             self._streams = StreamEditor(editor, finder)
         readable = self._readable()
         first = next(readable, None)
@@ -233,14 +233,14 @@ class _Copy:
 
     def write(self, writer: Writer, records: Iterator[_Edited], changes: Sequence[Change]) -> None:
         """Write the edited records after applying ``changes``."""
-        tally = self._editor.tally
+        counts = self._editor.counts
         for number, old, new in records:
             for change in changes:
                 new = change(new)  # noqa: PLW2901 - what becomes of it
-            tally.changed += new.data is not old.data
+            counts.changed += new.data is not old.data
             self._declare(writer)
             try:
-                writer.write(_fitted(new, writer, tally) if new.options else new)
+                writer.write(_fitted(new, writer, counts) if new.options else new)
             except UnrepresentableError as error:
                 raise _misplaced(error, self._reader.name, number, new, writer) from None
         self._declare(writer)
@@ -259,22 +259,22 @@ class _Copy:
         if self._choose is None:
             return ((number, record, self._edited(record)) for number, record, _ in chosen)
         return (
-            (number, record, self._edited(record) if fate is Fate.EDIT else record)
-            for number, record, fate in chosen
-            if fate is not Fate.DROP
+            (number, record, self._edited(record) if action is RecordAction.EDIT else record)
+            for number, record, action in chosen
+            if action is not RecordAction.DROP
         )
 
     def _chosen(self, progress: Callable[[int], object]) -> Iterator[_Chosen]:
         """Yield all records with what to do with them."""
-        tally, choose, fate = self._editor.tally, self._choose, Fate.EDIT
+        counts, choose, action = self._editor.counts, self._choose, RecordAction.EDIT
         for done, record in enumerate(self._rest):
             if done % _OFTEN == 0:
                 progress(self._reader.position)
-            tally.frames += 1
+            counts.frames += 1
             if choose is not None:
-                fate = choose(record)
-                tally.dropped += fate is Fate.DROP
-            yield tally.frames, record, fate
+                action = choose(record)
+                counts.dropped += action is RecordAction.DROP
+            yield counts.frames, record, action
 
     def _edited(self, record: Record) -> Record:
         return with_bytes(record, self._editor.edit(record.data, record.link_type))
@@ -283,11 +283,11 @@ class _Copy:
     def _through(streams: StreamEditor[_Chosen], chosen: Iterator[_Chosen]) -> Iterator[_Edited]:
         """The same for records that may wait for others."""
         done = chain.from_iterable(
-            streams.take(each, each[1].data, each[1].link_type, edit=each[2] is Fate.EDIT)
+            streams.take(each, each[1].data, each[1].link_type, edit=each[2] is RecordAction.EDIT)
             for each in chosen
         )
-        for (number, record, fate), data in chain(done, streams.rest()):
-            if fate is not Fate.DROP:
+        for (number, record, action), data in chain(done, streams.rest()):
+            if action is not RecordAction.DROP:
                 yield number, record, with_bytes(record, data)
 
 
@@ -297,11 +297,11 @@ def _grown(interface: Interface, growth: int) -> Interface:
     return replace(interface, snap_length=min(most + growth, _MAX_SNAP)) if most else interface
 
 
-def _fitted(record: Record, writer: Writer, tally: Tally) -> Record:
+def _fitted(record: Record, writer: Writer, counts: EditCounts) -> Record:
     """Return the record without what the new format cannot hold."""
     if writer.format != "pcap":
         return record
-    tally.plain += 1
+    counts.plain += 1
     return record._replace(options=())
 
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from rdmawire.capture.record import LinkType
 from rdmawire.decode import PROTOCOLS, Checksum, FrameLayout, Protocols, walk_frame
 from rdmawire.decode.checksum import InvariantCRC
-from rdmawire.traffic.edit.flow_cache import Flow, Flows, head_size
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.flow_cache import FlowCache, FlowEdit, head_size
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import ROCE_PORT
 
 
-class Sealing(Enum):
+class ChecksumMode(Enum):
     """Which checksums are recomputed."""
 
     CHANGED = "changed"
@@ -25,7 +25,7 @@ class Sealing(Enum):
 
 
 @dataclass(slots=True)
-class Tally:
+class EditCounts:
     """Counts of frames.
 
     ``changed``: edited ones. ``bad``: with an ICRC that was invalid before, and still is unless all
@@ -42,16 +42,18 @@ class Tally:
     written: int | None = None
 
 
-class Sealer:
+class ChecksumUpdater:
     """Updates checksums of edited frames, and counts invalid ones; ``plain`` without options."""
 
-    def __init__(self, sealing: Sealing, rules: Sequence[Rule], tally: Tally) -> None:
-        self.sealing = sealing
-        self._tally = tally
+    def __init__(
+        self, checksum_mode: ChecksumMode, rules: Sequence[EditRule], counts: EditCounts
+    ) -> None:
+        self.checksum_mode = checksum_mode
+        self._counts = counts
         self._overrides: Mapping[type[Header], int] = {
             table: value for rule in rules for table, value in rule.overrides().items()
         }
-        self.plain = sealing is Sealing.CHANGED and not self._overrides
+        self.plain = checksum_mode is ChecksumMode.CHANGED and not self._overrides
 
     def seal(
         self, checksums: Iterable[tuple[Checksum, int]], old: bytes, new: bytearray, reach: int
@@ -61,10 +63,13 @@ class Sealer:
         No byte from ``reach`` on has changed, except checksums.
         """
         for checksum, end in checksums:
-            self._tally.cut += isinstance(checksum, InvariantCRC) and end > len(old)
-            if self.sealing is not Sealing.NONE and checksum.adjust(old, new, reach, end) is False:
-                self._tally.bad += 1
-            if self.sealing is Sealing.ALL:
+            self._counts.cut += isinstance(checksum, InvariantCRC) and end > len(old)
+            if (
+                self.checksum_mode is not ChecksumMode.NONE
+                and checksum.adjust(old, new, reach, end) is False
+            ):
+                self._counts.bad += 1
+            if self.checksum_mode is ChecksumMode.ALL:
                 checksum.recompute(new, end)
             if checksum.table in self._overrides:
                 checksum.put(new, self._overrides[checksum.table], end)
@@ -83,24 +88,24 @@ class Editor:
 
     All rules read the original frame; if two set the same field, the later one wins. Lengths and
     the order of headers stay, whatever fields are set to. ``ports`` are the UDP destination ports
-    of RoCEv2, ``protocols`` maps protocols to headers. ``tally`` counts ICRCs that were invalid or
+    of RoCEv2, ``protocols`` maps protocols to headers. ``counts`` counts ICRCs that were invalid or
     missing.
     """
 
     def __init__(
         self,
-        rules: Sequence[Rule],
+        rules: Sequence[EditRule],
         *,
-        sealing: Sealing = Sealing.CHANGED,
+        checksum_mode: ChecksumMode = ChecksumMode.CHANGED,
         ports: Collection[int] = (ROCE_PORT,),
         protocols: Protocols = PROTOCOLS,
     ) -> None:
         self.rules = tuple(rules)
-        self.tally = Tally()
+        self.counts = EditCounts()
         self._ports = frozenset(ports)
         self._protocols = protocols
-        self.sealer = Sealer(sealing, self.rules, self.tally)
-        self._flows: dict[int, Flows] = defaultdict(Flows)
+        self.checksum_updater = ChecksumUpdater(checksum_mode, self.rules, self.counts)
+        self._flows: dict[int, FlowCache] = defaultdict(FlowCache)
 
     def edit(self, data: bytes, link_type: int = LinkType.ETHERNET) -> bytes:
         """Return the edited frame; of a truncated frame, the captured bytes are edited."""
@@ -119,10 +124,12 @@ class Editor:
         if end < flow.least:
             return None
         new = flow.changed(data, head)
-        if self.sealer.plain:
+        if self.checksum_updater.plain:
             self._count(flow, flow.seal(data, new, head, end))
         else:
-            self.sealer.seal(((each, end) for each in flow.layout.checksums), data, new, flow.reach)
+            self.checksum_updater.seal(
+                ((each, end) for each in flow.layout.checksums), data, new, flow.reach
+            )
         return data if new == data else bytes(new)
 
     def layout(self, data: bytes, link_type: int) -> FrameLayout:
@@ -145,11 +152,11 @@ class Editor:
     def finish(self, draft: Draft) -> bytes:
         """Return the frame of a draft, with its checksums."""
         checksums = ((each, each.end) for each in draft.layout.checksums)
-        self.sealer.seal(checksums, draft.data, draft.new, len(draft.data))
+        self.checksum_updater.seal(checksums, draft.data, draft.new, len(draft.data))
         return draft.data if draft.new == draft.data else bytes(draft.new)
 
-    def _count(self, flow: Flow, was_right: bool | None) -> None:
+    def _count(self, flow: FlowEdit, was_right: bool | None) -> None:
         if was_right is None:
-            self.tally.cut += flow.has_icrc
+            self.counts.cut += flow.has_icrc
         elif not was_right:
-            self.tally.bad += 1
+            self.counts.bad += 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from rdmawire.terminal import closest_names, quote, shorten
-from rdmawire.traffic.edit.rules import EditError, Field
+from rdmawire.traffic.edit.rules import EditError, EditField
 from rdmawire.wire.field_registry import HeaderField, both, find, unknown
 from rdmawire.wire.header import Row
 from rdmawire.wire.inet import mac_bytes
@@ -90,7 +90,7 @@ def value(named: HeaderField, text: str) -> int:
         return words[text.upper()]
     if words and text[:1].isalpha():
         raise EditError(_no_word(text, list(words)))
-    bits = Field(named.table, row).width + named.scale.bit_length() - 1
+    bits = EditField(named.table, row).width + named.scale.bit_length() - 1
     units, rest = divmod(number(text, bits), named.scale)
     if rest:
         raise EditError(f"{shorten(text)} is no multiple of {named.scale}")

@@ -96,7 +96,7 @@ def _is_cut_off(last: Header | None, protocols: Protocols) -> bool:
     return isinstance(last, IPv6) and (By.IP, last.next_header) in protocols
 
 
-class Head:
+class FrameHead:
     """The first ``size`` bytes of the frames of one layout; ``mask`` has the bits they share."""
 
     __slots__ = ("mask", "size")
@@ -231,7 +231,7 @@ MAX_SHAPES: Final = 16
 """Maximum number of cached flows, and of head shapes; beyond either, the cache is cleared."""
 
 
-class Flow:
+class FlowEdit:
     """The edit of frames with one head, derived from a ``first`` frame.
 
     Frames of the flow have at least ``need`` bytes; their packets end at the offset that ``end``
@@ -240,7 +240,9 @@ class Flow:
 
     __slots__ = ("_change", "_ops", "_seal", "_size", "end", "layout", "least", "need", "reach")
 
-    def __init__(self, layout: FrameLayout, head: Head, ops: Sequence[Op], first: bytes) -> None:
+    def __init__(
+        self, layout: FrameLayout, head: FrameHead, ops: Sequence[Op], first: bytes
+    ) -> None:
         shared = [op for op in ops if head.shares(op.cut)]
         varying = [op for op in ops if not head.shares(op.cut)]
         after = _after(shared, first)
@@ -306,25 +308,25 @@ def _two_ends(one: LengthField, other: LengthField) -> Callable[[bytes], int]:
     return end
 
 
-class Shape:
+class HeadGroup:
     """Flows whose heads have the same length and share the same bits."""
 
     __slots__ = ("flows", "mask", "size")
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: FrameHead) -> None:
         self.size = head.size
         self.mask = head.mask
-        self.flows: dict[int, Flow] = {}
+        self.flows: dict[int, FlowEdit] = {}
 
 
-class Flows:
+class FlowCache:
     """The known flows of one link type."""
 
     def __init__(self) -> None:
-        self._shapes: list[Shape] = []
+        self._shapes: list[HeadGroup] = []
         self._count = 0
 
-    def find(self, data: bytes) -> tuple[Flow, int] | None:
+    def find(self, data: bytes) -> tuple[FlowEdit, int] | None:
         """Return the flow of a frame, and its head as a number."""
         for shape in self._shapes:
             size = shape.size
@@ -339,18 +341,18 @@ class Flows:
 
     def add(self, layout: FrameLayout, size: int, ops: Sequence[Op], first: bytes) -> None:
         """Cache the flow of a frame with this layout."""
-        head = Head(layout, size)
+        head = FrameHead(layout, size)
         key = _number(first[: head.size], "big") & head.mask
         if self._count >= MAX_FLOWS or len(self._shapes) >= MAX_SHAPES:
             self._shapes.clear()
             self._count = 0
         flows = self._shape(head).flows
         self._count += key not in flows
-        flows[key] = Flow(layout, head, ops, first)
+        flows[key] = FlowEdit(layout, head, ops, first)
 
-    def _shape(self, head: Head) -> Shape:
+    def _shape(self, head: FrameHead) -> HeadGroup:
         for shape in self._shapes:
             if (shape.size, shape.mask) == (head.size, head.mask):
                 return shape
-        self._shapes.append(Shape(head))
+        self._shapes.append(HeadGroup(head))
         return self._shapes[-1]

@@ -14,8 +14,8 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 from rdmawire.decode import Checksum, FrameLayout, Hosts, Located
 from rdmawire.decode.checksum import TransportSum
 from rdmawire.errors import WireError
-from rdmawire.traffic.edit.editor import Draft, Editor, Sealer, Sealing
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.editor import ChecksumMode, ChecksumUpdater, Draft, Editor
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.wire import rdmap
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import TCP
@@ -29,7 +29,7 @@ INSIDE: Final[tuple[type[Header], ...]] = (
 """Headers inside FPDUs."""
 
 
-class Found(NamedTuple):
+class FpduPosition(NamedTuple):
     """An FPDU that begins at byte ``position`` of a stream.
 
     ``bytes`` are its captured bytes, from its first one on, as are the offsets of ``fpdu``;
@@ -72,31 +72,33 @@ class _FPDUChecksum(Checksum):
         self.put(new, crc_of(bytes(new[: self.at])), end)
 
 
-def has_business_inside(rules: Sequence[Rule], sealer: Sealer) -> bool:
+def has_business_inside(rules: Sequence[EditRule], checksum_updater: ChecksumUpdater) -> bool:
     """Whether anything inside FPDUs may change."""
-    return sealer.sealing is Sealing.ALL or any(rule.concerns(t) for rule in rules for t in INSIDE)
+    return checksum_updater.checksum_mode is ChecksumMode.ALL or any(
+        rule.concerns(t) for rule in rules for t in INSIDE
+    )
 
 
 class FPDUEditor:
     """Applies rules to FPDUs."""
 
-    def __init__(self, rules: Sequence[Rule], sealer: Sealer) -> None:
+    def __init__(self, rules: Sequence[EditRule], checksum_updater: ChecksumUpdater) -> None:
         self._rules = rules
-        self._sealer = sealer
+        self._checksum_updater = checksum_updater
 
-    def patches(self, found: Found, hosts: Hosts) -> Iterator[Patch]:
+    def patches(self, found: FpduPosition, hosts: Hosts) -> Iterator[Patch]:
         """Yield the changes of an FPDU sent from one host to another."""
         new = bytearray(found.data)
         checksums = [_FPDUChecksum(len(new))] if found.judged else []
         self._change(found, hosts, checksums, new)
         ends = ((each, each.end) for each in checksums)
-        self._sealer.seal(ends, found.data, new, len(new))
+        self._checksum_updater.seal(ends, found.data, new, len(new))
         crc = len(new) - FPDUCRC.SIZE
         for start, end in ((0, crc), (crc, len(new))):
             yield from _patch(found.data[start:end], new[start:end], found.position + start)
 
     def _change(
-        self, found: Found, hosts: Hosts, checksums: Sequence[Checksum], new: bytearray
+        self, found: FpduPosition, hosts: Hosts, checksums: Sequence[Checksum], new: bytearray
     ) -> None:
         """Change the fields of an FPDU, as far as it was captured."""
         fpdu = found.fpdu
@@ -144,7 +146,7 @@ class Arrived(NamedTuple):
     direction: int
     position: int
     known: int
-    found: Sequence[Found]
+    found: Sequence[FpduPosition]
 
 
 NOT_IWARP: Final = 1 << 62
@@ -163,9 +165,9 @@ class _Stream:
     def __init__(self) -> None:
         self.known = 0
         self.patches: list[Patch] = []
-        self.waiting: list[_Segment] = []
+        self.waiting: list[_BufferedSegment] = []
 
-    def enter(self, segment: "_Segment") -> None:
+    def enter(self, segment: "_BufferedSegment") -> None:
         """Add a waiting segment, and apply the patches to it if it is a retransmission."""
         if segment.position < self.known:
             segment.apply(self.patches)
@@ -179,7 +181,7 @@ class _Stream:
         del self.patches[:-MAX_PATCHES]
 
 
-class _Segment:
+class _BufferedSegment:
     """A segment that may change, with bytes ``position`` to ``end`` of its stream.
 
     ``draft`` is ``None`` if the frame stays unchanged.
@@ -213,7 +215,7 @@ class _Waiting(NamedTuple, Generic[T]):
 
     item: T
     data: bytes
-    segment: _Segment | None
+    segment: _BufferedSegment | None
 
 
 class StreamEditor(Generic[T]):
@@ -222,7 +224,7 @@ class StreamEditor(Generic[T]):
     def __init__(self, editor: Editor, find: Finder) -> None:
         self._editor = editor
         self._find = find
-        self._fpdus = FPDUEditor(editor.rules, editor.sealer)
+        self._fpdus = FPDUEditor(editor.rules, editor.checksum_updater)
         self._streams: OrderedDict[Hashable, tuple[_Stream, _Stream]] = OrderedDict()
         self._queue: deque[_Waiting[T]] = deque()
         self._bytes = 0
@@ -279,7 +281,7 @@ class StreamEditor(Generic[T]):
 
     def _segment(
         self, data: bytes, layout: FrameLayout, tcp: Located, draft: Draft | None
-    ) -> _Segment | None:
+    ) -> _BufferedSegment | None:
         """Return the segment of a frame, if it has to wait."""
         header = cast(TCP, tcp.header)
         if header.data_offset * 4 < TCP.SIZE:
@@ -290,7 +292,7 @@ class StreamEditor(Generic[T]):
             return None
         directions = self._directions(arrived.connection)
         stream = directions[arrived.direction]
-        segment = _Segment(draft, payload, stream, arrived.position)
+        segment = _BufferedSegment(draft, payload, stream, arrived.position)
         if payload:
             stream.enter(segment)
         patches = (self._fpdus.patches(found, layout.hosts) for found in arrived.found)

@@ -7,11 +7,11 @@ from rdmawire.decode import FrameLayout
 from rdmawire.traffic.edit.rules import (
     VAS,
     Cut,
-    Entry,
-    Field,
+    EditField,
+    EditRule,
     Op,
     Owners,
-    Rule,
+    RuleEntry,
     Target,
     field,
     of_host,
@@ -23,7 +23,7 @@ from rdmawire.wire.ib import BTH
 from rdmawire.wire.opcode import SHAPES, Opcode
 
 
-class Range(NamedTuple):
+class NumberPrefix(NamedTuple):
     """All numbers of ``width`` bits that equal ``number`` except in their lowest ``free`` bits."""
 
     width: int
@@ -36,7 +36,7 @@ class Range(NamedTuple):
         return self.number >> self.free
 
 
-class Mapped(Entry):
+class Mapped(RuleEntry):
     """An entry of a map: a range of numbers is mapped to an equal range of new numbers.
 
     There may be several ranges, for fields with other notations of the same value.
@@ -45,7 +45,7 @@ class Mapped(Entry):
     __slots__ = ("ranges",)
 
     def __init__(
-        self, text: str, ranges: Sequence[tuple[Range, int]], host: bytes | None = None
+        self, text: str, ranges: Sequence[tuple[NumberPrefix, int]], host: bytes | None = None
     ) -> None:
         super().__init__(text, host)
         self.ranges = ranges
@@ -72,7 +72,7 @@ _Merges = dict[tuple[bytes, int, int], Merged]
 """By host, width and the new number."""
 
 
-class _Numbers:
+class _NumberMap:
     """The known numbers of one width at one host.
 
     ``by_free`` has their mapping by free bits, in ascending order; ``targets`` the upper bits of
@@ -111,7 +111,7 @@ class _Numbers:
             self.merges.setdefault((self.host, self.width, new), found)
 
 
-class MapRule(Rule):
+class MapRule(EditRule):
     """Maps the fields of a target. If two ranges contain a number, the smaller one is used.
 
     ``written`` formats a message about two distinct numbers mapped to the same one.
@@ -127,7 +127,7 @@ class MapRule(Rule):
     ) -> None:
         self.entries = entries
         self._target = target
-        self._known: dict[tuple[int, bytes], _Numbers] = {}
+        self._known: dict[tuple[int, bytes], _NumberMap] = {}
         self._merges: _Merges = {}
         self._written = written
         self.owners = Owners(entry.owned for entry in entries)
@@ -140,7 +140,7 @@ class MapRule(Rule):
             if self.owners:
                 yield Op(cut, self.owners.noting(cut, host))
 
-    def fields(self, table: type[Header]) -> Sequence[Field]:
+    def fields(self, table: type[Header]) -> Sequence[EditField]:
         widths = {old.width for entry in self.entries for old, _ in entry.ranges}
         return [site.field for site in self._target(table) if site.field.width in widths]
 
@@ -148,13 +148,13 @@ class MapRule(Rule):
         written = self._written
         return iter(()) if written is None else map(written, self._merges.values())
 
-    def _of(self, width: int, host: bytes) -> _Numbers:
+    def _of(self, width: int, host: bytes) -> _NumberMap:
         """Return the known numbers of this width at a host."""
         found = self._known.get((width, host))
         if found is None:
             if len(self._known) >= MAX_HOSTS:
                 self._known.clear()
-            found = _Numbers(width, host, self.entries, self._merges)
+            found = _NumberMap(width, host, self.entries, self._merges)
             self._known[width, host] = found
         return found
 
@@ -167,11 +167,11 @@ MAX_MERGES = 64
 """Maximum merged numbers kept."""
 
 
-def _is_exact(known: _Numbers) -> bool:
+def _is_exact(known: _NumberMap) -> bool:
     return len(known.by_free) == 1 and known.by_free[0][0] == 0
 
 
-def _exact(cut: Cut, known: _Numbers) -> Callable[[bytes, bytearray], None]:
+def _exact(cut: Cut, known: _NumberMap) -> Callable[[bytes, bytearray], None]:
     entries = known.by_free[0][1]
 
     def run(old: bytes, new: bytearray) -> None:
@@ -187,7 +187,7 @@ def _exact(cut: Cut, known: _Numbers) -> Callable[[bytes, bytearray], None]:
     return run
 
 
-def _ranged(cut: Cut, known: _Numbers) -> Callable[[bytes, bytearray], None]:
+def _ranged(cut: Cut, known: _NumberMap) -> Callable[[bytes, bytearray], None]:
     def run(old: bytes, new: bytearray) -> None:
         value = cut.read(old)
         for free, entries in known.by_free:
@@ -203,7 +203,7 @@ def _ranged(cut: Cut, known: _Numbers) -> Callable[[bytes, bytearray], None]:
     return run
 
 
-class Added(Entry):
+class Added(RuleEntry):
     """An entry of an offset: added if the number is ``key``, or everywhere."""
 
     __slots__ = ("amount", "key")
@@ -234,14 +234,14 @@ class _Amounts:
         return self._by_key.get(key, self.anyway)
 
 
-class QueuePair(NamedTuple):
+class QpAddress(NamedTuple):
     """A queue pair, and the address of its host."""
 
     host: bytes
     number: int
 
 
-_STARTING: Final[Mapping[type[Header], tuple[Field, Field]]] = {
+_STARTING: Final[Mapping[type[Header], tuple[EditField, EditField]]] = {
     table: (field(table, "starting_psn"), field(table, "local_qpn")) for table in (REQ, REP)
 }
 """PSNs that CM messages negotiate, with the queue pair that receives the requests.
@@ -249,14 +249,14 @@ _STARTING: Final[Mapping[type[Header], tuple[Field, Field]]] = {
 IBA 12.7.31: the initial PSN of the peer.
 """
 _PSN: Final = field(BTH, "psn")
-_PSNS: Final[Mapping[type[Header], Sequence[Field]]] = {
+_PSNS: Final[Mapping[type[Header], Sequence[EditField]]] = {
     BTH: (_PSN,),
     **{table: (psn,) for table, (psn, _) in _STARTING.items()},
 }
 """All PSN fields."""
 
 
-class PsnRule(Rule):
+class PsnRule(EditRule):
     """Adds to PSNs. A flow is the requests to one queue pair, with the responses from it.
 
     Responses have the PSNs of their requests (IBA 9.7.1), but do not name the queue pair that sends
@@ -266,7 +266,7 @@ class PsnRule(Rule):
 
     def __init__(self, entries: Sequence[Added]) -> None:
         self.entries = entries
-        self.peers: Mapping[QueuePair, QueuePair] = {}
+        self.peers: Mapping[QpAddress, QpAddress] = {}
         self.unknown = 0
         self._entries = entries
         self.owners = Owners(entry.owned for entry in entries)
@@ -283,23 +283,23 @@ class PsnRule(Rule):
             elif type(header) in _STARTING:
                 psn, qpn = _STARTING[type(header)]
                 number: int = getattr(header, qpn.row.name)
-                flow = QueuePair(layout.hosts[0], number)
+                flow = QpAddress(layout.hosts[0], number)
                 yield from self._of_flow(psn.at(offset), flow)
 
-    def fields(self, table: type[Header]) -> Sequence[Field]:
+    def fields(self, table: type[Header]) -> Sequence[EditField]:
         return _PSNS.get(table, ())
 
     def _of_packet(self, cut: Cut, layout: FrameLayout, bth: BTH) -> Iterator[Op]:
         shape = SHAPES.get(bth.opcode)
-        flow: QueuePair | None = QueuePair(layout.hosts[1], bth.destqp)
+        flow: QpAddress | None = QpAddress(layout.hosts[1], bth.destqp)
         if shape is not None and shape.response and self.asks_for_peers:
-            flow = self.peers.get(QueuePair(layout.hosts[1], bth.destqp))
+            flow = self.peers.get(QpAddress(layout.hosts[1], bth.destqp))
         if flow is None:
             yield Op(cut, self._lose)
         else:
             yield from self._of_flow(cut, flow)
 
-    def _of_flow(self, cut: Cut, flow: QueuePair) -> Iterator[Op]:
+    def _of_flow(self, cut: Cut, flow: QpAddress) -> Iterator[Op]:
         self.owners.note(flow.number, flow.host)
         entry = _Amounts(self._entries, flow.host).of(flow.number)
         if entry is not None:
@@ -309,7 +309,7 @@ class PsnRule(Rule):
         self.unknown += 1
 
 
-class AddressRule(Rule):
+class AddressRule(EditRule):
     """Adds to addresses in remote memory, selected by the key next to them."""
 
     def __init__(self, entries: Sequence[Added]) -> None:
@@ -325,7 +325,7 @@ class AddressRule(Rule):
                 if self.owners:
                     yield Op(cut, self.owners.noting(cut, host))
 
-    def fields(self, table: type[Header]) -> Sequence[Field]:
+    def fields(self, table: type[Header]) -> Sequence[EditField]:
         return [site.field for site in VAS(table)]
 
     def _op(self, cut: Cut, key: Cut, host: bytes) -> Op:

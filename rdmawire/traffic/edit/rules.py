@@ -45,7 +45,7 @@ class Cut(NamedTuple):
         data[start:end] = (around | value << shift).to_bytes(end - start, "big")
 
 
-class Field(NamedTuple):
+class EditField(NamedTuple):
     """A row of a header, or a group of rows."""
 
     table: type[Header]
@@ -61,7 +61,7 @@ class Field(NamedTuple):
         """Width in bits."""
         return self.row.size if isinstance(self.row, Row) else self.row.width
 
-    def overlaps(self, other: "Field") -> bool:
+    def overlaps(self, other: "EditField") -> bool:
         """Whether two fields have bits in common."""
         first, last = max(self.row.bit, other.row.bit), min(self._end, other._end)
         return self.table is other.table and first < last
@@ -78,15 +78,15 @@ class Field(NamedTuple):
         return Cut(first // 8, end, end * 8 - last, (1 << self.width) - 1)
 
 
-def fields_of(table: type[Header]) -> Iterator[Field]:
+def fields_of(table: type[Header]) -> Iterator[EditField]:
     """Yield all rows and groups of a header."""
     for row in table.rows:
-        yield Field(table, row)
+        yield EditField(table, row)
     for group in table.groups:
-        yield Field(table, group)
+        yield EditField(table, group)
 
 
-def field(table: type[Header], name: str) -> Field:
+def field(table: type[Header], name: str) -> EditField:
     """Return the row or group of this name."""
     return next(each for each in fields_of(table) if each.row.name == name)
 
@@ -102,9 +102,9 @@ class Whose(Enum):
 class Site(NamedTuple):
     """A field, and its owner. ``key``: the field with the memory key of an address."""
 
-    field: Field
+    field: EditField
     whose: Whose = Whose.ANYONE
-    key: Field | None = None
+    key: EditField | None = None
 
 
 Target = Callable[[type[Header]], Sequence[Site]]
@@ -128,7 +128,7 @@ def _written_as(*kinds: Kind, ending: str = "") -> Target:
     @cache
     def sites(table: type[Header]) -> Sequence[Site]:
         return [
-            Site(Field(table, row))
+            Site(EditField(table, row))
             for row in table.rows
             if row.meaning.show.kind in kinds
             or (ending and row.is_bytes and row.name.endswith(ending))
@@ -255,7 +255,7 @@ class Unused(NamedTuple):
     owners: tuple[bytes, ...] = ()
 
 
-class Entry:
+class RuleEntry:
     """A part of a rule, given as ``text``. ``used`` is set when a frame matches.
 
     ``host`` is the host whose numbers it changes; ``None`` for all hosts.
@@ -274,10 +274,10 @@ class Entry:
         return None
 
 
-class Rule(ABC):
+class EditRule(ABC):
     """A type of change, with all its entries."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[RuleEntry]
     owners: Owners = Owners()
     """Owners of the numbers of entries for one host."""
 
@@ -286,7 +286,7 @@ class Rule(ABC):
         """Yield the operations for frames of this layout."""
 
     @abstractmethod
-    def fields(self, table: type[Header]) -> Sequence[Field]:
+    def fields(self, table: type[Header]) -> Sequence[EditField]:
         """Return the fields of a header that it may change."""
 
     def concerns(self, table: type[Header]) -> bool:
@@ -316,7 +316,7 @@ def sites(layout: FrameLayout, target: Target) -> Iterator[tuple[int, Site, byte
             yield offset, site, hosts[site.whose]
 
 
-_E = TypeVar("_E", bound=Entry)
+_E = TypeVar("_E", bound=RuleEntry)
 
 
 def of_host(entries: Iterable[_E], host: bytes) -> list[_E]:
@@ -327,17 +327,17 @@ def of_host(entries: Iterable[_E], host: bytes) -> list[_E]:
     )
 
 
-Touched = Mapping[type[Header], Sequence[Field]]
+Touched = Mapping[type[Header], Sequence[EditField]]
 """The fields that a rule may change, by their header."""
 
 
-def touched(rule: Rule) -> Touched:
+def touched(rule: EditRule) -> Touched:
     """Return the fields that a rule may change, of all headers."""
     found = ((table, rule.fields(table)) for table in tables())
     return {table: fields for table, fields in found if fields}
 
 
-def shared(one: Touched, other: Touched) -> Field | None:
+def shared(one: Touched, other: Touched) -> EditField | None:
     """Return a field that both rules set, completely or in part."""
     pairs = (pair for table in one if table in other for pair in product(one[table], other[table]))
     return next((field for field, another in pairs if field.overlaps(another)), None)
@@ -355,7 +355,7 @@ CHECKSUMS: Final[Mapping[type[Header], str]] = {
 """Checksum rows: a value that a rule sets is not recomputed."""
 
 
-class AssignRule(Rule):
+class AssignRule(EditRule):
     """Sets a field in the innermost header that has it.
 
     ``fields`` are equivalent fields of several headers, such as the TTL of IPv4 and the hop limit
@@ -363,9 +363,9 @@ class AssignRule(Rule):
     """
 
     def __init__(
-        self, text: str, fields: Sequence[Field], value: int, *, adds: bool = False
+        self, text: str, fields: Sequence[EditField], value: int, *, adds: bool = False
     ) -> None:
-        self._entry = Entry(text)
+        self._entry = RuleEntry(text)
         self.entries = (self._entry,)
         self._all = tuple(fields)
         self._value = value
@@ -385,7 +385,7 @@ class AssignRule(Rule):
                 yield self._op(found.at(offset))
                 return
 
-    def fields(self, table: type[Header]) -> Sequence[Field]:
+    def fields(self, table: type[Header]) -> Sequence[EditField]:
         return [each for each in self._all if each.table is table]
 
     def _op(self, cut: Cut) -> Op:
@@ -397,5 +397,5 @@ class AssignRule(Rule):
         return Op(cut, run)
 
 
-def _is_checksum(each: Field) -> bool:
+def _is_checksum(each: EditField) -> bool:
     return CHECKSUMS.get(each.table) == each.row.name

@@ -23,8 +23,8 @@ from rdmawire.traffic.edit.mapping import (
     Mapped,
     MapRule,
     Merged,
+    NumberPrefix,
     PsnRule,
-    Range,
 )
 from rdmawire.traffic.edit.rules import (
     CHECKSUMS,
@@ -38,7 +38,7 @@ from rdmawire.traffic.edit.rules import (
     VLANS,
     AssignRule,
     EditError,
-    Field,
+    EditField,
     Target,
     Unused,
     field,
@@ -55,12 +55,14 @@ _ASSIGNMENT = re.compile(r"([A-Za-z][\w.]*)(\+=|-=|=)(.*)")
 _AMOUNT = re.compile(r"([-+]?)(\w+)", re.ASCII)
 _ECNS = {"not": ECN.NOT_ECT, "ect0": ECN.ECT_0, "ect1": ECN.ECT_1, "ce": ECN.CE}
 
-_Ranges = Sequence[tuple[Range, int]]
+_Ranges = Sequence[tuple[NumberPrefix, int]]
 
 
 def macs(texts: Sequence[str]) -> MapRule:
     """Map MAC addresses in all headers."""
-    return _map(MACS, texts, lambda old, new: [(Range(48, mac(old)), mac(new))], written=_address)
+    return _map(
+        MACS, texts, lambda old, new: [(NumberPrefix(48, mac(old)), mac(new))], written=_address
+    )
 
 
 def ips(texts: Sequence[str]) -> MapRule:
@@ -133,7 +135,7 @@ def udp_source(text: str) -> AssignRule:
     return _assign(text, [field(UDP, "srcport")])
 
 
-def _assign(text: str, fields: Sequence[Field]) -> AssignRule:
+def _assign(text: str, fields: Sequence[EditField]) -> AssignRule:
     with _naming(text):
         return AssignRule(text, fields, number(text, fields[0].width))
 
@@ -150,7 +152,7 @@ def assignment(text: str) -> AssignRule:
 
 def _assigned(text: str, name: str, sign: str, said: str) -> AssignRule:
     named = fields_named(name)
-    fields = [Field(each.table, each.row) for each in named]
+    fields = [EditField(each.table, each.row) for each in named]
     if sign == "=":
         return AssignRule(text, fields, value(named[0], said))
     if any(CHECKSUMS.get(each.table) == each.row.name for each in fields):
@@ -224,7 +226,7 @@ def _mapped(text: str, ranges: Callable[[str, str], _Ranges], *, hosts: bool) ->
 
 
 def _check_distinct(entries: Sequence[Mapped]) -> None:
-    known: dict[tuple[Range, bytes | None], str] = {}
+    known: dict[tuple[NumberPrefix, bytes | None], str] = {}
     for entry in entries:
         for old, _ in entry.ranges:
             other = known.setdefault((old, entry.host), entry.text)
@@ -233,7 +235,7 @@ def _check_distinct(entries: Sequence[Mapped]) -> None:
 
 
 def _numbers(bits: int) -> Callable[[str, str], _Ranges]:
-    return lambda old, new: [(Range(bits, number(old, bits)), number(new, bits))]
+    return lambda old, new: [(NumberPrefix(bits, number(old, bits)), number(new, bits))]
 
 
 def _ip_ranges(old: str, new: str) -> _Ranges:
@@ -247,10 +249,10 @@ def _ip_ranges(old: str, new: str) -> _Ranges:
     bits = here.max_prefixlen
     first, target = int(here.network_address), int(there.network_address)
     free = bits - here.prefixlen
-    plain = Range(bits, first, free), target
+    plain = NumberPrefix(bits, first, free), target
     if here.version == 6:
         return [plain]
-    return [plain, (Range(128, _MAPPED | first, free), _MAPPED | target)]
+    return [plain, (NumberPrefix(128, _MAPPED | first, free), _MAPPED | target)]
 
 
 def _network(text: str) -> IPv4Network | IPv6Network:
@@ -330,7 +332,7 @@ SECTIONS: Final[Mapping[str, Callable[[Sequence[str]], MapRule]]] = {
 
 _HEADING = re.compile(r"\[\s*(.*?)\s*\]")
 
-_Source = tuple[Range, bytes | None]
+_Source = tuple[NumberPrefix, bytes | None]
 """A mapped range, and its host."""
 Maps = dict[str, list[str]]
 """The maps of each section, as :mod:`rdmawire.traffic.edit.text` takes them."""

@@ -1,6 +1,6 @@
 """Test traffic: conversations of two emulated adapters, written as captures.
 
-:class:`~rdmawire.traffic.generate.spec.Order` describes the traffic, and
+:class:`~rdmawire.traffic.generate.spec.TrafficSpec` describes the traffic, and
 :func:`~rdmawire.traffic.generate.generator.generate` writes it.
 
 Work is posted in rounds; a round starts when the preceding one is completely answered. Without
@@ -10,12 +10,12 @@ frames are lost, one round is played for each pattern of losses.
 """
 
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.spec import CapturePoint, Order, Sizes, Verb
+from rdmawire.traffic.generate.spec import CapturePoint, Sizes, TrafficSpec, Verb
 
 __all__ = [
     "CapturePoint",
-    "Order",
     "Sizes",
+    "TrafficSpec",
     "Verb",
     "generate",
 ]

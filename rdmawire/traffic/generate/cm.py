@@ -17,9 +17,9 @@ from rdmawire.ib.cm.manager import ManagedPort
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.traffic.generate.endpoints import QPNS
 from rdmawire.traffic.generate.link import Setup
-from rdmawire.traffic.generate.rounds import Enough, Output, Progress, Taker, chance, rounds
-from rdmawire.traffic.generate.spec import Order
-from rdmawire.traffic.summary import Summary, summarise
+from rdmawire.traffic.generate.rounds import Enough, FrameOutput, Progress, Taker, chance, rounds
+from rdmawire.traffic.generate.spec import TrafficSpec
+from rdmawire.traffic.summary import TrafficSummary, summarise
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.qp_attr import QPCap
@@ -40,17 +40,17 @@ class ManagedEnd(Host):
     All connections use the same ``offer``.
     """
 
-    def __init__(self, number: int, order: Order, neighbours: Mapping[bytes, bytes]) -> None:
-        super().__init__(number, place=order.place(number))
-        self._random = Random(f"{order.seed}/manager {number}")  # noqa: S311 - repeatable
-        settings = CMSettings(max_connections=2 * (MAX_WAITING + order.lanes))
+    def __init__(self, number: int, spec: TrafficSpec, neighbours: Mapping[bytes, bytes]) -> None:
+        super().__init__(number, place=spec.place(number))
+        self._random = Random(f"{spec.seed}/manager {number}")  # noqa: S311 - repeatable
+        settings = CMSettings(max_connections=2 * (MAX_WAITING + spec.lanes))
         managed = ManagedPort(self.nic, neighbours.get, self._random, settings)
         self.manager = managed.manager
         self.port = NotifyingPort(self.nic, managed)
         self.port.on_event = self.handle
         self._cq = self.nic.create_cq(_CQE)
         self._init = QPInit(self.pd, self._cq, self._cq, _CAP)
-        self.offer = ConnParam(psn=order.psn, path_mtu=MTU.of(order.mtu))
+        self.offer = ConnParam(psn=spec.psn, path_mtu=MTU.of(spec.mtu))
         self._qps: dict[int, QueuePair] = {}
 
     def queue_pair(self) -> QueuePair:
@@ -113,42 +113,42 @@ class Client(ManagedEnd):
 class Connecting:
     """Clients and servers on one cable or one switch; servers accept all requests."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self._setup = Setup(order)
+    def __init__(self, spec: TrafficSpec) -> None:
+        self._spec = spec
+        self._setup = Setup(spec)
         self.simulator = self._setup.simulator
         neighbours: dict[bytes, bytes] = {}
-        numbers = range(1, order.hosts + 1)
-        self.clients = [Client(number, order, neighbours) for number in numbers[: order.clients]]
-        self.servers = [Server(number, order, neighbours) for number in numbers[order.clients :]]
+        numbers = range(1, spec.hosts + 1)
+        self.clients = [Client(number, spec, neighbours) for number in numbers[: spec.clients]]
+        self.servers = [Server(number, spec, neighbours) for number in numbers[spec.clients :]]
         for server in self.servers:
-            server.manager.listen(SERVICE, backlog=order.lanes)
+            server.manager.listen(SERVICE, backlog=spec.lanes)
         for end in (*self.clients, *self.servers):
             neighbours[end.gid] = end.mac
             self._setup.attach(end.port, end.mac)
         self._asked = 0
 
-    def watch(self, output: Output) -> None:
-        """Show frames to ``output``, and lose some as ordered."""
-        self._setup.watch(chance(self._order), output)
+    def watch(self, output: FrameOutput) -> None:
+        """Show frames to ``output``, and lose some as specified."""
+        self._setup.watch(chance(self._spec), output)
 
     def round(self, count: int) -> None:
         """Open ``count`` connections at a time and close all of them."""
         for lane in range(count):
-            client, server = self._order.pair_of(lane)
-            self.clients[client].ask(self.servers[server], self._order.dscp, self.simulator.now)
+            client, server = self._spec.pair_of(lane)
+            self.clients[client].ask(self.servers[server], self._spec.dscp, self.simulator.now)
         self._asked += count
         self._setup.settle(lambda: sum(client.over for client in self.clients) == self._asked)
         if max(len(client.manager.registry) for client in self.clients) > MAX_WAITING:
             self.simulator.run()
 
 
-def connect(order: Order, writer: Taker, progress: Progress) -> Summary:
+def connect(spec: TrafficSpec, writer: Taker, progress: Progress) -> TrafficSummary:
     """Write connections being opened and closed, as many at a time as there are queue pairs."""
-    connecting, output = Connecting(order), Output(writer, order.frames, progress)
+    connecting, output = Connecting(spec), FrameOutput(writer, spec.frames, progress)
     connecting.watch(output)
     with suppress(Enough):
-        for count in rounds(order, order.lanes):
+        for count in rounds(spec, spec.lanes):
             connecting.round(count)
     now, refused = connecting.simulator.now, sum(client.refused for client in connecting.clients)
     return summarise(output.counter, (), now, lost=output.losses, refused=refused)

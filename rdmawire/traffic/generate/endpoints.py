@@ -18,7 +18,7 @@ from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.mr_table import Extent
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.memory.region import PageList, Region
-from rdmawire.traffic.generate.spec import LAST_TIMEOUT, Order, Verb
+from rdmawire.traffic.generate.spec import LAST_TIMEOUT, TrafficSpec, Verb
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.engine import BURST
 from rdmawire.verbs.enums import QPType, WCStatus, WorkCompletion
@@ -33,7 +33,7 @@ from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 PAGE: Final = PAGE_64K
 
 
-class Pages(NamedTuple):
+class PageRun(NamedTuple):
     """Contiguous pages: their address and their bus addresses."""
 
     address: int
@@ -46,31 +46,31 @@ class _Lent(PageList):
     lends_devices = True
 
 
-def host_memory(host: Host) -> Callable[[int, bytes], Pages]:
+def host_memory(host: Host) -> Callable[[int, bytes], PageRun]:
     """Return a function that allocates host memory starting with the given bytes."""
 
-    def allocate(count: int, data: bytes) -> Pages:
+    def allocate(count: int, data: bytes) -> PageRun:
         memory = host.space.allocate(count * PAGE)
         memory.write(memory.base, data)
-        return Pages(memory.base, tuple(range(memory.base, memory.base + count * PAGE, PAGE)))
+        return PageRun(memory.base, tuple(range(memory.base, memory.base + count * PAGE, PAGE)))
 
     return allocate
 
 
-def gpu_memory(host: Host) -> Callable[[int, bytes], Pages]:
+def gpu_memory(host: Host) -> Callable[[int, bytes], PageRun]:
     """Return a function that allocates GPU memory, pinned through its BAR1."""
     driver = GpuDriver(host.space)
     gpu = driver.add(H200)
 
-    def allocate(count: int, data: bytes) -> Pages:
+    def allocate(count: int, data: bytes) -> PageRun:
         address = gpu.allocate(count * PAGE).address
         gpu.write(address, data)
-        return Pages(address, driver.get_pages_persistent(address, count * PAGE).addresses)
+        return PageRun(address, driver.get_pages_persistent(address, count * PAGE).addresses)
 
     return allocate
 
 
-class Store:
+class Buffers:
     """Memory of one host: ``source`` is sent, ``sink`` is written, ``words`` are atomic counters.
 
     ``source`` and ``sink`` hold ``longest`` bytes, the counters eight bytes for each of ``words``.
@@ -85,7 +85,7 @@ class Store:
         data = random.randbytes(8 * words)
         self.words = self._register(allocate(max(-(-len(data) // PAGE), 1), data), 1)
 
-    def _register(self, pages: Pages, times: int) -> Region:
+    def _register(self, pages: PageRun, times: int) -> Region:
         """Register the pages repeated ``times`` times."""
         bus, host = pages.bus * times, self._host
         extent = Extent(pages.address, pages.address, len(bus) * PAGE)
@@ -94,25 +94,25 @@ class Store:
         )
 
 
-class Kind(NamedTuple):
+class MessageType(NamedTuple):
     """A type of message. ``datagram``: sent by unconnected queue pairs."""
 
     opcode: SendOpcode
     datagram: bool = False
 
 
-_WRITE: Final = Kind(SendOpcode.RDMA_WRITE)
-_WRITE_IMM: Final = Kind(SendOpcode.RDMA_WRITE_WITH_IMM)
-_SEND: Final = Kind(SendOpcode.SEND)
-_SEND_IMM: Final = Kind(SendOpcode.SEND_WITH_IMM)
-_READ: Final = Kind(SendOpcode.RDMA_READ)
-_FETCH_ADD: Final = Kind(SendOpcode.ATOMIC_FETCH_AND_ADD)
-_CMP_SWP: Final = Kind(SendOpcode.ATOMIC_CMP_AND_SWP)
-_DATAGRAM: Final = Kind(SendOpcode.SEND, datagram=True)
-_DATAGRAM_IMM: Final = Kind(SendOpcode.SEND_WITH_IMM, datagram=True)
+_WRITE: Final = MessageType(SendOpcode.RDMA_WRITE)
+_WRITE_IMM: Final = MessageType(SendOpcode.RDMA_WRITE_WITH_IMM)
+_SEND: Final = MessageType(SendOpcode.SEND)
+_SEND_IMM: Final = MessageType(SendOpcode.SEND_WITH_IMM)
+_READ: Final = MessageType(SendOpcode.RDMA_READ)
+_FETCH_ADD: Final = MessageType(SendOpcode.ATOMIC_FETCH_AND_ADD)
+_CMP_SWP: Final = MessageType(SendOpcode.ATOMIC_CMP_AND_SWP)
+_DATAGRAM: Final = MessageType(SendOpcode.SEND, datagram=True)
+_DATAGRAM_IMM: Final = MessageType(SendOpcode.SEND_WITH_IMM, datagram=True)
 ATOMICS: Final = (_FETCH_ADD, _CMP_SWP)
 
-KINDS: Final[dict[Verb, tuple[tuple[Kind, int], ...]]] = {
+KINDS: Final[dict[Verb, tuple[tuple[MessageType, int], ...]]] = {
     Verb.WRITE: ((_WRITE, 1),),
     Verb.SEND: ((_SEND, 1),),
     Verb.READ: ((_READ, 1),),
@@ -150,47 +150,47 @@ class Message(NamedTuple):
     """One message: its lane, its length in bytes, and its offset in the page."""
 
     lane: int
-    kind: Kind
+    kind: MessageType
     length: int
     offset: int
     imm: int
 
 
-def messages(order: Order) -> tuple[Message, ...]:
+def messages(spec: TrafficSpec) -> tuple[Message, ...]:
     """Return the messages of a round; lanes take turns."""
-    random = Random(f"{order.seed}/messages")  # noqa: S311 - repeatable is what it must be
-    kinds = [kind for kind, times in KINDS[order.verb] for _ in range(times)]
+    random = Random(f"{spec.seed}/messages")  # noqa: S311 - repeatable is what it must be
+    kinds = [kind for kind, times in KINDS[spec.verb] for _ in range(times)]
     found = []
-    for number in range(_count(order)):
+    for number in range(_count(spec)):
         kind = random.choice(kinds) if len(kinds) > 1 else kinds[0]
-        length = _length(order, kind, random)
+        length = _length(spec, kind, random)
         found.append(
             Message(
-                number % order.lanes, kind, length, _offset(length, random), random.getrandbits(32)
+                number % spec.lanes, kind, length, _offset(length, random), random.getrandbits(32)
             )
         )
     return tuple(found)
 
 
-def _count(order: Order) -> int:
+def _count(spec: TrafficSpec) -> int:
     """Return the number of messages in a round, equal for all lanes."""
-    if order.verb is Verb.CNP:
-        return order.lanes
-    packets = -(-order.lengths.largest // order.mtu) + 1
+    if spec.verb is Verb.CNP:
+        return spec.lanes
+    packets = -(-spec.lengths.largest // spec.mtu) + 1
     wanted = max(FRAMES // packets, 1)
-    if order.lengths.varied or len(KINDS[order.verb]) > 1:
+    if spec.lengths.varied or len(KINDS[spec.verb]) > 1:
         wanted = VARIED
-    if order.loss:
-        lucky = int(_LOST / (order.loss * packets))
+    if spec.loss:
+        lucky = int(_LOST / (spec.loss * packets))
         wanted = min(wanted, max(LOSSY, min(lucky, MAX_LOSSY)))
-    return -(-wanted // order.lanes) * order.lanes
+    return -(-wanted // spec.lanes) * spec.lanes
 
 
-def _length(order: Order, kind: Kind, random: Random) -> int:
+def _length(spec: TrafficSpec, kind: MessageType, random: Random) -> int:
     if kind in ATOMICS:
         return ATOMIC_SIZE
-    length = order.lengths.pick(random)
-    return min(length, order.mtu) if kind.datagram else length
+    length = spec.lengths.pick(random)
+    return min(length, spec.mtu) if kind.datagram else length
 
 
 def _offset(length: int, random: Random) -> int:
@@ -201,14 +201,14 @@ def _offset(length: int, random: Random) -> int:
 WORD: Final = (1 << 64) - 1
 
 
-class Postman:
+class WorkRequestFactory:
     """Makes the work requests of messages between the stores of two hosts.
 
     ``addend`` is the operand of fetch-and-add. Compare-and-swap compares with it and fails except
     with probability 2**-64, so a word changes by the same step in each round.
     """
 
-    def __init__(self, client: Store, server: Store, addend: int) -> None:
+    def __init__(self, client: Buffers, server: Buffers, addend: int) -> None:
         self._client = client
         self._server = server
         self.addend = addend
@@ -254,36 +254,36 @@ _BOTH: Final = 2
 """Both directions."""
 
 
-def exponent(order: Order, messages: Iterable[Message]) -> int:
+def exponent(spec: TrafficSpec, messages: Iterable[Message]) -> int:
     """Return the Local ACK Timeout exponent (IBA 9.7.6.1.3): the requested or a sufficient one."""
-    if order.timeout is not None:
-        return order.timeout
-    units = _longest(order, list(messages)) // ACK_TIMEOUT_UNIT
+    if spec.timeout is not None:
+        return spec.timeout
+    units = _longest(spec, list(messages)) // ACK_TIMEOUT_UNIT
     return min(units.bit_length() + 1, LAST_TIMEOUT)
 
 
-def _longest(order: Order, messages: list[Message]) -> int:
+def _longest(spec: TrafficSpec, messages: list[Message]) -> int:
     """Return the longest time to answer a request (ns), in any order of the queue pairs."""
-    frames = sum(_frames(message.length, order.mtu) for message in messages)
-    queued = _time(order, min(frames, order.lanes * _TURN), order.rate)
-    time = _BOTH * order.links * (queued + order.latency)
-    return time if order.marks is None else time + _slowed_down(order, messages)
+    frames = sum(_frames(message.length, spec.mtu) for message in messages)
+    queued = _time(spec, min(frames, spec.lanes * _TURN), spec.rate)
+    time = _BOTH * spec.links * (queued + spec.latency)
+    return time if spec.marks is None else time + _slowed_down(spec, messages)
 
 
-def _slowed_down(order: Order, messages: list[Message]) -> int:
+def _slowed_down(spec: TrafficSpec, messages: list[Message]) -> int:
     """Return the longest time until a sender requests an ACK (ns), at the minimum rate."""
     sent = [0 if message.kind.opcode in WITHOUT_DATA else message.length for message in messages]
-    frames = min(_frames(max(sent), order.mtu), IBTA.packets_per_ack) + 1
-    return _time(order, frames, min(order.rate, int(DcqcnParameters().min_rate)))
+    frames = min(_frames(max(sent), spec.mtu), IBTA.packets_per_ack) + 1
+    return _time(spec, frames, min(spec.rate, int(DcqcnParameters().min_rate)))
 
 
 def _frames(length: int, mtu: int) -> int:
     return max(-(-length // mtu), 1)
 
 
-def _time(order: Order, frames: int, rate: int) -> int:
+def _time(spec: TrafficSpec, frames: int, rate: int) -> int:
     """Return the longest time that ``frames`` frames take (ns)."""
-    return frames * bit_times(min(order.mtu, order.lengths.largest) + _HEADERS) * SECOND // rate
+    return frames * bit_times(min(spec.mtu, spec.lengths.largest) + _HEADERS) * SECOND // rate
 
 
 PERSISTENT: Final = replace(IBTA, endless_retry_cnt=7)
@@ -294,10 +294,10 @@ QPNS: Final = range(0x100, 0xFFFFFE)
 
 
 class Unfinished(RdmaError):
-    """Raised if traffic did not complete as ordered."""
+    """Raised if traffic did not complete as specified."""
 
 
-class Lane(NamedTuple):
+class ConnectedPair(NamedTuple):
     """Two connected queue pairs; ``asks`` is the requester's."""
 
     asks: QueuePair
@@ -312,14 +312,14 @@ class Position(NamedTuple):
     word: int = 0
 
 
-class End(Host):
+class TestAdapter(Host):
     """One adapter: memory, a CQ, and a shared receive queue, so that no ACK counts receives."""
 
-    def __init__(self, number: int, order: Order, messages: int) -> None:
-        super().__init__(number, profile=PERSISTENT, place=order.place(number))
-        random = Random(f"{order.seed}/memory {number}")  # noqa: S311 - it must be repeatable
-        longest = max(order.lengths.largest, order.mtu + GRH.SIZE)
-        self.store = Store(self, longest=longest, words=order.lanes, gpu=order.gpu, random=random)
+    def __init__(self, number: int, spec: TrafficSpec, messages: int) -> None:
+        super().__init__(number, profile=PERSISTENT, place=spec.place(number))
+        random = Random(f"{spec.seed}/memory {number}")  # noqa: S311 - it must be repeatable
+        longest = max(spec.lengths.largest, spec.mtu + GRH.SIZE)
+        self.store = Buffers(self, longest=longest, words=spec.lanes, gpu=spec.gpu, random=random)
         self.cq = self.nic.create_cq(messages + 1)
         self.srq = self.nic.create_srq(self.pd, messages)
         sink = self.store.sink
@@ -343,26 +343,28 @@ class End(Host):
 class Work(NamedTuple):
     """A message as posted: ``client`` posts ``wr`` to ``qp``; ``server`` is its peer."""
 
-    client: End
+    client: TestAdapter
     qp: QueuePair
     wr: SendWR
-    server: End
+    server: TestAdapter
 
 
-class Ends:
+class TestAdapters:
     """All adapters with their lanes: clients are requesters, servers responders.
 
-    :meth:`Order.pair_of` gives the two hosts of a lane.
+    :meth:`TrafficSpec.pair_of` gives the two hosts of a lane.
     """
 
-    def __init__(self, order: Order, messages: tuple[Message, ...]) -> None:
-        self._order = order
+    def __init__(self, spec: TrafficSpec, messages: tuple[Message, ...]) -> None:
+        self._spec = spec
         self._messages = messages
-        self._timeout = exponent(order, messages)
-        self._random = Random(f"{order.seed}/queue pairs")  # noqa: S311 - it must be repeatable
-        self._numbers = self._random.sample(QPNS, 4 * order.lanes)
-        self.hosts = tuple(End(number + 1, order, len(messages)) for number in range(order.hosts))
-        self.clients, self.servers = self.hosts[: order.clients], self.hosts[order.clients :]
+        self._timeout = exponent(spec, messages)
+        self._random = Random(f"{spec.seed}/queue pairs")  # noqa: S311 - it must be repeatable
+        self._numbers = self._random.sample(QPNS, 4 * spec.lanes)
+        self.hosts = tuple(
+            TestAdapter(number + 1, spec, len(messages)) for number in range(spec.hosts)
+        )
+        self.clients, self.servers = self.hosts[: spec.clients], self.hosts[spec.clients :]
         self._capable = self._senders_of_data(messages)
         datagrams = {message.kind.datagram for message in messages}
         self.lanes = self._lanes(QPType.RC) if False in datagrams else ()
@@ -370,29 +372,31 @@ class Ends:
         self._addend = self._random.getrandbits(64)
         self._work = [self._of(message) for message in messages]
 
-    def pair(self, lane: int) -> tuple[End, End]:
+    def pair(self, lane: int) -> tuple[TestAdapter, TestAdapter]:
         """Return the client and the server of a lane."""
-        client, server = self._order.pair_of(lane)
+        client, server = self._spec.pair_of(lane)
         return self.clients[client], self.servers[server]
 
-    def _lanes(self, kind: QPType) -> tuple[Lane, ...]:
-        return tuple(self._lane(kind, self.pair(number)) for number in range(self._order.lanes))
+    def _lanes(self, kind: QPType) -> tuple[ConnectedPair, ...]:
+        return tuple(self._lane(kind, self.pair(number)) for number in range(self._spec.lanes))
 
-    def _lane(self, kind: QPType, ends: tuple[End, End]) -> Lane:
+    def _lane(self, kind: QPType, ends: tuple[TestAdapter, TestAdapter]) -> ConnectedPair:
         """Return two queue pairs in RTS, the client's and the server's."""
-        lane = Lane(*(end.queue_pair(kind, self._numbers.pop()) for end in ends))
+        lane = ConnectedPair(*(end.queue_pair(kind, self._numbers.pop()) for end in ends))
         there, back = self._first_psn(), self._first_psn()
         self._bring_up(*ends, lane, (there, back))
-        self._bring_up(*ends[::-1], Lane(*lane[::-1]), (back, there))
+        self._bring_up(*ends[::-1], ConnectedPair(*lane[::-1]), (back, there))
         return lane
 
     def _first_psn(self) -> int:
         drawn = self._random.randrange(MODULUS)
-        return drawn if self._order.psn is None else self._order.psn
+        return drawn if self._spec.psn is None else self._spec.psn
 
-    def _bring_up(self, own: End, peer: End, lane: Lane, psns: tuple[int, int]) -> None:
+    def _bring_up(
+        self, own: TestAdapter, peer: TestAdapter, lane: ConnectedPair, psns: tuple[int, int]
+    ) -> None:
         attributes = ATTRIBUTES._replace(
-            path_mtu=MTU.of(self._order.mtu),
+            path_mtu=MTU.of(self._spec.mtu),
             sq_psn=psns[0],
             rq_psn=psns[1],
             dest_qp_num=lane.answers.number,
@@ -403,17 +407,17 @@ class Ends:
         )
         own.bring_up(lane.asks, attributes)
         if lane.asks.service.reliable:
-            own.nic.limit_in_flight(lane.asks, self._order.window or MAX_IN_FLIGHT)
+            own.nic.limit_in_flight(lane.asks, self._spec.window or MAX_IN_FLIGHT)
         self._control_congestion(own, lane.asks)
 
-    def _control_congestion(self, own: End, qp: QueuePair) -> None:
-        """Enable CNPs and rate control. In an order for CNPs only, servers answer each mark."""
-        order = self._order
-        if order.verb is Verb.CNP and own in self.servers:
-            own.nic.notify_congestion(qp, 0, order.cnp_dscp << 2)
-        if order.marks is not None and qp.service.connected:
-            own.nic.notify_congestion(qp, traffic_class=order.cnp_dscp << 2)
-            own.nic.control_congestion(qp, Dcqcn(DcqcnParameters.at(order.rate)))
+    def _control_congestion(self, own: TestAdapter, qp: QueuePair) -> None:
+        """Enable CNPs and rate control. In traffic of CNPs only, servers answer each mark."""
+        spec = self._spec
+        if spec.verb is Verb.CNP and own in self.servers:
+            own.nic.notify_congestion(qp, 0, spec.cnp_dscp << 2)
+        if spec.marks is not None and qp.service.connected:
+            own.nic.notify_congestion(qp, traffic_class=spec.cnp_dscp << 2)
+            own.nic.control_congestion(qp, Dcqcn(DcqcnParameters.at(spec.rate)))
 
     def path(self, own: Host, peer: Host) -> AddressHandle:
         """Return the path from one host to another, with the ordered DSCP and ECN.
@@ -422,11 +426,11 @@ class Ends:
         requests.
         """
         ecn = ECN.ECT_0 if own.mac in self._capable else ECN.NOT_ECT
-        return own.path_to(peer, self._order.dscp << 2 | ecn)
+        return own.path_to(peer, self._spec.dscp << 2 | ecn)
 
     def _senders_of_data(self, messages: tuple[Message, ...]) -> tuple[bytes, ...]:
         """Return the MAC addresses of the hosts that send data, if ECN is used."""
-        if self._order.marks is None and self._order.verb is not Verb.CNP:
+        if self._spec.marks is None and self._spec.verb is not Verb.CNP:
             return ()
         opcodes = {message.kind.opcode for message in messages}
         asks = bool(opcodes - WITHOUT_DATA)
@@ -439,7 +443,7 @@ class Ends:
     def _of(self, message: Message) -> Work:
         """Return the work request of a message and its queue pair."""
         client, server = self.pair(message.lane)
-        wr = Postman(client.store, server.store, self._addend).work(message)
+        wr = WorkRequestFactory(client.store, server.store, self._addend).work(message)
         if not message.kind.datagram:
             return Work(client, self.lanes[message.lane].asks, wr, server)
         own, peer = self.datagrams[message.lane]

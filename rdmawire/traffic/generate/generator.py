@@ -10,8 +10,8 @@ from rdmawire.capture import Writer
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.cm import connect
 from rdmawire.traffic.generate.rounds import OnProgress, Progress, Taker, play
-from rdmawire.traffic.generate.spec import Order, Verb
-from rdmawire.traffic.summary import Summary
+from rdmawire.traffic.generate.spec import TrafficSpec, Verb
+from rdmawire.traffic.summary import TrafficSummary
 
 LARGEST_ROUND: Final = 32 << 20
 """Maximum message bytes in a round that is recorded."""
@@ -20,27 +20,33 @@ MAX_LOST: Final = 1.5
 
 
 def generate(
-    order: Order, writer: Taker, on_progress: OnProgress = lambda *_: None, *, at_once: bool = True
-) -> Summary:
-    """Write the traffic of an order, and return its summary, without the wall time.
+    spec: TrafficSpec,
+    writer: Taker,
+    on_progress: OnProgress = lambda *_: None,
+    *,
+    at_once: bool = True,
+) -> TrafficSummary:
+    """Write the traffic of ``spec``, and return its summary, without the wall time.
 
     ``writer`` is a capture writer, or any object with a method ``write`` that takes a record.
     ``on_progress`` is called with the finished amount and the total. Without ``at_once`` or NumPy,
     each frame is made separately.
     """
-    progress = Progress(order, on_progress)
-    repeat = _repeater(order) if at_once else None
+    progress = Progress(spec, on_progress)
+    repeat = _repeater(spec) if at_once else None
     if repeat is not None and isinstance(writer, Writer):
-        summary = repeat(order, writer, progress)
+        summary = repeat(spec, writer, progress)
     else:
-        summary = (connect if order.verb is Verb.CM else play)(order, writer, progress)
+        summary = (connect if spec.verb is Verb.CM else play)(spec, writer, progress)
     progress.end()
     return summary
 
 
-def _repeater(order: Order) -> Callable[[Order, Writer, Progress], Summary] | None:
+def _repeater(
+    spec: TrafficSpec,
+) -> Callable[[TrafficSpec, Writer, Progress], TrafficSummary] | None:
     """Return the function that makes many rounds at once, if that is possible."""
-    if order.verb is Verb.CM or not _repeats(order):
+    if spec.verb is Verb.CM or not _repeats(spec):
         return None
     try:
         from rdmawire.traffic.generate.replicate import repeat
@@ -49,11 +55,11 @@ def _repeater(order: Order) -> Callable[[Order, Writer, Progress], Summary] | No
     return repeat
 
 
-def _repeats(order: Order) -> bool:
+def _repeats(spec: TrafficSpec) -> bool:
     """Whether there are enough equal rounds, of a size that can be kept."""
-    if order.marks is not None:
+    if spec.marks is not None:
         return False
-    lengths = [message.length for message in blend.messages(order)]
-    frames = sum(max(-(-length // order.mtu), 1) + 1 for length in lengths)
-    enough = (order.frames or 0) >= 2 * frames or (order.messages or 0) >= 2 * len(lengths)
-    return enough and sum(lengths) <= LARGEST_ROUND and order.loss * frames <= MAX_LOST
+    lengths = [message.length for message in blend.messages(spec)]
+    frames = sum(max(-(-length // spec.mtu), 1) + 1 for length in lengths)
+    enough = (spec.frames or 0) >= 2 * frames or (spec.messages or 0) >= 2 * len(lengths)
+    return enough and sum(lengths) <= LARGEST_ROUND and spec.loss * frames <= MAX_LOST

@@ -15,7 +15,7 @@ from rdmawire.fabric.port_queue import Adapter
 from rdmawire.fabric.simulator import Channel, Port, Simulator, Tap
 from rdmawire.fabric.switch import Switch
 from rdmawire.fabric.switch_config import SwitchSettings
-from rdmawire.traffic.generate.spec import CapturePoint, Order
+from rdmawire.traffic.generate.spec import CapturePoint, TrafficSpec
 from rdmawire.units import us
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.opcode import SHAPES, Payload
@@ -236,10 +236,10 @@ class Watcher(Protocol):
         """Handle the loss of a frame that was put on the cable."""
 
 
-def bth_place(order: Order) -> int:
+def bth_place(spec: TrafficSpec) -> int:
     """Return the offset of the BTH in each frame (bytes)."""
-    network = IPv6.SIZE if order.ipv6 else IPv4.SIZE
-    tag = 0 if order.vlan is None else VLAN.SIZE
+    network = IPv6.SIZE if spec.ipv6 else IPv4.SIZE
+    tag = 0 if spec.vlan is None else VLAN.SIZE
     return Ethernet.SIZE + tag + network + UDP.SIZE
 
 
@@ -247,19 +247,19 @@ class Setup:
     """A simulator with one cable, or with one switch and a cable to each host.
 
     ``marks`` is the share of data frames that are marked. The switch has room for all frames: only
-    ordered losses and marks occur.
+    specified losses and marks occur.
     """
 
-    def __init__(self, order: Order, marks: float = 0.0) -> None:
+    def __init__(self, spec: TrafficSpec, marks: float = 0.0) -> None:
         self.simulator = Simulator(time_limit=_ENDLESS, event_limit=sys.maxsize)
-        random = Random(f"{order.seed}/marks")  # noqa: S311 - it must be repeatable
-        self._wire = Wire(order.rate, order.latency, marks, random, bth_place(order))
-        self._order = order
+        random = Random(f"{spec.seed}/marks")  # noqa: S311 - it must be repeatable
+        self._wire = Wire(spec.rate, spec.latency, marks, random, bth_place(spec))
+        self._spec = spec
         self._watcher: Watcher | None = None
         self._losing = False
         self._wire.on_lost = self._lose
-        self._switch = Switch(settings=_ROOMY) if order.switched else None
-        if order.tap is CapturePoint.SENT:
+        self._switch = Switch(settings=_ROOMY) if spec.switched else None
+        if spec.tap is CapturePoint.SENT:
             self._wire.on_sent.append(self._show)
 
     @property
@@ -274,12 +274,12 @@ class Setup:
 
     def attach(self, port: Port, mac: bytes) -> None:
         """Attach a host's port to its cable, in the ordered VLAN."""
-        order = self._order
-        if order.vlan is not None:
-            port = TaggedPort(port, order.vlan, order.pcp)
+        spec = self._spec
+        if spec.vlan is not None:
+            port = TaggedPort(port, spec.vlan, spec.pcp)
         link = self._wire if self._switch is None else self._wire.branch(mac)
         station = self.simulator.attach(port, mac, link)
-        if order.tap is CapturePoint.ARRIVED:
+        if spec.tap is CapturePoint.ARRIVED:
             station.on_arrival.append(self._show)
         if self._switch is not None:
             self._connect(self._switch, link, mac)
@@ -311,7 +311,7 @@ class Setup:
 
         Time advances in slices, which become longer while no frame moves.
         """
-        least = time = _SLICE + 2 * self._order.links * self._order.latency
+        least = time = _SLICE + 2 * self._spec.links * self._spec.latency
         while True:
             frames = self._wire.frames
             self.simulator.run(self.simulator.now + time)
@@ -329,7 +329,7 @@ class Setup:
 
     def _lose(self) -> None:
         """Mark the next shown frame as lost, if it is shown at all."""
-        self._losing = self._order.tap is CapturePoint.SENT
+        self._losing = self._spec.tap is CapturePoint.SENT
         if self._watcher is not None:
             self._watcher.lost()
 

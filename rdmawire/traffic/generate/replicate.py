@@ -22,14 +22,14 @@ from rdmawire.traffic.generate.endpoints import Position
 from rdmawire.traffic.generate.link import Losses, Pattern, bth_place
 from rdmawire.traffic.generate.rounds import (
     ETHERNET,
-    Conversation,
     Enough,
     Progress,
+    TestNetwork,
     chance,
     lost_options,
 )
-from rdmawire.traffic.generate.spec import Order
-from rdmawire.traffic.summary import NO_DMA, FrameCounter, Moved, Summary, moved, summarise
+from rdmawire.traffic.generate.spec import TrafficSpec
+from rdmawire.traffic.summary import NO_DMA, FrameCounter, Moved, TrafficSummary, moved, summarise
 from rdmawire.wire.ib import AETH, BTH, ICRC
 from rdmawire.wire.opcode import SHAPES, Opcode
 
@@ -39,7 +39,7 @@ _MSN: Final = BTH.SIZE + 1
 _ORIGINAL: Final = BTH.SIZE + AETH.SIZE
 
 
-class Field(NamedTuple):
+class CountingField(NamedTuple):
     """A number in packets: its position's attribute, offset from the BTH's start, size in bytes."""
 
     name: str
@@ -48,9 +48,9 @@ class Field(NamedTuple):
 
 
 _FIELDS: Final = {
-    "psn": Field("psn", _PSN, 3),
-    "aeth": Field("msn", _MSN, 3),
-    "atomicacketh": Field("word", _ORIGINAL, 8),
+    "psn": CountingField("psn", _PSN, 3),
+    "aeth": CountingField("msn", _MSN, 3),
+    "atomicacketh": CountingField("word", _ORIGINAL, 8),
 }
 
 MOVING: Final = {
@@ -61,7 +61,7 @@ MOVING: Final = {
 """Opcode to the numbers that change in each round. A CNP has none."""
 
 
-class Mover(NamedTuple):
+class FieldMover(NamedTuple):
     """A number in a frame that increases by a step in each round, and wraps at its width."""
 
     name: str
@@ -72,7 +72,7 @@ class Mover(NamedTuple):
     step: int
 
 
-class Recording:
+class FrameRecorder:
     """A watcher that records what it sees, up to ``most`` frames (``None``: all).
 
     Times are ns from the beginning of the round, ``sent`` counts frames put on the cable.
@@ -101,7 +101,7 @@ class Recording:
     def lost(self) -> None:
         self.losses += 1
 
-    def summary(self) -> Summary:
+    def summary(self) -> TrafficSummary:
         """Return the summary of the round."""
         counter = FrameCounter()
         for frame, time in zip(self.frames, self.times, strict=True):
@@ -111,12 +111,12 @@ class Recording:
 
 
 def record(
-    conversation: Conversation, count: int, losses: Losses, most: int | None = None
-) -> Recording:
+    conversation: TestNetwork, count: int, losses: Losses, most: int | None = None
+) -> FrameRecorder:
     """Play the first ``count`` messages of a round, up to the last requested frame."""
     simulator, before = conversation.simulator, moved(conversation.nics)
     start, sent = simulator.now, conversation.sent
-    recording = Recording(start, most)
+    recording = FrameRecorder(start, most)
     with suppress(Enough):
         conversation.play(count, losses, recording)
     recording.sent = conversation.sent - sent
@@ -130,14 +130,14 @@ def _since(before: Mapping[str, Moved], after: Mapping[str, Moved]) -> dict[str,
     return {name: way for name, way in ways.items() if any(way)}
 
 
-def movers(frames: list[bytes], bth: int, steps: Mapping[int, Position]) -> Iterator[Mover]:
+def movers(frames: list[bytes], bth: int, steps: Mapping[int, Position]) -> Iterator[FieldMover]:
     """Yield the changing numbers of frames whose BTHs begin at offset ``bth`` (bytes)."""
     for number, frame in enumerate(frames):
         step = steps[int.from_bytes(frame[bth + _DESTQP : bth + _DESTQP + 3], "big")]
         for name, place, width in MOVING.get(frame[bth], ()):
             start = bth + place
             value = int.from_bytes(frame[start : start + width], "big")
-            yield Mover(name, number, start, width, value, getattr(step, name))
+            yield FieldMover(name, number, start, width, value, getattr(step, name))
 
 
 Array = NDArray[Any]
@@ -160,7 +160,7 @@ class Stamp:
     """
 
     def __init__(
-        self, recording: Recording, movers: list[Mover], writer: Writer, rows: int
+        self, recording: FrameRecorder, movers: list[FieldMover], writer: Writer, rows: int
     ) -> None:
         records = _records(recording, writer)
         self.ends = list(accumulate(map(len, records), initial=0))
@@ -177,7 +177,7 @@ class Stamp:
         self._icrcs = row[self._icrc_places].view("<u4")
         names = dict.fromkeys(mover.name for mover in movers)
         groups = [[mover for mover in movers if mover.name == name] for name in names]
-        self._columns = [_Column(group, data, lengths) for group in groups]
+        self._columns = [_CountingColumn(group, data, lengths) for group in groups]
         self._rows = np.repeat(row[None, :], self.rows, axis=0)
 
     def rounds(self, shift: int, start: int, count: int, duration: int) -> memoryview:
@@ -205,14 +205,14 @@ class Stamp:
         rows[:, self._time_places] = words.view(np.uint8).reshape(len(rows), -1)
 
 
-class _Column:
+class _CountingColumn:
     """One type of number: its offset in a row, its step, and its effect on ICRCs.
 
     ``data`` has the offsets of frames, ``lengths`` their lengths. A frame has at most one of a
     type.
     """
 
-    def __init__(self, movers: list[Mover], data: Array, lengths: Array) -> None:
+    def __init__(self, movers: list[FieldMover], data: Array, lengths: Array) -> None:
         self._width = movers[0].width
         self._kind, self._wire = _WORDS[self._width]
         self._frames = np.array([mover.frame for mover in movers], np.intp)
@@ -248,7 +248,7 @@ class _Column:
         return change
 
 
-def _records(recording: Recording, writer: Writer) -> list[bytes]:
+def _records(recording: FrameRecorder, writer: Writer) -> list[bytes]:
     """Return the frames as capture records."""
     said = lost_options(writer)
     options = [said if at in recording.unheard else () for at in range(len(recording.frames))]
@@ -284,38 +284,38 @@ Places = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class RecordedRound:
     """A recorded round, the ``played``-th of its conversation, and its repeater."""
 
-    recording: Recording
+    recording: FrameRecorder
     stamp: Stamp
-    summary: Summary
+    summary: TrafficSummary
     played: int
 
 
 class Repetition:
     """Writes the same bytes as :func:`~rdmawire.traffic.generate.rounds.play`."""
 
-    def __init__(self, order: Order, writer: Writer, progress: Progress) -> None:
-        self._order = order
+    def __init__(self, spec: TrafficSpec, writer: Writer, progress: Progress) -> None:
+        self._spec = spec
         self._writer = writer
         self._progress = progress
-        self._losses = chance(order)
-        self._conversation = Conversation(order)
+        self._losses = chance(spec)
+        self._conversation = TestNetwork(spec)
         self._messages = len(self._conversation.messages)
         self._steps: dict[int, Position] = {}
         self._played = 0
-        self._takes: dict[Places, Take] = {}
+        self._takes: dict[Places, RecordedRound] = {}
         self._held = 0
         self._rounds = 0
         self._sum = summary.NOTHING
 
-    def run(self) -> Summary:
+    def run(self) -> TrafficSummary:
         """Write all complete rounds, then the remaining part of a round."""
-        if self._order.frames is None:
-            self._run_messages(self._order.messages or 0)
+        if self._spec.frames is None:
+            self._run_messages(self._spec.messages or 0)
         else:
-            self._run_frames(self._order.frames)
+            self._run_frames(self._spec.frames)
         return self._sum
 
     def _run_messages(self, messages: int) -> None:
@@ -336,7 +336,7 @@ class Repetition:
 
     # Selection of the next round.
 
-    def _next(self) -> Take:
+    def _next(self) -> RecordedRound:
         """Return the next round. Losses change its length, and so which losses are in it."""
         places: Places = ()
         while True:
@@ -347,7 +347,7 @@ class Repetition:
                 return take
             places = found
 
-    def _take(self, places: Places) -> Take:
+    def _take(self, places: Places) -> RecordedRound:
         """Return the recorded round in which these frames are lost."""
         take = self._takes.get(places)
         if take is None:
@@ -359,7 +359,7 @@ class Repetition:
             self._held += take.stamp.size
         return take
 
-    def _played_take(self, places: Places) -> Take:
+    def _played_take(self, places: Places) -> RecordedRound:
         conversation = self._conversation
         before = conversation.ends.positions()
         recording = record(conversation, self._messages, Pattern(places))
@@ -368,12 +368,12 @@ class Repetition:
         rows = 1 if places else CHUNK
         return self._taken(recording, self._played - 1, rows)
 
-    def _taken(self, recording: Recording, played: int, rows: int) -> Take:
-        moving = list(movers(recording.frames, bth_place(self._order), self._steps))
+    def _taken(self, recording: FrameRecorder, played: int, rows: int) -> RecordedRound:
+        moving = list(movers(recording.frames, bth_place(self._spec), self._steps))
         stamp = Stamp(recording, moving, self._writer, rows)
-        return Take(recording, stamp, recording.summary(), played)
+        return RecordedRound(recording, stamp, recording.summary(), played)
 
-    def _alike(self, take: Take, rounds: int) -> int:
+    def _alike(self, take: RecordedRound, rounds: int) -> int:
         """Return how many of the next ``rounds`` rounds equal this one and can be made at once."""
         count = min(take.stamp.rows, rounds)
         lost = self._losses.first(count * take.recording.sent)
@@ -381,7 +381,7 @@ class Repetition:
 
     # Writing.
 
-    def _write(self, take: Take, count: int) -> None:
+    def _write(self, take: RecordedRound, count: int) -> None:
         """Write ``count`` rounds like this one."""
         shift, duration = self._rounds - take.played, take.recording.duration
         data = take.stamp.rounds(shift, self._sum.virtual_ns, count, duration)
@@ -393,13 +393,13 @@ class Repetition:
 
     def _write_part(self, messages: int, frames: int | None = None) -> None:
         """Write the beginning of a round, played by new adapters."""
-        recording = record(Conversation(self._order), messages, self._losses, frames)
+        recording = record(TestNetwork(self._spec), messages, self._losses, frames)
         take = self._taken(recording, 0, 1)
         data = take.stamp.rounds(self._rounds, self._sum.virtual_ns, 1, recording.duration)
         self._writer.write_built(data)
         self._sum = summary.added(self._sum, take.summary)
 
 
-def repeat(order: Order, writer: Writer, progress: Progress) -> Summary:
+def repeat(spec: TrafficSpec, writer: Writer, progress: Progress) -> TrafficSummary:
     """Write the same as :func:`~rdmawire.traffic.generate.rounds.play`, many rounds at once."""
-    return Repetition(order, writer, progress).run()
+    return Repetition(spec, writer, progress).run()

@@ -11,22 +11,22 @@ from rdmawire.fabric.capture import comments_on
 from rdmawire.fabric.link import FAULT_WORDS
 from rdmawire.ib.engine import Nic
 from rdmawire.traffic.generate import endpoints as blend
-from rdmawire.traffic.generate.endpoints import Ends, Unfinished
+from rdmawire.traffic.generate.endpoints import TestAdapters, Unfinished
 from rdmawire.traffic.generate.link import Chance, Losses, Setup, Watcher, bth_place
-from rdmawire.traffic.generate.spec import CapturePoint, Order, Verb
-from rdmawire.traffic.summary import FrameCounter, Summary, summarise
+from rdmawire.traffic.generate.spec import CapturePoint, TrafficSpec, Verb
+from rdmawire.traffic.summary import FrameCounter, TrafficSummary, summarise
 from rdmawire.wire.opcode import Opcode
 
 
-class Conversation:
+class TestNetwork:
     """Adapters on a cable or a switch. ``messages`` are those of one round."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self.messages = blend.messages(order)
-        self.ends = Ends(order, self.messages)
-        marks = 1.0 if order.verb is Verb.CNP else order.marks or 0.0
-        self._setup = Setup(order, marks)
+    def __init__(self, spec: TrafficSpec) -> None:
+        self._spec = spec
+        self.messages = blend.messages(spec)
+        self.ends = TestAdapters(spec, self.messages)
+        marks = 1.0 if spec.verb is Verb.CNP else spec.marks or 0.0
+        self._setup = Setup(spec, marks)
         self.simulator = self._setup.simulator
         for end in self.ends.hosts:
             self._setup.attach(end.nic, end.mac)
@@ -46,17 +46,17 @@ class Conversation:
 
     @property
     def marked(self) -> int:
-        """Number of frames marked in transit; 0 for orders of CNPs only."""
-        return 0 if self._order.verb is Verb.CNP else self._setup.marked
+        """Number of frames marked in transit; 0 for traffic of CNPs only."""
+        return 0 if self._spec.verb is Verb.CNP else self._setup.marked
 
     def play(self, count: int, losses: Losses, watcher: Watcher) -> None:
         """Post the first ``count`` messages of a round, and run until all are completed."""
-        if self._order.verb is Verb.CNP:
-            watcher = _CnpsOnly(watcher, bth_place(self._order))
+        if self._spec.verb is Verb.CNP:
+            watcher = _CnpsOnly(watcher, bth_place(self._spec))
         self._setup.watch(losses, watcher)
         self.ends.post(count)
         self._done = -count
-        if self._order.marks is None:
+        if self._spec.marks is None:
             self._rest()
         else:
             self._setup.settle(self._is_done)
@@ -91,7 +91,7 @@ DATAGRAMS: Final = 5
 """Datagrams of one connection: REQ, REP, RTU, DREQ and DREP."""
 
 
-class Counted(Protocol):
+class RunCounts(Protocol):
     """The counts so far."""
 
     @property
@@ -111,13 +111,13 @@ class Counted(Protocol):
 
 
 class Progress:
-    """Reports the finished part of an order."""
+    """Reports the finished part of a run."""
 
-    def __init__(self, order: Order, on_progress: OnProgress) -> None:
+    def __init__(self, spec: TrafficSpec, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
-        self._count, self._total = _measure(order)
+        self._count, self._total = _measure(spec)
 
-    def report(self, counted: Counted) -> None:
+    def report(self, counted: RunCounts) -> None:
         """Report the counts so far."""
         self._on_progress(min(self._count(counted), self._total), self._total)
 
@@ -126,23 +126,23 @@ class Progress:
         self._on_progress(self._total, self._total)
 
 
-def _measure(order: Order) -> tuple[Callable[[Counted], int], int]:
+def _measure(spec: TrafficSpec) -> tuple[Callable[[RunCounts], int], int]:
     """Return the function that measures progress, and the total."""
-    if order.messages is None:
-        return lambda counted: counted.frames, order.frames or 0
-    if order.verb is Verb.CNP:
-        return lambda counted: counted.cnps, order.messages
-    if order.verb is Verb.CM:
-        return lambda counted: counted.mads, DATAGRAMS * order.messages
-    data = _bytes(order, order.messages)
-    if order.verb is Verb.READ:  # bytes count when requested, long before they arrive
+    if spec.messages is None:
+        return lambda counted: counted.frames, spec.frames or 0
+    if spec.verb is Verb.CNP:
+        return lambda counted: counted.cnps, spec.messages
+    if spec.verb is Verb.CM:
+        return lambda counted: counted.mads, DATAGRAMS * spec.messages
+    data = _bytes(spec, spec.messages)
+    if spec.verb is Verb.READ:  # bytes count when requested, long before they arrive
         return lambda counted: counted.frame_bytes, data
     return lambda counted: counted.messages + counted.bytes, data
 
 
-def _bytes(order: Order, count: int) -> int:
+def _bytes(spec: TrafficSpec, count: int) -> int:
     """Return the bytes of ``count`` messages, plus one for each."""
-    lengths = [message.length for message in blend.messages(order)]
+    lengths = [message.length for message in blend.messages(spec)]
     rounds, part = divmod(count, len(lengths))
     return count + rounds * sum(lengths) + sum(lengths[:part])
 
@@ -169,7 +169,7 @@ class Enough(Exception):
     """Raised to end a run when all requested frames are written."""
 
 
-class Output:
+class FrameOutput:
     """Writes frames, and ends the run after ``most`` frames (``None``: never)."""
 
     def __init__(self, writer: Taker, most: int | None, progress: Progress) -> None:
@@ -194,28 +194,28 @@ class Output:
         self.losses += 1
 
 
-def chance(order: Order) -> Chance:
-    """Return the losses of an order."""
-    return Chance(order.loss, Random(f"{order.seed}/losses"))  # noqa: S311 - must be repeatable
+def chance(spec: TrafficSpec) -> Chance:
+    """Return the losses of a run."""
+    return Chance(spec.loss, Random(f"{spec.seed}/losses"))  # noqa: S311 - must be repeatable
 
 
-def play(order: Order, writer: Taker, progress: Progress) -> Summary:
+def play(spec: TrafficSpec, writer: Taker, progress: Progress) -> TrafficSummary:
     """Run all rounds, frame by frame."""
-    conversation, losses = Conversation(order), chance(order)
-    output = Output(writer, order.frames, progress)
+    conversation, losses = TestNetwork(spec), chance(spec)
+    output = FrameOutput(writer, spec.frames, progress)
     with suppress(Enough):
-        for count in rounds(order, len(conversation.messages)):
+        for count in rounds(spec, len(conversation.messages)):
             conversation.play(count, losses, output)
     now = conversation.simulator.now
     summary = summarise(output.counter, conversation.nics, now, lost=output.losses)
-    if order.tap is CapturePoint.ARRIVED:
+    if spec.tap is CapturePoint.ARRIVED:
         return summary
     return summary._replace(marks=conversation.marked)  # set after the tap
 
 
-def rounds(order: Order, whole: int) -> Iterator[int]:
+def rounds(spec: TrafficSpec, whole: int) -> Iterator[int]:
     """Yield the number of messages of each round; endless if the order counts frames."""
-    left = order.messages
+    left = spec.messages
     while left is None or left > 0:
         yield whole if left is None else min(whole, left)
         left = None if left is None else left - whole

@@ -29,7 +29,7 @@ from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 MAX_SIZES: Final = 64
 
 
-class OrderError(RdmaError):
+class SpecError(RdmaError):
     """Raised for traffic that cannot be made; says what was found and what is allowed."""
 
 
@@ -43,7 +43,7 @@ class Sizes(NamedTuple):
         """Parse ``64``, ``4k``, ``4 KiB``, a range such as ``64-4k``, or several with commas."""
         words = text.split(",")
         if len(words) > MAX_SIZES:
-            raise OrderError(f"{len(words)} sizes, {MAX_SIZES} are allowed")
+            raise SpecError(f"{len(words)} sizes, {MAX_SIZES} are allowed")
         return cls(tuple(_range(word, text) for word in words))
 
     @property
@@ -65,7 +65,7 @@ def _range(word: str, text: str) -> tuple[int, int]:
     low, dash, high = word.strip().partition("-")
     ends = _size(low, text), _size(high, text) if dash else _size(low, text)
     if ends[0] > ends[1]:
-        raise OrderError(f"{quote(text)}: {shorten(low)} is more than {shorten(high)}")
+        raise SpecError(f"{quote(text)}: {shorten(low)} is more than {shorten(high)}")
     return ends
 
 
@@ -75,9 +75,9 @@ def _size(word: str, text: str) -> int:
     except QuantityError:
         data = None
     if data is None or not data.exact:
-        raise OrderError(f"{quote(text)} is no size such as 64, 4k, 1M, 4 KiB, 64-4k or 64,1k")
+        raise SpecError(f"{quote(text)} is no size such as 64, 4k, 1M, 4 KiB, 64-4k or 64,1k")
     if data.value > LONGEST_MESSAGE:
-        raise OrderError(f"{quote(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
+        raise SpecError(f"{quote(text)}: a message has at most 2 GiB ({LONGEST_MESSAGE})")
     return data.value
 
 
@@ -86,9 +86,9 @@ def rate(text: str) -> int:
     try:
         bits = parse_quantity(text.strip(), rate_factor).value
     except QuantityError:
-        raise OrderError(f"{quote(text)} is no rate such as 100G or 25 Gbit/s") from None
+        raise SpecError(f"{quote(text)} is no rate such as 100G or 25 Gbit/s") from None
     if not SLOWEST <= bits <= FASTEST:
-        raise OrderError(f"{quote(text)} is not within 1M..10T bits a second")
+        raise SpecError(f"{quote(text)} is not within 1M..10T bits a second")
     return bits
 
 
@@ -104,9 +104,7 @@ def share(text: str, most: float) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= most:
-        raise OrderError(
-            f"{quote(text)} is no share of frames such as 1% or 0.01, up to {most:.0%}"
-        )
+        raise SpecError(f"{quote(text)} is no share of frames such as 1% or 0.01, up to {most:.0%}")
     return value
 
 
@@ -114,7 +112,7 @@ LAST_VLAN: Final = 4094
 LAST_PCP: Final = 7
 
 
-class Tag(NamedTuple):
+class VlanTag(NamedTuple):
     """A VLAN, and the priority code point of all frames (IEEE 802.1Q, 6.9.3).
 
     A priority of ``None`` is the class that the DSCP of each frame selects.
@@ -125,16 +123,16 @@ class Tag(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``100`` or ``100:3``; :class:`OrderError` for any other text."""
+        """Parse ``100`` or ``100:3``; :class:`SpecError` for any other text."""
         vlan, colon, pcp = text.strip().partition(":")
         try:
             found = cls(int(vlan, 0), int(pcp, 0) if colon else None)
         except ValueError:
-            raise OrderError(f"{quote(text)} is no VID or VID:PCP such as 100 or 100:3") from None
+            raise SpecError(f"{quote(text)} is no VID or VID:PCP such as 100 or 100:3") from None
         if found.vlan not in range(LAST_VLAN + 1):
-            raise OrderError(f"{quote(text)}: a VLAN is within 0..{LAST_VLAN}")
+            raise SpecError(f"{quote(text)}: a VLAN is within 0..{LAST_VLAN}")
         if found.pcp is not None and found.pcp not in range(LAST_PCP + 1):
-            raise OrderError(f"{quote(text)}: a priority is within 0..{LAST_PCP}")
+            raise SpecError(f"{quote(text)}: a priority is within 0..{LAST_PCP}")
         return found
 
 
@@ -158,11 +156,11 @@ class Address(NamedTuple):
         except ValueError:
             raise _unfit(text) from None
         if not of_one_host(found.ip) or (found.mac is not None and of_group(found.mac)):
-            raise OrderError(f"{quote(text)} is no address of one host")
+            raise SpecError(f"{quote(text)} is no address of one host")
         return found
 
     def after(self, count: int) -> Self:
-        """Return the address plus ``count``; :class:`OrderError` if that is not a host address.
+        """Return the address plus ``count``; :class:`SpecError` if that is not a host address.
 
         A given MAC address is increased as well.
         """
@@ -175,8 +173,8 @@ class Address(NamedTuple):
             raise self._too_few(count)
         return type(self)(ip, mac)
 
-    def _too_few(self, count: int) -> OrderError:
-        return OrderError(f"of the {count + 1} addresses from {self.ip} on, not all are of hosts")
+    def _too_few(self, count: int) -> SpecError:
+        return SpecError(f"of the {count + 1} addresses from {self.ip} on, not all are of hosts")
 
     @property
     def ipv6(self) -> bool:
@@ -188,8 +186,8 @@ def _counted_up(mac: bytes, count: int) -> bytes:
     return (int.from_bytes(mac, "big") + count).to_bytes(len(mac), "big")
 
 
-def _unfit(text: str) -> OrderError:
-    return OrderError(f"{quote(text)} is no address such as 10.0.0.1 or 10.0.0.1/02:00:00:00:00:01")
+def _unfit(text: str) -> SpecError:
+    return SpecError(f"{quote(text)} is no address such as 10.0.0.1 or 10.0.0.1/02:00:00:00:00:01")
 
 
 def place(number: int, asked: Address | None, *, ipv6: bool) -> Place:
@@ -243,8 +241,8 @@ DEFAULT_SIZES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """Traffic between two or more adapters. :class:`OrderError` for contradictory options.
+class TrafficSpec:
+    """Traffic between two or more adapters. :class:`SpecError` for contradictory options.
 
     ``count`` is in messages (connections of ``cm``, CNPs of ``cnp``), ``frames`` in frames, of
     which the last message may be cut. ``loss`` and ``marks`` are shares of frames, 0.0 to 1.0: lost
@@ -293,10 +291,10 @@ class Order:
 
     def __post_init__(self) -> None:
         for name, constraint in _CONSTRAINTS.items():
-            check(name, getattr(self, name), constraint, OrderError)
+            check(name, getattr(self, name), constraint, SpecError)
         for clash, reason in _CLASHES:
             if clash(self):
-                raise OrderError(reason.format(order=self))
+                raise SpecError(reason.format(spec=self))
 
     @property
     def messages(self) -> int | None:
@@ -390,73 +388,73 @@ _CONSTRAINTS: Final[dict[str, Constraint]] = {
 """The constraint of each field."""
 
 
-_CLASHES: Final[tuple[tuple[Callable[[Order], object], str], ...]] = (
+_CLASHES: Final[tuple[tuple[Callable[[TrafficSpec], object], str], ...]] = (
     (
-        lambda order: order.count is not None and order.frames is not None,
+        lambda spec: spec.count is not None and spec.frames is not None,
         "count and frames both say how much: give one of them",
     ),
     (
-        lambda order: order.sizes is not None and order.verb not in DEFAULT_SIZES,
-        "{order.verb} has messages of one size: leave the size out",
+        lambda spec: spec.sizes is not None and spec.verb not in DEFAULT_SIZES,
+        "{spec.verb} has messages of one size: leave the size out",
     ),
     (
-        lambda order: order.verb is Verb.UD and order.lengths.largest > order.mtu,
-        "a datagram has at most the MTU's {order.mtu} bytes, not {order.lengths.largest}",
+        lambda spec: spec.verb is Verb.UD and spec.lengths.largest > spec.mtu,
+        "a datagram has at most the MTU's {spec.mtu} bytes, not {spec.lengths.largest}",
     ),
     (
-        lambda order: order.loss and order.verb is Verb.CNP,
-        "{order.verb} makes its frames one by one: none of them is lost",
+        lambda spec: spec.loss and spec.verb is Verb.CNP,
+        "{spec.verb} makes its frames one by one: none of them is lost",
     ),
     (
-        lambda order: order.marks is not None and order.verb in (Verb.ATOMIC, Verb.CM, Verb.CNP),
-        "{order.verb} has no data that could be marked: leave the ECN out",
+        lambda spec: spec.marks is not None and spec.verb in (Verb.ATOMIC, Verb.CM, Verb.CNP),
+        "{spec.verb} has no data that could be marked: leave the ECN out",
     ),
     (
-        lambda order: order.gpu and order.verb is Verb.CM,
+        lambda spec: spec.gpu and spec.verb is Verb.CM,
         "cm moves no messages, so no GPU memory",
     ),
     (
-        lambda order: order.timeout is not None and order.verb in (Verb.CM, Verb.UD),
-        "{order.verb} has no requests that wait for an ACK: leave the timeout out",
+        lambda spec: spec.timeout is not None and spec.verb in (Verb.CM, Verb.UD),
+        "{spec.verb} has no requests that wait for an ACK: leave the timeout out",
     ),
     (
-        lambda order: order.window is not None and order.verb in (Verb.CM, Verb.UD),
-        "{order.verb} has no requests that wait for an ACK: leave the window out",
+        lambda spec: spec.window is not None and spec.verb in (Verb.CM, Verb.UD),
+        "{spec.verb} has no requests that wait for an ACK: leave the window out",
     ),
     (
-        lambda order: order.pcp is not None and order.vlan is None,
+        lambda spec: spec.pcp is not None and spec.vlan is None,
         "a priority stands in the tag of a VLAN: say which VLAN",
     ),
     (
-        lambda order: order.hosts > MAX_HOSTS,
-        f"clients and servers are at most {MAX_HOSTS} hosts together, not {{order.hosts}}",
+        lambda spec: spec.hosts > MAX_HOSTS,
+        f"clients and servers are at most {MAX_HOSTS} hosts together, not {{spec.hosts}}",
     ),
     (
-        lambda order: order.flows is not None and order.qps is not None,
+        lambda spec: spec.flows is not None and spec.qps is not None,
         "qps are those of each pair of hosts, flows those of all together: give one of them",
     ),
     (
-        lambda order: order.lanes > MAX_QPS,
-        f"qps counts for each pair of hosts: {{order.lanes}} in all are more than {MAX_QPS}",
+        lambda spec: spec.lanes > MAX_QPS,
+        f"qps counts for each pair of hosts: {{spec.lanes}} in all are more than {MAX_QPS}",
     ),
     (
-        lambda order: order.lanes < max(order.clients, order.servers),
-        "{order.flows} flows are too few: each of the clients and of the servers takes part in one",
+        lambda spec: spec.lanes < max(spec.clients, spec.servers),
+        "{spec.flows} flows are too few: each of the clients and of the servers takes part in one",
     ),
     (
-        lambda order: order.switched and (order.count or order.frames or order.lanes) < order.lanes,
-        "each flow sends a message at least: ask for {order.lanes} messages or frames, or more",
+        lambda spec: spec.switched and (spec.count or spec.frames or spec.lanes) < spec.lanes,
+        "each flow sends a message at least: ask for {spec.lanes} messages or frames, or more",
     ),
     (
-        lambda order: any(end and end.ipv6 != order.ipv6 for end in (order.client, order.server)),
+        lambda spec: any(end and end.ipv6 != spec.ipv6 for end in (spec.client, spec.server)),
         "the client's and the server's addresses are both of IPv4, or both of IPv6 with --ipv6",
     ),
     (
-        lambda order: "gid" in order.shared_addresses(),
+        lambda spec: "gid" in spec.shared_addresses(),
         "a client and a server have the same address",
     ),
     (
-        lambda order: "mac" in order.shared_addresses(),
+        lambda spec: "mac" in spec.shared_addresses(),
         "a client and a server have the same Ethernet address",
     ),
 )

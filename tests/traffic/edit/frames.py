@@ -1,7 +1,7 @@
 """Frames between two hosts, one to one with what a test is about."""
 
 from rdmawire.traffic.edit import Editor
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.wire import roce
 from rdmawire.wire.header import Header
 from rdmawire.wire.inet import ROCE_PORT, UDP, VLAN, Ethernet, EtherType, IPProtocol, IPv4, IPv6
@@ -42,7 +42,7 @@ def frame(what: Packet, source: bytes = A, destination: bytes = B) -> bytes:
     return Frame(ip_headers(source, destination), what).seal().build()
 
 
-def after(data: bytes, *rules: Rule) -> Frame:
+def after(data: bytes, *rules: EditRule) -> Frame:
     """What a frame becomes; it is sealed."""
     new = roce.parse(Editor(rules).edit(data))
     assert new.seal() == new

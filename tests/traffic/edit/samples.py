@@ -7,8 +7,8 @@ from typing import NamedTuple
 from rdmawire.capture import Record, open_capture
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.traffic.edit import Editor, Sealing, text
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit import ChecksumMode, Editor, text
+from rdmawire.traffic.edit.rules import EditRule
 
 CAPTURES = Path(__file__).parents[3] / "captures"
 FILES = sorted([*CAPTURES.rglob("*.pcap"), *CAPTURES.rglob("*.pcapng")])
@@ -18,13 +18,13 @@ LINUX = CAPTURES / "linux"
 class Way(NamedTuple):
     """An edit, and the one that takes it back."""
 
-    there: Callable[[], list[Rule]]
-    back: Callable[[], list[Rule]]
+    there: Callable[[], list[EditRule]]
+    back: Callable[[], list[EditRule]]
 
 
 def _rules(
     macs: Sequence[str], ips: Sequence[str], qpns: Sequence[str], keys: Sequence[str], sign: str
-) -> list[Rule]:
+) -> list[EditRule]:
     return [
         text.macs(macs),
         text.ips(ips),
@@ -61,10 +61,12 @@ def records(path: Path) -> list[Record]:
 
 
 def edited(
-    content: Sequence[Record], rules: Sequence[Rule], sealing: Sealing = Sealing.CHANGED
+    content: Sequence[Record],
+    rules: Sequence[EditRule],
+    checksum_mode: ChecksumMode = ChecksumMode.CHANGED,
 ) -> list[Record]:
     """What becomes of records, each by itself."""
-    editor = Editor(rules, sealing=sealing)
+    editor = Editor(rules, checksum_mode=checksum_mode)
     return [one._replace(data=editor.edit(one.data, one.link_type)) for one in content]
 
 

@@ -10,9 +10,9 @@ from rdmawire.capture import LinkType
 from rdmawire.cli.edit import fpdu_finder
 from rdmawire.decode import walk_frame
 from rdmawire.testing.strategies import frames, native_packets
-from rdmawire.traffic.edit import Editor, Sealing
+from rdmawire.traffic.edit import ChecksumMode, Editor
 from rdmawire.traffic.edit.iwarp import INSIDE, StreamEditor
-from rdmawire.traffic.edit.rules import AssignRule, Field, fields_of
+from rdmawire.traffic.edit.rules import AssignRule, EditField, fields_of
 from rdmawire.wire import native, roce
 from rdmawire.wire.header import Header
 from tests.traffic.edit.samples import FILES, LINUX, records
@@ -32,13 +32,13 @@ def carriers() -> dict[type[Header], BytesLike]:
     return found
 
 
-def values(each: Field) -> set[int]:
+def values(each: EditField) -> set[int]:
     """Values that are likely to be taken for something."""
     most = (1 << each.width) - 1
     return {value & most for value in (0, 1, 3, 4, 6, 60, most - 1, most)}
 
 
-def assigned(each: Field, value: int) -> AssignRule:
+def assigned(each: EditField, value: int) -> AssignRule:
     return AssignRule(each.name, [each], value)
 
 
@@ -46,13 +46,13 @@ def test_most_headers_stand_in_a_shipped_capture() -> None:
     assert len(carriers()) > 50
 
 
-@pytest.mark.parametrize("sealing", Sealing)
-def test_no_value_of_any_field_raises_anything(sealing: Sealing) -> None:
+@pytest.mark.parametrize("checksum_mode", ChecksumMode)
+def test_no_value_of_any_field_raises_anything(checksum_mode: ChecksumMode) -> None:
     for table, (data, link_type) in carriers().items():
         for each in fields_of(table):
             for value in values(each):
                 rule = assigned(each, value)
-                editor = Editor([rule], sealing=sealing)
+                editor = Editor([rule], checksum_mode=checksum_mode)
                 first = editor.edit(data, link_type)
                 assert len(first) == len(data)
                 assert editor.edit(data, link_type) == first
@@ -68,34 +68,34 @@ def assignments(draw: st.DrawFn, data: bytes, link_type: int) -> AssignRule:
     return assigned(each, draw(st.integers(0, (1 << each.width) - 1)))
 
 
-@given(st.data(), frames(), st.sampled_from(Sealing))
+@given(st.data(), frames(), st.sampled_from(ChecksumMode))
 def test_of_a_frame_any_field_may_have_any_value(
-    data: st.DataObject, frame: roce.Frame, sealing: Sealing
+    data: st.DataObject, frame: roce.Frame, checksum_mode: ChecksumMode
 ) -> None:
     raw = frame.build()
     rules = [data.draw(assignments(raw, LinkType.ETHERNET)) for _ in range(2)]
-    editor = Editor(rules, sealing=sealing)
+    editor = Editor(rules, checksum_mode=checksum_mode)
     assert editor.edit(raw) == editor.edit(raw)
 
 
-@given(st.data(), native_packets(), st.sampled_from(Sealing))
+@given(st.data(), native_packets(), st.sampled_from(ChecksumMode))
 def test_of_a_native_packet_any_field_may_have_any_value(
-    data: st.DataObject, packet: native.NativePacket, sealing: Sealing
+    data: st.DataObject, packet: native.NativePacket, checksum_mode: ChecksumMode
 ) -> None:
     raw = packet.build()
     rules = [data.draw(assignments(raw, LinkType.INFINIBAND)) for _ in range(2)]
-    editor = Editor(rules, sealing=sealing)
+    editor = Editor(rules, checksum_mode=checksum_mode)
     first = editor.edit(raw, LinkType.INFINIBAND)
     assert editor.edit(raw, LinkType.INFINIBAND) == first
 
 
-@pytest.mark.parametrize("sealing", Sealing)
-def test_no_value_of_any_field_of_an_fpdu_raises_anything(sealing: Sealing) -> None:
+@pytest.mark.parametrize("checksum_mode", ChecksumMode)
+def test_no_value_of_any_field_of_an_fpdu_raises_anything(checksum_mode: ChecksumMode) -> None:
     content = records(LINUX / "siw612crc_rping.pcap")[:40]
     for each in (each for table in INSIDE for each in fields_of(table)):
         for value in (0, (1 << each.width) - 1):
             stream = StreamEditor[int](
-                Editor([assigned(each, value)], sealing=sealing), fpdu_finder()
+                Editor([assigned(each, value)], checksum_mode=checksum_mode), fpdu_finder()
             )
             done = [pair for one in content for pair in stream.take(0, one.data, one.link_type)]
             assert len([*done, *stream.rest()]) == len(content)

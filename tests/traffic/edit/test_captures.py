@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.traffic.edit import Sealing
+from rdmawire.traffic.edit import ChecksumMode
 from tests.traffic.edit.samples import EVERYTHING, FILES, checks, edited, records
 
 on_all = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -40,7 +40,7 @@ def test_most_frames_are_other_ones_after_an_edit() -> None:
 
 def test_without_seals_what_covers_the_change_is_wrong() -> None:
     path = next(path for path in FILES if path.name == "rxe61_write_bw.pcap")
-    after = edited(records(path), EVERYTHING.there(), Sealing.NONE)
+    after = edited(records(path), EVERYTHING.there(), ChecksumMode.NONE)
     found = {name: good for frame in checks(after) for name, good in frame}
     assert found == {"ICRC": False, "IPv4 header checksum": False, "TCP checksum": False}
 
@@ -48,5 +48,5 @@ def test_without_seals_what_covers_the_change_is_wrong() -> None:
 def test_with_all_seals_everything_is_right() -> None:
     path = next(path for path in FILES if path.name == "bad_checksums.pcap")
     assert any(not good for frame in checks(records(path)) for _, good in frame)
-    after = edited(records(path), [], Sealing.ALL)
+    after = edited(records(path), [], ChecksumMode.ALL)
     assert all(good for frame in checks(after) for _, good in frame)

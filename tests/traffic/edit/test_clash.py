@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.rules import Field, Rule, shared, touched
+from rdmawire.traffic.edit.rules import EditField, EditRule, shared, touched
 
-KINDS: Final[Mapping[str, Rule]] = {
+KINDS: Final[Mapping[str, EditRule]] = {
     "mac": text.macs(["02:00:00:00:00:01=02:00:00:00:00:02"]),
     "ip": text.ips(["10.0.0.1=10.0.0.2"]),
     "ipv6": text.ips(["fd00::1=fd00::2"]),
@@ -60,12 +60,14 @@ APART = [
 ]
 
 
-def found(one: Rule, other: Rule) -> Field | None:
+def found(one: EditRule, other: EditRule) -> EditField | None:
     return shared(touched(one), touched(other))
 
 
 @pytest.mark.parametrize(("one", "other", "name"), SHARING, ids=[row[2] for row in SHARING])
-def test_two_that_set_the_same_bits_share_a_field(one: Rule, other: Rule, name: str) -> None:
+def test_two_that_set_the_same_bits_share_a_field(
+    one: EditRule, other: EditRule, name: str
+) -> None:
     field, again = found(one, other), found(other, one)
     assert field is not None
     assert again is not None
@@ -73,7 +75,7 @@ def test_two_that_set_the_same_bits_share_a_field(one: Rule, other: Rule, name: 
 
 
 @pytest.mark.parametrize(("one", "other"), APART)
-def test_two_that_set_other_bits_share_none(one: Rule, other: Rule) -> None:
+def test_two_that_set_other_bits_share_none(one: EditRule, other: EditRule) -> None:
     assert found(one, other) is None
     assert found(other, one) is None
 

@@ -2,8 +2,8 @@
 
 from rdmawire.capture import Record
 from rdmawire.traffic.edit import text
-from rdmawire.traffic.edit.mapping import QueuePair
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.mapping import QpAddress
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.wire.cm import DREQ, IPCM4, REP, REQ, PrimaryPathIPv4
 from rdmawire.wire.ib import AETH, BTH, DETH, RETH, Ack
 from rdmawire.wire.opcode import SHAPES, Opcode
@@ -33,7 +33,7 @@ def moved(before: list[int], by: int) -> list[int]:
 
 
 def test_connection_management_names_the_new_addresses_and_queue_pairs() -> None:
-    rules: list[Rule] = [
+    rules: list[EditRule] = [
         text.ips(["10.77.0.0/24=192.168.7.0/24"]),
         text.qpns(["17@10.77.0.2=0x22", "17@10.77.0.1=0x33"]),
         text.pkeys(["0xffff=0x8001"]),
@@ -69,7 +69,7 @@ def test_all_psns_of_a_capture_move_together_with_those_that_cm_agrees_upon() ->
 
 def test_the_flow_to_one_queue_pair_is_its_requests_its_answers_and_what_cm_says_of_it() -> None:
     rule = text.psn_offsets(["17@10.77.0.1=+100"])
-    ends = QueuePair(CLIENT, 17), QueuePair(SERVER, 17)
+    ends = QpAddress(CLIENT, 17), QpAddress(SERVER, 17)
     rule.peers = {ends[0]: ends[1], ends[1]: ends[0]}
     content = edited(RPING, [rule])
     for source, response, by in (

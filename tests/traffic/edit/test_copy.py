@@ -10,7 +10,7 @@ from rdmawire.capture import COMMENT, Interface, LinkType, Record, create_captur
 from rdmawire.capture.reader import Reader
 from rdmawire.errors import CaptureError
 from rdmawire.testing.strategies import frames
-from rdmawire.traffic.edit import EditError, Editor, Fate, edit_capture, text
+from rdmawire.traffic.edit import EditError, Editor, RecordAction, edit_capture, text
 from rdmawire.traffic.edit.copy import Choose, later, untagged
 from rdmawire.traffic.edit.copy import tagged as with_tag
 from rdmawire.wire.erf import ERF
@@ -80,12 +80,12 @@ def test_a_pcap_takes_what_it_has_a_place_for_and_the_rest_is_counted(
     sections: Path, tmp_path: Path
 ) -> None:
     def not_wireless(_: Reader) -> Choose:
-        return lambda record: Fate.EDIT if record.link_type == 1 else Fate.DROP
+        return lambda record: RecordAction.EDIT if record.link_type == 1 else RecordAction.DROP
 
     one = editor()
     edit_capture(sections, tmp_path / "out.pcap", one, chooser=not_wireless)
     assert [record.options for record in records(tmp_path / "out.pcap")] == [(), ()]
-    assert (one.tally.plain, one.tally.dropped, one.tally.written) == (1, 1, 2)
+    assert (one.counts.plain, one.counts.dropped, one.counts.written) == (1, 1, 2)
     assert records(tmp_path / "out.pcap")[0].time_ns == TIME
 
 
@@ -97,7 +97,7 @@ def test_link_types_that_a_pcap_cannot_hold_together_are_refused_and_nothing_is_
         edit_capture(sections, tmp_path / "out.pcap", one)
     reason = "link type 105 does not fit a pcap of link type 1; write FILE.pcapng"
     assert str(refused.value) == f"{sections}: frame 2: {reason}"
-    assert one.tally.written is None
+    assert one.counts.written is None
     assert list(tmp_path.iterdir()) == [sections]
 
 
@@ -105,7 +105,7 @@ def test_a_pcap_has_the_link_type_of_the_frames_that_are_kept(
     sections: Path, tmp_path: Path
 ) -> None:
     def wireless(_: Reader) -> Choose:
-        return lambda record: Fate.EDIT if record.link_type == WLAN else Fate.DROP
+        return lambda record: RecordAction.EDIT if record.link_type == WLAN else RecordAction.DROP
 
     out = tmp_path / "out.pcap"
     edit_capture(sections, out, editor(), chooser=wireless)
@@ -115,7 +115,9 @@ def test_a_pcap_has_the_link_type_of_the_frames_that_are_kept(
 def test_a_pcap_of_no_frames_has_the_link_type_of_the_first_interface(
     sections: Path, tmp_path: Path
 ) -> None:
-    edit_capture(sections, tmp_path / "out.pcap", editor(), chooser=lambda _: lambda _: Fate.DROP)
+    edit_capture(
+        sections, tmp_path / "out.pcap", editor(), chooser=lambda _: lambda _: RecordAction.DROP
+    )
     with open_capture(tmp_path / "out.pcap") as reader:
         assert (list(reader), reader.interfaces[0].link_type) == ([], LinkType.ETHERNET)
 
@@ -174,7 +176,7 @@ def test_what_stands_before_damage_is_written_and_then_the_damage_is_told(tmp_pa
     with pytest.raises(CaptureError, match="a record claims"):
         edit_capture(path, tmp_path / "out.pcap", one)
     assert psns(tmp_path / "out.pcap") == [6, 6]
-    assert one.tally.written == 2
+    assert one.counts.written == 2
 
 
 def test_a_damaged_capture_does_not_lose_its_place(tmp_path: Path) -> None:

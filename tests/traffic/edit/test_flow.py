@@ -9,7 +9,7 @@ import pytest
 from rdmawire.capture import Record
 from rdmawire.traffic.edit import Editor, text
 from rdmawire.traffic.edit import flow_cache as flow
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.wire.ib import DETH, RETH
 from rdmawire.wire.inet import ECN, Ethernet, IPv4
 from rdmawire.wire.layout import joined
@@ -23,7 +23,7 @@ RULES = [*EVERYTHING.there(), text.assignment("ip.id+=3"), text.assignment("udp.
 ONE_OF_EACH = [path for path in FILES if path.parent.name != "linux"]
 
 
-def by_itself(one: Record, rules: Sequence[Rule]) -> bytes:
+def by_itself(one: Record, rules: Sequence[EditRule]) -> bytes:
     return Editor(rules).edit(one.data, one.link_type)
 
 

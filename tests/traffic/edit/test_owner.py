@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from rdmawire.traffic.edit import Editor, text
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.traffic.edit.text import missed
 from rdmawire.wire.ib import RETH
 from rdmawire.wire.opcode import Opcode
@@ -16,7 +16,7 @@ READ = packet(Opcode.RC_RDMA_READ_REQUEST, RETH(0x1000, 0x1201, 64))
 ELSEWHERE = "no frame has it; 10.0.0.2 has that number"
 
 
-def told(rule: Rule, *frames: bytes) -> list[str]:
+def told(rule: EditRule, *frames: bytes) -> list[str]:
     """What is said of each part of a rule that no frame had."""
     editor = Editor([rule])
     for data in frames:
@@ -33,7 +33,7 @@ def told(rule: Rule, *frames: bytes) -> list[str]:
         text.psn_offsets(["17@10.0.0.1=5"]),
     ],
 )
-def test_a_number_at_the_wrong_host_is_told_with_its_owner(rule: Rule) -> None:
+def test_a_number_at_the_wrong_host_is_told_with_its_owner(rule: EditRule) -> None:
     assert told(rule, *[frame(READ)] * 3) == [ELSEWHERE]
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from rdmawire.capture import LinkType
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import frames, management_packets, native_packets
-from rdmawire.traffic.edit import Editor, Sealing, text
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit import ChecksumMode, Editor, text
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.wire import native, roce
 from rdmawire.wire.ib import BTH, GRH, RETH, AtomicETH
 from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
@@ -28,10 +28,10 @@ def written(address: bytes) -> str:
 
 
 @st.composite
-def involutions(draw: st.DrawFn, frame: roce.Frame) -> list[Rule]:
+def involutions(draw: st.DrawFn, frame: roce.Frame) -> list[EditRule]:
     """Rules about what is in the frame, which take themselves back."""
     (ethernet,) = (piece for piece in frame.headers if isinstance(piece, Ethernet))
-    rules: list[Rule] = [
+    rules: list[EditRule] = [
         text.macs(swap(mac(ethernet.src), mac(draw(st.binary(min_size=6, max_size=6)))))
     ]
     for piece in frame.headers:
@@ -60,7 +60,7 @@ def test_an_edit_of_any_frame_can_be_taken_back_and_is_sealed(data: st.DataObjec
     moved = 0 if frame.packet.bth.opcode == Opcode.CNP else 0x800000
     assert roce.parse(new).packet.bth.psn == frame.packet.bth.psn ^ moved
     assert editor.edit(new) == raw
-    assert (editor.tally.bad, editor.tally.cut) == (0, 0)
+    assert (editor.counts.bad, editor.counts.cut) == (0, 0)
 
 
 @given(st.data())
@@ -86,7 +86,7 @@ def test_an_icrc_that_was_wrong_is_wrong_by_the_same_bits(
     editor = Editor([text.psn_offsets(["5"]), text.qpns([f"{frame.packet.bth.destqp}=3"])])
     new = roce.parse(editor.edit(bytes(bad)))
     assert new.icrc ^ new.expected_icrc() == roce.parse(bytes(bad)).icrc ^ frame.icrc
-    assert editor.tally.bad == 1
+    assert editor.counts.bad == 1
 
 
 @given(native_packets())
@@ -121,7 +121,7 @@ def test_a_frame_that_was_cut_off_is_what_the_whole_one_begins_with(data: st.Dat
         unknown = {*range(end - 4, end), *_udp_checksum(frame)}
         assert len(new) == kept
         assert all(new[at] == whole[at] for at in range(kept) if at not in unknown)
-        assert one.tally.cut == 1
+        assert one.counts.cut == 1
 
 
 def _udp_checksum(frame: roce.Frame) -> range:
@@ -131,12 +131,12 @@ def _udp_checksum(frame: roce.Frame) -> range:
     return range(end - 2, end) if isinstance(udp, UDP) and udp.checksum else range(0)
 
 
-@given(st.binary(max_size=120), st.sampled_from(LinkType), st.sampled_from(Sealing))
+@given(st.binary(max_size=120), st.sampled_from(LinkType), st.sampled_from(ChecksumMode))
 def test_whatever_the_bytes_they_stay_as_many(
-    data: bytes, link_type: LinkType, sealing: Sealing
+    data: bytes, link_type: LinkType, checksum_mode: ChecksumMode
 ) -> None:
     rules = [text.psn_offsets(["1"]), text.ttl("3"), text.assignment("udp.checksum=5")]
-    assert len(Editor(rules, sealing=sealing).edit(data, link_type)) == len(data)
+    assert len(Editor(rules, checksum_mode=checksum_mode).edit(data, link_type)) == len(data)
 
 
 @given(frames(), st.lists(st.tuples(st.integers(0, 90), st.integers(0, 255)), max_size=4))

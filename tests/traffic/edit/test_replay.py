@@ -12,8 +12,8 @@ import pytest
 from rdmawire.decode import host
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.traffic.edit import Editor, text
-from rdmawire.traffic.edit.mapping import QueuePair
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.mapping import QpAddress
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.wire import roce
 from rdmawire.wire.ib import IETH, RETH, AtomicETH
 from rdmawire.wire.inet import UDP
@@ -50,14 +50,14 @@ def keys(end: Side) -> set[int]:
     return found | {each.rkey for each in headers if isinstance(each, RETH | AtomicETH | IETH)}
 
 
-def rules(end: Side) -> list[Rule]:
+def rules(end: Side) -> list[EditRule]:
     """The edit of a capture."""
     numbers = {pair.own for pair in end.pairs()}
     psns = text.psn_offsets([f"{number}@{ipv6(end.gid)}={PSN}" for number in numbers])
     client = next(seen.source for seen in end.received)
     here, there = host(end.gid), host(client)
     psns.peers = {
-        QueuePair(one, number): QueuePair(other, number)
+        QpAddress(one, number): QpAddress(other, number)
         for number in numbers
         for one, other in ((here, there), (there, here))
     }

@@ -6,7 +6,7 @@ import pytest
 
 from rdmawire.capture import LinkType
 from rdmawire.traffic.edit import Editor, text
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.wire import native
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import (
@@ -220,7 +220,7 @@ def test_lids_are_mapped_and_whose_queue_pair_it_is_may_be_told_by_lid() -> None
     assert (found.lrh.slid, found.lrh.dlid, found.packet.bth.destqp) == (30, 40, 18)
 
 
-def merged(rule: Rule, *data: bytes) -> list[str]:
+def merged(rule: EditRule, *data: bytes) -> list[str]:
     """What an edit of frames says of numbers that became one."""
     editor = Editor([rule])
     for one in data:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rdmawire.capture import LinkType
 from rdmawire.decode.checksum import vcrc_change
-from rdmawire.traffic.edit import Editor, Sealing, text
+from rdmawire.traffic.edit import ChecksumMode, Editor, text
 from rdmawire.wire import native, roce
 from rdmawire.wire.checksum import internet_checksum, udp_checksum
 from rdmawire.wire.ib import LNH, LRH, VCRC, FlowControl
@@ -97,14 +97,14 @@ def test_of_a_packet_that_ip_cut_up_the_first_part_has_the_checksum_of_all() -> 
     assert (rest[34:], rest[26:30]) == (datagram[16:], bytes([192, 168, 200, 1]))
 
 
-@pytest.mark.parametrize("sealing", Sealing)
-def test_a_checksum_is_what_it_is_set_to(sealing: Sealing) -> None:
+@pytest.mark.parametrize("checksum_mode", ChecksumMode)
+def test_a_checksum_is_what_it_is_set_to(checksum_mode: ChecksumMode) -> None:
     data = Frame(ip_headers(A, B, 1), SEND).seal().build()
     rules = [
         text.assignment("udp.checksum=0"),
         text.assignment("infiniband.invariant.crc=0x01020304"),
     ]
-    editor = Editor([*rules, text.psn_offsets(["1"])], sealing=sealing)
+    editor = Editor([*rules, text.psn_offsets(["1"])], checksum_mode=checksum_mode)
     for _ in range(2):
         new = roce.parse(editor.edit(data))
         udp = new.headers[-1]
@@ -118,10 +118,10 @@ def test_all_checksums_are_made_right_where_that_is_asked_for() -> None:
     wrong = bytearray(right.build())
     for at in (24, 40, len(wrong) - 1):
         wrong[at] ^= 0x55
-    editor = Editor([], sealing=Sealing.ALL)
+    editor = Editor([], checksum_mode=ChecksumMode.ALL)
     for _ in range(2):
         assert editor.edit(bytes(wrong)) == right.build()
-    assert editor.tally.bad == 2
+    assert editor.counts.bad == 2
 
 
 def test_a_vcrc_that_was_wrong_stays_so_and_is_right_if_asked_for() -> None:
@@ -129,8 +129,8 @@ def test_a_vcrc_that_was_wrong_stays_so_and_is_right_if_asked_for() -> None:
     good = native.NativePacket(lrh, None, SEND).seal()
     bad = good._replace(vcrc=good.vcrc ^ 0x0101).build()
     rules = [text.lids(["3=30"]), text.psn_offsets(["9"])]
-    for sealing, flips in ((Sealing.CHANGED, 0x0101), (Sealing.ALL, 0)):
-        editor = Editor(rules, sealing=sealing)
+    for checksum_mode, flips in ((ChecksumMode.CHANGED, 0x0101), (ChecksumMode.ALL, 0)):
+        editor = Editor(rules, checksum_mode=checksum_mode)
         for _ in range(2):
             new = native.parse(editor.edit(bad, LinkType.INFINIBAND))
             assert new.vcrc ^ new.expected_vcrc() == flips

@@ -10,10 +10,10 @@ import pytest
 
 from rdmawire.capture import LinkType, Record
 from rdmawire.cli.edit import fpdu_finder
-from rdmawire.traffic.edit import Editor, Sealing, edit_capture, text
+from rdmawire.traffic.edit import ChecksumMode, Editor, edit_capture, text
 from rdmawire.traffic.edit import iwarp as stream
 from rdmawire.traffic.edit.iwarp import INSIDE, StreamEditor
-from rdmawire.traffic.edit.rules import Rule
+from rdmawire.traffic.edit.rules import EditRule
 from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import FPDUCRC, MPAReply, MPARequest, UnusedCRC, build_fpdu
 from rdmawire.wire.rdmap import RDMAPOpcode, ReadRequestHeader, TaggedHeader, segment
@@ -50,9 +50,11 @@ def conversation(cuts: Sequence[tuple[int, int]], data: bytes, crc: int = 1) -> 
     return talk.frames
 
 
-def through(frames: Frames, rules: list[Rule], sealing: Sealing = Sealing.CHANGED) -> list[bytes]:
+def through(
+    frames: Frames, rules: list[EditRule], checksum_mode: ChecksumMode = ChecksumMode.CHANGED
+) -> list[bytes]:
     """What becomes of the frames of a capture; they stay in their order."""
-    editor = StreamEditor[int](Editor(rules, sealing=sealing), fpdu_finder())
+    editor = StreamEditor[int](Editor(rules, checksum_mode=checksum_mode), fpdu_finder())
     done: list[tuple[int, bytes]] = []
     for number, data in enumerate(frames):
         done += editor.take(number, data, LinkType.ETHERNET)
@@ -75,7 +77,7 @@ def _record(data: bytes) -> Record:
     return Record(data, 0, len(data), LinkType.ETHERNET)
 
 
-def moved() -> list[Rule]:
+def moved() -> list[EditRule]:
     return [text.rkeys([f"{STAG}=0x77665544"]), text.va_offsets([f"{STAG}=-0x7001"])]
 
 
@@ -135,8 +137,8 @@ def test_a_crc_that_was_wrong_stays_so_unless_all_are_sealed() -> None:
     bad = bytearray(BYTES)
     bad[-1] ^= 0x55
     frames = conversation([(0, 100), (100, len(bad))], bytes(bad))
-    for sealing, wrong in ((Sealing.CHANGED, 1), (Sealing.ALL, 0)):
-        found, verdicts = said(through(frames, moved(), sealing))
+    for checksum_mode, wrong in ((ChecksumMode.CHANGED, 1), (ChecksumMode.ALL, 0)):
+        found, verdicts = said(through(frames, moved(), checksum_mode))
         assert found == WANTED
         assert verdicts["MPA CRC", False] == wrong
         assert verdicts["TCP checksum", False] == 0
@@ -144,13 +146,13 @@ def test_a_crc_that_was_wrong_stays_so_unless_all_are_sealed() -> None:
 
 def test_with_no_seals_the_crc_stays_as_it_was() -> None:
     frames = conversation([(0, len(BYTES))], BYTES)
-    _, verdicts = said(through(frames, moved(), Sealing.NONE))
+    _, verdicts = said(through(frames, moved(), ChecksumMode.NONE))
     assert verdicts["MPA CRC", False] == 3
 
 
 def test_a_crc_is_what_it_is_set_to() -> None:
     frames = conversation([(0, 100), (100, len(BYTES))], BYTES)
-    rules: list[Rule] = [text.assignment("mpa_crc.crc=0x01020304")]
+    rules: list[EditRule] = [text.assignment("mpa_crc.crc=0x01020304")]
     new = through(frames, rules)
     found = [h.crc for one in dissected(list(map(_record, new))) for h in one.headers()
              if isinstance(h, FPDUCRC)]  # fmt: skip
@@ -172,7 +174,7 @@ def test_frames_that_are_not_to_be_edited_help_to_understand_the_others() -> Non
 def test_whose_an_stag_is_counts() -> None:
     read = ReadRequestHeader(STAG, 1, 8, STAG, 2)
     request = build_fpdu(segment(RDMAPOpcode.RDMA_READ_REQUEST, b"", read))
-    rules: list[Rule] = [text.rkeys([f"{STAG}@10.77.0.1=7", f"{STAG}@10.77.0.2=9"])]
+    rules: list[EditRule] = [text.rkeys([f"{STAG}@10.77.0.1=7", f"{STAG}@10.77.0.2=9"])]
     new = through(conversation([(0, len(request))], request), rules)
     (found,) = (h for one in dissected(list(map(_record, new))) for h in one.headers()
                 if isinstance(h, ReadRequestHeader))  # fmt: skip
@@ -185,7 +187,7 @@ def test_a_terminate_quotes_what_came_the_other_way() -> None:
         h for one in dissected(content) for h in one.headers() if isinstance(h, TerminatedTagged)
     ]
     assert quoted
-    rules: list[Rule] = [
+    rules: list[EditRule] = [
         text.rkeys([f"{quoted[0].stag}@10.77.0.1=7", f"{quoted[0].stag}@10.77.0.2=9"])
     ]
     new = through([one.data for one in content], rules)

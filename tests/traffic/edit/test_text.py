@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rdmawire.traffic.edit import EditError, text
 from rdmawire.traffic.edit.field_names import fields_named, value
-from rdmawire.traffic.edit.rules import Field
+from rdmawire.traffic.edit.rules import EditField
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.tables import tables
 
@@ -154,7 +154,7 @@ def test_every_row_of_every_table_has_a_name_and_takes_its_least_and_greatest_nu
                 for each in fields_named(f"{table.label}.{row.name}")
                 if each.table is table and each.row == row
             )
-            assert Field(named.table, named.row).width == row.size
+            assert EditField(named.table, named.row).width == row.size
 
 
 @given(st.text(max_size=30))

@@ -11,8 +11,8 @@ import pytest
 from rdmawire.capture import LinkType, Record, Writer, create_capture, open_capture
 from rdmawire.traffic.generate import endpoints as blend
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.spec import Order
-from rdmawire.traffic.summary import Summary
+from rdmawire.traffic.generate.spec import TrafficSpec
+from rdmawire.traffic.summary import TrafficSummary
 from rdmawire.wire import roce
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.roce import Frame
@@ -30,7 +30,7 @@ class Made(NamedTuple):
 
     records: list[Record]
     sha256: str
-    summary: Summary
+    summary: TrafficSummary
 
     @property
     def frames(self) -> list[Frame]:
@@ -45,11 +45,11 @@ class Made(NamedTuple):
         return (frame for frame in self.frames if frame.packet.bth.opcode in opcodes)
 
 
-def made(order: Order, *, name: str = "x.pcap", at_once: bool = True) -> Made:
+def made(spec: TrafficSpec, *, name: str = "x.pcap", at_once: bool = True) -> Made:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         with writing(path) as writer:
-            summary = generate(order, writer, at_once=at_once)
+            summary = generate(spec, writer, at_once=at_once)
         return read(path, summary)
 
 
@@ -57,6 +57,6 @@ def writing(path: Path) -> Writer:
     return create_capture(path, link_type=LinkType.ETHERNET)
 
 
-def read(path: Path, summary: Summary) -> Made:
+def read(path: Path, summary: TrafficSummary) -> Made:
     with open_capture(path) as reader:
         return Made(list(reader), sha256(path.read_bytes()).hexdigest(), summary)

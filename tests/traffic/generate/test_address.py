@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmawire.traffic.generate.spec import Address, Order, OrderError, Verb, place
+from rdmawire.traffic.generate.spec import Address, SpecError, TrafficSpec, Verb, place
 from rdmawire.verbs.ah import mapped
 from rdmawire.wire.inet import Ethernet, IPv4, IPv6
 from tests.traffic.generate.made import made
@@ -42,14 +42,14 @@ def test_addresses(text: str, ip: str, mac: bytes | None) -> None:
     ],
 )
 def test_what_is_no_address(text: str, said: str) -> None:
-    with pytest.raises(OrderError, match=said) as found:
+    with pytest.raises(SpecError, match=said) as found:
         Address.parse(text)
     assert len(str(found.value)) < 200
 
 
 @given(st.text(max_size=100))
 def test_any_text_is_understood_or_refused(text: str) -> None:
-    with suppress(OrderError):
+    with suppress(SpecError):
         Address.parse(text)
 
 
@@ -64,7 +64,7 @@ def test_what_is_not_said_is_as_usual() -> None:
 def test_frames_go_between_the_two(verb: Verb, ipv6: bool) -> None:
     here, there = ("fd00::a", "fd00::b") if ipv6 else ("172.16.0.1", "172.16.0.2")
     client, server = Address.parse(f"{here}/02:aa:00:00:00:01"), Address.parse(there)
-    one = made(Order(verb=verb, count=20, ipv6=ipv6, client=client, server=server))
+    one = made(TrafficSpec(verb=verb, count=20, ipv6=ipv6, client=client, server=server))
     ends = {(client.mac, client.ip.packed), (b"\2\0\0\0\0\2", server.ip.packed)}
     for frame in one.frames:
         ethernet, network = frame.headers[:2]

@@ -4,24 +4,24 @@ import pytest
 
 from rdmawire.traffic.generate.endpoints import Unfinished
 from rdmawire.traffic.generate.link import Pattern
-from rdmawire.traffic.generate.replicate import Recording
-from rdmawire.traffic.generate.rounds import Conversation
-from rdmawire.traffic.generate.spec import Order, Verb
+from rdmawire.traffic.generate.replicate import FrameRecorder
+from rdmawire.traffic.generate.rounds import TestNetwork
+from rdmawire.traffic.generate.spec import TrafficSpec, Verb
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
 
 
 def test_work_that_ends_with_an_error_is_no_traffic() -> None:
-    conversation = Conversation(Order(verb=Verb.WRITE, count=3))
+    conversation = TestNetwork(TrafficSpec(verb=Verb.WRITE, count=3))
     lane = conversation.ends.lanes[0]
     wanted = QPAttributes(qp_state=QPState.ERR)
     conversation.ends.clients[0].nic.modify_qp(lane.asks, wanted, QPAttrMask.STATE)
     with pytest.raises(Unfinished, match="WR_FLUSH_ERR"):
-        conversation.play(3, Pattern(()), Recording(conversation.simulator.now, None))
+        conversation.play(3, Pattern(()), FrameRecorder(conversation.simulator.now, None))
 
 
 def test_nor_are_messages_that_nobody_goes_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    conversation = Conversation(Order(verb=Verb.WRITE, count=3))
+    conversation = TestNetwork(TrafficSpec(verb=Verb.WRITE, count=3))
     monkeypatch.setattr(conversation.ends, "post", lambda *_: None)
     with pytest.raises(Unfinished, match="3 messages are not done"):
-        conversation.play(3, Pattern(()), Recording(conversation.simulator.now, None))
+        conversation.play(3, Pattern(()), FrameRecorder(conversation.simulator.now, None))

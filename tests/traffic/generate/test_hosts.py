@@ -17,9 +17,9 @@ from rdmawire.traffic.generate.spec import (
     MAX_QPS,
     Address,
     CapturePoint,
-    Order,
-    OrderError,
     Sizes,
+    SpecError,
+    TrafficSpec,
     Verb,
 )
 from rdmawire.wire import roce
@@ -61,8 +61,8 @@ def test_every_client_meets_every_server_and_shares_are_equal(
     clients: int, servers: int, more: int
 ) -> None:
     flows = max(clients, servers) + more
-    order = Order(verb=Verb.WRITE, clients=clients, servers=servers, flows=flows)
-    pairs = [order.pair_of(lane) for lane in range(flows)]
+    spec = TrafficSpec(verb=Verb.WRITE, clients=clients, servers=servers, flows=flows)
+    pairs = [spec.pair_of(lane) for lane in range(flows)]
     for side, hosts in enumerate((clients, servers)):
         shares = Counter(pair[side] for pair in pairs)
         assert set(shares) == set(range(hosts))
@@ -86,22 +86,22 @@ def test_every_client_meets_every_server_and_shares_are_equal(
 def test_qps_count_for_each_pair_of_hosts_and_flows_for_all(
     wishes: dict[str, Any], flows: int
 ) -> None:
-    order = Order(verb=Verb.SEND, sizes=SMALL, count=2 * flows, **wishes)
-    assert order.lanes == flows
-    numbers = Counter(frame.packet.bth.destqp for frame in made(order).of(Opcode.RC_SEND_ONLY))
+    spec = TrafficSpec(verb=Verb.SEND, sizes=SMALL, count=2 * flows, **wishes)
+    assert spec.lanes == flows
+    numbers = Counter(frame.packet.bth.destqp for frame in made(spec).of(Opcode.RC_SEND_ONLY))
     assert Counter(numbers.values()) == {2: flows}
 
 
 def test_without_a_count_each_flow_has_a_message() -> None:
-    assert Order(verb=Verb.WRITE, clients=2, flows=5000).messages == 5000
-    assert Order(verb=Verb.WRITE, clients=2, flows=50).messages == 1000
-    assert Order(verb=Verb.WRITE, qps=5000).messages == 1000
+    assert TrafficSpec(verb=Verb.WRITE, clients=2, flows=5000).messages == 5000
+    assert TrafficSpec(verb=Verb.WRITE, clients=2, flows=50).messages == 1000
+    assert TrafficSpec(verb=Verb.WRITE, qps=5000).messages == 1000
 
 
 @pytest.mark.parametrize("verb", [Verb.WRITE, Verb.MIX, Verb.CM])
 def test_with_one_client_and_one_server_flows_are_their_queue_pairs(verb: Verb) -> None:
-    one = made(Order(verb=verb, count=30, qps=7))
-    other = made(Order(verb=verb, count=30, flows=7, clients=1, servers=1))
+    one = made(TrafficSpec(verb=verb, count=30, qps=7))
+    other = made(TrafficSpec(verb=verb, count=30, flows=7, clients=1, servers=1))
     assert one.sha256 == other.sha256
 
 
@@ -113,7 +113,7 @@ def test_with_one_client_and_one_server_flows_are_their_queue_pairs(verb: Verb) 
 def test_hosts_have_addresses_of_their_own_and_all_checksums_are_good(
     verb: Verb, ipv6: bool
 ) -> None:
-    one = made(Order(verb=verb, clients=3, servers=2, qps=2, count=48, ipv6=ipv6))
+    one = made(TrafficSpec(verb=verb, clients=3, servers=2, qps=2, count=48, ipv6=ipv6))
     clients = {usual(number, ipv6=ipv6) for number in (1, 2, 3)}
     servers = {usual(number, ipv6=ipv6) for number in (4, 5)}
     met = set()
@@ -135,24 +135,24 @@ def flows_of(one: Made) -> dict[int, set[tuple[Host, Host, int]]]:
 
 @pytest.mark.parametrize("verb", [Verb.WRITE, Verb.READ])
 def test_a_flow_has_one_tuple_each_way_and_a_queue_pair_of_its_own_at_both_ends(verb: Verb) -> None:
-    order = Order(verb=verb, sizes=SMALL, clients=5, servers=3, flows=40, count=80)
-    flows = flows_of(made(order))
+    spec = TrafficSpec(verb=verb, sizes=SMALL, clients=5, servers=3, flows=40, count=80)
+    flows = flows_of(made(spec))
     assert len(flows) == 2 * 40
     assert all(len(tuples) == 1 for tuples in flows.values())
     asked = [ends for (ends,) in flows.values() if ends[1][0][5] > 5]
-    wanted = [(usual(client + 1), usual(server + 6)) for client, server in pairs_of(order)]
+    wanted = [(usual(client + 1), usual(server + 6)) for client, server in pairs_of(spec)]
     assert Counter(found[:2] for found in asked) == Counter(wanted)
 
 
-def pairs_of(order: Order) -> list[tuple[int, int]]:
-    return [order.pair_of(lane) for lane in range(order.lanes)]
+def pairs_of(spec: TrafficSpec) -> list[tuple[int, int]]:
+    return [spec.pair_of(lane) for lane in range(spec.lanes)]
 
 
 def test_addresses_that_are_asked_for_are_those_of_the_first_and_others_follow() -> None:
     client = Address.parse("192.168.0.254/0c:c4:7a:00:00:fe")
     server = Address.parse("192.168.9.1")
-    order = Order(verb=Verb.UD, clients=3, servers=2, client=client, server=server, count=6)
-    seen = {host for frame in made(order).frames for host in ends(frame)}
+    spec = TrafficSpec(verb=Verb.UD, clients=3, servers=2, client=client, server=server, count=6)
+    seen = {host for frame in made(spec).frames for host in ends(frame)}
     assert seen == {
         (bytes.fromhex("0cc47a0000fe"), bytes((192, 168, 0, 254))),
         (bytes.fromhex("0cc47a0000ff"), bytes((192, 168, 0, 255))),
@@ -201,15 +201,15 @@ def test_addresses_that_are_asked_for_are_those_of_the_first_and_others_follow()
 def test_hosts_and_flows_that_make_no_sense_say_what_is_allowed(
     wishes: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(OrderError) as found:
-        Order(**{"verb": Verb.WRITE, **wishes})
+    with pytest.raises(SpecError) as found:
+        TrafficSpec(**{"verb": Verb.WRITE, **wishes})
     assert said in str(found.value)
 
 
 def test_as_many_hosts_as_there_are_addresses() -> None:
-    order = Order(verb=Verb.UD, sizes=SMALL, clients=MAX_HOSTS - 4, servers=4, count=1000)
-    assert order.lanes <= MAX_QPS
-    seen = {host for frame in made(order).frames for host in ends(frame)}
+    spec = TrafficSpec(verb=Verb.UD, sizes=SMALL, clients=MAX_HOSTS - 4, servers=4, count=1000)
+    assert spec.lanes <= MAX_QPS
+    seen = {host for frame in made(spec).frames for host in ends(frame)}
     assert seen == {usual(number) for number in range(1, MAX_HOSTS + 1)}
 
 
@@ -226,21 +226,21 @@ def by_host(records: list[Record], side: int) -> list[list[Record]]:
 
 @pytest.mark.parametrize("tap", list(CapturePoint))
 def test_frames_of_each_host_take_their_time_on_its_link(tap: CapturePoint) -> None:
-    order = Order(verb=Verb.WRITE, clients=6, servers=2, flows=24, count=240, tap=tap)
-    hosts = by_host(made(order).records, list(CapturePoint).index(tap))
+    spec = TrafficSpec(verb=Verb.WRITE, clients=6, servers=2, flows=24, count=240, tap=tap)
+    hosts = by_host(made(spec).records, list(CapturePoint).index(tap))
     assert len(hosts) == 8
     for records in hosts:
         for now, then in pairwise(records):
             second = then if tap is CapturePoint.ARRIVED else now
             assert (
-                then.time_ns - now.time_ns >= duration(bit_times(len(second.data)), order.rate) - 1
+                then.time_ns - now.time_ns >= duration(bit_times(len(second.data)), spec.rate) - 1
             )
 
 
 def test_an_incast_takes_as_long_as_the_link_of_the_one_server() -> None:
     wishes: dict[str, Any] = {"verb": Verb.UD, "sizes": Sizes.parse("1k"), "count": 800}
-    one = made(Order(clients=8, tap=CapturePoint.ARRIVED, **wishes))
-    spread = made(Order(clients=8, servers=8, flows=8, tap=CapturePoint.ARRIVED, **wishes))
+    one = made(TrafficSpec(clients=8, tap=CapturePoint.ARRIVED, **wishes))
+    spread = made(TrafficSpec(clients=8, servers=8, flows=8, tap=CapturePoint.ARRIVED, **wishes))
     assert len(one.records) == len(spread.records) == 800
     frame = duration(bit_times(len(one.records[0].data)), 10**11)
     assert one.records[-1].time_ns >= 799 * frame
@@ -249,7 +249,7 @@ def test_an_incast_takes_as_long_as_the_link_of_the_one_server() -> None:
 
 def test_frames_arrive_once_and_later_by_two_links() -> None:
     wishes: dict[str, Any] = {"verb": Verb.WRITE, "clients": 3, "count": 90, "latency": 5000}
-    sent, arrived = (made(Order(tap=tap, **wishes)) for tap in CapturePoint)
+    sent, arrived = (made(TrafficSpec(tap=tap, **wishes)) for tap in CapturePoint)
     assert Counter(r.data for r in sent.records) == Counter(r.data for r in arrived.records)
     assert sent.summary == arrived.summary
     assert arrived.records[0].time_ns > 2 * 5000
@@ -258,13 +258,13 @@ def test_frames_arrive_once_and_later_by_two_links() -> None:
 @pytest.mark.parametrize("verb", [Verb.UD, Verb.WRITE, Verb.MIX])
 def test_no_frame_stays_in_the_switch_when_all_is_done(verb: Verb) -> None:
     wishes: dict[str, Any] = {"verb": verb, "clients": 8, "count": 400, "marks": 0.0}
-    sent, arrived = (made(Order(tap=tap, rate=10**9, **wishes)) for tap in CapturePoint)
+    sent, arrived = (made(TrafficSpec(tap=tap, rate=10**9, **wishes)) for tap in CapturePoint)
     assert sent.summary.frames == arrived.summary.frames
 
 
 def test_lost_frames_are_missing_where_they_arrive_and_come_again() -> None:
     wishes: dict[str, Any] = {"verb": Verb.WRITE, "clients": 4, "servers": 2, "loss": 0.02}
-    sent, arrived = (made(Order(tap=tap, **wishes), name="x.pcapng") for tap in CapturePoint)
+    sent, arrived = (made(TrafficSpec(tap=tap, **wishes), name="x.pcapng") for tap in CapturePoint)
     assert sent.summary.lost == arrived.summary.lost > 0
     assert sent.summary.retransmits > 0
     assert len(sent.records) - len(arrived.records) == sent.summary.lost
@@ -273,10 +273,10 @@ def test_lost_frames_are_missing_where_they_arrive_and_come_again() -> None:
 
 
 def test_whoever_sent_what_is_marked_hears_of_it() -> None:
-    order = Order(
+    spec = TrafficSpec(
         verb=Verb.WRITE, clients=4, servers=2, count=1200, marks=0.05, tap=CapturePoint.ARRIVED
     )
-    one = made(order)
+    one = made(spec)
     marked = {ends(frame) for frame in one.frames if has_mark(frame)}
     told = {ends(frame)[::-1] for frame in one.of(Opcode.CNP)}
     assert told == marked
@@ -289,7 +289,7 @@ def has_mark(frame: Frame) -> bool:
 
 
 def test_cnps_come_from_each_server_to_each_client() -> None:
-    one = made(Order(verb=Verb.CNP, clients=3, servers=2, count=12))
+    one = made(TrafficSpec(verb=Verb.CNP, clients=3, servers=2, count=12))
     assert Counter(frame.packet.bth.opcode for frame in one.frames) == {Opcode.CNP: 12}
     pairs = Counter(ends(frame) for frame in one.frames)
     wanted = {(usual(server), usual(client)): 2 for server in (4, 5) for client in (1, 2, 3)}
@@ -304,7 +304,7 @@ def test_cnps_come_from_each_server_to_each_client() -> None:
 def test_where_nothing_is_lost_nothing_is_sent_again(
     verb: Verb, hosts: dict[str, Any], wire: dict[str, Any]
 ) -> None:
-    summary = made(Order(verb=verb, count=400, **hosts, **wire)).summary
+    summary = made(TrafficSpec(verb=verb, count=400, **hosts, **wire)).summary
     assert (summary.messages, summary.retransmits, summary.naks) == (400, 0, 0)
 
 
@@ -312,8 +312,10 @@ def test_where_nothing_is_lost_nothing_is_sent_again(
 
 
 def test_rounds_of_many_hosts_are_repeated_like_those_of_two() -> None:
-    assert _repeats(Order(verb=Verb.WRITE, clients=8, flows=100, count=10_000))
-    assert not _repeats(Order(verb=Verb.WRITE, clients=8, flows=100, count=10_000, marks=0.01))
+    assert _repeats(TrafficSpec(verb=Verb.WRITE, clients=8, flows=100, count=10_000))
+    assert not _repeats(
+        TrafficSpec(verb=Verb.WRITE, clients=8, flows=100, count=10_000, marks=0.01)
+    )
 
 
 @pytest.mark.parametrize("verb", [Verb.WRITE, Verb.READ, Verb.ATOMIC, Verb.UD, Verb.CNP, Verb.MIX])
@@ -322,7 +324,7 @@ def test_both_ways_write_the_same_file(
     monkeypatch: pytest.MonkeyPatch, verb: Verb, loss: float
 ) -> None:
     short_rounds(monkeypatch)
-    order = Order(
+    spec = TrafficSpec(
         verb=verb,
         clients=4,
         servers=3,
@@ -331,15 +333,15 @@ def test_both_ways_write_the_same_file(
         frames=3 * 17 * 20 + 5,
         seed=3,
     )
-    assert _repeats(order)
-    assert len(blend.messages(order)) % 17 == 0
-    one, other = made(order), made(order, at_once=False)
+    assert _repeats(spec)
+    assert len(blend.messages(spec)) % 17 == 0
+    one, other = made(spec), made(spec, at_once=False)
     assert (one.sha256, one.summary) == (other.sha256, other.summary)
 
 
 def test_the_seed_decides_all() -> None:
     one, same, other = (
-        made(Order(verb=Verb.MIX, clients=3, servers=2, count=60, loss=0.01, seed=seed))
+        made(TrafficSpec(verb=Verb.MIX, clients=3, servers=2, count=60, loss=0.01, seed=seed))
         for seed in (1, 1, 2)
     )
     assert one.sha256 == same.sha256 != other.sha256

@@ -4,11 +4,11 @@ import pytest
 
 from rdmawire.capture import Record
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.spec import CapturePoint, Order, Sizes, Verb
+from rdmawire.traffic.generate.spec import CapturePoint, Sizes, TrafficSpec, Verb
 from tests.traffic.generate.made import made
 
-ORDER = Order(verb=Verb.WRITE, sizes=Sizes.parse("1k"), count=3000, loss=0.003)
-AT_ARRIVAL = Order(
+ORDER = TrafficSpec(verb=Verb.WRITE, sizes=Sizes.parse("1k"), count=3000, loss=0.003)
+AT_ARRIVAL = TrafficSpec(
     verb=Verb.WRITE, sizes=Sizes.parse("1k"), count=3000, loss=0.003, tap=CapturePoint.ARRIVED
 )
 
@@ -20,8 +20,8 @@ class Kept(list[Record]):
         self.append(record)
 
 
-def arrived(order: Order = AT_ARRIVAL) -> list[bytes]:
-    return [record.data for record in made(order, at_once=False).records]
+def arrived(spec: TrafficSpec = AT_ARRIVAL) -> list[bytes]:
+    return [record.data for record in made(spec, at_once=False).records]
 
 
 @pytest.mark.parametrize("at_once", [False, True])

@@ -9,7 +9,7 @@ from rdmawire.ib.cm.messages import ReceivedMad, read
 from rdmawire.ib.encapsulation import gids_of
 from rdmawire.traffic.generate import cm as managed
 from rdmawire.traffic.generate.cm import Connecting
-from rdmawire.traffic.generate.spec import Order, Verb
+from rdmawire.traffic.generate.spec import TrafficSpec, Verb
 from rdmawire.wire.cm import REP, REQ, CMAttribute
 from rdmawire.wire.management import MTU
 from rdmawire.wire.roce import Frame
@@ -33,7 +33,7 @@ def attributes(one: Made) -> list[CMAttribute]:
 
 
 def test_one_connection_is_asked_for_granted_confirmed_and_taken_down() -> None:
-    one = made(Order(verb=Verb.CM, count=1))
+    one = made(TrafficSpec(verb=Verb.CM, count=1))
     assert [each.name for each in attributes(one)] == [
         "REQ",
         "REP",
@@ -45,7 +45,7 @@ def test_one_connection_is_asked_for_granted_confirmed_and_taken_down() -> None:
 
 @pytest.mark.parametrize(("psn", "mtu"), [(0, 256), (5, 1024), (0xFFFFFF, 4096)])
 def test_both_sides_begin_with_the_psn_and_the_mtu_that_are_asked_for(psn: int, mtu: int) -> None:
-    one = made(Order(verb=Verb.CM, count=2, qps=2, psn=psn, mtu=mtu))
+    one = made(TrafficSpec(verb=Verb.CM, count=2, qps=2, psn=psn, mtu=mtu))
     said = [message(frame).message for frame in one.frames]
     requests = [each for each in said if isinstance(each, REQ)]
     replies = [each for each in said if isinstance(each, REP)]
@@ -55,14 +55,14 @@ def test_both_sides_begin_with_the_psn_and_the_mtu_that_are_asked_for(psn: int, 
 
 
 def test_many_at_a_time() -> None:
-    one = made(Order(verb=Verb.CM, count=25, qps=10, ipv6=True))
+    one = made(TrafficSpec(verb=Verb.CM, count=25, qps=10, ipv6=True))
     assert set(Counter(attributes(one)).values()) == {25}
     assert attributes(one)[:10] == attributes(one)[:1] * 10
     assert (one.summary.messages, one.summary.mads, one.summary.refused) == (0, 125, 0)
 
 
 def test_what_is_lost_is_asked_for_again() -> None:
-    one = made(Order(verb=Verb.CM, count=30, qps=5, loss=0.2))
+    one = made(TrafficSpec(verb=Verb.CM, count=30, qps=5, loss=0.2))
     counts = Counter(attributes(one))
     assert one.summary.lost > 0
     assert sum(counts.values()) == len(one.records)
@@ -71,17 +71,17 @@ def test_what_is_lost_is_asked_for_again() -> None:
 
 
 def test_exactly_so_many_frames() -> None:
-    assert len(made(Order(verb=Verb.CM, frames=13)).records) == 13
+    assert len(made(TrafficSpec(verb=Verb.CM, frames=13)).records) == 13
 
 
 def test_the_same_seed_gives_the_same_connections() -> None:
-    one, same, other = (made(Order(verb=Verb.CM, count=3, seed=seed)) for seed in (1, 1, 2))
+    one, same, other = (made(TrafficSpec(verb=Verb.CM, count=3, seed=seed)) for seed in (1, 1, 2))
     assert one.sha256 == same.sha256 != other.sha256
 
 
 def test_nothing_piles_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managed, "MAX_WAITING", 8)
-    connecting = Connecting(Order(verb=Verb.CM, count=40, qps=4))
+    connecting = Connecting(TrafficSpec(verb=Verb.CM, count=40, qps=4))
     held = []
     for _ in range(10):
         connecting.round(4)

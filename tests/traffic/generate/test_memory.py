@@ -6,14 +6,14 @@ import pytest
 
 from rdmawire.fabric.host import Host
 from rdmawire.memory.page import Path
-from rdmawire.traffic.generate.endpoints import PAGE, Store
+from rdmawire.traffic.generate.endpoints import PAGE, Buffers
 from rdmawire.verbs.wr import LONGEST_MESSAGE
 
 
 @pytest.mark.parametrize(("gpu", "path"), [(False, Path.HOST), (True, Path.GPU_DIRECT)])
 def test_the_longest_message_has_room_and_costs_a_page(gpu: bool, path: Path) -> None:
     host = Host()
-    store = Store(host, longest=LONGEST_MESSAGE, words=3, gpu=gpu, random=Random(1))
+    store = Buffers(host, longest=LONGEST_MESSAGE, words=3, gpu=gpu, random=Random(1))
     source, sink = store.source, store.sink
     assert source.length == sink.length == LONGEST_MESSAGE
     last = source.iova + LONGEST_MESSAGE - 8
@@ -26,7 +26,7 @@ def test_the_longest_message_has_room_and_costs_a_page(gpu: bool, path: Path) ->
 
 def test_words_are_memory_of_their_own() -> None:
     host = Host()
-    store = Store(host, longest=0, words=PAGE // 8 + 1, gpu=False, random=Random(1))
+    store = Buffers(host, longest=0, words=PAGE // 8 + 1, gpu=False, random=Random(1))
     words = store.words
     before = bytes(words.read(words.iova + PAGE, 8))
     words.fetch_add(words.iova, 1)
@@ -36,7 +36,7 @@ def test_words_are_memory_of_their_own() -> None:
 
 def test_what_is_sent_is_random_by_its_generator() -> None:
     one, same, other = (
-        Store(Host(), longest=1, words=1, gpu=False, random=Random(seed)).source
+        Buffers(Host(), longest=1, words=1, gpu=False, random=Random(seed)).source
         for seed in (1, 1, 2)
     )
     data = [bytes(each.read(each.iova, 64)) for each in (one, same, other)]

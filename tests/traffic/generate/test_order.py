@@ -9,22 +9,22 @@ from rdmawire.traffic.generate.spec import (
     FASTEST,
     SLOWEST,
     Address,
-    Order,
-    OrderError,
     Sizes,
+    SpecError,
+    TrafficSpec,
     Verb,
 )
 
 
 @pytest.mark.parametrize("verb", list(Verb))
 def test_every_verb_can_be_asked_for_without_another_word(verb: Verb) -> None:
-    order = Order(verb=verb)
-    assert order.messages == 1000
-    assert order.lengths == Sizes.parse(DEFAULT_SIZES.get(verb, "8"))
+    spec = TrafficSpec(verb=verb)
+    assert spec.messages == 1000
+    assert spec.lengths == Sizes.parse(DEFAULT_SIZES.get(verb, "8"))
 
 
 def test_frames_instead_of_messages() -> None:
-    assert Order(verb=Verb.WRITE, frames=7).messages is None
+    assert TrafficSpec(verb=Verb.WRITE, frames=7).messages is None
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,6 @@ def test_frames_instead_of_messages() -> None:
     ],
 )
 def test_what_makes_no_sense_says_what_is_allowed(wishes: dict[str, Any], said: str) -> None:
-    with pytest.raises(OrderError) as found:
-        Order(**{"verb": Verb.WRITE, **wishes})
+    with pytest.raises(SpecError) as found:
+        TrafficSpec(**{"verb": Verb.WRITE, **wishes})
     assert said in str(found.value)

@@ -11,8 +11,8 @@ from rdmawire.traffic.generate.spec import (
     FASTEST,
     MAX_SIZES,
     SLOWEST,
-    OrderError,
     Sizes,
+    SpecError,
     rate,
     share,
 )
@@ -62,7 +62,7 @@ def test_sizes(text: str, ranges: tuple[tuple[int, int], ...]) -> None:
     ],
 )
 def test_what_is_no_size(text: str, said: str) -> None:
-    with pytest.raises(OrderError, match=said) as found:
+    with pytest.raises(SpecError, match=said) as found:
         Sizes.parse(text)
     assert len(str(found.value)) < 200
 
@@ -96,7 +96,7 @@ def test_rates(text: str, bits: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "fast", "0", "-1G", "11T", "1.G", "1e9", str(SLOWEST - 1)])
 def test_what_is_no_rate(text: str) -> None:
-    with pytest.raises(OrderError):
+    with pytest.raises(SpecError):
         rate(text)
     assert rate(str(FASTEST)) == FASTEST
 
@@ -110,12 +110,12 @@ def test_shares(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "%", "nan", "inf", "-1%", "51%", "0.6", "1e-3", "5%%", "x"])
 def test_what_is_no_share(text: str) -> None:
-    with pytest.raises(OrderError, match="up to 50%"):
+    with pytest.raises(SpecError, match="up to 50%"):
         share(text, 0.5)
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_understood_or_refused(text: str) -> None:
     for parse in (Sizes.parse, rate, lambda words: share(words, 1.0)):
-        with suppress(OrderError):
+        with suppress(SpecError):
             parse(text)

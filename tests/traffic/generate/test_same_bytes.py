@@ -17,12 +17,12 @@ from rdmawire.traffic.generate.spec import (
     DEFAULT_SIZES,
     Address,
     CapturePoint,
-    Order,
     Sizes,
-    Tag,
+    TrafficSpec,
     Verb,
+    VlanTag,
 )
-from rdmawire.traffic.summary import FrameCounter, Summary
+from rdmawire.traffic.summary import FrameCounter, TrafficSummary
 from rdmawire.units import gbps
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MODULUS
@@ -34,17 +34,17 @@ LARGE = [*SMALL, "1k,4k", "5000", "3000-9000", "70000"]
 
 
 @st.composite
-def orders(draw: st.DrawFn) -> Order:
+def specs(draw: st.DrawFn) -> TrafficSpec:
     """Any order but for ECN and connections, of some rounds and a part of one."""
     verb = draw(st.sampled_from([verb for verb in Verb if verb is not Verb.CM]))
     loss = 0.0 if verb is Verb.CNP else draw(st.sampled_from([0.0, 0.0, 0.005, 0.1]))
     ipv6 = draw(st.booleans())
     sizes = draw(st.sampled_from(SMALL if verb is Verb.UD or loss > 0.01 else LARGE))
     by_frames = draw(st.booleans())
-    tag = draw(st.sampled_from([None, None, Tag(0), Tag(4094, 5)]))
+    tag = draw(st.sampled_from([None, None, VlanTag(0), VlanTag(4094, 5)]))
     clients, servers = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (3, 1), (1, 2), (2, 3)]))
     by_flows = draw(st.booleans())
-    order = Order(
+    spec = TrafficSpec(
         verb=verb,
         sizes=Sizes.parse(sizes) if verb in DEFAULT_SIZES else None,
         mtu=draw(st.sampled_from(PATH_MTUS)),
@@ -69,24 +69,24 @@ def orders(draw: st.DrawFn) -> Order:
         frames=draw(st.integers(30, 600)) if by_frames else None,
     )
     if by_frames:
-        return order
-    whole = len(blend.messages(order))
-    return _counted(order, draw(st.integers(whole, 4 * whole + 3)))
+        return spec
+    whole = len(blend.messages(spec))
+    return _counted(spec, draw(st.integers(whole, 4 * whole + 3)))
 
 
-def _counted(order: Order, count: int) -> Order:
-    fields = {name: getattr(order, name) for name in Order.__dataclass_fields__}
-    return Order(**{**fields, "count": count})
+def _counted(spec: TrafficSpec, count: int) -> TrafficSpec:
+    fields = {name: getattr(spec, name) for name in TrafficSpec.__dataclass_fields__}
+    return TrafficSpec(**{**fields, "count": count})
 
 
-Way = Callable[[Order, Writer, Progress], Summary]
+Way = Callable[[TrafficSpec, Writer, Progress], TrafficSummary]
 
 
-def done(way: Way, order: Order, name: str) -> Made:
+def done(way: Way, spec: TrafficSpec, name: str) -> Made:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         with writing(path) as writer:
-            summary = way(order, writer, Progress(order, lambda *_: None))
+            summary = way(spec, writer, Progress(spec, lambda *_: None))
         return read(path, summary)
 
 
@@ -98,9 +98,9 @@ def test_both_ways_write_the_same_file(
     monkeypatch: pytest.MonkeyPatch, data: st.DataObject
 ) -> None:
     short_rounds(monkeypatch)
-    order = data.draw(orders())
+    spec = data.draw(specs())
     name = data.draw(st.sampled_from(["x.pcap", "x.pcapng", "x.pcap.gz"]))
-    one, other = done(repeat, order, name), done(play, order, name)
+    one, other = done(repeat, spec, name), done(play, spec, name)
     assert one.records == other.records
     assert one.sha256 == other.sha256
     assert one.summary == other.summary
@@ -122,14 +122,14 @@ def counted(one: Made) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("verb", [Verb.WRITE, Verb.READ, Verb.ATOMIC, Verb.UD, Verb.MIX])
 def test_rounds_of_full_length_over_a_wrap_of_psns(verb: Verb) -> None:
-    order = Order(verb=verb, count=3000, qps=3, psn=MODULUS - 100)
-    one, other = made(order), made(order, at_once=False)
+    spec = TrafficSpec(verb=verb, count=3000, qps=3, psn=MODULUS - 100)
+    one, other = made(spec), made(spec, at_once=False)
     assert (one.sha256, one.summary) == (other.sha256, other.summary)
 
 
 def test_a_few_frames_that_are_lost() -> None:
-    order = Order(verb=Verb.SEND, sizes=Sizes.parse("64"), count=5000, loss=0.001)
-    one, other = made(order), made(order, at_once=False)
+    spec = TrafficSpec(verb=Verb.SEND, sizes=Sizes.parse("64"), count=5000, loss=0.001)
+    one, other = made(spec), made(spec, at_once=False)
     assert (one.sha256, one.summary) == (other.sha256, other.summary)
     assert one.summary.lost > 0
 
@@ -139,7 +139,7 @@ def test_a_round_whose_last_frame_is_lost_keeps_the_cable_busy(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     short_rounds(monkeypatch)
-    order = Order(
+    spec = TrafficSpec(
         verb=Verb.UD,
         sizes=Sizes.parse("0"),
         frames=400,
@@ -148,4 +148,4 @@ def test_a_round_whose_last_frame_is_lost_keeps_the_cable_busy(
         latency=0,
         seed=seed,
     )
-    assert done(repeat, order, "x.pcap").records == done(play, order, "x.pcap").records
+    assert done(repeat, spec, "x.pcap").records == done(play, spec, "x.pcap").records

@@ -11,11 +11,11 @@ from rdmawire.capture import LinkType, create_capture
 from rdmawire.errors import CaptureError
 from rdmawire.traffic.generate.link import Pattern, bth_place
 from rdmawire.traffic.generate.replicate import CHUNK, Stamp, _changes, movers, record
-from rdmawire.traffic.generate.rounds import Conversation
-from rdmawire.traffic.generate.spec import Order, Sizes, Verb
+from rdmawire.traffic.generate.rounds import TestNetwork
+from rdmawire.traffic.generate.spec import Sizes, TrafficSpec, Verb
 from rdmawire.wire import roce
 
-ORDER = Order(verb=Verb.ATOMIC, qps=2)
+ORDER = TrafficSpec(verb=Verb.ATOMIC, qps=2)
 
 
 @given(st.binary(min_size=1, max_size=40), st.data())
@@ -27,12 +27,12 @@ def test_a_changed_byte_changes_a_crc_by_the_table(raw: bytes, data: st.DataObje
     assert crc32(changed) == crc32(raw) ^ int(table[change])
 
 
-def stamp(order: Order, path: Path, rows: int) -> tuple[Stamp, list[bytes]]:
+def stamp(spec: TrafficSpec, path: Path, rows: int) -> tuple[Stamp, list[bytes]]:
     """A stamp of one round, and its frames as they were played."""
-    conversation = Conversation(order)
+    conversation = TestNetwork(spec)
     before = conversation.ends.positions()
     recording = record(conversation, len(conversation.messages), Pattern(()))
-    moving = list(movers(recording.frames, bth_place(order), conversation.ends.step(before)))
+    moving = list(movers(recording.frames, bth_place(spec), conversation.ends.step(before)))
     with create_capture(path, link_type=LinkType.ETHERNET) as writer:
         return Stamp(recording, moving, writer, rows), recording.frames
 
@@ -60,8 +60,8 @@ def test_every_icrc_is_good_however_far_the_round_moved(tmp_path: Path, shift: i
 
 
 def test_rows_of_one_array_are_bounded(tmp_path: Path) -> None:
-    order = Order(verb=Verb.WRITE, sizes=Sizes.parse("64k"), mtu=4096)
-    one, _ = stamp(order, tmp_path / "x.pcap", CHUNK)
+    spec = TrafficSpec(verb=Verb.WRITE, sizes=Sizes.parse("64k"), mtu=4096)
+    one, _ = stamp(spec, tmp_path / "x.pcap", CHUNK)
     assert one.rows * one.size <= max(CHUNK, one.size)
 
 

@@ -12,7 +12,7 @@ from rdmawire.traffic.generate import replicate as repeating
 from rdmawire.traffic.generate.generator import _repeats, generate
 from rdmawire.traffic.generate.replicate import Repetition
 from rdmawire.traffic.generate.rounds import Progress
-from rdmawire.traffic.generate.spec import Order, Sizes, Verb
+from rdmawire.traffic.generate.spec import Sizes, TrafficSpec, Verb
 from tests.traffic.generate.made import made, short_rounds, writing
 from tests.waiting import HANG
 
@@ -23,10 +23,10 @@ ENVIRONMENTS = (
 PROGRAM = """
 from hashlib import sha256
 from tests.traffic.generate.made import made
-from rdmawire.traffic.generate.spec import Order, Verb
-mix = Order(verb=Verb.MIX, count=600, qps=3, gpu=True, seed=11, loss=0.002)
-print(made(mix).sha256, made(Order(verb=Verb.CM, count=4, qps=2)).sha256)
-print(made(Order(verb=Verb.SEND, count=300, qps=3, marks=0.1)).sha256)
+from rdmawire.traffic.generate.spec import TrafficSpec, Verb
+mix = TrafficSpec(verb=Verb.MIX, count=600, qps=3, gpu=True, seed=11, loss=0.002)
+print(made(mix).sha256, made(TrafficSpec(verb=Verb.CM, count=4, qps=2)).sha256)
+print(made(TrafficSpec(verb=Verb.SEND, count=300, qps=3, marks=0.1)).sha256)
 """
 
 
@@ -47,71 +47,71 @@ def test_the_same_seed_gives_the_same_bytes_in_any_environment() -> None:
 
 
 def test_another_seed_gives_other_queue_pairs() -> None:
-    one, other = (made(Order(verb=Verb.WRITE, count=5, seed=seed)) for seed in (1, 2))
+    one, other = (made(TrafficSpec(verb=Verb.WRITE, count=5, seed=seed)) for seed in (1, 2))
     assert {bth.destqp for bth in one.bths}.isdisjoint({bth.destqp for bth in other.bths})
 
 
 @pytest.mark.parametrize(
-    ("order", "repeats"),
+    ("spec", "repeats"),
     [
-        (Order(verb=Verb.WRITE, count=10_000), True),
-        (Order(verb=Verb.WRITE, frames=10_000), True),
-        (Order(verb=Verb.WRITE, count=10), False),
-        (Order(verb=Verb.WRITE, count=10_000, marks=0.01), False),
-        (Order(verb=Verb.WRITE, count=10_000, sizes=Sizes.parse("100M")), False),
-        (Order(verb=Verb.WRITE, count=10_000, loss=0.0001), True),
-        (Order(verb=Verb.WRITE, count=10_000, loss=0.5), False),
+        (TrafficSpec(verb=Verb.WRITE, count=10_000), True),
+        (TrafficSpec(verb=Verb.WRITE, frames=10_000), True),
+        (TrafficSpec(verb=Verb.WRITE, count=10), False),
+        (TrafficSpec(verb=Verb.WRITE, count=10_000, marks=0.01), False),
+        (TrafficSpec(verb=Verb.WRITE, count=10_000, sizes=Sizes.parse("100M")), False),
+        (TrafficSpec(verb=Verb.WRITE, count=10_000, loss=0.0001), True),
+        (TrafficSpec(verb=Verb.WRITE, count=10_000, loss=0.5), False),
     ],
 )
-def test_rounds_are_repeated_where_they_are_alike(order: Order, repeats: bool) -> None:
-    assert _repeats(order) == repeats
+def test_rounds_are_repeated_where_they_are_alike(spec: TrafficSpec, repeats: bool) -> None:
+    assert _repeats(spec) == repeats
 
 
 def test_without_numpy_the_bytes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Order(verb=Verb.SEND, count=2000, sizes=Sizes.parse("64"))
-    one = made(order)
+    spec = TrafficSpec(verb=Verb.SEND, count=2000, sizes=Sizes.parse("64"))
+    one = made(spec)
     monkeypatch.setitem(sys.modules, "rdmawire.traffic.generate.replicate", None)
-    other = made(order)
+    other = made(spec)
     assert (one.sha256, one.summary) == (other.sha256, other.summary)
 
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize(
-    "order",
+    "spec",
     [
-        Order(verb=Verb.WRITE, count=2000),
-        Order(verb=Verb.UD, frames=3000),
-        Order(verb=Verb.CNP, count=1200),
-        Order(verb=Verb.CM, count=300),
-        Order(verb=Verb.READ, sizes=Sizes.parse("4M"), count=1),
+        TrafficSpec(verb=Verb.WRITE, count=2000),
+        TrafficSpec(verb=Verb.UD, frames=3000),
+        TrafficSpec(verb=Verb.CNP, count=1200),
+        TrafficSpec(verb=Verb.CM, count=300),
+        TrafficSpec(verb=Verb.READ, sizes=Sizes.parse("4M"), count=1),
     ],
 )
-def test_progress_is_told_up_to_the_end(tmp_path: Path, order: Order, at_once: bool) -> None:
+def test_progress_is_told_up_to_the_end(tmp_path: Path, spec: TrafficSpec, at_once: bool) -> None:
     told: list[tuple[int, int]] = []
     with writing(tmp_path / "x.pcap") as writer:
-        generate(order, writer, lambda *done: told.append(done), at_once=at_once)
+        generate(spec, writer, lambda *done: told.append(done), at_once=at_once)
     assert told == sorted(told)
     assert told[-1][0] == told[-1][1]
-    assert told[0][0] < told[-1][0] or order.verb is Verb.CNP  # all of those are made at once
+    assert told[0][0] < told[-1][0] or spec.verb is Verb.CNP  # all of those are made at once
 
 
 def test_what_is_kept_of_rounds_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     short_rounds(monkeypatch)
     monkeypatch.setattr(repeating, "MAX_HELD", 20_000)
-    order = Order(verb=Verb.WRITE, sizes=Sizes.parse("64"), count=600, loss=0.05)
+    spec = TrafficSpec(verb=Verb.WRITE, sizes=Sizes.parse("64"), count=600, loss=0.05)
     held = []
     with writing(tmp_path / "x.pcap") as writer:
-        one = Repetition(order, writer, Progress(order, lambda *_: held.append(one._held)))
+        one = Repetition(spec, writer, Progress(spec, lambda *_: held.append(one._held)))
         one.run()
     assert 20_000 < max(held) < 40_000
 
 
 def test_a_message_much_longer_than_memory_is_a_stream(tmp_path: Path) -> None:
-    order = Order(verb=Verb.WRITE, sizes=Sizes.parse("2G"), mtu=4096, frames=2000)
+    spec = TrafficSpec(verb=Verb.WRITE, sizes=Sizes.parse("2G"), mtu=4096, frames=2000)
     path = tmp_path / "x.pcap"
     tracemalloc.start()
     with writing(path) as writer:
-        summary = generate(order, writer)
+        summary = generate(spec, writer)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 48 << 20

@@ -24,7 +24,7 @@ from rdmawire.traffic.scenario.runner.player import Runner
 from rdmawire.traffic.scenario.runner.posted_work import Progress, RestClock, StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.runner.verdict import FinishedRun, Tracer, unused_faults, verdict
-from rdmawire.traffic.summary import Summary, summarise
+from rdmawire.traffic.summary import TrafficSummary, summarise
 
 
 class PortCounts(NamedTuple):
@@ -85,7 +85,7 @@ class Outcome:
     scenario: Scenario
     failures: tuple[Failure, ...]
     steps: tuple[StepOutcome, ...]
-    summary: Summary
+    summary: TrafficSummary
     frames: int
     hints: tuple[Hint, ...]
     ports: Mapping[str, PortCounts]
@@ -193,7 +193,7 @@ def _step(run: StepRun) -> StepOutcome:
     return StepOutcome(step.name, step.verb, step.mark, run.begun, run.posted, endings)
 
 
-def _summary(played: FinishedRun) -> Summary:
+def _summary(played: FinishedRun) -> TrafficSummary:
     testbed, network = played.testbed, played.testbed.network
     lost = sum(faults.lost for faults in testbed.faults.values())
     lost += sum(link.oversized for link in network.links.values())
