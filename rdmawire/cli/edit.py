@@ -15,8 +15,7 @@ from rdmawire.capture import Reader, Record
 from rdmawire.capture.io import STANDARD_INPUT, STREAM, display_path
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, F, option
-from rdmawire.cli.progress import file_bar
-from rdmawire.cli.streams import complain
+from rdmawire.cli.streams import complain, file_bar
 from rdmawire.decode import Hosts, host
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.mpa_event import CRCStatus, Event, Fpdu, NotIwarp, PartialFpdu, StartUp
@@ -26,11 +25,10 @@ from rdmawire.terminal import plural, quote, shorten
 from rdmawire.traffic.edit import text
 from rdmawire.traffic.edit.copy import Change, Choose, RecordAction, edit_capture, later, untagged
 from rdmawire.traffic.edit.editor import ChecksumMode, EditCounts, Editor
-from rdmawire.traffic.edit.field_names import fields_named
 from rdmawire.traffic.edit.iwarp import NOT_IWARP, Arrived, Finder, FpduPosition
 from rdmawire.traffic.edit.mapping import PsnRule, QpAddress
 from rdmawire.traffic.edit.rules import EditError, EditRule, shared, touched
-from rdmawire.traffic.edit.text import Maps, missed, read_maps
+from rdmawire.traffic.edit.text import Maps, fields_named, missed, read_maps
 from rdmawire.units import parse_duration
 from rdmawire.wire.inet import TCP, VLAN
 

@@ -13,8 +13,7 @@ from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.progress import late_bar
-from rdmawire.cli.streams import by_own_name, check_suffix, complain
+from rdmawire.cli.streams import by_own_name, check_suffix, complain, late_bar
 from rdmawire.cli.table import write_summary
 from rdmawire.terminal import quote
 from rdmawire.traffic.generate.spec import (

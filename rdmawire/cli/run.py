@@ -19,8 +19,7 @@ from rdmawire.capture.writer import format_named
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option, use_color
 from rdmawire.cli.options import check_compatible
-from rdmawire.cli.progress import late_bar
-from rdmawire.cli.streams import by_own_name, check_suffix, complain, print_text
+from rdmawire.cli.streams import by_own_name, check_suffix, complain, late_bar, print_text
 from rdmawire.cli.table import as_object, write_summary
 from rdmawire.errors import CaptureError
 from rdmawire.terminal import escape, plural, quote

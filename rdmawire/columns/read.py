@@ -1,13 +1,18 @@
-"""Reading captures as columns: :func:`read_columns` and :func:`iter_columns`."""
+"""Reading captures as columns: :func:`read_columns` and :func:`iter_columns`.
+
+Where the fast path does not apply, every frame is dissected.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rdmawire.capture import open_capture
 from rdmawire.capture.record_index import PcapFile, RecordBlock, open_pcap
 from rdmawire.columns.extract import FRAME_COLUMNS, Extracted, Frames, first_of
 from rdmawire.columns.fast_path import LEAD, LINK_TYPES, PATHS, FastFilter, Ports, Records
@@ -19,12 +24,82 @@ from rdmawire.columns.query import (
     occurs_once,
     select_frames,
 )
-from rdmawire.columns.slow_path import fpdu_rows, frame_rows, iter_dissected
 from rdmawire.columns.table import Columns, joined
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.node import Node
+from rdmawire.errors import CaptureError
 from rdmawire.filter import Filter
 from rdmawire.wire.inet import ROCE_PORT
+from rdmawire.wire.mpa import FPDULength
+
+_BLOCK = 65536
+"""Rows in a block."""
+
+Rows = Callable[[Query, Dissection], Iterable[list[Any]]]
+"""A function that returns the rows of a frame: a value of each field, ``None`` if absent."""
+
+
+def frame_rows(query: Query, frame: Dissection) -> Iterable[list[Any]]:
+    """Return one row for a frame."""
+    return [query.values(frame)]
+
+
+def iter_dissected(
+    path: str | os.PathLike[str],
+    query: Query,
+    ports: Iterable[int],
+    rows: Rows,
+    first: int | None = None,
+) -> Iterator[Columns]:
+    """Yield columns in blocks; raises :class:`CaptureError` at damage, after what precedes it.
+
+    A block has at most ``first`` rows if that is given.
+    """
+    size = min(first or _BLOCK, _BLOCK)
+    block: list[list[Any]] = []
+    try:
+        with open_capture(path) as reader:
+            for frame in Dissector(ports).capture(reader):
+                block += rows(query, frame)
+                if len(block) >= size:
+                    yield _filled(query, block)
+                    block = []
+    except CaptureError:
+        yield from _rest(query, block)
+        raise
+    yield from _rest(query, block)
+
+
+def _rest(query: Query, rows: list[list[Any]]) -> Iterator[Columns]:
+    """Yield the last block unless it has no rows."""
+    if rows:
+        yield _filled(query, rows)
+
+
+def _filled(query: Query, rows: list[list[Any]]) -> Columns:
+    builder = ColumnBuilder(query.fields, len(rows))
+    for number, elements in enumerate(rows):
+        builder.put_row(number, elements)
+    return builder.columns()
+
+
+def fpdu_rows(query: Query, frame: Dissection) -> Iterable[list[Any]]:
+    """Yield one row for each FPDU: fields of its headers, and of the headers before it."""
+    before, fpdus = split_fpdus(frame.nodes)
+    for nodes in fpdus:
+        part = copy(frame)
+        part.nodes = before + nodes
+        yield query.values(part)
+
+
+def split_fpdus(nodes: list[Node]) -> tuple[list[Node], list[list[Node]]]:
+    """Return the nodes before the first FPDU, and the nodes of each FPDU."""
+    starts = [at for at, node in enumerate(nodes) if isinstance(node.header, FPDULength)]
+    ends = [*starts[1:], len(nodes)] if starts else []
+    first = starts[0] if starts else len(nodes)
+    return nodes[:first], [nodes[start:end] for start, end in zip(starts, ends, strict=True)]
+
 
 _ALL = slice(None)
 _CHUNK = 8192

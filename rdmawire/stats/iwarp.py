@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rdmawire.columns.slow_path import split_fpdus
+from rdmawire.columns.read import split_fpdus
 from rdmawire.dissect import generated
 from rdmawire.dissect.dissection import Dissection, terminate_words
 from rdmawire.dissect.node import Node

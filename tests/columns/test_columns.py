@@ -13,8 +13,7 @@ from rdmawire.capture import Interface, Record, create_capture, open_capture
 from rdmawire.columns import Columns, Form, RowUnit, iter_columns, read_columns
 from rdmawire.columns.column import column_type
 from rdmawire.columns.query import Query
-from rdmawire.columns.read import MixedReader
-from rdmawire.columns.slow_path import frame_rows, iter_dissected
+from rdmawire.columns.read import MixedReader, frame_rows, iter_dissected
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import fields
 from rdmawire.dissect.select import FieldError, Selection, sources

@@ -18,7 +18,7 @@ from rdmawire.filter import Filter, FilterError
 from rdmawire.filter.ast import FieldReference, ValueType
 from rdmawire.filter.match_frame import compile_value
 from rdmawire.traffic.edit import EditError, text
-from rdmawire.traffic.edit.field_names import fields_named
+from rdmawire.traffic.edit.text import fields_named
 from rdmawire.traffic.scenario.document import Mark, NodeError, Scalar
 from rdmawire.traffic.scenario.references import FIELD
 from rdmawire.wire.field_registry import (

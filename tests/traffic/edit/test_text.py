@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.traffic.edit import EditError, text
-from rdmawire.traffic.edit.field_names import fields_named, value
 from rdmawire.traffic.edit.rules import EditField
+from rdmawire.traffic.edit.text import fields_named, value
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.tables import tables
 
