@@ -1,7 +1,4 @@
-"""State shared by all queue pairs of one adapter, and the timers of each.
-
-Times are in ns. Local ACK Timeout: IBA 9.7.6.1.3; RNR NAKs: 9.7.5.2.8.
-"""
+"""State shared by all queue pairs of one adapter. Times are in ns."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +14,6 @@ from rdmawire.ib.hw_counters import (
 )
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import DAMAGED, NO_PACKET, Drop
-from rdmawire.ib.send_queue import SendQueue
 from rdmawire.identifier import Randomness
 from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.mr_table import Limits, MemoryRegionTable, PeerMemory
@@ -26,9 +22,8 @@ from rdmawire.verbs.async_event import AsyncChannel, Event, PortEvent
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.engine import Clock
 from rdmawire.verbs.profile import Profile
-from rdmawire.verbs.qp_attr import QPAttributes
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCDomains
-from rdmawire.verbs.timers import Timers
+from rdmawire.verbs.timers import Timers, Waiter
 from rdmawire.wire.roce import Medium
 
 
@@ -39,6 +34,12 @@ class HasCounters(Protocol):
 
 
 Q = TypeVar("Q", bound=HasCounters)
+
+
+class QPTimer(Waiter, Protocol[Q]):
+    """A timer of one queue pair, from :mod:`rdmawire.ib.retransmit_timer`."""
+
+    qp: Q
 
 
 class RateControl(Protocol):
@@ -207,9 +208,9 @@ class Device(Generic[Q]):
         self.xmit_discards: int = 0
         self.link_downed: int = 0
         self.ready: dict[Q, None] = {}
-        self.timers: Timers[RetryState[Q]] = Timers()
+        self.timers: Timers[QPTimer[Q]] = Timers()
         self.governors: Timers[RateControl] = Timers()
-        self.page_waits: Timers[PageWait[Q]] = Timers()
+        self.page_waits: Timers[QPTimer[Q]] = Timers()
         self.forget_flows: Callable[[], None] = _nothing_to_forget
 
     def read_clock(self) -> None:
@@ -280,110 +281,3 @@ _OF_PORT: Final[Mapping[str, Callable[[Device[Any]], int]]] = MappingProxyType(
 
 def _dropped(device: Device[Any], reasons: tuple[Drop, ...]) -> int:
     return sum(device.drops[reason] for reason in reasons)
-
-
-# Timers of one queue pair.
-
-ACK_TIMEOUT_UNIT = 4_096
-"""Nanoseconds per unit of a Local ACK Timeout, which is 2 to its power. IBA 9.7.6.1.3."""
-
-
-class RetryState(Generic[Q]):
-    """The retransmit timer of one queue pair, and the retries that are left.
-
-    ``deadline`` is when the running timer expires (ns); with ``in_rnr_wait`` it is the RNR timer,
-    else the ACK timer. ``retrying`` is set from a retransmission until the queue advances.
-    """
-
-    __slots__ = (
-        "_device",
-        "_sq",
-        "deadline",
-        "in_rnr_wait",
-        "place",
-        "qp",
-        "retries",
-        "retry_cnt",
-        "retrying",
-        "rnr_retries",
-        "rnr_retry",
-        "timeout",
-    )
-
-    def __init__(self, device: Device[Q], qp: Q, sq: SendQueue) -> None:
-        self._device = device
-        self._sq = sq
-        self.qp = qp
-        self.deadline: int | None = None
-        self.place: int | None = None
-        self.in_rnr_wait = self.retrying = False
-        self.agree(QPAttributes())
-        self.reset_retries()
-
-    def agree(self, attributes: QPAttributes) -> None:
-        """Set the timeout and retry limits from the attributes; used retries stay used."""
-        exponent = attributes.timeout
-        self.timeout = ACK_TIMEOUT_UNIT << exponent if exponent else 0
-        self.retry_cnt = attributes.retry_cnt
-        self.rnr_retry = attributes.rnr_retry
-
-    def reset_retries(self) -> None:
-        """Restore all retries."""
-        self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
-
-    def wait(self) -> None:
-        """Start the ACK timer, unless a timer runs or nothing is outstanding."""
-        if self.deadline is None and self.timeout and self._sq.in_flight:
-            self._device.timers.arm(self, self._device.now + self.timeout)
-
-    def restart(self) -> None:
-        """Restore all retries and restart the ACK timer: a response advanced the queue."""
-        self.retries, self.rnr_retries = self.retry_cnt, self.rnr_retry
-        self.retrying = False
-        if self.in_rnr_wait:
-            return
-        if self.timeout and self._sq.in_flight:
-            self._device.timers.arm(self, self._device.now + self.timeout)
-        else:
-            self._device.timers.disarm(self)
-
-    def start_rnr_timer(self, time: int) -> None:
-        """Send nothing for ``time`` ns: the peer was not ready."""
-        self.in_rnr_wait = True
-        self._device.timers.arm(self, self._device.now + time)
-
-    def stop(self) -> None:
-        """Stop the timer."""
-        self._device.timers.disarm(self)
-        self.in_rnr_wait = False
-
-    def clear(self) -> None:
-        """Stop the timer and forget retransmission: the queue pair is reset."""
-        self.stop()
-        self.retrying = False
-
-
-class PageWait(Generic[Q]):
-    """The wait of one queue pair for its own pages. ``deadline`` is when they are present (ns).
-
-    ``resend`` says that responses were discarded.
-    """
-
-    __slots__ = ("_device", "deadline", "place", "qp", "resend")
-
-    def __init__(self, device: Device[Q], qp: Q) -> None:
-        self._device = device
-        self.qp = qp
-        self.deadline: int | None = None
-        self.place: int | None = None
-        self.resend = False
-
-    def wait(self, ready: int, *, resend: bool = False) -> None:
-        """Wait until ``ready`` (ns), or until a later deadline set before."""
-        self.resend |= resend
-        self._device.page_waits.arm(self, max(ready, self.deadline or 0))
-
-    def stop(self) -> None:
-        """End the wait."""
-        self.resend = False
-        self._device.page_waits.disarm(self)

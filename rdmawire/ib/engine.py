@@ -310,8 +310,8 @@ class Nic(Verbs):
         """Do what is due: retransmissions, ends of RNR and page waits, paced frames, CQ events."""
         check_time(now)
         self.device.now = now
-        for patience in self.device.timers.due(now):
-            timed_out(patience.qp)
+        for timer in self.device.timers.due(now):
+            timed_out(timer.qp)
         for page_wait in self.device.page_waits.due(now):
             paged_in(page_wait.qp)
         for governor in self.device.governors.due(now):

@@ -15,14 +15,13 @@ from rdmawire.ib.device import (
     GSI_QPN,
     Device,
     Notifier,
-    PageWait,
     RateControl,
-    RetryState,
     pkeys_match,
 )
 from rdmawire.ib.encapsulation import PLAIN, Encapsulation, encapsulation_for, headers_to
 from rdmawire.ib.hw_counters import BY_SEND_STATUS, QPCounters
 from rdmawire.ib.responder_state import NO_RECEIVE, ResponderContext
+from rdmawire.ib.retransmit_timer import PageWait, RetryState
 from rdmawire.ib.send_queue import SendQueue, Wqe
 from rdmawire.ib.service import Fault
 from rdmawire.ib.tx_template import ACKREQ, MAX_HEADS, TxTemplate
@@ -273,7 +272,7 @@ class QueuePair:
         self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey
         self.pkey = self.device.pkey_at(now.pkey_index)
-        self.retry_state.agree(now)
+        self.retry_state.set_limits(now)
         self.min_rnr_timer = now.min_rnr_timer
         self.max_rd_atomic = now.max_rd_atomic
         self.max_dest_rd_atomic = now.max_dest_rd_atomic

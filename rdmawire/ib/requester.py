@@ -258,7 +258,7 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
             break
         queue.sent.append(posted.popleft())
     qp.retire()
-    qp.retry_state.wait()
+    qp.retry_state.start_ack_timer()
 
 
 def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:

@@ -154,12 +154,15 @@ def test_a_peer_that_arms_gives_no_retries_back() -> None:
 @pytest.mark.parametrize("mask", [QPAttrMask.RETRY_CNT, QPAttrMask.RNR_RETRY, QPAttrMask(0)])
 def test_retries_begin_anew_with_counts_that_are_set_and_with_rts(mask: QPAttrMask) -> None:
     client = lossy().client
-    patience = client.qp.retry_state
+    retry_state = client.qp.retry_state
     go(client, QPState.SQD)
-    patience.retries = patience.rnr_retries = 0
+    retry_state.retries = retry_state.rnr_retries = 0
     go(client, QPState.SQD if mask else QPState.RTS, mask)
-    assert (patience.retries, patience.rnr_retries) == (patience.retry_cnt, patience.rnr_retry)
-    assert patience.retries > 0
+    assert (retry_state.retries, retry_state.rnr_retries) == (
+        retry_state.retry_cnt,
+        retry_state.rnr_retry,
+    )
+    assert retry_state.retries > 0
 
 
 def test_the_timer_begins_anew_with_each_ack() -> None:

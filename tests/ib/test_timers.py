@@ -6,8 +6,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, Pair
 from rdmawire.ib.congestion.dcqcn import Dcqcn
-from rdmawire.ib.device import RetryState
 from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.ib.retransmit_timer import RetryState
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.timers import SLACK, Timers
 from rdmawire.verbs.wr import SendOpcode, SendWR
@@ -27,33 +27,33 @@ class Waiting(RuleBasedStateMachine):
 
     @rule(target=waits)
     def make(self) -> RetryState[QueuePair]:
-        return patience_of(self.host)
+        return retry_state_of(self.host)
 
-    @rule(patience=waits, wait=st.integers(0, 50))
-    def start(self, patience: RetryState[QueuePair], wait: int) -> None:
-        self.model[patience] = self.now + wait
-        self.timers.arm(patience, self.now + wait)
+    @rule(retry_state=waits, wait=st.integers(0, 50))
+    def start(self, retry_state: RetryState[QueuePair], wait: int) -> None:
+        self.model[retry_state] = self.now + wait
+        self.timers.arm(retry_state, self.now + wait)
 
-    @rule(patience=waits)
-    def stop(self, patience: RetryState[QueuePair]) -> None:
-        self.timers.disarm(patience)
-        self.model.pop(patience, None)
+    @rule(retry_state=waits)
+    def stop(self, retry_state: RetryState[QueuePair]) -> None:
+        self.timers.disarm(retry_state)
+        self.model.pop(retry_state, None)
 
-    @rule(patience=waits, wait=st.integers(1, 50))
-    def put_off(self, patience: RetryState[QueuePair], wait: int) -> None:
-        if patience in self.model:
-            self.model[patience] += wait
-            self.timers.arm(patience, self.model[patience])
+    @rule(retry_state=waits, wait=st.integers(1, 50))
+    def put_off(self, retry_state: RetryState[QueuePair], wait: int) -> None:
+        if retry_state in self.model:
+            self.model[retry_state] += wait
+            self.timers.arm(retry_state, self.model[retry_state])
 
     @rule(elapsed=st.integers(0, 30))
     def pass_time(self, elapsed: int) -> None:
         self.now += elapsed
         due = list(self.timers.due(self.now))
-        times = [self.model.pop(patience) for patience in due]
+        times = [self.model.pop(retry_state) for retry_state in due]
         assert times == sorted(times)
         assert all(time <= self.now for time in times)
         assert all(time > self.now for time in self.model.values())
-        assert all(patience.deadline is None for patience in due)
+        assert all(retry_state.deadline is None for retry_state in due)
 
     @invariant()
     def the_soonest_is_next_however_often_asked(self) -> None:
@@ -65,7 +65,7 @@ class Waiting(RuleBasedStateMachine):
         assert len(self.timers) <= 2 * len(self.model) + SLACK
 
 
-def patience_of(host: Host) -> RetryState[QueuePair]:
+def retry_state_of(host: Host) -> RetryState[QueuePair]:
     """That of a new queue pair."""
     cq = host.nic.create_cq(4)
     return host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq, CAP)).retry_state
@@ -75,52 +75,52 @@ test_timers = Waiting.TestCase
 
 
 def test_a_deadline_that_moves_with_every_ack_costs_no_place_each_time() -> None:
-    patience = patience_of(Host())
+    retry_state = retry_state_of(Host())
     timers: Timers[RetryState[QueuePair]] = Timers()
     for time in range(1, 1000):
-        timers.arm(patience, time)
+        timers.arm(retry_state, time)
     assert len(timers) == 1
     assert timers.next() == 999
 
 
 def test_deadlines_that_move_earlier_leave_nothing_behind() -> None:
     """As when long timeouts and short RNR waits take turns."""
-    patience = patience_of(Host())
+    retry_state = retry_state_of(Host())
     timers: Timers[RetryState[QueuePair]] = Timers()
     for now in range(1000):
-        timers.arm(patience, 10**9 - now)
-        timers.arm(patience, now)
-        assert list(timers.due(now)) == [patience]
+        timers.arm(retry_state, 10**9 - now)
+        timers.arm(retry_state, now)
+        assert list(timers.due(now)) == [retry_state]
         assert len(timers) <= SLACK
     assert timers.next() is None
 
 
 def test_what_was_stopped_leaves_nothing_behind() -> None:
     host = Host()
-    waiting = [patience_of(host) for _ in range(200)]
+    waiting = [retry_state_of(host) for _ in range(200)]
     timers: Timers[RetryState[QueuePair]] = Timers()
-    for time, patience in enumerate(waiting):
-        timers.arm(patience, 10**9 + time)
-    for left, patience in enumerate(reversed(waiting)):
-        timers.disarm(patience)
+    for time, retry_state in enumerate(waiting):
+        timers.arm(retry_state, 10**9 + time)
+    for left, retry_state in enumerate(reversed(waiting)):
+        timers.disarm(retry_state)
         assert len(timers) <= 2 * (199 - left) + SLACK
 
 
 def test_what_is_needed_survives_a_cleaning_in_its_order() -> None:
     host = Host()
-    waiting = [patience_of(host) for _ in range(100)]
+    waiting = [retry_state_of(host) for _ in range(100)]
     timers: Timers[RetryState[QueuePair]] = Timers()
-    for patience in waiting:
-        timers.arm(patience, 1)
-    for patience in waiting[::2]:
-        timers.disarm(patience)
+    for retry_state in waiting:
+        timers.arm(retry_state, 1)
+    for retry_state in waiting[::2]:
+        timers.disarm(retry_state)
     kept = waiting[1::2]
-    for patience in kept[:10]:
-        timers.arm(patience, 2)
-    for patience in kept[10:20]:
-        timers.disarm(patience)
-    for patience in kept[20:]:
-        timers.arm(patience, 0)
+    for retry_state in kept[:10]:
+        timers.arm(retry_state, 2)
+    for retry_state in kept[10:20]:
+        timers.disarm(retry_state)
+    for retry_state in kept[20:]:
+        timers.arm(retry_state, 0)
     assert list(timers.due(0)) == kept[20:]
     assert list(timers.due(2)) == kept[:10]
 

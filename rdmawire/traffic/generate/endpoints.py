@@ -11,8 +11,8 @@ from rdmawire.fabric.host import ALL_ACCESS, Host
 from rdmawire.fabric.link import SECOND, bit_times
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.ib.device import ACK_TIMEOUT_UNIT
 from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.ib.retransmit_timer import ACK_TIMEOUT_UNIT
 from rdmawire.memory.gpu.device import H200
 from rdmawire.memory.gpu.driver import GpuDriver
 from rdmawire.memory.mr_table import Extent
