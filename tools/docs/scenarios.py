@@ -18,9 +18,9 @@ from rdmawire.traffic.scenario.model.step import (
     VERB_SECTIONS,
 )
 from rdmawire.traffic.scenario.reader import MUST_BE_THERE, shipped
-from rdmawire.traffic.scenario.section import Named, Of, Section, Sections, sections_in
+from rdmawire.traffic.scenario.section import Named, OneSection, Section, sections_in
 from rdmawire.traffic.scenario.tables import REASONS, STATUS, TYPES
-from rdmawire.traffic.scenario.types import Many, ValueType, Word
+from rdmawire.traffic.scenario.types import Custom, Many, ValueType
 from rdmawire.traffic.scenario.verbs import VERBS, Verb
 
 _APART = ("the fault ", "the verb ")
@@ -91,15 +91,15 @@ def _table(section: type[Section], names: Iterable[str]) -> Iterator[str]:
 def _type(type_: ValueType) -> str:
     """What may stand there: words, a link, or what a message would expect."""
     match type_:
-        case Of():
+        case OneSection():
             return _link(type_.section)
         case Named():
             return f"{_link(type_.section)} for each name"
-        case Sections():
-            return f"{_link(type_.section)}, or a list of them"
-        case Word():
-            return ", ".join(f"`{word}`" for word in type_.words)
-        case Many(item=Word(), alone=True):
+        case Many(item=OneSection(section)):
+            return f"{_link(section)}, or a list of them"
+        case Custom(schema={"enum": [*words]}):
+            return ", ".join(f"`{word}`" for word in words)
+        case Many(item=Custom(schema={"enum": _}), alone=True):
             return f"{_type(type_.item)}; or a list of them"
     return _LINKS.get(id(type_), type_.label)
 
@@ -167,7 +167,7 @@ def _words() -> Iterator[str]:
     yield "Some say why they came, and may be named with that: `client.Rejected.CONSUMER_REJECT`.\n"
     for event, reasons in REASONS.items():
         yield f"`{event}`: {', '.join(f'`{reason.name}`' for reason in reasons)}.\n"
-    yield f"Endings of work: {', '.join(f'`{word}`' for word in STATUS.words)}.\n"
+    yield f"Endings of work: {', '.join(f'`{word}`' for word in STATUS.examples)}.\n"
 
 
 def _shipped() -> Iterator[str]:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
-
 from rdmawire.traffic.scenario.document import (
     Diagnostics,
     Items,
@@ -166,28 +164,18 @@ class ParseContext:
             some = True
         return some
 
-    def report_all(self, error: ValidationError) -> None:
-        """Report the errors that pydantic collected, except missing keys.
-
-        Any other error of a validator is a bug, and raised.
-        """
-        for line in error.errors(include_url=False, include_input=False):
-            if line["type"] == "missing":
-                continue
-            cause = line.get("ctx", {}).get("error")
-            if not isinstance(cause, ReportedError):
-                raise cause if isinstance(cause, Exception) else error
-            self.diagnostics.report(cause)
+    def valid(self, reads: Iterable[Callable[[], T]]) -> Iterator[T]:
+        """Yield the valid results; report the errors of the others."""
+        for read in reads:
+            try:
+                yield read()
+            except ReportedError as error:
+                self.diagnostics.report(error)
 
     def every(self, reads: Iterable[Callable[[], T]]) -> tuple[T, ...]:
         """Return all results; if some are invalid, :class:`ReportedError` after reporting them."""
-        found, complete = [], True
-        for read in reads:
-            try:
-                found.append(read())
-            except ReportedError as error:
-                self.diagnostics.report(error)
-                complete = False
-        if not complete:
+        each = tuple(reads)
+        found = tuple(self.valid(each))
+        if len(found) < len(each):
             raise ReportedError
-        return tuple(found)
+        return found

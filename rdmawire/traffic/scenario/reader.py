@@ -7,7 +7,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final, NamedTuple
@@ -86,8 +85,10 @@ def read_tree(root: Node, diagnostics: Diagnostics) -> Scenario:
     """
     context = ParseContext(root, diagnostics, homes, RULES)
     scenario: Scenario | None = None
-    with suppress(ReportedError):
+    try:
         scenario = read_section(Scenario, root, context)
+    except ReportedError as error:
+        diagnostics.report(error)
     check_whole(context)
     if scenario is None or diagnostics:
         raise diagnostics.error()
@@ -183,7 +184,7 @@ def listed_rows() -> Iterator[Listed]:
         for name, counter in counters.items():
             yield Listed(f"counters of a {of.value}", name, counter.help)
     yield from (Listed("events of hosts", name, value=_reasons(name)) for name in EVENTS)
-    yield from (Listed("endings of work", name) for name in STATUS.words)
+    yield from (Listed("endings of work", name) for name in STATUS.examples)
 
 
 def _reasons(event: str) -> str:

@@ -28,6 +28,7 @@ from rdmawire.traffic.scenario.types import (
     End,
     Json,
     Span,
+    converted,
     pairs_of,
     parse_end,
     parse_number,
@@ -323,10 +324,7 @@ def bytes_of(field: str, row: Row, node: Node) -> bytes:
     said = f"{called} of {length} bytes for {field}"
 
     def data(text: str) -> bytes:
-        try:
-            found = parse(text)
-        except ValueError:
-            raise TextError from None
+        found = converted(parse, text)
         if len(found) != length:
             raise TextError
         return found

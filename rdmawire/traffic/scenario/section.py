@@ -6,29 +6,18 @@ meaning. The reader, the reference, ``rdmawire run --keys`` and the JSON Schema 
 without a key are set from the context of a section, such as its name.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    SkipValidation,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic_core import ErrorDetails
 
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import (
-    Items,
     Mark,
     Node,
     NodeError,
@@ -38,15 +27,7 @@ from rdmawire.traffic.scenario.document import (
     is_nothing,
     listed,
 )
-from rdmawire.traffic.scenario.types import (
-    NODES,
-    Definitions,
-    Entry,
-    Json,
-    ValueType,
-    invalid,
-    pairs_of,
-)
+from rdmawire.traffic.scenario.types import Definitions, Json, ValueType, invalid, pairs_of
 
 T = TypeVar("T")
 
@@ -57,8 +38,7 @@ Given: TypeAlias = Annotated[T, SkipValidation]
 """A field that is not a key of the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(NamedTuple):
     """The clause of a standard that defines a key."""
 
     text: str
@@ -93,23 +73,13 @@ class Key(NamedTuple):
             return ""
         return self.type.format(self.default)
 
-    @property
-    def json_default(self) -> Json:
-        return {"default": self.left_out} if self.left_out else {}
-
 
 def _key_of(name: str, info: FieldInfo) -> Key:
-    types = [one for one in info.metadata if isinstance(one, ValueType)]
-    clauses = [one.text for one in info.metadata if isinstance(one, Clause)]
-    default = None if info.default is PydanticUndefined else info.default
-    return Key(
-        field=name,
-        type=types[0],
-        help=info.description or "",
-        needed=info.is_required(),
-        default=default,
-        clause="".join(clauses),
-    )
+    (type_,) = (one for one in info.metadata if isinstance(one, ValueType))
+    clause = "".join(one.text for one in info.metadata if isinstance(one, Clause))
+    needed = info.is_required()
+    default = None if needed else info.default
+    return Key(name, type_, info.description or "", needed, default, clause)
 
 
 @cache
@@ -119,6 +89,13 @@ def _keys(section: "type[Section]") -> Mapping[str, Key]:
         for name, info in section.model_fields.items()
         if info.description and name not in section.prefixes.values()
     }
+
+
+class Entry(NamedTuple):
+    """A key with its value, for a section whose name is a key."""
+
+    key: Scalar
+    value: Node
 
 
 @dataclass(slots=True)
@@ -188,64 +165,12 @@ class Section(BaseModel):
             return keys[cls.short].type.examples
         return (f"{{{listed(f'{name}: {keys[name].type.examples[0]}' for name in cls.needed())}}}",)
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _read(
-        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
-    ) -> Any:
-        """Read a node; values given by a program are used unchanged."""
-        if not isinstance(value, NODES):
-            return handler(value)
-        context: ParseContext = info.context  # type: ignore[assignment]
-        if not isinstance(value, Entry):
-            return cls._read_node(value, Found(value.mark), {}, handler, context)
-        with context.within(value.key.text):
-            given = {cls.named: value.key}
-            return cls._read_node(value.value, Found(value.key.mark), given, handler, context)
-
-    @classmethod
-    def _read_node(
-        cls,
-        node: Node,
-        found: Found,
-        given: dict[str, Any],
-        handler: ModelWrapValidatorHandler[Self],
-        context: ParseContext,
-    ) -> Any:
-        complete = True
-        values: dict[str, Any] = {"mark": found.mark, **given}
-        for name, value in cls._pairs(node):
-            try:
-                cls._take(name, value, values, found, context)
-            except NodeError as error:
-                context.diagnostics.report(error)
-                complete = False
-        try:
-            section = handler(values)
-        except ValidationError as error:
-            cls._report(error, node, context)
-            complete = False
-        if not complete:
-            raise ReportedError
-        return section.finish(found, context)
-
-    @classmethod
-    def _report(cls, error: ValidationError, node: Node, context: ParseContext) -> None:
-        """Report the errors that pydantic collected, including missing keys."""
-        lines = error.errors(include_url=False, include_input=False)
-        missing = [str(line["loc"][0]) for line in lines if line["type"] == "missing"]
-        for name in missing:
-            expected = cls.keys()[name].type.description
-            what = f"{cls.called} without {quote(name)}"
-            context.diagnostics.report(NodeError(node.mark, what, expected))
-        context.report_all(error)
-
-    @classmethod
-    def _pairs(cls, node: Node) -> tuple[tuple[Scalar, Node], ...]:
-        """Return keys and their values."""
+    def _pairs(cls, node: Node) -> Iterable[tuple[Scalar, Node]]:
+        """Return keys and their values, in the order of :meth:`keys`."""
         if isinstance(node, Pairs):
             order = {name: place for place, name in enumerate(cls.keys())}
-            return tuple(sorted(node.pairs, key=lambda pair: order.get(pair[0].text, len(order))))
+            return sorted(node.pairs, key=lambda pair: order.get(pair[0].text, len(order)))
         if is_nothing(node) and not cls.short and not cls.needed():
             return ()
         if is_nothing(node) or not cls.short:
@@ -258,27 +183,21 @@ class Section(BaseModel):
     ) -> None:
         """Store the value of a key for its field."""
         text = cls.former.get(name.text, name.text)
-        if text != name.text and text in found.nodes:
-            raise NodeError(
-                name.mark, f"{quote(name.text)} besides {quote(text)}", "one of the two"
-            )
-        for keys in cls.alternatives:
-            rival = next((one for one in keys if text in keys and one in found.nodes), None)
-            if rival is not None:
-                raise NodeError(
-                    name.mark, f"{quote(text)} besides {quote(rival)}", "one of the two"
-                )
-        row = cls.keys().get(text)
         prefix = next((one for one in cls.prefixes if text.startswith(f"{one} ")), None)
-        if row is not None:
-            values[row.field] = node
-        elif prefix is not None:
-            into = values.setdefault(cls.prefixes[prefix], {})
+        row = cls.keys().get(text)
+        if prefix is not None:
             own = text.removeprefix(prefix).strip()
-            if own in into:
-                what = f"{quote(text)} besides {quote(f'{prefix} {own}')}"
+            text = f"{prefix} {own}"
+        rivals = next((keys for keys in cls.alternatives if text in keys), (text,))
+        for rival in rivals:
+            if rival in found.nodes:
+                what = f"{quote(name.text)} besides {quote(rival)}"
                 raise NodeError(name.mark, what, "one of the two")
+        if prefix is not None:
+            into = values.setdefault(cls.prefixes[prefix], {})
             into[own] = cls.prefixed()[prefix].type.read(node, context)
+        elif row is not None:
+            values[row.field] = node
         else:
             raise cls._unknown(name, context)
         found.nodes[text] = node
@@ -291,6 +210,18 @@ class Section(BaseModel):
         what, expected = f"key {quote(name.text)}{of}", f"a key of {cls.called}: {listed(known)}"
         return NodeError(name.mark, what, expected, word=name.text, known=known)
 
+    @classmethod
+    def _cause(cls, line: ErrorDetails, node: Node) -> ReportedError:
+        """Return the cause of an error that pydantic collected; raise it if it is a bug."""
+        if line["type"] == "missing":
+            name = str(line["loc"][0])
+            what = f"{cls.called} without {quote(name)}"
+            return NodeError(node.mark, what, cls.keys()[name].type.description)
+        cause = line["ctx"]["error"]
+        if not isinstance(cause, ReportedError):
+            raise cause
+        return cause
+
     def finish(self, found: Found, context: ParseContext) -> Any:
         """Return the section after all its keys are read; :class:`NodeError` if it is invalid."""
         rule = context.rules.get(type(self))
@@ -302,51 +233,65 @@ class Section(BaseModel):
         name = cls.called.replace(" ", "-")
         if name not in definitions:
             definitions[name] = {}
-            definitions[name] = cls.own_json_schema(definitions)
+            definitions[name] = cls._own_json_schema(definitions)
         return {"$ref": f"#/$defs/{name}"}
 
     @classmethod
-    def own_json_schema(cls, definitions: Definitions) -> Json:
+    def _own_json_schema(cls, definitions: Definitions) -> Json:
         """Return its JSON Schema; ``short``, or no required keys, allow other types."""
-        properties = {
-            name: row.type.json(definitions) | {"description": row.help} | row.json_default
-            for name, row in cls.keys().items()
-        }
-        patterns = {
-            f"^{word} .+$": row.type.json(definitions) for word, row in cls.prefixed().items()
-        }
-        whole: Json = {"type": "object", "properties": properties, "additionalProperties": False}
-        whole |= {"required": [*cls.needed()]} if cls.needed() else {}
-        whole |= {"patternProperties": patterns} if patterns else {}
-        short = [cls.keys()[cls.short].type.json(definitions)] if cls.short else []
-        if not short and not cls.needed():
-            short = [{"type": "null"}]
-        return {"anyOf": [whole, *short]} if short else whole
+        whole: Json = {"type": "object", "properties": {}, "additionalProperties": False}
+        for name, row in cls.keys().items():
+            own = row.type.json(definitions) | {"description": row.help}
+            whole["properties"][name] = own | ({"default": row.left_out} if row.left_out else {})
+        if cls.needed():
+            whole["required"] = [*cls.needed()]
+        for word, row in cls.prefixed().items():
+            whole["patternProperties"] = {f"^{word} .+$": row.type.json(definitions)}
+        if cls.short:
+            return {"anyOf": [whole, cls.keys()[cls.short].type.json(definitions)]}
+        return whole if cls.needed() else {"anyOf": [whole, {"type": "null"}]}
 
 
 def read_section(section: type[Section], node: Node | Entry, context: ParseContext) -> Any:
-    """Read a section; :class:`ReportedError` after all its errors are reported."""
+    """Read a section; raise :class:`ReportedError` if it has errors."""
+    if not isinstance(node, Entry):
+        return _read(section, node, Found(node.mark), {}, context)
+    with context.within(node.key.text):
+        given = {section.named: node.key}
+        return _read(section, node.value, Found(node.key.mark), given, context)
+
+
+def _read(
+    section: type[Section],
+    node: Node,
+    found: Found,
+    given: Mapping[str, Any],
+    context: ParseContext,
+) -> Any:
+    values: dict[str, Any] = {"mark": found.mark, **given}
+    complete = True
+    for name, value in section._pairs(node):
+        try:
+            section._take(name, value, values, found, context)
+        except NodeError as error:
+            context.diagnostics.report(error)
+            complete = False
     try:
-        return section.model_validate(node, context=context)
-    except ValidationError as error:
-        context.report_all(error)
-        raise ReportedError from None
-
-
-def _valid(
-    section: type[Section], nodes: Iterable[Node | Entry], context: ParseContext
-) -> Iterator[Any]:
-    """Yield the valid sections; report the errors in the others."""
-    for node in nodes:
-        with suppress(ReportedError):
-            yield read_section(section, node, context)
+        read = section.model_validate(values, context=context)
+    except ValidationError as errors:
+        for line in errors.errors(include_url=False, include_input=False):
+            context.diagnostics.report(section._cause(line, node))
+        complete = False
+    if not complete:
+        raise ReportedError
+    return read.finish(found, context)
 
 
 class LazySections(Mapping[str, type[Section]]):
-    """Sections by their words. Each is created at its first lookup, to save time."""
+    """Sections by the words of a table. Each is created at its first lookup, to save time."""
 
-    def __init__(self, words: Iterable[str], make: Callable[[str], type[Section]]) -> None:
-        self._words = tuple(words)
+    def __init__(self, words: Collection[str], make: Callable[[str], type[Section]]) -> None:
+        self._words = words
         self._make = cache(make)
 
     def __getitem__(self, word: str) -> type[Section]:
@@ -364,11 +309,11 @@ class LazySections(Mapping[str, type[Section]]):
         return len(self._words)
 
 
-# Types of values that are sections.
+# Types of values that are sections, or have sections in them.
 
 
 @dataclass(frozen=True, slots=True)
-class Of(ValueType):
+class OneSection(ValueType):
     """One section."""
 
     section: type[Section]
@@ -397,38 +342,6 @@ class Of(ValueType):
 
 
 @dataclass(frozen=True, slots=True)
-class Sections(ValueType):
-    """A list of sections, or a single one; invalid ones are left out."""
-
-    section: type[Section]
-
-    @property
-    def description(self) -> str:
-        return f"{self.section.description()}, or a list of them"
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        return (self.section.examples()[0], f"[{listed(self.section.examples()[:2])}]")
-
-    @property
-    def label(self) -> str:
-        return f"{self.section.called}, or a list of them"
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self.section,)
-
-    def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
-        return tuple(
-            _valid(self.section, node.items if isinstance(node, Items) else (node,), context)
-        )
-
-    def json(self, definitions: Definitions) -> Json:
-        item = self.section.json_schema(definitions)
-        return {"anyOf": [item, {"type": "array", "items": item}]}
-
-
-@dataclass(frozen=True, slots=True)
 class Named(ValueType):
     """Sections by their names; invalid ones are left out."""
 
@@ -454,7 +367,8 @@ class Named(ValueType):
 
     def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
         entries = (Entry(*pair) for pair in pairs_of(node, self.description))
-        return tuple(_valid(self.section, entries, context))
+        reads = (partial(read_section, self.section, entry, context) for entry in entries)
+        return tuple(context.valid(reads))
 
     def json(self, definitions: Definitions) -> Json:
         return {"type": "object", "additionalProperties": self.section.json_schema(definitions)}
@@ -486,12 +400,9 @@ class OneKey(ValueType):
 
     def read(self, node: Node, context: ParseContext) -> Any:
         entry = self._entry(node)
-        word = entry.key.text
+        mark, word = entry.key.mark, entry.key.text
         if word not in self.sections:
-            found = quote(word)
-            raise NodeError(
-                entry.key.mark, found, self.description, word=word, known=self.sections.keys()
-            )
+            raise NodeError(mark, quote(word), self.description, word=word, known=self.sections)
         return read_section(self.sections[word], entry, context)
 
     def _entry(self, node: Node) -> Entry:
@@ -509,56 +420,6 @@ class OneKey(ValueType):
         one |= {"minProperties": 1, "maxProperties": 1}
         bare = [word for word, section in self.sections.items() if not section.needed()]
         return {"anyOf": [one, {"enum": bare}]} if bare else one
-
-
-@dataclass(frozen=True, slots=True)
-class OneKeys(ValueType):
-    """A list of what :class:`OneKey` reads; invalid ones are left out.
-
-    ``alone``: a single one is valid without a list. ``counted``: the context counts them, as steps.
-    """
-
-    item: OneKey
-    called: str = ""
-    alone: bool = False
-    counted: bool = False
-
-    @property
-    def description(self) -> str:
-        return self.called or f"{self.item.description}, or a list of them"
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        first = self.item.examples[:2]
-        return (*(first[:1] if self.alone else ()), f"[{', '.join(first)}]")
-
-    @property
-    def label(self) -> str:
-        return f"{self.item.label}, or a list of them" if self.alone else self.description
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self.item,)
-
-    def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
-        if not (self.alone or isinstance(node, Items)):
-            raise invalid(node, self.description)
-        items = node.items if isinstance(node, Items) else (node,)
-        return tuple(self._items(items, context))
-
-    def _items(self, items: Iterable[Node], context: ParseContext) -> Iterator[Any]:
-        for index, item in enumerate(items):
-            if self.counted:
-                context.step = index
-            try:
-                yield self.item.read(item, context)
-            except ReportedError as error:
-                context.diagnostics.report(error)
-
-    def json(self, definitions: Definitions) -> Json:
-        item = self.item.json(definitions)
-        items: Json = {"type": "array", "items": item}
-        return {"anyOf": [item, items]} if self.alone else items
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,13 +444,12 @@ class Keyed(ValueType):
         return (self.value,)
 
     def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
-        return tuple(self._read(pairs_of(node, self.description), context))
+        pairs = pairs_of(node, self.description)
+        return tuple(context.valid(partial(self._one, *pair, context) for pair in pairs))
 
-    def _read(self, pairs: Iterable[tuple[Scalar, Node]], context: ParseContext) -> Iterator[Any]:
-        for name, node in pairs:
-            reads = (partial(self.key.read, name, context), partial(self.value.read, node, context))
-            with suppress(ReportedError):
-                yield self.make(*context.every(reads), name.mark)
+    def _one(self, name: Scalar, node: Node, context: ParseContext) -> Any:
+        reads = (partial(self.key.read, name, context), partial(self.value.read, node, context))
+        return self.make(*context.every(reads), name.mark)
 
     def json(self, definitions: Definitions) -> Json:
         return {"type": "object", "additionalProperties": self.value.json(definitions)}
@@ -598,15 +458,15 @@ class Keyed(ValueType):
 def sections_in(part: Any) -> Iterator[type[Section]]:
     """Yield all sections in a section or a type of values, the outermost first, each once."""
     seen: dict[int, Any] = {}
-    _collect(part, seen)
+
+    def collect(part: Any) -> None:
+        if id(part) not in seen:
+            seen[id(part)] = part
+            for inner in parts_of(part):
+                collect(inner)
+
+    collect(part)
     return (one for one in seen.values() if isinstance(one, type))
-
-
-def _collect(part: Any, seen: dict[int, Any]) -> None:
-    if id(part) not in seen:
-        seen[id(part)] = part
-        for inner in parts_of(part):
-            _collect(inner, seen)
 
 
 def parts_of(part: Any) -> tuple[Any, ...]:

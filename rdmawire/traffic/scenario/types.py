@@ -7,7 +7,7 @@ are decimal, or hexadecimal after ``0x``; sizes become bytes, times ns, rates bi
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import (
     Items,
@@ -225,12 +224,17 @@ def parse_end(text: str) -> End:
     return End(parse_name(host), parse_name(connection), parse_number(which))
 
 
-def parse_hex(text: str) -> bytes:
-    """Read ``00 ff``: two hexadecimal digits for each byte."""
+def converted(convert: Callable[[str], T], text: str) -> T:
+    """Return what a function makes of a text; :class:`TextError` for its ``ValueError``."""
     try:
-        return bytes.fromhex(text)
+        return convert(text)
     except ValueError:
         raise TextError from None
+
+
+def parse_hex(text: str) -> bytes:
+    """Read ``00 ff``: two hexadecimal digits for each byte."""
+    return converted(bytes.fromhex, text)
 
 
 def parse_utf8(text: str) -> bytes:
@@ -243,10 +247,7 @@ def parse_utf8(text: str) -> bytes:
 
 def parse_mac(text: str) -> str:
     """Read ``02:00:00:00:00:01``, a unicast address."""
-    try:
-        address = mac_bytes(text)
-    except ValueError:
-        raise TextError from None
+    address = converted(mac_bytes, text)
     if of_group(address):
         raise TextError("the address of one station, not a group's")
     return address.hex(":")
@@ -254,10 +255,7 @@ def parse_mac(text: str) -> str:
 
 def parse_address(text: str) -> str:
     """Read ``10.0.0.1`` or ``fd00::1``, and return its canonical form."""
-    try:
-        found = ip_address(text)
-    except ValueError:
-        raise TextError from None
+    found = converted(ip_address, text)
     if not of_one_host(found):
         raise TextError("the address of one host")
     return str(found)
@@ -278,16 +276,6 @@ def parse_text(text: str) -> str:
 
 
 # Nodes.
-
-
-class Entry(NamedTuple):
-    """A key with its value, for a section whose name is a key."""
-
-    key: Scalar
-    value: Node
-
-
-NODES: Final = (Scalar, Items, Pairs, Entry)
 
 
 def invalid(node: Node, expected: str, error: TextError | None = None) -> NodeError:
@@ -528,39 +516,36 @@ ADDRESS: Final = Parsed(
 Flag = Annotated[bool, FLAG]
 
 
-def one_of_sizes(sizes: Collection[int]) -> Custom:
-    """One of a few sizes."""
-    names = tuple(format_exactly(size, SIZES) for size in sizes)
+def _one_of(
+    values: Collection[int],
+    parse: Callable[[str], int],
+    formatted: Callable[[int], str],
+    type_: str,
+) -> Custom:
+    names = tuple(map(formatted, values))
 
-    def parse(text: str) -> int:
-        found = parse_size(text)
-        if found not in sizes:
+    def parse_one(text: str) -> int:
+        if (found := parse(text)) not in values:
             raise TextError
         return found
 
     return Parsed(
         description=f"one of {listed(names)}",
-        parse=parse,
+        parse=parse_one,
         examples=names,
-        formatted=partial(format_exactly, units=SIZES),
+        formatted=formatted,
+        types=(type_,),
     )
 
 
-def one_of_numbers(numbers: Collection[int], *examples: str) -> Custom:
+def one_of_sizes(sizes: Collection[int]) -> Custom:
+    """One of a few sizes."""
+    return _one_of(sizes, parse_size, partial(format_exactly, units=SIZES), "string")
+
+
+def one_of_numbers(numbers: Collection[int]) -> Custom:
     """One of a few numbers."""
-
-    def parse(text: str) -> int:
-        found = parse_number(text)
-        if found not in numbers:
-            raise TextError
-        return found
-
-    return Parsed(
-        description=f"one of {listed(map(str, numbers))}",
-        parse=parse,
-        examples=examples,
-        types=("integer",),
-    )
+    return _one_of(numbers, parse_number, str, "integer")
 
 
 def Numbers(low: int, high: int) -> Custom:  # noqa: N802 - a type
@@ -588,59 +573,59 @@ def Numbers(low: int, high: int) -> Custom:  # noqa: N802 - a type
     return Custom(description, examples, read, schema=schema)
 
 
-@dataclass(frozen=True, slots=True)
-class Word(ValueType):
+def Word(words: Iterable[str], called: str = "") -> Custom:  # noqa: N802 - a type
     """One of some words. ``called`` describes them if they are too many to list."""
+    known = tuple(words)
+    description = f"{called}: {listed(known)}" if called else f"one of {listed(known)}"
 
-    words: Collection[str]
-    called: str = ""
-
-    @property
-    def description(self) -> str:
-        if not self.called:
-            return f"one of {listed(self.words)}"
-        return f"{self.called}: {listed(self.words)}"
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        return tuple(self.words)
-
-    def read(self, node: Node, context: ParseContext) -> str:  # noqa: ARG002 - a type
-        text = text_of(node, self.description)
-        if text not in self.words:
-            raise NodeError(node.mark, quote(text), self.description, word=text, known=self.words)
+    def parse(text: str) -> str:
+        if text not in known:
+            raise TextError(word=text, known=known)
         return text
 
-    def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type
-        return {"enum": [*self.words]}
+    def read(node: Node, _: ParseContext) -> str:
+        return parsed(node, description, parse)
+
+    return Custom(description, known, read, schema={"enum": [*known]})
 
 
 @dataclass(frozen=True, slots=True)
 class Many(ValueType):
-    """A list of values. ``alone``: one value is valid without a list."""
+    """A list of values.
+
+    ``alone``: one value is valid without a list. ``partly``: invalid items are left out, where
+    otherwise the list is invalid. ``called`` is a shorter description.
+    """
 
     item: ValueType
     alone: bool = False
+    partly: bool = False
+    called: str = ""
 
     @property
     def description(self) -> str:
         said = self.item.description
-        return f"{said}, or a list of them" if self.alone else f"a list: {said}"
+        return self.called or (f"{said}, or a list of them" if self.alone else f"a list: {said}")
 
     @property
     def examples(self) -> tuple[str, ...]:
-        both = listed(self.item.examples[:2])
-        return (*(self.item.examples[:1] if self.alone else ()), f"[{both}]")
+        both = self.item.examples[:2]
+        return (*(both[:1] if self.alone else ()), f"[{listed(both)}]")
+
+    @property
+    def label(self) -> str:
+        return f"{self.item.label}, or a list of them" if self.alone else self.description
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.item,)
 
     def read(self, node: Node, context: ParseContext) -> tuple[Any, ...]:
-        return context.every(partial(self.item.read, item, context) for item in self._items(node))
-
-    def _items(self, node: Node) -> tuple[Node, ...]:
-        if isinstance(node, Items):
-            return node.items
-        if not self.alone:
+        if not (self.alone or isinstance(node, Items)):
             raise invalid(node, self.description)
-        return (node,)
+        items = node.items if isinstance(node, Items) else (node,)
+        reads = (partial(self.item.read, item, context) for item in items)
+        return tuple(context.valid(reads)) if self.partly else context.every(reads)
 
     def format(self, value: Any) -> str:
         return f"[{listed(self.item.format(one) for one in value)}]"

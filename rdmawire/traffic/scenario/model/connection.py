@@ -17,10 +17,9 @@ from rdmawire.traffic.scenario.section import (
     Clause,
     Found,
     Given,
-    Of,
     OneKey,
+    OneSection,
     Section,
-    Sections,
     key,
 )
 from rdmawire.traffic.scenario.tables import ACCESS, CONNECTS, TYPE
@@ -129,7 +128,7 @@ class Attributes(Section):
         return {name: getattr(self, name) for name in found.nodes}
 
 
-ATTRIBUTES: Final = Of(Attributes)
+ATTRIBUTES: Final = OneSection(Attributes)
 
 
 # Congestion control.
@@ -294,9 +293,7 @@ class ConnectionPlan(Section):
     count: Annotated[
         int, Number(1, MAX_PAIRS), key("How many queue pairs each end has for it.")
     ] = 1
-    mtu: Annotated[
-        int, one_of_numbers(PATH_MTUS, "1024", "4096"), key("Its path MTU, in bytes.")
-    ] = 1024
+    mtu: Annotated[int, one_of_numbers(PATH_MTUS), key("Its path MTU, in bytes.")] = 1024
     psn: Annotated[
         tuple[int, int],
         _numbers(0, MODULUS - 1, "a PSN"),
@@ -354,7 +351,7 @@ class ConnectionPlan(Section):
     ] = NOTHING
     receives: Annotated[
         tuple[ReceivePlan, ...],
-        Sections(ReceivePlan),
+        Many(OneSection(ReceivePlan), alone=True, partly=True),
         key("Receives that are posted before all work."),
     ] = ()
     of_end: Annotated[

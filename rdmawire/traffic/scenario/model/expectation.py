@@ -20,13 +20,14 @@ from rdmawire.traffic.scenario.references import (
     check_host,
     check_known,
 )
-from rdmawire.traffic.scenario.section import Clause, Found, Keyed, Section, Sections, key
+from rdmawire.traffic.scenario.section import Clause, Found, Keyed, OneSection, Section, key
 from rdmawire.traffic.scenario.tables import REASONS, STATE
 from rdmawire.traffic.scenario.types import (
     Content,
     Custom,
     End,
     Flag,
+    Many,
     Range,
     RangeOf,
     Span,
@@ -249,7 +250,7 @@ class Expectations(Section):
     ] = ()
     packets: Annotated[
         tuple[PacketExpectation, ...],
-        Sections(PacketExpectation),
+        Many(OneSection(PacketExpectation), alone=True, partly=True),
         key("How many frames of a kind there must be."),
     ] = ()
     states: Annotated[

@@ -23,7 +23,6 @@ from rdmawire.traffic.scenario.section import (
     LazySections,
     Named,
     OneKey,
-    OneKeys,
     Section,
     key,
     read_section,
@@ -36,6 +35,7 @@ from rdmawire.traffic.scenario.types import (
     End,
     Fraction,
     Json,
+    Many,
     Number,
     Numbers,
     Rate,
@@ -342,7 +342,7 @@ def _fault(do: str) -> type[FaultKeys]:
 
 FAULTS: Final = LazySections(ACTIONS, _fault)
 """The sections of faults, by their words."""
-FAULT_LIST: Final = OneKeys(OneKey(FAULTS, "a fault"), alone=True)
+FAULT_LIST: Final = Many(OneKey(FAULTS, "a fault"), alone=True, partly=True)
 
 
 # Links.

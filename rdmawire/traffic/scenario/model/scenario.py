@@ -10,7 +10,15 @@ from rdmawire.traffic.scenario.model.expectation import Expectation, Expectation
 from rdmawire.traffic.scenario.model.host import HostPlan
 from rdmawire.traffic.scenario.model.network import LinkPlan, SwitchPlan
 from rdmawire.traffic.scenario.model.step import STEPS, StepPlan
-from rdmawire.traffic.scenario.section import Found, Given, Named, Of, Section, key, sections_in
+from rdmawire.traffic.scenario.section import (
+    Found,
+    Given,
+    Named,
+    OneSection,
+    Section,
+    key,
+    sections_in,
+)
 from rdmawire.traffic.scenario.types import MAX_NUMBER, TEXT, Number, Time
 
 MAX_RUN: Final = 10**15
@@ -61,7 +69,9 @@ class Scenario(Section):
         tuple[StepPlan, ...], STEPS, key("What is done, one step after the other.", "work")
     ] = ()
     expectations: Annotated[
-        tuple[Expectation, ...], Of(Expectations), key("What must be true in the end.", "expect")
+        tuple[Expectation, ...],
+        OneSection(Expectations),
+        key("What must be true in the end.", "expect"),
     ] = ()
     source: Given[str] = ""
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import create_model
 
 from rdmawire.traffic.scenario.context import ParseContext
+from rdmawire.traffic.scenario.document import Node
 from rdmawire.traffic.scenario.model.connection import ATTRIBUTES
 from rdmawire.traffic.scenario.model.content import FILL, HEX, INLINE, TEXT, content_of
 from rdmawire.traffic.scenario.references import END, SPAN, STEP, Spans
@@ -16,7 +17,6 @@ from rdmawire.traffic.scenario.section import (
     Given,
     LazySections,
     OneKey,
-    OneKeys,
     Section,
     key,
 )
@@ -191,5 +191,14 @@ def _section(word: str) -> type[VerbKeys]:
     return model
 
 
+class _Step(OneKey):
+    """One step. The context counts them."""
+
+    def read(self, node: Node, context: ParseContext) -> StepPlan:
+        context.step += 1
+        step: StepPlan = super().read(node, context)
+        return step
+
+
 VERB_SECTIONS: Final = LazySections(VERBS, _section)
-STEPS: Final = OneKeys(OneKey(VERB_SECTIONS, "a verb"), "a list of steps", counted=True)
+STEPS: Final = Many(_Step(VERB_SECTIONS, "a verb"), partly=True, called="a list of steps")
