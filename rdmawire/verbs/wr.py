@@ -65,7 +65,7 @@ class Sge(NamedTuple):
 def check_sges(sges: tuple[Sge, ...], most: int) -> None:
     """``VerbsError`` EINVAL for more than ``most`` SGEs, and for invalid ranges."""
     if len(sges) > most:
-        raise VerbsError(f"{len(sges)} pieces of memory, at most {most} are allowed", EINVAL)
+        raise VerbsError(f"{len(sges)} SGEs, at most {most} are allowed", EINVAL)
     for address, length, lkey in sges:
         bits = address >> 32 | length | lkey  # in one test: this runs for every work request
         if bits >> 32 or bits.__class__ is not int:

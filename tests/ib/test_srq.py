@@ -108,7 +108,7 @@ def test_a_receive_of_too_many_pieces_is_invalid() -> None:
     srq = shared([], max_sge=2)
     piece = Sge(0, 1, 1)
     srq.post_recv(RecvWR((piece, piece)))
-    with pytest.raises(VerbsError, match="3 pieces of memory, at most 2 are allowed") as caught:
+    with pytest.raises(VerbsError, match="3 SGEs, at most 2 are allowed") as caught:
         srq.post_recv(RecvWR((piece, piece, piece)))
     assert (caught.value.errno, len(srq)) == (EINVAL, 1)
 

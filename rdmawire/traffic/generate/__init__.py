@@ -9,13 +9,16 @@ The adapters play one round; the other rounds are copies with the steps applied,
 frames are lost, one round is played for each pattern of losses.
 """
 
+from rdmawire.traffic.generate.endpoints import Unfinished
 from rdmawire.traffic.generate.generator import generate
-from rdmawire.traffic.generate.spec import CapturePoint, Sizes, TrafficSpec, Verb
+from rdmawire.traffic.generate.spec import CapturePoint, Sizes, SpecError, TrafficSpec, Verb
 
 __all__ = [
     "CapturePoint",
     "Sizes",
+    "SpecError",
     "TrafficSpec",
+    "Unfinished",
     "Verb",
     "generate",
 ]
