@@ -18,8 +18,8 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
     """Set checked attributes, and enter a checked state."""
     qp.attributes = merged(qp.attributes, new, mask)
     if state is QPState.SQD and qp.state is not QPState.SQD:
-        told = new.en_sqd_async_notify if mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY else False
-        qp.attributes = qp.attributes._replace(en_sqd_async_notify=told)
+        notify = new.en_sqd_async_notify if mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY else False
+        qp.attributes = qp.attributes._replace(en_sqd_async_notify=notify)
     qp.take_attributes()
     if mask & QPAttrMask.RATE_LIMIT:
         limit_rate(qp)

@@ -9,77 +9,27 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.device import Device
+from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.post_checks import check_qp
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rx_parser import Drop, RxParser
 from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.validate import check_bytes, check_int, check_type, iterate
-from rdmawire.verbs.ah import GID_BYTES, MAC_BYTES
+from rdmawire.verbs.ah import GID_BYTES, MAC_BYTES, is_multicast
 from rdmawire.verbs.async_event import GIDChanged, PKeyChanged, PortActive, PortError
 from rdmawire.verbs.engine import one_thread_at_a_time
-from rdmawire.verbs.enums import WCOpcode, WCStatus, WorkCompletion
-from rdmawire.verbs.profile import Profile
+from rdmawire.verbs.enums import PortState, WCOpcode, WCStatus, WorkCompletion
+from rdmawire.verbs.multicast import MulticastGroups
+from rdmawire.verbs.profile import PortAttr, Profile
 from rdmawire.verbs.sge import gather
 from rdmawire.verbs.wr import RecvWR
+from rdmawire.wire.inet import Ethernet
+from rdmawire.wire.layout import Piece
 
 PORT: Final = 1
 """The number of the only port. IBA 14.2.5.6."""
 
 _LAST_PKEY: Final = 0xFFFF
-
-
-@one_thread_at_a_time()
-class Port:
-    """The part of an adapter that is its port; changes of it are reported as events."""
-
-    device: Device[QueuePair]
-    _unsealer: RxParser
-    _gids: tuple[bytes, ...]
-    _up = True
-    _thread: int | None = None
-
-    @property
-    def gids(self) -> tuple[bytes, ...]:
-        """The port's addresses, of 16 bytes each; packets to others are dropped."""
-        return self._gids
-
-    @gids.setter
-    def gids(self, gids: Sequence[bytes]) -> None:
-        self._gids = checked_gids(gids, self.device.profile)
-        self._unsealer.forget()
-        self.device.report_port(GIDChanged(PORT))
-
-    @property
-    def pkeys(self) -> tuple[int, ...]:
-        """The P_Key table, indexed by ``pkey_index`` of a queue pair. IBA 10.9.1.
-
-        Entries with number 0, and those beyond the end, are invalid: no packet matches them.
-        """
-        return tuple(self.device.pkeys)
-
-    @pkeys.setter
-    def pkeys(self, pkeys: Sequence[int]) -> None:
-        table = list(iterate("pkeys", pkeys))
-        check_int("pkey_tbl_len", len(table), 0, self.device.profile.pkey_tbl_len)
-        for pkey in table:
-            check_int("pkey", pkey, 0, _LAST_PKEY)
-        self.device.pkeys = table
-        for qp in self.device.qps.values():
-            qp.take_attributes()
-        self._unsealer.forget()
-        self.device.report_port(PKeyChanged(PORT))
-
-    @property
-    def up(self) -> bool:
-        """Whether the port's link is up; while it is down, no frames are received or sent."""
-        return self._up
-
-    @up.setter
-    def up(self, up: bool) -> None:
-        check_type("up", up, bool)
-        if up != self._up:
-            self._up = up
-            self.device.link_downed += not up
-            self.device.report_port((PortActive if up else PortError)(PORT))
 
 
 def checked_gids(gids: Sequence[bytes], profile: Profile) -> tuple[bytes, ...]:
@@ -91,7 +41,9 @@ def checked_gids(gids: Sequence[bytes], profile: Profile) -> tuple[bytes, ...]:
     return table
 
 
-# Raw packet queue pairs.
+def _check_port(port_num: int) -> None:
+    check_int("port_num", port_num, PORT, PORT)
+
 
 _LAST_ETHERTYPE: Final = 0xFFFF
 
@@ -154,3 +106,118 @@ def _placed(qp: QueuePair, recv: RecvWR, frame: bytes) -> WCStatus:
     except MemoryFault:
         return WCStatus.LOC_PROT_ERR
     return WCStatus.SUCCESS
+
+
+@one_thread_at_a_time()
+class Port:
+    """The part of an adapter that is its port; changes of it are reported as events."""
+
+    device: Device[QueuePair]
+    _unsealer: RxParser
+    _gids: tuple[bytes, ...]
+    groups: MulticastGroups
+    _up = True
+    _flow_rules: list[FlowRule]
+    _thread: int | None = None
+
+    @property
+    def gids(self) -> tuple[bytes, ...]:
+        """The port's addresses, of 16 bytes each; packets to others are dropped."""
+        return self._gids
+
+    @gids.setter
+    def gids(self, gids: Sequence[bytes]) -> None:
+        self._gids = checked_gids(gids, self.device.profile)
+        self._unsealer.forget()
+        self.device.report_port(GIDChanged(PORT))
+
+    @property
+    def pkeys(self) -> tuple[int, ...]:
+        """The P_Key table, indexed by ``pkey_index`` of a queue pair. IBA 10.9.1.
+
+        Entries with number 0, and those beyond the end, are invalid: no packet matches them.
+        """
+        return tuple(self.device.pkeys)
+
+    @pkeys.setter
+    def pkeys(self, pkeys: Sequence[int]) -> None:
+        table = list(iterate("pkeys", pkeys))
+        check_int("pkey_tbl_len", len(table), 0, self.device.profile.pkey_tbl_len)
+        for pkey in table:
+            check_int("pkey", pkey, 0, _LAST_PKEY)
+        self.device.pkeys = table
+        for qp in self.device.qps.values():
+            qp.take_attributes()
+        self._unsealer.forget()
+        self.device.report_port(PKeyChanged(PORT))
+
+    @property
+    def up(self) -> bool:
+        """Whether the port's link is up; while it is down, no frames are received or sent."""
+        return self._up
+
+    @up.setter
+    def up(self, up: bool) -> None:
+        check_type("up", up, bool)
+        if up != self._up:
+            self._up = up
+            self.device.link_downed += not up
+            self.device.report_port((PortActive if up else PortError)(PORT))
+
+    def query_port(self, port_num: int = PORT) -> PortAttr:
+        """Return the state and the table sizes of the port. ibv_query_port(3)."""
+        _check_port(port_num)
+        profile = self.device.profile
+        state = PortState.ACTIVE if self.up else PortState.DOWN
+        return PortAttr(
+            state,
+            profile.max_mtu,
+            profile.max_mtu,
+            profile.gid_tbl_len,
+            profile.max_msg_sz,
+            profile.pkey_tbl_len,
+        )
+
+    def query_gid(self, port_num: int, index: int) -> bytes:
+        """Return a GID of the port (16 bytes), zeros if the entry is unset. ibv_query_gid(3)."""
+        _check_port(port_num)
+        check_int("gid index", index, 0, self.device.profile.gid_tbl_len - 1)
+        return self._gids[index] if index < len(self._gids) else bytes(GID_BYTES)
+
+    def query_pkey(self, port_num: int, index: int) -> int:
+        """Return a P_Key of the port, 0 if the entry is unset. ibv_query_pkey(3)."""
+        _check_port(port_num)
+        check_int("pkey index", index, 0, self.device.profile.pkey_tbl_len - 1)
+        return self.device.pkey_at(index)
+
+    def create_flow(self, rule: FlowRule) -> FlowRule:
+        """Deliver non-RDMA frames that match ``rule`` to its queue pair. ibv_create_flow(3)."""
+        check_type("rule", rule, FlowRule)
+        check_qp(self.device, rule.qp)
+        rule.check()
+        self._flow_rules.append(rule)
+        return rule
+
+    def destroy_flow(self, rule: FlowRule) -> None:
+        """ibv_destroy_flow(3)."""
+        if rule not in self._flow_rules:
+            raise VerbsError("no such flow", EINVAL)
+        self._flow_rules.remove(rule)
+
+    def _take_raw(self, frame: bytes) -> bool:
+        """Deliver a frame to the raw packet queue pairs whose rules match; ``False`` if none."""
+        takers = [rule.qp for rule in self._flow_rules if rule.takes(frame)]
+        for qp in takers:
+            deliver(qp, frame)
+        self.device.rcv_raw += bool(takers)
+        return bool(takers)
+
+    def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
+        """Whether a frame's destination is this port, or a multicast group of its members."""
+        first = headers[0]
+        destination = gids_of(headers)[1]
+        if is_multicast(destination):
+            return bool(self.groups.members(destination))
+        if isinstance(first, Ethernet) and first.dst != self.device.mac:
+            return False
+        return destination in self.gids

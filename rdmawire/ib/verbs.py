@@ -14,10 +14,10 @@ from rdmawire.ib.congestion.base import SCHEME, CongestionController
 from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, NotificationPoint
 from rdmawire.ib.device import GSI_QPN, Device
 from rdmawire.ib.doorbell import Doorbells, completion_memory, work_rings
-from rdmawire.ib.encapsulation import check_medium, gids_of, init_ah_from_wc
+from rdmawire.ib.encapsulation import check_medium, init_ah_from_wc
 from rdmawire.ib.hw_counters import AdapterCounters
 from rdmawire.ib.modify_qp import modify
-from rdmawire.ib.port import PORT, FlowRule, Port, checked_gids, deliver
+from rdmawire.ib.port import FlowRule, Port, checked_gids
 from rdmawire.ib.post_checks import (
     check_cq,
     check_init,
@@ -47,7 +47,7 @@ from rdmawire.validate import (
     check_type,
     iterate,
 )
-from rdmawire.verbs.ah import GID_BYTES, MAC_BYTES, AddressHandle, is_multicast
+from rdmawire.verbs.ah import MAC_BYTES, AddressHandle
 from rdmawire.verbs.async_event import (
     AsyncChannel,
     CQError,
@@ -57,16 +57,14 @@ from rdmawire.verbs.async_event import (
 )
 from rdmawire.verbs.cq import CompChannel, CompletionQueue
 from rdmawire.verbs.engine import Clock, one_thread_at_a_time
-from rdmawire.verbs.enums import PortState, QPState, QPType, WorkCompletion
+from rdmawire.verbs.enums import QPState, QPType, WorkCompletion
 from rdmawire.verbs.multicast import MULTICAST_QPN, MulticastGroups
-from rdmawire.verbs.profile import IBTA, PortAttr, Profile
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, check_modify
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.verbs.work_ring import MemoryCompletionQueue
 from rdmawire.verbs.wqe import Doorbell
 from rdmawire.verbs.wr import RecvWR, SendWR, Sge
-from rdmawire.wire.inet import Ethernet
-from rdmawire.wire.layout import Piece
 from rdmawire.wire.roce import Medium
 from rdmawire.wire.serial import MAX_IN_FLIGHT
 
@@ -134,7 +132,7 @@ class Verbs(Port):
             flush_twice=profile.flush_icrc_covers_headers_twice,
         )
         self.device.forget_flows = self._unsealer.forget
-        self._rules: list[FlowRule] = []
+        self._flow_rules: list[FlowRule] = []
         self._doorbells = Doorbells(self.device)
         self._numbers = qpns(random)
         self._handles = Count(1)
@@ -183,37 +181,11 @@ class Verbs(Port):
         """A copy of the present counters, with those of destroyed queue pairs."""
         return self.device.counters()
 
-    # Device and port.
+    # Device.
 
     def query_device(self) -> Profile:
         """Return the limits of the device, named as in ibv_device_attr. ibv_query_device(3)."""
         return self.device.profile
-
-    def query_port(self, port_num: int = PORT) -> PortAttr:
-        """Return the state and the table sizes of the port. ibv_query_port(3)."""
-        _check_port(port_num)
-        profile = self.device.profile
-        state = PortState.ACTIVE if self.up else PortState.DOWN
-        return PortAttr(
-            state,
-            profile.max_mtu,
-            profile.max_mtu,
-            profile.gid_tbl_len,
-            profile.max_msg_sz,
-            profile.pkey_tbl_len,
-        )
-
-    def query_gid(self, port_num: int, index: int) -> bytes:
-        """Return a GID of the port (16 bytes), zeros if the entry is unset. ibv_query_gid(3)."""
-        _check_port(port_num)
-        check_int("gid index", index, 0, self.device.profile.gid_tbl_len - 1)
-        return self._gids[index] if index < len(self._gids) else bytes(GID_BYTES)
-
-    def query_pkey(self, port_num: int, index: int) -> int:
-        """Return a P_Key of the port, 0 if the entry is unset. ibv_query_pkey(3)."""
-        _check_port(port_num)
-        check_int("pkey index", index, 0, self.device.profile.pkey_tbl_len - 1)
-        return self.device.pkey_at(index)
 
     # Protection domains, completion queues and shared receive queues.
 
@@ -464,7 +436,7 @@ class Verbs(Port):
         it.
         """
         check_qp(self.device, qp)
-        if any(rule.qp is qp for rule in self._rules):
+        if any(rule.qp is qp for rule in self._flow_rules):
             raise VerbsError(f"QP {qp.number:#x} has flows: destroy them first", EBUSY)
         if self.groups.holds(qp.number):
             raise VerbsError(f"QP {qp.number:#x} is attached to a multicast group", EBUSY)
@@ -488,20 +460,6 @@ class Verbs(Port):
         check_qp(self.device, qp)
         self.groups.detach(gid, qp.number)
         self._unsealer.forget()
-
-    def create_flow(self, rule: FlowRule) -> FlowRule:
-        """Deliver non-RDMA frames that match ``rule`` to its queue pair. ibv_create_flow(3)."""
-        check_type("rule", rule, FlowRule)
-        check_qp(self.device, rule.qp)
-        rule.check()
-        self._rules.append(rule)
-        return rule
-
-    def destroy_flow(self, rule: FlowRule) -> None:
-        """ibv_destroy_flow(3)."""
-        if rule not in self._rules:
-            raise VerbsError("no such flow", EINVAL)
-        self._rules.remove(rule)
 
     def control_congestion(self, qp: QueuePair, scheme: CongestionController | None) -> None:
         """Control a queue pair's rate by ``scheme``; ``None`` sends at the rate of the link."""
@@ -599,24 +557,6 @@ class Verbs(Port):
         """Ring, at any address of the page that is a multiple of 8."""
         self.ring(b"" if offset % Doorbell.SIZE else data)
 
-    def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
-        """Whether a frame's destination is this port, or a multicast group of its members."""
-        first = headers[0]
-        destination = gids_of(headers)[1]
-        if is_multicast(destination):
-            return bool(self.groups.members(destination))
-        if isinstance(first, Ethernet) and first.dst != self.device.mac:
-            return False
-        return destination in self.gids
-
-    def _take_raw(self, frame: bytes) -> bool:
-        """Deliver a frame to the raw packet queue pairs whose rules match; ``False`` if none."""
-        takers = [rule.qp for rule in self._rules if rule.takes(frame)]
-        for qp in takers:
-            deliver(qp, frame)
-        self.device.rcv_raw += bool(takers)
-        return bool(takers)
-
     def _happened(self, event: QueueEvent) -> None:
         """Deliver an event of a CQ or SRQ; a queue pair that lost a completion goes to ERR."""
         device = self.device
@@ -643,10 +583,6 @@ def _check_clock(clock: Clock | None) -> None:
 
 _NOBODY = object()
 """Owner of a deallocated protection domain."""
-
-
-def _check_port(port_num: int) -> None:
-    check_int("port_num", port_num, PORT, PORT)
 
 
 def qpns(random: Randomness | None) -> Numbers:
