@@ -1,7 +1,6 @@
 """Queries: the fields to read, their column types and locations, and the frames to select."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from rdmawire.wire.header import Header, Row
 from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.show import Kind, Show
+from rdmawire.wire.tables import cached_by_tables
 
 _TABLES: set[type[Header]] = {
     *(table for path in PATHS for table in path.bases),
@@ -107,7 +107,7 @@ class Query:
         return [_element(field, frame, values) for field, values in found]
 
 
-@cache
+@cached_by_tables
 def _requested_field(name: str) -> RequestedField:
     return RequestedField(name, _type_of(name), _first(name), _extractors(name))
 
@@ -161,7 +161,7 @@ def _is_wide(field: HeaderField) -> bool:
     return notation in (Kind.BYTES, Kind.TEXT) or (row.width > 64 and notation is not Kind.IPV6)
 
 
-@cache
+@cached_by_tables
 def occurs_once(name: str) -> bool:
     """Return whether every fast-path frame has a field at most once."""
     own = [table for table, _ in sources(name) if table in _TABLES]

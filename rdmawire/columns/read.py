@@ -25,6 +25,7 @@ from rdmawire.columns.query import (
     select_frames,
 )
 from rdmawire.columns.table import Columns, joined
+from rdmawire.decode import PROTOCOLS, Protocols
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.node import Node
@@ -51,16 +52,18 @@ def iter_dissected(
     ports: Iterable[int],
     rows: Rows,
     first: int | None = None,
+    *,
+    protocols: Protocols = PROTOCOLS,
 ) -> Iterator[Columns]:
     """Yield columns in blocks; raises :class:`CaptureError` at damage, after what precedes it.
 
-    A block has at most ``first`` rows if that is given.
+    A block has at most ``first`` rows if that is given. ``protocols`` are those of a dissection.
     """
     size = min(first or _BLOCK, _BLOCK)
     block: list[list[Any]] = []
     try:
         with open_capture(path) as reader:
-            for frame in Dissector(ports).capture(reader):
+            for frame in Dissector(ports, protocols=protocols).capture(reader):
                 block += rows(query, frame)
                 if len(block) >= size:
                     yield _filled(query, block)
@@ -193,7 +196,10 @@ _ROWS = {RowUnit.FRAME: frame_rows, RowUnit.FPDU: fpdu_rows}
 
 
 class Request:
-    """A request for fields of selected frames, with a row for each frame or each FPDU."""
+    """A request for fields of selected frames, with a row for each frame or each FPDU.
+
+    The fast path is for frames of the standard's protocols: with others, all are dissected.
+    """
 
     def __init__(
         self,
@@ -201,10 +207,13 @@ class Request:
         row: RowUnit,
         ports: Iterable[int],
         selection: FrameSelection = EVERY_FRAME,
+        protocols: Protocols = PROTOCOLS,
     ) -> None:
         row = RowUnit(row)
+        fast = row is RowUnit.FRAME and protocols is PROTOCOLS
         self._query = query
-        self._fast_query = with_selection_fields(query, selection) if row is RowUnit.FRAME else None
+        self._fast_query = with_selection_fields(query, selection) if fast else None
+        self._protocols = protocols
         self._row = row
         self._ports = as_array(ports)
         self._selection = selection
@@ -224,7 +233,9 @@ class Request:
             yield from self._at_once(pcap, query)
         else:
             ports = (int(port) for port in self._ports)
-            yield from iter_dissected(path, self._query, ports, self._rows, first)
+            yield from iter_dissected(
+                path, self._query, ports, self._rows, first, protocols=self._protocols
+            )
 
     def _rows(self, query: Query, frame: Dissection) -> Iterable[list[Any]]:
         return _ROWS[self._row](query, frame) if self._selection.takes(frame) else ()
@@ -315,19 +326,22 @@ def iter_columns(
     row: RowUnit = RowUnit.FRAME,
     ports: Iterable[int] = (ROCE_PORT,),
     where: str | Filter | None = None,
+    protocols: Protocols = PROTOCOLS,
 ) -> Iterator[Columns]:
     """Yield the columns of a capture in blocks, in bounded memory whatever its size.
 
     ``fields`` are fields, each by any of its names; the columns go by the names that are given.
     ``row`` is a frame, or an FPDU of iWARP with the fields of its own headers. ``ports`` are the
-    UDP ports of RoCEv2. ``where`` is a display filter that frames must pass. The arrays of a
-    :class:`~rdmawire.columns.Column` have the shape ``(rows,)``.
+    UDP ports of RoCEv2. ``where`` is a display filter that frames must pass. ``protocols`` say what
+    carries what, as for a :class:`~rdmawire.dissect.Dissector`; with others than the standard's,
+    each frame is dissected. The arrays of a :class:`~rdmawire.columns.Column` have the shape
+    ``(rows,)``.
 
     Raises :class:`~rdmawire.dissect.select.FieldError` for an unknown field and
     :class:`~rdmawire.filter.FilterError` for an invalid filter, both at the call, and
     :class:`~rdmawire.errors.CaptureError` at damage, after the blocks before it.
     """
-    return Request(Query(fields), row, ports, select_frames(where)).blocks(path)
+    return Request(Query(fields), row, ports, select_frames(where), protocols).blocks(path)
 
 
 def read_columns(
@@ -337,12 +351,13 @@ def read_columns(
     row: RowUnit = RowUnit.FRAME,
     ports: Iterable[int] = (ROCE_PORT,),
     where: str | Filter | None = None,
+    protocols: Protocols = PROTOCOLS,
 ) -> Columns:
     """Return the columns of a complete capture; arguments and errors as of :func:`iter_columns`.
 
     For a damaged file this raises :class:`~rdmawire.errors.CaptureError` and returns nothing;
     :func:`iter_columns` yields what precedes the damage.
     """
-    request = Request(Query(fields), row, ports, select_frames(where))
+    request = Request(Query(fields), row, ports, select_frames(where), protocols)
     blocks = list(request.blocks(path))
     return joined(blocks) if blocks else request.nothing()

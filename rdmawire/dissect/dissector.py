@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from rdmawire.capture import LinkType, Reader, Record
-from rdmawire.decode import LINK_TYPES, PROTOCOLS, By, Following, Protocols
+from rdmawire.decode import PROTOCOLS, By, Following, Protocols
 from rdmawire.dissect import iwarp
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.walk import NodeWalk, Session, piece_node
@@ -97,12 +97,20 @@ class Dissector:
         link types that are not known, at once where all records have one, else at the end.
         """
         if reader.format == "pcap":
-            _check_known(reader, {reader.interfaces[0].link_type})
+            self._check_known(reader, {reader.interfaces[0].link_type})
         link_types = set()
         for record in reader:
             link_types.add(record.link_type)
             yield self.record(record, reader)
-        _check_known(reader, link_types)
+        self._check_known(reader, link_types)
+
+    def _check_known(self, reader: Reader, link_types: set[int]) -> None:
+        """Raise :class:`CaptureError` naming the link types that no protocol begins with."""
+        known = {number for selector, number in self._protocols if selector == By.LINK}
+        if unknown := sorted(link_types - known):
+            names = ", ".join(map(_link_name, sorted(known)))
+            said = " and ".join(map(str, unknown))
+            raise CaptureError(f"{reader.name}: link type {said} is not known; known are {names}")
 
     def record(self, record: Record, reader: Reader) -> Dissection:
         """Dissect the next record of a capture, with its interface and comments."""
@@ -121,9 +129,8 @@ class Dissector:
         return frame
 
 
-def _check_known(reader: Reader, link_types: set[int]) -> None:
-    """:class:`CaptureError` naming the link types that say nothing to us."""
-    if unknown := sorted(link_types - LINK_TYPES):
-        known = ", ".join(f"{LinkType(number).name} ({number})" for number in sorted(LINK_TYPES))
-        said = " and ".join(map(str, unknown))
-        raise CaptureError(f"{reader.name}: link type {said} is not known; known are {known}")
+def _link_name(number: int) -> str:
+    try:
+        return f"{LinkType(number).name} ({number})"
+    except ValueError:
+        return str(number)

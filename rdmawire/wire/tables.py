@@ -27,12 +27,24 @@ def known_headers(*headers: type[Header]) -> Iterator[None]:
 
         with known_headers(TagETH):
             wanted = Filter("rdmawire.tageth.tag == 7")
+
+    Raises ``ValueError`` for a header whose label another one has.
     """
+    _check_labels(headers)
     token = _OWN.set(_OWN.get() + headers)
     try:
         yield
     finally:
         _OWN.reset(token)
+
+
+def _check_labels(headers: tuple[type[Header], ...]) -> None:
+    known = {table.label: table for table in tables()}
+    for header in headers:
+        other = known.setdefault(header.label, header)
+        if other is not header:
+            reason = f"the label of {other.__name__} in {other.__module__}"
+            raise ValueError(f"{header.label!r} is {reason}: give another (Header, label=...)")
 
 
 def cached_by_tables(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:

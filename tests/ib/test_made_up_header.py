@@ -1,12 +1,15 @@
 """An extended transport header that no standard has, in one file: a table, an opcode and rows."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rdmawire.capture import LinkType
+from rdmawire.columns import read_columns
 from rdmawire.decode import with_opcodes
 from rdmawire.dissect import Dissector, Selection, as_object, tree
+from rdmawire.dissect.select import FieldError
 from rdmawire.errors import VerbsError, WireError
 from rdmawire.fabric.pair import Pair
 from rdmawire.filter import Filter, FilterError
@@ -198,6 +201,24 @@ def test_a_filter_and_an_edit_know_its_fields() -> None:
         Filter("rdmawire.tageth.tag == 1")
     with pytest.raises(EditError, match=r"no field is named 'tageth.scope'"):
         text.assignment("tageth.scope=9")
+
+
+def test_columns_have_its_fields(tmp_path: Path) -> None:
+    scene, path = Scene(), tmp_path / "tagged.pcap"
+    with scene.pair.captured(path):
+        for tag in (5, 0xABCDEF):
+            scene.send(b"tagged!", tag, scope=0)
+    names = ["infiniband.bth.psn", "rdmawire.tageth.tag"]
+    with known_headers(TagETH):
+        columns = read_columns(
+            path, names, protocols=with_opcodes(OPCODES), where="rdmawire.tageth.scope == 0"
+        )
+        without = read_columns(path, names)
+    assert columns[names[0]].values.tolist() == [100, 101]
+    assert columns[names[1]].values.tolist() == [5, 0xABCDEF]
+    assert not without[names[1]].valid.any()
+    with pytest.raises(FieldError, match=r"no field is named 'rdmawire.tageth.tag'"):
+        read_columns(path, names)
 
 
 def test_nothing_is_left_behind() -> None:

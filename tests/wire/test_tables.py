@@ -3,9 +3,12 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
+import pytest
+
 from rdmawire import wire
-from rdmawire.wire.header import Header
-from rdmawire.wire.tables import tables
+from rdmawire.wire.field_registry import find
+from rdmawire.wire.header import Header, bits
+from rdmawire.wire.tables import known_headers, tables
 
 
 def defined() -> set[type[Header]]:
@@ -32,3 +35,23 @@ def test_labels_tell_tables_apart() -> None:
     for table in tables():
         labels.setdefault(table.label, []).append(table.__name__)
     assert {label: names for label, names in labels.items() if len(names) > 1} == {}
+
+
+def test_a_header_with_the_label_of_another_one_is_refused() -> None:
+    class FETH(Header):
+        """Another header of this name."""
+
+        tag: int = bits(32)
+
+    class Own(Header, label="own_feth"):
+        """A header with a label of its own."""
+
+        tag: int = bits(32)
+
+    message = r"'feth' is the label of FETH in rdmawire.wire.ib: give another"
+    with pytest.raises(ValueError, match=message), known_headers(FETH):
+        pass
+    with known_headers(Own), known_headers(Own):
+        assert tables()[-2:] == [Own, Own]
+        assert find("own_feth.tag")
+    assert not find("own_feth.tag")
