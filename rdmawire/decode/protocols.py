@@ -93,6 +93,14 @@ def with_opcodes(opcodes: OpcodeTable, protocols: Protocols = PROTOCOLS) -> Prot
     return {**protocols, **dict.fromkeys(steps, transport)}
 
 
+def opcodes_of(protocols: Protocols) -> OpcodeTable:
+    """The layouts of transport packets that :func:`with_opcodes` set, or else the standard's."""
+    step = protocols.get((By.TRANSPORT, 0))
+    found = step.keywords.get("opcodes", LAYOUTS) if isinstance(step, partial) else LAYOUTS
+    assert isinstance(found, OpcodeTable)
+    return found
+
+
 LINK_TYPES: Final = frozenset(TABLES[By.LINK])
 """The link types that are known."""
 
@@ -121,13 +129,13 @@ class Outline(NamedTuple):
     packet: range | None = None
 
 
-def outline(data: bytes) -> Outline:
+def outline(data: bytes, protocols: Protocols = PROTOCOLS) -> Outline:
     """Where the headers of an Ethernet frame are, without their values."""
-    plain = _plain_outline(data)
+    plain = _plain_outline(data) if protocols is PROTOCOLS else None
     if plain is not None:
         return plain
     walk = _OutlineWalk(data, ROCE_PORTS, len(data))
-    walk.run((By.LINK, 1), PROTOCOLS)
+    walk.run((By.LINK, 1), protocols)
     return Outline(tuple((at, type(header)) for at, header in walk.headers), walk.packet)
 
 

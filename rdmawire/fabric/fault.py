@@ -17,9 +17,10 @@ from math import prod
 from random import Random
 from typing import Final
 
+from rdmawire.decode import PROTOCOLS, Protocols
 from rdmawire.errors import FabricError
 from rdmawire.fabric.classify import Classifier, marked
-from rdmawire.fabric.field import Fields, check_name, check_value
+from rdmawire.fabric.field import FieldName, Fields, check_value
 from rdmawire.fabric.frame import MAX_REDIRECTS, Envelope
 from rdmawire.fabric.link import FAULT_WORDS, Delivery
 from rdmawire.units import us
@@ -41,6 +42,11 @@ from rdmawire.wire.field_registry import Value
 Deliveries = Iterable[Delivery]
 Action = Callable[..., Deliveries]
 _TRAITS: Final = Classifier()
+
+
+def fields_of(delivery: Delivery) -> Fields:
+    """The fields of a delivery's frame."""
+    return Fields(delivery.data, protocols=delivery.protocols)
 
 
 def drop(delivery: Delivery, random: Random) -> Deliveries:  # noqa: ARG001 - an action
@@ -86,7 +92,7 @@ def corrupt(
     takes in what has a bad FCS (IEEE 802.3, 4.2.4.1.2).
     """
     frame = delivery.data
-    fields = Fields(frame)
+    fields = fields_of(delivery)
     if not frame or (fields.packet is None and not seal):
         return ()
     places = fields.packet or range(len(frame))
@@ -101,7 +107,7 @@ def truncate(delivery: Delivery, random: Random, *, by: int = 4, seal: bool = Fa
 
     Without ``seal``, a frame that has no ICRC is lost, because its FCS is bad.
     """
-    frame, fields = delivery.data, Fields(delivery.data)
+    frame, fields = delivery.data, fields_of(delivery)
     if fields.packet is None and not seal and by > 0:
         return ()
     left = fields.shortened(by) if seal else frame[: max(len(frame) - by, 0)]
@@ -123,7 +129,7 @@ def rewrite(
     seal: bool = True,
 ) -> Deliveries:
     """Set a field of the innermost header that has it. ``seal`` recomputes checksums."""
-    changed = Fields(delivery.data).rewritten(field, value, seal=seal)
+    changed = fields_of(delivery).rewritten(field, value, seal=seal)
     return (delivery._replace(data=changed),)
 
 
@@ -236,15 +242,15 @@ class Rule:
             FabricError,
         )
         self.do = do
-        self.where = {name: _values(wanted) for name, wanted in where.items()}
+        self.where = {FieldName(name): _values(wanted) for name, wanted in where.items()}
         self.nth = turns
-        self.per = tuple(per)
+        self.per = tuple(map(FieldName, per))
         self.chance = chance
+        if isinstance(field := options.get("field"), str):
+            options["field"] = FieldName(field)
         self.options = options
         self.fits = self.turns = self.meant = self.hits = 0
         self._counted: dict[tuple[Value | None, ...], int] = {}
-        for name in (*self.where, *self.per):
-            check_name(name)
 
     def __repr__(self) -> str:
         return f"Rule({self.do!r}, {self.where!r}, nth={self.nth!r}, hits={self.hits})"
@@ -304,23 +310,31 @@ class Faults:
     """Rules of a link. All that select a frame are applied to it, one after the other.
 
     All random numbers come from ``random``: the same seed gives the same faults. A frame that is
-    readdressed too often is lost: :data:`~rdmawire.fabric.frame.MAX_REDIRECTS`.
+    readdressed too often is lost: :data:`~rdmawire.fabric.frame.MAX_REDIRECTS`. ``protocols`` say
+    what carries what in the frames, as for a :class:`~rdmawire.dissect.Dissector`.
     :class:`FabricError` for an object that is no rule, and for rules that make more than
     :data:`MAX_COPIES` of one frame.
     """
 
-    def __init__(self, rules: Iterable[Rule], random: Random | None = None) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        random: Random | None = None,
+        *,
+        protocols: Protocols = PROTOCOLS,
+    ) -> None:
         check("Faults.rules", rules, InstanceOf(Iterable), FabricError)
         self.rules = tuple(rules)
         check_attributes(self, {"rules": CollectionOf(InstanceOf(Rule))}, FabricError)
         if (copies := prod(rule.copies for rule in self.rules)) > MAX_COPIES:
             raise FabricError(f"{copies} copies of one frame; {MAX_COPIES} at most")
+        self._protocols = protocols
         self._random = Random(0) if random is None else random  # noqa: S311 - must be repeatable
 
     def apply(self, frame: Envelope, number: int) -> list[Delivery]:
         """Apply all rules to the frame with this number on its link."""
-        fields = Fields(frame.data, number)
-        deliveries = [Delivery(frame.data)]
+        fields = Fields(frame.data, number, self._protocols)
+        deliveries = [Delivery(frame.data, 0, 0, (), self._protocols)]
         for rule in self.rules:
             if rule.means(fields, self._random):
                 deliveries = rule.apply(deliveries, self._random)

@@ -5,12 +5,12 @@ Names are those of the wire's tables, such as ``bth.psn``, and of filters, such 
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
-from rdmawire.decode import Checksum, outline, walk_frame
+from rdmawire.decode import PROTOCOLS, Checksum, Protocols, opcodes_of, outline, walk_frame
 from rdmawire.decode.checksum import HeaderSum, InvariantCRC, TransportSum
 from rdmawire.errors import FabricError, WireError
+from rdmawire.snapshot import shared
 from rdmawire.validate import Integer
 from rdmawire.wire.field_registry import HeaderField, Value, both, find, unknown
 from rdmawire.wire.field_registry import names as field_names
@@ -18,9 +18,9 @@ from rdmawire.wire.header import Group, Header
 from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.inet import PFC, Ethernet, MACControlOpcode, Pause
 from rdmawire.wire.layout import Piece
-from rdmawire.wire.packet import LAYOUTS, Packet
+from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
-from rdmawire.wire.tables import IWARP, tables_of
+from rdmawire.wire.tables import IWARP, cached_by_tables, tables_of
 
 _OF_FRAME: Final = ("frame.number", "frame.len", "frame.length")
 """Fields of the frame, not of a header: its number on its link (from 1), and its size in bytes."""
@@ -38,14 +38,32 @@ def _here(name: str) -> list[HeaderField]:
     return [one for one in find(name) if one.table not in _NOT_ON_LINKS]
 
 
-def check_name(name: str) -> None:
-    """Raise :class:`FabricError` unless a header, from Ethernet to MAD, has this field."""
-    named(name)
+class FieldName(str):
+    """The name of fields with the ``fields`` themselves; ``by_table`` has them by header.
+
+    Frames are read by it also outside of :func:`~rdmawire.wire.tables.known_headers`.
+    :class:`FabricError` for an unknown name.
+    """
+
+    __slots__ = ("by_table", "fields")
+    __deepcopy__ = shared
+
+    fields: Sequence[HeaderField]
+    by_table: "_ByTable"
+
+    def __new__(cls, name: str) -> Self:
+        found = super().__new__(cls, name)
+        found.fields, found.by_table = _named(str(found)), _by_table(str(found))
+        return found
 
 
-@cache
 def named(name: str) -> Sequence[HeaderField]:
     """Fields with this name; none if it is of the frame; :class:`FabricError` if unknown."""
+    return name.fields if isinstance(name, FieldName) else _named(name)
+
+
+@cached_by_tables
+def _named(name: str) -> Sequence[HeaderField]:
     if name in _OF_FRAME:
         return ()
     if found := _here(name):
@@ -57,10 +75,13 @@ def named(name: str) -> Sequence[HeaderField]:
     raise FabricError(unknown(name))
 
 
-@cache
-def _by_table(name: str) -> Mapping[type[Header], list[HeaderField]]:
+_ByTable = Mapping[type[Header], list[HeaderField]]
+
+
+@cached_by_tables
+def _by_table(name: str) -> _ByTable:
     found: dict[type[Header], list[HeaderField]] = {}
-    for one in named(name):
+    for one in _named(name):
         found.setdefault(one.table, []).append(one)
     return found
 
@@ -91,12 +112,12 @@ def _uneven(value: int, scale: int) -> str:
     return f"{value} is no multiple of {scale}" if value % scale else ""
 
 
-def usual_name(name: str) -> str:
+def usual_name(name: str) -> FieldName:
     """Name of the field in the wire's tables; ``name`` itself if it has several meanings."""
     found = named(name)
     fields = {one.name for one in found}
     plain = all(one.own or one.is_plain for one in found)
-    return fields.pop() if plain and len(fields) == 1 else name
+    return FieldName(fields.pop() if plain and len(fields) == 1 else name)
 
 
 _LINK: Final = (Ethernet, MACControlOpcode, Pause, PFC)
@@ -106,15 +127,17 @@ _LINK: Final = (Ethernet, MACControlOpcode, Pause, PFC)
 class Fields:
     """The fields of one frame, whose number on its link is ``number``.
 
-    A frame with a damaged transport packet has only the fields of its link headers.
+    ``protocols`` say what carries what. A frame with a damaged transport packet has only the fields
+    of its link headers.
     """
 
-    __slots__ = ("_headers", "data", "number", "packet")
+    __slots__ = ("_headers", "_protocols", "data", "number", "packet")
 
-    def __init__(self, data: bytes, number: int = 0) -> None:
+    def __init__(self, data: bytes, number: int = 0, protocols: Protocols = PROTOCOLS) -> None:
         self.data = data
         self.number = number
-        self._headers, self.packet = outline(data)
+        self._protocols = protocols
+        self._headers, self.packet = outline(data, protocols)
         if self.packet is None and any(table is BTH for _, table in self._headers):
             self._headers = tuple(each for each in self._headers if each[1] in _LINK)
 
@@ -148,7 +171,7 @@ class Fields:
 
     def _find(self, name: str) -> tuple[int, Header, list[HeaderField]] | None:
         """The innermost header that has a field with this name, its offset, and these fields."""
-        fields = _by_table(name)
+        fields = name.by_table if name.__class__ is FieldName else _by_table(name)
         for offset, table in reversed(self._headers):
             if table in fields:
                 header = table.parse(self.data, offset)
@@ -193,7 +216,7 @@ class Fields:
 
     def _recomputed(self, changed: bytes, kinds: tuple[type[Checksum], ...]) -> bytes:
         new = bytearray(changed)
-        for checksum in walk_frame(self.data).checksums:
+        for checksum in walk_frame(self.data, protocols=self._protocols).checksums:
             if isinstance(checksum, kinds):
                 checksum.recompute(new, checksum.end)
         return bytes(new)
@@ -205,7 +228,9 @@ class Fields:
             return self.data
         payload = frame.packet.payload
         try:
-            packet = frame.packet.replace(payload=payload[: max(len(payload) - by, 0)])
+            packet = frame.packet.replace(
+                payload=payload[: max(len(payload) - by, 0)], opcodes=opcodes_of(self._protocols)
+            )
         except WireError:
             return self.data
         shorter = frame._replace(packet=packet)
@@ -234,7 +259,7 @@ class Fields:
             pieces.append(table.parse(data, offset))
             at = offset + table.SIZE
         extended = []
-        for table in LAYOUTS[self.data[start]].headers:
+        for table in opcodes_of(self._protocols)[self.data[start]].headers:
             extended.append(table.parse(data, at))
             at += table.SIZE
         packet = Packet(cast(BTH, pieces.pop()), tuple(extended), data[at:pad], data[pad:stop])

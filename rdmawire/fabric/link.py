@@ -12,6 +12,7 @@ from functools import lru_cache
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
+from rdmawire.decode import PROTOCOLS, Protocols
 from rdmawire.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.units import us
@@ -48,12 +49,14 @@ class Delivery(NamedTuple):
     - ``wait``: delay beyond the link's latency (ns).
     - ``behind``: number of later frames that must overtake it; ``wait`` is then the maximum delay.
     - ``faults``: words of :data:`FAULT_WORDS` for the effects of faults.
+    - ``protocols``: what carries what in it, for faults that find its fields.
     """
 
     data: bytes
     wait: int = 0
     behind: int = 0
     faults: tuple[str, ...] = ()
+    protocols: Protocols = PROTOCOLS
 
 
 FCS: Final = 4

@@ -13,7 +13,7 @@ from rdmawire.dissect.node import Node
 from rdmawire.dissect.select import FieldError, Selection
 from rdmawire.fabric import FabricError
 from rdmawire.fabric.fault import Rule
-from rdmawire.fabric.field import Fields, check_name
+from rdmawire.fabric.field import FieldName, Fields
 from rdmawire.filter import Filter, FilterError
 from rdmawire.filter.ast import FieldReference, ValueType
 from rdmawire.filter.match_frame import compile_value
@@ -135,7 +135,7 @@ def test_each_name_is_the_same_field_in_faults_and_expectations(table: type[Head
         key = Scalar(name, Mark(1, 1))
         if all(one.table in OF_CAPTURES for one in find(name)):
             with pytest.raises(FabricError, match=f"^{name}: no frame on a link has the header "):
-                check_name(name)
+                FieldName(name)
             with pytest.raises(NodeError, match="no frame on a link has the header"):
                 FIELD.read(key, None)  # type: ignore[arg-type]
         elif table not in OF_CAPTURES:
@@ -203,4 +203,4 @@ def test_a_misspelt_name_has_the_same_hint_everywhere(name: str, hint: str) -> N
     ],
 )
 def test_a_fault_says_what_it_cannot_match(name: str, reason: str) -> None:
-    assert refusal(FabricError, check_name, name) == reason
+    assert refusal(FabricError, FieldName, name) == reason
