@@ -52,8 +52,10 @@ class FieldName(str):
     by_table: "_ByTable"
 
     def __new__(cls, name: str) -> Self:
+        if isinstance(name, cls):
+            return name
         found = super().__new__(cls, name)
-        found.fields, found.by_table = _named(str(found)), _by_table(str(found))
+        found.fields, found.by_table = _named(name), _by_table(name)
         return found
 
 

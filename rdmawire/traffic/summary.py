@@ -20,6 +20,7 @@ from rdmawire.wire import roce, serial
 from rdmawire.wire.ib import BTH, RETH, Ack
 from rdmawire.wire.inet import ECN, IPv4, IPv6
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape
+from rdmawire.wire.packet import LAYOUTS, OpcodeTable
 from rdmawire.wire.roce import Frame
 
 MAX_CONVERSATIONS: Final = 1 << 16
@@ -116,15 +117,16 @@ class FrameCounter:
     were sent (an atomic has eight bytes, a READ the requested bytes); ``frame_bytes`` are those of
     all frames. ``mads`` are management datagrams, including retransmissions. ``retransmits`` are
     request packets whose PSN was sent before. ``marks`` are frames with Congestion Experienced.
-    ``last`` is the time of the last frame (ns).
+    ``last`` is the time of the last frame (ns). ``opcodes`` are the layouts of transport packets.
     """
 
     __slots__ = (
-        *("_conversations", "_heads", "_mtus", "cnps", "frame_bytes", "frames", "last", "mads"),
-        *("marks", "messages", "naks", "bytes", "retransmits", "rnr_naks"),
+        *("_conversations", "_heads", "_mtus", "_opcodes", "bytes", "cnps", "frame_bytes"),
+        *("frames", "last", "mads", "marks", "messages", "naks", "retransmits", "rnr_naks"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, opcodes: OpcodeTable = LAYOUTS) -> None:
+        self._opcodes = opcodes
         self.frames = self.frame_bytes = self.messages = self.bytes = 0
         self.retransmits = self.naks = self.rnr_naks = self.cnps = self.marks = 0
         self.mads = 0
@@ -154,7 +156,7 @@ class FrameCounter:
     def _learnt(self, key: bytes, frame: bytes) -> _BthHead | None:
         """Parse a new head, and cache it if it has the usual layout."""
         try:
-            head = self._head(roce.parse(frame))
+            head = self._head(roce.parse(frame, opcodes=self._opcodes))
         except WireError:
             return None
         if len(key) == head.word:
@@ -165,11 +167,11 @@ class FrameCounter:
 
     def _head(self, frame: Frame) -> _BthHead:
         bth = frame.packet.bth
-        shape = SHAPES.get(bth.opcode)
+        shape = self._opcodes[bth.opcode].shape
         if shape is not None and shape.part in _FULL:
             self._mtus.add(len(frame.packet.payload))
         return _BthHead(
-            _count_for(bth),
+            _count_for(bth, shape),
             word=word_offset(frame.headers),
             marked=any(isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in frame.headers),
             new=FrameCount(
@@ -270,9 +272,9 @@ _OF_MANAGERS: Final = range(GSI_QPN + 1)
 """Queue pairs that receive only management datagrams. IBA 3.9.4."""
 
 
-def _count_for(bth: BTH) -> _Count | None:
-    """Return the function that counts packets with such a BTH."""
-    count = _COUNTS.get(bth.opcode)
+def _count_for(bth: BTH, shape: Shape | None) -> _Count | None:
+    """Return the function that counts packets with such a BTH, whose opcode has this ``shape``."""
+    count = _COUNTS.get(bth.opcode) or (None if shape is None else _count_of(shape))
     is_mad = count is FrameCounter._message and bth.destqp in _OF_MANAGERS
     return FrameCounter._mad if is_mad else count
 

@@ -16,6 +16,7 @@ from rdmawire.ib.congestion.base import CongestionController
 from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.ib.rules import Rules
 from rdmawire.memory.gpu.device import Gpu
 from rdmawire.traffic.scenario.document import Failure
 from rdmawire.traffic.scenario.model import (
@@ -68,13 +69,14 @@ def refusal(error: VerbsError | None) -> str:
 class HostRuntime:
     """One host. ``buffers`` has memory and windows by name, ``events`` counts its events.
 
-    ``gids`` are all its addresses. ``random`` generates the random content of its memory.
+    ``gids`` are all its addresses. ``random`` generates the random content of its memory, ``rules``
+    are those of its adapter.
     """
 
-    def __init__(self, plan: HostPlan, place: Place, random: Random) -> None:
+    def __init__(self, plan: HostPlan, place: Place, random: Random, rules: Rules) -> None:
         self.plan = plan
         self.name = plan.name
-        self.host = Host(profile=named(plan.profile), place=place)
+        self.host = Host(profile=named(plan.profile), place=place, rules=rules)
         self.gids = (place.gid, *(Place.of(_ANY_MAC, other).gid for other in plan.further))
         self._take_gids()
         self.port = NotifyingPort(self.host.nic)

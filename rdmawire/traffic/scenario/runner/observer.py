@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from rdmawire.decode import PROTOCOLS, Protocols, opcodes_of
 from rdmawire.errors import FabricError
 from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.field import Fields
@@ -32,9 +33,11 @@ class Matcher:
     """Tests whether a frame has the expected fields.
 
     The result for the bytes up to the PSN is cached for each such head and frame length.
+    ``protocols`` say what carries what in frames.
     """
 
-    def __init__(self, where: Mapping[str, object]) -> None:
+    def __init__(self, where: Mapping[str, object], protocols: Protocols = PROTOCOLS) -> None:
+        self._protocols = protocols
         wanted = {name: among(value) for name, value in where.items()}
         self._by_head = {name: value for name, value in wanted.items() if _is_in_head(name)}
         self._by_rest = {name: value for name, value in wanted.items() if not _is_in_head(name)}
@@ -48,10 +51,10 @@ class Matcher:
             fits = self._learn(key, frame)
         if not (fits and self._by_rest):
             return fits
-        return _all_fit(Fields(frame, number), self._by_rest)
+        return _all_fit(Fields(frame, number, self._protocols), self._by_rest)
 
     def _learn(self, key: tuple[int, bytes], frame: bytes) -> bool:
-        fields = Fields(frame)
+        fields = Fields(frame, protocols=self._protocols)
         fits = _all_fit(fields, self._by_head)
         if fields.packet is not None and len(key[1]) == fields.packet.start + HEAD_OF_BTH:
             self._keep(key, fits)
@@ -348,9 +351,10 @@ class PacketWatch:
         sender: bytes | None,
         where: Callable[[], FrameRef],
         sightings: Occurrences[FrameRef],
+        protocols: Protocols,
     ) -> None:
         self._sightings = sightings
-        self._fits = Matcher(plan.where)
+        self._fits = Matcher(plan.where, protocols)
         self._sender = sender
         self._where = where
 
@@ -376,10 +380,11 @@ class Observer:
     ) -> None:
         self._testbed = testbed
         self._network = testbed.network
+        self.protocols = testbed.protocols
         self.recording = Recording(testbed, keep, points, arrived=arrived)
         self._counts: dict[TapPoint, FrameCount] = {}
         self.last = LastErrors()
-        self.total = FrameCounter()
+        self.total = FrameCounter(opcodes_of(self.protocols))
         self.hosts = {
             name: self._watch_host(name)
             for name in self._network.attachments
@@ -425,7 +430,7 @@ class Observer:
 
     def _watch_packets(self, plan: PacketExpectation) -> Occurrences[FrameRef]:
         sender, sightings = self.sender_of(plan), Occurrences[FrameRef](plan.range.most)
-        self.watch(plan, lambda where: PacketWatch(plan, sender, where, sightings))
+        self.watch(plan, lambda where: PacketWatch(plan, sender, where, sightings, self.protocols))
         return sightings
 
     def sender_of(self, plan: PacketExpectation) -> bytes | None:

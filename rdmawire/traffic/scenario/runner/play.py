@@ -10,12 +10,18 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rdmawire.capture.io import AnyPath
+from rdmawire.decode import PROTOCOLS, Protocols
+from rdmawire.errors import FabricError
 from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import SimulationLimit, Tap
+from rdmawire.ib.rules import Rules
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.document import Failure, Hint
 from rdmawire.traffic.scenario.model import Mark, Scenario
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
@@ -110,6 +116,8 @@ def play(
     points: Iterable[str] = (),
     arrived: bool = False,
     progress: Progress | None = None,
+    rules: Mapping[str, Rules] = MappingProxyType({}),
+    protocols: Protocols = PROTOCOLS,
 ) -> Outcome:
     """Run a scenario. The same scenario always gives the same bytes.
 
@@ -118,20 +126,32 @@ def play(
       point as an interface of a pcapng.
     - ``arrived``: capture frames where they arrive, not where they are sent.
     - ``progress``: called with the number of completed work requests, and of all.
+    - ``rules``: the rules of some hosts' adapters, by the host's name; a failure may make the
+      scenario run a second time, with the same rules.
+    - ``protocols``: what carries what in frames, for faults and expectations of own headers.
 
     Raises ``UnknownPoint`` for a point that does not exist, ``CaptureError`` for a file that cannot
-    be written.
+    be written, ``FabricError`` for rules of a host that does not exist.
     """
+    _check_hosts(scenario, rules)
     wanted = tuple(points)
-    testbed = Testbed(scenario)
+    make_testbed = partial(Testbed, scenario, rules, protocols)
+    testbed = make_testbed()
     with _tap(capture) as keep:
         observer = Observer(testbed, keep, wanted, arrived=arrived)
         player, watching, rest, unsettled = _happen(testbed, observer, progress)
     for machine in testbed.machines.values():
         machine.flush()
-    tracer = Tracer(scenario, observer.recording.frames, wanted, arrived=arrived)
+    tracer = Tracer(make_testbed, observer.recording.frames, wanted, arrived=arrived)
     played = FinishedRun(testbed, player, observer, watching, tracer.trace, rest)
     return _outcome(played, unsettled)
+
+
+def _check_hosts(scenario: Scenario, rules: Mapping[str, Rules]) -> None:
+    known = [host.name for host in scenario.hosts]
+    for name in rules:
+        if name not in known:
+            raise FabricError(f"rules of {quote(name)}: hosts are {', '.join(known)}")
 
 
 @contextmanager

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
+from rdmawire.decode import PROTOCOLS, Protocols, opcodes_of
 from rdmawire.fabric.fault import Faults, Rule, Wanted
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Delivery, Link
 from rdmawire.fabric.network import Network
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.fabric.switch_config import Marking, Pausing, SwitchSettings
+from rdmawire.ib.rules import Rules
+from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.traffic.scenario.consistency import headroom_of, places_of
 from rdmawire.traffic.scenario.document import Failure
 from rdmawire.traffic.scenario.model import (
@@ -26,10 +30,13 @@ from rdmawire.traffic.scenario.runner.connect import WAYS
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
 from rdmawire.wire import serial
 from rdmawire.wire.management import PATH_MTUS
-from rdmawire.wire.opcode import SHAPES
+from rdmawire.wire.packet import OpcodeTable
 
-REQUESTS: Final = frozenset(opcode for opcode, shape in SHAPES.items() if not shape.response)
-"""Opcodes of requests; responses have the PSNs of the other side."""
+
+def requests_of(opcodes: OpcodeTable) -> frozenset[int]:
+    """Opcodes of requests; responses have the PSNs of the other side."""
+    shapes = ((opcode, layout.shape) for opcode, layout in opcodes.items())
+    return frozenset(opcode for opcode, shape in shapes if shape and not shape.response)
 
 
 class Sender(NamedTuple):
@@ -40,7 +47,7 @@ class Sender(NamedTuple):
     psn: int
 
 
-def rule_of(plan: FaultPlan, sender: Sender | None) -> Rule:
+def rule_of(plan: FaultPlan, sender: Sender | None, opcodes: OpcodeTable) -> Rule:
     """Return the rule of a fault. Its own ``where`` overrides fields derived from ``sender``."""
     where: dict[str, object] = {}
     per: tuple[str, ...] = ()
@@ -48,7 +55,7 @@ def rule_of(plan: FaultPlan, sender: Sender | None) -> Rule:
         where = {"eth.src": sender.mac, "bth.destqp": sender.destqps}
         if plan.packet:
             psns = tuple(serial.add(sender.psn, place - 1) for place in plan.packet)
-            where |= {"bth.psn": psns, "bth.opcode": REQUESTS}
+            where |= {"bth.psn": psns, "bth.opcode": requests_of(opcodes)}
             per = ("bth.destqp", "bth.psn")
     wanted = cast(Mapping[str, Wanted], where | dict(plan.where))
     return Rule(plan.do, wanted, nth=plan.nth, per=per, chance=plan.chance, **plan.options)
@@ -57,8 +64,8 @@ def rule_of(plan: FaultPlan, sender: Sender | None) -> Rule:
 class LinkFaults(Faults):
     """Faults that count the frames they lose."""
 
-    def __init__(self, rules: Iterable[Rule], random: Random) -> None:
-        super().__init__(rules, random)
+    def __init__(self, rules: Iterable[Rule], random: Random, protocols: Protocols) -> None:
+        super().__init__(rules, random, protocols=protocols)
         self.lost = 0
 
     def apply(self, frame: Envelope, number: int) -> list[Delivery]:
@@ -80,12 +87,20 @@ EVENTS_PER_PACKET: Final = 256
 class Testbed:
     """The network, hosts and queue pairs of a scenario.
 
-    ``failures`` are those met while it was built. ``endpoints`` has the queue pairs of each
-    connection's first end, in order.
+    ``rules`` are those of the adapters of some hosts, by name; ``protocols`` say what carries what
+    in frames. ``failures`` are those met while it was built. ``endpoints`` has the queue pairs of
+    each connection's first end, in order.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        rules: Mapping[str, Rules] = MappingProxyType({}),
+        protocols: Protocols = PROTOCOLS,
+    ) -> None:
         self.scenario = scenario
+        self.protocols = protocols
+        self._rules = rules
         self.network = Network(
             Simulator(time_limit=scenario.time_limit, event_limit=_event_limit(scenario)),
             seed=scenario.seed,
@@ -115,7 +130,8 @@ class Testbed:
         places = places_of(scenario.hosts)
         for plan, place in zip(scenario.hosts, places, strict=True):
             random = network.random(f"memory of {plan.name}")
-            machine = HostRuntime(plan, place, random)
+            rules = self._rules.get(plan.name, STANDARD)
+            machine = HostRuntime(plan, place, random, rules)
             neighbours.update(dict.fromkeys(machine.gids, machine.mac))
             if plan.name in managed:
                 machine.manage(neighbours.get, network.random(f"connections of {plan.name}"))
@@ -133,10 +149,11 @@ class Testbed:
 
     def install_faults(self) -> None:
         """Install the faults of all links."""
+        opcodes = opcodes_of(self.protocols)
         for link in self.scenario.links:
-            rules = [rule_of(plan, self._sender(plan)) for plan in link.faults]
+            rules = [rule_of(plan, self._sender(plan), opcodes) for plan in link.faults]
             random = self.network.random(f"faults of {link.name}")
-            self.faults[link.name] = faults = LinkFaults(rules, random)
+            self.faults[link.name] = faults = LinkFaults(rules, random, self.protocols)
             if rules:
                 self.network.links[link.name].faults = faults
 

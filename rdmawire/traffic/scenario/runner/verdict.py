@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from rdmawire.decode import Protocols
 from rdmawire.errors import MemoryFault
 from rdmawire.fabric.fault import Rule
 from rdmawire.fabric.field import Fields, named
@@ -18,7 +19,6 @@ from rdmawire.traffic.scenario.model import (
     MemoryExpectation,
     PacketExpectation,
     Range,
-    Scenario,
     Span,
     StateExpectation,
     TimeExpectation,
@@ -403,8 +403,9 @@ FEWEST_FIELDS = 2
 class ClosestMatch:
     """Finds the first frame with all fields of ``plan`` and all values but one."""
 
-    def __init__(self, plan: PacketExpectation, sender: bytes | None) -> None:
+    def __init__(self, plan: PacketExpectation, sender: bytes | None, protocols: Protocols) -> None:
         self.text = ""
+        self._protocols = protocols
         self._wanted = {name: among(value) for name, value in plan.where.items()}
         self._sender = sender
 
@@ -418,7 +419,7 @@ class ClosestMatch:
         return look
 
     def _compare(self, frame: bytes, seen: FrameRef) -> None:
-        fields = Fields(frame, seen.number)
+        fields = Fields(frame, seen.number, self._protocols)
         found = {name: fields.get(name) for name in self._wanted}
         wrong = [name for name, values in self._wanted.items() if not fields.has(name, values)]
         if len(wrong) == 1 and None not in found.values():
@@ -481,13 +482,19 @@ class ByteProbe:
 class Tracer:
     """Finds writers of bytes and near matches by a second run, if there are any to find.
 
-    ``frames`` is the number of captured frames; ``points`` and ``arrived`` are the capture's.
+    ``make_testbed`` returns the testbed of that run. ``frames`` is the number of captured frames;
+    ``points`` and ``arrived`` are the capture's.
     """
 
     def __init__(
-        self, scenario: Scenario, frames: int, points: tuple[str, ...], *, arrived: bool
+        self,
+        make_testbed: Callable[[], Testbed],
+        frames: int,
+        points: tuple[str, ...],
+        *,
+        arrived: bool,
     ) -> None:
-        self._scenario = scenario
+        self._make_testbed = make_testbed
         self._points = points
         self._arrived = arrived
         self._able = frames <= MAX_FRAMES
@@ -502,7 +509,7 @@ class Tracer:
 
     def _play(self, spans: Iterable[Span], plans: Iterable[PacketExpectation]) -> TraceResult:
         """Run the scenario with probes."""
-        testbed = Testbed(self._scenario)
+        testbed = self._make_testbed()
         observer = Observer(testbed, None, self._points, arrived=self._arrived)
         testbed.install_faults()
         probes = {span: _probe(testbed, observer, span) for span in spans}
@@ -528,6 +535,6 @@ def _probe(testbed: Testbed, observer: Observer, span: Span) -> ByteProbe:
 
 
 def _near_miss(observer: Observer, plan: PacketExpectation) -> ClosestMatch:
-    miss = ClosestMatch(plan, observer.sender_of(plan))
+    miss = ClosestMatch(plan, observer.sender_of(plan), observer.protocols)
     observer.watch(plan, miss.at)
     return miss
