@@ -6,22 +6,23 @@ from rdmawire import read_shipped
 from rdmawire.fabric import ACTIONS
 from rdmawire.ib import SERVICES
 from rdmawire.traffic.scenario.counters import COUNTERS
-from rdmawire.traffic.scenario.model.connection import CONGESTION
-from rdmawire.traffic.scenario.model.expectation import EVENTS
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import CONGESTION, TYPES
+from rdmawire.traffic.scenario.model.expectation import EVENTS, REASONS
 from rdmawire.traffic.scenario.model.network import FAULT_LIST, FAULT_OPTIONS, FAULTS, FaultPlan
-from rdmawire.traffic.scenario.model.scenario import Scenario
 from rdmawire.traffic.scenario.model.step import (
     OF_ALL,
     OF_QUEUES,
     OF_SENDS,
+    STATUS,
     STEPS,
     VERB_SECTIONS,
+    VERBS,
+    Verb,
 )
 from rdmawire.traffic.scenario.reader import MUST_BE_THERE, shipped
 from rdmawire.traffic.scenario.section import Named, OneSection, Section, sections_in
-from rdmawire.traffic.scenario.tables import REASONS, STATUS, TYPES
 from rdmawire.traffic.scenario.types import Custom, Many, ValueType
-from rdmawire.traffic.scenario.verbs import VERBS, Verb
 
 _APART = ("the fault ", "the verb ")
 """Things with keys that have parts of their own."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.document import Failure, Hint, Mistake, ScenarioError
-    from rdmawire.traffic.scenario.model.scenario import Scenario
+    from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.reader import (
         json_schema,
         read_scenario,
@@ -45,7 +45,7 @@ __all__ = [
 
 _MODULES = {
     "document": ("Failure", "Hint", "Mistake", "ScenarioError"),
-    "model.scenario": ("Scenario",),
+    "model": ("Scenario",),
     "reader": ("json_schema", "read_scenario", "read_scenario_text", "read_shipped", "shipped"),
     "runner.play": ("Outcome", "StepOutcome", "play"),
 }

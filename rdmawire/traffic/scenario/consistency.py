@@ -30,10 +30,10 @@ from rdmawire.traffic.scenario.model import (
     Span,
     StepPlan,
 )
+from rdmawire.traffic.scenario.model.connection import QUEUE
 from rdmawire.traffic.scenario.model.host import MAX_FILLED
+from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.references import length_of
-from rdmawire.traffic.scenario.tables import QUEUE
-from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.units import SIZES, format_exactly
 from rdmawire.verbs.ah import is_ipv4
 from rdmawire.wire.ib import BTH, ICRC, RETH, XRCETH, ImmDt

@@ -25,13 +25,12 @@ from rdmawire.traffic.scenario.document import (
     decode,
     parse_document,
 )
+from rdmawire.traffic.scenario.model import Scenario, homes
 from rdmawire.traffic.scenario.model.connection import ConnectionPlan
-from rdmawire.traffic.scenario.model.expectation import EVENTS
-from rdmawire.traffic.scenario.model.scenario import Scenario, homes
-from rdmawire.traffic.scenario.model.step import StepPlan
+from rdmawire.traffic.scenario.model.expectation import EVENTS, REASONS
+from rdmawire.traffic.scenario.model.step import STATUS, StepPlan
 from rdmawire.traffic.scenario.rules import check_connection, check_step
 from rdmawire.traffic.scenario.section import Key, Section, read_section, sections_in
-from rdmawire.traffic.scenario.tables import REASONS, STATUS
 from rdmawire.traffic.scenario.types import Definitions
 
 RULES: Final[Mapping[type, Callable[..., Any]]] = {

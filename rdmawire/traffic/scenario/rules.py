@@ -16,11 +16,12 @@ from rdmawire.traffic.scenario.model import (
     Span,
     StepPlan,
 )
+from rdmawire.traffic.scenario.model.connection import TYPES
 from rdmawire.traffic.scenario.model.host import MAX_FILLED
+from rdmawire.traffic.scenario.model.step import OF_PEER, REMOTE, SUCCESS, VERBS
 from rdmawire.traffic.scenario.references import check_fit, length_of, which_of
 from rdmawire.traffic.scenario.section import Found
-from rdmawire.traffic.scenario.tables import SUCCESS, TYPES
-from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS, Takes
+from rdmawire.traffic.scenario.types import ValueType
 from rdmawire.units import SIZES, format_exactly
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import BOUNDS
@@ -286,7 +287,7 @@ class _Named(NamedTuple):
     """A span that a step names, with its key."""
 
     key: str
-    takes: Takes
+    type: ValueType
     span: Span
     node: Node
 
@@ -302,12 +303,12 @@ def _named(plan: StepPlan, found: Found) -> Iterator[_Named]:
     for key, row in VERBS[plan.verb].parameters.items():
         if key in found.nodes:
             node = found.nodes[key]
-            value = plan.values.get(key) if row.into == "values" else getattr(plan, row.into)
+            value = getattr(plan, row.into) if row.into else plan.values.get(key)
             spans = (value,) if isinstance(value, Span) else value
             for place, span in enumerate(spans if isinstance(spans, tuple) else ()):
                 if isinstance(span, Span):
                     own = node.items[place] if isinstance(node, Items) else node
-                    yield _Named(key, row.takes, span, own)
+                    yield _Named(key, row.type, span, own)
 
 
 def _sides(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
@@ -318,7 +319,7 @@ def _sides(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[Node
     one, other = connection.ends
     peer = other if plan.end.host == one else one
     for named in _named(plan, found):
-        host = peer if named.takes in OF_PEER else plan.end.host
+        host = peer if named.type in OF_PEER else plan.end.host
         if named.span.host != host:
             yield named.wrong(f"memory of {named.span.host}", f"memory of {host}")
 
@@ -328,7 +329,7 @@ def _fits(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeE
     if plan.status != SUCCESS:
         return
     for named in _named(plan, found):
-        if named.takes is Takes.REMOTE:
+        if named.type is REMOTE:
             try:
                 check_fit(named.node, named.span, context)
             except NodeError as error:

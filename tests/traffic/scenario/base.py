@@ -16,9 +16,9 @@ from rdmawire.traffic.scenario.document import (
     ScenarioError,
 )
 from rdmawire.traffic.scenario.model import Mark, Scenario
+from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.reader import read_scenario_text, read_tree
 from rdmawire.traffic.scenario.section import Section, sections_in
-from rdmawire.traffic.scenario.verbs import VERBS
 
 TEXT = """\
 name: Everything

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.traffic.scenario.document import MAX_MISTAKES
-from rdmawire.traffic.scenario.model.scenario import homes
-from rdmawire.traffic.scenario.verbs import VERBS
+from rdmawire.traffic.scenario.model import homes
+from rdmawire.traffic.scenario.model.step import VERBS
 from tests.traffic.scenario.base import base, mistakes_of, noded, told
 
 EVERYTHING = Path(__file__).with_name("everything.yaml").read_text()

@@ -1,9 +1,9 @@
 """What `rdmawire run --keys` has to tell."""
 
-from rdmawire.traffic.scenario.model.scenario import Scenario
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import SCHEMES
 from rdmawire.traffic.scenario.reader import Listed, listed_rows
 from rdmawire.traffic.scenario.section import sections_in
-from rdmawire.traffic.scenario.tables import SCHEMES
 
 ROWS = list(listed_rows())
 

@@ -13,8 +13,8 @@ from rdmawire.traffic.scenario.model import (
     StepPlan,
     WindowPlan,
 )
+from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.runner.play import play
-from rdmawire.traffic.scenario.verbs import VERBS
 from tests.traffic.scenario.scene import (
     CLIENT,
     COUNT,

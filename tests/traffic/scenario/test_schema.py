@@ -8,15 +8,13 @@ import pytest
 
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Diagnostics, Node, parse_document
-from rdmawire.traffic.scenario.model import Scenario
-from rdmawire.traffic.scenario.model.content import INLINE
-from rdmawire.traffic.scenario.model.content import TEXT as TEXT_CONTENT
-from rdmawire.traffic.scenario.model.scenario import homes
-from rdmawire.traffic.scenario.model.step import STEPS
+from rdmawire.traffic.scenario.model import Scenario, homes
+from rdmawire.traffic.scenario.model.host import INLINE
+from rdmawire.traffic.scenario.model.host import TEXT as TEXT_CONTENT
+from rdmawire.traffic.scenario.model.step import OF_PEER, STEPS, VERBS
 from rdmawire.traffic.scenario.reader import RULES
 from rdmawire.traffic.scenario.section import Key, Named, Section, parts_of
 from rdmawire.traffic.scenario.types import ValueType
-from rdmawire.traffic.scenario.verbs import OF_PEER, VERBS
 from tests.traffic.scenario.base import (
     PLACES,
     SECTIONS,
@@ -92,7 +90,7 @@ GOOD: dict[tuple[str, str], str] = {
         (f"the verb {word}", key): "server.sink"
         for word, verb in VERBS.items()
         for key, row in verb.parameters.items()
-        if row.takes in OF_PEER
+        if row.type in OF_PEER
     },
     ("the verb send_inv", "key"): "server.slot",
 }

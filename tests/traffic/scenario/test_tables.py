@@ -5,15 +5,19 @@ from dataclasses import fields
 import pytest
 
 from rdmawire.fabric.fault import OPTIONS
-from rdmawire.traffic.scenario.model.connection import SCHEME_SECTIONS, Attributes
+from rdmawire.traffic.scenario.model.connection import (
+    CONNECTS,
+    SCHEME_SECTIONS,
+    SCHEMES,
+    Attributes,
+)
+from rdmawire.traffic.scenario.model.host import VIAS
 from rdmawire.traffic.scenario.model.network import FAULT_OPTIONS, FAULTS
-from rdmawire.traffic.scenario.model.step import TYPES_OF
+from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.runner.actions import OWNERS
 from rdmawire.traffic.scenario.runner.buffers import WAYS
 from rdmawire.traffic.scenario.runner.connect import WAYS as CONNECTING
 from rdmawire.traffic.scenario.runner.host_runtime import CONTROLS
-from rdmawire.traffic.scenario.tables import CONNECTS, SCHEMES, VIAS
-from rdmawire.traffic.scenario.verbs import VERBS, Takes
 from rdmawire.verbs.qp_attr import BOUNDS
 from rdmawire.verbs.wr import VERBS as WORK
 
@@ -53,9 +57,3 @@ def test_all_work_has_a_verb_and_all_else_is_done_by_somebody() -> None:
     assert {*posted} == {*WORK}
     others = {word for word, verb in VERBS.items() if verb.work is None}
     assert others == {*OWNERS, "receive"}
-
-
-def test_whatever_a_verb_takes_can_be_read() -> None:
-    assert TYPES_OF.keys() == {*Takes}
-    taken = {row.takes for verb in VERBS.values() for row in verb.parameters.values()}
-    assert taken == {*Takes}

@@ -5,13 +5,17 @@ The reader (:mod:`rdmawire.traffic.scenario.reader`) makes a :class:`Scenario` o
 every reference is valid; the runner runs it.
 """
 
-from rdmawire.traffic.scenario.context import link_called
+from functools import cache
+from typing import Annotated, ClassVar, Final
+
+from rdmawire.traffic.scenario.context import ParseContext, link_called
 from rdmawire.traffic.scenario.document import Mark
 from rdmawire.traffic.scenario.model.connection import ConnectionPlan, ReceivePlan
 from rdmawire.traffic.scenario.model.expectation import (
     CounterExpectation,
     EventExpectation,
     Expectation,
+    Expectations,
     MemoryExpectation,
     PacketExpectation,
     StateExpectation,
@@ -19,9 +23,27 @@ from rdmawire.traffic.scenario.model.expectation import (
 )
 from rdmawire.traffic.scenario.model.host import GpuPlan, HostPlan, MemoryPlan, SrqPlan, WindowPlan
 from rdmawire.traffic.scenario.model.network import FaultPlan, LinkPlan, QueuePlan, SwitchPlan
-from rdmawire.traffic.scenario.model.scenario import Scenario
-from rdmawire.traffic.scenario.model.step import StepPlan
-from rdmawire.traffic.scenario.types import Content, End, Fill, Range, Span
+from rdmawire.traffic.scenario.model.step import STEPS, StepPlan
+from rdmawire.traffic.scenario.section import (
+    Found,
+    Given,
+    Named,
+    OneSection,
+    Section,
+    key,
+    sections_in,
+)
+from rdmawire.traffic.scenario.types import (
+    MAX_NUMBER,
+    TEXT,
+    Content,
+    End,
+    Fill,
+    Number,
+    Range,
+    Span,
+    Time,
+)
 
 __all__ = [
     "ConnectionPlan",
@@ -50,5 +72,74 @@ __all__ = [
     "SwitchPlan",
     "TimeExpectation",
     "WindowPlan",
+    "homes",
     "link_called",
 ]
+
+MAX_RUN: Final = 10**15
+"""Maximum virtual time (ns)."""
+_START: Final = Mark(1, 1)
+
+
+class Scenario(Section):
+    """One scenario. ``source`` is the name of its file in messages.
+
+    The reader adds the link of two hosts without switches and links, so ``links`` has all. Keys are
+    read in this order: a name is defined before its references, as faults of links refer to ends of
+    connections.
+    """
+
+    called: ClassVar = "a scenario"
+
+    mark: Given[Mark] = _START
+    name: Annotated[str, TEXT, key("What it shows, in a few words.")]
+    about: Annotated[str, TEXT, key("What happens in it, and why.")] = ""
+    seed: Annotated[
+        int,
+        Number(0, MAX_NUMBER),
+        key("The seed of all that is random: the same seed gives the same bytes."),
+    ] = 0
+    time_limit: Annotated[
+        int, Time(1, MAX_RUN), key("The virtual time by which all must be at rest.", "time limit")
+    ] = 10**10
+    hosts: Annotated[
+        tuple[HostPlan, ...], Named(HostPlan, "hosts by name", "client"), key("The hosts, by name.")
+    ]
+    switches: Annotated[
+        tuple[SwitchPlan, ...],
+        Named(SwitchPlan, "switches by name", "leaf"),
+        key("The switches, by name."),
+    ] = ()
+    connections: Annotated[
+        tuple[ConnectionPlan, ...],
+        Named(ConnectionPlan, "connections by name", "a"),
+        key("Its connections, by name; `a: client, server` will do."),
+    ] = ()
+    links: Annotated[
+        tuple[LinkPlan, ...],
+        Named(LinkPlan, "links by name", "client-leaf"),
+        key("Its links, named by their ends: `client-leaf`. Two hosts have one of their own."),
+    ] = ()
+    steps: Annotated[
+        tuple[StepPlan, ...], STEPS, key("What is done, one step after the other.", "work")
+    ] = ()
+    expectations: Annotated[
+        tuple[Expectation, ...],
+        OneSection(Expectations),
+        key("What must be true in the end.", "expect"),
+    ] = ()
+    source: Given[str] = ""
+
+    def finish(self, found: Found, context: ParseContext) -> "Scenario":  # noqa: ARG002
+        return self.model_copy(update={"mark": _START})
+
+
+@cache
+def homes() -> dict[str, tuple[str, ...]]:
+    """Return the sections that have each key, for messages about misplaced keys."""
+    found: dict[str, tuple[str, ...]] = {}
+    for section in sections_in(Scenario):
+        keys = section.keys()
+        for name in keys:
+            found[name] = (*found.get(name, ()), section.called)
+    return found

@@ -11,6 +11,7 @@ from rdmawire.ib.congestion.timely import TimelyParameters
 from rdmawire.memory.key import REGION_FLAGS, Access
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node, NodeError, Scalar, listed
+from rdmawire.traffic.scenario.model.host import ACCESS
 from rdmawire.traffic.scenario.references import END, HOST, SPAN, check_known
 from rdmawire.traffic.scenario.section import (
     NOTHING,
@@ -22,7 +23,6 @@ from rdmawire.traffic.scenario.section import (
     Section,
     key,
 )
-from rdmawire.traffic.scenario.tables import ACCESS, CONNECTS, TYPE
 from rdmawire.traffic.scenario.types import (
     NAME,
     Custom,
@@ -42,12 +42,25 @@ from rdmawire.traffic.scenario.types import (
     pairs_of,
     text_of,
 )
+from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import BOUNDS
 from rdmawire.wire.cm import RejectReason
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 
+TYPES: Final = {
+    "RC": (QPType.RC, QPType.RC),
+    "UC": (QPType.UC, QPType.UC),
+    "UD": (QPType.UD, QPType.UD),
+    "XRC": (QPType.XRC_INI, QPType.XRC_TGT),
+}
+"""Types of connections: the queue pair types at the first end and at the second."""
+CONNECTS: Final = ("at once", "cm")
+"""Methods of connecting the two ends of a connection."""
+STATE: Final = Word(QPState.__members__)
+QUEUE: Final = 1024
+"""Work requests in each queue of a queue pair, unless a step needs more."""
 MAX_PAIRS: Final = 1 << 12
 """Maximum queue pairs of one connection at each end."""
 _MAX_RECEIVES: Final = min(profile.max_qp_wr for profile in PROFILES.values())
@@ -140,6 +153,12 @@ _LINE_RATE: Final = key("The rate to begin with, never exceeded; that of the lin
 _MIN_RATE: Final = key("The rate below which no flow is cut.")
 _DCQCN: Final = DcqcnParameters()
 _TIMELY: Final = TimelyParameters()
+
+SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
+    "dcqcn": _DCQCN,
+    "timely": _TIMELY,
+}
+"""Schemes of congestion control, with their default parameters."""
 
 
 class Scheme(Section):
@@ -289,7 +308,7 @@ class ConnectionPlan(Section):
     ends: Annotated[
         tuple[str, str], _BETWEEN, key("Its two ends; for XRC, the first one sends.", "between")
     ]
-    type: Annotated[str, TYPE, key("The transport service.")] = "RC"
+    type: Annotated[str, Word(TYPES), key("The transport service.")] = "RC"
     count: Annotated[
         int, Number(1, MAX_PAIRS), key("How many queue pairs each end has for it.")
     ] = 1
@@ -312,7 +331,7 @@ class ConnectionPlan(Section):
     ] = "at once"
     reject: Annotated[
         str | None,
-        Word(tuple(RejectReason.__members__), "why it is refused"),
+        Word(RejectReason.__members__, "why it is refused"),
         Clause("IBA 12.6.7.2"),
         key("Has the second end refuse the connection, for this reason; it agrees if left out."),
     ] = None

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, get_args
 
-from rdmawire.ib.cm.event import CMEvent
+from rdmawire.ib.cm.event import CMEvent, Rejected, Unresolved
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.counters import COUNTERS, Of, current_name
 from rdmawire.traffic.scenario.document import Mark, Node, NodeError
-from rdmawire.traffic.scenario.model.content import SAME
+from rdmawire.traffic.scenario.model.connection import STATE
+from rdmawire.traffic.scenario.model.host import SAME
 from rdmawire.traffic.scenario.references import (
     END,
     HOST,
@@ -21,7 +23,6 @@ from rdmawire.traffic.scenario.references import (
     check_known,
 )
 from rdmawire.traffic.scenario.section import Clause, Found, Keyed, OneSection, Section, key
-from rdmawire.traffic.scenario.tables import REASONS, STATE
 from rdmawire.traffic.scenario.types import (
     Content,
     Custom,
@@ -37,6 +38,21 @@ from rdmawire.traffic.scenario.types import (
     text_of,
 )
 from rdmawire.verbs.async_event import AsyncEvent
+from rdmawire.wire.cm import RejectReason, SIDRStatus
+
+REASONS: Final[dict[str, type[IntEnum]]] = {
+    Rejected.__name__: RejectReason,
+    Unresolved.__name__: SIDRStatus,
+}
+"""Events with a reason, and the enumeration of their reasons."""
+
+
+def reason_of(event: Rejected | Unresolved) -> str:
+    """Return the standard's name of the reason of a rejection, or its number without one."""
+    number = event.reason if isinstance(event, Rejected) else event.status
+    words = REASONS[type(event).__name__]
+    return next((word.name for word in words if word == number), str(number))
+
 
 COUNT: Final = RangeOf(parse_number, "3", "3..5", "1..", "..9")
 AMOUNT: Final = RangeOf(parse_amount, "3", "1..", "64 KiB", "..1 ms")

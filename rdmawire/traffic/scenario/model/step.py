@@ -1,14 +1,28 @@
-"""Steps: the keys of every step, and the additional keys of each verb."""
+"""Steps: every verb with its keys, and the keys of every step.
+
+Keys of a verb set fields of :class:`StepPlan`: ``end``, ``local`` (memory at that end), ``remote``
+(memory at the other), ``inline``; other keys are in ``values``; ``fill``, ``text`` and ``hex`` make
+one ``content``. Send work has the opcode that it posts: :mod:`rdmawire.ib` alone defines which
+types of connection support it, and how it uses local memory.
+"""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from pydantic import create_model
 
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node
-from rdmawire.traffic.scenario.model.connection import ATTRIBUTES
-from rdmawire.traffic.scenario.model.content import FILL, HEX, INLINE, TEXT, content_of
+from rdmawire.traffic.scenario.model.connection import ATTRIBUTES, STATE
+from rdmawire.traffic.scenario.model.host import (
+    ACCESS,
+    ERRNO,
+    FILL,
+    HEX,
+    INLINE,
+    TEXT,
+    content_of,
+)
 from rdmawire.traffic.scenario.references import END, SPAN, STEP, Spans
 from rdmawire.traffic.scenario.section import (
     NOTHING,
@@ -19,14 +33,6 @@ from rdmawire.traffic.scenario.section import (
     OneKey,
     Section,
     key,
-)
-from rdmawire.traffic.scenario.tables import (
-    ACCESS,
-    ERRNO,
-    PLACEMENT,
-    SELECTIVITY,
-    STATE,
-    STATUS,
 )
 from rdmawire.traffic.scenario.types import (
     NAME,
@@ -39,42 +45,208 @@ from rdmawire.traffic.scenario.types import (
     ValueType,
     Word,
 )
-from rdmawire.traffic.scenario.verbs import VERBS, Takes
+from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.profile import PROFILES
-from rdmawire.verbs.wr import SendFlags
+from rdmawire.verbs.wr import SendFlags, SendOpcode
+from rdmawire.wire.ib import Placement, Selectivity
+
+# Verbs.
+
+
+class Parameter(NamedTuple):
+    """One key of a verb. ``into`` is the field of the step; empty if it is one of the values."""
+
+    type: ValueType
+    help: str
+    into: str = ""
+    needed: bool = True
+
+
+class Verb(NamedTuple):
+    """An operation of a step. ``work`` is the opcode that it posts to a send queue, if any."""
+
+    help: str
+    parameters: Mapping[str, Parameter]
+    work: SendOpcode | None = None
+    clause: str = ""
+
+    @property
+    def sends(self) -> bool:
+        """Whether it sends a message to the peer. IBA 10.6, 10.7."""
+        local = (SendOpcode.BIND_MW, SendOpcode.REG_MR, SendOpcode.LOCAL_INV)
+        return self.work is not None and self.work not in local
+
+
+SPANS: Final = Many(SPAN, alone=True)
+GRANT: Final = Spans(windows=True)
+"""Memory of the step's end, or a window of it."""
+PEERS: Final = Spans(windows=True)
+"""Memory of the peer, or a window of it."""
+REMOTE: Final = Spans(windows=True, fits=False)
+"""Memory of the peer, or a window of it; the bytes may go beyond its end."""
+BITS_32: Final = Number(0, (1 << 32) - 1)
+BITS_64: Final = Number(0, (1 << 64) - 1)
+
+OF_PEER: Final = (REMOTE, PEERS)
+"""Types of values that belong to the other end; all others belong to the step's end."""
+
+PLACEMENT: Final = Word(Placement.__members__)
+SELECTIVITY: Final = Word(Selectivity.__members__)
+
+_ON: Final = {"on": Parameter(END, "The end that does it.", "end")}
+_FROM: Final = {"from": Parameter(SPANS, "What is sent.", "local", needed=False)}
+_INLINE: Final = {
+    "inline": Parameter(INLINE, "Bytes that are sent in place of memory.", "inline", needed=False)
+}
+_INTO: Final = {"into": Parameter(SPANS, "Where the answer is placed.", "local", needed=False)}
+_TO: Final = {"to": Parameter(REMOTE, "The peer's memory.", "remote")}
+_IMM: Final = {"imm": Parameter(BITS_32, "The immediate.")}
+_ACCESS: Final = {"access": Parameter(ACCESS, "What is allowed; all, if left out.", needed=False)}
+_SEND: Final = _ON | _FROM | _INLINE
+
+
+def _what(help_: str, type_: ValueType = SPAN) -> dict[str, Parameter]:
+    return {"what": Parameter(type_, help_)}
+
+
+VERBS: Final[dict[str, Verb]] = {
+    "write": Verb("Write to the peer's memory.", _SEND | _TO, SendOpcode.RDMA_WRITE, "IBA 9.4.3"),
+    "write_imm": Verb(
+        "Write to the peer's memory, and complete a receive there.",
+        _SEND | _TO | _IMM,
+        SendOpcode.RDMA_WRITE_WITH_IMM,
+        "IBA 9.4.3",
+    ),
+    "send": Verb("Send to a receive of the peer.", _SEND, SendOpcode.SEND, "IBA 9.4.1"),
+    "send_imm": Verb(
+        "Send to a receive of the peer, with an immediate.",
+        _SEND | _IMM,
+        SendOpcode.SEND_WITH_IMM,
+        "IBA 9.4.1",
+    ),
+    "send_inv": Verb(
+        "Send to a receive of the peer, and invalidate a key of the peer.",
+        _SEND | {"key": Parameter(PEERS, "The peer's memory or window whose key goes.")},
+        SendOpcode.SEND_WITH_INV,
+        "IBA 9.4.1",
+    ),
+    "read": Verb(
+        "Read the peer's memory.",
+        _ON | _INTO | {"from": Parameter(REMOTE, "The peer's memory.", "remote")},
+        SendOpcode.RDMA_READ,
+        "IBA 9.4.4",
+    ),
+    "compare_swap": Verb(
+        "Change eight bytes of the peer's if they are what they should be.",
+        _ON
+        | _INTO
+        | _TO
+        | {
+            "compare": Parameter(BITS_64, "The value that must be there."),
+            "swap": Parameter(BITS_64, "The value that replaces it."),
+        },
+        SendOpcode.ATOMIC_CMP_AND_SWP,
+        "IBA 9.4.5",
+    ),
+    "fetch_add": Verb(
+        "Add to eight bytes of the peer's.",
+        _ON | _INTO | _TO | {"add": Parameter(BITS_64, "What is added.")},
+        SendOpcode.ATOMIC_FETCH_AND_ADD,
+        "IBA 9.4.5",
+    ),
+    "atomic_write": Verb(
+        "Write eight bytes of the peer's at once.", _SEND | _TO, SendOpcode.ATOMIC_WRITE, "IBA A19"
+    ),
+    "flush": Verb(
+        "Wait until what was written before is where others see it.",
+        _ON
+        | _TO
+        | {
+            "placement": Parameter(
+                PLACEMENT,
+                "How far it must have come; GLOBAL_VISIBILITY, if left out.",
+                needed=False,
+            ),
+            "selectivity": Parameter(
+                SELECTIVITY,
+                "How much of the region; MEMORY_REGION_RANGE, if left out.",
+                needed=False,
+            ),
+        },
+        SendOpcode.FLUSH,
+        "IBA A19",
+    ),
+    "bind_mw": Verb(
+        "Bind a memory window to memory of its host.",
+        _ON | _what("The window.", GRANT) | {"to": Parameter(SPAN, "The memory.")} | _ACCESS,
+        SendOpcode.BIND_MW,
+        "IBA 10.6.6.2",
+    ),
+    "reg_mr": Verb(
+        "Register memory that is for fast registration.",
+        _ON | _what("The memory; all of it.") | _ACCESS,
+        SendOpcode.REG_MR,
+        "IBA 10.6.4",
+    ),
+    "local_inv": Verb(
+        "Invalidate a key of one's own.",
+        _ON | _what("The window, or memory for fast registration.", GRANT),
+        SendOpcode.LOCAL_INV,
+        "IBA 10.8.3",
+    ),
+    "receive": Verb(
+        "Post a receive, to the shared queue where the end has one.",
+        _ON | {"into": Parameter(SPANS, "Where a message is placed.", "local", needed=False)},
+        clause="IBA 11.4.1.2",
+    ),
+    "register": Verb(
+        "Register memory that is not registered, or no more.",
+        _what("The memory; all of it.") | _ACCESS,
+    ),
+    "deregister": Verb("Take back the registration of memory.", _what("The memory; all of it.")),
+    "free": Verb("The owner frees GPU memory, registered or not.", _what("The memory; all of it.")),
+    "fill": Verb(
+        "The application writes bytes to memory.",
+        _what("The memory.")
+        | {
+            "fill": Parameter(FILL, "The new content, by a word.", needed=False),
+            "text": Parameter(TEXT, "The new content, as text.", needed=False),
+            "hex": Parameter(HEX, "The new content, as hexadecimal digits.", needed=False),
+        },
+    ),
+    "modify": Verb(
+        "Change state or attributes of queue pairs.",
+        _ON
+        | {
+            "state": Parameter(STATE, "The state to go to.", needed=False),
+            "attributes": Parameter(ATTRIBUTES, "What else changes.", needed=False),
+        },
+        clause="IBA 11.2.5.2",
+    ),
+    "migrate": Verb("Go over to the alternate path of a connection.", _ON, clause="IBA 17.2.8"),
+    "disconnect": Verb(
+        "End a connection that the connection manager made.", _ON, clause="IBA 12.9"
+    ),
+}
+"""All verbs. The keys of every step (``name``, ``at``, ``after`` ...) are valid in addition."""
+
+
+# Steps.
+
+SUCCESS: Final = WCStatus.SUCCESS.name
+"""The status of successful work."""
+STATUS: Final = Word((*WCStatus.__members__, "none"), "how work ends")
 
 MAX_TIMES: Final = 10**6
 _MAX_DEPTH: Final = min(profile.max_qp_wr for profile in PROFILES.values())
 _FLAGS: Final = tuple(flag.name or "" for flag in SendFlags if flag is not SendFlags.INLINE)
 
-TYPES_OF: Final[dict[Takes, ValueType]] = {
-    Takes.END: END,
-    Takes.SPAN: SPAN,
-    Takes.SPANS: Many(SPAN, alone=True),
-    Takes.GRANT: Spans(windows=True),
-    Takes.REMOTE: Spans(windows=True, fits=False),
-    Takes.PEERS: Spans(windows=True),
-    Takes.BYTES: INLINE,
-    Takes.BITS_32: Number(0, (1 << 32) - 1),
-    Takes.BITS_64: Number(0, (1 << 64) - 1),
-    Takes.FILL: FILL,
-    Takes.TEXT: TEXT,
-    Takes.HEX: HEX,
-    Takes.ACCESS: ACCESS,
-    Takes.STATE: STATE,
-    Takes.ATTRIBUTES: ATTRIBUTES,
-    Takes.PLACEMENT: PLACEMENT,
-    Takes.SELECTIVITY: SELECTIVITY,
-}
-"""The type of each value that verbs take."""
-
 
 class StepPlan(Section):
     """An operation, and its expected result.
 
-    ``verb`` is a row of :data:`rdmawire.traffic.scenario.verbs.VERBS`: send work (``write``,
-    ``read``, ``send``, ``atomic_write`` ...), ``receive``, and control actions (``free``,
-    ``deregister``, ``invalidate``, ``fill``, ``modify``, ``migrate``, ``disconnect`` ...).
+    ``verb`` is a row of :data:`VERBS`: send work (``write``, ``read``, ``send`` ...), ``receive``,
+    and control actions (``free``, ``deregister``, ``fill``, ``modify``, ``disconnect`` ...).
     ``values`` are further values of the verb.
 
     A step starts at ``at`` (ns), or when the steps in ``after`` are complete, or else with the
@@ -133,8 +305,6 @@ OF_QUEUES: Final = ("times", "depth", "barrier", "status")
 OF_ALL: Final = ("name", "at", "after", "refused")
 """Keys of every step."""
 
-_CONTENT: Final = (Takes.FILL, Takes.TEXT, Takes.HEX)
-
 
 class VerbKeys(Section):
     """The keys of one verb: its own, and those of steps."""
@@ -150,13 +320,12 @@ class VerbKeys(Section):
         for name, row in VERBS[word].parameters.items():
             if name not in found.nodes:
                 continue
-            value = getattr(self, _field(name, row.into))
-            if row.takes in _CONTENT:
+            if row.type in (FILL, TEXT, HEX):
                 values["content"] = content_of(self)
-            elif row.into == "values":
-                values[name] = value
+            elif row.into:
+                fields[row.into] = getattr(self, row.into)
             else:
-                fields[row.into] = value
+                values[name] = getattr(self, name)
         common = (name for name in (*OF_SENDS, *OF_QUEUES, *OF_ALL) if name in found.nodes)
         fields |= {name: getattr(self, name) for name in common}
         step = context.rules[StepPlan](StepPlan(**fields, values=values), found, context)
@@ -164,15 +333,11 @@ class VerbKeys(Section):
         return step
 
 
-def _field(name: str, into: str) -> str:
-    return name if into == "values" else into
-
-
 def _section(word: str) -> type[VerbKeys]:
     verb = VERBS[word]
     fields: dict[str, Any] = {
-        _field(name, row.into): (
-            Annotated[Any, TYPES_OF[row.takes], key(row.help, name)],
+        row.into or name: (
+            Annotated[Any, row.type, key(row.help, name)],
             ... if row.needed else None,
         )
         for name, row in verb.parameters.items()

@@ -14,6 +14,7 @@ from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.key import WINDOW_FLAGS, Access, next_variant
 from rdmawire.memory.mw import Bind
 from rdmawire.traffic.scenario.model import Content, Span, StepPlan
+from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.runner.buffers import NamedBuffer, access_of
 from rdmawire.traffic.scenario.runner.connect import ConnectionSetup
 from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
@@ -24,7 +25,6 @@ from rdmawire.traffic.scenario.runner.posted_work import (
     WorkQueue,
 )
 from rdmawire.traffic.scenario.runner.testbed import Testbed
-from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.verbs.enums import MigrationState, QPState
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import SIGNALED, BindMW, RecvWR, RegMR, SendFlags, SendWR

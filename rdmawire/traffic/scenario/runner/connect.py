@@ -20,8 +20,8 @@ from rdmawire.ib.cm.event import (
     Unresolved,
 )
 from rdmawire.ib.cm.manager import ConnectionManager
+from rdmawire.traffic.scenario.model.expectation import reason_of
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
-from rdmawire.traffic.scenario.tables import reason_of
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.qp_attr import QPAttrMask
 from rdmawire.wire.cm import RejectReason

@@ -29,8 +29,9 @@ from rdmawire.traffic.scenario.model import (
     Span,
     SrqPlan,
 )
+from rdmawire.traffic.scenario.model.connection import QUEUE, SCHEMES, TYPES
+from rdmawire.traffic.scenario.model.host import MODELS
 from rdmawire.traffic.scenario.runner.buffers import MemoryRegistrar, NamedBuffer, bytes_of
-from rdmawire.traffic.scenario.tables import MODELS, QUEUE, SCHEMES, TYPES
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import MigrationState, QPState, QPType

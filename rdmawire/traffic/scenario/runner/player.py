@@ -10,6 +10,7 @@ from typing import Final
 
 from rdmawire.ib.cm.event import CMEvent, Rejected, Unresolved
 from rdmawire.traffic.scenario.model import ReceivePlan, StepPlan
+from rdmawire.traffic.scenario.model.expectation import reason_of
 from rdmawire.traffic.scenario.runner.actions import OWNERS, ControlActions, StepContext, WorkPoster
 from rdmawire.traffic.scenario.runner.connect import WAYS, ConnectionSetup
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
@@ -21,7 +22,6 @@ from rdmawire.traffic.scenario.runner.posted_work import (
     StepRun,
 )
 from rdmawire.traffic.scenario.runner.testbed import Testbed
-from rdmawire.traffic.scenario.tables import reason_of
 from rdmawire.verbs.async_event import CompletionEvent, Event
 from rdmawire.verbs.enums import WCStatus, WorkCompletion
 from rdmawire.verbs.srq import SharedReceiveQueue

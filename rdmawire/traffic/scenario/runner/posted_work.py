@@ -14,9 +14,8 @@ from typing import Final, NamedTuple, Protocol
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.traffic.scenario.model import StepPlan
+from rdmawire.traffic.scenario.model.step import SUCCESS, VERBS
 from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime, errno_name, refusal
-from rdmawire.traffic.scenario.tables import SUCCESS
-from rdmawire.traffic.scenario.verbs import VERBS
 from rdmawire.traffic.summary import FrameCounter
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.wr import RecvWR, SendWR
