@@ -98,7 +98,7 @@ def settle(qp: QueuePair, psn: int) -> bool:
         _moved(qp)
     if wqe is None or queue.unacked_psn == psn:
         return True
-    retransmit.implied(qp)
+    retransmit.implied_nak(qp)
     return False
 
 
@@ -164,7 +164,7 @@ def _read_responded(qp: QueuePair, response: Arrival) -> None:
     left = wqe.packets - wqe.answered
     wanted = min(wqe.length - wqe.answered * qp.mtu, qp.mtu) if wqe.places else 0
     if (left == 1) is not _ends(response) or len(response.payload) != wanted:
-        retransmit.ended(qp, wqe, WCStatus.BAD_RESP_ERR)
+        retransmit.fail(qp, wqe, WCStatus.BAD_RESP_ERR)
         return
     _place(qp, wqe, wqe.answered * qp.mtu, response.payload)
 
@@ -174,7 +174,7 @@ def _begins_anew(qp: QueuePair, wqe: Wqe, response: Arrival) -> bool:
     qp.sq.broken = False
     if response.flow.shape.part in _FIRST_OR_ONLY:
         return True
-    retransmit.ended(qp, wqe, SUCCESS)
+    retransmit.fail(qp, wqe, SUCCESS)
     qp.fail()
     return False
 
@@ -202,7 +202,7 @@ def _awaiting(qp: QueuePair, response: Arrival, answer: Answer) -> Wqe | None:
         return None
     wqe = qp.sq.oldest()
     if wqe is not None and wqe.verb.answer is not answer:
-        retransmit.ended(qp, wqe, WCStatus.BAD_RESP_ERR)
+        retransmit.fail(qp, wqe, WCStatus.BAD_RESP_ERR)
         return None
     return wqe
 
@@ -213,10 +213,10 @@ def _place(qp: QueuePair, wqe: Wqe, offset: int, data: bytes) -> None:
         try:
             wqe.sink.write(offset, data)
         except PageFault as fault:
-            retransmit.discard(qp, fault.ready)
+            retransmit.discard_response(qp, fault.ready)
             return
         except MemoryFault:
-            retransmit.ended(qp, wqe, WCStatus.LOC_PROT_ERR)
+            retransmit.fail(qp, wqe, WCStatus.LOC_PROT_ERR)
             return
     wqe.answered += 1
     qp.sq.acknowledge(wqe, 1)

@@ -13,11 +13,12 @@ from isal.isal_zlib import crc32
 from rdmawire.errors import MemoryFault
 from rdmawire.ib.completer import complete
 from rdmawire.ib.encapsulation import Encapsulation, gids_of
+from rdmawire.ib.path_migration import process_migreq
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder import respond
 from rdmawire.ib.responder_state import InboundMessage
 from rdmawire.ib.responses import keep
-from rdmawire.ib.retransmit import heard, paged_in, timed_out
+from rdmawire.ib.retransmit import paged_in, timed_out
 from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop, Flow
 from rdmawire.ib.scheduler import transmit
@@ -203,7 +204,7 @@ class Nic(Verbs):
     def _look_at(self, qp: QueuePair, role: RequestRule | None, flow: Flow) -> None:
         """Process the headers before the transport, and the first packet of a connection."""
         if qp.migrating:
-            heard(qp, flow)
+            process_migreq(qp, flow)
         if flow.marked:
             _marked(qp)
         encapsulation = flow.encapsulation

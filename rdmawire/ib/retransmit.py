@@ -4,64 +4,13 @@ IBA 9.7.5.1.2 (implied NAK), 9.7.5.2 (NAK codes), 9.7.5.2.8 (RNR), 9.7.6.1.3 (AC
 retransmission uses one of the retries that are left; any progress restores all of them.
 """
 
-from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.path_migration import fail_over
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import Refusal
-from rdmawire.ib.rx_parser import Drop, Flow
+from rdmawire.ib.rx_parser import Drop
 from rdmawire.ib.send_queue import Wqe
-from rdmawire.verbs.async_event import PathMigrated, PathMigrationFailed
-from rdmawire.verbs.enums import MigrationState, WCStatus
+from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire.ib import Ack, Nak
-
-
-def heard(qp: QueuePair, flow: Flow) -> None:
-    """Update path migration from the MigReq bit of a received packet."""
-    state = qp.attributes.path_mig_state
-    if not flow.bth.migreq and state == MigrationState.REARM:
-        qp.set_migration(MigrationState.ARMED)
-    elif flow.bth.migreq and state == MigrationState.ARMED:
-        _follow(qp, flow)
-
-
-def _follow(qp: QueuePair, flow: Flow) -> None:
-    """Migrate to the alternate path if the peer sends on it. IBA 17.2.8.1.3."""
-    alternate = qp.attributes.alt_ah
-    source, destination = gids_of(flow.headers)
-    if alternate is not None and (alternate.sgid, alternate.dgid) == (destination, source):
-        migrate(qp)
-        return
-    failed = PathMigrationFailed(qp.number)
-    if failed not in qp.events:  # every packet of the peer gets here
-        qp.events.append(failed)
-
-
-def goes_over(qp: QueuePair, wanted: MigrationState) -> bool:
-    """Whether the migration state ``wanted`` selects the alternate path. IBA 17.2.8.1.4."""
-    armed = qp.migrating and qp.attributes.path_mig_state == MigrationState.ARMED
-    return armed and wanted == MigrationState.MIGRATED and qp.attributes.alt_ah is not None
-
-
-def migrate(qp: QueuePair) -> None:
-    """Make the alternate path the primary one, with its own timeout and P_Key."""
-    now = qp.attributes
-    qp.attributes = now._replace(
-        ah=now.alt_ah,
-        pkey_index=now.alt_pkey_index,
-        port_num=now.alt_port_num,
-        timeout=now.alt_timeout,
-    )
-    qp.set_migration(MigrationState.MIGRATED)
-    qp.events.append(PathMigrated(qp.number))
-
-
-def escaped(qp: QueuePair) -> bool:
-    """Migrate to the alternate path with all retries restored; ``False`` if there is none."""
-    if not goes_over(qp, MigrationState.MIGRATED):
-        return False
-    migrate(qp)
-    qp.retry_state.reset_retries()
-    return True
-
 
 NAK_STATUS: dict[int, WCStatus] = {
     Nak.INVALID_REQUEST: WCStatus.REM_INV_REQ_ERR,
@@ -75,30 +24,30 @@ ENDLESS_RNR_RETRY = 7
 """The ``rnr_retry`` without a limit. IBA 9.7.5.2.8."""
 
 
-def ended(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
+def fail(qp: QueuePair, wqe: Wqe, status: WCStatus) -> None:
     """Complete the oldest WQE with the error ``status``, and fail the queue pair."""
     qp.sq.finish(wqe, status)
     qp.retire()
 
 
-def implied(qp: QueuePair) -> None:
+def implied_nak(qp: QueuePair) -> None:
     """Handle an implied NAK: a response shows that an earlier one is missing. IBA 9.7.5.1.2."""
-    if not _went_back(qp):
-        qp.counters.implied_nak_seq_err += _missing(qp)
+    if not _is_retrying(qp):
+        qp.counters.implied_nak_seq_err += _retry_once(qp)
 
 
-def _went_back(qp: QueuePair) -> bool:
+def _is_retrying(qp: QueuePair) -> bool:
     """Whether the queue pair is retransmitting, or will when its RNR wait ends."""
     return qp.retry_state.retrying or qp.retry_state.in_rnr_wait
 
 
-def _missing(qp: QueuePair) -> bool:
+def _retry_once(qp: QueuePair) -> bool:
     """Retransmit the request of a missing response, once until the queue advances.
 
     Packets in flight when the loss was detected report the same loss again. Return ``False`` if no
     retry was left.
     """
-    if _went_back(qp):
+    if _is_retrying(qp):
         return True
     qp.retry_state.retrying = True
     return go_back(qp)
@@ -110,8 +59,8 @@ def go_back(qp: QueuePair) -> bool:
     if wqe is None:
         return False
     if not qp.retry_state.retries:
-        if not escaped(qp):
-            ended(qp, wqe, WCStatus.RETRY_EXC_ERR)
+        if not fail_over(qp):
+            fail(qp, wqe, WCStatus.RETRY_EXC_ERR)
             return False
     elif qp.retry_state.retry_cnt != qp.device.profile.endless_retry_cnt:
         qp.retry_state.retries -= 1
@@ -143,7 +92,7 @@ def timed_out(qp: QueuePair) -> None:
         qp.counters.local_ack_timeout_err += go_back(qp)
 
 
-def discard(qp: QueuePair, ready: int) -> None:
+def discard_response(qp: QueuePair, ready: int) -> None:
     """Discard a response whose page is absent until ``ready`` (ns), and request it again then.
 
     Responses after it are discarded, too, and do not count as an implied NAK.
@@ -163,18 +112,18 @@ def paged_in(qp: QueuePair) -> None:
     qp.wake()
 
 
-def _refused(qp: QueuePair, code: int) -> None:
+def _on_nak(qp: QueuePair, code: int) -> None:
     """Handle a NAK: retransmit after a PSN sequence error, else complete the WQE with an error."""
     if code == Nak.PSN_SEQUENCE_ERROR:
         qp.counters.rcvd_seq_err += 1
-        qp.counters.packet_seq_err += _missing(qp)
+        qp.counters.packet_seq_err += _retry_once(qp)
         return
     wqe = qp.sq.oldest()
     if wqe is not None:
-        ended(qp, wqe, NAK_STATUS.get(code, WCStatus.BAD_RESP_ERR))
+        fail(qp, wqe, NAK_STATUS.get(code, WCStatus.BAD_RESP_ERR))
 
 
-def _not_ready(qp: QueuePair, timer: int) -> None:
+def _on_rnr_nak(qp: QueuePair, timer: int) -> None:
     """Handle an RNR NAK: wait for the time of ``timer``, then retransmit. IBA 9.7.5.2.8.
 
     Another RNR NAK during the wait is a duplicate.
@@ -184,7 +133,7 @@ def _not_ready(qp: QueuePair, timer: int) -> None:
     if wqe is None or qp.retry_state.in_rnr_wait:
         return
     if not qp.retry_state.rnr_retries:
-        ended(qp, wqe, WCStatus.RNR_RETRY_EXC_ERR)
+        fail(qp, wqe, WCStatus.RNR_RETRY_EXC_ERR)
         return
     if qp.retry_state.rnr_retry != ENDLESS_RNR_RETRY:
         qp.retry_state.rnr_retries -= 1
@@ -194,7 +143,7 @@ def _not_ready(qp: QueuePair, timer: int) -> None:
 
 
 REFUSALS: dict[int, Refusal] = {
-    Ack.RNR_NAK: _not_ready,
-    Ack.NAK: _refused,
+    Ack.RNR_NAK: _on_rnr_nak,
+    Ack.NAK: _on_nak,
 }
 """Handlers of AETH syndromes other than ACK; reserved ones are ignored."""

@@ -17,6 +17,7 @@ from rdmawire.ib.doorbell import Doorbells, completion_memory, work_rings
 from rdmawire.ib.encapsulation import check_medium, init_ah_from_wc
 from rdmawire.ib.hw_counters import AdapterCounters
 from rdmawire.ib.modify_qp import modify
+from rdmawire.ib.path_migration import migrate, selects_alternate
 from rdmawire.ib.port import FlowRule, Port, checked_gids
 from rdmawire.ib.post_checks import (
     check_cq,
@@ -28,7 +29,6 @@ from rdmawire.ib.post_checks import (
     check_srq,
 )
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.ib.retransmit import goes_over, migrate
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop, RxParser
 from rdmawire.ib.scheduler import govern
@@ -412,7 +412,7 @@ class Verbs(Port):
             check_medium(attributes.ah, self.device.medium)
         if mask & QPAttrMask.ALT_PATH:
             check_medium(attributes.alt_ah, self.device.medium)
-        over = mask & QPAttrMask.PATH_MIG_STATE and goes_over(qp, attributes.path_mig_state)
+        over = mask & QPAttrMask.PATH_MIG_STATE and selects_alternate(qp, attributes.path_mig_state)
         self.device.read_clock()
         modify(qp, attributes, mask, state)
         if over:

@@ -1,0 +1,59 @@
+"""Automatic path migration: when a queue pair moves to its alternate path. IBA 17.2.8.
+
+The peer's MigReq bit moves it, ibv_modify_qp(3), or a requester that has no retry left.
+"""
+
+from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rx_parser import Flow
+from rdmawire.verbs.async_event import PathMigrated, PathMigrationFailed
+from rdmawire.verbs.enums import MigrationState
+
+
+def process_migreq(qp: QueuePair, flow: Flow) -> None:
+    """Update path migration from the MigReq bit of a received packet."""
+    state = qp.attributes.path_mig_state
+    if not flow.bth.migreq and state == MigrationState.REARM:
+        qp.set_migration(MigrationState.ARMED)
+    elif flow.bth.migreq and state == MigrationState.ARMED:
+        _follow_peer(qp, flow)
+
+
+def _follow_peer(qp: QueuePair, flow: Flow) -> None:
+    """Migrate to the alternate path if the peer sends on it. IBA 17.2.8.1.3."""
+    alternate = qp.attributes.alt_ah
+    source, destination = gids_of(flow.headers)
+    if alternate is not None and (alternate.sgid, alternate.dgid) == (destination, source):
+        migrate(qp)
+        return
+    failed = PathMigrationFailed(qp.number)
+    if failed not in qp.events:  # every packet of the peer gets here
+        qp.events.append(failed)
+
+
+def selects_alternate(qp: QueuePair, wanted: MigrationState) -> bool:
+    """Whether the migration state ``wanted`` selects the alternate path. IBA 17.2.8.1.4."""
+    armed = qp.migrating and qp.attributes.path_mig_state == MigrationState.ARMED
+    return armed and wanted == MigrationState.MIGRATED and qp.attributes.alt_ah is not None
+
+
+def migrate(qp: QueuePair) -> None:
+    """Make the alternate path the primary one, with its own timeout and P_Key."""
+    now = qp.attributes
+    qp.attributes = now._replace(
+        ah=now.alt_ah,
+        pkey_index=now.alt_pkey_index,
+        port_num=now.alt_port_num,
+        timeout=now.alt_timeout,
+    )
+    qp.set_migration(MigrationState.MIGRATED)
+    qp.events.append(PathMigrated(qp.number))
+
+
+def fail_over(qp: QueuePair) -> bool:
+    """Migrate to the alternate path with all retries restored; ``False`` if there is none."""
+    if not selects_alternate(qp, MigrationState.MIGRATED):
+        return False
+    migrate(qp)
+    qp.retry_state.reset_retries()
+    return True
