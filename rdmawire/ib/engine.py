@@ -180,7 +180,7 @@ class Nic(Verbs):
             if self._up:
                 device.rcv_packets += 1
                 device.rcv_bytes += len(frame)
-                arrival = self._unsealer.unseal(frame)
+                arrival = self._rx_parser.parse(frame)
                 if arrival is not None:
                     self._take_in(arrival)
             else:
@@ -231,7 +231,7 @@ class Nic(Verbs):
         if not self._up:
             self.drops[Drop.PORT_DOWN] += len(frames)
             return
-        flow_of, unseal = self._unsealer.flow_of, self._unsealer.unseal
+        flow_of, parse = self._rx_parser.flow_of, self._rx_parser.parse
         index, end, data = 0, len(frames), 0
         try:
             while index < end:
@@ -244,7 +244,7 @@ class Nic(Verbs):
                     index += taken
                     data += taken * len(frame)  # the frames of a run have one length
                     continue
-                arrival = None if flow is None else unseal(frame, flow)
+                arrival = None if flow is None else parse(frame, flow)
                 if arrival is not None:
                     self._take_in(arrival)
                 index += 1

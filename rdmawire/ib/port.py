@@ -113,7 +113,7 @@ class Port:
     """The part of an adapter that is its port; changes of it are reported as events."""
 
     device: Device[QueuePair]
-    _unsealer: RxParser
+    _rx_parser: RxParser
     _gids: tuple[bytes, ...]
     groups: MulticastGroups
     _up = True
@@ -128,7 +128,7 @@ class Port:
     @gids.setter
     def gids(self, gids: Sequence[bytes]) -> None:
         self._gids = checked_gids(gids, self.device.profile)
-        self._unsealer.forget()
+        self._rx_parser.forget()
         self.device.report_port(GIDChanged(PORT))
 
     @property
@@ -148,7 +148,7 @@ class Port:
         self.device.pkeys = table
         for qp in self.device.qps.values():
             qp.take_attributes()
-        self._unsealer.forget()
+        self._rx_parser.forget()
         self.device.report_port(PKeyChanged(PORT))
 
     @property

@@ -237,7 +237,7 @@ def _check_handle(qp: QueuePair, wr: SendWR) -> None:
         raise VerbsError("a datagram needs an address handle", EINVAL)
     if wr.pkey_index is not None:
         _check_pkey_index(qp, wr.pkey_index)
-    if (wr.ah, wr.remote_qpn, wr.pkey_index) not in qp.seals:
+    if (wr.ah, wr.remote_qpn, wr.pkey_index) not in qp.templates:
         check_address(wr.ah, qp.device.profile)
         check_medium(wr.ah, qp.device.medium)
 

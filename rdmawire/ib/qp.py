@@ -139,12 +139,11 @@ class QueuePair:
         "recv_pd",
         "recv_slots",
         "request_encapsulation",
-        "response_seal",
+        "request_template",
+        "response_template",
         "responses_in_a_row",
         "retry_state",
         "rq",
-        "seal",
-        "seals",
         "send_cq",
         "send_slots",
         "sends",
@@ -155,6 +154,7 @@ class QueuePair:
         "state",
         "state_rules",
         "takes_packets",
+        "templates",
         "type",
         "unasked",
         "verb_table",
@@ -190,7 +190,7 @@ class QueuePair:
         self.rq: deque[RecvWR] = deque()
         self.send_slots = Slots(device.profile)
         self.recv_slots = Slots(device.profile)
-        self.seal = self.response_seal = TxTemplate((), BTH())
+        self.request_template = self.response_template = TxTemplate((), BTH())
         self.retry_state = RetryState(device, self, self.sq)
         self.page_wait = PageWait(device, self)
         self.governor: RateControl | None = None
@@ -276,9 +276,9 @@ class QueuePair:
         self.min_rnr_timer = now.min_rnr_timer
         self.max_rd_atomic = now.max_rd_atomic
         self.max_dest_rd_atomic = now.max_dest_rd_atomic
-        self.seals: dict[tuple[AddressHandle, int, int | None], TxTemplate] = {}
+        self.templates: dict[tuple[AddressHandle, int, int | None], TxTemplate] = {}
         if now.ah is not None:
-            self.seal = self._seal_of(now.ah, now.dest_qp_num)
+            self.request_template = self._template_of(now.ah, now.dest_qp_num)
         self._take_encapsulation()
         migrates = self.device.profile.migrates
         self.migrating = migrates and now.path_mig_state != MigrationState.MIGRATED
@@ -297,12 +297,12 @@ class QueuePair:
     def _take_encapsulation(self) -> None:
         """Make the template of responses for the newest request's encapsulation."""
         now, request = self.attributes, self.request_encapsulation
-        self.response_seal = self.seal
+        self.response_template = self.request_template
         if now.ah is not None and request is not PLAIN:
             encapsulation = encapsulation_for(now.ah, request)
-            self.response_seal = self._seal_of(now.ah, now.dest_qp_num, encapsulation)
+            self.response_template = self._template_of(now.ah, now.dest_qp_num, encapsulation)
 
-    def _seal_of(
+    def _template_of(
         self, handle: AddressHandle, dest_qp: int, encapsulation: Encapsulation | None = None
     ) -> TxTemplate:
         port = self._source_port(handle, dest_qp)
@@ -328,19 +328,19 @@ class QueuePair:
         self.take_attributes()
         self.device.forget_flows()
 
-    def seal_for(self, wr: SendWR) -> TxTemplate:
+    def template_for(self, wr: SendWR) -> TxTemplate:
         """The template of the connection, or of the path in a datagram's work request."""
         if self.service.connected or wr.ah is None:
-            return self.seal
+            return self.request_template
         key = (wr.ah, wr.remote_qpn, wr.pkey_index)
-        if key not in self.seals:
-            if len(self.seals) >= MAX_HEADS:
-                self.seals.clear()
-            self.seals[key] = self._seal_of(wr.ah, wr.remote_qpn)
+        if key not in self.templates:
+            if len(self.templates) >= MAX_HEADS:
+                self.templates.clear()
+            self.templates[key] = self._template_of(wr.ah, wr.remote_qpn)
             if wr.pkey_index is not None:
                 pkey = self.device.pkey_at(wr.pkey_index)
-                self.seals[key].bth = self.seals[key].bth.replace(pkey=pkey)
-        return self.seals[key]
+                self.templates[key].bth = self.templates[key].bth.replace(pkey=pkey)
+        return self.templates[key]
 
     def pkey_index_of(self, pkey: int) -> int | None:
         """Index, in the port's table, of the P_Key that ``pkey`` of a packet matches, or ``None``.

@@ -283,19 +283,19 @@ def _message(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> None:
     """Send packets of a SEND or WRITE."""
     service = qp.service
     opcodes = service.outbound[wqe.wr.opcode]
-    seal = qp.seal if service.connected else qp.seal_for(wqe.wr)
+    template = qp.request_template if service.connected else qp.template_for(wqe.wr)
     if wqe.packets > 1:
-        _packets(qp, wqe, opcodes, seal, frames, room)
+        _packets(qp, wqe, opcodes, template, frames, room)
         return
     payload = wqe.source.read(0, wqe.length) if wqe.length else b""
     more = extended(opcodes.headers, qp, wqe) if opcodes.headers else b""
     qp.unasked = qp.ask_after
     qp.sq.advance(wqe, 1)
-    frames.append(seal.frame(opcodes.only, wqe.psn | qp.ackreq, more, payload, wqe.se))
+    frames.append(template.frame(opcodes.only, wqe.psn | qp.ackreq, more, payload, wqe.se))
 
 
 def _packets(  # noqa: PLR0917  once a message
-    qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: TxTemplate, frames: list[bytes], room: int
+    qp: QueuePair, wqe: Wqe, opcodes: Outbound, template: TxTemplate, frames: list[bytes], room: int
 ) -> None:
     """Send packets of a message: middle packets in runs, others one by one."""
     last = wqe.packets - 1
@@ -306,9 +306,9 @@ def _packets(  # noqa: PLR0917  once a message
             return
         run = min(left, last - wqe.sent, qp.unasked) if wqe.sent and bare else 0
         if run > 0:
-            _middles(qp, wqe, seal.head(opcodes.middle, qp.mtu), frames, run)
+            _middles(qp, wqe, template.head(opcodes.middle, qp.mtu), frames, run)
         else:
-            frames.append(_packet(qp, wqe, opcodes, seal))
+            frames.append(_packet(qp, wqe, opcodes, template))
 
 
 def _middles(
@@ -329,7 +329,7 @@ def _middles(
         qp.unasked -= len(frames) - before
 
 
-def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: TxTemplate) -> bytes:
+def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, template: TxTemplate) -> bytes:
     """Build the next packet of a message."""
     index, last = wqe.sent, wqe.packets - 1
     ends = index == last
@@ -341,7 +341,7 @@ def _packet(qp: QueuePair, wqe: Wqe, opcodes: Outbound, seal: TxTemplate) -> byt
     more = extended(headers, qp, wqe) if headers else b""
     word = serial.add(wqe.psn, index) | qp.ask(ends=ends)
     qp.sq.advance(wqe, 1)
-    return seal.frame(opcode, word, more, payload, wqe.se if ends else 0)
+    return template.frame(opcode, word, more, payload, wqe.se if ends else 0)
 
 
 def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
@@ -352,7 +352,7 @@ def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
     word = serial.add(wqe.psn, wqe.answered) | qp.ask(ends=True)
     qp.sq.ask(wqe)
     qp.sq.advance(wqe, wqe.packets)
-    frames.append(qp.seal.request(opcodes.only, word, more, payload))
+    frames.append(qp.request_template.request(opcodes.only, word, more, payload))
 
 
 def _frame(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:

@@ -169,7 +169,7 @@ def _credits(qp: QueuePair) -> int:
 def _frame(
     qp: QueuePair, operation: Operation, psn: int, more: bytes, data: bytes | memoryview = b""
 ) -> bytes:
-    return qp.response_seal.frame(qp.service.base | operation, psn, more, data)
+    return qp.response_template.frame(qp.service.base | operation, psn, more, data)
 
 
 def replay(qp: QueuePair, role: RequestRule, request: Arrival) -> None:

@@ -205,7 +205,7 @@ class RxParser:
         self._size = size = sizes.get(frame[key]) or other_size(frame)
         return self._flows.get(frame[:size]) or self._admit(frame, size)
 
-    def unseal(self, frame: bytes, flow: Flow | None = None) -> Arrival | None:
+    def parse(self, frame: bytes, flow: Flow | None = None) -> Arrival | None:
         """Return the packet in a frame; ``None`` if the frame was dropped and counted.
 
         ``flow`` is the result of :meth:`flow_of`, if the caller has it.

@@ -123,7 +123,7 @@ class Verbs(Port):
             clock=clock,
         )
         self.groups = MulticastGroups(profile)
-        self._unsealer = RxParser(
+        self._rx_parser = RxParser(
             self._is_mine,
             self.device.drops,
             self._take_raw,
@@ -131,7 +131,7 @@ class Verbs(Port):
             opcodes=rules.opcodes,
             flush_twice=profile.flush_icrc_covers_headers_twice,
         )
-        self.device.forget_flows = self._unsealer.forget
+        self.device.forget_flows = self._rx_parser.forget
         self._flow_rules: list[FlowRule] = []
         self._doorbells = Doorbells(self.device)
         self._numbers = qpns(random)
@@ -419,7 +419,7 @@ class Verbs(Port):
             migrate(qp)
         if state is QPState.RESET:
             self._doorbells.reset(qp.number)
-        self._unsealer.forget()
+        self._rx_parser.forget()
 
     def query_qp(self, qp: QueuePair) -> QPAttributes:
         """Return the present attributes. ibv_query_qp(3)."""
@@ -447,19 +447,19 @@ class Verbs(Port):
         self.device.retired.add(qp.counters)
         qp.release()
         self.device.ready.pop(qp, None)
-        self._unsealer.forget()
+        self._rx_parser.forget()
 
     def attach_mcast(self, qp: QueuePair, gid: bytes) -> None:
         """Receive a group's packets on a datagram queue pair. ibv_attach_mcast(3)."""
         check_qp(self.device, qp)
         self.groups.attach(gid, qp.number, qp.type)
-        self._unsealer.forget()
+        self._rx_parser.forget()
 
     def detach_mcast(self, qp: QueuePair, gid: bytes) -> None:
         """ibv_detach_mcast(3)."""
         check_qp(self.device, qp)
         self.groups.detach(gid, qp.number)
-        self._unsealer.forget()
+        self._rx_parser.forget()
 
     def control_congestion(self, qp: QueuePair, scheme: CongestionController | None) -> None:
         """Control a queue pair's rate by ``scheme``; ``None`` sends at the rate of the link."""

@@ -298,6 +298,6 @@ def test_it_is_made_of_requests_of_roce_and_of_no_other_service() -> None:
         Responder(bytes(60))
     pair = Pair()
     packet = Packet.make(Opcode.CNP, CNP(), destqp=pair.server.qp.number, becn=1)
-    cnp = roce.Frame(pair.client.qp.seal.headers, packet).seal().build()
+    cnp = roce.Frame(pair.client.qp.request_template.headers, packet).seal().build()
     with pytest.raises(VerbsError, match="no responder for CNP: there are RC, UC, UD"):
         Responder(cnp)

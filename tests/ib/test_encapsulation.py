@@ -220,9 +220,9 @@ def test_tagged_frames_are_known_by_their_heads() -> None:
     reconnect(stage.pair, lambda ah: ah._replace(vlan=7), stage.client)
     stage.client.write(bytes(1000 * 64), to=stage.server.region)
     first, second, *rest = stage.client.nic.transmit(0)
-    unsealer = stage.server.nic._unsealer
+    rx_parser = stage.server.nic._rx_parser
     stage.server.nic.receive_all([first, second], 0)
-    assert unsealer.flow_of(rest[0]) is unsealer.flow_of(rest[1])
+    assert rx_parser.flow_of(rest[0]) is rx_parser.flow_of(rest[1])
 
 
 @pytest.mark.parametrize(

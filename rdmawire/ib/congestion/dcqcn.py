@@ -179,7 +179,7 @@ class NotificationPoint:
     ``traffic_class`` is that of its CNPs, ECN in the two lowest bits; ``None`` for the path's.
     """
 
-    __slots__ = ("_interval", "_path", "_qp", "_quiet_until", "_seal", "_traffic_class")
+    __slots__ = ("_interval", "_path", "_qp", "_quiet_until", "_template", "_traffic_class")
 
     def __init__(
         self, qp: QueuePair, interval: int = CNP_INTERVAL, traffic_class: int | None = None
@@ -188,7 +188,7 @@ class NotificationPoint:
         self._interval = interval
         self._traffic_class = traffic_class
         self._quiet_until = 0
-        self._path = self._seal = TxTemplate((), BTH())
+        self._path = self._template = TxTemplate((), BTH())
 
     def marked(self) -> None:
         """Process a packet marked CE: queue a CNP unless one was queued within the interval."""
@@ -202,13 +202,13 @@ class NotificationPoint:
 
     def frame(self) -> bytes:
         """Return the CNP: to the peer's queue pair, with BECN and without a PSN."""
-        qp = self._qp
-        qp.counters.np_cnp_sent += 1
-        if self._path is not qp.response_seal:
-            self._path, self._seal = qp.response_seal, self._sealing(qp.response_seal)
-        return self._seal.frame(Opcode.CNP, 0, CNP().build(), b"")
+        self._qp.counters.np_cnp_sent += 1
+        path = self._qp.response_template
+        if self._path is not path:
+            self._path, self._template = path, self._template_of(path)
+        return self._template.frame(Opcode.CNP, 0, CNP().build(), b"")
 
-    def _sealing(self, path: TxTemplate) -> TxTemplate:
+    def _template_of(self, path: TxTemplate) -> TxTemplate:
         """Return the builder of a path's CNPs."""
         headers = path.headers
         if self._traffic_class is not None:

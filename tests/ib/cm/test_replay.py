@@ -236,7 +236,7 @@ def test_rpings_data_follow_the_connection_that_was_made() -> None:
     requests = [seen for seen in read("rxe61_rping").frames if not seen.shape.response]
     mine = next(seen for seen in requests if seen.source == player.gid)
     peers = next(seen for seen in requests if seen.source == player.other)
-    udp, captured = qp.seal.headers[-1], mine.header(UDP)
+    udp, captured = qp.request_template.headers[-1], mine.header(UDP)
     assert isinstance(udp, UDP)
     assert captured is not None
     assert udp.srcport == captured.srcport

@@ -46,7 +46,7 @@ def test_a_sealed_frame_is_the_one_that_the_tables_build(
 ) -> None:
     path = path_of(ipv6)._replace(traffic_class=traffic_class, flow_label=flow_label)
     headers = headers_to(path, MAC, PORT)
-    seal = TxTemplate(headers, BTH(destqp=0x12, pkey=pkey))
+    template = TxTemplate(headers, BTH(destqp=0x12, pkey=pkey))
     reth = RETH(1, 2, len(payload))
     expected = Packet.make(
         Opcode.RC_RDMA_WRITE_ONLY,
@@ -59,21 +59,21 @@ def test_a_sealed_frame_is_the_one_that_the_tables_build(
         se=se,
     )
     word = psn | (ACKREQ if ackreq else 0)
-    found = seal.frame(Opcode.RC_RDMA_WRITE_ONLY, word, reth.build(), payload, se)
+    found = template.frame(Opcode.RC_RDMA_WRITE_ONLY, word, reth.build(), payload, se)
     assert found == Frame(headers, expected).seal().build()
 
 
 @given(payload=st.binary(max_size=70), psn=st.integers(0, 2**24 - 1), ipv6=st.booleans())
 def test_what_was_sealed_is_unsealed(payload: bytes, psn: int, ipv6: bool) -> None:
     headers = headers_to(path_of(ipv6), MAC, PORT)
-    seal = TxTemplate(headers, BTH(destqp=0x12))
+    template = TxTemplate(headers, BTH(destqp=0x12))
     reth = RETH(7, 8, len(payload))
-    unsealer = RxParser(lambda _: True, Counter())
+    rx_parser = RxParser(lambda _: True, Counter())
     for _ in range(2):  # the second time the head is known
-        frame = seal.frame(Opcode.RC_RDMA_WRITE_ONLY, psn | ACKREQ, reth.build(), payload)
-        flow = unsealer.flow_of(frame)
+        frame = template.frame(Opcode.RC_RDMA_WRITE_ONLY, psn | ACKREQ, reth.build(), payload)
+        flow = rx_parser.flow_of(frame)
         assert flow is not None
-        arrival = unsealer.unseal(frame, flow)
+        arrival = rx_parser.parse(frame, flow)
         assert arrival is not None
         assert (arrival.psn, arrival.ackreq, arrival.payload) == (psn, ACKREQ, payload)
         assert tuple(arrival.extended[0]) == (7, 8, len(payload))
@@ -84,21 +84,21 @@ def test_any_bit_behind_the_head_that_changes_is_found(ipv6: bool) -> None:
     headers = headers_to(path_of(ipv6), MAC, PORT)
     frame = TxTemplate(headers, BTH(destqp=0x12)).frame(Opcode.RC_SEND_ONLY, 5, b"", b"hello")
     drops: Counter[Drop] = Counter()
-    unsealer = RxParser(lambda _: True, drops)
-    flow = unsealer.flow_of(frame)
+    rx_parser = RxParser(lambda _: True, drops)
+    flow = rx_parser.flow_of(frame)
     assert flow is not None
     word = flow.layout.word
     for bit in range(word * 8, len(frame) * 8):
         data = bytearray(frame)
         data[bit // 8] ^= 1 << bit % 8
-        assert unsealer.unseal(bytes(data), flow) is None
+        assert rx_parser.parse(bytes(data), flow) is None
     assert drops == {Drop.ICRC: (len(frame) - word) * 8}
 
 
 def test_heads_that_a_seal_keeps_are_bounded() -> None:
-    seal = TxTemplate(headers_to(path_of(False), MAC, PORT), BTH(destqp=2))
-    first = seal.frame(Opcode.RC_SEND_ONLY, 0, b"", b"x")
+    template = TxTemplate(headers_to(path_of(False), MAC, PORT), BTH(destqp=2))
+    first = template.frame(Opcode.RC_SEND_ONLY, 0, b"", b"x")
     for length in range(MAX_HEADS + 10):
-        seal.frame(Opcode.RC_SEND_ONLY, 0, b"", bytes(length))
-    assert seal.frame(Opcode.RC_SEND_ONLY, 0, b"", b"x") == first
-    assert len(seal._heads) <= MAX_HEADS
+        template.frame(Opcode.RC_SEND_ONLY, 0, b"", bytes(length))
+    assert template.frame(Opcode.RC_SEND_ONLY, 0, b"", b"x") == first
+    assert len(template._heads) <= MAX_HEADS

@@ -256,7 +256,7 @@ def test_heads_that_are_kept_are_bounded() -> None:
         headers = headers_to(path, stage.client.mac, port)
         stage.server.nic.receive(Frame(headers, packet).seal().build(), 0)
     assert stage.server.nic.drops == {}
-    assert len(stage.server.nic._unsealer._flows) <= MAX_HEADS
+    assert len(stage.server.nic._rx_parser._flows) <= MAX_HEADS
 
 
 def test_a_head_that_was_good_is_looked_at_anew_when_the_queue_pair_changed() -> None:
