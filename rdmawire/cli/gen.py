@@ -274,8 +274,8 @@ def _written(spec: TrafficSpec, path: str, *, progress: bool) -> "TrafficSummary
 
     start = time.perf_counter()
     with (
-        late_bar(f"gen {spec.verb}", wanted=progress) as told,
+        late_bar(f"gen {spec.verb}", wanted=progress) as on_progress,
         create_capture(path, link_type=LinkType.ETHERNET) as writer,
     ):
-        summary = generate(spec, writer, told)
+        summary = generate(spec, writer, on_progress)
     return summary._replace(wall_s=time.perf_counter() - start)

@@ -195,7 +195,7 @@ def _payload(name: str, offset: int, data: bytes) -> Node:
     return node
 
 
-def _torn(walk: NodeWalk, event: PartialFpdu, base: int) -> Iterator[Node]:
+def _truncated(walk: NodeWalk, event: PartialFpdu, base: int) -> Iterator[Node]:
     """The complete headers, then the captured part of the payload or of the next header."""
     fpdu, kept = event.fpdu, len(event.data)
     ulpdu = fpdu.ulpdu_before(kept)
@@ -203,7 +203,7 @@ def _torn(walk: NodeWalk, event: PartialFpdu, base: int) -> Iterator[Node]:
     pieces = _so_far(walk, fpdu, _where(event, base), ulpdu)
     done = sum(len(node.data) for node in pieces)
     if done < len(ulpdu):
-        pieces.append(_bytes("torn", fpdu.offset_of(FPDULength.SIZE + done), ulpdu[done:]))
+        pieces.append(_bytes("truncated", fpdu.offset_of(FPDULength.SIZE + done), ulpdu[done:]))
     length.add(generated.MPA_NOTE, _kept(event, len(fpdu.ulpdu), pieces))
     nodes = [length, *markers, *pieces, *_after(event, len(ulpdu), markers)]
     return _placed(event, base, iter(sorted(nodes, key=_offset)))
@@ -214,15 +214,15 @@ def _after(event: PartialFpdu, ulpdu: int, markers: list[Node]) -> Iterator[Node
     start = event.fpdu.offset_of(FPDULength.SIZE + ulpdu - 1) + 1
     for end in [*(node.offset for node in markers if node.offset >= start), len(event.data)]:
         if start < end:
-            yield _bytes("torn", start, event.data[start:end])
+            yield _bytes("truncated", start, event.data[start:end])
         start = end + Marker.SIZE
 
 
 def _so_far(walk: NodeWalk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
-    """The complete headers of the DDP segment in a torn FPDU, and the beginning of its payload."""
+    """Return the complete headers of a truncated FPDU's DDP segment, and the payload so far."""
     nodes: list[Node] = []
     try:
-        nodes.extend(_segment(fpdu, ulpdu, "torn"))
+        nodes.extend(_segment(fpdu, ulpdu, "truncated"))
     except WireError as error:
         # A truncated header is due to the capture; an invalid one is due to the sender.
         if (error.offset or 0) < sum(len(node.data) for node in nodes):
@@ -231,7 +231,7 @@ def _so_far(walk: NodeWalk, fpdu: FPDU, where: int, ulpdu: bytes) -> list[Node]:
 
 
 def _kept(event: PartialFpdu, ulpdu: int, pieces: list[Node]) -> str:
-    """The captured size of a torn FPDU and, if all headers are complete, of its payload."""
+    """The captured size of a truncated FPDU and, if all headers are complete, of its payload."""
     said = f"{len(event.data)} of {event.size} bytes of an FPDU"
     last = pieces[-1] if pieces else None
     if last is not None and any(extra.field is generated.DATA for extra in last.extras):
@@ -263,7 +263,7 @@ def _note(offset: int, text: str) -> Node:
 _NODES: dict[type, Callable[[NodeWalk, Any, int], Iterator[Node]]] = {
     StartUp: _start_up,
     Fpdu: _fpdu,
-    PartialFpdu: _torn,
+    PartialFpdu: _truncated,
     Lost: _lost,
     Skipped: _skipped,
     Forgotten: _forgotten,

@@ -342,25 +342,25 @@ class StreamDirection:
     def _tear(self, start: int, end: int, events: list[Event]) -> None:
         """Update the framing for missing bytes from ``start`` to ``end``."""
         if self._missing:
-            self._go_on(start + self._missing, end)
+            self._continue_after(start + self._missing, end)
             return
         size = self._size(0) if self.phase is Phase.FRAMED and self._settled else 0
         if size:
             begin, place = self._begin(self._start), self._in_stream(self._start)
             events.append(PartialFpdu(self._start, begin, bytes(self._buffer), size, place))
-            self._go_on(self._start + size, end)
+            self._continue_after(self._start + size, end)
             return
         if self._agreement.known:
             events += _skipped(self._search.origin if self._search else self._start, start)
         self._search_behind(end)
 
-    def _go_on(self, torn_end: int, end: int) -> None:
-        """Continue framing after a torn FPDU, unless a hole up to ``end`` extends past it."""
-        if torn_end < end:
+    def _continue_after(self, fpdu_end: int, end: int) -> None:
+        """Continue framing after a truncated FPDU, unless a hole up to ``end`` extends past it."""
+        if fpdu_end < end:
             self._search_behind(end)
         else:
-            self._start, self._buffer = torn_end, bytearray()
-            self._missing = torn_end - end
+            self._start, self._buffer = fpdu_end, bytearray()
+            self._missing = fpdu_end - end
 
     def _search_behind(self, end: int) -> None:
         self._start, self._buffer = end, bytearray()

@@ -253,10 +253,10 @@ class Mac:
 
     def next_timer(self) -> int | None:
         """When the wire is free for the next frame, or the adapter's timer is due (ns)."""
-        told = self._announcer
-        more = self._more if told is None else told.sends_more
-        asks = more and len(self.egress) < MAX_WAITING
-        due = self.egress.free_at if asks else self.egress.next_time()
+        source = self._announcer
+        more = self._more if source is None else source.sends_more
+        asking = more and len(self.egress) < MAX_WAITING
+        due = self.egress.free_at if asking else self.egress.next_time()
         wanted = self.adapter.next_timer()
         return wanted if due is None or (wanted is not None and wanted < due) else due
 

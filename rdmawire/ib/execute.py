@@ -294,7 +294,7 @@ def _respond(
     inbound.msn = _next_msn(qp)
     inbound.refused = False
     inbound.remember(resource, qp.max_dest_rd_atomic)
-    inbound.owe(answer)
+    inbound.queue_response(answer)
     qp.wake()
     return None
 

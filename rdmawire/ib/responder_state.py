@@ -234,7 +234,7 @@ class ResponderContext:
             self.reads = 0
             self.ack_due = self.sends_last_responses = False
 
-    def owe(self, answer: ReadResponse | AtomicResponse) -> None:
+    def queue_response(self, answer: ReadResponse | AtomicResponse) -> None:
         """Add a response at the end of ``pending``."""
         self.pending.append(answer)
         self.reads += isinstance(answer, ReadResponse)
@@ -244,10 +244,10 @@ class ResponderContext:
 
         The peer requests all later responses again, too, so those in progress restart.
         """
-        owed = self._withdraw(resource)
-        answer.replayed = owed is None or owed.replayed
-        if isinstance(owed, ReadResponse) and isinstance(answer, ReadResponse):
-            answer.kept = owed.kept
+        pending = self._withdraw(resource)
+        answer.replayed = pending is None or pending.replayed
+        if isinstance(pending, ReadResponse) and isinstance(answer, ReadResponse):
+            answer.kept = pending.kept
         later = (i for i, o in enumerate(self.pending) if serial.is_before(answer.psn, o.psn))
         place = next(later, len(self.pending))
         self.pending.insert(place, answer)

@@ -500,7 +500,7 @@ class Verbs(Port):
         if traffic_class is not None:
             check_int("traffic_class", traffic_class, 0, 0xFF)
         if interval is not None and not qp.service.connected:
-            raise VerbsError(f"QP {qp.number:#x} has no peer to tell of marks", EINVAL)
+            raise VerbsError(f"QP {qp.number:#x} has no peer to notify of marks", EINVAL)
         qp.notifier = None if interval is None else NotificationPoint(qp, interval, traffic_class)
 
     # Work.

@@ -38,7 +38,7 @@ class FpduRecord(NamedTuple):
     """An FPDU: its bytes from length to CRC without Markers, and those of its payload.
 
     ``opcode`` is RDMAP's, -1 if the FPDU is truncated before it. ``crc`` is good, bad, absent, or
-    torn if the end was not captured. ``terminate`` is the reason in a Terminate.
+    truncated if the end was not captured. ``terminate`` is the reason in a Terminate.
     """
 
     bytes: int
@@ -150,7 +150,7 @@ def _crc(nodes: list[Node]) -> str:
             return str(node.extra(generated.MPA_CRC_STATUS))  # noqa: S610 - not Django's
         if isinstance(node.header, UnusedCRC):
             return "absent"
-    return "torn"
+    return "truncated"
 
 
 def _terminate(control: TerminateControl) -> str:

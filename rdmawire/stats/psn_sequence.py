@@ -43,7 +43,7 @@ class RequestRun(NamedTuple):
     """At least one request of a block, sorted by flow.
 
     ``position`` is that of each request, ``read`` the bytes that it reads, ``fresh`` whether the
-    sequence begins anew with it, ``first`` whether it is the first of its flow in this block.
+    sequence starts again with it, ``first`` whether it is the first of its flow in this block.
     """
 
     flow: IntArray

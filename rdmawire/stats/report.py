@@ -114,7 +114,7 @@ class StreamReport:
     """One direction of a TCP connection that carries iWARP.
 
     ``bytes`` is the bytes of frames that carry iWARP, ``fpdu_bytes`` those of FPDUs from length
-    to CRC, without Markers. ``crc`` counts FPDUs as good, bad, absent and torn.
+    to CRC, without Markers. ``crc`` counts FPDUs as good, bad, absent and truncated.
     """
 
     source: str

@@ -188,7 +188,7 @@ def _naks(flow: FlowReport) -> Iterator[list[str]]:
         yield [*ends, name, str(rnr.count)]
 
 
-_CRCS = ("good", "bad", "absent", "torn")
+_CRCS = ("good", "bad", "absent", "truncated")
 _STREAMS = [
     *(
         ReportColumn("source", False),
@@ -196,7 +196,7 @@ _STREAMS = [
         *_TOTAL,
         ReportColumn("FPDUs"),
     ),
-    *(ReportColumn(f"CRC {state}" if state != "torn" else state) for state in _CRCS),
+    *(ReportColumn(f"CRC {state}" if state != "truncated" else state) for state in _CRCS),
     ReportColumn("Terminates"),
 ]
 

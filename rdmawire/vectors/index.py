@@ -265,7 +265,7 @@ TABLES: Mapping[str, IndexTable] = {
     "rdmap_atomics": IndexTable(
         "Atomic operations of RDMAP", tuple(one.name for one in rdmap.AtomicOpcode), _atomics
     ),
-    "terminates": IndexTable("Errors that a Terminate tells", _TERMINATES, _terminates),
+    "terminates": IndexTable("Errors that a Terminate reports", _TERMINATES, _terminates),
     "start_ups": IndexTable("MPA start-up", tuple(_every_start_up()), _start_ups),
     "carriages": IndexTable("Carriages", _CARRIAGES, _carriages),
 }

@@ -257,7 +257,7 @@ class Ignored(Enum):
     """Why a datagram had no effect."""
 
     MALFORMED = "no message of communication management"
-    NO_NEIGHBOUR = "from an address that nobody can send to"
+    NO_NEIGHBOUR = "from an address to which no message can be sent"
     VERSION = "of another version of the class"
     UNSUPPORTED = "a message that is not for here"
     UNKNOWN = "about a connection that is not there"

@@ -168,14 +168,14 @@ def _power(base: float, times: int) -> float:
 CNP_INTERVAL = 50_000
 """Nanoseconds between two CNPs of one flow (the paper's N)."""
 
-MAX_OWED = 1 << 16
+MAX_PENDING_CNPS = 1 << 16
 """Maximum number of pending CNPs of a queue pair; further marks are ignored."""
 
 
 class NotificationPoint:
     """Queues CNPs for a queue pair's peer: one at the first mark, then at most one per interval.
 
-    With interval 0, each mark queues one, up to :data:`MAX_OWED` pending ones.
+    With interval 0, each mark queues one, up to :data:`MAX_PENDING_CNPS` pending ones.
     ``traffic_class`` is that of its CNPs, ECN in the two lowest bits; ``None`` for the path's.
     """
 
@@ -196,8 +196,8 @@ class NotificationPoint:
         now = qp.device.now
         if now >= self._quiet_until:
             self._quiet_until = now + self._interval
-            owed = qp.inbound.cnps_due + 1 if self._interval == 0 else 1
-            qp.inbound.cnps_due = min(owed, MAX_OWED)
+            due = qp.inbound.cnps_due + 1 if self._interval == 0 else 1
+            qp.inbound.cnps_due = min(due, MAX_PENDING_CNPS)
             qp.wake()
 
     def frame(self) -> bytes:

@@ -235,7 +235,7 @@ def test_a_queue_pair_that_is_destroyed_sends_no_more() -> None:
     assert pair.client.nic.next_timer() is None
 
 
-def test_a_datagram_queue_pair_has_nobody_to_tell_of_marks() -> None:
+def test_a_datagram_queue_pair_has_no_peer_to_notify_of_marks() -> None:
     pair = Pair(kind=QPType.UD)
-    with pytest.raises(VerbsError, match="no peer to tell"):
+    with pytest.raises(VerbsError, match="no peer to notify"):
         pair.server.nic.notify_congestion(pair.server.qp)

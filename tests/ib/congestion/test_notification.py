@@ -5,7 +5,7 @@ import pytest
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.link import SECOND, Link
 from rdmawire.fabric.pair import Pair
-from rdmawire.ib.congestion.dcqcn import MAX_OWED
+from rdmawire.ib.congestion.dcqcn import MAX_PENDING_CNPS
 from rdmawire.ib.engine import Nic
 from rdmawire.units import us
 from rdmawire.wire.inet import ECN
@@ -49,10 +49,10 @@ def test_what_is_owed_is_bounded() -> None:
     pair, _ = marked_pair(None, 0)
     qp = pair.server.qp
     assert qp.notifier is not None
-    for _ in range(MAX_OWED + 10):
+    for _ in range(MAX_PENDING_CNPS + 10):
         qp.notifier.marked()
-    assert qp.inbound.cnps_due == MAX_OWED
-    assert sent(pair.server.nic) == MAX_OWED
+    assert qp.inbound.cnps_due == MAX_PENDING_CNPS
+    assert sent(pair.server.nic) == MAX_PENDING_CNPS
 
 
 def sent(nic: Nic) -> int:

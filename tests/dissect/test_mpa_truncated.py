@@ -78,7 +78,7 @@ def test_the_note_says_how_much_of_fpdu_and_payload_is_there(opcode: RDMAPOpcode
     size = len(frames[-1]) - CARRIERS
     for kept in range(FPDULength.SIZE, size):
         frame = dissected(frames, CARRIERS + kept)
-        payload = [node for node in frame.nodes if node.name == "torn" and node.extras[1:]]
+        payload = [node for node in frame.nodes if node.name == "truncated" and node.extras[1:]]
         note = next(note for note in notes(frame) if "FPDU" in note)
         assert note.startswith(f"{kept} of {size} bytes of an FPDU")
         found = re.findall(r"(\d+) of 600 of its payload", note)
