@@ -39,8 +39,8 @@ from rdmawire.wire.mad import SIZE as DATAGRAM
 from rdmawire.wire.management import ManagementClass, Method
 from rdmawire.wire.mpa import MPAEnhanced, MPAReply, MPARequest, build_fpdu
 from rdmawire.wire.native import IBA_TRANSPORT, NativePacket
-from rdmawire.wire.opcode import SHAPES, Opcode, Payload
-from rdmawire.wire.packet import LAYOUTS, Packet
+from rdmawire.wire.opcode import Opcode, Payload
+from rdmawire.wire.packet import LAYOUTS, OpcodeTable, Packet
 from rdmawire.wire.rdmap import SHAPES as SEGMENTS
 from rdmawire.wire.roce import Frame
 from rdmawire.wire.terminate import TerminateControl
@@ -78,25 +78,33 @@ def payloads(rule: Payload, longest: int) -> st.SearchStrategy[bytes]:
 
 
 def packets(
-    longest: int = 64, opcodes: Collection[int] = tuple(SHAPES)
+    longest: int = 64,
+    opcodes: Collection[int] | None = None,
+    layouts: OpcodeTable = LAYOUTS,
 ) -> st.SearchStrategy[Packet]:
     """Return a strategy for legal transport packets with up to ``longest`` bytes of payload.
 
-    ``opcodes`` are by default all that the standard allows. Raises :class:`WireError` for an
-    opcode that it does not define, such as a vendor's, and for an empty collection.
+    ``opcodes`` are by default all that ``layouts``, the standard's table or a copy of it, allow.
+    Raises :class:`WireError` for an opcode that the table does not define, such as a vendor's,
+    and for an empty collection.
     """
-    if unknown := sorted(set(opcodes) - set(SHAPES)):
+    known = {opcode: layout.shape for opcode, layout in layouts.items() if layout.shape}
+    wanted = sorted(known if opcodes is None else opcodes)
+    if unknown := [opcode for opcode in wanted if opcode not in known]:
         raise WireError(f"opcode {unknown[0]:#04x} has no shape to build a packet by")
-    if not opcodes:
+    if not wanted:
         raise WireError("no opcodes to build packets of: name one or more")
-    return _packets(longest, sorted(opcodes))
+    rows = [(opcode, layouts[opcode].headers, known[opcode].payload) for opcode in wanted]
+    return _packets(longest, rows)
 
 
 @st.composite
-def _packets(draw: st.DrawFn, longest: int, opcodes: list[int]) -> Packet:
-    opcode = draw(st.sampled_from(opcodes))
-    extended = [draw(headers(table)) for table in LAYOUTS[opcode].headers]
-    payload = draw(payloads(SHAPES[opcode].payload, longest))
+def _packets(
+    draw: st.DrawFn, longest: int, rows: list[tuple[int, tuple[type[Header], ...], Payload]]
+) -> Packet:
+    opcode, tables, rule = draw(st.sampled_from(rows))
+    extended = [draw(headers(table)) for table in tables]
+    payload = draw(payloads(rule, longest))
     bth = draw(headers(ib.BTH, opcode=opcode, padcnt=-len(payload) % 4))
     pad = draw(st.binary(min_size=bth.padcnt, max_size=bth.padcnt))
     return Packet(bth, tuple(extended), payload, pad)
@@ -146,9 +154,12 @@ _NETWORKS: dict[EtherType, st.SearchStrategy[list[Piece]]] = {
 
 
 @st.composite
-def frames(draw: st.DrawFn, longest: int = 64) -> Frame:
-    """Sealed RoCEv2 (IPv4 with options, IPv6) and RoCE frames, tagged or not."""
-    packet = draw(packets(longest))
+def frames(draw: st.DrawFn, longest: int = 64, layouts: OpcodeTable = LAYOUTS) -> Frame:
+    """Sealed RoCEv2 (IPv4 with options, IPv6) and RoCE frames, tagged or not.
+
+    Their packets are those of :func:`packets`.
+    """
+    packet = draw(packets(longest, layouts=layouts))
     ethertype = draw(st.sampled_from(list(_NETWORKS)))
     network = draw(_NETWORKS[ethertype])
     trailer = draw(st.binary(max_size=18))

@@ -10,19 +10,22 @@ from hypothesis import strategies as st
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import (
     fpdus,
+    frames,
     headers,
     management_packets,
     packets,
     segments,
     start_ups,
 )
-from rdmawire.wire import rdmap
+from rdmawire.wire import rdmap, roce
 from rdmawire.wire.ib import BTH, RETH
 from rdmawire.wire.layout import joined
 from rdmawire.wire.mad import SIZE, layout
 from rdmawire.wire.mpa import REPLY_KEY, REQUEST_KEY, MPARequest, parse_fpdu
 from rdmawire.wire.opcode import SHAPES, Opcode
 from rdmawire.wire.packet import Packet
+from rdmawire.wire.roce import Frame
+from tests.ib.test_made_up_header import OPCODES, SEND_TAGGED, TagETH
 
 WITHOUT_HYPOTHESIS = """
 import sys
@@ -54,6 +57,14 @@ def test_packets_have_one_of_the_opcodes_asked_for(data: st.DataObject, opcodes:
     packet = data.draw(packets(opcodes=opcodes))
     assert packet.bth.opcode in opcodes
     packet.check()
+
+
+@given(frames(layouts=OPCODES), packets(opcodes=[SEND_TAGGED], layouts=OPCODES))
+def test_packets_have_the_headers_of_another_table(frame: Frame, packet: Packet) -> None:
+    assert roce.parse(frame.build(), opcodes=OPCODES) == frame
+    assert packet.bth.opcode == SEND_TAGGED
+    assert packet.header(TagETH) is not None
+    assert Packet.parse(packet.build(), opcodes=OPCODES) == packet
 
 
 def test_opcodes_of_no_packet_are_refused_where_they_are_named() -> None:
