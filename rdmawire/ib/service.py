@@ -43,12 +43,13 @@ class Fault(Enum):
 class Reaction:
     """The reaction to a fault.
 
-    ``nak`` is sent; with ``acknowledged`` an ACK is sent all the same. ``status`` completes the
-    receive in use, or ``notice`` is reported if there is none. ``fatal`` moves the queue pair to
-    its error state. ``drop`` is the reason counted where nothing is sent.
+    ``nak``, a :class:`~rdmawire.wire.ib.Nak` or another code of five bits, is sent; with
+    ``acknowledged`` an ACK is sent all the same. ``status`` completes the receive in use, or
+    ``notice`` is reported if there is none. ``fatal`` moves the queue pair to its error state.
+    ``drop`` is the reason counted where nothing is sent.
     """
 
-    nak: Nak | None = None
+    nak: int | None = None
     acknowledged: bool = False
     rnr: bool = False
     replay: bool = False

@@ -36,7 +36,7 @@ def cases() -> pytest.MarkDecorator:
 @cases()
 def test_the_server_does_what_its_table_says(told: Told) -> None:
     expected, server = reaction(told), told.told["comes_to"][SERVER]
-    assert naks(told) == ({expected.nak.value} if expected.nak is not None else set())
+    assert naks(told) == ({expected.nak} if expected.nak is not None else set())
     assert server["state"] == ("ERR" if expected.fatal else "RTS")
     assert failed(server) in ([], [expected.status.name if expected.status else ""])
     if expected.drop is not None:

@@ -11,6 +11,7 @@ from rdmawire.fabric.pair import Pair
 from rdmawire.ib import checks
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import Answer, AtomicResponse
+from rdmawire.ib.retransmit import fail
 from rdmawire.ib.rules import RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.send_queue import Wqe
@@ -82,6 +83,25 @@ def test_a_reaction_is_replaced_for_one_type_of_queue_pair() -> None:
         stage.client.write(b"data", to=stage.server.region, offset=1 << 30)
         stage.drive()
         assert nak_of(stage)[0] == code
+
+
+def test_a_nak_may_have_a_code_that_the_standard_reserves() -> None:
+    code = 9
+    ends = {code: WCStatus.REM_ABORT_ERR}
+
+    def refused(qp: QueuePair, value: int) -> None:
+        wqe = qp.sq.oldest()
+        assert wqe is not None
+        fail(qp, wqe, ends[value])
+
+    odd = STANDARD.with_reaction(QPType.RC, Fault.RKEY, Reaction(nak=code, fatal=True))
+    knowing = replace(STANDARD, refusals={**STANDARD.refusals, Ack.NAK: refused})
+    for rules, status in ((knowing, ends[code]), (STANDARD, WCStatus.BAD_RESP_ERR)):
+        stage = Stage(Pair(rules=rules, peer_rules=odd))
+        stage.client.write(b"data", to=stage.server.region, offset=1 << 30)
+        stage.drive()
+        assert nak_of(stage)[0] == code
+        assert [done.status for done in stage.client.poll()] == [status]
 
 
 def test_a_header_maker_is_replaced_in_one_adapter_alone() -> None:

@@ -9,6 +9,7 @@ from rdmawire.ib.responder import REQUESTS
 from rdmawire.ib.service import DATAGRAM, RELIABLE, UNRELIABLE
 from rdmawire.verbs import PROFILES, VERBS, Profile, QPAttrMask, QPState, QPType, SendOpcode
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, fields_of
+from rdmawire.wire.ib import Nak
 from rdmawire.wire.opcode import Opcode, Operation
 from tools.docs.states import picture
 
@@ -89,7 +90,7 @@ def _follows(reaction: Reaction | None) -> str:
     if reaction is None:
         return "cannot be"
     said = [
-        f"NAK `{reaction.nak.name}`" if reaction.nak is not None else "",
+        f"NAK `{Nak(reaction.nak).name}`" if reaction.nak is not None else "",
         "RNR NAK" if reaction.rnr else "",
         "ACK" if reaction.acknowledged else "",
         "answered again" if reaction.replay else "",
