@@ -13,7 +13,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.ib.congestion.base import SCHEME, CongestionController
 from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, NotificationPoint
 from rdmawire.ib.device import GSI_QPN, Device
-from rdmawire.ib.doorbell import Doorbells, completion_memory, work_rings
+from rdmawire.ib.doorbell import Doorbells, MemoryCompletionQueue, completion_memory, work_rings
 from rdmawire.ib.encapsulation import check_medium, init_ah_from_wc
 from rdmawire.ib.hw_counters import AdapterCounters
 from rdmawire.ib.modify_qp import modify
@@ -62,7 +62,6 @@ from rdmawire.verbs.multicast import MULTICAST_QPN, MulticastGroups
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, check_modify
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
-from rdmawire.verbs.work_ring import MemoryCompletionQueue
 from rdmawire.verbs.wqe import Doorbell
 from rdmawire.verbs.wr import RecvWR, SendWR, Sge
 from rdmawire.wire.roce import Medium

@@ -6,7 +6,7 @@ still be polled.
 
 A completion event is reported once per request for notification, for a completion added after the
 request. Moderation (ibv_modify_cq(3)) delays the event until ``count`` completions were added, or
-until ``period`` ns after the first one.
+until ``period`` ns after the first one. CQEs in memory are written in :mod:`rdmawire.ib.doorbell`.
 """
 
 from collections import defaultdict, deque

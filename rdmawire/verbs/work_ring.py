@@ -5,28 +5,22 @@ These are the steps of a GPU kernel or a driver, in the required order. The adap
 """
 
 from collections import deque
-from collections.abc import Iterator
-from errno import EINVAL, ENOMEM, EOPNOTSUPP
-from typing import Any, NoReturn, Protocol
+from errno import EINVAL, ENOMEM
+from typing import Protocol
 
-from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.errors import VerbsError
 from rdmawire.validate import check_int
-from rdmawire.verbs.async_event import Sink
-from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import QPType, WorkCompletion
-from rdmawire.verbs.sge import Piece
 from rdmawire.verbs.wqe import (
     BLOCK_SIZE,
+    CONSUMER_INDEXES,
     CQE,
     INDEXES,
     MAX_BLOCKS,
-    UNIT_SIZE,
     CQDoorbellRecord,
     Doorbell,
     DoorbellRecord,
     DoorbellType,
-    WQEControl,
-    build_cqe,
     build_recv,
     build_send,
     owner_of,
@@ -161,147 +155,9 @@ class CompletionRing:
         return done
 
 
-CONSUMER_INDEXES = 1 << 32
-"""Number of consumer indexes; the last is followed by 0."""
-
-
 def blocks_of(size: int) -> int:
     """The blocks of a ring of ``size`` bytes. ``VerbsError`` EINVAL for an invalid size."""
     check_int("ring size", size, BLOCK_SIZE, MAX_BLOCKS * BLOCK_SIZE)
     if size & (size - 1):
         raise VerbsError(f"ring size {size} is no power of two", EINVAL)
     return size // BLOCK_SIZE
-
-
-# Adapter side.
-
-
-class RingOverrun(Exception):
-    """The producer's index went back, or beyond the ring."""
-
-
-class QueueRing:
-    """A ring of WQEs; ``fetched`` is the index after the last fetched one.
-
-    In a ``broken`` ring the next WQE cannot be found; it is not read any more.
-    """
-
-    __slots__ = ("_record", "_ring", "blocks", "broken", "fetched")
-
-    def __init__(self, ring: Piece, record: Piece) -> None:
-        self.blocks = blocks_of(ring.length)
-        self._ring = ring
-        self._record = record
-        self.reset()
-
-    def reset(self) -> None:
-        """Restart at block 0."""
-        self.fetched = 0
-        self.broken = False
-
-    def take(self, row: str) -> Iterator[tuple[int, bytes]]:
-        """Yield each new WQE with its index; empty bytes for one of invalid length.
-
-        ``row`` is that of the doorbell record. ``MemoryFault`` if the memory cannot be read.
-        """
-        record = DoorbellRecord.parse(bytes(self._record.read(0, DoorbellRecord.SIZE)))
-        ready = (getattr(record, row) - self.fetched) % INDEXES
-        if ready > self.blocks:
-            raise RingOverrun
-        while ready and not self.broken:
-            index = self.fetched
-            wqe = self._read(index, BLOCK_SIZE)
-            control = WQEControl.parse(wqe)
-            size = control.units * UNIT_SIZE
-            blocks = -(-size // BLOCK_SIZE)
-            if control.wqe_index != index or not 0 < blocks <= ready:
-                self.broken = True
-                yield index, b""
-                return
-            self.fetched = (index + blocks) % INDEXES
-            ready -= blocks
-            yield index, wqe[:size] if blocks == 1 else self._read(index, size)
-
-    def _read(self, index: int, size: int) -> bytes:
-        """Read ``size`` bytes from block ``index`` on, wrapping at the end of the ring."""
-        offset = index % self.blocks * BLOCK_SIZE
-        head = min(size, self._ring.length - offset)
-        data = bytes(self._ring.read(offset, head))
-        return data if head == size else data + bytes(self._ring.read(0, size - head))
-
-
-class MemoryCompletionQueue(CompletionQueue):
-    """A completion queue whose CQEs are written to ``ring``; ``record`` is its doorbell record.
-
-    It overruns if its consumer's index leaves no room, and if the memory cannot be written.
-    """
-
-    __slots__ = ("_pushed", "_record", "_ring", "_size", "_taken")
-
-    def __init__(
-        self, ring: Piece, record: Piece, number: int, cqe: int, sink: Sink, **more: Any
-    ) -> None:
-        """``more`` are further arguments of :class:`CompletionQueue`."""
-        self._pushed = self._taken = 0
-        self._ring, self._record, self._size = ring, record, cqe
-        super().__init__(number, cqe, sink, **more)
-        for index in range(cqe):
-            ring.write(index * CQE.SIZE, CQE().build())  # not written yet: the owner bit is 0
-        record.write(0, CQDoorbellRecord().build())
-        record.read(0, 1)  # so that in GPU memory it does not become visible after the first poll
-
-    @property
-    def polled(self) -> int:
-        """Number of consumed completions, from the doorbell record if that is valid."""
-        try:
-            record = CQDoorbellRecord.parse(bytes(self._record.read(0, CQDoorbellRecord.SIZE)))
-        except MemoryFault:
-            return self._taken
-        taken = self._taken + (record.consumer_index - self._taken) % CONSUMER_INDEXES
-        if taken <= self._pushed:
-            self._taken = taken
-        return self._taken
-
-    @polled.setter
-    def polled(self, count: int) -> None:
-        self._taken = count
-
-    def __len__(self) -> int:
-        return self._pushed - self.polled
-
-    def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
-        if self.broken or (self._pushed - self._taken >= self._size and len(self) >= self._size):
-            self._overrun()
-            return 0
-        index = self._pushed
-        try:
-            cqe = build_cqe(completion, owner_of(index, self._size))
-            self._ring.write(index % self._size * CQE.SIZE, cqe)
-        except MemoryFault:
-            self._overrun()
-            return 0
-        self._pushed += 1
-        if self._armed:
-            self._tell(now, solicited or completion.status != 0)
-        return self._pushed
-
-    def poll(self, most: int) -> list[WorkCompletion]:
-        """Return at most ``most`` of the oldest completions, as a program polling the ring does."""
-        check_int("num_entries", most)
-        first = self.polled
-        try:
-            count = min(most, self._pushed - first)
-            done = [parse_cqe(self._read(first + index)) for index in range(count)]
-            consumed = CQDoorbellRecord(consumer_index=(first + count) % CONSUMER_INDEXES)
-            self._record.write(0, consumed.build())
-        except MemoryFault:
-            self._overrun()
-            return []
-        return done
-
-    def _read(self, index: int) -> CQE:
-        return CQE.parse(bytes(self._ring.read(index % self._size * CQE.SIZE, CQE.SIZE)))
-
-    def resize(self, cqe: int) -> NoReturn:  # noqa: ARG002
-        """``VerbsError`` EOPNOTSUPP: the size is that of the memory."""
-        raise VerbsError(f"CQ {self.number} is in memory and keeps its size", EOPNOTSUPP)

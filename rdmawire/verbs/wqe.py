@@ -37,6 +37,9 @@ MAX_UNITS: Final = 255
 """Maximum units of a WQE."""
 INDEXES: Final = 1 << 16
 """Number of indexes of blocks and WQEs; the last is followed by 0."""
+
+CONSUMER_INDEXES = 1 << 32
+"""Number of consumer indexes; the last is followed by 0."""
 MAX_BLOCKS: Final = INDEXES >> 1
 """Maximum blocks of a ring, so that an index that goes back is not mistaken for one ahead."""
 RECV_OPCODE: Final = 0x80
