@@ -18,7 +18,7 @@ from rdmawire.wire import serial
 from rdmawire.wire.ib import DETH, FETH, RETH, XRCETH, Placement, Selectivity
 
 
-def check_order(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+def check_psn_and_op_seq(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """Check that the PSN is the expected one, and that the opcode may follow the last one.
 
     IBA 9.7.4.1.2 and 9.7.4.1.3: a message begins only between messages, and continues as it began.
@@ -30,7 +30,7 @@ def check_order(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | N
     return None if inbound.incoming.family is role.follows else Fault.OP_SEQUENCE
 
 
-def check_gap(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
+def check_psn_gap(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
     """On services without ACKs, a gap in PSNs discards the message in progress. IBA 9.8.2.2.2."""
     if request.psn != qp.inbound.epsn:
         qp.counters.out_of_sequence += 1
@@ -38,7 +38,7 @@ def check_gap(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
     return None
 
 
-def check_op_begins(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
+def check_op_seq(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
     """A message continues as it began; a new one replaces the one in progress. IBA 9.8.2.2.1."""
     if role.begins:
         qp.inbound.incoming = NO_MESSAGE
@@ -85,7 +85,7 @@ def check_resource(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
     return None
 
 
-def check_room_for_answer(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
+def check_rd_atomic(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None:
     """The READs and atomics in progress are within the agreed limit. IBA 9.7.4.1.5.
 
     Replayed responses do not count: a peer that has all responses may send new requests while the
@@ -113,10 +113,10 @@ def check_dmalen(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
         fits = role.ends or qp.device.profile.first_may_fit
     else:
         fits = length < dmalen and not role.ends
-    return check_asked(qp, role, request) if fits else Fault.LENGTH
+    return check_max_dmalen(qp, role, request) if fits else Fault.LENGTH
 
 
-def check_asked(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+def check_max_dmalen(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """RETH.dmalen is at most 2**31 bytes. IBA 9.7.4.1.6."""
     asked: int = request.extended[role.places[RETH]].dmalen
     if asked <= LONGEST_MESSAGE or not qp.device.profile.limits_dmalen:
@@ -124,7 +124,7 @@ def check_asked(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | N
     return Fault.LENGTH
 
 
-def check_fit(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+def check_message_length(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """The payload fits the length that the RETH announced, or the receive."""
     incoming = qp.inbound.incoming
     end = incoming.placed + len(request.payload)

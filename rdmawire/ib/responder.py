@@ -101,16 +101,16 @@ def _note_congestion(qp: QueuePair, _: RequestRule, __: Arrival) -> Fault | None
 CNP = RequestRule(REQUEST, (_note_congestion,))
 """A CNP, in any service."""
 
-MALFORMED = RequestRule(REQUEST, (checks.check_order, checks.check_shape))
+MALFORMED = RequestRule(REQUEST, (checks.check_psn_and_op_seq, checks.check_shape))
 """A reserved opcode, or a payload that the operation must not have. IBA 9.7.4.1.4, 9.7.4.1.6."""
 
-_GOING_ON: tuple[Step, ...] = (checks.check_fit, execute.place)
+_GOING_ON: tuple[Step, ...] = (checks.check_message_length, execute.place)
 _STARTS = (Part.FIRST, Part.ONLY)
 _ENDS = (Part.LAST, Part.ONLY)
 
 _IN_ORDER: dict[bool, tuple[Step, ...]] = {
-    True: (checks.check_order,),
-    False: (checks.check_gap, checks.check_op_begins),
+    True: (checks.check_psn_and_op_seq,),
+    False: (checks.check_psn_gap, checks.check_op_seq),
 }
 """The checks of the PSN and of the opcode's order, by whether the service is reliable."""
 
@@ -160,7 +160,7 @@ def _write(operation: Operation, reliable: bool) -> RequestRule:
         *((checks.check_resource,) if operation in _RECEIPTS else ()),
         checks.check_length,
         *(opening if begins else ()),
-        checks.check_fit,
+        checks.check_message_length,
         execute.place,
         execute.finish if ends else execute.advance,
     )
@@ -170,12 +170,12 @@ def _write(operation: Operation, reliable: bool) -> RequestRule:
 
 def _request(access: int, *steps: Step) -> RequestRule:
     """A request of one packet whose response is more than an ACK."""
-    first = (*_IN_ORDER[True], checks.check_op_valid, checks.check_room_for_answer)
+    first = (*_IN_ORDER[True], checks.check_op_valid, checks.check_rd_atomic)
     return RequestRule(REQUEST, first + steps, access=access)
 
 
 _READ = _request(
-    REMOTE_READ, checks.check_asked, checks.check_rkey, execute.page_in, execute.queue_read
+    REMOTE_READ, checks.check_max_dmalen, checks.check_rkey, execute.page_in, execute.queue_read
 )
 
 _REQUESTS = {

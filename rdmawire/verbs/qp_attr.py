@@ -1,4 +1,4 @@
-"""Attributes of queue pairs: their names, mask bits and ranges. ibv_modify_qp(3), IBA 11.2.5.2."""
+"""Attributes of queue pairs, and the transitions that need them. ibv_modify_qp(3), IBA 11.2.5.2."""
 
 from collections.abc import Iterator
 from enum import IntFlag

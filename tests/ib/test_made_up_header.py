@@ -57,7 +57,7 @@ class Tags:
 
 
 def rules_with(tags: Tags) -> Rules:
-    take = (checks.check_order, tags.check_tag, checks.check_resource, checks.check_length)
+    take = (checks.check_psn_and_op_seq, tags.check_tag, checks.check_resource, checks.check_length)
     steps = (*take, execute.place_whole, execute.finish_whole)
     rules = (
         replace(STANDARD, opcodes=OPCODES)

@@ -163,7 +163,7 @@ def test_rules_are_shown_in_a_line() -> None:
 def test_a_request_is_taken_by_another_role() -> None:
     standard = STANDARD.requests[QPType.RC]
     write, read = Opcode.RC_RDMA_WRITE_ONLY, Opcode.RC_RDMA_READ_REQUEST
-    deaf = replace(standard[write], steps=(checks.check_order, lambda _, __, ___: Fault.OP_VALID))
+    deaf = replace(standard[write], steps=(checks.check_psn_and_op_seq, lambda *_: Fault.OP_VALID))
     rules = STANDARD.with_request(QPType.RC, write, deaf)
     assert rules.requests[QPType.RC][read] is standard[read]
     assert written(Pair(peer_rules=rules)) is WCStatus.REM_INV_REQ_ERR
