@@ -7,7 +7,7 @@ are decimal, or hexadecimal after ``0x``; sizes become bytes, times ns, rates bi
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -20,7 +20,6 @@ from pydantic_core import CoreSchema, core_schema
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import (
     Items,
-    Mark,
     Node,
     NodeError,
     Pairs,
@@ -367,11 +366,7 @@ class Custom(ValueType):
     reader: Callable[[Node, ParseContext], Any]
     formatted: Callable[[Any], str] = str
     schema: Json | Callable[[Definitions], Json] | None = None
-    inner: tuple[Any, ...] = ()
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return self.inner
+    parts: tuple[Any, ...] = ()
 
     def read(self, node: Node, context: ParseContext) -> Any:
         return self.reader(node, context)
@@ -382,7 +377,7 @@ class Custom(ValueType):
     def json(self, definitions: Definitions) -> Json:
         if callable(self.schema):
             return self.schema(definitions)
-        return self.schema or {"type": "string", "description": self.description}
+        return self.schema or ValueType.json(self, definitions)
 
 
 def Parsed(  # noqa: N802 - a type
@@ -394,12 +389,14 @@ def Parsed(  # noqa: N802 - a type
     types: tuple[str, ...] = ("string",),
 ) -> Custom:
     """A text that a parser accepts. ``types`` are the JSON types that an editor may assume."""
-
-    def read(node: Node, _: ParseContext) -> Any:
-        return parsed(node, description, parse)
-
     schema = {"type": [*types] if len(types) > 1 else types[0], "description": description}
-    return Custom(description, examples, read, formatted, schema)
+    return Custom(
+        description,
+        examples,
+        lambda node, _: parsed(node, description, parse),
+        formatted,
+        schema,
+    )
 
 
 def _within(parse: Callable[[str], T], low: T, high: T, bounds: str = "") -> Callable[[str], T]:
@@ -516,12 +513,13 @@ ADDRESS: Final = Parsed(
 Flag = Annotated[bool, FLAG]
 
 
-def _one_of(
+def OneOf(  # noqa: N802 - a type
     values: Collection[int],
-    parse: Callable[[str], int],
-    formatted: Callable[[int], str],
-    type_: str,
+    parse: Callable[[str], int] = parse_number,
+    formatted: Callable[[int], str] = str,
+    types: tuple[str, ...] = ("integer",),
 ) -> Custom:
+    """One of a few numbers or sizes."""
     names = tuple(map(formatted, values))
 
     def parse_one(text: str) -> int:
@@ -534,43 +532,8 @@ def _one_of(
         parse=parse_one,
         examples=names,
         formatted=formatted,
-        types=(type_,),
+        types=types,
     )
-
-
-def one_of_sizes(sizes: Collection[int]) -> Custom:
-    """One of a few sizes."""
-    return _one_of(sizes, parse_size, partial(format_exactly, units=SIZES), "string")
-
-
-def one_of_numbers(numbers: Collection[int]) -> Custom:
-    """One of a few numbers."""
-    return _one_of(numbers, parse_number, str, "integer")
-
-
-def Numbers(low: int, high: int) -> Custom:  # noqa: N802 - a type
-    """Integers: one, a range, or a list of both; without duplicates."""
-    description = f"a number from {low} to {high}, a range such as 2..4, or a list of them"
-
-    def numbers(text: str) -> range:
-        least, most = parse_range(text, parse_number)
-        last = high if most is None else most
-        if least < low or last > high:
-            raise TextError
-        return range(least, last + 1)
-
-    def read(node: Node, context: ParseContext) -> tuple[int, ...]:
-        found: dict[int, None] = {}
-        for item in node.items if isinstance(node, Items) else (node,):
-            values = parsed(item, description, numbers)
-            context.spend(len(values), item)
-            found.update(dict.fromkeys(values))
-        return tuple(found)
-
-    one: Json = {"type": ["integer", "string"]}
-    schema = {"anyOf": [one, {"type": "array", "items": one}], "description": description}
-    examples = (str(low), f"{low}..{low + 3}", f"[{low}, {low + 2}..{low + 3}]")
-    return Custom(description, examples, read, schema=schema)
 
 
 def Word(words: Iterable[str], called: str = "") -> Custom:  # noqa: N802 - a type
@@ -634,37 +597,3 @@ class Many(ValueType):
         item = self.item.json(definitions)
         items = {"type": "array", "items": item}
         return {"anyOf": [item, items]} if self.alone else items
-
-
-def Two(  # noqa: N802 - a type
-    item: ValueType, description: str, examples: tuple[str, ...], *, same: bool = False
-) -> Custom:
-    """Two values: ``a, b`` or ``[a, b]``. ``same``: a single value is used for both."""
-
-    def read(node: Node, context: ParseContext) -> tuple[Any, Any]:
-        parts = tuple(_parts(node))
-        if len(parts) != 2 and not (len(parts) == 1 and same):
-            raise invalid(node, description)
-        found = context.every(partial(item.read, part, context) for part in parts)
-        return found[0], found[-1]
-
-    def schema(definitions: Definitions) -> Json:
-        pair = {"type": "array", "items": item.json(definitions), "minItems": 2, "maxItems": 2}
-        return {"anyOf": [{"type": ["string", "integer"]}, pair], "description": description}
-
-    def formatted(value: Any) -> str:
-        return listed(item.format(one) for one in value)
-
-    return Custom(description, examples, read, formatted, schema)
-
-
-def _parts(node: Node) -> Iterator[Node]:
-    """Yield the items of a list, or of a text with commas."""
-    if isinstance(node, Items):
-        yield from node.items
-    elif isinstance(node, Scalar) and node.text:
-        column = node.mark.column
-        for part in node.text.split(","):
-            before = len(part) - len(part.lstrip())
-            yield Scalar(part.strip(), Mark(node.mark.line, column + before), node.plain)
-            column += len(part) + 1

@@ -1,6 +1,6 @@
 """Connections: their ends, queue pairs, attributes, congestion control and receives."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial, reduce
 from operator import or_
 from typing import Annotated, Any, ClassVar, Final
@@ -10,7 +10,7 @@ from rdmawire.ib.congestion.dcqcn import DcqcnParameters
 from rdmawire.ib.congestion.timely import TimelyParameters
 from rdmawire.memory.key import REGION_FLAGS, Access
 from rdmawire.traffic.scenario.context import ParseContext
-from rdmawire.traffic.scenario.document import Node, NodeError, Scalar, listed
+from rdmawire.traffic.scenario.document import Items, Mark, Node, NodeError, Scalar, listed
 from rdmawire.traffic.scenario.model.host import ACCESS
 from rdmawire.traffic.scenario.references import END, HOST, SPAN, check_known
 from rdmawire.traffic.scenario.section import (
@@ -26,19 +26,21 @@ from rdmawire.traffic.scenario.section import (
 from rdmawire.traffic.scenario.types import (
     NAME,
     Custom,
+    Definitions,
     End,
     Flag,
     Fraction,
+    Json,
     Many,
     Number,
+    OneOf,
     Rate,
     Size,
     Span,
     Time,
-    Two,
     ValueType,
     Word,
-    one_of_numbers,
+    invalid,
     pairs_of,
     text_of,
 )
@@ -271,6 +273,40 @@ SHARED_RECEIVES: Final = Custom(
 # Connections.
 
 
+def Two(  # noqa: N802 - a type
+    item: ValueType, description: str, examples: tuple[str, ...], *, same: bool = False
+) -> Custom:
+    """Two values: ``a, b`` or ``[a, b]``. ``same``: a single value is used for both."""
+
+    def read(node: Node, context: ParseContext) -> tuple[Any, Any]:
+        parts = tuple(_parts(node))
+        if len(parts) != 2 and not (len(parts) == 1 and same):
+            raise invalid(node, description)
+        found = context.every(partial(item.read, part, context) for part in parts)
+        return found[0], found[-1]
+
+    def schema(definitions: Definitions) -> Json:
+        pair = {"type": "array", "items": item.json(definitions), "minItems": 2, "maxItems": 2}
+        return {"anyOf": [{"type": ["string", "integer"]}, pair], "description": description}
+
+    def formatted(value: Any) -> str:
+        return listed(item.format(one) for one in value)
+
+    return Custom(description, examples, read, formatted, schema)
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    """Yield the items of a list, or of a text with commas."""
+    if isinstance(node, Items):
+        yield from node.items
+    elif isinstance(node, Scalar) and node.text:
+        column = node.mark.column
+        for part in node.text.split(","):
+            before = len(part) - len(part.lstrip())
+            yield Scalar(part.strip(), Mark(node.mark.line, column + before), node.plain)
+            column += len(part) + 1
+
+
 def _numbers(low: int, high: int, what: str) -> ValueType:
     both = f"{what} from {low} to {high}, or two: {low}, {low + 1}; in braces [{low}, {low + 1}]"
     examples = (str(low), f"'{low + 1}, {low + 100}'", f"[{low}, {high}]")
@@ -312,7 +348,7 @@ class ConnectionPlan(Section):
     count: Annotated[
         int, Number(1, MAX_PAIRS), key("How many queue pairs each end has for it.")
     ] = 1
-    mtu: Annotated[int, one_of_numbers(PATH_MTUS), key("Its path MTU, in bytes.")] = 1024
+    mtu: Annotated[int, OneOf(PATH_MTUS), key("Its path MTU, in bytes.")] = 1024
     psn: Annotated[
         tuple[int, int],
         _numbers(0, MODULUS - 1, "a PSN"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
@@ -44,13 +44,14 @@ from rdmawire.traffic.scenario.types import (
     Json,
     Many,
     Number,
+    OneOf,
     Parsed,
     Size,
     Span,
     Word,
     invalid,
-    one_of_sizes,
     parse_hex,
+    parse_size,
     parse_utf8,
     parsed,
 )
@@ -75,6 +76,7 @@ MAX_MEMORY: Final = 1 << 40
 MAX_BAR1: Final = 1 << 40
 MAX_FILLED: Final = 1 << 28
 """Maximum bytes of one memory that one step or the initial content may fill."""
+_PAGE: Final = OneOf(HOST_PAGE_SIZES, parse_size, partial(format_exactly, units=SIZES), ("string",))
 _MAX_SRQ: Final = min(profile.max_srq_wr for profile in PROFILES.values())
 
 
@@ -176,7 +178,7 @@ INLINE: Final = Custom(
     ("hello", "{hex: 00 ff}", "{text: hello}"),
     _read_inline,
     schema=_inline_schema,
-    inner=(ContentKeys,),
+    parts=(ContentKeys,),
 )
 """Bytes of a message: text, or ``{hex: ...}``."""
 
@@ -207,7 +209,7 @@ SAME: Final = Custom(
     ("client.source", "zeros", "{hex: 00 ff}", "{text: hello}"),
     _read_same,
     schema=_same_schema,
-    inner=(ContentKeys,),
+    parts=(ContentKeys,),
 )
 """Expected content of memory: that of other memory, or bytes."""
 
@@ -269,7 +271,7 @@ class MemoryPlan(Section):
         Clause("IBA 10.6.3.1"),
         key("What is allowed; all if left out."),
     ] = None
-    page: Annotated[int, one_of_sizes(HOST_PAGE_SIZES), key("The pages of the host.")] = 4096
+    page: Annotated[int, _PAGE, key("The pages of the host.")] = 4096
     registered: Annotated[Flag, key("Whether it is registered from the beginning.")] = True
     on_demand: Annotated[
         Flag, key("Whether its pages are faulted in, not pinned.", "on demand")

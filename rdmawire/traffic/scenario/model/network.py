@@ -13,7 +13,7 @@ from rdmawire.fabric.port_queue import SCHEDULERS
 from rdmawire.fabric.switch_config import Marking, Pausing
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
-from rdmawire.traffic.scenario.document import Node, NodeError, Pairs, Scalar
+from rdmawire.traffic.scenario.document import Items, Node, NodeError, Pairs, Scalar, TextError
 from rdmawire.traffic.scenario.references import END, FIELD, NODE, WHERE, value_of
 from rdmawire.traffic.scenario.section import (
     NOTHING,
@@ -37,15 +37,43 @@ from rdmawire.traffic.scenario.types import (
     Json,
     Many,
     Number,
-    Numbers,
     Rate,
     Size,
     Time,
     ValueType,
     Word,
+    parse_number,
+    parse_range,
+    parsed,
     text_of,
 )
 from rdmawire.wire.serial import MODULUS
+
+
+def Numbers(low: int, high: int) -> Custom:  # noqa: N802 - a type
+    """Integers: one, a range, or a list of both; without duplicates."""
+    description = f"a number from {low} to {high}, a range such as 2..4, or a list of them"
+
+    def numbers(text: str) -> range:
+        least, most = parse_range(text, parse_number)
+        last = high if most is None else most
+        if least < low or last > high:
+            raise TextError
+        return range(least, last + 1)
+
+    def read(node: Node, context: ParseContext) -> tuple[int, ...]:
+        found: dict[int, None] = {}
+        for item in node.items if isinstance(node, Items) else (node,):
+            values = parsed(item, description, numbers)
+            context.spend(len(values), item)
+            found.update(dict.fromkeys(values))
+        return tuple(found)
+
+    one: Json = {"type": ["integer", "string"]}
+    schema = {"anyOf": [one, {"type": "array", "items": one}], "description": description}
+    examples = (str(low), f"{low}..{low + 3}", f"[{low}, {low + 2}..{low + 3}]")
+    return Custom(description, examples, read, schema=schema)
+
 
 # Switches.
 
