@@ -118,13 +118,7 @@ class NodeError(ReportedError):
     """
 
     def __init__(
-        self,
-        mark: Mark,
-        found: str,
-        expected: str,
-        *,
-        word: str = "",
-        known: Collection[str] = (),
+        self, mark: Mark, found: str, expected: str, *, word: str = "", known: Collection[str] = ()
     ) -> None:
         super().__init__(found, expected)
         self.mark = mark

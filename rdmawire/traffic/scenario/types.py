@@ -391,11 +391,7 @@ def Parsed(  # noqa: N802 - a type
     """A text that a parser accepts. ``types`` are the JSON types that an editor may assume."""
     schema = {"type": [*types] if len(types) > 1 else types[0], "description": description}
     return Custom(
-        description,
-        examples,
-        lambda node, _: parsed(node, description, parse),
-        formatted,
-        schema,
+        description, examples, lambda node, _: parsed(node, description, parse), formatted, schema
     )
 
 

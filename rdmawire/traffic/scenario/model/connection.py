@@ -156,10 +156,7 @@ _MIN_RATE: Final = key("The rate below which no flow is cut.")
 _DCQCN: Final = DcqcnParameters()
 _TIMELY: Final = TimelyParameters()
 
-SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
-    "dcqcn": _DCQCN,
-    "timely": _TIMELY,
-}
+SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {"dcqcn": _DCQCN, "timely": _TIMELY}
 """Schemes of congestion control, with their default parameters."""
 
 
@@ -372,9 +369,7 @@ class ConnectionPlan(Section):
         key("Has the second end refuse the connection, for this reason; it agrees if left out."),
     ] = None
     alternate: Annotated[
-        Flag,
-        Clause("IBA 17.2.8"),
-        key("Whether it has an alternate path, for the verb `migrate`."),
+        Flag, Clause("IBA 17.2.8"), key("Whether it has an alternate path, for the verb `migrate`.")
     ] = False
     packets_in_flight: Annotated[
         int | None,

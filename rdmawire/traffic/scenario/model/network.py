@@ -240,10 +240,7 @@ PACKETS: Final = Custom(
 """Packets by their numbers, or the same packet in each of several messages."""
 
 RAW: Final = Custom(
-    "a value of the field",
-    ("1",),
-    lambda node, _: node,
-    schema={"type": ["integer", "string"]},
+    "a value of the field", ("1",), lambda node, _: node, schema={"type": ["integer", "string"]}
 )
 """A value that is parsed after its field is known."""
 

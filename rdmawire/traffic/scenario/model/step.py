@@ -14,15 +14,7 @@ from pydantic import create_model
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node
 from rdmawire.traffic.scenario.model.connection import ATTRIBUTES, STATE
-from rdmawire.traffic.scenario.model.host import (
-    ACCESS,
-    ERRNO,
-    FILL,
-    HEX,
-    INLINE,
-    TEXT,
-    content_of,
-)
+from rdmawire.traffic.scenario.model.host import ACCESS, ERRNO, FILL, HEX, INLINE, TEXT, content_of
 from rdmawire.traffic.scenario.references import END, SPAN, STEP, Spans
 from rdmawire.traffic.scenario.section import (
     NOTHING,
@@ -266,9 +258,7 @@ class StepPlan(Section):
     inline: Given[bytes | None] = None
     values: Given[Mapping[str, object]] = NOTHING
     flags: Annotated[
-        tuple[str, ...],
-        Many(Word(_FLAGS), alone=True),
-        key("How it is done; SIGNALED: completes."),
+        tuple[str, ...], Many(Word(_FLAGS), alone=True), key("How it is done; SIGNALED: completes.")
     ] = ("SIGNALED",)
     times: Annotated[int, Number(1, MAX_TIMES), key("How often each queue pair does it.")] = 1
     depth: Annotated[

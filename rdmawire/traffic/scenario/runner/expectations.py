@@ -19,11 +19,7 @@ from rdmawire.traffic.scenario.counters import (
     LinkCounts,
     Of,
 )
-from rdmawire.traffic.scenario.model import (
-    CounterExpectation,
-    EventExpectation,
-    StateExpectation,
-)
+from rdmawire.traffic.scenario.model import CounterExpectation, EventExpectation, StateExpectation
 from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.observer import FrameOrId, FrameRef, Observer, Occurrences
 from rdmawire.traffic.scenario.runner.testbed import Testbed

@@ -36,14 +36,7 @@ from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import MigrationState, QPState, QPType
 from rdmawire.verbs.profile import Profile, named
-from rdmawire.verbs.qp_attr import (
-    FIELDS,
-    QP_TRANSITIONS,
-    Needs,
-    QPAttributes,
-    QPAttrMask,
-    QPCap,
-)
+from rdmawire.verbs.qp_attr import FIELDS, QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
@@ -229,9 +222,7 @@ class QueuePairRuntime:
     def _attributes(self) -> QPAttributes:
         plan, side = self.plan, self.side
         base = ATTRIBUTES._replace(
-            path_mtu=MTU.of(plan.mtu),
-            sq_psn=plan.psn[side],
-            rq_psn=plan.psn[1 - side],
+            path_mtu=MTU.of(plan.mtu), sq_psn=plan.psn[side], rq_psn=plan.psn[1 - side]
         )
         return base._replace(**self.given)
 

@@ -155,10 +155,5 @@ def _runs(testbed: Testbed) -> list[StepRun]:
 def _step_of(plan: ReceivePlan) -> StepPlan:
     """Return a step that posts the receives of a connection."""
     return StepPlan(
-        verb="receive",
-        mark=plan.mark,
-        end=plan.at,
-        local=plan.into,
-        times=plan.count,
-        status=None,
+        verb="receive", mark=plan.mark, end=plan.at, local=plan.into, times=plan.count, status=None
     )
