@@ -1,32 +1,41 @@
-"""The actions of scenario steps: a table of verbs that post work, and one of verbs that control.
+"""The application on all hosts: it connects, starts steps, does them, and handles completions.
 
-Refusals by an adapter or a connection manager are a ``VerbsError``.
+A table has the verbs that post work, another the verbs that control. Refusals by an adapter or a
+connection manager are a ``VerbsError``. Nothing here blocks: all is done before the simulator runs,
+when a port reports an event, or at a scheduled time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from errno import EFAULT, EINVAL
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.fabric.host import ALL_ACCESS
+from rdmawire.ib.cm.event import CMEvent, Rejected, Unresolved
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.key import WINDOW_FLAGS, Access, next_variant
 from rdmawire.memory.mw import Bind
-from rdmawire.traffic.scenario.model import Content, Span, StepPlan
+from rdmawire.traffic.scenario.model import Content, ReceivePlan, Span, StepPlan
+from rdmawire.traffic.scenario.model.expectation import reason_of
 from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.runner.buffers import NamedBuffer, access_of
-from rdmawire.traffic.scenario.runner.connect import ConnectionSetup
-from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
+from rdmawire.traffic.scenario.runner.connect import WAYS, ConnectionSetup
+from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
 from rdmawire.traffic.scenario.runner.posted_work import (
     CompletionTracker,
+    FrameSource,
     PostedWork,
+    Progress,
+    Schedule,
     StepRun,
     WorkQueue,
 )
 from rdmawire.traffic.scenario.runner.testbed import Testbed
-from rdmawire.verbs.enums import MigrationState, QPState
+from rdmawire.verbs.async_event import CompletionEvent, Event
+from rdmawire.verbs.enums import MigrationState, QPState, WCStatus, WorkCompletion
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
+from rdmawire.verbs.srq import SharedReceiveQueue
 from rdmawire.verbs.wr import SIGNALED, BindMW, RecvWR, RegMR, SendFlags, SendWR
 from rdmawire.wire.ib import Placement, Selectivity
 
@@ -45,11 +54,7 @@ class StepContext(NamedTuple):
 
     def buffer(self, key: str) -> NamedBuffer:
         """Return the memory or window that one of the verb's values names."""
-        return self.testbed.buffer(self.span(key))
-
-    def span(self, key: str) -> Span:
-        """Return a value that is a span."""
-        return self.value(key, Span)
+        return self.testbed.buffer(self.value(key, Span))
 
     def value(self, key: str, kind: type[T]) -> T:
         """Return one of the verb's values, checked to be of type ``kind``."""
@@ -82,20 +87,17 @@ def send_work(context: StepContext) -> SendWR:
     step, endpoint, testbed = context.step, context.end(), context.testbed
     opcode = VERBS[step.verb].work
     assert opcode is not None  # other verbs are not send work
-    wr = SendWR(opcode, tuple(testbed.buffer(span).sge(span) for span in step.local))
-    wr = wr._replace(flags=_flags(step), inline=step.inline or b"")
-    if step.remote is not None:
-        buffer = testbed.buffer(step.remote)
-        wr = wr._replace(remote_address=buffer.iova + step.remote.offset, rkey=buffer.key)
-    add = _ADDITIONS.get(step.verb)
-    return _addressed(endpoint, wr if add is None else add(context, wr))
-
-
-def _flags(step: StepPlan) -> int:
     flags = 0 if step.inline is None else SendFlags.INLINE.value
     for name in step.flags:
         flags |= SendFlags[name].value
-    return flags
+    sges = tuple(testbed.buffer(span).sge(span) for span in step.local)
+    wr = SendWR(opcode, sges)._replace(flags=flags, inline=step.inline or b"")
+    if step.remote is not None:
+        buffer = testbed.buffer(step.remote)
+        wr = wr._replace(remote_address=buffer.iova + step.remote.offset, rkey=buffer.key)
+    if step.verb in _ADDITIONS:
+        wr = wr._replace(**_ADDITIONS[step.verb](context))
+    return _addressed(endpoint, wr)
 
 
 def _addressed(endpoint: QueuePairRuntime, wr: SendWR) -> SendWR:
@@ -108,56 +110,32 @@ def _addressed(endpoint: QueuePairRuntime, wr: SendWR) -> SendWR:
     return wr
 
 
-def _imm(context: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(imm_data=_number(context, "imm"))
-
-
-def _invalidate_peers(context: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(invalidate_rkey=context.buffer("key").key)
-
-
-def _invalidate_own(context: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(invalidate_rkey=context.buffer("what").key)
-
-
-def _compare_swap(context: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(compare_add=_number(context, "compare"), swap=_number(context, "swap"))
-
-
-def _fetch_add(context: StepContext, wr: SendWR) -> SendWR:
-    return wr._replace(compare_add=_number(context, "add"))
-
-
-def _number(context: StepContext, key: str) -> int:
-    return context.value(key, int)
-
-
-def _flush(context: StepContext, wr: SendWR) -> SendWR:
+def _flush(context: StepContext) -> dict[str, Any]:
     values, remote = context.step.values, context.step.remote
     if remote is None:
         raise context.lacks("to")
     _, length = context.testbed.buffer(remote).extent(remote)
     placement = Placement[str(values.get("placement", Placement.GLOBAL_VISIBILITY.name))]
     selectivity = Selectivity[str(values.get("selectivity", Selectivity.MEMORY_REGION_RANGE.name))]
-    return wr._replace(length=length, placement=placement, selectivity=selectivity)
+    return {"length": length, "placement": placement, "selectivity": selectivity}
 
 
-def _bind(context: StepContext, wr: SendWR) -> SendWR:
+def _bind(context: StepContext) -> dict[str, Any]:
     """Bind a window; set its buffer's key and memory range to the new ones."""
     buffer, target = context.buffer("what"), context.buffer("to")
     if buffer.window is None or target.region is None:
         raise VerbsError(f"{buffer.name} and {target.name}: no window, or no region", EINVAL)
-    offset, length = target.extent(context.span("to"))
+    offset, length = target.extent(context.value("to", Span))
     access = context.access(_WINDOW_ACCESS)
     address = target.iova + offset
     buffer.key = next_variant(buffer.key)
     buffer.memory, buffer.start, buffer.length = target.memory, target.start + offset, length
     buffer.iova = 0 if access & Access.ZERO_BASED else address
     bind = Bind(address, length, access, rkey=buffer.key)
-    return wr._replace(bind=BindMW(buffer.window, target.region, bind))
+    return {"bind": BindMW(buffer.window, target.region, bind)}
 
 
-def _register_fast(context: StepContext, wr: SendWR) -> SendWR:
+def _register_fast(context: StepContext) -> dict[str, Any]:
     """Register a region; set its buffer's key to the new one."""
     buffer = context.buffer("what")
     if buffer.region is None or buffer.plan is None:
@@ -172,47 +150,44 @@ def _register_fast(context: StepContext, wr: SendWR) -> SendWR:
         range(buffer.start, buffer.start + buffer.length, page),
         page,
     )
-    return wr._replace(reg=RegMR(buffer.region, registration))
+    return {"reg": RegMR(buffer.region, registration)}
 
 
-_ADDITIONS: Final[dict[str, Callable[[StepContext, SendWR], SendWR]]] = {
-    "write_imm": _imm,
-    "send_imm": _imm,
-    "send_inv": _invalidate_peers,
-    "compare_swap": _compare_swap,
-    "fetch_add": _fetch_add,
+_ADDITIONS: Final[dict[str, Callable[[StepContext], dict[str, Any]]]] = {
+    "write_imm": lambda context: {"imm_data": context.value("imm", int)},
+    "send_imm": lambda context: {"imm_data": context.value("imm", int)},
+    "send_inv": lambda context: {"invalidate_rkey": context.buffer("key").key},
+    "compare_swap": lambda context: {
+        "compare_add": context.value("compare", int),
+        "swap": context.value("swap", int),
+    },
+    "fetch_add": lambda context: {"compare_add": context.value("add", int)},
     "flush": _flush,
     "bind_mw": _bind,
     "reg_mr": _register_fast,
-    "local_inv": _invalidate_own,
+    "local_inv": lambda context: {"invalidate_rkey": context.buffer("what").key},
 }
-"""Functions that set further fields of work requests, by verb."""
+"""Further fields of work requests, by verb."""
 
 RENEWED: Final = ("bind_mw", "reg_mr")
 """Verbs whose work request is rebuilt each time, because its key changes."""
 
 
-# Receives.
-
-
-def receive_work(context: StepContext) -> RecvWR:
-    """Return the work request that ``receive`` posts, without its number."""
-    buffer = context.testbed.buffer
-    return RecvWR(tuple(buffer(span).sge(span) for span in context.step.local))
-
-
 # Control actions.
+
+
+def _owner(context: StepContext) -> HostRuntime:
+    """Return the host of the memory that the step is about."""
+    return context.testbed.machines[context.value("what", Span).host]
 
 
 def _register(context: StepContext) -> None:
     names: Any = context.step.values.get("access")
-    registering = context.testbed.machines[context.span("what").host].registering
-    registering.register(context.buffer("what"), names)
+    _owner(context).registering.register(context.buffer("what"), names)
 
 
 def _deregister(context: StepContext) -> None:
-    registering = context.testbed.machines[context.span("what").host].registering
-    registering.deregister(context.buffer("what"))
+    _owner(context).registering.deregister(context.buffer("what"))
 
 
 def _free(context: StepContext) -> None:
@@ -223,9 +198,8 @@ def _free(context: StepContext) -> None:
 
 
 def _fill(context: StepContext) -> None:
-    content = context.value("content", Content)
-    span = context.span("what")
-    context.testbed.machines[span.host].fill(context.buffer("what"), span, content)
+    span, content = context.value("what", Span), context.value("content", Content)
+    _owner(context).fill(context.buffer("what"), span, content)
 
 
 def _modify(context: StepContext) -> None:
@@ -257,14 +231,6 @@ OWNERS: Final[dict[str, Callable[[StepContext], None]]] = {
 """Actions that take effect immediately, without a queue."""
 
 
-def do(context: StepContext) -> None:
-    """Do a control action."""
-    try:
-        OWNERS[context.step.verb](context)
-    except MemoryFault as fault:
-        raise VerbsError(str(fault), EFAULT) from fault
-
-
 _NUMBER_BITS: Final = 32
 """Bits of a work request's number for its :class:`PostedWork`; above them is a counter."""
 
@@ -275,7 +241,7 @@ Post: TypeAlias = Callable[[PostedWork, int, StepContext], None]
 """Posts a work request with a number; raises ``VerbsError`` if it is refused."""
 
 
-def post_send(job: PostedWork, number: int, context: StepContext) -> None:
+def _post_send(job: PostedWork, number: int, context: StepContext) -> None:
     """Post to the send queue. The last unsignaled request that fits is sent signaled.
 
     Its completion shows that there is room again.
@@ -291,11 +257,12 @@ def post_send(job: PostedWork, number: int, context: StepContext) -> None:
     endpoint.machine.host.nic.post_send(endpoint.qp, posted)
 
 
-def post_receive(job: PostedWork, number: int, context: StepContext) -> None:
+def _post_receive(job: PostedWork, number: int, context: StepContext) -> None:
     """Post to the receive queue, or to the shared one."""
     endpoint, nic = job.endpoint, job.endpoint.machine.host.nic
     if job.work is None:
-        job.work = receive_work(context)
+        buffer = context.testbed.buffer
+        job.work = RecvWR(tuple(buffer(span).sge(span) for span in context.step.local))
     work = job.work._replace(wr_id=number)
     assert isinstance(work, RecvWR), "a send in the receive queue"
     if endpoint.srq is not None:
@@ -311,14 +278,14 @@ def send_room(endpoint: QueuePairRuntime) -> int:
     return min(endpoint.qp.free_sends, endpoint.cq.cqe - len(endpoint.cq))
 
 
-def _send_room_for(job: PostedWork) -> int:
+def _room_for_send(job: PostedWork) -> int:
     """Return :func:`send_room`; without a connection, 0 unless the work must fail."""
     endpoint = job.endpoint
     return 0 if endpoint.left and not (endpoint.ready or job.run.must_fail) else send_room(endpoint)
 
 
-def receive_room(endpoint: QueuePairRuntime) -> int:
-    """Return how many receives may be posted."""
+def _room_for_receive(job: PostedWork) -> int:
+    endpoint = job.endpoint
     if endpoint.srq is not None:
         return endpoint.srq.free
     return min(endpoint.qp.free_receives, endpoint.cq.cqe - len(endpoint.cq))
@@ -332,13 +299,13 @@ class WorkPoster:
         self._begin = begin
         self._endings = endings
         self._jobs: list[PostedWork] = []
-        self._queues = {endpoint: self._new_queues() for endpoint in testbed.all_endpoints()}
-
-    def _new_queues(self) -> tuple[WorkQueue, WorkQueue]:
-        return (
-            WorkQueue(_send_room_for, partial(self._post, post_send)),
-            WorkQueue(lambda job: receive_room(job.endpoint), partial(self._post, post_receive)),
-        )
+        self._queues = {
+            endpoint: (
+                WorkQueue(_room_for_send, partial(self._post, _post_send)),
+                WorkQueue(_room_for_receive, partial(self._post, _post_receive)),
+            )
+            for endpoint in testbed.all_endpoints()
+        }
 
     def add(self, run: StepRun) -> list[QueuePairRuntime]:
         """Queue the work of a step at each of its queue pairs, and return these."""
@@ -374,30 +341,126 @@ class WorkPoster:
             self._endings.posted(job)
 
 
-class ControlActions:
-    """Does the control actions of steps."""
-
-    def __init__(self, testbed: Testbed, begin: Begin, endings: CompletionTracker) -> None:
-        self._testbed = testbed
-        self._begin = begin
-        self._endings = endings
-
-    def act(self, run: StepRun) -> None:
-        """Do the action of a step at each of its queue pairs."""
-        endpoints: list[QueuePairRuntime] | list[None] = self._testbed.endpoints_of(run.step) or [
-            None
-        ]
-        for endpoint in endpoints:
-            context = self._begin(run.step, endpoint)
-            for _ in range(run.step.times):
-                self._endings.done(run, endpoint, _refused(context))
-            if endpoint is not None:
-                self._testbed.wake(endpoint.machine)
-
-
 def _refused(context: StepContext) -> VerbsError | None:
+    """Do a control action; return the error if it is refused."""
     try:
-        do(context)
+        OWNERS[context.step.verb](context)
+    except MemoryFault as fault:
+        return VerbsError(str(fault), EFAULT)
     except VerbsError as error:
         return error
     return None
+
+
+# The application.
+
+_POLL: Final = 1 << 12
+
+
+def _names_of(event: Event | CMEvent) -> Iterator[str]:
+    """Yield the names under which an event counts: its class, and with its reason if it has one."""
+    name = type(event).__name__
+    yield name
+    if isinstance(event, Rejected | Unresolved):
+        yield f"{name}.{reason_of(event)}"
+
+
+class Runner:
+    """The application of all hosts. ``runs`` has one entry for each step of the scenario."""
+
+    def __init__(
+        self, testbed: Testbed, witness: FrameSource, progress: Progress | None = None
+    ) -> None:
+        self.testbed = testbed
+        self.runs = [StepRun(step, number) for number, step in enumerate(testbed.scenario.steps)]
+        for run in self.runs:
+            run.total = run.step.times * max(1, len(testbed.endpoints_of(run.step)))
+        self._setup = ConnectionSetup(self._on_settled)
+        self._schedule = Schedule(self.runs, testbed.network.simulator, self._begin, self._pump)
+        self.endings = CompletionTracker(self._schedule, witness, progress)
+        self._posting = WorkPoster(testbed, self._doing, self.endings)
+        self._sharing: dict[SharedReceiveQueue, list[QueuePairRuntime]] = {}
+
+    def start(self) -> None:
+        """Connect, post the receives that connections have, and begin the first steps."""
+        self._subscribe()
+        connections = self.testbed.scenario.connections
+        for order, plan in enumerate(connections):
+            WAYS[plan.connect].prepare(self._setup, self.testbed.endpoints[plan.name], order)
+        for plan in connections:
+            for receive in plan.receives:
+                self._begin_jobs(StepRun(_step_of(receive), -1))
+        self._schedule.run_pending()
+        for order, plan in enumerate(connections):
+            WAYS[plan.connect].ask(self._setup, self.testbed.endpoints[plan.name], order)
+        self._schedule.start()
+
+    # Steps.
+
+    def _begin(self, run: StepRun) -> None:
+        run.begun = True
+        if run.step.verb not in OWNERS:
+            self._begin_jobs(run)
+            return
+        for endpoint in self.testbed.endpoints_of(run.step) or (None,):
+            context = self._doing(run.step, endpoint)
+            for _ in range(run.step.times):
+                self.endings.done(run, endpoint, _refused(context))
+            if endpoint is not None:
+                self.testbed.wake(endpoint.machine)
+
+    def _begin_jobs(self, run: StepRun) -> None:
+        self._schedule.mark_dirty(self._posting.add(run))
+
+    def _doing(self, step: StepPlan, endpoint: QueuePairRuntime | None) -> StepContext:
+        now = self.testbed.network.simulator.now
+        return StepContext(self.testbed, self._setup, step, endpoint, now)
+
+    def _pump(self, endpoint: QueuePairRuntime) -> None:
+        self._posting.pump(endpoint)
+
+    # Events.
+
+    def _subscribe(self) -> None:
+        """Subscribe to events, and request notification of each queue's first completion."""
+        for machine in self.testbed.machines.values():
+            machine.port.on_event = partial(self._on_event, machine)
+        for endpoint in self.testbed.all_endpoints():
+            endpoint.cq.req_notify()
+            if endpoint.srq is not None:
+                self._sharing.setdefault(endpoint.srq, []).append(endpoint)
+
+    def _on_event(self, machine: HostRuntime, event: Event | CMEvent) -> None:
+        if isinstance(event, CompletionEvent):
+            self._poll(machine, event.cq)
+            return
+        machine.events.update(_names_of(event))
+        if isinstance(event, CMEvent):
+            self._setup.on_event(machine, event, self.testbed.network.simulator.now)
+
+    def _on_settled(self, endpoint: QueuePairRuntime) -> None:
+        self._schedule.mark_dirty((endpoint,))
+        self._schedule.run_pending()
+
+    def _poll(self, machine: HostRuntime, number: int) -> None:
+        """Poll all completions, and request notification of the next."""
+        cq = machine.host.nic.device.cqs[number]
+        while done := cq.poll(_POLL):
+            for completion in done:
+                self._complete(completion)
+        cq.req_notify()
+        self._schedule.run_pending()
+
+    def _complete(self, completion: WorkCompletion) -> None:
+        """Handle a completion: its queue pair, and all with the same SRQ, have room again."""
+        job = self._posting.job(completion.wr_id)
+        self.endings.completed(job, WCStatus(completion.status))
+        self._schedule.mark_dirty((job.endpoint,))
+        if job.endpoint.srq is not None:
+            self._schedule.mark_dirty(self._sharing[job.endpoint.srq])
+
+
+def _step_of(plan: ReceivePlan) -> StepPlan:
+    """Return a step that posts the receives of a connection."""
+    given = {"mark": plan.mark, "end": plan.at, "local": plan.into, "times": plan.count}
+    return StepPlan.model_validate({"verb": "receive", "status": None, **given})

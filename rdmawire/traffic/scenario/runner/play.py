@@ -7,8 +7,8 @@
         print(failure.text(scenario.source))
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -18,15 +18,14 @@ from rdmawire.capture.io import AnyPath
 from rdmawire.decode import PROTOCOLS, Protocols
 from rdmawire.errors import FabricError
 from rdmawire.fabric.capture import CaptureTap
-from rdmawire.fabric.network import Network
-from rdmawire.fabric.simulator import SimulationLimit, Tap
+from rdmawire.fabric.simulator import SimulationLimit
 from rdmawire.ib.rules import Rules
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.document import Failure, Hint
 from rdmawire.traffic.scenario.model import Mark, Scenario
+from rdmawire.traffic.scenario.runner.actions import Runner
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
 from rdmawire.traffic.scenario.runner.observer import Observer
-from rdmawire.traffic.scenario.runner.player import Runner
 from rdmawire.traffic.scenario.runner.posted_work import Progress, RestClock, StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.runner.verdict import FinishedRun, Tracer, unused_faults, verdict
@@ -47,20 +46,6 @@ class PortCounts(NamedTuple):
     stops: int
     pauses: int
     paused_ns: int
-
-
-def ports_of(network: Network) -> dict[str, PortCounts]:
-    """Return the counters of every switch port, by its name (``leaf:server``)."""
-    return {
-        name: PortCounts(
-            port.marks.total(),
-            port.drops.total(),
-            port.stops.total(),
-            sum(port.egress.pauses),
-            sum(port.egress.paused_ns),
-        )
-        for name, port in network.ports.items()
-    }
 
 
 class StepOutcome(NamedTuple):
@@ -137,14 +122,13 @@ def play(
     wanted = tuple(points)
     make_testbed = partial(Testbed, scenario, rules, protocols)
     testbed = make_testbed()
-    with _tap(capture) as keep:
+    with nullcontext() if capture is None else CaptureTap(capture) as keep:
         observer = Observer(testbed, keep, wanted, arrived=arrived)
-        player, watching, rest, unsettled = _happen(testbed, observer, progress)
+        played = _run(testbed, observer, progress)
     for machine in testbed.machines.values():
         machine.flush()
     tracer = Tracer(make_testbed, observer.recording.frames, wanted, arrived=arrived)
-    played = FinishedRun(testbed, player, observer, watching, tracer.trace, rest)
-    return _outcome(played, unsettled)
+    return _outcome(played, tracer)
 
 
 def _check_hosts(scenario: Scenario, rules: Mapping[str, Rules]) -> None:
@@ -154,55 +138,35 @@ def _check_hosts(scenario: Scenario, rules: Mapping[str, Rules]) -> None:
             raise FabricError(f"rules of {quote(name)}: hosts are {', '.join(known)}")
 
 
-@contextmanager
-def _tap(capture: AnyPath | None) -> Iterator[Tap | None]:
-    if capture is None:
-        yield None
-    else:
-        with CaptureTap(capture) as tap:
-            yield tap
-
-
-class _Ran(NamedTuple):
-    """The runner, the watcher, the time of the last activity (ns), and failures of the run."""
-
-    player: Runner
-    watching: ExpectationWatcher
-    rest: int
-    unsettled: tuple[Failure, ...]
-
-
-def _happen(testbed: Testbed, observer: Observer, progress: Progress | None) -> _Ran:
-    """Run all steps under observation."""
+def _run(testbed: Testbed, observer: Observer, progress: Progress | None) -> FinishedRun:
+    """Run all steps under observation; a run that does not end within its limits is a failure."""
     testbed.install_faults()
     watching = ExpectationWatcher(testbed, observer)
     clock = RestClock(testbed.network.simulator, progress)
     player = Runner(testbed, observer, clock.report)
-    unsettled = _run(testbed, player)
-    return _Ran(player, watching, clock.rest(observer.total), unsettled)
-
-
-def _run(testbed: Testbed, player: Runner) -> tuple[Failure, ...]:
-    """Run to the end; a run that does not end within its limits is a failure."""
     player.start()
     try:
         testbed.network.simulator.run()
     except SimulationLimit as error:
-        return (Failure(_WHOLE_FILE, "the run", "an end", str(error)),)
-    return ()
+        testbed.failures.insert(0, Failure(_WHOLE_FILE, "the run", "an end", str(error)))
+    return FinishedRun(testbed, player, observer, watching, clock.rest(observer.total))
 
 
-def _outcome(played: FinishedRun, unsettled: tuple[Failure, ...]) -> Outcome:
+def _outcome(played: FinishedRun, tracer: Tracer) -> Outcome:
     testbed, observer = played.testbed, played.observer
+    counters = CounterReader(testbed, observer).all()
     return Outcome(
         scenario=testbed.scenario,
-        failures=(*unsettled, *verdict(played)),
+        failures=tuple(verdict(played, tracer)),
         steps=tuple(_step(run) for run in played.player.runs),
         summary=_summary(played),
         frames=observer.recording.frames,
         hints=tuple(unused_faults(testbed)),
-        ports=ports_of(testbed.network),
-        counters=CounterReader(testbed, observer).all(),
+        ports={
+            name: PortCounts(*(counters[f"{name}.{what}"] for what in PortCounts._fields))
+            for name in testbed.network.ports
+        },
+        counters=counters,
         testbed=testbed,
     )
 
@@ -226,10 +190,6 @@ def _summary(played: FinishedRun) -> TrafficSummary:
         lost=lost,
         failed=played.player.endings.failed,
     )
-    return summary._replace(marks=summary.marks + _marks(testbed))
-
-
-def _marks(testbed: Testbed) -> int:
-    """Count the marks that switches and faults set."""
-    marks = sum(port.marks.total() for port in testbed.network.ports.values())
-    return marks + sum(faults.hits("mark") for faults in testbed.faults.values())
+    marks = sum(port.marks.total() for port in network.ports.values())
+    marks += sum(faults.hits("mark") for faults in testbed.faults.values())
+    return summary._replace(marks=summary.marks + marks)

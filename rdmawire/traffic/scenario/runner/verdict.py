@@ -23,6 +23,7 @@ from rdmawire.traffic.scenario.model import (
     StateExpectation,
     TimeExpectation,
 )
+from rdmawire.traffic.scenario.runner.actions import Runner
 from rdmawire.traffic.scenario.runner.buffers import PIECE, bytes_of
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
 from rdmawire.traffic.scenario.runner.observer import (
@@ -33,7 +34,6 @@ from rdmawire.traffic.scenario.runner.observer import (
     is_from,
     pointed,
 )
-from rdmawire.traffic.scenario.runner.player import Runner
 from rdmawire.traffic.scenario.runner.posted_work import StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.wire.field_registry import HeaderField
@@ -54,24 +54,27 @@ class TraceResult(NamedTuple):
 class FinishedRun(NamedTuple):
     """A scenario after its end.
 
-    ``trace`` finds the frames that wrote bytes last, and near matches. ``rest`` is the time of the
-    last arrival or the last completed work (ns).
+    ``rest`` is the time of the last arrival or the last completed work (ns).
     """
 
     testbed: Testbed
     player: Runner
     observer: Observer
     watching: ExpectationWatcher
-    trace: Callable[[Iterable[Span], Iterable[PacketExpectation]], TraceResult]
     rest: int
 
 
-def verdict(played: FinishedRun) -> Iterator[Failure]:
-    """Yield all failures: of steps first, then of expectations, in their order."""
+def verdict(played: FinishedRun, tracer: "Tracer") -> Iterator[Failure]:
+    """Yield all failures: of steps first, then of expectations, in their order.
+
+    ``tracer`` finds the frames that wrote bytes last, and near matches.
+    """
     yield from played.testbed.failures
     for run in played.player.runs:
         yield from _step(run)
-    evidence = _evidence(played)
+    differences = dict(_differences(played.testbed))
+    data = (found.byte for found in differences.values() if found.byte is not None)
+    evidence = _Evidence(played, differences, tracer.trace(data, _too_few(played)))
     for expectation in played.testbed.scenario.expectations:
         yield from _CHECKS[type(expectation)](evidence, expectation)
 
@@ -95,12 +98,6 @@ class _Evidence(NamedTuple):
     traced: TraceResult
 
 
-def _evidence(played: FinishedRun) -> _Evidence:
-    differences = dict(_differences(played.testbed))
-    data = (found.byte for found in differences.values() if found.byte is not None)
-    return _Evidence(played, differences, played.trace(data, _too_few(played)))
-
-
 # Steps.
 
 
@@ -110,14 +107,10 @@ def _step(run: StepRun) -> Iterator[Failure]:
         what = run.title if wrong.endpoint is None else f"{run.title} on {wrong.endpoint.name}"
         yield Failure(mark, what, wrong.expected, wrong.found, wrong.frame, wrong.point)
     elif not run.begun:
-        yield Failure(mark, run.title, "to be done", f"it never began{_why(run)}")
+        why = f": it waits for {', '.join(run.step.after)}" if run.waits else ""
+        yield Failure(mark, run.title, "to be done", f"it never began{why}")
     elif run.ended < run.total:
         yield _unfinished(run)
-
-
-def _why(run: StepRun) -> str:
-    waits = ", ".join(run.step.after)
-    return f": it waits for {waits}" if run.waits else ""
 
 
 def _unfinished(run: StepRun) -> Failure:
@@ -149,7 +142,10 @@ def _differences(testbed: Testbed) -> Iterator[tuple[int, _Difference]]:
             try:
                 found = _difference(testbed, plan)
             except MemoryFault as fault:
-                found = _Difference(_wanted(plan), f"no memory: {fault}")
+                same, content = plan.same_as, plan.content
+                fill = "bytes" if content is None else content.fill.value
+                wanted = f"that of {_span(same)}" if same is not None else fill
+                found = _Difference(wanted, f"no memory: {fault}")
             if found is not None:
                 yield id(plan), found
 
@@ -181,12 +177,6 @@ def _pieces(testbed: Testbed, plan: MemoryExpectation, length: int) -> Iterator[
         yield buffer.read(start + offset, min(PIECE, length - offset))
 
 
-def _wanted(plan: MemoryExpectation) -> str:
-    if plan.same_as is not None:
-        return f"that of {_span(plan.same_as)}"
-    return "bytes" if plan.content is None else plan.content.fill.value
-
-
 def _hex(data: bytes, at: int) -> str:
     shown = data[at : at + SHOWN].hex(" ")
     return f"{shown}.." if at + SHOWN < len(data) else shown
@@ -199,19 +189,39 @@ def _span(span: Span) -> str:
     return f"{name}[{span.offset}:{span.offset + span.length}]"
 
 
-# Counters.
+# Counters, events and states.
 
 
 def _counter(evidence: _Evidence, plan: CounterExpectation) -> Iterator[Failure]:
     played = evidence.played
     found = CounterReader(played.testbed, played.observer).read(plan.of, plan.counter)
+    yield from _count(played, plan, f"counter {plan.of}.{plan.counter}", found)
+
+
+def _event(evidence: _Evidence, plan: EventExpectation) -> Iterator[Failure]:
+    played = evidence.played
+    found = played.testbed.machines[plan.host].events[plan.event]
+    yield from _count(played, plan, f"events {plan.host}.{plan.event}", found)
+
+
+def _count(
+    played: FinishedRun, plan: CounterExpectation | EventExpectation, what: str, found: int
+) -> Iterator[Failure]:
     if not plan.range.holds(found):
-        what = f"counter {plan.of}.{plan.counter}"
         seen = pointed(played.watching.counted(plan))
         yield Failure(plan.mark, what, range_text(plan.range), str(found), *seen)
 
 
-# The rest.
+def _state(evidence: _Evidence, plan: StateExpectation) -> Iterator[Failure]:
+    played = evidence.played
+    for endpoint in played.testbed.endpoints_at(plan.end):
+        found = endpoint.qp.state.name
+        if found != plan.state:
+            seen = pointed(played.watching.entered(endpoint))
+            yield Failure(plan.mark, f"state of {endpoint.name}", plan.state, found, *seen)
+
+
+# Frames and time.
 
 
 def _packets(evidence: _Evidence, plan: PacketExpectation) -> Iterator[Failure]:
@@ -235,24 +245,6 @@ def _too_few(played: FinishedRun) -> Iterator[PacketExpectation]:
         sightings = played.observer.packets.get(id(plan))
         if isinstance(plan, PacketExpectation) and sightings is not None:
             yield from [plan] if sightings.count < plan.range.least else ()
-
-
-def _state(evidence: _Evidence, plan: StateExpectation) -> Iterator[Failure]:
-    played = evidence.played
-    for endpoint in played.testbed.endpoints_at(plan.end):
-        found = endpoint.qp.state.name
-        if found != plan.state:
-            seen = pointed(played.watching.entered(endpoint))
-            yield Failure(plan.mark, f"state of {endpoint.name}", plan.state, found, *seen)
-
-
-def _event(evidence: _Evidence, plan: EventExpectation) -> Iterator[Failure]:
-    played = evidence.played
-    found = played.testbed.machines[plan.host].events[plan.event]
-    if not plan.range.holds(found):
-        what = f"events {plan.host}.{plan.event}"
-        seen = pointed(played.watching.counted(plan))
-        yield Failure(plan.mark, what, range_text(plan.range), str(found), *seen)
 
 
 def _time(evidence: _Evidence, plan: TimeExpectation) -> Iterator[Failure]:
@@ -279,12 +271,6 @@ _CHECKS: Final[dict[type[Expectation], _Check]] = {
 
 # Faults.
 
-_SAME: Final = "it leaves them as they were"
-_UNCHANGED: Final = {
-    "mark": "none is ECN-capable, or all have a mark already; give 'ecn: true' to their connection"
-}
-"""Why some faults change no frame."""
-
 
 def unused_faults(testbed: Testbed) -> Iterator[Hint]:
     """Yield a hint for each fault that changed no frame, in the order of the links."""
@@ -306,7 +292,11 @@ def _why_unused(plan: FaultPlan, rule: Rule, all_: str) -> str:
         return f"{met}, but 'nth' {_numbers(plan.nth)} never came"
     if not rule.meant:
         return f"{met}, but chance {plan.chance:g} met none"
-    return f"of the {all_} {rule.meant} were meant, but {_UNCHANGED.get(plan.do, _SAME)}"
+    meant = f"of the {all_} {rule.meant} were meant, but"
+    if plan.do != "mark":
+        return f"{meant} it leaves them as they were"
+    why = "none is ECN-capable, or all have a mark already"
+    return f"{meant} {why}; give 'ecn: true' to their connection"
 
 
 def _named(plan: FaultPlan) -> str:
@@ -423,12 +413,10 @@ class ClosestMatch:
         found = {name: fields.get(name) for name in self._wanted}
         wrong = [name for name, values in self._wanted.items() if not fields.has(name, values)]
         if len(wrong) == 1 and None not in found.values():
-            self.text = _text(seen, wrong[0], found)
-
-
-def _text(seen: FrameRef, name: str, found: Mapping[str, object]) -> str:
-    place = f" of {seen.point}" if seen.point else ""
-    return f"frame {seen.number}{place}, {name} {value_text(name, found[name], found)}"
+            (name,) = wrong
+            place = f" of {seen.point}" if seen.point else ""
+            said = value_text(name, found[name], found)
+            self.text = f"frame {seen.number}{place}, {name} {said}"
 
 
 MAX_FRAMES: Final = 1 << 16
@@ -505,15 +493,15 @@ class Tracer:
         plans = [plan for plan in packets if len(plan.where) >= FEWEST_FIELDS][:MAX_PROBES]
         if not self._able or not (spans or plans):
             return TraceResult({}, {})
-        return self._play(spans, plans)
-
-    def _play(self, spans: Iterable[Span], plans: Iterable[PacketExpectation]) -> TraceResult:
-        """Run the scenario with probes."""
         testbed = self._make_testbed()
         observer = Observer(testbed, None, self._points, arrived=self._arrived)
         testbed.install_faults()
         probes = {span: _probe(testbed, observer, span) for span in spans}
-        misses = {id(plan): _near_miss(observer, plan) for plan in plans}
+        misses = {}
+        for plan in plans:
+            sender = observer.sender_of(plan)
+            misses[id(plan)] = miss = ClosestMatch(plan, sender, observer.protocols)
+            observer.watch(plan, miss.at)
         Runner(testbed, observer).start()
         with suppress(SimulationLimit):
             testbed.network.simulator.run()
@@ -532,9 +520,3 @@ def _probe(testbed: Testbed, observer: Observer, span: Span) -> ByteProbe:
         testbed.network.tap(span.host, probe.before, arrivals=True)
         testbed.machines[span.host].port.on_taken.append(probe.after)
     return probe
-
-
-def _near_miss(observer: Observer, plan: PacketExpectation) -> ClosestMatch:
-    miss = ClosestMatch(plan, observer.sender_of(plan), observer.protocols)
-    observer.watch(plan, miss.at)
-    return miss
