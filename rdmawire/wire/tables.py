@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 from importlib import import_module
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from rdmawire.wire.header import Header
 
@@ -16,6 +16,7 @@ MODULES = ("inet", "erf", "ib", *MANAGEMENT, *IWARP)
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+MAX_OWN_RESULTS: Final = 1024
 _OWN: Final[ContextVar[tuple[type[Header], ...]]] = ContextVar("own header tables", default=())
 
 
@@ -50,13 +51,19 @@ def _check_labels(headers: tuple[type[Header], ...]) -> None:
 def cached_by_tables(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Cache the results of a function that searches :func:`tables`; its arguments are hashable.
 
-    Results that include headers of :func:`known_headers` are not kept.
+    Results with headers of :func:`known_headers` are kept by these headers, the latest
+    :data:`MAX_OWN_RESULTS` of each function.
     """
     cached = cache(function)
 
+    @lru_cache(MAX_OWN_RESULTS)
+    def cached_by(_: tuple[type[Header], ...], *args: Any, **kwargs: Any) -> _Result:
+        return function(*args, **kwargs)
+
     @wraps(function)
     def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        return function(*args, **kwargs) if _OWN.get() else cached(*args, **kwargs)  # type: ignore[arg-type]
+        own = _OWN.get()
+        return cached_by(own, *args, **kwargs) if own else cached(*args, **kwargs)  # type: ignore[arg-type]
 
     return call
 

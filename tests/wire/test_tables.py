@@ -8,7 +8,7 @@ import pytest
 from rdmawire import wire
 from rdmawire.wire.field_registry import find
 from rdmawire.wire.header import Header, bits
-from rdmawire.wire.tables import known_headers, tables
+from rdmawire.wire.tables import cached_by_tables, known_headers, tables
 
 
 def defined() -> set[type[Header]]:
@@ -55,3 +55,29 @@ def test_a_header_with_the_label_of_another_one_is_refused() -> None:
         assert tables()[-2:] == [Own, Own]
         assert find("own_feth.tag")
     assert not find("own_feth.tag")
+
+
+def test_results_are_kept_by_the_headers_that_are_known() -> None:
+    class One(Header, label="own_one"):
+        """A header."""
+
+        tag: int = bits(32)
+
+    class Other(Header, label="own_one"):
+        """A header with the same label, elsewhere."""
+
+        number: int = bits(32)
+
+    calls: list[str] = []
+
+    @cached_by_tables
+    def last(name: str) -> type[Header]:
+        calls.append(name)
+        return tables()[-1]
+
+    for _ in range(3):
+        for header in (One, Other):
+            with known_headers(header):
+                assert last("name") is header
+        assert last("name") is tables()[-1]
+    assert len(calls) == 3
