@@ -197,7 +197,7 @@ def _every_start_up() -> Iterator[str]:
             yield _start_up(table, revision, what)
 
 
-# Carriages.
+# Encapsulations.
 
 _NAMES: Mapping[str, type[Any]] = {
     By.LINK: LinkType,
@@ -240,7 +240,7 @@ TABLES: Mapping[str, IndexTable] = {
         lambda frame: map(_syndrome, frame.headers(ib.AETH)),
     ),
     "bth": IndexTable(
-        "Bits of the BTH, pads, and ECN around it",
+        "Bits of the BTH, pad counts, and ECN of the IP header",
         (
             *(f"{name} {value}" for name in _FLAGS for value in (0, 1)),
             *_PADS,
@@ -248,7 +248,7 @@ TABLES: Mapping[str, IndexTable] = {
         ),
         _of_bth,
     ),
-    "flushes": IndexTable("FLUSH: placements and selectivity", _FLUSHES, _flushes),
+    "flushes": IndexTable("FLUSH: placement types and selectivity levels", _FLUSHES, _flushes),
     "connections": IndexTable(
         "Messages of connection management",
         tuple(attribute.name for attribute in CMAttribute),
@@ -265,9 +265,9 @@ TABLES: Mapping[str, IndexTable] = {
     "rdmap_atomics": IndexTable(
         "Atomic operations of RDMAP", tuple(one.name for one in rdmap.AtomicOpcode), _atomics
     ),
-    "terminates": IndexTable("Errors that a Terminate reports", _TERMINATES, _terminates),
+    "terminates": IndexTable("Errors of Terminate messages", _TERMINATES, _terminates),
     "start_ups": IndexTable("MPA start-up", tuple(_every_start_up()), _start_ups),
-    "carriages": IndexTable("Carriages", _CARRIAGES, _carriages),
+    "carriages": IndexTable("Encapsulations", _CARRIAGES, _carriages),
 }
 """Everything that must have a vector, by its name in the index of the shipped captures."""
 

@@ -1,8 +1,8 @@
-"""Where tshark 4.0.17 is blind or wrong: the only differences that the comparison allows.
+"""Differences from tshark 4.0.17: the only ones that the comparison allows.
 
-Each row names fields (as patterns), says in which frames, and why. Where a frame alone does not
-tell, as with a stream joined midway, the row names the captures that show it. A row that no
-capture needs any more fails a test, so the table shrinks when tshark learns.
+Each row has fields (as patterns), the frames concerned, and what tshark does. If that depends on
+more than the frame, as in a stream without its start, the row also has the captures concerned. A
+row that no capture needs fails a test.
 """
 
 from dataclasses import dataclass
@@ -76,77 +76,77 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.*", "data.*"),
         "packets of service RD (opcodes 0x40 to 0x5D)",
-        "read as Mellanox's dynamically connected transport, with its header after the BTH",
+        "decoded as Mellanox's dynamically connected transport, with its header after the BTH",
         "roce_v2_ipv4.pcap",
         of_service(Service.RD),
     ),
     BlindSpot(
         ("infiniband.*", "data.*"),
         "packets of service XRC (opcodes 0xA0 to 0xBD)",
-        "no header sequence is known: everything after the BTH is a vendor's, the CRCs too",
+        "no header is known: everything after the BTH is shown as vendor bytes, the CRCs too",
         "roce_v2_ipv4.pcap",
         of_service(Service.XRC),
     ),
     BlindSpot(
         ("infiniband.reth*", "infiniband.vendor", "infiniband.*variant.crc", "data.*"),
         "FLUSH and ATOMIC WRITE",
-        "opcodes 0x1C and 0x1D are not known",
+        "the opcodes 0x1C and 0x1D are unknown",
         "rxe612_vt_rc_awrite.pcap",
         of_operation(Operation.FLUSH, Operation.ATOMIC_WRITE),
     ),
     BlindSpot(
         ("infiniband.vendor", "infiniband.*variant.crc"),
         "CNP (opcode 0x81)",
-        "not known: its reserved bytes and its CRCs are read as a vendor's",
+        "the opcode is unknown: reserved bytes and CRCs are shown as vendor bytes",
         "congestion.pcap",
         lambda frame: opcode(frame) == Opcode.CNP,
     ),
     BlindSpot(
         ("infiniband.vendor", "infiniband.*variant.crc"),
         "vendors' and reserved opcodes",
-        "the CRCs are taken for the vendor's bytes",
+        "the CRCs are shown as vendor bytes",
         "malformed.pcap",
         lambda frame: is_vendor(opcode(frame)) or (opcode(frame) not in SHAPES),
     ),
     BlindSpot(
         ("data.*", "infiniband.*variant.crc"),
-        "SEND_ONLY, its kin with an invalidate, and SEND_LAST, with 12 bytes of payload or fewer",
-        "guessed to be RPC over RDMA, then called malformed, and the ICRC is not reached",
+        "SEND_ONLY, SEND_ONLY_WITH_INVALIDATE and SEND_LAST, with a payload of at most 12 bytes",
+        "decoded as RPC over RDMA, then reported as malformed; the ICRC is not shown",
         "rxe612_vt_rc_awrite.pcap",
         short_send,
     ),
     BlindSpot(
         ("data.*",),
         "the same opcodes with more than 16 bytes of payload, all of them zero",
-        "guessed to be RPC over RDMA or SMB Direct, and no byte is shown",
+        "decoded as RPC over RDMA or SMB Direct; no byte is shown",
         "rxe61_ucmatose.pcap",
         zeros_sent,
     ),
     BlindSpot(
         ("infiniband.*variant.crc",),
-        "datagrams with an immediate and no payload",
-        "called malformed, and the ICRC is not reached",
+        "datagrams with immediate data and without payload",
+        "reported as malformed; the ICRC is not shown",
         "ud.pcap",
         immediate_alone,
     ),
     BlindSpot(
         ("data.*",),
         "datagrams whose payload begins with 0xC",
-        "guessed to be Ethernet over InfiniBand, whose header is then taken off",
+        "decoded as Ethernet over InfiniBand; its header is removed from the payload",
         "rxe61_udaddy.pcap",
         like_eoib,
     ),
     BlindSpot(
         ("infiniband_link.*",),
         "link packets with credits",
-        "called malformed: six bytes are read as if they were more",
+        "reported as malformed: more than the six bytes of the packet are read",
         "link_packets_erf.pcap",
         has(ib.FlowControl),
     ),
     BlindSpot(
         ("frame.interface_name", "frame.interface_description"),
         "records of Endace's format",
-        "no file names them: tshark makes names up from the number of the card's port",
+        "the file has no interface names; tshark makes them from the port number of the card",
         "ethernet_erf.pcap",
         has(ERF),
     ),
@@ -160,21 +160,21 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.*", "data.*", "eth.*", "vxlan.*"),
         "UDP from port 53, 69, 319 or 4789 to port 4791",
-        "the source port's protocol wins: DNS, TFTP, PTP and VXLAN are seen instead",
+        "the source port decides: decoded as DNS, TFTP, PTP or VXLAN",
         "neighbours.pcap",
         lambda frame: any(has(inet.UDP, srcport=port)(frame) for port in (53, 69, 319, 4789)),
     ),
     BlindSpot(
         ("data.*",),
         "frames that end before the IP header's length",
-        "what is left of the payload is not shown",
+        "the remaining payload is not shown",
         "malformed.pcap",
         lambda frame: frame.malformed is not None and has(ib.BTH)(frame),
     ),
     BlindSpot(
         ("data.*",),
-        "frames that the capture has cut",
-        "what is left of the payload is not shown",
+        "frames that the capture truncated",
+        "the remaining payload is not shown",
         "roce_v2_snapped.pcap",
         lambda frame: frame.length > len(frame.data) and has(ib.BTH)(frame),
     ),
@@ -182,13 +182,13 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.smpdirected.d",),
         "directed-route SMPs",
-        "one byte is read against the mask of two: always 0",
+        "the mask is for two bytes, but the field is read from one: always 0",
         "management_erf.pcap",
     ),
     BlindSpot(
         ("infiniband.rmpp.rresptime", "infiniband.rmpp.rmppflags"),
         "RMPP headers",
-        "cut between four and four bits; the standard says five and three",
+        "the byte is split into four and four bits; the standard has five and three",
         "management_erf.pcap",
         has(RMPP),
     ),
@@ -202,14 +202,14 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.sa.smkey", "infiniband.sa.attributeoffset", "infiniband.sa.componentmask"),
         "RMPP ACK, STOP and ABORT",
-        "read out of bytes that are reserved or carry the error (IBA 13.6.2)",
+        "shown from bytes that are reserved or contain the error (IBA 13.6.2)",
         "management_erf.pcap",
         lambda frame: any(rmpp.kind in (2, 3, 4) for rmpp in found(frame, RMPP)),  # type: ignore[attr-defined]
     ),
     BlindSpot(
         _RECORDS,
         "tables of records in RMPP transfers",
-        "only the first record is shown, and later segments are read as if they began with one",
+        "only the first record is shown; later segments are decoded as if a record began there",
         "management_erf.pcap",
         lambda frame: any(rmpp.active for rmpp in found(frame, RMPP)),  # type: ignore[attr-defined]
     ),
@@ -222,20 +222,20 @@ BLIND_SPOTS = (
     BlindSpot(
         ("infiniband.linkspeedwidthpairstable.speed*",),
         "link speed and width pairs",
-        "only the uppermost bit of each byte is shown",
+        "only the highest bit of each byte is shown",
         "management_erf.pcap",
     ),
     BlindSpot(
         ("infiniband.trap.*", "infiniband.notice.datadetails", "infiniband.*variant.crc"),
         "trap 259",
-        "its DataValid, of two bytes, is read as an IPv6 address, and the rest called malformed",
+        "DataValid, of two bytes, is decoded as an IPv6 address; the rest is reported as malformed",
         "management_erf.pcap",
         has(Notice, trap_number_device_id=259),
     ),
     BlindSpot(
         ("infiniband.classportinfo.*",),
         "ClassPortInfo of class CM",
-        "not dissected, though that of SA and PerfMgt is",
+        "not dissected, unlike those of SA and PerfMgt",
         "management_erf.pcap",
         of_class(ManagementClass.COM_MGT),
     ),
@@ -246,13 +246,13 @@ BLIND_SPOTS = (
             "infiniband.cm.req.*_reserved0",
         ),
         "paths in CM REQ",
-        "a mask of 32 bits on three bytes: upper bits of the label, the rest from its first byte",
+        "32-bit masks on three bytes: only upper bits of the label, the rest from its first byte",
         "rxe61_rping.pcap",
     ),
     BlindSpot(
         ("infiniband.cm.req.prim_localgid*", "infiniband.cm.req.prim_remotegid*"),
         "port GIDs of CM REQ",
-        "shown as IPv4 by what carries the REQ; here where both are IPv4-mapped",
+        "shown as IPv4 if the REQ is carried over IPv4; in rdmawire if both GIDs are IPv4-mapped",
         "management_erf.pcap",
     ),
     BlindSpot(
@@ -270,8 +270,8 @@ BLIND_SPOTS = (
     ),
     BlindSpot(
         ("infiniband.*variant.crc",),
-        "management datagrams of which tshark knows no more than the class, or the attribute",
-        "the CRCs after them are not reached",
+        "management datagrams of which tshark decodes only the class or the attribute",
+        "the CRCs after them are not shown",
         "management_erf.pcap",
         has(MAD),
     ),
@@ -279,42 +279,42 @@ BLIND_SPOTS = (
     BlindSpot(
         ("iwarp_rdma.reserved",),
         "untagged segments with opcodes 8 to 15",
-        "RFC 7306 is known only in part: neither immediate data nor reserved bytes are shown",
+        "RFC 7306 is decoded only in part: no immediate data and no reserved bytes",
         "iwarp_ipv6.pcap",
         rdmap_opcode(*range(8, 16)),
     ),
     BlindSpot(
         ("iwarp_rdma.atomic.*",),
         "atomic requests other than FetchAdd and CmpSwap, or with reserved bits",
-        "no add or swap fields, and the compare fields are read 16 bytes too early",
+        "no add or swap fields; the compare fields are shown from 16 bytes too early",
         "iwarp_reserved.pcap",
         has(rdmap.AtomicRequestHeader),
     ),
     BlindSpot(
         _QUOTED,
         "Terminate of Linux's siw, with its control field mirrored",
-        "the quoted headers are not shown: the flags that announce them stand where none belong",
+        "the quoted headers are not shown: the flags that announce them are at other bits",
         "siw61_err_badstag_write.pcap",
         lambda frame: any(map(is_mirrored, found(frame, TerminateControl))),  # type: ignore[arg-type]
     ),
     BlindSpot(
         _QUOTED,
         "Terminate with quoted headers",
-        "their kind is taken from the error type, not from the quoted T bit; and no M without D",
+        "the error type decides what they are, not the quoted T bit; M is not shown without D",
         "iwarp_terminate.pcap",
         has(TerminateControl),
     ),
     BlindSpot(
         ("data.*",),
-        "payload of SEND and its kin",
-        "guessed to be RPC over RDMA; segments of one message are shown together with the last",
+        "payload of SEND, with Invalidate and with Solicited Event too",
+        "decoded as RPC over RDMA; all segments of a message are shown with its last one",
         "iwarp_start_up_split.pcap",
         rdmap_opcode(*_SENDS),
     ),
     BlindSpot(
         ("data.*",),
-        "reserved opcodes of RDMAP, and other versions of DDP and RDMAP",
-        "what follows is not shown",
+        "reserved opcodes of RDMAP, unknown versions of DDP and RDMAP",
+        "the bytes after it are not shown",
         "iwarp_reserved.pcap",
         captures=("iwarp_reserved.pcap",),
     ),
@@ -334,47 +334,47 @@ BLIND_SPOTS = (
     ),
     BlindSpot(
         _IWARP,
-        "start-up frames that lie in several segments",
-        "the whole connection is not seen to be iWARP",
+        "start-up frames in several TCP segments",
+        "the connection is not recognised as iWARP",
         "iwarp_start_up_split.pcap",
         captures=("iwarp_start_up_split.pcap",),
     ),
     BlindSpot(
         _IWARP,
-        "FPDUs that lie in several segments",
-        "never completed",
+        "FPDUs in several TCP segments",
+        "not reassembled",
         "iwarp_segments.pcap",
         captures=("iwarp_segments*.pcap", "iwarp_bad_crc.pcap", "iwarp_disorder*.pcap"),
     ),
     BlindSpot(
         _IWARP,
-        "streams joined midway, whose start-up was not captured",
-        "not seen to be iWARP",
+        "streams whose start-up was not captured",
+        "not recognised as iWARP",
         "iwarp_joined.pcap",
         captures=("iwarp_joined*.pcap",),
     ),
     BlindSpot(
         _IWARP,
         "streams with segments that were never captured",
-        "nothing is dissected after the hole",
+        "nothing is dissected after the missing segment",
         "iwarp_hole.pcap",
         captures=("iwarp_hole*.pcap",),
     ),
     BlindSpot(
         _IWARP,
-        "FPDUs that the capture has cut, and what follows them in the stream",
-        "no more than their length is shown, also where it is none; nothing is dissected after it",
+        "FPDUs that the capture truncated, and the stream after them",
+        "only their length is shown, even if it is not one; nothing after it is dissected",
         "iwarp_snapped.pcap",
         captures=("iwarp_snapped.pcap",),
     ),
     BlindSpot(
         _IWARP,
         "a second connection on the same ports",
-        "its start-up frames are read as FPDUs",
+        "its start-up frames are decoded as FPDUs",
         "iwarp_same_ports.pcap",
         captures=("iwarp_same_ports.pcap",),
     ),
-    # What rdmawire leaves alone.
+    # Protocols that rdmawire does not dissect.
     BlindSpot(
         ("data.*",),
         "TCP that carries another protocol",

@@ -145,7 +145,7 @@ def front_door() -> Iterator[str]:
     """The lines of the page of the package itself: its names, each with a link."""
     targets = {name: homes()[f"{FRONT_DOOR}.{name}"] for name in names_of(FRONT_DOOR)}
     yield "# Names of the package\n"
-    yield "Most programs need no more than these names, which `from rdmawire import ...` gives.\n"
+    yield "The names of `from rdmawire import ...`, which suffice for most programs.\n"
     yield "| names | documented in |"
     yield "|---|---|"
     for each in PAGES:

@@ -1,5 +1,6 @@
-"""Makes the reference pages while MkDocs builds the site; nothing here is written twice."""
+"""Generates the reference pages while MkDocs builds the site."""
 
+import inspect
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from tools.docs import api, rnic, scenarios, vectors  # noqa: E402
 from tools.docs.braces import guarded  # noqa: E402
 from tools.docs.charts import MARKER, with_charts  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
+from tools.docs.roles import markdown  # noqa: E402
 
 _SMALL = ROOT / "captures" / "faulty" / "bad_icrc.pcap"
 """Any capture: columns have the same dtypes in all."""
@@ -50,7 +52,7 @@ def write(name: str, lines: Iterator[str]) -> None:
 def _headers(title: str, modules: tuple[str, ...]) -> Iterator[str]:
     yield f"# {title}"
     yield ""
-    yield "Made from the tables in `rdmawire.wire`: what is drawn here is what the codecs read."
+    yield "Generated from the header tables in `rdmawire.wire`, which the codecs use too."
     for module in modules:
         for table in tables_of(module):
             yield from _header(table)
@@ -58,13 +60,19 @@ def _headers(title: str, modules: tuple[str, ...]) -> Iterator[str]:
 
 def _work_queues() -> Iterator[str]:
     yield "# Work queues\n"
-    yield "Made from the tables in `rdmawire.verbs.wqe`: WQEs, CQEs and doorbells in memory."
-    yield "\n| work | segments between `WQEControl` and the local memory |"
+    yield (
+        "The layout of WQEs, CQEs and doorbells in memory, generated from the tables in "
+        "`rdmawire.verbs.wqe`."
+    )
+    yield "\n| work request | segments between `WQEControl` and the SGEs |"
     yield "|---|---|"
     for opcode in VERBS:
         names = ", ".join(f"`{one.__name__}`" for one in segments_of(QPType.RC, opcode))
         yield f"| {SendOpcode(opcode).name} | {names or 'none'} |"
-    yield "\nDatagrams have an `AddressSegment` before those, XRC a `SharedReceiveSegment`."
+    yield (
+        "\nBefore these segments, a datagram has an `AddressSegment`, and XRC a "
+        "`SharedReceiveSegment`."
+    )
     for table in WORK_QUEUE_TABLES:
         yield from _header(table, in_frames=False)
 
@@ -72,11 +80,11 @@ def _work_queues() -> Iterator[str]:
 def _header(table: type[Header], *, in_frames: bool = True) -> Iterator[str]:
     """A table; fields of headers that are in frames also have names for filters."""
     yield f"\n## {table.__name__}\n"
-    yield f"{(table.__doc__ or '').strip()}\n"
+    yield f"{markdown(inspect.getdoc(table) or '')}\n"
     clause = f" {table.clause}." if in_frames else ""
     yield f"*{table.SIZE} bytes.{clause}*\n"
     yield figure(table)
-    yield "| bits | row | what it says |" + " field name |" * in_frames
+    yield "| bits | field | values |" + " name in filters |" * in_frames
     yield "|---|---|---|" + "---|" * in_frames
     for row in table.rows:
         names = f" {_names(table, row)} |" * in_frames
@@ -101,7 +109,10 @@ def _meaning(row: Row) -> str:
 
 def _opcodes() -> Iterator[str]:
     yield "# Opcodes\n"
-    yield "Every opcode of the standard, and what follows its BTH. IBA 9.2.1, A14, A17, A19.\n"
+    yield (
+        "Every opcode of the standard, and the extended transport headers after the BTH. "
+        "IBA 9.2.1, A14, A17, A19.\n"
+    )
     yield "| opcode | name | headers | payload |"
     yield "|---|---|---|---|"
     for opcode, shape in sorted(SHAPES.items()):
@@ -111,10 +122,10 @@ def _opcodes() -> Iterator[str]:
 
 def _fields() -> Iterator[str]:
     yield "# Fields\n"
-    yield "What `rdmawire fields` lists: the names that `dissect -e` takes.\n"
+    yield "All field names for `dissect -e` and filters, as `rdmawire fields` lists them.\n"
     yield (
-        "The last column is the dtype of `values` of a [column](../howto/columns.md); its shape is "
-        "`(rows,)`.\n"
+        "The last column is the NumPy dtype of a [column](../howto/columns.md) of this field "
+        "(`values`, of shape `(rows,)`).\n"
     )
     columns = read_columns(_SMALL, [info.name for info in fields()])
     yield "| name | type | clause | meaning | dtype |"
@@ -140,18 +151,18 @@ def _commands() -> Iterator[str]:
 def _wireshark() -> Iterator[str]:
     yield "# Differences from Wireshark\n"
     yield (
-        "Every field that has a Wireshark name is compared with tshark 4.0.17, in every frame of "
-        "the shipped captures but `native.pcap`, `carried_infiniband.pcap` and `bad_vcrc.pcap`, "
-        "whose link type (247) tshark cannot open. These are all the differences; the test that "
-        "compares fails on any other, and on a row that is no longer needed. tshark runs with "
-        "these preferences, which ask for what rdmawire always does:\n"
+        "A test compares every field that has a Wireshark name with tshark 4.0.17, in every frame "
+        "of the shipped captures except `native.pcap`, `carried_infiniband.pcap` and "
+        "`bad_vcrc.pcap`, whose link type (247) tshark cannot open. The table lists all "
+        "differences: the test fails for any other difference, and for a row that is no longer "
+        "needed. tshark runs with these preferences, which enable what rdmawire always does:\n"
     )
     yield "".join(f"- `{preference}`\n" for preference in PREFERENCES)
     yield (
-        "Left out are fields that only tshark has: "
-        "[Move from tshark](../howto/move-from-tshark.md) says which.\n"
+        "Fields that only tshark has are not compared; "
+        "[Move from tshark](../howto/move-from-tshark.md) lists them.\n"
     )
-    yield "| fields | where | why | seen in |"
+    yield "| fields | frames | what tshark does | example |"
     yield "|---|---|---|---|"
     for spot in BLIND_SPOTS:
         names = ", ".join(f"`{field}`" for field in spot.fields)
@@ -160,7 +171,10 @@ def _wireshark() -> Iterator[str]:
 
 def _captures() -> Iterator[str]:
     yield "# Shipped captures\n"
-    yield "Under `captures/`, each folder with a manifest of frames, SHA-256 and origin.\n"
+    yield (
+        "The captures in `captures/`. The manifest of each folder, `manifest.toml`, has the number "
+        "of frames, the SHA-256 and the origin of each file.\n"
+    )
     for manifest in sorted((ROOT / "captures").glob("*/manifest.toml")):
         yield f"\n## {manifest.parent.name}\n"
         yield "| file | frames | origin | shows |"

@@ -1,4 +1,4 @@
-"""The reference page of the software RNIC: its tables, as they stand in the code."""
+"""The reference page of the software RNIC, generated from its tables."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -16,17 +16,23 @@ from tools.docs.states import picture
 
 def page() -> Iterator[str]:
     """Every table in turn."""
-    yield "# The software RNIC\n"
-    yield "Made from the tables that `rdmawire.ib` runs on.\n"
+    yield "# Software RNIC\n"
+    yield (
+        "States, work requests, checks, faults, counters and profiles of the emulated adapter, "
+        "generated from the tables of `rdmawire.ib` and `rdmawire.verbs`.\n"
+    )
     for part in (_states, _work, _requests, _faults, _drops, _counters, _profiles):
         yield from part()
 
 
 def _states() -> Iterator[str]:
     yield "## States of a queue pair\n"
-    yield "IBA 10.3.1, 11.2.5.2. Every state may also go to RESET, and all but RESET to ERR.\n"
+    yield (
+        "IBA 10.3.1, 11.2.5.2. A queue pair can also go from every state to RESET, and from every "
+        "state except RESET to ERR.\n"
+    )
     yield picture(QP_TRANSITIONS)
-    yield "\n| from | to | types | must be given | may be given |"
+    yield "\n| from | to | types | required attributes | optional attributes |"
     yield "|---|---|---|---|---|"
     for (start, end, needs), types in _transitions().items():
         if end in (QPState.RESET, QPState.ERR):
@@ -49,23 +55,24 @@ def _said(mask: QPAttrMask) -> str:
 
 
 def _work() -> Iterator[str]:
-    yield "\n## Work\n"
-    yield "Which send work each type of queue pair takes, and the operations it becomes."
+    yield "\n## Work requests\n"
+    yield "The send work requests of each type of queue pair, and the packets that they send."
     kinds = [kind for kind, service in SERVICES.items() if service.sends]
-    yield "\n| work | " + " | ".join(kind.name for kind in kinds) + " | packets |"
+    yield "\n| work request | " + " | ".join(kind.name for kind in kinds) + " | packets |"
     yield "|---" * (len(kinds) + 2) + "|"
     for opcode, verb in VERBS.items():
         marks = " | ".join("yes" if opcode in SERVICES[kind].verbs else "" for kind in kinds)
         packets = (verb.only, verb.first, verb.middle, verb.last)
         names = ", ".join(dict.fromkeys(f"`{Operation(p).name}`" for p in packets if p is not None))
-        yield f"| `{SendOpcode(opcode).name}` | {marks} | {names or 'none: it is done here'} |"
+        yield f"| `{SendOpcode(opcode).name}` | {marks} | {names or 'none'} |"
 
 
 def _requests() -> Iterator[str]:
-    yield "\n## What the responder does with a request\n"
+    yield "\n## Steps of the responder\n"
     yield (
-        "The steps of each opcode, in order; the first that finds a fault ends them. They are "
-        "functions of `rdmawire.ib.checks` and `rdmawire.ib.execute`.\n"
+        "The responder executes the steps of a request's opcode in order, and stops at the first "
+        "step that finds a fault. Steps are functions of `rdmawire.ib.checks` and "
+        "`rdmawire.ib.execute`.\n"
     )
     yield "| opcode | steps |"
     yield "|---|---|"
@@ -76,27 +83,27 @@ def _requests() -> Iterator[str]:
 
 
 def _faults() -> Iterator[str]:
-    yield "\n## What follows from a fault\n"
-    yield "Services that acknowledge, and services that do not. IBA 9.7.5.2, 9.9.3.\n"
-    yield "| fault | RC, XRC | UC | UD |"
-    yield "|---|---|---|---|"
+    yield "\n## Reactions to faults\n"
+    yield "How the responder of each service reacts to a fault (`Fault`). IBA 9.7.5.2, 9.9.3.\n"
+    yield "| fault | meaning | RC, XRC | UC | UD |"
+    yield "|---|---|---|---|---|"
     for fault in Fault:
         tables = (RELIABLE, UNRELIABLE, DATAGRAM)
         cells = " | ".join(_follows(table.get(fault)) for table in tables)
-        yield f"| {fault.value} | {cells} |"
+        yield f"| `{fault.name}` | {fault.value} | {cells} |"
 
 
 def _follows(reaction: Reaction | None) -> str:
     if reaction is None:
-        return "cannot be"
+        return "impossible"
     said = [
         f"NAK `{Nak(reaction.nak).name}`" if reaction.nak is not None else "",
         "RNR NAK" if reaction.rnr else "",
         "ACK" if reaction.acknowledged else "",
-        "answered again" if reaction.replay else "",
+        "response sent again" if reaction.replay else "",
         "once for each gap" if reaction.once else "",
-        f"receive ends with `{reaction.status.name}`" if reaction.status is not None else "",
-        f"or `{reaction.notice.__name__}`" if reaction.notice is not None else "",
+        f"receive completes with `{reaction.status.name}`" if reaction.status is not None else "",
+        f"or event `{reaction.notice.__name__}`" if reaction.notice is not None else "",
         "queue pair to ERR" if reaction.fatal else "",
         f"dropped, counted as `{reaction.drop.name}`" if reaction.drop is not None else "",
     ]
@@ -104,9 +111,9 @@ def _follows(reaction: Reaction | None) -> str:
 
 
 def _drops() -> Iterator[str]:
-    yield "\n## Why frames are dropped\n"
-    yield "The keys of `nic.drops`. Nothing is answered to these.\n"
-    yield "| reason | means |"
+    yield "\n## Dropped packets\n"
+    yield "The keys of `nic.drops`, which counts packets that are dropped without a response.\n"
+    yield "| reason | meaning |"
     yield "|---|---|"
     yield from (f"| `{drop.name}` | {drop.value} |" for drop in Drop)
 
@@ -114,9 +121,9 @@ def _drops() -> Iterator[str]:
 def _counters() -> Iterator[str]:
     yield "\n## Counters\n"
     yield (
-        "`qp.counters` has those marked yes; `nic.counters` has their sums and all others. "
-        "`mlx5` and `rxe` are the names in `hw_counters` of those drivers, `port` those in "
-        "`counters` of a port (IBA 16.1.3.5).\n"
+        "`qp.counters` has the counters marked *yes*; `nic.counters` has their sums, and all "
+        "others. The columns `mlx5` and `rxe` have the names in `hw_counters` of these drivers; "
+        "`port` has the names in `counters` of a port (IBA 16.1.3.5).\n"
     )
     yield "| counter | of a queue pair | " + " | ".join(DRIVERS) + " | meaning |"
     yield "|---" * (len(DRIVERS) + 3) + "|"
@@ -124,8 +131,8 @@ def _counters() -> Iterator[str]:
         names = " | ".join(f"`{name}`" if (name := row.metadata[d]) else "" for d in DRIVERS)
         own = "yes" if row.name in QP_COUNTERS else ""
         yield f"| `{row.name}` | {own} | {names} | {row.metadata['meaning']} |"
-    yield "\nThese stay 0:\n"
-    yield "| counter | of | why |"
+    yield "\nThese counters are always 0:\n"
+    yield "| counter | driver | why |"
     yield "|---|---|---|"
     for driver, absent in NOT_COUNTED.items():
         yield from (f"| `{name}` | {driver} | {why} |" for name, why in absent.items())
@@ -133,7 +140,10 @@ def _counters() -> Iterator[str]:
 
 def _profiles() -> Iterator[str]:
     yield "\n## Profiles\n"
-    yield "Limits and habits of each kind of device: `rdmawire.verbs.profile`.\n"
+    yield (
+        "Limits and behaviour of each device model. [`Profile`](api/verbs.md) explains the "
+        "fields.\n"
+    )
     yield "| | " + " | ".join(f"`{name}`" for name in PROFILES) + " |"
     yield "|---" * (len(PROFILES) + 1) + "|"
     for field in fields(Profile):

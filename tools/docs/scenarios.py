@@ -1,4 +1,4 @@
-"""The reference page of scenarios: the schema that the reader runs on, and what belongs to it."""
+"""The reference page of scenarios, generated from the models of scenario files."""
 
 from collections.abc import Iterable, Iterator
 
@@ -32,8 +32,9 @@ def page() -> Iterator[str]:
     """Every table in turn."""
     yield "# Scenarios\n"
     yield (
-        "Made from the models in `rdmawire.traffic.scenario.model`, which read files. "
-        "[Write a scenario](../howto/write-scenarios.md) begins at the beginning.\n"
+        "All keys of scenario files, generated from the models in "
+        "`rdmawire.traffic.scenario.model`. For an introduction, read "
+        "[Write a scenario](../howto/write-scenarios.md).\n"
     )
     for part in (_values, _things, _faults, _steps, _counters, _words, _shipped):
         yield from part()
@@ -59,10 +60,10 @@ def _values() -> Iterator[str]:
     for what, examples in _VALUES.items():
         yield f"| {what} | {', '.join(f'`{example}`' for example in examples)} |"
     yield (
-        "\nThe ends of ranges are counted in; a span ends before its second number. A file has at "
-        "most 1 MiB. Within braces and brackets, text needs quotes if it has a comma or a bracket. "
-        "Aliases (`*name`) stand for what `&name` marks, and behind `<<` for its keys. Behind "
-        "a size, `k`, `M` and `G` are powers of 1024, behind a rate powers of 1000.\n"
+        "\nA range includes both ends; a span does not include its second number. A file has at "
+        "most 1 MiB. In braces and brackets, text with a comma or a bracket needs quotes. An alias "
+        "(`*name`) is the value that `&name` marks, and `<<: *name` adds the keys of that value. "
+        "In sizes, `k`, `M` and `G` are powers of 1024, in rates powers of 1000.\n"
     )
 
 
@@ -72,7 +73,7 @@ def _things() -> Iterator[str]:
             continue
         yield f"\n## {section.called[0].upper()}{section.called[1:]}\n"
         if section.short:
-            yield f"In place of the keys, the value of `{section.short}` may stand alone.\n"
+            yield f"Instead of keys, you can write only the value of `{section.short}`.\n"
         yield from _table(section, section.keys())
         for prefix, row in section.prefixed().items():
             yield f"| `{prefix} HOST` | {_type(row.type)} | | {row.help} |"
@@ -80,7 +81,7 @@ def _things() -> Iterator[str]:
 
 def _table(section: type[Section], names: Iterable[str]) -> Iterator[str]:
     """Some keys of a section."""
-    yield "\n| key | value | if left out | meaning |"
+    yield "\n| key | value | default | meaning |"
     yield "|---|---|---|---|"
     for name in names:
         row = section.keys()[name]
@@ -120,7 +121,7 @@ _LINKS = {
 
 def _faults() -> Iterator[str]:
     yield "\n## Faults\n"
-    yield "Which frames of a link a fault is for:\n"
+    yield "These keys of every fault select frames of a link:\n"
     yield from _table(FAULTS["drop"], FaultPlan.keys())
     for do, options in FAULT_OPTIONS.items():
         yield f"\n### {do}\n"
@@ -131,7 +132,7 @@ def _faults() -> Iterator[str]:
 
 def _steps() -> Iterator[str]:
     yield "\n## Steps\n"
-    yield "Keys of every step, of work that completes, and of work for send queues."
+    yield "Keys of every step, of steps that post work, and of steps that post to send queues."
     keys = (*OF_ALL, *OF_QUEUES, *OF_SENDS)
     yield from _table(VERB_SECTIONS["write"], keys)
     yield "\n## Verbs\n"
@@ -152,29 +153,30 @@ def _types(verb: Verb) -> str:
 def _counters() -> Iterator[str]:
     yield "\n## Counters\n"
     yield (
-        "`client.retransmits` is of a host, `client-leaf.lost` of a link, `leaf:server.marks` of "
-        "the port by which a switch reaches the server, `leaf.stranded` of a switch.\n"
+        "`client.retransmits` is a counter of a host, `client-leaf.lost` of a link, "
+        "`leaf:server.marks` of the port of a switch that leads to the server, `leaf.stranded` of "
+        "a switch.\n"
     )
     for of, counters in COUNTERS.items():
         yield f"\n### Of a {of.value}\n"
-        yield "| counter | says |"
+        yield "| counter | meaning |"
         yield "|---|---|"
         yield from (f"| `{name}` | {counter.help} |" for name, counter in counters.items())
 
 
 def _words() -> Iterator[str]:
-    yield "\n## Events and endings\n"
+    yield "\n## Events and completion statuses\n"
     yield f"Events of hosts: {', '.join(f'`{event}`' for event in EVENTS)}.\n"
-    yield "Some say why they came, and may be named with that: `client.Rejected.CONSUMER_REJECT`.\n"
+    yield "You can add the reason to some of them: `client.Rejected.CONSUMER_REJECT`.\n"
     for event, reasons in REASONS.items():
         yield f"`{event}`: {', '.join(f'`{reason.name}`' for reason in reasons)}.\n"
-    yield f"Endings of work: {', '.join(f'`{word}`' for word in STATUS.examples)}.\n"
+    yield f"Completion statuses: {', '.join(f'`{word}`' for word in STATUS.examples)}.\n"
 
 
 def _shipped() -> Iterator[str]:
-    yield "\n## Scenarios that come with rdmawire\n"
-    yield "`rdmawire run NAME` plays one, `rdmawire run --show NAME` prints it.\n"
-    yield "| name | shows | what happens |"
+    yield "\n## Shipped scenarios\n"
+    yield "`rdmawire run NAME` runs a scenario, `rdmawire run --show NAME` prints its text.\n"
+    yield "| name | title | description |"
     yield "|---|---|---|"
     for name in shipped():
         scenario = read_shipped(name)

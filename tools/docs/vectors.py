@@ -9,7 +9,7 @@ from typing import Any
 from rdmawire.vectors.index import TABLES
 
 MOST = 4
-"""Captures named in one row; how many more there are is said."""
+"""Captures named in one row; the number of others follows."""
 
 Place = Sequence[Any]
 
@@ -18,16 +18,16 @@ def page(captures: Path) -> Iterator[str]:
     """Each table of the index, then the cases of each golden capture."""
     yield "# Test vectors\n"
     yield (
-        "Which frame shows what: a capture under `captures/`, and the number of its first frame "
-        "with it. [Test vectors for your test bench](../howto/test-vectors.md) says what to do "
-        "with them. Made from `captures/index.toml`; a test holds every row of the tables of "
-        "`rdmawire.wire` and of the dissection to have its frame.\n"
+        "The captures in `captures/` that contain each opcode, syndrome, message and code, each "
+        "with the number of the first such frame. [Test vectors](../howto/test-vectors.md) "
+        "explains how to use them. Generated from `captures/index.toml`; a test verifies that "
+        "every row of the tables in `rdmawire.wire` has a frame.\n"
     )
     index = tomllib.loads((captures / "index.toml").read_text())
     for name, table in TABLES.items():
         yield from _table(table.title, index[name])
     yield "\n## Golden cases\n"
-    yield "What each golden capture holds, from the JSON beside it.\n"
+    yield "The cases of each golden capture, from the JSON beside it.\n"
     manifest = tomllib.loads((captures / "golden" / "manifest.toml").read_text())
     for entry in manifest["capture"]:
         yield from _cases(captures / "golden" / entry["file"], entry["shows"])
@@ -35,7 +35,7 @@ def page(captures: Path) -> Iterator[str]:
 
 def _table(title: str, rows: Mapping[str, Sequence[Place]]) -> Iterator[str]:
     yield f"\n## {title}\n"
-    yield "| what | capture and frame |"
+    yield "| name | capture and frame |"
     yield "|---|---|"
     for row, places in rows.items():
         yield f"| `{row}` | {_places(places)} |"
@@ -50,7 +50,7 @@ def _places(places: Sequence[Place]) -> str:
 def _cases(capture: Path, shows: str) -> Iterator[str]:
     told = json.loads(capture.with_suffix(".json").read_text())
     yield f"\n### {capture.name}: {shows}\n"
-    yield "| frames | case | shows | comes to |"
+    yield "| frames | case | shows | completion errors and drops |"
     yield "|---|---|---|---|"
     for case in told["cases"]:
         first, last = case["frames"]
@@ -59,7 +59,7 @@ def _cases(capture: Path, shows: str) -> Iterator[str]:
 
 
 def _ends(case: Mapping[str, Any]) -> Iterator[str]:
-    """What became of work and receives at each end, where it was not all well."""
+    """The completion errors and drops of each end."""
     for who, end in case.get("comes_to", {}).items():
         statuses = dict.fromkeys(done["status"] for done in end["completions"])
         wrong = [f"`{status}`" for status in statuses if status != "SUCCESS"]
