@@ -36,7 +36,7 @@ from rdmawire.filter.names import FilterField, lookup
 from rdmawire.filter.regex import compile_pattern
 from rdmawire.filter.typecheck import OPERATIONS
 from rdmawire.wire.inet import TCP
-from rdmawire.wire.show import decimal, ipv4, ipv6, mac
+from rdmawire.wire.show import ipv4, ipv6, mac
 
 ValueReader = Callable[[Dissection], list[Any]]
 """A function that returns the values of a part of a filter in a frame; a list, maybe empty."""
@@ -247,7 +247,7 @@ def _length(of: Value, values: ValueReader) -> ValueReader:
 
 
 _WRITERS: dict[ValueType, Callable[[Any], str]] = {
-    ValueType.NUMBER: decimal,
+    ValueType.NUMBER: str,
     ValueType.MAC: mac,
     ValueType.IPV4: ipv4,
     ValueType.IPV6: ipv6,

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from rdmawire.errors import WireError
-from rdmawire.wire.inet import IPProtocol, IPv4, IPv6, IPv6Extension, IPv6Fragment
+from rdmawire.wire.inet import IPProtocol, IPv4, IPv6, IPv6Extension
 
 
 def internet_checksum(data: bytes, start: int = 0) -> int:
@@ -134,11 +134,8 @@ def _options(data: bytes, form: _Form) -> Iterator[tuple[int, int, int]]:
         at += size
 
 
-def behind_extension(ip: IPv6, kind: int, header: bytes) -> IPv6 | None:
-    """The IPv6 header with the addresses that checksums after this extension header cover.
-
-    ``None`` if the addresses are unknown.
-    """
+def _behind_extension(ip: IPv6, kind: int, header: bytes) -> IPv6 | None:
+    """The IPv6 header with the addresses covered after this extension header, if known."""
     if kind == IPProtocol.ROUTING:
         final = final_in_routing(header)
         if final is None:
@@ -149,20 +146,8 @@ def behind_extension(ip: IPv6, kind: int, header: bytes) -> IPv6 | None:
     return ip
 
 
-def behind_options(ip: IPv4, options: bytes) -> IPv4:
-    """The IPv4 header with the addresses that checksums after its ``options`` cover."""
-    final = final_in_source_route(options)
-    return ip.replace(dst=options[final.start : final.stop]) if final else ip
-
-
-_SIZES: dict[int, Callable[[bytes, int], int]] = {
-    **dict.fromkeys(
-        (IPProtocol.HOP_BY_HOP, IPProtocol.ROUTING, IPProtocol.DESTINATION_OPTIONS),
-        lambda data, at: 8 + 8 * IPv6Extension.parse(data, at).length,
-    ),
-    IPProtocol.FRAGMENT: lambda _bytes, _at: IPv6Fragment.SIZE,
-}
-"""Sizes (bytes) of extension headers, by type; the arguments are bytes and an offset."""
+_WITH_LENGTH = (IPProtocol.HOP_BY_HOP, IPProtocol.ROUTING, IPProtocol.DESTINATION_OPTIONS)
+"""Extension headers that have a length field. RFC 8200, 4.3 to 4.6."""
 
 
 def with_ends(ip: IPv4 | IPv6, between: bytes) -> IPv4 | IPv6:
@@ -172,11 +157,13 @@ def with_ends(ip: IPv4 | IPv6, between: bytes) -> IPv4 | IPv6:
     unknown.
     """
     if isinstance(ip, IPv4):
-        return behind_options(ip, between)
+        final = final_in_source_route(between)
+        return ip.replace(dst=between[final.start : final.stop]) if final else ip
     found, kind, at = ip, ip.next_header, 0
-    while at < len(between) and kind in _SIZES:
-        end = at + _SIZES[kind](between, at)
-        after = behind_extension(found, kind, between[at:end]) if end <= len(between) else None
+    while at < len(between) and kind in (*_WITH_LENGTH, IPProtocol.FRAGMENT):
+        counted = IPv6Extension.parse(between, at).length if kind in _WITH_LENGTH else 0
+        end = at + 8 + 8 * counted
+        after = _behind_extension(found, kind, between[at:end]) if end <= len(between) else None
         if after is None:
             raise WireError("an extension header leaves the final destination unknown", at)
         found, kind, at = after, between[at], end

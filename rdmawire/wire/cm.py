@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from rdmawire.wire.header import Header, Meaning, bits, choice, group, raw
-from rdmawire.wire.layout import Placed, Reader, area, chain, plain, tables
+from rdmawire.wire.layout import Placed, Reader, area, chain, headed, plain, tables
 from rdmawire.wire.management import MTU, ClassPortInfo, rate_words, time_words
 from rdmawire.wire.show import DEC, DIGITS, HEX, IPV4, IPV6, hex_digits
 
@@ -162,9 +162,7 @@ class REQ(Header, clause="IBA 12.6.5", label="cm_req"):
     local_comm_id: int = bits(32, _Q, HEX)
     resv8: int = bits(8)
     vendor_id: int = bits(24, "", HEX)
-    service_id: int = group(
-        f"{_Q}.serviceid", "service_prefix", "service_protocol", "service_port", show=HEX
-    )
+    service_id: int = group(f"{_Q}.serviceid", "service_prefix", ..., "service_port", show=HEX)
     service_prefix: int = choice(40, "service_prefix", _PREFIX, show=HEX)
     service_protocol: int = choice(8, "service_prefix", _PROTOCOL, show=HEX)
     service_port: int = choice(16, "service_prefix", _PORT, show=HEX)
@@ -455,61 +453,46 @@ class IPCM6(Header, clause="IBA A11.4"):
     destination_ip: bytes = raw(16, f"{_IP}.dip6", IPV6)
 
 
-def ip_header(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The header at ``offset`` bytes; its IP version selects the table."""
+def _ip_header(buffer: bytes, offset: int) -> Iterator[Placed]:
+    """Yield the IP header; its IP version selects the table."""
     found = IPCM4.parse(buffer, offset)
-    table = IPCM4 if found.ip_version == 4 else IPCM6
-    yield from tables(table)(buffer, offset)
+    yield offset, found if found.ip_version == 4 else IPCM6.parse(buffer, offset)
 
 
 _IPV4_MAPPED = bytes(10) + b"\xff\xff"
 
 
-def primary_path(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """The primary path at ``offset`` bytes; the type of its GIDs selects the table."""
+def _primary_path(buffer: bytes, offset: int) -> Iterator[Placed]:
+    """Yield the primary path; the type of its GIDs selects the table."""
     found = PrimaryPathIPv4.parse(buffer, offset)
     mapped = found.local_prefix == found.remote_prefix == _IPV4_MAPPED
     yield offset, found if mapped else PrimaryPath.parse(buffer, offset)
 
 
-_REQ = chain(primary_path, tables(AlternatePath, REQPrivateData))
-
-
-_IP_REQ = chain(primary_path, tables(AlternatePath), ip_header, tables(REQConsumerData))
-
-
+_REQ = chain(_primary_path, tables(AlternatePath, REQPrivateData))
+_IP_REQ = chain(_primary_path, tables(AlternatePath), _ip_header, tables(REQConsumerData))
 _SIDR_REQ = tables(SIDRREQPrivateData)
+_IP_SIDR_REQ = chain(_ip_header, tables(SIDRREQConsumerData))
 
 
-_IP_SIDR_REQ = chain(ip_header, tables(SIDRREQConsumerData))
+def _rest_of_req(head: REQ) -> Reader:
+    return _IP_REQ if head.service_prefix == SERVICE_PREFIX else _REQ
 
 
-def request(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """Yield the pieces of a REQ."""
-    head = REQ.parse(buffer, offset)
-    yield offset, head
-    rest = _IP_REQ if head.service_prefix == SERVICE_PREFIX else _REQ
-    yield from rest(buffer, offset + head.SIZE)
-
-
-def sidr_request(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """Yield the pieces of a SIDR_REQ."""
-    head = SIDRREQ.parse(buffer, offset)
-    yield offset, head
-    rest = _IP_SIDR_REQ if head.service_id >> 24 == SERVICE_PREFIX else _SIDR_REQ
-    yield from rest(buffer, offset + head.SIZE)
+def _rest_of_sidr_req(head: SIDRREQ) -> Reader:
+    return _IP_SIDR_REQ if head.service_id >> 24 == SERVICE_PREFIX else _SIDR_REQ
 
 
 MESSAGES: dict[int, Reader] = {
     CMAttribute.CLASS_PORT_INFO: tables(ClassPortInfo),
-    CMAttribute.REQ: request,
+    CMAttribute.REQ: headed(REQ, _rest_of_req),
     CMAttribute.MRA: tables(MRA),
     CMAttribute.REJ: tables(REJ),
     CMAttribute.REP: tables(REP),
     CMAttribute.RTU: tables(RTU),
     CMAttribute.DREQ: tables(DREQ),
     CMAttribute.DREP: tables(DREP),
-    CMAttribute.SIDR_REQ: sidr_request,
+    CMAttribute.SIDR_REQ: headed(SIDRREQ, _rest_of_sidr_req),
     CMAttribute.SIDR_REP: tables(SIDRREP),
     CMAttribute.LAP: tables(LAP),
     CMAttribute.APR: tables(APR),

@@ -9,7 +9,7 @@ import reprlib
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -56,13 +56,10 @@ class Word:
             return 1
         if any(field.is_bytes for field in self.fields):
             return float("inf")
-        return 1 + self._cuts * (1 if self.size in _LETTERS and self.size <= 32 else 1.5)
-
-    @property
-    def _cuts(self) -> int:
-        """Number of shifts and masks that extract the rows' values from the word."""
-        whole = self.size in _LETTERS and len(self.fields) == 1
-        return 0 if whole else sum(field.times for field in self.fields)
+        if len(self.fields) == 1 and self.size in _LETTERS:
+            return 1
+        shifts_and_masks = sum(field.times for field in self.fields)
+        return 1 + shifts_and_masks * (1 if self.size in _LETTERS and self.size <= 32 else 1.5)
 
     @property
     def array(self) -> bool:
@@ -153,16 +150,10 @@ def _cut(number: str, field: Field, shift: int, uppermost: bool) -> str:
     """The expression that extracts one row of a number; the uppermost row needs no mask."""
     if field.times > 1:
         steps = range(field.size - field.width + shift, shift - 1, -field.width)
-        return (
-            "(" + "".join(_cut(number, _single(field), step, False) + ", " for step in steps) + ")"
-        )
+        single = replace(field, times=1)
+        return "(" + "".join(_cut(number, single, step, False) + ", " for step in steps) + ")"
     shifted = f"{number} >> {shift}" if shift else number
     return shifted if uppermost else f"{shifted} & {(1 << field.width) - 1}"
-
-
-def _single(field: Field) -> Field:
-    """The field of a single number of a row with several."""
-    return Field(field.name, field.width, 1, False, 0, 0)
 
 
 def _put_together(word: Word, names: list[str]) -> str:
@@ -190,22 +181,22 @@ def _limits(word: Word, names: list[str]) -> list[str]:
             checks.append(f"len({name}) == {field.width // 8}")
         elif field.times > 1:
             checks.append(f"len({name}) == {field.times}")
-            checks += (
-                [] if word.array else [f"0 <= min({name})", f"max({name}) < {1 << field.width}"]
-            )
+            if not word.array:
+                checks += [f"0 <= min({name})", f"max({name}) < {1 << field.width}"]
         elif len(word.fields) > 1 or word.size not in _LETTERS:
             checks.append(f"0 <= {name} < {1 << field.width}")
     return checks
 
 
-_CODEC = """
+_PARSE = """
 def parse(buffer, offset=0):
     try:
         {items} = unpack_from(buffer, offset)
     except (struct_error, OverflowError):
         raise ends_early(cls, buffer, offset) from None
-    return new(cls, {values})
-
+    return {result}
+"""
+_BUILD = """
 def build(self):
     {names}, = self
     try:
@@ -221,9 +212,10 @@ def attach(cls: Any, fields: Sequence[Field]) -> None:
     """Set ``parse``, ``build`` and ``SIZE`` of a header class."""
     text = source(fields)
     layout = struct.Struct(">" + text.format)
-    code = _CODEC.format(
-        items="t" if text.plain else "".join(f"t{i}, " for i in range(text.items)),
-        values="t" if text.plain else f"({', '.join(text.values)},)",
+    values = "t" if text.plain else f"({', '.join(text.values)},)"
+    code = _PARSE.format(
+        items="t" if text.plain else _items(text.items), result=f"new(cls, {values})"
+    ) + _BUILD.format(
         names=", ".join(f"v{i}" for i in range(len(fields))),
         checks=" and ".join(text.checks) or "True",
         words=", ".join(text.words),
@@ -234,14 +226,9 @@ def attach(cls: Any, fields: Sequence[Field]) -> None:
     cls.build = functions["build"]
 
 
-_FUSED = """
-def parse(buffer, offset=0):
-    try:
-        {items} = unpack_from(buffer, offset)
-    except (struct_error, OverflowError):
-        raise ends_early(cls, buffer, offset) from None
-    return {headers}
-"""
+def _items(count: int) -> str:
+    """The names of the items of a struct."""
+    return "".join(f"t{i}, " for i in range(count))
 
 
 def fused(*tables: Any) -> Callable[..., tuple[Any, ...]]:
@@ -251,41 +238,27 @@ def fused(*tables: Any) -> Callable[..., tuple[Any, ...]]:
     """
     flat = _flattened(tables)
     texts: list[Source] = []
+    items = 0
     for table in flat:
-        texts.append(source(table.rows, first_item=sum(text.items for text in texts)))
+        texts.append(source(table.rows, first_item=items))
+        items += texts[-1].items
     layout = struct.Struct(">" + "".join(text.format for text in texts))
     made = iter([f"new(c{i}, ({', '.join(t.values)},))" for i, t in enumerate(texts)])
-    code = _FUSED.format(
-        items="".join(f"t{i}, " for i in range(sum(text.items for text in texts))),
-        headers=_shaped(tables, made),
-    )
+    code = _PARSE.format(items=_items(items), result=_shaped(tables, made))
     classes = {f"c{i}": table for i, table in enumerate(flat)}
     whole = type("+".join(t.__name__ for t in flat), (), {"SIZE": layout.size})
     return compiled(code, cls=whole, unpack_from=layout.unpack_from, **classes)["parse"]
 
 
 def _flattened(tables: tuple[Any, ...]) -> list[Any]:
-    """Yield the tables without their tuples."""
-    found: list[Any] = []
-    for table in tables:
-        found += _flattened(table) if isinstance(table, tuple) else [table]
-    return found
+    """The tables without their tuples."""
+    return [one for t in tables for one in (_flattened(t) if isinstance(t, tuple) else [t])]
 
 
 def _shaped(tables: tuple[Any, ...], made: Iterator[str]) -> str:
     """The text of tuples of the same shape, with the expression that makes each header."""
     parts = (_shaped(t, made) if isinstance(t, tuple) else next(made) for t in tables)
     return "(" + "".join(f"{part}, " for part in parts) + ")"
-
-
-_READER = """
-def read(buffer, offset=0):
-    try:
-        {items} = unpack_from(buffer, offset)
-    except (struct_error, OverflowError):
-        raise ends_early(cls, buffer, offset) from None
-    return {values}
-"""
 
 
 @cache
@@ -311,12 +284,9 @@ def reader(table: Any, *names: str) -> Callable[..., Any]:
     if unknown := [name for name in names if name not in parts]:
         raise WireError(f"{table.__name__} has no field {unknown[0]!r}")
     values = ", ".join(parts[name] for name in names)
-    code = _READER.format(
-        items="".join(f"t{i}, " for i in range(items)),
-        values=f"({values},)" if len(names) > 1 else values,
-    )
+    code = _PARSE.format(items=_items(items), result=f"({values},)" if len(names) > 1 else values)
     layout = struct.Struct(">" + "".join(formats))
-    return compiled(code, cls=table, unpack_from=layout.unpack_from)["read"]
+    return compiled(code, cls=table, unpack_from=layout.unpack_from)["parse"]
 
 
 def compiled(code: str, **names: object) -> dict[str, Callable[..., Any]]:
@@ -353,19 +323,16 @@ def does_not_fit(header: Any) -> WireError:
 def misfit(field: Field, value: Any) -> str:
     """Return the reason why the value does not fit this field; empty if it fits."""
     if field.is_bytes:
-        return _misfit_bytes(value, field.width // 8)
+        length = field.width // 8
+        if not isinstance(value, bytes | bytearray):
+            return f"takes {byte_count(length)}, found {found(value)}"
+        return "" if len(value) == length else f"takes {byte_count(length)}, found {len(value)}"
     if field.times == 1:
         return _misfit_number(value, field.width)
     if not isinstance(value, tuple | list) or len(value) != field.times:
         return f"takes {field.times} numbers of {field.width} bits, found {found(value)}"
     wrong = (_misfit_number(number, field.width) for number in value)
     return next(filter(None, wrong), "")
-
-
-def _misfit_bytes(value: Any, length: int) -> str:
-    if not isinstance(value, bytes | bytearray):
-        return f"takes {byte_count(length)}, found {found(value)}"
-    return "" if len(value) == length else f"takes {byte_count(length)}, found {len(value)}"
 
 
 def _misfit_number(value: Any, width: int) -> str:

@@ -24,7 +24,7 @@ class ERF(Header, clause="LINKTYPE_ERF"):
     types: int = group("erf.types", "ext_header", "type", show=HEX)
     ext_header: int = bits(1, "erf.types.ext_header")
     type: int = bits(7, "erf.types.type", enum=ERFType)
-    flags: int = group("erf.flags", "res", "dse", "rxe", "trunc", "vlen", "cap", show=HEX)
+    flags: int = group("erf.flags", "res", ..., "cap", show=HEX)
     res: int = bits(2, "erf.flags.res", HEX)
     dse: int = bits(1, "erf.flags.dse")
     rxe: int = bits(1, "erf.flags.rxe")

@@ -97,15 +97,7 @@ class HeaderField(NamedTuple):
         units = value // self.scale
         if isinstance(row, Row):
             return header.replace(**{row.name: units})
-        return header.replace(**dict(_split(self.table, row, units)))
-
-
-def _split(table: type[Header], group: Group, value: int) -> Iterator[tuple[str, int]]:
-    """Yield the value of each row of a group, the last row first."""
-    for row in reversed(table.rows):
-        if row.name in group.members:
-            yield row.name, value & (1 << row.width) - 1
-            value >>= row.width
+        return header.replace(**row.split(self.table, units))
 
 
 def shown_name(table: type[Header], row: Row | Group, meaning: Meaning) -> str:

@@ -18,6 +18,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rdmawire.errors import WireError
@@ -96,6 +97,15 @@ class Group:
                 value = value << row.width | getattr(header, row.name)
         return value
 
+    def split(self, table: type["Header"], value: int) -> dict[str, int]:
+        """The number of each member in a value of the group; ``table`` is the header's."""
+        left, found = self.width, {}
+        for row in table.rows:
+            if row.name in self.members:
+                left -= row.width
+                found[row.name] = value >> left & (1 << row.width) - 1
+        return found
+
 
 def bits(
     width: int,
@@ -156,13 +166,17 @@ def choice(
 
 def group(
     wireshark: str,
-    *members: str,
+    *members: str | EllipsisType,
     show: Show = DEC,
     enum: type[Enum] | None = None,
     tree: Show | None = None,
 ) -> Any:
-    """Adjacent rows read as one number, in addition to the rows themselves."""
-    return Group("", members, Meaning(wireshark, show, enum, None, tree))
+    """Adjacent rows also read as one number; ``...`` are all rows between two of them."""
+    names = tuple(name if isinstance(name, str) else _BETWEEN for name in members)
+    return Group("", names, Meaning(wireshark, show, enum, None, tree))
+
+
+_BETWEEN = ""
 
 
 class HeaderMeta(type):
@@ -224,14 +238,17 @@ def _placed(name: str, rows: list[Row]) -> list[Row]:
 
 
 def _spanned(header: str, name: str, group: Group, rows: list[Row]) -> Group:
-    """The group with its name, its first bit and its width."""
-    members = [row for row in rows if row.name in group.members]
-    if [row.name for row in members] != list(group.members):
-        raise TypeError(f"{header}.{name}: {group.members} are not rows in this order")
+    """The group with its name, its members, its first bit and its width."""
+    names, wanted = [row.name for row in rows], list(group.members)
+    if wanted[1:-1] == [_BETWEEN] and {wanted[0], wanted[2]} <= {*names}:
+        wanted = names[names.index(wanted[0]) : names.index(wanted[2]) + 1]
+    members = [row for row in rows if row.name in wanted]
+    if [row.name for row in members] != wanted:
+        raise TypeError(f"{header}.{name}: {wanted} are not rows in this order")
     width = sum(row.width for row in members)
     if members[-1].bit + members[-1].width != members[0].bit + width:
-        raise TypeError(f"{header}.{name}: {group.members} are not neighbours")
-    return replace(group, name=name, width=width, bit=members[0].bit)
+        raise TypeError(f"{header}.{name}: {wanted} are not neighbours")
+    return replace(group, name=name, members=tuple(wanted), width=width, bit=members[0].bit)
 
 
 class Header(metaclass=HeaderMeta):

@@ -203,11 +203,7 @@ class TCP(Header, clause="RFC 9293, 3.1"):
     seq: int = bits(32, "tcp.seq_raw")
     acknowledgment: int = bits(32, "tcp.ack_raw")
     data_offset: int = bits(4, "tcp.hdr_len", scaled(4), default=5)
-    flags: int = group(
-        "tcp.flags",
-        *("resv3", "ae", "cwr", "ece", "urg", "ack", "psh", "rst", "syn", "fin"),
-        show=HEX,
-    )
+    flags: int = group("tcp.flags", "resv3", ..., "fin", show=HEX)
     resv3: int = bits(3, "tcp.flags.res")
     ae: int = flag("tcp.flags.ae")
     cwr: int = flag("tcp.flags.cwr")
@@ -261,26 +257,12 @@ class Pause(Header, clause="IEEE 802.3, 31B.2"):
 class PFC(Header, clause="IEEE 802.1Q, 36.2"):
     """Priority-based flow control: which priorities stop, and each one's quanta."""
 
-    enable: int = group(
-        "macc.cbfc.enbv", "reserved", *(f"c{i}" for i in range(7, -1, -1)), show=HEX
-    )
+    enable: int = group("macc.cbfc.enbv", "reserved", ..., "c0", show=HEX)
     reserved: int = bits(8)
-    c7: int = flag("macc.cbfc.enbv.c7")
-    c6: int = flag("macc.cbfc.enbv.c6")
-    c5: int = flag("macc.cbfc.enbv.c5")
-    c4: int = flag("macc.cbfc.enbv.c4")
-    c3: int = flag("macc.cbfc.enbv.c3")
-    c2: int = flag("macc.cbfc.enbv.c2")
-    c1: int = flag("macc.cbfc.enbv.c1")
-    c0: int = flag("macc.cbfc.enbv.c0")
-    time0: int = bits(16, "macc.cbfc.pause_time.c0")
-    time1: int = bits(16, "macc.cbfc.pause_time.c1")
-    time2: int = bits(16, "macc.cbfc.pause_time.c2")
-    time3: int = bits(16, "macc.cbfc.pause_time.c3")
-    time4: int = bits(16, "macc.cbfc.pause_time.c4")
-    time5: int = bits(16, "macc.cbfc.pause_time.c5")
-    time6: int = bits(16, "macc.cbfc.pause_time.c6")
-    time7: int = bits(16, "macc.cbfc.pause_time.c7")
+    c7, c6, c5, c4, c3, c2, c1, c0 = (flag(f"macc.cbfc.enbv.c{i}") for i in range(7, -1, -1))
+    time0, time1, time2, time3, time4, time5, time6, time7 = (
+        bits(16, f"macc.cbfc.pause_time.c{i}") for i in range(8)
+    )
 
 
 _MAC: Final = re.compile(r"[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}", re.ASCII)

@@ -22,6 +22,7 @@ from rdmawire.wire.codec import found
 from rdmawire.wire.header import Header
 
 _Parts = TypeVar("_Parts", bound=NamedTuple)
+_Head = TypeVar("_Head", bound=Header)
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
 _Arguments = ParamSpec("_Arguments")
@@ -95,6 +96,17 @@ def tables(*kinds: type[Header]) -> Reader:
         for kind in kinds:
             yield offset, kind.parse(buffer, offset)
             offset += kind.SIZE
+
+    return read
+
+
+def headed(table: type[_Head], rest: Callable[[_Head], Reader]) -> Reader:
+    """Make a reader of one header, then of what ``rest`` selects by its values."""
+
+    def read(buffer: bytes, offset: int) -> Iterator[Placed]:
+        head = table.parse(buffer, offset)
+        yield offset, head
+        yield from rest(head)(buffer, offset + table.SIZE)
 
     return read
 

@@ -10,7 +10,7 @@ from rdmawire.errors import WireError
 from rdmawire.wire import cm, perf, sa, smp
 from rdmawire.wire.cm import CMAttribute
 from rdmawire.wire.header import Header, Meaning, bits, choice, group
-from rdmawire.wire.layout import Piece, Placed, area, joined, plain, size
+from rdmawire.wire.layout import Piece, Placed, area, joined, plain, size, tables
 from rdmawire.wire.management import (
     VENDOR_OUI_CLASSES,
     CommonAttribute,
@@ -35,7 +35,10 @@ MANAGEMENT_QPS = (0, 1)
 BASE_VERSION = 1
 """The only supported base version. IBA 13.4.2."""
 
+_CLASS = "infiniband.mad.mgmtclass"
+_DIRECTED = ManagementClass.SUBN_DIRECTED_ROUTE
 _STATUS = "infiniband.mad.status"
+_SPECIFIC = "infiniband.mad.classspecific"
 _ATTRIBUTE = "infiniband.mad.attributeid"
 
 _STATUSES: dict[int, Meaning] = {
@@ -58,11 +61,11 @@ class MAD(Header, clause="IBA 13.4.2", label="mad"):
     """Common header of a management datagram."""
 
     base_version: int = bits(8, "infiniband.mad.baseversion", HEX, default=BASE_VERSION)
-    mgmt_class: int = bits(8, "infiniband.mad.mgmtclass", HEX, words=class_word)
+    mgmt_class: int = bits(8, _CLASS, HEX, words=class_word)
     class_version: int = bits(8, "infiniband.mad.classversion", HEX, default=1)
     method: int = bits(8, "infiniband.mad.method", HEX, enum=Method)
     status: int = choice(16, "mgmt_class", _STATUSES, _STATUS, HEX)
-    class_specific: int = bits(16, "infiniband.mad.classspecific", HEX)
+    class_specific: int = bits(16, _SPECIFIC, HEX)
     transaction_id: int = bits(64, "infiniband.mad.transactionid", HEX)
     attribute_id: int = choice(16, "mgmt_class", _ATTRIBUTES, _ATTRIBUTE, HEX)
     resv16: int = bits(16)
@@ -73,22 +76,14 @@ class DirectedMAD(Header, clause="IBA 14.2.1.2", label="directed_mad"):
     """Common header of a directed route datagram: ``d`` is set on the way back."""
 
     base_version: int = bits(8, "infiniband.mad.baseversion", HEX, default=BASE_VERSION)
-    mgmt_class: int = bits(
-        8,
-        "infiniband.mad.mgmtclass",
-        HEX,
-        words=class_word,
-        default=ManagementClass.SUBN_DIRECTED_ROUTE,
-    )
+    mgmt_class: int = bits(8, _CLASS, HEX, words=class_word, default=_DIRECTED)
     class_version: int = bits(8, "infiniband.mad.classversion", HEX, default=1)
     method: int = bits(8, "infiniband.mad.method", HEX, enum=Method)
     d_and_status: int = group("infiniband.smpdirected.smpstatus", "d", "status", show=HEX)
     mad_status: int = group(_STATUS, "d", "status", show=HEX)
     d: int = bits(1, "infiniband.smpdirected.d", HEX)
     status: int = bits(15, "", HEX, words=status_words)
-    class_specific: int = group(
-        "infiniband.mad.classspecific", "hop_pointer", "hop_count", show=HEX
-    )
+    class_specific: int = group(_SPECIFIC, "hop_pointer", "hop_count", show=HEX)
     hop_pointer: int = bits(8, "infiniband.smpdirected.hoppointer", HEX)
     hop_count: int = bits(8, "infiniband.smpdirected.hopcount", HEX)
     transaction_id: int = bits(64, "infiniband.mad.transactionid", HEX)
@@ -104,16 +99,9 @@ Body = Callable[[bytes, int, int, int], Iterator[Placed]]
 """Yields the pieces after the common header: buffer, offset, method, attribute id."""
 
 
-def _unknown(buffer: bytes, offset: int, _: int, __: int) -> Iterator[Placed]:
-    return area(buffer, offset, DATA, plain)
-
-
 def _vendor(buffer: bytes, offset: int, _: int, __: int) -> Iterator[Placed]:
     """Yield RMPP header and OUI, then the vendor's data. IBA 16.5."""
-    yield offset, RMPP.parse(buffer, offset)
-    yield offset + RMPP.SIZE, OUI.parse(buffer, offset + RMPP.SIZE)
-    head = RMPP.SIZE + OUI.SIZE
-    yield from area(buffer, offset + head, DATA - head, plain)
+    return area(buffer, offset, DATA, tables(RMPP, OUI))
 
 
 CLASSES: dict[int, Body] = {
@@ -126,15 +114,12 @@ CLASSES: dict[int, Body] = {
 }
 """Management class to the reader after the common header; other classes have plain bytes."""
 
-_HEADERS: dict[int, type[MAD] | type[DirectedMAD]] = {
-    ManagementClass.SUBN_DIRECTED_ROUTE: DirectedMAD
-}
-
 
 def header(buffer: bytes, start: int = 0) -> MAD | DirectedMAD:
     """Parse the common header at ``start`` bytes."""
     found = MAD.parse(buffer, start)
-    return _HEADERS.get(found.mgmt_class, MAD).parse(buffer, start)
+    directed = found.mgmt_class == ManagementClass.SUBN_DIRECTED_ROUTE
+    return DirectedMAD.parse(buffer, start) if directed else found
 
 
 def layout(buffer: bytes, start: int = 0, end: int | None = None) -> Iterator[Placed]:
@@ -155,9 +140,11 @@ def layout(buffer: bytes, start: int = 0, end: int | None = None) -> Iterator[Pl
 def _pieces(buffer: bytes, start: int) -> Iterator[Placed]:
     head = header(buffer, start)
     yield start, head
-    known = CLASSES if head.base_version == BASE_VERSION else {}
-    body = known.get(head.mgmt_class, _unknown)
-    yield from body(buffer, start + head.SIZE, head.method, head.attribute_id)
+    offset = start + head.SIZE
+    if head.base_version == BASE_VERSION and head.mgmt_class in CLASSES:
+        yield from CLASSES[head.mgmt_class](buffer, offset, head.method, head.attribute_id)
+    else:
+        yield from area(buffer, offset, DATA, plain)
 
 
 def build(*pieces: Piece) -> bytes:

@@ -1,10 +1,9 @@
 """Notices and traps, and subscriptions to them. IBA 13.4.8.2, 13.4.8.3, 14.2.5.1, 14.3."""
 
-from collections.abc import Iterator
 from enum import IntEnum
 
 from rdmawire.wire.header import Header, Meaning, bits, choice, flag, raw
-from rdmawire.wire.layout import Placed, tables
+from rdmawire.wire.layout import Reader, chain, headed, tables
 from rdmawire.wire.management import Method, NodeType, time_words
 from rdmawire.wire.show import HEX, IPV6
 
@@ -218,19 +217,15 @@ TRAPS: dict[int, type[Header]] = {
 """Trap number to the table of its details."""
 
 
-def notice(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """Yield the pieces of a notice: its header and its details."""
-    head = Notice.parse(buffer, offset)
-    yield offset, head
+def _details(head: Notice) -> Reader:
     known = TRAPS.get(head.trap_number_device_id) if head.is_generic else None
-    yield from tables(known or DataDetails)(buffer, offset + Notice.SIZE)
+    return tables(known or DataDetails)
 
 
-def issued_notice(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """Yield the pieces of a notice with its issuer's GID."""
-    yield from notice(buffer, offset)
-    offset += Notice.SIZE + DETAILS
-    yield offset, IssuerGID.parse(buffer, offset)
+notice = headed(Notice, _details)
+"""Reader of a notice: its header and its details."""
+issued_notice = chain(notice, tables(IssuerGID))
+"""Reader of a notice with its issuer's GID."""
 
 
 _INFORM_TRAP = "infiniband.informinfo.trapnumberdeviceid"

@@ -132,7 +132,7 @@ class RDMAPControlReserved(
 ):
     """RDMAP control field of untagged segments that invalidate nothing."""
 
-    rsvdulp: int = group("iwarp_ddp.rsvdulp", "rv", "rsv", "opcode", "reserved", show=DIGITS)
+    rsvdulp: int = group("iwarp_ddp.rsvdulp", "rv", ..., "reserved", show=DIGITS)
     rv, rsv, opcode = _CONTROL_ROWS
     reserved: int = bits(32, "iwarp_rdma.reserved", DIGITS)
 
@@ -142,7 +142,7 @@ class RDMAPControlInvalidate(
 ):
     """RDMAP control field of untagged segments, with the STag to invalidate."""
 
-    rsvdulp: int = group("iwarp_ddp.rsvdulp", "rv", "rsv", "opcode", "invalidate_stag", show=DIGITS)
+    rsvdulp: int = group("iwarp_ddp.rsvdulp", "rv", ..., "invalidate_stag", show=DIGITS)
     rv, rsv, opcode = _CONTROL_ROWS
     invalidate_stag: int = bits(32, "iwarp_rdma.inval_stag")
 
@@ -243,10 +243,6 @@ class Shape:
         return DDPControl.SIZE + self.control.SIZE + rest + own
 
 
-def _send(control: type[Control] = RDMAPControlReserved) -> Shape:
-    return Shape(Queue.SEND, control)
-
-
 def _whole(queue: Queue, header: type[Header], payload: Payload = Payload.NONE) -> Shape:
     return Shape(queue, RDMAPControlReserved, header, payload, True)
 
@@ -255,10 +251,10 @@ SHAPES: dict[int, Shape] = {
     RDMAPOpcode.RDMA_WRITE: Shape(None, RDMAPControl),
     RDMAPOpcode.RDMA_READ_REQUEST: _whole(Queue.REQUEST, ReadRequestHeader),
     RDMAPOpcode.RDMA_READ_RESPONSE: Shape(None, RDMAPControl),
-    RDMAPOpcode.SEND: _send(),
-    RDMAPOpcode.SEND_WITH_INVALIDATE: _send(RDMAPControlInvalidate),
-    RDMAPOpcode.SEND_WITH_SE: _send(),
-    RDMAPOpcode.SEND_WITH_SE_AND_INVALIDATE: _send(RDMAPControlInvalidate),
+    RDMAPOpcode.SEND: Shape(Queue.SEND),
+    RDMAPOpcode.SEND_WITH_INVALIDATE: Shape(Queue.SEND, RDMAPControlInvalidate),
+    RDMAPOpcode.SEND_WITH_SE: Shape(Queue.SEND),
+    RDMAPOpcode.SEND_WITH_SE_AND_INVALIDATE: Shape(Queue.SEND, RDMAPControlInvalidate),
     RDMAPOpcode.TERMINATE: _whole(Queue.TERMINATE, TerminateControl, Payload.TERMINATED),
     RDMAPOpcode.IMMEDIATE_DATA: _whole(Queue.SEND, ImmediateData),
     RDMAPOpcode.IMMEDIATE_DATA_WITH_SE: _whole(Queue.SEND, ImmediateData),

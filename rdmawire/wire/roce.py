@@ -102,12 +102,10 @@ class Frame(NamedTuple):
         """The correct ICRC."""
         before = joined(*self.headers)
         data = before + self.packet.build()
-        network = next(
-            (i for i in range(len(self.headers) - 1, -1, -1) if _is_network(self.headers[i])), None
-        )
-        if network is None:
+        networks = [i for i, h in enumerate(self.headers) if isinstance(h, IPv4 | IPv6 | GRH)]
+        if not networks:
             raise WireError("the frame has no IPv4, IPv6 or GRH header for an ICRC to begin with")
-        start = len(joined(*self.headers[:network]))
+        start = len(joined(*self.headers[: networks[-1]]))
         return icrc_of(data, start, len(before), len(data))
 
 
@@ -230,10 +228,7 @@ _UDP = int(IPProtocol.UDP)
 
 
 def _parse_any(
-    frame: bytes,
-    port: int,
-    medium: Medium = Medium.ETHERNET,
-    opcodes: OpcodeTable = LAYOUTS,
+    frame: bytes, port: int, medium: Medium = Medium.ETHERNET, opcodes: OpcodeTable = LAYOUTS
 ) -> Frame:
     link, ethertype, offset = _LINKS[medium](frame)
     network, offset, end = _network(frame, ethertype, offset)
@@ -271,12 +266,11 @@ def _link(frame: bytes) -> tuple[list[Header], int, int]:
 def _no_link(packet: bytes) -> tuple[list[Header], int, int]:
     """Return no link header, and the EtherType of the IP version."""
     version = packet[0] >> 4 if packet else 0
-    if version not in _VERSIONS:
+    if version not in (4, 6):
         raise NotRoce(f"IP version {version} is neither 4 nor 6", 0)
-    return [], _VERSIONS[version], 0
+    return [], EtherType.IPV4 if version == 4 else EtherType.IPV6, 0
 
 
-_VERSIONS = {4: EtherType.IPV4, 6: EtherType.IPV6}
 _LINKS: dict[Medium, Callable[[bytes], tuple[list[Header], int, int]]] = {
     Medium.ETHERNET: _link,
     Medium.IP: _no_link,
@@ -333,10 +327,6 @@ def _udp(frame: bytes, offset: int, port: int) -> UDP:
     return udp
 
 
-def _is_network(piece: Piece) -> bool:
-    return isinstance(piece, IPv4 | IPv6 | GRH)
-
-
 _ANNOUNCE: dict[type, Callable[[Any, int], Header]] = {
     UDP: lambda udp, length: udp.replace(length=UDP.SIZE + length),
     IPv4: lambda ip, length: ip.replace(total_length=IPv4.SIZE + length),
@@ -358,10 +348,9 @@ def _with_lengths(headers: tuple[Piece, ...], length: int) -> tuple[Piece, ...]:
 def _with_checksums(headers: tuple[Piece, ...], data: bytes) -> tuple[Piece, ...]:
     """Return the headers with checksums; ``data`` follows the last one."""
     fitted: list[Piece] = []
-    for i in range(len(headers) - 1, -1, -1):
-        piece = _with_checksum(headers[: i + 1], data)
-        data = joined(piece) + data
-        fitted.append(piece)
+    for end in range(len(headers), 0, -1):
+        fitted.append(_with_checksum(headers[:end], data))
+        data = joined(fitted[-1]) + data
     return tuple(reversed(fitted))
 
 

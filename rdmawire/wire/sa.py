@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from rdmawire.wire.header import Header, bits, raw
-from rdmawire.wire.layout import Placed, Reader, area, chain, plain, tables
+from rdmawire.wire.layout import Placed, Reader, area, chain, headed, plain, tables
 from rdmawire.wire.management import MTU, ClassPortInfo, Method, NodeType, rate_words, time_words
 from rdmawire.wire.notice import InformInfo, issued_notice
 from rdmawire.wire.rmpp import RMPP, control, is_control
 from rdmawire.wire.show import HEX, IPV6, TEXT, hex_digits
-from rdmawire.wire.smp import ATTRIBUTES, NodeDescription, SMAttribute
+from rdmawire.wire.smp import ATTRIBUTES, NodeDescription, NodeInfo, SMAttribute
 
 DATA = 200
 """Bytes of data in a datagram of subnet administration. IBA 15.2.1."""
@@ -314,55 +314,48 @@ class SDGID(Header, clause="IBA 15.2.5.20"):
     sdgid: bytes = raw(16, "infiniband.multipathrecord.sdgid", IPV6)
 
 
-def _located(place: type[Header], *attributes: Reader) -> Reader:
-    """Make a reader of a record: its location, then the attributes of subnet management."""
-    return chain(tables(place), *attributes)
+def _located(place: type[Header], attribute: SMAttribute) -> Reader:
+    """Make a reader of a record: its location, then the attribute of subnet management."""
+    return chain(tables(place), ATTRIBUTES[attribute])
 
 
-def multi_path(buffer: bytes, offset: int) -> Iterator[Placed]:
-    """Yield the pieces of a MultiPathRecord: its header, then as many GIDs as it counts."""
-    head = MultiPathRecord.parse(buffer, offset)
-    yield offset, head
-    gids = [SDGID] * (head.sgid_count + head.dgid_count)
-    yield from tables(*gids)(buffer, offset + head.SIZE)
+def _gids(head: MultiPathRecord) -> Reader:
+    return tables(*[SDGID] * (head.sgid_count + head.dgid_count))
 
 
 RECORDS: dict[int, Reader] = {
     SAAttribute.CLASS_PORT_INFO: tables(ClassPortInfo),
     SAAttribute.NOTICE: issued_notice,
     SAAttribute.INFORM_INFO: tables(InformInfo),
-    SAAttribute.NODE_RECORD: _located(
-        NodeRecord, ATTRIBUTES[SMAttribute.NODE_INFO], tables(NodeDescription)
-    ),
-    SAAttribute.PORT_INFO_RECORD: _located(PortInfoRecord, ATTRIBUTES[SMAttribute.PORT_INFO]),
+    SAAttribute.NODE_RECORD: tables(NodeRecord, NodeInfo, NodeDescription),
+    SAAttribute.PORT_INFO_RECORD: _located(PortInfoRecord, SMAttribute.PORT_INFO),
     SAAttribute.SL_TO_VL_MAPPING_TABLE_RECORD: _located(
-        SLtoVLMappingTableRecord, ATTRIBUTES[SMAttribute.SL_TO_VL_MAPPING_TABLE]
+        SLtoVLMappingTableRecord, SMAttribute.SL_TO_VL_MAPPING_TABLE
     ),
-    SAAttribute.SWITCH_INFO_RECORD: _located(SwitchInfoRecord, ATTRIBUTES[SMAttribute.SWITCH_INFO]),
+    SAAttribute.SWITCH_INFO_RECORD: _located(SwitchInfoRecord, SMAttribute.SWITCH_INFO),
     SAAttribute.LINEAR_FORWARDING_TABLE_RECORD: _located(
-        LinearForwardingTableRecord, ATTRIBUTES[SMAttribute.LINEAR_FORWARDING_TABLE]
+        LinearForwardingTableRecord, SMAttribute.LINEAR_FORWARDING_TABLE
     ),
     SAAttribute.RANDOM_FORWARDING_TABLE_RECORD: _located(
-        RandomForwardingTableRecord, ATTRIBUTES[SMAttribute.RANDOM_FORWARDING_TABLE]
+        RandomForwardingTableRecord, SMAttribute.RANDOM_FORWARDING_TABLE
     ),
     SAAttribute.MULTICAST_FORWARDING_TABLE_RECORD: _located(
-        MulticastForwardingTableRecord,
-        ATTRIBUTES[SMAttribute.MULTICAST_FORWARDING_TABLE],
+        MulticastForwardingTableRecord, SMAttribute.MULTICAST_FORWARDING_TABLE
     ),
-    SAAttribute.SM_INFO_RECORD: _located(SMInfoRecord, ATTRIBUTES[SMAttribute.SM_INFO]),
+    SAAttribute.SM_INFO_RECORD: _located(SMInfoRecord, SMAttribute.SM_INFO),
     SAAttribute.LINK_RECORD: tables(LinkRecord),
-    SAAttribute.GUID_INFO_RECORD: _located(GuidInfoRecord, ATTRIBUTES[SMAttribute.GUID_INFO]),
+    SAAttribute.GUID_INFO_RECORD: _located(GuidInfoRecord, SMAttribute.GUID_INFO),
     SAAttribute.SERVICE_RECORD: tables(ServiceRecord),
-    SAAttribute.P_KEY_TABLE_RECORD: _located(PKeyTableRecord, ATTRIBUTES[SMAttribute.P_KEY_TABLE]),
+    SAAttribute.P_KEY_TABLE_RECORD: _located(PKeyTableRecord, SMAttribute.P_KEY_TABLE),
     SAAttribute.PATH_RECORD: tables(PathRecord),
     SAAttribute.VL_ARBITRATION_TABLE_RECORD: _located(
-        VLArbitrationTableRecord, ATTRIBUTES[SMAttribute.VL_ARBITRATION_TABLE]
+        VLArbitrationTableRecord, SMAttribute.VL_ARBITRATION_TABLE
     ),
     SAAttribute.MC_MEMBER_RECORD: tables(MCMemberRecord),
     SAAttribute.TRACE_RECORD: tables(TraceRecord),
-    SAAttribute.MULTI_PATH_RECORD: multi_path,
+    SAAttribute.MULTI_PATH_RECORD: headed(MultiPathRecord, _gids),
     SAAttribute.SERVICE_ASSOCIATION_RECORD: tables(ServiceAssociationRecord),
-    SAAttribute.INFORM_INFO_RECORD: _located(InformInfoRecord, tables(InformInfo)),
+    SAAttribute.INFORM_INFO_RECORD: tables(InformInfoRecord, InformInfo),
 }
 """Attribute id to the reader of one record."""
 

@@ -44,16 +44,7 @@ class Show:
     scale: int = 1
 
 
-DEC = Show(Kind.DEC)
-HEX = Show(Kind.HEX)
-BOOL = Show(Kind.BOOL)
-MAC = Show(Kind.MAC)
-IPV4 = Show(Kind.IPV4)
-IPV6 = Show(Kind.IPV6)
-BYTES = Show(Kind.BYTES)
-DIGITS = Show(Kind.DIGITS)
-PRESENCE = Show(Kind.PRESENCE)
-TEXT = Show(Kind.TEXT)
+DEC, HEX, BOOL, MAC, IPV4, IPV6, BYTES, DIGITS, PRESENCE, TEXT = map(Show, Kind)
 
 
 def hex_digits(digits: int) -> Show:
@@ -64,16 +55,6 @@ def hex_digits(digits: int) -> Show:
 def scaled(scale: int) -> Show:
     """Decimal, for a field that counts in units of ``scale``."""
     return Show(Kind.DEC, scale=scale)
-
-
-def decimal(value: int) -> str:
-    """A number in base ten."""
-    return str(value)
-
-
-def boolean(value: int) -> str:
-    """``1`` or ``0``."""
-    return "1" if value else "0"
 
 
 def mac(value: bytes) -> str:
@@ -93,16 +74,6 @@ def ipv6(value: bytes) -> str:
     return f"::ffff:{mapped}" if mapped is not None else str(address)
 
 
-def present(_: object) -> str:
-    """``1``, as tshark prints items without a value."""
-    return "1"
-
-
-def byte_digits(value: bytes) -> str:
-    """Bytes as hexadecimal digits without separators."""
-    return value.hex()
-
-
 def byte_count(number: int) -> str:
     """``number`` bytes, in words."""
     return "1 byte" if number == 1 else f"{number} bytes"
@@ -114,29 +85,25 @@ def printable(value: bytes) -> str:
 
 
 _WRITERS: dict[Kind, Callable[[Any], str]] = {
-    Kind.DEC: decimal,
-    Kind.BOOL: boolean,
+    Kind.DEC: str,
+    Kind.BOOL: lambda value: "1" if value else "0",
     Kind.MAC: mac,
     Kind.IPV4: ipv4,
     Kind.IPV6: ipv6,
-    Kind.BYTES: byte_digits,
+    Kind.BYTES: lambda value: value.hex(),
     Kind.TEXT: printable,
-    Kind.PRESENCE: present,
+    Kind.PRESENCE: lambda _: "1",  # as tshark prints items without a value
 }
-
-
-def digits_for(width: int) -> int:
-    """Hexadecimal digits of a field of ``width`` bits, in complete bytes as Wireshark counts."""
-    return 2 * -(-width // 8)
 
 
 @cache
 def writer(show: Show, width: int) -> Callable[[Any], str]:
     """Return the function that writes a value of a field of ``width`` bits in this notation."""
+    digits = 2 * -(-width // 8)  # of complete bytes, as Wireshark counts
     if show.kind is Kind.HEX:
-        return f"0x%0{show.digits or digits_for(width)}x".__mod__
+        return f"0x%0{show.digits or digits}x".__mod__
     if show.kind is Kind.DIGITS:
-        return f"%0{digits_for(width)}x".__mod__
+        return f"%0{digits}x".__mod__
     if show.scale != 1:
         return lambda value: str(value * show.scale)
     return _WRITERS[show.kind]

@@ -5,6 +5,7 @@ The tables of attributes are in the order of IBA 14.2.5: nodes, ports, partition
 
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import Any
 
 from rdmawire.wire.header import Header, bits, group, raw
 from rdmawire.wire.layout import Placed, Reader, area, plain, tables
@@ -87,32 +88,31 @@ class NodeInfo(Header, clause="IBA 14.2.5.3"):
     vendor_id: int = bits(24, "infiniband.nodeinfo.vendorid", HEX)
 
 
+_S = "infiniband.switchinfo"
+
+
 class SwitchInfo(Header, clause="IBA 14.2.5.4"):
     """Tables and abilities of a switch, and where it forwards what they do not list."""
 
-    linear_fdb_cap: int = bits(16, "infiniband.switchinfo.linearfdbcap", HEX)
-    random_fdb_cap: int = bits(16, "infiniband.switchinfo.randomfdbcap", HEX)
-    multicast_fdb_cap: int = bits(16, "infiniband.switchinfo.multicastfdbcap", HEX)
-    linear_fdb_top: int = bits(16, "infiniband.switchinfo.linearfdbtop", HEX)
-    default_port: int = bits(8, "infiniband.switchinfo.defaultport", HEX)
-    default_multicast_primary_port: int = bits(
-        8, "infiniband.switchinfo.defaultmulticastprimaryport", HEX
-    )
-    default_multicast_not_primary_port: int = bits(
-        8, "infiniband.switchinfo.defaultmulticastnotprimaryport", HEX
-    )
-    life_time_value: int = bits(5, "infiniband.switchinfo.lifetimevalue", HEX, words=time_words)
-    port_state_change: int = bits(1, "infiniband.switchinfo.portstatechange", HEX)
+    linear_fdb_cap: int = bits(16, f"{_S}.linearfdbcap", HEX)
+    random_fdb_cap: int = bits(16, f"{_S}.randomfdbcap", HEX)
+    multicast_fdb_cap: int = bits(16, f"{_S}.multicastfdbcap", HEX)
+    linear_fdb_top: int = bits(16, f"{_S}.linearfdbtop", HEX)
+    default_port: int = bits(8, f"{_S}.defaultport", HEX)
+    default_multicast_primary_port: int = bits(8, f"{_S}.defaultmulticastprimaryport", HEX)
+    default_multicast_not_primary_port: int = bits(8, f"{_S}.defaultmulticastnotprimaryport", HEX)
+    life_time_value: int = bits(5, f"{_S}.lifetimevalue", HEX, words=time_words)
+    port_state_change: int = bits(1, f"{_S}.portstatechange", HEX)
     optimized_sl_to_vl_mapping_programming: int = bits(
-        2, "infiniband.switchinfo.optimizedsltovlmappingprogramming", HEX
+        2, f"{_S}.optimizedsltovlmappingprogramming", HEX
     )
-    lids_per_port: int = bits(16, "infiniband.switchinfo.lidsperport", HEX)
-    partition_enforcement_cap: int = bits(16, "infiniband.switchinfo.partitionenforcementcap", HEX)
-    inbound_enforcement_cap: int = bits(1, "infiniband.switchinfo.inboundenforcementcap", HEX)
-    outbound_enforcement_cap: int = bits(1, "infiniband.switchinfo.outboundenforcementcap", HEX)
-    filter_raw_inbound_cap: int = bits(1, "infiniband.switchinfo.filterrawinboundcap", HEX)
-    filter_raw_outbound_cap: int = bits(1, "infiniband.switchinfo.filterrawoutboundcap", HEX)
-    enhanced_port0: int = bits(1, "infiniband.switchinfo.enhancedportzero", HEX)
+    lids_per_port: int = bits(16, f"{_S}.lidsperport", HEX)
+    partition_enforcement_cap: int = bits(16, f"{_S}.partitionenforcementcap", HEX)
+    inbound_enforcement_cap: int = bits(1, f"{_S}.inboundenforcementcap", HEX)
+    outbound_enforcement_cap: int = bits(1, f"{_S}.outboundenforcementcap", HEX)
+    filter_raw_inbound_cap: int = bits(1, f"{_S}.filterrawinboundcap", HEX)
+    filter_raw_outbound_cap: int = bits(1, f"{_S}.filterrawoutboundcap", HEX)
+    enhanced_port0: int = bits(1, f"{_S}.enhancedportzero", HEX)
     resv3: int = bits(3)
     resv8: int = bits(8)
     multicast_fdb_top: int = bits(16, "", HEX)
@@ -121,7 +121,7 @@ class SwitchInfo(Header, clause="IBA 14.2.5.4"):
 class GUIDInfo(Header, clause="IBA 14.2.5.5"):
     """Block of eight GUIDs of a port."""
 
-    guid: tuple[int, ...] = bits(64, "infiniband.switchinfo.guid", HEX, times=8)
+    guid: tuple[int, ...] = bits(64, f"{_S}.guid", HEX, times=8)
 
 
 class PortState(IntEnum):
@@ -158,8 +158,6 @@ class VLCap(IntEnum):
 
 
 _WIDTHS = ("1x", "4x", "8x", "12x", "2x")
-
-
 _SPEEDS = ("2.5 Gb/s", "5 Gb/s", "10 Gb/s")
 
 
@@ -173,42 +171,28 @@ def speed_words(mask: int) -> str:
     return " or ".join(name for bit, name in enumerate(_SPEEDS) if mask >> bit & 1)
 
 
-def _capable(name: str) -> int:
+_P = "infiniband.portinfo"
+
+
+def _capable(name: str = "") -> Any:
     """A row of the capability mask."""
-    found: int = bits(1, name and f"infiniband.portinfo.capabilitymask.{name}", hex_digits(8))
-    return found
-
-
-CAPABILITIES = (
-    *("is_hierarchy_info_supported", "is_multicast_fdb_top_supported"),
-    *("is_multicast_p_key_trap_suppression_supported", "is_vendor_specific_mads_table_supported"),
-    *("is_link_speed_width_pairs_table_supported", "is_other_local_changes_notice_supported"),
-    *("is_client_reregistration_supported", "is_link_round_trip_latency_supported"),
-    *("is_boot_management_supported", "is_capability_mask_notice_supported"),
-    *("is_dr_notice_supported", "is_vendor_class_supported", "is_device_management_supported"),
-    *("is_reinit_supported", "is_snmp_tunneling_supported"),
-    *("is_communication_management_supported", "is_capability_mask2_supported"),
-    *("is_extended_speeds_supported", "is_cable_info_supported"),
-    *("is_p_key_switch_external_port_trap_supported", "is_system_image_guid_supported"),
-    *("is_sm_disabled", "is_led_info_supported", "is_p_key_nvram", "is_m_key_nvram"),
-    *("is_sl_mapping_supported", "is_automatic_migration_supported", "is_optional_ipd_supported"),
-    *("is_trap_supported", "is_notice_supported", "is_sm", "capability_resv1"),
-)
-"""The rows of the capability mask, the uppermost bit first."""
+    return bits(1, name and f"{_P}.capabilitymask.{name}", hex_digits(8))
 
 
 class PortInfo(Header, clause="IBA 14.2.5.6"):
     """Addresses, capabilities, link, virtual lanes, checks and counters of a port."""
 
-    m_key: int = bits(64, "infiniband.portinfo.m_key", HEX)
-    gid_prefix: int = bits(64, "infiniband.portinfo.guid", HEX)
-    lid: int = bits(16, "infiniband.portinfo.lid", HEX)
-    master_sm_lid: int = bits(16, "infiniband.portinfo.mastersmlid", HEX)
-    capability_mask: int = group("infiniband.portinfo.capabilitymask", *CAPABILITIES, show=HEX)
-    is_hierarchy_info_supported: int = _capable("")
-    is_multicast_fdb_top_supported: int = _capable("")
-    is_multicast_p_key_trap_suppression_supported: int = _capable("")
-    is_vendor_specific_mads_table_supported: int = _capable("")
+    m_key: int = bits(64, f"{_P}.m_key", HEX)
+    gid_prefix: int = bits(64, f"{_P}.guid", HEX)
+    lid: int = bits(16, f"{_P}.lid", HEX)
+    master_sm_lid: int = bits(16, f"{_P}.mastersmlid", HEX)
+    capability_mask: int = group(
+        f"{_P}.capabilitymask", "is_hierarchy_info_supported", ..., "capability_resv1", show=HEX
+    )
+    is_hierarchy_info_supported: int = _capable()
+    is_multicast_fdb_top_supported: int = _capable()
+    is_multicast_p_key_trap_suppression_supported: int = _capable()
+    is_vendor_specific_mads_table_supported: int = _capable()
     is_link_speed_width_pairs_table_supported: int = _capable("linkspeedwidthpairstablesupported")
     is_other_local_changes_notice_supported: int = _capable("otherlocalchangesnoticesupported")
     is_client_reregistration_supported: int = _capable("clientregistrationsupported")
@@ -221,9 +205,9 @@ class PortInfo(Header, clause="IBA 14.2.5.6"):
     is_reinit_supported: int = _capable("reinitsupported")
     is_snmp_tunneling_supported: int = _capable("snmptunnelingsupported")
     is_communication_management_supported: int = _capable("communicationmanagementsupported")
-    is_capability_mask2_supported: int = _capable("")
-    is_extended_speeds_supported: int = _capable("")
-    is_cable_info_supported: int = _capable("")
+    is_capability_mask2_supported: int = _capable()
+    is_extended_speeds_supported: int = _capable()
+    is_cable_info_supported: int = _capable()
     is_p_key_switch_external_port_trap_supported: int = _capable(
         "pkeyswitchexternalporttrapsupported"
     )
@@ -238,68 +222,54 @@ class PortInfo(Header, clause="IBA 14.2.5.6"):
     is_trap_supported: int = _capable("trapsupported")
     is_notice_supported: int = _capable("noticesupported")
     is_sm: int = _capable("issm")
-    capability_resv1: int = _capable("")
-    diag_code: int = bits(16, "infiniband.portinfo.diagcode", HEX)
-    m_key_lease_period: int = bits(16, "infiniband.portinfo.m_keyleaseperiod", HEX)
-    local_port_num: int = bits(8, "infiniband.portinfo.localportnum", HEX)
-    link_width_enabled: int = bits(
-        8, "infiniband.portinfo.linkwidthenabled", HEX, words=width_words
-    )
-    link_width_supported: int = bits(
-        8, "infiniband.portinfo.linkwidthsupported", HEX, words=width_words
-    )
-    link_width_active: int = bits(8, "infiniband.portinfo.linkwidthactive", HEX, words=width_words)
-    link_speed_supported: int = bits(
-        4, "infiniband.portinfo.linkspeedsupported", HEX, words=speed_words
-    )
-    port_state: int = bits(4, "infiniband.portinfo.portstate", HEX, enum=PortState)
-    port_physical_state: int = bits(
-        4, "infiniband.portinfo.portphysicalstate", HEX, enum=PortPhysicalState
-    )
+    capability_resv1: int = _capable()
+    diag_code: int = bits(16, f"{_P}.diagcode", HEX)
+    m_key_lease_period: int = bits(16, f"{_P}.m_keyleaseperiod", HEX)
+    local_port_num: int = bits(8, f"{_P}.localportnum", HEX)
+    link_width_enabled: int = bits(8, f"{_P}.linkwidthenabled", HEX, words=width_words)
+    link_width_supported: int = bits(8, f"{_P}.linkwidthsupported", HEX, words=width_words)
+    link_width_active: int = bits(8, f"{_P}.linkwidthactive", HEX, words=width_words)
+    link_speed_supported: int = bits(4, f"{_P}.linkspeedsupported", HEX, words=speed_words)
+    port_state: int = bits(4, f"{_P}.portstate", HEX, enum=PortState)
+    port_physical_state: int = bits(4, f"{_P}.portphysicalstate", HEX, enum=PortPhysicalState)
     link_down_default_state: int = bits(
-        4, "infiniband.portinfo.linkdowndefaultstate", HEX, enum=PortPhysicalState
+        4, f"{_P}.linkdowndefaultstate", HEX, enum=PortPhysicalState
     )
-    m_key_protect_bits: int = bits(2, "infiniband.portinfo.m_keyprotectbits", HEX)
+    m_key_protect_bits: int = bits(2, f"{_P}.m_keyprotectbits", HEX)
     resv3: int = bits(3)
-    lmc: int = bits(3, "infiniband.portinfo.lmc", HEX)
-    link_speed_active: int = bits(4, "infiniband.portinfo.linkspeedactive", HEX, words=speed_words)
-    link_speed_enabled: int = bits(
-        4, "infiniband.portinfo.linkspeedenabled", HEX, words=speed_words
-    )
-    neighbor_mtu: int = bits(4, "infiniband.portinfo.neighbormtu", HEX, enum=MTU)
-    master_sm_sl: int = bits(4, "infiniband.portinfo.mastersmsl", HEX)
-    vl_cap: int = bits(4, "infiniband.portinfo.vlcap", HEX, enum=VLCap)
-    init_type: int = bits(4, "infiniband.portinfo.inittype", HEX)
-    vl_high_limit: int = bits(8, "infiniband.portinfo.vlhighlimit", HEX)
-    vl_arbitration_high_cap: int = bits(8, "infiniband.portinfo.vlarbitrationhighcap", HEX)
-    vl_arbitration_low_cap: int = bits(8, "infiniband.portinfo.vlarbitrationlowcap", HEX)
-    init_type_reply: int = bits(4, "infiniband.portinfo.inittypereply", HEX)
-    mtu_cap: int = bits(4, "infiniband.portinfo.mtucap", HEX, enum=MTU)
-    vl_stall_count: int = bits(3, "infiniband.portinfo.vlstallcount", HEX)
-    hoq_life: int = bits(5, "infiniband.portinfo.hoqlife", HEX, words=time_words)
-    operational_vls: int = bits(4, "infiniband.portinfo.operationalvls", HEX, enum=VLCap)
-    partition_enforcement_inbound: int = bits(
-        1, "infiniband.portinfo.partitionenforcementinbound", HEX
-    )
-    partition_enforcement_outbound: int = bits(
-        1, "infiniband.portinfo.partitionenforcementoutbound", HEX
-    )
-    filter_raw_inbound: int = bits(1, "infiniband.portinfo.filterrawinbound", HEX)
-    filter_raw_outbound: int = bits(1, "infiniband.portinfo.filterrawoutbound", HEX)
-    m_key_violations: int = bits(16, "infiniband.portinfo.m_keyviolations", HEX)
-    p_key_violations: int = bits(16, "infiniband.portinfo.p_keyviolations", HEX)
-    q_key_violations: int = bits(16, "infiniband.portinfo.q_keyviolations", HEX)
-    guid_cap: int = bits(8, "infiniband.portinfo.guidcap", HEX)
-    client_reregister: int = bits(1, "infiniband.portinfo.clientreregister", HEX)
+    lmc: int = bits(3, f"{_P}.lmc", HEX)
+    link_speed_active: int = bits(4, f"{_P}.linkspeedactive", HEX, words=speed_words)
+    link_speed_enabled: int = bits(4, f"{_P}.linkspeedenabled", HEX, words=speed_words)
+    neighbor_mtu: int = bits(4, f"{_P}.neighbormtu", HEX, enum=MTU)
+    master_sm_sl: int = bits(4, f"{_P}.mastersmsl", HEX)
+    vl_cap: int = bits(4, f"{_P}.vlcap", HEX, enum=VLCap)
+    init_type: int = bits(4, f"{_P}.inittype", HEX)
+    vl_high_limit: int = bits(8, f"{_P}.vlhighlimit", HEX)
+    vl_arbitration_high_cap: int = bits(8, f"{_P}.vlarbitrationhighcap", HEX)
+    vl_arbitration_low_cap: int = bits(8, f"{_P}.vlarbitrationlowcap", HEX)
+    init_type_reply: int = bits(4, f"{_P}.inittypereply", HEX)
+    mtu_cap: int = bits(4, f"{_P}.mtucap", HEX, enum=MTU)
+    vl_stall_count: int = bits(3, f"{_P}.vlstallcount", HEX)
+    hoq_life: int = bits(5, f"{_P}.hoqlife", HEX, words=time_words)
+    operational_vls: int = bits(4, f"{_P}.operationalvls", HEX, enum=VLCap)
+    partition_enforcement_inbound: int = bits(1, f"{_P}.partitionenforcementinbound", HEX)
+    partition_enforcement_outbound: int = bits(1, f"{_P}.partitionenforcementoutbound", HEX)
+    filter_raw_inbound: int = bits(1, f"{_P}.filterrawinbound", HEX)
+    filter_raw_outbound: int = bits(1, f"{_P}.filterrawoutbound", HEX)
+    m_key_violations: int = bits(16, f"{_P}.m_keyviolations", HEX)
+    p_key_violations: int = bits(16, f"{_P}.p_keyviolations", HEX)
+    q_key_violations: int = bits(16, f"{_P}.q_keyviolations", HEX)
+    guid_cap: int = bits(8, f"{_P}.guidcap", HEX)
+    client_reregister: int = bits(1, f"{_P}.clientreregister", HEX)
     multicast_p_key_trap_suppression_enabled: int = bits(2, "", HEX)
-    subnet_time_out: int = bits(5, "infiniband.portinfo.subnettimeout", HEX, words=time_words)
+    subnet_time_out: int = bits(5, f"{_P}.subnettimeout", HEX, words=time_words)
     resv3_2: int = bits(3)
-    resp_time_value: int = bits(5, "infiniband.portinfo.resptimevalue", HEX, words=time_words)
-    local_phy_errors: int = bits(4, "infiniband.portinfo.localphyerrors", HEX)
-    overrun_errors: int = bits(4, "infiniband.portinfo.overrunerrors", HEX)
-    max_credit_hint: int = bits(16, "infiniband.portinfo.maxcredithint", HEX)
+    resp_time_value: int = bits(5, f"{_P}.resptimevalue", HEX, words=time_words)
+    local_phy_errors: int = bits(4, f"{_P}.localphyerrors", HEX)
+    overrun_errors: int = bits(4, f"{_P}.overrunerrors", HEX)
+    max_credit_hint: int = bits(16, f"{_P}.maxcredithint", HEX)
     resv8: int = bits(8)
-    link_round_trip_latency: int = bits(24, "infiniband.portinfo.linkroundtriplatency", HEX)
+    link_round_trip_latency: int = bits(24, f"{_P}.linkroundtriplatency", HEX)
     capability_mask2: int = bits(16, "", HEX)
     link_speed_ext_active: int = bits(4, "", HEX)
     link_speed_ext_supported: int = bits(4, "", HEX)
@@ -314,31 +284,19 @@ class PKeyEntry(Header, clause="IBA 14.2.5.7"):
     p_key_base: int = bits(15, "infiniband.p_keytable.p_keybase", HEX)
 
 
-_EVEN = "infiniband.sltovlmappingtable.sltovlhighbits"
-
-
-_ODD = "infiniband.sltovlmappingtable.sltovllowbits"
+_SL_PAIR = (
+    bits(4, "infiniband.sltovlmappingtable.sltovlhighbits", HEX),
+    bits(4, "infiniband.sltovlmappingtable.sltovllowbits", HEX),
+)
 
 
 class SLtoVLMappingTable(Header, clause="IBA 14.2.5.8"):
     """Virtual lane of each service level."""
 
-    sl0_to_vl: int = bits(4, _EVEN, HEX)
-    sl1_to_vl: int = bits(4, _ODD, HEX)
-    sl2_to_vl: int = bits(4, _EVEN, HEX)
-    sl3_to_vl: int = bits(4, _ODD, HEX)
-    sl4_to_vl: int = bits(4, _EVEN, HEX)
-    sl5_to_vl: int = bits(4, _ODD, HEX)
-    sl6_to_vl: int = bits(4, _EVEN, HEX)
-    sl7_to_vl: int = bits(4, _ODD, HEX)
-    sl8_to_vl: int = bits(4, _EVEN, HEX)
-    sl9_to_vl: int = bits(4, _ODD, HEX)
-    sl10_to_vl: int = bits(4, _EVEN, HEX)
-    sl11_to_vl: int = bits(4, _ODD, HEX)
-    sl12_to_vl: int = bits(4, _EVEN, HEX)
-    sl13_to_vl: int = bits(4, _ODD, HEX)
-    sl14_to_vl: int = bits(4, _EVEN, HEX)
-    sl15_to_vl: int = bits(4, _ODD, HEX)
+    sl0_to_vl, sl1_to_vl, sl2_to_vl, sl3_to_vl = _SL_PAIR * 2
+    sl4_to_vl, sl5_to_vl, sl6_to_vl, sl7_to_vl = _SL_PAIR * 2
+    sl8_to_vl, sl9_to_vl, sl10_to_vl, sl11_to_vl = _SL_PAIR * 2
+    sl12_to_vl, sl13_to_vl, sl14_to_vl, sl15_to_vl = _SL_PAIR * 2
 
 
 class VLArbitrationEntry(Header, clause="IBA 14.2.5.9"):

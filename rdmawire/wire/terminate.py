@@ -179,11 +179,7 @@ _RDMAP_CONTROL = (bits(2), bits(2, "", HEX), bits(4, "", HEX))
 class TerminatedTagged(TerminatedSegment, clause="RFC 5040, 4.8", label="rdmap_terminated_tagged"):
     """The tagged DDP header of the segment with the error."""
 
-    bytes: int = group(
-        "iwarp_rdma.term_ddp_h",
-        *("t", "l", "rsvd", "dv", "rv", "rsv", "opcode", "stag", "to"),
-        show=DIGITS,
-    )
+    bytes: int = group("iwarp_rdma.term_ddp_h", "t", ..., "to", show=DIGITS)
     t, l, rsvd, dv = _DDP_CONTROL  # noqa: E741 - the standard's names
     rv, rsv, opcode = _RDMAP_CONTROL
     stag: int = bits(32, "", HEX)
@@ -195,11 +191,7 @@ class TerminatedUntagged(
 ):
     """The untagged DDP header of the segment with the error."""
 
-    bytes: int = group(
-        "iwarp_rdma.term_ddp_h",
-        *("t", "l", "rsvd", "dv", "rv", "rsv", "opcode", "invalidate_stag", "qn", "msn", "mo"),
-        show=DIGITS,
-    )
+    bytes: int = group("iwarp_rdma.term_ddp_h", "t", ..., "mo", show=DIGITS)
     t, l, rsvd, dv = _DDP_CONTROL  # noqa: E741 - the standard's names
     rv, rsv, opcode = _RDMAP_CONTROL
     invalidate_stag: int = bits(32, "", HEX)
@@ -211,11 +203,7 @@ class TerminatedUntagged(
 class TerminatedReadRequest(Header, clause="RFC 5040, 4.8", label="rdmap_terminated_read"):
     """The header of the RDMA Read Request with the error."""
 
-    bytes: int = group(
-        "iwarp_rdma.term_rdma_h",
-        *("sink_stag", "sink_to", "rdma_read_message_size", "source_stag", "source_to"),
-        show=DIGITS,
-    )
+    bytes: int = group("iwarp_rdma.term_rdma_h", "sink_stag", ..., "source_to", show=DIGITS)
     sink_stag: int = bits(32, "", HEX)
     sink_to: int = bits(64, "", HEX)
     rdma_read_message_size: int = bits(32)
@@ -226,12 +214,7 @@ class TerminatedReadRequest(Header, clause="RFC 5040, 4.8", label="rdmap_termina
 class TerminatedAtomicRequest(Header, clause="RFC 7306, 8.2", label="rdmap_terminated_atomic"):
     """The header of the Atomic Request with the error."""
 
-    bytes: int = group(
-        "iwarp_rdma.term_rdma_h",
-        *("reserved", "aopcode", "request_identifier", "remote_stag", "remote_to"),
-        *("data", "mask", "compare_data", "compare_mask"),
-        show=DIGITS,
-    )
+    bytes: int = group("iwarp_rdma.term_rdma_h", "reserved", ..., "compare_mask", show=DIGITS)
     reserved: int = bits(28, "", HEX)
     aopcode: int = bits(4)
     request_identifier: int = bits(32)
