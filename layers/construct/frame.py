@@ -1,6 +1,5 @@
 """Transport packets and the headers that carry them: RoCEv2, RoCE, and native InfiniBand links."""
 
-from collections.abc import Callable
 from typing import Any
 
 from construct import (
@@ -88,6 +87,7 @@ ManagementDatagram = "ManagementDatagram" / Pieces(mad.layout, *tables_of(*MANAG
 """A management datagram: the common header, and the data of its class and attribute."""
 
 
+_TABLES: dict[int, type[Header]] = {EtherType.IPV4: IPv4, EtherType.IPV6: IPv6, EtherType.ROCE: GRH}
 _ANNOUNCES: dict[int, str] = {EtherType.IPV4: "protocol", EtherType.IPV6: "next_header"}
 _TAGS = (EtherType.VLAN, EtherType.QINQ, EtherType.QINQ_OLD)
 
@@ -129,11 +129,7 @@ _FRAME = Struct(
     "network"
     / Switch(
         _ethertype,
-        {
-            EtherType.IPV4: struct(IPv4),
-            EtherType.IPV6: struct(IPv6),
-            EtherType.ROCE: struct(GRH),
-        },
+        {ethertype: struct(table) for ethertype, table in _TABLES.items()},
         default=Refused(lambda frame: f"EtherType 0x{_ethertype(frame):04x} carries no RoCE"),
     ),
     If(
@@ -156,8 +152,17 @@ def _sealed(given: Any) -> dict[str, Any]:
     if _is_ip(frame):
         frame["udp"] = {"dstport": ROCE_PORT, "length": UDP.SIZE + size, **(frame["udp"] or {})}
         size += UDP.SIZE
-    frame["network"] = _NETWORKS[_ethertype(frame)](frame, size)
+    frame["network"] = _network(frame, size)
     return frame if "icrc" in frame else {"icrc": {"crc": _icrc(frame, transport)}, **frame}
+
+
+def _network(frame: Any, size: int) -> dict[str, Any]:
+    """Return the IP header or GRH with omitted lengths for ``size`` bytes after it."""
+    if _ethertype(frame) == EtherType.IPV4:
+        return _ipv4(frame, size)
+    if _ethertype(frame) == EtherType.IPV6:
+        return {"payload_length": size, "next_header": IPProtocol.UDP, **frame["network"]}
+    return {"paylen": size, **frame["network"]}
 
 
 def _ipv4(frame: Any, size: int) -> dict[str, Any]:
@@ -170,22 +175,6 @@ def _ipv4(frame: Any, size: int) -> dict[str, Any]:
     }
     unchecked = struct(IPv4).build({**header, "checksum": 0}) + options
     return {"checksum": ipv4_header_checksum(unchecked), **header}
-
-
-def _ipv6(frame: Any, size: int) -> dict[str, Any]:
-    return {"payload_length": size, "next_header": IPProtocol.UDP, **frame["network"]}
-
-
-def _grh(frame: Any, size: int) -> dict[str, Any]:
-    return {"paylen": size, **frame["network"]}
-
-
-_NETWORKS: dict[int, Callable[[Any, int], dict[str, Any]]] = {
-    EtherType.IPV4: _ipv4,
-    EtherType.IPV6: _ipv6,
-    EtherType.ROCE: _grh,
-}
-_TABLES: dict[int, type[Header]] = {EtherType.IPV4: IPv4, EtherType.IPV6: IPv6, EtherType.ROCE: GRH}
 
 
 def _icrc(frame: Any, transport: bytes) -> int:

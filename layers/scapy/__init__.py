@@ -25,9 +25,8 @@ except ModuleNotFoundError as error:
     ) from None
 
 from rdmawire.layers.scapy.binding import bind, bind_iwarp, unbind, unbind_iwarp
-from rdmawire.layers.scapy.iwarp import MPA
+from rdmawire.layers.scapy.iwarp import MPA, IWARPSession
 from rdmawire.layers.scapy.layer import Bytes, TableLayer, layers
-from rdmawire.layers.scapy.session import IWARPSession
 from rdmawire.layers.scapy.transport import CNP_OPCODE, CNPPadding, cnp, opcode
 
 _LAYERS = layers(without=("inet",))

@@ -19,8 +19,7 @@ from scapy.packet import (
 from rdmawire.capture import LinkType
 from rdmawire.layers.scapy.iwarp import FPDU, MPA
 from rdmawire.layers.scapy.layer import layer
-from rdmawire.layers.scapy.native import ERF, GRH, LRH
-from rdmawire.layers.scapy.transport import BTH
+from rdmawire.layers.scapy.transport import BTH, ERF, GRH, LRH
 from rdmawire.wire import erf, ib
 from rdmawire.wire.inet import ROCE_PORT, EtherType
 from rdmawire.wire.native import IBA_TRANSPORT

@@ -2,7 +2,7 @@
 """Rows of the header tables as fields, and groups of rows as attributes, of Scapy's layers."""
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from difflib import get_close_matches
 from ipaddress import IPv4Address, IPv6Address
 from operator import index
@@ -234,7 +234,7 @@ def grouped(group: Group) -> property:
     """Make a property that reads and sets the group."""
 
     def put(pkt: Any, value: int) -> None:
-        for name, number in _members(pkt.table, group, value):
+        for name, number in _members(pkt.table, group, value).items():
             setattr(pkt, name, number)
 
     return property(group.value_in, put)
@@ -242,25 +242,18 @@ def grouped(group: Group) -> property:
 
 def ungrouped(table: type[Header], fields: dict[str, Any]) -> dict[str, Any]:
     """Replace each group in ``fields`` by its rows."""
-    if not fields:
-        return fields
     for group in table.groups:
         if group.name in fields:
-            given = _members(table, group, fields.pop(group.name))
-            fields |= {name: number for name, number in given if name not in fields}
+            fields = _members(table, group, fields.pop(group.name)) | fields
     return fields
 
 
-def _members(table: type[Header], group: Group, value: int) -> Iterator[tuple[str, int]]:
+def _members(table: type[Header], group: Group, value: int) -> dict[str, int]:
     """Return the numbers of the group's rows; :class:`WireError` if ``value`` does not fit."""
     name = f"{table.__name__}.{group.name}"
     if not isinstance(value, int):
-        rows = ", ".join(row.name for row in table.rows if row.name in group.members)
+        rows = ", ".join(group.members)
         raise WireError(f"{name} is a number, not {value!r}; words go to {rows}")
     if not 0 <= value < 1 << group.width:
         raise WireError(f"{name} {value} does not fit in {group.width} bits")
-    left = group.width
-    for row in table.rows:
-        if row.name in group.members:
-            left -= row.width
-            yield row.name, value >> left & (1 << row.width) - 1
+    return group.split(table, value)

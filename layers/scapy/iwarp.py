@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""iWARP: start-up frames of MPA, and FPDUs with a DDP segment in each."""
+"""iWARP: start-up frames of MPA, FPDUs with a DDP segment in each, and the TCP session of both."""
 
+from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any, ClassVar
 
 from scapy.fields import PacketListField
-from scapy.layers.inet import TCP
-from scapy.packet import Packet
+from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6
+from scapy.packet import NoPayload, Packet, Padding
+from scapy.sessions import IPSession
 
+from rdmawire.dissect.mpa_event import Event, Fpdu, PartialFpdu, StartUp
+from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.layers.scapy.field import BehindField
-from rdmawire.layers.scapy.layer import Plan, Step, TableLayer, define
-from rdmawire.layers.scapy.transport import planned
-from rdmawire.wire import mpa, rdmap
+from rdmawire.layers.scapy.layer import LengthLayer, Plan, Step, TableLayer, define
+from rdmawire.layers.scapy.transport import planned, underlayers
+from rdmawire.wire import inet, mpa, rdmap
 from rdmawire.wire.rdmap import DDPControl
 
 _CRC = mpa.FPDUCRC.SIZE
@@ -18,8 +24,10 @@ _MAX_FRAMES = (1 << 16) // (mpa.FPDULength.SIZE + _CRC)
 """Maximum number of frames in the payload of an IP packet."""
 
 
-class StartUpLayer(TableLayer):
+class StartUpLayer(LengthLayer):
     """A start-up frame: an omitted ``pd_length`` is computed."""
+
+    length_row = "pd_length"
 
     def planned(self, data: bytes) -> Plan:
         """Plan RFC 6581's header before the private data, if S is set."""
@@ -27,22 +35,14 @@ class StartUpLayer(TableLayer):
         header: Any = self.table.parse(data) if whole else None
         return (Step(mpa.MPAEnhanced, mpa.MPAEnhanced.SIZE),) if whole and header.s else ()
 
-    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Split the private data from the bytes after the frame."""
-        return s[: self.pd_length], s[self.pd_length :]
 
-    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Set the length of the private data."""
-        if self.pd_length is None:
-            pkt = self.table.parse(pkt).replace(pd_length=len(pay)).build()
-        return pkt + pay
-
-
-class FPDULayer(TableLayer):
+class FPDULayer(LengthLayer):
     """An FPDU: omitted ``ulpdu_length``, ``pad`` and ``crc`` are computed.
 
     It has no Markers: :class:`~rdmawire.layers.scapy.IWARPSession` removes them.
     """
+
+    length_row = "ulpdu_length"
 
     def planned(self, data: bytes) -> Plan:
         """Plan the headers of the DDP segment."""
@@ -61,15 +61,9 @@ class FPDULayer(TableLayer):
         self.fields |= {"pad": s[self.ulpdu_length : crc], "crc": int.from_bytes(s[crc:end], "big")}
         return s[: self.ulpdu_length] + s[end:]
 
-    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Split the segment from the bytes after the FPDU."""
-        return s[: self.ulpdu_length], s[self.ulpdu_length :]
-
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         """Append pad and CRC to the segment."""
-        if self.ulpdu_length is None:
-            pkt = mpa.FPDULength(len(pay)).build()
-        data = pkt + pay
+        data = super().post_build(pkt, pay)
         data += self.behind("pad", lambda: bytes(-len(data) % 4))
         return data + self.behind("crc", lambda: mpa.crc_of(data))
 
@@ -128,3 +122,69 @@ class MPA(Packet):
     def mysummary(self) -> Any:
         """Join the summaries of the frames."""
         return ", ".join(frame.summary() for frame in self.frames), [TCP]
+
+
+class IWARPSession(IPSession):
+    """Appends FPDUs and start-up frames to the TCP header of the packet that completes them.
+
+    ``sniff(offline="capture.pcap", session=IWARPSession)``. Segments may arrive out of order, twice
+    or overlapping; FPDUs may span segments and contain Markers; captures may begin mid-connection.
+    Every packet is returned once, with its FPDUs consecutive and without Markers.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._streams = Streams()
+
+    def process(self, pkt: Packet) -> Packet | None:
+        """Return the packet with the frames it completes; ``None`` for incomplete fragments."""
+        whole = super().process(pkt)
+        tcp = whole.getlayer(TCP) if whole is not None else None
+        frames = list(_frames(self._events(tcp))) if tcp is not None else []
+        if tcp is not None and frames:
+            tcp.remove_payload()
+            tcp.add_payload(MPA(frames=frames))
+        return whole
+
+    def _events(self, tcp: Packet) -> list[Event]:
+        ip = next((pkt for pkt in underlayers(tcp) if type(pkt) in (IP, IPv6)), None)
+        if ip is None:
+            return []
+        source, destination = (ip_address(end).packed for end in (ip.src, ip.dst))
+        payload = _payload(tcp)
+        length = len(payload) + _cut_off(ip)
+        header = inet.TCP.parse(tcp.self_build())
+        found = self._streams.segment(source, destination, header, payload, length)
+        return found.events if found.arrival.connection.upper.agreement.known else []
+
+
+def _payload(tcp: Packet) -> bytes:
+    """The bytes of a segment, without those that the link added."""
+    if isinstance(tcp.payload, NoPayload | Padding):
+        return b""
+    return bytes(tcp.payload.original or tcp.payload)
+
+
+def _cut_off(ip: Packet) -> int:
+    """Number of bytes of a packet that were not captured."""
+    announced = ip.len if isinstance(ip, IP) else ip.plen and inet.IPv6.SIZE + ip.plen
+    return max((announced or 0) - len(ip.original), 0) if ip.original else 0
+
+
+def _frames(events: list[Event]) -> Iterator[Packet]:
+    """Make layers of start-up frames and FPDUs; of incomplete ones, the available bytes."""
+    for event in events:
+        if isinstance(event, StartUp):
+            yield frame_layer(event.data)(event.data)
+        elif isinstance(event, Fpdu):
+            yield FPDU(_head(event) + event.fpdu.ulpdu + event.fpdu.pad + _crc(event))
+        elif isinstance(event, PartialFpdu):
+            yield FPDU(_head(event) + event.fpdu.ulpdu_before(len(event.data)))
+
+
+def _head(event: Fpdu | PartialFpdu) -> bytes:
+    return mpa.FPDULength(len(event.fpdu.ulpdu)).build()
+
+
+def _crc(event: Fpdu) -> bytes:
+    return mpa.FPDUCRC(event.fpdu.crc).build()

@@ -132,6 +132,23 @@ class TableLayer(PlannedLayer):
         return (self.sprintf(self.summary_format), _SUMMED_UP) if self.summary_format else ""
 
 
+class LengthLayer(TableLayer):
+    """A header with a length of what follows it; an omitted one is computed."""
+
+    length_row: ClassVar[str]
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        """Split what follows from the bytes after it."""
+        length = self.getfieldval(self.length_row)
+        return s[:length], s[length:]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Set the length of what follows."""
+        if self.getfieldval(self.length_row) is None:
+            pkt = self.table.parse(pkt).replace(**{self.length_row: len(pay)}).build()
+        return pkt + pay
+
+
 _BUILT: dict[type[Header], type[TableLayer]] = {}
 _SUMMED_UP: list[type[Packet]] = [UDP, TCP]
 """Layers that a summary keeps, even if a layer above them has one too."""
