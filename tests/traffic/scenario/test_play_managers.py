@@ -16,7 +16,7 @@ from rdmawire.traffic.scenario.model import (
     Scenario,
     Span,
 )
-from rdmawire.traffic.scenario.runner import connect
+from rdmawire.traffic.scenario.runner import endpoint as connect
 from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.wire.cm import RejectReason
 from tests.traffic.scenario.scene import (

@@ -15,9 +15,9 @@ from rdmawire.traffic.scenario.model.host import VIAS
 from rdmawire.traffic.scenario.model.network import FAULT_OPTIONS, FAULTS
 from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.runner.actions import OWNERS
-from rdmawire.traffic.scenario.runner.buffers import WAYS
-from rdmawire.traffic.scenario.runner.connect import WAYS as CONNECTING
-from rdmawire.traffic.scenario.runner.host_runtime import CONTROLS
+from rdmawire.traffic.scenario.runner.endpoint import CONTROLS
+from rdmawire.traffic.scenario.runner.endpoint import WAYS as CONNECTING
+from rdmawire.traffic.scenario.runner.host_runtime import WAYS
 from rdmawire.verbs.qp_attr import BOUNDS
 from rdmawire.verbs.wr import VERBS as WORK
 

@@ -19,9 +19,8 @@ from rdmawire.memory.mw import Bind
 from rdmawire.traffic.scenario.model import Content, ReceivePlan, Span, StepPlan
 from rdmawire.traffic.scenario.model.expectation import reason_of
 from rdmawire.traffic.scenario.model.step import VERBS
-from rdmawire.traffic.scenario.runner.buffers import NamedBuffer, access_of
-from rdmawire.traffic.scenario.runner.connect import WAYS, ConnectionSetup
-from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
+from rdmawire.traffic.scenario.runner.endpoint import WAYS, ConnectionSetup, QueuePairRuntime
+from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, NamedBuffer, access_of
 from rdmawire.traffic.scenario.runner.posted_work import (
     CompletionTracker,
     FrameSource,

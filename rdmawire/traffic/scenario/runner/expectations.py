@@ -20,7 +20,7 @@ from rdmawire.traffic.scenario.counters import (
     Of,
 )
 from rdmawire.traffic.scenario.model import CounterExpectation, EventExpectation, StateExpectation
-from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
+from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.observer import FrameOrId, FrameRef, Observer, Occurrences
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.verbs.enums import QPState

@@ -1,26 +1,27 @@
-"""The hosts of a running scenario and their queue pairs: creation and connection."""
+"""The hosts of a running scenario: their named memory, its registration, and shared queues."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from errno import errorcode
+from errno import EINVAL, errorcode
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from rdmawire.errors import ENOTSUPP, VerbsError
-from rdmawire.fabric.host import Host, NotifyingPort, Place
-from rdmawire.fabric.pair import ATTRIBUTES
+from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
+from rdmawire.fabric.host import ALL_ACCESS, Host, Memory, NotifyingPort, Place
 from rdmawire.ib.cm.connection import CMSettings
 from rdmawire.ib.cm.machine import Neighbours
 from rdmawire.ib.cm.manager import ManagedPort
-from rdmawire.ib.congestion.base import CongestionController
-from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn, DcqcnParameters
-from rdmawire.ib.congestion.timely import Timely, TimelyParameters
-from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import Rules
+from rdmawire.memory.dmabuf import DmaBufFiles, DmaBufRange, reg_dmabuf_mr
 from rdmawire.memory.gpu.device import Gpu
+from rdmawire.memory.gpu.driver import GpuDriver, export_dmabuf
+from rdmawire.memory.gpu.peermem import Peermem, reg_bounce_mr
+from rdmawire.memory.key import DMABUF_FLAGS, Access
+from rdmawire.memory.mr_table import Extent
+from rdmawire.memory.mw import MemoryWindow
+from rdmawire.memory.region import Region
 from rdmawire.traffic.scenario.document import Failure
 from rdmawire.traffic.scenario.model import (
-    ConnectionPlan,
     Content,
     Fill,
     GpuPlan,
@@ -29,17 +30,176 @@ from rdmawire.traffic.scenario.model import (
     Span,
     SrqPlan,
 )
-from rdmawire.traffic.scenario.model.connection import QUEUE, SCHEMES, TYPES
 from rdmawire.traffic.scenario.model.host import MODELS
-from rdmawire.traffic.scenario.runner.buffers import MemoryRegistrar, NamedBuffer, bytes_of
-from rdmawire.verbs.ah import AddressHandle
-from rdmawire.verbs.cq import CompletionQueue
-from rdmawire.verbs.enums import MigrationState, QPState, QPType
-from rdmawire.verbs.profile import Profile, named
-from rdmawire.verbs.qp_attr import FIELDS, QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask, QPCap
+from rdmawire.verbs.profile import named
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
-from rdmawire.wire.inet import ECN
-from rdmawire.wire.management import MTU
+from rdmawire.verbs.wr import Sge
+
+PIECE: Final = 1 << 20
+"""Bytes that are written or compared at a time."""
+
+
+class NamedBuffer:
+    """Memory or a window with a name.
+
+    Applications access it in ``memory`` at ``start``, adapters by ``key`` at ``iova`` of the last
+    registration, even after deregistration. A window has no memory until it is bound.
+    """
+
+    def __init__(self, name: str, plan: MemoryPlan | None = None) -> None:
+        self.name = name
+        self.plan = plan
+        self.memory: Memory | None = None
+        self.start = 0
+        self.length = 0
+        self.iova = 0
+        self.key = 0
+        self.region: Region | None = None
+        self.window: MemoryWindow | None = None
+        self.gpu: Gpu | None = None
+
+    def take(self, region: Region, iova: int) -> None:
+        """Set the region whose key adapters use for the buffer."""
+        self.region = region
+        self.key = region.rkey
+        self.iova = iova
+
+    def extent(self, span: Span) -> tuple[int, int]:
+        """Return offset and length of a span (bytes)."""
+        length = self.length - span.offset if span.length is None else span.length
+        return span.offset, length
+
+    def sge(self, span: Span) -> Sge:
+        """Return the SGE of a span."""
+        offset, length = self.extent(span)
+        return Sge(self.iova + offset, length, self.key)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read as an application does; raise ``MemoryFault`` outside the buffer."""
+        return self._readable(offset, length).read(self.start + offset, length)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write as an application does; raise ``MemoryFault`` outside the buffer."""
+        self._readable(offset, len(data)).write(self.start + offset, data)
+
+    def _readable(self, offset: int, length: int) -> Memory:
+        if self.memory is None or offset + length > self.length:
+            raise MemoryFault(f"outside of {self.name}", offset, length)
+        return self.memory
+
+    def put(self, span: Span, pieces: Iterator[bytes]) -> None:
+        """Fill a span."""
+        offset, _ = self.extent(span)
+        for piece in pieces:
+            self.write(offset, piece)
+            offset += len(piece)
+
+
+def bytes_of(content: Content, length: int, random: Random) -> Iterator[bytes]:
+    """Yield ``length`` bytes of a content in chunks."""
+    unit = _UNITS.get(content.fill, content.data) or bytes(1)
+    piece = unit * max(1, PIECE // len(unit))
+    for start in range(0, length, len(piece)):
+        size = min(len(piece), length - start)
+        yield random.randbytes(size) if content.fill is Fill.RANDOM else piece[:size]
+
+
+_UNITS: Final = {Fill.ZEROS: bytes(1), Fill.COUNT: bytes(range(256)), Fill.RANDOM: bytes(1)}
+
+
+def access_of(names: tuple[str, ...] | None, allowed: int = ALL_ACCESS) -> int:
+    """Return access flags by name; without names, all that are allowed."""
+    if names is None:
+        return ALL_ACCESS & allowed
+    access = 0
+    for name in names:
+        access |= Access[name].value
+    return access
+
+
+class MemoryRegistrar:
+    """Registers the memory of one host, by the method in ``via``."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.driver = GpuDriver(host.space)
+        self.files = DmaBufFiles()
+
+    def register(self, buffer: NamedBuffer, access: tuple[str, ...] | None) -> None:
+        """Register a buffer; raise ``VerbsError`` if the adapter refuses."""
+        plan = buffer.plan
+        if plan is None:
+            raise VerbsError(f"{buffer.name} is no memory", EINVAL)
+        if plan.fast:
+            pages = -(-buffer.length // plan.page)
+            buffer.take(self.host.nic.memory.alloc_mr(self.host.pd, pages), buffer.start)
+            return
+        way = _plain if buffer.gpu is None else WAYS[plan.via]
+        region = way(self, buffer, access)
+        buffer.take(region, region.iova)
+
+    def deregister(self, buffer: NamedBuffer) -> None:
+        """Deregister a buffer, but keep its key, which peers still use."""
+        if buffer.region is None:
+            raise VerbsError(f"{buffer.name} is not registered", EINVAL)
+        self.host.nic.memory.dereg_mr(buffer.region)
+        buffer.region = None
+
+
+def _plain(of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None) -> Region:
+    on_demand = buffer.plan is not None and buffer.plan.on_demand
+    flags = access_of(access) | (Access.ON_DEMAND.value if on_demand else 0)
+    return of.host.nic.memory.reg_mr(of.host.pd, buffer.start, buffer.length, flags)
+
+
+def _by_peermem(
+    of: MemoryRegistrar,
+    buffer: NamedBuffer,
+    access: tuple[str, ...] | None,
+    *,
+    persistent: bool = True,
+) -> Region:
+    clients = of.host.nic.memory.clients
+    clients[:] = [Peermem(of.driver, persistent=persistent)]
+    try:
+        return _plain(of, buffer, access)
+    finally:
+        clients.clear()
+
+
+def _by_legacy_peermem(
+    of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None
+) -> Region:
+    return _by_peermem(of, buffer, access, persistent=False)
+
+
+def _by_dmabuf(of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None) -> Region:
+    descriptor = of.files.open(export_dmabuf(of.driver, buffer.start, buffer.length))
+    wanted = DmaBufRange(0, buffer.length, buffer.start, descriptor)
+    flags = access_of(access, DMABUF_FLAGS)
+    return reg_dmabuf_mr(of.host.nic.memory, of.files, of.host.pd, wanted, flags)
+
+
+def _by_bounce(of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None) -> Region:
+    extent = Extent(buffer.start, buffer.start, buffer.length)
+    registrar = of.host.nic.memory
+    if buffer.gpu is None:
+        raise VerbsError(f"{buffer.name} is no GPU's", EINVAL)
+    return reg_bounce_mr(registrar, buffer.gpu, of.host.pd, extent, access_of(access))
+
+
+_Way = Callable[[MemoryRegistrar, NamedBuffer, tuple[str, ...] | None], Region]
+
+WAYS: Final[dict[str, _Way]] = {
+    "peermem": _by_peermem,
+    "peermem-legacy": _by_legacy_peermem,
+    "dmabuf": _by_dmabuf,
+    "bounce": _by_bounce,
+}
+"""Registration of GPU memory by the value of ``via``."""
+
+
+# Hosts.
 
 SRQ_SGES: Final = 16
 
@@ -172,193 +332,3 @@ class HostRuntime:
         """Make writes to all GPUs visible to kernels."""
         for gpu in self.gpus.values():
             gpu.flush()
-
-
-_ECN_BITS: Final = 2
-"""Bits of a traffic class below the DSCP."""
-
-_MASKS: Final = {name: mask for mask, names in FIELDS.items() for name in names}
-
-
-class QueuePairRuntime:
-    """A queue pair with its completion queue; ``peer`` is the one at the other end.
-
-    ``side`` is 0 for the connection's first end and 1 for its second, ``number`` counts its queue
-    pairs from 1 on. ``ready``: work may be posted; ``trouble``: why that is not possible.
-    ``managed`` is the id of its connection, if a manager made one; ``left``: it has ended.
-    """
-
-    peer: "QueuePairRuntime"
-
-    def __init__(
-        self, machine: HostRuntime, plan: ConnectionPlan, side: int, number: int, depth: int
-    ) -> None:
-        self.machine = machine
-        self.plan = plan
-        self.side = side
-        self.number = number
-        self.ready = False
-        self.left = False
-        self.trouble = ""
-        self.managed = 0
-        self.type = TYPES[plan.type][side]
-        self.attributes = self._attributes()
-        self.srq = self._srq()
-        self.cap = _cap(machine.host.nic.device.profile, depth)
-        self.cq = self._cq()
-        self.qp = self._qp()
-
-    @property
-    def name(self) -> str:
-        """Its name in scenarios."""
-        own = f"{self.machine.name}/{self.plan.name}"
-        return own if self.plan.count == 1 else f"{own}#{self.number}"
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The attributes that the plan gives for this end."""
-        return {**self.plan.attributes, **self.plan.of_end.get(self.machine.name, {})}
-
-    def _attributes(self) -> QPAttributes:
-        plan, side = self.plan, self.side
-        base = ATTRIBUTES._replace(
-            path_mtu=MTU.of(plan.mtu), sq_psn=plan.psn[side], rq_psn=plan.psn[1 - side]
-        )
-        return base._replace(**self.given)
-
-    def _srq(self) -> SharedReceiveQueue | None:
-        name = self.plan.srq.get(self.machine.name)
-        return None if name is None else self.machine.srqs[name]
-
-    def _cq(self) -> CompletionQueue:
-        """Return a CQ with room for all work; for receives of an XRC queue, that queue's CQ."""
-        if self.srq is not None and self.srq.xrc is not None:
-            return self.srq.xrc.cq
-        shared = 0 if self.srq is None else self.srq.max_wr
-        room = self.cap.max_send_wr + self.cap.max_recv_wr + shared
-        nic = self.machine.host.nic
-        return nic.create_cq(min(room, nic.device.profile.max_cqe))
-
-    def _qp(self) -> QueuePair:
-        host, xrc = self.machine.host, self.type in (QPType.XRC_INI, QPType.XRC_TGT)
-        init = QPInit(
-            host.pd,
-            self.cq,
-            self.cq,
-            self.cap,
-            srq=None if xrc else self.srq,
-            xrc_domain=self.machine.domain if self.type is QPType.XRC_TGT else 0,
-        )
-        qp = host.nic.create_qp(self.type, init)
-        if self.plan.packets_in_flight is not None:
-            host.nic.limit_in_flight(qp, self.plan.packets_in_flight)
-        return qp
-
-    @property
-    def traffic_class(self) -> int:
-        """Traffic class of sent packets."""
-        return self.plan.dscp << 2 | (ECN.ECT_0 if self.plan.ecn else 0)
-
-    @property
-    def path(self) -> AddressHandle:
-        """The path to the peer. Queue pairs use the addresses of a host in turn."""
-        way = self.machine.host.path_to(self.peer.machine.host)
-        return way._replace(sgid=self.gid, dgid=self.peer.gid, traffic_class=self.traffic_class)
-
-    @property
-    def gid(self) -> bytes:
-        """The address of this queue pair."""
-        gids = self.machine.gids
-        return gids[(self.number - 1) % len(gids)]
-
-    def agree(self) -> None:
-        """Complete the attributes with those of the peer."""
-        self.attributes = self.attributes._replace(ah=self.path, dest_qp_num=self.peer.qp.number)
-
-    def bring_up(self) -> None:
-        """Change the state from RESET to RTS, without a connection manager."""
-        self.machine.host.bring_up(self.qp, self.attributes)
-        if self.plan.alternate:
-            self._rearm()
-        self.ready = True
-
-    def mark_gone(self, why: str) -> None:
-        """Record that there is no connection, and why."""
-        self.left = True
-        self.trouble = why
-
-    def _rearm(self) -> None:
-        """Load the same path as the alternate path. IBA 17.2.8."""
-        own = self.attributes
-        self.modify(
-            {
-                "alt_ah": own.ah,
-                "alt_pkey_index": own.pkey_index,
-                "alt_port_num": own.port_num,
-                "alt_timeout": own.timeout,
-                "path_mig_state": MigrationState.REARM,
-            }
-        )
-
-    def modify(self, given: dict[str, Any], state: QPState | None = None) -> None:
-        """Change attributes, the state, or both; add those that the transition requires."""
-        mask = QPAttrMask(0)
-        for name in given:
-            mask |= _MASKS[name]
-        if state is not None:
-            needs = QP_TRANSITIONS.get((self.type, self.qp.state, state), Needs())
-            mask |= QPAttrMask.STATE | needs.required
-            given = {**given, "qp_state": state}
-        wanted = self.attributes._replace(**given)
-        self.machine.host.nic.modify_qp(self.qp, wanted, mask)
-
-    def control(self, line_rate: int | None) -> None:
-        """Set up congestion control and CNPs as the plan says."""
-        nic, plan = self.machine.host.nic, self.plan
-        interval = plan.cnp_interval
-        if plan.congestion is not None:
-            control = CONTROLS[plan.congestion]
-            nic.control_congestion(self.qp, control.make(_parameters(plan, line_rate)))
-            interval = control.cnp_interval if interval is None else interval
-        if interval is not None:
-            nic.notify_congestion(self.qp, interval, _traffic_class(plan))
-
-
-def _traffic_class(plan: ConnectionPlan) -> int | None:
-    """Return the traffic class of CNPs, which are not ECN-capable; ``None`` for the path's."""
-    return None if plan.cnp_dscp is None else plan.cnp_dscp << _ECN_BITS
-
-
-def _cap(profile: Profile, depth: int) -> QPCap:
-    work = min(max(QUEUE, depth), profile.max_qp_wr)
-    return QPCap(work, work, SRQ_SGES, SRQ_SGES, profile.max_inline_data)
-
-
-def _dcqcn(parameters: dict[str, Any]) -> CongestionController:
-    return Dcqcn(DcqcnParameters(**parameters))
-
-
-def _timely(parameters: dict[str, Any]) -> CongestionController:
-    return Timely(TimelyParameters(**parameters))
-
-
-class Control(NamedTuple):
-    """A congestion control scheme, and the interval of its CNPs (ns) if it needs them."""
-
-    make: Callable[[dict[str, Any]], CongestionController]
-    cnp_interval: int | None = None
-
-
-CONTROLS: Final = {"dcqcn": Control(_dcqcn, CNP_INTERVAL), "timely": Control(_timely)}
-"""Congestion control by name."""
-
-
-def _parameters(plan: ConnectionPlan, line_rate: int | None) -> dict[str, Any]:
-    """Return the parameters; ``line_rate`` is the link's unless given, and bounds ``min_rate``."""
-    usual = SCHEMES[plan.congestion or ""]
-    given = dict(plan.parameters)
-    if line_rate is not None:
-        given.setdefault("line_rate", line_rate)
-    rates = (given.get(name, getattr(usual, name)) for name in ("line_rate", "min_rate"))
-    given["min_rate"] = min(rates)
-    return {name: type(getattr(usual, name))(value) for name, value in given.items()}

@@ -18,7 +18,7 @@ from rdmawire.fabric.simulator import Tap
 from rdmawire.ib.tx_template import HEAD_OF_BTH, MAX_SEEN, head_size
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, link_called
-from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime
+from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.summary import FrameCounter
 from rdmawire.verbs.ah import MAC_BYTES

@@ -15,7 +15,8 @@ from rdmawire.errors import VerbsError
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.traffic.scenario.model import StepPlan
 from rdmawire.traffic.scenario.model.step import SUCCESS, VERBS
-from rdmawire.traffic.scenario.runner.host_runtime import QueuePairRuntime, errno_name, refusal
+from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
+from rdmawire.traffic.scenario.runner.host_runtime import errno_name, refusal
 from rdmawire.traffic.summary import FrameCounter
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.wr import RecvWR, SendWR

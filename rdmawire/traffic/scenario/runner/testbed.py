@@ -25,9 +25,8 @@ from rdmawire.traffic.scenario.model import (
     StepPlan,
     SwitchPlan,
 )
-from rdmawire.traffic.scenario.runner.buffers import NamedBuffer
-from rdmawire.traffic.scenario.runner.connect import WAYS
-from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
+from rdmawire.traffic.scenario.runner.endpoint import WAYS, QueuePairRuntime
+from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, NamedBuffer
 from rdmawire.wire import serial
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.packet import OpcodeTable

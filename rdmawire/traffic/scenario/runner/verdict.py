@@ -24,8 +24,8 @@ from rdmawire.traffic.scenario.model import (
     TimeExpectation,
 )
 from rdmawire.traffic.scenario.runner.actions import Runner
-from rdmawire.traffic.scenario.runner.buffers import PIECE, bytes_of
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
+from rdmawire.traffic.scenario.runner.host_runtime import PIECE, bytes_of
 from rdmawire.traffic.scenario.runner.observer import (
     FrameIndex,
     FrameRef,

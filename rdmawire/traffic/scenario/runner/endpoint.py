@@ -1,11 +1,15 @@
-"""Connecting the two ends of a scenario connection: directly, or through the connection manager."""
+"""The queue pairs of a running scenario, and how their two ends are connected.
+
+They are connected directly, or through connection managers.
+"""
 
 from collections import deque
 from collections.abc import Callable
 from errno import EINVAL, ENODEV
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from rdmawire.errors import VerbsError
+from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.cm.connection import ConnParam, PortSpace, service_id
 from rdmawire.ib.cm.event import (
     CMEvent,
@@ -20,12 +24,217 @@ from rdmawire.ib.cm.event import (
     Unresolved,
 )
 from rdmawire.ib.cm.manager import ConnectionManager
+from rdmawire.ib.congestion.base import CongestionController
+from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn, DcqcnParameters
+from rdmawire.ib.congestion.timely import Timely, TimelyParameters
+from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.traffic.scenario.model import (
+    ConnectionPlan,
+)
+from rdmawire.traffic.scenario.model.connection import QUEUE, SCHEMES, TYPES
 from rdmawire.traffic.scenario.model.expectation import reason_of
-from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, QueuePairRuntime
-from rdmawire.verbs.enums import QPState, QPType
-from rdmawire.verbs.qp_attr import QPAttrMask
+from rdmawire.traffic.scenario.runner.host_runtime import SRQ_SGES, HostRuntime
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.cq import CompletionQueue
+from rdmawire.verbs.enums import MigrationState, QPState, QPType
+from rdmawire.verbs.profile import Profile
+from rdmawire.verbs.qp_attr import FIELDS, QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask, QPCap
+from rdmawire.verbs.srq import SharedReceiveQueue
 from rdmawire.wire.cm import RejectReason
+from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
+
+_ECN_BITS: Final = 2
+"""Bits of a traffic class below the DSCP."""
+
+_MASKS: Final = {name: mask for mask, names in FIELDS.items() for name in names}
+
+
+class QueuePairRuntime:
+    """A queue pair with its completion queue; ``peer`` is the one at the other end.
+
+    ``side`` is 0 for the connection's first end and 1 for its second, ``number`` counts its queue
+    pairs from 1 on. ``ready``: work may be posted; ``trouble``: why that is not possible.
+    ``managed`` is the id of its connection, if a manager made one; ``left``: it has ended.
+    """
+
+    peer: "QueuePairRuntime"
+
+    def __init__(
+        self, machine: HostRuntime, plan: ConnectionPlan, side: int, number: int, depth: int
+    ) -> None:
+        self.machine = machine
+        self.plan = plan
+        self.side = side
+        self.number = number
+        self.ready = False
+        self.left = False
+        self.trouble = ""
+        self.managed = 0
+        self.type = TYPES[plan.type][side]
+        self.attributes = self._attributes()
+        self.srq = self._srq()
+        self.cap = _cap(machine.host.nic.device.profile, depth)
+        self.cq = self._cq()
+        self.qp = self._qp()
+
+    @property
+    def name(self) -> str:
+        """Its name in scenarios."""
+        own = f"{self.machine.name}/{self.plan.name}"
+        return own if self.plan.count == 1 else f"{own}#{self.number}"
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The attributes that the plan gives for this end."""
+        return {**self.plan.attributes, **self.plan.of_end.get(self.machine.name, {})}
+
+    def _attributes(self) -> QPAttributes:
+        plan, side = self.plan, self.side
+        base = ATTRIBUTES._replace(
+            path_mtu=MTU.of(plan.mtu), sq_psn=plan.psn[side], rq_psn=plan.psn[1 - side]
+        )
+        return base._replace(**self.given)
+
+    def _srq(self) -> SharedReceiveQueue | None:
+        name = self.plan.srq.get(self.machine.name)
+        return None if name is None else self.machine.srqs[name]
+
+    def _cq(self) -> CompletionQueue:
+        """Return a CQ with room for all work; for receives of an XRC queue, that queue's CQ."""
+        if self.srq is not None and self.srq.xrc is not None:
+            return self.srq.xrc.cq
+        shared = 0 if self.srq is None else self.srq.max_wr
+        room = self.cap.max_send_wr + self.cap.max_recv_wr + shared
+        nic = self.machine.host.nic
+        return nic.create_cq(min(room, nic.device.profile.max_cqe))
+
+    def _qp(self) -> QueuePair:
+        host, xrc = self.machine.host, self.type in (QPType.XRC_INI, QPType.XRC_TGT)
+        init = QPInit(
+            host.pd,
+            self.cq,
+            self.cq,
+            self.cap,
+            srq=None if xrc else self.srq,
+            xrc_domain=self.machine.domain if self.type is QPType.XRC_TGT else 0,
+        )
+        qp = host.nic.create_qp(self.type, init)
+        if self.plan.packets_in_flight is not None:
+            host.nic.limit_in_flight(qp, self.plan.packets_in_flight)
+        return qp
+
+    @property
+    def traffic_class(self) -> int:
+        """Traffic class of sent packets."""
+        return self.plan.dscp << 2 | (ECN.ECT_0 if self.plan.ecn else 0)
+
+    @property
+    def path(self) -> AddressHandle:
+        """The path to the peer. Queue pairs use the addresses of a host in turn."""
+        way = self.machine.host.path_to(self.peer.machine.host)
+        return way._replace(sgid=self.gid, dgid=self.peer.gid, traffic_class=self.traffic_class)
+
+    @property
+    def gid(self) -> bytes:
+        """The address of this queue pair."""
+        gids = self.machine.gids
+        return gids[(self.number - 1) % len(gids)]
+
+    def agree(self) -> None:
+        """Complete the attributes with those of the peer."""
+        self.attributes = self.attributes._replace(ah=self.path, dest_qp_num=self.peer.qp.number)
+
+    def bring_up(self) -> None:
+        """Change the state from RESET to RTS, without a connection manager."""
+        self.machine.host.bring_up(self.qp, self.attributes)
+        if self.plan.alternate:
+            self._rearm()
+        self.ready = True
+
+    def mark_gone(self, why: str) -> None:
+        """Record that there is no connection, and why."""
+        self.left = True
+        self.trouble = why
+
+    def _rearm(self) -> None:
+        """Load the same path as the alternate path. IBA 17.2.8."""
+        own = self.attributes
+        self.modify(
+            {
+                "alt_ah": own.ah,
+                "alt_pkey_index": own.pkey_index,
+                "alt_port_num": own.port_num,
+                "alt_timeout": own.timeout,
+                "path_mig_state": MigrationState.REARM,
+            }
+        )
+
+    def modify(self, given: dict[str, Any], state: QPState | None = None) -> None:
+        """Change attributes, the state, or both; add those that the transition requires."""
+        mask = QPAttrMask(0)
+        for name in given:
+            mask |= _MASKS[name]
+        if state is not None:
+            needs = QP_TRANSITIONS.get((self.type, self.qp.state, state), Needs())
+            mask |= QPAttrMask.STATE | needs.required
+            given = {**given, "qp_state": state}
+        wanted = self.attributes._replace(**given)
+        self.machine.host.nic.modify_qp(self.qp, wanted, mask)
+
+    def control(self, line_rate: int | None) -> None:
+        """Set up congestion control and CNPs as the plan says."""
+        nic, plan = self.machine.host.nic, self.plan
+        interval = plan.cnp_interval
+        if plan.congestion is not None:
+            control = CONTROLS[plan.congestion]
+            nic.control_congestion(self.qp, control.make(_parameters(plan, line_rate)))
+            interval = control.cnp_interval if interval is None else interval
+        if interval is not None:
+            nic.notify_congestion(self.qp, interval, _traffic_class(plan))
+
+
+def _traffic_class(plan: ConnectionPlan) -> int | None:
+    """Return the traffic class of CNPs, which are not ECN-capable; ``None`` for the path's."""
+    return None if plan.cnp_dscp is None else plan.cnp_dscp << _ECN_BITS
+
+
+def _cap(profile: Profile, depth: int) -> QPCap:
+    work = min(max(QUEUE, depth), profile.max_qp_wr)
+    return QPCap(work, work, SRQ_SGES, SRQ_SGES, profile.max_inline_data)
+
+
+def _dcqcn(parameters: dict[str, Any]) -> CongestionController:
+    return Dcqcn(DcqcnParameters(**parameters))
+
+
+def _timely(parameters: dict[str, Any]) -> CongestionController:
+    return Timely(TimelyParameters(**parameters))
+
+
+class Control(NamedTuple):
+    """A congestion control scheme, and the interval of its CNPs (ns) if it needs them."""
+
+    make: Callable[[dict[str, Any]], CongestionController]
+    cnp_interval: int | None = None
+
+
+CONTROLS: Final = {"dcqcn": Control(_dcqcn, CNP_INTERVAL), "timely": Control(_timely)}
+"""Congestion control by name."""
+
+
+def _parameters(plan: ConnectionPlan, line_rate: int | None) -> dict[str, Any]:
+    """Return the parameters; ``line_rate`` is the link's unless given, and bounds ``min_rate``."""
+    usual = SCHEMES[plan.congestion or ""]
+    given = dict(plan.parameters)
+    if line_rate is not None:
+        given.setdefault("line_rate", line_rate)
+    rates = (given.get(name, getattr(usual, name)) for name in ("line_rate", "min_rate"))
+    given["min_rate"] = min(rates)
+    return {name: type(getattr(usual, name))(value) for name, value in given.items()}
+
+
+# Connecting.
 
 FIRST_PORT: Final = 7174
 """The port of the first connection of a scenario, as rping's."""
