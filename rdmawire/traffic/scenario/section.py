@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -250,6 +250,17 @@ class Section(BaseModel):
         if cls.short:
             return {"anyOf": [whole, cls.keys()[cls.short].type.json(definitions)]}
         return whole if cls.needed() else {"anyOf": [whole, {"type": "null"}]}
+
+
+S = TypeVar("S", bound=Section)
+
+
+def made_section(base: type[S], called: str, fields: Mapping[str, tuple[Any, Any]]) -> type[S]:
+    """Return a section with these fields: annotation and default, ``...`` for required keys."""
+    given: dict[str, Any] = {**fields}
+    section = create_model(called, __base__=base, **given)
+    section.called = called
+    return section
 
 
 def read_section(section: type[Section], node: Node | Entry, context: ParseContext) -> Any:

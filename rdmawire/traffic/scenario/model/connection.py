@@ -22,6 +22,7 @@ from rdmawire.traffic.scenario.section import (
     OneSection,
     Section,
     key,
+    made_section,
 )
 from rdmawire.traffic.scenario.types import (
     NAME,
@@ -91,58 +92,47 @@ def _bounds(name: str) -> ValueType:
     return Number(int(BOUNDS[name].low), high)
 
 
-class Attributes(Section):
-    """Attributes of queue pairs that a scenario may set; the runner sets the others."""
-
-    called: ClassVar = "attributes of queue pairs"
-
-    timeout: Annotated[
-        int,
-        _bounds("timeout"),
-        Clause("IBA 9.7.6.1.3"),
-        key("The retransmit timer: 4.096 us times two to the power of this; 0 for never."),
-    ] = USUAL.timeout
-    retry_cnt: Annotated[
-        int,
-        _bounds("retry_cnt"),
-        Clause("IBA 9.7.6.1.3"),
-        key("How often a request is retransmitted without a response."),
-    ] = USUAL.retry_cnt
-    rnr_retry: Annotated[
-        int,
-        _bounds("rnr_retry"),
-        Clause("IBA 9.7.5.2.8"),
-        key("How often a request is retransmitted after an RNR NAK; 7 for no limit."),
-    ] = USUAL.rnr_retry
-    min_rnr_timer: Annotated[
-        int,
-        _bounds("min_rnr_timer"),
-        Clause("IBA 9.7.5.2.8"),
-        key("The timer that RNR NAKs ask for."),
-    ] = USUAL.min_rnr_timer
-    max_rd_atomic: Annotated[
-        int,
-        _bounds("max_rd_atomic"),
-        Clause("IBA 9.4.4"),
-        key("Outstanding READs and atomics as requester."),
-    ] = USUAL.max_rd_atomic
-    max_dest_rd_atomic: Annotated[
-        int,
-        _bounds("max_dest_rd_atomic"),
-        Clause("IBA 9.4.4"),
-        key("Outstanding READs and atomics as responder."),
-    ] = USUAL.max_dest_rd_atomic
-    qkey: Annotated[int, _bounds("qkey"), Clause("IBA 10.2.5"), key("The Q_Key of datagrams.")] = (
-        USUAL.qkey
-    )
-    qp_access_flags: Annotated[int, _RIGHTS, Clause("IBA 10.6.3.1"), key("What peers may do.")] = (
-        USUAL.qp_access_flags
-    )
+class _Given(Section):
+    """Keys whose section is read as a mapping: those that are given, with their values."""
 
     def finish(self, found: Found, context: ParseContext) -> Any:  # noqa: ARG002
         return {name: getattr(self, name) for name in found.nodes}
 
 
+_ATTRIBUTES: Final = {
+    "timeout": (
+        "The retransmit timer: 4.096 us times two to the power of this; 0 for never.",
+        "IBA 9.7.6.1.3",
+    ),
+    "retry_cnt": ("How often a request is retransmitted without a response.", "IBA 9.7.6.1.3"),
+    "rnr_retry": (
+        "How often a request is retransmitted after an RNR NAK; 7 for no limit.",
+        "IBA 9.7.5.2.8",
+    ),
+    "min_rnr_timer": ("The timer that RNR NAKs ask for.", "IBA 9.7.5.2.8"),
+    "max_rd_atomic": ("Outstanding READs and atomics as requester.", "IBA 9.4.4"),
+    "max_dest_rd_atomic": ("Outstanding READs and atomics as responder.", "IBA 9.4.4"),
+    "qkey": ("The Q_Key of datagrams.", "IBA 10.2.5"),
+    "qp_access_flags": ("What peers may do.", "IBA 10.6.3.1"),
+}
+"""Attributes of queue pairs that a scenario may set; the runner sets the others."""
+
+Attributes: Final = made_section(
+    _Given,
+    "attributes of queue pairs",
+    {
+        name: (
+            Annotated[
+                int,
+                _RIGHTS if name == "qp_access_flags" else _bounds(name),
+                Clause(clause),
+                key(help_),
+            ],
+            getattr(USUAL, name),
+        )
+        for name, (help_, clause) in _ATTRIBUTES.items()
+    },
+)
 ATTRIBUTES: Final = OneSection(Attributes)
 
 
@@ -151,73 +141,63 @@ ATTRIBUTES: Final = OneSection(Attributes)
 _COUNT: Final = Number(1, 1 << 16)
 _MOMENT: Final = Time(1)
 _SHARE: Final = Fraction(0, 1)
-_LINE_RATE: Final = key("The rate to begin with, never exceeded; that of the link, if it has one.")
-_MIN_RATE: Final = key("The rate below which no flow is cut.")
-_DCQCN: Final = DcqcnParameters()
-_TIMELY: Final = TimelyParameters()
+_LINE_RATE: Final = "The rate to begin with, never exceeded; that of the link, if it has one."
+_MIN_RATE: Final = "The rate below which no flow is cut."
 
-SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {"dcqcn": _DCQCN, "timely": _TIMELY}
+SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
+    "dcqcn": DcqcnParameters(),
+    "timely": TimelyParameters(),
+}
 """Schemes of congestion control, with their default parameters."""
 
+_PARAMETERS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
+    "dcqcn": {
+        "line_rate": (Rate(), _LINE_RATE),
+        "min_rate": (Rate(), _MIN_RATE),
+        "g": (_SHARE, "The weight of a new sign of congestion in alpha."),
+        "alpha_timer": (_MOMENT, "The time without a CNP after which alpha goes down."),
+        "rate_timer": (_MOMENT, "The time after which the rate goes up."),
+        "byte_counter": (Size(1, 1 << 40), "The bytes after which it goes up."),
+        "fast_recovery": (_COUNT, "Halvings towards the target before that goes up."),
+        "additive": (Rate(), "By what the target goes up."),
+        "hyper": (Rate(), "By what it goes up after long without a CNP."),
+    },
+    "timely": {
+        "line_rate": (Rate(), _LINE_RATE),
+        "min_rate": (Rate(), _MIN_RATE),
+        "min_rtt": (_MOMENT, "The round trip of an empty network."),
+        "t_low": (_MOMENT, "Round trips below raise the rate."),
+        "t_high": (_MOMENT, "Round trips above cut it."),
+        "alpha": (_SHARE, "The weight of the newest difference of round trips."),
+        "beta": (_SHARE, "How strongly a gradient cuts."),
+        "delta": (Rate(), "By what the rate goes up."),
+        "hyper_after": (_COUNT, "Round trips in a row after which it goes up faster."),
+    },
+}
+"""The parameters of each scheme."""
 
-class Scheme(Section):
+
+class Scheme(_Given):
     """A scheme of congestion control with its parameters."""
 
     named: ClassVar = "scheme"
 
     scheme: Given[Any]
 
-    def finish(self, found: Found, context: ParseContext) -> Any:  # noqa: ARG002
-        return self.scheme.text, {name: getattr(self, name) for name in found.nodes}
+    def finish(self, found: Found, context: ParseContext) -> Any:
+        return self.scheme.text, super().finish(found, context)
 
 
-class DcqcnScheme(Scheme):
-    """DCQCN."""
-
-    called: ClassVar = "the scheme dcqcn"
-
-    line_rate: Annotated[float, Rate(), _LINE_RATE] = _DCQCN.line_rate
-    min_rate: Annotated[float, Rate(), _MIN_RATE] = _DCQCN.min_rate
-    g: Annotated[float, _SHARE, key("The weight of a new sign of congestion in alpha.")] = _DCQCN.g
-    alpha_timer: Annotated[
-        int, _MOMENT, key("The time without a CNP after which alpha goes down.")
-    ] = _DCQCN.alpha_timer
-    rate_timer: Annotated[int, _MOMENT, key("The time after which the rate goes up.")] = (
-        _DCQCN.rate_timer
-    )
-    byte_counter: Annotated[int, Size(1, 1 << 40), key("The bytes after which it goes up.")] = (
-        _DCQCN.byte_counter
-    )
-    fast_recovery: Annotated[
-        int, _COUNT, key("Halvings towards the target before that goes up.")
-    ] = _DCQCN.fast_recovery
-    additive: Annotated[float, Rate(), key("By what the target goes up.")] = _DCQCN.additive
-    hyper: Annotated[float, Rate(), key("By what it goes up after long without a CNP.")] = (
-        _DCQCN.hyper
-    )
+def _scheme(name: str) -> type[Scheme]:
+    usual = SCHEMES[name]
+    fields = {
+        field: (Annotated[Any, type_, key(help_)], getattr(usual, field))
+        for field, (type_, help_) in _PARAMETERS[name].items()
+    }
+    return made_section(Scheme, f"the scheme {name}", fields)
 
 
-class TimelyScheme(Scheme):
-    """TIMELY."""
-
-    called: ClassVar = "the scheme timely"
-
-    line_rate: Annotated[float, Rate(), _LINE_RATE] = _TIMELY.line_rate
-    min_rate: Annotated[float, Rate(), _MIN_RATE] = _TIMELY.min_rate
-    min_rtt: Annotated[int, _MOMENT, key("The round trip of an empty network.")] = _TIMELY.min_rtt
-    t_low: Annotated[int, _MOMENT, key("Round trips below raise the rate.")] = _TIMELY.t_low
-    t_high: Annotated[int, _MOMENT, key("Round trips above cut it.")] = _TIMELY.t_high
-    alpha: Annotated[float, _SHARE, key("The weight of the newest difference of round trips.")] = (
-        _TIMELY.alpha
-    )
-    beta: Annotated[float, _SHARE, key("How strongly a gradient cuts.")] = _TIMELY.beta
-    delta: Annotated[float, Rate(), key("By what the rate goes up.")] = _TIMELY.delta
-    hyper_after: Annotated[
-        int, _COUNT, key("Round trips in a row after which it goes up faster.")
-    ] = _TIMELY.hyper_after
-
-
-SCHEME_SECTIONS: Final[dict[str, type[Section]]] = {"dcqcn": DcqcnScheme, "timely": TimelyScheme}
+SCHEME_SECTIONS: Final = {name: _scheme(name) for name in SCHEMES}
 CONGESTION: Final = OneKey(SCHEME_SECTIONS, "a scheme")
 
 

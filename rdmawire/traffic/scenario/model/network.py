@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import create_model
-
 from rdmawire.errors import FabricError
 from rdmawire.fabric.classify import PRIORITIES
 from rdmawire.fabric.fault import ACTIONS, OPTIONS
@@ -25,6 +23,7 @@ from rdmawire.traffic.scenario.section import (
     OneKey,
     Section,
     key,
+    made_section,
     read_section,
 )
 from rdmawire.traffic.scenario.types import (
@@ -360,9 +359,7 @@ def _fault(do: str) -> type[FaultKeys]:
         default = OPTIONS[do][name].default
         needed = default is OPTIONS[do][name].empty
         fields[f"{name}_"] = (Annotated[Any, kind, key(help_, name)], ... if needed else default)
-    model = create_model(f"Fault_{do}", __base__=FaultKeys, **fields)
-    model.called = f"the fault {do}"
-    return model
+    return made_section(FaultKeys, f"the fault {do}", fields)
 
 
 FAULTS: Final = LazySections(ACTIONS, _fault)

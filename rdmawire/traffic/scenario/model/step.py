@@ -9,8 +9,6 @@ types of connection support it, and how it uses local memory.
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
-from pydantic import create_model
-
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node
 from rdmawire.traffic.scenario.model.connection import ATTRIBUTES, STATE
@@ -25,6 +23,7 @@ from rdmawire.traffic.scenario.section import (
     OneKey,
     Section,
     key,
+    made_section,
 )
 from rdmawire.traffic.scenario.types import (
     NAME,
@@ -338,8 +337,7 @@ def _section(word: str) -> type[VerbKeys]:
         name: (StepPlan.__annotations__[name], StepPlan.model_fields[name].default)
         for name in common
     }
-    model = create_model(f"Verb_{word}", __base__=VerbKeys, **fields)
-    model.called = f"the verb {word}"
+    model = made_section(VerbKeys, f"the verb {word}", fields)
     model.alternatives = (("fill", "text", "hex"),)
     needed = model.needed()
     model.short = needed[0] if len(needed) == 1 else ""

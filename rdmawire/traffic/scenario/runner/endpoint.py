@@ -5,6 +5,7 @@ They are connected directly, or through connection managers.
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from errno import EINVAL, ENODEV
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -25,8 +26,8 @@ from rdmawire.ib.cm.event import (
 )
 from rdmawire.ib.cm.manager import ConnectionManager
 from rdmawire.ib.congestion.base import CongestionController
-from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn, DcqcnParameters
-from rdmawire.ib.congestion.timely import Timely, TimelyParameters
+from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn
+from rdmawire.ib.congestion.timely import Timely
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
@@ -37,9 +38,7 @@ from rdmawire.traffic.scenario.runner.host_runtime import SRQ_SGES, HostRuntime
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import MigrationState, QPState, QPType
-from rdmawire.verbs.profile import Profile
-from rdmawire.verbs.qp_attr import FIELDS, QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask, QPCap
-from rdmawire.verbs.srq import SharedReceiveQueue
+from rdmawire.verbs.qp_attr import FIELDS, QP_TRANSITIONS, Needs, QPAttrMask, QPCap
 from rdmawire.wire.cm import RejectReason
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
@@ -72,9 +71,14 @@ class QueuePairRuntime:
         self.trouble = ""
         self.managed = 0
         self.type = TYPES[plan.type][side]
-        self.attributes = self._attributes()
-        self.srq = self._srq()
-        self.cap = _cap(machine.host.nic.device.profile, depth)
+        self.attributes = ATTRIBUTES._replace(
+            path_mtu=MTU.of(plan.mtu), sq_psn=plan.psn[side], rq_psn=plan.psn[1 - side]
+        )._replace(**self.given)
+        shared = plan.srq.get(machine.name)
+        self.srq = None if shared is None else machine.srqs[shared]
+        profile = machine.host.nic.device.profile
+        work = min(max(QUEUE, depth), profile.max_qp_wr)
+        self.cap = QPCap(work, work, SRQ_SGES, SRQ_SGES, profile.max_inline_data)
         self.cq = self._cq()
         self.qp = self._qp()
 
@@ -88,17 +92,6 @@ class QueuePairRuntime:
     def given(self) -> dict[str, Any]:
         """The attributes that the plan gives for this end."""
         return {**self.plan.attributes, **self.plan.of_end.get(self.machine.name, {})}
-
-    def _attributes(self) -> QPAttributes:
-        plan, side = self.plan, self.side
-        base = ATTRIBUTES._replace(
-            path_mtu=MTU.of(plan.mtu), sq_psn=plan.psn[side], rq_psn=plan.psn[1 - side]
-        )
-        return base._replace(**self.given)
-
-    def _srq(self) -> SharedReceiveQueue | None:
-        name = self.plan.srq.get(self.machine.name)
-        return None if name is None else self.machine.srqs[name]
 
     def _cq(self) -> CompletionQueue:
         """Return a CQ with room for all work; for receives of an XRC queue, that queue's CQ."""
@@ -125,15 +118,11 @@ class QueuePairRuntime:
         return qp
 
     @property
-    def traffic_class(self) -> int:
-        """Traffic class of sent packets."""
-        return self.plan.dscp << 2 | (ECN.ECT_0 if self.plan.ecn else 0)
-
-    @property
     def path(self) -> AddressHandle:
         """The path to the peer. Queue pairs use the addresses of a host in turn."""
+        traffic_class = self.plan.dscp << _ECN_BITS | (ECN.ECT_0 if self.plan.ecn else 0)
         way = self.machine.host.path_to(self.peer.machine.host)
-        return way._replace(sgid=self.gid, dgid=self.peer.gid, traffic_class=self.traffic_class)
+        return way._replace(sgid=self.gid, dgid=self.peer.gid, traffic_class=traffic_class)
 
     @property
     def gid(self) -> bytes:
@@ -149,26 +138,21 @@ class QueuePairRuntime:
         """Change the state from RESET to RTS, without a connection manager."""
         self.machine.host.bring_up(self.qp, self.attributes)
         if self.plan.alternate:
-            self._rearm()
+            # The same path is the alternate path. IBA 17.2.8.
+            own = self.attributes
+            alternate = {
+                "alt_ah": own.ah,
+                "alt_pkey_index": own.pkey_index,
+                "alt_port_num": own.port_num,
+                "alt_timeout": own.timeout,
+            }
+            self.modify({**alternate, "path_mig_state": MigrationState.REARM})
         self.ready = True
 
     def mark_gone(self, why: str) -> None:
         """Record that there is no connection, and why."""
         self.left = True
         self.trouble = why
-
-    def _rearm(self) -> None:
-        """Load the same path as the alternate path. IBA 17.2.8."""
-        own = self.attributes
-        self.modify(
-            {
-                "alt_ah": own.ah,
-                "alt_pkey_index": own.pkey_index,
-                "alt_port_num": own.port_num,
-                "alt_timeout": own.timeout,
-                "path_mig_state": MigrationState.REARM,
-            }
-        )
 
     def modify(self, given: dict[str, Any], state: QPState | None = None) -> None:
         """Change attributes, the state, or both; add those that the transition requires."""
@@ -191,39 +175,23 @@ class QueuePairRuntime:
             nic.control_congestion(self.qp, control.make(_parameters(plan, line_rate)))
             interval = control.cnp_interval if interval is None else interval
         if interval is not None:
-            nic.notify_congestion(self.qp, interval, _traffic_class(plan))
-
-
-def _traffic_class(plan: ConnectionPlan) -> int | None:
-    """Return the traffic class of CNPs, which are not ECN-capable; ``None`` for the path's."""
-    return None if plan.cnp_dscp is None else plan.cnp_dscp << _ECN_BITS
-
-
-def _cap(profile: Profile, depth: int) -> QPCap:
-    work = min(max(QUEUE, depth), profile.max_qp_wr)
-    return QPCap(work, work, SRQ_SGES, SRQ_SGES, profile.max_inline_data)
-
-
-def _dcqcn(parameters: dict[str, Any]) -> CongestionController:
-    return Dcqcn(DcqcnParameters(**parameters))
-
-
-def _timely(parameters: dict[str, Any]) -> CongestionController:
-    return Timely(TimelyParameters(**parameters))
+            # CNPs are not ECN-capable.
+            traffic_class = None if plan.cnp_dscp is None else plan.cnp_dscp << _ECN_BITS
+            nic.notify_congestion(self.qp, interval, traffic_class)
 
 
 class Control(NamedTuple):
     """A congestion control scheme, and the interval of its CNPs (ns) if it needs them."""
 
-    make: Callable[[dict[str, Any]], CongestionController]
+    make: Callable[[Any], CongestionController]
     cnp_interval: int | None = None
 
 
-CONTROLS: Final = {"dcqcn": Control(_dcqcn, CNP_INTERVAL), "timely": Control(_timely)}
+CONTROLS: Final = {"dcqcn": Control(Dcqcn, CNP_INTERVAL), "timely": Control(Timely)}
 """Congestion control by name."""
 
 
-def _parameters(plan: ConnectionPlan, line_rate: int | None) -> dict[str, Any]:
+def _parameters(plan: ConnectionPlan, line_rate: int | None) -> Any:
     """Return the parameters; ``line_rate`` is the link's unless given, and bounds ``min_rate``."""
     usual = SCHEMES[plan.congestion or ""]
     given = dict(plan.parameters)
@@ -231,7 +199,8 @@ def _parameters(plan: ConnectionPlan, line_rate: int | None) -> dict[str, Any]:
         given.setdefault("line_rate", line_rate)
     rates = (given.get(name, getattr(usual, name)) for name in ("line_rate", "min_rate"))
     given["min_rate"] = min(rates)
-    return {name: type(getattr(usual, name))(value) for name, value in given.items()}
+    values = {name: type(getattr(usual, name))(value) for name, value in given.items()}
+    return replace(usual, **values)
 
 
 # Connecting.
@@ -320,9 +289,12 @@ class ConnectionSetup:
         if isinstance(event, ConnectRequest | DatagramRequest):
             self._accept(endpoint, event, now)
         elif isinstance(event, Established | Resolved):
-            self._established(endpoint)
-        elif isinstance(event, Disconnected):
-            self._agree(endpoint, event, now)
+            if not endpoint.side:
+                _adapt(endpoint)
+            self._begin(endpoint)
+        elif isinstance(event, Disconnected) and not endpoint.left:
+            manager_of(endpoint.machine).disconnect(event.id, now)
+            endpoint.mark_gone("disconnected by the peer")
         elif isinstance(event, _TROUBLE):
             self._give_up(endpoint, _said(event))
 
@@ -351,30 +323,15 @@ class ConnectionSetup:
 
     def _wanted(self, event: ConnectRequest | DatagramRequest) -> QueuePairRuntime | None:
         """Return the endpoint that a request is for, if there is one."""
-        if isinstance(event, DatagramRequest):
-            return self._next_of(event)
+        if isinstance(event, DatagramRequest):  # a SIDR REQ does not name a queue pair
+            asking = self._datagrams.get((event.path.dgid, event.service_id))
+            return asking.popleft().peer if asking else None
         asker = self._askers.get((event.path.dgid, event.remote_qpn))
         return None if asker is None or asker.peer.managed else asker.peer
-
-    def _next_of(self, event: DatagramRequest) -> QueuePairRuntime | None:
-        """Return the next endpoint at that address: a SIDR REQ does not name a queue pair."""
-        asking = self._datagrams.get((event.path.dgid, event.service_id))
-        return asking.popleft().peer if asking else None
-
-    def _established(self, endpoint: QueuePairRuntime) -> None:
-        if not endpoint.side:
-            _adapt(endpoint)
-        self._begin(endpoint)
 
     def _begin(self, endpoint: QueuePairRuntime) -> None:
         endpoint.ready = True
         self._on_settled(endpoint)
-
-    @staticmethod
-    def _agree(endpoint: QueuePairRuntime, event: Disconnected, now: int) -> None:
-        if not endpoint.left:
-            manager_of(endpoint.machine).disconnect(event.id, now)
-            endpoint.mark_gone("disconnected by the peer")
 
 
 def _adapt(endpoint: QueuePairRuntime) -> None:
@@ -432,17 +389,13 @@ def _bring_up(_: ConnectionSetup, endpoints: list[QueuePairRuntime], __: int) ->
         endpoint.peer.bring_up()
 
 
-def _rest(_: ConnectionSetup, __: list[QueuePairRuntime], ___: int) -> None:
-    """Do nothing, as :func:`_bring_up` already connected the ends."""
-
-
 def _ask(setup: ConnectionSetup, endpoints: list[QueuePairRuntime], order: int) -> None:
     for endpoint in endpoints:
         setup.ask(endpoint, order)
 
 
 WAYS: Final = {
-    "at once": ConnectMethod(managed=False, prepare=_bring_up, ask=_rest),
+    "at once": ConnectMethod(managed=False, prepare=_bring_up, ask=lambda *_: None),
     "cm": ConnectMethod(managed=True, prepare=ConnectionSetup.prepare, ask=_ask),
 }
 """Methods by the value of ``connect``."""
