@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from errno import EINVAL, errorcode
+from functools import partial, reduce
+from operator import or_
 from random import Random
 from typing import Final
 
@@ -24,7 +26,6 @@ from rdmawire.traffic.scenario.document import Failure
 from rdmawire.traffic.scenario.model import (
     Content,
     Fill,
-    GpuPlan,
     HostPlan,
     MemoryPlan,
     Span,
@@ -111,10 +112,7 @@ def access_of(names: tuple[str, ...] | None, allowed: int = ALL_ACCESS) -> int:
     """Return access flags by name; without names, all that are allowed."""
     if names is None:
         return ALL_ACCESS & allowed
-    access = 0
-    for name in names:
-        access |= Access[name].value
-    return access
+    return reduce(or_, (Access[name].value for name in names), 0)
 
 
 class MemoryRegistrar:
@@ -167,12 +165,6 @@ def _by_peermem(
         clients.clear()
 
 
-def _by_legacy_peermem(
-    of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None
-) -> Region:
-    return _by_peermem(of, buffer, access, persistent=False)
-
-
 def _by_dmabuf(of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None) -> Region:
     descriptor = of.files.open(export_dmabuf(of.driver, buffer.start, buffer.length))
     wanted = DmaBufRange(0, buffer.length, buffer.start, descriptor)
@@ -192,7 +184,7 @@ _Way = Callable[[MemoryRegistrar, NamedBuffer, tuple[str, ...] | None], Region]
 
 WAYS: Final[dict[str, _Way]] = {
     "peermem": _by_peermem,
-    "peermem-legacy": _by_legacy_peermem,
+    "peermem-legacy": partial(_by_peermem, persistent=False),
     "dmabuf": _by_dmabuf,
     "bounce": _by_bounce,
 }
@@ -232,10 +224,16 @@ class HostRuntime:
         self.name = plan.name
         self.host = Host(profile=named(plan.profile), place=place, rules=rules)
         self.gids = (place.gid, *(Place.of(_ANY_MAC, other).gid for other in plan.further))
-        self._take_gids()
+        if plan.further:
+            self.host.nic.gids = self.gids
+            self.host.events()  # discard the resulting event
         self.port = NotifyingPort(self.host.nic)
         self.registering = MemoryRegistrar(self.host)
-        self.gpus: dict[str, Gpu] = {gpu.name: self._gpu(gpu) for gpu in plan.gpus}
+        self.gpus: dict[str, Gpu] = {}
+        for gpu in plan.gpus:
+            profile = MODELS[gpu.model]
+            profile = profile if gpu.bar1 is None else profile._replace(bar1=gpu.bar1)
+            self.gpus[gpu.name] = self.registering.driver.add(profile)
         self.buffers: dict[str, NamedBuffer] = {}
         self.srqs: dict[str, SharedReceiveQueue] = {}
         self.events: Counter[str] = Counter()
@@ -252,22 +250,10 @@ class HostRuntime:
         """The port that is attached to the network."""
         return self.port
 
-    def _take_gids(self) -> None:
-        """Set all addresses, and discard the resulting event."""
-        if self.plan.further:
-            self.host.nic.gids = self.gids
-            self.host.events()
-
     def manage(self, neighbours: Neighbours, random: Random) -> None:
         """Add a connection manager."""
         managed = ManagedPort(self.host.nic, neighbours, random, NEARBY)
         self.port = NotifyingPort(self.host.nic, managed)
-
-    def _gpu(self, plan: GpuPlan) -> Gpu:
-        profile = MODELS[plan.model]
-        return self.registering.driver.add(
-            profile if plan.bar1 is None else profile._replace(bar1=plan.bar1)
-        )
 
     def allocate(self) -> Iterator[Failure]:
         """Make the memory and the queues of the plan; yield failures."""

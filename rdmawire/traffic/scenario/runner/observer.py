@@ -17,7 +17,7 @@ from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import Tap
 from rdmawire.ib.tx_template import HEAD_OF_BTH, MAX_SEEN, head_size
 from rdmawire.terminal import quote
-from rdmawire.traffic.scenario.model import PacketExpectation, Scenario, link_called
+from rdmawire.traffic.scenario.model import PacketExpectation, link_called
 from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.summary import FrameCounter
@@ -38,9 +38,11 @@ class Matcher:
 
     def __init__(self, where: Mapping[str, object], protocols: Protocols = PROTOCOLS) -> None:
         self._protocols = protocols
-        wanted = {name: among(value) for name, value in where.items()}
-        self._by_head = {name: value for name, value in wanted.items() if _is_in_head(name)}
-        self._by_rest = {name: value for name, value in wanted.items() if not _is_in_head(name)}
+        self._by_head: dict[str, _Wanted] = {}
+        self._by_rest: dict[str, _Wanted] = {}
+        for name, value in where.items():
+            in_head = name.startswith(_IN_HEAD) and name not in _BEHIND_HEAD
+            (self._by_head if in_head else self._by_rest)[name] = among(value)
         self._known: dict[tuple[int, bytes], bool] = {}
 
     def __call__(self, frame: bytes, number: int) -> bool:
@@ -57,13 +59,10 @@ class Matcher:
         fields = Fields(frame, protocols=self._protocols)
         fits = _all_fit(fields, self._by_head)
         if fields.packet is not None and len(key[1]) == fields.packet.start + HEAD_OF_BTH:
-            self._keep(key, fits)
+            if len(self._known) >= MAX_SEEN:
+                self._known.clear()
+            self._known[key] = fits
         return fits
-
-    def _keep(self, key: tuple[int, bytes], fits: bool) -> None:
-        if len(self._known) >= MAX_SEEN:
-            self._known.clear()
-        self._known[key] = fits
 
 
 _Wanted = frozenset[object] | range
@@ -74,10 +73,6 @@ def among(value: object) -> _Wanted:
     if isinstance(value, range):
         return value
     return frozenset(value if isinstance(value, tuple) else (value,))
-
-
-def _is_in_head(name: str) -> bool:
-    return name.startswith(_IN_HEAD) and name not in _BEHIND_HEAD
 
 
 def _all_fit(fields: Fields, wanted: Mapping[str, _Wanted]) -> bool:
@@ -157,7 +152,8 @@ class Recording(FrameCount):
             own = keep.point(name) if named and isinstance(keep, CaptureTap) else keep
             self._network.tap(name, self._tap(name, own), arrivals=arrived)
         if isinstance(keep, CaptureTap) and not arrived:
-            self._notify_tap(keep)
+            for name, link in self._network.links.items():
+                link.on_carried.append(partial(self._carried, keep, name))
         self.places = {TapPoint(name, arrived) for name in (*names, *self._ends_of(names))}
 
     def _named(self, point: str) -> str:
@@ -208,14 +204,10 @@ class Recording(FrameCount):
         ends = {one, other} if other else {one}
         return next(link.name for link in self._testbed.scenario.links if ends <= {*link.ends})
 
-    def _notify_tap(self, keep: CaptureTap) -> None:
-        """Report faults of a link to the capture, for the frames captured on that link."""
-        for name, link in self._network.links.items():
-            link.on_carried.append(partial(self._carried, keep, name))
-
     def _carried(
         self, keep: CaptureTap, link: str, frame: Envelope, words: tuple[str, ...]
     ) -> None:
+        """Report faults of a link to the capture, for the frames captured on that link."""
         if link == self._link:
             keep.carried(frame, words)
 
@@ -342,31 +334,6 @@ def is_from(sender: bytes | None, frame: bytes) -> bool:
     return sender is None or frame[MAC_BYTES : 2 * MAC_BYTES] == sender
 
 
-class PacketWatch:
-    """Counts the frames of one expectation at one point; several points may share ``sightings``."""
-
-    def __init__(
-        self,
-        plan: PacketExpectation,
-        sender: bytes | None,
-        where: Callable[[], FrameRef],
-        sightings: Occurrences[FrameRef],
-        protocols: Protocols,
-    ) -> None:
-        self._sightings = sightings
-        self._fits = Matcher(plan.where, protocols)
-        self._sender = sender
-        self._where = where
-
-    def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
-        """Handle a frame."""
-        if not is_from(self._sender, frame.data):
-            return
-        seen = self._where()
-        if self._fits(frame.data, seen.number):
-            self._sightings.record(seen)
-
-
 class Observer:
     """All taps of one scenario. ``points`` and ``arrived`` are those of its :class:`Recording`."""
 
@@ -391,7 +358,9 @@ class Observer:
             if name in testbed.machines
         }
         self.packets = {
-            id(plan): self._watch_packets(plan) for plan in _packet_expectations(testbed.scenario)
+            id(plan): self._watch_packets(plan)
+            for plan in testbed.scenario.expectations
+            if isinstance(plan, PacketExpectation)
         }
 
     @property
@@ -429,8 +398,20 @@ class Observer:
         return watch
 
     def _watch_packets(self, plan: PacketExpectation) -> Occurrences[FrameRef]:
-        sender, sightings = self.sender_of(plan), Occurrences[FrameRef](plan.range.most)
-        self.watch(plan, lambda where: PacketWatch(plan, sender, where, sightings, self.protocols))
+        """Count the frames of an expectation, at all its points."""
+        sender, fits = self.sender_of(plan), Matcher(plan.where, self.protocols)
+        sightings = Occurrences[FrameRef](plan.range.most)
+
+        def tap_of(where: Callable[[], FrameRef]) -> Tap:
+            def take(frame: Envelope, now: int) -> None:  # noqa: ARG001 - a tap
+                if is_from(sender, frame.data):
+                    seen = where()
+                    if fits(frame.data, seen.number):
+                        sightings.record(seen)
+
+            return take
+
+        self.watch(plan, tap_of)
         return sightings
 
     def sender_of(self, plan: PacketExpectation) -> bytes | None:
@@ -456,9 +437,3 @@ class Observer:
         elif status is WCStatus.RETRY_EXC_ERR:
             seen = self.last.repeat(endpoint)
         return pointed(seen)
-
-
-def _packet_expectations(scenario: Scenario) -> Iterator[PacketExpectation]:
-    for plan in scenario.expectations:
-        if isinstance(plan, PacketExpectation):
-            yield plan
