@@ -34,7 +34,7 @@ from rdmawire.traffic.scenario.model.connection import QUEUE
 from rdmawire.traffic.scenario.model.host import MAX_FILLED
 from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.references import length_of
-from rdmawire.units import SIZES, format_exactly
+from rdmawire.traffic.scenario.types import format_size
 from rdmawire.verbs.ah import is_ipv4
 from rdmawire.wire.ib import BTH, ICRC, RETH, XRCETH, ImmDt
 from rdmawire.wire.inet import ECN, UDP, Ethernet, IPv6
@@ -114,7 +114,7 @@ class _Limit(NamedTuple):
     def _text(self, value: int) -> str:
         if self.of == "messages":
             return str(value)
-        text = format_exactly(value, SIZES)
+        text = format_size(value)
         return f"{text} bytes" if text.isdigit() else text
 
 

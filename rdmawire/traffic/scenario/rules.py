@@ -21,8 +21,7 @@ from rdmawire.traffic.scenario.model.host import MAX_FILLED
 from rdmawire.traffic.scenario.model.step import OF_PEER, REMOTE, SUCCESS, VERBS
 from rdmawire.traffic.scenario.references import check_fit, length_of, which_of
 from rdmawire.traffic.scenario.section import Found
-from rdmawire.traffic.scenario.types import ValueType
-from rdmawire.units import SIZES, format_exactly
+from rdmawire.traffic.scenario.types import ValueType, format_size
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import BOUNDS
 from rdmawire.verbs.wr import ATOMIC_SIZE, Local, SendFlags, SendOpcode
@@ -408,7 +407,7 @@ def _fill(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeE
         return
     length = length_of(span, context)
     if length is not None and length > MAX_FILLED:
-        most = format_exactly(MAX_FILLED, SIZES)
+        most = format_size(MAX_FILLED)
         expected = f"{most} at most: a part of it, such as {span.host}.{span.memory}[0:{most}]"
         yield NodeError(found.at("what"), f"{length} bytes to fill", expected)
 

@@ -8,7 +8,7 @@ are decimal, or hexadecimal after ``0x``; sizes become bytes, times ns, rates bi
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from ipaddress import ip_address
@@ -381,18 +381,23 @@ class Custom(ValueType):
 
 
 def Parsed(  # noqa: N802 - a type
-    *,
     description: str,
     parse: Callable[[str], Any],
     examples: tuple[str, ...],
     formatted: Callable[[Any], str] = str,
+    *,
     types: tuple[str, ...] = ("string",),
 ) -> Custom:
     """A text that a parser accepts. ``types`` are the JSON types that an editor may assume."""
     schema = {"type": [*types] if len(types) > 1 else types[0], "description": description}
-    return Custom(
-        description, examples, lambda node, _: parsed(node, description, parse), formatted, schema
-    )
+
+    def read(node: Node, _: ParseContext) -> Any:
+        return parsed(node, description, parse)
+
+    return Custom(description, examples, read, formatted, schema)
+
+
+_NUMBERS: Final = ("integer", "string")
 
 
 def _within(parse: Callable[[str], T], low: T, high: T, bounds: str = "") -> Callable[[str], T]:
@@ -412,35 +417,30 @@ def _within(parse: Callable[[str], T], low: T, high: T, bounds: str = "") -> Cal
 
 def Number(low: int, high: int, what: str = "a number") -> Custom:  # noqa: N802 - a type
     """An integer from ``low`` to ``high``."""
-    return Parsed(
-        description=f"{what} from {low} to {high}",
-        parse=_within(parse_number, low, high),
-        examples=(str(low), str(high)),
-        types=("integer", "string"),
-    )
+    within = _within(parse_number, low, high)
+    return Parsed(f"{what} from {low} to {high}", within, (str(low), str(high)), types=_NUMBERS)
 
 
 def Fraction(low: float, high: float) -> Custom:  # noqa: N802 - a type
     """A number from ``low`` to ``high`` that may have decimals."""
-    return Parsed(
-        description=f"a number from {low:g} to {high:g}, such as 0.5",
-        parse=_within(parse_fraction, low, high),
-        examples=(f"{high:g}", "0.5"),
-        formatted=lambda value: f"{value:g}",
-        types=("number", "string"),
-    )
+    description = f"a number from {low:g} to {high:g}, such as 0.5"
+    within = _within(parse_fraction, low, high)
+    types = ("number", "string")
+    return Parsed(description, within, (f"{high:g}", "0.5"), "{:g}".format, types=types)
+
+
+format_size: Final = partial(format_exactly, units=SIZES)
+format_time: Final = partial(format_exactly, units=TIMES)
+format_rate: Final = partial(format_exactly, units=RATES)
 
 
 def Size(low: int, high: int) -> Custom:  # noqa: N802 - a type
     """A size in bytes."""
-    least, most = (format_exactly(value, SIZES) for value in (low, high))
-    usual = format_exactly(min(max(low, 8 << 10), high), SIZES)
+    usual, most = format_size(min(max(low, 8 << 10), high)), format_size(high)
+    description = f"a size from {format_size(low)} to {most}, such as {usual}"
+    examples = (usual, most, str(max(low, 64)))
     return Parsed(
-        description=f"a size from {least} to {most}, such as {usual}",
-        parse=_within(parse_size, low, high),
-        examples=(usual, most, str(max(low, 64))),
-        formatted=partial(format_exactly, units=SIZES),
-        types=("integer", "string"),
+        description, _within(parse_size, low, high), examples, format_size, types=_NUMBERS
     )
 
 
@@ -450,60 +450,38 @@ MAX_TIME: Final = 10**15
 
 def Time(low: int = 0, high: int = MAX_TIME) -> Custom:  # noqa: N802 - a type
     """A time in ns."""
-    longest = f"a time up to {format_exactly(high, TIMES)}"
-    return Parsed(
-        description=f"{longest}, such as 10 us" if high < MAX_TIME else "a time such as 10 us",
-        parse=_within(parse_time, low, high, longest),
-        examples=("10 us", "1.5 ms"),
-        formatted=partial(format_exactly, units=TIMES),
-    )
+    longest = f"a time up to {format_time(high)}"
+    description = f"{longest}, such as 10 us" if high < MAX_TIME else "a time such as 10 us"
+    within = _within(parse_time, low, high, longest)
+    return Parsed(description, within, ("10 us", "1.5 ms"), format_time)
 
 
 def Rate(low: int = 1, high: int = 10**15) -> Custom:  # noqa: N802 - a type
     """A rate in bits a second."""
-    least, most = (format_exactly(value, RATES) for value in (low, high))
-    return Parsed(
-        description="a rate such as 100 Gbit/s",
-        parse=_within(parse_rate, low, high, f"a rate from {least} to {most}"),
-        examples=("100 Gbit/s", "2.5 Gbit/s"),
-        formatted=partial(format_exactly, units=RATES),
-    )
+    bounds = f"a rate from {format_rate(low)} to {format_rate(high)}"
+    within = _within(parse_rate, low, high, bounds)
+    examples = ("100 Gbit/s", "2.5 Gbit/s")
+    return Parsed("a rate such as 100 Gbit/s", within, examples, format_rate)
 
 
 def RangeOf(parse: Callable[[str], int], *examples: str) -> Custom:  # noqa: N802 - a type
     """A range of numbers, sizes or times."""
-    return Parsed(
-        description=f"a value or a range: {', '.join(examples)}",
-        parse=lambda text: parse_range(text, parse),
-        examples=examples,
-        types=("integer", "string"),
-    )
+    description = f"a value or a range: {', '.join(examples)}"
+    return Parsed(description, lambda text: parse_range(text, parse), examples, types=_NUMBERS)
 
 
 FLAG: Final = Parsed(
-    description="true or false",
-    parse=parse_flag,
-    examples=("true", "false"),
-    formatted=lambda value: str(value).lower(),
-    types=("boolean",),
+    "true or false", parse_flag, ("true", "false"), lambda one: str(one).lower(), types=("boolean",)
 )
-TEXT: Final = Parsed(
-    description="text", parse=parse_text, examples=("One WRITE", '"A loss, and more"')
-)
-NAME: Final = Parsed(
-    description="a name: letters, digits and underscores",
-    parse=parse_name,
-    examples=("client", "w1"),
-)
+TEXT: Final = Parsed("text", parse_text, ("One WRITE", '"A loss, and more"'))
+NAME: Final = Parsed("a name: letters, digits and underscores", parse_name, ("client", "w1"))
 MAC: Final = Parsed(
-    description="an Ethernet address such as 02:00:00:00:00:01",
-    parse=parse_mac,
-    examples=("02:00:00:00:00:01", "0c:c4:7a:00:00:01"),
+    "an Ethernet address such as 02:00:00:00:00:01",
+    parse_mac,
+    ("02:00:00:00:00:01", "0c:c4:7a:00:00:01"),
 )
 ADDRESS: Final = Parsed(
-    description="an address such as 10.0.0.1 or fd00::1",
-    parse=parse_address,
-    examples=("10.0.0.1", "fd00::1"),
+    "an address such as 10.0.0.1 or fd00::1", parse_address, ("10.0.0.1", "fd00::1")
 )
 
 Flag = Annotated[bool, FLAG]
@@ -523,13 +501,7 @@ def OneOf(  # noqa: N802 - a type
             raise TextError
         return found
 
-    return Parsed(
-        description=f"one of {listed(names)}",
-        parse=parse_one,
-        examples=names,
-        formatted=formatted,
-        types=types,
-    )
+    return Parsed(f"one of {listed(names)}", parse_one, names, formatted, types=types)
 
 
 def Word(words: Iterable[str], called: str = "") -> Custom:  # noqa: N802 - a type
@@ -542,10 +514,7 @@ def Word(words: Iterable[str], called: str = "") -> Custom:  # noqa: N802 - a ty
             raise TextError(word=text, known=known)
         return text
 
-    def read(node: Node, _: ParseContext) -> str:
-        return parsed(node, description, parse)
-
-    return Custom(description, known, read, schema={"enum": [*known]})
+    return replace(Parsed(description, parse, known), schema={"enum": [*known]})
 
 
 @dataclass(frozen=True, slots=True)

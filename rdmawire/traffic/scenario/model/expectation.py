@@ -73,8 +73,7 @@ class MemoryExpectation:
             raise ValueError("memory that must hold nothing: neither 'same_as' nor 'content'")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CounterExpectation:
+class CounterExpectation(NamedTuple):
     """A counter by name, ``client.retransmits`` or ``leaf:server.marks``, and its range.
 
     Names are those of :data:`rdmawire.traffic.scenario.counters.COUNTERS`.
@@ -119,8 +118,7 @@ class PacketExpectation(Section):
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateExpectation:
+class StateExpectation(NamedTuple):
     """The expected final state of an end's queue pairs."""
 
     end: End
@@ -128,8 +126,7 @@ class StateExpectation:
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventExpectation:
+class EventExpectation(NamedTuple):
     """The expected number of asynchronous events of a host, by class name."""
 
     host: str
@@ -138,8 +135,7 @@ class EventExpectation:
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeExpectation:
+class TimeExpectation(NamedTuple):
     """Time at which the last frame has arrived and all work is done (ns of virtual time)."""
 
     range: Range
@@ -198,11 +194,6 @@ def subjects(context: ParseContext) -> dict[str, Of]:
 EVENTS: Final = tuple(event.__name__ for event in (*get_args(AsyncEvent), *get_args(CMEvent)))
 
 
-def _reasons(event: str) -> tuple[str, ...]:
-    """Return the possible reasons of an event; none if it has no reason."""
-    return tuple(REASONS[event].__members__) if event in REASONS else ()
-
-
 def _read_event(node: Node, context: ParseContext) -> Subject:
     host, dot, event = text_of(node, EVENT.description).partition(".")
     if not dot:
@@ -211,7 +202,8 @@ def _read_event(node: Node, context: ParseContext) -> Subject:
     name, dot, reason = event.partition(".")
     check_known(node, name, "an event", EVENTS)
     if dot:
-        check_known(node, reason, f"why {name} may come", _reasons(name))
+        reasons = REASONS[name].__members__ if name in REASONS else ()
+        check_known(node, reason, f"why {name} may come", tuple(reasons))
     return Subject(host, event)
 
 
@@ -226,18 +218,6 @@ def _memory(span: Span, wanted: Span | Content, mark: Mark) -> MemoryExpectation
     if isinstance(wanted, Span):
         return MemoryExpectation(span=span, same_as=wanted, mark=mark)
     return MemoryExpectation(span=span, content=wanted, mark=mark)
-
-
-def _counter(name: Subject, range_: Range, mark: Mark) -> CounterExpectation:
-    return CounterExpectation(of=name.of, counter=name.what, range=range_, mark=mark)
-
-
-def _state(end: End, state: str, mark: Mark) -> StateExpectation:
-    return StateExpectation(end=end, state=state, mark=mark)
-
-
-def _event(name: Subject, range_: Range, mark: Mark) -> EventExpectation:
-    return EventExpectation(host=name.of, event=name.what, range=range_, mark=mark)
 
 
 REST: Final = Custom(
@@ -261,7 +241,12 @@ class Expectations(Section):
     ] = ()
     counters: Annotated[
         tuple[CounterExpectation, ...],
-        Keyed(COUNTER, AMOUNT, _counter, "counters with their ranges"),
+        Keyed(
+            COUNTER,
+            AMOUNT,
+            lambda subject, *more: CounterExpectation(*subject, *more),
+            "counters with their ranges",
+        ),
         key("What counters must say."),
     ] = ()
     packets: Annotated[
@@ -271,13 +256,18 @@ class Expectations(Section):
     ] = ()
     states: Annotated[
         tuple[StateExpectation, ...],
-        Keyed(END, STATE, _state, "ends with their states"),
+        Keyed(END, STATE, StateExpectation, "ends with their states"),
         Clause("IBA 10.3.1"),
         key("The state in which queue pairs must be."),
     ] = ()
     events: Annotated[
         tuple[EventExpectation, ...],
-        Keyed(EVENT, COUNT, _event, "events with how many"),
+        Keyed(
+            EVENT,
+            COUNT,
+            lambda subject, *more: EventExpectation(*subject, *more),
+            "events with how many",
+        ),
         Clause("IBA 11.6.3"),
         key("How many asynchronous events hosts must get."),
     ] = ()

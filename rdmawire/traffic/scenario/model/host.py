@@ -49,13 +49,13 @@ from rdmawire.traffic.scenario.types import (
     Size,
     Span,
     Word,
+    format_size,
     invalid,
     parse_hex,
     parse_size,
     parse_utf8,
     parsed,
 )
-from rdmawire.units import SIZES, format_exactly
 from rdmawire.verbs.profile import PROFILES
 
 MODELS: Final[dict[str, GpuProfile]] = {profile.name: profile for profile in (T4, A100, H200)}
@@ -76,7 +76,7 @@ MAX_MEMORY: Final = 1 << 40
 MAX_BAR1: Final = 1 << 40
 MAX_FILLED: Final = 1 << 28
 """Maximum bytes of one memory that one step or the initial content may fill."""
-_PAGE: Final = OneOf(HOST_PAGE_SIZES, parse_size, partial(format_exactly, units=SIZES), ("string",))
+_PAGE: Final = OneOf(HOST_PAGE_SIZES, parse_size, format_size, ("string",))
 _MAX_SRQ: Final = min(profile.max_srq_wr for profile in PROFILES.values())
 
 
@@ -91,36 +91,25 @@ def _fill(text: str) -> Content:
     return Content(fill=_WORDS[text])
 
 
-def _text(text: str) -> Content:
-    return Content(fill=Fill.TEXT, data=_some(parse_utf8(text)))
-
-
-def _hex(text: str) -> Content:
-    return Content(fill=Fill.HEX, data=_some(parse_hex(text)))
-
-
-def _some(data: bytes) -> bytes:
-    if not data:
+def _given(fill: Fill, parse: Callable[[str], bytes], text: str) -> Content:
+    if not (data := parse(text)):
         raise TextError("one byte at least")
-    return data
+    return Content(fill=fill, data=data)
 
 
 FILL: Final = Parsed(
-    description=f"one of {listed(_WORDS)}",
-    parse=_fill,
-    examples=tuple(_WORDS),
-    formatted=lambda content: content.fill.value,
+    f"one of {listed(_WORDS)}", _fill, tuple(_WORDS), lambda content: content.fill.value
 )
 TEXT: Final = Parsed(
-    description="text",
-    parse=_text,
-    examples=("hello", '"hello, world"'),
+    "text",
+    partial(_given, Fill.TEXT, parse_utf8),
+    ("hello", '"hello, world"'),
     types=("string", "number"),
 )
 HEX: Final = Parsed(
-    description="hexadecimal digits",
-    parse=_hex,
-    examples=('"00 ff"', "deadbeef"),
+    "hexadecimal digits",
+    partial(_given, Fill.HEX, parse_hex),
+    ('"00 ff"', "deadbeef"),
     types=("string", "number"),
 )
 
@@ -156,7 +145,8 @@ class ContentKeys(Section):
 
 def _read_inline(node: Node, context: ParseContext) -> bytes:
     if isinstance(node, Scalar):
-        return _encoded(node)
+        empty = not node.text and not node.plain
+        return b"" if empty else parsed(node, "text", parse_utf8)
     content: Content = read_section(ContentKeys, node, context)
     if content.fill not in (Fill.TEXT, Fill.HEX):
         raise invalid(node, INLINE.description)
@@ -166,11 +156,6 @@ def _read_inline(node: Node, context: ParseContext) -> bytes:
 def _inline_schema(definitions: Definitions) -> Json:
     text = {"type": ["string", "number", "boolean"]}
     return {"anyOf": [text, ContentKeys.json_schema(definitions)]}
-
-
-def _encoded(node: Scalar) -> bytes:
-    """Return the bytes of a text; none for an empty quoted text."""
-    return b"" if not node.text and not node.plain else parsed(node, "text", parse_utf8)
 
 
 INLINE: Final = Custom(
@@ -286,7 +271,10 @@ class MemoryPlan(Section):
         plan = self.model_copy(
             update={"content": content_of(self), "fill": None, "text": None, "hex": None}
         )
-        plan._check_content(found)
+        if plan.content.fill is not Fill.ZEROS and plan.size > MAX_FILLED:
+            most = format_size(MAX_FILLED)
+            what = f"{plan.size} bytes to fill"
+            raise NodeError(found.at("size"), what, f"{most} at most, or zeros")
         if plan.name in context.names.of(context.scope[0], "windows"):
             raise NodeError(plan.mark, f"memory {quote(plan.name)}", "a name that no window has")
         if plan.access is not None and plan.refused is None:
@@ -295,12 +283,6 @@ class MemoryPlan(Section):
             if rule.broken(plan, found):
                 raise NodeError(found.at(rule.key), f"{rule.key!r} of {plan.name}", rule.expected)
         return plan
-
-    def _check_content(self, found: Found) -> None:
-        if self.content.fill is not Fill.ZEROS and self.size > MAX_FILLED:
-            most = format_exactly(MAX_FILLED, SIZES)
-            what = f"{self.size} bytes to fill"
-            raise NodeError(found.at("size"), what, f"{most} at most, or zeros")
 
 
 def _check_access(names: tuple[str, ...], found: Found) -> None:
@@ -434,14 +416,8 @@ class HostPlan(Section):
         names = [window.name for window in self.windows]
         if len(set(names)) < len(names):
             raise NodeError(found.at("windows"), "one name more than once", "each window once")
-        plan = self._with_addresses()
+        addresses: Any = self.address or (None,)
+        plan = self.model_copy(update={"address": addresses[0], "further": addresses[1:]})
         context.hosts[plan.name] = plan
         context.memory |= {(plan.name, memory.name): memory for memory in plan.memory}
         return plan
-
-    def _with_addresses(self) -> "HostPlan":
-        addresses: Any = self.address
-        if not addresses:
-            return self
-        first, *others = addresses
-        return self.model_copy(update={"address": first, "further": tuple(others)})
