@@ -19,7 +19,6 @@ from rdmawire.traffic.scenario.document import Hint, NodeError
 from rdmawire.traffic.scenario.model import (
     ConnectionPlan,
     End,
-    FaultPlan,
     Fill,
     HostPlan,
     LinkPlan,
@@ -45,13 +44,12 @@ _IPV4_BYTES: Final = 4
 def places_of(hosts: Sequence[HostPlan]) -> list[Place]:
     """Return the addresses of hosts, from 10.0.0.1 on, or fd00::1 on if some host has IPv6."""
     ipv6 = any(":" in (host.address or "") for host in hosts)
-    return [_place(host, number, ipv6=ipv6) for number, host in enumerate(hosts, 1)]
-
-
-def _place(plan: HostPlan, number: int, *, ipv6: bool) -> Place:
-    usual = place_of(number)
-    address = f"fd00::{number:x}" if ipv6 else str(IPv4Address(usual.gid[-_IPV4_BYTES:]))
-    return Place.of(plan.mac or usual.mac.hex(":"), plan.address or address)
+    places = []
+    for number, host in enumerate(hosts, 1):
+        usual = place_of(number)
+        address = f"fd00::{number:x}" if ipv6 else str(IPv4Address(usual.gid[-_IPV4_BYTES:]))
+        places.append(Place.of(host.mac or usual.mac.hex(":"), host.address or address))
+    return places
 
 
 _AROUND: Final = sum(
@@ -381,7 +379,11 @@ SENDS_CNPS = "dcqcn"
 def hints(scenario: Scenario) -> Iterator[Hint]:
     """Yield all hints, in the order of the file's sections."""
     yield from _unheard(scenario)
-    yield from _unseen(scenario)
+    for plan in scenario.expectations:
+        if isinstance(plan, PacketExpectation) and not plan.arrived:
+            said = _unseen_by(scenario, plan)
+            if said:
+                yield Hint(plan.mark, said)
 
 
 # Marks without CNPs.
@@ -410,11 +412,8 @@ def _marks(scenario: Scenario) -> Iterator[tuple[Mark, set[str]]]:
     for link in scenario.links:
         for fault in link.faults:
             if fault.do == "mark":
-                yield fault.mark, _of(fault, every)
-
-
-def _of(fault: FaultPlan, connections: set[str]) -> set[str]:
-    return connections if fault.sent_by is None else connections & {fault.sent_by.connection}
+                end = fault.sent_by
+                yield fault.mark, every if end is None else every & {end.connection}
 
 
 # Frames that do not pass the point at which they are counted.
@@ -425,14 +424,6 @@ _MARKED: Final = {"ip.ecn": ECN.CE, "ipv6.ecn": ECN.CE}
 _NO_PAUSES = "hosts send no pauses; say 'on' which link they are counted"
 _NO_MARKS = "hosts send no frame with CE; say 'on' which link after the mark, or 'arrived: true'"
 _NO_MARKS_YET = "this link marks what is put on it, so CE is seen with 'arrived: true'"
-
-
-def _unseen(scenario: Scenario) -> Iterator[Hint]:
-    for plan in scenario.expectations:
-        if isinstance(plan, PacketExpectation) and not plan.arrived:
-            said = _unseen_by(scenario, plan)
-            if said:
-                yield Hint(plan.mark, said)
 
 
 def _unseen_by(scenario: Scenario, plan: PacketExpectation) -> str:

@@ -30,7 +30,7 @@ from rdmawire.traffic.scenario.model.connection import ConnectionPlan
 from rdmawire.traffic.scenario.model.expectation import EVENTS, REASONS
 from rdmawire.traffic.scenario.model.step import STATUS, StepPlan
 from rdmawire.traffic.scenario.rules import check_connection, check_step
-from rdmawire.traffic.scenario.section import Key, Section, read_section, sections_in
+from rdmawire.traffic.scenario.section import read_section, sections_in
 from rdmawire.traffic.scenario.types import Definitions
 
 RULES: Final[Mapping[type, Callable[..., Any]]] = {
@@ -174,7 +174,8 @@ def listed_rows() -> Iterator[Listed]:
     """Yield all rows. A key of several sections is listed once, with the first."""
     seen: set[tuple[object, ...]] = set()
     for section in sections_in(Scenario):
-        for name, row in (*section.keys().items(), *_prefixed(section)):
+        prefixed = {f"{prefix} HOST": row for prefix, row in section.prefixed().items()}
+        for name, row in (section.keys() | prefixed).items():
             if row.identity not in seen:
                 seen.add(row.identity)
                 left_out = MUST_BE_THERE if row.needed else row.left_out
@@ -182,15 +183,8 @@ def listed_rows() -> Iterator[Listed]:
     for of, counters in COUNTERS.items():
         for name, counter in counters.items():
             yield Listed(f"counters of a {of.value}", name, counter.help)
-    yield from (Listed("events of hosts", name, value=_reasons(name)) for name in EVENTS)
+    for name in EVENTS:
+        first = next(iter(REASONS[name])).name if name in REASONS else ""
+        value = f"{name}, or with why it came: {name}.{first} and so on" if first else ""
+        yield Listed("events of hosts", name, value=value)
     yield from (Listed("endings of work", name) for name in STATUS.examples)
-
-
-def _reasons(event: str) -> str:
-    """Describe how an event with a reason is named."""
-    first = next(iter(REASONS[event])).name if event in REASONS else ""
-    return f"{event}, or with why it came: {event}.{first} and so on" if first else ""
-
-
-def _prefixed(section: type[Section]) -> Iterator[tuple[str, Key]]:
-    return ((f"{prefix} HOST", row) for prefix, row in section.prefixed().items())

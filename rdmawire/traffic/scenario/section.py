@@ -83,7 +83,7 @@ def _key_of(name: str, info: FieldInfo) -> Key:
 
 
 @cache
-def _keys(section: "type[Section]") -> Mapping[str, Key]:
+def _keys(section: "type[Section]") -> dict[str, Key]:
     return {
         str(info.validation_alias or name): _key_of(name, info)
         for name, info in section.model_fields.items()
@@ -138,7 +138,7 @@ class Section(BaseModel):
     mark: Given[Mark]
 
     @classmethod
-    def keys(cls) -> Mapping[str, Key]:
+    def keys(cls) -> dict[str, Key]:
         """Return the keys of a file, in the order in which messages list them."""
         return _keys(cls)
 

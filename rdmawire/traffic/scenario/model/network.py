@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final
 
-from rdmawire.errors import FabricError
 from rdmawire.fabric.classify import PRIORITIES
 from rdmawire.fabric.fault import ACTIONS, OPTIONS
 from rdmawire.fabric.port_queue import SCHEDULERS
-from rdmawire.fabric.switch_config import Marking, Pausing
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Items, Node, NodeError, Pairs, Scalar, TextError
@@ -115,37 +113,21 @@ class QueuePlan(Section):
     ] = None
 
     def finish(self, found: Found, context: ParseContext) -> "QueuePlan":  # noqa: ARG002
-        for name, needed in _NEEDS.items():
+        for name, needed in _NEEDS:
             if name in found.nodes and needed not in found.nodes:
-                raise self._lacks(found, name, needed)
-        try:
-            if self._together(found, "kmin", "kmax"):
-                Marking(self.kmin or 0, self.kmax or 0, self.pmax)
-        except FabricError:
-            expected = f"no more than kmax, {self.kmax}"
-            raise NodeError(found.at("kmin"), f"kmin {self.kmin}", expected) from None
-        try:
-            if self._together(found, "xoff", "xon"):
-                Pausing(self.xoff or 0, self.xon or 0, self.headroom or 0)
-        except FabricError:
-            expected = f"no more than xoff, {self.xoff}"
-            raise NodeError(found.at("xon"), f"xon {self.xon}", expected) from None
+                what = f"{name!r} of queue {self.priority}"
+                raise NodeError(found.at(name), what, f"{needed!r} besides")
+        for low, high in (("kmin", "kmax"), ("xon", "xoff")):
+            least, most = getattr(self, low), getattr(self, high)
+            if least is not None and least > most:
+                raise NodeError(found.at(low), f"{low} {least}", f"no more than {high}, {most}")
         return self
 
-    def _together(self, found: Found, *keys: str) -> bool:
-        """Return whether all of these keys are given; :class:`NodeError` if only some are."""
-        given = [name for name in keys if name in found.nodes]
-        if given and len(given) < len(keys):
-            missing = next(name for name in keys if name not in given)
-            raise self._lacks(found, given[0], missing)
-        return bool(given)
 
-    def _lacks(self, found: Found, name: str, missing: str) -> NodeError:
-        what = f"{name!r} of queue {self.priority}"
-        return NodeError(found.at(name), what, f"{missing!r} besides")
-
-
-_NEEDS: Final = {"pmax": "kmin", "headroom": "xoff"}
+_NEEDS: Final = (
+    *(("pmax", "kmin"), ("kmin", "kmax"), ("kmax", "kmin")),
+    *(("headroom", "xoff"), ("xoff", "xon"), ("xon", "xoff")),
+)
 """Keys of a queue that require another key."""
 
 
@@ -159,7 +141,7 @@ class SwitchPlan(Section):
     queue: Annotated[int, Size(1, MAX_BUFFER), key("The bytes of a queue that does not pause.")] = (
         1 << 20
     )
-    scheduling: Annotated[str, Word(tuple(SCHEDULERS)), key("Which queue goes first.")] = "strict"
+    scheduling: Annotated[str, Word(SCHEDULERS), key("Which queue goes first.")] = "strict"
     queues: Annotated[
         tuple[QueuePlan, ...],
         Named(QueuePlan, "queues by priority", "3"),
@@ -168,9 +150,10 @@ class SwitchPlan(Section):
 
     def finish(self, found: Found, context: ParseContext) -> "SwitchPlan":
         """Check that each DSCP has one priority, and that queues with ``xoff`` can pause."""
-        for queue in self.queues:
-            self._check_pauses(queue, found)
         seen: dict[int, int] = {}
+        for queue in self.queues:
+            if queue.xoff is not None:
+                self._check_pauses(queue, queue.xoff, found)
         for queue in self.queues:
             for dscp in queue.dscp:
                 if seen.setdefault(dscp, queue.priority) != queue.priority:
@@ -179,17 +162,15 @@ class SwitchPlan(Section):
         context.switches[self.name] = self
         return self
 
-    def _check_pauses(self, queue: QueuePlan, found: Found) -> None:
+    def _check_pauses(self, queue: QueuePlan, xoff: int, found: Found) -> None:
         """Check that frames use the queue, and that its buffer exceeds the pause threshold."""
         which = f"queue {queue.priority}"
-        if queue.xoff is None:
-            return
         if not queue.dscp and queue.priority:
             expected = "'dscp' besides: without, no frame has its priority"
             raise NodeError(queue.mark, f"'xoff' of {which}", expected)
-        if self.buffer <= queue.xoff:
+        if self.buffer <= xoff:
             mark = found.at("buffer") if "buffer" in found.nodes else queue.mark
-            expected = f"more than xoff of {which}, {queue.xoff}, or it never pauses"
+            expected = f"more than xoff of {which}, {xoff}, or it never pauses"
             raise NodeError(mark, f"buffer {self.buffer}", expected)
 
 
@@ -256,6 +237,7 @@ class FaultPlan(Section):
 
     called: ClassVar = "a fault"
     named: ClassVar = "do"
+    former: ClassVar = {"octet": "byte"}
 
     do: Given[str]
     where: Annotated[
@@ -282,6 +264,21 @@ class FaultPlan(Section):
         1.0
     )
     options: Given[Mapping[str, object]] = NOTHING
+
+    def finish(self, found: Found, context: ParseContext) -> "FaultPlan":  # noqa: ARG002
+        word: Any = self.do
+        if self.packet and self.sent_by is None:
+            expected = "the end that sends it"
+            raise NodeError(found.at("packet"), "'packet' without 'sent by'", expected)
+        options = {
+            name: getattr(self, f"{name}_")
+            for name in FAULT_OPTIONS[word.text]
+            if name in found.nodes
+        }
+        if "value" in options:
+            options["value"] = value_of(str(options["field"]), options["value"])
+        common = {row.field: getattr(self, row.field) for row in FaultPlan.keys().values()}
+        return FaultPlan(do=word.text, mark=found.mark, options=options, **common)
 
 
 _SEAL: Final = (FLAG, "Whether lengths, checksums and ICRC fit again.")
@@ -320,46 +317,14 @@ FAULT_OPTIONS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
 """The options of each fault; the actions of the fabric define their defaults."""
 
 
-class FaultKeys(Section):
-    """The keys of one fault: those of every fault, and its options."""
-
-    named: ClassVar = "do"
-    former: ClassVar = {"octet": "byte"}
-
-    do: Given[Any]
-
-    def finish(self, found: Found, context: ParseContext) -> FaultPlan:  # noqa: ARG002
-        do = str(self.do.text)
-        if "packet" in found.nodes and "sent by" not in found.nodes and self._packets():
-            raise NodeError(
-                found.at("packet"), "'packet' without 'sent by'", "the end that sends it"
-            )
-        options = {
-            name: getattr(self, f"{name}_") for name in FAULT_OPTIONS[do] if name in found.nodes
-        }
-        if "value" in options:
-            options["value"] = value_of(str(options["field"]), options["value"])
-        common = {
-            row.field: getattr(self, row.field)
-            for name, row in FaultPlan.keys().items()
-            if name in found.nodes
-        }
-        return FaultPlan(do=do, mark=found.mark, options=options, **common)
-
-    def _packets(self) -> bool:
-        return bool(getattr(self, "packet", ()))
-
-
-def _fault(do: str) -> type[FaultKeys]:
-    fields: dict[str, Any] = {
-        row.field: (FaultPlan.__annotations__[row.field], row.default)
-        for row in FaultPlan.keys().values()
-    }
+def _fault(do: str) -> type[FaultPlan]:
+    """Return the section of a fault: the keys of all faults, and its options."""
+    fields: dict[str, Any] = {}
     for name, (kind, help_) in FAULT_OPTIONS[do].items():
         default = OPTIONS[do][name].default
         needed = default is OPTIONS[do][name].empty
         fields[f"{name}_"] = (Annotated[Any, kind, key(help_, name)], ... if needed else default)
-    return made_section(FaultKeys, f"the fault {do}", fields)
+    return made_section(FaultPlan, f"the fault {do}", fields)
 
 
 FAULTS: Final = LazySections(ACTIONS, _fault)

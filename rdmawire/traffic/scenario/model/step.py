@@ -315,8 +315,8 @@ class VerbKeys(Section):
                 fields[row.into] = getattr(self, row.into)
             else:
                 values[name] = getattr(self, name)
-        common = (name for name in (*OF_SENDS, *OF_QUEUES, *OF_ALL) if name in found.nodes)
-        fields |= {name: getattr(self, name) for name in common}
+        common = (*OF_SENDS, *OF_QUEUES, *OF_ALL)
+        fields |= {name: getattr(self, name) for name in common if name in found.nodes}
         step = context.rules[StepPlan](StepPlan(**fields, values=values), found, context)
         context.steps.append(step)
         return step
