@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import TextIOWrapper
 from time import perf_counter
-from typing import Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 import click
 
 from rdmawire.capture import Reader
 from rdmawire.capture.io import STREAM, display_path
 from rdmawire.capture.writer import format_named
-from rdmawire.dissect.dissection import Dissection
-from rdmawire.dissect.dissector import Dissector
 from rdmawire.terminal import escape, escape_lines
+
+if TYPE_CHECKING:
+    from rdmawire.dissect.dissection import Dissection
 
 _SOON: Final = 0.5
 """Seconds after which a late bar appears."""
@@ -89,15 +90,17 @@ _LONG = 8 << 20
 _FRAMES_PER_UPDATE = 512
 
 
-def dissected(reader: Reader, ports: Iterable[int], *, progress: bool) -> Iterator[Dissection]:
+def dissected(reader: Reader, ports: Iterable[int], *, progress: bool) -> "Iterator[Dissection]":
     """Yield the frames of one capture; ``progress`` draws a bar for long files."""
+    from rdmawire.dissect.dissector import Dissector  # here, so that --help imports no header
+
     frames = Dissector(ports).capture(reader)
     if progress and (reader.size or 0) >= _LONG:
         return _with_progress(frames, reader)
     return frames
 
 
-def _with_progress(frames: Iterator[Dissection], reader: Reader) -> Iterator[Dissection]:
+def _with_progress(frames: "Iterator[Dissection]", reader: Reader) -> "Iterator[Dissection]":
     with bar(reader.name, reader.size or 0) as done:
         for count, frame in enumerate(frames):
             if count % _FRAMES_PER_UPDATE == 0:
