@@ -83,7 +83,7 @@ def connect(
     ends = (one, qp, attributes), (other, other_qp, crossed)
     for (host, own, wanted), (peer, peers, _) in (ends, ends[::-1]):
         path = host.path_to(peer, traffic_class)
-        host.bring_up(own, wanted._replace(ah=path, dest_qp_num=peers.number))
+        host.bring_up(own, wanted._replace(ah=path, dest_qp_num=peers.qp_num))
         if packets_in_flight is not None:
             host.nic.limit_in_flight(own, packets_in_flight)
 
@@ -140,7 +140,7 @@ class End(Host):
         """Add the peer's address to datagrams that have none."""
         if self.qp.service.connected or wr.ah is not None:
             return wr
-        qpn, qkey = self.peer.qp.number, self.peer.qp.qkey
+        qpn, qkey = self.peer.qp.qp_num, self.peer.qp.qkey
         return wr._replace(ah=self.path_to(self.peer), remote_qpn=qpn, remote_qkey=qkey)
 
     def send(

@@ -179,7 +179,7 @@ _PLACEMENT_RIGHTS = (
 
 
 def _grant(qp: QueuePair, rkey: int, va: int, length: int, access: int) -> Fault | None:
-    granted = qp.device.keys.check(rkey, qp.pd, va, length, access, qp.number)
+    granted = qp.device.keys.check(rkey, qp.pd, va, length, access, qp.qp_num)
     if isinstance(granted, KeyFault):
         qp.inbound.denied = Denied(rkey, va, length, Access(access), granted)
         return Fault.RKEY
@@ -198,7 +198,7 @@ def access_fault(qp: QueuePair, target: Piece, access: int) -> Fault:
     if target.holds:
         return Fault.OPERATIONAL
     _, va, length, _, key = target
-    found = qp.device.keys.check(key, qp.pd, va, length, access, qp.number)
+    found = qp.device.keys.check(key, qp.pd, va, length, access, qp.qp_num)
     # A key that was changed refuses requests already in progress, even if it is valid again.
     reason = found if isinstance(found, KeyFault) else KeyFault.INVALIDATED
     qp.inbound.denied = Denied(key, va, length, Access(access), reason)

@@ -385,8 +385,8 @@ _ACTIONS: dict[int, Callable[[Doorbells, int], bool]] = {
 
 def _check_border(qp: QueuePair, wqe: bytes) -> None:
     """``WireError`` for a WQE that is empty, and for one of another queue pair."""
-    if WQEControl.parse(wqe).qpn != qp.number:
-        raise WireError(f"a WQE of another queue pair in the queue of {qp.number:#x}")
+    if WQEControl.parse(wqe).qpn != qp.qp_num:
+        raise WireError(f"a WQE of another queue pair in the queue of {qp.qp_num:#x}")
 
 
 def _post_invalid(qp: QueuePair, index: int) -> None:

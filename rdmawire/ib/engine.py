@@ -331,7 +331,7 @@ class Nic(Verbs):
         qp.answer_in(encapsulation)
         if qp.state is QPState.RTR and not qp.established:
             qp.established = True
-            qp.events.append(CommunicationEstablished(qp.number))
+            qp.events.append(CommunicationEstablished(qp.qp_num))
 
     def _find_routes(self, flow: Flow) -> tuple[Way, ...]:
         """Find and store the queue pairs that accept packets of this flow, with their rows."""

@@ -116,7 +116,7 @@ def invalidate(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | No
     grant = qp.device.keys.find(rkey)
     if qp.inbound.reads and grant is not None:
         keep_all(qp, grant)
-    fault = fast_reg.invalidate(qp.device.keys, rkey, qp.pd, qp.number)
+    fault = fast_reg.invalidate(qp.device.keys, rkey, qp.pd, qp.qp_num)
     return None if fault is None else Fault.INVALIDATE
 
 
@@ -149,7 +149,7 @@ def _receipt(qp: QueuePair, role: RequestRule, request: Arrival, length: int) ->
     inbound.recv = NO_RECEIVE
     from_headers: tuple[object, ...]
     if role.plain:
-        from_headers = (0, 0, qp.number, qp.dest_qp, qp.receive_flags, *_NO_DATAGRAM)
+        from_headers = (0, 0, qp.qp_num, qp.dest_qp, qp.receive_flags, *_NO_DATAGRAM)
     else:
         from_headers = _from_headers(qp, role, request)
     head = (wr_id, SUCCESS, role.receipt, 0, length)
@@ -174,10 +174,10 @@ def _from_headers(qp: QueuePair, role: RequestRule, request: Arrival) -> tuple[o
         inv = request.extended[role.places[IETH]].rkey
         flags |= _WITH_INV
     if DETH not in places:
-        return (imm, inv, qp.number, qp.dest_qp, flags, *_NO_DATAGRAM)
+        return (imm, inv, qp.qp_num, qp.dest_qp, flags, *_NO_DATAGRAM)
     src_qp = request.extended[places[DETH]].srcqp
     pkey_index = qp.pkey_index_of(request.flow.bth.pkey)
-    return (imm, inv, qp.number, src_qp, flags, pkey_index, *request.flow.origin)
+    return (imm, inv, qp.qp_num, src_qp, flags, pkey_index, *request.flow.origin)
 
 
 _WITH_IMM, _WITH_INV = WCFlags.WITH_IMM.value, WCFlags.WITH_INV.value

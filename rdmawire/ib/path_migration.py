@@ -26,7 +26,7 @@ def _follow_peer(qp: QueuePair, flow: Flow) -> None:
     if alternate is not None and (alternate.sgid, alternate.dgid) == (destination, source):
         migrate(qp)
         return
-    failed = PathMigrationFailed(qp.number)
+    failed = PathMigrationFailed(qp.qp_num)
     if failed not in qp.events:  # every packet of the peer gets here
         qp.events.append(failed)
 
@@ -47,7 +47,7 @@ def migrate(qp: QueuePair) -> None:
         timeout=now.alt_timeout,
     )
     qp.set_migration(MigrationState.MIGRATED)
-    qp.events.append(PathMigrated(qp.number))
+    qp.events.append(PathMigrated(qp.qp_num))
 
 
 def fail_over(qp: QueuePair) -> bool:

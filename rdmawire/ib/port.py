@@ -61,7 +61,7 @@ class FlowRule(NamedTuple):
     def check(self) -> None:
         """``VerbsError`` EINVAL for impossible values, and for other queue pair types."""
         if self.qp.service.wire is not None:
-            raise VerbsError(f"QP {self.qp.number:#x} takes no raw packets", EINVAL)
+            raise VerbsError(f"QP {self.qp.qp_num:#x} takes no raw packets", EINVAL)
         if self.dmac is not None:
             check_bytes("dmac", self.dmac, MAC_BYTES)
         if self.ethertype is not None:
@@ -87,7 +87,7 @@ def deliver(qp: QueuePair, frame: bytes) -> None:
     status = _placed(qp, recv, frame)
     if status is WCStatus.SUCCESS:
         done = WorkCompletion(
-            recv.wr_id, opcode=WCOpcode.RECV, byte_len=len(frame), qp_num=qp.number
+            recv.wr_id, opcode=WCOpcode.RECV, byte_len=len(frame), qp_num=qp.qp_num
         )
         qp.counters.rdma_recvs += qp.report_receive(done)
     else:

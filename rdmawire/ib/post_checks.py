@@ -60,7 +60,7 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
     Raises ``VerbsError`` for work that the queue pair does not accept.
     """
     if not qp.state_rules.post_send:
-        raise VerbsError(f"QP {qp.number:#x} is in {qp.state.name}: sends need RTS", EINVAL)
+        raise VerbsError(f"QP {qp.qp_num:#x} is in {qp.state.name}: sends need RTS", EINVAL)
     try:
         if wr.sges.__class__ is not tuple:
             wr = wr._replace(sges=posted_sges(wr.sges))
@@ -79,7 +79,7 @@ def _full_of_sends(qp: QueuePair) -> str:
     """The error text for a full send queue: the cause, and how to free slots."""
     under_way, slots = len(qp.sq), qp.send_slots
     silent = slots.held - under_way - slots.unpolled()
-    reason = f"QP {qp.number:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)"
+    reason = f"QP {qp.qp_num:#x} holds {qp.cap.max_send_wr} sends already (max_send_wr)"
     if slots.unpolled():
         done = f"{slots.unpolled()} completions and {silent} unsignalled sends hold slots"
         return f"{reason}: poll the CQ, {done}"
@@ -104,15 +104,15 @@ def _copied(qp: QueuePair, wr: SendWR) -> SendWR:
 def check_recv(qp: QueuePair, wr: RecvWR) -> RecvWR:
     """Return the receive as queued. Raises ``VerbsError`` if the queue pair does not accept it."""
     if not qp.service.receives or qp.srq is not None:
-        raise VerbsError(f"QP {qp.number:#x} has no receive queue of its own", EINVAL)
+        raise VerbsError(f"QP {qp.qp_num:#x} has no receive queue of its own", EINVAL)
     if not qp.state_rules.post_recv:
         state = qp.state.name
-        raise VerbsError(f"QP {qp.number:#x} is in {state}: receives need INIT or later", EINVAL)
+        raise VerbsError(f"QP {qp.qp_num:#x} is in {state}: receives need INIT or later", EINVAL)
     wr = check_receive(wr, qp.cap.max_recv_sge)
     if qp.recv_slots.held >= qp.cap.max_recv_wr and qp.free_receives < 1:
         done = qp.recv_slots.unpolled()
         raise VerbsError(
-            f"QP {qp.number:#x} holds {qp.cap.max_recv_wr} receives already (max_recv_wr)"
+            f"QP {qp.qp_num:#x} holds {qp.cap.max_recv_wr} receives already (max_recv_wr)"
             + (f": poll the CQ, {done} of them are done" if done else ""),
             ENOMEM,
         )
@@ -244,8 +244,8 @@ def _check_handle(qp: QueuePair, wr: SendWR) -> None:
 
 def _check_pkey_index(qp: QueuePair, index: int) -> None:
     """Queue pair 1 sends in any partition of the port, others in their own. IBA 10.9."""
-    if qp.number != GSI_QPN:
-        raise VerbsError(f"QP {qp.number:#x} has a P_Key of its own: no pkey_index", EINVAL)
+    if qp.qp_num != GSI_QPN:
+        raise VerbsError(f"QP {qp.qp_num:#x} has a P_Key of its own: no pkey_index", EINVAL)
     check_int("pkey_index", index, 0, qp.device.profile.pkey_tbl_len - 1)
 
 
@@ -341,7 +341,7 @@ POST_CHECKS: dict[QPType, dict[int, tuple[PostCheck, ...]]] = {
 
 def check_qp(device: Device[QueuePair], qp: QueuePair) -> None:
     """Check that the queue pair exists and was not destroyed."""
-    if not isinstance(qp, QueuePair) or device.qps.get(qp.number) is not qp:
+    if not isinstance(qp, QueuePair) or device.qps.get(qp.qp_num) is not qp:
         raise _foreign("QP", qp)
 
 
@@ -395,6 +395,6 @@ def _check_shared(device: Device[QueuePair], kind: QPType, srq: SharedReceiveQue
 
 
 def _foreign(label: str, found: object) -> VerbsError:
-    number = getattr(found, "number", None)
+    number = getattr(found, "qp_num" if isinstance(found, QueuePair) else "number", None)
     name = describe(found) if number is None else f"{label} {number:#x}"
     return VerbsError(f"{name} is no {label} of this adapter, or was destroyed", EINVAL)

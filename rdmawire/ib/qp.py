@@ -127,13 +127,13 @@ class QueuePair:
         "min_rnr_timer",
         "mtu",
         "notifier",
-        "number",
         "packets_in_flight",
         "page_wait",
         "pd",
         "pkey",
         "post_checks",
         "qkey",
+        "qp_num",
         "receive_flags",
         "recv_cq",
         "recv_pd",
@@ -165,11 +165,11 @@ class QueuePair:
     )
 
     def __init__(
-        self, verbs: QPVerbs, device: "Device[QueuePair]", number: int, kind: QPType, init: QPInit
+        self, verbs: QPVerbs, device: "Device[QueuePair]", qp_num: int, kind: QPType, init: QPInit
     ) -> None:
         self.verbs = verbs
         self.device = device
-        self.number = number
+        self.qp_num = qp_num
         self.type = kind
         self.service = device.rules.services[kind]
         self.post_checks = device.rules.post_checks[kind]
@@ -208,7 +208,7 @@ class QueuePair:
 
     def __repr__(self) -> str:
         waits = f"{len(self.sq)} sends, {len(self.rq)} receives"
-        return f"<{self.type.name} QP {self.number:#x} in {self.state.name}: {waits}>"
+        return f"<{self.type.name} QP {self.qp_num:#x} in {self.state.name}: {waits}>"
 
     @property
     def cnps(self) -> int:
@@ -221,7 +221,7 @@ class QueuePair:
         if self.type in IN_XRC_DOMAINS:
             self.device.xrcds.enter(self.xrc_domain)
         for queue in self._queues():
-            queue.qps.add(self.number)
+            queue.qps.add(self.qp_num)
 
     def release(self) -> None:
         """Undo :meth:`acquire`, and stop all timers."""
@@ -233,7 +233,7 @@ class QueuePair:
         if self.type in IN_XRC_DOMAINS:
             self.device.xrcds.leave(self.xrc_domain)
         for queue in self._queues():
-            queue.qps.discard(self.number)
+            queue.qps.discard(self.qp_num)
 
     def govern(self, governor: RateControl | None) -> None:
         """Replace the rate control; with ``None`` the queue pair sends at the rate of the link."""
@@ -319,8 +319,8 @@ class QueuePair:
         if self.device.source_port is not None:
             return self.device.source_port
         if self.device.profile.ports_by_qpn and not self.service.connected:
-            return sender_port(self.number)
-        return udp_source_port(handle.flow_label, self.number, dest_qp)
+            return sender_port(self.qp_num)
+        return udp_source_port(handle.flow_label, self.qp_num, dest_qp)
 
     def set_migration(self, state: MigrationState) -> None:
         """Set the path migration state. IBA 17.2.8."""
@@ -347,7 +347,7 @@ class QueuePair:
 
         Queue pair 1 compares the complete table, others their own P_Key. IBA 10.9.4.
         """
-        if self.number == GSI_QPN:
+        if self.qp_num == GSI_QPN:
             return self.device.pkey_index_of(pkey)
         return self.attributes.pkey_index if pkeys_match(self.pkey, pkey) else None
 
@@ -468,7 +468,7 @@ class QueuePair:
         if not (status or self.signal_all or wqe.flags & SIGNALED):
             slots.unreported += 1
             return
-        fields = (wqe.wr.wr_id, status, verb.completion, 0, wqe.length, 0, 0, self.number)
+        fields = (wqe.wr.wr_id, status, verb.completion, 0, wqe.length, 0, 0, self.qp_num)
         cq = self.send_cq
         position = cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now)
         if not position:
@@ -490,7 +490,7 @@ class QueuePair:
         """Complete a failed receive; the completion has no other fields."""
         self.counters.resp_cqe_error += 1
         self.counters.resp_cqe_flush_error += status is WCStatus.WR_FLUSH_ERR
-        self.report_receive(WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.number))
+        self.report_receive(WorkCompletion(recv.wr_id, status, WCOpcode.RECV, qp_num=self.qp_num))
 
     def report_receive(self, completion: WorkCompletion, solicited: bool = False) -> bool:
         """Complete a receive. Return ``False`` if its CQ is overrun: the queue pair has failed.
@@ -522,7 +522,7 @@ class QueuePair:
         A CQ overrun fails all queue pairs of the CQ; an XRC target's CQ is that of its SRQ.
         """
         if self.state is not QPState.ERR:
-            self.events.append(QPFatal(self.number))
+            self.events.append(QPFatal(self.qp_num))
             self.fail()
 
     def report_request(
@@ -530,16 +530,16 @@ class QueuePair:
     ) -> None:
         """Report that the request with this PSN has a fault, as an asynchronous event."""
         if event is AccessViolation:
-            self.events.append(AccessViolation(self.number, psn, self.inbound.denied))
+            self.events.append(AccessViolation(self.qp_num, psn, self.inbound.denied))
         else:
-            self.events.append(InvalidRequest(self.number, psn, fault))
+            self.events.append(InvalidRequest(self.qp_num, psn, fault))
 
     def notice_drained(self) -> None:
         """In SQD, report once that no packets are in flight. IBA 10.3.1.5."""
         wanted = self.state is QPState.SQD and self.attributes.en_sqd_async_notify
         if wanted and not self.sq.under_way and not self.drained:
             self.drained = True
-            self.events.append(SendQueueDrained(self.number))
+            self.events.append(SendQueueDrained(self.qp_num))
 
     # Transition into an error state.
 
@@ -570,7 +570,7 @@ class QueuePair:
         inbound.recv = NO_RECEIVE
         self._flush_queue()
         if self.made_of.srq is not None:
-            self.events.append(LastWQEReached(self.number))
+            self.events.append(LastWQEReached(self.qp_num))
 
     def give_up_receive(self) -> None:
         """Free the SRQ slot of the receive in use, which will never complete."""

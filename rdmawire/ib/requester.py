@@ -149,7 +149,7 @@ def _bind(qp: QueuePair, wr: SendWR) -> WCStatus:
     if wr.bind is None:
         return WCStatus.MW_BIND_ERR
     window, region, bind = wr.bind
-    wanted = bind._replace(qpn=qp.number, pd=qp.pd)
+    wanted = bind._replace(qpn=qp.qp_num, pd=qp.pd)
     try:
         mw.bind_window(qp.device.keys, window, region, wanted)
     except VerbsError:
@@ -171,7 +171,7 @@ def _register(qp: QueuePair, wr: SendWR) -> WCStatus:
 
 
 def _invalidate(qp: QueuePair, wr: SendWR) -> WCStatus:
-    fault = fast_reg.invalidate(qp.device.keys, wr.invalidate_rkey, qp.pd, qp.number)
+    fault = fast_reg.invalidate(qp.device.keys, wr.invalidate_rkey, qp.pd, qp.qp_num)
     return WCStatus.SUCCESS if fault is None else qp.device.profile.memory_management_error
 
 
@@ -217,7 +217,7 @@ _OPERANDS: dict[int, Callable[[SendWR], tuple[int, int]]] = {
 
 def _deth(qp: QueuePair, wqe: Wqe) -> Header:
     qkey = wqe.wr.remote_qkey
-    return DETH(qkey=qp.qkey if qkey & OWN_QKEY else qkey, srcqp=qp.number)
+    return DETH(qkey=qp.qkey if qkey & OWN_QKEY else qkey, srcqp=qp.qp_num)
 
 
 EXTENDED_HEADERS: dict[type[Header], ExtendedHeader] = {

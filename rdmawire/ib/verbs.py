@@ -348,7 +348,7 @@ class Verbs(Port):
         self,
         kind: QPType,
         wants: QPInit,
-        number: int | None = None,
+        qp_num: int | None = None,
         *,
         sq_buffer: Sge | None = None,
         rq_buffer: Sge | None = None,
@@ -356,7 +356,7 @@ class Verbs(Port):
     ) -> QueuePair:
         """Return a queue pair in RESET. ibv_create_qp(3).
 
-        ``number`` sets the QPN, which no adapter allows: for frames with a given QPN. EBUSY if
+        ``qp_num`` sets the QPN, which no adapter allows: for frames with a given QPN. EBUSY if
         used.
 
         With ``sq_buffer`` or ``rq_buffer`` the queue is also filled from that memory, whose layout
@@ -371,14 +371,14 @@ class Verbs(Port):
         if kind == QPType.RAW_PACKET and self.device.medium is not Medium.ETHERNET:
             medium = self.device.medium.value
             raise VerbsError(f"the link carries {medium}, no raw Ethernet packets", EOPNOTSUPP)
-        if number is not None:
-            check_int("QPN", number, GSI_QPN + 1, MULTICAST_QPN - 1)
-            if number in self.device.qps:
-                raise VerbsError(f"QP {number:#x} is in use", EBUSY)
+        if qp_num is not None:
+            check_int("QPN", qp_num, GSI_QPN + 1, MULTICAST_QPN - 1)
+            if qp_num in self.device.qps:
+                raise VerbsError(f"QP {qp_num:#x} is in use", EBUSY)
         check_init(self.device, QPType(kind), wants)
         rings = work_rings(self.device, wants, sq_buffer, rq_buffer, doorbell_record)
-        qp = self._new_qp(lambda: number or self._unused_qpn(), QPType(kind), wants)
-        self._doorbells.add(qp.number, *rings)
+        qp = self._new_qp(lambda: qp_num or self._unused_qpn(), QPType(kind), wants)
+        self._doorbells.add(qp.qp_num, *rings)
         return qp
 
     def create_gsi_qp(self, wants: QPInit) -> QueuePair:
@@ -396,7 +396,7 @@ class Verbs(Port):
         check_init(device, kind, wants)
         self._check_channel(wants.async_channel)
         qp = QueuePair(self, device, number(), kind, wants)
-        device.qps[qp.number] = qp
+        device.qps[qp.qp_num] = qp
         qp.acquire()
         return qp
 
@@ -417,7 +417,7 @@ class Verbs(Port):
         if over:
             migrate(qp)
         if state is QPState.RESET:
-            self._doorbells.reset(qp.number)
+            self._doorbells.reset(qp.qp_num)
         self._rx_parser.forget()
 
     def query_qp(self, qp: QueuePair) -> QPAttributes:
@@ -436,13 +436,13 @@ class Verbs(Port):
         """
         check_qp(self.device, qp)
         if any(rule.qp is qp for rule in self._flow_rules):
-            raise VerbsError(f"QP {qp.number:#x} has flows: destroy them first", EBUSY)
-        if self.groups.holds(qp.number):
-            raise VerbsError(f"QP {qp.number:#x} is attached to a multicast group", EBUSY)
-        self.memory.check_unbound_from(qp.number)
-        self.memory.forget_qp(qp.number)
-        self._doorbells.remove(qp.number)
-        del self.device.qps[qp.number]
+            raise VerbsError(f"QP {qp.qp_num:#x} has flows: destroy them first", EBUSY)
+        if self.groups.holds(qp.qp_num):
+            raise VerbsError(f"QP {qp.qp_num:#x} is attached to a multicast group", EBUSY)
+        self.memory.check_unbound_from(qp.qp_num)
+        self.memory.forget_qp(qp.qp_num)
+        self._doorbells.remove(qp.qp_num)
+        del self.device.qps[qp.qp_num]
         self.device.retired.add(qp.counters)
         qp.release()
         self.device.ready.pop(qp, None)
@@ -451,13 +451,13 @@ class Verbs(Port):
     def attach_mcast(self, qp: QueuePair, gid: bytes) -> None:
         """Receive a group's packets on a datagram queue pair. ibv_attach_mcast(3)."""
         check_qp(self.device, qp)
-        self.groups.attach(gid, qp.number, qp.type)
+        self.groups.attach(gid, qp.qp_num, qp.type)
         self._rx_parser.forget()
 
     def detach_mcast(self, qp: QueuePair, gid: bytes) -> None:
         """ibv_detach_mcast(3)."""
         check_qp(self.device, qp)
-        self.groups.detach(gid, qp.number)
+        self.groups.detach(gid, qp.qp_num)
         self._rx_parser.forget()
 
     def control_congestion(self, qp: QueuePair, scheme: CongestionController | None) -> None:
@@ -479,7 +479,7 @@ class Verbs(Port):
             packets = self.device.profile.packets_in_flight
         check_int("packets", packets, 1, MAX_IN_FLIGHT)
         if not qp.service.reliable:
-            raise VerbsError(f"QP {qp.number:#x} waits for no ACKs", EINVAL)
+            raise VerbsError(f"QP {qp.qp_num:#x} waits for no ACKs", EINVAL)
         qp.limit_in_flight(packets)
         qp.wake()
 
@@ -499,7 +499,7 @@ class Verbs(Port):
         if traffic_class is not None:
             check_int("traffic_class", traffic_class, 0, 0xFF)
         if interval is not None and not qp.service.connected:
-            raise VerbsError(f"QP {qp.number:#x} has no peer to notify of marks", EINVAL)
+            raise VerbsError(f"QP {qp.qp_num:#x} has no peer to notify of marks", EINVAL)
         qp.notifier = None if interval is None else NotificationPoint(qp, interval, traffic_class)
 
     # Work.

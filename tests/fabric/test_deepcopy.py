@@ -148,7 +148,7 @@ def test_an_adapter_is_copied_with_its_queue_pairs_and_memory() -> None:
     pair.client.nic.transmit(0, 3)
     copied = deepcopy(pair.client.nic)
     assert copied.transmit(0) == pair.client.nic.transmit(0) != []
-    assert copied.device.qps[pair.client.qp.number] is not pair.client.qp
+    assert copied.device.qps[pair.client.qp.qp_num] is not pair.client.qp
     assert copied.next_timer() == pair.client.nic.next_timer()
     copied.handle_timer(copied.next_timer() or 0)
     assert copied.transmit(0) != []
@@ -160,7 +160,7 @@ def test_a_queue_pair_is_copied_with_its_adapter() -> None:
     qp = pair.client.qp
     pair.client.write(DATA, to=pair.server.region)
     copied = deepcopy(qp)
-    assert copied.device.qps[qp.number] is copied
+    assert copied.device.qps[qp.qp_num] is copied
     copied.fail()
     assert (len(copied.sq), len(qp.sq)) == (0, 1)
     assert copied.send_cq is not qp.send_cq

@@ -124,7 +124,7 @@ def test_events_are_taken_once() -> None:
     pair = Pair()
     pair.client.write(b"x", to=pair.server.region, offset=1 << 20)
     pair.drive()
-    assert pair.server.events() == [AccessViolation(pair.server.qp.number)]
+    assert pair.server.events() == [AccessViolation(pair.server.qp.qp_num)]
     assert pair.server.events() == []
 
 

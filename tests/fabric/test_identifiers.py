@@ -16,7 +16,7 @@ from rdmawire.verbs.enums import QPType
 def numbers_of(pair: Pair) -> tuple[int, ...]:
     """All that a pair has of numbers."""
     ends = (pair.client, pair.server)
-    qps = [number for end in ends for number in (end.qp.number, end.qp.attributes.sq_psn)]
+    qps = [number for end in ends for number in (end.qp.qp_num, end.qp.attributes.sq_psn)]
     return (*qps, *(end.region.rkey for end in ends))
 
 
@@ -28,7 +28,7 @@ def queue_pair(host: Host) -> QueuePair:
 def test_without_a_source_numbers_are_counted() -> None:
     assert numbers_of(Pair()) == (0x11, 100, 0x11, 100, 0x1050, 0x1050)
     host = Host()
-    assert [queue_pair(host).number for _ in range(3)] == [0x11, 0x12, 0x13]
+    assert [queue_pair(host).qp_num for _ in range(3)] == [0x11, 0x12, 0x13]
 
 
 def test_a_seed_gives_the_same_numbers_in_each_run() -> None:
@@ -51,7 +51,7 @@ def test_pairs_with_drawn_numbers_work(source: Randomness) -> None:
 
 def test_drawn_queue_pairs_have_numbers_that_queue_pairs_may_have() -> None:
     host = Host(random=Random(1))
-    numbers = {queue_pair(host).number for _ in range(300)}
+    numbers = {queue_pair(host).qp_num for _ in range(300)}
     assert len(numbers) == 300
     assert all(0x11 <= number < 0xFFFFFF for number in numbers)
 

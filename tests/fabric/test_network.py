@@ -44,7 +44,7 @@ class Flow:
             (sink, peer, source, self.qp),
         ):
             path = host.path_to(other)._replace(traffic_class=ECN.ECT_0)
-            host.bring_up(own, PSNS._replace(ah=path, dest_qp_num=others.number))
+            host.bring_up(own, PSNS._replace(ah=path, dest_qp_num=others.qp_num))
         self.host = source
 
     def post(self, now: int = 0) -> None:

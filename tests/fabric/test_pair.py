@@ -90,7 +90,7 @@ def test_datagrams(profile: Profile, ipv6: bool) -> None:
     pair.client.send(b"hello", imm=1)
     pair.drive()
     (done,) = pair.server.poll()
-    assert (done.byte_len, done.imm_data, done.src_qp) == (45, 1, pair.client.qp.number)
+    assert (done.byte_len, done.imm_data, done.src_qp) == (45, 1, pair.client.qp.qp_num)
     assert got.buffer.read(5, 40) == b"hello"
 
 
@@ -175,7 +175,7 @@ def test_a_connection_to_oneself() -> None:
     cq = host.nic.create_cq(16)
     one, two = (host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq, CAP)) for _ in range(2))
     for qp, peer in ((one, two), (two, one)):
-        there = ATTRIBUTES._replace(ah=host.path_to(host), dest_qp_num=peer.number)
+        there = ATTRIBUTES._replace(ah=host.path_to(host), dest_qp_num=peer.qp_num)
         host.bring_up(qp, there)
     sink = host.buffer(5)
     host.nic.post_recv(two, (RecvWR((sink.sge(),)),))
@@ -212,7 +212,7 @@ def requests(pair: Pair) -> list[bytes]:
 def beside(pair: Pair, request: bytes) -> Responder:
     """A responder in the server's place."""
     region = pair.server.region
-    responder = Responder(request, peer_qpn=pair.client.qp.number)
+    responder = Responder(request, peer_qpn=pair.client.qp.qp_num)
     responder.memory(region.address, region.region.length, region.rkey).write(region.read())
     return responder
 
@@ -297,7 +297,7 @@ def test_it_is_made_of_requests_of_roce_and_of_no_other_service() -> None:
     with pytest.raises(WireError):
         Responder(bytes(60))
     pair = Pair()
-    packet = Packet.make(Opcode.CNP, CNP(), destqp=pair.server.qp.number, becn=1)
+    packet = Packet.make(Opcode.CNP, CNP(), destqp=pair.server.qp.qp_num, becn=1)
     cnp = roce.Frame(pair.client.qp.request_template.headers, packet).seal().build()
     with pytest.raises(VerbsError, match="no responder for CNP: there are RC, UC, UD"):
         Responder(cnp)

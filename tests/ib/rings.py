@@ -71,7 +71,7 @@ class Side(Host):
 
     def ring(self, offset: int, blocks: int, *, receives: bool = False) -> WorkRing:
         at, record = self.base + offset, self.base + RECORD
-        qpn, size = self.qp.number, blocks * 64
+        qpn, size = self.qp.qp_num, blocks * 64
         return WorkRing(self.memory, at, size, record, qpn, self.kind, receives=receives)
 
     def sge(self, offset: int, length: int) -> Sge:

@@ -94,7 +94,7 @@ class Stage:
         """As :meth:`forge`, before it is sealed."""
         end = self.client if by is None else by
         headers = headers_to(end.path_to(end.peer), end.mac, SOURCE_PORTS)
-        return Frame(headers, packet.replace(bth=packet.bth.replace(destqp=end.peer.qp.number)))
+        return Frame(headers, packet.replace(bth=packet.bth.replace(destqp=end.peer.qp.qp_num)))
 
     def tell(self, packet: Packet, *, by: End | None = None) -> None:
         """Hand a forged packet to the end that it is for."""
@@ -160,7 +160,7 @@ def go(
 def climb(end: End, top: QPState, attributes: QPAttributes = ATTRIBUTES) -> None:
     """From RESET up to a state, with all that each step may be given."""
     go(end, QPState.RESET)
-    peer = attributes._replace(ah=end.path_to(end.peer), dest_qp_num=end.peer.qp.number)
+    peer = attributes._replace(ah=end.path_to(end.peer), dest_qp_num=end.peer.qp.qp_num)
     for state in (QPState.INIT, QPState.RTR, QPState.RTS):
         if end.qp.state < top:
             go(end, state, QP_TRANSITIONS[end.qp.type, end.qp.state, state].required, peer)

@@ -45,7 +45,7 @@ def test_a_peer_that_asks_for_it_gets_a_remote_operational_error(name: str) -> N
     assert nak_of(stage) == (Nak.REMOTE_OPERATIONAL_ERROR, 100)
     assert statuses(stage.client) == [WCStatus.REM_OP_ERR]
     assert stage.server.qp.state is QPState.ERR
-    assert events(stage.server) == [InvalidRequest(stage.server.qp.number)]
+    assert events(stage.server) == [InvalidRequest(stage.server.qp.qp_num)]
 
 
 @pytest.mark.parametrize("length", [8, 3000])

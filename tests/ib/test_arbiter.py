@@ -118,7 +118,7 @@ def test_a_small_send_waits_for_one_burst_at_most(paced: bool) -> None:
     server.send(b"urgently")
     line.pair.drive(posted + us(1) + (BURST + TURN + 1) * wire_time(FULL, RATE))
     (done,) = [done for done in client.poll() if done.byte_len == 8]
-    assert done.qp_num == client.qp.number
+    assert done.qp_num == client.qp.qp_num
 
 
 def test_small_requests_catch_up_in_bytes() -> None:

@@ -13,7 +13,7 @@ from rdmawire.wire.roce import Frame
 
 def cnp_for(pair: Pair) -> bytes:
     """What a congested receiver sends: as the server would."""
-    packet = Packet.make(Opcode.CNP, CNP(), destqp=pair.client.qp.number, becn=1)
+    packet = Packet.make(Opcode.CNP, CNP(), destqp=pair.client.qp.qp_num, becn=1)
     return Frame(pair.server.qp.request_template.headers, packet).seal().build()
 
 

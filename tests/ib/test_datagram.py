@@ -37,7 +37,7 @@ def test_forty_bytes_stand_before_the_payload(ipv6: bool) -> None:
     assert got.buffer.read() == network + b"hello"
     assert done.byte_len == 45
     assert done.wc_flags == WCFlags.GRH
-    assert done.src_qp == stage.client.qp.number
+    assert done.src_qp == stage.client.qp.qp_num
 
 
 def test_headers_of_the_network_say_who_sent() -> None:
@@ -71,7 +71,7 @@ def test_a_q_key_with_the_upper_bit_stands_for_the_senders_own() -> None:
         sge = stage.client.region.sge(4)
         wr = SendWR(SendOpcode.SEND, (sge,), remote_qkey=remote_qkey)
         addressed = wr._replace(
-            ah=stage.client.path_to(stage.server), remote_qpn=stage.server.qp.number
+            ah=stage.client.path_to(stage.server), remote_qpn=stage.server.qp.qp_num
         )
         stage.client.post(addressed, stage.client.region)
     stage.drive()
@@ -131,7 +131,7 @@ def test_one_queue_pair_sends_to_many() -> None:
     listener = Listener(third)
     wr = SendWR(SendOpcode.SEND, (stage.client.filled(b"to you").sge(),), remote_qkey=0x11)
     got = stage.server.receive(6)
-    for host, qpn in ((stage.server, stage.server.qp.number), (third, listener.qp.number)):
+    for host, qpn in ((stage.server, stage.server.qp.qp_num), (third, listener.qp.qp_num)):
         addressed = wr._replace(ah=stage.client.path_to(host), remote_qpn=qpn)
         stage.client.post(addressed, stage.client.region)
     stage.drive()

@@ -56,7 +56,7 @@ def statuses(side: Side) -> list[WCStatus]:
 
 
 def ring(side: Side, kind: DoorbellType = DoorbellType.SEND, number: int | None = None) -> None:
-    number = side.qp.number if number is None else number
+    number = side.qp.qp_num if number is None else number
     side.nic.ring(Doorbell(type=kind, number=number).build())
 
 
@@ -83,7 +83,7 @@ def test_wqes_in_memory_write_into_the_peers_memory(gpu: GpuProfile | None) -> N
         client.gpu.flush()
     (done,) = client.poll()
     assert (done.wr_id, done.status, done.opcode) == (0, S.SUCCESS, WCOpcode.RDMA_WRITE)
-    assert (done.byte_len, done.qp_num) == (7, client.qp.number)
+    assert (done.byte_len, done.qp_num) == (7, client.qp.qp_num)
 
 
 def test_every_kind_of_work_comes_from_memory() -> None:
@@ -115,10 +115,10 @@ def test_datagrams_have_an_address_segment() -> None:
     server.post(RecvWR((server.sge(DATA, 64),)))
     wr = SendWR(SendOpcode.SEND, flags=2 | SendFlags.INLINE, inline=b"hello")
     path = client.path_to(server)
-    client.post(wr._replace(ah=path, remote_qpn=server.qp.number, remote_qkey=0x11))
+    client.post(wr._replace(ah=path, remote_qpn=server.qp.qp_num, remote_qkey=0x11))
     rings.drive()
     (done,) = server.poll()
-    assert (done.src_qp, done.byte_len, done.smac) == (client.qp.number, 45, client.mac)
+    assert (done.src_qp, done.byte_len, done.smac) == (client.qp.qp_num, 45, client.mac)
     assert server.load(DATA + 40, 5) == b"hello"
 
 
@@ -141,7 +141,7 @@ def test_rings_wrap_and_so_do_indexes() -> None:
     client, server = rings.client, rings.server
     start = 0x10000 - 3 * BLOCKS
     client.sends._next = start
-    client.nic._doorbells._sends[client.qp.number].fetched = start
+    client.nic._doorbells._sends[client.qp.qp_num].fetched = start
     expected = []
     for turn in range(60):
         data = bytes([turn]) * (turn * 37 % 250)
@@ -323,7 +323,7 @@ def test_a_record_that_goes_back_or_beyond_the_ring_is_fatal(index: int) -> None
     rings.drive()
     record(client, send=index)
     ring(client)
-    assert client.events() == [QPFatal(client.qp.number)]
+    assert client.events() == [QPFatal(client.qp.qp_num)]
     assert client.qp.state is QPState.ERR
 
 
@@ -338,7 +338,7 @@ def test_a_bad_receive_ends_in_the_order_of_the_queue() -> None:
         (0, S.WR_FLUSH_ERR),
         (1, S.LOC_QP_OP_ERR),
     ]
-    assert server.events() == [QPFatal(server.qp.number)]
+    assert server.events() == [QPFatal(server.qp.qp_num)]
 
 
 def test_a_wrong_key_in_a_wqe_is_a_protection_error() -> None:
@@ -362,7 +362,7 @@ def test_queues_whose_memory_is_gone_end_with_an_event(gpu: GpuProfile | None, w
     else:
         client.nic.memory.dereg_mr(client.region)
     ring(client)
-    assert QPFatal(client.qp.number) in client.events()
+    assert QPFatal(client.qp.qp_num) in client.events()
     assert client.qp.state is QPState.ERR
 
 
@@ -374,7 +374,7 @@ def test_a_cq_whose_memory_is_gone_is_overrun() -> None:
     rings.drive()
     events = client.events()
     assert CQError(client.cq.number) in events
-    assert QPFatal(client.qp.number) in events
+    assert QPFatal(client.qp.qp_num) in events
     assert client.cq.poll(1) == []
 
 
@@ -388,7 +388,7 @@ def test_a_cq_whose_consumer_makes_no_room_is_overrun() -> None:
     client.store(CQ_RECORD, nonsense)
     client.post(write(client, server, b"x"))
     rings.drive()
-    assert client.events() == [CQError(client.cq.number), QPFatal(client.qp.number)]
+    assert client.events() == [CQError(client.cq.number), QPFatal(client.qp.qp_num)]
 
 
 @pytest.mark.parametrize(
@@ -538,7 +538,7 @@ def test_no_bytes_of_queues_and_doorbells_raise_anything(
         client.store(offset, b"".join(wqes))
         for block, opcode, units in headers:  # like WQEs, but for what follows
             control = WQEControl(
-                wqe_index=block, opcode=opcode, qpn=client.qp.number, units=units, flags=2
+                wqe_index=block, opcode=opcode, qpn=client.qp.qp_num, units=units, flags=2
             )
             client.store(offset + 64 * block, control.build())
     for one in [*records, None]:

@@ -65,7 +65,7 @@ def reconnect(pair: Pair, change: Callable[[AddressHandle], AddressHandle], end:
         go(own, QPState.RESET)
         ah = own.path_to(own.peer)
         wanted = ATTRIBUTES._replace(
-            ah=change(ah) if own is end else ah, dest_qp_num=own.peer.qp.number
+            ah=change(ah) if own is end else ah, dest_qp_num=own.peer.qp.qp_num
         )
         own.bring_up(own.qp, wanted)
 

@@ -49,7 +49,7 @@ def test_the_first_packet_in_rtr_tells_once_that_the_peer_is_there() -> None:
     for _ in range(2):
         stage.client.write(b"hello", to=stage.server.region)
     stage.drive()
-    assert events(stage.server) == [CommunicationEstablished(stage.server.qp.number)]
+    assert events(stage.server) == [CommunicationEstablished(stage.server.qp.qp_num)]
 
 
 def test_reset_forgets_all_work_and_completes_none_of_it() -> None:
@@ -119,7 +119,7 @@ def test_draining_ends_what_was_begun_and_tells_then(notify: bool) -> None:
     assert events(stage.client) == []
     stage.drive()
     assert outcomes(stage.client) == [(1, WCStatus.SUCCESS)]
-    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)] * notify
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.qp_num)] * notify
     go(stage.client, QPState.RTS)
     stage.drive()
     assert outcomes(stage.client) == [(2, WCStatus.SUCCESS)]
@@ -158,7 +158,7 @@ def test_a_queue_is_drained_when_its_last_answer_arrives(work: Callable[[End], o
     stage.client.nic.receive_all(before, 0)
     assert events(stage.client) == []
     stage.client.nic.receive(last, 0)
-    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.qp_num)]
     stage.drive()
     assert events(stage.client) == []
 
@@ -173,7 +173,7 @@ def test_a_queue_that_rests_is_drained_when_a_late_ack_arrives() -> None:
     stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, not_ready, psn=FIRST_PSN), by=stage.server)
     assert events(stage.client) == []
     stage.client.nic.receive_all(stage.server.nic.transmit(0), 0)
-    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.qp_num)]
 
 
 @pytest.mark.parametrize("kind", [QPType.UC, QPType.UD])
@@ -183,7 +183,7 @@ def test_unreliable_work_is_drained_when_its_last_frame_leaves(kind: QPType) -> 
         stage.client.send(b"hello")
     stage.client.nic.transmit(0, 1)
     drain(stage)
-    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.qp_num)]
     assert stage.client.nic.transmit(0) == []
 
 
@@ -196,13 +196,13 @@ def test_a_torn_unreliable_message_is_drained_with_its_last_packet() -> None:
     stage.client.nic.transmit(0, 1)
     assert events(stage.client) == []
     stage.client.nic.transmit(0, 1)
-    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.qp_num)]
 
 
 def test_an_event_is_asked_for_each_time_a_queue_drains() -> None:
     stage = Stage()
     drain(stage)
-    assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+    assert events(stage.client) == [SendQueueDrained(stage.client.qp.qp_num)]
     go(stage.client, QPState.RTS)
     go(stage.client, QPState.SQD)
     stage.drive()
@@ -214,7 +214,7 @@ def test_an_idle_queue_is_drained_at_once_and_each_time() -> None:
     for _ in range(2):
         drain(stage)
         stage.drive()
-        assert events(stage.client) == [SendQueueDrained(stage.client.qp.number)]
+        assert events(stage.client) == [SendQueueDrained(stage.client.qp.qp_num)]
         go(stage.client, QPState.RTS)
 
 
@@ -289,7 +289,7 @@ def test_a_queue_that_overruns_breaks_its_queue_pairs() -> None:
     for _ in range(4):
         stage.client.write(b"x", to=stage.server.region)
     stage.drive()
-    number = stage.client.qp.number
+    number = stage.client.qp.qp_num
     assert events(stage.client) == [CQError(stage.client.cq.number), QPFatal(number)]
     assert statuses(stage.client) == [WCStatus.SUCCESS] * 2
     assert stage.client.qp.state is QPState.ERR
@@ -297,7 +297,7 @@ def test_a_queue_that_overruns_breaks_its_queue_pairs() -> None:
 
 def test_a_queue_pair_that_comes_back_to_a_broken_queue_ends_again() -> None:
     stage = Stage()
-    client, number = stage.client, stage.client.qp.number
+    client, number = stage.client, stage.client.qp.qp_num
     client.cq.resize(1)
     for _ in range(2):
         client.write(b"x", to=stage.server.region)

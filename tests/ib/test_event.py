@@ -82,8 +82,8 @@ def test_queue_pairs_and_cqs_report_to_the_channel_that_they_were_made_with() ->
     own, other = new_qp(host, cq, second), new_qp(host, cq, None)
     overrun(own)
     assert read(first) == [CQError(cq.number)]
-    assert read(second) == [QPFatal(own.number)]
-    assert host.events() == [QPFatal(other.number)]
+    assert read(second) == [QPFatal(own.qp_num)]
+    assert host.events() == [QPFatal(other.qp_num)]
     assert own.state is other.state is QPState.ERR
     assert read(first) == read(second) == host.events() == []
 
@@ -177,10 +177,10 @@ def test_completions_are_in_their_cq_before_the_events() -> None:
     theirs.post_send(SendWR(SendOpcode.SEND))
     go_to_error = QPAttributes(qp_state=QPState.ERR)
     theirs.modify(go_to_error, QPAttrMask.STATE)
-    assert read(events) == [LastWQEReached(theirs.number)]
+    assert read(events) == [LastWQEReached(theirs.qp_num)]
     assert [done.status for done in cq.poll(8)] == [WCStatus.WR_FLUSH_ERR]
     copied, theirs_too, qp = deepcopy((server.nic, events, theirs))
     overrun(qp)
-    assert read(theirs_too) == [CQError(cq.number), QPFatal(qp.number)]
+    assert read(theirs_too) == [CQError(cq.number), QPFatal(qp.qp_num)]
     assert read(events) == []
     assert copied.next_event() is None

@@ -16,7 +16,7 @@ def test_a_queue_pair_gets_the_number_asked_for() -> None:
     host = Host()
     cq = host.nic.create_cq(1)
     wants = QPInit(host.pd, cq, cq)
-    assert host.nic.create_qp(QPType.RC, wants, 0xABCDE).number == 0xABCDE
+    assert host.nic.create_qp(QPType.RC, wants, 0xABCDE).qp_num == 0xABCDE
     with pytest.raises(VerbsError, match="0xabcde is in use") as caught:
         host.nic.create_qp(QPType.RC, wants, 0xABCDE)
     assert caught.value.errno == EBUSY
@@ -37,8 +37,8 @@ def test_a_number_asked_for_is_not_given_out_again() -> None:
     cq = host.nic.create_cq(1)
     wants = QPInit(host.pd, cq, cq)
     asked = host.nic.create_qp(QPType.RC, wants, 0x12)
-    others = [host.nic.create_qp(QPType.RC, wants).number for _ in range(3)]
-    assert asked.number not in others
+    others = [host.nic.create_qp(QPType.RC, wants).qp_num for _ in range(3)]
+    assert asked.qp_num not in others
 
 
 def test_bytes_inline_need_their_flag() -> None:

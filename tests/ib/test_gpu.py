@@ -126,7 +126,7 @@ def test_memory_taken_back_while_a_read_is_answered() -> None:
     stage.drive()
     assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR, 102)
     assert stage.server.qp.state is QPState.ERR
-    assert events(stage.server) == [AccessViolation(stage.server.qp.number)]
+    assert events(stage.server) == [AccessViolation(stage.server.qp.qp_num)]
 
 
 def test_memory_taken_back_before_a_read_is_answered() -> None:
@@ -162,7 +162,7 @@ def test_memory_taken_back_within_a_write() -> None:
     stage.drive()
     assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR, 101)
     assert statuses(stage.client) == [WCStatus.REM_ACCESS_ERR]
-    assert events(stage.server) == [AccessViolation(stage.server.qp.number)]
+    assert events(stage.server) == [AccessViolation(stage.server.qp.qp_num)]
 
 
 def test_memory_taken_back_within_a_receive() -> None:

@@ -68,7 +68,7 @@ def work_for(end: End, opcode: SendOpcode) -> SendWR:
         remote_address=end.peer.region.address,
         rkey=end.peer.region.rkey,
         ah=end.path_to(end.peer),
-        remote_qpn=end.peer.qp.number,
+        remote_qpn=end.peer.qp.qp_num,
         remote_qkey=0x11,
         placement=1,
         length=8,

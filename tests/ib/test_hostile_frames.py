@@ -50,7 +50,7 @@ def test_each_xrc_packet_names_its_queue(at_once: bool) -> None:
     nic.post_srq_recv(srq, [RecvWR((server.buffer(4 * MTU).sge(),), 7)])
     qp = nic.create_qp(QPType.XRC_TGT, QPInit(server.pd, cq, cq, xrc_domain=domain))
     server.bring_up(qp, ATTRIBUTES._replace(ah=server.path_to(client)))
-    frames = xrc_send(client, server, qp.number, srq.number)
+    frames = xrc_send(client, server, qp.qp_num, srq.number)
     if at_once:
         nic.receive_all(frames, 0)
     else:
@@ -71,7 +71,7 @@ def test_a_peer_that_asks_for_a_path_that_is_none_is_told_of_once() -> None:
     stage.ask(Opcode.RC_SEND_ONLY, psn=5000, migreq=0)
     for _ in range(100):
         stage.ask(Opcode.RC_SEND_ONLY, psn=5000, migreq=1)
-    failed = PathMigrationFailed(server.qp.number)
+    failed = PathMigrationFailed(server.qp.qp_num)
     assert events(server) == [failed]
     stage.ask(Opcode.RC_SEND_ONLY, psn=5000, migreq=1)
     assert events(server) == [failed]
@@ -84,7 +84,7 @@ def queue_pair(host: Host, peer: Host, kind: QPType, top: QPState) -> QueuePair:
     cq = host.nic.create_cq(99)
     domain = host.nic.open_xrcd() if kind is QPType.XRC_TGT else 0
     qp = host.nic.create_qp(kind, QPInit(host.pd, cq, cq, CAP, xrc_domain=domain))
-    wanted = ATTRIBUTES._replace(ah=host.path_to(peer), dest_qp_num=qp.number)
+    wanted = ATTRIBUTES._replace(ah=host.path_to(peer), dest_qp_num=qp.qp_num)
     for state in (QPState.INIT, QPState.RTR, QPState.RTS):
         if state <= top:
             needed = QP_TRANSITIONS[kind, qp.state, state].required | QPAttrMask.STATE
@@ -101,7 +101,7 @@ def test_every_opcode_meets_every_type_and_state(kind: QPType) -> None:
         qp = queue_pair(host, peer, kind, state)
         layout = LAYOUTS.get(opcode)
         extended: tuple[Header, ...] = tuple(h() for h in layout.headers) if layout else ()
-        packet = Packet(BTH(opcode=opcode, destqp=qp.number, psn=100), extended, bytes(8))
+        packet = Packet(BTH(opcode=opcode, destqp=qp.qp_num, psn=100), extended, bytes(8))
         path = headers_to(peer.path_to(host), peer.mac, 0xC000)
         try:
             frame = roce.Frame(path, packet).seal().build()

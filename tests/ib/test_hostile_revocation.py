@@ -70,9 +70,9 @@ def test_a_window_bound_anew_is_another() -> None:
         place = Bind(server.region.address, SIZE, RIGHTS, qpn, server.pd, window.key + 1)
         return bind_window(keys, window, server.region.region, place)
 
-    meeting.begin(bind(server.qp.number))
-    assert invalidate(keys, window.key, server.pd, server.qp.number) is None
-    bind(server.qp.number + 1)
+    meeting.begin(bind(server.qp.qp_num))
+    assert invalidate(keys, window.key, server.pd, server.qp.qp_num) is None
+    bind(server.qp.qp_num + 1)
     meeting.end()
 
 
@@ -89,7 +89,7 @@ def test_a_region_registered_anew_is_another() -> None:
         return region.rkey
 
     meeting.begin(register())
-    assert invalidate(keys, region.key, server.pd, server.qp.number) is None
+    assert invalidate(keys, region.key, server.pd, server.qp.qp_num) is None
     register()
     meeting.end()
 

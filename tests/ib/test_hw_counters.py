@@ -218,7 +218,7 @@ def _no_right(stage: Stage) -> None:
     there = ATTRIBUTES._replace(
         qp_access_flags=0,
         ah=stage.server.path_to(stage.client),
-        dest_qp_num=stage.client.qp.number,
+        dest_qp_num=stage.client.qp.qp_num,
     )
     stage.server.bring_up(stage.server.qp, there)
     stage.client.post(

@@ -70,7 +70,7 @@ def invalidated(server: End) -> Key:
     key = next_variant(region.rkey)
     wanted = FastRegistration(key, page, SIZE, RIGHTS | Access.LOCAL_WRITE, [page])
     register_pages(keys, server.space, region, wanted)
-    take = lambda: invalidate(keys, key, server.pd, server.qp.number)  # noqa: E731
+    take = lambda: invalidate(keys, key, server.pd, server.qp.qp_num)  # noqa: E731
     return Key(page, key, take, KeyFault.NOT_BOUND)
 
 
@@ -82,13 +82,13 @@ def _bound(server: End) -> MemoryWindow:
 
 def _bind(server: End, window: MemoryWindow) -> None:
     key, region = next_variant(window.rkey), server.region.region
-    wanted = Bind(region.iova, SIZE, RIGHTS, server.qp.number, server.pd, key)
+    wanted = Bind(region.iova, SIZE, RIGHTS, server.qp.qp_num, server.pd, key)
     bind_window(server.nic.memory.keys, window, region, wanted)
 
 
 def unbound(server: End) -> Key:
     window, keys = _bound(server), server.nic.memory.keys
-    take = lambda: invalidate(keys, window.rkey, server.pd, server.qp.number)  # noqa: E731
+    take = lambda: invalidate(keys, window.rkey, server.pd, server.qp.qp_num)  # noqa: E731
     return Key(server.region.address, window.rkey, take, KeyFault.NOT_BOUND)
 
 
@@ -96,7 +96,7 @@ def bound_anew(server: End) -> Key:
     window, keys = _bound(server), server.nic.memory.keys
 
     def take() -> None:
-        invalidate(keys, window.rkey, server.pd, server.qp.number)
+        invalidate(keys, window.rkey, server.pd, server.qp.qp_num)
         _bind(server, window)
 
     return Key(server.region.address, window.rkey, take, KeyFault.INVALID_KEY)

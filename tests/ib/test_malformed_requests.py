@@ -29,7 +29,7 @@ def ask(
     stage: Stage, opcode: int, *more: Header, payload: bytes = b"", padcnt: int = 0, psn: int = 100
 ) -> None:
     """Hand the server a request of any build."""
-    bth = BTH(opcode=opcode, psn=psn, padcnt=padcnt, destqp=stage.server.qp.number, ackreq=1)
+    bth = BTH(opcode=opcode, psn=psn, padcnt=padcnt, destqp=stage.server.qp.qp_num, ackreq=1)
     good = stage.frame_of(Packet.make(Opcode.RC_SEND_ONLY))
     packet = Packet(bth.replace(pkey=0xFFFF), more, payload, bytes(padcnt))
     stage.server.nic.receive(good._replace(packet=packet).seal().build(), stage.now)
@@ -66,7 +66,7 @@ def test_a_reserved_opcode_is_answered_with_a_nak(opcode: int) -> None:
     ask(stage, opcode, payload=bytes(16))
     assert nak_of(stage) == (Nak.INVALID_REQUEST, 100)
     assert stage.server.qp.state is QPState.ERR
-    assert events(stage.server) == [InvalidRequest(stage.server.qp.number, 100, Fault.OP_VALID)]
+    assert events(stage.server) == [InvalidRequest(stage.server.qp.qp_num, 100, Fault.OP_VALID)]
 
 
 @pytest.mark.parametrize("name", WITH_PAYLOAD)
@@ -76,7 +76,7 @@ def test_a_payload_where_none_belongs_is_answered_with_a_nak(name: str) -> None:
     ask(stage, opcode, *headers(stage), payload=payload, padcnt=padcnt)
     assert nak_of(stage) == (Nak.INVALID_REQUEST, 100)
     assert stage.server.qp.state is QPState.ERR
-    assert events(stage.server) == [InvalidRequest(stage.server.qp.number, 100, Fault.LENGTH)]
+    assert events(stage.server) == [InvalidRequest(stage.server.qp.qp_num, 100, Fault.LENGTH)]
     assert stage.server.region.read(8) == bytes(8)
 
 

@@ -182,7 +182,7 @@ def test_datagrams_of_ud_begin_with_their_network_header() -> None:
     other.nic.post_recv(peers, RecvWR((sink.sge(),)))
     path = one.path_to(other)
     sges = (source.sge(),)
-    wr = SendWR(SendOpcode.SEND, sges, ah=path, remote_qpn=peers.number, remote_qkey=QUIET.qkey)
+    wr = SendWR(SendOpcode.SEND, sges, ah=path, remote_qpn=peers.qp_num, remote_qkey=QUIET.qkey)
     one.nic.post_send(qp, wr)
     talk.run()
     (done,) = peers.recv_cq.poll(1)
@@ -225,7 +225,7 @@ def test_what_needs_an_ethernet_header_is_refused() -> None:
         fresh = _queue_pair(one, QPType.RC)
         path = talk.hosts[0].path_to(talk.hosts[1])._replace(**change)
         with pytest.raises(VerbsError, match=message):
-            one.bring_up(fresh, QUIET._replace(ah=path, dest_qp_num=qp.number))
+            one.bring_up(fresh, QUIET._replace(ah=path, dest_qp_num=qp.qp_num))
 
 
 def hostile(good: bytes) -> Iterator[bytes]:
@@ -303,7 +303,7 @@ def test_payloads_that_are_no_packet_are_dropped() -> None:
     other.receive(datagram._replace(destination_port=4790).packet(), 0)
     assert other.drops[Drop.NOT_RDMA] == 1
     other.receive(datagram._replace(traffic_class=0xFF, hop_limit=1).packet(), 0)
-    assert other.device.qps[talk.qps[1].number].counters.np_ecn_marked_roce_packets == 1
+    assert other.device.qps[talk.qps[1].qp_num].counters.np_ecn_marked_roce_packets == 1
 
 
 @pytest.mark.parametrize(

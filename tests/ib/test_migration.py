@@ -90,8 +90,8 @@ def test_a_path_that_is_cut_leads_both_to_the_other_path(wire: Wire, pair: Pair)
     assert pair.server.region.read(9) == b"other way"
     assert [done.status for done in pair.client.poll()] == [WCStatus.SUCCESS]
     assert state_of(pair.client) == state_of(pair.server) == MigrationState.MIGRATED
-    assert events_of(pair.client) == [PathMigrated(pair.client.qp.number)]
-    assert events_of(pair.server) == [PathMigrated(pair.server.qp.number)]
+    assert events_of(pair.client) == [PathMigrated(pair.client.qp.qp_num)]
+    assert events_of(pair.server) == [PathMigrated(pair.server.qp.qp_num)]
 
 
 def test_an_owner_sends_its_connection_over(wire: Wire, pair: Pair) -> None:
@@ -102,7 +102,7 @@ def test_an_owner_sends_its_connection_over(wire: Wire, pair: Pair) -> None:
     pair.drive()
     assert pair.server.region.read(4) == b"over"
     assert not any(map(on_first_path, wire.carried))
-    assert events_of(pair.server) == [PathMigrated(pair.server.qp.number)]
+    assert events_of(pair.server) == [PathMigrated(pair.server.qp.qp_num)]
 
 
 def test_once_over_a_cut_path_ends_the_connection(wire: Wire, pair: Pair) -> None:
@@ -127,7 +127,7 @@ def test_a_peer_that_went_over_by_another_path_is_told_of(pair: Pair) -> None:
     pair.client.nic.modify_qp(pair.client.qp, wanted, QPAttrMask.PATH_MIG_STATE)
     pair.client.write(b"first path", to=pair.server.region)
     pair.drive(until=pair.simulator.now + us(1))
-    assert PathMigrationFailed(pair.server.qp.number) in events_of(pair.server)
+    assert PathMigrationFailed(pair.server.qp.qp_num) in events_of(pair.server)
     assert state_of(pair.server) == MigrationState.ARMED
 
 

@@ -49,7 +49,7 @@ class Two:
         wr = SendWR(
             SendOpcode.SEND,
             ah=first.path_to(second),
-            remote_qpn=self.qps[1].number,
+            remote_qpn=self.qps[1].qp_num,
             remote_qkey=GSI_QKEY,
         )
         first.nic.post_send(self.qps[0], [wr._replace(**more)])  # type: ignore[arg-type]

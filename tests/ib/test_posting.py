@@ -47,7 +47,7 @@ def sample(stage: Stage, opcode: SendOpcode) -> SendWR:
         opcode,
         (stage.client.region.sge(8),),
         ah=stage.client.path_to(stage.server),
-        remote_qpn=stage.server.qp.number,
+        remote_qpn=stage.server.qp.qp_num,
         placement=1,
     )
     return fitting(wr, stage.client.qp.type)

@@ -42,7 +42,7 @@ def test_a_reply_goes_back_as_the_datagram_came(
     there = client.path_to(server, 0x68)._replace(
         vlan=vlan, sl=sl, gid_type=gid_type, hop_limit=9, flow_label=label
     )
-    done, got = asked(stage, there, server.qp.number)
+    done, got = asked(stage, there, server.qp.qp_num)
     tagged = vlan is not None or sl > 0
     assert (done.vlan_id, done.sl) == ((vlan or 0) if tagged else None, sl)
     assert (done.smac, done.pkey_index) == (client.mac, 0)
@@ -66,7 +66,7 @@ def test_a_reply_goes_back_as_the_datagram_came(
 
 def test_a_mark_of_congestion_is_not_sent_back() -> None:
     stage = Stage(Pair(kind=QPType.UD))
-    done, got = asked(stage, stage.client.path_to(stage.server, 0x6B), stage.server.qp.number)
+    done, got = asked(stage, stage.client.path_to(stage.server, 0x6B), stage.server.qp.qp_num)
     back = stage.server.nic.init_ah_from_wc(done, got.buffer.read(40))
     assert back.traffic_class == 0x6A
 

@@ -353,7 +353,7 @@ def test_an_immediate_comes_with_its_completion() -> None:
     stage.ask(Opcode.RC_SEND_ONLY_WITH_IMMEDIATE, ImmDt(0xDEADBEEF), payload=b"1234", psn=100)
     done = only(stage.server)
     assert (done.imm_data, done.wc_flags, done.byte_len) == (0xDEADBEEF, 2, 4)
-    assert done.src_qp == stage.client.qp.number
+    assert done.src_qp == stage.client.qp.qp_num
 
 
 def test_a_queue_pair_in_rtr_answers_but_does_not_send() -> None:

@@ -88,7 +88,7 @@ def test_the_alternate_path_has_retries_of_its_own_and_an_end(retry_cnt: int) ->
     stage.drive(until=seconds(0.001))
     assert len(stage.sent) == 2 * (1 + retry_cnt)
     assert statuses(client) == [WCStatus.RETRY_EXC_ERR]
-    assert events(client) == [PathMigrated(client.qp.number)]
+    assert events(client) == [PathMigrated(client.qp.qp_num)]
 
 
 def test_seven_retries_are_seven() -> None:

@@ -66,4 +66,4 @@ def test_a_key_of_another_domain_is_refused() -> None:
     stage.drive()
     assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR, 100)
     assert statuses(stage.client) == [WCStatus.REM_ACCESS_ERR]
-    assert events(stage.server) == [AccessViolation(stage.server.qp.number)]
+    assert events(stage.server) == [AccessViolation(stage.server.qp.qp_num)]

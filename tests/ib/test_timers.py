@@ -132,7 +132,7 @@ def test_queue_pairs_that_come_and_go_leave_nothing_in_the_adapter() -> None:
     client, server = pair.client, pair.server
     for _ in range(200):
         qp = client.nic.create_qp(QPType.RC, QPInit(client.pd, client.cq, client.cq, CAP))
-        there = patient._replace(ah=client.path_to(server), dest_qp_num=server.qp.number)
+        there = patient._replace(ah=client.path_to(server), dest_qp_num=server.qp.qp_num)
         client.bring_up(qp, there)
         client.nic.post_send(qp, [SendWR(SendOpcode.SEND)])
         client.nic.transmit(0)

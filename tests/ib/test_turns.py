@@ -186,7 +186,7 @@ def test_the_peer_may_take_a_key_back_behind_its_read() -> None:
     memory = server.nic.memory
     window = memory.alloc_mw(server.pd, 2)
     start, rights = server.region.address, Access.REMOTE_READ
-    place = Bind(start, 4000, rights, server.qp.number, server.pd, window.key + 1)
+    place = Bind(start, 4000, rights, server.qp.qp_num, server.pd, window.key + 1)
     bind_window(memory.keys, window, server.region.region, place)
     server.receive()
     stage.ask(READ, RETH(window.iova, window.rkey, 4000), psn=100)

@@ -95,7 +95,7 @@ def test_sizes_beyond_the_profile(cap: QPCap) -> None:
 def test_queue_pairs_have_numbers_of_their_own() -> None:
     host = Host()
     cq = host.nic.create_cq(4)
-    numbers = [host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq)).number for _ in range(100)]
+    numbers = [host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq)).qp_num for _ in range(100)]
     assert len(set(numbers)) == 100
     assert min(numbers) > 1
 
@@ -104,7 +104,7 @@ def test_attributes_are_told_as_they_were_set() -> None:
     stage = Stage()
     told = stage.client.nic.query_qp(stage.client.qp)
     assert told.qp_state is told.cur_qp_state is QPState.RTS
-    assert told.dest_qp_num == stage.server.qp.number
+    assert told.dest_qp_num == stage.server.qp.qp_num
     assert told.path_mtu is MTU.MTU_1024
     assert (told.sq_psn, told.rq_psn, told.timeout) == (100, 100, 14)
     assert told.cap == CAP
@@ -205,7 +205,7 @@ def test_what_adapters_give_says_what_it_is() -> None:
     pair = Pair()
     client = pair.client
     region = client.region.region
-    assert repr(client.qp) == f"<RC QP {client.qp.number:#x} in RTS: 0 sends, 0 receives>"
+    assert repr(client.qp) == f"<RC QP {client.qp.qp_num:#x} in RTS: 0 sends, 0 receives>"
     assert repr(client.cq) == f"<CQ {client.cq.number}: 0 of {client.cq.cqe} completions>"
     assert repr(region) == f"<MR {region.lkey:#x}: {region.length} bytes at {region.iova:#x}>"
     client.nic.memory.dereg_mr(region)

@@ -99,7 +99,7 @@ def test_a_window_of_type_2b_is_for_no_other_queue_pair_of_the_same_number() -> 
     stage = Stage(Pair(attributes=PATIENT))
     client, server = stage.client, stage.server
     window, key = of_type_2(stage)
-    number = server.qp.number
+    number = server.qp.qp_num
     server.nic.destroy_qp(server.qp)
     assert not window.valid
     init = QPInit(server.pd, server.cq, server.cq, CAP)

@@ -59,7 +59,7 @@ class Extended:
             (self.client, self.initiator, self.server, self.target),
             (self.server, self.target, self.client, self.initiator),
         ):
-            there = ATTRIBUTES._replace(ah=host.path_to(peer), dest_qp_num=other.number)
+            there = ATTRIBUTES._replace(ah=host.path_to(peer), dest_qp_num=other.qp_num)
             host.bring_up(qp, there)
 
     def post(self, opcode: SendOpcode, srq: int, length: int = 8) -> None:
@@ -122,7 +122,7 @@ def test_a_queue_that_is_not_the_targets_to_use(which: str) -> None:
     assert (aeth.ack, aeth.value) == (Ack.NAK, Nak.INVALID_REQUEST)
     assert pair.statuses() == [WCStatus.REM_INV_REQ_ERR]
     assert pair.target.state is QPState.ERR
-    assert pair.events() == [InvalidRequest(pair.target.number)]
+    assert pair.events() == [InvalidRequest(pair.target.qp_num)]
 
 
 @pytest.mark.parametrize("place", [1, 2])
@@ -163,7 +163,7 @@ def test_a_malformed_request_is_answered_with_a_nak(name: str) -> None:
     aeth = roce.parse(pair.sent[-1]).packet.header(AETH)
     assert aeth is not None
     assert (aeth.ack, aeth.value) == (Ack.NAK, Nak.INVALID_REQUEST)
-    assert pair.events() == [InvalidRequest(pair.target.number, psn, fault)]
+    assert pair.events() == [InvalidRequest(pair.target.qp_num, psn, fault)]
 
 
 def renamed(frame: bytes, srq: int) -> bytes:
@@ -204,7 +204,7 @@ def test_a_target_ends_with_the_queue_where_a_receive_would_complete() -> None:
     for _ in range(2):
         pair.post(SendOpcode.SEND, srq.number)
     assert pair.statuses() == [WCStatus.SUCCESS, WCStatus.RETRY_EXC_ERR]
-    assert pair.events() == [CQError(small.number), QPFatal(pair.target.number)]
+    assert pair.events() == [CQError(small.number), QPFatal(pair.target.qp_num)]
     assert pair.target.state is QPState.ERR
     assert len(srq) == 14
 
@@ -218,7 +218,7 @@ def test_a_target_ends_where_another_overran_the_queue_before() -> None:
     srq = nic.create_srq(pair.server.pd, 16, xrc=XRCReceiver(pair.domain, small))
     nic.post_srq_recv(srq, (RecvWR((pair.server.buffer(8).sge(),)),))
     pair.post(SendOpcode.SEND, srq.number)
-    assert pair.events() == [CQError(small.number), QPFatal(pair.target.number)]
+    assert pair.events() == [CQError(small.number), QPFatal(pair.target.qp_num)]
     assert pair.target.state is QPState.ERR
 
 
@@ -299,12 +299,12 @@ def test_a_queue_pair_that_fails_takes_no_more_from_its_shared_queue() -> None:
     cq = host.nic.create_cq(16)
     srq = host.nic.create_srq(host.pd, 4)
     qp = host.nic.create_qp(QPType.RC, QPInit(host.pd, cq, cq, CAP, srq=srq))
-    host.bring_up(qp, ATTRIBUTES._replace(ah=host.path_to(host), dest_qp_num=qp.number))
+    host.bring_up(qp, ATTRIBUTES._replace(ah=host.path_to(host), dest_qp_num=qp.qp_num))
     host.nic.post_srq_recv(srq, (RecvWR(),))
     with pytest.raises(VerbsError) as refusal:
         host.nic.destroy_srq(srq)
     assert refusal.value.errno == EBUSY
     qp.fail()
-    assert host.nic.next_event() == LastWQEReached(qp.number)
+    assert host.nic.next_event() == LastWQEReached(qp.qp_num)
     assert len(srq) == 1
     assert cq.poll(9) == []

@@ -82,7 +82,7 @@ def connect(one: Place, two: Place, psns: tuple[int, int], attributes: QPAttribu
 
 def _point(here: Place, there: Place, attributes: QPAttributes) -> None:
     path = here.host.path_to(there.host)
-    here.host.bring_up(here.qp, attributes._replace(ah=path, dest_qp_num=there.qp.number))
+    here.host.bring_up(here.qp, attributes._replace(ah=path, dest_qp_num=there.qp.qp_num))
 
 
 def reliable(one: Machine, two: Machine, *, shared: bool) -> tuple[Place, Place]:

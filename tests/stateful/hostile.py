@@ -84,7 +84,7 @@ class Victim(Host):
         path = self.path_to(self.peer)
         attributes = ATTRIBUTES._replace(
             ah=path,
-            dest_qp_num=qp.number,
+            dest_qp_num=qp.qp_num,
             sq_psn=psn,
             rq_psn=psn,
             path_mtu=management.MTU.MTU_256,
@@ -96,7 +96,7 @@ class Victim(Host):
         """A window and a fast region, over part of what is open: both may be invalidated."""
         window = self.nic.memory.alloc_mw(self.pd, 2)
         start = self.both.region.iova + 512
-        bind = Bind(start, 512, Access.REMOTE_WRITE, self.qps[0].number, self.pd, window.key + 1)
+        bind = Bind(start, 512, Access.REMOTE_WRITE, self.qps[0].qp_num, self.pd, window.key + 1)
         yield bind_window(self.nic.memory.keys, window, self.both.region, bind)
         region = self.nic.memory.alloc_mr(self.pd, 1)
         page = start - start % 4096
@@ -115,7 +115,7 @@ class Victim(Host):
             sges = self._pieces(opcode, length)
             wr = SendWR(opcode, sges, next(self.numbers), remote_address=8, rkey=1, placement=1)
             if not qp.service.connected:
-                wr = wr._replace(ah=self.path_to(self.peer), remote_qpn=qp.number)
+                wr = wr._replace(ah=self.path_to(self.peer), remote_qpn=qp.qp_num)
             self.nic.post_send(qp, [wr])
 
     def _pieces(self, opcode: SendOpcode, length: int) -> tuple[Sge, ...]:
@@ -203,7 +203,7 @@ class Attacker:
             se=draw(st.integers(0, 1)),
             padcnt=-len(payload) % 4,
             pkey=0xFFFF,
-            destqp=qp.number,
+            destqp=qp.qp_num,
             ackreq=draw(st.integers(0, 1)),
             psn=self.psn(qp, response=SHAPES[opcode].response),
         )

@@ -358,7 +358,7 @@ class Reliable(RuleBasedStateMachine):
                 (flow.receiver, True, flow.received),
             ):
                 if told:
-                    wanted[place.host.gid[-1], place.qp.number, receipt] = list(told)
+                    wanted[place.host.gid[-1], place.qp.qp_num, receipt] = list(told)
         return wanted
 
     def check_events(self) -> None:

@@ -252,7 +252,7 @@ def _of_another_queue_pair(flow: Flow) -> int:
     memory = place.host.nic.memory
     window = memory.alloc_mw(place.host.pd, 2)
     start = place.target.region.iova
-    bind = Bind(start, 8, Access.REMOTE_READ, place.qp.number + 1, place.host.pd, window.key + 1)
+    bind = Bind(start, 8, Access.REMOTE_READ, place.qp.qp_num + 1, place.host.pd, window.key + 1)
     return bind_window(memory.keys, window, place.target.region, bind)
 
 
@@ -311,7 +311,7 @@ def _bind_all(flow: Flow) -> None:
     memory = place.host.nic.memory
     window = memory.alloc_mw(place.host.pd, 2)
     rights = Access.REMOTE_WRITE | Access.REMOTE_READ
-    qpn = place.qp.number
+    qpn = place.qp.qp_num
     bind = Bind(whole.iova, whole.length, rights, qpn, place.host.pd, window.key + 1)
     rkey = bind_window(memory.keys, window, place.target.region, bind)
     flow.ways.append(Way(window, rkey, whole.iova, whole.memory, whole.length))

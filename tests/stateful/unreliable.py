@@ -210,7 +210,7 @@ class Unreliable(RuleBasedStateMachine):
         sges = self.source(end, min(length.of(self.mtu), self.mtu), cuts, spot)
         path = end.place.host.path_to(other.place.host)
         wr = SendWR(SendOpcode.SEND, sges, flags=flags, ah=path)
-        wr = wr._replace(remote_qpn=other.place.qp.number, remote_qkey=PATIENCE.qkey + stray)
+        wr = wr._replace(remote_qpn=other.place.qp.qp_num, remote_qkey=PATIENCE.qkey + stray)
         if stray:
             self.post(end, wr)
         else:
@@ -269,7 +269,7 @@ class Unreliable(RuleBasedStateMachine):
         self.simulator.run()
         found = {host.gid: host.cq.poll(2000) for host in self.machines}
         for end in self.ends:
-            mine = [done for done in found[end.gid] if done.qp_num == end.place.qp.number]
+            mine = [done for done in found[end.gid] if done.qp_num == end.place.qp.qp_num]
             sends = [(d.wr_id, d.status) for d in mine if not d.opcode & WCOpcode.RECV]
             assert sends == end.done
             self.check_receives(end, [d for d in mine if d.opcode & WCOpcode.RECV])

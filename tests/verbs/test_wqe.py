@@ -158,9 +158,9 @@ def test_all_work_that_is_posted_comes_back_from_its_wqe(
     qp = QPS[kind]
     posted = check_send(qp, data.draw(work(kind, opcode)))
     index = data.draw(numbers(16))
-    wqe = build_send(posted, qp.number, index, kind)
+    wqe = build_send(posted, qp.qp_num, index, kind)
     control = WQEControl.parse(wqe)
-    assert (control.wqe_index, control.qpn) == (index, qp.number)
+    assert (control.wqe_index, control.qpn) == (index, qp.qp_num)
     assert control.units * UNIT_SIZE == len(wqe)
     assert parse_send(wqe, kind, FIND) == posted._replace(wr_id=index)
 
@@ -169,7 +169,7 @@ def test_all_work_that_is_posted_comes_back_from_its_wqe(
 def test_all_receives_come_back_from_their_wqes(pieces: tuple[Sge, ...], index: int) -> None:
     qp = QPS[QPType.RC]
     posted = check_recv(qp, RecvWR(pieces))
-    assert parse_recv(build_recv(posted, qp.number, index)) == posted._replace(wr_id=index)
+    assert parse_recv(build_recv(posted, qp.qp_num, index)) == posted._replace(wr_id=index)
 
 
 @given(

@@ -89,7 +89,7 @@ class Connection:
             end.bring_up(
                 end.qp,
                 ATTRIBUTES._replace(
-                    path_mtu=MTU.MTU_4096, ah=end.path_to(other), dest_qp_num=other.qp.number
+                    path_mtu=MTU.MTU_4096, ah=end.path_to(other), dest_qp_num=other.qp.qp_num
                 ),
             )
 

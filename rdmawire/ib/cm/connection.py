@@ -280,7 +280,7 @@ class Connection:
     def take_qp(self, qp: QueuePair) -> None:
         """Assign this queue pair to the connection."""
         self.qp = qp
-        self.qpn = qp.number
+        self.qpn = qp.qp_num
 
     def expect_answer(self, message: bytes, now: int) -> bytes:
         """Keep ``message`` for retransmission until it is answered."""

@@ -255,9 +255,9 @@ def check_fit(qp: QueuePair, *, datagrams: bool, uc: bool | None = None) -> None
         allowed = (_CONNECTED[uc],)
     if qp.type not in allowed:
         names = " or ".join(kind.name for kind in allowed)
-        raise VerbsError(f"QP {qp.number:#x} is of type {qp.type.name}, not {names}", EINVAL)
+        raise VerbsError(f"QP {qp.qp_num:#x} is of type {qp.type.name}, not {names}", EINVAL)
     if not datagrams and qp.state not in _AT_REST:
-        reason = f"QP {qp.number:#x} is in {qp.state.name}: connections begin in RESET or INIT"
+        reason = f"QP {qp.qp_num:#x} is in {qp.state.name}: connections begin in RESET or INIT"
         raise VerbsError(reason, EINVAL)
 
 
@@ -280,7 +280,7 @@ def move_ud_to_rts(nic: Verbs, qp: QueuePair, qkey: int) -> None:
 def move_to_err(nic: Verbs, conn: Connection) -> None:
     """Move to ERR, which ends its work; skip a queue pair that its owner reset or destroyed."""
     qp = conn.qp
-    if qp is not None and nic.device.qps.get(qp.number) is qp and qp.state is not QPState.RESET:
+    if qp is not None and nic.device.qps.get(qp.qp_num) is qp and qp.state is not QPState.RESET:
         nic.modify_qp(qp, QPAttributes(qp_state=QPState.ERR), _M.STATE)
 
 

@@ -399,7 +399,7 @@ class TestAdapters:
             path_mtu=MTU.of(self._spec.mtu),
             sq_psn=psns[0],
             rq_psn=psns[1],
-            dest_qp_num=lane.answers.number,
+            dest_qp_num=lane.answers.qp_num,
             ah=self.path(own, peer),
             max_rd_atomic=PERSISTENT.max_qp_init_rd_atom,
             max_dest_rd_atomic=PERSISTENT.max_qp_rd_atom,
@@ -448,7 +448,7 @@ class TestAdapters:
             return Work(client, self.lanes[message.lane].asks, wr, server)
         own, peer = self.datagrams[message.lane]
         path = self.path(client, server)
-        wr = wr._replace(ah=path, remote_qpn=peer.number, remote_qkey=peer.qkey)
+        wr = wr._replace(ah=path, remote_qpn=peer.qp_num, remote_qkey=peer.qkey)
         return Work(client, own, wr, server)
 
     def post(self, count: int) -> None:
@@ -479,8 +479,8 @@ class TestAdapters:
         found = {}
         for lane in (*self.lanes, *self.datagrams):
             psn = lane.asks.sq.next_psn
-            found[lane.answers.number] = Position(psn)
-            found[lane.asks.number] = Position(psn, lane.answers.inbound.msn)
+            found[lane.answers.qp_num] = Position(psn)
+            found[lane.asks.qp_num] = Position(psn, lane.answers.inbound.msn)
         return found
 
     def step(self, before: dict[int, Position]) -> dict[int, Position]:
@@ -497,9 +497,9 @@ class TestAdapters:
 
     def _word_steps(self) -> dict[int, int]:
         """Return the increment of each lane's word, by the requester's queue pair."""
-        steps = {lane.asks.number: 0 for lane in self.lanes}
+        steps = {lane.asks.qp_num: 0 for lane in self.lanes}
         for message in self._messages:
             if message.kind.opcode is SendOpcode.ATOMIC_FETCH_AND_ADD:
-                number = self.lanes[message.lane].asks.number
+                number = self.lanes[message.lane].asks.qp_num
                 steps[number] = (steps[number] + self._addend) & WORD
         return steps

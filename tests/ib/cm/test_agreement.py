@@ -55,7 +55,7 @@ def test_each_expects_the_psn_that_it_announced() -> None:
     assert mine.attributes.rq_psn == req.starting_psn == peers.attributes.sq_psn
     assert peers.attributes.rq_psn == rep.starting_psn == mine.attributes.sq_psn
     assert req.starting_psn != rep.starting_psn
-    assert (mine.dest_qp, peers.dest_qp) == (peers.number, mine.number)
+    assert (mine.dest_qp, peers.dest_qp) == (peers.qp_num, mine.qp_num)
 
 
 def test_owners_may_say_which_psn_they_expect() -> None:

@@ -52,7 +52,7 @@ def test_verbs_of_a_managed_port_are_its_adapters() -> None:
     verbs: Nic = port  # type: ignore[assignment]
     cq = verbs.create_cq(4)
     qp = verbs.create_qp(QPType.RC, QPInit(host.pd, cq, cq, CAP))
-    assert host.nic.device.qps[qp.number] is qp
+    assert host.nic.device.qps[qp.qp_num] is qp
     verbs.up = False
     assert not host.nic.up
     with pytest.raises(AttributeError):

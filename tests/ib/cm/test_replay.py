@@ -117,7 +117,7 @@ class Player:
         pd, cq = self.nic.alloc_pd(), self.nic.create_cq(16)
         while True:
             qp = self.nic.create_qp(kind, QPInit(pd, cq, cq, QPCap(4, 4)))
-            if qp.number == number:
+            if qp.qp_num == number:
                 return qp
 
     def hear(self, attribute: CMAttribute) -> list[CMEvent]:
@@ -242,7 +242,7 @@ def test_rpings_data_follow_the_connection_that_was_made() -> None:
     assert udp.srcport == captured.srcport
     assert mine.psn == qp.sq.unacked_psn
     assert peers.psn == qp.inbound.epsn
-    assert peers.qpn == qp.number
+    assert peers.qpn == qp.qp_num
 
 
 def test_ucmatose_from_the_active_side() -> None:

@@ -23,7 +23,7 @@ def test_datagrams_go_where_the_service_was_found() -> None:
     peers = two.server.accept(ConnParam(b"me"), kind=QPType.UD)
     two.drive(us(10))
     found = two.client.told(Resolved)
-    assert (found.remote_qpn, found.remote_qkey) == (peers.number, RDMA_UDP_QKEY)
+    assert (found.remote_qpn, found.remote_qkey) == (peers.qp_num, RDMA_UDP_QKEY)
     assert found.private_data == b"me".ljust(136, b"\0")
     sink = two.server.receives(peers, 45)
     wr = SendWR(

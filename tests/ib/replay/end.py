@@ -129,7 +129,7 @@ class End:
         cap = QPCap(MOST, MOST, MAX_PIECES, 1, MAX_INLINE)
         while True:
             qp = self.nic.create_qp(pair.type, QPInit(self.pd, send_cq, recv_cq, cap))
-            if qp.number == pair.own:
+            if qp.qp_num == pair.own:
                 return qp
             self.nic.destroy_qp(qp)
 

@@ -103,7 +103,7 @@ def _addressed(endpoint: QueuePairRuntime, wr: SendWR) -> SendWR:
     """Add the path to the peer, or its shared receive queue, if the QP type needs it."""
     peer = endpoint.peer
     if not endpoint.qp.service.connected:
-        return wr._replace(ah=endpoint.path, remote_qpn=peer.qp.number, remote_qkey=peer.qp.qkey)
+        return wr._replace(ah=endpoint.path, remote_qpn=peer.qp.qp_num, remote_qkey=peer.qp.qkey)
     if peer.srq is not None and peer.srq.xrc is not None:
         return wr._replace(remote_srqn=peer.srq.number)
     return wr

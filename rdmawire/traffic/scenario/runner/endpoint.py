@@ -132,7 +132,7 @@ class QueuePairRuntime:
 
     def agree(self) -> None:
         """Complete the attributes with those of the peer."""
-        self.attributes = self.attributes._replace(ah=self.path, dest_qp_num=self.peer.qp.number)
+        self.attributes = self.attributes._replace(ah=self.path, dest_qp_num=self.peer.qp.qp_num)
 
     def bring_up(self) -> None:
         """Change the state from RESET to RTS, without a connection manager."""
@@ -258,7 +258,7 @@ class ConnectionSetup:
         """Send the request of a queue pair at the first end."""
         manager = manager_of(endpoint.machine)
         service = _service(endpoint, order)
-        self._askers[endpoint.gid, endpoint.qp.number] = endpoint
+        self._askers[endpoint.gid, endpoint.qp.qp_num] = endpoint
         self._datagrams.setdefault((endpoint.gid, service), deque()).append(endpoint)
         endpoint.managed = manager.connect(endpoint.qp, endpoint.path, service, 0, _offer(endpoint))
         self._endpoints[endpoint.machine.name, endpoint.managed] = endpoint

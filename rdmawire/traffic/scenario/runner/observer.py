@@ -310,12 +310,12 @@ class LastErrors:
 
     def refusal(self, endpoint: QueuePairRuntime) -> FrameRef | None:
         """Return the last NAK to a queue pair."""
-        return self._refusals.get((endpoint.machine.mac, endpoint.qp.number))
+        return self._refusals.get((endpoint.machine.mac, endpoint.qp.qp_num))
 
     def repeat(self, endpoint: QueuePairRuntime) -> FrameRef | None:
         """Return the last packet that a queue pair retransmitted."""
         peer = endpoint.peer
-        return self._repeats.get((endpoint.machine.mac, peer.machine.mac, peer.qp.number))
+        return self._repeats.get((endpoint.machine.mac, peer.machine.mac, peer.qp.qp_num))
 
 
 _REFUSED: Final = (

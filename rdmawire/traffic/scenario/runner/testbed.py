@@ -161,7 +161,7 @@ class Testbed:
             return None
         endpoints = self.endpoints_at(plan.sent_by)
         first = endpoints[0]
-        numbers = tuple(endpoint.peer.qp.number for endpoint in endpoints)
+        numbers = tuple(endpoint.peer.qp.qp_num for endpoint in endpoints)
         return Sender(first.machine.mac, numbers, first.attributes.sq_psn)
 
     # Queue pairs.
