@@ -11,6 +11,7 @@ from rdmawire.decode import with_opcodes
 from rdmawire.dissect import Dissector, Selection, as_object, tree
 from rdmawire.dissect.select import FieldError
 from rdmawire.errors import VerbsError, WireError
+from rdmawire.fabric.field import Fields
 from rdmawire.fabric.pair import Pair
 from rdmawire.filter import Filter, FilterError
 from rdmawire.ib import checks, execute
@@ -21,7 +22,7 @@ from rdmawire.ib.service import Fault
 from rdmawire.ib.standard_rules import STANDARD, with_work
 from rdmawire.traffic.edit import EditError, Editor, text
 from rdmawire.verbs.enums import QPType, WCOpcode, WCStatus
-from rdmawire.verbs.wr import SendWR, Verb
+from rdmawire.verbs.wr import SendOpcode, SendWR, Verb
 from rdmawire.wire import roce
 from rdmawire.wire.header import Header, bits
 from rdmawire.wire.ib import BTH
@@ -219,6 +220,33 @@ def test_columns_have_its_fields(tmp_path: Path) -> None:
     assert not without[names[1]].valid.any()
     with pytest.raises(FieldError, match=r"no field is named 'rdmawire.tageth.tag'"):
         read_columns(path, names)
+
+
+def test_an_opcode_of_the_standard_may_have_other_headers_in_one_table(tmp_path: Path) -> None:
+    opcode, path = Opcode.RC_SEND_ONLY, tmp_path / "tagged.pcap"
+    opcodes = LAYOUTS.with_opcode(opcode, "RC_SEND_ONLY_TAGGED", TagETH)
+    rules = replace(rules_with(Tags()), opcodes=opcodes).with_request(
+        QPType.RC, opcode, STANDARD.requests[QPType.RC][opcode]
+    )
+    verb = Verb(WCOpcode.SEND, only=opcode, one_packet=True, takes_receive=True)
+    pair = Pair(rules=with_work(rules, QPType.RC, SendOpcode.SEND, verb))
+    frames: list[bytes] = []
+    pair.simulator.on_sent.append(lambda frame, _: frames.append(frame.data))
+    with pair.captured(path):
+        pair.server.receive(8)
+        pair.client.post(SendWR(SendOpcode.SEND, imm_data=5))
+        pair.drive()
+    protocols = with_opcodes(opcodes)
+    with known_headers(TagETH):
+        columns = read_columns(path, ["tageth.tag"], protocols=protocols)
+        editor = Editor([text.assignment("tageth.tag+=100")], protocols=protocols)
+        fields = Fields(frames[0], protocols=protocols)
+        assert (fields.get("tageth.tag"), Fields(frames[0]).get("tageth.tag")) == (5, None)
+    assert columns["tageth.tag"].values.tolist() == [5, 0]
+    edited = Dissector(protocols=protocols).dissect(editor.edit(frames[0]))
+    assert "RC_SEND_ONLY_TAGGED" in str(edited)
+    assert edited.header(TagETH) == TagETH(105)
+    assert not edited.bad_checks
 
 
 def test_nothing_is_left_behind() -> None:
