@@ -140,15 +140,10 @@ SERVICE_PREFIX = 0x0000000001
 """The upper 40 bits of service ids that identify an IP protocol and port. IBA A11.2."""
 
 
-_Q = "infiniband.cm.req"
-
-
+_Q, _P, _J = "infiniband.cm.req", "infiniband.cm.rep", "infiniband.cm.rej"
+_IP = f"{_Q}.ip_cm"
 _PREFIX = {SERVICE_PREFIX: Meaning(f"{_Q}.serviceid.prefix", DIGITS)}
-
-
 _PROTOCOL = {SERVICE_PREFIX: Meaning(f"{_Q}.serviceid.protocol", HEX)}
-
-
 _PORT = {SERVICE_PREFIX: Meaning(f"{_Q}.serviceid.dport", HEX)}
 
 
@@ -272,9 +267,6 @@ class MRA(Header, clause="IBA 12.6.6", label="cm_mra"):
     private_data: bytes = raw(222)
 
 
-_J = "infiniband.cm.rej"
-
-
 class REJ(Header, clause="IBA 12.6.7", label="cm_rej"):
     """Reject: refuses or gives up a connection, and says why."""
 
@@ -287,9 +279,6 @@ class REJ(Header, clause="IBA 12.6.7", label="cm_rej"):
     reason: int = bits(16, f"{_J}.reason", HEX, enum=RejectReason)
     ari: bytes = raw(72, f"{_J}.ari")
     private_data: bytes = raw(148, f"{_J}.private")
-
-
-_P = "infiniband.cm.rep"
 
 
 class REP(Header, clause="IBA 12.6.8", label="cm_rep"):
@@ -419,9 +408,6 @@ class SIDRREP(Header, clause="IBA 12.11.2", label="cm_sidr_rep"):
     q_key: int = bits(32, "", HEX)
     additional_information: bytes = raw(72)
     private_data: bytes = raw(136)
-
-
-_IP = "infiniband.cm.req.ip_cm"
 
 
 class IPCM4(Header, clause="IBA A11.4"):

@@ -180,14 +180,11 @@ _BETWEEN = ""
 
 
 class HeaderMeta(type):
-    """Makes an immutable tuple type with its own codec from the table in a class body."""
+    """Makes an immutable tuple type with its own codec from the table in a class body.
 
-    rows: tuple[Row, ...]
-    groups: tuple[Group, ...]
-    clause: str
-    wireshark: str
-    show: Show
-    label: str
+    An ``abstract`` table has no codec: its rows are the first of each table derived from it, which
+    may declare some of them again.
+    """
 
     def __new__(
         mcs,
@@ -199,21 +196,30 @@ class HeaderMeta(type):
         wireshark: str = "",
         show: Show = BYTES,
         label: str = "",
+        abstract: bool = False,
     ) -> "HeaderMeta":
-        rows = _placed(name, [replace(v, name=k) for k, v in body.items() if isinstance(v, Row)])
-        groups = [_spanned(name, k, v, rows) for k, v in body.items() if isinstance(v, Group)]
-        kept = {k: v for k, v in body.items() if not isinstance(v, Row | Group)}
-        kept |= {g.name: property(g.value_in) for g in groups} | {"__slots__": ()}
-        if rows:
-            defaults = [row.default for row in rows]
-            bases += (namedtuple(name, [row.name for row in rows], defaults=defaults),)  # noqa: PYI024
+        table = _declared(bases, body)
+        kept = {k: v for k, v in body.items() if k not in table} | {"__slots__": ()}
+        if abstract:
+            return super().__new__(mcs, name, bases, kept | {"_abstract": table})
+        rows = _placed(name, [replace(v, name=k) for k, v in table.items() if isinstance(v, Row)])
+        groups = [_spanned(name, k, v, rows) for k, v in table.items() if isinstance(v, Group)]
+        kept |= {group.name: property(group.value_in) for group in groups}
+        kept |= {"rows": tuple(rows), "groups": tuple(groups), "clause": clause, "_abstract": {}}
+        kept |= {"wireshark": wireshark, "show": show, "label": label or name.lower()}
+        if not rows:
+            return super().__new__(mcs, name, bases, kept)
+        defaults = [row.default for row in rows]
+        bases += (namedtuple(name, [row.name for row in rows], defaults=defaults),)  # noqa: PYI024
         cls = super().__new__(mcs, name, bases, kept)
-        cls.rows, cls.groups = tuple(rows), tuple(groups)
-        cls.clause, cls.wireshark = clause, wireshark
-        cls.show, cls.label = show, label or name.lower()
-        if rows:
-            attach(cls, rows)
+        attach(cls, rows)
         return cls
+
+
+def _declared(bases: tuple[type, ...], body: dict[str, Any]) -> dict[str, Row | Group]:
+    """The rows and groups of a class body, after those of abstract bases."""
+    table = {k: v for base in bases for k, v in getattr(base, "_abstract", {}).items()}
+    return table | {k: v for k, v in body.items() if isinstance(v, Row | Group)}
 
 
 def _no_row(table: type["Header"], names: Mapping[str, object]) -> TypeError:
@@ -243,8 +249,8 @@ def _spanned(header: str, name: str, group: Group, rows: list[Row]) -> Group:
     if wanted[1:-1] == [_BETWEEN] and {wanted[0], wanted[2]} <= {*names}:
         wanted = names[names.index(wanted[0]) : names.index(wanted[2]) + 1]
     members = [row for row in rows if row.name in wanted]
-    if [row.name for row in members] != wanted:
-        raise TypeError(f"{header}.{name}: {wanted} are not rows in this order")
+    if not members or [row.name for row in members] != wanted:
+        raise TypeError(f"{header}.{name}: {group.members} are not rows in this order")
     width = sum(row.width for row in members)
     if members[-1].bit + members[-1].width != members[0].bit + width:
         raise TypeError(f"{header}.{name}: {wanted} are not neighbours")

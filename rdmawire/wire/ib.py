@@ -141,12 +141,12 @@ class Nak(IntEnum):
 NO_CREDITS = 31
 """The credit count of a responder that does no end-to-end flow control. IBA 9.7.7.2.2."""
 
-CREDITS = (0, 1, 2, 3, *(base << shift for shift in range(1, 15) for base in (2, 3)))[:31]
+_STEPS = (1, 2, 3, *(base << shift for shift in range(1, 15) for base in (2, 3)))
+
+CREDITS = (0, *_STEPS[:30])
 """Receive WQEs by credit count 0 to 30. IBA 9.7.7.2.2."""
 
-_RNR_TENS_OF_MICROSECONDS = (65536, 1, 2, 3, *(b << s for s in range(1, 15) for b in (2, 3)))
-
-RNR_TIMER_NS = tuple(10_000 * tens for tens in _RNR_TENS_OF_MICROSECONDS)
+RNR_TIMER_NS = tuple(10_000 * tens for tens in (65536, *_STEPS))
 """The minimum wait in nanoseconds, by RNR NAK timer 0 to 31. IBA 9.7.5.2."""
 
 

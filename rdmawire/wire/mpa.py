@@ -30,31 +30,18 @@ NOT_NEGOTIATED = 0x3FFF
 """IRD or ORD of a sender that does not negotiate. RFC 6581, 9.1."""
 
 
-class StartUpHeader(Header):
+class StartUpHeader(Header, abstract=True):
     """Start-up frames: a key, which says whose it is, and rows that both sides have."""
 
-    key: bytes
-    m: int
-    c: int
-    r: int
-    reserved: int
-    s: int
-    res: int
-    rev: int
-    pd_length: int
-
-
-_START_UP = (
-    flag("iwarp_mpa.marker_flag"),
-    flag("iwarp_mpa.crc_flag"),
-    flag("iwarp_mpa.rej_flag"),
-    group("iwarp_mpa.res", "s", "res", show=HEX),
-    flag(clause="RFC 6581, 6"),
-    bits(4, "", HEX),
-    bits(8, "iwarp_mpa.rev", default=1),
-    bits(16, "iwarp_mpa.pdlength"),
-)
-"""Fields after the key."""
+    key: bytes = raw(16)
+    m: int = flag("iwarp_mpa.marker_flag")
+    c: int = flag("iwarp_mpa.crc_flag")
+    r: int = flag("iwarp_mpa.rej_flag")
+    reserved: int = group("iwarp_mpa.res", "s", "res", show=HEX)
+    s: int = flag(clause="RFC 6581, 6")
+    res: int = bits(4, "", HEX)
+    rev: int = bits(8, "iwarp_mpa.rev", default=1)
+    pd_length: int = bits(16, "iwarp_mpa.pdlength")
 
 
 class MPARequest(
@@ -66,8 +53,7 @@ class MPARequest(
 ):
     """Start-up frame of the initiator; ``pd_length`` bytes of private data follow."""
 
-    key = raw(16, "iwarp_mpa.key.req", tree=TEXT, default=REQUEST_KEY)
-    m, c, r, reserved, s, res, rev, pd_length = _START_UP
+    key: bytes = raw(16, "iwarp_mpa.key.req", tree=TEXT, default=REQUEST_KEY)
 
 
 class MPAReply(
@@ -79,8 +65,7 @@ class MPAReply(
 ):
     """Start-up frame of the responder; ``pd_length`` bytes of private data follow."""
 
-    key = raw(16, "iwarp_mpa.key.rep", tree=TEXT, default=REPLY_KEY)
-    m, c, r, reserved, s, res, rev, pd_length = _START_UP
+    key: bytes = raw(16, "iwarp_mpa.key.rep", tree=TEXT, default=REPLY_KEY)
 
 
 def depth_words(depth: int) -> str:

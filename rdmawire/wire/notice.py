@@ -46,6 +46,8 @@ class Trap(IntEnum):
 _DETAILS = "infiniband.notice.datadetails"
 _PRODUCER = "infiniband.notice.producertypevendorid"
 _TRAP = "infiniband.notice.trapnumberdeviceid"
+_INFORM_PRODUCER = "infiniband.informinfo.producertypevendorid"
+_INFORM_TRAP = "infiniband.informinfo.trapnumberdeviceid"
 
 
 class Notice(Header, clause="IBA 13.4.8.2", label="notice"):
@@ -226,10 +228,6 @@ notice = headed(Notice, _details)
 """Reader of a notice: its header and its details."""
 issued_notice = chain(notice, tables(IssuerGID))
 """Reader of a notice with its issuer's GID."""
-
-
-_INFORM_TRAP = "infiniband.informinfo.trapnumberdeviceid"
-_INFORM_PRODUCER = "infiniband.informinfo.producertypevendorid"
 
 
 class InformInfo(Header, clause="IBA 13.4.8.3"):

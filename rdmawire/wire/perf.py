@@ -14,6 +14,8 @@ RESERVED = 40
 DATA = 192
 """Bytes of data. IBA 16.1.1."""
 
+_PC, _PCE = "infiniband.portcounters", "infiniband.portcounters_ext"
+
 
 class PerfAttribute(IntEnum):
     """Attributes of performance management. IBA 16.1.3."""
@@ -79,9 +81,6 @@ class PortSamplesResult(Header, clause="IBA 16.1.3.4"):
     counter: tuple[int, ...] = bits(32, times=15)
 
 
-_PC = "infiniband.portcounters"
-
-
 class PortCounters(Header, clause="IBA 16.1.3.5"):
     """Counters of a port that stop when they are full. Data count units of four bytes."""
 
@@ -107,9 +106,6 @@ class PortCounters(Header, clause="IBA 16.1.3.5"):
     port_xmit_pkts: int = bits(32, f"{_PC}.portxmitpkts")
     port_rcv_pkts: int = bits(32, f"{_PC}.portrcvpkts")
     port_xmit_wait: int = bits(32)
-
-
-_PCE = "infiniband.portcounters_ext"
 
 
 class PortCountersExtended(Header, clause="IBA 16.1.4.11"):

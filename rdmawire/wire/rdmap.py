@@ -104,27 +104,18 @@ class Queue(IntEnum):
 _CONTROL = "iwarp_rdma.control_field"
 
 
-class Control(Header):
+class Control(Header, abstract=True):
     """RDMAP control field, with what stands in DDP's bytes for its ULP (RsvdULP)."""
 
-    rv: int
-    rsv: int
-    opcode: int
-
-
-_CONTROL_ROWS = (
-    bits(2, "iwarp_rdma.version", default=VERSION),
-    bits(2, "iwarp_rdma.rsv", HEX),
-    bits(4, "iwarp_rdma.opcode", HEX, enum=RDMAPOpcode, words=opcode_word),
-)
+    rv: int = bits(2, "iwarp_rdma.version", default=VERSION)
+    rsv: int = bits(2, "iwarp_rdma.rsv", HEX)
+    opcode: int = bits(4, "iwarp_rdma.opcode", HEX, enum=RDMAPOpcode, words=opcode_word)
 
 
 class RDMAPControl(
     Control, clause="RFC 5040, 4.1", wireshark=_CONTROL, label="rdmap", show=PRESENCE
 ):
     """RDMAP control field of tagged segments."""
-
-    rv, rsv, opcode = _CONTROL_ROWS
 
 
 class RDMAPControlReserved(
@@ -133,7 +124,6 @@ class RDMAPControlReserved(
     """RDMAP control field of untagged segments that invalidate nothing."""
 
     rsvdulp: int = group("iwarp_ddp.rsvdulp", "rv", ..., "reserved", show=DIGITS)
-    rv, rsv, opcode = _CONTROL_ROWS
     reserved: int = bits(32, "iwarp_rdma.reserved", DIGITS)
 
 
@@ -143,7 +133,6 @@ class RDMAPControlInvalidate(
     """RDMAP control field of untagged segments, with the STag to invalidate."""
 
     rsvdulp: int = group("iwarp_ddp.rsvdulp", "rv", ..., "invalidate_stag", show=DIGITS)
-    rv, rsv, opcode = _CONTROL_ROWS
     invalidate_stag: int = bits(32, "iwarp_rdma.inval_stag")
 
 

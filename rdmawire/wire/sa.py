@@ -18,6 +18,9 @@ from rdmawire.wire.smp import ATTRIBUTES, NodeDescription, NodeInfo, SMAttribute
 DATA = 200
 """Bytes of data in a datagram of subnet administration. IBA 15.2.1."""
 
+_P, _MP = "infiniband.pathrecord", "infiniband.multipathrecord"
+_MC = "infiniband.mcmemberrecord"
+
 
 class SAAttribute(IntEnum):
     """Attributes of subnet administration. IBA 15.2.5."""
@@ -200,57 +203,51 @@ class PathRecord(Header, clause="IBA 15.2.5.16"):
     """A path between two ports: addresses, partition, MTU, rate, how long a packet may live."""
 
     service_id: int = bits(64, "", HEX)
-    dgid: bytes = raw(16, "infiniband.pathrecord.dgid", IPV6)
-    sgid: bytes = raw(16, "infiniband.pathrecord.sgid", IPV6)
-    dlid: int = bits(16, "infiniband.pathrecord.dlid", HEX)
-    slid: int = bits(16, "infiniband.pathrecord.slid", HEX)
-    raw_traffic: int = bits(1, "infiniband.pathrecord.rawtraffic", HEX)
+    dgid: bytes = raw(16, f"{_P}.dgid", IPV6)
+    sgid: bytes = raw(16, f"{_P}.sgid", IPV6)
+    dlid: int = bits(16, f"{_P}.dlid", HEX)
+    slid: int = bits(16, f"{_P}.slid", HEX)
+    raw_traffic: int = bits(1, f"{_P}.rawtraffic", HEX)
     resv3: int = bits(3)
-    flow_label: int = bits(20, "infiniband.pathrecord.flowlabel", HEX)
-    hop_limit: int = bits(8, "infiniband.pathrecord.hoplimit", HEX)
-    t_class: int = bits(8, "infiniband.pathrecord.tclass", HEX)
-    reversible: int = bits(1, "infiniband.pathrecord.reversible", HEX)
-    numb_path: int = bits(7, "infiniband.pathrecord.numbpath", HEX)
-    p_key: int = bits(16, "infiniband.pathrecord.p_key", HEX)
+    flow_label: int = bits(20, f"{_P}.flowlabel", HEX)
+    hop_limit: int = bits(8, f"{_P}.hoplimit", HEX)
+    t_class: int = bits(8, f"{_P}.tclass", HEX)
+    reversible: int = bits(1, f"{_P}.reversible", HEX)
+    numb_path: int = bits(7, f"{_P}.numbpath", HEX)
+    p_key: int = bits(16, f"{_P}.p_key", HEX)
     qos_class: int = bits(12, "", HEX)
-    sl: int = bits(4, "infiniband.pathrecord.sl", hex_digits(4))
-    mtu_selector: int = bits(2, "infiniband.pathrecord.mtuselector", HEX, enum=Selector)
-    mtu: int = bits(6, "infiniband.pathrecord.mtu", HEX, enum=MTU)
-    rate_selector: int = bits(2, "infiniband.pathrecord.rateselector", HEX, enum=Selector)
-    rate: int = bits(6, "infiniband.pathrecord.rate", HEX, words=rate_words)
-    packet_life_time_selector: int = bits(
-        2, "infiniband.pathrecord.packetlifetimeselector", HEX, enum=Selector
-    )
-    packet_life_time: int = bits(6, "infiniband.pathrecord.packetlifetime", HEX, words=time_words)
-    preference: int = bits(8, "infiniband.pathrecord.preference", HEX)
+    sl: int = bits(4, f"{_P}.sl", hex_digits(4))
+    mtu_selector: int = bits(2, f"{_P}.mtuselector", HEX, enum=Selector)
+    mtu: int = bits(6, f"{_P}.mtu", HEX, enum=MTU)
+    rate_selector: int = bits(2, f"{_P}.rateselector", HEX, enum=Selector)
+    rate: int = bits(6, f"{_P}.rate", HEX, words=rate_words)
+    packet_life_time_selector: int = bits(2, f"{_P}.packetlifetimeselector", HEX, enum=Selector)
+    packet_life_time: int = bits(6, f"{_P}.packetlifetime", HEX, words=time_words)
+    preference: int = bits(8, f"{_P}.preference", HEX)
     resv48: int = bits(48)
 
 
 class MCMemberRecord(Header, clause="IBA 15.2.5.17"):
     """A multicast group, and a port that is in it."""
 
-    mgid: bytes = raw(16, "infiniband.mcmemberrecord.mgid", IPV6)
-    port_gid: bytes = raw(16, "infiniband.mcmemberrecord.portgid", IPV6)
-    q_key: int = bits(32, "infiniband.mcmemberrecord.q_key", HEX)
-    mlid: int = bits(16, "infiniband.mcmemberrecord.mlid", HEX)
-    mtu_selector: int = bits(2, "infiniband.mcmemberrecord.mtuselector", HEX, enum=Selector)
-    mtu: int = bits(6, "infiniband.mcmemberrecord.mtu", HEX, enum=MTU)
-    t_class: int = bits(8, "infiniband.mcmemberrecord.tclass", HEX)
-    p_key: int = bits(16, "infiniband.mcmemberrecord.p_key", HEX)
-    rate_selector: int = bits(2, "infiniband.mcmemberrecord.rateselector", HEX, enum=Selector)
-    rate: int = bits(6, "infiniband.mcmemberrecord.rate", HEX, words=rate_words)
-    packet_life_time_selector: int = bits(
-        2, "infiniband.mcmemberrecord.packetlifetimeselector", HEX, enum=Selector
-    )
-    packet_life_time: int = bits(
-        6, "infiniband.mcmemberrecord.packetlifetime", HEX, words=time_words
-    )
-    sl: int = bits(4, "infiniband.mcmemberrecord.sl", HEX)
-    flow_label: int = bits(20, "infiniband.mcmemberrecord.flowlabel", HEX)
-    hop_limit: int = bits(8, "infiniband.mcmemberrecord.hoplimit", HEX)
-    scope: int = bits(4, "infiniband.mcmemberrecord.scope", HEX)
-    join_state: int = bits(4, "infiniband.mcmemberrecord.joinstate", HEX)
-    proxy_join: int = bits(1, "infiniband.mcmemberrecord.proxyjoin", HEX)
+    mgid: bytes = raw(16, f"{_MC}.mgid", IPV6)
+    port_gid: bytes = raw(16, f"{_MC}.portgid", IPV6)
+    q_key: int = bits(32, f"{_MC}.q_key", HEX)
+    mlid: int = bits(16, f"{_MC}.mlid", HEX)
+    mtu_selector: int = bits(2, f"{_MC}.mtuselector", HEX, enum=Selector)
+    mtu: int = bits(6, f"{_MC}.mtu", HEX, enum=MTU)
+    t_class: int = bits(8, f"{_MC}.tclass", HEX)
+    p_key: int = bits(16, f"{_MC}.p_key", HEX)
+    rate_selector: int = bits(2, f"{_MC}.rateselector", HEX, enum=Selector)
+    rate: int = bits(6, f"{_MC}.rate", HEX, words=rate_words)
+    packet_life_time_selector: int = bits(2, f"{_MC}.packetlifetimeselector", HEX, enum=Selector)
+    packet_life_time: int = bits(6, f"{_MC}.packetlifetime", HEX, words=time_words)
+    sl: int = bits(4, f"{_MC}.sl", HEX)
+    flow_label: int = bits(20, f"{_MC}.flowlabel", HEX)
+    hop_limit: int = bits(8, f"{_MC}.hoplimit", HEX)
+    scope: int = bits(4, f"{_MC}.scope", HEX)
+    join_state: int = bits(4, f"{_MC}.joinstate", HEX)
+    proxy_join: int = bits(1, f"{_MC}.proxyjoin", HEX)
     resv23: int = bits(23)
 
 
@@ -280,38 +277,34 @@ class TraceRecord(Header, clause="IBA 15.2.5.19"):
 class MultiPathRecord(Header, clause="IBA 15.2.5.20"):
     """Paths asked for between many ports; the GIDs of sources, then destinations, follow."""
 
-    raw_traffic: int = bits(1, "infiniband.multipathrecord.rawtraffic", HEX)
+    raw_traffic: int = bits(1, f"{_MP}.rawtraffic", HEX)
     resv3: int = bits(3)
-    flow_label: int = bits(20, "infiniband.multipathrecord.flowlabel", HEX)
-    hop_limit: int = bits(8, "infiniband.multipathrecord.hoplimit", HEX)
-    t_class: int = bits(8, "infiniband.multipathrecord.tclass", HEX)
-    reversible: int = bits(1, "infiniband.multipathrecord.reversible", HEX)
-    numb_path: int = bits(7, "infiniband.multipathrecord.numbpath", HEX)
-    p_key: int = bits(16, "infiniband.multipathrecord.p_key", HEX)
+    flow_label: int = bits(20, f"{_MP}.flowlabel", HEX)
+    hop_limit: int = bits(8, f"{_MP}.hoplimit", HEX)
+    t_class: int = bits(8, f"{_MP}.tclass", HEX)
+    reversible: int = bits(1, f"{_MP}.reversible", HEX)
+    numb_path: int = bits(7, f"{_MP}.numbpath", HEX)
+    p_key: int = bits(16, f"{_MP}.p_key", HEX)
     qos_class: int = bits(12, "", HEX)
-    sl: int = bits(4, "infiniband.multipathrecord.sl", HEX)
-    mtu_selector: int = bits(2, "infiniband.multipathrecord.mtuselector", HEX, enum=Selector)
-    mtu: int = bits(6, "infiniband.multipathrecord.mtu", HEX, enum=MTU)
-    rate_selector: int = bits(2, "infiniband.multipathrecord.rateselector", HEX, enum=Selector)
-    rate: int = bits(6, "infiniband.multipathrecord.rate", HEX, words=rate_words)
-    packet_life_time_selector: int = bits(
-        2, "infiniband.multipathrecord.packetlifetimeselector", HEX, enum=Selector
-    )
-    packet_life_time: int = bits(
-        6, "infiniband.multipathrecord.packetlifetime", HEX, words=time_words
-    )
+    sl: int = bits(4, f"{_MP}.sl", HEX)
+    mtu_selector: int = bits(2, f"{_MP}.mtuselector", HEX, enum=Selector)
+    mtu: int = bits(6, f"{_MP}.mtu", HEX, enum=MTU)
+    rate_selector: int = bits(2, f"{_MP}.rateselector", HEX, enum=Selector)
+    rate: int = bits(6, f"{_MP}.rate", HEX, words=rate_words)
+    packet_life_time_selector: int = bits(2, f"{_MP}.packetlifetimeselector", HEX, enum=Selector)
+    packet_life_time: int = bits(6, f"{_MP}.packetlifetime", HEX, words=time_words)
     service_id_8msb: int = bits(8, "", HEX)
-    independence_selector: int = bits(2, "infiniband.multipathrecord.independenceselector", HEX)
-    gid_scope: int = bits(6, "infiniband.multipathrecord.gidscope", HEX)
-    sgid_count: int = bits(8, "infiniband.multipathrecord.sgidcount", HEX)
-    dgid_count: int = bits(8, "infiniband.multipathrecord.dgidcount", HEX)
+    independence_selector: int = bits(2, f"{_MP}.independenceselector", HEX)
+    gid_scope: int = bits(6, f"{_MP}.gidscope", HEX)
+    sgid_count: int = bits(8, f"{_MP}.sgidcount", HEX)
+    dgid_count: int = bits(8, f"{_MP}.dgidcount", HEX)
     service_id_56lsb: int = bits(56, "", HEX)
 
 
 class SDGID(Header, clause="IBA 15.2.5.20"):
     """A source or destination GID of a MultiPathRecord."""
 
-    sdgid: bytes = raw(16, "infiniband.multipathrecord.sdgid", IPV6)
+    sdgid: bytes = raw(16, f"{_MP}.sdgid", IPV6)
 
 
 def _located(place: type[Header], attribute: SMAttribute) -> Reader:

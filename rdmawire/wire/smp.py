@@ -16,6 +16,9 @@ from rdmawire.wire.show import HEX, TEXT, hex_digits
 DATA = 64
 """Bytes of an attribute in a subnet management packet. IBA 14.2.1."""
 
+_S, _P = "infiniband.switchinfo", "infiniband.portinfo"
+_LS = "infiniband.linkspeedwidthpairstable"
+
 
 class SMAttribute(IntEnum):
     """Attributes of subnet management. IBA 14.2.5."""
@@ -86,9 +89,6 @@ class NodeInfo(Header, clause="IBA 14.2.5.3"):
     revision: int = bits(32, "infiniband.nodeinfo.revision", HEX)
     local_port_num: int = bits(8, "infiniband.nodeinfo.localportnum", HEX)
     vendor_id: int = bits(24, "infiniband.nodeinfo.vendorid", HEX)
-
-
-_S = "infiniband.switchinfo"
 
 
 class SwitchInfo(Header, clause="IBA 14.2.5.4"):
@@ -169,9 +169,6 @@ def width_words(mask: int) -> str:
 def speed_words(mask: int) -> str:
     """Describe the lane speeds of a mask."""
     return " or ".join(name for bit, name in enumerate(_SPEEDS) if mask >> bit & 1)
-
-
-_P = "infiniband.portinfo"
 
 
 def _capable(name: str = "") -> Any:
@@ -364,17 +361,14 @@ class LedInfo(Header, clause="IBA 14.2.5.15"):
     resv31: int = bits(31)
 
 
-_SPEED = "infiniband.linkspeedwidthpairstable.speed"
-
-
 class LinkSpeedWidthPairsTable(Header, clause="IBA 14.2.5.16"):
     """Link widths that ports have at each link speed."""
 
-    num_tables: int = bits(8, "infiniband.linkspeedwidthpairstable.numtables", HEX)
-    port_mask: bytes = raw(32, "infiniband.linkspeedwidthpairstable.portmask")
-    speed_2_5: int = bits(8, f"{_SPEED}twofive", HEX, words=width_words)
-    speed_5: int = bits(8, f"{_SPEED}five", HEX, words=width_words)
-    speed_10: int = bits(8, f"{_SPEED}ten", HEX, words=width_words)
+    num_tables: int = bits(8, f"{_LS}.numtables", HEX)
+    port_mask: bytes = raw(32, f"{_LS}.portmask")
+    speed_2_5: int = bits(8, f"{_LS}.speedtwofive", HEX, words=width_words)
+    speed_5: int = bits(8, f"{_LS}.speedfive", HEX, words=width_words)
+    speed_10: int = bits(8, f"{_LS}.speedten", HEX, words=width_words)
 
 
 ATTRIBUTES: dict[int, Reader] = {

@@ -160,28 +160,22 @@ class TerminatedLength(Header, clause="RFC 5040, 4.8", label="rdmap_terminated_l
     ddp_segment_length: int = bits(16)
 
 
-class TerminatedSegment(Header):
+class TerminatedSegment(Header, abstract=True):
     """What both kinds of DDP header begin with, RDMAP's control field included."""
 
-    t: int
-    l: int  # noqa: E741 - the standard's name
-    rsvd: int
-    dv: int
-    rv: int
-    rsv: int
-    opcode: int
-
-
-_DDP_CONTROL = (flag(), flag(), bits(4, "", HEX), bits(2))
-_RDMAP_CONTROL = (bits(2), bits(2, "", HEX), bits(4, "", HEX))
+    t: int = flag()
+    l: int = flag()  # noqa: E741 - the standard's name
+    rsvd: int = bits(4, "", HEX)
+    dv: int = bits(2)
+    rv: int = bits(2)
+    rsv: int = bits(2, "", HEX)
+    opcode: int = bits(4, "", HEX)
 
 
 class TerminatedTagged(TerminatedSegment, clause="RFC 5040, 4.8", label="rdmap_terminated_tagged"):
     """The tagged DDP header of the segment with the error."""
 
     bytes: int = group("iwarp_rdma.term_ddp_h", "t", ..., "to", show=DIGITS)
-    t, l, rsvd, dv = _DDP_CONTROL  # noqa: E741 - the standard's names
-    rv, rsv, opcode = _RDMAP_CONTROL
     stag: int = bits(32, "", HEX)
     to: int = bits(64, "", HEX)
 
@@ -192,8 +186,6 @@ class TerminatedUntagged(
     """The untagged DDP header of the segment with the error."""
 
     bytes: int = group("iwarp_rdma.term_ddp_h", "t", ..., "mo", show=DIGITS)
-    t, l, rsvd, dv = _DDP_CONTROL  # noqa: E741 - the standard's names
-    rv, rsv, opcode = _RDMAP_CONTROL
     invalidate_stag: int = bits(32, "", HEX)
     qn: int = bits(32)
     msn: int = bits(32)

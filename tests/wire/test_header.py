@@ -116,11 +116,28 @@ def test_a_group_is_its_members_side_by_side(ip: inet.IPv4) -> None:
     assert ip.flags == ip.build()[6] >> 5
 
 
+def test_a_table_begins_with_the_rows_of_its_abstract_base() -> None:
+    class Start(Header, abstract=True):
+        kind: int = bits(4)
+        size: int = bits(4)
+        both: int = group("", "kind", ..., "size")
+
+    class Whole(Start):
+        kind: int = bits(4, default=7)
+        length: int = bits(8)
+
+    assert Whole(size=1, length=2).build() == b"\x71\x02"
+    assert Whole.parse(b"\x71\x02").both == 0x71
+    assert not Start.rows
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         ({"a": bits(3)}, "3 bits"),
         ({"a": bits(8), "b": bits(8), "g": group("", "b", "a")}, "order"),
+        ({"a": bits(8), "b": bits(8), "g": group("", "b", ..., "a")}, "order"),
+        ({"a": bits(8), "b": bits(8), "g": group("", "a", ..., "c")}, "order"),
         ({"a": bits(8), "b": bits(8), "c": bits(8), "g": group("", "a", "c")}, "neighbours"),
     ],
 )
