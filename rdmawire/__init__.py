@@ -12,15 +12,14 @@ packages have more: :mod:`rdmawire.verbs`, :mod:`rdmawire.ib`, :mod:`rdmawire.me
 """
 
 import os
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    # The public names. `as` marks them as public for type checkers (PEP 484, stub files); at run
-    # time _packages() reads this list.
+    # The public names. `as` marks them as public for type checkers (PEP 484, stub files). At run
+    # time _NAMES has the same names.
     from rdmawire.capture import Reader as Reader
     from rdmawire.capture import Record as Record
     from rdmawire.capture import Writer as Writer
@@ -102,31 +101,44 @@ if TYPE_CHECKING:
     from rdmawire.verbs import WCOpcode as WCOpcode
     from rdmawire.verbs import WCStatus as WCStatus
     from rdmawire.verbs import WorkCompletion as WorkCompletion
-else:
 
-    @cache
-    def _packages() -> dict[str, str]:
-        """Return the package of each public name, as the import statements above say.
+_NAMES = {
+    "rdmawire.capture": ("Reader", "Record", "Writer", "create_capture", "open_capture"),
+    "rdmawire.columns": ("iter_columns", "read_columns"),
+    "rdmawire.dissect": ("Dissection", "Dissector", "summary"),
+    "rdmawire.errors": ("CaptureError", "MemoryFault", "RdmaError", "VerbsError", "WireError"),
+    "rdmawire.fabric": (
+        *("ALL_ACCESS", "Buffer", "CaptureTap", "Faults", "Host", "Link", "Network"),
+        *("Pair", "Place", "Registered", "Simulator", "Switch", "connect"),
+    ),
+    "rdmawire.filter": ("Filter", "FilterError"),
+    "rdmawire.ib": ("STANDARD", "Nic", "QPInit", "QueuePair", "Rules"),
+    "rdmawire.memory": ("Access", "AddressSpace", "Path", "Region"),
+    "rdmawire.memory.gpu": ("A100", "H200", "T4", "Gdr", "GpuDriver", "GpuProfile", "Peermem"),
+    "rdmawire.stats": ("Statistics",),
+    "rdmawire.traffic.edit": ("EditError", "Editor", "edit_capture"),
+    "rdmawire.traffic.generate": ("Sizes", "TrafficSpec", "Verb", "generate"),
+    "rdmawire.traffic.scenario": (
+        *("ScenarioError", "play", "read_scenario", "read_scenario_text", "read_shipped"),
+    ),
+    "rdmawire.units": ("gbps", "ms", "us"),
+    "rdmawire.verbs": (
+        *("IBTA", "RXE", "AddressHandle", "CompletionQueue", "Profile", "QPAttributes"),
+        *("QPAttrMask", "QPCap", "QPState", "QPType", "RecvWR", "SendFlags", "SendOpcode"),
+        *("SendWR", "Sge", "SharedReceiveQueue", "WCOpcode", "WCStatus", "WorkCompletion"),
+    ),
+}
+"""The public names of each package: those that the import statements above name."""
+_PACKAGES = {name: package for package, names in _NAMES.items() for name in names}
 
-        They are read from the compiled code, which is there even where the source is not.
-        """
-        from dis import get_instructions
-
-        packages: dict[str, str] = {}
-        package = ""
-        for instruction in get_instructions(__spec__.loader.get_code(__name__)):
-            if instruction.opname == "IMPORT_NAME":
-                package = instruction.argval
-            elif instruction.opname == "IMPORT_FROM" and package.startswith("rdmawire."):
-                packages[instruction.argval] = package
-        return packages
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Load a public name, or ``__all__``, when it is first used (PEP 562)."""
         if name == "__all__":
-            value = sorted(_packages())
-        elif name in _packages():
-            value = getattr(import_module(_packages()[name]), name)
+            value = sorted(_PACKAGES)
+        elif name in _PACKAGES:
+            value = getattr(import_module(_PACKAGES[name]), name)
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value
@@ -134,7 +146,7 @@ else:
 
     def __dir__() -> list[str]:
         """Return the public names, and all that is loaded."""
-        return sorted({*globals(), *_packages()})
+        return sorted({*globals(), *_PACKAGES})
 
 
 _here = os.path.dirname(__file__)

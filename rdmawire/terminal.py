@@ -1,6 +1,5 @@
 """Text for terminals and messages: escaped, shortened, and with suggested names."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from reprlib import Repr
@@ -75,7 +74,9 @@ def closest_names(name: str, known: Iterable[str]) -> list[str]:
     """Return up to three known names: those that end like ``bth.psn`` first, then by spelling."""
     if len(name) > _MAX_NAME:
         return []
-    likeness = {each: difflib.SequenceMatcher(None, each, name).ratio() for each in known}
+    from difflib import SequenceMatcher
+
+    likeness = {each: SequenceMatcher(None, each, name).ratio() for each in known}
     shared = {each: _shared_parts(each, name) for each in likeness}
     near = [each for each in likeness if shared[each] or likeness[each] >= _ALIKE]
     return sorted(near, key=lambda each: (-shared[each], -likeness[each]))[:MAX_SUGGESTIONS]

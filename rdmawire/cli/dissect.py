@@ -12,7 +12,8 @@ from rdmawire.capture import Reader, open_capture
 from rdmawire.capture.io import STREAM, OutputFile, display_path, open_output, write_error
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option, use_color
-from rdmawire.cli.streams import ByteWriter, EscapingTerminal, complain, dissected
+from rdmawire.cli.progress import dissected
+from rdmawire.cli.streams import ByteWriter, EscapingTerminal, complain
 from rdmawire.dissect.dissection import Dissection, Severity
 from rdmawire.dissect.output import (
     CountLines,

@@ -15,7 +15,8 @@ from rdmawire.capture import Reader, Record
 from rdmawire.capture.io import STANDARD_INPUT, STREAM, display_path
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, F, option
-from rdmawire.cli.streams import complain, file_bar
+from rdmawire.cli.progress import file_bar
+from rdmawire.cli.streams import complain
 from rdmawire.decode import Hosts, host
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.mpa_event import CRCStatus, Event, Fpdu, NotIwarp, PartialFpdu, StartUp

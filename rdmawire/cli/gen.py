@@ -13,7 +13,9 @@ from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.streams import by_own_name, check_suffix, complain, late_bar
+from rdmawire.cli.options import by_own_name, check_suffix
+from rdmawire.cli.progress import late_bar
+from rdmawire.cli.streams import complain
 from rdmawire.cli.table import write_summary
 from rdmawire.terminal import quote
 from rdmawire.traffic.generate.spec import (

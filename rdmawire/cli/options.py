@@ -1,16 +1,22 @@
 """Options that several commands have, and the callbacks that read their values."""
 
+import os
+import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
+from rdmawire.capture.io import STREAM
+from rdmawire.capture.writer import format_named
 from rdmawire.cli.command import F, IntegerType, option
 from rdmawire.dissect import generated
 from rdmawire.dissect.output import Separators
 from rdmawire.dissect.select import Bound, BoundError, FieldError, Selection
+from rdmawire.terminal import escape
 from rdmawire.wire.inet import ROCE_PORT
 
 if TYPE_CHECKING:
@@ -138,6 +144,40 @@ def written(name: str, text: str, *, required: bool = False) -> Callable[[F], F]
     """Return the option -w or -o for a file to write: the parameter ``name``, with its help."""
     words = ("-w", "--write", "-o", "--output", name)
     return option("Output", *words, required=required, metavar="FILE", help=text)
+
+
+_STANDARD_OUTPUT = 1
+"""File descriptor of standard output."""
+_SUFFIXES = ".pcap or .pcapng, and .gz, .xz, .zst or .lz4 for compression"
+
+
+def check_suffix(path: str) -> None:
+    """Raise ``click.UsageError`` if the suffix of ``path`` names no capture format.
+
+    Standard output needs no suffix, nor does an existing device or pipe.
+    """
+    if path == STREAM or format_named(path) or _is_no_file(path):
+        return
+    raise click.UsageError(f"-w {escape(path)} names no format; end it in {_SUFFIXES}")
+
+
+def by_own_name(path: str) -> str:
+    """Return ``-`` if ``path`` is another name of the pipe on standard output, else ``path``.
+
+    ``/dev/stdout`` is such a name: then the summary must go to standard error.
+    """
+    with suppress(OSError, ValueError):  # missing, not a possible name, or closed
+        found, output = os.stat(path), os.fstat(_STANDARD_OUTPUT)
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISCHR(found.st_mode):
+            return STREAM if os.path.samestat(found, output) else path
+    return path
+
+
+def _is_no_file(path: str) -> bool:
+    try:
+        return os.path.exists(path) and not os.path.isfile(path)
+    except ValueError:  # a byte that no name may have
+        return False
 
 
 def text_or_json(text: str) -> Callable[[F], F]:

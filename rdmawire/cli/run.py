@@ -18,8 +18,9 @@ from rdmawire.capture.io import STANDARD_INPUT, STREAM
 from rdmawire.capture.writer import format_named
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option, use_color
-from rdmawire.cli.options import check_compatible
-from rdmawire.cli.streams import by_own_name, check_suffix, complain, late_bar, print_text
+from rdmawire.cli.options import by_own_name, check_compatible, check_suffix
+from rdmawire.cli.progress import late_bar
+from rdmawire.cli.streams import complain, print_text
 from rdmawire.cli.table import as_object, write_summary
 from rdmawire.errors import CaptureError
 from rdmawire.terminal import escape, plural, quote

@@ -16,7 +16,8 @@ import click
 from rdmawire.capture.io import STANDARD_INPUT, STREAM, display_path, write_error
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.streams import complain, file_bar
+from rdmawire.cli.progress import file_bar
+from rdmawire.cli.streams import complain
 from rdmawire.cli.table import show
 from rdmawire.errors import CaptureError
 from rdmawire.units import parse_duration

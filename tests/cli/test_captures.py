@@ -8,7 +8,7 @@ import pytest
 from rdmawire.capture import Reader
 from rdmawire.cli import dissect as captures
 from rdmawire.cli.dissect import Demands, DissectOutput, FileDissection
-from rdmawire.cli.streams import dissected
+from rdmawire.cli.progress import dissected
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.output import CountLines
 from rdmawire.dissect.select import Window

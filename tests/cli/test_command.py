@@ -233,6 +233,8 @@ def test_starting_loads_nothing_heavy() -> None:
     loaded = {line.split("|")[-1].strip() for line in done.stderr.decode().splitlines()}
     heavy = {"rich", "scapy", "numpy", "hypothesis", "zstandard", "lz4", "re2", "rdmawire.wire.ib"}
     assert not heavy & loaded
+    own = {name for name in loaded if name.startswith("rdmawire.") and ".cli." not in name}
+    assert own <= {"rdmawire.cli", "rdmawire.errors", "rdmawire.terminal"}
 
 
 def test_an_interrupt_is_one_line() -> None:

@@ -253,7 +253,7 @@ def test_an_interrupted_run_leaves_no_file(tmp_path: Path) -> None:
 
 def test_long_runs_show_how_far_they_are(tmp_path: Path) -> None:
     soon, late = (
-        f"import rdmawire.cli.streams as bars; bars._SOON = {time}; " for time in (0.0, 600.0)
+        f"import rdmawire.cli.progress as bars; bars._SOON = {time}; " for time in (0.0, 600.0)
     )
     words = ("gen", "send", "--count", "3000", "--progress", "-w", str(tmp_path / "x.pcap"))
     terminal = {"FORCE_COLOR": "1"}

@@ -7,8 +7,8 @@ import pytest
 
 from rdmawire.capture import Reader, open_capture
 from rdmawire.capture.io import InputFile
-from rdmawire.cli import streams as source
-from rdmawire.cli.streams import dissected
+from rdmawire.cli import progress as source
+from rdmawire.cli.progress import dissected
 
 CAPTURE = Path(__file__).parents[2] / "captures" / "linux" / "rxe61_rnr.pcap"
 FRAMES = 152

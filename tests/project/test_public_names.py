@@ -101,12 +101,15 @@ def test_type_checkers_and_programs_find_the_same_public_names() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    packages: dict[str, str] = vars(rdmawire)["_packages"]()
+    packages: dict[str, str] = vars(rdmawire)["_PACKAGES"]
     exported: list[str] = getattr(rdmawire, "__all__")  # noqa: B009 - type checkers see no list
-    assert {name for _, name, _ in checked} == set(exported) <= set(dir(rdmawire))
-    for package, name, alias in checked:
+    assert {(package, name) for package, name, _ in checked} == {
+        (package, name) for name, package in packages.items()
+    }
+    assert sorted(packages) == exported
+    assert set(exported) <= set(dir(rdmawire))
+    for _, name, alias in checked:
         assert alias == name, "a type checker takes `import x as x` for public, and `import x` not"
-        assert packages[name] == package
         assert hasattr(import_module(packages[name]), name)
 
 
