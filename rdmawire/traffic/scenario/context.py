@@ -1,7 +1,6 @@
 """The context of reading a scenario file: its settings, its names, and the parts already read."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from rdmawire.traffic.scenario.document import (
@@ -80,10 +79,10 @@ def _pairs(node: Node | None) -> dict[str, Node]:
 
 
 def _words(node: Node | None) -> Iterator[str]:
-    """Yield the keys of a mapping, or the texts of a list."""
-    yield from _pairs(node)
+    """Return the keys of a mapping, or the texts of a list."""
     if isinstance(node, Items):
-        yield from (item.text for item in node.items if isinstance(item, Scalar))
+        return (item.text for item in node.items if isinstance(item, Scalar))
+    return iter(_pairs(node))
 
 
 def _steps(node: Node | None) -> Iterator[str]:
@@ -134,15 +133,6 @@ class ParseContext:
         node = _at(self.root, key)
         return self.root.mark if node is None else node.mark
 
-    @contextmanager
-    def within(self, name: str) -> Iterator[None]:
-        """Add a name to ``scope`` in the ``with`` block."""
-        self.scope.append(name)
-        try:
-            yield
-        finally:
-            self.scope.pop()
-
     def once(self, make: "Callable[[ParseContext], T]") -> T:
         """Return the result of ``make`` for this file, calling it only once."""
         if make not in self._made:
@@ -158,11 +148,10 @@ class ParseContext:
 
     def report(self, errors: Iterable[NodeError]) -> bool:
         """Report errors in a part that is kept; return whether there are any."""
-        some = False
-        for error in errors:
+        every = tuple(errors)
+        for error in every:
             self.diagnostics.report(error)
-            some = True
-        return some
+        return bool(every)
 
     def valid(self, reads: Iterable[Callable[[], T]]) -> Iterator[T]:
         """Yield the valid results; report the errors of the others."""

@@ -8,13 +8,10 @@ always text: ``on`` is a word, ``0x10`` four characters.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from rdmawire.errors import Copyable, RdmaError
 from rdmawire.terminal import closest_names, escape, quote
-
-if TYPE_CHECKING:
-    from yaml import AliasEvent, CollectionStartEvent, Event, ScalarEvent
 
 
 class Mark(NamedTuple):
@@ -232,11 +229,6 @@ def described(node: Node) -> str:
     return "a list" if isinstance(node, Items) else "keys with values"
 
 
-def _is_merge(key: Scalar) -> bool:
-    """Whether a key is ``<<``, which merges the keys of other mappings."""
-    return key.plain and key.text == "<<"
-
-
 def is_nothing(node: Node) -> bool:
     """Whether a key has no value."""
     return isinstance(node, Scalar) and node.plain and node.text in ("", "~", "null")
@@ -289,6 +281,9 @@ class _Composer:
     """Creates the nodes of one text from PyYAML's events."""
 
     def __init__(self, text: str, diagnostics: Diagnostics) -> None:
+        import yaml  # not needed before a file is read
+
+        self._yaml: Any = yaml
         self._text = text
         self._diagnostics = diagnostics
         self._anchors: dict[str, tuple[Node, int]] = {}
@@ -297,85 +292,68 @@ class _Composer:
 
     def document(self) -> Node:
         """Return the only document of the text."""
-        from yaml import DocumentStartEvent, StreamEndEvent
-
         next(self._events)
-        first = next(self._events)
-        if not isinstance(first, DocumentStartEvent):
+        if not isinstance(next(self._events), self._yaml.DocumentStartEvent):
             raise NodeError(Mark(1, 1), "nothing", "a scenario: name, hosts, connections, work")
         root = self._node(next(self._events), 0)
         next(self._events)
-        if not isinstance(after := next(self._events), StreamEndEvent):
-            raise NodeError(_mark(after), "a second document", "one scenario in a file")
+        if not isinstance(after := next(self._events), self._yaml.StreamEndEvent):
+            raise NodeError(_mark(after.start_mark), "a second document", "one scenario in a file")
         return root
 
-    def _parsed(self) -> "Iterator[Event]":
+    def _parsed(self) -> Iterator[Any]:
         """Yield PyYAML's events. For some texts its scanner raises errors of other types."""
-        import yaml
-
-        last = Mark(1, 1)
+        yaml, last = self._yaml, Mark(1, 1)
         try:
             for event in yaml.parse(self._text, Loader=yaml.SafeLoader):
-                last = _mark(event)
+                last = _mark(event.start_mark)
                 yield event
         except yaml.MarkedYAMLError as error:
-            raise _invalid_yaml(error.problem, _mark_at(error.problem_mark, last)) from None
+            mark = last if error.problem_mark is None else _mark(error.problem_mark)
+            raise _invalid_yaml(error.problem, mark) from None
         except yaml.reader.ReaderError as error:
             raise _invalid_yaml(error.reason, _end_of(self._text[: error.position])) from None
         except (ValueError, OverflowError) as error:
             directive = isinstance(error, ValueError) and "chr()" not in str(error)
             raise _invalid_yaml(_NO_VERSION if directive else _NO_CHARACTER, last) from None
 
-    def _node(self, event: "Event", depth: int) -> Node:
-        from yaml import AliasEvent, CollectionStartEvent, ScalarEvent
-
-        if isinstance(event, AliasEvent):
-            return self._alias(event)
-        assert isinstance(event, ScalarEvent | CollectionStartEvent)
-        mark, before = _mark(event), self._weight
+    def _node(self, event: Any, depth: int) -> Node:
+        mark, before = _mark(event.start_mark), self._weight
+        if isinstance(event, self._yaml.AliasEvent):
+            return self._alias(event.anchor, mark)
         if event.tag is not None:
             raise NodeError(mark, f"the tag {quote(event.tag)}", "no tags: text, lists and keys")
         if depth > MAX_DEPTH:
             raise NodeError(mark, f"more than {MAX_DEPTH} levels", "a file that is not so deep")
-        node: Node
-        if isinstance(event, ScalarEvent):
-            node = self._scalar(event, mark)
-        else:
-            node = self._collection(event, depth, mark)
+        node = self._own_node(event, depth, mark)
         if event.anchor is not None:
             self._anchors[event.anchor] = node, self._weight - before
         return node
 
-    def _scalar(self, event: "ScalarEvent", mark: Mark) -> Scalar:
-        self._weigh(1 + len(event.value) // _CHARACTERS_PER_NODE, mark)
-        return Scalar(event.value, mark, event.style is None)
-
-    def _collection(self, event: "CollectionStartEvent", depth: int, mark: Mark) -> Items | Pairs:
-        from yaml import SequenceStartEvent
-
-        node: Items | Pairs
-        if isinstance(event, SequenceStartEvent):
-            node = Items(tuple(self._items(depth)), mark)
-        else:
-            node = Pairs(tuple(self._pairs(depth)), mark)
+    def _own_node(self, event: Any, depth: int, mark: Mark) -> Node:
+        if isinstance(event, self._yaml.ScalarEvent):
+            self._weigh(1 + len(event.value) // _CHARACTERS_PER_NODE, mark)
+            return Scalar(event.value, mark, event.style is None)
+        listing = isinstance(event, self._yaml.SequenceStartEvent)
+        node: Node = (
+            Items(tuple(self._items(depth)), mark)
+            if listing
+            else Pairs(tuple(self._pairs(depth)), mark)
+        )
         self._weigh(1, mark)
         return node
 
     def _items(self, depth: int) -> Iterator[Node]:
-        from yaml import SequenceEndEvent
-
-        while not isinstance(event := next(self._events), SequenceEndEvent):
+        while not isinstance(event := next(self._events), self._yaml.SequenceEndEvent):
             yield self._node(event, depth + 1)
 
     def _pairs(self, depth: int) -> Iterator[tuple[Scalar, Node]]:
-        from yaml import MappingEndEvent
-
         seen: dict[str, Mark] = {}
         merged: list[Node] = []
-        while not isinstance(event := next(self._events), MappingEndEvent):
+        while not isinstance(event := next(self._events), self._yaml.MappingEndEvent):
             key = self._key(self._node(event, depth + 1), seen)
             value = self._node(next(self._events), depth + 1)
-            if key is not None and _is_merge(key):
+            if key is not None and key.plain and key.text == "<<":
                 merged.append(value)
             elif key is not None:
                 yield key, value
@@ -413,9 +391,8 @@ class _Composer:
             return node
         return None
 
-    def _alias(self, event: "AliasEvent") -> Node:
+    def _alias(self, name: str, mark: Mark) -> Node:
         """Return the target of an alias, and count its nodes again."""
-        mark, name = _mark(event), event.anchor or ""
         if name not in self._anchors:
             expected = f"&{name} before it, and not round it"
             raise NodeError(mark, f"alias {quote('*' + name)}", expected)
@@ -435,16 +412,6 @@ def _invalid_yaml(problem: str | None, mark: Mark) -> NodeError:
     return NodeError(mark, f"no YAML ({said})", next(hints, _USUAL_HINT))
 
 
-def _mark(event: "Event") -> Mark:
-    return _mark_at(event.start_mark, Mark(1, 1))
-
-
-class _YamlMark(Protocol):
-    """A position in PyYAML, counted from 0."""
-
-    line: int
-    column: int
-
-
-def _mark_at(place: _YamlMark | None, otherwise: Mark) -> Mark:
-    return otherwise if place is None else Mark(place.line + 1, place.column + 1)
+def _mark(place: Any) -> Mark:
+    """Return a position of PyYAML, which counts from 0."""
+    return Mark(place.line + 1, place.column + 1)

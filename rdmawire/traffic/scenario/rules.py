@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from rdmawire.ib.service import SERVICES, ServiceType
+from rdmawire.ib.service import SERVICES
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.consistency import message_size
 from rdmawire.traffic.scenario.context import ParseContext
@@ -24,7 +24,7 @@ from rdmawire.traffic.scenario.section import Found
 from rdmawire.traffic.scenario.types import ValueType, format_size
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import BOUNDS
-from rdmawire.verbs.wr import ATOMIC_SIZE, Local, SendFlags, SendOpcode
+from rdmawire.verbs.wr import ATOMIC_SIZE, Local, SendFlags
 from rdmawire.verbs.wr import VERBS as WORK
 
 
@@ -40,14 +40,10 @@ ConnectionRule = Callable[[ConnectionPlan, Found, ParseContext], Iterator[NodeEr
 
 
 def _ends(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
-    """Two hosts."""
+    """Ends are two hosts, and attributes of one host are of an end."""
     one, other = plan.ends
     if one == other:
         yield NodeError(found.at("between"), f"{one} twice", "two hosts")
-
-
-def _of_end(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
-    """Attributes of one end are of an end."""
     for host in plan.of_end:
         if host not in plan.ends:
             mark, expected = found.at(f"attributes of {host}"), f"one of {listed(plan.ends)}"
@@ -102,30 +98,32 @@ def _is_xrc(host: str, queue: str, context: ParseContext) -> bool | None:
     return next((srq.xrc for srq in plans if srq.name == queue), None)
 
 
-def _type(plan: ConnectionPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
+def _type(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
     """What only some types have."""
-    connected = SERVICES[TYPES[plan.type][0]].connected
+    service = SERVICES[TYPES[plan.type][0]]
     of = f"a connection of type {plan.type}"
     if plan.connect == "cm" and plan.type == "XRC":
         yield NodeError(found.at("connect"), "cm", f"at once, for {of}")
     for key in ("congestion", "cnp interval", "alternate"):
-        if not connected and key in found.nodes:
+        if not service.connected and key in found.nodes:
             yield NodeError(found.at(key), f"{key!r} of {of}", "a connected type: RC, UC or XRC")
+    if plan.packets_in_flight is not None and not service.reliable:  # others have no ACKs
+        what = f"'packets in flight' of {of}"
+        yield NodeError(found.at("packets in flight"), what, "a reliable type: RC or XRC")
     if plan.cnp_dscp is not None and plan.cnp_interval is None and plan.congestion != "dcqcn":
         yield NodeError(found.at("cnp dscp"), "'cnp dscp' without CNPs", "'cnp interval' besides")
-    if plan.alternate and plan.connect == "cm":
+
+
+def _alternate(plan: ConnectionPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
+    """Both adapters migrate; connection managers do not set an alternate path."""
+    if not plan.alternate:
+        return
+    if plan.connect == "cm":
         yield NodeError(found.at("alternate"), "'alternate' with cm", "connect: at once")
     for host in (context.hosts[end] for end in plan.ends if end in context.hosts):
-        if plan.alternate and not PROFILES[host.profile].migrates:
+        if not PROFILES[host.profile].migrates:
             which = f"{host.name} with the profile {host.profile}"
             yield NodeError(found.at("alternate"), which, "an adapter that migrates, such as ibta")
-
-
-def _window(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
-    """A window is for reliable types: others have no ACKs."""
-    if plan.packets_in_flight is not None and not SERVICES[TYPES[plan.type][0]].reliable:
-        what = f"'packets in flight' of a connection of type {plan.type}"
-        yield NodeError(found.at("packets in flight"), what, "a reliable type: RC or XRC")
 
 
 def _reject(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
@@ -168,11 +166,10 @@ def no_receives(plan: ConnectionPlan, host: str) -> str | None:
 
 _CONNECTION_RULES: Final[tuple[ConnectionRule, ...]] = (
     _ends,
-    _of_end,
     _attributes,
     _queues,
     _type,
-    _window,
+    _alternate,
     _reject,
     _receives,
 )
@@ -183,18 +180,14 @@ _CONNECTION_RULES: Final[tuple[ConnectionRule, ...]] = (
 
 def check_step(plan: StepPlan, found: Found, context: ParseContext) -> StepPlan:
     """Report all mistakes of a step; return it with the status that it has by default."""
-    step = plan.model_copy(update={"status": _ending(plan, found)})
+    status = plan.status
+    if "status" not in found.nodes:  # success, if there is a completion to say so
+        completes = VERBS[plan.verb].work is not None and SendFlags.SIGNALED.name in plan.flags
+        status = SUCCESS if completes and plan.refused is None else None
+    step = plan.model_copy(update={"status": None if status == "none" else status})
     for rule in _STEP_RULES:
         context.report(rule(step, found, context))
     return step
-
-
-def _ending(plan: StepPlan, found: Found) -> str | None:
-    """How it ends: with success, if there is a completion to say so."""
-    completes = VERBS[plan.verb].work is not None and SendFlags.SIGNALED.name in plan.flags
-    if "status" in found.nodes:
-        return None if plan.status == "none" else plan.status
-    return SUCCESS if completes and plan.refused is None else None
 
 
 StepRule = Callable[[StepPlan, Found, ParseContext], Iterator[NodeError]]
@@ -225,14 +218,14 @@ def _status(plan: StepPlan, found: Found, _: ParseContext) -> Iterator[NodeError
         yield NodeError(found.at("status"), f"{SUCCESS} of work that is not signaled", expected)
 
 
-def _service(plan: StepPlan, connection: ConnectionPlan) -> ServiceType:
-    assert plan.end is not None
-    return SERVICES[TYPES[connection.type][connection.ends.index(plan.end.host)]]
-
-
 def _connection(plan: StepPlan, context: ParseContext) -> ConnectionPlan | None:
     """That of its end, if there is one and it is in order."""
     return None if plan.end is None else context.connections.get(plan.end.connection)
+
+
+def _host(plan: StepPlan, context: ParseContext) -> HostPlan | None:
+    """The host of its end, if it has one that is in order."""
+    return None if plan.end is None else context.hosts.get(plan.end.host)
 
 
 def _verb(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
@@ -240,10 +233,11 @@ def _verb(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeE
     connection, work = _connection(plan, context), VERBS[plan.verb].work
     if connection is None or plan.end is None or plan.refused is not None:
         return
-    service = _service(plan, connection)
+    service = SERVICES[TYPES[connection.type][connection.ends.index(plan.end.host)]]
     if work is not None and work not in service.verbs:
-        able = f"a type that has it: {listed(_able(work))}"
-        yield NodeError(found.mark, f"{plan.verb} on a connection of type {connection.type}", able)
+        able = listed(name for name, (one, _) in TYPES.items() if work in SERVICES[one].verbs)
+        what = f"{plan.verb} on a connection of type {connection.type}"
+        yield NodeError(found.mark, what, f"a type that has it: {able}")
     elif work is not None and not service.sends:
         first = f"{connection.ends[0]}/{connection.name}"
         yield NodeError(found.at("on"), f"{plan.verb} at the end of XRC that receives", first)
@@ -251,11 +245,6 @@ def _verb(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeE
         reason = no_receives(connection, plan.end.host)
         if reason is not None:
             yield NodeError(found.at("on"), f"receives at {plan.end.host}", reason)
-
-
-def _able(work: SendOpcode) -> Iterator[str]:
-    """The types of connections that have some work."""
-    return (name for name, (one, _) in TYPES.items() if work in SERVICES[one].verbs)
 
 
 def _management(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
@@ -273,8 +262,7 @@ def _management(plan: StepPlan, found: Found, context: ParseContext) -> Iterator
 
 def _changed_attributes(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     """Numbers that the adapter has."""
-    values = plan.values.get("attributes")
-    host = None if plan.end is None else context.hosts.get(plan.end.host)
+    values, host = plan.values.get("attributes"), _host(plan, context)
     if host is not None and isinstance(values, Mapping):
         yield from out_of_bounds(host, values, found, "attributes")
 
@@ -378,7 +366,7 @@ def _bytes(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[Node
     """The verb takes memory or inline bytes, and of a size that it allows."""
     if plan.inline is not None and plan.local:
         yield NodeError(found.at("inline"), "'inline' besides 'from'", "one of the two")
-    host = None if plan.end is None else context.hosts.get(plan.end.host)
+    host = _host(plan, context)
     if plan.refused is not None or host is None:
         return
     most = PROFILES[host.profile].max_inline_data

@@ -267,9 +267,12 @@ def read_section(section: type[Section], node: Node | Entry, context: ParseConte
     """Read a section; raise :class:`ReportedError` if it has errors."""
     if not isinstance(node, Entry):
         return _read(section, node, Found(node.mark), {}, context)
-    with context.within(node.key.text):
+    context.scope.append(node.key.text)
+    try:
         given = {section.named: node.key}
         return _read(section, node.value, Found(node.key.mark), given, context)
+    finally:
+        context.scope.pop()
 
 
 def _read(

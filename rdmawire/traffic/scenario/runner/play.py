@@ -91,8 +91,6 @@ class Outcome:
 
 # Running.
 
-_WHOLE_FILE = Mark(1, 1)
-
 
 def play(
     scenario: Scenario,
@@ -148,7 +146,7 @@ def _run(testbed: Testbed, observer: Observer, progress: Progress | None) -> Fin
     try:
         testbed.network.simulator.run()
     except SimulationLimit as error:
-        testbed.failures.insert(0, Failure(_WHOLE_FILE, "the run", "an end", str(error)))
+        testbed.failures.insert(0, Failure(Mark(1, 1), "the run", "an end", str(error)))
     return FinishedRun(testbed, player, observer, watching, clock.rest(observer.total))
 
 

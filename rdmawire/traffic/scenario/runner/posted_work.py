@@ -161,12 +161,8 @@ class Schedule:
         self._due: deque[StepRun] = deque()
         self._dirty: dict[QueuePairRuntime, None] = {}
         self._running = False
-        self._link()
-
-    def _link(self) -> None:
-        """Count the steps that each step waits for."""
-        named = {run.step.name: run for run in self.runs if run.step.name}
-        for run in self.runs:
+        named = {run.step.name: run for run in runs if run.step.name}
+        for run in runs:
             for name in run.step.after:
                 named[name].followers.append(run)
                 run.waits += 1
@@ -174,15 +170,11 @@ class Schedule:
     def start(self) -> None:
         """Start the first steps, and schedule those that have a time."""
         for run in self.runs:
-            self._plan(run)
+            if run.step.at is not None and not run.waits:
+                self._simulator.call_at(run.step.at, partial(self._begin_now, run))
+            elif not run.number and _says_nothing(run):
+                self._due.extend(self._with(run))
         self.run_pending()
-
-    def _plan(self, run: StepRun) -> None:
-        """Schedule a step that has a time; start the first step if it has none."""
-        if run.step.at is not None and not run.waits:
-            self._simulator.call_at(run.step.at, partial(self._begin_now, run))
-        elif not run.number and _says_nothing(run):
-            self._due.extend(self._with(run))
 
     def _begin_now(self, run: StepRun) -> None:
         self._due.extend(self._with(run))
@@ -215,15 +207,11 @@ class Schedule:
         """Start the steps that waited only for this one."""
         for follower in run.followers:
             follower.waits -= 1
-            if not follower.waits:
-                self._begin_later(follower)
-
-    def _begin_later(self, run: StepRun) -> None:
-        at = run.step.at
-        if at is not None and at > self._simulator.now:
-            self._simulator.call_at(at, partial(self._begin_now, run))
-        else:
-            self._due.extend(self._with(run))
+            at = follower.step.at or 0
+            if not follower.waits and at > self._simulator.now:
+                self._simulator.call_at(at, partial(self._begin_now, follower))
+            elif not follower.waits:
+                self._due.extend(self._with(follower))
 
 
 def _says_nothing(run: StepRun) -> bool:
