@@ -16,8 +16,7 @@ import pytest
 
 import rdmawire
 from rdmawire import errors
-from rdmawire.traffic.scenario.document import Mistake
-from rdmawire.traffic.scenario.model import Mark
+from rdmawire.traffic.scenario.document import Mark, Mistake
 from tests.waiting import HANG
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)

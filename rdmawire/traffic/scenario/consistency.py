@@ -15,25 +15,15 @@ from rdmawire.fabric.network import place_of
 from rdmawire.fabric.pfc import headroom
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
-from rdmawire.traffic.scenario.document import Hint, NodeError
-from rdmawire.traffic.scenario.model import (
-    ConnectionPlan,
-    End,
-    Fill,
-    HostPlan,
-    LinkPlan,
-    Mark,
-    MemoryExpectation,
-    PacketExpectation,
-    Scenario,
-    Span,
-    StepPlan,
-)
-from rdmawire.traffic.scenario.model.connection import QUEUE
-from rdmawire.traffic.scenario.model.host import MAX_FILLED
-from rdmawire.traffic.scenario.model.step import VERBS
+from rdmawire.traffic.scenario.document import Hint, Mark, NodeError
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import QUEUE, ConnectionPlan
+from rdmawire.traffic.scenario.model.expectation import MemoryExpectation, PacketExpectation
+from rdmawire.traffic.scenario.model.host import MAX_FILLED, HostPlan
+from rdmawire.traffic.scenario.model.network import LinkPlan
+from rdmawire.traffic.scenario.model.step import VERBS, StepPlan
 from rdmawire.traffic.scenario.references import length_of
-from rdmawire.traffic.scenario.types import format_size
+from rdmawire.traffic.scenario.types import End, Fill, Span, format_size
 from rdmawire.verbs.ah import is_ipv4
 from rdmawire.wire.ib import BTH, ICRC, RETH, XRCETH, ImmDt
 from rdmawire.wire.inet import ECN, UDP, Ethernet, IPv6

@@ -7,21 +7,13 @@ from rdmawire.ib.service import SERVICES
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.consistency import message_size
 from rdmawire.traffic.scenario.context import ParseContext
-from rdmawire.traffic.scenario.document import Items, Node, NodeError, Pairs, listed
-from rdmawire.traffic.scenario.model import (
-    ConnectionPlan,
-    HostPlan,
-    Mark,
-    MemoryPlan,
-    Span,
-    StepPlan,
-)
-from rdmawire.traffic.scenario.model.connection import TYPES
-from rdmawire.traffic.scenario.model.host import MAX_FILLED
-from rdmawire.traffic.scenario.model.step import OF_PEER, REMOTE, SUCCESS, VERBS
+from rdmawire.traffic.scenario.document import Items, Mark, Node, NodeError, Pairs, listed
+from rdmawire.traffic.scenario.model.connection import TYPES, ConnectionPlan
+from rdmawire.traffic.scenario.model.host import MAX_FILLED, HostPlan, MemoryPlan
+from rdmawire.traffic.scenario.model.step import OF_PEER, REMOTE, SUCCESS, VERBS, StepPlan
 from rdmawire.traffic.scenario.references import check_fit, length_of, which_of
 from rdmawire.traffic.scenario.section import Found
-from rdmawire.traffic.scenario.types import ValueType, format_size
+from rdmawire.traffic.scenario.types import Span, ValueType, format_size
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import BOUNDS
 from rdmawire.verbs.wr import ATOMIC_SIZE, Local, SendFlags

@@ -9,13 +9,14 @@ import yaml
 from rdmawire.traffic.scenario.document import (
     Diagnostics,
     Items,
+    Mark,
     Mistake,
     Node,
     Pairs,
     Scalar,
     ScenarioError,
 )
-from rdmawire.traffic.scenario.model import Mark, Scenario
+from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.reader import read_scenario_text, read_tree
 from rdmawire.traffic.scenario.section import Section, sections_in

@@ -2,29 +2,23 @@
 
 from typing import Any
 
-from rdmawire.traffic.scenario.model import (
-    ConnectionPlan,
-    Content,
+from rdmawire.traffic.scenario.document import Mark
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import ConnectionPlan
+from rdmawire.traffic.scenario.model.expectation import (
     CounterExpectation,
-    End,
     EventExpectation,
     Expectation,
-    FaultPlan,
-    Fill,
-    HostPlan,
-    LinkPlan,
-    Mark,
     MemoryExpectation,
-    MemoryPlan,
     PacketExpectation,
-    Range,
-    Scenario,
-    Span,
     StateExpectation,
-    StepPlan,
     TimeExpectation,
 )
+from rdmawire.traffic.scenario.model.host import HostPlan, MemoryPlan
+from rdmawire.traffic.scenario.model.network import FaultPlan, LinkPlan
+from rdmawire.traffic.scenario.model.step import StepPlan
 from rdmawire.traffic.scenario.runner.play import Outcome, play
+from rdmawire.traffic.scenario.types import Content, End, Fill, Range, Span
 
 MARK = Mark(7, 5)
 CLIENT, SERVER = End("client", "a"), End("server", "a")

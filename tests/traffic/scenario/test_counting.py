@@ -1,7 +1,7 @@
 """Every counter that a file may name is told."""
 
 from rdmawire.traffic.scenario.counters import COUNTERS, Of
-from rdmawire.traffic.scenario.model import SwitchPlan
+from rdmawire.traffic.scenario.model.network import SwitchPlan
 from rdmawire.traffic.scenario.runner.play import play
 from tests.traffic.scenario.scene import MARK, link, scene, write
 

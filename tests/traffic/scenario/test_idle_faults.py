@@ -2,7 +2,8 @@
 
 import pytest
 
-from rdmawire.traffic.scenario.model import FaultPlan, StepPlan
+from rdmawire.traffic.scenario.model.network import FaultPlan
+from rdmawire.traffic.scenario.model.step import StepPlan
 from rdmawire.traffic.scenario.runner.play import play
 from tests.traffic.scenario.scene import (
     CLIENT,

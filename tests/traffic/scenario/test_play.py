@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from rdmawire.capture import open_capture
-from rdmawire.traffic.scenario.model import Fill, Span
 from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.types import Fill, Span
 from tests.traffic.scenario.scene import (
     CLIENT,
     SINK,

@@ -3,13 +3,9 @@
 from typing import Any
 
 from rdmawire.traffic.scenario.consistency import headroom_of, longest_frame
-from rdmawire.traffic.scenario.model import (
-    End,
-    QueuePlan,
-    Scenario,
-    Span,
-    SwitchPlan,
-)
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.network import QueuePlan, SwitchPlan
+from rdmawire.traffic.scenario.types import End, Span
 from tests.traffic.scenario.scene import (
     COUNT,
     MARK,

@@ -2,10 +2,12 @@
 
 import pytest
 
-from rdmawire.traffic.scenario.model import End, Fill, Range, Scenario, Span, StepPlan
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.step import StepPlan
 from rdmawire.traffic.scenario.runner.observer import UnknownPoint
 from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.traffic.scenario.runner.verdict import found_time
+from rdmawire.traffic.scenario.types import End, Fill, Range, Span
 from rdmawire.wire.ib import Ack, Nak
 from tests.traffic.scenario.scene import (
     CLIENT,

@@ -7,9 +7,11 @@ import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.traffic.scenario.document import ScenarioError
-from rdmawire.traffic.scenario.model import End, FaultPlan, Scenario
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.network import FaultPlan
 from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.types import End
 from rdmawire.wire import roce
 from tests.traffic.scenario.scene import (
     CLIENT,

@@ -8,11 +8,12 @@ from rdmawire.capture import open_capture
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.pfc import quanta_of
 from rdmawire.traffic.scenario.document import Failure
-from rdmawire.traffic.scenario.model import Content, Fill, Scenario
+from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.traffic.scenario.runner import observer
 from rdmawire.traffic.scenario.runner.observer import FrameIndex, FrameRef, Occurrences
 from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.types import Content, Fill
 from tests.traffic.scenario.scene import (
     CLIENT,
     SERVER,

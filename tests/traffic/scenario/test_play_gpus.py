@@ -4,12 +4,9 @@ from typing import Any
 
 import pytest
 
-from rdmawire.traffic.scenario.model import (
-    Fill,
-    GpuPlan,
-    HostPlan,
-)
+from rdmawire.traffic.scenario.model.host import GpuPlan, HostPlan
 from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.types import Fill
 from tests.traffic.scenario.scene import (
     COUNT,
     MARK,

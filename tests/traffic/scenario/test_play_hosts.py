@@ -2,13 +2,10 @@
 
 import pytest
 
-from rdmawire.traffic.scenario.model import (
-    Fill,
-    ReceivePlan,
-    Span,
-    SrqPlan,
-)
+from rdmawire.traffic.scenario.model.connection import ReceivePlan
+from rdmawire.traffic.scenario.model.host import SrqPlan
 from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.types import Fill, Span
 from tests.traffic.scenario.scene import (
     CLIENT,
     COUNT,

@@ -9,15 +9,11 @@ import pytest
 from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.ib.cm import manager
 from rdmawire.memory.key import Access
-from rdmawire.traffic.scenario.model import (
-    End,
-    Fill,
-    ReceivePlan,
-    Scenario,
-    Span,
-)
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import ReceivePlan
 from rdmawire.traffic.scenario.runner import endpoint as connect
 from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.types import End, Fill, Span
 from rdmawire.wire.cm import RejectReason
 from tests.traffic.scenario.scene import (
     CLIENT,

@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.traffic.scenario.model import End, ReceivePlan, Scenario, Span, StepPlan
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import ReceivePlan
+from rdmawire.traffic.scenario.model.step import StepPlan
 from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.types import End, Span
 from rdmawire.wire import roce
 from rdmawire.wire.ib import RETH
 from tests.traffic.scenario.scene import (

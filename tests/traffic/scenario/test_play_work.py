@@ -4,17 +4,12 @@ from typing import Any
 
 import pytest
 
-from rdmawire.traffic.scenario.model import (
-    Content,
-    Fill,
-    ReceivePlan,
-    Scenario,
-    Span,
-    StepPlan,
-    WindowPlan,
-)
-from rdmawire.traffic.scenario.model.step import VERBS
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import ReceivePlan
+from rdmawire.traffic.scenario.model.host import WindowPlan
+from rdmawire.traffic.scenario.model.step import VERBS, StepPlan
 from rdmawire.traffic.scenario.runner.play import play
+from rdmawire.traffic.scenario.types import Content, Fill, Span
 from tests.traffic.scenario.scene import (
     CLIENT,
     COUNT,

@@ -8,35 +8,28 @@ import pytest
 
 from rdmawire.errors import RdmaError
 from rdmawire.traffic.scenario.context import MAX_LISTED
-from rdmawire.traffic.scenario.document import MAX_BYTES, MAX_MISTAKES, MAX_NODES, ScenarioError
-from rdmawire.traffic.scenario.model import (
-    ConnectionPlan,
-    Content,
-    CounterExpectation,
-    End,
-    EventExpectation,
-    FaultPlan,
-    Fill,
-    GpuPlan,
-    HostPlan,
-    LinkPlan,
+from rdmawire.traffic.scenario.document import (
+    MAX_BYTES,
+    MAX_MISTAKES,
+    MAX_NODES,
     Mark,
-    MemoryExpectation,
-    MemoryPlan,
-    PacketExpectation,
-    QueuePlan,
-    Range,
-    ReceivePlan,
-    Scenario,
-    Span,
-    SrqPlan,
-    StateExpectation,
-    StepPlan,
-    SwitchPlan,
-    TimeExpectation,
-    WindowPlan,
+    ScenarioError,
 )
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import ConnectionPlan, ReceivePlan
+from rdmawire.traffic.scenario.model.expectation import (
+    CounterExpectation,
+    EventExpectation,
+    MemoryExpectation,
+    PacketExpectation,
+    StateExpectation,
+    TimeExpectation,
+)
+from rdmawire.traffic.scenario.model.host import GpuPlan, HostPlan, MemoryPlan, SrqPlan, WindowPlan
+from rdmawire.traffic.scenario.model.network import FaultPlan, LinkPlan, QueuePlan, SwitchPlan
+from rdmawire.traffic.scenario.model.step import StepPlan
 from rdmawire.traffic.scenario.reader import read_scenario, read_scenario_text
+from rdmawire.traffic.scenario.types import Content, End, Fill, Range, Span
 from tests.traffic.scenario.base import mistakes_of, read
 from tests.waiting import HANG
 

@@ -15,7 +15,7 @@ from rdmawire.traffic.scenario.document import (
     ReportedError,
     parse_document,
 )
-from rdmawire.traffic.scenario.model import SwitchPlan
+from rdmawire.traffic.scenario.model.network import SwitchPlan
 from rdmawire.traffic.scenario.reader import read_shipped
 from rdmawire.traffic.scenario.section import Section, key, read_section
 from rdmawire.traffic.scenario.types import Number, ValueType

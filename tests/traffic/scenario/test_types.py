@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rdmawire.traffic.scenario import types
 from rdmawire.traffic.scenario.document import TextError
-from rdmawire.traffic.scenario.model import End, Range, Span
+from rdmawire.traffic.scenario.types import End, Range, Span
 from rdmawire.units import RATES, SIZES, TIMES, format_exactly
 
 GOOD: list[tuple[Callable[[str], Any], str, Any]] = [

@@ -8,21 +8,12 @@ every reference is valid; the runner runs it.
 from functools import cache
 from typing import Annotated, ClassVar, Final
 
-from rdmawire.traffic.scenario.context import ParseContext, link_called
+from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Mark
-from rdmawire.traffic.scenario.model.connection import ConnectionPlan, ReceivePlan
-from rdmawire.traffic.scenario.model.expectation import (
-    CounterExpectation,
-    EventExpectation,
-    Expectation,
-    Expectations,
-    MemoryExpectation,
-    PacketExpectation,
-    StateExpectation,
-    TimeExpectation,
-)
-from rdmawire.traffic.scenario.model.host import GpuPlan, HostPlan, MemoryPlan, SrqPlan, WindowPlan
-from rdmawire.traffic.scenario.model.network import FaultPlan, LinkPlan, QueuePlan, SwitchPlan
+from rdmawire.traffic.scenario.model.connection import ConnectionPlan
+from rdmawire.traffic.scenario.model.expectation import Expectation, Expectations
+from rdmawire.traffic.scenario.model.host import HostPlan
+from rdmawire.traffic.scenario.model.network import LinkPlan, SwitchPlan
 from rdmawire.traffic.scenario.model.step import STEPS, StepPlan
 from rdmawire.traffic.scenario.section import (
     Found,
@@ -33,48 +24,7 @@ from rdmawire.traffic.scenario.section import (
     key,
     sections_in,
 )
-from rdmawire.traffic.scenario.types import (
-    MAX_NUMBER,
-    TEXT,
-    Content,
-    End,
-    Fill,
-    Number,
-    Range,
-    Span,
-    Time,
-)
-
-__all__ = [
-    "ConnectionPlan",
-    "Content",
-    "CounterExpectation",
-    "End",
-    "EventExpectation",
-    "Expectation",
-    "FaultPlan",
-    "Fill",
-    "GpuPlan",
-    "HostPlan",
-    "LinkPlan",
-    "Mark",
-    "MemoryExpectation",
-    "MemoryPlan",
-    "PacketExpectation",
-    "QueuePlan",
-    "Range",
-    "ReceivePlan",
-    "Scenario",
-    "Span",
-    "SrqPlan",
-    "StateExpectation",
-    "StepPlan",
-    "SwitchPlan",
-    "TimeExpectation",
-    "WindowPlan",
-    "homes",
-    "link_called",
-]
+from rdmawire.traffic.scenario.types import MAX_NUMBER, TEXT, Number, Time
 
 MAX_RUN: Final = 10**15
 """Maximum virtual time (ns)."""

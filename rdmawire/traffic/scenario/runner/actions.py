@@ -16,9 +16,9 @@ from rdmawire.ib.cm.event import CMEvent, Rejected, Unresolved
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.key import WINDOW_FLAGS, Access, next_variant
 from rdmawire.memory.mw import Bind
-from rdmawire.traffic.scenario.model import Content, ReceivePlan, Span, StepPlan
+from rdmawire.traffic.scenario.model.connection import ReceivePlan
 from rdmawire.traffic.scenario.model.expectation import reason_of
-from rdmawire.traffic.scenario.model.step import VERBS
+from rdmawire.traffic.scenario.model.step import VERBS, StepPlan
 from rdmawire.traffic.scenario.runner.endpoint import WAYS, ConnectionSetup, QueuePairRuntime
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, NamedBuffer, access_of
 from rdmawire.traffic.scenario.runner.posted_work import (
@@ -31,6 +31,7 @@ from rdmawire.traffic.scenario.runner.posted_work import (
     WorkQueue,
 )
 from rdmawire.traffic.scenario.runner.testbed import Testbed
+from rdmawire.traffic.scenario.types import Content, Span
 from rdmawire.verbs.async_event import CompletionEvent, Event
 from rdmawire.verbs.enums import MigrationState, QPState, WCStatus, WorkCompletion
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask

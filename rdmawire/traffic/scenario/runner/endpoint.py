@@ -29,10 +29,7 @@ from rdmawire.ib.congestion.base import CongestionController
 from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, Dcqcn
 from rdmawire.ib.congestion.timely import Timely
 from rdmawire.ib.qp import QPInit, QueuePair
-from rdmawire.traffic.scenario.model import (
-    ConnectionPlan,
-)
-from rdmawire.traffic.scenario.model.connection import QUEUE, SCHEMES, TYPES
+from rdmawire.traffic.scenario.model.connection import QUEUE, SCHEMES, TYPES, ConnectionPlan
 from rdmawire.traffic.scenario.model.expectation import reason_of
 from rdmawire.traffic.scenario.runner.host_runtime import SRQ_SGES, HostRuntime
 from rdmawire.verbs.ah import AddressHandle

@@ -19,7 +19,11 @@ from rdmawire.traffic.scenario.counters import (
     LinkCounts,
     Of,
 )
-from rdmawire.traffic.scenario.model import CounterExpectation, EventExpectation, StateExpectation
+from rdmawire.traffic.scenario.model.expectation import (
+    CounterExpectation,
+    EventExpectation,
+    StateExpectation,
+)
 from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.observer import FrameOrId, FrameRef, Observer, Occurrences
 from rdmawire.traffic.scenario.runner.testbed import Testbed

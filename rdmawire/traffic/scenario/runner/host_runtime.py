@@ -23,15 +23,8 @@ from rdmawire.memory.mr_table import Extent
 from rdmawire.memory.mw import MemoryWindow
 from rdmawire.memory.region import Region
 from rdmawire.traffic.scenario.document import Failure
-from rdmawire.traffic.scenario.model import (
-    Content,
-    Fill,
-    HostPlan,
-    MemoryPlan,
-    Span,
-    SrqPlan,
-)
-from rdmawire.traffic.scenario.model.host import MODELS
+from rdmawire.traffic.scenario.model.host import MODELS, HostPlan, MemoryPlan, SrqPlan
+from rdmawire.traffic.scenario.types import Content, Fill, Span
 from rdmawire.verbs.profile import named
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.verbs.wr import Sge

@@ -17,7 +17,8 @@ from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import Tap
 from rdmawire.ib.tx_template import HEAD_OF_BTH, MAX_SEEN, head_size
 from rdmawire.terminal import quote
-from rdmawire.traffic.scenario.model import PacketExpectation, link_called
+from rdmawire.traffic.scenario.context import link_called
+from rdmawire.traffic.scenario.model.expectation import PacketExpectation
 from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.summary import FrameCounter

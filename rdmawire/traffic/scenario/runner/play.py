@@ -21,8 +21,8 @@ from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.simulator import SimulationLimit
 from rdmawire.ib.rules import Rules
 from rdmawire.terminal import quote
-from rdmawire.traffic.scenario.document import Failure, Hint
-from rdmawire.traffic.scenario.model import Mark, Scenario
+from rdmawire.traffic.scenario.document import Failure, Hint, Mark
+from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.runner.actions import Runner
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
 from rdmawire.traffic.scenario.runner.observer import Observer

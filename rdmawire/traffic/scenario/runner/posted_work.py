@@ -13,8 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.simulator import Simulator
-from rdmawire.traffic.scenario.model import StepPlan
-from rdmawire.traffic.scenario.model.step import SUCCESS, VERBS
+from rdmawire.traffic.scenario.model.step import SUCCESS, VERBS, StepPlan
 from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.host_runtime import errno_name, refusal
 from rdmawire.traffic.summary import FrameCounter

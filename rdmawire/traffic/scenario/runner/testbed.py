@@ -16,17 +16,13 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.traffic.scenario.consistency import headroom_of, places_of
 from rdmawire.traffic.scenario.document import Failure
-from rdmawire.traffic.scenario.model import (
-    ConnectionPlan,
-    End,
-    FaultPlan,
-    Scenario,
-    Span,
-    StepPlan,
-    SwitchPlan,
-)
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.connection import ConnectionPlan
+from rdmawire.traffic.scenario.model.network import FaultPlan, SwitchPlan
+from rdmawire.traffic.scenario.model.step import StepPlan
 from rdmawire.traffic.scenario.runner.endpoint import WAYS, QueuePairRuntime
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, NamedBuffer
+from rdmawire.traffic.scenario.types import End, Span
 from rdmawire.wire import serial
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.packet import OpcodeTable

@@ -11,18 +11,16 @@ from rdmawire.fabric.field import Fields, named
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import SimulationLimit, Tap
 from rdmawire.traffic.scenario.document import Failure, Hint
-from rdmawire.traffic.scenario.model import (
+from rdmawire.traffic.scenario.model.expectation import (
     CounterExpectation,
     EventExpectation,
     Expectation,
-    FaultPlan,
     MemoryExpectation,
     PacketExpectation,
-    Range,
-    Span,
     StateExpectation,
     TimeExpectation,
 )
+from rdmawire.traffic.scenario.model.network import FaultPlan
 from rdmawire.traffic.scenario.runner.actions import Runner
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
 from rdmawire.traffic.scenario.runner.host_runtime import PIECE, bytes_of
@@ -36,6 +34,7 @@ from rdmawire.traffic.scenario.runner.observer import (
 )
 from rdmawire.traffic.scenario.runner.posted_work import StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
+from rdmawire.traffic.scenario.types import Range, Span
 from rdmawire.wire.field_registry import HeaderField
 from rdmawire.wire.header import Row
 from rdmawire.wire.show import writer
