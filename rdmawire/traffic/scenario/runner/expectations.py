@@ -46,20 +46,17 @@ class CounterReader(NamedTuple):
         return partial(COUNTERS[kind][counter].read, source)
 
     def all(self) -> dict[str, int]:
-        """Return every counter by its name: ``client.retransmits``, ``leaf:server.marks``."""
+        """Return every counter by its name: ``client.retransmits``, ``leaf:server.marks``.
+
+        A host without a link has none.
+        """
+        network = self.testbed.network
         return {
             f"{of}.{name}": counter.read(source)
-            for of in self._subjects()
+            for of in (*self.observer.hosts, *network.links, *network.switches, *network.ports)
             for kind, source in (self._counted(of),)
             for name, counter in COUNTERS[kind].items()
         }
-
-    def _subjects(self) -> Iterator[str]:
-        """Yield the names of all parts with counters; a host without a link has none."""
-        network = self.testbed.network
-        yield from self.observer.hosts
-        for things in (network.links, network.switches, network.ports):
-            yield from things
 
     def _counted(self, of: str) -> tuple[Of, object]:
         """Return what a subject is, and the source of its counters."""
@@ -266,17 +263,13 @@ class ExpectationWatcher:
         if not flows and not carried:
             return
         where = self._observer.where(name)
-        for station in self._stations_on(name) if flows else ():
+        one, _, other = name.partition("-")
+        for end, peer in ((one, other), (other, one)) if flows else ():
+            station = f"{end}:{peer}" if end in self._network.switches else end
             self._tap(station, flows, where)
         if carried:
             link = self._network.links[name]
             link.on_carried.append(lambda frame, _: _look(carried, where, frame))
-
-    def _stations_on(self, name: str) -> Iterator[str]:
-        """Yield the hosts or ports at both ends of a link."""
-        link = next(link for link in self._testbed.scenario.links if link.name == name)
-        for end, peer in (link.ends, reversed(link.ends)):
-            yield f"{end}:{peer}" if end in self._network.switches else end
 
     def _probe_switch(self, name: str) -> None:
         switch, observer = self._network.switches[name], self._observer
@@ -290,11 +283,8 @@ class ExpectationWatcher:
             observer.frame_index.needed = True
             switch.on_counted.append(look)
 
-    def _tap(
-        self, name: str, probes: Sequence[Probe], where: Locate, *, arrivals: bool = False
-    ) -> None:
-        tap = lambda frame, _: _look(probes, where, frame)  # noqa: E731
-        self._network.tap(name, tap, arrivals=arrivals)
+    def _tap(self, name: str, probes: Sequence[Probe], where: Locate) -> None:
+        self._network.tap(name, lambda frame, _: _look(probes, where, frame))
 
 
 def _nothing(_: Envelope) -> None:

@@ -155,7 +155,8 @@ class Recording(FrameCount):
         if isinstance(keep, CaptureTap) and not arrived:
             for name, link in self._network.links.items():
                 link.on_carried.append(partial(self._carried, keep, name))
-        self.places = {TapPoint(name, arrived) for name in (*names, *self._ends_of(names))}
+        ends = {end for link in testbed.scenario.links if link.name in names for end in link.ends}
+        self.places = {TapPoint(name, arrived) for name in (*names, *ends)}
 
     def _named(self, point: str) -> str:
         """Return the point with a name; a link may be named from either end."""
@@ -168,20 +169,10 @@ class Recording(FrameCount):
     def _everywhere(self) -> Iterator[str]:
         """Yield links between two hosts, and all other hosts on a link."""
         hosts = self._testbed.machines
-        covered: set[str] = set()
-        for link in self._testbed.scenario.links:
-            if all(end in hosts for end in link.ends):
-                covered.update(link.ends)
-                yield link.name
-        yield from (
-            name for name in self._network.attachments if name in hosts and name not in covered
-        )
-
-    def _ends_of(self, points: list[str]) -> Iterator[str]:
-        """Yield hosts whose frames are all seen on a captured link."""
-        for link in self._testbed.scenario.links:
-            if link.name in points:
-                yield from link.ends
+        between = [link for link in self._testbed.scenario.links if hosts.keys() >= {*link.ends}]
+        covered = {end for link in between for end in link.ends}
+        yield from (link.name for link in between)
+        yield from (name for name in self._network.attachments if name in hosts.keys() - covered)
 
     def _tap(self, name: str, keep: Tap | None) -> Tap:
         """Return a tap that numbers the frames of a point and writes them."""
@@ -282,11 +273,8 @@ class HostCounters:
         self.sent["messages"] += counted.messages
         self.sent["bytes"] += counted.bytes
         if counted.sign:
-            self._note(counted.sign, frame.data)
-
-    def _note(self, sign: str, frame: bytes) -> None:
-        self.sent[sign] += 1
-        self._last.record(sign, frame, self._where())
+            self.sent[counted.sign] += 1
+            self._last.record(counted.sign, frame.data, self._where())
 
 
 _NAKS: Final = ("naks", "rnr_naks")
@@ -354,10 +342,12 @@ class Observer:
         self.last = LastErrors()
         self.total = FrameCounter(opcodes_of(self.protocols))
         self.hosts = {
-            name: self._watch_host(name)
+            name: HostCounters(self.total, self._where(name), self.last)
             for name in self._network.attachments
             if name in testbed.machines
         }
+        for name, counters in self.hosts.items():
+            self._network.tap(name, counters)
         self.packets = {
             id(plan): self._watch_packets(plan)
             for plan in testbed.scenario.expectations
@@ -392,11 +382,6 @@ class Observer:
             self._network.tap(name, self._counts[place], arrivals=arrived)
         counting = self._counts[place]
         return lambda: FrameRef(counting.frames, place.title)
-
-    def _watch_host(self, name: str) -> HostCounters:
-        watch = HostCounters(self.total, self._where(name), self.last)
-        self._network.tap(name, watch)
-        return watch
 
     def _watch_packets(self, plan: PacketExpectation) -> Occurrences[FrameRef]:
         """Count the frames of an expectation, at all its points."""

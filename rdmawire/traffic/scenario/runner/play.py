@@ -26,7 +26,7 @@ from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.runner.actions import Runner
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
 from rdmawire.traffic.scenario.runner.observer import Observer
-from rdmawire.traffic.scenario.runner.posted_work import Progress, RestClock, StepRun
+from rdmawire.traffic.scenario.runner.posted_work import Progress, StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.runner.verdict import FinishedRun, Tracer, unused_faults, verdict
 from rdmawire.traffic.summary import TrafficSummary, summarise
@@ -140,14 +140,14 @@ def _run(testbed: Testbed, observer: Observer, progress: Progress | None) -> Fin
     """Run all steps under observation; a run that does not end within its limits is a failure."""
     testbed.install_faults()
     watching = ExpectationWatcher(testbed, observer)
-    clock = RestClock(testbed.network.simulator, progress)
-    player = Runner(testbed, observer, clock.report)
+    player, simulator = Runner(testbed, observer, progress), testbed.network.simulator
     player.start()
     try:
-        testbed.network.simulator.run()
+        simulator.run()
     except SimulationLimit as error:
         testbed.failures.insert(0, Failure(Mark(1, 1), "the run", "an end", str(error)))
-    return FinishedRun(testbed, player, observer, watching, clock.rest(observer.total))
+    rest = max(player.endings.last, simulator.last_arrival, observer.total.last)
+    return FinishedRun(testbed, player, observer, watching, rest)
 
 
 def _outcome(played: FinishedRun, tracer: Tracer) -> Outcome:

@@ -16,7 +16,6 @@ from rdmawire.fabric.simulator import Simulator
 from rdmawire.traffic.scenario.model.step import SUCCESS, VERBS, StepPlan
 from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.host_runtime import errno_name, refusal
-from rdmawire.traffic.summary import FrameCounter
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.wr import RecvWR, SendWR
 
@@ -154,7 +153,7 @@ class Schedule:
         pump: Callable[[QueuePairRuntime], None],
     ) -> None:
         self.runs = runs
-        self._simulator = simulator
+        self.simulator = simulator
         self._begin = begin
         self._pump = pump
         self._due: deque[StepRun] = deque()
@@ -170,7 +169,7 @@ class Schedule:
         """Start the first steps, and schedule those that have a time."""
         for run in self.runs:
             if run.step.at is not None and not run.waits:
-                self._simulator.call_at(run.step.at, partial(self._begin_now, run))
+                self.simulator.call_at(run.step.at, partial(self._begin_now, run))
             elif not run.number and _says_nothing(run):
                 self._due.extend(self._with(run))
         self.run_pending()
@@ -207,8 +206,8 @@ class Schedule:
         for follower in run.followers:
             follower.waits -= 1
             at = follower.step.at or 0
-            if not follower.waits and at > self._simulator.now:
-                self._simulator.call_at(at, partial(self._begin_now, follower))
+            if not follower.waits and at > self.simulator.now:
+                self.simulator.call_at(at, partial(self._begin_now, follower))
             elif not follower.waits:
                 self._due.extend(self._with(follower))
 
@@ -233,13 +232,15 @@ class FrameSource(Protocol):
 
 
 class CompletionTracker:
-    """Tracks completions. ``failed`` counts messages that completed with an error of their own.
+    """Tracks completions. ``last`` is when work last ended (ns).
 
-    Flushed work, and work that sends nothing, does not count.
+    ``failed`` counts messages that completed with an error of their own. Flushed work, and work
+    that sends nothing, does not count.
     """
 
     def __init__(self, schedule: Schedule, witness: FrameSource, progress: Progress | None) -> None:
         self.failed = 0
+        self.last = 0
         self._schedule = schedule
         self._witness = witness
         self._progress = progress
@@ -302,6 +303,7 @@ class CompletionTracker:
         if run.number < 0:
             return
         self._done += 1
+        self.last = self._schedule.simulator.now
         if self._progress is not None:
             self._progress(self._done, self._all)
         if run.is_complete:
@@ -314,22 +316,3 @@ def _blame(run: StepRun, endpoint: QueuePairRuntime | None, error: VerbsError | 
         run.deviation = Deviation(
             run.step.refused or NO_REFUSAL, refusal(error), endpoint, None, ""
         )
-
-
-class RestClock:
-    """Remembers when work last ended, and reports it to ``progress``."""
-
-    def __init__(self, simulator: Simulator, progress: Progress | None) -> None:
-        self._simulator = simulator
-        self._progress = progress
-        self._last_work = 0
-
-    def report(self, done: int, total: int) -> None:
-        """Record that work ended now."""
-        self._last_work = self._simulator.now
-        if self._progress is not None:
-            self._progress(done, total)
-
-    def rest(self, sent: FrameCounter) -> int:
-        """Return when the last frame was sent or arrived, or the last work ended (ns)."""
-        return max(self._last_work, self._simulator.last_arrival, sent.last)

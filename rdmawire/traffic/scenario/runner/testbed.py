@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from types import MappingProxyType
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from rdmawire.decode import PROTOCOLS, Protocols, opcodes_of
 from rdmawire.fabric.fault import Faults, Rule, Wanted
@@ -32,28 +32,6 @@ def requests_of(opcodes: OpcodeTable) -> frozenset[int]:
     """Opcodes of requests; responses have the PSNs of the other side."""
     shapes = ((opcode, layout.shape) for opcode, layout in opcodes.items())
     return frozenset(opcode for opcode, shape in shapes if shape and not shape.response)
-
-
-class Sender(NamedTuple):
-    """A sender as frames show it: MAC address, destination queue pairs, first PSN."""
-
-    mac: bytes
-    destqps: tuple[int, ...]
-    psn: int
-
-
-def rule_of(plan: FaultPlan, sender: Sender | None, opcodes: OpcodeTable) -> Rule:
-    """Return the rule of a fault. Its own ``where`` overrides fields derived from ``sender``."""
-    where: dict[str, object] = {}
-    per: tuple[str, ...] = ()
-    if sender is not None:
-        where = {"eth.src": sender.mac, "bth.destqp": sender.destqps}
-        if plan.packet:
-            psns = tuple(serial.add(sender.psn, place - 1) for place in plan.packet)
-            where |= {"bth.psn": psns, "bth.opcode": requests_of(opcodes)}
-            per = ("bth.destqp", "bth.psn")
-    wanted = cast(Mapping[str, Wanted], where | dict(plan.where))
-    return Rule(plan.do, wanted, nth=plan.nth, per=per, chance=plan.chance, **plan.options)
 
 
 class LinkFaults(Faults):
@@ -146,24 +124,32 @@ class Testbed:
         """Install the faults of all links."""
         opcodes = opcodes_of(self.protocols)
         for link in self.scenario.links:
-            rules = [rule_of(plan, self._sender(plan), opcodes) for plan in link.faults]
+            rules = [self._rule(plan, opcodes) for plan in link.faults]
             random = self.network.random(f"faults of {link.name}")
             self.faults[link.name] = faults = LinkFaults(rules, random, self.protocols)
             if rules:
                 self.network.links[link.name].faults = faults
 
-    def _sender(self, plan: FaultPlan) -> Sender | None:
-        if plan.sent_by is None:
-            return None
-        endpoints = self.endpoints_at(plan.sent_by)
-        first = endpoints[0]
-        numbers = tuple(endpoint.peer.qp.qp_num for endpoint in endpoints)
-        return Sender(first.machine.mac, numbers, first.attributes.sq_psn)
+    def _rule(self, plan: FaultPlan, opcodes: OpcodeTable) -> Rule:
+        """Return the rule of a fault. Its own ``where`` overrides the fields of its sender."""
+        where: dict[str, object] = {}
+        per: tuple[str, ...] = ()
+        if plan.sent_by is not None:
+            endpoints = self.endpoints_at(plan.sent_by)
+            receivers = tuple(endpoint.peer.qp.qp_num for endpoint in endpoints)
+            where = {"eth.src": endpoints[0].machine.mac, "bth.destqp": receivers}
+            if plan.packet:
+                first = endpoints[0].attributes.sq_psn
+                psns = tuple(serial.add(first, place - 1) for place in plan.packet)
+                where |= {"bth.psn": psns, "bth.opcode": requests_of(opcodes)}
+                per = ("bth.destqp", "bth.psn")
+        wanted = cast(Mapping[str, Wanted], where | dict(plan.where))
+        return Rule(plan.do, wanted, nth=plan.nth, per=per, chance=plan.chance, **plan.options)
 
     # Queue pairs.
 
     def _endpoints_of(self, plan: ConnectionPlan) -> list[QueuePairRuntime]:
-        depth = self._depth(plan.name)
+        depth = self._depth(plan)
         endpoints = []
         for number in range(1, plan.count + 1):
             one, other = (
@@ -177,20 +163,14 @@ class Testbed:
             endpoints.append(one)
         return endpoints
 
-    def _depth(self, connection: str) -> int:
+    def _depth(self, plan: ConnectionPlan) -> int:
         """Return the largest number of outstanding work requests of a connection's steps."""
         wanted = [
             step.depth or 0
             for step in self.scenario.steps
-            if step.end is not None and step.end.connection == connection
+            if step.end is not None and step.end.connection == plan.name
         ]
-        posted = [
-            receive.count
-            for plan in self.scenario.connections
-            if plan.name == connection
-            for receive in plan.receives
-        ]
-        return max((*wanted, sum(posted)))
+        return max((sum(receive.count for receive in plan.receives), *wanted))
 
     def endpoints_at(self, end: End) -> list[QueuePairRuntime]:
         """Return the queue pairs that an end names."""
