@@ -4,7 +4,7 @@ Derived are the addresses of hosts that give none, and the headroom of switches.
 valid input that is probably not intended.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from ipaddress import IPv4Address
 from math import prod
 from typing import Final, NamedTuple
@@ -106,26 +106,24 @@ class _Limit(NamedTuple):
         return f"{text} bytes" if text.isdigit() else text
 
 
-_POSTED: Final = _Limit(
-    "posted", MAX_POSTED, "to send at once", "less at a time, or a rate of each link"
-)
 _LIMITS: Final = (
     _Limit("messages", MAX_MESSAGES, "messages", "fewer times, or fewer queue pairs"),
     _Limit("bytes", MAX_SENT, "to send", "fewer times, or shorter messages"),
     _Limit("filled", MAX_FILLED_TOGETHER, "to fill", "zeros, or less memory"),
+    _Limit("posted", MAX_POSTED, "to send at once", "less at a time, or a rate of each link"),
 )
 
 
-def check_amounts(context: ParseContext, links: Sequence[LinkPlan]) -> Iterator[NodeError]:
-    """Report each exceeded limit, at the part that exceeds it."""
+def _all_work(context: ParseContext) -> Iterator[NodeError]:
+    """Each limit is exceeded at one part; links with rates bound what is posted at once."""
     amounts = [*_amounts(context)]
-    unpaced = any(link.rate is None for link in links)
-    for bound in (*_LIMITS, *((_POSTED,) if unpaced else ())):
+    paced = all(link.rate is not None for link in links_of(context))
+    for limit in _LIMITS[:-1] if paced else _LIMITS:
         total = 0
         for amount in amounts:
-            total += getattr(amount, bound.of)
-            if total > bound.most:
-                yield bound.wrong(amount.mark, total)
+            total += getattr(amount, limit.of)
+            if total > limit.most:
+                yield limit.wrong(amount.mark, total)
                 break
 
 
@@ -179,8 +177,6 @@ MAX_PAIRS_TOGETHER: Final = 1 << 14
 """Queue pairs of all connections together, at each end."""
 MAX_COMPARED: Final = 1 << 28
 """Bytes that an expectation compares."""
-
-ScenarioRule = Callable[[ParseContext], Iterator[NodeError]]
 
 
 def links_of(context: ParseContext) -> tuple[LinkPlan, ...]:
@@ -293,8 +289,13 @@ def _links(context: ParseContext) -> Iterator[NodeError]:
             yield NodeError(
                 host.mark, f"host {quote(host.name)} on no link", "a link for each host"
             )
+    pause = {
+        name
+        for name, switch in context.switches.items()
+        if any(queue.xoff is not None for queue in switch.queues)
+    }
     for link in links:
-        pausing = [end for end in link.ends if _pauses(end, context)]
+        pausing = [end for end in link.ends if end in pause]
         if link.rate is None and pausing:
             expected = f"a rate: {pausing[0]} pauses, and pauses count in bit times"
             yield NodeError(link.mark, f"link {quote(link.name)} without 'rate'", expected)
@@ -306,11 +307,6 @@ def _copies(context: ParseContext) -> Iterator[NodeError]:
         copies = prod(copies_by(fault.do, fault.options) for fault in link.faults)
         if copies > MAX_COPIES:
             yield NodeError(link.mark, f"{copies} copies of a frame", f"{MAX_COPIES} at most")
-
-
-def _pauses(name: str, context: ParseContext) -> bool:
-    switch = context.switches.get(name)
-    return switch is not None and any(queue.xoff is not None for queue in switch.queues)
 
 
 def _pauses_in_time(context: ParseContext) -> Iterator[NodeError]:
@@ -337,12 +333,7 @@ def _expectations(context: ParseContext) -> Iterator[NodeError]:
             yield NodeError(plan.mark, f"{length} bytes", f"{MAX_COMPARED} to compare, at most")
 
 
-def _all_work(context: ParseContext) -> Iterator[NodeError]:
-    """The work of all steps is limited."""
-    return check_amounts(context, links_of(context))
-
-
-_SCENARIO_RULES: Final[tuple[ScenarioRule, ...]] = (
+_SCENARIO_RULES: Final = (
     _names,
     _places,
     _connections,
@@ -409,7 +400,7 @@ def _marks(scenario: Scenario) -> Iterator[tuple[Mark, set[str]]]:
 # Frames that do not pass the point at which they are counted.
 
 _OF_PAUSES: Final = ("macc", "pause", "pfc")
-_MARKED: Final = {"ip.ecn": ECN.CE, "ipv6.ecn": ECN.CE}
+_ECN_FIELDS: Final = ("ip.ecn", "ipv6.ecn")
 
 _NO_PAUSES = "hosts send no pauses; say 'on' which link they are counted"
 _NO_MARKS = "hosts send no frame with CE; say 'on' which link after the mark, or 'arrived: true'"
@@ -420,17 +411,13 @@ def _unseen_by(scenario: Scenario, plan: PacketExpectation) -> str:
     """Say why no such frame can be at the point of an expectation; empty if one can."""
     if plan.link is None and any(name.partition(".")[0] in _OF_PAUSES for name in plan.where):
         return _NO_PAUSES
-    if not any(_only(plan.where.get(name), ce) for name, ce in _MARKED.items()):
+    wanted = [plan.where[name] for name in _ECN_FIELDS if name in plan.where]
+    values = [value if isinstance(value, tuple | range) else (value,) for value in wanted]
+    if not any(len(one) == 1 and ECN.CE in one for one in values):
         return ""
     if plan.link is None:
         return _NO_MARKS
     return _NO_MARKS_YET if _markers(scenario) == {plan.link} else ""
-
-
-def _only(wanted: object, value: int) -> bool:
-    """Return whether ``value`` is the only expected value of a field."""
-    values = wanted if isinstance(wanted, tuple | range) else (wanted,)
-    return len(values) == 1 and value in values
 
 
 def _markers(scenario: Scenario) -> set[str]:

@@ -82,15 +82,6 @@ def _key_of(name: str, info: FieldInfo) -> Key:
     return Key(name, type_, info.description or "", needed, default, clause)
 
 
-@cache
-def _keys(section: "type[Section]") -> dict[str, Key]:
-    return {
-        str(info.validation_alias or name): _key_of(name, info)
-        for name, info in section.model_fields.items()
-        if info.description and name not in section.prefixes.values()
-    }
-
-
 class Entry(NamedTuple):
     """A key with its value, for a section whose name is a key."""
 
@@ -138,9 +129,14 @@ class Section(BaseModel):
     mark: Given[Mark]
 
     @classmethod
+    @cache
     def keys(cls) -> dict[str, Key]:
         """Return the keys of a file, in the order in which messages list them."""
-        return _keys(cls)
+        return {
+            str(info.validation_alias or name): _key_of(name, info)
+            for name, info in cls.model_fields.items()
+            if info.description and name not in cls.prefixes.values()
+        }
 
     @classmethod
     def prefixed(cls) -> Mapping[str, Key]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from errno import EINVAL, errorcode
 from functools import partial, reduce
 from operator import or_
@@ -33,6 +34,7 @@ PIECE: Final = 1 << 20
 """Bytes that are written or compared at a time."""
 
 
+@dataclass(slots=True, eq=False)
 class NamedBuffer:
     """Memory or a window with a name.
 
@@ -40,17 +42,16 @@ class NamedBuffer:
     registration, even after deregistration. A window has no memory until it is bound.
     """
 
-    def __init__(self, name: str, plan: MemoryPlan | None = None) -> None:
-        self.name = name
-        self.plan = plan
-        self.memory: Memory | None = None
-        self.start = 0
-        self.length = 0
-        self.iova = 0
-        self.key = 0
-        self.region: Region | None = None
-        self.window: MemoryWindow | None = None
-        self.gpu: Gpu | None = None
+    name: str
+    plan: MemoryPlan | None = None
+    memory: Memory | None = None
+    start: int = 0
+    length: int = 0
+    iova: int = 0
+    key: int = 0
+    region: Region | None = None
+    window: MemoryWindow | None = None
+    gpu: Gpu | None = None
 
     def take(self, region: Region, iova: int) -> None:
         """Set the region whose key adapters use for the buffer."""
@@ -80,13 +81,6 @@ class NamedBuffer:
         if self.memory is None or offset + length > self.length:
             raise MemoryFault(f"outside of {self.name}", offset, length)
         return self.memory
-
-    def put(self, span: Span, pieces: Iterator[bytes]) -> None:
-        """Fill a span."""
-        offset, _ = self.extent(span)
-        for piece in pieces:
-            self.write(offset, piece)
-            offset += len(piece)
 
 
 def bytes_of(content: Content, length: int, random: Random) -> Iterator[bytes]:
@@ -304,8 +298,10 @@ class HostRuntime:
 
     def fill(self, buffer: NamedBuffer, span: Span, content: Content) -> None:
         """Write content to a span of memory."""
-        _, length = buffer.extent(span)
-        buffer.put(span, bytes_of(content, length, self._random))
+        offset, length = buffer.extent(span)
+        for piece in bytes_of(content, length, self._random):
+            buffer.write(offset, piece)
+            offset += len(piece)
 
     def flush(self) -> None:
         """Make writes to all GPUs visible to kernels."""
