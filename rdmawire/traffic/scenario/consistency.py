@@ -421,7 +421,6 @@ def _unseen_by(scenario: Scenario, plan: PacketExpectation) -> str:
 
 
 def _markers(scenario: Scenario) -> set[str]:
-    """Return the names of links with marking faults, and of marking switches."""
     links = {link.name for link in scenario.links for fault in link.faults if fault.do == "mark"}
     switches = {
         switch.name

@@ -162,7 +162,6 @@ class Diagnostics:
             self._more += 1
 
     def error(self) -> ScenarioError:
-        """Return the exception with all errors."""
         return ScenarioError(sorted(self._kept, key=lambda one: one.mark or ()), self._more)
 
 
@@ -215,7 +214,6 @@ class Pairs:
     mark: Mark
 
     def get(self, key: str) -> "Node | None":
-        """Return the value of a key, or ``None``."""
         return next((node for found, node in self.pairs if found.text == key), None)
 
 

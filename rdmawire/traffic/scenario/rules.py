@@ -91,7 +91,6 @@ def _is_xrc(host: str, queue: str, context: ParseContext) -> bool | None:
 
 
 def _type(plan: ConnectionPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
-    """What only some types have."""
     service = SERVICES[TYPES[plan.type][0]]
     of = f"a connection of type {plan.type}"
     if plan.connect == "cm" and plan.type == "XRC":
@@ -253,7 +252,6 @@ def _management(plan: StepPlan, found: Found, context: ParseContext) -> Iterator
 
 
 def _changed_attributes(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
-    """Numbers that the adapter has."""
     values, host = plan.values.get("attributes"), _host(plan, context)
     if host is not None and isinstance(values, Mapping):
         yield from out_of_bounds(host, values, found, "attributes")

@@ -145,7 +145,6 @@ class Section(BaseModel):
 
     @classmethod
     def needed(cls) -> tuple[str, ...]:
-        """Return the required keys."""
         return tuple(name for name, row in cls.keys().items() if row.needed)
 
     @classmethod

@@ -339,7 +339,6 @@ class ValueType:
         raise NotImplementedError
 
     def format(self, value: Any) -> str:
-        """Format a value as in a file."""
         return str(value)
 
     def json(self, definitions: Definitions) -> Json:  # noqa: ARG002 - a type

@@ -68,12 +68,10 @@ class StepContext(NamedTuple):
         return VerbsError(f"{self.step.verb} without {what!r}", EINVAL)
 
     def access(self, usual: int) -> int:
-        """Return the access rights given by the step, or ``usual``."""
         names: Any = self.step.values.get("access")
         return usual if names is None else access_of(names)
 
     def end(self) -> QueuePairRuntime:
-        """The queue pair of the step."""
         if self.endpoint is None:
             raise self.lacks("at")
         return self.endpoint
@@ -319,7 +317,6 @@ class WorkPoster:
         return endpoints
 
     def pump(self, endpoint: QueuePairRuntime) -> None:
-        """Post all that a queue pair may post now."""
         for queue in self._queues[endpoint]:
             queue.pump()
         self._testbed.wake(endpoint.machine)
@@ -329,7 +326,6 @@ class WorkPoster:
         return self._jobs[number % (1 << _NUMBER_BITS)]
 
     def _post(self, post: Post, job: PostedWork) -> None:
-        """Post one work request."""
         number = job.posted << _NUMBER_BITS | job.number
         job.posted += 1
         job.run.posted += 1
@@ -461,6 +457,5 @@ class Runner:
 
 
 def _step_of(plan: ReceivePlan) -> StepPlan:
-    """Return a step that posts the receives of a connection."""
     given = {"mark": plan.mark, "end": plan.at, "local": plan.into, "times": plan.count}
     return StepPlan.model_validate({"verb": "receive", "status": None, **given})

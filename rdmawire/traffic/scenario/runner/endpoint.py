@@ -81,7 +81,6 @@ class QueuePairRuntime:
 
     @property
     def name(self) -> str:
-        """Its name in scenarios."""
         own = f"{self.machine.name}/{self.plan.name}"
         return own if self.plan.count == 1 else f"{own}#{self.number}"
 
@@ -123,7 +122,6 @@ class QueuePairRuntime:
 
     @property
     def gid(self) -> bytes:
-        """The address of this queue pair."""
         gids = self.machine.gids
         return gids[(self.number - 1) % len(gids)]
 
@@ -164,7 +162,6 @@ class QueuePairRuntime:
         self.machine.host.nic.modify_qp(self.qp, wanted, mask)
 
     def control(self, line_rate: int | None) -> None:
-        """Set up congestion control and CNPs as the plan says."""
         nic, plan = self.machine.host.nic, self.plan
         interval = plan.cnp_interval
         if plan.congestion is not None:
@@ -261,14 +258,12 @@ class ConnectionSetup:
         self._endpoints[endpoint.machine.name, endpoint.managed] = endpoint
 
     def disconnect(self, endpoint: QueuePairRuntime, now: int) -> None:
-        """Disconnect an endpoint."""
         if not endpoint.managed:
             raise VerbsError(f"{endpoint.name} was not connected by a manager", EINVAL)
         manager_of(endpoint.machine).disconnect(endpoint.managed, now)
         endpoint.mark_gone("disconnected")
 
     def on_event(self, machine: HostRuntime, event: CMEvent, now: int) -> None:
-        """Handle an event of a connection manager."""
         if isinstance(event, ConnectRequest | DatagramRequest):
             endpoint = self._wanted(event)
             if endpoint is None:
@@ -343,7 +338,6 @@ _TROUBLE: Final = (ConnectError, Rejected, Unreachable, Unresolved)
 
 
 def _said(event: CMEvent) -> str:
-    """Describe an event that ends a connection."""
     name = type(event).__name__
     if isinstance(event, Rejected | Unresolved):
         return f"{name} ({reason_of(event)})"
@@ -351,7 +345,6 @@ def _said(event: CMEvent) -> str:
 
 
 def _offer(endpoint: QueuePairRuntime) -> ConnParam:
-    """Return an end's connection parameters."""
     own = endpoint.attributes
     return ConnParam(
         responder_resources=own.max_dest_rd_atomic,

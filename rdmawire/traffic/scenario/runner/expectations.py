@@ -37,11 +37,9 @@ class CounterReader(NamedTuple):
     observer: Observer
 
     def read(self, of: str, counter: str) -> int:
-        """Return a counter of a host, a link, a port or a switch."""
         return self.reader(of, counter)()
 
     def reader(self, of: str, counter: str) -> Callable[[], int]:
-        """Return a function that reads one counter."""
         kind, source = self._counted(of)
         return partial(COUNTERS[kind][counter].read, source)
 
@@ -193,7 +191,6 @@ class ExpectationWatcher:
         return None if probe is None else self._seen(probe.shown)
 
     def _seen(self, sight: FrameOrId) -> FrameRef | None:
-        """Return the final reference of a frame."""
         return self._observer.captured(sight) if isinstance(sight, int) else sight
 
     # Probes.

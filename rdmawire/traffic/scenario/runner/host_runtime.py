@@ -65,7 +65,6 @@ class NamedBuffer:
         return span.offset, length
 
     def sge(self, span: Span) -> Sge:
-        """Return the SGE of a span."""
         offset, length = self.extent(span)
         return Sge(self.iova + offset, length, self.key)
 
@@ -229,7 +228,6 @@ class HostRuntime:
 
     @property
     def mac(self) -> bytes:
-        """MAC address (6 bytes)."""
         return self.host.mac
 
     @property
@@ -238,7 +236,6 @@ class HostRuntime:
         return self.port
 
     def manage(self, neighbours: Neighbours, random: Random) -> None:
-        """Add a connection manager."""
         managed = ManagedPort(self.host.nic, neighbours, random, NEARBY)
         self.port = NotifyingPort(self.host.nic, managed)
 
@@ -297,7 +294,6 @@ class HostRuntime:
             yield Failure(plan.mark, what, expected, refusal(refused))
 
     def fill(self, buffer: NamedBuffer, span: Span, content: Content) -> None:
-        """Write content to a span of memory."""
         offset, length = buffer.extent(span)
         for piece in bytes_of(content, length, self._random):
             buffer.write(offset, piece)

@@ -95,7 +95,6 @@ class FrameIndex:
         self._known: OrderedDict[int, int] = OrderedDict()
 
     def add(self, frame: Envelope, number: int) -> None:
-        """Record the number of a frame."""
         self._known[frame.id] = number
         self._known.move_to_end(frame.id)
         if len(self._known) > MAX_FRAMES:
@@ -129,7 +128,6 @@ class FrameCount:
         self.frames = 0
 
     def __call__(self, frame: Envelope, now: int) -> None:  # noqa: ARG002 - a tap
-        """Handle a frame."""
         self.frames += 1
 
 
@@ -242,7 +240,6 @@ class Occurrences(Generic[S]):
 
     @property
     def is_over(self) -> bool:
-        """Whether there are more than expected."""
         return self._most is not None and self.count > self._most
 
     @property
@@ -298,7 +295,6 @@ class LastErrors:
             self._refusals[receiver, destqp] = seen
 
     def refusal(self, endpoint: QueuePairRuntime) -> FrameRef | None:
-        """Return the last NAK to a queue pair."""
         return self._refusals.get((endpoint.machine.mac, endpoint.qp.qp_num))
 
     def repeat(self, endpoint: QueuePairRuntime) -> FrameRef | None:
@@ -356,7 +352,6 @@ class Observer:
 
     @property
     def frame_index(self) -> FrameIndex:
-        """The numbers of frames in the capture."""
         return self.recording.frame_index
 
     def captured(self, id_: int) -> FrameRef | None:

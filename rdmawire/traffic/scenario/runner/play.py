@@ -85,7 +85,6 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether all expectations hold."""
         return not self.failures
 
 

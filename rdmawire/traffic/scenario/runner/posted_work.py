@@ -55,7 +55,6 @@ class StepRun:
 
     @property
     def title(self) -> str:
-        """Its name in messages."""
         return f"{self.step.name} ({self.step.verb})" if self.step.name else self.step.verb
 
     @property
@@ -75,7 +74,6 @@ class StepRun:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all its work has ended."""
         return self.begun and self.ended == self.total
 
     def arrive(self, job: "PostedWork") -> bool:
@@ -105,7 +103,6 @@ class PostedWork:
 
     @property
     def is_posted(self) -> bool:
-        """Whether all work is posted."""
         return self.posted >= self.run.step.times
 
     @property
@@ -131,7 +128,6 @@ class WorkQueue:
         self._post = post
 
     def pump(self) -> None:
-        """Post all that may be posted now."""
         jobs = self.jobs
         while jobs:
             job = jobs[0]
@@ -248,7 +244,6 @@ class CompletionTracker:
         self._all = sum(run.total for run in schedule.runs)
 
     def completed(self, job: PostedWork, status: WCStatus) -> None:
-        """Handle a completion."""
         run = job.run
         self.failed += status not in _NO_FAILURE and VERBS[run.step.verb].sends
         if run.waited_for:
@@ -277,7 +272,6 @@ class CompletionTracker:
     def done(
         self, run: StepRun, endpoint: QueuePairRuntime | None, error: VerbsError | None
     ) -> None:
-        """Handle the result of a control action."""
         refused = None if error is None else errno_name(error)
         run.endings[refused or SUCCESS] += 1
         if refused != run.step.refused:

@@ -121,7 +121,6 @@ class Testbed:
         self.network.find_routes()
 
     def install_faults(self) -> None:
-        """Install the faults of all links."""
         opcodes = opcodes_of(self.protocols)
         for link in self.scenario.links:
             rules = [self._rule(plan, opcodes) for plan in link.faults]
@@ -173,7 +172,6 @@ class Testbed:
         return max((sum(receive.count for receive in plan.receives), *wanted))
 
     def endpoints_at(self, end: End) -> list[QueuePairRuntime]:
-        """Return the queue pairs that an end names."""
         endpoints = self.endpoints[end.connection]
         chosen = endpoints if end.number is None else endpoints[end.number - 1 : end.number]
         first = endpoints[0].machine.name == end.host
@@ -184,7 +182,6 @@ class Testbed:
         return [] if step.end is None else self.endpoints_at(step.end)
 
     def all_endpoints(self) -> Iterator[QueuePairRuntime]:
-        """Yield every queue pair of every connection."""
         for endpoints in self.endpoints.values():
             for endpoint in endpoints:
                 yield endpoint
@@ -196,7 +193,6 @@ class Testbed:
             self.network.wake(machine.name)
 
     def buffer(self, span: Span) -> NamedBuffer:
-        """Return the memory or window of a span."""
         return self.machines[span.host].buffers[span.memory]
 
 

@@ -318,7 +318,6 @@ def _sender(plan: FaultPlan) -> str:
 
 
 def _numbers(places: tuple[int, ...], shown: int = 4) -> str:
-    """Write the first few numbers."""
     more = ", .." if len(places) > shown else ""
     return ", ".join(map(str, places[:shown])) + more
 
@@ -446,7 +445,6 @@ class ByteProbe:
         self._arrived = self._numbers.of(frame.id)
 
     def after(self, frame: bytes, now: int) -> None:  # noqa: ARG002 - a tap
-        """Compare after the host received the frame."""
         self._compare(self._arrived)
 
     def rest(self) -> None:
