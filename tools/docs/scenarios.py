@@ -9,16 +9,21 @@ from rdmawire.traffic.scenario.counters import COUNTERS
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.model.connection import CONGESTION, TYPES
 from rdmawire.traffic.scenario.model.expectation import EVENTS, REASONS
-from rdmawire.traffic.scenario.model.network import FAULT_LIST, FAULT_OPTIONS, FAULTS, FaultPlan
+from rdmawire.traffic.scenario.model.network import (
+    FAULT_LIST,
+    FAULT_OPTIONS,
+    FaultPlan,
+    fault_section,
+)
 from rdmawire.traffic.scenario.model.step import (
     OF_ALL,
     OF_QUEUES,
     OF_SENDS,
     STATUS,
     STEPS,
-    VERB_SECTIONS,
     VERBS,
     Verb,
+    verb_section,
 )
 from rdmawire.traffic.scenario.reader import MUST_BE_THERE, shipped
 from rdmawire.traffic.scenario.section import Named, OneSection, Section, sections_in
@@ -122,24 +127,24 @@ _LINKS = {
 def _faults() -> Iterator[str]:
     yield "\n## Faults\n"
     yield "These keys of every fault select frames of a link:\n"
-    yield from _table(FAULTS["drop"], FaultPlan.keys())
+    yield from _table(fault_section("drop"), FaultPlan.keys())
     for do, options in FAULT_OPTIONS.items():
         yield f"\n### {do}\n"
         yield " ".join((ACTIONS[do].__doc__ or "").split()).replace("``", "`")
         if options:
-            yield from _table(FAULTS[do], options)
+            yield from _table(fault_section(do), options)
 
 
 def _steps() -> Iterator[str]:
     yield "\n## Steps\n"
     yield "Keys of every step, of steps that post work, and of steps that post to send queues."
     keys = (*OF_ALL, *OF_QUEUES, *OF_SENDS)
-    yield from _table(VERB_SECTIONS["write"], keys)
+    yield from _table(verb_section("write"), keys)
     yield "\n## Verbs\n"
     for word, verb in VERBS.items():
         yield f"\n### {word}\n"
         yield f"{verb.help}{_types(verb)}{f' *{verb.clause}.*' if verb.clause else ''}"
-        yield from _table(VERB_SECTIONS[word], verb.parameters)
+        yield from _table(verb_section(word), verb.parameters)
 
 
 def _types(verb: Verb) -> str:

@@ -184,12 +184,9 @@ def check_step(plan: StepPlan, found: Found, context: ParseContext) -> StepPlan:
 StepRule = Callable[[StepPlan, Found, ParseContext], Iterator[NodeError]]
 
 
-def _name(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
+def _name_and_time(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
     if plan.name and context.names.steps[plan.name] < context.step:
         yield NodeError(found.at("name"), f"name {quote(plan.name)} again", "one step of a name")
-
-
-def _time(plan: StepPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
     if plan.at is not None and plan.after:
         yield NodeError(found.at("at"), "'at' besides 'after'", "one of the two")
     if plan.depth is not None and plan.depth > plan.times:
@@ -391,8 +388,7 @@ def _fill(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeE
 
 
 _STEP_RULES: Final[tuple[StepRule, ...]] = (
-    _name,
-    _time,
+    _name_and_time,
     _status,
     _verb,
     _management,

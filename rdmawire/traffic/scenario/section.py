@@ -217,10 +217,9 @@ class Section(BaseModel):
             raise cause
         return cause
 
-    def finish(self, found: Found, context: ParseContext) -> Any:
+    def finish(self, found: Found, context: ParseContext) -> Any:  # noqa: ARG002
         """Return the section after all its keys are read; :class:`NodeError` if it is invalid."""
-        rule = context.rules.get(type(self))
-        return self if rule is None else rule(self, found, context)
+        return self
 
     @classmethod
     def json_schema(cls, definitions: Definitions) -> Json:
@@ -296,28 +295,6 @@ def _read(
     return read.finish(found, context)
 
 
-class LazySections(Mapping[str, type[Section]]):
-    """Sections by the words of a table. Each is created at its first lookup, to save time."""
-
-    def __init__(self, words: Collection[str], make: Callable[[str], type[Section]]) -> None:
-        self._words = words
-        self._make = cache(make)
-
-    def __getitem__(self, word: str) -> type[Section]:
-        if word not in self._words:
-            raise KeyError(word)
-        return self._make(word)
-
-    def __contains__(self, word: object) -> bool:
-        return word in self._words
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._words)
-
-    def __len__(self) -> int:
-        return len(self._words)
-
-
 # Types of values that are sections, or have sections in them.
 
 
@@ -385,19 +362,23 @@ class Named(ValueType):
 
 @dataclass(frozen=True, slots=True)
 class OneKey(ValueType):
-    """One of several sections, by a word that is its only key; a word alone is valid."""
+    """One of several sections, by a word that is its only key; a word alone is valid.
 
-    sections: Mapping[str, type[Section]]
+    ``section_of`` returns the section of a word. It is not called before it is needed, to save
+    time.
+    """
+
+    words: Collection[str]
+    section_of: Callable[[str], type[Section]]
     called: str
 
     @property
     def description(self) -> str:
-        return f"{self.called}: one key of {listed(self.sections)}"
+        return f"{self.called}: one key of {listed(self.words)}"
 
     @property
     def examples(self) -> tuple[str, ...]:
-        both = self.sections.items()
-        return tuple(f"{{{word}: {section.examples()[0]}}}" for word, section in both)
+        return tuple(f"{{{word}: {self.section_of(word).examples()[0]}}}" for word in self.words)
 
     @property
     def label(self) -> str:
@@ -405,14 +386,14 @@ class OneKey(ValueType):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return tuple(self.sections.values())
+        return tuple(map(self.section_of, self.words))
 
     def read(self, node: Node, context: ParseContext) -> Any:
         entry = self._entry(node)
         mark, word = entry.key.mark, entry.key.text
-        if word not in self.sections:
-            raise NodeError(mark, quote(word), self.description, word=word, known=self.sections)
-        return read_section(self.sections[word], entry, context)
+        if word not in self.words:
+            raise NodeError(mark, quote(word), self.description, word=word, known=self.words)
+        return read_section(self.section_of(word), entry, context)
 
     def _entry(self, node: Node) -> Entry:
         if isinstance(node, Scalar) and not is_nothing(node):
@@ -424,10 +405,11 @@ class OneKey(ValueType):
         return Entry(*node.pairs[0])
 
     def json(self, definitions: Definitions) -> Json:
-        words = {word: one.json_schema(definitions) for word, one in self.sections.items()}
+        sections = {word: self.section_of(word) for word in self.words}
+        words = {word: section.json_schema(definitions) for word, section in sections.items()}
         one: Json = {"type": "object", "properties": words, "additionalProperties": False}
         one |= {"minProperties": 1, "maxProperties": 1}
-        bare = [word for word, section in self.sections.items() if not section.needed()]
+        bare = [word for word, section in sections.items() if not section.needed()]
         return {"anyOf": [one, {"enum": bare}]} if bare else one
 
 

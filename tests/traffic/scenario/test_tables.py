@@ -4,15 +4,16 @@ from dataclasses import fields
 
 import pytest
 
-from rdmawire.fabric.fault import OPTIONS
+from rdmawire.fabric.fault import ACTIONS, OPTIONS
 from rdmawire.traffic.scenario.model.connection import (
+    CONGESTION,
     CONNECTS,
-    SCHEME_SECTIONS,
     SCHEMES,
     Attributes,
+    scheme_section,
 )
 from rdmawire.traffic.scenario.model.host import VIAS
-from rdmawire.traffic.scenario.model.network import FAULT_OPTIONS, FAULTS
+from rdmawire.traffic.scenario.model.network import FAULT_OPTIONS, fault_section
 from rdmawire.traffic.scenario.model.step import VERBS
 from rdmawire.traffic.scenario.runner.actions import OWNERS
 from rdmawire.traffic.scenario.runner.endpoint import CONTROLS
@@ -23,10 +24,10 @@ from rdmawire.verbs.wr import VERBS as WORK
 
 
 def test_every_fault_has_its_options() -> None:
-    assert FAULT_OPTIONS.keys() == FAULTS.keys() == OPTIONS.keys()
+    assert FAULT_OPTIONS.keys() == ACTIONS.keys() == OPTIONS.keys()
     for do, options in OPTIONS.items():
         assert FAULT_OPTIONS[do].keys() == options.keys()
-        needed = {*FAULTS[do].needed()}
+        needed = {*fault_section(do).needed()}
         assert needed == {
             name for name, option in options.items() if option.default is option.empty
         }
@@ -35,8 +36,8 @@ def test_every_fault_has_its_options() -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_has_its_parameters_and_a_maker(scheme: str) -> None:
     names = {field.name for field in fields(SCHEMES[scheme])}
-    assert SCHEME_SECTIONS[scheme].keys().keys() == names
-    assert SCHEMES.keys() == SCHEME_SECTIONS.keys() == CONTROLS.keys()
+    assert scheme_section(scheme).keys().keys() == names
+    assert SCHEMES.keys() == {*CONGESTION.words} == CONTROLS.keys()
 
 
 def test_attributes_are_those_that_queue_pairs_have() -> None:

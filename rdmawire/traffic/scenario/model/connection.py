@@ -1,7 +1,7 @@
 """Connections: their ends, queue pairs, attributes, congestion control and receives."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import or_
 from typing import Annotated, Any, ClassVar, Final
 
@@ -188,7 +188,9 @@ class Scheme(_Given):
         return self.scheme.text, super().finish(found, context)
 
 
-def _scheme(name: str) -> type[Scheme]:
+@cache
+def scheme_section(name: str) -> type[Scheme]:
+    """Return the section of a scheme: its parameters."""
     usual = SCHEMES[name]
     fields = {
         field: (Annotated[Any, type_, key(help_)], getattr(usual, field))
@@ -197,8 +199,7 @@ def _scheme(name: str) -> type[Scheme]:
     return made_section(Scheme, f"the scheme {name}", fields)
 
 
-SCHEME_SECTIONS: Final = {name: _scheme(name) for name in SCHEMES}
-CONGESTION: Final = OneKey(SCHEME_SECTIONS, "a scheme")
+CONGESTION: Final = OneKey(SCHEMES, scheme_section, "a scheme")
 
 
 # Receives.

@@ -1,7 +1,7 @@
 """Switches, links and the faults of links."""
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Final
 
 from rdmawire.fabric.classify import PRIORITIES
@@ -16,7 +16,6 @@ from rdmawire.traffic.scenario.section import (
     Clause,
     Found,
     Given,
-    LazySections,
     Named,
     OneKey,
     Section,
@@ -317,7 +316,8 @@ FAULT_OPTIONS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
 """The options of each fault; the actions of the fabric define their defaults."""
 
 
-def _fault(do: str) -> type[FaultPlan]:
+@cache
+def fault_section(do: str) -> type[FaultPlan]:
     """Return the section of a fault: the keys of all faults, and its options."""
     fields: dict[str, Any] = {}
     for name, (kind, help_) in FAULT_OPTIONS[do].items():
@@ -327,9 +327,7 @@ def _fault(do: str) -> type[FaultPlan]:
     return made_section(FaultPlan, f"the fault {do}", fields)
 
 
-FAULTS: Final = LazySections(ACTIONS, _fault)
-"""The sections of faults, by their words."""
-FAULT_LIST: Final = Many(OneKey(FAULTS, "a fault"), alone=True, partly=True)
+FAULT_LIST: Final = Many(OneKey(ACTIONS, fault_section, "a fault"), alone=True, partly=True)
 
 
 # Links.

@@ -7,6 +7,7 @@ types of connection support it, and how it uses local memory.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from rdmawire.traffic.scenario.context import ParseContext
@@ -19,7 +20,6 @@ from rdmawire.traffic.scenario.section import (
     Clause,
     Found,
     Given,
-    LazySections,
     OneKey,
     Section,
     key,
@@ -322,7 +322,9 @@ class VerbKeys(Section):
         return step
 
 
-def _section(word: str) -> type[VerbKeys]:
+@cache
+def verb_section(word: str) -> type[VerbKeys]:
+    """Return the section of a verb: its own keys, and those of steps that it may have."""
     verb = VERBS[word]
     fields: dict[str, Any] = {
         row.into or name: (
@@ -353,5 +355,4 @@ class _Step(OneKey):
         return step
 
 
-VERB_SECTIONS: Final = LazySections(VERBS, _section)
-STEPS: Final = Many(_Step(VERB_SECTIONS, "a verb"), partly=True, called="a list of steps")
+STEPS: Final = Many(_Step(VERBS, verb_section, "a verb"), partly=True, called="a list of steps")
