@@ -332,12 +332,11 @@ class _Composer:
         if isinstance(event, self._yaml.ScalarEvent):
             self._weigh(1 + len(event.value) // _CHARACTERS_PER_NODE, mark)
             return Scalar(event.value, mark, event.style is None)
-        listing = isinstance(event, self._yaml.SequenceStartEvent)
-        node: Node = (
-            Items(tuple(self._items(depth)), mark)
-            if listing
-            else Pairs(tuple(self._pairs(depth)), mark)
-        )
+        node: Node
+        if isinstance(event, self._yaml.SequenceStartEvent):
+            node = Items(tuple(self._items(depth)), mark)
+        else:
+            node = Pairs(tuple(self._pairs(depth)), mark)
         self._weigh(1, mark)
         return node
 

@@ -240,7 +240,8 @@ class Section(BaseModel):
         if cls.needed():
             whole["required"] = [*cls.needed()]
         for word, row in cls.prefixed().items():
-            whole["patternProperties"] = {f"^{word} .+$": row.type.json(definitions)}
+            patterns = whole.setdefault("patternProperties", {})
+            patterns[f"^{word} .+$"] = row.type.json(definitions)
         if cls.short:
             return {"anyOf": [whole, cls.keys()[cls.short].type.json(definitions)]}
         return whole if cls.needed() else {"anyOf": [whole, {"type": "null"}]}
