@@ -19,6 +19,8 @@ faults that readdress it on several links could make it circulate for ever.
 _ADDRESSES: Final = Ethernet.SIZE - 2
 """Bytes of the destination and source address at the start of a frame."""
 
+_new: Final = object.__new__
+
 
 class Envelope:
     """One frame in transit. Immutable: each link and each fault makes a new envelope.
@@ -69,6 +71,18 @@ class Envelope:
     def __deepcopy__(self, _: object) -> "Envelope":
         """Return the envelope itself, which is immutable."""
         return self
+
+    def forwarded(self) -> "Envelope":
+        """Return the same frame on its next link."""
+        # Without ``__init__``, as switches do this for each frame: it takes a third less time.
+        frame: Envelope = _new(Envelope)
+        frame.data = self.data
+        frame.id = self.id
+        frame.origin = self.origin
+        frame.hops = self.hops + 1
+        frame.redirects = self.redirects
+        frame.faults = self.faults
+        return frame
 
     def altered(self, data: bytes, faults: tuple[str, ...] = ()) -> "Envelope":
         """Return the same frame with other bytes; ``faults`` are the effects of faults."""

@@ -6,7 +6,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checka
 
 from rdmawire.fabric.classify import PRIORITIES, Classifier
 from rdmawire.fabric.link import QUANTUM, SECOND, bit_times, duration
-from rdmawire.fabric.pfc import Quanta, quanta_of
+from rdmawire.fabric.pfc import GROUP, Quanta, quanta_of
 
 OWN: Final = -1
 """Ingress number of frames that the port's owner sends itself."""
@@ -110,14 +110,27 @@ class PortQueue(Generic[F]):
 
     def take(self, now: int) -> Queued[F] | None:
         """Remove and return the next frame, if the wire is free and one may be sent."""
-        if now < self.free_at or not (self._waiting or self._control):
+        ready, control = self._waiting, self._control
+        if now < self.free_at or not (ready or control):
             return None
         if self._paused:
             self._end_pauses(now)
-        if self._control:
-            item = self._control.popleft()
-        elif ready := self._waiting & ~self._paused:
-            item = self._pop(self._schedule(ready, self._last))
+            ready &= ~self._paused
+        if control:
+            item = control.popleft()
+        elif ready:
+            # Not in a method of its own: every port does this for each frame.
+            if ready & (ready - 1):
+                priority = self._schedule(ready, self._last)
+            else:
+                priority = ready.bit_length() - 1
+            queue = self._queues[priority]
+            item = queue.popleft()
+            self._count -= 1
+            self.bytes[priority] -= item[2]
+            if not queue:
+                self._waiting &= ~(1 << priority)
+            self._last = priority
         else:
             return None
         if rate := self.rate:
@@ -158,16 +171,6 @@ class PortQueue(Generic[F]):
             if self._paused >> priority & 1 and self._until[priority] <= now:
                 self._paused &= ~(1 << priority)
                 self.paused_ns[priority] += self._until[priority] - self._since[priority]
-
-    def _pop(self, priority: int) -> Queued[F]:
-        queue = self._queues[priority]
-        item = queue.popleft()
-        self._count -= 1
-        self.bytes[priority] -= item[2]
-        if not queue:
-            self._waiting &= ~(1 << priority)
-        self._last = priority
-        return item
 
 
 MAX_WAITING: Final = 1024
@@ -223,7 +226,7 @@ class Mac:
 
     def receive(self, frame: bytes, now: int) -> None:
         """Obey a pause; pass every other frame to the adapter."""
-        quanta = quanta_of(frame)
+        quanta = quanta_of(frame) if frame[:6] == GROUP else None
         if quanta is None:
             self._more = True
             self.adapter.receive(frame, now)

@@ -71,10 +71,12 @@ class EventQueue(Generic[T]):
                 self.batched.setdefault(place, []).append(frame)
             return
         self._time, self._receivers = time, receivers
-        self._first = self._order + 1
+        order = self._order
+        self._first = order + 1
         for receiver in receivers:
-            self._order += 1
-            heappush(self._heap, (time, ARRIVAL, self._order, receiver, frame))
+            order += 1
+            heappush(self._heap, (time, ARRIVAL, order, receiver, frame))
+        self._order = order
 
     def call_at(self, time: int, action: Callback) -> ScheduledCall:
         """Call ``action`` at ``time`` (ns)."""
@@ -110,14 +112,22 @@ class EventQueue(Generic[T]):
 
     def take(self, now: int) -> list[Event[T]]:
         """Remove and return the events that are due, in order."""
-        heap, found = self._heap, []
+        heap = self._heap
+        found: list[Event[T]] = []
         if now >= self._time:
             self._time = -1
         while heap and (event := heap[0])[0] <= now:
             if event[4] is None:
-                if not self._is_valid(event):
+                what = event[3]
+                if isinstance(what, ScheduledCall):
+                    if not self._is_valid(event):
+                        continue
+                elif what.timer == event[0]:
+                    what.timer = None  # a port that is about to be called
+                    what.pending.pop()
+                else:
+                    self._is_valid(event)
                     continue
-                _clear_timer(event[3])
             found.append(heappop(heap))
         return found
 
@@ -135,10 +145,3 @@ class EventQueue(Generic[T]):
         what.pending.pop()
         self.add_timer(what)
         return False
-
-
-def _clear_timer(what: Timed | ScheduledCall) -> None:
-    """Clear the timer of a port that is about to be called."""
-    if not isinstance(what, ScheduledCall):
-        what.pending.pop()
-        what.timer = None

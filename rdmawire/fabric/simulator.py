@@ -323,25 +323,24 @@ class Simulator:
         self._events = 0
         self._deadline = self.now + self.time_limit
         self._awake.update(dict.fromkeys(self._attachments))
-        while (time := self._next_time()) is not None and (until is None or time <= until):
+        awake, clock, next_time = self._awake, self.clock, self._queue.next_time
+        # While ports may have frames to send, the next event is now.
+        while (time := self.now if awake else next_time()) is not None:
+            if time < self.now:  # noqa: PLR1730 - faster than max()
+                time = self.now
+            if until is not None and time > until:
+                break
             if time > self._deadline:
                 raise SimulationLimit(
                     f"not at rest after {self.time_limit} ns: next is due at {time} ns"
                 )
-            self.now = self.clock.now = time
+            self.now = clock.now = time
             self._handle_events(time)
             self._transmit(time)
             if self._events > self.event_limit:
                 raise SimulationLimit(f"not at rest after {self.event_limit} events, at {time} ns")
         if until is not None:
             self.now = self.clock.now = max(self.now, until)
-
-    def _next_time(self) -> int | None:
-        """Time of the next event (ns): now, while ports may have frames to send."""
-        if self._awake:
-            return self.now
-        time = self._queue.next_time()
-        return self.now if time is not None and time < self.now else time
 
     def _handle_events(self, now: int) -> None:
         """Deliver frames, handle timers and make scheduled calls that are due."""
@@ -391,10 +390,16 @@ class Simulator:
         """Take one burst from each port that is awake; a port without frames sleeps."""
         awake = self._awake
         for attachment in tuple(awake):
-            if attachment.relay is None:
+            relay = attachment.relay
+            if relay is None:
                 count = self._burst(attachment, now)
             else:
-                count = self._forward(attachment, attachment.relay, now)
+                # Not in a method of its own, as it is done for each frame: one more hop.
+                frames = relay.transmit(now)
+                for frame in frames:
+                    one = frame.forwarded() if frame.id else self._first_hop(attachment, frame.data)
+                    self._send(attachment, one, now)
+                count = len(frames)
             self._events += count
             if attachment.paced or not count:
                 del awake[attachment]
@@ -403,23 +408,15 @@ class Simulator:
 
     def _burst(self, attachment: Attachment, now: int) -> int:
         """Number and send the next frames of an adapter. Return their number."""
-        frames, mac = attachment.port.transmit(now), attachment.mac
+        frames = attachment.port.transmit(now)
         for data in frames:
-            self._frames += 1
-            self._send(attachment, Envelope(data, self._frames, mac, 1), now)
+            self._send(attachment, self._first_hop(attachment, data), now)
         return len(frames)
 
-    def _forward(self, attachment: Attachment, relay: Relay, now: int) -> int:
-        """Send the next frames of a switch port, with one more hop. Return their number."""
-        frames = relay.transmit(now)
-        for one in frames:
-            number, origin = one.id, one.origin
-            if not number:
-                self._frames = number = self._frames + 1
-                origin = attachment.mac
-            frame = Envelope(one.data, number, origin, one.hops + 1, one.redirects, one.faults)
-            self._send(attachment, frame, now)
-        return len(frames)
+    def _first_hop(self, attachment: Attachment, data: bytes) -> Envelope:
+        """Number a frame on its first link."""
+        self._frames += 1
+        return Envelope(data, self._frames, attachment.mac, 1)
 
     def _send(self, attachment: Attachment, frame: Envelope, now: int) -> None:
         """Put a frame on the link. A frame to the port's own address loops back."""

@@ -54,14 +54,15 @@ class Buffer:
         if not room or used > self._settings.buffer:
             return False
         self.used = used
-        self.peak = max(self.peak, used)
+        if used > self.peak:  # noqa: PLR1730 - faster than max(), for each frame
+            self.peak = used
         held[priority] += size
         return True
 
-    def release(self, size: int, traffic_class: TrafficClass) -> None:
+    def release(self, size: int, priority: int, ingress: int) -> None:
         """Free the ``size`` bytes of a frame that leaves."""
         self.used -= size
-        self._held[traffic_class[1]][traffic_class[0]] -= size
+        self._held[ingress][priority] -= size
 
     def overfull(self, ingress: int, priority: int) -> bool:
         """Whether to pause the peer of an ingress port."""
@@ -246,7 +247,8 @@ class SwitchPort:
         item = self.egress.take(now)
         if item is None:
             return []
-        return [item[0] if item[1].ingress == OWN else self.switch.release(item, self, now)]
+        # By index, as for each frame: the ingress port of its class.
+        return [item[0] if item[1][1] == OWN else self.switch.release(item, self, now)]
 
     def next_timer(self) -> int | None:
         """When the next queued frame may be sent, or a pause must be refreshed (ns)."""
@@ -423,7 +425,7 @@ class Switch:
         if traffic_class.markable and priority in self._arriving:
             frame = self._marked(frame, port, priority, self._arriving[priority], queued)
         port.egress.replace_last((frame, traffic_class, size))
-        self.buffer.release(size, last[1])
+        self.buffer.release(size, priority, holder)
         self.buffer.take(size, traffic_class, 0)
         return last[0]
 
@@ -439,8 +441,8 @@ class Switch:
         """Free the buffer of a frame that leaves by a port, and resume a paused peer."""
         frame, traffic_class, size = item
         priority, number, markable = traffic_class
-        self.buffer.release(size, traffic_class)
-        if port.contested >> priority & 1:
+        self.buffer.release(size, priority, number)
+        if port.contested and port.contested >> priority & 1:
             self._settle(port, priority)
         if priority in self._pausing:
             self._resume_if_drained(self.ports[number], priority, now)

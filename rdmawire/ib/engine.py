@@ -159,9 +159,12 @@ GROUP_BIT = 1
 """Multicast bit in the first byte of an Ethernet address. IEEE 802, 8.2."""
 
 
-@one_thread_at_a_time("receive")
+@one_thread_at_a_time("receive", "transmit")
 class Nic(Verbs):
     """One port of an adapter. Raises ``VerbsError`` EBUSY if a second thread enters it."""
+
+    # ``receive`` and ``transmit`` have the steps of ``one_thread`` in place, as they are called
+    # for each frame.
 
     def receive(self, frame: bytes, now: int) -> None:
         """Receive one Ethernet frame, without its FCS."""
@@ -261,6 +264,18 @@ class Nic(Verbs):
         if now.__class__ is not int or most.__class__ is not int:
             check_time(now)
             check_type("most", most, int)
+        thread = get_ident()  # first: after a call CPython may switch threads
+        outer = self._thread
+        if outer is None:
+            self._thread = thread
+        elif outer != thread:
+            raise in_use(self)
+        try:
+            return self._transmit(now, most)
+        finally:
+            self._thread = outer
+
+    def _transmit(self, now: int, most: int) -> list[bytes]:
         device = self.device
         device.now = now
         frames: list[bytes] = []
@@ -298,10 +313,11 @@ class Nic(Verbs):
         """When ``handle_timer`` is due (ns), or ``None``. Changes no state."""
         device = self.device
         soonest = device.timers.next()
-        paced = device.governors.next()
-        if soonest is None or (paced is not None and paced < soonest):
-            soonest = paced
-        if not (device.moderated or device.page_waits):
+        if device.governors.heap:
+            paced = device.governors.next()
+            if soonest is None or (paced is not None and paced < soonest):
+                soonest = paced
+        if not (device.moderated or device.page_waits.heap):
             return soonest
         moderated = (cq.next_timer() for cq in device.moderated.values())
         times = (soonest, device.page_waits.next(), *moderated)

@@ -13,7 +13,7 @@ threads that enter at once are detected.
 from collections.abc import Callable, Sequence
 from errno import EBUSY
 from functools import wraps
-from inspect import isfunction
+from inspect import isfunction, signature
 from threading import get_ident
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -67,7 +67,33 @@ def in_use(what: object) -> VerbsError:
 
 def one_thread(method: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a method to raise ``VerbsError`` EBUSY in a second thread while one is inside."""
+    return _without_arguments(method) if _takes_nothing(method) else _with_arguments(method)
 
+
+def _takes_nothing(method: Callable[..., Any]) -> bool:
+    return len(signature(method).parameters) == 1
+
+
+def _without_arguments(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap a method without arguments, such as ``next_timer``: its calls take half the time."""
+
+    @wraps(method)
+    def entered(self: Any) -> Any:
+        thread = get_ident()  # first: after a call CPython may switch threads
+        outer = self._thread
+        if outer is None:
+            self._thread = thread
+        elif outer != thread:
+            raise in_use(self)
+        try:
+            return method(self)
+        finally:
+            self._thread = outer
+
+    return entered
+
+
+def _with_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def entered(self: Any, *args: Any, **kwargs: Any) -> Any:
         thread = get_ident()  # first: after a call CPython may switch threads

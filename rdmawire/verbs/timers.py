@@ -28,16 +28,19 @@ W = TypeVar("W", bound=Waiter)
 
 
 class Timers(Generic[W]):
-    """The deadlines of the waiters of one adapter."""
+    """The deadlines of the waiters of one adapter.
+
+    ``heap`` has the entries, stale ones included; if it is empty, there is no deadline.
+    """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, W]] = []
+        self.heap: list[tuple[int, int, W]] = []
         self._entries = 0
         self._live = 0
 
     def __len__(self) -> int:
         """The number of entries in the heap, stale ones included."""
-        return len(self._heap)
+        return len(self.heap)
 
     def arm(self, waiter: W, deadline: int) -> None:
         """Set the deadline of ``waiter``, in place of an earlier one."""
@@ -57,8 +60,8 @@ class Timers(Generic[W]):
 
     def next(self) -> int | None:
         """The soonest deadline, or ``None``."""
-        while self._heap:
-            time, _, waiter = self._heap[0]
+        while self.heap:
+            time, _, waiter = self.heap[0]
             if waiter.place == time == waiter.deadline:
                 return time
             self._put_back()
@@ -67,7 +70,7 @@ class Timers(Generic[W]):
     def due(self, now: int) -> Iterator[W]:
         """Remove the waiters whose deadline is ``now`` or earlier, and yield them in order."""
         while (time := self.next()) is not None and time <= now:
-            waiter = heappop(self._heap)[2]
+            waiter = heappop(self.heap)[2]
             waiter.place = None
             self.disarm(waiter)
             yield waiter
@@ -75,11 +78,11 @@ class Timers(Generic[W]):
     def _put(self, waiter: W, time: int) -> None:
         waiter.place = time
         self._entries += 1
-        heappush(self._heap, (time, self._entries, waiter))
+        heappush(self.heap, (time, self._entries, waiter))
 
     def _put_back(self) -> None:
         """Remove the first entry, and add another for its waiter if that still has a deadline."""
-        time, _, waiter = heappop(self._heap)
+        time, _, waiter = heappop(self.heap)
         if waiter.place == time:
             waiter.place = None
             if waiter.deadline is not None:
@@ -87,10 +90,10 @@ class Timers(Generic[W]):
 
     def _clean(self) -> None:
         """Remove stale entries, if they are more than half of all."""
-        if len(self._heap) <= 2 * self._live + SLACK:
+        if len(self.heap) <= 2 * self._live + SLACK:
             return
         needed: dict[W, tuple[int, int, W]] = {}
-        for entry in sorted(self._heap, reverse=True):
+        for entry in sorted(self.heap, reverse=True):
             time, number, waiter = entry
             if waiter.deadline is None:
                 waiter.place = None
@@ -98,5 +101,5 @@ class Timers(Generic[W]):
                 needed[waiter] = (waiter.deadline, number, waiter)
         for time, _, waiter in needed.values():
             waiter.place = time
-        self._heap = list(needed.values())
-        heapify(self._heap)
+        self.heap = list(needed.values())
+        heapify(self.heap)

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from rdmawire.fabric.classify import PRIORITIES, Classifier, marked
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.link import Arrival, Link, bit_times, duration
+from rdmawire.fabric.link import Arrival, Link, wire_time
 from rdmawire.fabric.port_queue import Adapter
 from rdmawire.fabric.simulator import Channel, Port, Simulator, Tap
 from rdmawire.fabric.switch import Switch
@@ -45,6 +45,8 @@ class Chance:
         """Return which of the next ``frames`` frames are lost, by their index from 0 on."""
         end = self._sent + frames
         self._draw(end)
+        if not self._lost or self._lost[0] >= end:
+            return ()
         return tuple(takewhile(frames.__gt__, (number - self._sent for number in self._lost)))
 
     def first(self, frames: int) -> int | None:
@@ -62,9 +64,14 @@ class Chance:
             self._lost.popleft()
 
     def takes_next(self) -> bool:
-        lost = bool(self.within(1))
-        self.pass_by(1)
-        return lost
+        number = self._sent
+        if self._drawn <= number:
+            self._draw(number + 1)
+        self._sent = number + 1
+        if not self._lost or self._lost[0] != number:
+            return False
+        self._lost.popleft()
+        return True
 
     def _draw(self, end: int) -> None:
         """Draw the losses of all frames up to number ``end``."""
@@ -114,7 +121,7 @@ class Wire:
         self.on_lost: Callable[[], None] | None = None
         self.frames = self.marked = 0
         self.busy_until = 0
-        self._link = Link(latency, rate=rate)
+        self._latency = latency
         self._marks = marks
         self._bth = bth
         self._random = random
@@ -123,9 +130,8 @@ class Wire:
     def carry(self, frame: Envelope, now: int) -> list[Arrival]:
         """Return the arrival of a frame."""
         self.frames += 1
-        self.busy_until = max(
-            self.busy_until, now + duration(bit_times(len(frame.data)), self.rate)
-        )
+        sent = now + wire_time(len(frame.data), self.rate)
+        self.busy_until = max(self.busy_until, sent)
         lost = self.losses is not None and self.losses.takes_next()
         if lost and self.on_lost is not None:
             self.on_lost()
@@ -135,11 +141,11 @@ class Wire:
             return []
         if self._marks and frame.data[self._bth] in DATA and self._random.random() < self._marks:
             frame = self._marked(frame)
-        return self._link.carry(frame, now)
+        return [Arrival(sent + self._latency, frame)]
 
     def branch(self, mac: bytes) -> "Branch":
         """Return the link from the host with this MAC address to the switch."""
-        return Branch(self, Link(self._link.latency, rate=self.rate), mac)
+        return Branch(self, Link(self._latency, rate=self.rate), mac)
 
     def _marked(self, frame: Envelope) -> Envelope:
         """Return the frame with Congestion Experienced, if it is ECN-capable."""
