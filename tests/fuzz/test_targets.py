@@ -65,7 +65,7 @@ MISTAKES = {
     "edits": (Walk, "run"),
     "captures": (PcapParser, "__init__"),
     "filters": (Filter, "__init__"),
-    "scenarios": (Section, "_read_node"),
+    "scenarios": (Section, "_pairs"),
 }
 """What each target calls, for a mistake to be made in it."""
 
