@@ -5,7 +5,6 @@ from typing import Any
 from construct import (
     Adapter,
     Bytes,
-    Construct,
     Container,
     Default,
     FixedSized,
@@ -62,11 +61,10 @@ class _Padded(Adapter):
         return {**obj, "bth": bth, "rest": payload + pad}
 
 
-def _extended(tables: tuple[type[Header], ...]) -> Construct:
-    return Struct(*(table.label / struct(table) for table in tables))
-
-
-_EXTENDED = {opcode: _extended(layout.headers) for opcode, layout in LAYOUTS.items()}
+_EXTENDED = {
+    opcode: Struct(*(table.label / struct(table) for table in layout.headers))
+    for opcode, layout in LAYOUTS.items()
+}
 _RESERVED = Refused(lambda packet: f"opcode 0x{_opcode(packet['bth']):02x} is reserved (IBA 9.2.1)")
 
 TransportPacket = "TransportPacket" / _Padded(

@@ -177,14 +177,11 @@ def _frames(events: list[Event]) -> Iterator[Packet]:
         if isinstance(event, StartUp):
             yield frame_layer(event.data)(event.data)
         elif isinstance(event, Fpdu):
-            yield FPDU(_head(event) + event.fpdu.ulpdu + event.fpdu.pad + _crc(event))
+            crc = mpa.FPDUCRC(event.fpdu.crc).build()
+            yield FPDU(_head(event) + event.fpdu.ulpdu + event.fpdu.pad + crc)
         elif isinstance(event, PartialFpdu):
             yield FPDU(_head(event) + event.fpdu.ulpdu_before(len(event.data)))
 
 
 def _head(event: Fpdu | PartialFpdu) -> bytes:
     return mpa.FPDULength(len(event.fpdu.ulpdu)).build()
-
-
-def _crc(event: Fpdu) -> bytes:
-    return mpa.FPDUCRC(event.fpdu.crc).build()

@@ -6,16 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmawire.wire import (
-    cm,
-    mad,
-    management,
-    notice,
-    perf,
-    rmpp,
-    sa,
-    smp,
-)
+from rdmawire.wire import mad, smp
 from rdmawire.wire.header import Header
 from rdmawire.wire.management import (
     ManagementClass,
@@ -25,15 +16,9 @@ from rdmawire.wire.management import (
     status_words,
     time_words,
 )
+from rdmawire.wire.tables import MANAGEMENT, tables_of
 
-MODULES = (cm, mad, management, notice, perf, rmpp, sa, smp)
-TABLES = [
-    table
-    for module in MODULES
-    for table in vars(module).values()
-    if isinstance(table, type) and issubclass(table, Header) and table.rows
-    if table.__module__ == module.__name__
-]
+TABLES = tables_of(*MANAGEMENT)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)

@@ -1,4 +1,4 @@
-"""RDMAP: what a DDP segment holds, opcode by opcode."""
+"""DDP and RDMAP: what a segment holds, opcode by opcode."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from rdmawire.errors import WireError
 from rdmawire.testing.strategies import headers
-from rdmawire.wire import rdmap, terminate
 from rdmawire.wire.header import Header
 from rdmawire.wire.rdmap import (
     SHAPES,
@@ -29,6 +28,7 @@ from rdmawire.wire.rdmap import (
     opcode_word,
     segment,
 )
+from rdmawire.wire.tables import tables_of
 from rdmawire.wire.terminate import (
     Layer,
     TerminateControl,
@@ -41,13 +41,7 @@ from rdmawire.wire.terminate import (
     mirrored,
 )
 
-TABLES = [
-    table
-    for module in (rdmap, terminate)
-    for table in vars(module).values()
-    if isinstance(table, type) and issubclass(table, Header) and table.rows
-    if table.__module__ == module.__name__
-]
+TABLES = tables_of("rdmap", "terminate")
 
 
 def pieces(data: bytes) -> list[Header | bytes]:
@@ -88,6 +82,24 @@ def sample(opcode: int, payload: bytes = b"") -> bytes:
 def test_parse_is_the_inverse_of_build(table: type[Header], data: st.DataObject) -> None:
     header = data.draw(headers(table))
     assert table.parse(header.build()) == header
+
+
+def test_a_tagged_segment_is_read_as_siw_sent_it() -> None:
+    # siw612crc_rping.pcap, frame 13, behind the ULPDU length: a Read Response
+    data = bytes.fromhex("c142ed8c560000005635bcd9fca0")
+    assert DDPControl.parse(data) == DDPControl(t=1, l=1, rsvd=0, dv=1)
+    assert TaggedHeader.parse(data, 2) == TaggedHeader(0xED8C5600, 0x00005635BCD9FCA0)
+
+
+def test_an_untagged_segment_is_read_as_siw_sent_it() -> None:
+    # siw612crc_vt_all.pcap, frame 11: the second segment of a Send of 3000 bytes
+    data = bytes.fromhex("014300000000000000000000000300000590")
+    assert DDPControl.parse(data) == DDPControl(t=0, l=0, rsvd=0, dv=1)
+    assert UntaggedHeader.parse(data, 6) == UntaggedHeader(qn=0, msn=3, mo=0x590)
+
+
+def test_a_control_field_left_alone_has_the_version_in_use() -> None:
+    assert DDPControl().build() == b"\x01"
 
 
 def test_every_opcode_has_a_shape_and_a_word() -> None:
