@@ -20,14 +20,13 @@ from rdmawire.errors import WireError
 from rdmawire.ib.encapsulation import PLAIN, encapsulation_of, origin_of
 from rdmawire.ib.tx_template import (
     ACKREQ,
-    HEAD_OF_BTH,
     HEADS,
     MAX_HEADS,
     state_behind,
     word_offset,
 )
 from rdmawire.wire import roce
-from rdmawire.wire.ib import BTH, GRH, ICRC
+from rdmawire.wire.ib import BTH, GRH, HEAD_OF_BTH, ICRC
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 from rdmawire.wire.layout import Piece

@@ -14,16 +14,13 @@ from typing import Final, NamedTuple, TypeAlias
 from isal.isal_zlib import crc32
 
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import BTH, GRH, ICRC
+from rdmawire.wire.ib import BTH, GRH, HEAD_OF_BTH, ICRC
 from rdmawire.wire.icrc import ONES_FOR_LRH, icrc_headers_twice, mask
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import Piece, size
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame, Medium
-
-HEAD_OF_BTH: Final = 8
-"""Bytes of the BTH before the word that holds AckReq and PSN."""
 
 MAX_HEADS: Final = 1024
 """Maximum number of heads kept by one port, or for one path; then all are discarded."""

@@ -5,6 +5,7 @@ standard's; where Wireshark 4.0 knows a field, the row has its name for it.
 """
 
 from enum import IntEnum
+from typing import Final
 
 from rdmawire.wire.header import Header, Meaning, bits, choice, flag, group, raw
 from rdmawire.wire.opcode import Opcode, opcode_word
@@ -75,6 +76,10 @@ class BTH(Header, clause="IBA 5.2.3, 9.2", wireshark="infiniband.bth"):
     ackreq: int = flag("infiniband.bth.a", clause="IBA 9.2.8")
     resv7: int = bits(7, "infiniband.bth.reserved7")
     psn: int = bits(24, "infiniband.bth.psn", clause="IBA 9.2.9")
+
+
+HEAD_OF_BTH: Final = 8
+"""Bytes of the BTH before the word that holds AckReq and PSN."""
 
 
 class RDETH(Header, clause="IBA 5.2.4", wireshark="infiniband.rdeth"):

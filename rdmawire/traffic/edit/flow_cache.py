@@ -12,10 +12,9 @@ from isal.isal_zlib import crc32
 
 from rdmawire.decode import By, Checksum, FrameLayout, LengthField, Located, Protocols
 from rdmawire.decode.checksum import HeaderSum, InvariantCRC, less
-from rdmawire.ib.tx_template import HEAD_OF_BTH
 from rdmawire.traffic.edit.rules import Cut, Op, field
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import BTH, GRH, ICRC, LRH, RWH
+from rdmawire.wire.ib import BTH, GRH, HEAD_OF_BTH, ICRC, LRH, RWH
 from rdmawire.wire.icrc import ONES_FOR_LRH, mask
 from rdmawire.wire.inet import (
     SLL,

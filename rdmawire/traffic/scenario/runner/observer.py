@@ -15,7 +15,7 @@ from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.field import Fields
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import Tap
-from rdmawire.ib.tx_template import HEAD_OF_BTH, MAX_SEEN, head_size
+from rdmawire.ib.tx_template import MAX_SEEN, head_size
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import link_called
 from rdmawire.traffic.scenario.model.expectation import PacketExpectation
@@ -24,6 +24,7 @@ from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.summary import FrameCounter
 from rdmawire.verbs.ah import MAC_BYTES
 from rdmawire.verbs.enums import WCStatus
+from rdmawire.wire.ib import HEAD_OF_BTH
 from rdmawire.wire.roce import bth_offset
 
 _IN_HEAD: Final = ("eth.", "ip.", "ipv6.", "grh.", "bth.")
