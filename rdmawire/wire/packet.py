@@ -99,7 +99,7 @@ class OpcodeTable(dict[int, Layout]):
         return {}
 
     @cached_property
-    def frame_readers(self) -> dict[int, tuple[Reader, int, bool] | None]:
+    def frame_readers(self) -> dict[int, tuple[Reader, int, int] | None]:
         """For :mod:`rdmawire.wire.roce`: the readers of frames of the most frequent form."""
         return {}
 
