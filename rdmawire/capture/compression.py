@@ -14,8 +14,12 @@ from typing import NamedTuple, Protocol
 
 from rdmawire.errors import CaptureError
 
-CHUNK = 1 << 18
-"""Bytes read or written at once."""
+CHUNK = 1 << 17
+"""Bytes read or written at once.
+
+Of larger blocks, glibc may return each one to the system when it is freed (mallopt(3),
+M_TRIM_THRESHOLD): the page faults of the next one cost more than reading it.
+"""
 
 _SLICE = 1 << 9
 _TAIL = 64

@@ -157,24 +157,24 @@ class InputFile:
             )
 
     def _read(self) -> bytes:
-        with self._errors():
-            return _available(self._file.read(self._chunk))
-
-    def _read_into(self, buffer: memoryview) -> int:
-        with self._errors():
-            return _available(self._file.readinto(buffer))
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
         self.check_open()
         try:
-            yield
-        except BlockingIOError:
-            raise CaptureError(
-                f"{self.name}: is in non-blocking mode and has no data yet; read it when it has"
-            ) from None
+            return _available(self._file.read(self._chunk))
         except OSError as error:
-            raise read_error(error, self.name) from error
+            raise self._error(error) from error
+
+    def _read_into(self, buffer: memoryview) -> int:
+        self.check_open()
+        try:
+            return _available(self._file.readinto(buffer))
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _error(self, error: OSError) -> CaptureError:
+        if isinstance(error, BlockingIOError):
+            reason = "is in non-blocking mode and has no data yet; read it when it has"
+            return CaptureError(f"{self.name}: {reason}")
+        return read_error(error, self.name)
 
     def check_open(self) -> None:
         """Raise :class:`CaptureError` if the file has been closed."""
