@@ -266,8 +266,8 @@ class Results:
 _OF_PORTS = {
     "marks": "{} marked",
     "drops": "{} dropped",
-    "stops": "{} pauses asked for",
-    "pauses": "stopped {} times",
+    "stops": "{} pauses requested",
+    "pauses": "paused {} times",
 }
 """The text for each count of a port that is not zero."""
 

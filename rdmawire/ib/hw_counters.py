@@ -36,90 +36,91 @@ def _row(meaning: str, *, mlx5: str = "", rxe: str = "", port: str = "") -> int:
 class QPCounters:
     """Counters of one queue pair. RESET does not clear them, as with mlx5."""
 
-    rx_write_requests: int = _row("WRITE requests taken.", mlx5="rx_write_requests")
-    rx_read_requests: int = _row("READ requests taken.", mlx5="rx_read_requests")
+    rx_write_requests: int = _row("WRITE requests accepted.", mlx5="rx_write_requests")
+    rx_read_requests: int = _row("READ requests accepted.", mlx5="rx_read_requests")
     rx_atomic_requests: int = _row(
-        "Atomic requests taken, ATOMIC WRITE among them.", mlx5="rx_atomic_requests"
+        "Atomic requests accepted, including ATOMIC WRITE.", mlx5="rx_atomic_requests"
     )
     out_of_buffer: int = _row(
         "Requests for which no receive was posted: answered with an RNR NAK, or dropped.",
         mlx5="out_of_buffer",
     )
     out_of_sequence: int = _row(
-        "Request packets ahead of the PSN expected: a packet before them was lost.",
+        "Request packets with a PSN after the expected one: a packet before them was lost.",
         mlx5="out_of_sequence",
     )
     out_of_seq_request: int = _row(
-        "NAKs of a PSN sequence error sent: one for each gap.", rxe="out_of_seq_request"
+        "NAKs with PSN Sequence Error sent: one for each gap.", rxe="out_of_seq_request"
     )
     duplicate_request: int = _row(
-        "Request packets that came again.", mlx5="duplicate_request", rxe="duplicate_request"
+        "Duplicate request packets.", mlx5="duplicate_request", rxe="duplicate_request"
     )
     send_rnr_err: int = _row("RNR NAKs sent.", rxe="send_rnr_err")
     resp_local_length_error: int = _row(
         "Messages longer than the receive posted for them.", mlx5="resp_local_length_error"
     )
     resp_remote_access_errors: int = _row(
-        "Requests for memory that their key does not allow.", mlx5="resp_remote_access_errors"
+        "Requests refused because their key does not allow the access.",
+        mlx5="resp_remote_access_errors",
     )
     resp_cqe_error: int = _row(
-        "Receives that completed with an error, flushed ones among them.", mlx5="resp_cqe_error"
+        "Receives that completed with an error, including flushed ones.", mlx5="resp_cqe_error"
     )
     resp_cqe_flush_error: int = _row("Receives that were flushed.", mlx5="resp_cqe_flush_error")
     rdma_recvs: int = _row("Receives that completed with success.", rxe="rdma_recvs")
     packet_seq_err: int = _row(
-        "NAKs of a PSN sequence error received, but for those that ended the queue pair.",
+        "NAKs with PSN Sequence Error received, without those that moved the queue pair to ERR.",
         mlx5="packet_seq_err",
     )
-    rcvd_seq_err: int = _row("NAKs of a PSN sequence error received.", rxe="rcvd_seq_err")
+    rcvd_seq_err: int = _row("NAKs with PSN Sequence Error received.", rxe="rcvd_seq_err")
     rnr_nak_retry_err: int = _row(
-        "RNR NAKs received after which the queue pair tried again.", mlx5="rnr_nak_retry_err"
+        "RNR NAKs received after which the queue pair retransmitted.", mlx5="rnr_nak_retry_err"
     )
     rcvd_rnr_err: int = _row("RNR NAKs received.", rxe="rcvd_rnr_err")
     implied_nak_seq_err: int = _row(
-        "How often an answer to later work showed that a READ or atomic response was lost.",
+        "Implied NAKs: a response to later work showed that a READ or atomic response was lost.",
         mlx5="implied_nak_seq_err",
     )
     local_ack_timeout_err: int = _row(
-        "How often the Local ACK Timeout ended and the queue pair tried again.",
+        "Local ACK Timeouts after which the queue pair retransmitted.",
         mlx5="local_ack_timeout_err",
     )
     completer_retry_err: int = _row(
-        "How often the queue pair sent again after a timeout, a sequence NAK or an implied NAK.",
+        "Retransmissions after a timeout, a NAK with PSN Sequence Error or an implied NAK.",
         rxe="completer_retry_err",
     )
     req_transport_retries_exceeded: int = _row(
-        "Sends that ended since no retry was left.",
+        "Sends that failed because retry_cnt was exhausted.",
         mlx5="req_transport_retries_exceeded",
         rxe="retry_exceeded_err",
     )
     req_rnr_retries_exceeded: int = _row(
-        "Sends that ended since no RNR retry was left.",
+        "Sends that failed because rnr_retry was exhausted.",
         mlx5="req_rnr_retries_exceeded",
         rxe="retry_rnr_exceeded_err",
     )
     req_remote_invalid_request: int = _row(
-        "Sends that the peer refused as an invalid request.", mlx5="req_remote_invalid_request"
+        "Sends that failed with a NAK with Invalid Request.", mlx5="req_remote_invalid_request"
     )
     req_remote_access_errors: int = _row(
-        "Sends that the peer refused since their key does not allow the access.",
+        "Sends that failed with a NAK with Remote Access Error.",
         mlx5="req_remote_access_errors",
     )
     req_cqe_error: int = _row(
-        "Sends that completed with an error, flushed ones among them.", mlx5="req_cqe_error"
+        "Sends that completed with an error, including flushed ones.", mlx5="req_cqe_error"
     )
     req_cqe_flush_error: int = _row("Sends that were flushed.", mlx5="req_cqe_flush_error")
-    rdma_sends: int = _row("SENDs that completed, however they ended.", rxe="rdma_sends")
+    rdma_sends: int = _row("SENDs that completed, with success or an error.", rxe="rdma_sends")
     np_ecn_marked_roce_packets: int = _row(
-        "Packets received with the mark Congestion Experienced.",
+        "Packets received with the ECN mark Congestion Experienced.",
         mlx5="np_ecn_marked_roce_packets",
     )
     np_cnp_sent: int = _row("CNPs sent.", mlx5="np_cnp_sent")
     rp_cnp_handled: int = _row(
-        "CNPs received by a queue pair whose rate is controlled.", mlx5="rp_cnp_handled"
+        "CNPs received by queue pairs with congestion control.", mlx5="rp_cnp_handled"
     )
     rp_cnp_ignored: int = _row(
-        "CNPs received by a queue pair whose rate nothing controls.", mlx5="rp_cnp_ignored"
+        "CNPs received by queue pairs without congestion control.", mlx5="rp_cnp_ignored"
     )
 
     def add(self, other: "QPCounters") -> None:
@@ -161,7 +162,7 @@ class AdapterCounters(QPCounters):
         "RoCE packets received for this port whose headers and ICRC are good.", rxe="rcvd_pkts"
     )
     port_rcv_packets: int = _row(
-        "Frames received, with errors or without.", port="port_rcv_packets"
+        "Frames received, with or without errors.", port="port_rcv_packets"
     )
     port_rcv_data: int = _row("Bytes of frames received, divided by 4.", port="port_rcv_data")
     port_rcv_errors: int = _row(
@@ -171,7 +172,7 @@ class AdapterCounters(QPCounters):
     port_xmit_packets: int = _row("Frames sent.", rxe="sent_pkts", port="port_xmit_packets")
     port_xmit_data: int = _row("Bytes of frames sent, divided by 4.", port="port_xmit_data")
     port_xmit_discards: int = _row(
-        "Frames that were not sent since the port's link was down.",
+        "Frames that were not sent because the port's link was down.",
         rxe="send_err",
         port="port_xmit_discards",
     )
@@ -188,30 +189,31 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Meaning of each counter, by its name."""
 
-_NO_SLOW_RESTART: Final = "mlx5's own way to begin sending again"
-_NO_WIRE: Final = "a wire of its own errors and lanes, which no emulated port has"
+_NO_SLOW_RESTART: Final = "slow restart of mlx5 is not emulated"
+_NO_ADAPTIVE_TIMEOUT: Final = "the Local ACK Timeout is constant, as in the standard"
+_NO_WIRE: Final = "the emulated port has no physical layer"
 
 NOT_COUNTED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "mlx5": {
             "rx_dct_connect": "there are no dynamically connected queue pairs",
-            "roce_adp_retrans": "the Local ACK Timeout is the standard's and does not adapt",
-            "roce_adp_retrans_to": "the Local ACK Timeout is the standard's and does not adapt",
+            "roce_adp_retrans": _NO_ADAPTIVE_TIMEOUT,
+            "roce_adp_retrans_to": _NO_ADAPTIVE_TIMEOUT,
             "roce_slow_restart": _NO_SLOW_RESTART,
             "roce_slow_restart_cnps": _NO_SLOW_RESTART,
             "roce_slow_restart_trans": _NO_SLOW_RESTART,
         },
-        "rxe": {"ack_deferred": "how Linux schedules its completer"},
+        "rxe": {"ack_deferred": "it counts how Linux schedules its completer"},
         "port": {
             "symbol_error": _NO_WIRE,
             "link_error_recovery": _NO_WIRE,
             "local_link_integrity_errors": _NO_WIRE,
             "excessive_buffer_overrun_errors": _NO_WIRE,
             "port_rcv_remote_physical_errors": "RoCE has no EBP delimiter",
-            "port_rcv_switch_relay_errors": "the port is no switch's",
+            "port_rcv_switch_relay_errors": "the port does not belong to a switch",
             "port_rcv_constraint_errors": "RoCE has no partition enforcement in the port",
             "port_xmit_constraint_errors": "RoCE has no partition enforcement in the port",
-            "port_xmit_wait": "flow control is the fabric's: `paused_ns` of a host",
+            "port_xmit_wait": "the fabric counts flow control: `paused_ns` of a host",
             "VL15_dropped": "RoCE has no virtual lane 15",
         },
     }

@@ -39,24 +39,22 @@ class Bug(Enum):
     of a kernel.
     """
 
-    ACK_PSN_KEPT = "the PSN of the last ACK starts at 0xffffff, and RESET keeps it"
+    ACK_PSN_KEPT = "the PSN of the last ACK is initially 0xffffff, and RESET does not clear it"
     """A duplicate before any request is acknowledged with a PSN that no request had."""
     ATOMIC_FROM_READ = "an atomic with the PSN of an earlier READ gets the READ's address"
     """The original value in its response is the address that the READ named."""
-    ATOMIC_FROM_ANY = "an atomic that comes again is not compared with the first one"
+    ATOMIC_FROM_ANY = "a retransmitted atomic is not compared with the original one"
     """A FETCH_ADD gets the response of a CMP_SWAP that had the same PSN."""
-    READ_GROWS = "a READ that comes again may ask for more than was left of the first one"
+    READ_GROWS = "a retransmitted READ may request more than was left of the original one"
     """Its responses have PSNs of later requests, and the expected PSN moves past them."""
-    EMPTY_READ_FORGOTTEN = "a READ of length 0 that comes again is never answered"
-    ATOMIC_WRITE_FORGETS = "an ATOMIC WRITE that is sent again has address 0"
-    ACK_COMPLETES_READ = (
-        "an ACK with the PSN of the response that is due completes a READ or atomic"
-    )
-    """The PSN of its last response. The work succeeds without the data."""
+    EMPTY_READ_FORGOTTEN = "a retransmitted READ of length 0 gets no response"
+    ATOMIC_WRITE_FORGETS = "a retransmitted ATOMIC WRITE has address 0"
+    ACK_COMPLETES_READ = "an ACK with the PSN of the last response completes a READ or atomic"
+    """If only that response is missing. The work succeeds without the data."""
     OLD_ACK_BREAKS_READ = "an old ACK between the responses to a READ fails the connection"
-    """The next response ends the work with its present status, success."""
+    """The next response completes the work with its current status, success."""
     ERR_KEEPS_RECEIVES = "receives posted in ERR are never flushed"
-    ERR_FLUSHES_LATE = "receives posted in ERR are flushed when the next request comes"
+    ERR_FLUSHES_LATE = "receives posted in ERR are flushed only when the next request arrives"
 
 
 _ONLY_6_12 = {

@@ -213,7 +213,7 @@ def test_keys_are_printed_by_a_word_of_their_name() -> None:
     lines = rdmawire("run", "--keys", "kmin").stdout.splitlines()
     assert lines[0] == "a queue"
     assert lines[1].startswith(
-        "  kmin  The bytes in the queue from which on some frames are marked (ECN). ["
+        "  kmin  Queue length in bytes above which some frames are marked (ECN). ["
     )
     every = rdmawire("run", "--keys").stdout.splitlines()
     assert {"a connection", "the scheme dcqcn", "counters of a port", "events of hosts"} <= {*every}

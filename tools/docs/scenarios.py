@@ -25,7 +25,7 @@ from rdmawire.traffic.scenario.model.step import (
     Verb,
     verb_section,
 )
-from rdmawire.traffic.scenario.reader import MUST_BE_THERE, shipped
+from rdmawire.traffic.scenario.reader import REQUIRED, shipped
 from rdmawire.traffic.scenario.section import Named, OneSection, Section, sections_in
 from rdmawire.traffic.scenario.types import Custom, Many, ValueType
 
@@ -91,7 +91,7 @@ def _table(section: type[Section], names: Iterable[str]) -> Iterator[str]:
     for name in names:
         row = section.keys()[name]
         clause = f" *{row.clause}.*" if row.clause else ""
-        usual = f"`{row.left_out}`" if row.left_out else MUST_BE_THERE if row.needed else ""
+        usual = f"`{row.left_out}`" if row.left_out else REQUIRED if row.needed else ""
         yield f"| `{name}` | {_type(row.type)} | {usual} | {row.help}{clause} |"
 
 

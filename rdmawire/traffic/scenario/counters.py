@@ -64,12 +64,12 @@ class Counter(NamedTuple, Generic[T]):
 SENT: Final = {
     "frames": "Frames that the host sent.",
     "frame_bytes": "Bytes of frames that the host sent.",
-    "messages": "Messages that the host asked for: SENDs, WRITEs, READs, atomics; each once.",
+    "messages": "Messages that the host requested (SEND, WRITE, READ, atomic), each counted once.",
     "bytes": "Bytes of these messages.",
-    "retransmits": "Request packets that the host sent again.",
-    "naks": "NAKs that the host sent, RNR NAKs aside.",
+    "retransmits": "Request packets that the host retransmitted.",
+    "naks": "NAKs that the host sent, without RNR NAKs.",
     "rnr_naks": "RNR NAKs that the host sent.",
-    "cnps": "Congestion notifications that the host sent.",
+    "cnps": "CNPs that the host sent.",
     "mads": "Management datagrams that the host sent, such as those of its connection manager.",
 }
 """Of what a host sends."""
@@ -78,9 +78,9 @@ DROPPED: Final = {f"dropped_{reason.name.lower()}": reason for reason in Drop}
 """Why a host dropped frames."""
 
 _MOVED: Final = {
-    "bytes": "Bytes that the adapter moved by the path {}.",
-    "transactions": "DMA transactions by the path {}.",
-    "copies": "Copies that a processor or a GPU made for DMA by the path {}.",
+    "bytes": "Bytes that the adapter transferred by DMA, path {}.",
+    "transactions": "DMA transactions, path {}.",
+    "copies": "Copies by a processor or a GPU for DMA, path {}.",
 }
 """What a host's adapter moved by a path."""
 
@@ -122,11 +122,11 @@ _OF_HOST: Final[dict[str, Counter[HostCounts]]] = {
         for what, help_ in _MOVED.items()
     },
     "pauses": Counter(
-        "How often the network stopped the host, by priorities.",
+        "How often the host was paused, summed over priorities.",
         lambda host: sum(host.mac.egress.pauses),
     ),
     "paused_ns": Counter(
-        "How long the network stopped the host (ns), summed over priorities.",
+        "How long the host was paused (ns), summed over priorities.",
         lambda host: sum(host.mac.egress.paused_ns),
     ),
     **{name: Counter(help_, partial(_hardware, name)) for name, help_ in HARDWARE.items()},
@@ -144,10 +144,11 @@ def _hits(do: str, link: LinkCounts) -> int:
 
 
 _OF_LINK: Final[dict[str, Counter[LinkCounts]]] = {
-    "frames": Counter("Frames that were put on the link.", lambda link: link.link.frames),
-    "lost": Counter("Frames that faults lost.", lambda link: link.lost()),
+    "frames": Counter("Frames sent on the link.", lambda link: link.link.frames),
+    "lost": Counter("Frames that were lost by faults.", lambda link: link.lost()),
     "oversized": Counter(
-        "Frames that were longer than the link's MTU, and lost.", lambda link: link.link.oversized
+        "Frames that were lost because they exceed the MTU of the link.",
+        lambda link: link.link.oversized,
     ),
     **{
         name: Counter(f"Frames that faults {name}.", partial(_hits, do))
@@ -161,11 +162,11 @@ _OF_LINK: Final[dict[str, Counter[LinkCounts]]] = {
 _Counts = Callable[["SwitchPort"], Mapping[int, int] | list[int]]
 
 _BY_PRIORITY: Final[dict[str, tuple[str, _Counts]]] = {
-    "drops": ("Frames for which there was no room.", lambda port: port.drops),
-    "marks": ("Frames that were marked with CE.", lambda port: port.marks),
-    "stops": ("Pauses that the port asked for.", lambda port: port.stops),
-    "pauses": ("How often the port was stopped.", lambda port: port.egress.pauses),
-    "paused_ns": ("How long the port was stopped (ns).", lambda port: port.egress.paused_ns),
+    "drops": ("Frames dropped because the buffer or the queue was full.", lambda port: port.drops),
+    "marks": ("Frames marked with CE.", lambda port: port.marks),
+    "stops": ("Pauses that the port requested.", lambda port: port.stops),
+    "pauses": ("How often the port was paused.", lambda port: port.egress.pauses),
+    "paused_ns": ("How long the port was paused (ns).", lambda port: port.egress.paused_ns),
 }
 
 
@@ -189,8 +190,10 @@ _OF_PORT: Final[dict[str, Counter["SwitchPort"]]] = {
 }
 
 _OF_SWITCH: Final[dict[str, Counter["Switch"]]] = {
-    "stranded": Counter("Frames that no port led on.", lambda switch: switch.stranded),
-    "peak": Counter("Most bytes in the buffer at a time.", lambda switch: switch.buffer.peak),
+    "stranded": Counter(
+        "Frames that the switch could not forward.", lambda switch: switch.stranded
+    ),
+    "peak": Counter("Maximum bytes in the buffer at any time.", lambda switch: switch.buffer.peak),
 }
 
 

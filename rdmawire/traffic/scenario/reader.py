@@ -138,31 +138,31 @@ def read_shipped(name: str) -> Scenario:
     return read_scenario_text(text_of(name), name)
 
 
-# All keys, counters, events and endings of a scenario, as rows.
+# All keys, counters, events and completion statuses of a scenario, as rows.
 
-MUST_BE_THERE: Final = "must be there"
+REQUIRED: Final = "required"
 """Text for a key without a default."""
 
 
 class Listed(NamedTuple):
     """A row of the listing: section, name, help, and type of value.
 
-    ``left_out`` is its default, or :data:`MUST_BE_THERE`.
+    ``default`` is its default as text, or :data:`REQUIRED`.
     """
 
     of: str
     name: str
     help: str = ""
     value: str = ""
-    left_out: str = ""
+    default: str = ""
 
     @property
     def line(self) -> str:
         """Return the text that follows its name."""
         value = f"[{self.value}]" if self.value else ""
-        usual = self.left_out
-        if usual and usual != MUST_BE_THERE:
-            usual = f"if left out: {usual}"
+        usual = self.default
+        if usual and usual != REQUIRED:
+            usual = f"default: {usual}"
         return " ".join(filter(None, (self.help, value, usual and f"({usual})")))
 
     def has(self, word: str) -> bool:
@@ -178,13 +178,13 @@ def listed_rows() -> Iterator[Listed]:
         for name, row in (section.keys() | prefixed).items():
             if row.identity not in seen:
                 seen.add(row.identity)
-                left_out = MUST_BE_THERE if row.needed else row.left_out
-                yield Listed(section.called, name, row.help, row.type.label, left_out)
+                default = REQUIRED if row.needed else row.left_out
+                yield Listed(section.called, name, row.help, row.type.label, default)
     for of, counters in COUNTERS.items():
         for name, counter in counters.items():
             yield Listed(f"counters of a {of.value}", name, counter.help)
     for name in EVENTS:
         first = next(iter(REASONS[name])).name if name in REASONS else ""
-        value = f"{name}, or with why it came: {name}.{first} and so on" if first else ""
+        value = f"{name}, or {name} with a reason: {name}.{first} and so on" if first else ""
         yield Listed("events of hosts", name, value=value)
-    yield from (Listed("endings of work", name) for name in STATUS.examples)
+    yield from (Listed("completion statuses", name) for name in STATUS.examples)

@@ -42,41 +42,43 @@ class Scenario(Section):
     called: ClassVar = "a scenario"
 
     mark: Given[Mark] = _START
-    name: Annotated[str, TEXT, key("What it shows, in a few words.")]
-    about: Annotated[str, TEXT, key("What happens in it, and why.")] = ""
+    name: Annotated[str, TEXT, key("Title of the scenario.")]
+    about: Annotated[str, TEXT, key("Description: what happens, and why.")] = ""
     seed: Annotated[
         int,
         Number(0, MAX_NUMBER),
-        key("The seed of all that is random: the same seed gives the same bytes."),
+        key("Seed of everything random: the same seed gives the same bytes."),
     ] = 0
     time_limit: Annotated[
-        int, Time(1, MAX_RUN), key("The virtual time by which all must be at rest.", "time limit")
+        int,
+        Time(1, MAX_RUN),
+        key("Virtual time at which the run ends at the latest.", "time limit"),
     ] = 10**10
     hosts: Annotated[
-        tuple[HostPlan, ...], Named(HostPlan, "hosts by name", "client"), key("The hosts, by name.")
+        tuple[HostPlan, ...], Named(HostPlan, "hosts by name", "client"), key("Hosts, by name.")
     ]
     switches: Annotated[
         tuple[SwitchPlan, ...],
         Named(SwitchPlan, "switches by name", "leaf"),
-        key("The switches, by name."),
+        key("Switches, by name."),
     ] = ()
     connections: Annotated[
         tuple[ConnectionPlan, ...],
         Named(ConnectionPlan, "connections by name", "a"),
-        key("Its connections, by name; `a: client, server` will do."),
+        key("Connections, by name. Short form: `a: client, server`."),
     ] = ()
     links: Annotated[
         tuple[LinkPlan, ...],
         Named(LinkPlan, "links by name", "client-leaf"),
-        key("Its links, named by their ends: `client-leaf`. Two hosts have one of their own."),
+        key("Links, named by their ends: `client-leaf`. Two hosts without a switch need none."),
     ] = ()
     steps: Annotated[
-        tuple[StepPlan, ...], STEPS, key("What is done, one step after the other.", "work")
+        tuple[StepPlan, ...], STEPS, key("Steps to run: work requests and control actions.", "work")
     ] = ()
     expectations: Annotated[
         tuple[Expectation, ...],
         OneSection(Expectations),
-        key("What must be true in the end.", "expect"),
+        key("Expected results.", "expect"),
     ] = ()
     source: Given[str] = ""
 

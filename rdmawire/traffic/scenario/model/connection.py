@@ -101,19 +101,19 @@ class _Given(Section):
 
 _ATTRIBUTES: Final = {
     "timeout": (
-        "The retransmit timer: 4.096 us times two to the power of this; 0 for never.",
+        "Local ACK Timeout: 4.096 us times two to the power of this; 0 for no timeout.",
         "IBA 9.7.6.1.3",
     ),
-    "retry_cnt": ("How often a request is retransmitted without a response.", "IBA 9.7.6.1.3"),
+    "retry_cnt": ("Maximum retransmissions of a request without a response.", "IBA 9.7.6.1.3"),
     "rnr_retry": (
-        "How often a request is retransmitted after an RNR NAK; 7 for no limit.",
+        "Maximum retransmissions of a request after RNR NAKs; 7 for no limit.",
         "IBA 9.7.5.2.8",
     ),
-    "min_rnr_timer": ("The timer that RNR NAKs ask for.", "IBA 9.7.5.2.8"),
-    "max_rd_atomic": ("Outstanding READs and atomics as requester.", "IBA 9.4.4"),
-    "max_dest_rd_atomic": ("Outstanding READs and atomics as responder.", "IBA 9.4.4"),
-    "qkey": ("The Q_Key of datagrams.", "IBA 10.2.5"),
-    "qp_access_flags": ("What peers may do.", "IBA 10.6.3.1"),
+    "min_rnr_timer": ("Timer code in the RNR NAKs that the end sends.", "IBA 9.7.5.2.8"),
+    "max_rd_atomic": ("Maximum outstanding READs and atomics as requester.", "IBA 9.4.4"),
+    "max_dest_rd_atomic": ("Maximum outstanding READs and atomics as responder.", "IBA 9.4.4"),
+    "qkey": ("Q_Key of UD queue pairs.", "IBA 10.2.5"),
+    "qp_access_flags": ("Access rights of the peer.", "IBA 10.6.3.1"),
 }
 """Attributes of queue pairs that a scenario may set; the runner sets the others."""
 
@@ -141,8 +141,10 @@ ATTRIBUTES: Final = OneSection(Attributes)
 _COUNT: Final = Number(1, 1 << 16)
 _MOMENT: Final = Time(1)
 _SHARE: Final = Fraction(0, 1)
-_LINE_RATE: Final = "The rate to begin with, never exceeded; that of the link, if it has one."
-_MIN_RATE: Final = "The rate below which no flow is cut."
+_LINE_RATE: Final = (
+    "Initial and maximum rate of a flow; by default that of the link, if it has one."
+)
+_MIN_RATE: Final = "Minimum rate of a flow."
 
 SCHEMES: Final[dict[str, DcqcnParameters | TimelyParameters]] = {
     "dcqcn": DcqcnParameters(),
@@ -154,24 +156,30 @@ _PARAMETERS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
     "dcqcn": {
         "line_rate": (Rate(), _LINE_RATE),
         "min_rate": (Rate(), _MIN_RATE),
-        "g": (_SHARE, "The weight of a new sign of congestion in alpha."),
-        "alpha_timer": (_MOMENT, "The time without a CNP after which alpha goes down."),
-        "rate_timer": (_MOMENT, "The time after which the rate goes up."),
-        "byte_counter": (Size(1, 1 << 40), "The bytes after which it goes up."),
-        "fast_recovery": (_COUNT, "Halvings towards the target before that goes up."),
-        "additive": (Rate(), "By what the target goes up."),
-        "hyper": (Rate(), "By what it goes up after long without a CNP."),
+        "g": (_SHARE, "Weight of a new CNP in alpha."),
+        "alpha_timer": (_MOMENT, "Time without a CNP after which alpha decreases."),
+        "rate_timer": (_MOMENT, "Time after which the rate increases."),
+        "byte_counter": (Size(1, 1 << 40), "Bytes sent after which the rate increases."),
+        "fast_recovery": (
+            _COUNT,
+            "Steps of fast recovery, each half the distance to the target rate.",
+        ),
+        "additive": (Rate(), "Additive increase of the target rate."),
+        "hyper": (Rate(), "Hyper increase of the target rate, after a long time without a CNP."),
     },
     "timely": {
         "line_rate": (Rate(), _LINE_RATE),
         "min_rate": (Rate(), _MIN_RATE),
-        "min_rtt": (_MOMENT, "The round trip of an empty network."),
-        "t_low": (_MOMENT, "Round trips below raise the rate."),
-        "t_high": (_MOMENT, "Round trips above cut it."),
-        "alpha": (_SHARE, "The weight of the newest difference of round trips."),
-        "beta": (_SHARE, "How strongly a gradient cuts."),
-        "delta": (Rate(), "By what the rate goes up."),
-        "hyper_after": (_COUNT, "Round trips in a row after which it goes up faster."),
+        "min_rtt": (_MOMENT, "Round trip time of an empty network."),
+        "t_low": (_MOMENT, "Round trip time below which the rate always increases."),
+        "t_high": (_MOMENT, "Round trip time above which the rate always decreases."),
+        "alpha": (_SHARE, "Weight of the newest difference between two round trip times."),
+        "beta": (_SHARE, "Factor by which a gradient reduces the rate."),
+        "delta": (Rate(), "Additive increase of the rate."),
+        "hyper_after": (
+            _COUNT,
+            "Consecutive round trips without a rise after which the rate increases faster.",
+        ),
     },
 }
 """The parameters of each scheme."""
@@ -210,13 +218,13 @@ class ReceivePlan(Section):
 
     called: ClassVar = "receives"
 
-    at: Annotated[End, END, key("The end that posts them.")]
+    at: Annotated[End, END, key("End of a connection that posts them.")]
     into: Annotated[
         tuple[Span, ...],
         Many(SPAN, alone=True),
-        key("Where a message is placed; nowhere if left out."),
+        key("Memory for the message; by default none."),
     ] = ()
-    count: Annotated[int, Number(1, _MAX_RECEIVES), key("How many there are.")] = 1
+    count: Annotated[int, Number(1, _MAX_RECEIVES), key("Number of receives.")] = 1
 
     def finish(self, found: Found, context: ParseContext) -> "ReceivePlan":  # noqa: ARG002
         if any(span.host != self.at.host for span in self.into):
@@ -320,75 +328,81 @@ class ConnectionPlan(Section):
 
     name: Annotated[str, NAME]
     ends: Annotated[
-        tuple[str, str], _BETWEEN, key("Its two ends; for XRC, the first one sends.", "between")
+        tuple[str, str],
+        _BETWEEN,
+        key("The two hosts; for XRC, the first one is the initiator.", "between"),
     ]
-    type: Annotated[str, Word(TYPES), key("The transport service.")] = "RC"
-    count: Annotated[
-        int, Number(1, MAX_PAIRS), key("How many queue pairs each end has for it.")
-    ] = 1
-    mtu: Annotated[int, OneOf(PATH_MTUS), key("Its path MTU, in bytes.")] = 1024
+    type: Annotated[str, Word(TYPES), key("Transport service.")] = "RC"
+    count: Annotated[int, Number(1, MAX_PAIRS), key("Number of queue pairs at each end.")] = 1
+    mtu: Annotated[int, OneOf(PATH_MTUS), key("Path MTU in bytes.")] = 1024
     psn: Annotated[
         tuple[int, int],
         _numbers(0, MODULUS - 1, "a PSN"),
-        key("The first PSN of what both ends request, or of each end's."),
+        key("Starting PSN of both ends, or of each end."),
     ] = (100, 100)
-    dscp: Annotated[int, Number(0, 63), key("The DSCP of its frames.")] = 0
-    ecn: Annotated[Flag, key("Whether its frames may be marked.")] = False
-    attributes: Annotated[Mapping[str, int], ATTRIBUTES, key("Attributes of its queue pairs.")] = {}
+    dscp: Annotated[int, Number(0, 63), key("DSCP of the frames.")] = 0
+    ecn: Annotated[Flag, key("Whether frames are ECN-capable, so that switches may mark them.")] = (
+        False
+    )
+    attributes: Annotated[
+        Mapping[str, int], ATTRIBUTES, key("Attributes of the queue pairs at both ends.")
+    ] = {}
     connect: Annotated[
         str,
         Word(CONNECTS),
         key(
-            "How the ends are connected: at once, or by the connection manager, which derives "
-            "`timeout` from the path unless an attribute gives it."
+            "How the queue pairs are connected: at once, before the run, or by the connection "
+            "manager (cm), which derives `timeout` from the path unless it is an attribute."
         ),
     ] = "at once"
     reject: Annotated[
         str | None,
-        Word(RejectReason.__members__, "why it is refused"),
+        Word(RejectReason.__members__, "a reason of a rejection"),
         Clause("IBA 12.6.7.2"),
-        key("Has the second end refuse the connection, for this reason; it agrees if left out."),
+        key("Reason with which the second host rejects the connection; by default it accepts."),
     ] = None
     alternate: Annotated[
-        Flag, Clause("IBA 17.2.8"), key("Whether it has an alternate path, for the verb `migrate`.")
+        Flag,
+        Clause("IBA 17.2.8"),
+        key("Whether there is an alternate path, for the verb `migrate`."),
     ] = False
     packets_in_flight: Annotated[
         int | None,
         Number(1, MAX_IN_FLIGHT),
         Clause("IBA 9.7.1"),
         key(
-            "How many request packets a queue pair leaves unacknowledged: if left out, 128 with "
+            "Maximum unacknowledged request packets of a queue pair; by default 128 with profile "
             "`ibta`, 129 with `rxe`.",
             "packets in flight",
         ),
     ] = None
-    congestion: Annotated[
-        str | None, CONGESTION, key("What congestion control it has; none if left out.")
-    ] = None
+    congestion: Annotated[str | None, CONGESTION, key("Congestion control; by default none.")] = (
+        None
+    )
     cnp_interval: Annotated[
         int | None,
         Time(),
-        key("The shortest time between two CNPs; 50 us with DCQCN.", "cnp interval"),
+        key("Minimum time between two CNPs; 50 us by default with DCQCN.", "cnp interval"),
     ] = None
     cnp_dscp: Annotated[
         int | None,
         Number(0, 63),
-        key("The DSCP of CNPs; that of the connection if left out.", "cnp dscp"),
+        key("DSCP of CNPs; by default that of the connection.", "cnp dscp"),
     ] = None
     srq: Annotated[
         Mapping[str, str],
         SHARED_RECEIVES,
-        key("Which ends receive from which shared queue.", "shared receives"),
+        key("Shared receive queue of a host, for its queue pairs.", "shared receives"),
     ] = NOTHING
     receives: Annotated[
         tuple[ReceivePlan, ...],
         Many(OneSection(ReceivePlan), alone=True, partly=True),
-        key("Receives that are posted before all work."),
+        key("Receives that are posted before any step."),
     ] = ()
     of_end: Annotated[
         Mapping[str, Mapping[str, int]],
         ATTRIBUTES,
-        key("More attributes, of one host's queue pairs."),
+        key("Attributes of the queue pairs at one host only."),
     ] = NOTHING
     parameters: Given[Mapping[str, float]] = NOTHING
 

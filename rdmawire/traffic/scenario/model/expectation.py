@@ -95,26 +95,26 @@ class PacketExpectation(Section):
 
     called: ClassVar = "packets"
 
-    where: Annotated[Mapping[str, object], WHERE, key("The fields that they have.")]
-    range: Annotated[Range, COUNT, key("How many there are.", "count")]
+    where: Annotated[Mapping[str, object], WHERE, key("Fields of the frames.")]
+    range: Annotated[Range, COUNT, key("Expected number.", "count")]
     link: Annotated[
         str | None,
         LINK,
         key(
-            "The link on which they are put, by hosts or by switches: pauses (PFC) and what "
-            "switches marked are among them. Left out, frames count that hosts send.",
+            "Link on which frames are counted, sent by hosts and switches, including pauses (PFC) "
+            "and frames that switches marked. By default, frames are counted that hosts send.",
             "on",
         ),
     ] = None
     arrived: Annotated[
         Flag,
         key(
-            "Whether they count where they arrive, at an end of the link or at a host, as faults "
-            "left them: marked, changed, twice, or not at all."
+            "Whether frames are counted when they arrive, at an end of the link or at a host: "
+            "after faults of the link, without lost frames."
         ),
     ] = False
     sent_by: Annotated[
-        str | None, HOST, key("The host that sends them; any if left out.", "sent by")
+        str | None, HOST, key("Host that sends them; by default any.", "sent by")
     ] = None
 
 
@@ -167,7 +167,7 @@ def _read_counter(node: Node, context: ParseContext) -> Subject:
     of, have = context.names.link(of), context.once(subjects)
     if of not in have and not context.names.hosts_known:
         return Subject(of, counter)
-    check_known(node, of, "something that counts", have)
+    check_known(node, of, "something that has counters", have)
     check_known(node, counter, f"a counter of the {have[of].value} {of}", COUNTERS[have[of]])
     return Subject(of, counter)
 
@@ -203,7 +203,7 @@ def _read_event(node: Node, context: ParseContext) -> Subject:
     check_known(node, name, "an event", EVENTS)
     if dot:
         reasons = REASONS[name].__members__ if name in REASONS else ()
-        check_known(node, reason, f"why {name} may come", tuple(reasons))
+        check_known(node, reason, f"a reason of {name}", tuple(reasons))
     return Subject(host, event)
 
 
@@ -236,8 +236,8 @@ class Expectations(Section):
 
     memory: Annotated[
         tuple[MemoryExpectation, ...],
-        Keyed(SPAN, SAME, _memory, "memory with what it must hold"),
-        key("What memory must hold: that of other memory in the end, or bytes."),
+        Keyed(SPAN, SAME, _memory, "memory with its expected content"),
+        key("Expected content of memory: that of other memory at the end, or given bytes."),
     ] = ()
     counters: Annotated[
         tuple[CounterExpectation, ...],
@@ -245,20 +245,20 @@ class Expectations(Section):
             COUNTER,
             AMOUNT,
             lambda subject, *more: CounterExpectation(*subject, *more),
-            "counters with their ranges",
+            "counters with their expected values or ranges",
         ),
-        key("What counters must say."),
+        key("Expected values of counters."),
     ] = ()
     packets: Annotated[
         tuple[PacketExpectation, ...],
         Many(OneSection(PacketExpectation), alone=True, partly=True),
-        key("How many frames of a kind there must be."),
+        key("Expected numbers of frames."),
     ] = ()
     states: Annotated[
         tuple[StateExpectation, ...],
         Keyed(END, STATE, StateExpectation, "ends with their states"),
         Clause("IBA 10.3.1"),
-        key("The state in which queue pairs must be."),
+        key("Expected states of queue pairs."),
     ] = ()
     events: Annotated[
         tuple[EventExpectation, ...],
@@ -266,15 +266,15 @@ class Expectations(Section):
             EVENT,
             COUNT,
             lambda subject, *more: EventExpectation(*subject, *more),
-            "events with how many",
+            "events with their expected numbers",
         ),
         Clause("IBA 11.6.3"),
-        key("How many asynchronous events hosts must get."),
+        key("Expected numbers of asynchronous events of hosts."),
     ] = ()
     time: Annotated[
         tuple[TimeExpectation, ...],
         REST,
-        key("When the last frame must have arrived, and all work be done."),
+        key("Expected time at which the last frame has arrived and all work is complete."),
     ] = ()
 
     def finish(self, found: Found, context: ParseContext) -> Any:

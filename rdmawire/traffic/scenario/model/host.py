@@ -116,12 +116,10 @@ HEX: Final = Parsed(
 FillKey = Annotated[
     Content | None,
     FILL,
-    key("What it holds: zeros; count, which is 00 01 .. ff 00 ..; random, from the seed."),
+    key("Content: zeros; count, the bytes 00 01 .. ff 00 ..; random, from the seed."),
 ]
-TextKey = Annotated[Content | None, TEXT, key("What it holds, as text, repeated to its end.")]
-HexKey = Annotated[
-    Content | None, HEX, key("What it holds, as hexadecimal digits, repeated to its end.")
-]
+TextKey = Annotated[Content | None, TEXT, key("Content as text, repeated to the end.")]
+HexKey = Annotated[Content | None, HEX, key("Content as hexadecimal digits, repeated to the end.")]
 
 
 def content_of(section: Any) -> Content:
@@ -209,11 +207,11 @@ class GpuPlan(Section):
     short: ClassVar = "model"
 
     name: Annotated[str, NAME]
-    model: Annotated[str, Word(MODELS), key("Which GPU it is.")] = "H200"
+    model: Annotated[str, Word(MODELS), key("GPU model.")] = "H200"
     bar1: Annotated[
         int | None,
         Size(PAGE_64K, MAX_BAR1),
-        key("Its aperture for peers, 1 MiB of it its own; that of the model if left out."),
+        key("Size of BAR1, of which the GPU reserves 1 MiB; by default that of the model."),
     ] = None
 
     def finish(self, found: Found, context: ParseContext) -> "GpuPlan":  # noqa: ARG002
@@ -237,34 +235,37 @@ class MemoryPlan(Section):
     alternatives: ClassVar = (("fill", "text", "hex"),)
 
     name: Annotated[str, NAME]
-    size: Annotated[int, Size(1, MAX_MEMORY), key("Its size in bytes.")]
+    size: Annotated[int, Size(1, MAX_MEMORY), key("Size in bytes.")]
     fill: FillKey = None
     text: TextKey = None
     hex: HexKey = None
-    gpu: Annotated[str | None, GPU, key("The GPU that it is of; host memory if left out.")] = None
+    gpu: Annotated[
+        str | None, GPU, key("GPU that has the memory; by default it is host memory.")
+    ] = None
     via: Annotated[
         str,
         Word(VIAS),
         key(
-            "How an adapter gets to a GPU's memory; peermem-legacy loses the region when the "
-            "owner frees it, bounce copies."
+            "How the adapter accesses GPU memory. With peermem-legacy, the region is invalidated "
+            "when the memory is freed; bounce copies through host memory."
         ),
     ] = "peermem"
     access: Annotated[
         tuple[str, ...] | None,
         ACCESS,
         Clause("IBA 10.6.3.1"),
-        key("What is allowed; all if left out."),
+        key("Access rights; by default all."),
     ] = None
-    page: Annotated[int, _PAGE, key("The pages of the host.")] = 4096
-    registered: Annotated[Flag, key("Whether it is registered from the beginning.")] = True
+    page: Annotated[int, _PAGE, key("Page size.")] = 4096
+    registered: Annotated[Flag, key("Whether it is registered when the run begins.")] = True
     on_demand: Annotated[
-        Flag, key("Whether its pages are faulted in, not pinned.", "on demand")
+        Flag,
+        key("Whether it is registered for on-demand paging, with no pages pinned.", "on demand"),
     ] = False
-    fast: Annotated[Flag, Clause("IBA 10.6.4"), key("Whether it waits for the verb `reg_mr`.")] = (
-        False
-    )
-    refused: Annotated[str | None, ERRNO, key("The errno that its registration must meet.")] = None
+    fast: Annotated[
+        Flag, Clause("IBA 10.6.4"), key("Whether it is for fast registration by the verb `reg_mr`.")
+    ] = False
+    refused: Annotated[str | None, ERRNO, key("Expected errno of the registration.")] = None
     content: Given[Content] = Content()
 
     def finish(self, found: Found, context: ParseContext) -> "MemoryPlan":
@@ -341,12 +342,12 @@ class SrqPlan(Section):
     short: ClassVar = "max_wr"
 
     name: Annotated[str, NAME]
-    max_wr: Annotated[int, Number(1, _MAX_SRQ), key("Receives that it holds at most.")] = 1024
+    max_wr: Annotated[int, Number(1, _MAX_SRQ), key("Maximum number of receives.")] = 1024
     limit: Annotated[
         int,
         Number(0, _MAX_SRQ),
         Clause("IBA 10.2.9"),
-        key("The limit event comes once it holds fewer; 0 for never."),
+        key("The limit event occurs when fewer receives are left; 0 for never."),
     ] = 0
     xrc: Annotated[Flag, Clause("IBA A14"), key("Whether it is for XRC connections.")] = False
 
@@ -385,30 +386,32 @@ class HostPlan(Section):
         str | None,
         ADDRESSES,
         key(
-            "IPv4 or IPv6; 10.0.0.1 for the first host if left out. Queue pairs of a connection "
-            "take several in turn."
+            "IPv4 or IPv6 address; by default 10.0.0.1 for the first host. If there are several, "
+            "the queue pairs of a connection use them in turn."
         ),
     ] = None
     mac: Annotated[
-        str | None, MAC, key("Ethernet; 02:00:00:00:00:01 for the first if left out.")
+        str | None, MAC, key("Ethernet address; by default 02:00:00:00:00:01 for the first host.")
     ] = None
-    profile: Annotated[str, Word(PROFILES), key("Which adapter it has.")] = "ibta"
+    profile: Annotated[str, Word(PROFILES), key("Profile of the adapter.")] = "ibta"
     gpus: Annotated[
-        tuple[GpuPlan, ...], Named(GpuPlan, "GPUs by name", "gpu0"), key("Its GPUs.")
+        tuple[GpuPlan, ...], Named(GpuPlan, "GPUs by name", "gpu0"), key("GPUs of the host.")
     ] = ()
     windows: Annotated[
         tuple[WindowPlan, ...],
         Many(WINDOW),
         Clause("IBA 10.6.6"),
-        key("Its memory windows, of type 2."),
+        key("Memory windows of type 2."),
     ] = ()
     memory: Annotated[
-        tuple[MemoryPlan, ...], Named(MemoryPlan, "memory by name", "source"), key("Its memory.")
+        tuple[MemoryPlan, ...],
+        Named(MemoryPlan, "memory by name", "source"),
+        key("Memory, by name."),
     ] = ()
     srqs: Annotated[
         tuple[SrqPlan, ...],
         Named(SrqPlan, "shared receive queues by name", "pool"),
-        key("Its shared receive queues.", "shared receives"),
+        key("Shared receive queues.", "shared receives"),
     ] = ()
     further: Given[tuple[str, ...]] = ()
 

@@ -88,26 +88,28 @@ class QueuePlan(Section):
 
     priority: Annotated[int, Number(0, PRIORITIES - 1, "a priority")]
     dscp: Annotated[
-        tuple[int, ...], Numbers(0, 63), key("The DSCPs whose frames have this priority.")
+        tuple[int, ...], Numbers(0, 63), key("DSCPs of the frames with this priority.")
     ] = ()
     kmin: Annotated[
         int | None,
         _BUFFER,
-        key("The bytes in the queue from which on some frames are marked (ECN)."),
+        key("Queue length in bytes above which some frames are marked (ECN)."),
     ] = None
     kmax: Annotated[
-        int | None, _BUFFER, key("The bytes in the queue from which on all frames are marked.")
+        int | None, _BUFFER, key("Queue length in bytes from which on all frames are marked.")
     ] = None
-    pmax: Annotated[float, Fraction(0, 1), key("The share that is marked just below kmax.")] = 1.0
-    xoff: Annotated[int | None, _BUFFER, key("The bytes above which the sender is paused.")] = None
-    xon: Annotated[int | None, _BUFFER, key("The bytes at which the sender is resumed.")] = None
+    pmax: Annotated[
+        float, Fraction(0, 1), key("Share of frames that are marked just below kmax.")
+    ] = 1.0
+    xoff: Annotated[int | None, _BUFFER, key("Bytes above which the sender is paused.")] = None
+    xon: Annotated[int | None, _BUFFER, key("Bytes at which the sender is resumed.")] = None
     headroom: Annotated[
         int | None,
         _BUFFER,
         Clause("IEEE 802.1Q, annex N"),
         key(
-            "The bytes beyond xoff that are still accepted; if left out, enough for what is in "
-            "flight: three frames, a pause, and what the longest link holds there and back."
+            "Bytes above xoff that are still accepted; by default enough for what is in flight: "
+            "three frames, a pause, and twice what the longest link holds."
         ),
     ] = None
 
@@ -136,15 +138,21 @@ class SwitchPlan(Section):
     called: ClassVar = "a switch"
 
     name: Annotated[str, NAME]
-    buffer: Annotated[int, Size(1, MAX_BUFFER), key("The bytes that all queues share.")] = 16 << 20
-    queue: Annotated[int, Size(1, MAX_BUFFER), key("The bytes of a queue that does not pause.")] = (
-        1 << 20
-    )
-    scheduling: Annotated[str, Word(SCHEDULERS), key("Which queue goes first.")] = "strict"
+    buffer: Annotated[
+        int, Size(1, MAX_BUFFER), key("Buffer in bytes, shared by all queues of all ports.")
+    ] = 16 << 20
+    queue: Annotated[
+        int, Size(1, MAX_BUFFER), key("Maximum bytes of a queue that does not pause.")
+    ] = 1 << 20
+    scheduling: Annotated[
+        str,
+        Word(SCHEDULERS),
+        key("Order in which a port serves its queues: by priority, or in turn."),
+    ] = "strict"
     queues: Annotated[
         tuple[QueuePlan, ...],
         Named(QueuePlan, "queues by priority", "3"),
-        key("What priorities have of their own."),
+        key("Settings of single priorities."),
     ] = ()
 
     def finish(self, found: Found, context: ParseContext) -> "SwitchPlan":
@@ -183,11 +191,11 @@ _NUMBERS: Final = Numbers(1, MODULUS)
 class PacketRow(Section):
     """The same packet in each of several messages."""
 
-    called: ClassVar = "packets in equal steps"
+    called: ClassVar = "equally spaced packets"
 
-    first: Annotated[int, Number(1, MODULUS), key("The first packet, from 1 on.")]
-    every: Annotated[int, Number(1, MODULUS), key("How many packets on the next is.")]
-    times: Annotated[int, Number(1, MODULUS), key("How many they are.")]
+    first: Annotated[int, Number(1, MODULUS), key("First packet, counted from 1.")]
+    every: Annotated[int, Number(1, MODULUS), key("Distance to the next packet.")]
+    times: Annotated[int, Number(1, MODULUS), key("Number of packets.")]
 
     def finish(self, found: Found, context: ParseContext) -> Any:  # noqa: ARG002
         return range(self.first, self.first + self.every * self.times, self.every)
@@ -239,29 +247,29 @@ class FaultPlan(Section):
     former: ClassVar = {"octet": "byte"}
 
     do: Given[str]
-    where: Annotated[
-        Mapping[str, object], WHERE, key("The fields of the frames that it affects.")
-    ] = NOTHING
-    sent_by: Annotated[End | None, END, key("The end that sends them.", "sent by")] = None
+    where: Annotated[Mapping[str, object], WHERE, key("Fields of the frames that it affects.")] = (
+        NOTHING
+    )
+    sent_by: Annotated[End | None, END, key("End of a connection that sends them.", "sent by")] = (
+        None
+    )
     packet: Annotated[
         tuple[int, ...],
         PACKETS,
         key(
-            "Which packet of what that end requests, from 1 on: its PSN is the first one's and "
-            "`packet` - 1. With `first`, `every` and `times`, one of each message."
+            "Request packet of that end, counted from 1: its PSN is the starting PSN plus "
+            "`packet` - 1. With `first`, `every` and `times`, one packet of each message."
         ),
     ] = ()
     nth: Annotated[
         tuple[int, ...],
         Numbers(1, 1 << 32),
         key(
-            "Which time, from 1 on; counted for each packet by itself where `packet` is given, "
-            "so that 2 is the first retransmission."
+            "Occurrence that it affects, counted from 1; with `packet`, counted for each packet "
+            "separately, so that 2 is the first retransmission."
         ),
     ] = ()
-    chance: Annotated[float, Fraction(0, 1), key("The share of those frames that it affects.")] = (
-        1.0
-    )
+    chance: Annotated[float, Fraction(0, 1), key("Share of these frames that it affects.")] = 1.0
     options: Given[Mapping[str, object]] = NOTHING
 
     def finish(self, found: Found, context: ParseContext) -> "FaultPlan":  # noqa: ARG002
@@ -280,36 +288,36 @@ class FaultPlan(Section):
         return FaultPlan(do=word.text, mark=found.mark, options=options, **common)
 
 
-_SEAL: Final = (FLAG, "Whether lengths, checksums and ICRC fit again.")
+_SEAL: Final = (FLAG, "Whether lengths, checksums and the ICRC are recomputed.")
 
 FAULT_OPTIONS: Final[dict[str, dict[str, tuple[ValueType, str]]]] = {
     "drop": {},
     "duplicate": {
-        "times": (Number(1, 64), "How many more copies come."),
-        "wait": (_WAIT, "What each waits after the one before."),
+        "times": (Number(1, 64), "Number of additional copies."),
+        "wait": (_WAIT, "Time between two copies."),
     },
     "delay": {
-        "by": (_WAIT, "How late it comes."),
-        "most": (_WAIT, "If greater than `by`: it comes so late at most, by chance."),
+        "by": (_WAIT, "Delay of the frame."),
+        "most": (_WAIT, "If greater than `by`: maximum of a random delay."),
     },
     "reorder": {
-        "behind": (Number(1, 1 << 16), "How many overtake it."),
-        "most": (_WAIT, "How long it waits for them at most."),
+        "behind": (Number(1, 1 << 16), "Number of frames that overtake it."),
+        "most": (_WAIT, "Maximum time that it waits for them."),
     },
     "corrupt": {
         "byte": (
             Number(-(1 << 16), 1 << 16),
-            "Which byte, from the BTH on; from the pad's end, if negative.",
+            "Byte to change: 0 is the first of the BTH, -1 the last before the ICRC.",
         ),
-        "bit": (Number(0, 7), "Which bit of it, the lowest first."),
-        "anywhere": (FLAG, "Whether chance says which bit."),
+        "bit": (Number(0, 7), "Bit of the byte, 0 is the lowest."),
+        "anywhere": (FLAG, "Whether byte and bit are random."),
         "seal": _SEAL,
     },
-    "truncate": {"by": (Size(1, 1 << 16), "How many bytes are missing."), "seal": _SEAL},
+    "truncate": {"by": (Size(1, 1 << 16), "Number of bytes that are cut off."), "seal": _SEAL},
     "mark": {},
     "set": {
-        "field": (FIELD, "Which field has another value."),
-        "value": (RAW, "That value."),
+        "field": (FIELD, "Field to set."),
+        "value": (RAW, "New value."),
         "seal": _SEAL,
     },
 }
@@ -357,20 +365,14 @@ class LinkPlan(Section):
     named: ClassVar = "ends"
 
     ends: Annotated[tuple[str, str], LINK_NAME]
-    latency: Annotated[
-        int, Time(0, MAX_LATENCY), key("How long a frame takes from end to end.")
-    ] = 1_000
-    rate: Annotated[
-        int | None, Rate(), key("How fast frames are sent; bytes take no time if left out.")
-    ] = None
+    latency: Annotated[int, Time(0, MAX_LATENCY), key("Propagation delay, one way.")] = 1_000
+    rate: Annotated[int | None, Rate(), key("Rate; by default, transmission takes no time.")] = None
     mtu: Annotated[
         int | None,
         Number(64, 1 << 16, "bytes"),
-        key("The bytes after the Ethernet header; frames with more are lost."),
+        key("Maximum bytes after the Ethernet header; longer frames are lost."),
     ] = None
-    faults: Annotated[
-        tuple[FaultPlan, ...], FAULT_LIST, key("What is done to which frames, one after the other.")
-    ] = ()
+    faults: Annotated[tuple[FaultPlan, ...], FAULT_LIST, key("Faults, applied in this order.")] = ()
 
     @property
     def name(self) -> str:

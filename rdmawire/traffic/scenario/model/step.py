@@ -84,15 +84,15 @@ OF_PEER: Final = (REMOTE, PEERS)
 PLACEMENT: Final = Word(Placement.__members__)
 SELECTIVITY: Final = Word(Selectivity.__members__)
 
-_ON: Final = {"on": Parameter(END, "The end that does it.", "end")}
-_FROM: Final = {"from": Parameter(SPANS, "What is sent.", "local", needed=False)}
+_ON: Final = {"on": Parameter(END, "End of a connection that does it.", "end")}
+_FROM: Final = {"from": Parameter(SPANS, "Memory to send.", "local", needed=False)}
 _INLINE: Final = {
-    "inline": Parameter(INLINE, "Bytes that are sent in place of memory.", "inline", needed=False)
+    "inline": Parameter(INLINE, "Bytes to send inline, instead of memory.", "inline", needed=False)
 }
-_INTO: Final = {"into": Parameter(SPANS, "Where the answer is placed.", "local", needed=False)}
-_TO: Final = {"to": Parameter(REMOTE, "The peer's memory.", "remote")}
-_IMM: Final = {"imm": Parameter(BITS_32, "The immediate.")}
-_ACCESS: Final = {"access": Parameter(ACCESS, "What is allowed; all, if left out.", needed=False)}
+_INTO: Final = {"into": Parameter(SPANS, "Memory for the response.", "local", needed=False)}
+_TO: Final = {"to": Parameter(REMOTE, "Memory of the peer.", "remote")}
+_IMM: Final = {"imm": Parameter(BITS_32, "Immediate data.")}
+_ACCESS: Final = {"access": Parameter(ACCESS, "Access rights; by default all.", needed=False)}
 _SEND: Final = _ON | _FROM | _INLINE
 
 
@@ -101,66 +101,68 @@ def _what(help_: str, type_: ValueType = SPAN) -> dict[str, Parameter]:
 
 
 VERBS: Final[dict[str, Verb]] = {
-    "write": Verb("Write to the peer's memory.", _SEND | _TO, SendOpcode.RDMA_WRITE, "IBA 9.4.3"),
+    "write": Verb(
+        "RDMA WRITE to memory of the peer.", _SEND | _TO, SendOpcode.RDMA_WRITE, "IBA 9.4.3"
+    ),
     "write_imm": Verb(
-        "Write to the peer's memory, and complete a receive there.",
+        "RDMA WRITE with Immediate, which also consumes a receive of the peer.",
         _SEND | _TO | _IMM,
         SendOpcode.RDMA_WRITE_WITH_IMM,
         "IBA 9.4.3",
     ),
-    "send": Verb("Send to a receive of the peer.", _SEND, SendOpcode.SEND, "IBA 9.4.1"),
+    "send": Verb("SEND; consumes a receive of the peer.", _SEND, SendOpcode.SEND, "IBA 9.4.1"),
     "send_imm": Verb(
-        "Send to a receive of the peer, with an immediate.",
+        "SEND with Immediate.",
         _SEND | _IMM,
         SendOpcode.SEND_WITH_IMM,
         "IBA 9.4.1",
     ),
     "send_inv": Verb(
-        "Send to a receive of the peer, and invalidate a key of the peer.",
-        _SEND | {"key": Parameter(PEERS, "The peer's memory or window whose key goes.")},
+        "SEND with Invalidate, which also invalidates a key of the peer.",
+        _SEND | {"key": Parameter(PEERS, "Memory or window of the peer whose key is invalidated.")},
         SendOpcode.SEND_WITH_INV,
         "IBA 9.4.1",
     ),
     "read": Verb(
-        "Read the peer's memory.",
-        _ON | _INTO | {"from": Parameter(REMOTE, "The peer's memory.", "remote")},
+        "RDMA READ of memory of the peer.",
+        _ON | _INTO | {"from": Parameter(REMOTE, "Memory of the peer.", "remote")},
         SendOpcode.RDMA_READ,
         "IBA 9.4.4",
     ),
     "compare_swap": Verb(
-        "Change eight bytes of the peer's if they are what they should be.",
+        "Atomic Compare and Swap of eight bytes of the peer.",
         _ON
         | _INTO
         | _TO
         | {
-            "compare": Parameter(BITS_64, "The value that must be there."),
-            "swap": Parameter(BITS_64, "The value that replaces it."),
+            "compare": Parameter(BITS_64, "Value to compare with."),
+            "swap": Parameter(BITS_64, "New value if they are equal."),
         },
         SendOpcode.ATOMIC_CMP_AND_SWP,
         "IBA 9.4.5",
     ),
     "fetch_add": Verb(
-        "Add to eight bytes of the peer's.",
-        _ON | _INTO | _TO | {"add": Parameter(BITS_64, "What is added.")},
+        "Atomic Fetch and Add to eight bytes of the peer.",
+        _ON | _INTO | _TO | {"add": Parameter(BITS_64, "Number to add.")},
         SendOpcode.ATOMIC_FETCH_AND_ADD,
         "IBA 9.4.5",
     ),
     "atomic_write": Verb(
-        "Write eight bytes of the peer's at once.", _SEND | _TO, SendOpcode.ATOMIC_WRITE, "IBA A19"
+        "ATOMIC WRITE of eight bytes of the peer.", _SEND | _TO, SendOpcode.ATOMIC_WRITE, "IBA A19"
     ),
     "flush": Verb(
-        "Wait until what was written before is where others see it.",
+        "FLUSH: complete when preceding writes are globally visible or persistent.",
         _ON
         | _TO
         | {
             "placement": Parameter(
                 PLACEMENT,
-                "How far it must have come; GLOBAL_VISIBILITY, if left out.",
+                "Placement type; by default GLOBAL_VISIBILITY.",
                 needed=False,
             ),
             "selectivity": Parameter(
                 SELECTIVITY,
-                "How much of the region; MEMORY_REGION_RANGE, if left out.",
+                "Selectivity level; by default MEMORY_REGION_RANGE.",
                 needed=False,
             ),
         },
@@ -174,49 +176,49 @@ VERBS: Final[dict[str, Verb]] = {
         "IBA 10.6.6.2",
     ),
     "reg_mr": Verb(
-        "Register memory that is for fast registration.",
-        _ON | _what("The memory; all of it.") | _ACCESS,
+        "Fast registration (REG_MR) of memory that has `fast: true`.",
+        _ON | _what("The memory, as a whole.") | _ACCESS,
         SendOpcode.REG_MR,
         "IBA 10.6.4",
     ),
     "local_inv": Verb(
-        "Invalidate a key of one's own.",
-        _ON | _what("The window, or memory for fast registration.", GRANT),
+        "Invalidate a local key (LOCAL_INV).",
+        _ON | _what("Memory window, or memory with `fast: true`.", GRANT),
         SendOpcode.LOCAL_INV,
         "IBA 10.8.3",
     ),
     "receive": Verb(
-        "Post a receive, to the shared queue where the end has one.",
-        _ON | {"into": Parameter(SPANS, "Where a message is placed.", "local", needed=False)},
+        "Post a receive; to the shared receive queue if the end has one.",
+        _ON | {"into": Parameter(SPANS, "Memory for the message.", "local", needed=False)},
         clause="IBA 11.4.1.2",
     ),
     "register": Verb(
-        "Register memory that is not registered, or no more.",
-        _what("The memory; all of it.") | _ACCESS,
+        "Register memory that is not registered, or was deregistered.",
+        _what("The memory, as a whole.") | _ACCESS,
     ),
-    "deregister": Verb("Take back the registration of memory.", _what("The memory; all of it.")),
-    "free": Verb("The owner frees GPU memory, registered or not.", _what("The memory; all of it.")),
+    "deregister": Verb("Deregister memory.", _what("The memory, as a whole.")),
+    "free": Verb("Free GPU memory, even if it is registered.", _what("The memory, as a whole.")),
     "fill": Verb(
-        "The application writes bytes to memory.",
+        "Fill memory, as the application would.",
         _what("The memory.")
         | {
-            "fill": Parameter(FILL, "The new content, by a word.", needed=False),
-            "text": Parameter(TEXT, "The new content, as text.", needed=False),
-            "hex": Parameter(HEX, "The new content, as hexadecimal digits.", needed=False),
+            "fill": Parameter(FILL, "New content: zeros, count or random.", needed=False),
+            "text": Parameter(TEXT, "New content as text.", needed=False),
+            "hex": Parameter(HEX, "New content as hexadecimal digits.", needed=False),
         },
     ),
     "modify": Verb(
-        "Change state or attributes of queue pairs.",
+        "Modify the state or attributes of queue pairs.",
         _ON
         | {
-            "state": Parameter(STATE, "The state to go to.", needed=False),
-            "attributes": Parameter(ATTRIBUTES, "What else changes.", needed=False),
+            "state": Parameter(STATE, "New state.", needed=False),
+            "attributes": Parameter(ATTRIBUTES, "Attributes to modify.", needed=False),
         },
         clause="IBA 11.2.5.2",
     ),
-    "migrate": Verb("Go over to the alternate path of a connection.", _ON, clause="IBA 17.2.8"),
+    "migrate": Verb("Migrate to the alternate path of a connection.", _ON, clause="IBA 17.2.8"),
     "disconnect": Verb(
-        "End a connection that the connection manager made.", _ON, clause="IBA 12.9"
+        "Disconnect, if the connection was made by the connection manager.", _ON, clause="IBA 12.9"
     ),
 }
 """All verbs. The keys of every step (``name``, ``at``, ``after`` ...) are valid in addition."""
@@ -226,7 +228,7 @@ VERBS: Final[dict[str, Verb]] = {
 
 SUCCESS: Final = WCStatus.SUCCESS.name
 """The status of successful work."""
-STATUS: Final = Word((*WCStatus.__members__, "none"), "how work ends")
+STATUS: Final = Word((*WCStatus.__members__, "none"), "a completion status")
 
 MAX_TIMES: Final = 10**6
 _MAX_DEPTH: Final = min(profile.max_qp_wr for profile in PROFILES.values())
@@ -257,13 +259,17 @@ class StepPlan(Section):
     inline: Given[bytes | None] = None
     values: Given[Mapping[str, object]] = NOTHING
     flags: Annotated[
-        tuple[str, ...], Many(Word(_FLAGS), alone=True), key("How it is done; SIGNALED: completes.")
+        tuple[str, ...],
+        Many(Word(_FLAGS), alone=True),
+        key("Send flags; with SIGNALED, the work has a completion."),
     ] = ("SIGNALED",)
-    times: Annotated[int, Number(1, MAX_TIMES), key("How often each queue pair does it.")] = 1
+    times: Annotated[
+        int, Number(1, MAX_TIMES), key("Number of times that each queue pair does it.")
+    ] = 1
     depth: Annotated[
         int | None,
         Number(1, _MAX_DEPTH),
-        key("How many of them are outstanding at a time, at most."),
+        key("Maximum outstanding at a time."),
     ] = None
     barrier: Annotated[
         Flag, key("Whether all queue pairs finish a round before any begins the next.")
@@ -272,19 +278,19 @@ class StepPlan(Section):
         str | None,
         STATUS,
         Clause("IBA 11.6.2"),
-        key("How its completions must end; none: without any."),
+        key("Expected status of its completions; none: no completion is expected."),
     ] = "SUCCESS"
-    name: Annotated[str, NAME, key("What it is called by steps that come after it.")] = ""
-    at: Annotated[int | None, Time(), key("When it is done.")] = None
+    name: Annotated[str, NAME, key("Name of the step, for `after` of later steps.")] = ""
+    at: Annotated[int | None, Time(), key("Time at which it begins.")] = None
     after: Annotated[
         tuple[str, ...],
         Many(STEP, alone=True),
         key(
-            "The steps that must be complete first. Without this and `at`, it is done with the "
-            "step before it."
+            "Steps that must be complete first. Without `after` and `at`, the step begins with "
+            "the preceding one."
         ),
     ] = ()
-    refused: Annotated[str | None, ERRNO, key("The errno that it must meet at once.")] = None
+    refused: Annotated[str | None, ERRNO, key("Expected errno of the verb.")] = None
 
 
 OF_SENDS: Final = ("flags",)
