@@ -19,8 +19,6 @@ faults that readdress it on several links could make it circulate for ever.
 _ADDRESSES: Final = Ethernet.SIZE - 2
 """Bytes of the destination and source address at the start of a frame."""
 
-_new: Final = object.__new__
-
 
 class Envelope:
     """One frame in transit. Immutable: each link and each fault makes a new envelope.
@@ -74,15 +72,7 @@ class Envelope:
 
     def forwarded(self) -> "Envelope":
         """Return the same frame on its next link."""
-        # Without ``__init__``, as switches do this for each frame: it takes a third less time.
-        frame: Envelope = _new(Envelope)
-        frame.data = self.data
-        frame.id = self.id
-        frame.origin = self.origin
-        frame.hops = self.hops + 1
-        frame.redirects = self.redirects
-        frame.faults = self.faults
-        return frame
+        return Envelope(self.data, self.id, self.origin, self.hops + 1, self.redirects, self.faults)
 
     def altered(self, data: bytes, faults: tuple[str, ...] = ()) -> "Envelope":
         """Return the same frame with other bytes; ``faults`` are the effects of faults."""

@@ -91,6 +91,12 @@ def wire_time(size: int, rate: int) -> int:
     return duration(bit_times(size), rate)
 
 
+@lru_cache(_LENGTHS)
+def wire_time_parts(size: int, rate: int) -> tuple[int, int]:
+    """Duration of a frame of ``size`` bytes: whole ns, and the rest in units of ns / ``rate``."""
+    return divmod(bit_times(size) * SECOND, rate)
+
+
 def duration(bit_times: int, rate: int | None) -> int:
     """Duration in ns of ``bit_times``, rounded up; 0 on a link without a rate."""
     return -(-bit_times * SECOND // rate) if rate else 0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from rdmawire.fabric.classify import PRIORITIES, Classifier
-from rdmawire.fabric.link import QUANTUM, SECOND, bit_times, duration
+from rdmawire.fabric.link import QUANTUM, duration, wire_time_parts
 from rdmawire.fabric.pfc import GROUP, Quanta, quanta_of
 
 OWN: Final = -1
@@ -57,7 +57,7 @@ class PortQueue(Generic[F]):
     """
 
     __slots__ = (
-        *("_control", "_count", "_free", "_last", "_queues", "_paused", "_schedule", "_since"),
+        *("_control", "_count", "_early", "_last", "_queues", "_paused", "_schedule", "_since"),
         *("_until", "_waiting", "free_at", "bytes", "paused_ns", "pauses", "rate"),
     )
 
@@ -76,7 +76,7 @@ class PortQueue(Generic[F]):
         self._paused = 0
         self._until = [0] * PRIORITIES
         self._since = [0] * PRIORITIES
-        self._free = 0  # free_at in units of ns times rate, so that no fraction is lost
+        self._early = 0  # how long before free_at the wire is free, in units of ns / rate
 
     def __len__(self) -> int:
         """Number of queued frames."""
@@ -120,10 +120,8 @@ class PortQueue(Generic[F]):
             item = control.popleft()
         elif ready:
             # Not in a method of its own: every port does this for each frame.
-            if ready & (ready - 1):
-                priority = self._schedule(ready, self._last)
-            else:
-                priority = ready.bit_length() - 1
+            several = ready & (ready - 1)
+            priority = self._schedule(ready, self._last) if several else ready.bit_length() - 1
             queue = self._queues[priority]
             item = queue.popleft()
             self._count -= 1
@@ -134,10 +132,11 @@ class PortQueue(Generic[F]):
         else:
             return None
         if rate := self.rate:
-            # Back to back, from the end of the preceding frame.
-            begun = self._free if self._free > (now - 1) * rate else now * rate
-            self._free = free = begun + bit_times(item[2]) * SECOND
-            self.free_at = -(-free // rate)
+            time, rest = wire_time_parts(item[2], rate)
+            if now == self.free_at:  # back to back, from the end of the preceding frame
+                rest -= self._early
+            self._early = rate - rest if rest > 0 else -rest
+            self.free_at = now + time + 1 if rest > 0 else now + time
         return item
 
     def next_time(self) -> int | None:

@@ -324,12 +324,13 @@ class Simulator:
         self._deadline = self.now + self.time_limit
         self._awake.update(dict.fromkeys(self._attachments))
         awake, clock, next_time = self._awake, self.clock, self._queue.next_time
-        # While ports may have frames to send, the next event is now.
-        while (time := self.now if awake else next_time()) is not None:
+        # With the condition inside: CPython 3.11 specialises a loop that ends in a plain jump.
+        while True:
+            time = self.now if awake else next_time()  # now, if ports may have frames to send
+            if time is None or (until is not None and time > until):
+                break
             if time < self.now:  # noqa: PLR1730 - faster than max()
                 time = self.now
-            if until is not None and time > until:
-                break
             if time > self._deadline:
                 raise SimulationLimit(
                     f"not at rest after {self.time_limit} ns: next is due at {time} ns"
