@@ -147,16 +147,17 @@ def _receipt(qp: QueuePair, role: RequestRule, request: Arrival, length: int) ->
     inbound = qp.inbound
     wr_id = inbound.recv.wr_id
     inbound.recv = NO_RECEIVE
-    from_headers: tuple[object, ...]
+    fields: tuple[object, ...]
     if role.plain:
-        from_headers = (0, 0, qp.qp_num, qp.dest_qp, qp.receive_flags, *_NO_DATAGRAM)
+        number, peer, flags = qp.qp_num, qp.dest_qp, qp.receive_flags
+        fields = (wr_id, SUCCESS, role.receipt, 0, length, 0, 0, number, peer, flags)
+        fields += _NO_DATAGRAM
     else:
-        from_headers = _from_headers(qp, role, request)
-    head = (wr_id, SUCCESS, role.receipt, 0, length)
-    done = _new(WorkCompletion, head + from_headers)
-    kept = qp.report_receive(done, request.flow.solicited)
-    qp.counters.rdma_recvs += kept
-    return kept
+        fields = (wr_id, SUCCESS, role.receipt, 0, length, *_from_headers(qp, role, request))
+    if not qp.report_receive(_new(WorkCompletion, fields), request.flow.solicited):
+        return False
+    qp.counters.rdma_recvs += 1
+    return True
 
 
 _NO_DATAGRAM = tuple(WorkCompletion(0)[10:])

@@ -116,7 +116,7 @@ class Port:
     _rx_parser: RxParser
     _gids: tuple[bytes, ...]
     groups: MulticastGroups
-    _up = True
+    _up: bool
     _flow_rules: list[FlowRule]
     _thread: int | None = None
 

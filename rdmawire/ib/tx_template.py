@@ -8,6 +8,7 @@ copy with ones over the variant fields is ever made (IBA 7.8.1).
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -165,11 +166,16 @@ def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> HeaderTemplat
     return HeaderTemplate(data, state_behind(data, headers))
 
 
+@lru_cache(maxsize=64)
+def _ones_of(*headers: type[Header] | int) -> bytes:
+    """The mask of a head, from the network header on: ones in fields that may change."""
+    first = next(at for at, header in enumerate(headers) if header in _NETWORK)
+    return mask(*headers[first:], BTH)[: HEAD_OF_BTH - BTH.SIZE]
+
+
 def state_behind(head: bytes, headers: tuple[Piece, ...]) -> int:
     """The ICRC's state after a head that begins with these headers."""
     covered = [len(piece) if isinstance(piece, bytes) else type(piece) for piece in headers]
-    while covered[0] not in _NETWORK:
-        covered.pop(0)
-    ones = mask(*covered, BTH)[: HEAD_OF_BTH - BTH.SIZE]
+    ones = _ones_of(*covered)
     invariant = int.from_bytes(head[-len(ones) :], "big") | int.from_bytes(ones, "big")
     return crc32(invariant.to_bytes(len(ones), "big"), ONES_FOR_LRH)

@@ -135,6 +135,7 @@ class Verbs(Port):
         self._doorbells = Doorbells(self.device)
         self._numbers = qpns(random)
         self._handles = Count(1)
+        self._up = True
 
     def __repr__(self) -> str:
         device, state = self.device, "up" if self._up else "down"

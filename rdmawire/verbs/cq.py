@@ -272,9 +272,12 @@ class Slots:
             self.unreported = 0
         for cq, reports in self.reports.items():
             freed = cq.polled if self._at_poll else cq.polled + len(cq)
+            before = len(reports)
+            if reports and reports[-1] <= freed:
+                reports.clear()
             while reports and reports[0] <= freed:
                 reports.popleft()
-                self.held -= 1
+            self.held -= before - len(reports)
         return self.held
 
     def unpolled(self) -> int:
