@@ -228,6 +228,21 @@ class RecordBlock(NamedTuple):
     first: int
 
 
+_HUGE_PAGE = 2 << 20
+"""Bytes of a huge page on x86-64 and, with pages of 4 KiB, on ARM."""
+
+
+def _memory(size: int) -> mmap.mmap:
+    """Return at least ``size`` bytes of memory, on Linux in huge pages: fewer page faults."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return mmap.mmap(-1, size)
+    # Linux aligns private memory of whole huge pages; shared memory, Python's default, has none.
+    whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE
+    memory = mmap.mmap(-1, whole, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
 class PcapFile:
     """A pcap file, from its first record on."""
 
@@ -247,14 +262,12 @@ class PcapFile:
         # byte has the same offset in its page as in the file: copying is two to five times as fast.
         pages = -(-(RECORD + self.form.longest) // mmap.PAGESIZE)
         room = pages * mmap.PAGESIZE + pcap.HEADER
-        memory = mmap.mmap(-1, room + size)  # anonymous: pages not written use no memory
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            memory.madvise(mmap.MADV_HUGEPAGE)
+        memory = _memory(room + size)
         data = memoryview(memory)
         start, base, number, filled = room, pcap.HEADER - room, 1, size
         with closing(self._file):
             while filled == size:
-                filled = self._file.fill(data[room:])
+                filled = self._file.fill(data[room : room + size])
                 end = room + filled
                 # A record that begins before this is complete, unless the file ends in it.
                 stop = end if filled < size else end - room
