@@ -1,4 +1,4 @@
-"""Codecs generated from header tables: source text is written once per table and compiled.
+"""Codecs generated from header tables: source text is written and compiled at a table's first use.
 
 Interpreting a table per packet costs microseconds; the compiled form is one ``struct`` call and
 shifts. Rows are gathered into words that ``struct`` can read (8, 16, 32 and 64 bits); where a
@@ -17,6 +17,8 @@ from rdmawire.errors import WireError
 from rdmawire.wire.show import byte_count
 
 _LETTERS = {8: "B", 16: "H", 32: "I", 64: "Q"}
+_MAX_WORD = 64
+"""Bits at which no more rows are added to a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def words(fields: Sequence[Field]) -> list[Word]:
             word = Word(tuple(fields[start:end]))
             if word.cost < float("inf"):
                 yield word
-            if word.size >= 64:
+            if word.size >= _MAX_WORD:
                 return
 
     return list(best(0)[1])
@@ -210,6 +212,41 @@ def build(self):
 
 def attach(cls: Any, fields: Sequence[Field]) -> None:
     """Set ``parse``, ``build`` and ``SIZE`` of a header class."""
+    _check_words(cls.__name__, fields)
+    cls.SIZE = sum(field.size for field in fields) // 8
+    cls.parse, cls.build = _Uncompiled(cls, "parse"), _Uncompiled(cls, "build")
+
+
+def _check_words(name: str, fields: Sequence[Field]) -> None:
+    """Raise ``TypeError`` for rows that cannot be divided into words."""
+    start = 0
+    for end, field in enumerate(fields, 1):
+        if (field.bit + field.size) % 8 == 0:
+            run = Word(tuple(fields[start:end]))
+            if run.cost == float("inf") or run.size - field.size >= _MAX_WORD:
+                raise TypeError(f"{name}.{field.name}: no word of whole bytes holds this row")
+            start = end
+
+
+class _Uncompiled:
+    """``parse`` or ``build`` of a header class until its first use, which compiles both.
+
+    There are 150 header classes, and few programs use all of them.
+    """
+
+    def __init__(self, cls: Any, name: str) -> None:
+        self._cls = cls
+        self._name = name
+
+    def __get__(self, header: object, _: type) -> Callable[..., Any]:
+        _compile(self._cls, self._cls.rows)
+        owner = self._cls if header is None else header
+        function: Callable[..., Any] = getattr(owner, self._name)
+        return function
+
+
+def _compile(cls: Any, fields: Sequence[Field]) -> None:
+    """Set ``parse`` and ``build`` of a header class."""
     text = source(fields)
     layout = struct.Struct(">" + text.format)
     values = "t" if text.plain else f"({', '.join(text.values)},)"
@@ -221,7 +258,6 @@ def attach(cls: Any, fields: Sequence[Field]) -> None:
         words=", ".join(text.words),
     )
     functions = compiled(code, cls=cls, unpack_from=layout.unpack_from, pack=layout.pack)
-    cls.SIZE = layout.size
     cls.parse = staticmethod(functions["parse"])
     cls.build = functions["build"]
 

@@ -131,10 +131,24 @@ def test_a_table_begins_with_the_rows_of_its_abstract_base() -> None:
     assert not Start.rows
 
 
+def test_a_codec_is_compiled_once_at_its_first_use() -> None:
+    class Lone(Header):
+        number: int = bits(16)
+
+    class Derived(Lone): ...
+
+    assert (Lone.SIZE, Derived(7).build()) == (2, b"\0\7")
+    assert Lone.parse is Lone.parse
+    assert Lone.build is Derived.build
+    assert Derived.parse(b"\0\7") == Lone(7)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         ({"a": bits(3)}, "3 bits"),
+        ({"a": bits(4), "b": raw(2), "c": bits(4)}, "Wrong.c: no word"),
+        ({"a": bits(4), "b": bits(64), "c": bits(4)}, "Wrong.c: no word"),
         ({"a": bits(8), "b": bits(8), "g": group("", "b", "a")}, "order"),
         ({"a": bits(8), "b": bits(8), "g": group("", "b", ..., "a")}, "order"),
         ({"a": bits(8), "b": bits(8), "g": group("", "a", ..., "c")}, "order"),
