@@ -125,6 +125,11 @@ class InputFile:
         self.closed = False
         self._failure: CaptureError | None = None
 
+    @property
+    def left(self) -> int:
+        """Bytes not read yet of those that the file had when it was opened; 0 for a pipe."""
+        return max((self.size or 0) - self.position, 0)
+
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes up to the end of the file."""
         while chunk := self._read():

@@ -26,6 +26,7 @@ except ImportError as error:
 from numpy.typing import NDArray
 
 from rdmawire.capture import pcap
+from rdmawire.capture.compression import CHUNK
 from rdmawire.capture.io import STREAM, InputFile, open_input
 from rdmawire.capture.pcap import RECORD
 from rdmawire.capture.record import longest_record
@@ -234,7 +235,7 @@ _HUGE_PAGE = 2 << 20
 
 def _memory(size: int) -> mmap.mmap:
     """Return at least ``size`` bytes of memory, on Linux in huge pages: fewer page faults."""
-    if not hasattr(mmap, "MADV_HUGEPAGE"):
+    if size < _HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return mmap.mmap(-1, size)
     # Linux aligns private memory of whole huge pages; shared memory, Python's default, has none.
     whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE
@@ -262,6 +263,7 @@ class PcapFile:
         # byte has the same offset in its page as in the file: copying is two to five times as fast.
         pages = -(-(RECORD + self.form.longest) // mmap.PAGESIZE)
         room = pages * mmap.PAGESIZE + pcap.HEADER
+        size = min(size, self._file.left + CHUNK)
         memory = _memory(room + size)
         data = memoryview(memory)
         start, base, number, filled = room, pcap.HEADER - room, 1, size
