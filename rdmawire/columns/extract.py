@@ -135,6 +135,10 @@ def _condition(field: HeaderField) -> _Condition | None:
     return _Condition(bits(by.bit, by.width), meant)
 
 
+_OBJECTS = 1024
+"""Frames whose bytes are Python objects at a time: few enough to use the same memory again."""
+
+
 def expected_icrc(fast: FastFrames) -> NDArray[np.uint32]:
     """Compute the ICRC of each frame: a CRC of the masked headers, continued over the rest.
 
@@ -143,15 +147,14 @@ def expected_icrc(fast: FastFrames) -> NDArray[np.uint32]:
     path = fast.path
     start, end = LEAD + path.network_base, LEAD + path.width
     ones = np.frombuffer(mask(path.network, UDP, BTH), np.uint8)
-    heads = (fast.frames[:, start:end] | ones).view(f"V{len(ones)}").ravel().tolist()
-    data = fast.records.data
-    begins = (fast.records.offsets + end).tolist()
-    ends = (fast.records.offsets + fast.icrc).tolist()
-    crcs = [
-        crc32(data[begin:end], crc32(head, ONES_FOR_LRH))
-        for head, begin, end in zip(heads, begins, ends, strict=True)
-    ]
-    return np.array(crcs, np.uint32).byteswap()
+    heads = (fast.frames[:, start:end] | ones).view(f"V{len(ones)}").ravel()
+    begins, ends = fast.records.offsets + end, fast.records.offsets + fast.icrc
+    data, crcs = fast.records.data, np.empty(len(heads), np.uint32)
+    for first in range(0, len(heads), _OBJECTS):
+        some = slice(first, first + _OBJECTS)
+        parts = zip(heads[some].tolist(), begins[some].tolist(), ends[some].tolist(), strict=True)
+        crcs[some] = [crc32(data[i:j], crc32(head, ONES_FOR_LRH)) for head, i, j in parts]
+    return crcs.byteswap()
 
 
 def _icrc_is_good(fast: FastFrames) -> tuple[NDArray[np.bool_], NDArray[np.uint32]]:
