@@ -91,3 +91,7 @@ class VerbsError(RdmaError):
 
 class FabricError(RdmaError):
     """A name, setting, fault or field that a fabric does not have or cannot use."""
+
+
+class FuzzError(RdmaError):
+    """A fuzz case, setup, target or finding that cannot be used."""

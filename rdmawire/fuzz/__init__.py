@@ -1,0 +1,1 @@
+"""Fuzz RDMA state machines and parsers."""

@@ -1,0 +1,125 @@
+"""What a responder must make of a frame: a request as values, or nothing.
+
+For the frames of unusual inputs, whose effect does not follow from the input alone. It uses the
+header tables to parse, and none of the adapter's checks. IBA 9.6.
+"""
+
+from typing import Any, Final
+
+from rdmawire.errors import WireError
+from rdmawire.fuzz.exchange import Request
+from rdmawire.fuzz.setup import PKEY
+from rdmawire.wire import roce
+from rdmawire.wire.ib import FETH, GRH, IETH, RETH, AtomicETH, ImmDt
+from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
+from rdmawire.wire.layout import Piece
+from rdmawire.wire.opcode import SHAPES, Service, service_of
+from rdmawire.wire.packet import LAYOUTS
+
+_FREE: Final[dict[type[Piece], tuple[str, ...]]] = {
+    Ethernet: ("src",),
+    IPv4: ("dscp", "ecn", "identification", "df", "rb", "ttl", "total_length", "checksum"),
+    IPv6: ("dscp", "ecn", "flow", "hop_limit", "payload_length"),
+    UDP: ("srcport", "length", "checksum"),
+    GRH: ("tclass", "flowlabel", "hoplmt", "paylen"),
+}
+"""Fields that may have any value, or are verified by :meth:`Frame.seal`."""
+_MEMBERSHIP: Final = 1 << 15
+
+
+def request_of(frame: bytes, headers: tuple[Any, ...], qpn: int) -> Request | None:
+    """Return the request in ``frame`` for the queue pair ``qpn``; ``None`` if it must be dropped.
+
+    ``headers`` are those of the connection's path, before the BTH.
+    """
+    try:
+        parsed = roce.parse(frame)
+        malformed = False
+    except WireError:
+        found = _malformed(frame)
+        if found is None:
+            return None
+        parsed, malformed = found, True
+    bth = parsed.packet.bth
+    accepted = (
+        _is_sealed(parsed)
+        and _same_path(parsed.headers, headers)
+        and bth.tver == 0
+        and bth.destqp == qpn
+        and bth.pkey | _MEMBERSHIP == PKEY
+    )
+    return _request(parsed, malformed=malformed) if accepted else None
+
+
+def _is_sealed(frame: roce.Frame) -> bool:
+    """Whether lengths, checksums and ICRC are correct."""
+    return not frame.trailer and frame.seal() == frame
+
+
+def _same_path(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
+    """Whether the headers before the BTH are those of the path, but for fields that may differ."""
+    if [type(one) for one in found] != [type(one) for one in wanted]:
+        return False
+    for one, other in zip(found, wanted, strict=True):
+        free = _FREE[type(one)]
+        names = [row.name for row in type(one).rows if row.name not in free]
+        if any(getattr(one, name) != getattr(other, name) for name in names):
+            return False
+    return True
+
+
+def _malformed(frame: bytes) -> roce.Frame | None:
+    """Parse a frame whose opcode is reserved or allows no such payload; ``None`` for others.
+
+    Its length after the BTH is a multiple of four bytes, and enough for the opcode's headers.
+    """
+    place = roce.bth_offset(frame, 0, len(frame))
+    if place < 0:
+        return None
+    opcode = frame[place]
+    shape = SHAPES.get(opcode)
+    if service_of(opcode) is not Service.RC or (shape is not None and shape.response):
+        return None
+    try:
+        parsed = roce.parse(frame[:place] + bytes((_VENDOR,)) + frame[place + 1 :])
+    except WireError:
+        return None
+    packet = parsed.packet
+    length = len(packet.payload) + len(packet.pad)
+    if length % 4 or length < _SIZES.get(opcode, 0):
+        return None
+    return parsed._replace(packet=packet._replace(bth=packet.bth.replace(opcode=opcode)))
+
+
+_VENDOR: Final = Service.VENDOR_6 << 5
+_SIZES: Final = {opcode: LAYOUTS[opcode].size for opcode in SHAPES}
+"""Bytes of the extended headers, by opcode."""
+
+
+def _request(frame: roce.Frame, *, malformed: bool) -> Request:
+    packet = frame.packet
+    bth = packet.bth
+    values: dict[str, int] = {}
+    for header in packet.extended:
+        values |= _values(header)
+    return Request(bth.opcode, bth.psn, bth.ackreq, packet.payload, malformed=malformed, **values)
+
+
+def _values(header: Any) -> dict[str, int]:
+    """The values of an extended transport header, by the names of :class:`Request`."""
+    if isinstance(header, RETH):
+        return {"va": header.va, "rkey": header.rkey, "dmalen": header.dmalen}
+    if isinstance(header, AtomicETH):
+        return {
+            "va": header.va,
+            "rkey": header.rkey,
+            "value": header.swapdt,
+            "compare": header.cmpdt,
+        }
+    if isinstance(header, ImmDt):
+        return {"value": header.immdt}
+    if isinstance(header, IETH):
+        return {"rkey": header.rkey}
+    if isinstance(header, FETH):
+        return {"value": header.plt, "compare": header.sel}
+    return {}

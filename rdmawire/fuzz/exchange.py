@@ -1,0 +1,71 @@
+"""Requests and replies as values: what a model gets, and what it expects of a target."""
+
+from typing import Final, NamedTuple
+
+from rdmawire.wire.ib import Nak
+from rdmawire.wire.opcode import Operation as Op
+
+
+class Numbers(NamedTuple):
+    """Numbers of a target that its peer needs: the QPN, and address and key of each region."""
+
+    qpn: int
+    vas: tuple[int, ...]
+    rkeys: tuple[int, ...]
+
+
+class Request(NamedTuple):
+    """A request packet as values. ``opcode`` is the complete byte of the BTH.
+
+    ``malformed`` packets have a reserved opcode, or a payload that the operation does not allow.
+    """
+
+    opcode: int
+    psn: int
+    ackreq: int
+    payload: bytes
+    va: int = 0
+    rkey: int = 0
+    dmalen: int = 0
+    value: int = 0
+    compare: int = 0
+    malformed: bool = False
+
+
+class Reply(NamedTuple):
+    """A response packet as values. ``syndrome`` is the byte of the AETH, -1 if there is none.
+
+    ``data`` is the payload, or the eight bytes of an AtomicAckETH.
+    """
+
+    operation: int
+    psn: int
+    syndrome: int = -1
+    msn: int = 0
+    data: bytes = b""
+
+    def __str__(self) -> str:
+        """Describe the reply in a line."""
+        name = Op(self.operation).name if self.operation in _OPERATIONS else f"{self.operation:#x}"
+        text = f"{name} PSN {self.psn}"
+        if self.syndrome >= 0:
+            text += f", {_syndrome(self.syndrome)}, MSN {self.msn}"
+        return text + (f", {len(self.data)} bytes" if self.data else "")
+
+
+_OPERATIONS: Final = frozenset(Op)
+
+
+def _syndrome(value: int) -> str:
+    kind, code = value >> 5, value & 31
+    if kind == 3:
+        return Nak(code).name if code in set(Nak) else f"NAK {code}"
+    return {0: f"ACK credits {code}", 1: f"RNR NAK timer {code}"}.get(kind, f"syndrome {value:#x}")
+
+
+class Expected(NamedTuple):
+    """What a target must answer, and the clause that requires it."""
+
+    replies: tuple[Reply, ...] = ()
+    clause: str = ""
+    why: str = ""

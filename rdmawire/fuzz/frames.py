@@ -1,0 +1,241 @@
+"""Frames of packet inputs: the bytes that a peer would send.
+
+Most packets are built from a cached head and one CRC, so that making a frame costs less than the
+adapter needs to answer it. Packets with unusual fields are built from the header tables.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final
+
+from rdmawire.errors import FuzzError, WireError
+from rdmawire.fuzz.exchange import Numbers, Reply
+from rdmawire.fuzz.inputs import Checksum, PacketInput
+from rdmawire.fuzz.setup import PEER_QPN, PKEY, QKEY
+from rdmawire.ib.encapsulation import headers_to
+from rdmawire.ib.tx_template import ACKREQ, TxTemplate
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.wire.checksum import ipv4_header_checksum
+from rdmawire.wire.field_registry import find, unknown
+from rdmawire.wire.header import Header, Row
+from rdmawire.wire.ib import (
+    AETH,
+    BTH,
+    DETH,
+    FETH,
+    IETH,
+    RETH,
+    XRCETH,
+    AtomicAckETH,
+    AtomicETH,
+    ImmDt,
+)
+from rdmawire.wire.inet import IPv4
+from rdmawire.wire.opcode import Operation
+from rdmawire.wire.packet import LAYOUTS, OpcodeTable, Packet
+from rdmawire.wire.roce import Frame
+
+_PORT: Final = 0xC000
+"""The UDP source port of the fuzzer's flow."""
+_BITS_64: Final = (1 << 64) - 1
+_BITS_32: Final = (1 << 32) - 1
+
+
+@lru_cache(maxsize=4096)
+def payload_bytes(seed: int, length: int) -> bytes:
+    """Return ``length`` bytes of payload, of which each eight differ from the others."""
+    words = (length + 7) // 8
+    return b"".join(
+        ((seed << 32 | index) * 0x9E3779B97F4A7C15 & _BITS_64).to_bytes(8, "big")
+        for index in range(1, words + 1)
+    )[:length]
+
+
+Filled = Callable[["FrameBuilder", PacketInput], Header]
+
+
+def _va(frames: "FrameBuilder", one: PacketInput) -> int:
+    return (frames.numbers.vas[one.region] + one.offset) & _BITS_64
+
+
+def _rkey(frames: "FrameBuilder", one: PacketInput) -> int:
+    return (frames.numbers.rkeys[one.region] + one.key) & _BITS_32
+
+
+def _reth(frames: "FrameBuilder", one: PacketInput) -> Header:
+    dmalen = one.length if one.dmalen is None else one.dmalen
+    return RETH(_va(frames, one), _rkey(frames, one), dmalen)
+
+
+def _atomic(frames: "FrameBuilder", one: PacketInput) -> Header:
+    return AtomicETH(_va(frames, one), _rkey(frames, one), one.value, one.compare)
+
+
+_FILLED: Final[dict[type[Header], Filled]] = {
+    RETH: _reth,
+    AtomicETH: _atomic,
+    ImmDt: lambda _, one: ImmDt(one.value & _BITS_32),
+    IETH: lambda frames, one: IETH(_rkey(frames, one)),
+    DETH: lambda _, __: DETH(qkey=QKEY, srcqp=PEER_QPN),
+    AETH: lambda _, one: AETH(0, one.value >> 5 & 3, one.value & 31, one.compare & 0xFFFFFF),
+    AtomicAckETH: lambda _, one: AtomicAckETH(one.compare),
+    FETH: lambda _, one: FETH(plt=one.value & 3 or 1, sel=one.compare & 1),
+    XRCETH: lambda _, one: XRCETH(xrcsrq=one.value & 0xFFFFFF),
+}
+"""How the headers of a packet input are filled. Others have their defaults."""
+
+
+class FrameBuilder:
+    """Builds the frames of one peer of a target.
+
+    ``path`` leads to the target, ``mac`` is the peer's; ``opcodes`` are the layouts of packets.
+    """
+
+    def __init__(
+        self, path: AddressHandle, mac: bytes, numbers: Numbers, opcodes: OpcodeTable = LAYOUTS
+    ) -> None:
+        self.numbers = numbers
+        self.headers = headers_to(path, mac, _PORT)
+        self._opcodes = opcodes
+        self._bth = BTH(pkey=PKEY, destqp=numbers.qpn)
+        self._template = TxTemplate(self.headers, self._bth)
+        self._replies: TxTemplate | None = None
+
+    def frame(self, one: PacketInput, psn: int) -> bytes:
+        """Return the frame of ``one`` with this PSN. Raises :class:`FuzzError` for a bad field."""
+        if one.fields or one.extra or one.cut:
+            return self._unusual(one, psn)
+        word = psn | ACKREQ if one.ackreq else psn
+        extended = b"".join([header.build() for header in self._headers(one)])
+        payload = payload_bytes(one.seed, one.length)
+        frame = self._template.frame(one.opcode, word, extended, payload)
+        return frame if one.checksum == "GOOD" else _broken(frame)
+
+    def reply(self, one: Reply) -> bytes | None:
+        """Return the frame of a reply; ``None`` until the path of replies is known."""
+        if self._replies is None:
+            return None
+        extended = b""
+        data = one.data
+        if one.syndrome >= 0:
+            extended = (one.syndrome << 24 | one.msn).to_bytes(4, "big")
+        if one.operation == Operation.ATOMIC_ACKNOWLEDGE:
+            extended, data = extended + data, b""
+        return self._replies.frame(one.operation, one.psn, extended, data)
+
+    def learn_path(self, headers: tuple[Any, ...]) -> None:
+        """Build the frames of replies with these headers before the BTH."""
+        self._replies = TxTemplate(headers, BTH(pkey=PKEY, destqp=PEER_QPN))
+
+    def _headers(self, one: PacketInput) -> list[Header]:
+        layout = self._opcodes.get(one.opcode)
+        tables = () if layout is None else layout.headers
+        return [_FILLED[table](self, one) if table in _FILLED else table() for table in tables]
+
+    def _unusual(self, one: PacketInput, psn: int) -> bytes:
+        """Build a frame with further fields, other headers or a cut, from the header tables."""
+        values = _by_header(one.fields)
+        headers = _with_extra(self._headers(one), one)
+        bth = self._bth.replace(
+            opcode=one.opcode, psn=psn, ackreq=one.ackreq, padcnt=-one.length % 4
+        )
+        payload = payload_bytes(one.seed, one.length)
+        base = Frame(self.headers, Packet(bth, tuple(headers), payload, bytes(bth.padcnt)))
+        changed = base._replace(
+            packet=Packet(
+                _changed(bth, values),
+                tuple(_changed(header, values) for header in headers),
+                _cut(payload, one.cut),
+                bytes(bth.padcnt),
+            ),
+        )
+        return self._finished(one, base, changed, values)
+
+    def _finished(
+        self, one: PacketInput, base: Frame, changed: Frame, values: dict[str, dict[str, int]]
+    ) -> bytes:
+        """Add checksums, and change the headers before the BTH after lengths were computed."""
+        sealed = changed.seal()
+        outer = tuple(
+            _changed(piece, values) if isinstance(piece, Header) else piece
+            for piece in sealed.headers
+        )
+        if outer != sealed.headers:
+            sealed = sealed._replace(headers=_with_ip_checksum(outer, values))
+            with suppress(WireError):  # headers that no ICRC can begin with keep the old one
+                sealed = sealed._replace(icrc=sealed.expected_icrc())
+        if one.checksum == Checksum.STALE.name:
+            sealed = sealed._replace(icrc=base.seal().icrc)
+        frame = sealed.build()
+        return _broken(frame) if one.checksum == Checksum.BROKEN.name else frame
+
+
+def _broken(frame: bytes) -> bytes:
+    """Invert one bit of the ICRC."""
+    return frame[:-1] + bytes((frame[-1] ^ 1,))
+
+
+def _cut(payload: bytes, length: int) -> bytes:
+    return payload[: max(len(payload) - length, 0)]
+
+
+def _by_header(fields: tuple[tuple[str, int], ...]) -> dict[str, dict[str, int]]:
+    """Return values by header label and row name. Raises :class:`FuzzError` for unknown names."""
+    values: dict[str, dict[str, int]] = {}
+    for name, value in fields:
+        found = [field for field in find(name) if isinstance(field.row, Row)]
+        if not found:
+            raise FuzzError(f"packet input: {unknown(name)}")
+        for field in found:
+            values.setdefault(field.table.label, {})[field.row.name] = value
+    return values
+
+
+def _changed(header: Any, values: dict[str, dict[str, int]]) -> Any:
+    """Return a header with its new values, each reduced to the width of its field."""
+    new = values.get(type(header).label)
+    if not new:
+        return header
+    widths = {row.name: row for row in type(header).rows}
+    return header.replace(
+        **{
+            name: value.to_bytes(widths[name].width // 8, "big")
+            if widths[name].is_bytes
+            else value & (1 << widths[name].width) - 1
+            for name, value in new.items()
+        }
+    )
+
+
+def _with_extra(headers: list[Header], one: PacketInput) -> list[Header]:
+    """Add and leave out headers by name: ``reth``, ``-reth``."""
+    for name in one.extra:
+        if name.startswith("-"):
+            headers = [header for header in headers if type(header).label != name[1:]]
+            continue
+        tables = [table for table in _EXTENDED if table.label == name]
+        if not tables:
+            known = ", ".join(table.label for table in _EXTENDED)
+            raise FuzzError(
+                f"packet input: no extended header is named {name!r}; there are {known}"
+            )
+        headers = [*headers, tables[0]()]
+    return headers
+
+
+_EXTENDED: Final = tuple(_FILLED)
+
+
+def _with_ip_checksum(
+    headers: tuple[Any, ...], values: dict[str, dict[str, int]]
+) -> tuple[Any, ...]:
+    """Recompute the checksum of a changed IPv4 header, unless the input sets the checksum."""
+    if "checksum" in values.get("ip", {}):
+        return headers
+    return tuple(
+        header.replace(checksum=ipv4_header_checksum(header.build()))
+        if isinstance(header, IPv4)
+        else header
+        for header in headers
+    )

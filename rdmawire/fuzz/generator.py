@@ -1,0 +1,282 @@
+"""Random inputs for a responder: mostly what may follow, and near misses of every check.
+
+The generator sees the model's state, so that it reaches states deep in a message and then sends
+what is almost right: a PSN off by one, a key off by one, a length off by one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+from rdmawire.fuzz.inputs import Checksum, Input, PacketInput, ReceiveInput
+from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.setup import AREAS, RECEIVE_SLOT, WINDOW, Network, Setup
+from rdmawire.verbs.enums import QPType
+from rdmawire.wire.opcode import SHAPES, Service
+from rdmawire.wire.opcode import Operation as Op
+from rdmawire.wire.serial import MODULUS
+
+_PSNS: Final = (1000, 0, 1, MODULUS - 1, MODULUS - 2, MODULUS // 2, MODULUS // 2 - 1)
+_NETWORKS: Final = (*(Network.ROCE2_IPV4,) * 4, Network.ROCE2_IPV6, Network.ROCE1)
+
+
+def random_setup(random: Random, service: QPType = QPType.RC) -> Setup:
+    """Return a setup: first PSNs near the wrap, small MTUs, few READs."""
+    return Setup(
+        service=service,
+        network=random.choice(_NETWORKS),
+        psn=random.choice(_PSNS),
+        mtu=random.choice((256, 256, 512)),
+        rd_atomic=random.choice((4, 4, 2, 1, 0)),
+        rnr_timer=random.choice((12, 0, 31)),
+        access=random.random() < 0.95,
+    )
+
+
+class ResponderInputs:
+    """Draws the inputs of one case from ``random``, with the state of ``model``."""
+
+    def __init__(self, random: Random, model: ResponderModel) -> None:
+        self._random = random
+        self._model = model
+
+    def next(self) -> Input:
+        """Return the next input."""
+        number = self._random.random()
+        if number < 0.12:
+            return self._receive()
+        if number < 0.70:
+            return self._fitting()
+        if number < 0.80:
+            return self._repeated()
+        return self._near_miss()
+
+    def _receive(self) -> Input:
+        lengths = (0, 1, 63, 64, 65, 255, 256, 257, 600, RECEIVE_SLOT)
+        if len(self._model.receives) > 6:
+            return self._fitting()
+        return ReceiveInput(self._random.choice(lengths))
+
+    def _fitting(self) -> PacketInput:
+        """A packet that may follow: it continues a message, or begins one."""
+        model, random = self._model, self._random
+        family = model.message.family
+        if family:
+            return self._going_on(family)
+        operation = random.choice(_BEGIN)
+        return self._begin(operation)
+
+    def _going_on(self, family: str) -> PacketInput:
+        random, mtu = self._random, self._model.setup.mtu
+        message = self._model.message
+        left = message.limit - message.placed
+        if left > mtu and random.random() < 0.8:
+            return self._packet(_MIDDLES[family], mtu)
+        length = left if 0 < left <= mtu else random.randrange(1, mtu + 1)
+        return self._packet(random.choice(_LASTS[family]), length)
+
+    def _begin(self, operation: Op) -> PacketInput:
+        random, mtu = self._random, self._model.setup.mtu
+        if operation in (Op.CMP_SWAP, Op.FETCH_ADD):
+            return self._packet(operation, 0, offset=8 * random.randrange(8))
+        if operation == Op.ATOMIC_WRITE:
+            return self._packet(operation, 8, offset=8 * random.randrange(8))
+        if operation == Op.FLUSH:
+            return self._packet(operation, 0, dmalen=64, value=random.randrange(1, 4))
+        if operation == Op.RDMA_READ_REQUEST:
+            dmalen = random.choice((0, 1, 64, mtu - 1, mtu, mtu + 1, 3 * mtu))
+            return self._packet(operation, 0, dmalen=dmalen, region=self._region((0, 1)))
+        if operation == Op.RDMA_WRITE_FIRST:
+            dmalen = random.choice((mtu + 1, 2 * mtu, 2 * mtu + 7, 3 * mtu))
+            return self._packet(operation, mtu, dmalen=dmalen)
+        length = mtu if operation == Op.SEND_FIRST else random.choice((0, 1, 3, 64, mtu - 1, mtu))
+        region = self._region((0, 2)) if operation in _WRITES else 0
+        if operation == Op.SEND_ONLY_WITH_INVALIDATE:
+            region = len(AREAS)
+        return self._packet(operation, length, region=region)
+
+    def _region(self, allowed: Sequence[int]) -> int:
+        return self._random.choice((*allowed, 0, 0))
+
+    def _packet(self, operation: int, length: int, **more: int) -> PacketInput:
+        random = self._random
+        one = PacketInput(
+            opcode=operation,
+            ackreq=int(random.random() < 0.8),
+            length=length,
+            seed=random.randrange(256),
+            offset=random.choice(_OFFSETS),
+            value=random.choice(_VALUES),
+            compare=random.choice(_VALUES) if operation == Op.CMP_SWAP else 0,
+        )
+        return _replaced(one, **more) if more else one
+
+    def _repeated(self) -> PacketInput:
+        """A duplicate: of a READ or atomic that is remembered, or of anything."""
+        random, model = self._random, self._model
+        if not model.remembered or random.random() < 0.3:
+            return self._shifted(self._fitting(), random.choice((-1, -1, -2, -3, -9, -(1 << 23))))
+        one = random.choice(list(model.remembered))
+        skipped = random.randrange(one.packets)
+        ahead = -((model.epsn - one.psn) % MODULUS) + skipped
+        region = next((at for at, rkey in enumerate(model.numbers.rkeys) if rkey == one.rkey), 0)
+        offset = one.va - model.numbers.vas[region] + skipped * model.setup.mtu
+        dmalen = max(one.length - skipped * model.setup.mtu, 0)
+        again = PacketInput(
+            opcode=one.opcode,
+            ahead=max(ahead, -(1 << 23)),
+            length=8 if one.opcode & 31 == Op.ATOMIC_WRITE else 0,
+            region=region,
+            offset=offset,
+            dmalen=dmalen,
+            value=one.value,
+            compare=one.compare,
+        )
+        return self._mutated(again) if random.random() < 0.4 else again
+
+    def _near_miss(self) -> PacketInput:
+        """A packet that is almost right."""
+        random = self._random
+        one = self._fitting() if random.random() < 0.7 else self._packet(
+            random.choice(_ALL), random.choice((0, 1, 8, 64, self._model.setup.mtu))
+        )  # fmt: skip
+        return self._mutated(one)
+
+    def _mutated(self, one: PacketInput) -> PacketInput:
+        mutation = self._random.choice(_MUTATIONS)
+        return mutation(self, one)
+
+    # Mutations.
+
+    def _shifted(self, one: PacketInput, steps: int) -> PacketInput:
+        ahead = min(max(one.ahead + steps, -(1 << 23)), 1 << 23)
+        return _replaced(one, ahead=ahead)
+
+    def _other_psn(self, one: PacketInput) -> PacketInput:
+        return self._shifted(one, self._random.choice(_STEPS))
+
+    def _other_length(self, one: PacketInput) -> PacketInput:
+        mtu = self._model.setup.mtu
+        lengths = (0, 1, one.length - 1, one.length + 1, mtu - 1, mtu, mtu + 1, mtu + 4, 2 * mtu)
+        return _replaced(one, length=max(self._random.choice(lengths), 0))
+
+    def _other_dmalen(self, one: PacketInput) -> PacketInput:
+        dmalen = one.length if one.dmalen is None else one.dmalen
+        near = (dmalen - 1, dmalen + 1, 0, 1 << 31, (1 << 31) + 1, (1 << 32) - 1, one.length)
+        return _replaced(one, dmalen=max(self._random.choice(near), 0))
+
+    def _other_key(self, one: PacketInput) -> PacketInput:
+        return _replaced(one, key=self._random.choice((1, -1, 0x100, -0x100, 0x10000, 1 << 31)))
+
+    def _other_place(self, one: PacketInput) -> PacketInput:
+        area = (*AREAS, WINDOW)[one.region]
+        dmalen = one.length if one.dmalen is None else one.dmalen
+        end = area.length - dmalen
+        places = (-1, -8, end, end + 1, end + 8, area.length, 1, 2, 4, 7, 1 << 63, 1 << 32)
+        return _replaced(one, offset=self._random.choice(places))
+
+    def _other_region(self, one: PacketInput) -> PacketInput:
+        return _replaced(one, region=self._random.randrange(len(AREAS) + 1))
+
+    def _other_opcode(self, one: PacketInput) -> PacketInput:
+        if self._random.random() < 0.2:
+            return _replaced(one, opcode=self._random.randrange(256))
+        return _replaced(one, opcode=self._random.choice(_ALL))
+
+    def _bad_checksum(self, one: PacketInput) -> PacketInput:
+        return _replaced(one, checksum=Checksum.BROKEN.name)
+
+    def _other_field(self, one: PacketInput) -> PacketInput:
+        name, values = self._random.choice(_FIELDS)
+        checksum = "STALE" if self._random.random() < 0.15 else "GOOD"
+        fields = ((name, self._random.choice(values)),)
+        return _replaced(one, fields=fields, checksum=checksum)
+
+    def _truncated(self, one: PacketInput) -> PacketInput:
+        return _replaced(one, cut=self._random.randrange(1, 9))
+
+    def _other_headers(self, one: PacketInput) -> PacketInput:
+        shape = SHAPES.get(one.opcode)
+        own = list(shape.headers) if shape else []
+        names = [f"-{name}" for name in own] + ["immdt", "reth", "ieth", "atomiceth", "aeth"]
+        return _replaced(one, extra=(self._random.choice(names),))
+
+    def _other_operands(self, one: PacketInput) -> PacketInput:
+        return _replaced(
+            one, value=self._random.choice(_VALUES), compare=self._random.choice(_VALUES)
+        )
+
+
+def _replaced(one: PacketInput, **values: Any) -> PacketInput:
+    return replace(one, **values)
+
+
+_MUTATIONS: Final[tuple[Callable[[ResponderInputs, PacketInput], PacketInput], ...]] = (
+    *(ResponderInputs._other_psn,) * 4,
+    *(ResponderInputs._other_length,) * 3,
+    *(ResponderInputs._other_dmalen,) * 2,
+    *(ResponderInputs._other_key,) * 2,
+    *(ResponderInputs._other_place,) * 3,
+    *(ResponderInputs._other_region,) * 2,
+    *(ResponderInputs._other_opcode,) * 3,
+    ResponderInputs._other_operands,
+    ResponderInputs._bad_checksum,
+    ResponderInputs._other_field,
+    ResponderInputs._truncated,
+    ResponderInputs._other_headers,
+)
+"""Changes of a packet, each as often as it stands here."""
+
+_RC: Final = Service.RC << 5
+_ALL: Final = tuple(
+    opcode for opcode, shape in SHAPES.items() if opcode >> 5 == 0 and not shape.response
+)
+_WRITES: Final = (Op.RDMA_WRITE_ONLY, Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE)
+_BEGIN: Final = (
+    *(Op.SEND_ONLY, Op.SEND_FIRST, Op.SEND_FIRST, Op.SEND_ONLY_WITH_IMMEDIATE),
+    *(Op.RDMA_WRITE_ONLY, Op.RDMA_WRITE_FIRST, Op.RDMA_WRITE_FIRST),
+    *(Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE, Op.SEND_ONLY_WITH_INVALIDATE),
+    *(Op.RDMA_READ_REQUEST, Op.RDMA_READ_REQUEST, Op.CMP_SWAP, Op.FETCH_ADD),
+    *(Op.ATOMIC_WRITE, Op.FLUSH),
+)
+_MIDDLES: Final = {"SEND": Op.SEND_MIDDLE, "RDMA WRITE": Op.RDMA_WRITE_MIDDLE}
+_LASTS: Final = {
+    "SEND": (Op.SEND_LAST, Op.SEND_LAST_WITH_IMMEDIATE, Op.SEND_LAST_WITH_INVALIDATE),
+    "RDMA WRITE": (Op.RDMA_WRITE_LAST, Op.RDMA_WRITE_LAST_WITH_IMMEDIATE),
+}
+_STEPS: Final = (1, 1, 2, 3, -1, -1, -2, -8, 1 << 22, (1 << 23) - 1, 1 << 23, -(1 << 23))
+_OFFSETS: Final = (0, 0, 8, 16, 64, 100, 1)
+_VALUES: Final = (0, 1, 2, 7, 0xFFFFFFFF, (1 << 64) - 1, 1 << 63)
+_FIELDS: Final = (
+    ("bth.tver", (1, 15)),
+    ("bth.pkey", (0x7FFF, 0x8001, 0, 0xFFFE)),
+    ("bth.destqp", (0x10, 0x12, 0, 1, 0xFFFFFF)),
+    ("bth.padcnt", (0, 1, 2, 3)),
+    ("bth.se", (0, 1)),
+    ("bth.migreq", (0, 1)),
+    ("bth.fecn", (1,)),
+    ("bth.becn", (1,)),
+    ("bth.resv6", (1, 63)),
+    ("bth.resv7", (1, 127)),
+    ("ip.version", (0, 5, 6)),
+    ("ip.ihl", (4, 6)),
+    ("ip.dscp", (0, 63)),
+    ("ip.ecn", (1, 2, 3)),
+    ("ip.ttl", (0, 1, 255)),
+    ("ip.mf", (1,)),
+    ("ip.fragment_offset", (1,)),
+    ("ip.protocol", (6, 0)),
+    ("ip.total_length", (0, 20, 60, 0xFFFF)),
+    ("ip.checksum", (0, 0x1234)),
+    ("ip.src", (0x0A000003,)),
+    ("ip.dst", (0x0A000003, 0xFFFFFFFF)),
+    ("udp.dstport", (4790, 0)),
+    ("udp.srcport", (0, 1, 0xFFFF)),
+    ("udp.length", (0, 8, 0xFFFF)),
+    ("udp.checksum", (1,)),
+    ("eth.dst", (0x020000000003, 0xFFFFFFFFFFFF)),
+    ("eth.src", (0x020000000009,)),
+    ("eth.type", (0, 0x0806)),
+)
+"""Fields with values near their bounds."""

@@ -1,0 +1,239 @@
+"""The oracle: plays a case on a target beside the model, and compares after each input.
+
+It compares the replies, the completions and the bytes of memory. The first difference is a
+:class:`Violation`, with what was expected, by which clause, and what happened.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from rdmawire.errors import WireError
+from rdmawire.fuzz.decode import request_of
+from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
+from rdmawire.fuzz.frames import FrameBuilder, payload_bytes
+from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput
+from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.setup import FRESH_ARENA, PEER_QPN, PKEY, Network, Setup
+from rdmawire.fuzz.target import Completion, ObservableTarget
+from rdmawire.wire import roce, serial
+from rdmawire.wire.ib import AETH, Ack, AtomicAckETH
+from rdmawire.wire.opcode import SHAPES, Operation, Payload
+
+
+class Violation(NamedTuple):
+    """The first difference between a target and the model.
+
+    ``place`` is the index of the input in the case. ``signature`` is equal for violations that
+    have probably the same cause.
+    """
+
+    place: int
+    what: str
+    expected: str
+    happened: str
+    clause: str
+    signature: str
+
+
+class Mismatch(NamedTuple):
+    """A difference: ``what`` differs, the values of the model, those of the target, and why."""
+
+    what: str
+    wanted: tuple[object, ...]
+    happened: tuple[object, ...]
+    expected: Expected
+
+
+class Session:
+    """Plays inputs on one queue pair of a target, and compares each with the model."""
+
+    def __init__(self, target: ObservableTarget) -> None:
+        self._target = target
+        self._builders: dict[Network, FrameBuilder] = {}
+        self.frames: list[tuple[bool, bytes]] = []
+        """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
+        self.recording = False
+        self.executed = 0
+
+    def begin(self, setup: Setup) -> None:
+        """Make a fresh queue pair and a fresh model."""
+        target = self._target
+        target.reset(setup)
+        numbers = target.numbers(setup)
+        builder = self._builders.get(setup.network)
+        if builder is None:
+            builder = FrameBuilder(*target.path(setup), numbers)
+            self._builders[setup.network] = builder
+        builder.numbers = numbers
+        self._builder = builder
+        self.model = ResponderModel(setup, numbers, bytearray(FRESH_ARENA))
+        self.frames.clear()
+
+    def play(self, one: Input) -> Mismatch | None:
+        """Play one input; return the first difference from the model, or ``None``."""
+        if isinstance(one, PacketInput):
+            replies, expected = self._packet(one)
+        elif isinstance(one, ReceiveInput):
+            expected = self.model.post_receive(one.length)
+            if not self._target.post_receive(one.length):
+                return Mismatch("a receive", ("accepted",), ("refused",), expected)
+            replies = self._target.wait(0)
+        else:
+            expected = Expected((), "", "nothing is due")
+            replies = self._target.wait(one.ns)
+        if self.recording:
+            self.frames += [(True, reply) for reply in replies]
+        return self._compared(expected, replies)
+
+    def _packet(self, one: PacketInput) -> tuple[list[bytes], Expected]:
+        model, builder = self.model, self._builder
+        psn = (model.epsn + one.ahead) % serial.MODULUS
+        frame = builder.frame(one, psn)
+        if one.fields or one.extra or one.cut or one.checksum != "GOOD":
+            request = request_of(frame, builder.headers, builder.numbers.qpn)
+        else:
+            request = _plain_request(one, psn, builder.numbers)
+        replies = self._target.send(frame)
+        self.executed += 1
+        if self.recording:
+            self.frames.append((False, frame))
+        if request is None:
+            return replies, Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
+        return replies, model.request(request)
+
+    def _compared(self, expected: Expected, replies: list[bytes]) -> Mismatch | None:
+        """Compare replies, completions and memory with the model's."""
+        wanted = expected.replies
+        if (replies or wanted) and not self._same(wanted, replies):
+            return Mismatch("replies", wanted, tuple(map(reply_of, replies)), expected)
+        model, target = self.model, self._target
+        done = target.completions()
+        if done or model.completions:
+            due, model.completions = model.completions, []
+            if done != due:
+                return Mismatch("completions", tuple(due), tuple(done), expected)
+        found = target.memory()
+        if found != model.memory:
+            return Mismatch("memory", *_different_bytes(bytes(model.memory), found), expected)
+        return None
+
+    def _same(self, wanted: tuple[Reply, ...], replies: list[bytes]) -> bool:
+        """Whether the frames are the replies: compared as bytes, for speed, and else parsed."""
+        return len(wanted) == len(replies) and all(
+            self._builder.reply(one) == frame or self._is_reply(one, frame)
+            for one, frame in zip(wanted, replies, strict=True)
+        )
+
+    def _is_reply(self, one: Reply, frame: bytes) -> bool:
+        """Whether a frame is this reply, and to the peer; its path is used from then on."""
+        if reply_of(frame) != one:
+            return False
+        self._builder.learn_path(roce.parse(frame).headers)
+        return True
+
+
+def _plain_request(one: PacketInput, psn: int, numbers: Numbers) -> Request:
+    """The request of an input without unusual parts."""
+    payload = payload_bytes(one.seed, one.length)
+    return Request(
+        one.opcode,
+        psn,
+        one.ackreq,
+        payload,
+        (numbers.vas[one.region] + one.offset) & _BITS_64,
+        (numbers.rkeys[one.region] + one.key) & _BITS_32,
+        one.length if one.dmalen is None else one.dmalen,
+        *_operands(one),
+        not _ALLOWED.get(one.opcode, _no_payload)(one.length),
+    )
+
+
+def _operands(one: PacketInput) -> tuple[int, int]:
+    """Value and compare, as the packet's headers hold them."""
+    operation = one.opcode & 31
+    if operation in (Operation.CMP_SWAP, Operation.FETCH_ADD):
+        return one.value, one.compare
+    if operation == Operation.FLUSH:
+        return one.value & 3 or 1, one.compare & 1
+    return one.value & _BITS_32, 0
+
+
+_BITS_64: Final = (1 << 64) - 1
+_BITS_32: Final = (1 << 32) - 1
+_LENGTHS: Final[dict[Payload, Callable[[int], bool]]] = {
+    Payload.ANY: lambda _: True,
+    Payload.EIGHT: lambda length: length == 8,
+    Payload.NONE: lambda length: not length,
+}
+_ALLOWED: Final = {opcode: _LENGTHS[shape.payload] for opcode, shape in SHAPES.items()}
+"""Whether an opcode allows a payload of this length."""
+
+
+def _no_payload(_: int) -> bool:
+    """A reserved opcode allows nothing."""
+    return False
+
+
+def reply_of(frame: bytes) -> Reply | None:
+    """Return a reply as values; ``None`` if it is damaged, or for another queue pair."""
+    try:
+        parsed = roce.parse(frame)
+    except WireError:
+        return None
+    bth = parsed.packet.bth
+    if parsed.seal() != parsed or bth.destqp != PEER_QPN or bth.pkey != PKEY or bth.tver:
+        return None
+    aeth = parsed.packet.header(AETH)
+    atomic = parsed.packet.header(AtomicAckETH)
+    data = atomic.origremdt.to_bytes(8, "big") if atomic else parsed.packet.payload
+    if aeth is None:
+        return Reply(bth.opcode & 31, bth.psn, -1, 0, data)
+    return Reply(bth.opcode & 31, bth.psn, aeth.ack << 5 | aeth.value, aeth.msn, data)
+
+
+def judge(target: ObservableTarget, case: Case, session: Session | None = None) -> Violation | None:
+    """Play a case; return the first violation, or ``None``."""
+    session = Session(target) if session is None else session
+    session.begin(case.setup)
+    for place, one in enumerate(case.inputs):
+        found = session.play(one)
+        if found is not None:
+            return violation(place, one, found)
+    return None
+
+
+def violation(place: int, one: Input, found: Mismatch) -> Violation:
+    """Describe a difference found at the input ``one`` with the index ``place``."""
+    what, wanted, happened, expected = found
+    shown = one.name if isinstance(one, PacketInput) else one.kind
+    kinds = ",".join(map(_kind, happened)) if what != "memory" else ""
+    return Violation(
+        place=place,
+        what=what,
+        expected=_words(wanted) + (f" ({expected.why})" if expected.why else ""),
+        happened=_words(happened),
+        clause=expected.clause,
+        signature=f"{what} | {shown} | {expected.why} | {kinds}",
+    )
+
+
+def _words(values: tuple[object, ...]) -> str:
+    words = (str(value) if value is not None else "a damaged frame" for value in values)
+    return "; ".join(words) or "nothing"
+
+
+def _kind(one: object) -> str:
+    """The kind of a reply or completion, without its numbers."""
+    if isinstance(one, Reply):
+        code = one.syndrome & 31 if one.syndrome >> 5 == Ack.NAK else 0
+        return f"{one.operation}:{one.syndrome >> 5}:{code}"
+    return one.status.name if isinstance(one, Completion) else "damaged"
+
+
+def _different_bytes(wanted: bytes, found: bytes) -> tuple[tuple[str], tuple[str]]:
+    """Describe the bytes of memory that differ."""
+    places = [place for place, byte in enumerate(found) if byte != wanted[place]]
+    first, last = places[0], places[-1] + 1
+    shown = slice(first, min(last, first + 16))
+    where = f"{len(places)} bytes differ, {first}..{last - 1} of the memory"
+    return (f"{wanted[shown].hex()} at {first}",), (f"{found[shown].hex()}: {where}",)

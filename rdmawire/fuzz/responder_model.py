@@ -1,0 +1,547 @@
+"""A plain model of a responder on a reliable connection: what the standard requires it to answer.
+
+The model shares no code with the adapter. It gets each request as values, and returns the replies,
+with the clause that requires them; its memory and completions are what the target's must be. Where
+the standard leaves a choice, the model makes that of the profile ``ibta``.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
+from rdmawire.fuzz.setup import AREAS, RECEIVE_SLOT, RECEIVE_SLOTS, RECEIVES, WINDOW, Setup
+from rdmawire.fuzz.target import Completion
+from rdmawire.memory.key import Access
+from rdmawire.verbs.enums import WCOpcode, WCStatus
+from rdmawire.wire import serial
+from rdmawire.wire.ib import CREDITS, Nak
+from rdmawire.wire.opcode import Operation as Op
+
+_MAX_MESSAGE: Final = 1 << 31
+
+
+@dataclass(slots=True)
+class _Grant:
+    """Memory that a key allows: addresses, rights and the place in the arena."""
+
+    va: int
+    length: int
+    access: int
+    start: int
+    is_window: bool = False
+
+
+@dataclass(slots=True)
+class _Message:
+    """A message in progress."""
+
+    family: str = ""
+    place: int = 0
+    limit: int = 0
+    placed: int = 0
+
+
+class _Receive(NamedTuple):
+    number: int
+    place: int
+    length: int
+
+
+class _Remembered(NamedTuple):
+    """A READ or atomic that may be repeated."""
+
+    opcode: int
+    psn: int
+    packets: int
+    length: int
+    va: int
+    rkey: int
+    value: int
+    compare: int
+    original: bytes | None
+
+
+_FIRST, _MIDDLE, _LAST, _ONLY = "first", "middle", "last", "only"
+_SEND, _WRITE, _SINGLE = "SEND", "RDMA WRITE", "a request of one packet"
+
+
+class _Role(NamedTuple):
+    """What an operation does: its family, its place in a message, and what it has besides."""
+
+    family: str
+    part: str = _ONLY
+    receives: bool = False
+    imm: bool = False
+    invalidates: bool = False
+
+    @property
+    def begins(self) -> bool:
+        return self.part in (_FIRST, _ONLY)
+
+    @property
+    def ends(self) -> bool:
+        return self.part in (_LAST, _ONLY)
+
+
+_ROLES: Final[dict[int, _Role]] = {
+    Op.SEND_FIRST: _Role(_SEND, _FIRST, receives=True),
+    Op.SEND_MIDDLE: _Role(_SEND, _MIDDLE),
+    Op.SEND_LAST: _Role(_SEND, _LAST),
+    Op.SEND_LAST_WITH_IMMEDIATE: _Role(_SEND, _LAST, imm=True),
+    Op.SEND_LAST_WITH_INVALIDATE: _Role(_SEND, _LAST, invalidates=True),
+    Op.SEND_ONLY: _Role(_SEND, _ONLY, receives=True),
+    Op.SEND_ONLY_WITH_IMMEDIATE: _Role(_SEND, _ONLY, receives=True, imm=True),
+    Op.SEND_ONLY_WITH_INVALIDATE: _Role(_SEND, _ONLY, receives=True, invalidates=True),
+    Op.RDMA_WRITE_FIRST: _Role(_WRITE, _FIRST),
+    Op.RDMA_WRITE_MIDDLE: _Role(_WRITE, _MIDDLE),
+    Op.RDMA_WRITE_LAST: _Role(_WRITE, _LAST),
+    Op.RDMA_WRITE_LAST_WITH_IMMEDIATE: _Role(_WRITE, _LAST, receives=True, imm=True),
+    Op.RDMA_WRITE_ONLY: _Role(_WRITE, _ONLY),
+    Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE: _Role(_WRITE, _ONLY, receives=True, imm=True),
+    Op.RDMA_READ_REQUEST: _Role(_SINGLE),
+    Op.CMP_SWAP: _Role(_SINGLE),
+    Op.FETCH_ADD: _Role(_SINGLE),
+    Op.ATOMIC_WRITE: _Role(_SINGLE),
+    Op.FLUSH: _Role(_SINGLE),
+}
+"""The roles of request operations on reliable services."""
+
+_IS_RESPONSE: Final = frozenset(
+    (
+        Op.RDMA_READ_RESPONSE_FIRST,
+        Op.RDMA_READ_RESPONSE_MIDDLE,
+        Op.RDMA_READ_RESPONSE_LAST,
+        Op.RDMA_READ_RESPONSE_ONLY,
+        Op.ACKNOWLEDGE,
+        Op.ATOMIC_ACKNOWLEDGE,
+    )
+)
+_RC_BASE: Final = 0
+_CNP: Final = 0x81
+
+
+@dataclass
+class ResponderModel:
+    """The state of a responder, as the standard has it. Memory is ``memory``, from the arena."""
+
+    setup: Setup
+    numbers: Numbers
+    memory: bytearray
+    completions: list[Completion] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.epsn = self.setup.psn
+        self.msn = 0
+        self.failed = False
+        self.nak_sent = False
+        self.receives: deque[_Receive] = deque()
+        self.posted = 0
+        self.receive: _Receive | None = None
+        self.message = _Message()
+        self.remembered: deque[_Remembered] = deque()
+        self._granted = self._grants()
+        self._starved = False
+        self._response_end = self.setup.psn
+        self._before_responses = serial.add(self.setup.psn, -1)
+
+    def _grants(self) -> dict[int, _Grant]:
+        made = {}
+        areas = [*AREAS, WINDOW]
+        for number, (area, va, rkey) in enumerate(
+            zip(areas, self.numbers.vas, self.numbers.rkeys, strict=True)
+        ):
+            window = number == len(AREAS)
+            made[rkey] = _Grant(va, area.length, area.access, area.start, window)
+        return made
+
+    # Inputs.
+
+    def post_receive(self, length: int) -> Expected:
+        """Model a posted receive, which always succeeds."""
+        place = RECEIVES + self.posted % RECEIVE_SLOTS * RECEIVE_SLOT
+        self.posted += 1
+        receive = _Receive(self.posted, place, length)
+        if self.failed:
+            self.completions.append(Completion(receive.number, WCStatus.WR_FLUSH_ERR))
+            return Expected((), "IBA 10.3.1.7", "receives posted in the error state are flushed")
+        self.receives.append(receive)
+        if self._starved:
+            ack = self._ack(self._ack_psn)
+            return Expected((ack,), "IBA 9.7.7.2.4", "an unsolicited ACK grants new credits")
+        return Expected()
+
+    def request(self, request: Request) -> Expected:
+        """Model one request packet that is addressed to the queue pair and has a good ICRC."""
+        if self.failed:
+            return Expected((), "IBA 10.3.1.7", "the queue pair is in the error state")
+        operation = request.opcode & 31
+        if request.opcode >> 5 != _RC_BASE or operation in _IS_RESPONSE:
+            return Expected((), "IBA 9.6.1.1.2, 9.7.4", "the opcode is no request of this service")
+        ahead = serial.distance(self.epsn, request.psn)
+        if ahead < 0:
+            return self._duplicate(operation, request)
+        if ahead > 0:
+            return self._gap()
+        role = _ROLES.get(operation)
+        if role is None or request.malformed:
+            return self._malformed(role)
+        return self._in_sequence(operation, role, request)
+
+    # Replies.
+
+    @property
+    def _ack_psn(self) -> int:
+        """The last PSN that an ACK answers, not a response."""
+        if self.epsn == self._response_end:
+            return self._before_responses
+        return serial.add(self.epsn, -1)
+
+    def _ack(self, psn: int) -> Reply:
+        """Make an ACK with this PSN, with the credits for the receives that are left."""
+        return Reply(Op.ACKNOWLEDGE, psn, self._credits(), self.msn)
+
+    def _credits(self) -> int:
+        """The syndrome of an ACK: the credit count of IBA 9.7.7.2.2."""
+        self._starved = not self.receives
+        return bisect_right(CREDITS, len(self.receives)) - 1
+
+    def _nak(self, code: int) -> Reply:
+        return Reply(Op.ACKNOWLEDGE, self.epsn, 3 << 5 | code, self.msn)
+
+    def _fail(self, status: WCStatus, *replies: Reply, clause: str, why: str) -> Expected:
+        """End the queue pair: the receive in use gets ``status``, the others are flushed."""
+        self.failed = True
+        if self.receive is not None:
+            self.completions.append(Completion(self.receive.number, status))
+            self.receive = None
+        for receive in self.receives:
+            self.completions.append(Completion(receive.number, WCStatus.WR_FLUSH_ERR))
+        self.receives.clear()
+        return Expected(replies, clause, why)
+
+    def _invalid(self, clause: str, why: str) -> Expected:
+        nak = self._nak(Nak.INVALID_REQUEST)
+        return self._fail(WCStatus.REM_INV_REQ_ERR, nak, clause=clause, why=why)
+
+    def _access_error(self, why: str) -> Expected:
+        nak = self._nak(Nak.REMOTE_ACCESS_ERROR)
+        return self._fail(WCStatus.REM_ACCESS_ERR, nak, clause="IBA 9.7.4.1.5", why=why)
+
+    def _gap(self) -> Expected:
+        if self.nak_sent:
+            return Expected((), "IBA 9.7.5.2.8", "one NAK for each gap, none after an RNR NAK")
+        self.nak_sent = True
+        nak = self._nak(Nak.PSN_SEQUENCE_ERROR)
+        return Expected((nak,), "IBA 9.7.4.1.2", "a PSN after the expected one")
+
+    def _malformed(self, role: _Role | None) -> Expected:
+        what = "a reserved opcode" if role is None else "a payload that the operation lacks"
+        return self._invalid("IBA 9.7.4.1.4, 9.7.4.1.6", what)
+
+    # Requests in sequence.
+
+    def _in_sequence(self, operation: int, role: _Role, request: Request) -> Expected:
+        follows = "" if role.begins else role.family
+        if self.message.family != follows:
+            return self._invalid("IBA 9.7.4.1.3", "an operation that cannot follow the last one")
+        return _STEPS[role.family](self, operation, role, request)
+
+    def _take_receive(self, role: _Role) -> Expected | None:
+        if self.receive is None:
+            if not self.receives:
+                return self._not_ready(role)
+            self.receive = self.receives.popleft()
+        return None
+
+    def _not_ready(self, role: _Role) -> Expected:
+        if role.begins:
+            self.message = _Message()
+        self.nak_sent = True
+        rnr = Reply(Op.ACKNOWLEDGE, self.epsn, 1 << 5 | self.setup.rnr_timer, self.msn)
+        return Expected((rnr,), "IBA 9.7.5.2.8", "no receive is posted")
+
+    def _bad_length(self, role: _Role, length: int) -> Expected | None:
+        """Check that first and middle packets are full, and last ones neither empty nor longer."""
+        mtu = self.setup.mtu
+        fits = length <= mtu and (length or role.begins) if role.ends else length == mtu
+        if fits:
+            return None
+        return self._invalid("IBA 9.7.4.1.6", f"{length} bytes in a {role.part} packet")
+
+    def _send(self, _: int, role: _Role, request: Request) -> Expected:
+        if role.begins and (missing := self._take_receive(role)):
+            return missing
+        if wrong := self._bad_length(role, len(request.payload)):
+            return wrong
+        assert self.receive is not None
+        if role.begins:
+            self.message = _Message(_SEND, self.receive.place, self.receive.length)
+        message = self.message
+        if message.placed + len(request.payload) > message.limit:
+            nak = self._nak(Nak.INVALID_REQUEST)
+            return self._fail(
+                WCStatus.LOC_LEN_ERR, nak, clause="IBA 9.9.3", why="longer than the receive"
+            )
+        self._place(request.payload)
+        if role.invalidates and (refused := self._invalidate(request)):
+            return refused
+        return self._done(role, request, WCOpcode.RECV)
+
+    def _invalidate(self, request: Request) -> Expected | None:
+        """Invalidate the key, if it is a window's."""
+        grant = self._granted.get(request.rkey)
+        if grant is not None and grant.is_window:
+            grant.access, grant.length = 0, -1
+            return None
+        why = "key not invalidated"
+        done = self._fail(WCStatus.REM_INV_REQ_ERR, clause="IBA 9.9.3 class J", why=why)
+        return done._replace(replies=(self._ack(request.psn),))
+
+    def _write(self, _: int, role: _Role, request: Request) -> Expected:
+        if role.begins and not self.setup.access:
+            return self._invalid("IBA 9.7.4.1.4", "the queue pair allows no RDMA WRITE")
+        if role.receives and (missing := self._take_receive(role)):
+            return missing
+        if wrong := self._bad_length(role, len(request.payload)):
+            return wrong
+        if role.begins and (refused := self._open(role, request)):
+            return refused
+        message = self.message
+        end = message.placed + len(request.payload)
+        if end > message.limit or (role.ends and end != message.limit):
+            return self._invalid("IBA 9.7.4.1.6", "other bytes than RETH.dmalen announced")
+        self._place(request.payload)
+        return self._done(role, request, WCOpcode.RECV_RDMA_WITH_IMM)
+
+    def _open(self, role: _Role, request: Request) -> Expected | None:
+        """Begin a WRITE: check RETH.dmalen and the key."""
+        length, dmalen = len(request.payload), request.dmalen
+        if not (dmalen == length if role.ends else length < dmalen) or dmalen > _MAX_MESSAGE:
+            return self._invalid("IBA 9.7.4.1.6", f"RETH.dmalen {dmalen} with {length} bytes")
+        place = self._place_of(request, dmalen, Access.REMOTE_WRITE) if dmalen else 0
+        if place is None:
+            return self._access_error("the key does not allow the WRITE")
+        self.message = _Message(_WRITE, place, dmalen)
+        return None
+
+    def _place(self, payload: bytes) -> None:
+        message = self.message
+        start = message.place + message.placed
+        self.memory[start : start + len(payload)] = payload
+        message.placed += len(payload)
+
+    def _done(self, role: _Role, request: Request, receipt: WCOpcode) -> Expected:
+        """Finish a packet of a SEND or WRITE: expect the next PSN, acknowledge if asked."""
+        if role.ends:
+            self.msn = serial.add(self.msn, 1)
+            if self.receive is not None and (role.family == _SEND or role.imm):
+                self._complete(role, request, receipt)
+            self.message = _Message()
+        self.epsn = serial.add(self.epsn, 1)
+        self.nak_sent = False
+        if not request.ackreq:
+            return Expected((), "IBA 9.7.5.1.1", "no ACK was requested")
+        return Expected((self._ack(request.psn),), "IBA 9.7.5.1.1", "AckReq is set")
+
+    def _complete(self, role: _Role, request: Request, receipt: WCOpcode) -> None:
+        assert self.receive is not None
+        value = request.value if role.imm else request.rkey if role.invalidates else 0
+        length = self.message.placed
+        done = Completion(self.receive.number, WCStatus.SUCCESS, receipt, length, value)
+        self.completions.append(done)
+        self.receive = None
+
+    # Requests of one packet.
+
+    def _single(self, operation: int, _: _Role, request: Request) -> Expected:
+        needed = _RIGHTS[operation]
+        if needed and not self.setup.access:
+            return self._invalid("IBA 9.7.4.1.4", "the queue pair does not allow the operation")
+        if not self.setup.rd_atomic:
+            return self._invalid("IBA 9.7.4.1.5", "more READs and atomics than were agreed")
+        if operation == Op.RDMA_READ_REQUEST:
+            return self._read(request)
+        if operation == Op.FLUSH:
+            return self._flush(request)
+        return self._atomic(operation, request)
+
+    def _read(self, request: Request) -> Expected:
+        if request.dmalen > _MAX_MESSAGE:
+            return self._invalid("IBA 9.7.4.1.6", f"RETH.dmalen {request.dmalen}")
+        place: int | None = 0
+        if request.dmalen:
+            place = self._place_of(request, request.dmalen, Access.REMOTE_READ)
+        if place is None:
+            return self._access_error("the key does not allow the READ")
+        packets = max(-(-request.dmalen // self.setup.mtu), 1)
+        self._respond(request, packets, None)
+        data = bytes(self.memory[place : place + request.dmalen])
+        replies = self._read_replies(request.psn, packets, data)
+        return Expected(replies, "IBA 9.7.5.1.3", "a READ is answered with its bytes")
+
+    def _read_replies(self, psn: int, packets: int, data: bytes) -> tuple[Reply, ...]:
+        mtu, replies = self.setup.mtu, []
+        for index in range(packets):
+            first, last = index == 0, index == packets - 1
+            operation = _READ_PARTS[first, last]
+            syndrome, msn = (self._credits(), self.msn) if first or last else (-1, 0)
+            piece = data[index * mtu : (index + 1) * mtu]
+            replies.append(Reply(operation, serial.add(psn, index), syndrome, msn, piece))
+        return tuple(replies)
+
+    def _flush(self, request: Request) -> Expected:
+        placement, selectivity = request.value, request.compare
+        needed = sum(right for bit, right in _PLACEMENTS if placement & bit)
+        if not needed or not self.setup.access or selectivity > 1:
+            return self._invalid("IBA A19.4", "a FLUSH that the queue pair does not allow")
+        grant = self._granted.get(request.rkey)
+        if selectivity == 1 and grant is not None:
+            allowed = not needed & ~grant.access
+        else:
+            allowed = self._place_of(request, request.dmalen, needed) is not None
+        if not allowed:
+            return self._access_error("the key does not allow the FLUSH")
+        self._respond(request, 1, None)
+        return self._empty_response(request.psn, "a FLUSH has a response")
+
+    def _empty_response(self, psn: int, why: str) -> Expected:
+        reply = Reply(Op.RDMA_READ_RESPONSE_ONLY, psn, self._credits(), self.msn)
+        return Expected((reply,), "IBA A19.3", why)
+
+    def _atomic(self, operation: int, request: Request) -> Expected:
+        if operation == Op.ATOMIC_WRITE and request.dmalen != len(request.payload):
+            return self._invalid("IBA 9.7.4.1.6", "RETH.dmalen of an ATOMIC WRITE is not 8")
+        if request.va % 8:
+            return self._invalid("IBA 9.4.5", "an address that is no multiple of eight")
+        place = self._place_of(request, 8, _RIGHTS[operation])
+        if place is None:
+            return self._access_error("the key does not allow the atomic")
+        before = bytes(self.memory[place : place + 8])
+        self.memory[place : place + 8] = _executed(operation, request, before)
+        if operation == Op.ATOMIC_WRITE:
+            self._respond(request, 1, None)
+            return self._empty_response(request.psn, "an ATOMIC WRITE has a response")
+        original = before[::-1]
+        self._respond(request, 1, original)
+        return self._atomic_reply(request.psn, original, "an atomic returns the original value")
+
+    def _atomic_reply(self, psn: int, original: bytes, why: str) -> Expected:
+        reply = Reply(Op.ATOMIC_ACKNOWLEDGE, psn, self._credits(), self.msn, original)
+        return Expected((reply,), "IBA 9.7.5.1.4", why)
+
+    def _respond(self, request: Request, packets: int, original: bytes | None) -> None:
+        """Advance past a READ, FLUSH or atomic, and remember it for duplicates."""
+        self._before_responses = self._ack_psn
+        self.epsn = self._response_end = serial.add(self.epsn, packets)
+        self.msn = serial.add(self.msn, 1)
+        self.nak_sent = False
+        length = request.dmalen
+        one = _Remembered(
+            request.opcode, request.psn, packets, length, request.va, request.rkey,
+            request.value, request.compare, original,
+        )  # fmt: skip
+        self.remembered.append(one)
+        while len(self.remembered) > self.setup.rd_atomic:
+            self.remembered.popleft()
+
+    def _place_of(self, request: Request, length: int, needed: int) -> int | None:
+        """The place in the arena that the key allows, or ``None``."""
+        grant = self._granted.get(request.rkey)
+        if grant is None or needed & ~grant.access:
+            return None
+        offset = request.va - grant.va
+        if offset < 0 or offset + length > grant.length:
+            return None
+        return grant.start + offset
+
+    # Duplicates.
+
+    def _duplicate(self, operation: int, request: Request) -> Expected:
+        clause = "IBA 9.7.5.1.2, 9.7.5.1.4"
+        found = [one for one in self.remembered if _covers(one, request.psn)]
+        one = found[-1] if found else None
+        role = _ROLES.get(operation)
+        if role is None or request.malformed:
+            return Expected((), clause, "a malformed duplicate is dropped")
+        if role.family != _SINGLE:
+            if one is not None:
+                return Expected((), clause, "a SEND or WRITE with the PSN of a READ or atomic")
+            return Expected((self._ack(self._ack_before(request.psn)),), clause, "a duplicate")
+        if one is None or one.opcode != request.opcode:
+            return Expected((), clause, "a duplicate that is not remembered")
+        if operation == Op.RDMA_READ_REQUEST:
+            return self._read_again(request, one, clause)
+        if operation in (Op.CMP_SWAP, Op.FETCH_ADD):
+            same = (one.va, one.rkey, one.value, one.compare) == (
+                request.va, request.rkey, request.value, request.compare
+            )  # fmt: skip
+            if not same or one.original is None:
+                return Expected((), clause, "an atomic with other operands than the original")
+            return self._atomic_reply(request.psn, one.original, "a duplicate atomic")
+        return self._empty_response(request.psn, "a duplicate")
+
+    def _ack_before(self, psn: int) -> int:
+        """The PSN of the ACK for a duplicate: before the next READ or atomic, or the newest."""
+        done = serial.span(psn, self.epsn)
+        for one in self.remembered:
+            if serial.in_window(one.psn, psn, done):
+                return serial.add(one.psn, -1)
+        return serial.add(self.epsn, -1)
+
+    def _read_again(self, request: Request, one: _Remembered, clause: str) -> Expected:
+        skipped = serial.span(one.psn, request.psn)
+        if one.length:
+            offset = skipped * self.setup.mtu
+            same = request.rkey == one.rkey and request.va == one.va + offset
+            if not same or not 0 < request.dmalen <= one.length - offset:
+                return Expected((), clause, "a READ of other memory than the original")
+        elif request.dmalen:
+            return Expected((), clause, "a READ of other memory than the original")
+        place: int | None = 0
+        if request.dmalen:
+            place = self._place_of(request, request.dmalen, Access.REMOTE_READ)
+        if place is None:
+            return Expected((), clause, "a duplicate READ whose key is invalid by now")
+        packets = max(-(-request.dmalen // self.setup.mtu), 1)
+        data = bytes(self.memory[place : place + request.dmalen])
+        return Expected(self._read_replies(request.psn, packets, data), clause, "a duplicate READ")
+
+
+_STEPS: Final[dict[str, Callable[[ResponderModel, int, _Role, Request], Expected]]] = {
+    _SEND: ResponderModel._send,
+    _WRITE: ResponderModel._write,
+    _SINGLE: ResponderModel._single,
+}
+_RIGHTS: Final[dict[int, int]] = {
+    Op.RDMA_READ_REQUEST: int(Access.REMOTE_READ),
+    Op.CMP_SWAP: int(Access.REMOTE_ATOMIC),
+    Op.FETCH_ADD: int(Access.REMOTE_ATOMIC),
+    Op.ATOMIC_WRITE: int(Access.REMOTE_WRITE),
+    Op.FLUSH: 0,
+}
+_PLACEMENTS: Final = ((1, int(Access.FLUSH_GLOBAL)), (2, int(Access.FLUSH_PERSISTENT)))
+_READ_PARTS: Final = {
+    (True, True): Op.RDMA_READ_RESPONSE_ONLY,
+    (True, False): Op.RDMA_READ_RESPONSE_FIRST,
+    (False, False): Op.RDMA_READ_RESPONSE_MIDDLE,
+    (False, True): Op.RDMA_READ_RESPONSE_LAST,
+}
+
+
+def _covers(one: _Remembered, psn: int) -> bool:
+    return serial.in_window(psn, one.psn, one.packets)
+
+
+def _executed(operation: int, request: Request, before: bytes) -> bytes:
+    """Return the eight bytes after an atomic. Memory is little-endian."""
+    if operation == Op.ATOMIC_WRITE:
+        return request.payload
+    number = int.from_bytes(before, "little")
+    if operation == Op.FETCH_ADD:
+        number = (number + request.value) % (1 << 64)
+    elif number == request.compare:
+        number = request.value
+    return number.to_bytes(8, "little")

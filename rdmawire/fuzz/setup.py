@@ -1,0 +1,132 @@
+"""The setup of a fuzz case: one queue pair of a target, its memory regions, and the peer's path.
+
+A setup is a value: the same setup gives the same numbers (QPN, PSNs, addresses, keys), so that a
+case can be played again on another target.
+"""
+
+from dataclasses import dataclass, fields
+from enum import Enum
+from random import Random
+from typing import Any, Final, NamedTuple, Self
+
+from rdmawire.errors import FuzzError
+from rdmawire.memory.key import Access
+from rdmawire.terminal import suggest
+from rdmawire.verbs.enums import QPType
+from rdmawire.wire.management import PATH_MTUS
+from rdmawire.wire.serial import MODULUS
+
+TARGET_QPN: Final = 0x11
+"""The queue pair that is fuzzed."""
+PEER_QPN: Final = 0x4D
+"""The queue pair of the fuzzer."""
+QKEY: Final = 0x11
+PKEY: Final = 0xFFFF
+RKEY_STEP: Final = 0x100
+"""Distance between the keys of two regions: the index of a key without its variant."""
+
+ARENA: Final = 16 << 10
+"""Bytes of memory that are compared with the model, guards included."""
+FRESH_ARENA: Final = Random(1).randbytes(ARENA)  # noqa: S311  the same in all runs
+"""The bytes of the arena at the start of each case."""
+RECEIVE_SLOTS: Final = 8
+RECEIVE_SLOT: Final = 1024
+"""Bytes for one receive. Receives use the slots in turn."""
+
+
+class Network(Enum):
+    """The headers before the BTH."""
+
+    ROCE2_IPV4 = "RoCEv2 over IPv4"
+    ROCE2_IPV6 = "RoCEv2 over IPv6"
+    ROCE1 = "RoCEv1: a GRH on Ethernet"
+
+
+class Area(NamedTuple):
+    """Part of the arena: ``start`` and ``length`` in bytes, and the rights of its region."""
+
+    start: int
+    length: int
+    access: int
+
+
+_WRITE = Access.LOCAL_WRITE | Access.REMOTE_WRITE
+_ALL = (
+    _WRITE
+    | Access.REMOTE_READ
+    | Access.REMOTE_ATOMIC
+    | Access.FLUSH_GLOBAL
+    | Access.FLUSH_PERSISTENT
+)
+
+AREAS: Final = (
+    Area(512, 2048, int(_ALL | Access.MW_BIND)),
+    Area(3072, 512, int(Access.REMOTE_READ)),
+    Area(4096, 512, int(_WRITE)),
+)
+"""The regions: one with all rights, one to read, one to write. The bytes between are guards."""
+WINDOW: Final = Area(1024, 256, int(Access.REMOTE_WRITE | Access.REMOTE_READ))
+"""A type 2 memory window over a part of the first region: its key can be invalidated."""
+RECEIVES: Final = 6 << 10
+"""Start of the receive slots in the arena."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Parameters of one queue pair of a target.
+
+    ``psn`` is the first expected PSN, ``mtu`` the path MTU in bytes, ``rd_atomic`` the number of
+    READs and atomics that the responder supports (``max_dest_rd_atomic``). ``access`` says whether
+    the queue pair allows remote access. Raises :class:`FuzzError` for values out of range.
+    """
+
+    service: QPType = QPType.RC
+    network: Network = Network.ROCE2_IPV4
+    psn: int = 1000
+    mtu: int = 256
+    rd_atomic: int = 4
+    rnr_timer: int = 12
+    access: bool = True
+
+    def __post_init__(self) -> None:
+        if self.mtu not in PATH_MTUS:
+            raise FuzzError(f"mtu {self.mtu}: use one of {', '.join(map(str, PATH_MTUS))}")
+        if not 0 <= self.psn < MODULUS:
+            raise FuzzError(f"psn {self.psn}: a PSN has 24 bits")
+        if not 0 <= self.rd_atomic <= 16 or not 0 <= self.rnr_timer <= 31:
+            raise FuzzError("rd_atomic is 0 to 16, rnr_timer 0 to 31")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values that JSON can hold."""
+        return {
+            "service": self.service.name,
+            "network": self.network.name,
+            "psn": self.psn,
+            "mtu": self.mtu,
+            "rd_atomic": self.rd_atomic,
+            "rnr_timer": self.rnr_timer,
+            "access": self.access,
+        }
+
+    @classmethod
+    def from_json(cls, values: Any) -> Self:
+        """Make a setup of JSON values. Raises :class:`FuzzError` for others."""
+        if not isinstance(values, dict):
+            raise FuzzError("setup: expected an object of names and values")
+        names = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in names:
+                raise FuzzError(f"setup: no value is named {name!r}{suggest(name, names)}")
+        made = dict(values)
+        made["service"] = _member(QPType, made.get("service", "RC"), "service")
+        made["network"] = _member(Network, made.get("network", "ROCE2_IPV4"), "network")
+        for name in ("psn", "mtu", "rd_atomic", "rnr_timer"):
+            if name in made and (not isinstance(made[name], int) or made[name] < 0):
+                raise FuzzError(f"setup: {name} is a number, not {made[name]!r}")
+        return cls(**made)
+
+
+def _member(enum: Any, name: object, what: str) -> Any:
+    if not isinstance(name, str) or name not in enum.__members__:
+        raise FuzzError(f"setup: {what} {name!r} is none of {', '.join(enum.__members__)}")
+    return enum[name]

@@ -1,0 +1,74 @@
+"""What is fuzzed: frames go in, frames come out.
+
+A :class:`Target` needs three methods, so that an adapter in another process or on a wire can be
+added without a change here. What an :class:`ObservableTarget` shows in addition (memory,
+completions) lets more mistakes be found.
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from rdmawire.fuzz.exchange import Numbers
+from rdmawire.fuzz.setup import Setup
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.enums import WCOpcode, WCStatus
+
+
+@runtime_checkable
+class Target(Protocol):
+    """Something that receives frames and answers with frames."""
+
+    @property
+    def name(self) -> str:
+        """A name for reports."""
+        ...
+
+    def reset(self, setup: Setup) -> None:
+        """Make a fresh queue pair, and memory as at first, as ``setup`` says."""
+        ...
+
+    def send(self, frame: bytes) -> list[bytes]:
+        """Deliver one Ethernet frame, without its FCS; return the frames of the answer."""
+        ...
+
+
+class Completion(NamedTuple):
+    """What the application learns of one work request.
+
+    ``number`` counts the work requests of its queue from 1. ``value`` is the immediate or the
+    invalidated key, 0 if there is none.
+    """
+
+    number: int
+    status: WCStatus
+    opcode: WCOpcode | None = None
+    length: int = 0
+    value: int = 0
+
+
+@runtime_checkable
+class ObservableTarget(Target, Protocol):
+    """A target whose application the fuzzer plays: it posts work, and sees memory."""
+
+    def numbers(self, setup: Setup) -> Numbers:
+        """Return the QPN, addresses and keys that a peer needs, after :meth:`reset`."""
+        ...
+
+    def path(self, setup: Setup) -> tuple[AddressHandle, bytes]:
+        """Return the peer's path to the target, and the peer's MAC address."""
+        ...
+
+    def post_receive(self, length: int) -> bool:
+        """Post a receive of ``length`` bytes into the next slot; ``False`` if it is refused."""
+        ...
+
+    def completions(self) -> list[Completion]:
+        """Remove and return the completions."""
+        ...
+
+    def memory(self) -> bytes:
+        """Return the arena (:data:`rdmawire.fuzz.setup.ARENA`)."""
+        ...
+
+    def wait(self, ns: int) -> list[bytes]:
+        """Let ``ns`` nanoseconds pass; return the frames sent."""
+        ...
