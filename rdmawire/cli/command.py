@@ -1,15 +1,18 @@
 """Commands with help in groups: options by topic, examples last, colour in a terminal only.
 
-It imports only click, so that starting stays fast.
+It imports little but click, so that starting stays fast.
 """
 
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
+
+from rdmawire.terminal import quote, suggest
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OTHER = "Options"
@@ -108,6 +111,58 @@ class Command(click.Command):
         for each, times in Counter(given).items():
             if times > 1 and isinstance(each, click.Option) and not _is_repeatable(each):
                 raise click.UsageError(f"{each.opts[0]} is given {times} times; give it once", ctx)
+
+
+class CommandGroup(click.Group):
+    """A command with subcommands, imported when they are called.
+
+    ``subcommands`` has the line in the help of each, and the name of its module, whose ``command``
+    it is; ``examples`` end the help.
+    """
+
+    context_class = Context
+
+    def __init__(
+        self,
+        *args: Any,
+        subcommands: Mapping[str, tuple[str, str]],
+        examples: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.subcommands = subcommands
+        self.examples = examples
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.subcommands)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        if name not in self.subcommands:
+            return None
+        command: click.Command = import_module(self.subcommands[name][1]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.subcommands and not args[0].startswith("-"):
+            near = suggest(args[0], self.subcommands)
+            raise click.UsageError(f"no subcommand is named {quote(args[0])}{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Subcommands"):
+            formatter.write_dl([(name, row[0]) for name, row in self.subcommands.items()])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        records = [row for one in self.get_params(ctx) if (row := one.get_help_record(ctx))]
+        with formatter.section(_OTHER):
+            formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  {example}\n" for example in self.examples))
 
 
 def _is_repeatable(each: click.Option) -> bool:

@@ -69,6 +69,10 @@ _COMMANDS = {
         "Make traffic", "rdmawire.cli.run",
         "Run scenarios of virtual hosts and check their expectations.",
     ),
+    "fuzz": (
+        "Find bugs", "rdmawire.cli.fuzz",
+        "Fuzz RDMA state machines and parsers, and play findings again.",
+    ),
     "vectors": (
         "Look up", "rdmawire.cli.vectors",
         "Find test vectors by what they show; print their bytes.",

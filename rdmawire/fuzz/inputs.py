@@ -179,7 +179,7 @@ def _checked(place: str, name: str, value: Any) -> Any:
     if name == "fields":
         return _checked_fields(place, value)
     if name == "extra":
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
             raise FuzzError(f"{place}: extra is a list of header names")
         return tuple(value)
     if value not in Checksum.__members__:
@@ -214,7 +214,7 @@ class Case:
     @classmethod
     def from_json(cls, values: Any) -> Self:
         """Make a case of JSON values. Raises :class:`FuzzError` for others."""
-        if not isinstance(values, dict) or not isinstance(values.get("inputs"), list):
+        if not isinstance(values, dict) or not isinstance(values.get("inputs"), list | tuple):
             raise FuzzError("case: expected an object with a setup and a list of inputs")
         if len(values["inputs"]) > MAX_INPUTS:
             raise FuzzError(f"case: more than {MAX_INPUTS} inputs")

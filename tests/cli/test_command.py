@@ -14,6 +14,7 @@ from tests.cli.command import RDMAWIRE, RNR, rdmawire, refused
 from tests.waiting import HANG
 
 COMMANDS = [*_COMMANDS]
+FUZZ = ["run", "replay", "list"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,9 @@ def test_completion_without_what_a_shell_says_is_wrong_usage(env: dict[str, str]
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+@pytest.mark.parametrize(
+    "command", [[], *([name] for name in COMMANDS), *(["fuzz", name] for name in FUZZ)]
+)
 def test_help_has_examples(command: list[str]) -> None:
     done = rdmawire(*command, "--help")
     assert done.returncode == 0
@@ -188,9 +191,11 @@ def test_help_has_examples(command: list[str]) -> None:
     assert "\\" not in done.stdout
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_is_under_a_heading(name: str) -> None:
-    help_ = rdmawire(name, "--help").stdout
+@pytest.mark.parametrize(
+    "command", [*([name] for name in COMMANDS), *(["fuzz", name] for name in FUZZ)]
+)
+def test_every_option_is_under_a_heading(command: list[str]) -> None:
+    help_ = rdmawire(*command, "--help").stdout
     groups = re.findall(r"^([A-Z][\w ]+):\n((?:  .*\n)+)", help_, re.MULTILINE)
     other = dict(groups)["Options"]
     assert re.findall(r"^  (\S+)", other, re.MULTILINE) == ["-h,"]

@@ -10,17 +10,26 @@ from click.testing import CliRunner
 from rdmawire.cli.program import _COMMANDS, cli
 
 
+def _all() -> Iterator[tuple[str, click.Command]]:
+    """Every command and subcommand, with its words."""
+    for name, (_, module, _) in _COMMANDS.items():
+        command = import_module(module).command
+        yield name, command
+        for sub, (_, module_of_sub) in getattr(command, "subcommands", {}).items():
+            yield f"{name} {sub}", import_module(module_of_sub).command
+
+
 def _single() -> Iterator[tuple[str, str]]:
     """Every option of every command that takes one value, and takes it once."""
-    for name, (_, module, _) in _COMMANDS.items():
-        for option in import_module(module).command.params:
+    for name, command in _all():
+        for option in command.params:
             if isinstance(option, click.Option) and not (option.is_flag or option.multiple):
                 yield name, option.opts[-1]
 
 
 @pytest.mark.parametrize(("command", "option"), [*_single()])
 def test_of_two_values_none_is_dropped_in_silence(command: str, option: str) -> None:
-    done = CliRunner().invoke(cli, [command, option, "1", option, "2"])
+    done = CliRunner().invoke(cli, [*command.split(), option, "1", option, "2"])
     assert done.exit_code == 2
     assert "is given 2 times; give it once" in done.output
 

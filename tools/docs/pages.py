@@ -137,15 +137,22 @@ def _fields() -> Iterator[str]:
 
 def _commands() -> Iterator[str]:
     yield "# Commands\n"
-    context = click.Context(cli, info_name="rdmawire", terminal_width=90, max_content_width=90)
-    yield f"```text\n{cli.get_help(context)}\n```\n"
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
-        assert command is not None
-        inner = click.Context(
-            command, info_name=name, parent=context, terminal_width=90, max_content_width=90
-        )
-        yield f"## rdmawire {name}\n\n```text\n{command.get_help(inner)}\n```\n"
+    yield from _command(None, "rdmawire", cli)
+
+
+def _command(parent: click.Context | None, name: str, command: click.Command) -> Iterator[str]:
+    """The help of a command, and of its subcommands."""
+    context = click.Context(
+        command, info_name=name, parent=parent, terminal_width=90, max_content_width=90
+    )
+    if parent is not None:
+        yield f"## {context.command_path}\n"
+    yield f"```text\n{command.get_help(context)}\n```\n"
+    if isinstance(command, click.Group):
+        for sub in command.list_commands(context):
+            found = command.get_command(context, sub)
+            assert found is not None
+            yield from _command(context, sub, found)
 
 
 def _wireshark() -> Iterator[str]:

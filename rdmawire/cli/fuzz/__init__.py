@@ -1,0 +1,23 @@
+"""`rdmawire fuzz`: fuzz RDMA state machines and parsers."""
+
+import click
+
+from rdmawire.cli.command import CommandGroup
+
+
+@click.group(
+    "fuzz",
+    cls=CommandGroup,
+    no_args_is_help=True,
+    subcommands={
+        "run": ("Run a fuzzer until it finds something or its time is over.", f"{__name__}.run"),
+        "replay": ("Play findings again.", f"{__name__}.replay"),
+        "list": ("List what can be fuzzed.", f"{__name__}.list"),
+    },
+    examples=(
+        "rdmawire fuzz run --time 60s",
+        "rdmawire fuzz replay findings/*/",
+    ),
+)
+def command() -> None:
+    """Fuzz RDMA state machines and parsers."""

@@ -1,0 +1,67 @@
+"""`rdmawire fuzz replay`: findings, played again."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rdmawire.cli.command import Command, option
+from rdmawire.cli.streams import complain
+from rdmawire.errors import FuzzError
+from rdmawire.terminal import escape
+
+if TYPE_CHECKING:
+    from rdmawire.fuzz.oracle import Violation
+
+
+@click.command(
+    "replay",
+    cls=Command,
+    examples=("rdmawire fuzz replay findings/*/", "rdmawire fuzz replay --json findings/*/"),
+)
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...",
+                type=click.Path(path_type=Path))  # fmt: skip
+@option("Output", "--json", "as_json", is_flag=True, help="Print a JSON array.")
+def command(folders: tuple[Path, ...], *, as_json: bool) -> int:
+    """Play findings again, each on the target that it was found on.
+
+    Exit status: 0 if no finding shows a violation any more, 1 if one does, 2 for a folder that
+    cannot be read.
+    """
+    shown: list[dict[str, Any]] = []
+    status = 0
+    for folder in folders:
+        try:
+            violation = _replayed(folder)
+        except FuzzError as error:
+            complain(str(error))
+            return 2
+        status |= violation is not None
+        shown.append(_object(folder, violation))
+        if not as_json:
+            _print(folder, violation)
+    if as_json:
+        click.echo(json.dumps(shown, indent=1))
+    return status
+
+
+def _replayed(folder: Path) -> "Violation | None":
+    from rdmawire.fuzz.finding import read_finding, replay
+
+    return replay(read_finding(folder))
+
+
+def _object(folder: Path, violation: "Violation | None") -> dict[str, Any]:
+    return {"folder": str(folder), "violation": violation._asdict() if violation else None}
+
+
+def _print(folder: Path, violation: "Violation | None") -> None:
+    name = escape(str(folder))
+    if violation is None:
+        click.echo(f"{name}: no violation any more")
+        return
+    click.echo(f"{name}: {violation.what} at input {violation.place + 1}")
+    click.echo(f"  expected: {escape(violation.expected)}")
+    click.echo(f"  happened: {escape(violation.happened)}")
+    click.echo(f"  clause:   {violation.clause or 'none'}")

@@ -1,0 +1,173 @@
+"""`rdmawire fuzz run`: campaigns."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.errors import FuzzError
+from rdmawire.terminal import escape, plural
+from rdmawire.units import SECOND, parse_duration
+
+if TYPE_CHECKING:
+    from rdmawire.fuzz.campaign import Campaign, Progress
+    from rdmawire.fuzz.finding import Finding
+
+_INTERRUPTED: Final = 130
+_MAX_JOBS: Final = 1024
+
+
+def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Read a time such as ``60s`` or ``10 min``; return seconds."""
+    if text is None:
+        return None
+    try:
+        return parse_duration(text) / SECOND
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no time such as 60s", ctx, parameter) from None
+
+
+@click.command(
+    "run",
+    cls=Command,
+    examples=(
+        "rdmawire fuzz run --time 60s",
+        "rdmawire fuzz run --profile rxe --runs 100000 --jobs 4 --seed 1",
+    ),
+)
+@click.argument("target", default="engine", metavar="[TARGET]")
+@option("Target", "--profile", metavar="NAME", help="Profile of the adapter.  [default: ibta]")
+@option("Target", "--bug", metavar="NAME", help="Planted bug of the adapter.")
+@option("Target", "--service", metavar="NAME", help="Transport service.  [default: RC]")
+@option("Limits", "--time", "seconds", metavar="TIME", callback=_seconds,
+        help="Stop after this time, such as 60s.")  # fmt: skip
+@option("Limits", "--runs", type=IntegerType(1, 10**12), help="Stop after as many random cases.")
+@option("Limits", "--max-findings", type=IntegerType(1, 10**6),
+        help="Stop after as many different findings.")  # fmt: skip
+@option("Work", "--seed", type=IntegerType(0, 2**64 - 1),
+        help="Seed of all random values.  [default: the folder's, or a random one]")  # fmt: skip
+@option("Work", "-j", "--jobs", type=IntegerType(1, _MAX_JOBS), default=1, show_default=True,
+        help="Number of processes.")  # fmt: skip
+@option("Output", "-o", "--output", "folder", metavar="FOLDER", default="findings",
+        show_default=True, type=click.Path(path_type=Path, file_okay=False),
+        help="Folder of the findings. A campaign that began there goes on.")  # fmt: skip
+@option("Output", "--json", "as_json", is_flag=True, help="Print a JSON object.")
+def command(
+    target: str,
+    *,
+    seconds: float | None,
+    runs: int | None,
+    max_findings: int | None,
+    seed: int | None,
+    jobs: int,
+    folder: Path,
+    as_json: bool,
+    **settings: str | None,
+) -> int:
+    """Play random cases on TARGET until a limit is reached, and keep what violates the standard.
+
+    TARGET is one of `rdmawire fuzz list`. Without a limit it runs until Ctrl-C. Findings are
+    written to FOLDER as they come, minimised, each in a folder of its own. Exit status: 0 if
+    nothing is found, 1 for findings, 2 for a usage error.
+    """
+    spec = {"kind": target, **{name: value for name, value in settings.items() if value}}
+    campaign = _campaign(spec, seed, folder)
+    campaign.runs, campaign.seconds, campaign.max_findings = runs, seconds, max_findings
+    if not as_json:
+        click.echo(f"{_words(spec)}; seed {campaign.seed}; findings in {escape(str(folder))}")
+    interrupted = _run(campaign, jobs)
+    _print(campaign, folder, as_json=as_json)
+    if campaign.findings:
+        return 1
+    return _INTERRUPTED if interrupted else 0
+
+
+def _campaign(spec: dict[str, Any], seed: int | None, folder: Path) -> "Campaign":
+    from rdmawire.fuzz.campaign import Campaign, seed_of
+
+    if seed is None:
+        seed = seed_of(folder)
+    if seed is None:
+        seed = int.from_bytes(os.urandom(4), "big")
+    try:
+        return Campaign(spec, seed, folder)
+    except FuzzError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _words(spec: dict[str, Any]) -> str:
+    more = ", ".join(f"{name} {value}" for name, value in spec.items() if name != "kind")
+    return f"fuzzing {spec['kind']}" + (f" ({more})" if more else "")
+
+
+def _run(campaign: "Campaign", jobs: int) -> bool:
+    """Run; return whether Ctrl-C ended it. What was found until then is kept."""
+    with _line() as show:
+        try:
+            campaign.run(jobs, report=show)
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+@contextmanager
+def _line() -> Iterator[Callable[["Progress"], object]]:
+    """Show a line of progress on standard error while the context lasts, in a terminal."""
+    from rich.console import Console
+
+    console = Console(file=sys.stderr)
+    if not console.is_interactive:
+        yield lambda _: None
+        return
+    with console.status("starting") as status:
+        yield lambda progress: status.update(_progress(progress))
+
+
+def _progress(progress: "Progress") -> str:
+    rate = f"{progress.rate:,.0f} packets/s"
+    found = plural(progress.findings, "finding")
+    return f"{progress.executed:,} packets, {rate}, {found}, {progress.seconds:.0f} s"
+
+
+def _print(campaign: "Campaign", folder: Path, *, as_json: bool) -> None:
+    progress = campaign.progress
+    if as_json:
+        values = {
+            "target": dict(campaign.spec),
+            "seed": campaign.seed,
+            "runs": progress.runs,
+            "packets": progress.executed,
+            "seconds": round(progress.seconds, 3),
+            "findings": [_object(one, folder) for one in campaign.findings],
+        }
+        click.echo(json.dumps(values, indent=1))
+        return
+    for one in campaign.findings:
+        click.echo(_text(one, folder))
+    click.echo(f"{progress.runs:,} cases, {_progress(progress)}")
+
+
+def _object(finding: "Finding", folder: Path) -> dict[str, Any]:
+    shown = finding.violation._asdict()
+    return {"folder": str(folder / finding.name), **shown, "inputs": _size(finding)}
+
+
+def _size(finding: "Finding") -> int:
+    case = finding.case
+    return len(case["inputs"]) if isinstance(case, dict) and "inputs" in case else 1
+
+
+def _text(finding: "Finding", folder: Path) -> str:
+    violation = finding.violation
+    return (
+        f"{escape(str(folder / finding.name))} ({plural(_size(finding), 'input')})\n"
+        f"  expected: {escape(violation.expected)}\n"
+        f"  happened: {escape(violation.happened)}\n"
+        f"  clause:   {violation.clause or 'none'}"
+    )

@@ -1,0 +1,274 @@
+"""Campaigns: many runs of a fuzzer over processes, findings kept as they come.
+
+Work is given out in batches of run numbers; a batch depends on the seed and its numbers alone, so
+it does not matter where it runs, and a batch that is lost with its process is run again. Findings
+are minimised, kept once per signature, and written at once. ``campaign.json`` holds what is done:
+a campaign that is started again in the same folder goes on.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.finding import Finding, as_finding, findings_in, write_finding
+from rdmawire.fuzz.fuzzer import Batch, Found, Fuzzer, Spec, make_fuzzer
+
+RUNS_OF_BATCH: Final = 200
+"""Runs of one batch: fewer would cost more time between processes."""
+_STATE: Final = "campaign.json"
+_PATIENCE: Final = 1.0
+"""Seconds after which the limits are checked, even if no batch is done."""
+_MAX_LOST: Final = 5
+"""Process pools that may break before the campaign ends with an error."""
+
+
+class Progress(NamedTuple):
+    """What a campaign has done: ``runs``, packets ``executed``, seconds, and findings."""
+
+    runs: int
+    executed: int
+    seconds: float
+    findings: int
+
+    @property
+    def rate(self) -> float:
+        """Packets a second."""
+        return self.executed / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass
+class Campaign:
+    """One campaign.
+
+    - ``spec``: what is fuzzed (:func:`rdmawire.fuzz.fuzzer.make_fuzzer`).
+    - ``seed``: of all random values.
+    - ``folder``: where findings are written; ``None`` keeps them in memory.
+    - ``runs``, ``seconds``: when it ends, whichever comes first; ``None`` for no limit.
+    - ``max_findings``: it ends when it has as many different findings; ``None`` for no limit.
+    - ``clock``: the time in seconds.
+    """
+
+    spec: Spec
+    seed: int = 0
+    folder: Path | None = None
+    runs: int | None = None
+    seconds: float | None = None
+    max_findings: int | None = None
+    clock: Callable[[], float] = monotonic
+    findings: list[Finding] = field(default_factory=list)
+    done: int = 0
+    executed: int = 0
+
+    def __post_init__(self) -> None:
+        self._fuzzer: Fuzzer = make_fuzzer(self.spec)
+        self._next = 0
+        self._finished: dict[int, int] = {}
+        self._elapsed = 0.0
+        if self.folder is not None:
+            self._resume(self.folder)
+        self._begun = self.clock()
+
+    # State.
+
+    def _resume(self, folder: Path) -> None:
+        """Go on with a campaign that was begun in the folder, if there is one."""
+        path = folder / _STATE
+        if not path.exists():
+            return
+        state = _read_state(path)
+        if (state["target"], state["seed"]) != (dict(self.spec), self.seed):
+            raise FuzzError(
+                f"{path}: a campaign of another target or seed: use another folder, or its own "
+                f"seed {state['seed']} and target {state['target']}"
+            )
+        self.done, self.executed = state["runs"], state["executed"]
+        self._elapsed, self._next = state["seconds"], state["next"]
+        self.findings = list(findings_in(folder))
+
+    def save(self) -> None:
+        """Write what is done to the folder."""
+        if self.folder is None:
+            return
+        state = {
+            "target": dict(self.spec),
+            "seed": self.seed,
+            "runs": self.done,
+            "executed": self.executed,
+            "seconds": round(self.progress.seconds, 3),
+            "next": self._complete_up_to(),
+        }
+        beside = self.folder / f".{_STATE}.{os.getpid()}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            beside.write_text(json.dumps(state, indent=1) + "\n")
+            beside.replace(self.folder / _STATE)
+        except OSError as error:
+            raise FuzzError(f"{self.folder}: cannot write: {error.strerror or error}") from error
+
+    def _complete_up_to(self) -> int:
+        """The first run number that is not complete."""
+        first = self._next
+        while first in self._finished:
+            first += self._finished[first]
+        return first
+
+    @property
+    def progress(self) -> Progress:
+        """What is done so far."""
+        seconds = self._elapsed + self.clock() - self._begun
+        return Progress(self.done, self.executed, seconds, len(self.findings))
+
+    @property
+    def _over(self) -> bool:
+        enough = self.max_findings is not None and len(self.findings) >= self.max_findings
+        timed = self.seconds is not None and self.clock() - self._begun >= self.seconds
+        return enough or timed
+
+    # Running.
+
+    def _batches(self) -> Iterator[tuple[int, int]]:
+        """Yield batches not done yet: the first run number, and how many."""
+        first, end = self._next, None if self.runs is None else self._next + self.runs
+        while end is None or first < end:
+            yield first, RUNS_OF_BATCH if end is None else min(RUNS_OF_BATCH, end - first)
+            first += RUNS_OF_BATCH
+
+    def run(
+        self,
+        jobs: int = 1,
+        executor: Executor | None = None,
+        report: Callable[[Progress], object] = lambda _: None,
+    ) -> list[Finding]:
+        """Run until a limit is reached; return the findings.
+
+        ``jobs`` processes are used, or ``executor``, which may be that of a cluster. ``report`` is
+        called after each batch. Findings up to then are kept when an exception, such as
+        ``KeyboardInterrupt``, ends the run.
+        """
+        try:
+            if executor is None and jobs == 1:
+                self._run_here(report)
+            else:
+                self._run_over(jobs, executor, report)
+        finally:
+            self.save()
+        return self.findings
+
+    def _run_here(self, report: Callable[[Progress], object]) -> None:
+        for first, runs in self._batches():
+            if self._over:
+                return
+            self._take(self._fuzzer.batch(self.seed, first, runs))
+            report(self.progress)
+
+    def _run_over(
+        self, jobs: int, executor: Executor | None, report: Callable[[Progress], object]
+    ) -> None:
+        """Run batches in an executor; those lost with a process are run again."""
+        queue = _Queue(self._batches())
+        if executor is not None:
+            self._feed(executor, jobs, queue, report)
+            return
+        for _ in range(_MAX_LOST):
+            pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+            try:
+                self._feed(pool, jobs, queue, report)
+                return
+            except BrokenProcessPool:
+                queue.lost()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        raise FuzzError(f"{_MAX_LOST} times a process of the campaign was killed: it ends")
+
+    def _feed(
+        self, pool: Executor, jobs: int, queue: "_Queue", report: Callable[[Progress], object]
+    ) -> None:
+        """Keep the processes busy until all batches are done, or a limit is reached."""
+        while not self._over:
+            while len(queue.running) < 2 * jobs and (batch := queue.take()) is not None:
+                queue.running[pool.submit(run_batch, dict(self.spec), self.seed, *batch)] = batch
+            if not queue.running:
+                return
+            for work in wait(queue.running, _PATIENCE, FIRST_COMPLETED).done:
+                self._take(work.result())
+                del queue.running[work]
+                report(self.progress)
+        for work in queue.running:
+            work.cancel()
+
+    def _take(self, batch: Batch) -> None:
+        """Count a batch and keep what it found."""
+        self.done += batch.runs
+        self.executed += batch.executed
+        self._finished[batch.first] = batch.runs
+        for found in batch.found:
+            self._keep(found)
+
+    def _keep(self, found: Found) -> None:
+        """Minimise and write a finding, unless one with its signature is there."""
+        known = {finding.violation.signature for finding in self.findings}
+        if found.violation.signature in known:
+            return
+        finding = as_finding(self.spec, self.seed, self._fuzzer.minimised(found))
+        if finding.violation.signature in known:
+            return
+        self.findings.append(finding)
+        if self.folder is not None:
+            write_finding(self.folder, finding, self._fuzzer)
+            self.save()
+
+
+class _Queue:
+    """Batches to run, and those that run, by their future."""
+
+    def __init__(self, batches: Iterator[tuple[int, int]]) -> None:
+        self._batches = batches
+        self._again: list[tuple[int, int]] = []
+        self.running: dict[Future[Batch], tuple[int, int]] = {}
+
+    def take(self) -> tuple[int, int] | None:
+        """Return the next batch, first those that were lost; ``None`` if there are no more."""
+        return self._again.pop() if self._again else next(self._batches, None)
+
+    def lost(self) -> None:
+        """Note that the batches that run were lost with their process."""
+        self._again += self.running.values()
+        self.running.clear()
+
+
+_fuzzers: dict[str, Fuzzer] = {}
+
+
+def run_batch(spec: dict[str, Any], seed: int, first: int, runs: int) -> Batch:
+    """Run a batch in this process, which keeps the fuzzer for the next."""
+    key = json.dumps(spec, sort_keys=True)
+    if key not in _fuzzers:
+        _fuzzers[key] = make_fuzzer(spec)
+    return _fuzzers[key].batch(seed, first, runs)
+
+
+def seed_of(folder: Path) -> int | None:
+    """Return the seed of the campaign that was begun in a folder, or ``None``."""
+    path = folder / _STATE
+    return int(_read_state(path)["seed"]) if path.exists() else None
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise FuzzError(f"{path}: cannot go on with this campaign: {error}") from error
+    if not isinstance(state, dict) or not isinstance(state.get("target"), dict):
+        raise FuzzError(f"{path}: no state of a campaign")
+    for name in ("runs", "executed", "seconds", "next", "seed"):
+        if not isinstance(state.get(name), int | float):
+            raise FuzzError(f"{path}: {name} is missing or no number")
+    return state

@@ -1,0 +1,176 @@
+"""Findings: a folder for each, with all that is needed to see it and to play it again.
+
+- ``finding.json``: what is fuzzed, seed and run, the minimised case, what was expected and by which
+  clause, what happened.
+- ``packets.pcapng``: the frames of the minimised case in both directions; a comment at the last.
+- ``scenario.yaml``: the same as a scenario for ``rdmawire run``, if one can express it.
+- ``report.txt``: the inputs in words.
+
+A folder is written beside its place and then renamed, so that it is complete or absent.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from rdmawire.capture import COMMENT, LinkType, Record, create_capture
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.fuzzer import Found, Frame, Fuzzer, Spec, make_fuzzer
+from rdmawire.fuzz.oracle import Violation
+
+FORMAT: Final = 1
+"""Version of ``finding.json``."""
+MAX_JSON: Final = 8 << 20
+"""Bytes of a ``finding.json`` that are read at most."""
+NAME: Final = "finding.json"
+
+
+class Finding(NamedTuple):
+    """A violation with everything that repeats it. ``case`` is JSON, minimised."""
+
+    spec: dict[str, Any]
+    seed: int
+    run: int
+    violation: Violation
+    case: Any
+
+    @property
+    def name(self) -> str:
+        """The name of the folder: the first words of the signature, and a number for all of it."""
+        words = re.sub(r"[^a-z0-9]+", "-", self.violation.signature.lower()).strip("-")
+        number = crc32(f"{self.spec} {self.violation.signature}".encode())
+        return f"{words[:48].rstrip('-')}-{number:08x}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding as JSON values."""
+        return {
+            "format": FORMAT,
+            "target": self.spec,
+            "seed": self.seed,
+            "run": self.run,
+            **self.violation._asdict(),
+            "case": self.case,
+        }
+
+
+def write_finding(folder: Path, finding: Finding, fuzzer: Fuzzer) -> Path:
+    """Write the folder of a finding into ``folder``; return its path.
+
+    A folder of the same name is replaced. Raises :class:`FuzzError` if it cannot be written.
+    """
+    place = folder / finding.name
+    beside = folder / f".{finding.name}.{os.getpid()}"
+    try:
+        beside.mkdir(parents=True)
+        _write_files(beside, finding, fuzzer)
+        if place.exists():
+            shutil.rmtree(place)
+        beside.rename(place)
+    except OSError as error:
+        raise FuzzError(f"{place}: cannot write the finding: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return place
+
+
+def _write_files(folder: Path, finding: Finding, fuzzer: Fuzzer) -> None:
+    text = json.dumps(finding.as_json(), indent=1) + "\n"
+    (folder / NAME).write_text(text)
+    _, frames = fuzzer.replay(finding.case)
+    if frames:
+        _write_frames(folder / "packets.pcapng", frames, finding.violation)
+    (folder / "report.txt").write_text("\n".join(report(finding, fuzzer)) + "\n")
+
+
+def _write_frames(path: Path, frames: list[Frame], violation: Violation) -> None:
+    last = f"expected: {violation.expected}; happened: {violation.happened}; {violation.clause}"
+    with create_capture(path) as writer:
+        for number, frame in enumerate(frames, 1):
+            options = ((COMMENT, last.encode()),) if number == len(frames) else ()
+            size = len(frame.data)
+            writer.write(Record(frame.data, frame.time, size, LinkType.ETHERNET, options=options))
+
+
+def report(finding: Finding, fuzzer: Fuzzer) -> Iterator[str]:
+    """Yield the lines of a report for people."""
+    violation = finding.violation
+    target = ", ".join(f"{name} {value}" for name, value in finding.spec.items())
+    yield f"{violation.what}: {violation.signature}"
+    yield f"target: {target}; seed {finding.seed}, run {finding.run}"
+    yield ""
+    if isinstance(finding.case, dict) and "setup" in finding.case:
+        yield f"setup: {finding.case['setup']}"
+    for number, line in enumerate(fuzzer.describe(finding.case), 1):
+        yield f"{number:4}. {line}"
+    yield ""
+    yield f"expected: {violation.expected}"
+    yield f"happened: {violation.happened}"
+    yield f"clause:   {violation.clause or 'none'}"
+    yield ""
+    yield "Play it again: rdmawire fuzz replay FOLDER"
+    yield "See the packets: rdmawire dissect FOLDER/packets.pcapng"
+
+
+def read_finding(path: Path) -> Finding:
+    """Read a finding: its folder or its ``finding.json``. Raises :class:`FuzzError` for others."""
+    place = path / NAME if path.is_dir() else path
+    values = _read_json(place)
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise FuzzError(f"{place}: no finding of format {FORMAT}")
+    try:
+        violation = Violation(**{name: values[name] for name in Violation._fields})
+        finding = Finding(
+            values["target"], values["seed"], values["run"], violation, values["case"]
+        )
+    except KeyError as error:
+        raise FuzzError(f"{place}: {error.args[0]} is missing") from None
+    _check_types(place, finding)
+    return finding
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_JSON + 1)
+        if len(data) > MAX_JSON:
+            raise FuzzError(f"{path}: more than {MAX_JSON} bytes")
+        return json.loads(data)
+    except OSError as error:
+        raise FuzzError(f"{path}: cannot read it: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise FuzzError(f"{path}: no JSON: {error}") from error
+
+
+def _check_types(path: Path, finding: Finding) -> None:
+    texts = (*finding.violation[1:],)
+    right = (
+        isinstance(finding.spec, dict)
+        and isinstance(finding.seed, int)
+        and isinstance(finding.run, int)
+        and isinstance(finding.violation.place, int)
+        and all(isinstance(text, str) for text in texts)
+    )
+    if not right:
+        raise FuzzError(f"{path}: values of other types than a finding has")
+
+
+def findings_in(folder: Path) -> Iterator[Finding]:
+    """Yield the findings in a folder, by name."""
+    for place in sorted(folder.glob(f"*/{NAME}")):
+        yield read_finding(place)
+
+
+def replay(finding: Finding) -> Violation | None:
+    """Play a finding again; return the violation that it shows now, or ``None``."""
+    shown, _ = make_fuzzer(finding.spec).replay(finding.case)
+    return shown
+
+
+def as_finding(spec: Spec, seed: int, found: Found) -> Finding:
+    """Return what a batch found as a finding."""
+    return Finding(dict(spec), seed, found.run, found.violation, found.case)

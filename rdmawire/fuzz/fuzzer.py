@@ -1,0 +1,184 @@
+"""Fuzzers: what a campaign runs. Each plays random cases from a seed, and minimises what it finds.
+
+A :class:`Fuzzer` is made from a specification of JSON values, so that another process or another
+machine can make the same one. Run number ``n`` of a seed always plays the same case.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from random import Random
+from typing import Any, Final, NamedTuple, Protocol
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.engine_target import EngineTarget
+from rdmawire.fuzz.generator import ResponderInputs, random_setup
+from rdmawire.fuzz.inputs import Case, Input
+from rdmawire.fuzz.minimise import minimise
+from rdmawire.fuzz.oracle import Session, Violation, judge, violation
+from rdmawire.fuzz.target import ObservableTarget
+from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.terminal import suggest
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.profile import PROFILES, Profile
+
+Spec = Mapping[str, Any]
+"""What is fuzzed, as JSON values: ``kind``, and what that kind needs."""
+
+MAX_INPUTS: Final = 64
+"""Inputs of a random case."""
+
+
+class Found(NamedTuple):
+    """A violation, the case that shows it (JSON values), and the run that found it."""
+
+    violation: Violation
+    case: dict[str, Any]
+    run: int
+
+
+class Batch(NamedTuple):
+    """The result of some runs: how many, the packets (or parser calls) executed, and findings."""
+
+    first: int
+    runs: int
+    executed: int
+    found: list[Found]
+
+
+class Frame(NamedTuple):
+    """One frame of a replay: its time (ns), its bytes, and whether the target sent it."""
+
+    time: int
+    data: bytes
+    sent: bool
+
+
+class Fuzzer(Protocol):
+    """Something that plays random cases and finds violations."""
+
+    def batch(self, seed: int, first: int, runs: int) -> Batch:
+        """Play the runs ``first`` to ``first + runs - 1`` of a seed."""
+        ...
+
+    def minimised(self, found: Found) -> Found:
+        """Return a finding with the smallest case that shows the same violation."""
+        ...
+
+    def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
+        """Play a case of a finding. Return its violation, if it shows one, and its frames."""
+        ...
+
+    def describe(self, case: Any) -> list[str]:
+        """Return a line for each input of a case."""
+        ...
+
+
+class EngineFuzzer:
+    """Fuzzes a queue pair of the software RNIC by packets.
+
+    ``profile`` and ``bug`` are names, of a profile and of a planted bug; ``service`` is the type of
+    the queue pair. ``target`` is used instead of the adapter of that specification. Raises
+    :class:`FuzzError` for unknown names.
+    """
+
+    def __init__(self, spec: Spec, target: ObservableTarget | None = None) -> None:
+        self._service = _service(spec.get("service", "RC"))
+        self._target = _engine(spec) if target is None else target
+        self._session = Session(self._target)
+
+    def batch(self, seed: int, first: int, runs: int) -> Batch:
+        """Play runs; each has a setup and up to :data:`MAX_INPUTS` inputs of its own."""
+        before = self._session.executed
+        found = [one for run in range(first, first + runs) if (one := self._run(seed, run))]
+        return Batch(first, runs, self._session.executed - before, found)
+
+    def _run(self, seed: int, run: int) -> Found | None:
+        random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable
+        setup = random_setup(random, self._service)
+        session = self._session
+        session.begin(setup)
+        inputs = ResponderInputs(random, session.model)
+        played: list[Input] = []
+        while len(played) < MAX_INPUTS and not (session.model.failed and random.random() < 0.5):
+            one = inputs.next()
+            played.append(one)
+            mismatch = session.play(one)
+            if mismatch is not None:
+                broken = violation(len(played) - 1, one, mismatch)
+                return Found(broken, Case(setup, tuple(played)).as_json(), run)
+        return None
+
+    def minimised(self, found: Found) -> Found:
+        """Return a finding with fewer and simpler inputs."""
+        case, shown = minimise(self._target, Case.from_json(found.case), found.violation)
+        return Found(shown, case.as_json(), found.run)
+
+    def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
+        """Play a case; its inputs are a microsecond apart."""
+        session = Session(self._target)
+        session.recording = True
+        shown = judge(self._target, Case.from_json(case), session)
+        frames = [
+            Frame(number * _APART, data, sent) for number, (sent, data) in enumerate(session.frames)
+        ]
+        return shown, frames
+
+    def describe(self, case: Any) -> list[str]:
+        """Return a line for each input."""
+        return [str(one) for one in Case.from_json(case).inputs]
+
+
+_APART: Final = 1000
+"""Nanoseconds between two frames of a replay."""
+
+
+def _service(name: object) -> QPType:
+    names = [kind.name for kind in (QPType.RC,)]
+    if name not in names:
+        raise FuzzError(f"service {name!r} is none of {', '.join(names)}")
+    return QPType[str(name)]
+
+
+def _engine(spec: Spec) -> EngineTarget:
+    check_settings(spec, ("profile", "bug", "service"))
+    rules, bug = STANDARD, spec.get("bug")
+    if bug is not None:
+        planted = import_module("rdmawire.fuzz.planted_bugs").planted
+        rules = planted(str(bug)).rules
+    profile = _profile(str(spec.get("profile", "ibta")))
+    return EngineTarget(rules=rules, profile=profile, name=_name(spec))
+
+
+def _profile(name: str) -> Profile:
+    if name not in PROFILES:
+        raise FuzzError(f"no profile is named {name!r}{suggest(name, PROFILES)}")
+    return PROFILES[name]
+
+
+def _name(spec: Spec) -> str:
+    """Describe what is fuzzed in a few words."""
+    parts = [f"{name} {value}" for name, value in spec.items() if name != "kind"]
+    return ", ".join([str(spec.get("kind")), *parts])
+
+
+def check_settings(spec: Spec, known: Sequence[str]) -> None:
+    """Raise :class:`FuzzError` for a setting that a kind of fuzzer does not have."""
+    for name in spec:
+        if name != "kind" and name not in known:
+            raise FuzzError(f"{spec['kind']} has no setting {name!r}: it has {', '.join(known)}")
+
+
+FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {"engine": EngineFuzzer}
+"""How each kind of fuzzer is made."""
+
+
+ABOUT: Final = {"engine": "a queue pair of the software RNIC, by packets from its peer"}
+"""What each kind fuzzes, in a line."""
+
+
+def make_fuzzer(spec: Spec) -> Fuzzer:
+    """Return the fuzzer of a specification. Raises :class:`FuzzError` for an unknown kind."""
+    kind = spec.get("kind")
+    if kind not in FUZZERS:
+        raise FuzzError(f"no fuzzer is named {kind!r}{suggest(str(kind), FUZZERS)}")
+    return FUZZERS[kind](spec)

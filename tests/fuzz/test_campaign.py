@@ -1,0 +1,223 @@
+"""Campaigns: repeatable, resumed, over processes that may die, findings minimised and kept."""
+
+import json
+import os
+import signal
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rdmawire.capture import open_capture
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz import campaign as module
+from rdmawire.fuzz.campaign import Campaign, run_batch, seed_of
+from rdmawire.fuzz.engine_target import EngineTarget
+from rdmawire.fuzz.finding import findings_in, read_finding, replay
+from rdmawire.fuzz.fuzzer import FUZZERS, Batch
+from rdmawire.fuzz.inputs import Case, input_from_json
+from rdmawire.fuzz.minimise import minimise
+from rdmawire.fuzz.oracle import judge
+from tests.fuzz.planted import SHORT_WRITES, ShortWrites
+
+ENGINE = {"kind": "engine"}
+SPEC = {"kind": "short-writes"}
+SEED = 1
+RUNS = 400
+
+
+@pytest.fixture(autouse=True)
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FUZZERS, "short-writes", ShortWrites)
+    monkeypatch.setattr(module, "_fuzzers", {})
+
+
+def test_a_healthy_engine_has_no_findings() -> None:
+    campaign = Campaign(ENGINE, SEED, runs=1000)
+    assert campaign.run() == []
+    assert campaign.progress.runs == 1000
+    assert campaign.progress.executed > 5000
+
+
+def test_a_planted_bug_is_found_minimised_and_written(tmp_path: Path) -> None:
+    findings = Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
+    assert findings
+    signatures = [finding.violation.signature for finding in findings]
+    assert len(set(signatures)) == len(signatures)
+    for finding in findings:
+        assert len(finding.case["inputs"]) <= 3
+        assert "IBA 9.7.4.1.6" in finding.violation.clause
+        folder = tmp_path / finding.name
+        assert read_finding(folder) == finding
+        assert replay(finding) == finding.violation
+        with open_capture(folder / "packets.pcapng") as reader:
+            records = list(reader)
+        assert records[-1].comments
+        assert "expected: " in records[-1].comments[0]
+        assert finding.violation.expected in (folder / "report.txt").read_text()
+
+
+def test_a_finding_is_none_on_a_healthy_engine(tmp_path: Path) -> None:
+    for finding in Campaign(SPEC, SEED, tmp_path, runs=RUNS).run():
+        assert replay(finding._replace(spec=dict(ENGINE))) is None
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    one, other = (Campaign(SPEC, SEED, runs=RUNS).run() for _ in range(2))
+    assert one == other
+    assert Campaign(SPEC, SEED + 1, runs=RUNS).run() != one
+
+
+def test_a_campaign_goes_on_where_it_ended(tmp_path: Path) -> None:
+    Campaign(SPEC, SEED, tmp_path, runs=RUNS // 2).run()
+    again = Campaign(SPEC, SEED, tmp_path, runs=RUNS - RUNS // 2)
+    again.run()
+    assert again.progress.runs == RUNS
+    whole = Campaign(SPEC, SEED, runs=RUNS).run()
+    names = {finding.name for finding in whole}
+    assert {finding.name for finding in findings_in(tmp_path)} == names
+    assert seed_of(tmp_path) == SEED
+
+
+def test_another_target_or_seed_needs_another_folder(tmp_path: Path) -> None:
+    Campaign(ENGINE, SEED, tmp_path, runs=10).run()
+    with pytest.raises(FuzzError, match="another target or seed"):
+        Campaign(ENGINE, SEED + 1, tmp_path)
+    with pytest.raises(FuzzError, match="another target or seed"):
+        Campaign(SPEC, SEED, tmp_path)
+
+
+def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
+    campaign = Campaign(SPEC, SEED, tmp_path)
+
+    def interrupt(_: object) -> None:
+        if campaign.findings:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        campaign.run(report=interrupt)
+    assert {one.name for one in findings_in(tmp_path)} == {one.name for one in campaign.findings}
+    assert json.loads((tmp_path / "campaign.json").read_text())["runs"] == campaign.done
+
+
+def test_a_campaign_ends_with_enough_findings() -> None:
+    assert Campaign(SPEC, SEED, max_findings=1).run()
+
+
+def test_a_campaign_ends_when_its_time_is_over() -> None:
+    times = iter(range(100))
+    campaign = Campaign(ENGINE, SEED, seconds=3, clock=lambda: float(next(times)))
+    campaign.run()
+    assert campaign.progress.runs <= 3 * module.RUNS_OF_BATCH
+
+
+class Broken:
+    """Runs a batch at once, but reports some as lost with their process."""
+
+    def __init__(self, lost: set[int]) -> None:
+        self.lost = lost
+
+    def submit(self, function: Any, *args: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        first = args[2]
+        if first in self.lost:
+            self.lost.discard(first)
+            future.set_exception(BrokenProcessPool("killed"))
+        else:
+            future.set_result(function(*args))
+        return future
+
+    def shutdown(self, **_: bool) -> None:
+        """Nothing runs any more."""
+
+
+def test_lost_batches_are_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Broken({200})
+    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *_, **__: pool)
+    campaign = Campaign(SPEC, SEED, runs=RUNS)
+    campaign.run(jobs=2)
+    assert campaign.done == RUNS
+    names = {finding.name for finding in Campaign(SPEC, SEED, runs=RUNS).run()}
+    assert {finding.name for finding in campaign.findings} == names
+
+
+def test_processes_that_always_die_end_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *_, **__: Broken({0, 200}))
+    with pytest.raises(FuzzError, match="was killed"):
+        Campaign(ENGINE, SEED, runs=RUNS).run(jobs=2)
+
+
+def killed_once(spec: dict[str, Any], seed: int, first: int, runs: int) -> Batch:
+    """As run_batch; the first process that gets here is killed."""
+    try:
+        Path(spec["flag"]).unlink()
+    except FileNotFoundError:
+        return run_batch({"kind": "engine"}, seed, first, runs)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("not killed")
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    monkeypatch.setitem(FUZZERS, "flagged", lambda _: FUZZERS["engine"](ENGINE))
+    monkeypatch.setattr(module, "run_batch", killed_once)
+    campaign = Campaign({"kind": "flagged", "flag": str(flag)}, SEED, runs=RUNS)
+    campaign.run(jobs=2)
+    assert campaign.done == RUNS
+    assert not flag.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("{}", "no finding of format 1"),
+        ('{"format": 1}', "place is missing"),
+    ],
+)
+def test_a_damaged_finding_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "finding.json").write_text(text)
+    with pytest.raises(FuzzError, match=message):
+        read_finding(tmp_path)
+
+
+def test_values_of_other_types_are_refused(tmp_path: Path) -> None:
+    (finding, *_) = Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
+    path = tmp_path / finding.name / "finding.json"
+    values = json.loads(path.read_text())
+    for name, value in (("seed", "x"), ("place", None), ("what", 3), ("target", [])):
+        path.write_text(json.dumps(values | {name: value}))
+        with pytest.raises(FuzzError, match="other types"):
+            read_finding(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (None, "whose 'input' is one of packet"),
+        ({"input": "packet"}, "opcode is missing"),
+        ({"input": "packet", "opcode": 300}, "opcode is a number from 0 to 255"),
+        ({"input": "packet", "opcode": 1, "aheat": 1}, "no value is named 'aheat'; the nearest"),
+        ({"input": "packet", "opcode": 1, "fields": {"bth.psn": "x"}}, "names with numbers"),
+        ({"input": "packet", "opcode": 1, "checksum": "FINE"}, "checksum is one of GOOD"),
+        ({"input": "packet", "opcode": 1, "extra": "reth"}, "extra is a list"),
+        ({"input": "receive", "length": True}, "length is a number"),
+    ],
+)
+def test_wrong_inputs_are_refused_in_a_line(values: object, message: str) -> None:
+    with pytest.raises(FuzzError, match=message):
+        input_from_json(values)
+
+
+def test_minimising_keeps_the_signature() -> None:
+    target = EngineTarget(rules=SHORT_WRITES)
+    batch = ShortWrites(SPEC).batch(SEED, 0, RUNS)
+    for found in batch.found:
+        case, violation = minimise(target, Case.from_json(found.case), found.violation)
+        assert violation.signature == found.violation.signature
+        assert judge(target, case) == violation
+        assert len(case.inputs) <= len(found.case["inputs"])
