@@ -199,6 +199,11 @@ class Network:
             raise FabricError(f"no link is called {name!r}")
         return self.links[name]
 
+    def send(self, host: str, frame: bytes) -> None:
+        """Send a frame from a host, which its adapter did not make."""
+        self.macs[host].send(frame)
+        self.wake(host)
+
     def wake(self, host: str) -> None:
         """Let a host transmit: work was posted to it while the simulator runs."""
         self.simulator.wake(self.attachments[host])

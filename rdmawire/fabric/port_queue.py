@@ -232,6 +232,11 @@ class Mac:
         else:
             self.egress.pause(quanta, now)
 
+    def send(self, frame: bytes) -> None:
+        """Queue a frame that the adapter did not make, after those that are queued."""
+        priority = self._classifier.traits(frame).priority
+        self.egress.put(frame, _CLASSES[priority], len(frame))
+
     def transmit(self, now: int) -> list[bytes]:
         """The next frame, if the wire is free."""
         item = self.egress.take(now)

@@ -305,7 +305,7 @@ class QueuePair:
     def _template_of(
         self, handle: AddressHandle, dest_qp: int, encapsulation: Encapsulation | None = None
     ) -> TxTemplate:
-        port = self._source_port(handle, dest_qp)
+        port = self.source_port(handle, dest_qp)
         headers = headers_to(
             handle, self.device.mac, port, encapsulation, medium=self.device.medium
         )
@@ -315,7 +315,8 @@ class QueuePair:
         twice = self.device.profile.flush_icrc_covers_headers_twice
         return TxTemplate(headers, bth, flush_twice=twice)
 
-    def _source_port(self, handle: AddressHandle, dest_qp: int) -> int:
+    def source_port(self, handle: AddressHandle, dest_qp: int) -> int:
+        """The UDP source port of the packets to a queue pair on a path. IBA A17."""
         if self.device.source_port is not None:
             return self.device.source_port
         if self.device.profile.ports_by_qpn and not self.service.connected:

@@ -11,6 +11,7 @@ from rdmawire.traffic.scenario.document import Items, Mark, Node, NodeError, Pai
 from rdmawire.traffic.scenario.model.connection import TYPES, ConnectionPlan
 from rdmawire.traffic.scenario.model.host import MAX_FILLED, HostPlan, MemoryPlan
 from rdmawire.traffic.scenario.model.step import OF_PEER, REMOTE, SUCCESS, VERBS, StepPlan
+from rdmawire.traffic.scenario.packet_rules import check_packet
 from rdmawire.traffic.scenario.references import check_fit, length_of, which_of
 from rdmawire.traffic.scenario.section import Found
 from rdmawire.traffic.scenario.types import Span, ValueType, format_size
@@ -398,4 +399,5 @@ _STEP_RULES: Final[tuple[StepRule, ...]] = (
     _kinds,
     _bytes,
     _fill,
+    check_packet,
 )

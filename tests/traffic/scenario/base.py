@@ -65,7 +65,7 @@ connections:
   m: {between: [client, server], connect: cm}
   o: {between: [client, server], alternate: true}
 work:
-  - send: {name: w1, on: client/a}
+  - inject: {name: w1, on: client/a, opcode: RC_SEND_ONLY, payload: {size: 8}}
   - write: {on: client/a, to: server.sink}
   - write_imm: {on: client/a, to: server.sink, imm: 1}
   - send: {on: client/a}
@@ -87,6 +87,7 @@ work:
   - modify: {on: client/a, state: SQD}
   - migrate: {on: client/o}
   - disconnect: {on: client/m}
+  - inject: {on: client/a, opcode: RC_RDMA_WRITE_ONLY}
 expect:
   memory: {client.source: {fill: zeros}}
   packets: [{where: {}, count: 1}]
@@ -119,6 +120,7 @@ PLACES: dict[str, Path] = {
         )
     },
     **{f"the verb {word}": ("work", place, word) for place, word in enumerate(VERBS, 1)},
+    "a payload": ("work", 0, "inject", "payload"),
 }
 """Where each thing with keys stands."""
 

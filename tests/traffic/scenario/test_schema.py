@@ -64,6 +64,8 @@ COMPANY: dict[tuple[str, str], dict[str, str]] = {
     ("a queue", "headroom"): {"xoff": "0", "xon": "0"},
     ("a queue", "xoff"): {"xon": "0"},
     ("a queue", "xon"): {"xoff": "8 MiB"},
+    ("the verb inject", "va_offset"): {"to": "server.sink"},
+    ("the verb inject", "rkey_offset"): {"to": "server.sink"},
     **{
         (section.called, "packet"): {"sent by": "client/a"}
         for section in SECTIONS

@@ -14,6 +14,17 @@ from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node
 from rdmawire.traffic.scenario.model.connection import ATTRIBUTES, STATE
 from rdmawire.traffic.scenario.model.host import ACCESS, ERRNO, FILL, HEX, INLINE, TEXT, content_of
+from rdmawire.traffic.scenario.model.packet import (
+    FIELDS,
+    HEADERS,
+    ICRC,
+    OFFSET,
+    OPCODE,
+    PACKET,
+    PAD,
+    PAYLOAD,
+    PSN,
+)
 from rdmawire.traffic.scenario.references import END, SPAN, STEP, Spans
 from rdmawire.traffic.scenario.section import (
     NOTHING,
@@ -54,12 +65,16 @@ class Parameter(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """An operation of a step. ``work`` is the opcode that it posts to a send queue, if any."""
+    """An operation of a step. ``work`` is the opcode that it posts to a send queue, if any.
+
+    Of the keys in one of ``alternatives``, a step has at most one.
+    """
 
     help: str
     parameters: Mapping[str, Parameter]
     work: SendOpcode | None = None
     clause: str = ""
+    alternatives: tuple[tuple[str, ...], ...] = (("fill", "text", "hex"),)
 
     @property
     def sends(self) -> bool:
@@ -99,6 +114,53 @@ _SEND: Final = _ON | _FROM | _INLINE
 def _what(help_: str, type_: ValueType = SPAN) -> dict[str, Parameter]:
     return {"what": Parameter(type_, help_)}
 
+
+_CRAFTED: Final = {
+    "on": Parameter(END, "End of a connection that sends it.", "end"),
+    "opcode": Parameter(OPCODE, "Opcode of the packet; it has the headers.", needed=False),
+    "hex": Parameter(
+        PACKET,
+        "The bytes from the BTH to the pad, instead of `opcode`. The headers before the BTH and "
+        "the ICRC are added.",
+        needed=False,
+    ),
+    "psn": Parameter(
+        PSN,
+        "PSN: a number, or relative to the one that the peer expects when the packet is sent. Of "
+        "a response, the peer expects the PSN of its oldest request without a response. By "
+        "default the expected one.",
+        needed=False,
+    ),
+    "to": Parameter(
+        REMOTE,
+        "Memory of the peer: address, R_Key and length for a RETH, AtomicETH or IETH.",
+        "remote",
+        needed=False,
+    ),
+    "va_offset": Parameter(OFFSET, "Number added to the address of `to`.", needed=False),
+    "rkey_offset": Parameter(OFFSET, "Number added to the R_Key of `to`.", needed=False),
+    "payload": Parameter(PAYLOAD, "Payload; by default none.", needed=False),
+    "headers": Parameter(
+        HEADERS, "Extended headers, instead of those that the opcode has.", needed=False
+    ),
+    "pad": Parameter(
+        PAD,
+        "Bytes of pad; by default up to a multiple of four. BTH.padcnt counts them.",
+        needed=False,
+    ),
+    "fields": Parameter(
+        FIELDS,
+        "Values of fields, which replace the computed ones. Lengths are not adapted to them, "
+        "checksums are.",
+        needed=False,
+    ),
+    "icrc": Parameter(
+        ICRC,
+        "The ICRC: good; stale, that of the packet before `fields`; or bad, with one bit "
+        "inverted. By default good.",
+        needed=False,
+    ),
+}
 
 VERBS: Final[dict[str, Verb]] = {
     "write": Verb(
@@ -219,6 +281,13 @@ VERBS: Final[dict[str, Verb]] = {
     "migrate": Verb("Migrate to the alternate path of a connection.", _ON, clause="IBA 17.2.8"),
     "disconnect": Verb(
         "Disconnect, if the connection was made by the connection manager.", _ON, clause="IBA 12.9"
+    ),
+    "inject": Verb(
+        "Send a crafted packet to the peer, as if this end's queue pair had sent it. The queue "
+        "pair itself does not change: it ignores the responses.",
+        _CRAFTED,
+        clause="IBA 9.2",
+        alternatives=(("opcode", "hex"),),
     ),
 }
 """All verbs. The keys of every step (``name``, ``at``, ``after`` ...) are valid in addition."""
@@ -346,7 +415,7 @@ def verb_section(word: str) -> type[VerbKeys]:
         for name in common
     }
     model = made_section(VerbKeys, f"the verb {word}", fields)
-    model.alternatives = (("fill", "text", "hex"),)
+    model.alternatives = verb.alternatives
     needed = model.needed()
     model.short = needed[0] if len(needed) == 1 else ""
     return model

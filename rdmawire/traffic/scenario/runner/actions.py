@@ -19,6 +19,7 @@ from rdmawire.memory.mw import Bind
 from rdmawire.traffic.scenario.model.connection import ReceivePlan
 from rdmawire.traffic.scenario.model.expectation import reason_of
 from rdmawire.traffic.scenario.model.step import VERBS, StepPlan
+from rdmawire.traffic.scenario.runner.crafted_packet import PacketCrafter, RemoteSpan
 from rdmawire.traffic.scenario.runner.endpoint import WAYS, ConnectionSetup, QueuePairRuntime
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, NamedBuffer, access_of
 from rdmawire.traffic.scenario.runner.posted_work import (
@@ -217,6 +218,23 @@ def _disconnect(context: StepContext) -> None:
     context.setup.disconnect(context.end(), context.now)
 
 
+def _inject(context: StepContext) -> None:
+    endpoint, testbed = context.end(), context.testbed
+    packet = PacketCrafter(endpoint, context.step.values, _remote_span(context), testbed.protocols)
+    random = testbed.network.random(f"packet of {endpoint.name} at {context.now} ns")
+    testbed.network.send(endpoint.machine.name, packet.frame(random))
+
+
+def _remote_span(context: StepContext) -> RemoteSpan:
+    """Return the memory of the peer that the step names, with its key."""
+    span = context.step.remote
+    if span is None:
+        return RemoteSpan()
+    buffer = context.testbed.buffer(span)
+    offset, length = buffer.extent(span)
+    return RemoteSpan(buffer.iova + offset, buffer.key, length)
+
+
 OWNERS: Final[dict[str, Callable[[StepContext], None]]] = {
     "register": _register,
     "deregister": _deregister,
@@ -225,6 +243,7 @@ OWNERS: Final[dict[str, Callable[[StepContext], None]]] = {
     "modify": _modify,
     "migrate": _migrate,
     "disconnect": _disconnect,
+    "inject": _inject,
 }
 """Actions that take effect immediately, without a queue."""
 
