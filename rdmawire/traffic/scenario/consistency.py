@@ -137,6 +137,9 @@ def _amounts(context: ParseContext) -> Iterator[Volume]:
             yield Volume(receive.mark, messages=receive.count * plan.count)
     for step in context.steps:
         yield _of_step(step, context)
+    for expectation in context.expectations:
+        if isinstance(expectation, MemoryExpectation) and expectation.is_unchanged:
+            yield Volume(expectation.mark, filled=length_of(expectation.span, context) or 0)
 
 
 def _of_step(step: StepPlan, context: ParseContext) -> Volume:

@@ -98,6 +98,11 @@ NODE: Final = Reference(
 GPU: Final = Reference(
     "a GPU of this host", lambda context: context.names.of(context.scope[0], "gpus"), ("gpu0",)
 )
+MEMORY: Final = Reference(
+    "memory of this host",
+    lambda context: context.names.of(context.scope[0], "memory"),
+    ("source",),
+)
 LINK: Final = Reference(
     "a link",
     lambda context: context.names.links,

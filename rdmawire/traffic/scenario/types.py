@@ -96,6 +96,8 @@ class Fill(Enum):
     """Derived from the scenario's seed and the memory's name."""
     TEXT = "text"
     HEX = "hex"
+    UNCHANGED = "unchanged"
+    """Its own at the beginning of the run: for expectations alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

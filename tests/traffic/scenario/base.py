@@ -28,6 +28,7 @@ hosts:
     gpus: {gpu0: {model: H200}}
     windows: [slot]
     memory:
+      whole: {size: 64 KiB}
       source: {size: 8 KiB}
       eight: {size: 8}
       quick: {size: 4 KiB, fast: true}

@@ -55,6 +55,7 @@ ROWS = list(_rows())
 
 COMPANY: dict[tuple[str, str], dict[str, str]] = {
     ("memory", "via"): {"gpu": "gpu0"},
+    ("memory", "offset"): {"within": "whole"},
     ("a shared receive queue", "limit"): {"max_wr": "32767"},
     ("a connection", "cnp dscp"): {"cnp interval": "50 us"},
     ("a connection", "reject"): {"connect": "cm"},
@@ -76,6 +77,7 @@ COMPANY: dict[tuple[str, str], dict[str, str]] = {
 
 GOOD: dict[tuple[str, str], str] = {
     ("memory", "size"): "4 KiB",
+    ("memory", "within"): "whole",
     ("receives", "into"): "server.sink",
     ("the verb receive", "into"): "server.sink",
     ("the verb compare_swap", "into"): "client.eight",

@@ -27,6 +27,7 @@ from rdmawire.traffic.scenario.types import (
     Content,
     Custom,
     End,
+    Fill,
     Flag,
     Many,
     Range,
@@ -71,6 +72,11 @@ class MemoryExpectation:
     def __post_init__(self) -> None:
         if self.same_as is None and self.content is None:
             raise ValueError("memory that must hold nothing: neither 'same_as' nor 'content'")
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the expected content is that at the beginning of the run."""
+        return self.content is not None and self.content.fill is Fill.UNCHANGED
 
 
 class CounterExpectation(NamedTuple):
@@ -237,7 +243,10 @@ class Expectations(Section):
     memory: Annotated[
         tuple[MemoryExpectation, ...],
         Keyed(SPAN, SAME, _memory, "memory with its expected content"),
-        key("Expected content of memory: that of other memory at the end, or given bytes."),
+        key(
+            "Expected content of memory: that of other memory at the end, unchanged since the "
+            "beginning, or given bytes."
+        ),
     ] = ()
     counters: Annotated[
         tuple[CounterExpectation, ...],

@@ -1,6 +1,6 @@
 """Hosts: their addresses, GPUs, memory, windows and shared receive queues."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
@@ -22,7 +22,7 @@ from rdmawire.traffic.scenario.document import (
     TextError,
     listed,
 )
-from rdmawire.traffic.scenario.references import GPU, SPAN
+from rdmawire.traffic.scenario.references import GPU, MEMORY, SPAN
 from rdmawire.traffic.scenario.section import (
     Clause,
     Found,
@@ -169,6 +169,8 @@ INLINE: Final = Custom(
 def _read_same(node: Node, context: ParseContext) -> Span | Content:
     if isinstance(node, Pairs):
         return _foreseen(node, read_section(ContentKeys, node, context))
+    if isinstance(node, Scalar) and node.text == Fill.UNCHANGED.value:
+        return Content(fill=Fill.UNCHANGED)
     if isinstance(node, Scalar) and node.text in _WORDS:
         return _foreseen(node, FILL.read(node, context))
     span: Span = SPAN.read(node, context)
@@ -188,13 +190,13 @@ def _same_schema(definitions: Definitions) -> Json:
 
 
 SAME: Final = Custom(
-    "memory such as client.source, zeros, count, {text: ...} or {hex: ...}",
-    ("client.source", "zeros", "{hex: 00 ff}", "{text: hello}"),
+    "memory such as client.source, unchanged, zeros, count, {text: ...} or {hex: ...}",
+    ("client.source", "unchanged", "zeros", "{hex: 00 ff}", "{text: hello}"),
     _read_same,
     schema=_same_schema,
     parts=(ContentKeys,),
 )
-"""Expected content of memory: that of other memory, or bytes."""
+"""Expected content of memory: that of other memory, its own at the beginning, or bytes."""
 
 
 # Parts of hosts.
@@ -227,6 +229,7 @@ class MemoryPlan(Section):
     is lost when the owner frees it), ``dmabuf`` or ``bounce``. ``access`` are names of
     :class:`rdmawire.memory.key.Access`. ``refused`` is the expected errno of its registration.
     ``fast``: its region is for fast registration, and grants no access until the verb ``reg_mr``.
+    Memory ``within`` other memory of the host is a part of it, from its byte ``offset`` on.
     ``content`` is from ``fill``, ``text`` or ``hex``.
     """
 
@@ -266,6 +269,14 @@ class MemoryPlan(Section):
         Flag, Clause("IBA 10.6.4"), key("Whether it is for fast registration by the verb `reg_mr`.")
     ] = False
     refused: Annotated[str | None, ERRNO, key("Expected errno of the registration.")] = None
+    within: Annotated[
+        str | None,
+        MEMORY,
+        key("Memory of the host that it is a part of, so that a part has a region of its own."),
+    ] = None
+    offset: Annotated[
+        int, Size(0, MAX_MEMORY), key("First byte of the part, in the memory of `within`.")
+    ] = 0
     content: Given[Content] = Content()
 
     def finish(self, found: Found, context: ParseContext) -> "MemoryPlan":
@@ -306,6 +317,18 @@ _CONTRADICTIONS: Final = (
     _Contradiction("via", "a gpu, too", lambda plan, found: "via" in found.nodes and not plan.gpu),
     _Contradiction("on demand", "host memory", lambda plan, _: plan.on_demand and bool(plan.gpu)),
     _Contradiction("fast", "host memory", lambda plan, _: plan.fast and bool(plan.gpu)),
+    _Contradiction(
+        "offset", "'within', too", lambda plan, found: "offset" in found.nodes and not plan.within
+    ),
+    _Contradiction("within", "host memory", lambda plan, _: bool(plan.within and plan.gpu)),
+    _Contradiction(
+        "page",
+        "the page size of 'within'",
+        lambda plan, found: "page" in found.nodes and bool(plan.within),
+    ),
+    _Contradiction(
+        "fast", "memory that is not within other", lambda plan, _: plan.fast and bool(plan.within)
+    ),
     _Contradiction(
         "page", "host memory", lambda plan, found: "page" in found.nodes and bool(plan.gpu)
     ),
@@ -355,6 +378,25 @@ class SrqPlan(Section):
         if self.limit > self.max_wr:
             raise NodeError(found.at("limit"), f"limit {self.limit}", f"no more than {self.max_wr}")
         return self
+
+
+def _wrong_parts(memories: tuple[MemoryPlan, ...]) -> Iterator[NodeError]:
+    """Yield a mistake for memory within memory that comes later, or beyond its end."""
+    before: dict[str, MemoryPlan] = {}
+    names = {memory.name for memory in memories}
+    for memory in memories:
+        if memory.within in names:
+            yield from _wrong_part(memory, before.get(memory.within))
+        before[memory.name] = memory
+
+
+def _wrong_part(part: MemoryPlan, whole: MemoryPlan | None) -> Iterator[NodeError]:
+    if whole is None or whole.within or whole.gpu:
+        expected = "host memory before it that is not itself within other memory"
+        yield NodeError(part.mark, f"{part.name} within {part.within}", expected)
+    elif part.offset + part.size > whole.size:
+        what = f"bytes {part.offset} to {part.offset + part.size} of {whole.name}"
+        yield NodeError(part.mark, what, f"a part of its {whole.size} bytes")
 
 
 def _read_addresses(node: Node, context: ParseContext) -> tuple[str, ...]:
@@ -419,6 +461,7 @@ class HostPlan(Section):
         names = [window.name for window in self.windows]
         if len(set(names)) < len(names):
             raise NodeError(found.at("windows"), "one name more than once", "each window once")
+        context.report(_wrong_parts(self.memory))
         addresses: Any = self.address or (None,)
         plan = self.model_copy(update={"address": addresses[0], "further": addresses[1:]})
         context.hosts[plan.name] = plan

@@ -273,7 +273,10 @@ class HostRuntime:
             yield from self._register(buffer, plan)
 
     def _allocate(self, buffer: NamedBuffer, plan: MemoryPlan) -> None:
-        if plan.gpu is None:
+        if plan.within is not None:
+            whole = self.buffers[plan.within]
+            buffer.memory, buffer.start = whole.memory, whole.start + plan.offset
+        elif plan.gpu is None:
             window = self.host.space.allocate(plan.size, plan.page)
             buffer.memory, buffer.start = window, window.base
         else:

@@ -1,11 +1,13 @@
 """The testbed of a scenario: the network, hosts, memory and queue pairs made from its plan."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from random import Random
 from types import MappingProxyType
 from typing import Final, cast
 
 from rdmawire.decode import PROTOCOLS, Protocols, opcodes_of
+from rdmawire.errors import MemoryFault
 from rdmawire.fabric.fault import Faults, Rule, Wanted
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Delivery, Link
@@ -18,6 +20,7 @@ from rdmawire.traffic.scenario.consistency import headroom_of, places_of
 from rdmawire.traffic.scenario.document import Failure
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.model.connection import ConnectionPlan
+from rdmawire.traffic.scenario.model.expectation import MemoryExpectation
 from rdmawire.traffic.scenario.model.network import FaultPlan, SwitchPlan
 from rdmawire.traffic.scenario.model.step import StepPlan
 from rdmawire.traffic.scenario.runner.endpoint import WAYS, QueuePairRuntime
@@ -62,7 +65,8 @@ class Testbed:
 
     ``rules`` are those of the adapters of some hosts, by name; ``protocols`` say what carries what
     in frames. ``failures`` are those met while it was built. ``endpoints`` has the queue pairs of
-    each connection's first end, in order.
+    each connection's first end, in order. ``initial`` has the bytes of memory that must not change,
+    by the id of the expectation.
     """
 
     def __init__(
@@ -88,6 +92,14 @@ class Testbed:
             self.failures.extend(machine.allocate())
         for plan in scenario.connections:
             self.endpoints[plan.name] = self._endpoints_of(plan)
+        self.initial = dict(self._unchanged())
+
+    def _unchanged(self) -> Iterator[tuple[int, bytes]]:
+        for plan in self.scenario.expectations:
+            if isinstance(plan, MemoryExpectation) and plan.is_unchanged:
+                buffer = self.buffer(plan.span)
+                with suppress(MemoryFault):  # memory that is not there yet is not expected
+                    yield id(plan), buffer.read(*buffer.extent(plan.span))
 
     # The network.
 

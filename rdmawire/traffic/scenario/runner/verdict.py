@@ -166,6 +166,9 @@ def _difference(testbed: Testbed, plan: MemoryExpectation) -> _Difference | None
 
 
 def _pieces(testbed: Testbed, plan: MemoryExpectation, length: int) -> Iterator[bytes]:
+    if plan.is_unchanged:
+        yield testbed.initial.get(id(plan), b"")
+        return
     if plan.same_as is None:
         assert plan.content is not None  # each expectation has one of the two
         yield from bytes_of(plan.content, length, testbed.network.random("expected"))
