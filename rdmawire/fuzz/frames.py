@@ -128,10 +128,23 @@ class FrameBuilder:
         """Build the frames of replies with these headers before the BTH."""
         self._replies = TxTemplate(headers, BTH(pkey=PKEY, destqp=PEER_QPN))
 
-    def _headers(self, one: PacketInput) -> list[Header]:
+    def tables(self, one: PacketInput) -> tuple[type[Header], ...]:
+        """Return the extended headers that the opcode has."""
         layout = self._opcodes.get(one.opcode)
-        tables = () if layout is None else layout.headers
-        return [_FILLED[table](self, one) if table in _FILLED else table() for table in tables]
+        return () if layout is None else layout.headers
+
+    def extended(self, one: PacketInput) -> tuple[Header, ...]:
+        """Return the extended headers of a packet: those of its opcode that are left, then added.
+
+        Raises :class:`FuzzError` for a bad field or header.
+        """
+        values = _by_header(one.fields)
+        return tuple(_changed(header, values) for header in _with_extra(self._headers(one), one))
+
+    def _headers(self, one: PacketInput) -> list[Header]:
+        return [
+            _FILLED[table](self, one) if table in _FILLED else table() for table in self.tables(one)
+        ]
 
     def _unusual(self, one: PacketInput, psn: int) -> bytes:
         """Build a frame with further fields, other headers or a cut, from the header tables."""
@@ -145,7 +158,7 @@ class FrameBuilder:
         changed = base._replace(
             packet=Packet(
                 _changed(bth, values),
-                tuple(_changed(header, values) for header in headers),
+                self.extended(one),
                 _cut(payload, one.cut),
                 bytes(bth.padcnt),
             ),

@@ -27,8 +27,12 @@ RKEY_STEP: Final = 0x100
 
 ARENA: Final = 16 << 10
 """Bytes of memory that are compared with the model, guards included."""
-FRESH_ARENA: Final = Random(1).randbytes(ARENA)  # noqa: S311  the same in all runs
-"""The bytes of the arena at the start of each case."""
+FRESH_ARENA: Final = Random("1/memory of server").randbytes(ARENA)  # noqa: S311  must be repeatable
+"""The bytes of the arena at the start of each case.
+
+They are those of ``fill: random`` at the host ``server`` of a scenario with seed 1, so that a case
+can be played as a scenario (:mod:`rdmawire.fuzz.replay_scenario`).
+"""
 RECEIVE_SLOTS: Final = 8
 RECEIVE_SLOT: Final = 1024
 """Bytes for one receive. Receives use the slots in turn."""

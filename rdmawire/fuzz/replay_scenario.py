@@ -1,0 +1,392 @@
+"""Cases as scenarios: the YAML text that plays a case with ``rdmawire run``.
+
+The client sends the packets of the case with the verb ``inject``; the server is the target, with
+the same regions, window and receive slots. What the standard requires (the replies, completions,
+memory and state of the queue pair) is expected as far as expectations can say it.
+"""
+
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
+from typing import Final, NamedTuple
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.decode import request_of
+from rdmawire.fuzz.engine_target import EngineTarget
+from rdmawire.fuzz.exchange import Expected, Reply
+from rdmawire.fuzz.frames import FrameBuilder
+from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput, WaitInput
+from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.replay_packet import BYTES_OF_LINE, InjectedPacket, Key, uses_window
+from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.setup import (
+    AREAS,
+    ARENA,
+    FRESH_ARENA,
+    RECEIVE_SLOT,
+    RECEIVE_SLOTS,
+    RECEIVES,
+    WINDOW,
+    Area,
+    Network,
+    Setup,
+)
+from rdmawire.memory.key import Access
+from rdmawire.traffic.scenario.types import MAX_TIME, format_size, format_time
+from rdmawire.verbs.enums import QPType
+from rdmawire.wire import serial
+from rdmawire.wire.ib import AETH, BTH, GRH, ICRC, Ack, AtomicAckETH, Nak
+from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
+from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.opcode import Operation as Op
+
+_APART: Final = 10_000
+"""Nanoseconds between two inputs: more than a packet and its replies need on the link."""
+_USUAL_LIMIT: Final = 10**10
+"""The time limit of a scenario that gives none (ns)."""
+_WIDTH: Final = 96
+_SERVICES: Final = (QPType.RC,)
+_NAMES: Final = ("all", "readable", "writable")
+"""Memory of the server, by the rights of its region: the order of the areas."""
+
+
+class Step(NamedTuple):
+    """An input as it was modelled: its PSN if it is a packet, and what the standard requires."""
+
+    one: Input
+    psn: int
+    expected: Expected
+
+
+class ModelRun:
+    """A case played on the model alone. ``steps`` has each input; ``model`` is the final state."""
+
+    def __init__(self, case: Case) -> None:
+        setup = case.setup
+        target = EngineTarget()
+        target.reset(setup)
+        self.builder = FrameBuilder(*target.path(setup), target.numbers(setup))
+        self.model = ResponderModel(setup, self.builder.numbers, bytearray(FRESH_ARENA))
+        self.steps = [self._step(one) for one in case.inputs]
+
+    def _step(self, one: Input) -> Step:
+        model = self.model
+        if isinstance(one, PacketInput):
+            psn = serial.add(model.epsn, one.ahead)
+            return Step(one, psn, self._packet(one, psn))
+        if isinstance(one, ReceiveInput):
+            return Step(one, 0, model.post_receive(one.length))
+        if isinstance(one, WaitInput):
+            return Step(one, 0, Expected())
+        raise FuzzError(f"a scenario cannot play this input: {one}")
+
+    def _packet(self, one: PacketInput, psn: int) -> Expected:
+        builder = self.builder
+        frame = builder.frame(one, psn)
+        request = request_of(frame, builder.headers, builder.numbers.qpn)
+        if request is None:
+            return Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
+        return self.model.request(request)
+
+    @property
+    def replies(self) -> list[Reply]:
+        """The required replies, in order."""
+        return [reply for step in self.steps for reply in step.expected.replies]
+
+    @property
+    def uses_window(self) -> bool:
+        """Whether some packet has the key of the window."""
+        numbers = self.builder.numbers
+        return any(
+            isinstance(step.one, PacketInput) and uses_window(step.one, numbers)
+            for step in self.steps
+        )
+
+
+def scenario_text(
+    case: Case, violation: Violation | None = None, *, profile: str = "ibta", bug: str = ""
+) -> str:
+    """Return the text of a scenario that plays a case.
+
+    ``violation`` is described in it; ``profile`` is that of the target's adapter, and ``bug`` the
+    name of the bug that was planted in it. Raises :class:`FuzzError` for a case that a scenario
+    cannot play: RoCEv1, a service other than RC, or more time than a scenario may take.
+    """
+    _check(case)
+    run = ModelRun(case)
+    parts = (
+        _head(case, violation, bug),
+        _hosts(case.setup, profile, window=run.uses_window),
+        _connection(case.setup),
+        _work(run),
+        _expectations(case.setup, run),
+    )
+    return "".join(f"{line}\n" for part in parts for line in part)
+
+
+def _check(case: Case) -> None:
+    setup = case.setup
+    if setup.network is Network.ROCE1:
+        raise FuzzError("a scenario cannot play this case: its hosts send RoCEv2, not RoCEv1")
+    if setup.service not in _SERVICES:
+        raise FuzzError(f"a scenario cannot play this case: service {setup.service.name}")
+    if (end := _end(case.inputs)) > MAX_TIME:
+        longest = format_time(MAX_TIME)
+        raise FuzzError(f"a scenario cannot play this case: {end} ns are more than {longest}")
+
+
+def _end(inputs: Iterable[Input]) -> int:
+    return sum(_APART + (one.ns if isinstance(one, WaitInput) else 0) for one in inputs)
+
+
+# Texts.
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _folded(text: str, indent: str) -> Iterator[str]:
+    """Yield a text as the lines of a YAML block."""
+    yield from wrap(_printable(text), _WIDTH, initial_indent=indent, subsequent_indent=indent)
+
+
+def _comment(text: str) -> Iterator[str]:
+    """Yield a comment beside steps; further lines are indented."""
+    yield from wrap(_printable(text), _WIDTH, initial_indent="  # ", subsequent_indent="  #       ")
+
+
+def _digits(name: str, data: bytes, indent: str) -> Iterator[str]:
+    """Yield a key whose value is bytes, in several lines if they are many."""
+    if len(data) <= BYTES_OF_LINE:
+        yield f'{indent}{name}: {{hex: "{data.hex()}"}}'
+        return
+    yield f"{indent}{name}:"
+    yield f"{indent}  hex: >-"
+    for start in range(0, len(data), BYTES_OF_LINE):
+        yield f"{indent}    {data[start : start + BYTES_OF_LINE].hex()}"
+
+
+# Sections.
+
+
+def _head(case: Case, violation: Violation | None, bug: str) -> Iterator[str]:
+    signature = "A fuzz case" if violation is None else f"Finding: {violation.signature}"
+    yield f'name: "{_printable(signature).translate(_ESCAPES)}"'
+    yield "about: >-"
+    yield from _folded(_about(violation, bug), "  ")
+    yield "seed: 1  # the content of the server's memory is that of the fuzz case"
+    if (end := _end(case.inputs)) >= _USUAL_LIMIT:
+        yield f"time limit: {format_time(min(end + _USUAL_LIMIT, MAX_TIME))}"
+
+
+_ESCAPES: Final = str.maketrans({'"': '\\"', "\\": "\\\\"})
+
+
+def _about(violation: Violation | None, bug: str) -> str:
+    option = f" --bug server={bug}" if bug else ""
+    text = (
+        "The client sends crafted packets to the server, and the server must answer as the "
+        f"standard requires. Run it with: rdmawire run{option} FILE."
+    )
+    if violation is None:
+        return text
+    return (
+        f"{text} The fuzzer found a difference at input {violation.place + 1}: {violation.what}. "
+        f"Expected: {violation.expected}. Happened: {violation.happened}. "
+        f"Clause: {violation.clause or 'none'}."
+    )
+
+
+def _rights(access: int) -> str:
+    names = [flag.name or "" for flag in Access if flag & access]
+    return f"[{', '.join(names)}]"
+
+
+def _hosts(setup: Setup, profile: str, *, window: bool) -> Iterator[str]:
+    ipv6 = setup.network is not Network.ROCE2_IPV4
+    yield "hosts:"
+    yield f"  client: {{{'address: fd00::1' if ipv6 else ''}}}"
+    yield "  server:"
+    if profile != "ibta":
+        yield f"    profile: {profile}"
+    if window:
+        yield "    windows: [window]"
+    yield "    memory:"
+    yield "      # Regions within one piece of memory: the bytes between them must not change."
+    yield f"      arena: {{size: {format_size(ARENA)}, fill: random, registered: false}}"
+    slots = Area(RECEIVES, RECEIVE_SLOT * RECEIVE_SLOTS, int(Access.LOCAL_WRITE))
+    for name, area in zip((*_NAMES, "slots"), (*AREAS, slots), strict=True):
+        yield f"      {name}:"
+        size, offset = format_size(area.length), format_size(area.start)
+        yield f"        {{size: {size}, within: arena, offset: {offset},"
+        yield f"         access: {_rights(area.access)}}}"
+
+
+def _connection(setup: Setup) -> Iterator[str]:
+    server = {
+        "max_rd_atomic": f"{setup.rd_atomic}",
+        "max_dest_rd_atomic": f"{setup.rd_atomic}",
+        "min_rnr_timer": f"{setup.rnr_timer}",
+    }
+    if not setup.access:
+        server["qp_access_flags"] = "[]"
+    yield "connections:"
+    yield "  a:"
+    yield "    between: client, server"
+    yield f"    type: {setup.service.name}"
+    yield f"    mtu: {setup.mtu}"
+    yield f"    psn: {setup.psn}"
+    pairs = ", ".join(f"{name}: {value}" for name, value in server.items())
+    yield f"    attributes of server: {{{pairs}}}"
+
+
+# Work.
+
+
+def _work(run: ModelRun) -> Iterator[str]:
+    statuses = {done.number: done.status.name for done in run.model.completions}
+    window = list(_bind()) if run.uses_window else []
+    if not (window or run.steps):
+        return
+    yield "work:"
+    yield from window
+    now, receives = 0, 0
+    for number, step in enumerate(run.steps, 1):
+        now += _APART
+        yield from _comment(f"{number}. {step.one}")
+        yield from _comment(f"   {_required(step.expected)}")
+        if isinstance(step.one, PacketInput):
+            yield from _packet(step, run.builder, now)
+        elif isinstance(step.one, ReceiveInput):
+            receives += 1
+            yield _receive(step.one, receives, statuses.get(receives, "none"), now)
+        else:
+            now += step.one.ns
+
+
+def _required(expected: Expected) -> str:
+    replies = "; ".join(map(str, expected.replies)) or "no reply"
+    why = ", ".join(filter(None, (expected.why, expected.clause)))
+    return f"-> {replies}{f' ({why})' if why else ''}"
+
+
+def _bind() -> Iterator[str]:
+    start = WINDOW.start - AREAS[0].start
+    yield "  - bind_mw:"
+    yield "      on: server/a"
+    yield "      what: server.window"
+    yield f'      to: "server.{_NAMES[0]}[{start}:{start + WINDOW.length}]"'
+    yield f"      access: {_rights(WINDOW.access)}"
+
+
+def _packet(step: Step, builder: FrameBuilder, now: int) -> Iterator[str]:
+    assert isinstance(step.one, PacketInput)
+    yield "  - inject:"
+    yield "      on: client/a"
+    yield f"      at: {format_time(now)}"
+    for key in InjectedPacket(step.one, step.psn, builder).step_keys():
+        yield from _key(key)
+
+
+def _key(key: Key) -> Iterator[str]:
+    if key.digits:
+        yield from _digits(key.name, key.digits, "      ")
+    else:
+        yield f"      {key.name}: {key.value}"
+
+
+def _receive(one: ReceiveInput, number: int, status: str, now: int) -> str:
+    start = (number - 1) % RECEIVE_SLOTS * RECEIVE_SLOT
+    into = f', into: "server.slots[{start}:{start + one.length}]"' if one.length else ""
+    return f"  - receive: {{on: server/a, at: {format_time(now)}{into}, status: {status}}}"
+
+
+# Expectations.
+
+
+def _expectations(setup: Setup, run: ModelRun) -> Iterator[str]:
+    replies = run.replies
+    yield "expect:"
+    yield "  memory:"
+    for start, end, data in _runs(bytes(run.model.memory)):
+        name = f'"server.arena[{start}:{end}]"'
+        if data is None:
+            yield f"    {name}: unchanged"
+        else:
+            yield from _digits(name, data, "    ")
+    size = sum(_size(setup, reply) for reply in replies)
+    yield f"  counters: {{server.frames: {len(replies)}, server.frame_bytes: {size}}}"
+    if replies:
+        yield "  packets:"
+        for fields, count in _counted(setup, replies).items():
+            yield f"    - where: {{{fields}}}"
+            yield f"      count: {count}"
+    state = "ERR" if run.model.failed else "RTS"
+    yield f"  states: {{client/a: RTS, server/a: {state}}}"
+
+
+_GAP: Final = 16
+"""Unchanged bytes between changed ones that are compared together with them, at most."""
+
+
+def _runs(memory: bytes) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yield the parts of memory: start, end, and the bytes if they changed."""
+    place = 0
+    for start, end in _changed(memory):
+        if start > place:
+            yield place, start, None
+        yield start, end, memory[start:end]
+        place = end
+    if place < len(memory):
+        yield place, len(memory), None
+
+
+def _changed(memory: bytes) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each part that differs from the fresh arena."""
+    places = [
+        at for at, (one, other) in enumerate(zip(memory, FRESH_ARENA, strict=True)) if one != other
+    ]
+    start = 0
+    for index, place in enumerate(places):
+        if index + 1 == len(places) or places[index + 1] - place > _GAP:
+            yield places[start], place + 1
+            start = index + 1
+
+
+def _counted(setup: Setup, replies: Iterable[Reply]) -> dict[str, int]:
+    """Count equal replies, by their fields."""
+    counts: dict[str, int] = {}
+    for reply in replies:
+        fields = ", ".join(f"{name}: {value}" for name, value in _fields(setup, reply))
+        counts[fields] = counts.get(fields, 0) + 1
+    return counts
+
+
+def _fields(setup: Setup, reply: Reply) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a reply with their values."""
+    opcode = Opcode[f"{setup.service.name}_{Op(reply.operation).name}"]
+    yield "bth.opcode", opcode.name
+    yield "bth.psn", str(reply.psn)
+    if reply.syndrome >= 0:
+        ack, value = Ack(reply.syndrome >> 5), reply.syndrome & 31
+        yield "aeth.ack", ack.name
+        yield "aeth.value", Nak(value).name if ack is Ack.NAK else str(value)
+        yield "aeth.msn", str(reply.msn)
+    if reply.operation == Op.ATOMIC_ACKNOWLEDGE:
+        yield "atomicacketh.origremdt", str(int.from_bytes(reply.data, "big"))
+
+
+_NETWORK_BYTES: Final = {
+    Network.ROCE2_IPV4: IPv4.SIZE + UDP.SIZE,
+    Network.ROCE2_IPV6: IPv6.SIZE + UDP.SIZE,
+    Network.ROCE1: GRH.SIZE,
+}
+
+
+def _size(setup: Setup, reply: Reply) -> int:
+    """Return the bytes of a reply's frame."""
+    size = Ethernet.SIZE + _NETWORK_BYTES[setup.network] + BTH.SIZE + ICRC.SIZE
+    size += AETH.SIZE if reply.syndrome >= 0 else 0
+    if reply.operation == Op.ATOMIC_ACKNOWLEDGE:
+        return size + AtomicAckETH.SIZE
+    return size + len(reply.data) + -len(reply.data) % 4
