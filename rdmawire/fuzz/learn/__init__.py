@@ -1,0 +1,1 @@
+"""Active automata learning: the state machine of a target, inferred from its answers."""
