@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
-EXTRAS = ("columns", "construct", "hypothesis", "learn", "plot", "scapy", "test")
+EXTRAS = ("cluster", "columns", "construct", "hypothesis", "learn", "plot", "scapy", "test")
 """Extras whose libraries the package or its tests import; the others are for development."""
 
 _LOWEST = re.compile(r"([\w.-]+)>=([\w.]+)")

@@ -54,6 +54,7 @@ def test_targets_are_listed() -> None:
         (("run", "--profile", "rxf"), "no profile is named 'rxf'"),
         (("run", "--service", "RD"), "service 'RD' is none of RC"),
         (("run", "--time", "soon"), "'soon' is no time such as 60s"),
+        (("run", "--time", "-1s"), "no time such as 60s"),
         (("replay", "no-such"), "no-such"),
     ],
 )

@@ -15,6 +15,7 @@ SAMPLE = """
 name = "rdmawire"
 dependencies = ["click>=8.2"]
 [project.optional-dependencies]
+cluster = []
 columns = ["numpy>=1.26", "pyarrow>=15,<99"]
 construct = []
 hypothesis = []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,6 @@ import click
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.errors import FuzzError
 from rdmawire.terminal import escape, plural
-from rdmawire.units import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from rdmawire.fuzz.campaign import Campaign, Progress
@@ -23,14 +23,16 @@ _INTERRUPTED: Final = 130
 _MAX_JOBS: Final = 1024
 
 
+_UNITS: Final = {"s": 1, "min": 60, "h": 3600}
+_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(s|min|h)")
+
+
 def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """Read a time such as ``60s`` or ``10 min``; return seconds."""
-    if text is None:
-        return None
-    try:
-        return parse_duration(text) / SECOND
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is no time such as 60s", ctx, parameter) from None
+    """Read a time such as ``60s``, ``10min`` or ``8h``; return seconds."""
+    found = None if text is None else _TIME.fullmatch(text)
+    if text is not None and found is None:
+        raise click.BadParameter(f"{text!r} is no time such as 60s, 10min or 8h", ctx, parameter)
+    return float(found[1]) * _UNITS[found[2]] if found else None
 
 
 @click.command(
@@ -39,6 +41,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
     examples=(
         "rdmawire fuzz run --time 60s",
         "rdmawire fuzz run --profile rxe --runs 100000 --jobs 4 --seed 1",
+        "rdmawire fuzz run --time 8h --scheduler tcp://10.0.0.1:8786",
     ),
 )
 @click.argument("target", default="engine", metavar="[TARGET]")
@@ -46,7 +49,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
 @option("Target", "--bug", metavar="NAME", help="Planted bug of the adapter.")
 @option("Target", "--service", metavar="NAME", help="Transport service.  [default: RC]")
 @option("Limits", "--time", "seconds", metavar="TIME", callback=_seconds,
-        help="Stop after this time, such as 60s.")  # fmt: skip
+        help="Stop after this time, such as 60s, 10min or 8h.")  # fmt: skip
 @option("Limits", "--runs", type=IntegerType(1, 10**12), help="Stop after as many random cases.")
 @option("Limits", "--max-findings", type=IntegerType(1, 10**6),
         help="Stop after as many different findings.")  # fmt: skip
@@ -54,6 +57,8 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         help="Seed of all random values.  [default: the folder's, or a random one]")  # fmt: skip
 @option("Work", "-j", "--jobs", type=IntegerType(1, _MAX_JOBS), default=1, show_default=True,
         help="Number of processes.")  # fmt: skip
+@option("Work", "--scheduler", metavar="ADDRESS",
+        help="Run on the Dask cluster of this scheduler, e.g. tcp://10.0.0.1:8786.")  # fmt: skip
 @option("Output", "-o", "--output", "folder", metavar="FOLDER", default="findings",
         show_default=True, type=click.Path(path_type=Path, file_okay=False),
         help="Folder of the findings. A campaign that began there goes on.")  # fmt: skip
@@ -66,6 +71,7 @@ def command(
     max_findings: int | None,
     seed: int | None,
     jobs: int,
+    scheduler: str | None,
     folder: Path,
     as_json: bool,
     **settings: str | None,
@@ -81,7 +87,7 @@ def command(
     campaign.runs, campaign.seconds, campaign.max_findings = runs, seconds, max_findings
     if not as_json:
         click.echo(f"{_words(spec)}; seed {campaign.seed}; findings in {escape(str(folder))}")
-    interrupted = _run(campaign, jobs)
+    interrupted = _run(campaign, jobs, scheduler)
     _print(campaign, folder, as_json=as_json)
     if campaign.findings:
         return 1
@@ -106,14 +112,26 @@ def _words(spec: dict[str, Any]) -> str:
     return f"fuzzing {spec['kind']}" + (f" ({more})" if more else "")
 
 
-def _run(campaign: "Campaign", jobs: int) -> bool:
+def _run(campaign: "Campaign", jobs: int, scheduler: str | None) -> bool:
     """Run; return whether Ctrl-C ended it. What was found until then is kept."""
     with _line() as show:
         try:
-            campaign.run(jobs, report=show)
+            if scheduler is None:
+                campaign.run(jobs, report=show)
+            else:
+                _run_on_cluster(campaign, scheduler, show)
         except KeyboardInterrupt:
             return True
     return False
+
+
+def _run_on_cluster(
+    campaign: "Campaign", scheduler: str, show: Callable[["Progress"], object]
+) -> None:
+    from rdmawire.fuzz.cluster import cluster
+
+    with cluster(scheduler) as found:
+        campaign.run(found.workers, found.executor, show)
 
 
 @contextmanager

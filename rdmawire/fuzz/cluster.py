@@ -1,0 +1,65 @@
+"""Campaigns on a Dask cluster: batches run on its workers, findings are merged here.
+
+A batch depends on the seed and its numbers alone, so Dask runs it again elsewhere when a worker
+dies. The workers need rdmawire of the same version. Needs distributed:
+``pip install "rdmawire[cluster]"``.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from rdmawire import __version__
+from rdmawire.errors import FuzzError
+
+_TIMEOUT: Final = "10s"
+"""Time to connect to the scheduler."""
+
+
+class Cluster(NamedTuple):
+    """A connected cluster: where batches are submitted, and how many workers there are."""
+
+    executor: Executor
+    workers: int
+
+
+@contextmanager
+def cluster(address: str) -> Iterator[Cluster]:
+    """Connect to the Dask scheduler at ``address``, such as ``tcp://10.0.0.1:8786``.
+
+    Raises :class:`FuzzError` if distributed is missing, if nothing answers at the address, if there
+    are no workers, and if a worker has another version of rdmawire.
+    """
+    try:
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        if error.name != "distributed":
+            raise
+        raise FuzzError('a cluster needs Dask: pip install "rdmawire[cluster]"') from None
+    try:
+        client = Client(address, timeout=_TIMEOUT)
+    except (OSError, ValueError) as error:
+        raise FuzzError(f"no Dask scheduler at {address}: {error}") from error
+    with client:
+        versions = client.run(_version)
+        _check_workers(address, versions)
+        yield Cluster(client.get_executor(), len(versions))
+
+
+def _version() -> str:
+    """Return the version of rdmawire on a worker; empty if there is none."""
+    try:
+        from rdmawire import __version__ as version
+    except ImportError:
+        return ""
+    return version
+
+
+def _check_workers(address: str, versions: dict[str, str]) -> None:
+    if not versions:
+        raise FuzzError(f"the Dask scheduler at {address} has no workers: start dask worker")
+    for worker, version in versions.items():
+        if version != __version__:
+            found = f"rdmawire {version}" if version else "no rdmawire"
+            raise FuzzError(f"worker {worker} has {found}, not {__version__}: install it there")
