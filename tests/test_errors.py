@@ -26,6 +26,7 @@ VALUES: dict[object, list[object]] = {
     str: ["a reason", ""],
     int: [7],
     int | None: [None, 7],
+    tuple[str, ...]: [("a", "b"), ()],
     Mark: [Mark(1, 2)],
     Iterable[Mistake]: [[MISTAKE], [MISTAKE, MISTAKE._replace(mark=None)]],
     Collection[str]: [["cat", "cow"], {"cat": 1}.keys()],
