@@ -114,7 +114,7 @@ class Device(Generic[Q]):
 
     - ``now`` is the time (ns) of the call in progress: of the frame or timer, or from ``clock``.
     - ``ready`` has queue pairs with frames to send, in the order in which they were added.
-    - ``forget_flows`` is called when addresses or queue pairs changed: cached flows are discarded.
+    - ``forget_routes`` is called when a queue pair changed: those of each flow are looked up again.
     - ``rcv_packets`` and ``rcv_bytes`` count frames received while the link was up, ``rcv_raw``
       those that went to raw packet queue pairs; ``xmit_packets`` and ``xmit_bytes`` frames sent,
       ``xmit_discards`` those lost while the link was down.
@@ -130,7 +130,7 @@ class Device(Generic[Q]):
         "cqs",
         "drops",
         "events",
-        "forget_flows",
+        "forget_routes",
         "governors",
         "keys",
         "link_downed",
@@ -211,7 +211,7 @@ class Device(Generic[Q]):
         self.timers: Timers[QPTimer[Q]] = Timers()
         self.governors: Timers[RateControl] = Timers()
         self.page_waits: Timers[QPTimer[Q]] = Timers()
-        self.forget_flows: Callable[[], None] = _nothing_to_forget
+        self.forget_routes: Callable[[], None] = _nothing_to_forget
 
     def read_clock(self) -> None:
         """Set ``now`` from ``clock``, if there is one: for verbs, which are called between frames.

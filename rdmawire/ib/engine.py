@@ -358,7 +358,7 @@ class Nic(Verbs):
                 ways.append((qp, _role(qp, flow)))
             else:
                 self.device.drops[reason] += 1
-        flow.ways = tuple(ways)
+        self._rx_parser.route(flow, tuple(ways))
         return flow.ways
 
     def _addressed(self, flow: Flow) -> list[QueuePair]:

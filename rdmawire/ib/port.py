@@ -148,7 +148,7 @@ class Port:
         self.device.pkeys = table
         for qp in self.device.qps.values():
             qp.take_attributes()
-        self._rx_parser.forget()
+        self._rx_parser.forget_routes()
         self.device.report_port(PKeyChanged(PORT))
 
     @property

@@ -327,7 +327,7 @@ class QueuePair:
         """Set the path migration state. IBA 17.2.8."""
         self.attributes = self.attributes._replace(path_mig_state=state)
         self.take_attributes()
-        self.device.forget_flows()
+        self.device.forget_routes()
 
     def template_for(self, wr: SendWR) -> TxTemplate:
         """The template of the connection, or of the path in a datagram's work request."""

@@ -188,11 +188,26 @@ class RxParser:
         self._take_raw = take_raw
         self._drops = drops
         self._flows: dict[bytes, Flow] = {}
+        self._routed: list[Flow] = []  # flows with ways, those that are not kept included
         self._size = 0  # of the last head: most frames have the format of the preceding one
 
     def forget(self) -> None:
         """Discard all flows: the port's addresses changed."""
         self._flows.clear()
+        self._routed.clear()
+
+    def route(self, flow: Flow, ways: tuple[tuple[Any, Any], ...]) -> None:
+        """Store the queue pairs that accept packets of this flow, each with its rule."""
+        if len(self._routed) >= MAX_HEADS:
+            self.forget()
+        flow.ways = ways
+        self._routed.append(flow)
+
+    def forget_routes(self) -> None:
+        """Forget which queue pairs accept packets of which flow: a queue pair changed."""
+        for flow in self._routed:
+            flow.ways = ()
+        self._routed.clear()
 
     def flow_of(self, frame: bytes) -> Flow | None:
         """The flow of a frame; ``None`` if the frame was dropped and counted."""
@@ -293,7 +308,7 @@ class RxParser:
 
     def _keep(self, head: bytes, flow: Flow) -> None:
         if len(self._flows) >= MAX_HEADS:
-            self._flows.clear()
+            self.forget()
         self._flows[head] = flow
 
     def _refused(self, frame: roce.Frame, *, malformed: bool) -> Drop | None:

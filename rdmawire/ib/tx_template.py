@@ -159,8 +159,12 @@ PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
 """The pad after a payload, by the two lower bits of its length. IBA 9.2.5."""
 
 
+@lru_cache(maxsize=4096)
 def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> HeaderTemplate:
-    """The head of packets with ``length`` bytes between PSN and pad."""
+    """The head of packets with ``length`` bytes between PSN and pad.
+
+    Queue pairs that are made again for the same path and peer share heads.
+    """
     frame = Frame(headers, Packet(bth, (), bytes(length + bth.padcnt))).seal().build()
     data = frame[: word_offset(headers)]
     return HeaderTemplate(data, state_behind(data, headers))

@@ -130,7 +130,7 @@ class Verbs(Port):
             opcodes=rules.opcodes,
             flush_twice=profile.flush_icrc_covers_headers_twice,
         )
-        self.device.forget_flows = self._rx_parser.forget
+        self.device.forget_routes = self._rx_parser.forget_routes
         self._flow_rules: list[FlowRule] = []
         self._doorbells = Doorbells(self.device)
         self._numbers = qpns(random)
@@ -419,7 +419,7 @@ class Verbs(Port):
             migrate(qp)
         if state is QPState.RESET:
             self._doorbells.reset(qp.qp_num)
-        self._rx_parser.forget()
+        self._rx_parser.forget_routes()
 
     def query_qp(self, qp: QueuePair) -> QPAttributes:
         """Return the present attributes. ibv_query_qp(3)."""
@@ -447,19 +447,19 @@ class Verbs(Port):
         self.device.retired.add(qp.counters)
         qp.release()
         self.device.ready.pop(qp, None)
-        self._rx_parser.forget()
+        self._rx_parser.forget_routes()
 
     def attach_mcast(self, qp: QueuePair, gid: bytes) -> None:
         """Receive a group's packets on a datagram queue pair. ibv_attach_mcast(3)."""
         check_qp(self.device, qp)
         self.groups.attach(gid, qp.qp_num, qp.type)
-        self._rx_parser.forget()
+        self._rx_parser.forget_routes()
 
     def detach_mcast(self, qp: QueuePair, gid: bytes) -> None:
         """ibv_detach_mcast(3)."""
         check_qp(self.device, qp)
         self.groups.detach(gid, qp.qp_num)
-        self._rx_parser.forget()
+        self._rx_parser.forget_routes()
 
     def control_congestion(self, qp: QueuePair, scheme: CongestionController | None) -> None:
         """Control a queue pair's rate by ``scheme``; ``None`` sends at the rate of the link."""
