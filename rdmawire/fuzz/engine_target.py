@@ -38,6 +38,42 @@ TARGET_HOST: Final = 2
 PEER_HOST: Final = 1
 
 
+class _Adapter:
+    """The adapter and its peer on one kind of network, with the memory and keys for all cases."""
+
+    def __init__(self, network: Network, rules: Rules, profile: Profile) -> None:
+        ipv6 = network is not Network.ROCE2_IPV4
+        self.host = Host(TARGET_HOST, profile=profile, rules=rules, ipv6=ipv6)
+        self.peer = Host(PEER_HOST, ipv6=ipv6)
+        self.base = base = self.host.space.allocate(ARENA).base
+        self.nic = self.host.nic
+        memory, pd = self.nic.memory, self.host.pd
+        self.regions = [
+            memory.reg_mr(pd, base + area.start, area.length, area.access) for area in AREAS
+        ]
+        self.sink = memory.reg_mr(
+            pd, base + RECEIVES, RECEIVE_SLOT * RECEIVE_SLOTS, Access.LOCAL_WRITE
+        )
+        self.window = memory.alloc_mw(pd, 2)
+        self.window_rkey = 0
+        self.cq = self.nic.create_cq(_COMPLETIONS)
+
+    def bind(self) -> None:
+        """Bind the window to the fresh queue pair, with the next variant of its key."""
+        if self.window.valid:
+            return
+        key = self.window.key
+        bind = Bind(
+            self.base + WINDOW.start,
+            WINDOW.length,
+            WINDOW.access,
+            TARGET_QPN,
+            self.host.pd,
+            key & ~0xFF | (key + 1) & 0xFF,
+        )
+        self.window_rkey = bind_window(self.nic.memory.keys, self.window, self.regions[0], bind)
+
+
 class EngineTarget:
     """One adapter. ``rules`` and ``profile`` are those of :class:`rdmawire.ib.engine.Nic`."""
 
@@ -47,59 +83,45 @@ class EngineTarget:
         self.name = name
         self._rules = rules
         self._profile = profile
-        self._setup: Setup | None = None
+        self._adapters: dict[Network, _Adapter] = {}
         self._qp: QueuePair | None = None
 
     def numbers(self, setup: Setup) -> Numbers:
         """Return the addresses and keys that a peer needs for this setup."""
-        self._prepare(setup)
-        areas = [*AREAS, WINDOW]
-        vas = tuple(self._base + area.start for area in areas)
-        return Numbers(TARGET_QPN, vas, (*(region.rkey for region in self._regions), self._rkey))
+        adapter = self._adapter_of(setup)
+        vas = tuple(adapter.base + area.start for area in (*AREAS, WINDOW))
+        return Numbers(TARGET_QPN, vas, _keys(adapter))
 
     def path(self, setup: Setup) -> tuple[AddressHandle, bytes]:
         """Return the peer's path to the target, and the peer's MAC address."""
-        self._prepare(setup)
-        return _path(self._peer, self._host, setup.network), self._peer.mac
+        adapter = self._adapter_of(setup)
+        return _path(adapter.peer, adapter.host, setup.network), adapter.peer.mac
 
-    def _prepare(self, setup: Setup) -> None:
-        """Make the hosts anew if the addresses change; memory and keys are the same for all."""
-        if self._setup is not None and self._setup.network is setup.network:
-            self._setup = setup
-            return
-        ipv6 = setup.network is not Network.ROCE2_IPV4
-        self._setup = setup
-        self._qp = None
-        self._host = Host(TARGET_HOST, profile=self._profile, rules=self._rules, ipv6=ipv6)
-        self._peer = Host(PEER_HOST, ipv6=ipv6)
-        memory = self._host.space.allocate(ARENA)
-        self._base = memory.base
-        nic, pd = self._host.nic, self._host.pd
-        self._regions = [
-            nic.memory.reg_mr(pd, memory.base + area.start, area.length, area.access)
-            for area in AREAS
-        ]
-        self._sink = nic.memory.reg_mr(
-            pd, memory.base + RECEIVES, RECEIVE_SLOT * RECEIVE_SLOTS, Access.LOCAL_WRITE
-        )
-        self._window = nic.memory.alloc_mw(pd, 2)
-        self._cq = nic.create_cq(_COMPLETIONS)
+    def _adapter_of(self, setup: Setup) -> _Adapter:
+        """Return the adapter on the network of a setup; it is kept for further cases."""
+        network = setup.network
+        if network not in self._adapters:
+            self._adapters[network] = _Adapter(network, self._rules, self._profile)
+        return self._adapters[network]
 
     def reset(self, setup: Setup) -> None:
         """Make a fresh queue pair, and memory and keys as at first."""
-        self._prepare(setup)
-        host, nic = self._host, self._host.nic
         if self._qp is not None:
-            nic.destroy_qp(self._qp)
-            self._cq.poll(_COMPLETIONS)
-            host.events()
-        host.space.write(self._base, FRESH_ARENA)
+            self._remove(self._qp)
+        self._adapter = adapter = self._adapter_of(setup)
+        adapter.host.space.write(adapter.base, FRESH_ARENA)
         self.now = 0
         self._posted = 0
-        init = QPInit(host.pd, self._cq, self._cq, _CAP)
-        self._qp = nic.create_qp(setup.service, init, TARGET_QPN)
-        host.bring_up(self._qp, self._attributes(setup))
-        self._bind()
+        init = QPInit(adapter.host.pd, adapter.cq, adapter.cq, _CAP)
+        self._qp = adapter.nic.create_qp(setup.service, init, TARGET_QPN)
+        adapter.host.bring_up(self._qp, self._attributes(setup))
+        adapter.bind()
+
+    def _remove(self, qp: QueuePair) -> None:
+        """Destroy the queue pair of the last case, with its completions and events."""
+        self._adapter.nic.destroy_qp(qp)
+        self._adapter.cq.poll(_COMPLETIONS)
+        self._adapter.host.events()
 
     def _attributes(self, setup: Setup) -> QPAttributes:
         access = AREAS[0].access & ~Access.LOCAL_WRITE if setup.access else 0
@@ -116,37 +138,17 @@ class EngineTarget:
             retry_cnt=3,
             rnr_retry=3,
             dest_qp_num=PEER_QPN,
-            ah=_path(self._host, self._peer, setup.network),
+            ah=_path(self._adapter.host, self._adapter.peer, setup.network),
         )
-
-    def _bind(self) -> None:
-        """Bind the window to the fresh queue pair, with the next variant of its key."""
-        if self._window.valid:
-            return
-        key = self._window.key
-        bind = Bind(
-            self._base + WINDOW.start,
-            WINDOW.length,
-            WINDOW.access,
-            TARGET_QPN,
-            self._host.pd,
-            key & ~0xFF | (key + 1) & 0xFF,
-        )
-        self._rkey = bind_window(self._host.nic.memory.keys, self._window, self._regions[0], bind)
-
-    @property
-    def keys(self) -> tuple[int, ...]:
-        """The remote keys of the regions and of the window."""
-        return (*(region.rkey for region in self._regions), self._rkey)
 
     def send(self, frame: bytes) -> list[bytes]:
         """Deliver a frame; return all frames that the adapter then sends."""
-        nic = self._host.nic
+        nic = self._adapter.nic
         nic.receive(frame, self.now)
         return self._sent()
 
     def _sent(self) -> list[bytes]:
-        nic, now = self._host.nic, self.now
+        nic, now = self._adapter.nic, self.now
         frames = nic.transmit(now)
         while nic.sends_more:
             more = nic.transmit(now)
@@ -158,10 +160,11 @@ class EngineTarget:
     def post_receive(self, length: int) -> bool:
         """Post a receive into the next slot; ``False`` if the queue pair refuses it."""
         assert self._qp is not None
-        start = self._base + RECEIVES + self._posted % RECEIVE_SLOTS * RECEIVE_SLOT
-        sges = (Sge(start, length, self._sink.lkey),) if length else ()
+        adapter = self._adapter
+        start = adapter.base + RECEIVES + self._posted % RECEIVE_SLOTS * RECEIVE_SLOT
+        sges = (Sge(start, length, adapter.sink.lkey),) if length else ()
         try:
-            self._host.nic.post_recv(self._qp, (RecvWR(sges, self._posted + 1),))
+            adapter.nic.post_recv(self._qp, (RecvWR(sges, self._posted + 1),))
         except VerbsError:
             return False
         self._posted += 1
@@ -169,15 +172,15 @@ class EngineTarget:
 
     def completions(self) -> list[Completion]:
         """Remove and return the completions."""
-        return [_completion(done) for done in self._cq.poll(_COMPLETIONS)]
+        return [_completion(done) for done in self._adapter.cq.poll(_COMPLETIONS)]
 
     def memory(self) -> bytes:
         """Return the arena."""
-        return self._host.space.read(self._base, ARENA)
+        return self._adapter.host.space.read(self._adapter.base, ARENA)
 
     def wait(self, ns: int) -> list[bytes]:
         """Let time pass, with the timers that are due; return the frames sent."""
-        nic, end = self._host.nic, self.now + ns
+        nic, end = self._adapter.nic, self.now + ns
         frames = self._sent()
         while (due := nic.next_timer()) is not None and due <= end:
             self.now = max(due, self.now)
@@ -185,6 +188,10 @@ class EngineTarget:
             frames += self._sent()
         self.now = end
         return frames
+
+
+def _keys(adapter: _Adapter) -> tuple[int, ...]:
+    return (*(region.rkey for region in adapter.regions), adapter.window_rkey)
 
 
 def _path(host: Host, other: Host, network: Network) -> AddressHandle:

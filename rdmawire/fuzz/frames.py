@@ -38,6 +38,8 @@ from rdmawire.wire.roce import Frame
 
 _PORT: Final = 0xC000
 """The UDP source port of the fuzzer's flow."""
+_MAX_PATHS: Final = 64
+"""Paths of replies whose frames are kept, for a target that changes its path often."""
 _BITS_64: Final = (1 << 64) - 1
 _BITS_32: Final = (1 << 32) - 1
 
@@ -101,6 +103,7 @@ class FrameBuilder:
         self._bth = BTH(pkey=PKEY, destqp=numbers.qpn)
         self._template = TxTemplate(self.headers, self._bth)
         self._replies: TxTemplate | None = None
+        self._paths: dict[tuple[tuple[Any, ...], int], TxTemplate] = {}
 
     def frame(self, one: PacketInput, psn: int) -> bytes:
         """Return the frame of ``one`` with this PSN. Raises :class:`FuzzError` for a bad field."""
@@ -124,9 +127,16 @@ class FrameBuilder:
             extended, data = extended + data, b""
         return self._replies.frame(one.operation, one.psn, extended, data)
 
-    def learn_path(self, headers: tuple[Any, ...]) -> None:
-        """Build the frames of replies with these headers before the BTH."""
-        self._replies = TxTemplate(headers, BTH(pkey=PKEY, destqp=PEER_QPN))
+    def learn_path(self, frame: Frame) -> None:
+        """Build the frames of replies with the headers and the MigReq bit of this one."""
+        headers: tuple[Any, ...] = frame.headers
+        key = (headers, frame.packet.bth.migreq)
+        if key not in self._paths:
+            if len(self._paths) >= _MAX_PATHS:
+                self._paths.clear()
+            bth = BTH(pkey=PKEY, destqp=PEER_QPN, migreq=frame.packet.bth.migreq)
+            self._paths[key] = TxTemplate(headers, bth)
+        self._replies = self._paths[key]
 
     def tables(self, one: PacketInput) -> tuple[type[Header], ...]:
         """Return the extended headers that the opcode has."""

@@ -4,7 +4,7 @@ The generator sees the model's state, so that it reaches states deep in a messag
 what is almost right: a PSN off by one, a key off by one, a length off by one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -17,6 +17,8 @@ from rdmawire.wire.opcode import SHAPES, Service
 from rdmawire.wire.opcode import Operation as Op
 from rdmawire.wire.serial import MODULUS
 
+_NEAR_MISSES: Final = (0.02, 0.05, 0.25)
+"""Shares of near misses in a case: with few of them a case is long, as most end the connection."""
 _PSNS: Final = (1000, 0, 1, MODULUS - 1, MODULUS - 2, MODULUS // 2, MODULUS // 2 - 1)
 _NETWORKS: Final = (*(Network.ROCE2_IPV4,) * 4, Network.ROCE2_IPV6, Network.ROCE1)
 
@@ -40,17 +42,18 @@ class ResponderInputs:
     def __init__(self, random: Random, model: ResponderModel) -> None:
         self._random = random
         self._model = model
+        self._near_misses = random.choice(_NEAR_MISSES)
 
     def next(self) -> Input:
         """Return the next input."""
         number = self._random.random()
-        if number < 0.12:
+        if number < self._near_misses:
+            return self._near_miss()
+        if number > 0.88:
             return self._receive()
-        if number < 0.70:
-            return self._fitting()
-        if number < 0.80:
+        if number > 0.78:
             return self._repeated()
-        return self._near_miss()
+        return self._fitting()
 
     def _receive(self) -> Input:
         lengths = (0, 1, 63, 64, 65, 255, 256, 257, 600, RECEIVE_SLOT)
@@ -65,13 +68,15 @@ class ResponderInputs:
         if family:
             return self._going_on(family)
         operation = random.choice(_BEGIN)
+        if operation in _SINGLE and not model.setup.rd_atomic and random.random() < 0.8:
+            operation = Op.SEND_ONLY
         return self._begin(operation)
 
     def _going_on(self, family: str) -> PacketInput:
         random, mtu = self._random, self._model.setup.mtu
         message = self._model.message
         left = message.limit - message.placed
-        if left > mtu and random.random() < 0.8:
+        if left > mtu and random.random() >= self._near_misses:
             return self._packet(_MIDDLES[family], mtu)
         length = left if 0 < left <= mtu else random.randrange(1, mtu + 1)
         return self._packet(random.choice(_LASTS[family]), length)
@@ -86,31 +91,33 @@ class ResponderInputs:
             return self._packet(operation, 0, dmalen=64, value=random.randrange(1, 4))
         if operation == Op.RDMA_READ_REQUEST:
             dmalen = random.choice((0, 1, 64, mtu - 1, mtu, mtu + 1, 3 * mtu))
-            return self._packet(operation, 0, dmalen=dmalen, region=self._region((0, 1)))
+            return self._packet(operation, 0, dmalen=dmalen, region=self._region(dmalen, 1))
         if operation == Op.RDMA_WRITE_FIRST:
             dmalen = random.choice((mtu + 1, 2 * mtu, 2 * mtu + 7, 3 * mtu))
             return self._packet(operation, mtu, dmalen=dmalen)
         length = mtu if operation == Op.SEND_FIRST else random.choice((0, 1, 3, 64, mtu - 1, mtu))
-        region = self._region((0, 2)) if operation in _WRITES else 0
+        region = self._region(length, 2) if operation in _WRITES else 0
         if operation == Op.SEND_ONLY_WITH_INVALIDATE:
             region = len(AREAS)
         return self._packet(operation, length, region=region)
 
-    def _region(self, allowed: Sequence[int]) -> int:
-        return self._random.choice((*allowed, 0, 0))
+    def _region(self, length: int, small: int) -> int:
+        """The first region, or ``small`` if it has ``length`` bytes behind each offset."""
+        fits = length <= AREAS[small].length - _OFFSETS[-1]
+        return small if fits and self._random.random() < 0.25 else 0
 
     def _packet(self, operation: int, length: int, **more: int) -> PacketInput:
         random = self._random
-        one = PacketInput(
-            opcode=operation,
-            ackreq=int(random.random() < 0.8),
-            length=length,
-            seed=random.randrange(256),
-            offset=random.choice(_OFFSETS),
-            value=random.choice(_VALUES),
-            compare=random.choice(_VALUES) if operation == Op.CMP_SWAP else 0,
-        )
-        return _replaced(one, **more) if more else one
+        values: dict[str, Any] = {
+            "opcode": operation,
+            "ackreq": int(random.random() < 0.8),
+            "length": length,
+            "seed": random.randrange(256),
+            "offset": random.choice(_OFFSETS),
+            "value": random.choice(_VALUES),
+            "compare": random.choice(_VALUES) if operation == Op.CMP_SWAP else 0,
+        }
+        return PacketInput(**(values | more))
 
     def _repeated(self) -> PacketInput:
         """A duplicate: of a READ or atomic that is remembered, or of anything."""
@@ -232,6 +239,8 @@ _RC: Final = Service.RC << 5
 _ALL: Final = tuple(
     opcode for opcode, shape in SHAPES.items() if opcode >> 5 == 0 and not shape.response
 )
+_SINGLE: Final = (Op.RDMA_READ_REQUEST, Op.CMP_SWAP, Op.FETCH_ADD, Op.ATOMIC_WRITE, Op.FLUSH)
+"""Operations that need the responder's resources."""
 _WRITES: Final = (Op.RDMA_WRITE_ONLY, Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE)
 _BEGIN: Final = (
     *(Op.SEND_ONLY, Op.SEND_FIRST, Op.SEND_FIRST, Op.SEND_ONLY_WITH_IMMEDIATE),
@@ -246,7 +255,7 @@ _LASTS: Final = {
     "RDMA WRITE": (Op.RDMA_WRITE_LAST, Op.RDMA_WRITE_LAST_WITH_IMMEDIATE),
 }
 _STEPS: Final = (1, 1, 2, 3, -1, -1, -2, -8, 1 << 22, (1 << 23) - 1, 1 << 23, -(1 << 23))
-_OFFSETS: Final = (0, 0, 8, 16, 64, 100, 1)
+_OFFSETS: Final = (0, 0, 1, 8, 16, 64, 100)
 _VALUES: Final = (0, 1, 2, 7, 0xFFFFFFFF, (1 << 64) - 1, 1 << 63)
 _FIELDS: Final = (
     ("bth.tver", (1, 15)),

@@ -128,7 +128,7 @@ class Session:
         """Whether a frame is this reply, and to the peer; its path is used from then on."""
         if reply_of(frame) != one:
             return False
-        self._builder.learn_path(roce.parse(frame).headers)
+        self._builder.learn_path(roce.parse(frame))
         return True
 
 
