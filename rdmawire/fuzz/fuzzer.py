@@ -15,7 +15,7 @@ from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input
 from rdmawire.fuzz.minimise import minimise
 from rdmawire.fuzz.oracle import Session, Violation, judge, violation
-from rdmawire.fuzz.target import ObservableTarget
+from rdmawire.fuzz.target import Target
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.terminal import suggest
 from rdmawire.verbs.enums import QPType
@@ -81,7 +81,7 @@ class EngineFuzzer:
     :class:`FuzzError` for unknown names.
     """
 
-    def __init__(self, spec: Spec, target: ObservableTarget | None = None) -> None:
+    def __init__(self, spec: Spec, target: Target | None = None) -> None:
         self._service = _service(spec.get("service", "RC"))
         self._target = _engine(spec) if target is None else target
         self._session = Session(self._target)
@@ -97,7 +97,7 @@ class EngineFuzzer:
         setup = random_setup(random, self._service)
         session = self._session
         session.begin(setup)
-        inputs = ResponderInputs(random, session.model)
+        inputs = ResponderInputs(random, session.model, receives=session.observed is not None)
         played: list[Input] = []
         while len(played) < MAX_INPUTS and not (session.model.failed and random.random() < 0.5):
             one = inputs.next()

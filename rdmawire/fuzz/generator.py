@@ -37,9 +37,13 @@ def random_setup(random: Random, service: QPType = QPType.RC) -> Setup:
 
 
 class ResponderInputs:
-    """Draws the inputs of one case from ``random``, with the state of ``model``."""
+    """Draws the inputs of one case from ``random``, with the state of ``model``.
 
-    def __init__(self, random: Random, model: ResponderModel) -> None:
+    ``receives`` says whether receives can be posted.
+    """
+
+    def __init__(self, random: Random, model: ResponderModel, *, receives: bool = True) -> None:
+        self._receives = receives
         self._random = random
         self._model = model
         self._near_misses = random.choice(_NEAR_MISSES)
@@ -57,7 +61,7 @@ class ResponderInputs:
 
     def _receive(self) -> Input:
         lengths = (0, 1, 63, 64, 65, 255, 256, 257, 600, RECEIVE_SLOT)
-        if len(self._model.receives) > 6:
+        if not self._receives or len(self._model.receives) > 6:
             return self._fitting()
         return ReceiveInput(self._random.choice(lengths))
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput
 from rdmawire.fuzz.oracle import Session, Violation, judge
 from rdmawire.fuzz.setup import Setup
-from rdmawire.fuzz.target import ObservableTarget
+from rdmawire.fuzz.target import Target
 
 MAX_TRIALS: Final = 5000
 """Cases that are played at most to minimise one."""
@@ -23,7 +23,7 @@ _SHORT: Final = 12
 Shows = Callable[[Case], bool]
 
 
-def minimise(target: ObservableTarget, case: Case, found: Violation) -> tuple[Case, Violation]:
+def minimise(target: Target, case: Case, found: Violation) -> tuple[Case, Violation]:
     """Return a minimal case with the signature of ``found``, and its violation.
 
     The result is ``case`` up to the violation, if nothing simpler shows it.

@@ -7,14 +7,14 @@ It compares the replies, the completions and the bytes of memory. The first diff
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rdmawire.errors import WireError
+from rdmawire.errors import FuzzError, WireError
 from rdmawire.fuzz.decode import request_of
 from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
 from rdmawire.fuzz.frames import FrameBuilder, payload_bytes
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput
 from rdmawire.fuzz.responder_model import ResponderModel
 from rdmawire.fuzz.setup import FRESH_ARENA, PEER_QPN, PKEY, Network, Setup
-from rdmawire.fuzz.target import Completion, ObservableTarget
+from rdmawire.fuzz.target import Completion, ObservableTarget, Target
 from rdmawire.wire import roce, serial
 from rdmawire.wire.ib import AETH, Ack, AtomicAckETH
 from rdmawire.wire.opcode import SHAPES, Operation, Payload
@@ -45,10 +45,14 @@ class Mismatch(NamedTuple):
 
 
 class Session:
-    """Plays inputs on one queue pair of a target, and compares each with the model."""
+    """Plays inputs on one queue pair of a target, and compares each with the model.
 
-    def __init__(self, target: ObservableTarget) -> None:
+    Of a target that is no :class:`ObservableTarget`, the replies alone are compared.
+    """
+
+    def __init__(self, target: Target) -> None:
         self._target = target
+        self.observed = target if isinstance(target, ObservableTarget) else None
         self._builders: dict[Network, FrameBuilder] = {}
         self.frames: list[tuple[bool, bytes]] = []
         """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
@@ -70,17 +74,22 @@ class Session:
         self.frames.clear()
 
     def play(self, one: Input) -> Mismatch | None:
-        """Play one input; return the first difference from the model, or ``None``."""
+        """Play one input; return the first difference from the model, or ``None``.
+
+        Raises :class:`FuzzError` for an input that the target has no method for.
+        """
         if isinstance(one, PacketInput):
             replies, expected = self._packet(one)
+        elif self.observed is None:
+            raise FuzzError(f"{self._target.name} takes packets alone, no input of kind {one.kind}")
         elif isinstance(one, ReceiveInput):
             expected = self.model.post_receive(one.length)
-            if not self._target.post_receive(one.length):
+            if not self.observed.post_receive(one.length):
                 return Mismatch("a receive", ("accepted",), ("refused",), expected)
-            replies = self._target.wait(0)
+            replies = self.observed.wait(0)
         else:
             expected = Expected((), "", "nothing is due")
-            replies = self._target.wait(one.ns)
+            replies = self.observed.wait(one.ns)
         if self.recording:
             self.frames += [(True, reply) for reply in replies]
         return self._compared(expected, replies)
@@ -102,12 +111,15 @@ class Session:
         return replies, model.request(request)
 
     def _compared(self, expected: Expected, replies: list[bytes]) -> Mismatch | None:
-        """Compare replies, completions and memory with the model's."""
+        """Compare replies with the model's, then what else the target shows."""
         wanted = expected.replies
         if (replies or wanted) and not self._same(wanted, replies):
             return Mismatch("replies", wanted, tuple(map(reply_of, replies)), expected)
-        model, target = self.model, self._target
-        done = target.completions()
+        return None if self.observed is None else self._seen(self.observed, expected)
+
+    def _seen(self, target: ObservableTarget, expected: Expected) -> Mismatch | None:
+        """Compare completions and memory with the model's."""
+        model, done = self.model, target.completions()
         if done or model.completions:
             due, model.completions = model.completions, []
             if done != due:
@@ -191,7 +203,7 @@ def reply_of(frame: bytes) -> Reply | None:
     return Reply(bth.opcode & 31, bth.psn, aeth.ack << 5 | aeth.value, aeth.msn, data)
 
 
-def judge(target: ObservableTarget, case: Case, session: Session | None = None) -> Violation | None:
+def judge(target: Target, case: Case, session: Session | None = None) -> Violation | None:
     """Play a case; return the first violation, or ``None``."""
     session = Session(target) if session is None else session
     session.begin(case.setup)

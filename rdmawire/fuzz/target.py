@@ -1,8 +1,9 @@
 """What is fuzzed: frames go in, frames come out.
 
-A :class:`Target` needs three methods, so that an adapter in another process or on a wire can be
-added without a change here. What an :class:`ObservableTarget` shows in addition (memory,
-completions) lets more mistakes be found.
+A :class:`Target` receives and sends frames, so that an adapter in another process or on a wire can
+be fuzzed. It says where its queue pair and its memory are, and its memory begins with known bytes.
+What an :class:`ObservableTarget` shows in addition (memory, completions) lets more mistakes be
+found.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -15,7 +16,10 @@ from rdmawire.verbs.enums import WCOpcode, WCStatus
 
 @runtime_checkable
 class Target(Protocol):
-    """Something that receives frames and answers with frames."""
+    """Something that receives frames and answers with frames.
+
+    Its queue pair has no receives, unless it is an :class:`ObservableTarget`.
+    """
 
     @property
     def name(self) -> str:
@@ -23,7 +27,19 @@ class Target(Protocol):
         ...
 
     def reset(self, setup: Setup) -> None:
-        """Make a fresh queue pair, and memory as at first, as ``setup`` says."""
+        """Make a fresh queue pair, as ``setup`` says, to the peer PEER_QPN.
+
+        The memory is again :data:`rdmawire.fuzz.setup.FRESH_ARENA`, with the regions AREAS and the
+        memory window WINDOW.
+        """
+        ...
+
+    def numbers(self, setup: Setup) -> Numbers:
+        """Return the QPN, addresses and keys that a peer needs, after :meth:`reset`."""
+        ...
+
+    def path(self, setup: Setup) -> tuple[AddressHandle, bytes]:
+        """Return the peer's path to the target, and the peer's MAC address."""
         ...
 
     def send(self, frame: bytes) -> list[bytes]:
@@ -48,14 +64,6 @@ class Completion(NamedTuple):
 @runtime_checkable
 class ObservableTarget(Target, Protocol):
     """A target whose application the fuzzer plays: it posts work, and sees memory."""
-
-    def numbers(self, setup: Setup) -> Numbers:
-        """Return the QPN, addresses and keys that a peer needs, after :meth:`reset`."""
-        ...
-
-    def path(self, setup: Setup) -> tuple[AddressHandle, bytes]:
-        """Return the peer's path to the target, and the peer's MAC address."""
-        ...
 
     def post_receive(self, length: int) -> bool:
         """Post a receive of ``length`` bytes into the next slot; ``False`` if it is refused."""

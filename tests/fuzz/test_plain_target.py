@@ -1,0 +1,74 @@
+"""A target of which frames alone are seen: an adapter in another process, or on a wire."""
+
+import pytest
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.engine_target import EngineTarget
+from rdmawire.fuzz.exchange import Numbers
+from rdmawire.fuzz.fuzzer import EngineFuzzer
+from rdmawire.fuzz.inputs import Case, ReceiveInput
+from rdmawire.fuzz.oracle import judge
+from rdmawire.fuzz.setup import Setup
+from rdmawire.fuzz.target import ObservableTarget, Target
+from rdmawire.ib.rules import Rules
+from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.verbs.ah import AddressHandle
+from tests.fuzz.planted import SHORT_WRITES
+
+
+class Peer:
+    """An adapter whose memory and completions cannot be seen."""
+
+    name = "a peer"
+
+    def __init__(self, rules: Rules = STANDARD) -> None:
+        self._engine = EngineTarget(rules=rules)
+        self.resets = 0
+
+    def reset(self, setup: Setup) -> None:
+        self.resets += 1
+        self._engine.reset(setup)
+
+    def numbers(self, setup: Setup) -> Numbers:
+        return self._engine.numbers(setup)
+
+    def path(self, setup: Setup) -> tuple[AddressHandle, bytes]:
+        return self._engine.path(setup)
+
+    def send(self, frame: bytes) -> list[bytes]:
+        return self._engine.send(frame)
+
+
+def fuzzer(peer: Target) -> EngineFuzzer:
+    return EngineFuzzer({"kind": "engine"}, peer)
+
+
+def test_a_peer_is_a_target_of_which_nothing_else_is_seen() -> None:
+    assert isinstance(Peer(), Target)
+    assert not isinstance(Peer(), ObservableTarget)
+    assert isinstance(EngineTarget(), ObservableTarget)
+
+
+def test_replies_alone_of_a_healthy_peer_are_right() -> None:
+    peer = Peer()
+    batch = fuzzer(peer).batch(1, 0, 200)
+    assert batch.found == []
+    assert peer.resets == 200
+    assert batch.executed > 1000
+
+
+def test_replies_alone_show_a_missing_check() -> None:
+    fuzz = fuzzer(Peer(SHORT_WRITES))
+    found = fuzz.batch(1, 0, 400).found
+    assert {one.violation.what for one in found} == {"replies"}
+    smallest = fuzz.minimised(found[0])
+    assert "RETH.dmalen" in smallest.violation.expected
+    assert len(smallest.case["inputs"]) <= 2
+    shown, frames = fuzz.replay(smallest.case)
+    assert shown is not None
+    assert [frame.sent for frame in frames].count(False) == len(smallest.case["inputs"])
+
+
+def test_no_receive_can_be_posted_on_a_peer() -> None:
+    with pytest.raises(FuzzError, match="a peer takes packets alone, no input of kind receive"):
+        judge(Peer(), Case(Setup(), (ReceiveInput(64),)))
