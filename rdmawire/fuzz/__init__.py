@@ -1,1 +1,61 @@
-"""Fuzz RDMA state machines and parsers."""
+"""Fuzzing: random packets that mean something to an adapter, and a model of what must follow.
+
+A :class:`Case` is a :class:`Setup` and inputs: packets relative to what the target expects,
+receives that its application posts, and time. :func:`judge` plays it on a :class:`Target` beside a
+model of the standard, and returns the first :class:`Violation`. A :class:`Campaign` plays random
+cases, and keeps what it finds as folders::
+
+    campaign = Campaign({"kind": "engine"}, seed=1, runs=1000)
+    assert campaign.run() == []
+
+Another adapter is fuzzed through a class with the methods of :class:`Target`, or, if its memory and
+completions can be seen, of :class:`ObservableTarget`: ``EngineFuzzer({"kind": "engine"}, target)``.
+"""
+
+from rdmawire.fuzz.campaign import Campaign, Progress
+from rdmawire.fuzz.engine_target import EngineTarget
+from rdmawire.fuzz.exchange import Numbers
+from rdmawire.fuzz.finding import Finding, read_finding, replay, write_finding
+from rdmawire.fuzz.fuzzer import FUZZERS, Batch, EngineFuzzer, Found, Frame, Fuzzer, make_fuzzer
+from rdmawire.fuzz.inputs import Case, Checksum, PacketInput, ReceiveInput, WaitInput
+from rdmawire.fuzz.minimise import minimise
+from rdmawire.fuzz.oracle import Violation, judge
+from rdmawire.fuzz.setup import AREAS, ARENA, FRESH_ARENA, PEER_QPN, WINDOW, Area, Network, Setup
+from rdmawire.fuzz.target import Completion, ObservableTarget, Target
+
+__all__ = [
+    "AREAS",
+    "ARENA",
+    "FRESH_ARENA",
+    "FUZZERS",
+    "PEER_QPN",
+    "WINDOW",
+    "Area",
+    "Batch",
+    "Campaign",
+    "Case",
+    "Checksum",
+    "Completion",
+    "EngineFuzzer",
+    "EngineTarget",
+    "Finding",
+    "Found",
+    "Frame",
+    "Fuzzer",
+    "Network",
+    "Numbers",
+    "ObservableTarget",
+    "PacketInput",
+    "Progress",
+    "ReceiveInput",
+    "Setup",
+    "Target",
+    "Violation",
+    "WaitInput",
+    "judge",
+    "make_fuzzer",
+    "minimise",
+    "read_finding",
+    "replay",
+    "write_finding",
+]

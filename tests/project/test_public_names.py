@@ -24,7 +24,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (
     *("rdmawire", "rdmawire.capture", "rdmawire.columns", "rdmawire.decode", "rdmawire.dissect"),
     "rdmawire.fabric",
-    *("rdmawire.filter", "rdmawire.ib", "rdmawire.ib.cm", "rdmawire.ib.congestion"),
+    *(
+        "rdmawire.filter",
+        "rdmawire.fuzz",
+        "rdmawire.ib",
+        "rdmawire.ib.cm",
+        "rdmawire.ib.congestion",
+    ),
     *("rdmawire.memory", "rdmawire.memory.gpu", "rdmawire.stats", "rdmawire.traffic.edit"),
     *("rdmawire.traffic.generate", "rdmawire.vectors", "rdmawire.verbs"),
 )
