@@ -31,12 +31,16 @@ _MAX_LOST: Final = 5
 
 
 class Progress(NamedTuple):
-    """What a campaign has done: ``runs``, packets ``executed``, seconds, and findings."""
+    """What a campaign has done: ``runs``, packets ``executed``, seconds, and findings.
+
+    ``reached`` counts the different behaviours reached since it was started.
+    """
 
     runs: int
     executed: int
     seconds: float
     findings: int
+    reached: int = 0
 
     @property
     def rate(self) -> float:
@@ -71,6 +75,7 @@ class Campaign:
         self._fuzzer: Fuzzer = make_fuzzer(self.spec)
         self._next = 0
         self._finished: dict[int, int] = {}
+        self._reached: set[Any] = set()
         self._elapsed = 0.0
         if self.folder is not None:
             self._resume(self.folder)
@@ -124,7 +129,7 @@ class Campaign:
     def progress(self) -> Progress:
         """What is done so far."""
         seconds = self._elapsed + self.clock() - self._begun
-        return Progress(self.done, self.executed, seconds, len(self.findings))
+        return Progress(self.done, self.executed, seconds, len(self.findings), len(self._reached))
 
     @property
     def _over(self) -> bool:
@@ -209,6 +214,7 @@ class Campaign:
         self.done += batch.runs
         self.executed += batch.executed
         self._finished[batch.first] = batch.runs
+        self._reached |= batch.reached
         for found in batch.found:
             self._keep(found)
 

@@ -37,12 +37,16 @@ class Found(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The result of some runs: how many, the packets (or parser calls) executed, and findings."""
+    """The result of some runs: how many, the packets (or parser calls) executed, and findings.
+
+    ``reached`` are the different behaviours that the runs reached, as far as the fuzzer sees them.
+    """
 
     first: int
     runs: int
     executed: int
     found: list[Found]
+    reached: frozenset[Any] = frozenset()
 
 
 class Frame(NamedTuple):
@@ -88,9 +92,11 @@ class EngineFuzzer:
 
     def batch(self, seed: int, first: int, runs: int) -> Batch:
         """Play runs; each has a setup and up to :data:`MAX_INPUTS` inputs of its own."""
-        before = self._session.executed
+        session = self._session
+        before, session.reached = session.executed, set()
         found = [one for run in range(first, first + runs) if (one := self._run(seed, run))]
-        return Batch(first, runs, self._session.executed - before, found)
+        executed, reached = session.executed - before, frozenset(session.reached)
+        return Batch(first, runs, executed, found, reached)
 
     def _run(self, seed: int, run: int) -> Found | None:
         random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable

@@ -58,6 +58,8 @@ class Session:
         """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
         self.recording = False
         self.executed = 0
+        self.reached: set[tuple[int, str]] = set()
+        """Opcodes with the reason of what the model expected: a measure of coverage."""
 
     def begin(self, setup: Setup) -> None:
         """Make a fresh queue pair and a fresh model."""
@@ -108,7 +110,9 @@ class Session:
             self.frames.append((False, frame))
         if request is None:
             return replies, Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
-        return replies, model.request(request)
+        expected = model.request(request)
+        self.reached.add((one.opcode, expected.why))
+        return replies, expected
 
     def _compared(self, expected: Expected, replies: list[bytes]) -> Mismatch | None:
         """Compare replies with the model's, then what else the target shows."""

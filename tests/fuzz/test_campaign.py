@@ -221,3 +221,15 @@ def test_minimising_keeps_the_signature() -> None:
         assert violation.signature == found.violation.signature
         assert judge(target, case) == violation
         assert len(case.inputs) <= len(found.case["inputs"])
+
+
+def test_the_number_of_behaviours_reached_grows_with_other_runs() -> None:
+    campaign = Campaign({"kind": "engine"}, seed=1, runs=100)
+    campaign.run()
+    few = campaign.progress.reached
+    assert few > 50
+    more = Campaign({"kind": "engine"}, seed=1, runs=800)
+    seen: list[int] = []
+    more.run(report=lambda progress: seen.append(progress.reached))
+    assert few < seen[0] < seen[-1]
+    assert seen == sorted(seen)

@@ -79,8 +79,9 @@ def command(
     """Play random cases on TARGET until a limit is reached, and keep what violates the standard.
 
     TARGET is one of `rdmawire fuzz list`. Without a limit it runs until Ctrl-C. Findings are
-    written to FOLDER as they come, minimised, each in a folder of its own. Exit status: 0 if
-    nothing is found, 1 for findings, 2 for a usage error.
+    written to FOLDER as they come, minimised, each in a folder of its own. A behaviour is an opcode
+    with what the standard requires in that state: their number says how much was reached. Exit
+    status: 0 if nothing is found, 1 for findings, 2 for a usage error.
     """
     spec = {"kind": target, **{name: value for name, value in settings.items() if value}}
     campaign = _campaign(spec, seed, folder)
@@ -149,8 +150,9 @@ def _line() -> Iterator[Callable[["Progress"], object]]:
 
 def _progress(progress: "Progress") -> str:
     rate = f"{progress.rate:,.0f} packets/s"
+    reached = f"{plural(progress.reached, 'behaviour')}, " if progress.reached else ""
     found = plural(progress.findings, "finding")
-    return f"{progress.executed:,} packets, {rate}, {found}, {progress.seconds:.0f} s"
+    return f"{progress.executed:,} packets, {rate}, {reached}{found}, {progress.seconds:.0f} s"
 
 
 def _print(campaign: "Campaign", folder: Path, *, as_json: bool) -> None:
@@ -161,6 +163,7 @@ def _print(campaign: "Campaign", folder: Path, *, as_json: bool) -> None:
             "seed": campaign.seed,
             "runs": progress.runs,
             "packets": progress.executed,
+            "behaviours": progress.reached,
             "seconds": round(progress.seconds, 3),
             "findings": [_object(one, folder) for one in campaign.findings],
         }
