@@ -240,7 +240,7 @@ class _Equivalence:
             found = self._questions.outputs(word)
             wanted = machine.outputs(word)
             if found != wanted:
-                return word[: _first_difference(found, wanted) + 1]
+                return word[: first_difference(found, wanted) + 1]
         return None
 
     def _tests(self, machine: MealyMachine) -> Iterator[Word]:
@@ -274,7 +274,8 @@ def _known_words(other: MealyMachine, inputs: Sequence[str]) -> Iterator[Word]:
         yield from other.restricted(common).minimal().tests(0)
 
 
-def _first_difference(one: Word, other: Word) -> int:
+def first_difference(one: Word, other: Word) -> int:
+    """Return the index of the first output that differs."""
     return next(
         place for place, pair in enumerate(zip(one, other, strict=True)) if len({*pair}) > 1
     )

@@ -1,0 +1,102 @@
+"""Comparison of two machines: the shortest words that two systems answer differently.
+
+The search goes through the pairs of states that the same words lead to, breadth first. It goes on
+past differences that are agreed, such as a choice that the standard leaves, and so finds what else
+differs behind them.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.learn.learner import NonDeterminismError, System, first_difference
+from rdmawire.fuzz.learn.machine import MealyMachine, Word
+
+REPLAYS: Final = 3
+"""How often a difference is played on each system before it is reported."""
+
+
+class Agreed(NamedTuple):
+    """A difference that is not reported: an input, and what the two machines answer."""
+
+    name: str
+    one: str
+    other: str
+
+    def __str__(self) -> str:
+        """Write it as a line of a file."""
+        return " ".join(self)
+
+
+class Difference(NamedTuple):
+    """A shortest word whose last input two machines answer with ``one`` and ``other``.
+
+    What they answer to the inputs before it is the same or agreed.
+    """
+
+    word: Word
+    one: str
+    other: str
+
+    @property
+    def agreed(self) -> Agreed:
+        """The line that makes a comparison go on past this difference."""
+        return Agreed(self.word[-1], self.one, self.other)
+
+
+def differences(
+    one: MealyMachine, other: MealyMachine, agreed: Collection[Agreed] = ()
+) -> Iterator[Difference]:
+    """Yield the differences of two machines, shortest words first, for the inputs that both have.
+
+    Each input with the same two outputs is yielded once. States behind a difference are not
+    compared unless it is ``agreed``. Raises :class:`FuzzError` for machines without common inputs.
+    """
+    names = [name for name in one.inputs if name in other.inputs]
+    if not names:
+        raise FuzzError("the machines have no input in common")
+    known = set(agreed)
+    words: dict[tuple[int, int], Word] = {(0, 0): ()}
+    waiting = deque(words)
+    while waiting:
+        pair = waiting.popleft()
+        for name in names:
+            mine, others = one.transitions[pair[0]][name], other.transitions[pair[1]][name]
+            difference = Difference((*words[pair], name), mine.output, others.output)
+            if mine.output != others.output and difference.agreed not in agreed:
+                if difference.agreed not in known:
+                    known.add(difference.agreed)
+                    yield difference
+            elif (following := (mine.target, others.target)) not in words:
+                words[following] = difference.word
+                waiting.append(following)
+
+
+def check(system: System, machine: MealyMachine, word: Word) -> None:
+    """Play a word on a system :data:`REPLAYS` times, and compare with the machine learned from it.
+
+    Raises :class:`NonDeterminismError` for other outputs.
+    """
+    wanted = machine.outputs(word)
+    for _ in range(REPLAYS):
+        system.reset()
+        found = tuple(system.step(name) for name in word)
+        if found != wanted:
+            end = first_difference(found, wanted) + 1
+            raise NonDeterminismError(system.name, word[:end], wanted[:end], found[:end])
+
+
+def read_agreed(lines: Iterable[str]) -> frozenset[Agreed]:
+    """Read agreed differences: lines of an input and two outputs; ``#`` begins a comment.
+
+    Raises :class:`FuzzError` for other lines.
+    """
+    found = set()
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        if words and len(words) != len(Agreed._fields):
+            raise FuzzError(f"line {number}: expected an input and the outputs of both machines")
+        if words:
+            found.add(Agreed(*words))
+    return frozenset(found)
