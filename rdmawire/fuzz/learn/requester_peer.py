@@ -1,0 +1,267 @@
+"""The peer of a requester that is learned: it reads requests, and sends any response to them.
+
+It keeps what each PSN of a request must be answered with, and the oldest PSN that it has not
+answered validly. Responses have PSNs relative to that one, so that an input means the same in each
+state, whatever the first PSN is.
+"""
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from rdmawire.errors import WireError
+from rdmawire.ib.encapsulation import headers_to
+from rdmawire.ib.tx_template import TxTemplate
+from rdmawire.verbs.ah import AddressHandle
+from rdmawire.wire import serial
+from rdmawire.wire.ib import AETH, BTH, ICRC, NO_CREDITS, RETH, Ack, AtomicAckETH, AtomicETH, Nak
+from rdmawire.wire.opcode import SHAPES, Operation, Part, Service, opcode_word
+from rdmawire.wire.packet import LAYOUTS
+from rdmawire.wire.roce import bth_offset
+
+MTU: Final = 256
+"""The path MTU, in bytes."""
+SHORT: Final = 64
+"""Bytes of a message of one packet, and of the last packet of a longer one."""
+REMOTE: Final = 0x10_0000
+"""Address of the peer's memory."""
+REMOTE_BYTES: Final = bytes((17 * at ^ at >> 8) & 0xFF for at in range(4096))
+"""The peer's memory: READs and atomics get these bytes."""
+_UDP_PORT: Final = 0xC000
+_ATOMIC: Final = 8
+_REQUESTS: Final = frozenset(
+    opcode for opcode, shape in SHAPES.items() if shape.service is Service.RC and not shape.response
+)
+_FAR: Final = 9
+"""Distances of PSNs from here on are described as old or new."""
+
+
+class Place(Enum):
+    """The PSN of a response."""
+
+    BEFORE = "the one before the oldest unanswered PSN"
+    OLDEST = "the oldest unanswered PSN"
+    NEXT = "the one after the oldest unanswered PSN"
+    NEWEST = "the last PSN that a request used"
+    GHOST = "the first PSN that no request used"
+
+
+class Response(NamedTuple):
+    """A response of the peer: an operation, its PSN, the kind and value of its AETH.
+
+    ``missing`` are bytes that its payload lacks, compared with what the request asked for.
+    """
+
+    operation: Operation
+    place: Place = Place.OLDEST
+    ack: Ack = Ack.ACK
+    value: int = NO_CREDITS
+    missing: int = 0
+
+
+_OP = Operation
+_P = Place
+
+
+def _nak(code: int, place: Place = Place.OLDEST) -> Response:
+    return Response(_OP.ACKNOWLEDGE, place, Ack.NAK, code)
+
+
+RESPONSES: Final[dict[str, Response]] = {
+    "ACK": Response(_OP.ACKNOWLEDGE),
+    "ACK_ALL": Response(_OP.ACKNOWLEDGE, _P.NEWEST),
+    "ACK_OLD": Response(_OP.ACKNOWLEDGE, _P.BEFORE),
+    "ACK_GHOST": Response(_OP.ACKNOWLEDGE, _P.GHOST),
+    "ACK_0_CREDITS": Response(_OP.ACKNOWLEDGE, value=0),
+    "ACK_1_CREDIT": Response(_OP.ACKNOWLEDGE, value=1),
+    "ACK_OLD_1_CREDIT": Response(_OP.ACKNOWLEDGE, _P.BEFORE, value=1),
+    "ACK_RESERVED": Response(_OP.ACKNOWLEDGE, ack=Ack.RESERVED, value=0),
+    "NAK_SEQUENCE": _nak(Nak.PSN_SEQUENCE_ERROR),
+    "NAK_SEQUENCE_NEXT": _nak(Nak.PSN_SEQUENCE_ERROR, _P.NEXT),
+    "NAK_INVALID": _nak(Nak.INVALID_REQUEST),
+    "NAK_ACCESS": _nak(Nak.REMOTE_ACCESS_ERROR),
+    "NAK_ACCESS_NEXT": _nak(Nak.REMOTE_ACCESS_ERROR, _P.NEXT),
+    "NAK_ACCESS_OLD": _nak(Nak.REMOTE_ACCESS_ERROR, _P.BEFORE),
+    "NAK_ACCESS_GHOST": _nak(Nak.REMOTE_ACCESS_ERROR, _P.GHOST),
+    "NAK_OPERATION": _nak(Nak.REMOTE_OPERATIONAL_ERROR),
+    "NAK_RD": _nak(Nak.INVALID_RD_REQUEST),
+    "NAK_RESERVED": _nak(5),
+    "RNR": Response(_OP.ACKNOWLEDGE, ack=Ack.RNR_NAK, value=1),
+    "RNR_NEXT": Response(_OP.ACKNOWLEDGE, _P.NEXT, Ack.RNR_NAK, 1),
+    "RNR_OLD": Response(_OP.ACKNOWLEDGE, _P.BEFORE, Ack.RNR_NAK, 1),
+    "READ_FIRST": Response(_OP.RDMA_READ_RESPONSE_FIRST),
+    "READ_MIDDLE": Response(_OP.RDMA_READ_RESPONSE_MIDDLE),
+    "READ_LAST": Response(_OP.RDMA_READ_RESPONSE_LAST),
+    "READ_ONLY": Response(_OP.RDMA_READ_RESPONSE_ONLY),
+    "READ_ONLY_SHORT": Response(_OP.RDMA_READ_RESPONSE_ONLY, missing=4),
+    "READ_FIRST_SHORT": Response(_OP.RDMA_READ_RESPONSE_FIRST, missing=4),
+    "READ_MIDDLE_NEXT": Response(_OP.RDMA_READ_RESPONSE_MIDDLE, _P.NEXT),
+    "READ_ONLY_NEXT": Response(_OP.RDMA_READ_RESPONSE_ONLY, _P.NEXT),
+    "READ_ONLY_OLD": Response(_OP.RDMA_READ_RESPONSE_ONLY, _P.BEFORE),
+    "ATOMIC": Response(_OP.ATOMIC_ACKNOWLEDGE),
+    "ATOMIC_NEXT": Response(_OP.ATOMIC_ACKNOWLEDGE, _P.NEXT),
+    "ATOMIC_OLD": Response(_OP.ATOMIC_ACKNOWLEDGE, _P.BEFORE),
+}
+"""What the peer can send, by the name of the input. IBA 9.7.5."""
+
+
+class Awaited(NamedTuple):
+    """What one PSN must be answered with: ``operation`` is that of the request.
+
+    ``offset`` counts the bytes of the message before this packet; for READs and atomics it is the
+    address of the bytes of the response. ``left`` are the bytes of a READ from there on.
+    """
+
+    operation: int
+    offset: int
+    left: int = 0
+    ends: bool = True
+
+    @property
+    def fits(self) -> tuple[Operation, ...]:
+        """The responses that answer it, beside an ACK."""
+        if self.operation == Operation.RDMA_READ_REQUEST:
+            return _READ_ENDS if self.ends else _READ_GOES_ON
+        return (Operation.ATOMIC_ACKNOWLEDGE,) if self.operation in _ATOMICS else ()
+
+
+_ATOMICS: Final = (Operation.CMP_SWAP, Operation.FETCH_ADD)
+_READ_ENDS: Final = (_OP.RDMA_READ_RESPONSE_LAST, _OP.RDMA_READ_RESPONSE_ONLY)
+_READ_GOES_ON: Final = (_OP.RDMA_READ_RESPONSE_FIRST, _OP.RDMA_READ_RESPONSE_MIDDLE)
+_NONE: Final = Awaited(0, REMOTE)
+
+
+class Peer:
+    """The peer: ``path`` leads to the requester's queue pair ``qpn``, from the address ``mac``.
+
+    ``source`` are the bytes that each message of the requester begins with.
+    """
+
+    def __init__(self, path: AddressHandle, mac: bytes, qpn: int, source: bytes) -> None:
+        self._template = TxTemplate(headers_to(path, mac, _UDP_PORT), BTH(destqp=qpn, pkey=0xFFFF))
+        self._source = source
+        self.reset(0)
+
+    def reset(self, psn: int) -> None:
+        """Forget all requests; the next one has this PSN."""
+        self.oldest = self.next = psn
+        self._awaited: dict[int, Awaited] = {}
+        self._passed = 0
+
+    # Requests.
+
+    def take(self, frame: bytes) -> str:
+        """Note a request. Return its opcode, ``?`` for AckReq, and its PSN from the oldest one.
+
+        Frames that are no request of RC are only described.
+        """
+        at = bth_offset(frame, 0, len(frame))
+        if at < 0 or len(frame) < at + BTH.SIZE + ICRC.SIZE:
+            return "no RoCE"
+        bth = BTH.parse(frame, at)
+        if bth.opcode not in _REQUESTS:
+            return opcode_word(bth.opcode)
+        rest = frame[at + BTH.SIZE : len(frame) - ICRC.SIZE - bth.padcnt]
+        try:
+            awaited = self._read(bth, rest)
+        except WireError:
+            return "damaged"
+        ahead = self._note(bth.psn, awaited)
+        text = f"{Operation(bth.opcode & 31).name}{'?' if bth.ackreq else ''}@{ahead}"
+        if awaited[0].operation == Operation.RDMA_READ_REQUEST:
+            text += f" x{len(awaited)}"
+        return text if self._is_source(bth, rest, awaited[0]) else f"{text} other bytes"
+
+    def _read(self, bth: BTH, rest: bytes) -> list[Awaited]:
+        """What each PSN of a request must be answered with."""
+        operation, part = bth.opcode & 31, SHAPES[bth.opcode].part
+        if operation == Operation.RDMA_READ_REQUEST:
+            reth = RETH.parse(rest)
+            offsets = range(0, max(reth.dmalen, 1), MTU)
+            return [
+                Awaited(operation, reth.va + at, reth.dmalen - at, at == offsets[-1])
+                for at in offsets
+            ]
+        if operation in _ATOMICS:
+            return [Awaited(operation, AtomicETH.parse(rest).va)]
+        ends = part in (Part.LAST, Part.ONLY)
+        if part in (Part.FIRST, Part.ONLY):
+            return [Awaited(operation, 0, ends=ends)]
+        before = self._awaited.get(serial.add(bth.psn, -1), _NONE)
+        return [Awaited(operation, before.offset + MTU, ends=ends)]
+
+    def _note(self, psn: int, awaited: list[Awaited]) -> str:
+        """Note a request with this PSN; return the PSN's distance from the oldest unanswered."""
+        ahead = serial.distance(self.oldest, psn)
+        for place, one in enumerate(awaited):
+            self._awaited[serial.add(psn, place)] = one
+        end = serial.add(psn, len(awaited))
+        if serial.distance(self.next, end) > 0:
+            self.next = end
+        return str(ahead) if abs(ahead) < _FAR else "old" if ahead < 0 else "new"
+
+    def _is_source(self, bth: BTH, rest: bytes, awaited: Awaited) -> bool:
+        """Whether a message has the bytes of the requester's memory."""
+        if awaited.fits:
+            return True
+        size = sum(header.SIZE for header in LAYOUTS[bth.opcode].headers)
+        payload = rest[size:]
+        return payload == self._source[awaited.offset : awaited.offset + len(payload)]
+
+    # Responses.
+
+    def respond(self, name: str) -> bytes:
+        """Return the frame of a response, and note what it answers."""
+        one = RESPONSES[name]
+        psn = self._psn(one.place)
+        awaited = self._awaited.get(psn, _NONE)
+        data = self._data(one, awaited)
+        self._answer(one, psn, awaited)
+        extended = b""
+        if one.operation != Operation.RDMA_READ_RESPONSE_MIDDLE:
+            extended = AETH(0, one.ack, one.value, self._passed).build()
+        if one.operation == Operation.ATOMIC_ACKNOWLEDGE:
+            original = int.from_bytes(data, "little")
+            return self._template.frame(
+                one.operation, psn, extended + AtomicAckETH(original).build(), b""
+            )
+        return self._template.frame(one.operation, psn, extended, data)
+
+    def _psn(self, place: Place) -> int:
+        ends = {Place.NEWEST: (self.next, -1), Place.GHOST: (self.next, 0)}
+        starts = {Place.BEFORE: -1, Place.OLDEST: 0, Place.NEXT: 1}
+        return serial.add(*(ends.get(place) or (self.oldest, starts[place])))
+
+    @staticmethod
+    def _data(one: Response, awaited: Awaited) -> bytes:
+        """The payload of a response: the bytes that were asked for, as many as its opcode has."""
+        if one.operation == Operation.ACKNOWLEDGE:
+            return b""
+        length = _ATOMIC
+        if one.operation != Operation.ATOMIC_ACKNOWLEDGE:
+            full = one.operation in _READ_GOES_ON
+            length = MTU if full else min(awaited.left or SHORT, MTU)
+        start = (awaited.offset - REMOTE) % len(REMOTE_BYTES)
+        return REMOTE_BYTES[start : start + length - one.missing].ljust(length - one.missing, b"\0")
+
+    def _answer(self, one: Response, psn: int, awaited: Awaited) -> None:
+        """Note what a response answers: messages by its PSN, a READ or atomic by its data."""
+        if not serial.in_window(psn, self.oldest, serial.span(self.oldest, self.next)):
+            return
+        plain = one.operation == Operation.ACKNOWLEDGE and one.ack is Ack.ACK
+        until = serial.add(psn, 1) if plain else psn
+        while self.oldest != until and not self._awaited.get(self.oldest, _NONE).fits:
+            self._pass()
+        if self.oldest == psn and one.operation in awaited.fits and not one.missing:
+            self._pass()
+
+    def _pass(self) -> None:
+        self._passed += self._awaited.get(self.oldest, _NONE).ends
+        self.oldest = serial.add(self.oldest, 1)
+
+    def complete(self, messages: int) -> None:
+        """Note that the requester completed this many messages, whatever they were answered with.
+
+        Else the PSNs of a requester that completes too early would have no bound.
+        """
+        while self._passed < messages and self.oldest != self.next:
+            self._pass()

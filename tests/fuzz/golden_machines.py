@@ -1,0 +1,81 @@
+"""Golden machines: what was learned from each healthy system, in ``tests/fuzz/machines``.
+
+``python -m tests.fuzz.golden_machines`` learns all of them anew, and writes the files.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from rdmawire.fuzz.learn.learner import Plan, System, learn
+from rdmawire.fuzz.learn.machine import MealyMachine, Word
+from rdmawire.fuzz.learn.requester_system import INPUTS, RequesterSystem
+
+FOLDER: Final = Path(__file__).parent / "machines"
+
+SYSTEMS: Final[dict[str, Callable[[], System]]] = {
+    f"requester-{name}": lambda inputs=inputs: RequesterSystem(inputs)  # type: ignore[misc]
+    for name, inputs in INPUTS.items()
+}
+"""The healthy systems, by the name of the file."""
+
+
+def golden(name: str) -> MealyMachine:
+    """Return the machine of a system, as it was when its file was written."""
+    return MealyMachine.from_dot((FOLDER / f"{name}.dot").read_text(encoding="ascii"))
+
+
+def learned(system: System, *known: MealyMachine, walks: int = 50, depth: int = 0) -> MealyMachine:
+    """Learn a system, with words of the machines ``known``."""
+    plan = Plan(depth=depth, walks=walks, machines=known)
+    return learn(system, random=Random(1), plan=plan).machine
+
+
+def telling_word(one: MealyMachine, other: MealyMachine) -> Word | None:
+    """Return a shortest word that two machines answer differently; ``None`` if there is none."""
+    words: dict[tuple[int, int], Word] = {(0, 0): ()}
+    waiting = deque(words)
+    while waiting:
+        pair = waiting.popleft()
+        for name in one.inputs:
+            mine, others = one.transitions[pair[0]][name], other.transitions[pair[1]][name]
+            if mine.output != others.output:
+                return (*words[pair], name)
+            targets = mine.target, others.target
+            if targets not in words:
+                words[targets] = (*words[pair], name)
+                waiting.append(targets)
+    return None
+
+
+def answers(system: System, word: Sequence[str]) -> list[str]:
+    """Play a word on a system, from a reset."""
+    system.reset()
+    return [system.step(name) for name in word]
+
+
+def unlike(system: System, machine: MealyMachine) -> Word | None:
+    """Return a word that a system answers otherwise than a machine; ``None`` if none is found.
+
+    It finds each difference of a system with as many states, without learning it.
+    """
+    for word in machine.tests(0):
+        if answers(system, word) != list(machine.outputs(word)):
+            return word
+    return None
+
+
+def write_all() -> None:
+    """Learn all systems, to machines that are correct if at most one state is missing."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, system in SYSTEMS.items():
+        machine = learned(system(), depth=1, walks=500)
+        text = machine.as_dot(name)
+        (FOLDER / f"{name}.dot").write_text(text, encoding="ascii")
+        print(f"{name}: {len(machine)} states")
+
+
+if __name__ == "__main__":
+    write_all()

@@ -1,0 +1,187 @@
+"""The requester's machines: those of the golden files, at any first PSN and with any profile."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.learn.machine import Word
+from rdmawire.fuzz.learn.requester_peer import RESPONSES
+from rdmawire.fuzz.learn.requester_system import INPUTS, WORK, Limits, RequesterSystem
+from rdmawire.ib import retransmit
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import ExtendedHeader, Rules
+from rdmawire.ib.send_queue import Wqe
+from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.verbs.enums import WCStatus
+from rdmawire.verbs.profile import BUGS_6_1, BUGS_6_12, PROFILES, RXE_6_1, RXE_6_12, Profile
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import RETH, Ack, Nak
+from tests.fuzz.golden_machines import answers, golden, learned, telling_word, unlike
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_the_requester_has_its_golden_machine(name: str) -> None:
+    known = golden(f"requester-{name}")
+    found = learned(RequesterSystem(INPUTS[name]), known)
+    assert telling_word(found, known) is None
+    assert found == known
+
+
+@pytest.mark.parametrize("name", ["acks", "atomics", "credits"])
+def test_the_machine_is_learned_without_the_golden_one(name: str) -> None:
+    assert learned(RequesterSystem(INPUTS[name])) == golden(f"requester-{name}")
+
+
+@pytest.mark.parametrize("psn", [0, 0xFF_FFFE, 0xFF_FFFF, 0x7F_FFFF])
+@pytest.mark.parametrize("name", ["acks", "naks", "credits"])
+def test_the_machine_is_the_same_at_any_first_psn(name: str, psn: int) -> None:
+    assert learned(RequesterSystem(INPUTS[name], psn=psn), walks=20) == golden(f"requester-{name}")
+
+
+@pytest.mark.parametrize("name", ["rnr", "reads", "atomics"])
+def test_the_machine_is_the_same_where_psns_wrap(name: str) -> None:
+    assert unlike(RequesterSystem(INPUTS[name], psn=0xFF_FFFE), golden(f"requester-{name}")) is None
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"ibta"}))
+@pytest.mark.parametrize("name", INPUTS)
+def test_healthy_profiles_have_the_machine_of_the_standard(name: str, profile: str) -> None:
+    system = RequesterSystem(INPUTS[name], profile=PROFILES[profile])
+    assert unlike(system, golden(f"requester-{name}")) is None
+
+
+@pytest.mark.parametrize(
+    ("profile", "word"),
+    [
+        (replace(RXE_6_1, bugs=BUGS_6_1), ("READ", "ACK")),
+        (replace(RXE_6_12, bugs=BUGS_6_12), ("READ", "ACK")),
+    ],
+    ids=["6.1", "6.12"],
+)
+def test_linux_differs_in_an_ack_of_a_read(profile: Profile, word: Word) -> None:
+    known = golden("requester-reads")
+    buggy = RequesterSystem(INPUTS["reads"], profile=profile)
+    assert telling_word(known, learned(buggy, known)) == word
+    assert answers(buggy, word) == ["RDMA_READ_REQUEST?@0 x1", "READ=SUCCESS other bytes"]
+
+
+def test_linux_6_12_ends_a_read_at_an_old_ack() -> None:
+    inputs = ("READ3", "READ_FIRST", "READ_MIDDLE", "ACK_OLD")
+    healthy = learned(RequesterSystem(inputs, profile=RXE_6_12))
+    buggy = RequesterSystem(inputs, profile=replace(RXE_6_12, bugs=BUGS_6_12))
+    word = telling_word(healthy, learned(buggy, healthy))
+    assert word == ("READ3", "READ_FIRST", "ACK_OLD", "READ_MIDDLE")
+    assert answers(buggy, word)[-1] == "READ3=SUCCESS other bytes"
+
+
+# Planted bugs: the rules of the standard, with one row replaced.
+
+
+def _with_refusal(kind: Ack, new: Callable[[QueuePair, int], None]) -> Rules:
+    return replace(STANDARD, refusals={**STANDARD.refusals, kind: new})
+
+
+def _waits_for_ever(qp: QueuePair, timer: int) -> None:
+    """As the standard's, but the RNR retries are never used up."""
+    STANDARD.refusals[Ack.RNR_NAK](qp, timer)
+    qp.retry_state.rnr_retries = qp.retry_state.rnr_retry
+
+
+def _fails_at_a_gap(qp: QueuePair, code: int) -> None:
+    """As the standard's, but a PSN sequence error is taken for an invalid request."""
+    STANDARD.refusals[Ack.NAK](qp, code or Nak.INVALID_REQUEST)
+
+
+def _takes_any_code(qp: QueuePair, code: int) -> None:
+    """As the standard's, but a remote access error is reported as a remote operational error."""
+    wqe = qp.sq.oldest()
+    if code == Nak.REMOTE_ACCESS_ERROR and wqe is not None:
+        retransmit.fail(qp, wqe, WCStatus.REM_OP_ERR)
+    else:
+        STANDARD.refusals[Ack.NAK](qp, code)
+
+
+def _reads_from_the_start(_: Any, wqe: Wqe) -> Header:
+    """A RETH that asks for all responses again, at the PSN of the first one that is missing."""
+    return RETH(wqe.wr.remote_address, wqe.wr.rkey, wqe.length)
+
+
+def _bare_ack_completes(qp: QueuePair, response: Any) -> None:
+    """As the standard's, but an ACK acknowledges all that was sent."""
+    psn = (qp.sq.next_psn - 1) % (1 << 24)
+    STANDARD.responses[17](qp, response._replace(psn=psn))
+
+
+BUGS = {
+    "rnr retries without end": (
+        "rnr",
+        _with_refusal(Ack.RNR_NAK, _waits_for_ever),
+        ("SEND", "RNR", "TIMEOUT", "RNR"),
+    ),
+    "a gap is an error": (
+        "acks",
+        _with_refusal(Ack.NAK, _fails_at_a_gap),
+        ("SEND", "NAK_SEQUENCE"),
+    ),
+    "a wrong status": ("naks", _with_refusal(Ack.NAK, _takes_any_code), ("WRITE", "NAK_ACCESS")),
+    "a resumed read begins again": (
+        "reads",
+        STANDARD.with_header(RETH, ExtendedHeader(_reads_from_the_start, {})),
+        ("READ3", "READ_FIRST", "READ_MIDDLE_NEXT"),
+    ),
+    "an ack acknowledges all": (
+        "acks",
+        replace(STANDARD, responses={**STANDARD.responses, 17: _bare_ack_completes}),
+        ("SEND2", "ACK"),
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_shows_as_a_shortest_word(bug: str) -> None:
+    name, rules, word = BUGS[bug]
+    known = golden(f"requester-{name}")
+    buggy = RequesterSystem(INPUTS[name], rules=rules)
+    assert telling_word(known, learned(buggy, known)) == word
+    assert answers(buggy, word) != list(known.outputs(word))
+
+
+# Details of the system.
+
+
+def test_each_input_is_in_an_alphabet_or_can_be_chosen() -> None:
+    every = {*WORK, *RESPONSES, "TIMEOUT"}
+    assert {name for names in INPUTS.values() for name in names} < every
+    system = RequesterSystem(sorted(every), limits=Limits(queue=8))
+    for first in sorted(WORK):
+        for name in system.inputs:
+            assert "other bytes" not in " ".join(answers(system, (first, name, "TIMEOUT")))
+
+
+def test_an_unknown_input_is_refused() -> None:
+    with pytest.raises(FuzzError, match="a requester has no input 'SEND9'"):
+        RequesterSystem(("SEND9",))
+
+
+def test_a_message_has_the_bytes_of_memory_and_a_read_brings_those_of_the_peer() -> None:
+    system = RequesterSystem()
+    word = ("SEND3", "ACK_ALL", "READ3", "READ_FIRST", "READ_MIDDLE", "READ_LAST")
+    assert answers(system, word) == [
+        "SEND_FIRST@0, SEND_MIDDLE@1, SEND_LAST?@2",
+        "SEND3=SUCCESS",
+        "RDMA_READ_REQUEST?@0 x3",
+        "-",
+        "-",
+        "READ3=SUCCESS",
+    ]
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_time_outs_are_counted(retries: int) -> None:
+    system = RequesterSystem(limits=Limits(retry_cnt=retries))
+    given = answers(system, ["WRITE"] + ["TIMEOUT"] * (retries + 1))
+    again = ["RDMA_WRITE_ONLY?@0"] * (retries + 1)
+    assert given == [*again, "WRITE=RETRY_EXC_ERR"]
