@@ -100,7 +100,7 @@ class QueuePair:
     shared receive queue has its own (IBA 10.2.9). ``halted`` prevents new work from starting, after
     an error whose work completes in order. ``counters`` are those of drivers:
     :mod:`rdmawire.ib.hw_counters`. ``responses_in_a_row``: bytes of responses minus bytes of
-    requests, sent while both are pending.
+    requests, sent while both are pending. ``grants_credits`` says whether ACKs have credits.
     """
 
     __slots__ = (
@@ -118,6 +118,7 @@ class QueuePair:
         "established",
         "events",
         "governor",
+        "grants_credits",
         "halted",
         "inbound",
         "made_of",
@@ -182,6 +183,9 @@ class QueuePair:
         self.recv_pd = self.pd if self.srq is None or own else self.srq.pd
         grh = kind is QPType.UD or device.profile.receives_have_grh
         self.receive_flags = WCFlags.GRH.value if grh else 0
+        # Receives of shared receive queues, such as those of XRC targets, grant none: IBA 9.7.7.2.
+        own_queue = self.service.receives and self.srq is None
+        self.grants_credits = own_queue and device.profile.end_to_end_credits
         self.inbound = ResponderContext()
         self.request_encapsulation, self.migrating = PLAIN, False
         self.enter(QPState.RESET)

@@ -160,7 +160,7 @@ RESPONSE_HEADERS: dict[type[Header], ExtendedHeader] = {
 
 def _credits(qp: QueuePair) -> int:
     """The credit count for the receives that are left, rounded down to an encodable value."""
-    if qp.srq is not None or not qp.device.profile.end_to_end_credits:
+    if not qp.grants_credits:
         return NO_CREDITS
     qp.inbound.starved = not qp.rq
     return bisect_right(CREDITS, len(qp.rq)) - 1

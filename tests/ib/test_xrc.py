@@ -18,7 +18,7 @@ from rdmawire.verbs.enums import QPState, QPType, WCStatus, WorkCompletion
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
 from rdmawire.wire import roce
-from rdmawire.wire.ib import AETH, RETH, XRCETH, Ack, Nak
+from rdmawire.wire.ib import AETH, NO_CREDITS, RETH, XRCETH, Ack, Nak
 from rdmawire.wire.opcode import Opcode, Service
 from rdmawire.wire.packet import Packet
 from tests.ib.test_posting import LOCAL, RELIABLE
@@ -191,6 +191,22 @@ def test_an_empty_queue_is_not_ready_and_tells_of_no_credits() -> None:
     assert aeth is not None
     assert aeth.value == 31
     assert pair.statuses() == [WCStatus.SUCCESS]
+
+
+def test_a_duplicate_before_any_request_is_acknowledged_without_credits() -> None:
+    """No packet has named a shared receive queue yet."""
+    pair = Extended()
+    pair.post(SendOpcode.RDMA_WRITE, pair.srqs[0].number)
+    good = roce.parse(pair.sent[0])
+    fresh = Extended()
+    bth = good.packet.bth.replace(psn=good.packet.bth.psn - 1)
+    fresh.server.nic.receive(
+        good._replace(packet=good.packet._replace(bth=bth)).seal().build(), fresh.simulator.now
+    )
+    fresh.simulator.run()
+    aeth = roce.parse(fresh.sent[-1]).packet.header(AETH)
+    assert aeth is not None
+    assert (aeth.ack, aeth.value) == (Ack.ACK, NO_CREDITS)
 
 
 def test_a_target_ends_with_the_queue_where_a_receive_would_complete() -> None:
