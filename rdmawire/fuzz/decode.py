@@ -10,8 +10,8 @@ from rdmawire.errors import WireError
 from rdmawire.fuzz.exchange import Request
 from rdmawire.fuzz.setup import PKEY
 from rdmawire.wire import roce
-from rdmawire.wire.ib import FETH, GRH, IETH, RETH, AtomicETH, ImmDt
-from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
+from rdmawire.wire.ib import DETH, FETH, GRH, IETH, RETH, XRCETH, AtomicETH, ImmDt
+from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.opcode import SHAPES, Service, service_of
 from rdmawire.wire.packet import LAYOUTS
@@ -27,10 +27,21 @@ _FREE: Final[dict[type[Piece], tuple[str, ...]]] = {
 _MEMBERSHIP: Final = 1 << 15
 
 
-def request_of(frame: bytes, headers: tuple[Any, ...], qpn: int) -> Request | None:
+_SENDER: Final[dict[type[Piece], tuple[str, ...]]] = {
+    IPv4: ("src",),
+    IPv6: ("src",),
+    GRH: ("sgid",),
+}
+"""Fields that may have any value in datagrams."""
+
+
+def request_of(
+    frame: bytes, headers: tuple[Any, ...], qpn: int, *, any_sender: bool = False
+) -> Request | None:
     """Return the request in ``frame`` for the queue pair ``qpn``; ``None`` if it must be dropped.
 
-    ``headers`` are those of the connection's path, before the BTH.
+    ``headers`` are those of the connection's path, before the BTH. With ``any_sender`` the packet
+    may come from another address.
     """
     try:
         parsed = roce.parse(frame)
@@ -43,12 +54,24 @@ def request_of(frame: bytes, headers: tuple[Any, ...], qpn: int) -> Request | No
     bth = parsed.packet.bth
     accepted = (
         _is_sealed(parsed)
-        and _same_path(parsed.headers, headers)
+        and _same_path(parsed.headers, headers, _SENDER if any_sender else {})
         and bth.tver == 0
         and bth.destqp == qpn
         and bth.pkey | _MEMBERSHIP == PKEY
     )
-    return _request(parsed, malformed=malformed) if accepted else None
+    if not accepted:
+        return None
+    return _request(parsed, malformed=malformed)._replace(network=network_header(frame))
+
+
+def network_header(frame: bytes) -> bytes:
+    """Return the IPv4 header, IPv6 header or GRH behind the Ethernet header."""
+    size = IPv4.SIZE if frame[_TYPE] == _IPV4 else GRH.SIZE
+    return frame[Ethernet.SIZE : Ethernet.SIZE + size]
+
+
+_TYPE: Final = slice(12, 14)
+_IPV4: Final = EtherType.IPV4.to_bytes(2, "big")
 
 
 def _is_sealed(frame: roce.Frame) -> bool:
@@ -56,12 +79,14 @@ def _is_sealed(frame: roce.Frame) -> bool:
     return not frame.trailer and frame.seal() == frame
 
 
-def _same_path(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
+def _same_path(
+    found: tuple[Any, ...], wanted: tuple[Any, ...], also: dict[type[Piece], tuple[str, ...]]
+) -> bool:
     """Whether the headers before the BTH are those of the path, but for fields that may differ."""
     if [type(one) for one in found] != [type(one) for one in wanted]:
         return False
     for one, other in zip(found, wanted, strict=True):
-        free = _FREE[type(one)]
+        free = _FREE[type(one)] + also.get(type(one), ())
         names = [row.name for row in type(one).rows if row.name not in free]
         if any(getattr(one, name) != getattr(other, name) for name in names):
             return False
@@ -78,7 +103,7 @@ def _malformed(frame: bytes) -> roce.Frame | None:
         return None
     opcode = frame[place]
     shape = SHAPES.get(opcode)
-    if service_of(opcode) is not Service.RC or (shape is not None and shape.response):
+    if service_of(opcode) not in _ANSWERED or (shape is not None and shape.response):
         return None
     try:
         parsed = roce.parse(frame[:place] + bytes((_VENDOR,)) + frame[place + 1 :])
@@ -91,6 +116,8 @@ def _malformed(frame: bytes) -> roce.Frame | None:
     return parsed._replace(packet=packet._replace(bth=packet.bth.replace(opcode=opcode)))
 
 
+_ANSWERED: Final = (Service.RC, Service.XRC)
+"""Services that answer malformed requests. IBA 9.7.4.1.4."""
 _VENDOR: Final = Service.VENDOR_6 << 5
 _SIZES: Final = {opcode: LAYOUTS[opcode].size for opcode in SHAPES}
 """Bytes of the extended headers, by opcode."""
@@ -99,7 +126,7 @@ _SIZES: Final = {opcode: LAYOUTS[opcode].size for opcode in SHAPES}
 def _request(frame: roce.Frame, *, malformed: bool) -> Request:
     packet = frame.packet
     bth = packet.bth
-    values: dict[str, int] = {}
+    values: dict[str, Any] = {}
     for header in packet.extended:
         values |= _values(header)
     return Request(bth.opcode, bth.psn, bth.ackreq, packet.payload, malformed=malformed, **values)
@@ -120,6 +147,10 @@ def _values(header: Any) -> dict[str, int]:
         return {"value": header.immdt}
     if isinstance(header, IETH):
         return {"rkey": header.rkey}
+    if isinstance(header, DETH):
+        return {"qkey": header.qkey, "source": header.srcqp}
+    if isinstance(header, XRCETH):
+        return {"srq": header.xrcsrq}
     if isinstance(header, FETH):
         return {"value": header.plt, "compare": header.sel}
     return {}

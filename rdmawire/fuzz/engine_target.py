@@ -10,14 +10,16 @@ from rdmawire.fuzz.setup import (
     ARENA,
     FRESH_ARENA,
     PEER_QPN,
-    QKEY,
     RECEIVE_SLOT,
     RECEIVE_SLOTS,
     RECEIVES,
+    SHARED_QUEUES,
     TARGET_QPN,
     WINDOW,
     Network,
     Setup,
+    SharedQueue,
+    receive_start,
 )
 from rdmawire.fuzz.target import Completion
 from rdmawire.ib.qp import QPInit, QueuePair
@@ -26,9 +28,10 @@ from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.memory.key import Access
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.verbs.ah import AddressHandle, GIDType
-from rdmawire.verbs.enums import SUCCESS, WCFlags, WorkCompletion
+from rdmawire.verbs.enums import SUCCESS, QPType, WCFlags, WorkCompletion
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPCap
+from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
 from rdmawire.verbs.wr import RecvWR, Sge
 from rdmawire.wire.management import MTU, PATH_MTUS
 
@@ -57,6 +60,19 @@ class _Adapter:
         self.window = memory.alloc_mw(pd, 2)
         self.window_rkey = 0
         self.cq = self.nic.create_cq(_COMPLETIONS)
+        self.domain, self.other_domain = self.nic.open_xrcd(), self.nic.open_xrcd()
+        self.srqs: list[SharedReceiveQueue] = []
+
+    def make_srqs(self) -> None:
+        """Make fresh shared receive queues, without receives."""
+        for srq in self.srqs:
+            self.nic.destroy_srq(srq)
+        self.srqs = [self._make_srq(queue) for queue in SHARED_QUEUES]
+
+    def _make_srq(self, queue: SharedQueue) -> SharedReceiveQueue:
+        domain = self.domain if queue.usable else self.other_domain
+        xrc = XRCReceiver(domain, self.cq) if queue.is_xrc else None
+        return self.nic.create_srq(self.host.pd, _CAP.max_recv_wr, xrc=xrc)
 
     def bind(self) -> None:
         """Bind the window to the fresh queue pair, with the next variant of its key."""
@@ -90,7 +106,9 @@ class EngineTarget:
         """Return the addresses and keys that a peer needs for this setup."""
         adapter = self._adapter_of(setup)
         vas = tuple(adapter.base + area.start for area in (*AREAS, WINDOW))
-        return Numbers(TARGET_QPN, vas, _keys(adapter))
+        is_xrc = setup.service is QPType.XRC_TGT
+        srqs = tuple(srq.number for srq in adapter.srqs) if is_xrc else ()
+        return Numbers(TARGET_QPN, vas, _keys(adapter), setup.qkey, srqs)
 
     def path(self, setup: Setup) -> tuple[AddressHandle, bytes]:
         """Return the peer's path to the target, and the peer's MAC address."""
@@ -112,7 +130,11 @@ class EngineTarget:
         adapter.host.space.write(adapter.base, FRESH_ARENA)
         self.now = 0
         self._posted = 0
-        init = QPInit(adapter.host.pd, adapter.cq, adapter.cq, _CAP)
+        is_xrc = setup.service is QPType.XRC_TGT
+        if is_xrc:
+            adapter.make_srqs()
+        domain = adapter.domain if is_xrc else 0
+        init = QPInit(adapter.host.pd, adapter.cq, adapter.cq, _CAP, xrc_domain=domain)
         self._qp = adapter.nic.create_qp(setup.service, init, TARGET_QPN)
         adapter.host.bring_up(self._qp, self._attributes(setup))
         adapter.bind()
@@ -127,7 +149,7 @@ class EngineTarget:
         access = AREAS[0].access & ~Access.LOCAL_WRITE if setup.access else 0
         return QPAttributes(
             path_mtu=MTU(PATH_MTUS.index(setup.mtu) + 1),
-            qkey=QKEY,
+            qkey=setup.qkey,
             rq_psn=setup.psn,
             sq_psn=setup.psn,
             qp_access_flags=access,
@@ -157,14 +179,18 @@ class EngineTarget:
             frames += more
         return frames
 
-    def post_receive(self, length: int) -> bool:
-        """Post a receive into the next slot; ``False`` if the queue pair refuses it."""
+    def post_receive(self, length: int, srq: int = 0) -> bool:
+        """Post a receive into the next slot; ``False`` if the queue refuses it."""
         assert self._qp is not None
         adapter = self._adapter
-        start = adapter.base + RECEIVES + self._posted % RECEIVE_SLOTS * RECEIVE_SLOT
+        start = adapter.base + receive_start(self._posted, length)
         sges = (Sge(start, length, adapter.sink.lkey),) if length else ()
+        work = (RecvWR(sges, self._posted + 1),)
         try:
-            adapter.nic.post_recv(self._qp, (RecvWR(sges, self._posted + 1),))
+            if self._qp.type is QPType.XRC_TGT:
+                adapter.nic.post_srq_recv(adapter.srqs[srq], work)
+            else:
+                adapter.nic.post_recv(self._qp, work)
         except VerbsError:
             return False
         self._posted += 1
@@ -172,7 +198,10 @@ class EngineTarget:
 
     def completions(self) -> list[Completion]:
         """Remove and return the completions."""
-        return [_completion(done) for done in self._adapter.cq.poll(_COMPLETIONS)]
+        assert self._qp is not None
+        is_datagram = self._qp.type is QPType.UD
+        found = self._adapter.cq.poll(_COMPLETIONS)
+        return [_completion(done, done.src_qp if is_datagram else 0) for done in found]
 
     def memory(self) -> bytes:
         """Return the arena."""
@@ -199,8 +228,8 @@ def _path(host: Host, other: Host, network: Network) -> AddressHandle:
     return path._replace(gid_type=GIDType.ROCE_V1) if network is Network.ROCE1 else path
 
 
-def _completion(done: WorkCompletion) -> Completion:
+def _completion(done: WorkCompletion, source: int) -> Completion:
     if done.status is not SUCCESS:
         return Completion(done.wr_id, done.status)
     value = done.imm_data if done.wc_flags & WCFlags.WITH_IMM else done.invalidated_rkey
-    return Completion(done.wr_id, done.status, done.opcode, done.byte_len, value)
+    return Completion(done.wr_id, done.status, done.opcode, done.byte_len, value, source)

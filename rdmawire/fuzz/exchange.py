@@ -2,22 +2,31 @@
 
 from typing import Final, NamedTuple
 
+from rdmawire.fuzz.setup import QKEY
 from rdmawire.wire.ib import Nak
 from rdmawire.wire.opcode import Operation as Op
 
 
 class Numbers(NamedTuple):
-    """Numbers of a target that its peer needs: the QPN, and address and key of each region."""
+    """Numbers of a target that its peer needs.
+
+    The QPN, address and key of each region, the Q_Key of datagrams, and the number of each shared
+    receive queue (:data:`rdmawire.fuzz.setup.SHARED_QUEUES`) of an XRC target.
+    """
 
     qpn: int
     vas: tuple[int, ...]
     rkeys: tuple[int, ...]
+    qkey: int = QKEY
+    srqs: tuple[int, ...] = ()
 
 
 class Request(NamedTuple):
     """A request packet as values. ``opcode`` is the complete byte of the BTH.
 
     ``malformed`` packets have a reserved opcode, or a payload that the operation does not allow.
+    ``qkey`` and ``source`` (a QPN) are those of a DETH, ``srq`` is the number in an XRCETH.
+    ``network`` is the header that the receive of a datagram holds, as bytes: IPv4, IPv6 or GRH.
     """
 
     opcode: int
@@ -30,6 +39,10 @@ class Request(NamedTuple):
     value: int = 0
     compare: int = 0
     malformed: bool = False
+    qkey: int = 0
+    source: int = 0
+    srq: int = 0
+    network: bytes = b""
 
 
 class Reply(NamedTuple):

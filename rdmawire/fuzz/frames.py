@@ -12,7 +12,7 @@ from typing import Any, Final
 from rdmawire.errors import FuzzError, WireError
 from rdmawire.fuzz.exchange import Numbers, Reply
 from rdmawire.fuzz.inputs import Checksum, PacketInput
-from rdmawire.fuzz.setup import PEER_QPN, PKEY, QKEY
+from rdmawire.fuzz.setup import PEER_QPN, PKEY
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.tx_template import ACKREQ, TxTemplate
 from rdmawire.verbs.ah import AddressHandle
@@ -54,6 +54,16 @@ def payload_bytes(seed: int, length: int) -> bytes:
     )[:length]
 
 
+def qkey_of(one: PacketInput, numbers: Numbers) -> int:
+    """Return the Q_Key of a datagram."""
+    return (numbers.qkey + one.key) & _BITS_32
+
+
+def srq_of(one: PacketInput, numbers: Numbers) -> int:
+    """Return the shared receive queue's number in an XRC packet; 0 if the target has none."""
+    return numbers.srqs[one.srq] if numbers.srqs else 0
+
+
 Filled = Callable[["FrameBuilder", PacketInput], Header]
 
 
@@ -79,11 +89,11 @@ _FILLED: Final[dict[type[Header], Filled]] = {
     AtomicETH: _atomic,
     ImmDt: lambda _, one: ImmDt(one.value & _BITS_32),
     IETH: lambda frames, one: IETH(_rkey(frames, one)),
-    DETH: lambda _, __: DETH(qkey=QKEY, srcqp=PEER_QPN),
+    DETH: lambda frames, one: DETH(qkey=qkey_of(one, frames.numbers), srcqp=PEER_QPN),
     AETH: lambda _, one: AETH(0, one.value >> 5 & 3, one.value & 31, one.compare & 0xFFFFFF),
     AtomicAckETH: lambda _, one: AtomicAckETH(one.compare),
     FETH: lambda _, one: FETH(plt=one.value & 3 or 1, sel=one.compare & 1),
-    XRCETH: lambda _, one: XRCETH(xrcsrq=one.value & 0xFFFFFF),
+    XRCETH: lambda frames, one: XRCETH(xrcsrq=srq_of(one, frames.numbers)),
 }
 """How the headers of a packet input are filled. Others have their defaults."""
 
@@ -97,8 +107,10 @@ class FrameBuilder:
     def __init__(
         self, path: AddressHandle, mac: bytes, numbers: Numbers, opcodes: OpcodeTable = LAYOUTS
     ) -> None:
-        self.numbers = numbers
+        self.numbers: Numbers = numbers
         self.headers = headers_to(path, mac, _PORT)
+        self.base = 0
+        """The service of replies, as the upper bits of their opcodes."""
         self._opcodes = opcodes
         self._bth = BTH(pkey=PKEY, destqp=numbers.qpn)
         self._template = TxTemplate(self.headers, self._bth)
@@ -125,7 +137,7 @@ class FrameBuilder:
             extended = (one.syndrome << 24 | one.msn).to_bytes(4, "big")
         if one.operation == Operation.ATOMIC_ACKNOWLEDGE:
             extended, data = extended + data, b""
-        return self._replies.frame(one.operation, one.psn, extended, data)
+        return self._replies.frame(self.base | one.operation, one.psn, extended, data)
 
     def learn_path(self, frame: Frame) -> None:
         """Build the frames of replies with the headers and the MigReq bit of this one."""

@@ -15,10 +15,10 @@ from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input
 from rdmawire.fuzz.minimise import minimise
 from rdmawire.fuzz.oracle import Session, Violation, judge, violation
+from rdmawire.fuzz.service_model import service_named
 from rdmawire.fuzz.target import Target
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.terminal import suggest
-from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import PROFILES, Profile
 
 Spec = Mapping[str, Any]
@@ -86,7 +86,7 @@ class EngineFuzzer:
     """
 
     def __init__(self, spec: Spec, target: Target | None = None) -> None:
-        self._service = _service(spec.get("service", "RC"))
+        self._service = service_named(str(spec.get("service", "rc")))
         self._target = _engine(spec) if target is None else target
         self._session = Session(self._target)
 
@@ -136,13 +136,6 @@ class EngineFuzzer:
 
 _APART: Final = 1000
 """Nanoseconds between two frames of a replay."""
-
-
-def _service(name: object) -> QPType:
-    names = [kind.name for kind in (QPType.RC,)]
-    if name not in names:
-        raise FuzzError(f"service {name!r} is none of {', '.join(names)}")
-    return QPType[str(name)]
 
 
 def _engine(spec: Spec) -> EngineTarget:

@@ -7,19 +7,29 @@ what is almost right: a PSN off by one, a key off by one, a length off by one.
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rdmawire.fuzz.inputs import Checksum, Input, PacketInput, ReceiveInput
 from rdmawire.fuzz.responder_model import ResponderModel
-from rdmawire.fuzz.setup import AREAS, RECEIVE_SLOT, WINDOW, Network, Setup
+from rdmawire.fuzz.setup import (
+    AREAS,
+    QKEY,
+    RECEIVE_SLOT,
+    SHARED_QUEUES,
+    WINDOW,
+    Network,
+    Setup,
+)
 from rdmawire.verbs.enums import QPType
-from rdmawire.wire.opcode import SHAPES, Service
+from rdmawire.wire.opcode import OPERATIONS, SHAPES, Service
 from rdmawire.wire.opcode import Operation as Op
 from rdmawire.wire.serial import MODULUS
 
 _NEAR_MISSES: Final = (0.02, 0.05, 0.25)
 """Shares of near misses in a case: with few of them a case is long, as most end the connection."""
 _PSNS: Final = (1000, 0, 1, MODULUS - 1, MODULUS - 2, MODULUS // 2, MODULUS // 2 - 1)
+_QKEYS: Final = (QKEY, QKEY, 0, 0x8000_0000, 0x8001_0000, 0x7FFF_FFFF, 0xFFFF_FFFF)
+"""Q_Keys; those whose high bit is set are privileged."""
 _NETWORKS: Final = (*(Network.ROCE2_IPV4,) * 4, Network.ROCE2_IPV6, Network.ROCE1)
 
 
@@ -33,7 +43,33 @@ def random_setup(random: Random, service: QPType = QPType.RC) -> Setup:
         rd_atomic=random.choice((4, 4, 2, 1, 0)),
         rnr_timer=random.choice((12, 0, 31)),
         access=random.random() < 0.95,
+        qkey=random.choice(_QKEYS) if service is QPType.UD else QKEY,
     )
+
+
+class Traffic(NamedTuple):
+    """What the requests of a service are drawn from.
+
+    ``begin`` are the operations that begin a message, ``receives`` lengths of receives in bytes,
+    ``mutations`` changes of a packet, ``srqs`` indices of shared receive queues. A value that is
+    there twice is drawn twice as often.
+    """
+
+    service: Service
+    begin: tuple[Op, ...]
+    receives: tuple[int, ...]
+    mutations: "tuple[Mutation, ...]"
+    srqs: tuple[int, ...] = (0,)
+
+    @property
+    def requests(self) -> tuple[int, ...]:
+        """The opcodes of all requests."""
+        return _REQUESTS[self.service]
+
+    @property
+    def lasts(self) -> dict[str, tuple[Op, ...]]:
+        """The operations that end a message, by its family."""
+        return _LASTS[self.service]
 
 
 class ResponderInputs:
@@ -47,6 +83,8 @@ class ResponderInputs:
         self._random = random
         self._model = model
         self._near_misses = random.choice(_NEAR_MISSES)
+        self._traffic = TRAFFIC[model.wire]
+        self._base = model.wire << 5
 
     def next(self) -> Input:
         """Return the next input."""
@@ -60,10 +98,10 @@ class ResponderInputs:
         return self._fitting()
 
     def _receive(self) -> Input:
-        lengths = (0, 1, 63, 64, 65, 255, 256, 257, 600, RECEIVE_SLOT)
-        if not self._receives or len(self._model.receives) > 6:
+        srq = self._random.choice(self._traffic.srqs)
+        if not self._receives or self._model.waiting(srq) > 6:
             return self._fitting()
-        return ReceiveInput(self._random.choice(lengths))
+        return ReceiveInput(self._random.choice(self._traffic.receives), srq)
 
     def _fitting(self) -> PacketInput:
         """A packet that may follow: it continues a message, or begins one."""
@@ -71,7 +109,7 @@ class ResponderInputs:
         family = model.message.family
         if family:
             return self._going_on(family)
-        operation = random.choice(_BEGIN)
+        operation = random.choice(self._traffic.begin)
         if operation in _SINGLE and not model.setup.rd_atomic and random.random() < 0.8:
             operation = Op.SEND_ONLY
         return self._begin(operation)
@@ -83,10 +121,10 @@ class ResponderInputs:
         if left > mtu and random.random() >= self._near_misses:
             return self._packet(_MIDDLES[family], mtu)
         length = left if 0 < left <= mtu else random.randrange(1, mtu + 1)
-        return self._packet(random.choice(_LASTS[family]), length)
+        return self._packet(random.choice(self._traffic.lasts[family]), length)
 
     def _begin(self, operation: Op) -> PacketInput:
-        random, mtu = self._random, self._model.setup.mtu
+        random, mtu = self._random, self._model.mtu
         if operation in (Op.CMP_SWAP, Op.FETCH_ADD):
             return self._packet(operation, 0, offset=8 * random.randrange(8))
         if operation == Op.ATOMIC_WRITE:
@@ -113,15 +151,23 @@ class ResponderInputs:
     def _packet(self, operation: int, length: int, **more: int) -> PacketInput:
         random = self._random
         values: dict[str, Any] = {
-            "opcode": operation,
+            "opcode": self._base | operation,
             "ackreq": int(random.random() < 0.8),
             "length": length,
             "seed": random.randrange(256),
             "offset": random.choice(_OFFSETS),
             "value": random.choice(_VALUES),
             "compare": random.choice(_VALUES) if operation == Op.CMP_SWAP else 0,
+            "srq": self._queue(),
         }
         return PacketInput(**(values | more))
+
+    def _queue(self) -> int:
+        """The shared receive queue of the message in progress, or any that may be used."""
+        traffic, model = self._traffic, self._model
+        if len(traffic.srqs) == 1 or model.message.family:
+            return model.selected
+        return self._random.choice(traffic.srqs)
 
     def _repeated(self) -> PacketInput:
         """A duplicate: of a READ or atomic that is remembered, or of anything."""
@@ -150,12 +196,13 @@ class ResponderInputs:
         """A packet that is almost right."""
         random = self._random
         one = self._fitting() if random.random() < 0.7 else self._packet(
-            random.choice(_ALL), random.choice((0, 1, 8, 64, self._model.setup.mtu))
+            random.choice(self._traffic.requests) & 31,
+            random.choice((0, 1, 8, 64, self._model.mtu)),
         )  # fmt: skip
         return self._mutated(one)
 
     def _mutated(self, one: PacketInput) -> PacketInput:
-        mutation = self._random.choice(_MUTATIONS)
+        mutation = self._random.choice(self._traffic.mutations)
         return mutation(self, one)
 
     # Mutations.
@@ -168,7 +215,7 @@ class ResponderInputs:
         return self._shifted(one, self._random.choice(_STEPS))
 
     def _other_length(self, one: PacketInput) -> PacketInput:
-        mtu = self._model.setup.mtu
+        mtu = self._model.mtu
         lengths = (0, 1, one.length - 1, one.length + 1, mtu - 1, mtu, mtu + 1, mtu + 4, 2 * mtu)
         return _replaced(one, length=max(self._random.choice(lengths), 0))
 
@@ -191,9 +238,22 @@ class ResponderInputs:
         return _replaced(one, region=self._random.randrange(len(AREAS) + 1))
 
     def _other_opcode(self, one: PacketInput) -> PacketInput:
-        if self._random.random() < 0.2:
+        number = self._random.random()
+        if number < 0.2:
             return _replaced(one, opcode=self._random.randrange(256))
-        return _replaced(one, opcode=self._random.choice(_ALL))
+        if number < 0.3:
+            return _replaced(one, opcode=one.opcode & 31 | self._random.randrange(8) << 5)
+        return _replaced(one, opcode=self._random.choice(self._traffic.requests))
+
+    def _other_queue(self, one: PacketInput) -> PacketInput:
+        if self._random.random() < 0.3:
+            number = self._random.choice((0, 1, 0x7F_FFFF, 0xFF_FFFF))
+            return _replaced(one, fields=(("xrceth.xrcsrq", number),))
+        return _replaced(one, srq=self._random.randrange(len(SHARED_QUEUES)))
+
+    def _other_datagram(self, one: PacketInput) -> PacketInput:
+        name, values = self._random.choice(_DATAGRAM_FIELDS)
+        return _replaced(one, fields=((name, self._random.choice(values)),))
 
     def _bad_checksum(self, one: PacketInput) -> PacketInput:
         return _replaced(one, checksum=Checksum.BROKEN.name)
@@ -210,7 +270,7 @@ class ResponderInputs:
     def _other_headers(self, one: PacketInput) -> PacketInput:
         shape = SHAPES.get(one.opcode)
         own = list(shape.headers) if shape else []
-        names = [f"-{name}" for name in own] + ["immdt", "reth", "ieth", "atomiceth", "aeth"]
+        names = [f"-{name}" for name in own] + [*_ADDED]
         return _replaced(one, extra=(self._random.choice(names),))
 
     def _other_operands(self, one: PacketInput) -> PacketInput:
@@ -223,7 +283,8 @@ def _replaced(one: PacketInput, **values: Any) -> PacketInput:
     return replace(one, **values)
 
 
-_MUTATIONS: Final[tuple[Callable[[ResponderInputs, PacketInput], PacketInput], ...]] = (
+Mutation = Callable[[ResponderInputs, PacketInput], PacketInput]
+_MUTATIONS: Final[tuple[Mutation, ...]] = (
     *(ResponderInputs._other_psn,) * 4,
     *(ResponderInputs._other_length,) * 3,
     *(ResponderInputs._other_dmalen,) * 2,
@@ -237,26 +298,48 @@ _MUTATIONS: Final[tuple[Callable[[ResponderInputs, PacketInput], PacketInput], .
     ResponderInputs._truncated,
     ResponderInputs._other_headers,
 )
-"""Changes of a packet, each as often as it stands here."""
-
-_RC: Final = Service.RC << 5
-_ALL: Final = tuple(
-    opcode for opcode, shape in SHAPES.items() if opcode >> 5 == 0 and not shape.response
+"""Changes of a packet that names memory."""
+_DATAGRAM_MUTATIONS: Final[tuple[Mutation, ...]] = (
+    *(ResponderInputs._other_key,) * 4,
+    *(ResponderInputs._other_datagram,) * 4,
+    *(ResponderInputs._other_length,) * 3,
+    *(ResponderInputs._other_opcode,) * 3,
+    ResponderInputs._other_psn,
+    ResponderInputs._bad_checksum,
+    ResponderInputs._other_field,
+    ResponderInputs._truncated,
+    ResponderInputs._other_headers,
 )
+_ADDED: Final = ("immdt", "reth", "ieth", "atomiceth", "aeth", "deth", "xrceth")
+_REQUESTS: Final = {
+    service: tuple(
+        opcode for opcode, shape in SHAPES.items() if opcode >> 5 == service and not shape.response
+    )
+    for service in Service
+}
 _SINGLE: Final = (Op.RDMA_READ_REQUEST, Op.CMP_SWAP, Op.FETCH_ADD, Op.ATOMIC_WRITE, Op.FLUSH)
 """Operations that need the responder's resources."""
 _WRITES: Final = (Op.RDMA_WRITE_ONLY, Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE)
-_BEGIN: Final = (
+_BEGIN_UC: Final = (
     *(Op.SEND_ONLY, Op.SEND_FIRST, Op.SEND_FIRST, Op.SEND_ONLY_WITH_IMMEDIATE),
     *(Op.RDMA_WRITE_ONLY, Op.RDMA_WRITE_FIRST, Op.RDMA_WRITE_FIRST),
-    *(Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE, Op.SEND_ONLY_WITH_INVALIDATE),
+    Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE,
+)
+_BEGIN: Final = (
+    *(*_BEGIN_UC, Op.SEND_ONLY_WITH_INVALIDATE),
     *(Op.RDMA_READ_REQUEST, Op.RDMA_READ_REQUEST, Op.CMP_SWAP, Op.FETCH_ADD),
     *(Op.ATOMIC_WRITE, Op.FLUSH),
 )
 _MIDDLES: Final = {"SEND": Op.SEND_MIDDLE, "RDMA WRITE": Op.RDMA_WRITE_MIDDLE}
-_LASTS: Final = {
+_ENDS: Final = {
     "SEND": (Op.SEND_LAST, Op.SEND_LAST_WITH_IMMEDIATE, Op.SEND_LAST_WITH_INVALIDATE),
     "RDMA WRITE": (Op.RDMA_WRITE_LAST, Op.RDMA_WRITE_LAST_WITH_IMMEDIATE),
+}
+_LASTS: Final = {
+    service: {
+        family: tuple(end for end in ends if end in operations) for family, ends in _ENDS.items()
+    }
+    for service, operations in OPERATIONS.items()
 }
 _STEPS: Final = (1, 1, 2, 3, -1, -1, -2, -8, 1 << 22, (1 << 23) - 1, 1 << 23, -(1 << 23))
 _OFFSETS: Final = (0, 0, 1, 8, 16, 64, 100)
@@ -293,3 +376,36 @@ _FIELDS: Final = (
     ("eth.type", (0, 0x0806)),
 )
 """Fields with values near their bounds."""
+_DATAGRAM_FIELDS: Final = (
+    ("deth.qkey", (0, 1, 0x8001_0000, 0xFFFF_FFFF)),
+    ("deth.srcqp", (0, 1, 0x4C, 0xFF_FFFF)),
+    ("ip.src", (0x0A000003, 0x0A0000FE)),
+    ("eth.src", (0x020000000009,)),
+    ("ip.ecn", (1, 2, 3)),
+    ("ip.ttl", (0, 1, 255)),
+    ("bth.se", (1,)),
+)
+"""Fields of datagrams that are checked or delivered."""
+_RECEIVE_LENGTHS: Final = (0, 1, 63, 64, 65, 255, 256, 257, 600, RECEIVE_SLOT)
+_DATAGRAM_LENGTHS: Final = (0, 39, 40, 41, 43, 104, 600, RECEIVE_SLOT, 4135, 4136, 4144)
+TRAFFIC: Final = {
+    traffic.service: traffic
+    for traffic in (
+        Traffic(Service.RC, _BEGIN, _RECEIVE_LENGTHS, _MUTATIONS),
+        Traffic(Service.UC, _BEGIN_UC, _RECEIVE_LENGTHS, _MUTATIONS),
+        Traffic(
+            Service.UD,
+            (Op.SEND_ONLY, Op.SEND_ONLY_WITH_IMMEDIATE),
+            _DATAGRAM_LENGTHS,
+            _DATAGRAM_MUTATIONS,
+        ),
+        Traffic(
+            Service.XRC,
+            _BEGIN,
+            _RECEIVE_LENGTHS,
+            (*_MUTATIONS, *(ResponderInputs._other_queue,) * 3),
+            (0, 0, 1),
+        ),
+    )
+}
+"""What is drawn from, by service."""

@@ -41,7 +41,10 @@ class PacketInput:
     - ``region``, ``offset``, ``dmalen``: memory that a RETH or AtomicETH names: an index of
       :data:`rdmawire.fuzz.setup.AREAS` (one more for the window), an offset in it, and a length, by
       default that of the payload. ``key`` is added to the key.
+      Of a datagram, it is added to the Q_Key.
     - ``value``, ``compare``: operands of an atomic; ``value`` is also the immediate.
+    - ``srq``: the shared receive queue that an XRC packet names, an index of
+      :data:`rdmawire.fuzz.setup.SHARED_QUEUES`.
     - ``fields``: further fields by their names, such as ``bth.tver``, with their values.
     - ``cut``: bytes removed at the end of the packet, before the ICRC.
     - ``extra``: headers added (a header's name) or left out (its name after a ``-``).
@@ -61,6 +64,7 @@ class PacketInput:
     key: int = 0
     value: int = 0
     compare: int = 0
+    srq: int = 0
     fields: tuple[tuple[str, int], ...] = ()
     cut: int = 0
     extra: tuple[str, ...] = ()
@@ -80,7 +84,7 @@ class PacketInput:
         parts = [self.name, f"PSN {where}"]
         if self.length:
             parts.append(f"{self.length} bytes")
-        named = ("region", "offset", "dmalen", "key", "value", "compare", "cut")
+        named = ("region", "offset", "dmalen", "key", "value", "compare", "srq", "cut")
         parts += [f"{name} {getattr(self, name)}" for name in named if getattr(self, name)]
         parts += [f"{name} {value:#x}" for name, value in self.fields]
         parts += [f"header {name}" for name in self.extra]
@@ -93,15 +97,20 @@ class PacketInput:
 
 @dataclass(frozen=True, slots=True)
 class ReceiveInput:
-    """A receive that the target's application posts: ``length`` bytes."""
+    """A receive that the target's application posts: ``length`` bytes.
+
+    ``srq`` is the shared receive queue of an XRC target, as in :class:`PacketInput`.
+    """
 
     kind: ClassVar = "receive"
 
     length: int
+    srq: int = 0
 
     def __str__(self) -> str:
         """Describe the receive in a line."""
-        return f"the target posts a receive of {self.length} bytes"
+        queue = f" to shared queue {self.srq}" if self.srq else ""
+        return f"the target posts a receive of {self.length} bytes{queue}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +142,7 @@ _LIMITS: Final = {
     "key": (-(1 << 31), 1 << 31),
     "value": (0, (1 << 64) - 1),
     "compare": (0, (1 << 64) - 1),
+    "srq": (0, 3),
     "cut": (0, MAX_PAYLOAD),
     "ns": (0, 1 << 62),
 }

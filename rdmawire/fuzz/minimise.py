@@ -131,6 +131,7 @@ _SIMPLE: Final[tuple[tuple[str, Any], ...]] = (
     ("seed", 0),
     ("value", 0),
     ("compare", 0),
+    ("srq", 0),
     ("ackreq", 1),
 )
 """The simplest value of each field of a packet."""

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FuzzError, WireError
-from rdmawire.fuzz.decode import request_of
+from rdmawire.fuzz.decode import network_header, request_of
 from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
-from rdmawire.fuzz.frames import FrameBuilder, payload_bytes
+from rdmawire.fuzz.frames import FrameBuilder, payload_bytes, qkey_of, srq_of
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput
-from rdmawire.fuzz.responder_model import ResponderModel
-from rdmawire.fuzz.setup import FRESH_ARENA, PEER_QPN, PKEY, Network, Setup
+from rdmawire.fuzz.service_model import fresh_model
+from rdmawire.fuzz.setup import PEER_QPN, PKEY, Network, Setup
 from rdmawire.fuzz.target import Completion, ObservableTarget, Target
 from rdmawire.wire import roce, serial
 from rdmawire.wire.ib import AETH, Ack, AtomicAckETH
-from rdmawire.wire.opcode import SHAPES, Operation, Payload
+from rdmawire.wire.opcode import SHAPES, Operation, Payload, Service
 
 
 class Violation(NamedTuple):
@@ -72,7 +72,8 @@ class Session:
             self._builders[setup.network] = builder
         builder.numbers = numbers
         self._builder = builder
-        self.model = ResponderModel(setup, numbers, bytearray(FRESH_ARENA))
+        self.model = fresh_model(setup, numbers)
+        builder.base = self.model.wire << 5
         self.frames.clear()
 
     def play(self, one: Input) -> Mismatch | None:
@@ -85,8 +86,8 @@ class Session:
         elif self.observed is None:
             raise FuzzError(f"{self._target.name} takes packets alone, no input of kind {one.kind}")
         elif isinstance(one, ReceiveInput):
-            expected = self.model.post_receive(one.length)
-            if not self.observed.post_receive(one.length):
+            expected = self.model.post_receive(one.length, one.srq)
+            if not self.observed.post_receive(one.length, one.srq):
                 return Mismatch("a receive", ("accepted",), ("refused",), expected)
             replies = self.observed.wait(0)
         else:
@@ -101,9 +102,11 @@ class Session:
         psn = (model.epsn + one.ahead) % serial.MODULUS
         frame = builder.frame(one, psn)
         if one.fields or one.extra or one.cut or one.checksum != "GOOD":
-            request = request_of(frame, builder.headers, builder.numbers.qpn)
+            request = request_of(
+                frame, builder.headers, builder.numbers.qpn, any_sender=model.any_sender
+            )
         else:
-            request = _plain_request(one, psn, builder.numbers)
+            request = _PLAIN.get(one.opcode >> 5, _plain_request)(one, psn, builder.numbers, frame)
         replies = self._target.send(frame)
         self.executed += 1
         if self.recording:
@@ -118,7 +121,8 @@ class Session:
         """Compare replies with the model's, then what else the target shows."""
         wanted = expected.replies
         if (replies or wanted) and not self._same(wanted, replies):
-            return Mismatch("replies", wanted, tuple(map(reply_of, replies)), expected)
+            happened = tuple(reply_of(reply, self._builder.base) for reply in replies)
+            return Mismatch("replies", wanted, happened, expected)
         return None if self.observed is None else self._seen(self.observed, expected)
 
     def _seen(self, target: ObservableTarget, expected: Expected) -> Mismatch | None:
@@ -129,9 +133,17 @@ class Session:
             if done != due:
                 return Mismatch("completions", tuple(due), tuple(done), expected)
         found = target.memory()
-        if found != model.memory:
+        if found != model.memory and not self._is_defined(found):
             return Mismatch("memory", *_different_bytes(bytes(model.memory), found), expected)
         return None
+
+    def _is_defined(self, found: bytes) -> bool:
+        """Whether memory is the model's, but for undefined bytes, which the model takes over."""
+        model = self.model
+        for start, end in model.undefined:
+            model.memory[start:end] = found[start:end]
+        model.undefined.clear()
+        return found == model.memory
 
     def _same(self, wanted: tuple[Reply, ...], replies: list[bytes]) -> bool:
         """Whether the frames are the replies: compared as bytes, for speed, and else parsed."""
@@ -142,13 +154,13 @@ class Session:
 
     def _is_reply(self, one: Reply, frame: bytes) -> bool:
         """Whether a frame is this reply, and to the peer; its path is used from then on."""
-        if reply_of(frame) != one:
+        if reply_of(frame, self._builder.base) != one:
             return False
         self._builder.learn_path(roce.parse(frame))
         return True
 
 
-def _plain_request(one: PacketInput, psn: int, numbers: Numbers) -> Request:
+def _plain_request(one: PacketInput, psn: int, numbers: Numbers, _: bytes = b"") -> Request:
     """The request of an input without unusual parts."""
     payload = payload_bytes(one.seed, one.length)
     return Request(
@@ -162,6 +174,24 @@ def _plain_request(one: PacketInput, psn: int, numbers: Numbers) -> Request:
         *_operands(one),
         not _ALLOWED.get(one.opcode, _no_payload)(one.length),
     )
+
+
+def _plain_datagram(one: PacketInput, psn: int, numbers: Numbers, frame: bytes) -> Request:
+    request = _plain_request(one, psn, numbers)
+    return request._replace(
+        qkey=qkey_of(one, numbers), source=PEER_QPN, network=network_header(frame)
+    )
+
+
+def _plain_xrc(one: PacketInput, psn: int, numbers: Numbers, _: bytes) -> Request:
+    return _plain_request(one, psn, numbers)._replace(srq=srq_of(one, numbers))
+
+
+_PLAIN: Final[dict[int, Callable[[PacketInput, int, Numbers, bytes], Request]]] = {
+    Service.UD: _plain_datagram,
+    Service.XRC: _plain_xrc,
+}
+"""How the request of an input without unusual parts is made in services with further headers."""
 
 
 def _operands(one: PacketInput) -> tuple[int, int]:
@@ -190,14 +220,19 @@ def _no_payload(_: int) -> bool:
     return False
 
 
-def reply_of(frame: bytes) -> Reply | None:
-    """Return a reply as values; ``None`` if it is damaged, or for another queue pair."""
+def reply_of(frame: bytes, base: int = 0) -> Reply | None:
+    """Return a reply as values; ``None`` if it is damaged, or for another queue pair.
+
+    ``base`` is the service, as the upper bits of the opcode.
+    """
     try:
         parsed = roce.parse(frame)
     except WireError:
         return None
     bth = parsed.packet.bth
     if parsed.seal() != parsed or bth.destqp != PEER_QPN or bth.pkey != PKEY or bth.tver:
+        return None
+    if bth.opcode & ~31 != base:
         return None
     aeth = parsed.packet.header(AETH)
     atomic = parsed.packet.header(AtomicAckETH)

@@ -17,7 +17,7 @@ from rdmawire.fuzz.frames import FrameBuilder
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput, WaitInput
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.replay_packet import BYTES_OF_LINE, InjectedPacket, Key, uses_window
-from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.service_model import fresh_model
 from rdmawire.fuzz.setup import (
     AREAS,
     ARENA,
@@ -65,7 +65,7 @@ class ModelRun:
         target = EngineTarget()
         target.reset(setup)
         self.builder = FrameBuilder(*target.path(setup), target.numbers(setup))
-        self.model = ResponderModel(setup, self.builder.numbers, bytearray(FRESH_ARENA))
+        self.model = fresh_model(setup, self.builder.numbers)
         self.steps = [self._step(one) for one in case.inputs]
 
     def _step(self, one: Input) -> Step:
@@ -74,7 +74,7 @@ class ModelRun:
             psn = serial.add(model.epsn, one.ahead)
             return Step(one, psn, self._packet(one, psn))
         if isinstance(one, ReceiveInput):
-            return Step(one, 0, model.post_receive(one.length))
+            return Step(one, 0, model.post_receive(one.length, one.srq))
         if isinstance(one, WaitInput):
             return Step(one, 0, Expected())
         raise FuzzError(f"a scenario cannot play this input: {one}")

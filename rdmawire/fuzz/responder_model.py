@@ -9,16 +9,18 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
-from rdmawire.fuzz.setup import AREAS, RECEIVE_SLOT, RECEIVE_SLOTS, RECEIVES, WINDOW, Setup
+from rdmawire.fuzz.request_role import ROLES, SEND, SINGLE, WRITE, Role
+from rdmawire.fuzz.setup import AREAS, WINDOW, Setup, receive_start
 from rdmawire.fuzz.target import Completion
 from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import WCOpcode, WCStatus
 from rdmawire.wire import serial
 from rdmawire.wire.ib import CREDITS, Nak
 from rdmawire.wire.opcode import Operation as Op
+from rdmawire.wire.opcode import Service
 
 _MAX_MESSAGE: Final = 1 << 31
 
@@ -35,7 +37,7 @@ class _Grant:
 
 
 @dataclass(slots=True)
-class _Message:
+class Message:
     """A message in progress."""
 
     family: str = ""
@@ -44,7 +46,9 @@ class _Message:
     placed: int = 0
 
 
-class _Receive(NamedTuple):
+class Receive(NamedTuple):
+    """A posted receive: its number, its place in the arena, and its length in bytes."""
+
     number: int
     place: int
     length: int
@@ -64,51 +68,6 @@ class _Remembered(NamedTuple):
     original: bytes | None
 
 
-_FIRST, _MIDDLE, _LAST, _ONLY = "first", "middle", "last", "only"
-_SEND, _WRITE, _SINGLE = "SEND", "RDMA WRITE", "a request of one packet"
-
-
-class _Role(NamedTuple):
-    """What an operation does: its family, its place in a message, and what it has besides."""
-
-    family: str
-    part: str = _ONLY
-    receives: bool = False
-    imm: bool = False
-    invalidates: bool = False
-
-    @property
-    def begins(self) -> bool:
-        return self.part in (_FIRST, _ONLY)
-
-    @property
-    def ends(self) -> bool:
-        return self.part in (_LAST, _ONLY)
-
-
-_ROLES: Final[dict[int, _Role]] = {
-    Op.SEND_FIRST: _Role(_SEND, _FIRST, receives=True),
-    Op.SEND_MIDDLE: _Role(_SEND, _MIDDLE),
-    Op.SEND_LAST: _Role(_SEND, _LAST),
-    Op.SEND_LAST_WITH_IMMEDIATE: _Role(_SEND, _LAST, imm=True),
-    Op.SEND_LAST_WITH_INVALIDATE: _Role(_SEND, _LAST, invalidates=True),
-    Op.SEND_ONLY: _Role(_SEND, _ONLY, receives=True),
-    Op.SEND_ONLY_WITH_IMMEDIATE: _Role(_SEND, _ONLY, receives=True, imm=True),
-    Op.SEND_ONLY_WITH_INVALIDATE: _Role(_SEND, _ONLY, receives=True, invalidates=True),
-    Op.RDMA_WRITE_FIRST: _Role(_WRITE, _FIRST),
-    Op.RDMA_WRITE_MIDDLE: _Role(_WRITE, _MIDDLE),
-    Op.RDMA_WRITE_LAST: _Role(_WRITE, _LAST),
-    Op.RDMA_WRITE_LAST_WITH_IMMEDIATE: _Role(_WRITE, _LAST, receives=True, imm=True),
-    Op.RDMA_WRITE_ONLY: _Role(_WRITE, _ONLY),
-    Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE: _Role(_WRITE, _ONLY, receives=True, imm=True),
-    Op.RDMA_READ_REQUEST: _Role(_SINGLE),
-    Op.CMP_SWAP: _Role(_SINGLE),
-    Op.FETCH_ADD: _Role(_SINGLE),
-    Op.ATOMIC_WRITE: _Role(_SINGLE),
-    Op.FLUSH: _Role(_SINGLE),
-}
-"""The roles of request operations on reliable services."""
-
 _IS_RESPONSE: Final = frozenset(
     (
         Op.RDMA_READ_RESPONSE_FIRST,
@@ -119,28 +78,38 @@ _IS_RESPONSE: Final = frozenset(
         Op.ATOMIC_ACKNOWLEDGE,
     )
 )
-_RC_BASE: Final = 0
-_CNP: Final = 0x81
 
 
 @dataclass
 class ResponderModel:
-    """The state of a responder, as the standard has it. Memory is ``memory``, from the arena."""
+    """The state of a responder, as the standard has it. Memory is ``memory``, from the arena.
+
+    - ``wire``: the service of its packets.
+    - ``any_sender``: whether it receives from every address.
+    - ``selected``: the shared receive queue that was named last, an index.
+    - ``undefined``: start and end of bytes of the arena that may have any value since the last
+      input.
+    """
+
+    wire: ClassVar[Service] = Service.RC
+    any_sender: ClassVar[bool] = False
+    selected = 0
 
     setup: Setup
     numbers: Numbers
     memory: bytearray
     completions: list[Completion] = field(default_factory=list)
+    undefined: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.epsn = self.setup.psn
         self.msn = 0
         self.failed = False
         self.nak_sent = False
-        self.receives: deque[_Receive] = deque()
+        self.receives: deque[Receive] = deque()
         self.posted = 0
-        self.receive: _Receive | None = None
-        self.message = _Message()
+        self.receive: Receive | None = None
+        self.message = Message()
         self.remembered: deque[_Remembered] = deque()
         self._granted = self._grants()
         self._starved = False
@@ -159,11 +128,9 @@ class ResponderModel:
 
     # Inputs.
 
-    def post_receive(self, length: int) -> Expected:
+    def post_receive(self, length: int, _: int = 0) -> Expected:
         """Model a posted receive, which always succeeds."""
-        place = RECEIVES + self.posted % RECEIVE_SLOTS * RECEIVE_SLOT
-        self.posted += 1
-        receive = _Receive(self.posted, place, length)
+        receive = self._next_receive(length)
         if self.failed:
             self.completions.append(Completion(receive.number, WCStatus.WR_FLUSH_ERR))
             return Expected((), "IBA 10.3.1.7", "receives posted in the error state are flushed")
@@ -173,22 +140,32 @@ class ResponderModel:
             return Expected((ack,), "IBA 9.7.7.2.4", "an unsolicited ACK grants new credits")
         return Expected()
 
+    def _next_receive(self, length: int) -> Receive:
+        """Number the next receive, and choose its place in the arena."""
+        place = receive_start(self.posted, length)
+        self.posted += 1
+        return Receive(self.posted, place, length)
+
     def request(self, request: Request) -> Expected:
         """Model one request packet that is addressed to the queue pair and has a good ICRC."""
         if self.failed:
             return Expected((), "IBA 10.3.1.7", "the queue pair is in the error state")
         operation = request.opcode & 31
-        if request.opcode >> 5 != _RC_BASE or operation in _IS_RESPONSE:
-            return Expected((), "IBA 9.6.1.1.2, 9.7.4", "the opcode is no request of this service")
+        if request.opcode >> 5 != self.wire or operation in _IS_RESPONSE:
+            return self._other_opcode()
         ahead = serial.distance(self.epsn, request.psn)
         if ahead < 0:
             return self._duplicate(operation, request)
         if ahead > 0:
             return self._gap()
-        role = _ROLES.get(operation)
+        role = ROLES.get(operation)
         if role is None or request.malformed:
             return self._malformed(role)
         return self._in_sequence(operation, role, request)
+
+    @staticmethod
+    def _other_opcode() -> Expected:
+        return Expected((), "IBA 9.6.1.1.2, 9.7.4", "the opcode is no request of this service")
 
     # Replies.
 
@@ -202,6 +179,15 @@ class ResponderModel:
     def _ack(self, psn: int) -> Reply:
         """Make an ACK with this PSN, with the credits for the receives that are left."""
         return Reply(Op.ACKNOWLEDGE, psn, self._credits(), self.msn)
+
+    def waiting(self, _: int) -> int:
+        """Return how many receives are posted."""
+        return len(self.receives)
+
+    @property
+    def mtu(self) -> int:
+        """The most bytes of payload in a packet."""
+        return self.setup.mtu
 
     def _credits(self) -> int:
         """The syndrome of an ACK: the credit count of IBA 9.7.7.2.2."""
@@ -237,33 +223,38 @@ class ResponderModel:
         nak = self._nak(Nak.PSN_SEQUENCE_ERROR)
         return Expected((nak,), "IBA 9.7.4.1.2", "a PSN after the expected one")
 
-    def _malformed(self, role: _Role | None) -> Expected:
+    def _malformed(self, role: Role | None) -> Expected:
         what = "a reserved opcode" if role is None else "a payload that the operation lacks"
         return self._invalid("IBA 9.7.4.1.4, 9.7.4.1.6", what)
 
     # Requests in sequence.
 
-    def _in_sequence(self, operation: int, role: _Role, request: Request) -> Expected:
+    def _in_sequence(self, operation: int, role: Role, request: Request) -> Expected:
         follows = "" if role.begins else role.family
         if self.message.family != follows:
             return self._invalid("IBA 9.7.4.1.3", "an operation that cannot follow the last one")
-        return _STEPS[role.family](self, operation, role, request)
+        refused = self._select_queue(role, request)
+        return refused or STEPS[role.family](self, operation, role, request)
 
-    def _take_receive(self, role: _Role) -> Expected | None:
+    def _select_queue(self, role: Role, request: Request) -> Expected | None:  # noqa: ARG002
+        """Select the receives for the request; this service has one queue."""
+        return None
+
+    def _take_receive(self, role: Role) -> Expected | None:
         if self.receive is None:
             if not self.receives:
                 return self._not_ready(role)
             self.receive = self.receives.popleft()
         return None
 
-    def _not_ready(self, role: _Role) -> Expected:
+    def _not_ready(self, role: Role) -> Expected:
         if role.begins:
-            self.message = _Message()
+            self.message = Message()
         self.nak_sent = True
         rnr = Reply(Op.ACKNOWLEDGE, self.epsn, 1 << 5 | self.setup.rnr_timer, self.msn)
         return Expected((rnr,), "IBA 9.7.5.2.8", "no receive is posted")
 
-    def _bad_length(self, role: _Role, length: int) -> Expected | None:
+    def _bad_length(self, role: Role, length: int) -> Expected | None:
         """Check that first and middle packets are full, and last ones neither empty nor longer."""
         mtu = self.setup.mtu
         fits = length <= mtu and (length or role.begins) if role.ends else length == mtu
@@ -271,14 +262,14 @@ class ResponderModel:
             return None
         return self._invalid("IBA 9.7.4.1.6", f"{length} bytes in a {role.part} packet")
 
-    def _send(self, _: int, role: _Role, request: Request) -> Expected:
+    def _send(self, _: int, role: Role, request: Request) -> Expected:
         if role.begins and (missing := self._take_receive(role)):
             return missing
         if wrong := self._bad_length(role, len(request.payload)):
             return wrong
         assert self.receive is not None
         if role.begins:
-            self.message = _Message(_SEND, self.receive.place, self.receive.length)
+            self.message = Message(SEND, self.receive.place, self.receive.length)
         message = self.message
         if message.placed + len(request.payload) > message.limit:
             nak = self._nak(Nak.INVALID_REQUEST)
@@ -300,7 +291,7 @@ class ResponderModel:
         done = self._fail(WCStatus.REM_INV_REQ_ERR, clause="IBA 9.9.3 class J", why=why)
         return done._replace(replies=(self._ack(request.psn),))
 
-    def _write(self, _: int, role: _Role, request: Request) -> Expected:
+    def _write(self, _: int, role: Role, request: Request) -> Expected:
         if role.begins and not self.setup.access:
             return self._invalid("IBA 9.7.4.1.4", "the queue pair allows no RDMA WRITE")
         if role.receives and (missing := self._take_receive(role)):
@@ -316,7 +307,7 @@ class ResponderModel:
         self._place(request.payload)
         return self._done(role, request, WCOpcode.RECV_RDMA_WITH_IMM)
 
-    def _open(self, role: _Role, request: Request) -> Expected | None:
+    def _open(self, role: Role, request: Request) -> Expected | None:
         """Begin a WRITE: check RETH.dmalen and the key."""
         length, dmalen = len(request.payload), request.dmalen
         if not (dmalen == length if role.ends else length < dmalen) or dmalen > _MAX_MESSAGE:
@@ -324,7 +315,7 @@ class ResponderModel:
         place = self._place_of(request, dmalen, Access.REMOTE_WRITE) if dmalen else 0
         if place is None:
             return self._access_error("the key does not allow the WRITE")
-        self.message = _Message(_WRITE, place, dmalen)
+        self.message = Message(WRITE, place, dmalen)
         return None
 
     def _place(self, payload: bytes) -> None:
@@ -333,20 +324,23 @@ class ResponderModel:
         self.memory[start : start + len(payload)] = payload
         message.placed += len(payload)
 
-    def _done(self, role: _Role, request: Request, receipt: WCOpcode) -> Expected:
+    def _done(self, role: Role, request: Request, receipt: WCOpcode) -> Expected:
         """Finish a packet of a SEND or WRITE: expect the next PSN, acknowledge if asked."""
         if role.ends:
             self.msn = serial.add(self.msn, 1)
-            if self.receive is not None and (role.family == _SEND or role.imm):
+            if self.receive is not None and (role.family == SEND or role.imm):
                 self._complete(role, request, receipt)
-            self.message = _Message()
+            self.message = Message()
         self.epsn = serial.add(self.epsn, 1)
         self.nak_sent = False
+        return self._acknowledged(request)
+
+    def _acknowledged(self, request: Request) -> Expected:
         if not request.ackreq:
             return Expected((), "IBA 9.7.5.1.1", "no ACK was requested")
         return Expected((self._ack(request.psn),), "IBA 9.7.5.1.1", "AckReq is set")
 
-    def _complete(self, role: _Role, request: Request, receipt: WCOpcode) -> None:
+    def _complete(self, role: Role, request: Request, receipt: WCOpcode) -> None:
         assert self.receive is not None
         value = request.value if role.imm else request.rkey if role.invalidates else 0
         length = self.message.placed
@@ -356,7 +350,7 @@ class ResponderModel:
 
     # Requests of one packet.
 
-    def _single(self, operation: int, _: _Role, request: Request) -> Expected:
+    def _single(self, operation: int, _: Role, request: Request) -> Expected:
         needed = _RIGHTS[operation]
         if needed and not self.setup.access:
             return self._invalid("IBA 9.7.4.1.4", "the queue pair does not allow the operation")
@@ -463,10 +457,10 @@ class ResponderModel:
         clause = "IBA 9.7.5.1.2, 9.7.5.1.4"
         found = [one for one in self.remembered if _covers(one, request.psn)]
         one = found[-1] if found else None
-        role = _ROLES.get(operation)
+        role = ROLES.get(operation)
         if role is None or request.malformed:
             return Expected((), clause, "a malformed duplicate is dropped")
-        if role.family != _SINGLE:
+        if role.family != SINGLE:
             if one is not None:
                 return Expected((), clause, "a SEND or WRITE with the PSN of a READ or atomic")
             return Expected((self._ack(self._ack_before(request.psn)),), clause, "a duplicate")
@@ -482,6 +476,10 @@ class ResponderModel:
                 return Expected((), clause, "an atomic with other operands than the original")
             return self._atomic_reply(request.psn, one.original, "a duplicate atomic")
         return self._empty_response(request.psn, "a duplicate")
+
+    def _may_repeat(self, request: Request) -> bool:  # noqa: ARG002
+        """Whether a duplicate READ may name what it names besides its memory."""
+        return True
 
     def _ack_before(self, psn: int) -> int:
         """The PSN of the ACK for a duplicate: before the next READ or atomic, or the newest."""
@@ -503,17 +501,17 @@ class ResponderModel:
         place: int | None = 0
         if request.dmalen:
             place = self._place_of(request, request.dmalen, Access.REMOTE_READ)
-        if place is None:
+        if place is None or not self._may_repeat(request):
             return Expected((), clause, "a duplicate READ whose key is invalid by now")
         packets = max(-(-request.dmalen // self.setup.mtu), 1)
         data = bytes(self.memory[place : place + request.dmalen])
         return Expected(self._read_replies(request.psn, packets, data), clause, "a duplicate READ")
 
 
-_STEPS: Final[dict[str, Callable[[ResponderModel, int, _Role, Request], Expected]]] = {
-    _SEND: ResponderModel._send,
-    _WRITE: ResponderModel._write,
-    _SINGLE: ResponderModel._single,
+STEPS: Final[dict[str, Callable[[ResponderModel, int, Role, Request], Expected]]] = {
+    SEND: ResponderModel._send,
+    WRITE: ResponderModel._write,
+    SINGLE: ResponderModel._single,
 }
 _RIGHTS: Final[dict[int, int]] = {
     Op.RDMA_READ_REQUEST: int(Access.REMOTE_READ),

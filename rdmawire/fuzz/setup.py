@@ -35,7 +35,7 @@ can be played as a scenario (:mod:`rdmawire.fuzz.replay_scenario`).
 """
 RECEIVE_SLOTS: Final = 8
 RECEIVE_SLOT: Final = 1024
-"""Bytes for one receive. Receives use the slots in turn."""
+"""Bytes for one receive. Receives use the slots in turn (:func:`receive_start`)."""
 
 
 class Network(Enum):
@@ -75,13 +75,39 @@ RECEIVES: Final = 6 << 10
 """Start of the receive slots in the arena."""
 
 
+class SharedQueue(NamedTuple):
+    """A shared receive queue of an XRC target, and whether the target may use it."""
+
+    usable: bool
+    is_xrc: bool = True
+
+
+SHARED_QUEUES: Final = (
+    SharedQueue(usable=True),
+    SharedQueue(usable=True),
+    SharedQueue(usable=False),
+    SharedQueue(usable=False, is_xrc=False),
+)
+"""Two queues in the XRC domain of the target, one in another domain, and one that has none."""
+
+
+def receive_start(number: int, length: int) -> int:
+    """Return where receive ``number`` (from 0) of ``length`` bytes starts in the arena.
+
+    Receives use the slots in turn; one that is longer than a slot ends with the last slot at most.
+    """
+    start = RECEIVES + number % RECEIVE_SLOTS * RECEIVE_SLOT
+    return max(min(start, RECEIVES + RECEIVE_SLOTS * RECEIVE_SLOT - length), RECEIVES)
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """Parameters of one queue pair of a target.
 
     ``psn`` is the first expected PSN, ``mtu`` the path MTU in bytes, ``rd_atomic`` the number of
     READs and atomics that the responder supports (``max_dest_rd_atomic``). ``access`` says whether
-    the queue pair allows remote access. Raises :class:`FuzzError` for values out of range.
+    the queue pair allows remote access, ``qkey`` is that of a queue pair for datagrams. Raises
+    :class:`FuzzError` for values out of range.
     """
 
     service: QPType = QPType.RC
@@ -91,6 +117,7 @@ class Setup:
     rd_atomic: int = 4
     rnr_timer: int = 12
     access: bool = True
+    qkey: int = QKEY
 
     def __post_init__(self) -> None:
         if self.mtu not in PATH_MTUS:
@@ -99,6 +126,8 @@ class Setup:
             raise FuzzError(f"psn {self.psn}: a PSN has 24 bits")
         if not 0 <= self.rd_atomic <= 16 or not 0 <= self.rnr_timer <= 31:
             raise FuzzError("rd_atomic is 0 to 16, rnr_timer 0 to 31")
+        if not 0 <= self.qkey < 1 << 32:
+            raise FuzzError(f"qkey {self.qkey}: a Q_Key has 32 bits")
 
     def as_json(self) -> dict[str, Any]:
         """Return the values that JSON can hold."""
@@ -110,6 +139,7 @@ class Setup:
             "rd_atomic": self.rd_atomic,
             "rnr_timer": self.rnr_timer,
             "access": self.access,
+            "qkey": self.qkey,
         }
 
     @classmethod
@@ -124,7 +154,7 @@ class Setup:
         made = dict(values)
         made["service"] = _member(QPType, made.get("service", "RC"), "service")
         made["network"] = _member(Network, made.get("network", "ROCE2_IPV4"), "network")
-        for name in ("psn", "mtu", "rd_atomic", "rnr_timer"):
+        for name in ("psn", "mtu", "rd_atomic", "rnr_timer", "qkey"):
             if name in made and (not isinstance(made[name], int) or made[name] < 0):
                 raise FuzzError(f"setup: {name} is a number, not {made[name]!r}")
         return cls(**made)

@@ -51,7 +51,7 @@ class Completion(NamedTuple):
     """What the application learns of one work request.
 
     ``number`` counts the work requests of its queue from 1. ``value`` is the immediate or the
-    invalidated key, 0 if there is none.
+    invalidated key, 0 if there is none; ``source`` the QPN of a datagram's sender.
     """
 
     number: int
@@ -59,14 +59,18 @@ class Completion(NamedTuple):
     opcode: WCOpcode | None = None
     length: int = 0
     value: int = 0
+    source: int = 0
 
 
 @runtime_checkable
 class ObservableTarget(Target, Protocol):
     """A target whose application the fuzzer plays: it posts work, and sees memory."""
 
-    def post_receive(self, length: int) -> bool:
-        """Post a receive of ``length`` bytes into the next slot; ``False`` if it is refused."""
+    def post_receive(self, length: int, srq: int = 0) -> bool:
+        """Post a receive of ``length`` bytes into the next slot; ``False`` if it is refused.
+
+        An XRC target posts it to the shared receive queue ``srq``, an index.
+        """
         ...
 
     def completions(self) -> list[Completion]:

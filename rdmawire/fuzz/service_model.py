@@ -1,0 +1,44 @@
+"""The services that can be fuzzed: the model of each, by the type of its queue pair."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.datagram_model import DatagramModel
+from rdmawire.fuzz.exchange import Numbers
+from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.setup import FRESH_ARENA, Setup
+from rdmawire.fuzz.shared_receive_model import SharedReceiveModel
+from rdmawire.fuzz.unreliable_model import UnreliableModel
+from rdmawire.terminal import suggest
+from rdmawire.verbs.enums import QPType
+
+MODELS: Final[Mapping[QPType, type[ResponderModel]]] = {
+    QPType.RC: ResponderModel,
+    QPType.UC: UnreliableModel,
+    QPType.UD: DatagramModel,
+    QPType.XRC_TGT: SharedReceiveModel,
+}
+"""The model of a responder, by the type of its queue pair."""
+
+SERVICES: Final[Mapping[str, QPType]] = {
+    model.wire.name.lower(): kind for kind, model in MODELS.items()
+}
+"""Types of queue pairs by the name of their service, in lower case: rc, uc, ud, xrc."""
+
+
+def service_named(name: str) -> QPType:
+    """Return the type of queue pair of a service. Raises :class:`FuzzError` for another name."""
+    known = name.lower()
+    if known not in SERVICES:
+        raise FuzzError(
+            f"service {name!r} is none of {', '.join(SERVICES)}{suggest(known, SERVICES)}"
+        )
+    return SERVICES[known]
+
+
+def fresh_model(setup: Setup, numbers: Numbers) -> ResponderModel:
+    """Return the model of a fresh queue pair. Raises :class:`FuzzError` for a type without one."""
+    if setup.service not in MODELS:
+        raise FuzzError(f"queue pairs of type {setup.service.name} have no model of a responder")
+    return MODELS[setup.service](setup, numbers, bytearray(FRESH_ARENA))

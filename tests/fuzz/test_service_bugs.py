@@ -1,0 +1,125 @@
+"""Bugs planted in the responders of UC, UD and XRC are found, minimised and replayed."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rdmawire.fuzz.engine_target import EngineTarget
+from rdmawire.fuzz.fuzzer import EngineFuzzer, Found
+from rdmawire.fuzz.inputs import Case
+from rdmawire.fuzz.service_model import SERVICES
+from rdmawire.ib import checks, execute
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import RequestRule, Rules
+from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.service import RELIABLE, UNRELIABLE, Fault
+from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.verbs.enums import QPType
+from rdmawire.wire.ib import DETH, XRCETH
+
+SEED = 1
+BATCH = 50
+
+
+def _gap_is_ignored(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
+    """A gap does not drop the message in progress."""
+    qp.inbound.epsn = request.psn
+    return None
+
+
+def _no_new_beginning(qp: QueuePair, role: RequestRule, _: Arrival) -> Fault | None:
+    """A first packet within a message is dropped with it."""
+    family = qp.inbound.incoming.family
+    return None if family is role.follows else Fault.OP_SEQUENCE
+
+
+def _qkey_of_31_bits(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+    """The high bit of the Q_Key is not compared."""
+    found: int = request.extended[role.places[DETH]].qkey
+    return Fault.QKEY if (found ^ qp.qkey) << 1 & 0xFFFFFFFF else None
+
+
+def _no_room_for_a_header(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
+    """The payload is placed without the 40 bytes of the network header."""
+    incoming = qp.inbound.incoming
+    if len(request.payload) > incoming.limit:
+        return Fault.TOO_LONG
+    incoming.sink.write(0, request.payload)
+    incoming.placed = len(request.payload)
+    return None
+
+
+def _any_domain(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+    """A shared receive queue of another XRC domain is used."""
+    srq = qp.device.srqs.get(request.extended[role.places[XRCETH]].xrcsrq)
+    if srq is None or srq.xrc is None or (not role.begins and srq is not qp.srq):
+        return Fault.OP_VALID
+    qp.srq, qp.recv_cq = srq, srq.xrc.cq
+    qp.pd = qp.recv_pd = srq.pd
+    return None
+
+
+def _other_queue_on_the_way(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+    """Later packets of a message may name another queue."""
+    first = replace(role, begins=True, headers=role.headers)
+    return checks.check_xrcsrq(qp, first, request)
+
+
+BUGS: dict[str, tuple[str, Rules]] = {
+    "a gap is ignored": ("uc", STANDARD.with_step(checks.check_psn_gap, _gap_is_ignored)),
+    "no new beginning": ("uc", STANDARD.with_step(checks.check_op_seq, _no_new_beginning)),
+    "a NAK of a key": (
+        "uc",
+        STANDARD.with_reaction(QPType.UC, Fault.RKEY, RELIABLE[Fault.RKEY]),
+    ),
+    "a Q_Key of 31 bits": ("ud", STANDARD.with_step(checks.check_qkey, _qkey_of_31_bits)),
+    "no GRH": ("ud", STANDARD.with_step(execute.place_datagram, _no_room_for_a_header)),
+    "a long datagram ends the queue pair": (
+        "ud",
+        STANDARD.with_reaction(QPType.UD, Fault.TOO_LONG, UNRELIABLE[Fault.TOO_LONG]),
+    ),
+    "any XRC domain": ("xrc", STANDARD.with_step(checks.check_xrcsrq, _any_domain)),
+    "another SRQ on the way": (
+        "xrc",
+        STANDARD.with_step(checks.check_xrcsrq, _other_queue_on_the_way),
+    ),
+    "no RNR NAK": (
+        "xrc",
+        STANDARD.with_reaction(QPType.XRC_TGT, Fault.NOT_READY, UNRELIABLE[Fault.NOT_READY]),
+    ),
+}
+
+
+def fuzzer_of(name: str, rules: Rules = STANDARD) -> EngineFuzzer:
+    return EngineFuzzer({"kind": "engine", "service": name}, EngineTarget(rules=rules))
+
+
+def first_found(fuzzer: EngineFuzzer, most: int = 1000) -> Found:
+    """The first finding within ``most`` runs."""
+    for first in range(0, most, BATCH):
+        for found in fuzzer.batch(SEED, first, BATCH).found:
+            return found
+    raise AssertionError(f"nothing found in {most} runs")
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    service, rules = BUGS[name]
+    fuzzer = fuzzer_of(service, rules)
+    found = fuzzer.minimised(first_found(fuzzer))
+    assert len(found.case["inputs"]) <= 5
+    assert found.violation.clause.startswith("IBA ")
+    shown, frames = fuzzer.replay(found.case)
+    assert shown == found.violation
+    assert frames
+    again: Any = Case.from_json(found.case).as_json()
+    assert again == found.case
+    assert fuzzer_of(service).replay(found.case)[0] is None
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_model_of_a_service_agrees_with_the_engine(name: str) -> None:
+    batch = fuzzer_of(name).batch(SEED, 0, 500)
+    assert batch.found == []
+    assert batch.executed > 5000
