@@ -15,7 +15,7 @@ from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input
 from rdmawire.fuzz.minimise import minimise
 from rdmawire.fuzz.oracle import Session, Violation, judge, violation
-from rdmawire.fuzz.service_model import service_named
+from rdmawire.fuzz.service_model import ALL, services_named
 from rdmawire.fuzz.target import Target
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.terminal import suggest
@@ -80,13 +80,15 @@ class Fuzzer(Protocol):
 class EngineFuzzer:
     """Fuzzes a queue pair of the software RNIC by packets.
 
-    ``profile`` and ``bug`` are names, of a profile and of a planted bug; ``service`` is the type of
-    the queue pair. ``target`` is used instead of the adapter of that specification. Raises
-    :class:`FuzzError` for unknown names.
+    ``profile`` and ``bug`` are names, of a profile and of a planted bug; ``service`` is one of
+    :data:`rdmawire.fuzz.service_model.SERVICES`, or ``all`` for each in turn (the default).
+    ``target`` is used instead of the adapter of that specification; its default service is ``rc``.
+    Raises :class:`FuzzError` for unknown names.
     """
 
     def __init__(self, spec: Spec, target: Target | None = None) -> None:
-        self._service = service_named(str(spec.get("service", "rc")))
+        usual = ALL if target is None else "rc"
+        self._services = services_named(str(spec.get("service", usual)))
         self._target = _engine(spec) if target is None else target
         self._session = Session(self._target)
 
@@ -100,7 +102,7 @@ class EngineFuzzer:
 
     def _run(self, seed: int, run: int) -> Found | None:
         random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable
-        setup = random_setup(random, self._service)
+        setup = random_setup(random, self._services[run % len(self._services)])
         session = self._session
         session.begin(setup)
         inputs = ResponderInputs(random, session.model, receives=session.observed is not None)

@@ -27,14 +27,22 @@ SERVICES: Final[Mapping[str, QPType]] = {
 """Types of queue pairs by the name of their service, in lower case: rc, uc, ud, xrc."""
 
 
-def service_named(name: str) -> QPType:
-    """Return the type of queue pair of a service. Raises :class:`FuzzError` for another name."""
+ALL: Final = "all"
+"""The name of all services."""
+
+
+def services_named(name: str) -> tuple[QPType, ...]:
+    """Return the types of queue pairs of a service, or of :data:`ALL`, in upper or lower case.
+
+    Raises :class:`FuzzError` for another name.
+    """
     known = name.lower()
+    if known == ALL:
+        return (*SERVICES.values(),)
     if known not in SERVICES:
-        raise FuzzError(
-            f"service {name!r} is none of {', '.join(SERVICES)}{suggest(known, SERVICES)}"
-        )
-    return SERVICES[known]
+        names = (*SERVICES, ALL)
+        raise FuzzError(f"service {name!r} is none of {', '.join(names)}{suggest(known, names)}")
+    return (SERVICES[known],)
 
 
 def fresh_model(setup: Setup, numbers: Numbers) -> ResponderModel:

@@ -52,7 +52,7 @@ def test_targets_are_listed() -> None:
         (("rum",), "no subcommand is named 'rum'; the nearest is run"),
         (("run", "engin"), "no fuzzer is named 'engin'; the nearest is engine"),
         (("run", "--profile", "rxf"), "no profile is named 'rxf'"),
-        (("run", "--service", "RD"), "service 'RD' is none of RC"),
+        (("run", "--service", "RD"), "service 'RD' is none of rc, uc, ud, xrc, all"),
         (("run", "--time", "soon"), "'soon' is no time such as 60s"),
         (("run", "--time", "-1s"), "no time such as 60s"),
         (("replay", "no-such"), "no-such"),

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
+from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.fuzzer import EngineFuzzer, Found
 from rdmawire.fuzz.inputs import Case
-from rdmawire.fuzz.service_model import SERVICES
+from rdmawire.fuzz.service_model import SERVICES, fresh_model
+from rdmawire.fuzz.setup import Setup
 from rdmawire.ib import checks, execute
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import RequestRule, Rules
@@ -123,3 +126,32 @@ def test_the_model_of_a_service_agrees_with_the_engine(name: str) -> None:
     batch = fuzzer_of(name).batch(SEED, 0, 500)
     assert batch.found == []
     assert batch.executed > 5000
+
+
+def test_all_services_are_fuzzed_in_turn() -> None:
+    fuzzer = EngineFuzzer({"kind": "engine"})
+    assert fuzzer.batch(SEED, 0, 100).found == []
+    services = {opcode >> 5 for opcode, _ in fuzzer.batch(SEED, 0, 40).reached}
+    assert {0, 1, 3, 5} <= services
+
+
+def test_an_unknown_service_is_refused() -> None:
+    with pytest.raises(FuzzError, match="service 'ux' is none of rc, uc, ud, xrc, all"):
+        EngineFuzzer({"kind": "engine", "service": "ux"})
+
+
+@pytest.mark.parametrize(
+    ("setup", "message"),
+    [
+        (Setup(service=QPType.RAW_PACKET), "RAW_PACKET have no model of a responder"),
+        (Setup(service=QPType.XRC_INI), "XRC_INI have no model of a responder"),
+    ],
+)
+def test_a_queue_pair_without_a_model_is_refused(setup: Setup, message: str) -> None:
+    with pytest.raises(FuzzError, match=message):
+        fresh_model(setup, Numbers(0x11, (), ()))
+
+
+def test_a_key_of_33_bits_is_refused() -> None:
+    with pytest.raises(FuzzError, match="a Q_Key has 32 bits"):
+        Setup(service=QPType.UD, qkey=1 << 32)

@@ -40,6 +40,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
     cls=Command,
     examples=(
         "rdmawire fuzz run --time 60s",
+        "rdmawire fuzz run --service ud --time 10min",
         "rdmawire fuzz run --profile rxe --runs 100000 --jobs 4 --seed 1",
         "rdmawire fuzz run --time 8h --scheduler tcp://10.0.0.1:8786",
     ),
@@ -47,7 +48,12 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
 @click.argument("target", default="engine", metavar="[TARGET]")
 @option("Target", "--profile", metavar="NAME", help="Profile of the adapter.  [default: ibta]")
 @option("Target", "--bug", metavar="NAME", help="Planted bug of the adapter.")
-@option("Target", "--service", metavar="NAME", help="Transport service.  [default: RC]")
+@option(
+    "Target",
+    "--service",
+    metavar="NAME",
+    help="Transport service: rc, uc, ud or xrc.  [default: all in turn]",
+)
 @option("Limits", "--time", "seconds", metavar="TIME", callback=_seconds,
         help="Stop after this time, such as 60s, 10min or 8h.")  # fmt: skip
 @option("Limits", "--runs", type=IntegerType(1, 10**12), help="Stop after as many random cases.")
