@@ -181,6 +181,12 @@ class Fields:
                     return offset, header, here
         return None
 
+    @property
+    def payload(self) -> bytes:
+        """The payload of the transport packet, without pad; empty if there is no such packet."""
+        frame = self._frame(self.data)
+        return b"" if frame is None else bytes(frame.packet.payload)
+
     def rewritten(self, name: str, value: Value, *, seal: bool) -> bytes:
         """Return the frame with a new value in the innermost header with this field, if any.
 

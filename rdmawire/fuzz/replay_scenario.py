@@ -5,6 +5,7 @@ the same regions, window and receive slots. What the standard requires (the repl
 memory and state of the queue pair) is expected as far as expectations can say it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Final, NamedTuple
@@ -318,8 +319,12 @@ def _expectations(setup: Setup, run: ModelRun) -> Iterator[str]:
     yield f"  counters: {{server.frames: {len(replies)}, server.frame_bytes: {size}}}"
     if replies:
         yield "  packets:"
-        for fields, count in _counted(setup, replies).items():
+        for (fields, data), count in _counted(setup, replies).items():
             yield f"    - where: {{{fields}}}"
+            if data:
+                yield from _digits("payload", data, "      ")
+            elif data is not None:
+                yield "      payload: 0"
             yield f"      count: {count}"
     state = "ERR" if run.model.failed else "RTS"
     yield f"  states: {{client/a: RTS, server/a: {state}}}"
@@ -353,13 +358,17 @@ def _changed(memory: bytes) -> Iterator[tuple[int, int]]:
             start = index + 1
 
 
-def _counted(setup: Setup, replies: Iterable[Reply]) -> dict[str, int]:
-    """Count equal replies, by their fields."""
-    counts: dict[str, int] = {}
+def _counted(setup: Setup, replies: Iterable[Reply]) -> Counter[tuple[str, bytes | None]]:
+    """Count equal replies, by their fields and their payload if they are responses of a READ."""
+    counts = Counter[tuple[str, bytes | None]]()
     for reply in replies:
         fields = ", ".join(f"{name}: {value}" for name, value in _fields(setup, reply))
-        counts[fields] = counts.get(fields, 0) + 1
+        payload = None if reply.operation in _WITHOUT_PAYLOAD else reply.data
+        counts[fields, payload] += 1
     return counts
+
+
+_WITHOUT_PAYLOAD: Final = (Op.ACKNOWLEDGE, Op.ATOMIC_ACKNOWLEDGE)
 
 
 def _fields(setup: Setup, reply: Reply) -> Iterator[tuple[str, str]]:

@@ -211,3 +211,13 @@ def test_texts_of_a_finding_cannot_change_the_scenario() -> None:
 def test_the_profile_is_that_of_the_server() -> None:
     text = scenario_text(Case(Setup(), (WRITE,)), profile="rxe")
     assert [host.profile for host in read_scenario_text(text).hosts] == ["ibta", "rxe"]
+
+
+def test_responses_of_a_read_are_expected_with_their_bytes(tmp_path: Path) -> None:
+    read = PacketInput(Opcode.RC_RDMA_READ_REQUEST, dmalen=40, offset=3)
+    inputs = (read, PacketInput(Opcode.RC_RDMA_READ_REQUEST, dmalen=0))
+    text = scenario_text(Case(Setup(), inputs))
+    assert text.count("payload: 0\n") == 1
+    assert text.count("payload:\n        hex: >-\n") == 1
+    outcome, _ = outcome_of(text, tmp_path / "played.pcap")
+    assert outcome.passed

@@ -249,3 +249,31 @@ def test_a_packet_that_no_frame_can_hold_is_refused(tmp_path: Path) -> None:
     (failure,) = play(scenario).failures
     assert "crafted packet" in failure.found
     assert VerbsError.__name__ not in failure.found
+
+
+def test_frames_are_expected_by_their_payload(tmp_path: Path) -> None:
+    text = 'opcode: RC_RDMA_WRITE_ONLY, to: "server.sink[0:5]", payload: {text: hello}'
+    where = "where: {bth.opcode: RC_RDMA_WRITE_ONLY}"
+    expect = "expect:\n  packets:\n"
+    for payload, count in (("{text: hello}", 1), ('{hex: "68656c6c6f"}', 1), ("{text: hell}", 0)):
+        expect += f"    - {{{where}, payload: {payload}, count: {count}}}\n"
+    outcome, _ = played(inject(text), tmp_path=tmp_path, expect=expect)
+    assert outcome.passed
+
+
+def test_a_payload_that_differs_is_shown(tmp_path: Path) -> None:
+    text = 'opcode: RC_RDMA_WRITE_ONLY, to: "server.sink[0:2]", payload: {hex: 0102}'
+    where = "where: {bth.opcode: RC_RDMA_WRITE_ONLY}"
+    expect = f"expect: {{packets: [{{{where}, payload: {{hex: 0103}}, count: 1}}]}}\n"
+    outcome, _ = played(inject(text), tmp_path=tmp_path, expect=expect)
+    (failure,) = outcome.failures
+    assert failure.what == "packets with bth.opcode RC_RDMA_WRITE_ONLY and payload 01 03"
+    assert (failure.expected, failure.found) == ("1", "0")
+    assert failure.nearest == "frame 1, payload 01 02"
+
+
+def test_a_random_payload_is_not_expected() -> None:
+    payload = "payload: {size: 4, fill: random}"
+    expect = f"expect: {{packets: [{{where: {{bth.opcode: CNP}}, {payload}, count: 1}}]}}\n"
+    with pytest.raises(ScenarioError, match="found random bytes; expected"):
+        read_scenario_text(f"{TEXT}  - {inject('opcode: CNP')}\n{expect}")

@@ -13,6 +13,7 @@ from rdmawire.traffic.scenario.counters import COUNTERS, Of, current_name
 from rdmawire.traffic.scenario.document import Mark, Node, NodeError
 from rdmawire.traffic.scenario.model.connection import STATE
 from rdmawire.traffic.scenario.model.host import SAME
+from rdmawire.traffic.scenario.model.packet import PAYLOAD, Payload
 from rdmawire.traffic.scenario.references import (
     END,
     HOST,
@@ -122,6 +123,14 @@ class PacketExpectation(Section):
     sent_by: Annotated[
         str | None, HOST, key("Host that sends them; by default any.", "sent by")
     ] = None
+    payload: Annotated[
+        Payload | None, PAYLOAD, key("Payload of the frames, without pad; by default any.")
+    ] = None
+
+    def finish(self, found: Found, context: ParseContext) -> "PacketExpectation":  # noqa: ARG002
+        if self.payload is not None and self.payload.content.fill is Fill.RANDOM:
+            raise NodeError(found.at("payload"), "random bytes", PAYLOAD.description)
+        return self
 
 
 class StateExpectation(NamedTuple):

@@ -7,6 +7,7 @@ queue pair, and :data:`MAX_FRAMES` numbers of frames.
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from random import Random
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rdmawire.decode import PROTOCOLS, Protocols, opcodes_of
@@ -20,6 +21,7 @@ from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import link_called
 from rdmawire.traffic.scenario.model.expectation import PacketExpectation
 from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
+from rdmawire.traffic.scenario.runner.host_runtime import bytes_of
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.summary import FrameCounter
 from rdmawire.verbs.ah import MAC_BYTES
@@ -32,14 +34,20 @@ _BEHIND_HEAD: Final = ("bth.ackreq", "bth.resv7", "bth.psn")
 
 
 class Matcher:
-    """Tests whether a frame has the expected fields.
+    """Tests whether a frame has the expected fields, and the expected payload if there is one.
 
     The result for the bytes up to the PSN is cached for each such head and frame length.
     ``protocols`` say what carries what in frames.
     """
 
-    def __init__(self, where: Mapping[str, object], protocols: Protocols = PROTOCOLS) -> None:
+    def __init__(
+        self,
+        where: Mapping[str, object],
+        protocols: Protocols = PROTOCOLS,
+        payload: bytes | None = None,
+    ) -> None:
         self._protocols = protocols
+        self._payload = payload
         self._by_head: dict[str, _Wanted] = {}
         self._by_rest: dict[str, _Wanted] = {}
         for name, value in where.items():
@@ -53,9 +61,10 @@ class Matcher:
         fits = self._known.get(key)
         if fits is None:
             fits = self._learn(key, frame)
-        if not (fits and self._by_rest):
+        if not fits or (not self._by_rest and self._payload is None):
             return fits
-        return _all_fit(Fields(frame, number, self._protocols), self._by_rest)
+        fields = Fields(frame, number, self._protocols)
+        return _all_fit(fields, self._by_rest) and self._payload in (None, fields.payload)
 
     def _learn(self, key: tuple[int, bytes], frame: bytes) -> bool:
         fields = Fields(frame, protocols=self._protocols)
@@ -75,6 +84,13 @@ def among(value: object) -> _Wanted:
     if isinstance(value, range):
         return value
     return frozenset(value if isinstance(value, tuple) else (value,))
+
+
+def expected_payload(plan: PacketExpectation) -> bytes | None:
+    """Return the payload that frames must have, if it is given."""
+    if plan.payload is None:
+        return None
+    return b"".join(bytes_of(plan.payload.content, plan.payload.size, Random(0)))  # noqa: S311  unused
 
 
 def _all_fit(fields: Fields, wanted: Mapping[str, _Wanted]) -> bool:
@@ -381,7 +397,8 @@ class Observer:
 
     def _watch_packets(self, plan: PacketExpectation) -> Occurrences[FrameRef]:
         """Count the frames of an expectation, at all its points."""
-        sender, fits = self.sender_of(plan), Matcher(plan.where, self.protocols)
+        sender = self.sender_of(plan)
+        fits = Matcher(plan.where, self.protocols, expected_payload(plan))
         sightings = Occurrences[FrameRef](plan.range.most)
 
         def tap_of(where: Callable[[], FrameRef]) -> Tap:

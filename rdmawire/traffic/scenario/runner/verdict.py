@@ -29,6 +29,7 @@ from rdmawire.traffic.scenario.runner.observer import (
     FrameRef,
     Observer,
     among,
+    expected_payload,
     is_from,
     pointed,
 )
@@ -231,14 +232,26 @@ def _packets(evidence: _Evidence, plan: PacketExpectation) -> Iterator[Failure]:
     if not plan.range.holds(sightings.count):
         of = f" sent by {plan.sent_by}" if plan.sent_by else ""
         on = f" on {plan.link}" if plan.link else ""
-        fields = f" with {fields_text(plan.where)}" if plan.where else ""
         arrived = " that arrive" if plan.arrived else ""
-        what = f"packets{of}{on}{arrived}{fields}"
+        what = f"packets{of}{on}{arrived}{_wanted_text(plan)}"
         near = evidence.traced.nearest.get(id(plan), "")
         seen = pointed(sightings.shown)
         yield Failure(
             plan.mark, what, range_text(plan.range), str(sightings.count), *seen, nearest=near
         )
+
+
+def _wanted_text(plan: PacketExpectation) -> str:
+    """Return the fields and the payload that frames must have, as words after "packets"."""
+    wanted = [fields_text(plan.where)] if plan.where else []
+    payload = expected_payload(plan)
+    if payload is not None:
+        wanted.append(_payload_text(payload))
+    return f" with {' and '.join(wanted)}" if wanted else ""
+
+
+def _payload_text(payload: bytes) -> str:
+    return f"payload {_hex(payload, 0)}" if payload else "no payload"
 
 
 def _too_few(played: FinishedRun) -> Iterator[PacketExpectation]:
@@ -398,6 +411,7 @@ class ClosestMatch:
         self.text = ""
         self._protocols = protocols
         self._wanted = {name: among(value) for name, value in plan.where.items()}
+        self._payload = expected_payload(plan)
         self._sender = sender
 
     def at(self, where: Callable[[], FrameRef]) -> Tap:
@@ -413,11 +427,14 @@ class ClosestMatch:
         fields = Fields(frame, seen.number, self._protocols)
         found = {name: fields.get(name) for name in self._wanted}
         wrong = [name for name, values in self._wanted.items() if not fields.has(name, values)]
-        if len(wrong) == 1 and None not in found.values():
-            (name,) = wrong
-            place = f" of {seen.point}" if seen.point else ""
-            said = value_text(name, found[name], found)
-            self.text = f"frame {seen.number}{place}, {name} {said}"
+        differs = self._payload not in (None, fields.payload)
+        if len(wrong) + differs != 1 or None in found.values():
+            return
+        place = f" of {seen.point}" if seen.point else ""
+        said = _payload_text(fields.payload)
+        for name in wrong:
+            said = f"{name} {value_text(name, found[name], found)}"
+        self.text = f"frame {seen.number}{place}, {said}"
 
 
 MAX_FRAMES: Final = 1 << 16
@@ -490,7 +507,7 @@ class Tracer:
     def trace(self, data: Iterable[Span], packets: Iterable[PacketExpectation]) -> TraceResult:
         """Return the last writer of each byte, and the frame nearest to each packet expectation."""
         spans = tuple(data)[:MAX_PROBES]
-        plans = [plan for plan in packets if len(plan.where) >= FEWEST_FIELDS][:MAX_PROBES]
+        plans = [plan for plan in packets if _conditions(plan) >= FEWEST_FIELDS][:MAX_PROBES]
         if not self._able or not (spans or plans):
             return TraceResult({}, {})
         testbed = self._make_testbed()
@@ -511,6 +528,10 @@ class Tracer:
             probe.rest()
         writers = {span: probe.writer for span, probe in probes.items()}
         return TraceResult(writers, {key: miss.text for key, miss in misses.items()})
+
+
+def _conditions(plan: PacketExpectation) -> int:
+    return len(plan.where) + (plan.payload is not None)
 
 
 def _probe(testbed: Testbed, observer: Observer, span: Span) -> ByteProbe:
