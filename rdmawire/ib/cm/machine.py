@@ -349,8 +349,10 @@ def _send_dreq(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -
     machine.send(conn, conn.expect_answer(compose.dreq(conn), machine.now))
 
 
-def _send_drep(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
-    machine.send(conn, compose.drep(conn))
+def _send_drep(machine: StateMachine, conn: Connection, received: ReceivedMad | None) -> None:
+    """Answer with the ids of the DREQ: this side may not have stored the peer's. IBA 12.6.11."""
+    message = compose.drep(conn) if received is None else compose.drep_of(received)
+    machine.send(conn, message)
 
 
 def _send_sidr_rep(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:

@@ -15,6 +15,8 @@ from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.wire.cm import (
+    DREP,
+    DREQ,
     IPCM4,
     REJ,
     REP,
@@ -28,7 +30,7 @@ from rdmawire.wire.cm import (
 )
 from rdmawire.wire.header import Header
 from rdmawire.wire.mad import MAD
-from tests.ib.cm.forge import PEER_QPN, Forger, changed, deaf
+from tests.ib.cm.forge import PEER_ID, PEER_QPN, PEER_TID, Forger, changed, deaf
 from tests.ib.cm.stage import SERVICE, UP, Two, connected, message_in
 
 
@@ -247,6 +249,17 @@ def test_a_stale_rejection_keeps_the_queue_pair_for_a_while() -> None:
     two.drive()
     assert two.client.names() == ["Rejected", "TimewaitExit"]
     assert two.client.is_clean()
+
+
+def test_a_drep_has_the_ids_of_the_dreq_though_the_peers_id_was_never_stored() -> None:
+    two = deaf()
+    two.ask()
+    conn, forger = two.client.connection(), Forger(two.client, two.server)
+    forger.rej(conn, RejectReason.STALE_CONNECTION)
+    dreq = of(CMAttribute.DREQ, PEER_TID, DREQ(PEER_ID, conn.id, conn.qpn))
+    drep = answer(forger, dreq).message
+    assert isinstance(drep, DREP)
+    assert (drep.local_comm_id, drep.remote_comm_id) == (conn.id, PEER_ID)
 
 
 # Too many.
