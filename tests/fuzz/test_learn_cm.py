@@ -1,0 +1,124 @@
+"""The connection manager's machines: those of the golden files, for each role."""
+
+import pytest
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.learn.cm_peer import MESSAGES
+from rdmawire.fuzz.learn.cm_system import INPUTS, CMSystem
+from rdmawire.fuzz.learn.machine import Word
+from rdmawire.ib.cm.state_machine import CM_TRANSITIONS, CMAction, CMState, Input, NextState
+from rdmawire.verbs.profile import PROFILES
+from tests.fuzz.golden_machines import answers, golden, learned, telling_word, unlike
+
+S, A = CMState, CMAction
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_the_manager_has_its_golden_machine(name: str) -> None:
+    known = golden(f"cm-{name}")
+    found = learned(CMSystem(INPUTS[name]), known, walks=10)
+    assert telling_word(found, known) is None
+    assert found == known
+
+
+@pytest.mark.parametrize("psn", [0, 0xFF_FFFF])
+@pytest.mark.parametrize("name", ["active", "passive"])
+def test_the_machine_is_the_same_at_any_first_psn(name: str, psn: int) -> None:
+    assert unlike(CMSystem(INPUTS[name], psn=psn), golden(f"cm-{name}")) is None
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"ibta"}))
+@pytest.mark.parametrize("name", ["active-by-hand", "sidr-active", "sidr-passive"])
+def test_each_profile_has_the_same_machine(name: str, profile: str) -> None:
+    system = CMSystem(INPUTS[name], profile=PROFILES[profile])
+    assert unlike(system, golden(f"cm-{name}")) is None
+
+
+def test_a_connection_is_made_used_and_ended() -> None:
+    passive = ("REQ", "ACCEPT", "DATA", "DREQ", "DISCONNECT", "EXPIRE")
+    assert answers(CMSystem(INPUTS["passive"]), passive) == [
+        "ConnectRequest",
+        "REP, QP RTS",
+        "ACK, Established",
+        "Disconnected",
+        "DREP, QP ERR",
+        "TimewaitExit",
+    ]
+    active = ("CONNECT", "EXPIRE", "REP", "REP", "DISCONNECT", "DREP", "EXPIRE")
+    assert answers(CMSystem(INPUTS["active"]), active) == [
+        "REQ",
+        "REQ",
+        "RTU, Established, QP RTS",
+        "RTU",
+        "DREQ, QP ERR",
+        "Disconnected",
+        "TimewaitExit",
+    ]
+
+
+def test_messages_about_an_alternate_path_have_no_effect() -> None:
+    for name in ("active", "passive"):
+        known = golden(f"cm-{name}")
+        for state, steps in enumerate(known.transitions):
+            assert {steps[about] for about in ("LAP", "APR")} == {("-", state)}
+
+
+# Planted bugs: the table of transitions, with one row replaced.
+
+BUGS: dict[str, tuple[str, CMState, Input, NextState | None, Word]] = {
+    "a repeated REQ is not answered with the REP": (
+        "passive", S.REP_SENT, Input.REQ, None, ("REQ", "ACCEPT", "REQ"),
+    ),
+    "a repeated REP is not answered with an RTU": (
+        "active", S.ESTABLISHED, Input.REP, None, ("CONNECT", "REP", "REP"),
+    ),
+    "data does not establish": (
+        "passive", S.REP_SENT, Input.DATA, NextState(S.REP_SENT), ("REQ", "ACCEPT", "DATA"),
+    ),
+    "two DREQs at once are not answered": (
+        "active", S.DREQ_SENT, Input.DREQ, None, ("CONNECT", "REP", "DISCONNECT", "DREQ"),
+    ),
+    "a DREQ in timewait is not answered": (
+        "active", S.TIMEWAIT, Input.DREQ, None, ("CONNECT", "REJ_STALE", "DREQ"),
+    ),
+    "no timewait after a disconnect": (
+        "active", S.DREQ_SENT, Input.DREP, NextState(S.CLOSED, (A.REPORT_DISCONNECTED,)),
+        ("CONNECT", "REP", "DISCONNECT", "DREP", "CONNECT"),
+    ),
+    "the queue pair stays in RTS": (
+        "active-by-hand", S.ESTABLISHED, Input.DISCONNECT, NextState(S.DREQ_SENT, (A.SEND_DREQ,)),
+        ("CONNECT_BY_HAND", "REP", "ESTABLISH", "DISCONNECT"),
+    ),
+    "an unanswered REP is never given up": (
+        "passive", S.REP_SENT, Input.RETRIES_EXCEEDED, NextState(S.REP_SENT, (A.RESEND,)),
+        ("REQ", "ACCEPT", "EXPIRE", "EXPIRE"),
+    ),
+    "a refused resolution is reported as a success": (
+        "sidr-active", S.SIDR_REQ_SENT, Input.SIDR_REFUSED,
+        NextState(S.CLOSED, (A.REPORT_RESOLVED,)),
+        ("RESOLVE", "SIDR_REP_REFUSED"),
+    ),
+    "a repeated SIDR_REQ is not answered": (
+        "sidr-passive", S.SIDR_REP_SENT, Input.SIDR_REQ, None, ("SIDR_REQ", "ACCEPT", "SIDR_REQ"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_shows_as_a_shortest_word(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, state, what, row, word = BUGS[bug]
+    if row is None:
+        monkeypatch.delitem(CM_TRANSITIONS, (state, what))
+    else:
+        monkeypatch.setitem(CM_TRANSITIONS, (state, what), row)
+    known = golden(f"cm-{name}")
+    buggy = CMSystem([one for one in INPUTS[name] if one not in ("LAP", "APR", "MRA_REQ")])
+    known = known.restricted(buggy.inputs).minimal()
+    assert telling_word(known, learned(buggy, known, walks=10)) == word
+    assert answers(buggy, word) != list(known.outputs(word))
+
+
+def test_each_input_can_be_chosen_and_an_unknown_one_is_refused() -> None:
+    assert {*MESSAGES} <= {name for names in INPUTS.values() for name in names}
+    with pytest.raises(FuzzError, match="a connection manager has no input 'HELLO'"):
+        CMSystem(("HELLO",))
