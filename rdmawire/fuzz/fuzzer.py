@@ -17,6 +17,7 @@ from rdmawire.fuzz.minimise import minimise
 from rdmawire.fuzz.oracle import Session, Violation, judge, violation
 from rdmawire.fuzz.service_model import ALL, services_named
 from rdmawire.fuzz.target import Target
+from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.terminal import suggest
 from rdmawire.verbs.profile import PROFILES, Profile
@@ -140,14 +141,30 @@ _APART: Final = 1000
 """Nanoseconds between two frames of a replay."""
 
 
-def _engine(spec: Spec) -> EngineTarget:
-    check_settings(spec, ("profile", "bug", "service"))
+class Adapter(NamedTuple):
+    """The adapter of a specification: rules and profile, and a name for reports."""
+
+    rules: Rules
+    profile: Profile
+    name: str
+
+
+def adapter(spec: Spec) -> Adapter:
+    """Return the adapter that a specification names by ``profile`` and ``bug``.
+
+    Raises :class:`FuzzError` for an unknown name.
+    """
     rules, bug = STANDARD, spec.get("bug")
     if bug is not None:
         planted = import_module("rdmawire.fuzz.planted_bugs").planted
         rules = planted(str(bug)).rules
-    profile = _profile(str(spec.get("profile", "ibta")))
-    return EngineTarget(rules=rules, profile=profile, name=_name(spec))
+    return Adapter(rules, _profile(str(spec.get("profile", "ibta"))), _name(spec))
+
+
+def _engine(spec: Spec) -> EngineTarget:
+    check_settings(spec, ("profile", "bug", "service"))
+    rules, profile, name = adapter(spec)
+    return EngineTarget(rules=rules, profile=profile, name=name)
 
 
 def _profile(name: str) -> Profile:

@@ -14,7 +14,7 @@ from tests.cli.command import RDMAWIRE, RNR, rdmawire, refused
 from tests.waiting import HANG
 
 COMMANDS = [*_COMMANDS]
-FUZZ = ["run", "replay", "list"]
+FUZZ = ["run", "replay", "learn", "list"]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,16 @@
 import pytest
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.learn.compare import REPLAYS, Agreed, Difference, check, differences, read_agreed
-from rdmawire.fuzz.learn.learner import MachineSystem, NonDeterminismError
+from rdmawire.fuzz.learn.compare import (
+    REPLAYS,
+    Agreed,
+    Difference,
+    check,
+    differences,
+    learn_both,
+    read_agreed,
+)
+from rdmawire.fuzz.learn.learner import MachineSystem, NonDeterminismError, Plan
 from rdmawire.fuzz.learn.machine import MealyMachine
 from tests.fuzz.test_learn_machine import INPUTS, counter, random_machine
 
@@ -82,6 +90,16 @@ def test_a_word_is_played_again_before_it_is_reported() -> None:
         check(system, counter(4), (*word, "tick"))
     assert found.value.word == word
     assert (found.value.first[-1], found.value.second[-1]) == ("end", "other")
+
+
+def test_each_of_two_systems_is_tested_with_words_of_the_other() -> None:
+    hidden = counter(6)
+    plain = MealyMachine.of({at: {"tick": (str(at), min(at + 1, 5))} for at in range(6)}, 0)
+    plan = Plan(depth=0, walks=20, walk_length=2)  # finds the states of the second one alone
+    one, other = learn_both(MachineSystem(hidden), MachineSystem(plain), seed=1, plan=plan)
+    assert (one.machine, other.machine) == (hidden, plain)
+    other, one = learn_both(MachineSystem(plain), MachineSystem(hidden), seed=1, plan=plan)
+    assert (one.machine, other.machine) == (hidden, plain)
 
 
 def test_agreed_differences_are_lines_of_a_file() -> None:

@@ -1,5 +1,6 @@
 """Mealy machines as values: equal machines are equal files, and words tell states apart."""
 
+import json
 import random
 
 import pytest
@@ -146,3 +147,19 @@ def test_a_mermaid_diagram_joins_the_arrows_between_two_states() -> None:
 def test_a_file_that_is_no_machine_is_refused(text: str, words: str) -> None:
     with pytest.raises(FuzzError, match=words):
         MealyMachine.from_dot(text)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_json_gives_back_its_machine(seed: int) -> None:
+    machine = random_machine(seed, 12)
+    assert MealyMachine.from_json(json.loads(json.dumps(machine.as_json()))) == machine
+
+
+@pytest.mark.parametrize(
+    "values",
+    [None, [], {}, {"states": 1}, {"states": [1]}, {"states": [{"a": ["x"]}]},
+     {"states": [{"a": ["x", 1]}]}, {"states": [{"a": ["x", "y"]}]}, {"states": []}],
+)  # fmt: skip
+def test_other_json_is_refused(values: object) -> None:
+    with pytest.raises(FuzzError, match="state machine: "):
+        MealyMachine.from_json(values)

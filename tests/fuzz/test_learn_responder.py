@@ -4,6 +4,7 @@ The files were made by ``rdmawire fuzz learn --profile PROFILE --inputs ALPHABET
 takes each transition of a machine, and tells the state behind it from all others.
 """
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -108,13 +109,20 @@ def test_the_profiles_differ_in_what_soft_roce_does_otherwise() -> None:
     assert words["WRITE_ONLY RECV"] == ("ok,ACK@-1", "ok")  # end_to_end_credits
 
 
+def test_the_page_draws_the_machine_that_is_kept() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "learn-state-machines.md").read_text()
+    (drawn,) = re.findall(r"```mermaid\n(.*?)```", page, re.DOTALL)
+    inputs = ("SEND_ONLY", "GAP_SEND", "RECV")
+    assert drawn == kept("rxe", "messages").restricted(inputs).minimal().as_mermaid()
+
+
 def test_a_fault_is_found_by_comparison_with_the_machine_that_is_kept() -> None:
     faulty = ResponderSystem(EngineTarget(rules=SHORT_WRITES, name="faulty"), WRITES)
     machine = learned(faulty)
     healthy = kept("ibta", "writes").restricted(WRITES)
     found = next(differences(healthy, machine))
     assert found.word == ("WRITE_FIRST", "WRITE_LAST_SHORT")
-    assert (found.one, found.other) == ("NAK_INVALID@0", "ACK@0:MSN+1,+region0")
+    assert (found.one, found.other) == ("NAK_INVALID@0", "ACK@0.MSN+1,+region0")
     check(faulty, machine, found.word)
     verdict = judged(faulty, found.word)
     assert verdict.is_shown

@@ -27,6 +27,7 @@ PACKAGES = (
     *(
         "rdmawire.filter",
         "rdmawire.fuzz",
+        "rdmawire.fuzz.learn",
         "rdmawire.ib",
         "rdmawire.ib.cm",
         "rdmawire.ib.congestion",

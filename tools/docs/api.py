@@ -40,7 +40,7 @@ PAGES = (
     Page("vectors", "Golden test vectors", ("rdmawire.vectors",)),
     Page("generate", "Traffic generation", ("rdmawire.traffic.generate",)),
     Page("edit", "Capture editing", ("rdmawire.traffic.edit", "rdmawire.traffic.edit.text")),
-    Page("fuzz", "Fuzzing", ("rdmawire.fuzz",)),
+    Page("fuzz", "Fuzzing", ("rdmawire.fuzz", "rdmawire.fuzz.learn")),
     Page(
         "packets",
         "Packets, frames and checksums",

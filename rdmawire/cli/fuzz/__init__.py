@@ -12,11 +12,13 @@ from rdmawire.cli.command import CommandGroup
     subcommands={
         "run": ("Run a fuzzer until it finds something or its time is over.", f"{__name__}.run"),
         "replay": ("Play findings again.", f"{__name__}.replay"),
+        "learn": ("Learn a state machine, draw it, compare it.", f"{__name__}.learn"),
         "list": ("List what can be fuzzed.", f"{__name__}.list"),
     },
     examples=(
         "rdmawire fuzz run --time 60s",
         "rdmawire fuzz replay findings/*/",
+        "rdmawire fuzz learn --profile rxe --against ibta",
     ),
 )
 def command() -> None:

@@ -1,1 +1,51 @@
-"""Active automata learning: the state machine of a target, inferred from its answers."""
+"""Active automata learning: the state machine of a target, inferred from its answers.
+
+:func:`learn` infers the :class:`MealyMachine` of a :class:`System`, such as the responder of a
+target::
+
+    system = ResponderSystem(EngineTarget(), ("SEND_ONLY", "GAP_SEND", "RECV"))
+    machine = learn(system, random=Random(1)).machine
+
+:func:`differences` yields the shortest words that two machines answer differently.
+"""
+
+from rdmawire.fuzz.learn.compare import (
+    Agreed,
+    Difference,
+    check,
+    differences,
+    learn_both,
+    read_agreed,
+)
+from rdmawire.fuzz.learn.learner import (
+    Learned,
+    MachineSystem,
+    NonDeterminismError,
+    Plan,
+    Progress,
+    System,
+    learn,
+)
+from rdmawire.fuzz.learn.machine import MealyMachine, Step
+from rdmawire.fuzz.learn.requester_system import RequesterSystem
+from rdmawire.fuzz.learn.responder_system import ResponderSystem
+
+__all__ = [
+    "Agreed",
+    "Difference",
+    "Learned",
+    "MachineSystem",
+    "MealyMachine",
+    "NonDeterminismError",
+    "Plan",
+    "Progress",
+    "RequesterSystem",
+    "ResponderSystem",
+    "Step",
+    "System",
+    "check",
+    "differences",
+    "learn",
+    "learn_both",
+    "read_agreed",
+]

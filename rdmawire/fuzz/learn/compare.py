@@ -6,11 +6,22 @@ differs behind them.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from random import Random
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.learn.learner import NonDeterminismError, System, first_difference
+from rdmawire.fuzz.learn.learner import (
+    Learned,
+    NonDeterminismError,
+    Plan,
+    Progress,
+    System,
+    first_difference,
+    known_words,
+    learn,
+)
 from rdmawire.fuzz.learn.machine import MealyMachine, Word
 
 REPLAYS: Final = 3
@@ -85,6 +96,36 @@ def check(system: System, machine: MealyMachine, word: Word) -> None:
         if found != wanted:
             end = first_difference(found, wanted) + 1
             raise NonDeterminismError(system.name, word[:end], wanted[:end], found[:end])
+
+
+def learn_both(
+    one: System,
+    other: System,
+    *,
+    seed: int,
+    plan: Plan,
+    progress: Callable[[Progress], None] | None = None,
+) -> tuple[Learned, Learned]:
+    """Learn two systems, each with the other's machine as a source of tests.
+
+    Raises what :func:`learn` raises.
+    """
+    first = learn(one, random=Random(seed), plan=plan, progress=progress)  # noqa: S311
+    with_first = replace(plan, machines=(*plan.machines, first.machine))
+    second = learn(other, random=Random(seed), plan=with_first, progress=progress)  # noqa: S311
+    if not _answers_as(one, first.machine, second.machine):
+        with_second = replace(plan, machines=(*plan.machines, second.machine))
+        first = learn(one, random=Random(seed), plan=with_second, progress=progress)  # noqa: S311
+    return first, second
+
+
+def _answers_as(system: System, machine: MealyMachine, other: MealyMachine) -> bool:
+    """Whether a system answers as its machine to the words that tell apart another's states."""
+    for word in known_words(other, machine.inputs):
+        system.reset()
+        if tuple(system.step(name) for name in word) != machine.outputs(word):
+            return False
+    return True
 
 
 def read_agreed(lines: Iterable[str]) -> frozenset[Agreed]:

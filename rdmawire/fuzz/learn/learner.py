@@ -245,7 +245,7 @@ class _Equivalence:
 
     def _tests(self, machine: MealyMachine) -> Iterator[Word]:
         for other in self._plan.machines:
-            yield from _known_words(other, machine.inputs)
+            yield from known_words(other, machine.inputs)
         for _ in range(self._plan.walks):
             yield self._walk(machine)
         for depth in range(self._plan.depth + 1):
@@ -267,8 +267,8 @@ class _Equivalence:
         return tuple(word)
 
 
-def _known_words(other: MealyMachine, inputs: Sequence[str]) -> Iterator[Word]:
-    """The words that tell apart the states of another machine, over the inputs that both have."""
+def known_words(other: MealyMachine, inputs: Sequence[str]) -> Iterator[Word]:
+    """Yield words that tell apart the states of another machine, over the inputs that both have."""
     common = [name for name in other.inputs if name in inputs]
     if common:
         yield from other.restricted(common).minimal().tests(0)

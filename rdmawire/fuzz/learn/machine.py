@@ -93,6 +93,28 @@ class MealyMachine:
             [f"digraph {re.sub(r'[^0-9A-Za-z]', '_', name)} {{", *states, *arrows, "}\n"]
         )
 
+    @classmethod
+    def from_json(cls, values: Any) -> Self:
+        """Make a machine of the values of :meth:`as_json`. Raises :class:`FuzzError` for others."""
+        try:
+            rows = {
+                at: {name: (str(output), int(target)) for name, (output, target) in steps.items()}
+                for at, steps in enumerate(values["states"])
+            }
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise FuzzError(
+                'state machine: expected {"states": [{"INPUT": ["OUTPUT", state], ...}, ...]}'
+            ) from None
+        return cls.of(rows, 0)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the machine as JSON values: of each state, each input's output and next state."""
+        return {
+            "states": [
+                {name: list(step) for name, step in steps.items()} for steps in self.transitions
+            ]
+        }
+
     def as_mermaid(self, *, loops: bool = True) -> str:
         """Return the machine as a Mermaid state diagram: one arrow from a state to another.
 

@@ -5,7 +5,7 @@ learned: a positive reply to a request in sequence moves the expected PSN behind
 the replies, the completions and the memory that changed, separated by commas:
 
 - ``ACK@0`` is a reply, with its PSN from the expected one: -1, 0, 1, else ``old`` or ``new``.
-  ``:MSN+1`` behind it: one more message is complete. Syndromes that are unusual follow the opcode.
+  ``.MSN+1`` behind it: one more message is complete. Syndromes that are unusual follow the opcode.
 - ``RECV=64`` is a completion with its bytes; ``RECV=WR_FLUSH_ERR`` one with another status.
 - ``+receive`` is memory whose bytes changed: a region, the window, a receive, or a guard.
 - ``full`` is a receive that the peer does not post, for the queue has as many as it may have.
@@ -172,7 +172,7 @@ class ResponderSystem:
         self._msn = msn
         if not more:
             return ""
-        return ":MSN+1" if more == 1 else ":MSN-" if more < 0 else ":MSN+"
+        return ".MSN+1" if more == 1 else ".MSN-" if more < 0 else ".MSN+"
 
     def _original_of(self, data: bytes, one: PacketInput | None) -> str:
         """Whether an atomic got the value that memory had, or that of the last atomic again."""

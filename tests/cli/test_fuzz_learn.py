@@ -1,0 +1,117 @@
+"""`rdmawire fuzz learn`: machines, and their comparison, from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rdmawire.fuzz.learn.machine import MealyMachine
+from tests.cli.command import rdmawire, refused
+
+KEPT = Path(__file__).parents[1] / "fuzz" / "machines"
+SMALL = "SEND_ONLY,GAP_SEND,RECV"
+
+
+def learned(*words: str, status: int = 0) -> str:
+    done = rdmawire("fuzz", "learn", *words)
+    assert done.returncode == status, done.stderr
+    assert "seed 1" in done.stderr
+    return done.stdout
+
+
+def kept(name: str) -> MealyMachine:
+    return MealyMachine.from_dot((KEPT / f"{name}.dot").read_text())
+
+
+@pytest.mark.parametrize("algorithm", ["kv", "lsharp"])
+def test_a_machine_is_printed(algorithm: str) -> None:
+    machine = kept("ibta-messages").restricted(SMALL.split(",")).minimal()
+    words = ("--inputs", SMALL, "--algorithm", algorithm, "--psn", "16777214")
+    assert MealyMachine.from_dot(learned(*words)) == machine
+    assert MealyMachine.from_json(json.loads(learned(*words, "--format", "json"))) == machine
+    assert learned(*words, "--format", "mermaid") == machine.as_mermaid()
+
+
+def test_the_requester_is_learned() -> None:
+    text = learned("--role", "requester", "--inputs", "credits", "--profile", "rxe")
+    assert MealyMachine.from_dot(text) == kept("requester-credits")
+
+
+@pytest.mark.parametrize("form", ["dot", "json"])
+def test_the_same_machine_as_in_a_file_ends_with_0(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"kept.{form}"
+    words = ("--inputs", SMALL, "--format", form, "-o", str(path))
+    assert learned(*words) == ""
+    assert "no difference" in learned("--inputs", SMALL, "--against", str(path))
+
+
+def test_differences_end_with_1_and_become_findings(tmp_path: Path) -> None:
+    words = ("--profile", "rxe", "--against", "ibta", "--inputs", f"{SMALL},WRITE_ONLY")
+    shown = learned(*words, "--findings", str(tmp_path), status=1)
+    assert "SEND_ONLY GAP_SEND\n  rxe   NAK_SEQUENCE@0\n  ibta  -\n" in shown
+    assert "WRITE_ONLY RECV\n  rxe   ok\n  ibta  ok,ACK@-1\n" in shown
+    assert "IBA 9.7.5.2.8" in shown
+    assert shown.endswith("rxe and ibta: 2 differences\n")
+    (folder,) = tmp_path.iterdir()
+    assert f"finding:  {folder}" in shown
+    again = rdmawire("fuzz", "replay", str(folder))
+    assert again.returncode == 1
+    assert "IBA 9.7.5.2.8" in again.stdout
+
+
+def test_agreed_differences_are_passed(tmp_path: Path) -> None:
+    path = tmp_path / "agreed.txt"
+    path.write_text("GAP_SEND NAK_SEQUENCE@0 -\n")
+    words = ("--profile", "rxe", "--against", str(KEPT / "ibta-messages.dot"), "--inputs", SMALL)
+    shown = learned(*words, "--agreed", str(path), status=1)
+    assert "GAP_SEND" not in shown
+    assert "ok,ACK@-1" in shown
+
+
+def test_roles_and_inputs_are_listed() -> None:
+    done = rdmawire("fuzz", "learn", "--list")
+    assert done.returncode == 0
+    assert "responder: " in done.stdout
+    assert "  duplicates  READs and atomics" in done.stdout
+
+
+def test_an_adapter_that_is_not_deterministic_ends_with_1() -> None:
+    before = (
+        "import rdmawire.fuzz.engine_target as made; counts = iter(range(10**9)); "
+        "send = made.EngineTarget.send; made.EngineTarget.send = "
+        "lambda self, frame: send(self, frame) if next(counts) % 10 else []; "
+    )
+    done = rdmawire("fuzz", "learn", "--inputs", SMALL, before=before)
+    assert done.returncode == 1
+    assert "rdmawire: engine is not deterministic: " in done.stderr
+
+
+def test_without_aalpy_one_line_says_what_to_install() -> None:
+    before = "import sys; sys.modules['aalpy'] = None; "
+    done = rdmawire("fuzz", "learn", before=before)
+    assert done.returncode == 2
+    assert done.stderr == "rdmawire: learning needs AALpy: pip install 'rdmawire[learn]'\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--role", "respnder"), "no role is named 'respnder'; the nearest is responder"),
+        (("--inputs", "GAPS"), "no input of a responder is named 'GAPS'"),
+        (("--role", "requester", "--inputs", "GAP"), "a requester has no input 'GAP'"),
+        (("--profile", "rxf"), "no profile is named 'rxf'; the nearest is rxe"),
+        (("--against", "rxf"), "no profile is named 'rxf'; the nearest is rxe"),
+        (("--against", "bad.dot"), "bad.dot: state machine: no line is a transition"),
+        (("--against", "bad.json"), "bad.json: "),
+        (("--inputs", "RECV", "-o", "no/such/folder"), "cannot write it"),
+        (("--inputs", "RECV", "--against", "ibta", "--agreed", "bad.dot"), "line 1: expected"),
+        (("--algorithm", "lstar"), "'lstar' is not one of"),
+    ],
+)
+def test_mistakes_are_one_line(
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.dot").write_text("digraph\n")
+    Path("bad.json").write_text("{")
+    assert message in refused("fuzz", "learn", *words, status=2)
