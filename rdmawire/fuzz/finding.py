@@ -4,7 +4,8 @@
   clause, what happened.
 - ``packets.pcapng``: the frames of the minimised case in both directions; a comment at the last.
 - ``scenario.yaml``: the same as a scenario for ``rdmawire run``, if one can express it.
-- ``report.txt``: the inputs in words.
+- ``report.txt``: the inputs in words, the commands that play it again, and if there is no scenario,
+  why.
 
 A folder is written beside its place and then renamed, so that it is complete or absent.
 """
@@ -20,7 +21,7 @@ from zlib import crc32
 
 from rdmawire.capture import COMMENT, LinkType, Record, create_capture
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.fuzzer import Found, Frame, Fuzzer, Spec, make_fuzzer
+from rdmawire.fuzz.fuzzer import Found, Frame, Fuzzer, ScenarioFuzzer, Spec, make_fuzzer
 from rdmawire.fuzz.oracle import Violation
 
 FORMAT: Final = 1
@@ -28,6 +29,7 @@ FORMAT: Final = 1
 MAX_JSON: Final = 8 << 20
 """Bytes of a ``finding.json`` that are read at most."""
 NAME: Final = "finding.json"
+SCENARIO: Final = "scenario.yaml"
 
 
 class Finding(NamedTuple):
@@ -84,7 +86,33 @@ def _write_files(folder: Path, finding: Finding, fuzzer: Fuzzer) -> None:
     _, frames = fuzzer.replay(finding.case)
     if frames:
         _write_frames(folder / "packets.pcapng", frames, finding.violation)
-    (folder / "report.txt").write_text("\n".join(report(finding, fuzzer)) + "\n")
+    text, missing = _scenario(finding, fuzzer)
+    if text:
+        (folder / SCENARIO).write_text(text)
+    lines = (*report(finding, fuzzer), *_scenario_lines(finding, missing))
+    (folder / "report.txt").write_text("\n".join(lines) + "\n")
+
+
+def _scenario(finding: Finding, fuzzer: Fuzzer) -> tuple[str, str]:
+    """Return the text of the finding's scenario, or an empty text and why there is none."""
+    if not isinstance(fuzzer, ScenarioFuzzer):
+        return "", "a scenario cannot play findings of this kind"
+    try:
+        return fuzzer.scenario(finding.case, finding.violation), ""
+    except FuzzError as error:
+        return "", str(error)
+
+
+def _scenario_lines(finding: Finding, missing: str) -> Iterator[str]:
+    """Yield the lines of a report about the scenario; ``missing`` says why there is none."""
+    if missing:
+        yield f"No {SCENARIO}: {missing}"
+        return
+    bug = finding.spec.get("bug")
+    option = f"--bug server={bug} " if bug else ""
+    yield f"Play it as a scenario: rdmawire run {option}FOLDER/{SCENARIO}"
+    if bug:
+        yield f"It passes without the bug: rdmawire run FOLDER/{SCENARIO}"
 
 
 def _write_frames(path: Path, frames: list[Frame], violation: Violation) -> None:

@@ -7,7 +7,7 @@ machine can make the same one. Run number ``n`` of a seed always plays the same 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
@@ -15,6 +15,7 @@ from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input
 from rdmawire.fuzz.minimise import minimise
 from rdmawire.fuzz.oracle import Session, Violation, judge, violation
+from rdmawire.fuzz.replay_scenario import scenario_text
 from rdmawire.fuzz.service_model import ALL, services_named
 from rdmawire.fuzz.target import Target
 from rdmawire.ib.rules import Rules
@@ -78,6 +79,18 @@ class Fuzzer(Protocol):
         ...
 
 
+@runtime_checkable
+class ScenarioFuzzer(Protocol):
+    """A fuzzer whose findings can be scenarios of ``rdmawire run``."""
+
+    def scenario(self, case: Any, shown: Violation) -> str:
+        """Return the text of a scenario that plays a case on the host ``server``.
+
+        Raises :class:`FuzzError` for a case that a scenario cannot play.
+        """
+        ...
+
+
 class EngineFuzzer:
     """Fuzzes a queue pair of the software RNIC by packets.
 
@@ -90,6 +103,7 @@ class EngineFuzzer:
     def __init__(self, spec: Spec, target: Target | None = None) -> None:
         usual = ALL if target is None else "rc"
         self._services = services_named(str(spec.get("service", usual)))
+        self._spec = spec
         self._target = _engine(spec) if target is None else target
         self._session = Session(self._target)
 
@@ -135,6 +149,11 @@ class EngineFuzzer:
     def describe(self, case: Any) -> list[str]:
         """Return a line for each input."""
         return [str(one) for one in Case.from_json(case).inputs]
+
+    def scenario(self, case: Any, shown: Violation) -> str:
+        """Return the text of a scenario; the server has the profile of the specification."""
+        profile, bug = (str(self._spec.get(name, "")) for name in ("profile", "bug"))
+        return scenario_text(Case.from_json(case), shown, profile=profile or "ibta", bug=bug)
 
 
 _APART: Final = 1000
