@@ -5,7 +5,6 @@ minutes; with names of files, those alone.
 """
 
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Final
 
 from rdmawire.fuzz.learn import cm_system, requester_system
 from rdmawire.fuzz.learn.cm_system import CMSystem
+from rdmawire.fuzz.learn.compare import differences
 from rdmawire.fuzz.learn.learner import Plan, System, learn
 from rdmawire.fuzz.learn.machine import MealyMachine, Word
 from rdmawire.fuzz.learn.requester_system import RequesterSystem
@@ -43,19 +43,8 @@ def learned(system: System, *known: MealyMachine, walks: int = 50, depth: int = 
 
 def telling_word(one: MealyMachine, other: MealyMachine) -> Word | None:
     """Return a shortest word that two machines answer differently; ``None`` if there is none."""
-    words: dict[tuple[int, int], Word] = {(0, 0): ()}
-    waiting = deque(words)
-    while waiting:
-        pair = waiting.popleft()
-        for name in one.inputs:
-            mine, others = one.transitions[pair[0]][name], other.transitions[pair[1]][name]
-            if mine.output != others.output:
-                return (*words[pair], name)
-            targets = mine.target, others.target
-            if targets not in words:
-                words[targets] = (*words[pair], name)
-                waiting.append(targets)
-    return None
+    found = next(differences(one, other), None)
+    return None if found is None else found.word
 
 
 def answers(system: System, word: Sequence[str]) -> list[str]:

@@ -38,19 +38,19 @@ def test_a_connection_is_made_used_and_ended() -> None:
     passive = ("REQ", "ACCEPT", "DATA", "DREQ", "DISCONNECT", "EXPIRE")
     assert answers(CMSystem(INPUTS["passive"]), passive) == [
         "ConnectRequest",
-        "REP, QP RTS",
-        "ACK, Established",
+        "REP,QP=RTS",
+        "ACK,Established",
         "Disconnected",
-        "DREP, QP ERR",
+        "DREP,QP=ERR",
         "TimewaitExit",
     ]
     active = ("CONNECT", "EXPIRE", "REP", "REP", "DISCONNECT", "DREP", "EXPIRE")
     assert answers(CMSystem(INPUTS["active"]), active) == [
         "REQ",
         "REQ",
-        "RTU, Established, QP RTS",
+        "RTU,Established,QP=RTS",
         "RTU",
-        "DREQ, QP ERR",
+        "DREQ,QP=ERR",
         "Disconnected",
         "TimewaitExit",
     ]

@@ -2,7 +2,7 @@
 
 Inputs are calls of the owner, messages of the peer (:mod:`.cm_peer`) and the expiry of a timer.
 Outputs are the messages sent, the events reported and the state of the queue pair if it changed,
-in this order: ``RTU, Established, QP RTS``. ``-`` is nothing, ``EINVAL`` the error of a call.
+in this order: ``RTU,Established,QP=RTS``. ``-`` is nothing, ``EINVAL`` the error of a call.
 """
 
 from collections.abc import Callable, Sequence
@@ -120,9 +120,9 @@ class CMSystem:
         states = [qp.state for qp in self._qps]
         before += [QPState.RESET] * (len(states) - len(before))
         shown += [
-            f"QP {state.name}" for was, state in zip(before, states, strict=True) if was != state
+            f"QP={state.name}" for was, state in zip(before, states, strict=True) if was != state
         ]
-        return ", ".join(filter(None, shown)) or "-"
+        return ",".join(filter(None, shown)) or "-"
 
     def _call(self, name: str) -> str:
         """Call the manager as its owner; return the name of the error if it refuses."""
@@ -163,11 +163,11 @@ class CMSystem:
         text = type(event).__name__
         names = [one.name for one in fields(event)]
         if "timed_out" in names and getattr(event, "timed_out", False):
-            text += " timed out"
+            text += ":timed_out"
         for name in ("reason", "status"):
             if name in names:
-                text += f" {getattr(getattr(event, name), 'name', '')}"
-        return text if event.id == self._id else f"{text} of another"
+                text += f":{getattr(getattr(event, name), 'name', 'other')}"
+        return text if event.id == self._id else f"{text}:of_another"
 
 
 _CALLS: Final[dict[str, Callable[[CMSystem], None]]] = {

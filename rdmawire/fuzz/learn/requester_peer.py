@@ -156,7 +156,7 @@ class Peer:
         """
         at = bth_offset(frame, 0, len(frame))
         if at < 0 or len(frame) < at + BTH.SIZE + ICRC.SIZE:
-            return "no RoCE"
+            return "no_RoCE"
         bth = BTH.parse(frame, at)
         if bth.opcode not in _REQUESTS:
             return opcode_word(bth.opcode)
@@ -168,8 +168,8 @@ class Peer:
         ahead = self._note(bth.psn, awaited)
         text = f"{Operation(bth.opcode & 31).name}{'?' if bth.ackreq else ''}@{ahead}"
         if awaited[0].operation == Operation.RDMA_READ_REQUEST:
-            text += f" x{len(awaited)}"
-        return text if self._is_source(bth, rest, awaited[0]) else f"{text} other bytes"
+            text += f"*{len(awaited)}"
+        return text if self._is_source(bth, rest, awaited[0]) else f"{text}:other_bytes"
 
     def _read(self, bth: BTH, rest: bytes) -> list[Awaited]:
         """What each PSN of a request must be answered with."""

@@ -3,7 +3,7 @@
 Inputs are verbs of the application, responses of the peer (:mod:`.requester_peer`) and the expiry
 of the queue pair's timer. Outputs are the requests sent and the completions, in this order:
 ``SEND_ONLY?@0`` is a request with AckReq whose PSN is the oldest that the peer has not answered,
-``RDMA_READ_REQUEST?@0 x2`` one that asks for two responses, ``READ=SUCCESS`` the completion of the
+``RDMA_READ_REQUEST?@0*2`` one that asks for two responses, ``READ=SUCCESS`` the completion of the
 verb READ. ``-`` is nothing, ``ENOMEM`` the error of a verb. How long the timer runs is not part of
 the machine.
 """
@@ -172,7 +172,7 @@ class RequesterSystem:
             nic.receive(self._peer.respond(name), self._now)
         shown = [refusal, *map(self._peer.take, self._sent())]
         shown += map(self._completed, self._cq.poll(256))
-        return ", ".join(filter(None, shown)) or "-"
+        return ",".join(filter(None, shown)) or "-"
 
     def _post(self, name: str) -> str:
         """Post work; return the name of the error if it is refused."""
@@ -216,7 +216,7 @@ class RequesterSystem:
         name = self._posted[done.wr_id]
         text = f"{name}={done.status.name}"
         if done.wr_id != self._done:
-            text += " out of order"
+            text += ":out_of_order"
         self._done = done.wr_id + 1
         if done.status is WCStatus.SUCCESS:
             self._peer.complete(self._done)
@@ -226,7 +226,7 @@ class RequesterSystem:
         start = done.wr_id % _SLOTS * _SLOT
         placed = self._sink.read(_SLOT, start)
         wanted = REMOTE_BYTES[start : start + length].ljust(_SLOT, b"\0")
-        return text if placed == wanted else f"{text} other bytes"
+        return text if placed == wanted else f"{text}:other_bytes"
 
 
 _SENT: Final = (SendOpcode.SEND, SendOpcode.RDMA_WRITE)
