@@ -48,7 +48,8 @@ class _Adapter:
         ipv6 = network is not Network.ROCE2_IPV4
         self.host = Host(TARGET_HOST, profile=profile, rules=rules, ipv6=ipv6)
         self.peer = Host(PEER_HOST, ipv6=ipv6)
-        self.base = base = self.host.space.allocate(ARENA).base
+        self.arena = self.host.space.allocate(ARENA)
+        self.base = base = self.arena.base
         self.nic = self.host.nic
         memory, pd = self.nic.memory, self.host.pd
         self.regions = [
@@ -127,7 +128,7 @@ class EngineTarget:
         if self._qp is not None:
             self._remove(self._qp)
         self._adapter = adapter = self._adapter_of(setup)
-        adapter.host.space.write(adapter.base, FRESH_ARENA)
+        adapter.arena.write(adapter.base, FRESH_ARENA)
         self.now = 0
         self._posted = 0
         is_xrc = setup.service is QPType.XRC_TGT
@@ -205,7 +206,7 @@ class EngineTarget:
 
     def memory(self) -> bytes:
         """Return the arena."""
-        return self._adapter.host.space.read(self._adapter.base, ARENA)
+        return self._adapter.arena.read(self._adapter.base, ARENA)
 
     def wait(self, ns: int) -> list[bytes]:
         """Let time pass, with the timers that are due; return the frames sent."""
