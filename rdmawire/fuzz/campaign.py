@@ -6,6 +6,7 @@ are minimised, kept once per signature, and written at once. ``campaign.json`` h
 a campaign that is started again in the same folder goes on.
 """
 
+import gc
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -258,6 +259,7 @@ def run_batch(spec: dict[str, Any], seed: int, first: int, runs: int) -> Batch:
     key = json.dumps(spec, sort_keys=True)
     if key not in _fuzzers:
         _fuzzers[key] = make_fuzzer(spec)
+        gc.freeze()  # the garbage collector need not visit what stays
     return _fuzzers[key].batch(seed, first, runs)
 
 

@@ -30,9 +30,9 @@ class Checksum(Enum):
     BROKEN = "good, with one bit inverted"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # a frozen class takes three times as long to fill
 class PacketInput:
-    """A packet to the target.
+    """A packet to the target. It is a value: make another with ``dataclasses.replace``.
 
     - ``opcode``: of its BTH.
     - ``ahead``: its PSN minus the one that the target expects.

@@ -37,7 +37,10 @@ from rdmawire.wire.roce import Medium
 
 def refused(qp: QueuePair, flow: Flow) -> Drop | None:
     """Return why packets of this flow are not for the queue pair, or ``None``."""
-    return next((reason for reason, broken in _RULES if broken(qp, flow)), None)
+    for reason, broken in _RULES:
+        if broken(qp, flow):
+            return reason
+    return None
 
 
 def _other_service(qp: QueuePair, flow: Flow) -> bool:

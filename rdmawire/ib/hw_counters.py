@@ -12,6 +12,7 @@ Rare events are counted when they happen; frames and bytes once per call.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -125,8 +126,9 @@ class QPCounters:
 
     def add(self, other: "QPCounters") -> None:
         """Add the counters of another queue pair."""
-        for name in QP_COUNTERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, count in zip(QP_COUNTERS, _counts(other), strict=True):
+            if count:
+                setattr(self, name, getattr(self, name) + count)
 
     def increment(self, *names: str) -> None:
         """Add one to each of these counters."""
@@ -146,6 +148,7 @@ class QPCounters:
 
 QP_COUNTERS: Final = tuple(row.name for row in fields(QPCounters))
 """The counters of a queue pair."""
+_counts: Final = attrgetter(*QP_COUNTERS)
 
 
 @dataclass(slots=True)

@@ -21,13 +21,14 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
         notify = new.en_sqd_async_notify if mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY else False
         qp.attributes = qp.attributes._replace(en_sqd_async_notify=notify)
     qp.take_attributes()
-    if mask & QPAttrMask.RATE_LIMIT:
+    bits = int(mask)
+    if bits & _RATE_LIMIT:
         limit_rate(qp)
-    if mask & _COUNTS:
+    if bits & _COUNTS:
         qp.retry_state.reset_retries()
-    if mask & QPAttrMask.RQ_PSN:
+    if bits & _RQ_PSN:
         _expect(qp, new.rq_psn)
-    if mask & QPAttrMask.SQ_PSN:
+    if bits & _SQ_PSN:
         qp.sq.reset(new.sq_psn)
     if state is QPState.ERR:
         qp.fail()
@@ -35,7 +36,11 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
         _ENTRIES.get(state, QueuePair.enter)(qp, state)
 
 
-_COUNTS = QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY
+# As numbers: an operation of a flag takes much longer.
+_RATE_LIMIT = QPAttrMask.RATE_LIMIT.value
+_COUNTS = (QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY).value
+_RQ_PSN = QPAttrMask.RQ_PSN.value
+_SQ_PSN = QPAttrMask.SQ_PSN.value
 
 
 def _expect(qp: QueuePair, psn: int) -> None:

@@ -313,10 +313,7 @@ def check_modify(
     mask = _known(mask)
     check_values(attributes, mask, profile)
     end = QPState(attributes.qp_state) if mask & _M.STATE else state
-    needs = _needs(qp_type, state, end)
-    way = f"from {state.name} to {end.name} of {qp_type.name}"
-    _check_required(needs, mask, way)
-    _check_allowed(needs, mask, way, qp_type)
+    _check_transition(qp_type, state, end, mask)
     _check_found(state, attributes, mask)
     _check_drained(state, end, draining)
     return end
@@ -343,6 +340,15 @@ def _needs(qp_type: QPType, state: QPState, end: QPState) -> Needs:
             EINVAL,
         )
     return needs
+
+
+@lru_cache(maxsize=1024)
+def _check_transition(qp_type: QPType, state: QPState, end: QPState, mask: QPAttrMask) -> None:
+    """``VerbsError`` for a transition that there is not, or that needs other attributes."""
+    needs = _needs(qp_type, state, end)
+    way = f"from {state.name} to {end.name} of {qp_type.name}"
+    _check_required(needs, mask, way)
+    _check_allowed(needs, mask, way, qp_type)
 
 
 def _check_required(needs: Needs, mask: QPAttrMask, way: str) -> None:
