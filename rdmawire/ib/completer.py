@@ -16,7 +16,7 @@ from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.wr import ATOMIC_SIZE, Answer
 from rdmawire.wire import serial
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, Ack
-from rdmawire.wire.opcode import Opcode, Operation, Part, Service
+from rdmawire.wire.opcode import Opcode, Operation, Part, Service, operation_of
 
 # Enum members compared with each response: an attribute lookup takes 70 ns.
 _ACK, _READ, _ATOMIC = Ack.ACK, Answer.READ, Answer.ATOMIC
@@ -32,21 +32,38 @@ def complete(qp: QueuePair, response: Arrival) -> None:
         _stale(qp, response, aeth)
     elif aeth is None or aeth.ack == _ACK:
         _answered(qp, response, aeth)
-    elif (refusal := qp.device.rules.refusals.get(aeth.ack)) and settle(qp, response.psn):
-        refusal(qp, aeth.value)
+    else:
+        _refused(qp, response, aeth)
     qp.wake()
+
+
+def _refused(qp: QueuePair, response: Arrival, aeth: AETH) -> None:
+    """Handle a NAK. In a packet other than an Acknowledge it is a bad response. IBA 9.7.5.2."""
+    refusal = qp.device.rules.refusals.get(aeth.ack)
+    if operation_of(response.flow.bth.opcode) != Operation.ACKNOWLEDGE:
+        refusal = _bad_response
+    if refusal is not None and settle(qp, response.psn):
+        refusal(qp, aeth.value)
+
+
+def _bad_response(qp: QueuePair, _: int) -> None:
+    wqe = qp.sq.oldest()
+    if wqe is not None:
+        retransmit.fail(qp, wqe, WCStatus.BAD_RESP_ERR)
 
 
 def _stale(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
     """Take credits from a repeated ACK, or drop a stale response. IBA 9.7.5.1.2, 9.7.7.2.4.
 
     An unsolicited ACK covers no READ or atomic, so its PSN may be older than that of the last
-    ACK: it counts if it grants more credits than are known.
+    ACK: it counts if it grants more credits than are known. A NAK has no credits, and a ghost ACK,
+    of a packet that was not sent, has no effect.
     """
     if Bug.OLD_ACK_BREAKS_READ in qp.device.profile.bugs:
         _break_off(qp, response)
+    old = serial.is_before(response.psn, qp.sq.unacked_psn)
     repeated = serial.add(response.psn, 1) == qp.sq.unacked_psn
-    if aeth is not None and (repeated or _tells_more(qp, aeth)):
+    if old and aeth is not None and aeth.ack == _ACK and (repeated or _tells_more(qp, aeth)):
         _take_credits(qp, aeth)
     else:
         qp.device.drops[Drop.STALE] += 1
@@ -66,8 +83,8 @@ def _answered(qp: QueuePair, response: Arrival, aeth: AETH | None) -> None:
 
 
 def _take_credits(qp: QueuePair, aeth: AETH) -> None:
-    """Update the credit limit from an AETH. IBA 9.7.7.2."""
-    if aeth.value == NO_CREDITS or aeth.ack != _ACK:
+    """Update the credit limit from the AETH of an ACK. IBA 9.7.7.2."""
+    if aeth.value == NO_CREDITS:
         qp.credit_limit = None
     else:
         qp.credit_limit = serial.add(aeth.msn, CREDITS[aeth.value])
@@ -75,7 +92,7 @@ def _take_credits(qp: QueuePair, aeth: AETH) -> None:
 
 def _tells_more(qp: QueuePair, aeth: AETH) -> bool:
     """Whether an ACK grants more credits than are known; credits are never taken back."""
-    if qp.credit_limit is None or aeth.ack != _ACK or aeth.value == NO_CREDITS:
+    if qp.credit_limit is None or aeth.value == NO_CREDITS:
         return False
     return serial.is_before(qp.credit_limit, serial.add(aeth.msn, CREDITS[aeth.value]))
 
@@ -223,6 +240,8 @@ def _place(qp: QueuePair, wqe: Wqe, offset: int, data: bytes) -> None:
     if wqe.answered == wqe.packets:
         qp.sq.finish(wqe, SUCCESS)
         qp.retire()
+        if qp.retry_state.in_rnr_wait:
+            settle(qp, qp.sq.unacked_psn)  # a local error behind it waits for no RNR timer
     _moved(qp)
 
 

@@ -147,6 +147,24 @@ def test_work_behind_a_message_that_waits_for_credits_waits_too() -> None:
     assert len(stage.client.nic.transmit(0)) == 1
 
 
+@pytest.mark.parametrize(
+    ("psn", "aeth"),
+    [
+        (100, AETH(ack=Ack.NAK, value=NO_CREDITS, msn=1)),
+        (100, AETH(ack=Ack.RNR_NAK, value=4, msn=1)),
+        (101, AETH(ack=Ack.ACK, value=CREDITS.index(8), msn=1)),
+        (200, AETH(ack=Ack.ACK, value=CREDITS.index(8), msn=1)),
+    ],
+    ids=["a NAK", "an RNR NAK", "a ghost ACK", "a far ghost ACK"],
+)
+def test_a_nak_that_comes_again_and_a_ghost_ack_grant_no_credits(psn: int, aeth: AETH) -> None:
+    stage = limited(1)
+    stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=psn), by=stage.server)
+    for _ in range(4):
+        stage.client.send(b"hello")
+    assert len(stage.client.nic.transmit(0)) == 1
+
+
 def test_a_peer_that_counts_none_holds_nothing_back() -> None:
     stage = limited(1)
     aeth = AETH(ack=Ack.ACK, value=NO_CREDITS, msn=1)

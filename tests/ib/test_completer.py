@@ -6,7 +6,7 @@ from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.verbs.enums import QPState, WCStatus
-from rdmawire.verbs.wr import SendOpcode, SendWR
+from rdmawire.verbs.wr import SendOpcode, SendWR, Sge
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, NO_CREDITS, Ack, AtomicAckETH, Nak
 from rdmawire.wire.opcode import Opcode
@@ -52,7 +52,7 @@ def test_acks_that_nobody_waits_for_do_nothing(psn: int) -> None:
     assert statuses(stage.client) == []
     assert stage.client.qp.state is QPState.RTS
     repeats_the_last = psn == 99
-    assert stage.client.nic.drops[Drop.STALE] == (0 if repeats_the_last else 3)
+    assert stage.client.nic.drops[Drop.STALE] == (2 if repeats_the_last else 3)
 
 
 def test_an_ack_of_packets_that_were_not_sent_yet_is_a_ghost() -> None:
@@ -74,6 +74,36 @@ def test_reserved_syndromes_do_nothing() -> None:
     answer(stage, ACK, AETH(ack=2), psn=105)
     assert statuses(stage.client) == []
     assert stage.client.qp.state is QPState.RTS
+
+
+@pytest.mark.parametrize("code", [AETH(ack=ack) for ack in Ack if ack is not Ack.ACK])
+@pytest.mark.parametrize("kind", ["read", "atomic"])
+def test_an_error_in_a_response_that_is_no_acknowledge_packet_is_a_bad_response(
+    kind: str, code: AETH
+) -> None:
+    stage = stage_of()
+    if kind == "read":
+        stage.client.read(8, of=stage.server.region)
+    else:
+        stage.client.fetch_add(1, of=stage.server.region)
+    stage.client.nic.transmit(0)
+    if kind == "read":
+        answer(stage, ONLY, code, psn=100, payload=bytes(8))
+    else:
+        answer(stage, Opcode.RC_ATOMIC_ACKNOWLEDGE, code, AtomicAckETH(1), psn=100)
+    assert statuses(stage.client) == [WCStatus.BAD_RESP_ERR]
+
+
+def test_a_local_error_behind_a_read_does_not_wait_for_the_rnr_timer() -> None:
+    stage = stage_of()
+    stage.client.read(8, of=stage.server.region)
+    wr = SendWR(SendOpcode.SEND, (Sge(1, 8, 0xBAD),), wr_id=2)
+    stage.client.nic.post_send(stage.client.qp, (wr,))
+    stage.client.nic.transmit(0)
+    answer(stage, ACK, AETH(ack=Ack.RNR_NAK, value=1), psn=100)
+    answer(stage, ONLY, OK, psn=100, payload=bytes(8))
+    assert statuses(stage.client) == [WCStatus.SUCCESS, WCStatus.LOC_PROT_ERR]
+    assert stage.client.qp.state is QPState.ERR
 
 
 FIRST, MIDDLE, LAST, ONLY = (
