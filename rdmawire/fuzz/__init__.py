@@ -8,6 +8,9 @@ cases, and keeps what it finds as folders::
     campaign = Campaign({"kind": "engine"}, seed=1, runs=1000)
     assert campaign.run() == []
 
+The other role is fuzzed by a :class:`RequesterFuzzer`: it posts work (:class:`WorkInput`) on a
+:class:`RequesterTarget`, and answers it (:class:`AnswerInput`).
+
 Another adapter is fuzzed through a class with the methods of :class:`Target`, or, if its memory and
 completions can be seen, of :class:`ObservableTarget`: ``EngineFuzzer({"kind": "engine"}, target)``.
 """
@@ -16,12 +19,29 @@ from rdmawire.fuzz.campaign import Campaign, Progress
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.finding import Finding, read_finding, replay, write_finding
-from rdmawire.fuzz.fuzzer import FUZZERS, Batch, EngineFuzzer, Found, Frame, Fuzzer, make_fuzzer
-from rdmawire.fuzz.inputs import Case, Checksum, PacketInput, ReceiveInput, WaitInput
+from rdmawire.fuzz.fuzzer import (
+    FUZZERS,
+    Batch,
+    EngineFuzzer,
+    Found,
+    Frame,
+    Fuzzer,
+    RequesterFuzzer,
+    make_fuzzer,
+)
+from rdmawire.fuzz.inputs import (
+    AnswerInput,
+    Case,
+    Checksum,
+    PacketInput,
+    ReceiveInput,
+    WaitInput,
+    WorkInput,
+)
 from rdmawire.fuzz.minimise import minimise
 from rdmawire.fuzz.oracle import Violation, judge
 from rdmawire.fuzz.setup import AREAS, ARENA, FRESH_ARENA, PEER_QPN, WINDOW, Area, Network, Setup
-from rdmawire.fuzz.target import Completion, ObservableTarget, Target
+from rdmawire.fuzz.target import Completion, ObservableTarget, RequesterTarget, Target
 
 __all__ = [
     "AREAS",
@@ -30,6 +50,7 @@ __all__ = [
     "FUZZERS",
     "PEER_QPN",
     "WINDOW",
+    "AnswerInput",
     "Area",
     "Batch",
     "Campaign",
@@ -48,10 +69,13 @@ __all__ = [
     "PacketInput",
     "Progress",
     "ReceiveInput",
+    "RequesterFuzzer",
+    "RequesterTarget",
     "Setup",
     "Target",
     "Violation",
     "WaitInput",
+    "WorkInput",
     "judge",
     "make_fuzzer",
     "minimise",

@@ -1,4 +1,4 @@
-"""What a responder must make of a frame: a request as values, or nothing.
+"""What a queue pair must make of a frame: a request or a response as values, or nothing.
 
 For the frames of unusual inputs, whose effect does not follow from the input alone. It uses the
 header tables to parse, and none of the adapter's checks. IBA 9.6.
@@ -16,7 +16,9 @@ from rdmawire.wire.layout import Piece
 from rdmawire.wire.opcode import SHAPES, Service, service_of
 from rdmawire.wire.packet import LAYOUTS
 
-_FREE: Final[dict[type[Piece], tuple[str, ...]]] = {
+_Fields = dict[type[Piece], tuple[str, ...]]
+
+_FREE: Final[_Fields] = {
     Ethernet: ("src",),
     IPv4: ("dscp", "ecn", "identification", "df", "rb", "ttl", "total_length", "checksum"),
     IPv6: ("dscp", "ecn", "flow", "hop_limit", "payload_length"),
@@ -27,7 +29,7 @@ _FREE: Final[dict[type[Piece], tuple[str, ...]]] = {
 _MEMBERSHIP: Final = 1 << 15
 
 
-_SENDER: Final[dict[type[Piece], tuple[str, ...]]] = {
+_SENDER: Final[_Fields] = {
     IPv4: ("src",),
     IPv6: ("src",),
     GRH: ("sgid",),
@@ -51,17 +53,37 @@ def request_of(
         if found is None:
             return None
         parsed, malformed = found, True
-    bth = parsed.packet.bth
-    accepted = (
-        _is_sealed(parsed)
-        and _same_path(parsed.headers, headers, _SENDER if any_sender else {})
+    free = _SENDER if any_sender else {}
+    if not _is_for(parsed, headers, qpn, free):
+        return None
+    return request_in(parsed, malformed=malformed)._replace(network=network_header(frame))
+
+
+def packet_for(frame: bytes, headers: tuple[Any, ...], qpn: int) -> roce.Frame | None:
+    """Return the parsed ``frame`` if it is for the queue pair ``qpn``; else ``None``.
+
+    ``headers`` are those of the connection's path, before the BTH.
+    """
+    try:
+        parsed = roce.parse(frame)
+    except WireError:
+        return None
+    return parsed if _is_for(parsed, headers, qpn, {}) else None
+
+
+def _is_for(frame: roce.Frame, headers: tuple[Any, ...], qpn: int, free: _Fields) -> bool:
+    """Whether a packet is undamaged, of the connection's path, and for the queue pair.
+
+    ``free`` are further fields that may have any value, by header.
+    """
+    bth = frame.packet.bth
+    return (
+        _is_sealed(frame)
+        and _same_path(frame.headers, headers, free)
         and bth.tver == 0
         and bth.destqp == qpn
         and bth.pkey | _MEMBERSHIP == PKEY
     )
-    if not accepted:
-        return None
-    return _request(parsed, malformed=malformed)._replace(network=network_header(frame))
 
 
 def network_header(frame: bytes) -> bytes:
@@ -79,9 +101,7 @@ def _is_sealed(frame: roce.Frame) -> bool:
     return not frame.trailer and frame.seal() == frame
 
 
-def _same_path(
-    found: tuple[Any, ...], wanted: tuple[Any, ...], also: dict[type[Piece], tuple[str, ...]]
-) -> bool:
+def _same_path(found: tuple[Any, ...], wanted: tuple[Any, ...], also: _Fields) -> bool:
     """Whether the headers before the BTH are those of the path, but for fields that may differ."""
     if [type(one) for one in found] != [type(one) for one in wanted]:
         return False
@@ -123,7 +143,8 @@ _SIZES: Final = {opcode: LAYOUTS[opcode].size for opcode in SHAPES}
 """Bytes of the extended headers, by opcode."""
 
 
-def _request(frame: roce.Frame, *, malformed: bool) -> Request:
+def request_in(frame: roce.Frame, *, malformed: bool) -> Request:
+    """Return the request in a parsed frame as values."""
     packet = frame.packet
     bth = packet.bth
     values: dict[str, Any] = {}

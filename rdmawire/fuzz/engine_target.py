@@ -5,11 +5,15 @@ from typing import Final
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host
 from rdmawire.fuzz.exchange import Numbers
+from rdmawire.fuzz.inputs import MAX_INLINE, MAX_SGES, WorkInput
 from rdmawire.fuzz.setup import (
     AREAS,
     ARENA,
     FRESH_ARENA,
+    MAX_SEND_WR,
     PEER_QPN,
+    PEER_RKEY,
+    PEER_VA,
     RECEIVE_SLOT,
     RECEIVE_SLOTS,
     RECEIVES,
@@ -28,14 +32,14 @@ from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.memory.key import Access
 from rdmawire.memory.mw import Bind, bind_window
 from rdmawire.verbs.ah import AddressHandle, GIDType
-from rdmawire.verbs.enums import SUCCESS, QPType, WCFlags, WorkCompletion
+from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WCFlags, WCOpcode, WorkCompletion
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCReceiver
-from rdmawire.verbs.wr import RecvWR, Sge
+from rdmawire.verbs.wr import RecvWR, SendFlags, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU, PATH_MTUS
 
-_CAP: Final = QPCap(max_send_wr=16, max_recv_wr=16)
+_CAP: Final = QPCap(MAX_SEND_WR, 16, MAX_SGES, 1, MAX_INLINE)
 _COMPLETIONS: Final = 1 << 10
 TARGET_HOST: Final = 2
 PEER_HOST: Final = 1
@@ -130,7 +134,7 @@ class EngineTarget:
         self._adapter = adapter = self._adapter_of(setup)
         adapter.arena.write(adapter.base, FRESH_ARENA)
         self.now = 0
-        self._posted = 0
+        self._posted = self._sends = 0
         is_xrc = setup.service is QPType.XRC_TGT
         if is_xrc:
             adapter.make_srqs()
@@ -157,9 +161,9 @@ class EngineTarget:
             max_rd_atomic=setup.rd_atomic,
             max_dest_rd_atomic=setup.rd_atomic,
             min_rnr_timer=setup.rnr_timer,
-            timeout=14,
-            retry_cnt=3,
-            rnr_retry=3,
+            timeout=setup.timeout,
+            retry_cnt=setup.retry_cnt,
+            rnr_retry=setup.rnr_retry,
             dest_qp_num=PEER_QPN,
             ah=_path(self._adapter.host, self._adapter.peer, setup.network),
         )
@@ -197,6 +201,21 @@ class EngineTarget:
         self._posted += 1
         return True
 
+    def post_send(self, work: WorkInput) -> bool:
+        """Post send work; ``False`` if the queue pair refuses it."""
+        assert self._qp is not None
+        adapter = self._adapter
+        try:
+            adapter.nic.post_send(self._qp, (_work_request(adapter, work, self._sends + 1),))
+        except VerbsError:
+            return False
+        self._sends += 1
+        return True
+
+    def failed(self) -> bool:
+        """Return whether the queue pair is in the error state."""
+        return self._qp is not None and self._qp.state is QPState.ERR
+
     def completions(self) -> list[Completion]:
         """Remove and return the completions."""
         assert self._qp is not None
@@ -229,8 +248,53 @@ def _path(host: Host, other: Host, network: Network) -> AddressHandle:
     return path._replace(gid_type=GIDType.ROCE_V1) if network is Network.ROCE1 else path
 
 
+def _work_request(adapter: _Adapter, work: WorkInput, number: int) -> SendWR:
+    """Make the work request of an input."""
+    return SendWR(
+        work.opcode,
+        _sges(adapter, work),
+        number,
+        _flags(work),
+        remote_address=(PEER_VA + work.offset) % (1 << 64),
+        rkey=PEER_RKEY,
+        imm_data=work.value & _BITS_32,
+        invalidate_rkey=work.value & _BITS_32,
+        compare_add=work.compare if work.opcode is _CMP_SWAP else work.value,
+        swap=work.value,
+        placement=1,
+        length=work.compare & _BITS_32,
+    )
+
+
+_CMP_SWAP: Final = SendOpcode.ATOMIC_CMP_AND_SWP
+_BITS_32: Final = (1 << 32) - 1
+
+
+def _sges(adapter: _Adapter, work: WorkInput) -> tuple[Sge, ...]:
+    keys = [adapter.regions[index].lkey for index, _, _ in work.sges]
+    keys[:1] = [(key + work.key) & _BITS_32 for key in keys[:1]]
+    return tuple(
+        Sge(adapter.base + AREAS[index].start + offset, length, key)
+        for (index, offset, length), key in zip(work.sges, keys, strict=True)
+    )
+
+
+def _flags(work: WorkInput) -> int:
+    flags = SendFlags.SIGNALED if work.signaled else 0
+    flags |= SendFlags.FENCE if work.fence else 0
+    return int(flags | (SendFlags.INLINE if work.inline else 0))
+
+
+_WITHOUT_LENGTH: Final = frozenset(
+    (WCOpcode.SEND, WCOpcode.RDMA_WRITE, WCOpcode.FLUSH, WCOpcode.ATOMIC_WRITE)
+)
+"""Work whose completion has no length. ibv_poll_cq(3)."""
+
+
 def _completion(done: WorkCompletion, source: int) -> Completion:
     if done.status is not SUCCESS:
         return Completion(done.wr_id, done.status)
+    if done.opcode in _WITHOUT_LENGTH:
+        return Completion(done.wr_id, done.status, done.opcode)
     value = done.imm_data if done.wc_flags & WCFlags.WITH_IMM else done.invalidated_rkey
     return Completion(done.wr_id, done.status, done.opcode, done.byte_len, value, source)

@@ -44,6 +44,14 @@ class Request(NamedTuple):
     srq: int = 0
     network: bytes = b""
 
+    def __str__(self) -> str:
+        """Describe the request in a line."""
+        text = f"{_name(self.opcode)} PSN {self.psn}"
+        named = ("va", "rkey", "dmalen", "value", "compare")
+        values = (f", {name} {getattr(self, name):#x}" for name in named if getattr(self, name))
+        text += "".join(values) + ("" if self.ackreq else ", no AckReq")
+        return text + (f", {len(self.payload)} bytes" if self.payload else "")
+
 
 class Reply(NamedTuple):
     """A response packet as values. ``syndrome`` is the byte of the AETH, -1 if there is none.
@@ -59,14 +67,17 @@ class Reply(NamedTuple):
 
     def __str__(self) -> str:
         """Describe the reply in a line."""
-        name = Op(self.operation).name if self.operation in _OPERATIONS else f"{self.operation:#x}"
-        text = f"{name} PSN {self.psn}"
+        text = f"{_name(self.operation)} PSN {self.psn}"
         if self.syndrome >= 0:
             text += f", {_syndrome(self.syndrome)}, MSN {self.msn}"
         return text + (f", {len(self.data)} bytes" if self.data else "")
 
 
 _OPERATIONS: Final = frozenset(Op)
+
+
+def _name(operation: int) -> str:
+    return Op(operation).name if operation in _OPERATIONS else f"{operation:#x}"
 
 
 def _syndrome(value: int) -> str:

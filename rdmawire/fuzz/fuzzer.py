@@ -14,10 +14,13 @@ from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input
 from rdmawire.fuzz.minimise import minimise
-from rdmawire.fuzz.oracle import Session, Violation, judge, violation
+from rdmawire.fuzz.oracle import Player, Session, Violation, judge, violation
 from rdmawire.fuzz.replay_scenario import scenario_text
+from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
+from rdmawire.fuzz.requester_oracle import RequesterSession
 from rdmawire.fuzz.service_model import ALL, services_named
-from rdmawire.fuzz.target import Target
+from rdmawire.fuzz.setup import Setup
+from rdmawire.fuzz.target import RequesterTarget, Target
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.terminal import suggest
@@ -91,7 +94,63 @@ class ScenarioFuzzer(Protocol):
         ...
 
 
-class EngineFuzzer:
+class CaseFuzzer:
+    """What both roles share: random cases are played beside a model, minimised and replayed."""
+
+    _target: Target
+    _session: Player
+
+    def _new_session(self) -> Player:
+        raise NotImplementedError
+
+    def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
+        """Begin a case; return its setup, and what draws its next input."""
+        raise NotImplementedError
+
+    def batch(self, seed: int, first: int, runs: int) -> Batch:
+        """Play runs; each has a setup and up to :data:`MAX_INPUTS` inputs of its own."""
+        session = self._session
+        before, session.reached = session.executed, set()
+        found = [one for run in range(first, first + runs) if (one := self._run(seed, run))]
+        executed, reached = session.executed - before, frozenset(session.reached)
+        return Batch(first, runs, executed, found, reached)
+
+    def _run(self, seed: int, run: int) -> Found | None:
+        random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable
+        setup, draw = self._begin(random, run)
+        session = self._session
+        played: list[Input] = []
+        while len(played) < MAX_INPUTS and not (session.failed and random.random() < 0.5):
+            one = draw()
+            played.append(one)
+            mismatch = session.play(one)
+            if mismatch is not None:
+                broken = violation(len(played) - 1, one, mismatch)
+                return Found(broken, Case(setup, tuple(played)).as_json(), run)
+        return None
+
+    def minimised(self, found: Found) -> Found:
+        """Return a finding with fewer and simpler inputs."""
+        case, session = Case.from_json(found.case), self._new_session()
+        case, shown = minimise(self._target, case, found.violation, session)
+        return Found(shown, case.as_json(), found.run)
+
+    def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
+        """Play a case; its inputs are a microsecond apart."""
+        session = self._new_session()
+        session.recording = True
+        shown = judge(self._target, Case.from_json(case), session)
+        frames = [
+            Frame(number * _APART, data, sent) for number, (sent, data) in enumerate(session.frames)
+        ]
+        return shown, frames
+
+    def describe(self, case: Any) -> list[str]:
+        """Return a line for each input."""
+        return [str(one) for one in Case.from_json(case).inputs]
+
+
+class EngineFuzzer(CaseFuzzer):
     """Fuzzes a queue pair of the software RNIC by packets.
 
     ``profile`` and ``bug`` are names, of a profile and of a planted bug; ``service`` is one of
@@ -105,55 +164,45 @@ class EngineFuzzer:
         self._services = services_named(str(spec.get("service", usual)))
         self._spec = spec
         self._target = _engine(spec) if target is None else target
-        self._session = Session(self._target)
+        self._session: Session = Session(self._target)
 
-    def batch(self, seed: int, first: int, runs: int) -> Batch:
-        """Play runs; each has a setup and up to :data:`MAX_INPUTS` inputs of its own."""
-        session = self._session
-        before, session.reached = session.executed, set()
-        found = [one for run in range(first, first + runs) if (one := self._run(seed, run))]
-        executed, reached = session.executed - before, frozenset(session.reached)
-        return Batch(first, runs, executed, found, reached)
+    def _new_session(self) -> Session:
+        return Session(self._target)
 
-    def _run(self, seed: int, run: int) -> Found | None:
-        random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable
+    def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
         setup = random_setup(random, self._services[run % len(self._services)])
         session = self._session
         session.begin(setup)
         inputs = ResponderInputs(random, session.model, receives=session.observed is not None)
-        played: list[Input] = []
-        while len(played) < MAX_INPUTS and not (session.model.failed and random.random() < 0.5):
-            one = inputs.next()
-            played.append(one)
-            mismatch = session.play(one)
-            if mismatch is not None:
-                broken = violation(len(played) - 1, one, mismatch)
-                return Found(broken, Case(setup, tuple(played)).as_json(), run)
-        return None
-
-    def minimised(self, found: Found) -> Found:
-        """Return a finding with fewer and simpler inputs."""
-        case, shown = minimise(self._target, Case.from_json(found.case), found.violation)
-        return Found(shown, case.as_json(), found.run)
-
-    def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
-        """Play a case; its inputs are a microsecond apart."""
-        session = Session(self._target)
-        session.recording = True
-        shown = judge(self._target, Case.from_json(case), session)
-        frames = [
-            Frame(number * _APART, data, sent) for number, (sent, data) in enumerate(session.frames)
-        ]
-        return shown, frames
-
-    def describe(self, case: Any) -> list[str]:
-        """Return a line for each input."""
-        return [str(one) for one in Case.from_json(case).inputs]
+        return setup, inputs.next
 
     def scenario(self, case: Any, shown: Violation) -> str:
         """Return the text of a scenario; the server has the profile of the specification."""
         profile, bug = (str(self._spec.get(name, "")) for name in ("profile", "bug"))
         return scenario_text(Case.from_json(case), shown, profile=profile or "ibta", bug=bug)
+
+
+class RequesterFuzzer(CaseFuzzer):
+    """Fuzzes the requester of the software RNIC: it posts work, and answers it.
+
+    ``profile`` and ``bug`` are names, as for :class:`EngineFuzzer`; ``service`` is ``rc``.
+    ``target`` is used instead of the adapter of that specification. Raises :class:`FuzzError` for
+    unknown names.
+    """
+
+    def __init__(self, spec: Spec, target: RequesterTarget | None = None) -> None:
+        if (service := str(spec.get("service", "rc"))).lower() != "rc":
+            raise FuzzError(f"service {service!r}: requesters of rc alone can be fuzzed")
+        self._target: RequesterTarget = _engine(spec) if target is None else target
+        self._session: RequesterSession = RequesterSession(self._target)
+
+    def _new_session(self) -> RequesterSession:
+        return RequesterSession(self._target)
+
+    def _begin(self, random: Random, _: int) -> tuple[Setup, Callable[[], Input]]:
+        setup = random_requester_setup(random)
+        self._session.begin(setup)
+        return setup, RequesterInputs(random, self._session.model).next
 
 
 _APART: Final = 1000
@@ -205,11 +254,17 @@ def check_settings(spec: Spec, known: Sequence[str]) -> None:
             raise FuzzError(f"{spec['kind']} has no setting {name!r}: it has {', '.join(known)}")
 
 
-FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {"engine": EngineFuzzer}
+FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {
+    "engine": EngineFuzzer,
+    "requester": RequesterFuzzer,
+}
 """How each kind of fuzzer is made."""
 
 
-ABOUT: Final = {"engine": "a queue pair of the software RNIC, by packets from its peer"}
+ABOUT: Final = {
+    "engine": "a queue pair of the software RNIC, by packets from its peer",
+    "requester": "the same as a requester: it posts work, and its peer answers",
+}
 """What each kind fuzzes, in a line."""
 
 

@@ -1,4 +1,4 @@
-"""Inputs of a fuzz case: packets relative to what the target expects, receives, and time.
+"""Inputs of a fuzz case: packets relative to what the target expects, work, receives, and time.
 
 A packet says what it means (the next PSN, the key of region 0 plus 1, 40 bytes), not its bytes:
 :mod:`rdmawire.fuzz.frames` makes them. So a case keeps its meaning when inputs before it are
@@ -12,9 +12,10 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Self
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.setup import Setup
+from rdmawire.fuzz.setup import AREAS, Setup
 from rdmawire.terminal import suggest
-from rdmawire.wire.opcode import Opcode
+from rdmawire.verbs.wr import SendOpcode
+from rdmawire.wire.opcode import SHAPES, Opcode
 
 MAX_INPUTS: Final = 4096
 """Inputs of a case, at most."""
@@ -126,9 +127,171 @@ class WaitInput:
         return f"{self.ns} ns pass"
 
 
-Input = PacketInput | ReceiveInput | WaitInput
+MAX_WORK: Final = 1280
+"""Bytes of the SGEs of work, at most: 5 packets of the least path MTU."""
+MAX_INLINE: Final = 512
+"""Bytes of inline work, at most."""
+MAX_SGES: Final = 4
+ATOMIC_WORK: Final = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE")
+"""Work whose SGEs have eight bytes."""
+SINK_WORK: Final = ("RDMA_READ", *ATOMIC_WORK[:2])
+"""Work whose response is written to its SGEs."""
+WORK: Final = (
+    *("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM"),
+    *("RDMA_READ", *ATOMIC_WORK, "FLUSH"),
+)
+"""Names of :class:`SendOpcode` whose work can be posted."""
+_EIGHT: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class WorkInput:
+    """Send work that the target's application posts.
+
+    - ``verb``: a name of :data:`WORK`.
+    - ``sges``: local memory, each SGE an index of :data:`rdmawire.fuzz.setup.AREAS`, an offset in
+      it, and a length. ``key`` is added to the local key of the first.
+    - ``signaled``, ``fence``, ``inline``: the send flags.
+    - ``offset``: added to the address of the peer's memory.
+    - ``value``, ``compare``: operands of an atomic; ``value`` is also the immediate, or the key to
+      invalidate. ``compare`` is the length of a FLUSH.
+
+    Raises :class:`FuzzError` for work that no application can post.
+    """
+
+    kind: ClassVar = "work"
+
+    verb: str
+    sges: tuple[tuple[int, int, int], ...] = ()
+    signaled: int = 1
+    fence: int = 0
+    inline: int = 0
+    key: int = 0
+    offset: int = 0
+    value: int = 0
+    compare: int = 0
+
+    def __post_init__(self) -> None:
+        wrong = _wrong_work(self)
+        if wrong:
+            raise FuzzError(f"work {self.verb}: {wrong}")
+
+    @property
+    def name(self) -> str:
+        """The name of its verb."""
+        return self.verb
+
+    @property
+    def length(self) -> int:
+        """Bytes of all its SGEs."""
+        return sum(length for _, _, length in self.sges)
+
+    @property
+    def opcode(self) -> SendOpcode:
+        """Its opcode, as in ibv_send_wr."""
+        return SendOpcode[self.verb]
+
+    def __str__(self) -> str:
+        """Describe the work in a line."""
+        parts = [f"the target posts {self.verb}"]
+        parts += [f"{length} bytes at {at} of region {index}" for index, at, length in self.sges]
+        parts += [name for name in ("fence", "inline") if getattr(self, name)]
+        named = ("key", "offset", "value", "compare")
+        parts += [f"{name} {getattr(self, name)}" for name in named if getattr(self, name)]
+        return ", ".join(parts) + ("" if self.signaled else ", unsignaled")
+
+
+def _wrong_work(one: WorkInput) -> str:
+    """Say what no application can post; nothing if it can."""
+    if one.verb not in WORK:
+        return f"use one of {', '.join(WORK)}"
+    if len(one.sges) > MAX_SGES or one.length > MAX_WORK:
+        return f"at most {MAX_SGES} SGEs with {MAX_WORK} bytes"
+    if any(not _in_arena(*sge) for sge in one.sges):
+        return "an SGE is a region, an offset and a length, in the memory or just outside"
+    if one.verb in ATOMIC_WORK and one.length != _EIGHT:
+        return "its SGEs have 8 bytes"
+    if one.verb == "FLUSH" and one.sges:
+        return "it has no SGEs"
+    if one.inline and one.verb in (*SINK_WORK, "FLUSH"):
+        return "it sends no data that could be inline"
+    if one.inline and one.length > MAX_INLINE:
+        return f"at most {MAX_INLINE} bytes inline"
+    return ""
+
+
+_OUTSIDE: Final = 64
+"""Bytes that an SGE may extend beyond its region: in the guards."""
+
+
+def _in_arena(index: int, offset: int, length: int) -> bool:
+    if not 0 <= index < len(AREAS):
+        return False
+    return length > 0 and offset >= -_OUTSIDE and offset + length <= AREAS[index].length + _OUTSIDE
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerInput:
+    """A response packet to a target that is a requester, or a CNP.
+
+    - ``opcode``: of its BTH: that of a response, or of a CNP.
+    - ``ahead``: its PSN minus the oldest one that is not acknowledged.
+    - ``syndrome``: that of its AETH, a byte. ``msn`` is added to the MSN of a responder that has
+      executed everything up to the PSN.
+    - ``length``: bytes of payload; ``seed`` selects their values.
+    - ``value``: the original value of an atomic.
+    - ``fields``, ``cut``, ``extra``, ``checksum``: as in :class:`PacketInput`.
+
+    Raises :class:`FuzzError` for other opcodes.
+    """
+
+    kind: ClassVar = "answer"
+
+    opcode: int
+    ahead: int = 0
+    syndrome: int = 31
+    msn: int = 0
+    length: int = 0
+    seed: int = 0
+    value: int = 0
+    fields: tuple[tuple[str, int], ...] = ()
+    cut: int = 0
+    extra: tuple[str, ...] = ()
+    checksum: str = "GOOD"
+
+    def __post_init__(self) -> None:
+        if self.opcode not in SHAPES or not SHAPES[self.opcode].response:
+            raise FuzzError(f"answer: opcode {self.opcode:#04x} is none of a response")
+
+    @property
+    def name(self) -> str:
+        """The opcode's name."""
+        return Opcode(self.opcode).name
+
+    def __str__(self) -> str:
+        """Describe the response in a line."""
+        parts = [self.name, f"PSN oldest{self.ahead:+d}" if self.ahead else "PSN oldest"]
+        if self.syndrome != _PLAIN_ACK:
+            parts.append(f"syndrome {self.syndrome:#04x}")
+        if self.length:
+            parts.append(f"{self.length} bytes")
+        parts += [f"{name} {getattr(self, name)}" for name in ("msn", "value", "cut")
+                  if getattr(self, name)]  # fmt: skip
+        parts += [f"{name} {value:#x}" for name, value in self.fields]
+        parts += [f"header {name}" for name in self.extra]
+        if self.checksum != Checksum.GOOD.name:
+            parts.append(f"{self.checksum.lower()} ICRC")
+        return ", ".join(parts)
+
+
+_PLAIN_ACK: Final = 31
+"""The syndrome of an ACK without credits."""
+
+ResponderInput = PacketInput | ReceiveInput | WaitInput
+"""Inputs for a target that is a responder."""
+Input = ResponderInput | WorkInput | AnswerInput
 _KINDS: Final[dict[str, type[Any]]] = {
-    made.kind: made for made in (PacketInput, ReceiveInput, WaitInput)
+    made.kind: made for made in (PacketInput, ReceiveInput, WaitInput, WorkInput, AnswerInput)
 }
 _LIMITS: Final = {
     "opcode": (0, 255),
@@ -145,8 +308,17 @@ _LIMITS: Final = {
     "srq": (0, 3),
     "cut": (0, MAX_PAYLOAD),
     "ns": (0, 1 << 62),
+    "syndrome": (0, 255),
+    "msn": (-(1 << 23), 1 << 23),
+    "signaled": (0, 1),
+    "fence": (0, 1),
+    "inline": (0, 1),
 }
 """The least and greatest value of each number."""
+
+
+_NAMES: Final = {"verb": WORK, "checksum": tuple(Checksum.__members__)}
+"""The values of those that are names."""
 
 
 def input_as_json(one: Input) -> dict[str, Any]:
@@ -155,8 +327,15 @@ def input_as_json(one: Input) -> dict[str, Any]:
     for field in fields(one):
         value = getattr(one, field.name)
         if field.default is MISSING or value != field.default:
-            values[field.name] = dict(value) if field.name == "fields" else value
+            values[field.name] = dict(value) if field.name == "fields" else _plain(value)
     return values
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: tuples are lists, members of enums are numbers."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return int(value) if isinstance(value, int) else value
 
 
 def input_from_json(values: Any, place: str = "input") -> Input:
@@ -192,8 +371,10 @@ def _checked(place: str, name: str, value: Any) -> Any:
         if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
             raise FuzzError(f"{place}: extra is a list of header names")
         return tuple(value)
-    if value not in Checksum.__members__:
-        raise FuzzError(f"{place}: {name} is one of {', '.join(Checksum.__members__)}")
+    if name == "sges":
+        return _checked_sges(place, value)
+    if value not in (names := _NAMES[name]):
+        raise FuzzError(f"{place}: {name} is one of {', '.join(names)}")
     return value
 
 
@@ -201,6 +382,17 @@ def _checked_fields(place: str, value: Any) -> tuple[tuple[str, int], ...]:
     if not isinstance(value, dict) or not all(isinstance(one, int) for one in value.values()):
         raise FuzzError(f"{place}: fields are names with numbers, such as {{'bth.tver': 1}}")
     return tuple(value.items())
+
+
+def _checked_sges(place: str, value: Any) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(value, list | tuple) or not all(map(_is_sge, value)):
+        raise FuzzError(f"{place}: sges are lists of three numbers: region, offset, length")
+    return tuple(tuple(one) for one in value)
+
+
+def _is_sge(value: Any) -> bool:
+    right = isinstance(value, list | tuple) and len(value) == len(("region", "offset", "length"))
+    return right and all(type(number) is int for number in value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,12 @@ simpler ones. A change is kept if the violation keeps its signature.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
+from itertools import combinations
 from typing import Any, Final
 
-from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput
-from rdmawire.fuzz.oracle import Session, Violation, judge
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.inputs import AnswerInput, Case, Input, PacketInput, ReceiveInput, WorkInput
+from rdmawire.fuzz.oracle import Player, Session, Violation, judge
 from rdmawire.fuzz.setup import Setup
 from rdmawire.fuzz.target import Target
 
@@ -20,15 +22,21 @@ MAX_TRIALS: Final = 5000
 _SHORT: Final = 12
 """Inputs of a case that is short enough to try each run of inputs."""
 
+_VERY_SHORT: Final = 9
+"""Inputs before the last of a case that is short enough to try each choice of them."""
+
 Shows = Callable[[Case], bool]
 
 
-def minimise(target: Target, case: Case, found: Violation) -> tuple[Case, Violation]:
+def minimise(
+    target: Target, case: Case, found: Violation, session: Player | None = None
+) -> tuple[Case, Violation]:
     """Return a minimal case with the signature of ``found``, and its violation.
 
-    The result is ``case`` up to the violation, if nothing simpler shows it.
+    The result is ``case`` up to the violation, if nothing simpler shows it. ``session`` is that of
+    the role that is fuzzed; by default that of a responder.
     """
-    session = Session(target)
+    session = Session(target) if session is None else session
     trials = iter(range(MAX_TRIALS))
 
     def shows(other: Case) -> bool:
@@ -42,7 +50,7 @@ def minimise(target: Target, case: Case, found: Violation) -> tuple[Case, Violat
     while before != best:
         before = best
         best = _with_receives_first(best, shows)
-        best = _with_fewer(best, shows)
+        best = _with_fewest(_with_fewer(best, shows), shows)
         best = _with_simpler_setup(best, shows)
         best = _with_simpler_inputs(best, shows)
     violation = judge(target, best, session)
@@ -70,6 +78,22 @@ def _with_fewer(case: Case, shows: Shows) -> Case:
     return case
 
 
+def _with_fewest(case: Case, shows: Shows) -> Case:
+    """Try all choices of inputs of a very short case, few inputs first; the last one is kept.
+
+    Responses are relative to the oldest work, so that work and its response go together.
+    """
+    *others, last = case.inputs
+    if len(others) > _VERY_SHORT:
+        return case
+    for count in range(len(others)):
+        for chosen in combinations(others, count):
+            other = case.with_inputs((*chosen, last))
+            if shows(other):
+                return other
+    return case
+
+
 def _with_simpler_setup(case: Case, shows: Shows) -> Case:
     """Replace values of the setup by their defaults."""
     usual = Setup(service=case.setup.service)
@@ -85,7 +109,10 @@ def _with_simpler_inputs(case: Case, shows: Shows) -> Case:
     """Replace each input by simpler ones."""
     for place in range(len(case.inputs)):
         for simpler in _simpler(case.inputs, place):
-            other = _replaced(case, place, simpler(case.inputs[place]))
+            try:
+                other = _replaced(case, place, simpler(case.inputs[place]))
+            except FuzzError:  # work that no application can post
+                continue
             if other != case and shows(other):
                 case = other
     return case
@@ -98,13 +125,13 @@ def _replaced(case: Case, place: int, one: Input) -> Case:
 def _simpler(inputs: Sequence[Input], place: int) -> Iterator[Callable[[Input], Input]]:
     """Yield functions that make an input simpler."""
     one = inputs[place]
-    if isinstance(one, ReceiveInput):
-        for length in (0, 64):
-            yield _with(length=length)
-    elif isinstance(one, PacketInput):
+    if isinstance(one, PacketInput | AnswerInput):
         for number in range(len(one.fields)):
             yield _without_field(one, number)
-        yield from (_with(**{name: value}) for name, value in _SIMPLE)
+    if isinstance(one, WorkInput):
+        yield _with(sges=((0, 0, one.length),))
+    yield from (_with(**{name: value}) for name, value in _SIMPLE.get(type(one), ()))
+    if isinstance(one, PacketInput):
         for length in (0, 1, 8, 64):
             if length < one.length:
                 yield _with(length=length)
@@ -114,24 +141,49 @@ def _with(**values: Any) -> Callable[[Input], Input]:
     return lambda one: replace(one, **values)
 
 
-def _without_field(one: PacketInput, number: int) -> Callable[[Input], Input]:
+def _without_field(one: PacketInput | AnswerInput, number: int) -> Callable[[Input], Input]:
     left = one.fields[:number] + one.fields[number + 1 :]
-    return lambda other: replace(other, fields=left) if isinstance(other, PacketInput) else other
+    return _with(fields=left)
 
 
-_SIMPLE: Final[tuple[tuple[str, Any], ...]] = (
-    ("extra", ()),
-    ("checksum", "GOOD"),
-    ("cut", 0),
-    ("ahead", 0),
-    ("key", 0),
-    ("offset", 0),
-    ("dmalen", None),
-    ("region", 0),
-    ("seed", 0),
-    ("value", 0),
-    ("compare", 0),
-    ("srq", 0),
-    ("ackreq", 1),
-)
-"""The simplest value of each field of a packet."""
+_SIMPLE: Final[dict[type[Input], tuple[tuple[str, Any], ...]]] = {
+    ReceiveInput: (("length", 0), ("length", 64)),
+    PacketInput: (
+        ("extra", ()),
+        ("checksum", "GOOD"),
+        ("cut", 0),
+        ("ahead", 0),
+        ("key", 0),
+        ("offset", 0),
+        ("dmalen", None),
+        ("region", 0),
+        ("seed", 0),
+        ("value", 0),
+        ("compare", 0),
+        ("ackreq", 1),
+        ("srq", 0),
+    ),
+    AnswerInput: (
+        ("extra", ()),
+        ("checksum", "GOOD"),
+        ("cut", 0),
+        ("ahead", 0),
+        ("syndrome", 31),
+        ("msn", 0),
+        ("length", 0),
+        ("seed", 0),
+        ("value", 0),
+    ),
+    WorkInput: (
+        ("sges", ((0, 0, 8),)),
+        ("sges", ()),
+        ("fence", 0),
+        ("inline", 0),
+        ("key", 0),
+        ("offset", 0),
+        ("value", 0),
+        ("compare", 0),
+        ("signaled", 1),
+    ),
+}
+"""The simplest values of each field of an input."""

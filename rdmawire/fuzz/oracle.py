@@ -4,14 +4,22 @@ It compares the replies, the completions and the bytes of memory. The first diff
 :class:`Violation`, with what was expected, by which clause, and what happened.
 """
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, Protocol
 
 from rdmawire.errors import FuzzError, WireError
 from rdmawire.fuzz.decode import network_header, request_of
 from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
 from rdmawire.fuzz.frames import FrameBuilder, payload_bytes, qkey_of, srq_of
-from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput
+from rdmawire.fuzz.inputs import (
+    AnswerInput,
+    Case,
+    Input,
+    PacketInput,
+    ReceiveInput,
+    WaitInput,
+    WorkInput,
+)
 from rdmawire.fuzz.service_model import fresh_model
 from rdmawire.fuzz.setup import PEER_QPN, PKEY, Network, Setup
 from rdmawire.fuzz.target import Completion, ObservableTarget, Target
@@ -44,6 +52,32 @@ class Mismatch(NamedTuple):
     expected: Expected
 
 
+class Player(Protocol):
+    """Plays the inputs of a case on a target, and compares each with a model.
+
+    ``frames`` are those of the case, if it is ``recording``: whether the target sent each, and its
+    bytes. ``executed`` counts packets to the target, ``reached`` has the behaviours reached.
+    """
+
+    frames: list[tuple[bool, bytes]]
+    recording: bool
+    executed: int
+    reached: set[Any]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model's queue pair is in the error state."""
+        ...
+
+    def begin(self, setup: Setup) -> None:
+        """Make a fresh queue pair and a fresh model."""
+        ...
+
+    def play(self, one: Input) -> Mismatch | None:
+        """Play one input; return the first difference from the model, or ``None``."""
+        ...
+
+
 class Session:
     """Plays inputs on one queue pair of a target, and compares each with the model.
 
@@ -58,7 +92,7 @@ class Session:
         """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
         self.recording = False
         self.executed = 0
-        self.reached: set[tuple[int, str]] = set()
+        self.reached: set[Any] = set()
         """Opcodes with the reason of what the model expected: a measure of coverage."""
 
     def begin(self, setup: Setup) -> None:
@@ -76,6 +110,11 @@ class Session:
         builder.base = self.model.wire << 5
         self.frames.clear()
 
+    @property
+    def failed(self) -> bool:
+        """Whether the model's queue pair is in the error state."""
+        return self.model.failed
+
     def play(self, one: Input) -> Mismatch | None:
         """Play one input; return the first difference from the model, or ``None``.
 
@@ -90,9 +129,11 @@ class Session:
             if not self.observed.post_receive(one.length, one.srq):
                 return Mismatch("a receive", ("accepted",), ("refused",), expected)
             replies = self.observed.wait(0)
-        else:
+        elif isinstance(one, WaitInput):
             expected = Expected((), "", "nothing is due")
             replies = self.observed.wait(one.ns)
+        else:
+            raise FuzzError(f"a responder has no input of kind {one.kind}")
         if self.recording:
             self.frames += [(True, reply) for reply in replies]
         return self._compared(expected, replies)
@@ -134,7 +175,7 @@ class Session:
                 return Mismatch("completions", tuple(due), tuple(done), expected)
         found = target.memory()
         if found != model.memory and not self._is_defined(found):
-            return Mismatch("memory", *_different_bytes(bytes(model.memory), found), expected)
+            return Mismatch("memory", *different_bytes(bytes(model.memory), found), expected)
         return None
 
     def _is_defined(self, found: bytes) -> bool:
@@ -242,8 +283,11 @@ def reply_of(frame: bytes, base: int = 0) -> Reply | None:
     return Reply(bth.opcode & 31, bth.psn, aeth.ack << 5 | aeth.value, aeth.msn, data)
 
 
-def judge(target: Target, case: Case, session: Session | None = None) -> Violation | None:
-    """Play a case; return the first violation, or ``None``."""
+def judge(target: Target, case: Case, session: Player | None = None) -> Violation | None:
+    """Play a case; return the first violation, or ``None``.
+
+    ``session`` is that of the role that is fuzzed; by default that of a responder.
+    """
     session = Session(target) if session is None else session
     session.begin(case.setup)
     for place, one in enumerate(case.inputs):
@@ -256,8 +300,8 @@ def judge(target: Target, case: Case, session: Session | None = None) -> Violati
 def violation(place: int, one: Input, found: Mismatch) -> Violation:
     """Describe a difference found at the input ``one`` with the index ``place``."""
     what, wanted, happened, expected = found
-    shown = one.name if isinstance(one, PacketInput) else one.kind
-    kinds = ",".join(map(_kind, happened)) if what != "memory" else ""
+    shown = one.name if isinstance(one, _NAMED) else one.kind
+    kinds = ",".join(_kinds(what, happened))
     return Violation(
         place=place,
         what=what,
@@ -268,20 +312,33 @@ def violation(place: int, one: Input, found: Mismatch) -> Violation:
     )
 
 
+_NAMED: Final = (PacketInput, AnswerInput, WorkInput)
+
+
 def _words(values: tuple[object, ...]) -> str:
     words = (str(value) if value is not None else "a damaged frame" for value in values)
     return "; ".join(words) or "nothing"
 
 
+def _kinds(what: str, happened: tuple[object, ...]) -> Iterable[str]:
+    """The kinds of what happened; of requests, which are often repeated, each once."""
+    if what in ("memory", "state"):
+        return ()
+    kinds = map(_kind, happened)
+    return dict.fromkeys(kinds) if what == "requests" else kinds
+
+
 def _kind(one: object) -> str:
-    """The kind of a reply or completion, without its numbers."""
+    """The kind of a request, reply or completion, without its numbers."""
+    if isinstance(one, Request):
+        return str(one.opcode)
     if isinstance(one, Reply):
         code = one.syndrome & 31 if one.syndrome >> 5 == Ack.NAK else 0
         return f"{one.operation}:{one.syndrome >> 5}:{code}"
     return one.status.name if isinstance(one, Completion) else "damaged"
 
 
-def _different_bytes(wanted: bytes, found: bytes) -> tuple[tuple[str], tuple[str]]:
+def different_bytes(wanted: bytes, found: bytes) -> tuple[tuple[str], tuple[str]]:
     """Describe the bytes of memory that differ."""
     places = [place for place, byte in enumerate(found) if byte != wanted[place]]
     first, last = places[0], places[-1] + 1

@@ -261,7 +261,7 @@ def _work(run: ModelRun) -> Iterator[str]:
         elif isinstance(step.one, ReceiveInput):
             receives += 1
             yield _receive(step.one, receives, statuses.get(receives, "none"), now)
-        else:
+        elif isinstance(step.one, WaitInput):
             now += step.one.ns
 
 

@@ -74,6 +74,13 @@ WINDOW: Final = Area(1024, 256, int(Access.REMOTE_WRITE | Access.REMOTE_READ))
 RECEIVES: Final = 6 << 10
 """Start of the receive slots in the arena."""
 
+PEER_VA: Final = 0x7000_0000_0000
+"""Address of the memory of the peer that the work of a target names."""
+PEER_RKEY: Final = 0x4D01
+"""Remote key of that memory."""
+MAX_SEND_WR: Final = 16
+"""Send work that the queue pair of a target holds, at most."""
+
 
 class SharedQueue(NamedTuple):
     """A shared receive queue of an XRC target, and whether the target may use it."""
@@ -106,8 +113,9 @@ class Setup:
 
     ``psn`` is the first expected PSN, ``mtu`` the path MTU in bytes, ``rd_atomic`` the number of
     READs and atomics that the responder supports (``max_dest_rd_atomic``). ``access`` says whether
-    the queue pair allows remote access, ``qkey`` is that of a queue pair for datagrams. Raises
-    :class:`FuzzError` for values out of range.
+    the queue pair allows remote access, ``qkey`` is that of a queue pair for datagrams. Of a
+    requester, ``rd_atomic`` is ``max_rd_atomic``, and ``timeout``, ``retry_cnt`` and ``rnr_retry``
+    are those of ibv_modify_qp(3). Raises :class:`FuzzError` for values out of range.
     """
 
     service: QPType = QPType.RC
@@ -118,6 +126,9 @@ class Setup:
     rnr_timer: int = 12
     access: bool = True
     qkey: int = QKEY
+    timeout: int = 14
+    retry_cnt: int = 3
+    rnr_retry: int = 3
 
     def __post_init__(self) -> None:
         if self.mtu not in PATH_MTUS:
@@ -128,6 +139,8 @@ class Setup:
             raise FuzzError("rd_atomic is 0 to 16, rnr_timer 0 to 31")
         if not 0 <= self.qkey < 1 << 32:
             raise FuzzError(f"qkey {self.qkey}: a Q_Key has 32 bits")
+        if not (0 <= self.timeout <= 31 and 0 <= self.retry_cnt <= 7 and 0 <= self.rnr_retry <= 7):
+            raise FuzzError("timeout is 0 to 31, retry_cnt and rnr_retry 0 to 7")
 
     def as_json(self) -> dict[str, Any]:
         """Return the values that JSON can hold."""
@@ -140,6 +153,9 @@ class Setup:
             "rnr_timer": self.rnr_timer,
             "access": self.access,
             "qkey": self.qkey,
+            "timeout": self.timeout,
+            "retry_cnt": self.retry_cnt,
+            "rnr_retry": self.rnr_retry,
         }
 
     @classmethod
@@ -154,10 +170,16 @@ class Setup:
         made = dict(values)
         made["service"] = _member(QPType, made.get("service", "RC"), "service")
         made["network"] = _member(Network, made.get("network", "ROCE2_IPV4"), "network")
-        for name in ("psn", "mtu", "rd_atomic", "rnr_timer", "qkey"):
+        for name in _NUMBERS:
             if name in made and (not isinstance(made[name], int) or made[name] < 0):
                 raise FuzzError(f"setup: {name} is a number, not {made[name]!r}")
         return cls(**made)
+
+
+_NUMBERS: Final = (
+    *("psn", "mtu", "rd_atomic", "rnr_timer", "qkey"),
+    *("timeout", "retry_cnt", "rnr_retry"),
+)
 
 
 def _member(enum: Any, name: object, what: str) -> Any:

@@ -9,6 +9,7 @@ found.
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from rdmawire.fuzz.exchange import Numbers
+from rdmawire.fuzz.inputs import WorkInput
 from rdmawire.fuzz.setup import Setup
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import WCOpcode, WCStatus
@@ -83,4 +84,21 @@ class ObservableTarget(Target, Protocol):
 
     def wait(self, ns: int) -> list[bytes]:
         """Let ``ns`` nanoseconds pass; return the frames sent."""
+        ...
+
+
+@runtime_checkable
+class RequesterTarget(ObservableTarget, Protocol):
+    """A target whose application posts send work, too.
+
+    Its queue pair holds :data:`rdmawire.fuzz.setup.MAX_SEND_WR` sends, and ``wait`` returns also
+    the requests of work that was posted before.
+    """
+
+    def post_send(self, work: WorkInput) -> bool:
+        """Post send work; ``False`` if it is refused."""
+        ...
+
+    def failed(self) -> bool:
+        """Return whether the queue pair is in the error state."""
         ...

@@ -41,6 +41,13 @@ def test_a_campaign_goes_on_with_its_seed(tmp_path: Path) -> None:
     assert "200 cases" in done.stdout
 
 
+def test_an_adapter_is_fuzzed_as_a_requester(tmp_path: Path) -> None:
+    words = ("--role", "requester", "--runs", "100", "--seed", "1", "-o", str(tmp_path), "--json")
+    done = rdmawire("fuzz", "run", *words)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["target"] == {"kind": "requester"}
+
+
 def test_targets_are_listed() -> None:
     assert "engine" in rdmawire("fuzz", "list").stdout
     assert "engine" in json.loads(rdmawire("fuzz", "list", "--json").stdout)["targets"]
@@ -53,6 +60,8 @@ def test_targets_are_listed() -> None:
         (("run", "engin"), "no fuzzer is named 'engin'; the nearest is engine"),
         (("run", "--profile", "rxf"), "no profile is named 'rxf'"),
         (("run", "--service", "RD"), "service 'RD' is none of rc, uc, ud, xrc, all"),
+        (("run", "requester", "--role", "requester"), "--role is for the target engine"),
+        (("run", "--role", "both"), "'both' is not one of 'responder', 'requester'"),
         (("run", "--time", "soon"), "'soon' is no time such as 60s"),
         (("run", "--time", "-1s"), "no time such as 60s"),
         (("replay", "no-such"), "no-such"),

@@ -42,12 +42,15 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
     examples=(
         "rdmawire fuzz run --time 60s",
         "rdmawire fuzz run --service ud --time 10min",
+        "rdmawire fuzz run --role requester --time 10min",
         "rdmawire fuzz run --profile rxe --runs 100000 --jobs 4 --seed 1",
         "rdmawire fuzz run --time 8h --scheduler tcp://10.0.0.1:8786",
     ),
 )
 @click.argument("target", default="engine", metavar="[TARGET]")
 @option("Target", "--profile", metavar="NAME", help="Profile of the adapter.  [default: ibta]")
+@option("Target", "--role", type=click.Choice(["responder", "requester"]),
+        help="Role of the adapter.  [default: responder]")  # fmt: skip
 @option("Target", "--bug", metavar="NAME", help="Planted bug of the adapter.")
 @option(
     "Target",
@@ -73,6 +76,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
 def command(
     target: str,
     *,
+    role: str | None,
     seconds: float | None,
     runs: int | None,
     max_findings: int | None,
@@ -90,7 +94,10 @@ def command(
     with what the standard requires in that state: their number says how much was reached. Exit
     status: 0 if nothing is found, 1 for findings, 2 for a usage error.
     """
-    spec = {"kind": target, **{name: value for name, value in settings.items() if value}}
+    spec = {
+        "kind": _kind(target, role),
+        **{name: value for name, value in settings.items() if value},
+    }
     campaign = _campaign(spec, seed, folder)
     campaign.runs, campaign.seconds, campaign.max_findings = runs, seconds, max_findings
     if not as_json:
@@ -100,6 +107,19 @@ def command(
     if campaign.findings:
         return 1
     return _INTERRUPTED if interrupted else 0
+
+
+_ROLES: Final = {"responder": "engine", "requester": "requester"}
+"""The target of each role of an adapter."""
+
+
+def _kind(target: str, role: str | None) -> str:
+    """Return the target in a role. Raises ``click.UsageError`` for a target without roles."""
+    if role is None:
+        return target
+    if target != _ROLES["responder"]:
+        raise click.UsageError(f"--role is for the target engine, not for {target!r}")
+    return _ROLES[role]
 
 
 def _campaign(spec: dict[str, Any], seed: int | None, folder: Path) -> "Campaign":

@@ -9,7 +9,13 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.inputs import Checksum, Input, PacketInput, ReceiveInput, WaitInput
+from rdmawire.fuzz.inputs import (
+    Checksum,
+    PacketInput,
+    ReceiveInput,
+    ResponderInput,
+    WaitInput,
+)
 from rdmawire.fuzz.setup import AREAS, Setup
 from rdmawire.terminal import suggest
 from rdmawire.wire import serial
@@ -37,7 +43,7 @@ _FIRST: Final = PacketInput(Op.RDMA_WRITE_FIRST, length=_MTU, dmalen=_LONG)
 _READ: Final = PacketInput(Op.RDMA_READ_REQUEST, dmalen=_SHORT)
 _ADD: Final = PacketInput(Op.FETCH_ADD, value=1)
 
-INPUTS: Final[dict[str, Input]] = {
+INPUTS: Final[dict[str, ResponderInput]] = {
     "SEND_ONLY": _SEND,
     "SEND_FIRST": PacketInput(Op.SEND_FIRST, length=_MTU),
     "SEND_MIDDLE": _MIDDLE,

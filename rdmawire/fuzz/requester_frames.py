@@ -1,0 +1,134 @@
+"""Frames between a requester and its peer: responses from inputs, and requests compared as values.
+
+Most frames are built from a cached head and one CRC; those with unusual fields from the header
+tables (:mod:`rdmawire.fuzz.frames`).
+"""
+
+from typing import Any, Final
+
+from rdmawire.errors import WireError
+from rdmawire.fuzz.decode import packet_for, request_in
+from rdmawire.fuzz.exchange import Reply, Request
+from rdmawire.fuzz.frames import FrameBuilder, payload_bytes
+from rdmawire.fuzz.inputs import AnswerInput, PacketInput
+from rdmawire.fuzz.setup import PEER_QPN, PKEY
+from rdmawire.ib.tx_template import ACKREQ
+from rdmawire.wire import roce
+from rdmawire.wire.ib import AETH, FETH, IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
+from rdmawire.wire.opcode import SHAPES, Operation, Service
+from rdmawire.wire.packet import LAYOUTS
+
+_BITS_64: Final = (1 << 64) - 1
+_SYNDROME: Final = 0x7F
+"""The bits of an AETH's first byte that have a meaning."""
+
+
+def reply_to(one: AnswerInput, psn: int, msn: int) -> Reply | None:
+    """Return the response of an input without unusual parts; ``None`` if it must be dropped."""
+    shape = SHAPES[one.opcode]
+    if shape.service is not Service.RC:
+        return None
+    operation, syndrome = one.opcode & 31, one.syndrome & _SYNDROME
+    if operation == Operation.RDMA_READ_RESPONSE_MIDDLE:
+        return Reply(operation, psn, -1, 0, payload_bytes(one.seed, one.length))
+    if operation == Operation.ATOMIC_ACKNOWLEDGE:
+        data = (one.value & _BITS_64).to_bytes(8, "big")
+        return None if one.length else Reply(operation, psn, syndrome, msn, data)
+    if operation == Operation.ACKNOWLEDGE and one.length:
+        return None
+    return Reply(operation, psn, syndrome, msn, payload_bytes(one.seed, one.length))
+
+
+def is_unusual(one: AnswerInput) -> bool:
+    """Return whether the effect of a response does not follow from its values alone."""
+    return bool(one.fields or one.extra or one.cut or one.checksum != "GOOD")
+
+
+class AnswerBuilder(FrameBuilder):
+    """Builds the responses of a peer, and the requests that are expected of the target."""
+
+    def answer(self, one: AnswerInput, psn: int, msn: int) -> bytes:
+        """Return the frame of a response. Raises :class:`FuzzError` for a bad field."""
+        reply = None if is_unusual(one) else reply_to(one, psn, msn)
+        if reply is None:
+            return self.frame(_packet(one, msn), psn)
+        extended, data = b"", reply.data
+        if reply.syndrome >= 0:
+            extended = (one.syndrome << 24 | reply.msn).to_bytes(4, "big")
+        if reply.operation == Operation.ATOMIC_ACKNOWLEDGE:
+            extended, data = extended + data, b""
+        return self._template.frame(reply.operation, reply.psn, extended, data)
+
+    def answer_in(self, frame: bytes) -> Reply | None:
+        """Return the response in a frame for the target; ``None`` if it must be dropped."""
+        parsed = packet_for(frame, self.headers, self.numbers.qpn)
+        if parsed is None:
+            return None
+        packet = parsed.packet
+        opcode = packet.bth.opcode
+        if opcode not in SHAPES or not SHAPES[opcode].response or opcode >> 5 != Service.RC:
+            return None
+        return reply_in(parsed)
+
+    def request(self, one: Request) -> bytes | None:
+        """Return the frame of a request of the target; ``None`` until its path is known."""
+        if self._replies is None:
+            return None
+        word = one.psn | ACKREQ if one.ackreq else one.psn
+        headers = (_FILLED[table](one) for table in LAYOUTS[one.opcode].headers)
+        extended = b"".join(header.build() for header in headers)
+        return self._replies.frame(one.opcode, word, extended, one.payload)
+
+
+def reply_in(frame: roce.Frame) -> Reply:
+    """Return the response in a parsed frame as values."""
+    bth = frame.packet.bth
+    aeth: AETH | None = frame.packet.header(AETH)
+    atomic: AtomicAckETH | None = frame.packet.header(AtomicAckETH)
+    data = atomic.origremdt.to_bytes(8, "big") if atomic else frame.packet.payload
+    if aeth is None:
+        return Reply(bth.opcode & 31, bth.psn, -1, 0, data)
+    return Reply(bth.opcode & 31, bth.psn, aeth.ack << 5 | aeth.value, aeth.msn, data)
+
+
+def request_from(frame: bytes) -> Request | None:
+    """Return a request of the target; ``None`` if it is damaged, or for another queue pair."""
+    try:
+        parsed = roce.parse(frame)
+    except WireError:
+        return None
+    bth = parsed.packet.bth
+    if parsed.seal() != parsed or bth.destqp != PEER_QPN or bth.pkey != PKEY or bth.tver:
+        return None
+    return request_in(parsed, malformed=False)
+
+
+_FILLED: Final[dict[Any, Any]] = {
+    RETH: lambda one: RETH(one.va, one.rkey, one.dmalen),
+    AtomicETH: lambda one: AtomicETH(one.va, one.rkey, one.value, one.compare),
+    ImmDt: lambda one: ImmDt(one.value),
+    IETH: lambda one: IETH(one.rkey),
+    FETH: lambda one: FETH(plt=one.value, sel=one.compare),
+}
+"""How the headers of a request are filled."""
+
+
+def _packet(one: AnswerInput, msn: int) -> PacketInput:
+    """The packet input with the bytes of an unusual response."""
+    headers = LAYOUTS[one.opcode].headers
+    fields: tuple[tuple[str, int], ...] = ()
+    if AETH in headers:
+        fields = (("aeth.resv1", one.syndrome >> 7), ("aeth.msn", msn))
+    if AtomicAckETH in headers:
+        fields += (("atomicacketh.origremdt", one.value & _BITS_64),)
+    return PacketInput(
+        opcode=one.opcode,
+        ackreq=0,
+        length=one.length,
+        seed=one.seed,
+        value=one.syndrome & _SYNDROME,
+        fields=fields + one.fields,
+        cut=one.cut,
+        extra=one.extra,
+        checksum=one.checksum,
+    )

@@ -1,0 +1,577 @@
+"""A plain model of a requester on a reliable connection: what the standard requires it to send.
+
+The model shares no code with the adapter. It gets the work that is posted, the responses as values
+and the time, and returns the requests to send, with the clause that requires them; its memory,
+completions and state are what the target's must be. Packets are counted from 0 without wrapping;
+only packets have PSNs of 24 bits. Where the standard leaves a choice, the model makes that of the
+profile ``ibta``: all work is sent at once, and AckReq is set in the last packet of each message.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rdmawire.fuzz.exchange import Reply, Request
+from rdmawire.fuzz.inputs import SINK_WORK, WorkInput
+from rdmawire.fuzz.setup import AREAS, MAX_SEND_WR, PEER_RKEY, PEER_VA, Setup
+from rdmawire.fuzz.target import Completion
+from rdmawire.memory.key import Access
+from rdmawire.verbs.enums import WCOpcode, WCStatus
+from rdmawire.wire import serial
+from rdmawire.wire.ib import CREDITS, RNR_TIMER_NS
+from rdmawire.wire.opcode import Operation as Op
+
+_ACK, _RNR_NAK, _NAK = 0, 1, 3
+_NO_CREDITS: Final = 31
+_SEQUENCE_ERROR: Final = 0
+_STATUS: Final = {
+    1: WCStatus.REM_INV_REQ_ERR,
+    2: WCStatus.REM_ACCESS_ERR,
+    3: WCStatus.REM_OP_ERR,
+    4: WCStatus.REM_INV_RD_REQ_ERR,
+}
+"""Completion status by NAK code. IBA 9.9.2.3."""
+_ENDLESS: Final = 7
+"""The ``rnr_retry`` without a limit."""
+_TIMEOUT_UNIT: Final = 4096
+_BITS_32: Final = (1 << 32) - 1
+_BITS_64: Final = (1 << 64) - 1
+_EIGHT: Final = 8
+
+
+class Sent(NamedTuple):
+    """The requests that a target must send, and the clause that requires what it does."""
+
+    requests: tuple[Request, ...] = ()
+    clause: str = ""
+    why: str = ""
+
+
+class _Verb(NamedTuple):
+    """One type of work: its completion and its operations.
+
+    ``only`` is the operation of a message of one packet; ``parts`` those of longer ones: first,
+    middle, last. ``response`` is the operation of the last response, ACKNOWLEDGE for an ACK.
+    """
+
+    completion: WCOpcode
+    only: Op
+    parts: tuple[Op, ...] = ()
+    response: Op = Op.ACKNOWLEDGE
+    receives: bool = False
+
+    @property
+    def answered(self) -> bool:
+        """Whether a response other than an ACK completes it: it uses one of ``max_rd_atomic``."""
+        return self.response != Op.ACKNOWLEDGE
+
+
+_SEND_PARTS: Final = (Op.SEND_FIRST, Op.SEND_MIDDLE)
+_WRITE_PARTS: Final = (Op.RDMA_WRITE_FIRST, Op.RDMA_WRITE_MIDDLE)
+_DATA: Final = Op.RDMA_READ_RESPONSE_LAST
+_VERBS: Final = {
+    "SEND": _Verb(
+        WCOpcode.SEND, Op.SEND_ONLY, (*_SEND_PARTS, Op.SEND_LAST), receives=True
+    ),
+    "SEND_WITH_IMM": _Verb(
+        WCOpcode.SEND, Op.SEND_ONLY_WITH_IMMEDIATE,
+        (*_SEND_PARTS, Op.SEND_LAST_WITH_IMMEDIATE), receives=True,
+    ),
+    "SEND_WITH_INV": _Verb(
+        WCOpcode.SEND, Op.SEND_ONLY_WITH_INVALIDATE,
+        (*_SEND_PARTS, Op.SEND_LAST_WITH_INVALIDATE), receives=True,
+    ),
+    "RDMA_WRITE": _Verb(
+        WCOpcode.RDMA_WRITE, Op.RDMA_WRITE_ONLY, (*_WRITE_PARTS, Op.RDMA_WRITE_LAST)
+    ),
+    "RDMA_WRITE_WITH_IMM": _Verb(
+        WCOpcode.RDMA_WRITE, Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE,
+        (*_WRITE_PARTS, Op.RDMA_WRITE_LAST_WITH_IMMEDIATE), receives=True,
+    ),
+    "RDMA_READ": _Verb(WCOpcode.RDMA_READ, Op.RDMA_READ_REQUEST, response=_DATA),
+    "ATOMIC_CMP_AND_SWP": _Verb(
+        WCOpcode.COMP_SWAP, Op.CMP_SWAP, response=Op.ATOMIC_ACKNOWLEDGE
+    ),
+    "ATOMIC_FETCH_AND_ADD": _Verb(
+        WCOpcode.FETCH_ADD, Op.FETCH_ADD, response=Op.ATOMIC_ACKNOWLEDGE
+    ),
+    "ATOMIC_WRITE": _Verb(WCOpcode.ATOMIC_WRITE, Op.ATOMIC_WRITE, response=_DATA),
+    "FLUSH": _Verb(WCOpcode.FLUSH, Op.FLUSH, response=_DATA),
+}  # fmt: skip
+_IMMEDIATE: Final = frozenset(
+    (
+        Op.SEND_LAST_WITH_IMMEDIATE,
+        Op.SEND_ONLY_WITH_IMMEDIATE,
+        Op.RDMA_WRITE_LAST_WITH_IMMEDIATE,
+        Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE,
+    )
+)
+_INVALIDATE: Final = frozenset((Op.SEND_LAST_WITH_INVALIDATE, Op.SEND_ONLY_WITH_INVALIDATE))
+_WRITE_BEGINS: Final = frozenset(
+    (Op.RDMA_WRITE_FIRST, Op.RDMA_WRITE_ONLY, Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE)
+)
+READ_RESPONSES: Final = (
+    Op.RDMA_READ_RESPONSE_FIRST,
+    Op.RDMA_READ_RESPONSE_MIDDLE,
+    Op.RDMA_READ_RESPONSE_LAST,
+    Op.RDMA_READ_RESPONSE_ONLY,
+)
+_ENDS: Final = (Op.RDMA_READ_RESPONSE_LAST, Op.RDMA_READ_RESPONSE_ONLY)
+
+
+@dataclass(slots=True)
+class Work:
+    """Work in the send queue.
+
+    ``first`` is the count of its first packet (-1 until it is started), of ``packets``;
+    ``answered`` counts the READ responses that were placed. ``error`` ends it when its turn comes.
+    """
+
+    number: int
+    one: WorkInput
+    verb: _Verb
+    packets: int
+    inline: bytes | None
+    first: int = -1
+    answered: int = 0
+    error: WCStatus | None = None
+
+    @property
+    def end(self) -> int:
+        """The count of the packet after its last one, or after its last response."""
+        return self.first + self.packets
+
+
+@dataclass
+class RequesterModel:
+    """The state of a requester, as the standard has it. Memory is ``memory``, from the arena.
+
+    ``unacked`` is the oldest packet that is not acknowledged, ``next`` the next one to send, and
+    ``newest`` the first one that was never sent.
+    """
+
+    setup: Setup
+    memory: bytearray
+    completions: list[Completion] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.work: deque[Work] = deque()
+        self.posted = 0
+        self.unacked = self.next = self.newest = 0
+        self.failed = False
+        self.now = 0
+        self.deadline: int | None = None
+        self.waiting = False
+        """Whether the deadline ends the wait after an RNR NAK."""
+        self._timeout = _TIMEOUT_UNIT << self.setup.timeout if self.setup.timeout else 0
+        self._repeating = False
+        self._halted = False
+        self._started = 0
+        self._messages = 0
+        self._limit: int | None = None
+        self._silent = 0
+        self._clause = self._why = ""
+        self._restore()
+
+    def _restore(self) -> None:
+        """Progress restores all retries. IBA 9.7.6.1.3, 9.7.5.2.8."""
+        self._retries, self._rnr_retries = self.setup.retry_cnt, self.setup.rnr_retry
+        self._repeating = False
+
+    # What the inputs need.
+
+    def psn(self, packet: int) -> int:
+        """Return the PSN of a packet."""
+        return serial.add(self.setup.psn, packet)
+
+    @property
+    def in_flight(self) -> int:
+        """Packets sent and not acknowledged; of a READ, its responses are counted."""
+        return self.newest - self.unacked
+
+    @property
+    def room(self) -> int:
+        """How many sends may be posted: unsignaled ones count until a later one completes."""
+        return MAX_SEND_WR - len(self.work) - self._silent
+
+    def msn(self, packet: int) -> int:
+        """Return the MSN of a responder that has executed all messages up to this packet."""
+        done = sum(1 for one in self.work if one.first >= 0 and one.packets and one.end <= packet)
+        return serial.add(self._messages, done)
+
+    # Inputs.
+
+    def post(self, one: WorkInput) -> Sent:
+        """Model posted work, which always succeeds if there is room."""
+        self._because("IBA 10.8.2, 9.7.1", "posted work is sent")
+        self.posted += 1
+        verb = _VERBS[one.verb]
+        if self.failed:
+            self._because("IBA 10.8.3.3", "work posted in the error state is flushed")
+            self.completions.append(Completion(self.posted, WCStatus.WR_FLUSH_ERR))
+            return self._sent(())
+        packets = 1 if verb.answered and one.verb != "RDMA_READ" else self._packets(one.length)
+        inline = self._read(one, 0, one.length) if one.inline else None
+        self.work.append(Work(self.posted, one, verb, packets, inline))
+        return self._sent(self._send())
+
+    def _packets(self, length: int) -> int:
+        return max(-(-length // self.setup.mtu), 1)
+
+    def wait(self, ns: int) -> Sent:
+        """Model ``ns`` nanoseconds that pass."""
+        self._because("", "nothing is due")
+        end = self.now + ns
+        requests: list[Request] = []
+        while self.deadline is not None and self.deadline <= end:
+            self.now, self.deadline = self.deadline, None
+            self._expired()
+            requests.extend(self._send())
+        self.now = end
+        return self._sent(tuple(requests))
+
+    def _expired(self) -> None:
+        if self.waiting:
+            self.waiting = False
+            self._because("IBA 9.7.5.2.8", "the RNR NAK's time is over")
+            return
+        self._because("IBA 9.7.6.1.3", "no ACK arrived in time")
+        self._go_back()
+
+    def answer(self, reply: Reply) -> Sent:
+        """Model one response packet of the service, addressed to the queue pair, undamaged."""
+        if self.failed:
+            self._because("IBA 10.3.1.7", "the queue pair is in the error state")
+            return self._sent(())
+        ahead = serial.distance(self.psn(self.unacked), reply.psn)
+        if 0 <= ahead < self.in_flight:
+            self._answer_in_window(reply, self.unacked + ahead)
+        else:
+            self._answer_outside(reply, ahead)
+        return self._sent(self._send())
+
+    def _because(self, clause: str, why: str) -> None:
+        self._clause, self._why = clause, why
+
+    def _sent(self, requests: tuple[Request, ...]) -> Sent:
+        return Sent(requests, self._clause, self._why)
+
+    # Responses.
+
+    def _answer_outside(self, reply: Reply, ahead: int) -> None:
+        """A duplicate response may grant credits, a ghost response has no effect."""
+        self._because("IBA 9.7.5.1.2", "a response to nothing that is outstanding")
+        ghost = not -serial.HALF < ahead < 0
+        if ghost or reply.syndrome < 0 or reply.syndrome >> 5 != _ACK:
+            return
+        limit = self._limit_in(reply)
+        more = None not in (limit, self._limit) and serial.is_before(self._limit or 0, limit or 0)
+        if ahead == -1 or more:
+            self._limit = limit
+            self._because("IBA 9.7.7.2.4", "a duplicate ACK may grant credits")
+
+    def _limit_in(self, reply: Reply) -> int | None:
+        """The last message that the responder has a receive for; ``None`` without a limit."""
+        count = reply.syndrome & 31
+        return None if count == _NO_CREDITS else serial.add(reply.msn, CREDITS[count])
+
+    def _answer_in_window(self, reply: Reply, packet: int) -> None:
+        kind = reply.syndrome >> 5 if reply.syndrome >= 0 else _ACK
+        if kind == _ACK:
+            if reply.syndrome >= 0:
+                self._limit = self._limit_in(reply)
+            self._acknowledged(reply, packet)
+        elif reply.operation != Op.ACKNOWLEDGE:
+            if self._settle(packet):
+                self._bad_response("IBA 9.7.5.2", "only an Acknowledge packet has a NAK")
+        elif kind == _RNR_NAK:
+            self._not_ready(reply.syndrome & 31, packet)
+        elif kind == _NAK:
+            self._refused(reply.syndrome & 31, packet)
+        else:
+            self._because("IBA 9.3.5.1", "a reserved syndrome is ignored")
+
+    def _acknowledged(self, reply: Reply, packet: int) -> None:
+        if reply.operation == Op.ACKNOWLEDGE:
+            self._because("IBA 9.7.5.1.2", "an ACK completes all work up to its PSN")
+            self._settle(packet + 1)
+        elif self._settle(packet):
+            self._responded(reply)
+
+    def _responded(self, reply: Reply) -> None:
+        """Place the response to the oldest work."""
+        if not self.work:
+            return
+        one = self.work[0]
+        is_read = reply.operation in READ_RESPONSES
+        if is_read != (one.verb.response == _DATA) or not one.verb.answered:
+            self._bad_response("IBA 9.7.5.1", "a response of another operation")
+        elif is_read:
+            self._read_responded(one, reply)
+        else:
+            self._because("IBA 9.7.5.1.4", "an atomic returns the original value")
+            self._placed(one, reply.data[::-1])
+
+    def _read_responded(self, one: Work, reply: Reply) -> None:
+        left = one.packets - one.answered
+        wanted = one.one.length if one.one.verb == "RDMA_READ" else 0
+        wanted = min(wanted - one.answered * self.setup.mtu, self.setup.mtu)
+        if (left == 1) != (reply.operation in _ENDS):
+            self._bad_response("IBA 9.7.5.1.3", "first and middle responses precede one last")
+        elif len(reply.data) != max(wanted, 0):
+            self._bad_response("IBA 9.7.5.1.3", "a READ response of another length")
+        else:
+            self._because("IBA 9.7.5.1.3", "a READ response is written to the SGEs")
+            self._placed(one, reply.data)
+
+    def _placed(self, one: Work, data: bytes) -> None:
+        """Write a response to local memory; the last one completes the work."""
+        if one.one.verb in SINK_WORK:
+            self._write(one.one, one.answered * self.setup.mtu, data)
+        one.answered += 1
+        self.unacked += 1
+        if one.answered == one.packets:
+            self._complete()
+        self._progress()
+
+    def _bad_response(self, clause: str, why: str) -> None:
+        self._because(clause, f"{why}: Bad Response Error, IBA 11.6.2")
+        self._fail(WCStatus.BAD_RESP_ERR)
+
+    def _not_ready(self, timer: int, packet: int) -> None:
+        if not self._settle(packet) or not self.work:
+            return
+        self._because("IBA 9.7.5.2.8", "an RNR NAK: wait, then send again")
+        if self.waiting:
+            return
+        if not self._rnr_retries:
+            self._because("IBA 9.7.5.2.8", "no RNR retry is left")
+            self._fail(WCStatus.RNR_RETRY_EXC_ERR)
+            return
+        self._rnr_retries -= self.setup.rnr_retry != _ENDLESS
+        self.next = self.unacked
+        self.waiting = True
+        self.deadline = self.now + RNR_TIMER_NS[timer]
+
+    def _refused(self, code: int, packet: int) -> None:
+        if not self._settle(packet) or not self.work:
+            return
+        if code == _SEQUENCE_ERROR:
+            self._because("IBA 9.7.5.2.3", "a PSN sequence error: send again from there")
+            self._repeat()
+            return
+        self._because("IBA 9.9.2.3", f"NAK code {code} ends the oldest work")
+        self._fail(_STATUS.get(code, WCStatus.BAD_RESP_ERR))
+
+    # Progress and completions.
+
+    def _settle(self, packet: int) -> bool:
+        """Complete work before ``packet``. Return ``False`` if a response before it is missing."""
+        before = self.unacked
+        while self.work and self.work[0].first >= 0 and self.unacked < packet:
+            one = self.work[0]
+            if one.verb.answered:
+                break
+            self.unacked = min(one.end, packet)
+            if self.unacked == one.end:
+                self._complete()
+        if self.unacked != before:
+            self._progress()
+        if self.failed or self.unacked >= packet:
+            return True
+        self._because("IBA 9.7.5.1.2", "an implied NAK: an earlier response is missing")
+        self._repeat()
+        return False
+
+    def _complete(self) -> None:
+        """Complete the oldest work; local errors behind it have their turn then."""
+        one = self.work.popleft()
+        self._messages += 1
+        if one.one.signaled:
+            length = one.one.length if one.one.verb in SINK_WORK else 0
+            done = Completion(one.number, WCStatus.SUCCESS, one.verb.completion, length)
+            self.completions.append(done)
+            self._silent = 0
+        else:
+            self._silent += 1
+        self._end_local_error()
+
+    def _end_local_error(self) -> None:
+        if self.work and (error := self.work[0].error) is not None:
+            self._because("IBA 10.8.3.3", "work with a local error ends in its turn")
+            self._fail(error)
+
+    def _fail(self, status: WCStatus) -> None:
+        """End the queue pair: the oldest work gets ``status``, all other is flushed."""
+        for place, one in enumerate(self.work):
+            got = WCStatus.WR_FLUSH_ERR if place else status
+            self.completions.append(Completion(one.number, got))
+        self.work.clear()
+        self.failed, self.waiting, self.deadline, self._silent = True, False, None, 0
+
+    def _progress(self) -> None:
+        """Restore the retries and restart the timer."""
+        self.next = max(self.next, self.unacked)
+        self._restore()
+        if not self.waiting:
+            self.deadline = None
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        if self.deadline is None and self._timeout and self.in_flight and not self.failed:
+            self.deadline = self.now + self._timeout
+
+    # Retransmission.
+
+    def _repeat(self) -> None:
+        """Send again, once until there is progress or a time-out."""
+        if self._repeating or self.waiting:
+            return
+        self._go_back()
+        self._repeating = True
+
+    def _go_back(self) -> None:
+        self._repeating = False
+        if not self._retries:
+            self._because(self._clause, f"{self._why}, and no retry is left")
+            self._fail(WCStatus.RETRY_EXC_ERR)
+            return
+        self._retries -= 1
+        self.next = self.unacked
+        self.deadline = None
+
+    # Requests.
+
+    def _send(self) -> tuple[Request, ...]:
+        """Send all that may be sent now."""
+        if self.failed or self.waiting:
+            return ()
+        requests: list[Request] = []
+        for one in self.work:
+            if one.first < 0:
+                if self._held(one):
+                    break
+                self._start(one)
+            if one.error is None:
+                self._send_work(one, requests)
+        self.newest = max(self.newest, self.next)
+        self._start_timer()
+        self._end_local_error()
+        return tuple(requests)
+
+    def _held(self, one: Work) -> bool:
+        """Whether work must wait for earlier work, or for credits."""
+        if self._halted:
+            return True
+        reads = sum(other.first >= 0 and other.verb.answered for other in self.work)
+        if reads and one.one.fence:
+            return True  # IBA 10.8.3.3
+        if one.verb.answered:
+            return reads >= self.setup.rd_atomic  # IBA 9.4.4
+        if self._limit is None or not one.verb.receives:
+            return False
+        # IBA 9.7.7.2.5: one message is sent without credits if nothing is outstanding.
+        in_flight = self.next > self.unacked
+        return in_flight and serial.is_before(self._limit, serial.add(self._started, 1))
+
+    def _start(self, one: Work) -> None:
+        """Give work its packets, or its local error."""
+        one.first = self.next
+        if self._is_allowed(one):
+            self._started += 1
+            return
+        one.error = WCStatus.LOC_PROT_ERR
+        one.packets = 0
+        self._halted = True
+
+    def _is_allowed(self, one: Work) -> bool:
+        """Whether the local keys allow the access."""
+        needed = Access.LOCAL_WRITE if one.one.verb in SINK_WORK else 0
+        if one.inline is not None or not one.one.sges:
+            return True
+        if one.one.key:
+            return False
+        return all(
+            offset >= 0
+            and offset + length <= AREAS[index].length
+            and not needed & ~AREAS[index].access
+            for index, offset, length in one.one.sges
+        )
+
+    def _send_work(self, one: Work, requests: list[Request]) -> None:
+        if one.verb.answered:
+            if self.next < one.end:
+                requests.append(self._single(one))
+                self.next = one.end
+            return
+        while self.next < one.end:
+            requests.append(self._packet(one, self.next - one.first))
+            self.next += 1
+
+    def _packet(self, one: Work, index: int) -> Request:
+        """Return a packet of a SEND or WRITE. IBA 9.2.1, 9.3.3."""
+        work, mtu, last = one.one, self.setup.mtu, one.packets - 1
+        operation = one.verb.parts[(index > 0) + (index == last)] if last else one.verb.only
+        size = min(work.length - index * mtu, mtu)
+        data = (
+            self._read(work, index * mtu, size)
+            if one.inline is None
+            else one.inline[index * mtu :][:size]
+        )
+        begins = operation in _WRITE_BEGINS
+        rkey = work.value & _BITS_32 if operation in _INVALIDATE else 0
+        return Request(
+            operation,
+            self.psn(one.first + index),
+            int(index == last),
+            data,
+            va=PEER_VA + work.offset & _BITS_64 if begins else 0,
+            rkey=PEER_RKEY if begins else rkey,
+            dmalen=work.length if begins else 0,
+            value=work.value & _BITS_32 if operation in _IMMEDIATE else 0,
+        )
+
+    def _single(self, one: Work) -> Request:
+        """Return the request of a READ, atomic or FLUSH; a READ is resumed. IBA 9.7.3.1."""
+        work, done = one.one, one.answered * self.setup.mtu
+        sends = work.verb == "ATOMIC_WRITE"
+        inline = b"" if one.inline is None else one.inline
+        data = self._read(work, 0, _EIGHT) if sends and one.inline is None else inline
+        dmalen = {"RDMA_READ": work.length - done, "ATOMIC_WRITE": _EIGHT}
+        if work.verb == "FLUSH":
+            dmalen["FLUSH"] = work.compare & _BITS_32
+        value, compare = _OPERANDS.get(work.verb, (False, False))
+        return Request(
+            one.verb.only,
+            self.psn(one.first + one.answered),
+            1,
+            data,
+            va=PEER_VA + work.offset + done & _BITS_64,
+            rkey=PEER_RKEY,
+            dmalen=dmalen.get(work.verb, 0),
+            value=work.value if value else int(work.verb == "FLUSH"),
+            compare=work.compare if compare else 0,
+        )
+
+    # Memory.
+
+    def _read(self, work: WorkInput, start: int, length: int) -> bytes:
+        whole = b"".join(
+            bytes(self.memory[AREAS[index].start + offset :][:size])
+            for index, offset, size in work.sges
+        )
+        return whole[start : start + length]
+
+    def _write(self, work: WorkInput, start: int, data: bytes) -> None:
+        """Write ``data`` from byte ``start`` of the SGEs on."""
+        places = [
+            AREAS[index].start + offset + place
+            for index, offset, size in work.sges
+            for place in range(size)
+        ]
+        for place, byte in zip(places[start:], data, strict=False):
+            self.memory[place] = byte
+
+
+_OPERANDS: Final = {"ATOMIC_CMP_AND_SWP": (True, True), "ATOMIC_FETCH_AND_ADD": (True, False)}
+"""Whether value and compare are operands."""

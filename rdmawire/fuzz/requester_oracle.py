@@ -1,0 +1,129 @@
+"""The oracle for the other role: the target is the requester, and the fuzzer its responder.
+
+It posts work on the target and answers it, and compares with :class:`RequesterModel` after each
+input: the requests sent, the completions, the bytes of memory, and the state of the queue pair.
+"""
+
+from typing import Any
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.exchange import Expected, Reply, Request
+from rdmawire.fuzz.inputs import AnswerInput, Input, WaitInput, WorkInput
+from rdmawire.fuzz.oracle import Mismatch, different_bytes
+from rdmawire.fuzz.requester_frames import AnswerBuilder, is_unusual, reply_to, request_from
+from rdmawire.fuzz.requester_model import RequesterModel, Sent
+from rdmawire.fuzz.setup import FRESH_ARENA, Network, Setup
+from rdmawire.fuzz.target import RequesterTarget
+from rdmawire.wire import roce
+
+
+class RequesterSession:
+    """Plays work, responses and time on one queue pair of a target."""
+
+    def __init__(self, target: RequesterTarget) -> None:
+        self._target = target
+        self._builders: dict[Network, AnswerBuilder] = {}
+        self.frames: list[tuple[bool, bytes]] = []
+        """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
+        self.recording = False
+        self.executed = 0
+        self.reached: set[Any] = set()
+        """The names of inputs with the model's reasons for what it expected of them."""
+
+    def begin(self, setup: Setup) -> None:
+        """Make a fresh queue pair and a fresh model."""
+        target = self._target
+        target.reset(setup)
+        numbers = target.numbers(setup)
+        builder = self._builders.get(setup.network)
+        if builder is None:
+            builder = AnswerBuilder(*target.path(setup), numbers)
+            self._builders[setup.network] = builder
+        builder.numbers = numbers
+        self._builder = builder
+        self.model = RequesterModel(setup, bytearray(FRESH_ARENA))
+        self.frames.clear()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model's queue pair is in the error state."""
+        return self.model.failed
+
+    def play(self, one: Input) -> Mismatch | None:
+        """Play one input; return the first difference from the model, or ``None``.
+
+        Work for which the send queue has no room is left out. Raises :class:`FuzzError` for inputs
+        of the other role.
+        """
+        if isinstance(one, AnswerInput):
+            frames, sent = self._answer(one)
+        elif isinstance(one, WorkInput):
+            if not self.model.room:
+                return None
+            sent = self.model.post(one)
+            if not self._target.post_send(one):
+                return Mismatch("a send", ("accepted",), ("refused",), _expected(sent))
+            frames = self._target.wait(0)
+        elif isinstance(one, WaitInput):
+            sent, frames = self.model.wait(one.ns), self._target.wait(one.ns)
+        else:
+            raise FuzzError(f"a requester has no input of kind {one.kind}")
+        self.reached.add((one.kind, sent.why))
+        if self.recording:
+            self.frames += [(True, frame) for frame in frames]
+        return self._compared(sent, frames)
+
+    def _answer(self, one: AnswerInput) -> tuple[list[bytes], Sent]:
+        model = self.model
+        packet = model.unacked + one.ahead
+        psn, msn = model.psn(packet), (model.msn(packet + 1) + one.msn) % (1 << 24)
+        frame = self._builder.answer(one, psn, msn)
+        reply = self._reply(one, frame, psn, msn)
+        frames = self._target.send(frame)
+        self.executed += 1
+        if self.recording:
+            self.frames.append((False, frame))
+        if reply is None:
+            why = "a packet that is damaged, or no response of this service, is dropped"
+            return frames, Sent((), "IBA 9.6", why)
+        return frames, model.answer(reply)
+
+    def _reply(self, one: AnswerInput, frame: bytes, psn: int, msn: int) -> Reply | None:
+        if is_unusual(one):
+            return self._builder.answer_in(frame)
+        return reply_to(one, psn, msn)
+
+    def _compared(self, sent: Sent, frames: list[bytes]) -> Mismatch | None:
+        model, target, expected = self.model, self._target, _expected(sent)
+        wanted = sent.requests
+        if (frames or wanted) and not self._same(wanted, frames):
+            return Mismatch("requests", wanted, tuple(map(request_from, frames)), expected)
+        done = target.completions()
+        due, model.completions = model.completions, []
+        if done != due:
+            return Mismatch("completions", tuple(due), tuple(done), expected)
+        found = target.memory()
+        if found != model.memory:
+            return Mismatch("memory", *different_bytes(bytes(model.memory), found), expected)
+        if target.failed() != model.failed:
+            states = (("RTS",), ("ERR",))
+            return Mismatch("state", states[model.failed], states[not model.failed], expected)
+        return None
+
+    def _same(self, wanted: tuple[Request, ...], frames: list[bytes]) -> bool:
+        """Whether the frames are the requests: compared as bytes, for speed, and else parsed."""
+        return len(wanted) == len(frames) and all(
+            self._builder.request(one) == frame or self._is_request(one, frame)
+            for one, frame in zip(wanted, frames, strict=True)
+        )
+
+    def _is_request(self, one: Request, frame: bytes) -> bool:
+        """Whether a frame is this request; its path is used from then on."""
+        if request_from(frame) != one:
+            return False
+        self._builder.learn_path(roce.parse(frame))
+        return True
+
+
+def _expected(sent: Sent) -> Expected:
+    return Expected((), sent.clause, sent.why)
