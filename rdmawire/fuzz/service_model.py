@@ -1,6 +1,6 @@
 """The services that can be fuzzed: the model of each, by the type of its queue pair."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from rdmawire.errors import FuzzError
@@ -12,6 +12,7 @@ from rdmawire.fuzz.shared_receive_model import SharedReceiveModel
 from rdmawire.fuzz.unreliable_model import UnreliableModel
 from rdmawire.terminal import suggest
 from rdmawire.verbs.enums import QPType
+from rdmawire.wire.opcode import Service
 
 MODELS: Final[Mapping[QPType, type[ResponderModel]]] = {
     QPType.RC: ResponderModel,
@@ -36,17 +37,30 @@ def services_named(name: str) -> tuple[QPType, ...]:
 
     Raises :class:`FuzzError` for another name.
     """
-    known = name.lower()
-    if known == ALL:
+    if name.lower() == ALL:
         return (*SERVICES.values(),)
+    return (service_named(name, (*SERVICES, ALL)),)
+
+
+def service_named(name: str, names: Collection[str] = (*SERVICES,)) -> QPType:
+    """Return the type of queue pairs of a service, in upper or lower case.
+
+    Raises :class:`FuzzError` for another name; ``names`` are those that it lists.
+    """
+    known = name.lower()
     if known not in SERVICES:
-        names = (*SERVICES, ALL)
         raise FuzzError(f"service {name!r} is none of {', '.join(names)}{suggest(known, names)}")
-    return (SERVICES[known],)
+    return SERVICES[known]
+
+
+def wire_service(kind: QPType) -> Service:
+    """Return the service of a queue pair. Raises :class:`FuzzError` for a type without a model."""
+    if kind not in MODELS:
+        raise FuzzError(f"queue pairs of type {kind.name} have no model of a responder")
+    return MODELS[kind].wire
 
 
 def fresh_model(setup: Setup, numbers: Numbers) -> ResponderModel:
     """Return the model of a fresh queue pair. Raises :class:`FuzzError` for a type without one."""
-    if setup.service not in MODELS:
-        raise FuzzError(f"queue pairs of type {setup.service.name} have no model of a responder")
+    wire_service(setup.service)
     return MODELS[setup.service](setup, numbers, bytearray(FRESH_ARENA))

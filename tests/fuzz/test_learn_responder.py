@@ -1,7 +1,8 @@
 """The responder's machine: kept as files, the same at each first PSN, and what a fault changes.
 
-The files were made by ``rdmawire fuzz learn --profile PROFILE --inputs ALPHABET -o FILE``. A test
-takes each transition of a machine, and tells the state behind it from all others.
+The files were made by ``rdmawire fuzz learn --profile PROFILE --inputs ALPHABET -o FILE``, with the
+``--service`` whose usual alphabet it is. A test takes
+each transition of a machine, and tells the state behind it from all others.
 """
 
 import re
@@ -9,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,11 +20,12 @@ from rdmawire.fuzz.inputs import PacketInput
 from rdmawire.fuzz.learn.compare import check, differences
 from rdmawire.fuzz.learn.learner import ALGORITHMS, NonDeterminismError, Plan, learn
 from rdmawire.fuzz.learn.machine import MealyMachine, Word
-from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, INPUTS, SETUP, alphabet
+from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, INPUTS, SETUP, USUAL, alphabet
 from rdmawire.fuzz.learn.responder_case import case_of, judged
 from rdmawire.fuzz.learn.responder_system import ResponderSystem
-from rdmawire.fuzz.setup import Network, Setup
+from rdmawire.fuzz.setup import Network
 from rdmawire.fuzz.target import ObservableTarget
+from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.wire.serial import MODULUS
 from tests.fuzz.planted import SHORT_WRITES
@@ -30,6 +33,7 @@ from tests.fuzz.test_plain_target import Peer
 
 MACHINES = Path(__file__).parent / "machines"
 KEPT = [(profile, name) for profile in ("ibta", "rxe") for name in ALPHABETS]
+SERVICES = {name: service for service, name in USUAL.items()}
 WRITES = ("WRITE_ONLY", "WRITE_FIRST", "WRITE_LAST", "WRITE_LAST_SHORT", "DUP", "GAP")
 
 
@@ -38,8 +42,9 @@ def kept(profile: str, name: str) -> MealyMachine:
     return MealyMachine.from_dot((MACHINES / f"{profile}-{name}.dot").read_text())
 
 
-def system(profile: str, name: str, setup: Setup = SETUP) -> ResponderSystem:
+def system(profile: str, name: str, **values: Any) -> ResponderSystem:
     found = ALPHABETS[name]
+    setup = replace(SETUP, service=SERVICES.get(name, QPType.RC), **values)
     target = EngineTarget(profile=PROFILES[profile], name=profile)
     return ResponderSystem(target, found.inputs, setup=setup, shows_credits=found.credits)
 
@@ -71,23 +76,42 @@ def test_a_profile_has_the_machine_that_is_kept(profile: str, name: str) -> None
 
 
 @pytest.mark.parametrize("psn", [0, MODULUS - 1, MODULUS - 2, MODULUS // 2 - 1])
-@pytest.mark.parametrize("name", ["usual", "duplicates", "credits"])
+@pytest.mark.parametrize("name", ["usual", "duplicates", "unreliable", "shared"])
 def test_the_machine_is_the_same_where_psns_wrap(name: str, psn: int) -> None:
-    assert different(system("ibta", name, replace(SETUP, psn=psn)), kept("ibta", name)) == []
+    assert different(system("ibta", name, psn=psn), kept("ibta", name)) == []
 
 
 @pytest.mark.parametrize("network", Network)
 def test_the_machine_is_the_same_on_each_network(network: Network) -> None:
-    setup = replace(SETUP, network=network)
-    assert different(system("rxe", "messages", setup), kept("rxe", "messages")) == []
+    for name in ("messages", "datagrams"):
+        assert different(system("rxe", name, network=network), kept("rxe", name)) == []
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("psn", [1000, MODULUS - 2])
-@pytest.mark.parametrize(("profile", "name"), [("ibta", "messages"), ("rxe", "credits")])
+@pytest.mark.parametrize(
+    ("profile", "name"), [("ibta", "messages"), ("rxe", "credits"), ("rxe", "datagrams")]
+)
 def test_the_machine_is_learned(profile: str, name: str, psn: int, algorithm: str) -> None:
-    found = system(profile, name, replace(SETUP, psn=psn))
+    found = system(profile, name, psn=psn)
     assert learned(found, algorithm) == kept(profile, name)
+
+
+@pytest.mark.parametrize("service", USUAL)
+def test_each_word_of_a_service_is_as_the_standard_requires(service: QPType) -> None:
+    """A check of the outputs: those of healthy adapters are what the models expect."""
+    name = USUAL[service]
+    found = system("ibta", name)
+    for word in list(kept("ibta", name).tests(0))[:: 7 if service is QPType.RC else 3]:
+        assert judged(found, word).violation is None
+
+
+def test_the_usual_inputs_are_those_of_the_service() -> None:
+    for service, name in USUAL.items():
+        setup = replace(SETUP, service=service)
+        assert ResponderSystem(EngineTarget(), setup=setup).inputs == ALPHABETS[name].inputs
+    with pytest.raises(FuzzError, match="type XRC_INI have no model"):
+        ResponderSystem(EngineTarget(), setup=replace(SETUP, service=QPType.XRC_INI))
 
 
 def test_each_input_belongs_to_an_alphabet() -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rdmawire.fuzz.learn.learner import Learned, Plan, Progress, System
     from rdmawire.fuzz.learn.machine import MealyMachine
     from rdmawire.fuzz.learn.responder_case import Judged
-    from rdmawire.fuzz.learn.systems import Role
 
 _FORMATS: Final = ("dot", "mermaid", "json")
 _MAX_FILE: Final = 64 << 20
@@ -59,6 +58,8 @@ class _Request(NamedTuple):
 )
 @option("Target", "--profile", metavar="NAME", help="Profile of the adapter.  [default: ibta]")
 @option("Target", "--bug", metavar="NAME", help="Planted bug of the adapter.")
+@option("Target", "--service", metavar="NAME",
+        help="Transport service: rc, uc, ud or xrc.  [default: rc]")  # fmt: skip
 @option("Target", "--role", metavar="NAME", default="responder", show_default=True,
         help="Which state machine is learned; --list has the roles.")  # fmt: skip
 @option("Target", "--inputs", metavar="NAMES",
@@ -87,6 +88,7 @@ def command(
     *,
     profile: str | None,
     bug: str | None,
+    service: str | None,
     role: str,
     inputs: str | None,
     psn: int | None,
@@ -114,7 +116,7 @@ def command(
     if lists:
         _print_roles()
         return 0
-    spec = {"kind": "engine", **_given(profile=profile, bug=bug)}
+    spec = {"kind": "engine", **_given(profile=profile, bug=bug, service=service)}
     request = _Request(role, inputs, psn, seed, Plan(algorithm=algorithm, depth=depth))
     try:
         sides = _learned(request, spec, against)
@@ -150,24 +152,20 @@ def _learned(request: _Request, spec: dict[str, Any], against: str | None) -> li
     from rdmawire.fuzz.learn.systems import role
 
     found = role(request.role)
-    system = _system(found, request, spec)
+    system = found.system(spec, request.inputs, request.psn)
     if against is None:
         return [_Side(_name(spec), _learn(request, system), system, spec)]
     if (other := _read_machine(Path(against))) is not None:
         machine = _learn(request, system, other)
         return [_Side(_name(spec), machine, system, spec), _Side(against, other)]
-    other_spec = {"kind": "engine", "profile": against}
-    other_system = _system(found, request, other_spec)
+    other_spec = {**spec, "profile": against}
+    other_spec.pop("bug", None)
+    other_system = found.system(other_spec, request.inputs, request.psn)
     machines = _learn_both(request, system, other_system)
     return [
         _Side(_name(spec), machines[0], system, spec),
         _Side(_name(other_spec), machines[1], other_system, other_spec),
     ]
-
-
-def _system(found: "Role", request: _Request, spec: dict[str, Any]) -> "System":
-    inputs = request.inputs if request.inputs is not None else next(iter(found.alphabets))
-    return found.system(spec, inputs, request.psn)
 
 
 def _name(spec: dict[str, Any]) -> str:

@@ -1,8 +1,9 @@
-"""The alphabet of a responder on a reliable connection: abstract packets, receives and time.
+"""The alphabet of a responder: abstract packets, receives and time.
 
 An input means the same in each state: its PSN is relative to the one that the responder expects,
 its key and address are relative to a region. All packets have AckReq, so that a packet that is
-executed is answered. Lengths fit :data:`SETUP`: a path MTU of 256 bytes.
+executed is answered if the service acknowledges. Lengths fit :data:`SETUP`: a path MTU of 256
+bytes. Opcodes of the reliable connected service become those of the service that is learned.
 """
 
 from dataclasses import replace
@@ -18,6 +19,7 @@ from rdmawire.fuzz.inputs import (
 )
 from rdmawire.fuzz.setup import AREAS, Setup
 from rdmawire.terminal import suggest
+from rdmawire.verbs.enums import QPType
 from rdmawire.wire import serial
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.opcode import Operation as Op
@@ -48,6 +50,8 @@ INPUTS: Final[dict[str, ResponderInput]] = {
     "SEND_FIRST": PacketInput(Op.SEND_FIRST, length=_MTU),
     "SEND_MIDDLE": _MIDDLE,
     "SEND_LAST": PacketInput(Op.SEND_LAST, length=_SHORT),
+    "SEND_QUEUE1": replace(_SEND, srq=1),
+    "SEND_QUEUE2": replace(_SEND, srq=2),
     "SEND_IMM": PacketInput(Op.SEND_ONLY_WITH_IMMEDIATE, length=_SHORT, value=7),
     "SEND_INV": PacketInput(Op.SEND_ONLY_WITH_INVALIDATE, length=_SHORT, region=_WINDOW),
     "SEND_INV_BADKEY": PacketInput(Op.SEND_ONLY_WITH_INVALIDATE, length=_SHORT, key=_BAD_KEY),
@@ -91,6 +95,9 @@ INPUTS: Final[dict[str, ResponderInput]] = {
     "GAP": replace(_WRITE, ahead=1),
     "GAP_SEND": replace(_SEND, ahead=1),
     "GAP_READ": replace(_READ, ahead=1),
+    "GAP_MIDDLE": replace(_MIDDLE, ahead=1),
+    "GAP_LAST": PacketInput(Op.SEND_LAST, length=_SHORT, ahead=1),
+    "GAP_FIRST": replace(_FIRST, ahead=1),
     "GHOST": replace(_WRITE, ahead=serial.HALF - 1),
     "CNP": PacketInput(Opcode.CNP, ackreq=0),
     "ACK": PacketInput(Op.ACKNOWLEDGE, ackreq=0, value=31),
@@ -101,9 +108,11 @@ INPUTS: Final[dict[str, ResponderInput]] = {
     "BAD_ICRC": replace(_WRITE, checksum=Checksum.BROKEN.name),
     "BAD_PKEY": replace(_WRITE, fields=(("bth.pkey", 0x8123),)),
     "BAD_TVER": replace(_WRITE, fields=(("bth.tver", 1),)),
+    "BAD_QKEY": replace(_SEND, key=_BAD_KEY),
     "BAD_QPN": replace(_WRITE, fields=(("bth.destqp", 0x123456),)),
     "RECV": ReceiveInput(_MTU + _LONG),
     "RECV_SHORT": ReceiveInput(32),
+    "RECV_QUEUE1": ReceiveInput(_MTU + _LONG, srq=1),
     "WAIT": WaitInput(1_000_000_000),
 }
 """The inputs, by name. ``DUP`` has the PSN before the expected one, ``GAP`` that behind it,
@@ -149,6 +158,23 @@ ALPHABETS: Final[dict[str, Alphabet]] = {
          "BAD_ICRC", "BAD_PKEY", "BAD_TVER", "BAD_QPN", "ACK", "NAK", "READ_RESPONSE", "RECV",
          "WAIT"),
     ),
+    "unreliable": Alphabet(
+        "what an unreliable connection drops: messages with a packet lost or too many",
+        ("SEND_ONLY", "SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "SEND_IMM", "WRITE_ONLY",
+         "WRITE_FIRST", "WRITE_FIRST3", "WRITE_MIDDLE", "WRITE_LAST", "WRITE_LAST_SHORT",
+         "WRITE_IMM", "WRITE_BADKEY", "GAP", "GAP_FIRST", "GAP_MIDDLE", "GAP_LAST", "DUP_MIDDLE",
+         "RECV"),
+    ),
+    "datagrams": Alphabet(
+        "datagrams, their Q_Key, and receives",
+        ("SEND_ONLY", "SEND_IMM", "SEND_EMPTY", "SEND_FIRST", "WRITE_ONLY", "DUP_SEND",
+         "GAP_SEND", "GHOST", "BAD_QKEY", "BAD_ICRC", "BAD_PKEY", "BAD_TVER", "RECV", "RECV_SHORT"),
+    ),
+    "shared": Alphabet(
+        "messages to the shared receive queues of an XRC target",
+        ("SEND_ONLY", "SEND_QUEUE1", "SEND_QUEUE2", "SEND_FIRST", "SEND_LAST", "WRITE_ONLY",
+         "DUP_SEND", "GAP_SEND", "RECV", "RECV_QUEUE1"),
+    ),
     "credits": Alphabet(
         "receives, and the credits that ACKs grant",
         ("SEND_ONLY", "WRITE_ONLY", "WRITE_IMM", "DUP", "RECV", "RECV_SHORT"),
@@ -156,6 +182,15 @@ ALPHABETS: Final[dict[str, Alphabet]] = {
     ),
 }  # fmt: skip
 """Alphabets by name: each gives a machine that is small enough to learn in seconds."""
+
+
+USUAL: Final = {
+    QPType.RC: "usual",
+    QPType.UC: "unreliable",
+    QPType.UD: "datagrams",
+    QPType.XRC_TGT: "shared",
+}
+"""The alphabet of a queue pair, unless another is given."""
 
 
 def alphabet(name: str) -> Alphabet:

@@ -1,8 +1,9 @@
-"""The responder of a reliable connection as a system to learn, on a fresh queue pair for each word.
+"""A responder as a system to learn, on a fresh queue pair for each word.
 
 The peer follows what the responder expects by its replies alone, so that any target can be
-learned: a positive reply to a request in sequence moves the expected PSN behind it. An output has
-the replies, the completions and the memory that changed, separated by commas:
+learned: a positive reply to a request in sequence moves the expected PSN behind it. Where the
+service has no replies, each packet of the service does. An output has the replies, the completions
+and the memory that changed, separated by commas:
 
 - ``ACK@0`` is a reply, with its PSN from the expected one: -1, 0, 1, else ``old`` or ``new``.
   ``.MSN+1`` behind it: one more message is complete. Syndromes that are unusual follow the opcode.
@@ -20,15 +21,19 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.exchange import Reply
 from rdmawire.fuzz.frames import FrameBuilder
 from rdmawire.fuzz.inputs import Input, PacketInput, ReceiveInput, WaitInput
-from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, INPUTS, SETUP
+from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, INPUTS, SETUP, USUAL
 from rdmawire.fuzz.oracle import reply_of
+from rdmawire.fuzz.service_model import wire_service
 from rdmawire.fuzz.setup import AREAS, ARENA, RECEIVE_SLOT, RECEIVE_SLOTS, RECEIVES, WINDOW, Setup
 from rdmawire.fuzz.target import Completion, ObservableTarget, Target
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire import serial
 from rdmawire.wire.ib import Ack, Nak
+from rdmawire.wire.opcode import SHAPES, Service
 from rdmawire.wire.opcode import Operation as Op
 
+_ACKNOWLEDGED: Final = (Service.RC << 5, Service.XRC << 5)
+"""Services with replies, as the upper bits of an opcode."""
 SILENCE: Final = "-"
 """The output of an input that nothing follows."""
 
@@ -36,8 +41,9 @@ SILENCE: Final = "-"
 class ResponderSystem:
     """The responder of one target. What is not an :class:`ObservableTarget` shows replies alone.
 
-    ``inputs`` are names of :data:`~rdmawire.fuzz.learn.responder_alphabet.INPUTS`, ``setup`` is the
-    queue pair, ``receives`` the receives that it has at most. ``shows_credits`` says whether
+    ``inputs`` are names of :data:`~rdmawire.fuzz.learn.responder_alphabet.INPUTS`, by default
+    those of :data:`~rdmawire.fuzz.learn.responder_alphabet.USUAL`. ``setup`` is the queue pair,
+    ``receives`` the receives that each of its queues has at most. ``shows_credits`` says whether
     outputs have the credits of ACKs. Raises :class:`FuzzError` for an unknown input, or one that
     the target has no method for.
     """
@@ -45,17 +51,18 @@ class ResponderSystem:
     def __init__(
         self,
         target: Target,
-        inputs: Sequence[str] = ALPHABETS["usual"].inputs,
+        inputs: Sequence[str] = (),
         *,
         setup: Setup = SETUP,
         receives: int = 1,
         shows_credits: bool = False,
     ) -> None:
-        self.name, self.inputs = target.name, tuple(inputs)
-        self.setup = setup
+        self._base = wire_service(setup.service) << 5
+        self.name, self.setup = target.name, setup
+        self.inputs = tuple(inputs) or ALPHABETS[USUAL[setup.service]].inputs
         self.target = target
         self._seen = target if isinstance(target, ObservableTarget) else None
-        self._receives = receives
+        self._max_receives = receives
         self._shows_credits = shows_credits
         self._path: tuple[object, ...] = ()
         self._check_inputs()
@@ -75,7 +82,8 @@ class ResponderSystem:
             self._builder = FrameBuilder(*path, numbers)
         self._path, self._builder.numbers = (*path, numbers.qpn), numbers
         self._expected, self._msn = self.setup.psn, 0
-        self._posted = self._completed = 0
+        self._receives: dict[int, int] = {}
+        self._posted = 0
         self._original = b""
         self._memory = b"" if self._seen is None else self._seen.memory()
         self.played: list[tuple[Input, int]] = []
@@ -84,7 +92,7 @@ class ResponderSystem:
         """Play one input; return the output."""
         one = INPUTS[name]
         if isinstance(one, PacketInput):
-            words = self._packet(replace(one, seed=len(self.played) & 0xFF))
+            words = self._packet(self._of_service(one))
         elif isinstance(one, ReceiveInput):
             words = self._receive(one)
         else:
@@ -92,6 +100,11 @@ class ResponderSystem:
         return ",".join([*words, *self._observed()]) or SILENCE
 
     # Inputs.
+
+    def _of_service(self, one: PacketInput) -> PacketInput:
+        """A packet with the opcode of the service, and with bytes that the last one had not."""
+        opcode = one.opcode if one.opcode >> 5 else one.opcode | self._base
+        return replace(one, opcode=opcode, seed=len(self.played) & 0xFF)
 
     def _packet(self, one: PacketInput) -> list[str]:
         """Send a packet, and a barrier behind it: what follows is the answer to the next input."""
@@ -101,16 +114,20 @@ class ResponderSystem:
         if self._seen is not None:
             replies += self._seen.wait(0)
         words = self._words(replies, one)
-        self._follow(replies, psn, _packets(one, self.setup.mtu))
+        if self._base in _ACKNOWLEDGED:
+            self._follow(replies, psn, _packets(one, self.setup.mtu))
+        elif one.opcode & ~31 == self._base and one.opcode in SHAPES:
+            self._expected = serial.add(psn, 1)
         return words
 
     def _receive(self, one: ReceiveInput) -> list[str]:
         assert self._seen is not None
-        if self._posted - self._completed >= self._receives:
+        if list(self._receives.values()).count(one.srq) >= self._max_receives:
             return ["full"]
-        if not self._seen.post_receive(one.length):
+        if not self._seen.post_receive(one.length, one.srq):
             return ["refused"]
         self._posted += 1
+        self._receives[self._posted] = one.srq
         self.played.append((one, 0))
         return ["ok", *self._words(self._seen.wait(0), None)]
 
@@ -121,7 +138,7 @@ class ResponderSystem:
 
     def _follow(self, replies: list[bytes], sent: int, packets: int) -> None:
         """Expect the PSN behind the last one of the request that was answered positively."""
-        for reply in map(_parsed, replies):
+        for reply in self._parsed(replies):
             if reply is None or reply.syndrome >> 5 > Ack.ACK:
                 continue
             own = serial.in_window(reply.psn, sent, packets)
@@ -131,10 +148,13 @@ class ResponderSystem:
     # Outputs.
 
     def _words(self, replies: list[bytes], one: PacketInput | None) -> list[str]:
-        words = [self._word(_parsed(frame), one) for frame in replies]
-        if one is not None and one.opcode == Op.RDMA_READ_REQUEST and self._seen is not None:
+        words = [self._word(reply, one) for reply in self._parsed(replies)]
+        if one is not None and one.opcode & 31 == Op.RDMA_READ_REQUEST and self._seen is not None:
             words += self._read_data(replies, one)
         return words
+
+    def _parsed(self, replies: list[bytes]) -> list[Reply | None]:
+        return [_parsed(frame, self._base) for frame in replies]
 
     def _word(self, reply: Reply | None, one: PacketInput | None) -> str:
         if reply is None:
@@ -184,7 +204,7 @@ class ResponderSystem:
 
     def _read_data(self, replies: list[bytes], one: PacketInput) -> list[str]:
         """A word if the responses to a READ have other bytes than the memory it names."""
-        data = b"".join(reply.data for reply in map(_parsed, replies) if reply is not None)
+        data = b"".join(reply.data for reply in self._parsed(replies) if reply is not None)
         return [] if not data or data == self._bytes_of(one, len(data)) else ["other-bytes"]
 
     def _bytes_of(self, one: PacketInput | None, length: int) -> bytes:
@@ -206,14 +226,20 @@ class ResponderSystem:
         return words
 
     def _completion(self, done: Completion) -> str:
-        self._completed += 1
+        first = next(iter(self._receives_before(done.number)), done.number)
+        self._receives.pop(done.number, None)
         opcode = "RECV" if done.opcode is None else done.opcode.name
         text = f"{opcode}={done.length}"
         if done.status is not WCStatus.SUCCESS:
             text = f"RECV={done.status.name}"
         elif done.value:
             text += ".key" if done.value in self._builder.numbers.rkeys else ".imm"
-        return text if done.number == self._completed else f"{text}.out-of-order"
+        return text if done.number == first else f"{text}.out-of-order"
+
+    def _receives_before(self, number: int) -> list[int]:
+        """The receives of the same queue that are not complete, oldest first."""
+        queue = self._receives.get(number)
+        return [each for each, other in self._receives.items() if other == queue]
 
 
 _KINDS: Final[dict[int, str]] = {
@@ -255,13 +281,13 @@ _PARTS: Final = tuple(_parts())
 
 
 @lru_cache(maxsize=1 << 14)
-def _parsed(frame: bytes) -> Reply | None:
-    return reply_of(frame)
+def _parsed(frame: bytes, base: int) -> Reply | None:
+    return reply_of(frame, base)
 
 
 def _packets(one: PacketInput, mtu: int) -> int:
     """The PSNs of a request: those of the responses to a READ."""
-    if one.opcode != Op.RDMA_READ_REQUEST:
+    if one.opcode & 31 != Op.RDMA_READ_REQUEST:
         return 1
     return max(-(-(one.dmalen or 0) // mtu), 1)
 

@@ -11,42 +11,47 @@ from rdmawire.fuzz.learn import requester_system
 from rdmawire.fuzz.learn.learner import System
 from rdmawire.fuzz.learn.machine import Word
 from rdmawire.fuzz.learn.requester_system import RequesterSystem
-from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, SETUP, alphabet
+from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, SETUP, USUAL, alphabet
 from rdmawire.fuzz.learn.responder_case import Judged, judged
 from rdmawire.fuzz.learn.responder_system import ResponderSystem
+from rdmawire.fuzz.service_model import service_named
 from rdmawire.terminal import suggest
 
 
 class Role(NamedTuple):
     """A role of an adapter.
 
-    - ``alphabets``: what each set of inputs is about, by name; the first is the default.
+    - ``alphabets``: what each set of inputs is about, by name.
     - ``system``: makes the system of an adapter, with a set of inputs (a name, or inputs separated
-      by commas) and, if the role has PSNs, the first one.
+      by commas) unless it is the usual one, and with the first PSN unless it is the usual one.
     - ``judge``: plays a word on such a system, and judges it by the standard; ``None`` if there is
       no model of the role.
     """
 
     about: str
     alphabets: Mapping[str, str]
-    system: Callable[[Spec, str, int | None], System]
+    system: Callable[[Spec, str | None, int | None], System]
     judge: Callable[[System, Word], Judged] | None = None
 
 
-def _responder(spec: Spec, inputs: str, psn: int | None) -> ResponderSystem:
+def _responder(spec: Spec, inputs: str | None, psn: int | None) -> ResponderSystem:
     rules, profile, name = adapter(spec)
-    found = alphabet(inputs)
+    service = service_named(str(spec.get("service", "rc")))
+    found = alphabet(USUAL[service] if inputs is None else inputs)
     return ResponderSystem(
         EngineTarget(rules=rules, profile=profile, name=name),
         found.inputs,
-        setup=SETUP if psn is None else replace(SETUP, psn=psn),
+        setup=replace(SETUP, service=service, psn=SETUP.psn if psn is None else psn),
         shows_credits=found.credits,
     )
 
 
-def _requester(spec: Spec, inputs: str, psn: int | None) -> RequesterSystem:
+def _requester(spec: Spec, inputs: str | None, psn: int | None) -> RequesterSystem:
+    if spec.get("service", "rc") != "rc":
+        raise FuzzError("a requester is learned with the service rc alone")
     rules, profile, name = adapter(spec)
-    names = requester_system.INPUTS.get(inputs) or tuple(dict.fromkeys(inputs.split(",")))
+    given = next(iter(requester_system.INPUTS)) if inputs is None else inputs
+    names = requester_system.INPUTS.get(given) or tuple(dict.fromkeys(given.split(",")))
     first = SETUP.psn if psn is None else psn
     return RequesterSystem(names, rules=rules, profile=profile, psn=first, name=name)
 
@@ -58,7 +63,7 @@ def _judged(system: System, word: Word) -> Judged:
 
 ROLES: Final[dict[str, Role]] = {
     "responder": Role(
-        "the responder of a reliable connection, by packets and receives",
+        "a responder, by packets and receives",
         {name: found.about for name, found in ALPHABETS.items()},
         _responder,
         _judged,
