@@ -105,6 +105,10 @@ class Buffer(Registered):
     memory: HostMemory
 
 
+LMC: Final = 1
+"""The LMC of a host's port on an InfiniBand link."""
+
+
 class Place(NamedTuple):
     """Addresses of a host: a MAC address (6 bytes) and a GID (16 bytes)."""
 
@@ -140,6 +144,8 @@ class Host:
     """A host with one adapter. ``number`` (1 to 254) makes its addresses without a ``place``.
 
     The other arguments are those of :class:`Nic`. A simulator carries ``Medium.ETHERNET`` alone.
+    With ``Medium.INFINIBAND`` the port has two LIDs, from ``number`` times two on, and a GID of
+    IPv6.
     """
 
     def __init__(
@@ -155,8 +161,9 @@ class Host:
         random: Randomness | None = None,
         clock: Clock | None = None,
     ) -> None:
+        native = medium is Medium.INFINIBAND
         if place is None:
-            place = Place.numbered(number, ipv6=ipv6)
+            place = Place.numbered(number, ipv6=ipv6 or native)
         check_type("place", place, Place)
         self.mac, self.gid = place
         self.space = AddressSpace()
@@ -167,6 +174,8 @@ class Host:
             profile=profile,
             rules=rules,
             medium=medium,
+            lid=number << LMC if native else 0,
+            lmc=LMC if native else 0,
             source_port=source_port,
             random=random,
             clock=clock,
@@ -191,7 +200,9 @@ class Host:
     def path_to(self, other: "Host", traffic_class: int = 0) -> AddressHandle:
         """Address handle for another host on the same link, or for this one."""
         check_type("other", other, Host)
-        return AddressHandle(other.mac, other.gid, self.gid, traffic_class=traffic_class)
+        path = AddressHandle(other.mac, other.gid, self.gid, traffic_class=traffic_class)
+        lid = other.nic.query_port().lid
+        return path._replace(dlid=lid, is_global=False) if lid else path
 
     def events(self) -> list[Event]:
         """Remove and return the pending asynchronous events of the adapter."""

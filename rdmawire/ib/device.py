@@ -133,7 +133,9 @@ class Device(Generic[Q]):
         "forget_routes",
         "governors",
         "keys",
+        "lid",
         "link_downed",
+        "lmc",
         "mac",
         "medium",
         "memory",
@@ -167,6 +169,8 @@ class Device(Generic[Q]):
         rules: Rules,
         *,
         medium: Medium = Medium.ETHERNET,
+        lid: int = 0,
+        lmc: int = 0,
         source_port: int | None = None,
         clients: Sequence[PeerMemory] = (),
         random: Randomness | None = None,
@@ -179,6 +183,8 @@ class Device(Generic[Q]):
         self.profile = profile
         self.rules = rules
         self.medium = medium
+        self.lid = lid
+        self.lmc = lmc
         self.source_port = source_port
         self.space = space
         limits = Limits(

@@ -12,7 +12,7 @@ from isal.isal_zlib import crc32
 
 from rdmawire.errors import MemoryFault
 from rdmawire.ib.completer import complete
-from rdmawire.ib.encapsulation import Encapsulation, gids_of
+from rdmawire.ib.encapsulation import Encapsulation, ends_of, gids_of
 from rdmawire.ib.path_migration import process_migreq
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder import respond
@@ -25,12 +25,14 @@ from rdmawire.ib.scheduler import transmit
 from rdmawire.ib.tx_template import pack_word
 from rdmawire.ib.verbs import Verbs
 from rdmawire.validate import as_bytes, check_time, check_type
+from rdmawire.verbs.ah import FIRST_MULTICAST_LID, PERMISSIVE_LID
 from rdmawire.verbs.async_event import CommunicationEstablished, Event
 from rdmawire.verbs.engine import BURST, in_use, one_thread_at_a_time
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.multicast import MULTICAST_QPN
 from rdmawire.wire import serial
 from rdmawire.wire.icrc import RESIDUE
+from rdmawire.wire.native import with_vcrc
 from rdmawire.wire.opcode import Opcode, operation_of
 from rdmawire.wire.roce import Medium
 
@@ -74,7 +76,7 @@ def _other_peer(qp: QueuePair, flow: Flow) -> bool:
     """The packet is not from the peer of a connected queue pair. IBA 9.6.1.2.3."""
     if not qp.service.connected:
         return False
-    source, destination = gids_of(flow.headers)
+    source, destination = ends_of(flow.headers)
     return (destination, source) not in qp.ways_to_peer
 
 
@@ -148,9 +150,12 @@ Way = tuple[QueuePair, RequestRule | None]
 
 
 def is_for_group(frame: bytes, medium: Medium) -> bool:
-    """Whether a frame's destination, an Ethernet or IP address, is a group address."""
+    """Whether a frame's destination, an Ethernet or IP address or an LID, is that of a group."""
     if medium is Medium.ETHERNET:
         return bool(frame[:1] and frame[0] & GROUP_BIT)
+    if medium is Medium.INFINIBAND:
+        dlid = int.from_bytes(frame[2:4], "big")
+        return FIRST_MULTICAST_LID <= dlid < PERMISSIVE_LID
     version = frame[0] >> 4 if frame else 0
     if version == _IPV4:
         return frame[16] >> 4 == 0xE  # 224.0.0.0/4
@@ -292,7 +297,9 @@ class Nic(Verbs):
                 qp.governor.transmit(frames, most)
             if len(frames) >= most:
                 ready[qp] = None
-        if self.groups:
+        if device.lid:
+            frames = [with_vcrc(frame) for frame in frames]
+        if self.groups.by_gid:
             self._hear_own(frames)
         if not self._up:
             device.xmit_discards += len(frames)

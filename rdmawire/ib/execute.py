@@ -178,9 +178,12 @@ def _from_headers(qp: QueuePair, role: RequestRule, request: Arrival) -> tuple[o
         return (imm, inv, qp.qp_num, qp.dest_qp, flags, *_NO_DATAGRAM)
     src_qp = request.extended[places[DETH]].srcqp
     pkey_index = qp.pkey_index_of(request.flow.bth.pkey)
+    if request.flow.local:
+        flags &= ~_GRH
     return (imm, inv, qp.qp_num, src_qp, flags, pkey_index, *request.flow.origin)
 
 
+_GRH = WCFlags.GRH.value
 _WITH_IMM, _WITH_INV = WCFlags.WITH_IMM.value, WCFlags.WITH_INV.value
 
 

@@ -3,7 +3,7 @@
 The peer's MigReq bit moves it, ibv_modify_qp(3), or a requester that has no retry left.
 """
 
-from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.encapsulation import ends_of, ends_on
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rx_parser import Flow
 from rdmawire.verbs.async_event import PathMigrated, PathMigrationFailed
@@ -22,8 +22,11 @@ def process_migreq(qp: QueuePair, flow: Flow) -> None:
 def _follow_peer(qp: QueuePair, flow: Flow) -> None:
     """Migrate to the alternate path if the peer sends on it. IBA 17.2.8.1.3."""
     alternate = qp.attributes.alt_ah
-    source, destination = gids_of(flow.headers)
-    if alternate is not None and (alternate.sgid, alternate.dgid) == (destination, source):
+    source, destination = ends_of(flow.headers)
+    device = qp.device
+    if alternate is not None and (destination, source) == ends_on(
+        alternate, device.medium, device.lid
+    ):
         migrate(qp)
         return
     failed = PathMigrationFailed(qp.qp_num)

@@ -15,7 +15,13 @@ from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rx_parser import Drop, RxParser
 from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.validate import check_bytes, check_int, check_type, iterate
-from rdmawire.verbs.ah import GID_BYTES, MAC_BYTES, is_multicast
+from rdmawire.verbs.ah import (
+    FIRST_MULTICAST_LID,
+    GID_BYTES,
+    MAC_BYTES,
+    PERMISSIVE_LID,
+    is_multicast,
+)
 from rdmawire.verbs.async_event import GIDChanged, PKeyChanged, PortActive, PortError
 from rdmawire.verbs.engine import one_thread_at_a_time
 from rdmawire.verbs.enums import PortState, WCOpcode, WCStatus, WorkCompletion
@@ -23,11 +29,16 @@ from rdmawire.verbs.multicast import MulticastGroups
 from rdmawire.verbs.profile import PortAttr, Profile
 from rdmawire.verbs.sge import gather
 from rdmawire.verbs.wr import RecvWR
+from rdmawire.wire.ib import LRH
 from rdmawire.wire.inet import Ethernet
 from rdmawire.wire.layout import Piece
+from rdmawire.wire.roce import Medium
 
 PORT: Final = 1
 """The number of the only port. IBA 14.2.5.6."""
+
+MAX_LMC: Final = 7
+"""A port has 128 LIDs at most. IBA 4.1.3."""
 
 _LAST_PKEY: Final = 0xFFFF
 
@@ -39,6 +50,18 @@ def checked_gids(gids: Sequence[bytes], profile: Profile) -> tuple[bytes, ...]:
     for gid in table:
         check_bytes("gid", gid, GID_BYTES)
     return table
+
+
+def check_lid(medium: Medium, lid: int, lmc: int) -> None:
+    """``VerbsError`` EINVAL for a LID that is no unicast LID, or a wrong LMC. IBA 4.1.3, 7.11.1.
+
+    The lower ``lmc`` bits of ``lid`` are 0. Ports of other media have no LID.
+    """
+    check_int("lmc", lmc, 0, MAX_LMC)
+    least, most = (1, FIRST_MULTICAST_LID - 1) if medium is Medium.INFINIBAND else (0, 0)
+    check_int("lid", lid, least, most)
+    if lid % (1 << lmc):
+        raise VerbsError(f"lid {lid:#x}: the lower {lmc} bits of a base LID are 0", EINVAL)
 
 
 def _check_port(port_num: int) -> None:
@@ -176,6 +199,8 @@ class Port:
             profile.gid_tbl_len,
             profile.max_msg_sz,
             profile.pkey_tbl_len,
+            self.device.lid,
+            self.device.lmc,
         )
 
     def query_gid(self, port_num: int, index: int) -> bytes:
@@ -216,8 +241,21 @@ class Port:
         """Whether a frame's destination is this port, or a multicast group of its members."""
         first = headers[0]
         destination = gids_of(headers)[1]
+        if isinstance(first, LRH):
+            return self._is_my_lid(first.dlid, destination)
         if is_multicast(destination):
             return bool(self.groups.members(destination))
         if isinstance(first, Ethernet) and first.dst != self.device.mac:
             return False
         return destination in self.gids
+
+    def _is_my_lid(self, dlid: int, destination: bytes) -> bool:
+        """Whether a native packet to ``dlid`` is for this port. IBA 7.7.7, 9.6.1.2.
+
+        ``destination`` is the DGID, no bytes without a GRH. A multicast packet has both addresses
+        of a group.
+        """
+        if FIRST_MULTICAST_LID <= dlid < PERMISSIVE_LID:
+            return bool(self.groups.members(destination))
+        device = self.device
+        return dlid >> device.lmc == device.lid >> device.lmc and destination in (b"", *self.gids)

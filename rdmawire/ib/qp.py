@@ -18,7 +18,7 @@ from rdmawire.ib.device import (
     RateControl,
     pkeys_match,
 )
-from rdmawire.ib.encapsulation import PLAIN, Encapsulation, encapsulation_for, headers_to
+from rdmawire.ib.encapsulation import PLAIN, Encapsulation, encapsulation_for, ends_on, headers_to
 from rdmawire.ib.hw_counters import BY_SEND_STATUS, QPCounters
 from rdmawire.ib.responder_state import NO_RECEIVE, ResponderContext
 from rdmawire.ib.retransmit_timer import PageWait, RetryState
@@ -288,7 +288,8 @@ class QueuePair:
         self.migrating = migrates and now.path_mig_state != MigrationState.MIGRATED
         self._choose_watch()
         handles = (now.ah, now.alt_ah if self.migrating else None)
-        self.ways_to_peer = {(path.sgid, path.dgid) for path in handles if path is not None}
+        medium, lid = self.device.medium, self.device.lid
+        self.ways_to_peer = {ends_on(path, medium, lid) for path in handles if path is not None}
 
     def answer_in(self, request: Encapsulation) -> None:
         """Send responses in the newest request's encapsulation, where the path sets none."""
@@ -310,8 +311,9 @@ class QueuePair:
         self, handle: AddressHandle, dest_qp: int, encapsulation: Encapsulation | None = None
     ) -> TxTemplate:
         port = self.source_port(handle, dest_qp)
+        device = self.device
         headers = headers_to(
-            handle, self.device.mac, port, encapsulation, medium=self.device.medium
+            handle, device.mac, port, encapsulation, medium=device.medium, lid=device.lid
         )
         migrated = self.attributes.path_mig_state == MigrationState.MIGRATED
         migreq = migrated and self.device.profile.migrates

@@ -26,10 +26,11 @@ from rdmawire.ib.tx_template import (
     word_offset,
 )
 from rdmawire.wire import roce
-from rdmawire.wire.ib import BTH, GRH, HEAD_OF_BTH, ICRC
+from rdmawire.wire.ib import BTH, GRH, HEAD_OF_BTH, ICRC, LRH
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 from rdmawire.wire.layout import Piece
+from rdmawire.wire.native import has_good_vcrc
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape, service_of
 from rdmawire.wire.packet import LAYOUTS, OpcodeTable
 from rdmawire.wire.roce import Medium
@@ -46,6 +47,7 @@ class Drop(Enum):
     TVER = "transport version other than 0"
     OPCODE = "vendor opcode, or an operation that the queue pair does not allow"
     ICRC = "bad ICRC"
+    VCRC = "bad VCRC"
     NO_QP = "no such queue pair"
     QP_STATE = "queue pair in a state that does not receive"
     QP_TYPE = "opcode that the type of the queue pair does not receive"
@@ -84,7 +86,8 @@ class Flow:
     congestion (RFC 3168, 5); CNPs never are, or both ends would send CNPs for ever. ``solicited``
     is the Solicited Event bit (IBA 9.2.3). ``malformed`` requests have a reserved opcode, or a
     payload that their operation does not allow; all after their BTH counts as payload. ``origin``
-    has the link's fields of a datagram's completion (:func:`origin_of`). ``special`` packets are
+    has the link's fields of a datagram's completion (:func:`origin_of`). ``local`` packets have no
+    GRH. ``special`` packets are
     marked, tagged or RoCE: the path of each is examined. ``headers_twice`` says that the ICRC
     covers the headers twice. ``ways`` is set by the engine: queue pairs that accept such packets,
     each with its rule.
@@ -96,6 +99,7 @@ class Flow:
         "headers",
         "headers_twice",
         "layout",
+        "local",
         "malformed",
         "marked",
         "origin",
@@ -123,6 +127,7 @@ class Flow:
         self.headers = headers
         self.encapsulation = encapsulation_of(headers)
         self.origin = origin_of(headers)
+        self.local = len(headers) == 1 and isinstance(headers[0], LRH)
         self.layout = layout
         self.marked = bth.opcode != Opcode.CNP and any(
             isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers
@@ -325,6 +330,26 @@ class RxParser:
         return None
 
 
+class NativeRxParser(RxParser):
+    """Parses the packets that arrive at a port of an InfiniBand link. IBA 7.8.2.
+
+    The arguments are those of :class:`RxParser`. A packet with a bad VCRC is dropped first.
+    """
+
+    def flow_of(self, frame: bytes) -> Flow | None:
+        return super().flow_of(frame) if self._is_whole(frame) else None
+
+    def parse(self, frame: bytes, flow: Flow | None = None) -> Arrival | None:
+        # With a flow, the VCRC was checked when the flow was found.
+        return super().parse(frame, flow) if flow is not None or self._is_whole(frame) else None
+
+    def _is_whole(self, frame: bytes) -> bool:
+        if has_good_vcrc(frame):
+            return True
+        self._drop(Drop.VCRC)
+        return False
+
+
 _VENDOR = bytes([Service.VENDOR_6 << 5])
 
 
@@ -346,7 +371,7 @@ def _has_checksum(frame: roce.Frame) -> bool:
 
 
 def _other_version(frame: roce.Frame) -> bool:
-    """The version in an IPv6 header or GRH is wrong; the parser rejects such IPv4 headers."""
+    """The version in an IPv6 header, GRH or LRH is wrong; the parser rejects such IPv4 headers."""
     return any(
         getattr(header, row) != version
         for kind, row, version in _VERSIONS
@@ -355,7 +380,7 @@ def _other_version(frame: roce.Frame) -> bool:
     )
 
 
-_VERSIONS = ((IPv6, "version", 6), (GRH, "ipver", 6))
+_VERSIONS = ((IPv6, "version", 6), (GRH, "ipver", 6), (LRH, "lver", 0))
 _RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
     (Drop.HEADERS, _other_version),
     (Drop.HEADERS, lambda frame: frame.seal().headers != frame.headers),
@@ -363,8 +388,16 @@ _RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
 )
 """Reasons to drop a frame whatever its addresses, each with its test, in the headers' order."""
 
-NO_PACKET = (Drop.NOT_RDMA, Drop.MALFORMED, Drop.NOT_MINE, Drop.HEADERS, Drop.TVER, Drop.ICRC)
+NO_PACKET = (
+    Drop.NOT_RDMA,
+    Drop.MALFORMED,
+    Drop.NOT_MINE,
+    Drop.HEADERS,
+    Drop.TVER,
+    Drop.ICRC,
+    Drop.VCRC,
+)
 """Reasons found before a frame is known to be a RoCE packet for this port."""
 
-DAMAGED = (Drop.MALFORMED, Drop.HEADERS, Drop.ICRC)
+DAMAGED = (Drop.MALFORMED, Drop.HEADERS, Drop.ICRC, Drop.VCRC)
 """Reasons that corruption on the wire may cause."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from isal.isal_zlib import crc32
 
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import BTH, GRH, HEAD_OF_BTH, ICRC
+from rdmawire.wire.ib import BTH, GRH, HEAD_OF_BTH, ICRC, LNH, LRH
 from rdmawire.wire.icrc import ONES_FOR_LRH, icrc_headers_twice, mask
 from rdmawire.wire.inet import UDP, VLAN, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import Piece, size
@@ -61,6 +61,14 @@ IP_HEAD_SIZES: Final = {
 """Head sizes of IP packets, by the first byte: the version, and for IPv4 no options."""
 
 
+NATIVE_HEAD_SIZES: Final = {
+    bytes((sl << 4 | lnh,)): size + HEAD_OF_BTH
+    for lnh, size in ((LNH.IBA_LOCAL, LRH.SIZE), (LNH.IBA_GLOBAL, LRH.SIZE + GRH.SIZE))
+    for sl in range(16)
+}
+"""Head sizes of native packets, by the second byte of the LRH: service level and next header."""
+
+
 class HeadSizes(NamedTuple):
     """How to find the size of a frame's head: in ``sizes`` by the bytes at ``key``.
 
@@ -75,6 +83,7 @@ class HeadSizes(NamedTuple):
 HEADS: Final = {
     Medium.ETHERNET: HeadSizes(slice(12, 14), HEAD_SIZES, tagged_size),
     Medium.IP: HeadSizes(slice(0, 1), IP_HEAD_SIZES, lambda _: 0),
+    Medium.INFINIBAND: HeadSizes(slice(1, 2), NATIVE_HEAD_SIZES, lambda _: 0),
 }
 """How to find head sizes, by medium."""
 
@@ -172,8 +181,11 @@ def head_of(headers: tuple[Header, ...], bth: BTH, length: int) -> HeaderTemplat
 
 @lru_cache(maxsize=64)
 def _ones_of(*headers: type[Header] | int) -> bytes:
-    """The mask of a head, from the network header on: ones in fields that may change."""
-    first = next(at for at, header in enumerate(headers) if header in _NETWORK)
+    """The mask of a head, from the network header on: ones in fields that may change.
+
+    Without a network header, from the LRH on.
+    """
+    first = next((at for at, header in enumerate(headers) if header in _NETWORK), 0)
     return mask(*headers[first:], BTH)[: HEAD_OF_BTH - BTH.SIZE]
 
 
@@ -182,4 +194,5 @@ def state_behind(head: bytes, headers: tuple[Piece, ...]) -> int:
     covered = [len(piece) if isinstance(piece, bytes) else type(piece) for piece in headers]
     ones = _ones_of(*covered)
     invariant = int.from_bytes(head[-len(ones) :], "big") | int.from_bytes(ones, "big")
-    return crc32(invariant.to_bytes(len(ones), "big"), ONES_FOR_LRH)
+    before = 0 if covered == [LRH] else ONES_FOR_LRH
+    return crc32(invariant.to_bytes(len(ones), "big"), before)

@@ -18,7 +18,7 @@ from rdmawire.ib.encapsulation import check_medium, init_ah_from_wc
 from rdmawire.ib.hw_counters import AdapterCounters
 from rdmawire.ib.modify_qp import modify
 from rdmawire.ib.path_migration import migrate, selects_alternate
-from rdmawire.ib.port import FlowRule, Port, checked_gids
+from rdmawire.ib.port import FlowRule, Port, check_lid, checked_gids
 from rdmawire.ib.post_checks import (
     check_cq,
     check_init,
@@ -30,7 +30,7 @@ from rdmawire.ib.post_checks import (
 )
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import Rules
-from rdmawire.ib.rx_parser import Drop, RxParser
+from rdmawire.ib.rx_parser import Drop, NativeRxParser, RxParser
 from rdmawire.ib.scheduler import govern
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
@@ -78,7 +78,8 @@ class Verbs(Port):
 
     ``mac`` has six bytes, ``gids`` sixteen each; ``space`` is the memory that it accesses.
     ``profile`` has its limits and quirks, ``rules`` the handling of requests, responses and posted
-    work. ``medium`` is what its link carries; ``source_port`` is the UDP source port of all
+    work. ``medium`` is what its link carries. On an InfiniBand link ``lid`` is the port's base LID,
+    of 2 ** ``lmc`` LIDs, and ``mac`` is not used. ``source_port`` is the UDP source port of all
     packets, such as that of a socket: without it each flow has its own. Numbers of queue pairs and
     keys are counted up, or drawn from ``random`` if given. ``clock`` returns the time (ns) for
     verbs; ``None`` is the time of the last frame or timer. A simulator sets the clock of the ports
@@ -94,6 +95,8 @@ class Verbs(Port):
         profile: Profile = IBTA,
         rules: Rules = STANDARD,
         medium: Medium = Medium.ETHERNET,
+        lid: int = 0,
+        lmc: int = 0,
         source_port: int | None = None,
         clients: Sequence[PeerMemory] = (),
         random: Randomness | None = None,
@@ -104,6 +107,7 @@ class Verbs(Port):
         check_type("profile", profile, Profile)
         check_type("rules", rules, Rules)
         check_type("medium", medium, Medium)
+        check_lid(medium, lid, lmc)
         if source_port is not None:
             check_int("source_port", source_port, 0, _MAX_PORT)
         if random is not None:
@@ -116,13 +120,16 @@ class Verbs(Port):
             profile,
             rules,
             medium=medium,
+            lid=lid,
+            lmc=lmc,
             source_port=source_port,
             clients=clients,
             random=random,
             clock=clock,
         )
         self.groups = MulticastGroups(profile)
-        self._rx_parser = RxParser(
+        make_parser = NativeRxParser if medium is Medium.INFINIBAND else RxParser
+        self._rx_parser = make_parser(
             self._is_mine,
             self.device.drops,
             self._take_raw,
@@ -163,7 +170,7 @@ class Verbs(Port):
 
     @property
     def medium(self) -> Medium:
-        """What frames begin with: an Ethernet header, or an IP header."""
+        """What frames begin with: an Ethernet header, an IP header, or an LRH."""
         return self.device.medium
 
     @property

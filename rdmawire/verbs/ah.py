@@ -19,6 +19,14 @@ MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 
 LAST_PRIORITY = 7
 """The highest priority code point, and service level of RoCE. IEEE 802.1Q, 9.6."""
+LAST_SL = 15
+"""The highest service level of native InfiniBand. IBA 7.6.5."""
+PATH_BITS = 1 << 7
+"""LIDs of a port, at most: the lower bits of its LID select a path. IBA 7.7.8, 4.1.3."""
+FIRST_MULTICAST_LID = 0xC000
+"""LIDs from here on are those of multicast groups. IBA 4.1.3."""
+PERMISSIVE_LID = 0xFFFF
+"""The LID of management packets to a port without one. IBA 4.1.3."""
 LAST_VLAN = 4094
 """The highest VLAN identifier that may be used. IEEE 802.1Q, 9.6."""
 
@@ -50,6 +58,10 @@ class AddressHandle(NamedTuple):
     there is no tag, with ``sl`` alone a priority tag. ``vlan`` and ``gid_type`` belong to the
     source GID, as in Linux. If they are not set, responses use the encapsulation of the request
     (:mod:`rdmawire.ib.encapsulation`).
+
+    Of native InfiniBand, ``dlid`` is the destination's LID, ``src_path_bits`` are the lower bits of
+    the source LID, and packets have a GRH only if ``is_global``; ``dmac`` is not used, and the GIDs
+    only by a GRH. ``sl`` is 0 to 15.
     """
 
     dmac: bytes
@@ -62,6 +74,9 @@ class AddressHandle(NamedTuple):
     port_num: int = 1
     vlan: int | None = None
     gid_type: GIDType | None = None
+    dlid: int = 0
+    src_path_bits: int = 0
+    is_global: bool = True
 
 
 _BYTES = {"dmac": MAC_BYTES, "dgid": GID_BYTES, "sgid": GID_BYTES}
@@ -70,7 +85,8 @@ _BOUNDS = {
     "hop_limit": up_to(0xFF),
     "traffic_class": up_to(0xFF),
     "flow_label": up_to(FLOW_LABELS - 1),
-    "sl": up_to(LAST_PRIORITY),
+    "dlid": up_to(PERMISSIVE_LID),
+    "src_path_bits": up_to(PATH_BITS - 1),
     "port_num": Bounds(1, lambda profile: profile.phys_port_cnt),
 }
 
@@ -91,6 +107,8 @@ def check_address(handle: AddressHandle, profile: Profile = IBTA) -> None:
     for field, bounds in _OPTIONAL_BOUNDS.items():
         if getattr(handle, field) is not None:
             bounds.check(field, getattr(handle, field), profile)
+    up_to(LAST_SL if handle.dlid else LAST_PRIORITY).check("sl", handle.sl, profile)
+    check_type("is_global", handle.is_global, bool)
     if is_ipv4(handle.dgid) != is_ipv4(handle.sgid):
         raise VerbsError("of dgid and sgid one is an IPv4 address, the other is not", EINVAL)
 

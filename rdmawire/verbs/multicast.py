@@ -13,20 +13,20 @@ MULTICAST_QPN = 0xFFFFFF
 
 
 class MulticastGroups:
-    """The multicast groups of one adapter."""
+    """The multicast groups of one adapter: ``by_gid`` has the queue pairs of each, by number."""
 
-    __slots__ = ("_groups", "_profile")
+    __slots__ = ("_profile", "by_gid")
 
     def __init__(self, profile: Profile = IBTA) -> None:
-        self._groups: dict[bytes, tuple[int, ...]] = {}
+        self.by_gid: dict[bytes, tuple[int, ...]] = {}
         self._profile = profile
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self.by_gid)
 
     def members(self, gid: bytes) -> tuple[int, ...]:
         """The numbers of the queue pairs that a frame to ``gid`` goes to, in order of attaching."""
-        return self._groups.get(gid, ())
+        return self.by_gid.get(gid, ())
 
     def attach(self, gid: bytes, qpn: int, qp_type: QPType) -> None:
         """Add a queue pair to a group; adding it again changes nothing.
@@ -40,7 +40,7 @@ class MulticastGroups:
         if qpn in members:
             return
         self._check_room(gid, members)
-        self._groups[gid] = (*members, qpn)
+        self.by_gid[gid] = (*members, qpn)
 
     def detach(self, gid: bytes, qpn: int) -> None:
         """Remove a queue pair from a group; EINVAL if it is not a member. ibv_detach_mcast(3)."""
@@ -52,19 +52,19 @@ class MulticastGroups:
 
     def holds(self, qpn: int) -> bool:
         """Whether a queue pair is in any group."""
-        return any(qpn in members for members in self._groups.values())
+        return any(qpn in members for members in self.by_gid.values())
 
     def _keep(self, gid: bytes, members: tuple[int, ...]) -> None:
         if members:
-            self._groups[gid] = members
+            self.by_gid[gid] = members
         else:
-            del self._groups[gid]
+            del self.by_gid[gid]
 
     def _check_room(self, gid: bytes, members: tuple[int, ...]) -> None:
         profile = self._profile
-        attached = sum(map(len, self._groups.values()))
+        attached = sum(map(len, self.by_gid.values()))
         for what, found, most in (
-            ("groups", len(self._groups) - (gid in self._groups), profile.max_mcast_grp),
+            ("groups", len(self.by_gid) - (gid in self.by_gid), profile.max_mcast_grp),
             ("queue pairs in the group", len(members), profile.max_mcast_qp_attach),
             ("queue pairs in all groups", attached, profile.max_total_mcast_qp_attach),
         ):

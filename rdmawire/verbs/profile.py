@@ -230,6 +230,10 @@ class PortAttr(NamedTuple):
     """Bytes of the longest message."""
     pkey_tbl_len: int
     """Size of the P_Key table."""
+    lid: int = 0
+    """The base LID of a port on an InfiniBand link, else 0."""
+    lmc: int = 0
+    """The port has 2 ** ``lmc`` LIDs."""
 
     def __repr__(self) -> str:
         return describe_fields(self)

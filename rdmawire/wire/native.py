@@ -3,10 +3,10 @@
 from typing import NamedTuple, TypedDict, Unpack
 
 from rdmawire.errors import WireError
-from rdmawire.wire.ib import GRH, ICRC, LNH, LRH, VCRC
+from rdmawire.wire.ib import BTH, GRH, ICRC, LNH, LRH, VCRC
 from rdmawire.wire.icrc import icrc_lrh, vcrc
 from rdmawire.wire.layout import parts_as_declared, replaced
-from rdmawire.wire.packet import Packet
+from rdmawire.wire.packet import LAYOUTS, OpcodeTable, Packet
 
 IBA_TRANSPORT = 0x1B
 """Next header value of a GRH that precedes a BTH. IBA 8.3.5."""
@@ -74,8 +74,11 @@ class NativePacket(NamedTuple):
         return vcrc(self._up_to_icrc() + ICRC(self.icrc).build())
 
 
-def parse(buffer: bytes) -> NativePacket:
-    """Parse a packet from LRH to VCRC; :class:`WireError` for anything else."""
+def parse(buffer: bytes, opcodes: OpcodeTable = LAYOUTS) -> NativePacket:
+    """Parse a packet from LRH to VCRC, with a layout of ``opcodes``.
+
+    Raises :class:`WireError` for anything else.
+    """
     lrh = LRH.parse(buffer)
     grh = GRH.parse(buffer, LRH.SIZE) if lrh.lnh == LNH.IBA_GLOBAL else None
     if lrh.lnh not in (LNH.IBA_LOCAL, LNH.IBA_GLOBAL):
@@ -87,6 +90,26 @@ def parse(buffer: bytes) -> NativePacket:
             f"LRH.pktlen says {end} bytes before the VCRC, {len(buffer) - VCRC.SIZE} are there",
             0,
         )
-    packet = Packet.parse(buffer, bth, end - ICRC.SIZE)
+    packet = Packet.parse(buffer, bth, end - ICRC.SIZE, opcodes)
     icrc = ICRC.parse(buffer, end - ICRC.SIZE).crc
     return NativePacket(lrh, grh, packet, icrc, VCRC.parse(buffer, end).crc)
+
+
+def bth_offset(buffer: bytes) -> int:
+    """The offset of the BTH in a packet; -1 if it has none."""
+    lnh = buffer[1] & 3 if len(buffer) > 1 else 0
+    if lnh not in (LNH.IBA_LOCAL, LNH.IBA_GLOBAL):
+        return -1
+    offset = LRH.SIZE + (GRH.SIZE if lnh == LNH.IBA_GLOBAL else 0)
+    return offset if offset + BTH.SIZE <= len(buffer) else -1
+
+
+def with_vcrc(packet: bytes) -> bytes:
+    """Return a packet that ends with its ICRC, with the VCRC after it."""
+    return packet + vcrc(packet).to_bytes(VCRC.SIZE, "big")
+
+
+def has_good_vcrc(packet: bytes) -> bool:
+    """Whether the last two bytes of a packet are the VCRC of the bytes before."""
+    end = len(packet) - VCRC.SIZE
+    return end > 0 and int.from_bytes(packet[end:], "big") == vcrc(packet, 0, end)

@@ -1,4 +1,4 @@
-"""RDMA on Ethernet: transport packets in frames, RoCEv2 over UDP and RoCE over EtherType 0x8915.
+"""Transport packets in frames: RoCEv2 over UDP, RoCE over EtherType 0x8915, native InfiniBand.
 
 A :class:`Frame` keeps every byte, so building what was parsed gives the same frame. ``seal``
 computes lengths, checksums and the ICRC.
@@ -10,11 +10,12 @@ from struct import Struct
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from rdmawire.errors import WireError
+from rdmawire.wire import native
 from rdmawire.wire.checksum import ipv4_header_checksum, udp_checksum, with_ends
 from rdmawire.wire.codec import fused
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import BTH, GRH, ICRC
-from rdmawire.wire.icrc import icrc_grh, icrc_ipv4, icrc_ipv6
+from rdmawire.wire.ib import BTH, GRH, ICRC, LRH, VCRC
+from rdmawire.wire.icrc import icrc_grh, icrc_ipv4, icrc_ipv6, icrc_lrh, vcrc
 from rdmawire.wire.inet import (
     ROCE_PORT,
     UDP,
@@ -39,11 +40,13 @@ class NotRoce(WireError):
 class Medium(Enum):
     """The first header of a link's frames. Frames end with the ICRC, or a trailer after it.
 
+    The trailer of native InfiniBand is the VCRC.
     :class:`rdmawire.ib.udp.Datagram` converts IP packets to the payload of UDP sockets.
     """
 
     ETHERNET = "Ethernet frames"
     IP = "IP packets"
+    INFINIBAND = "native InfiniBand packets"
 
 
 class FrameParts(TypedDict, total=False):
@@ -93,15 +96,21 @@ class Frame(NamedTuple):
         transport = self.packet.build()
         headers = _with_lengths(self.headers, len(transport) + ICRC.SIZE)
         icrc = self._replace(headers=headers).expected_icrc()
-        return self._replace(
+        sealed = self._replace(
             headers=_with_checksums(headers, transport + ICRC(icrc).build()), icrc=icrc
         )
+        if not (headers and isinstance(headers[0], LRH)):
+            return sealed
+        before = sealed._replace(trailer=b"").build()
+        return sealed._replace(trailer=vcrc(before).to_bytes(VCRC.SIZE, "big"))
 
     @parts_as_declared
     def expected_icrc(self) -> int:
         """The correct ICRC."""
         before = joined(*self.headers)
         data = before + self.packet.build()
+        if self.headers and isinstance(self.headers[0], LRH):
+            return icrc_lrh(data)
         networks = [i for i, h in enumerate(self.headers) if isinstance(h, IPv4 | IPv6 | GRH)]
         if not networks:
             raise WireError("the frame has no IPv4, IPv6 or GRH header for an ICRC to begin with")
@@ -141,6 +150,8 @@ def parse(
         found = _parse_plain(buffer, port, start, limit, opcodes)
         if found is not None:
             return found
+    elif medium is _INFINIBAND:
+        return _parse_native(buffer[start:limit], opcodes)
     return _parse_any(buffer[start:limit], port, medium, opcodes)
 
 
@@ -161,6 +172,9 @@ def bth_offset(
         ethertype, version_ihl, fragment, protocol, dstport = _read_path(buffer, start)
         if ethertype == 0x0800 and version_ihl == 0x45 and protocol == 17:
             return start + _PLAIN_BTH if dstport == port and not fragment & 0x3FFF else -1
+    elif medium is _INFINIBAND:
+        offset = native.bth_offset(buffer[start:end])
+        return offset if offset < 0 else start + offset
     try:
         frame = buffer[start:end]
         _, ethertype, offset = _LINKS[medium](frame)
@@ -178,6 +192,7 @@ _read_path = Struct(">12xHB5xHxB12xH").unpack_from  # headers between plain IPv4
 _PLAIN_BTH = Ethernet.SIZE + IPv4.SIZE + UDP.SIZE
 _PLAIN_SIZE = _PLAIN_BTH + BTH.SIZE
 _ETHERNET = Medium.ETHERNET  # a global is found faster than a member of an Enum
+_INFINIBAND = Medium.INFINIBAND
 
 
 _EXACTLY = {Payload.NONE: 0, Payload.EIGHT: 8}
@@ -253,6 +268,22 @@ def _parse_any(
     return Frame((*link, *network, *udp), packet, icrc, frame[end:])
 
 
+def _parse_native(frame: bytes, opcodes: OpcodeTable = LAYOUTS) -> Frame:
+    """Parse a packet from the LRH to the VCRC, which is the trailer."""
+    found = native.parse(frame, opcodes)
+    if found.grh is None:
+        headers: tuple[Header, ...] = (found.lrh,)
+    else:
+        _check_grh(found.grh, LRH.SIZE)
+        headers = (found.lrh, found.grh)
+    return Frame(headers, found.packet, found.icrc, found.vcrc.to_bytes(VCRC.SIZE, "big"))
+
+
+def _check_grh(grh: GRH, offset: int) -> None:
+    if grh.nxthdr != IBA_TRANSPORT:
+        raise WireError(f"GRH.nxthdr {grh.nxthdr} is not the IBA transport's 0x1b", offset)
+
+
 _TAGS: dict[int, type[VLAN] | type[ServiceVLAN]] = {
     EtherType.VLAN: VLAN,
     EtherType.QINQ: ServiceVLAN,
@@ -295,8 +326,7 @@ def _network(frame: bytes, ethertype: int, offset: int) -> tuple[list[Piece], in
         return [ipv6], *_packet_end(frame, ipv6.next_header, offset + 40, ipv6.payload_length)
     if ethertype == EtherType.ROCE:
         grh = GRH.parse(frame, offset)
-        if grh.nxthdr != IBA_TRANSPORT:
-            raise WireError(f"GRH.nxthdr {grh.nxthdr} is not the IBA transport's 0x1b", offset)
+        _check_grh(grh, offset)
         return [grh], offset + 40, _within(frame, offset + 40, grh.paylen)
     raise NotRoce(f"EtherType 0x{ethertype:04x} carries no RoCE", offset - 2)
 
@@ -341,6 +371,7 @@ _ANNOUNCE: dict[type, Callable[[Any, int], Header]] = {
     IPv4: lambda ip, length: ip.replace(total_length=IPv4.SIZE + length),
     IPv6: lambda ip, length: ip.replace(payload_length=length),
     GRH: lambda grh, length: grh.replace(paylen=length),
+    LRH: lambda lrh, length: lrh.replace(pktlen=(LRH.SIZE + length) // 4),
 }
 
 

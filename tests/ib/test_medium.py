@@ -1,4 +1,4 @@
-"""Adapters over Ethernet, over bare IP packets and over UDP sockets."""
+"""Adapters over Ethernet, over bare IP packets, over UDP sockets and on InfiniBand links."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -104,6 +104,8 @@ WAYS: dict[str, tuple[Medium, Carry]] = {
     "IP": (Medium.IP, direct),
     "IP in bursts": (Medium.IP, in_bursts),
     "UDP": (Medium.IP, as_payloads),
+    "InfiniBand": (Medium.INFINIBAND, direct),
+    "InfiniBand in bursts": (Medium.INFINIBAND, in_bursts),
 }
 WORK = (SendOpcode.SEND, SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ)
 
@@ -253,7 +255,7 @@ def test_hostile_frames_are_dropped_and_good_ones_still_come(medium: Medium, ipv
     other.nic.receive(good, 0)
     (done,) = peers.recv_cq.poll(4)
     assert (done.status, sink.read()) == (WCStatus.SUCCESS, b"abc")
-    assert other.nic.drops[Drop.ICRC] > 0
+    assert other.nic.drops[Drop.VCRC if medium is Medium.INFINIBAND else Drop.ICRC] > 0
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
