@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from rdmawire.errors import FuzzError
+from rdmawire.fuzz.difference import ACCEPT, accepted
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input
@@ -155,19 +156,22 @@ class EngineFuzzer(CaseFuzzer):
 
     ``profile`` and ``bug`` are names, of a profile and of a planted bug; ``service`` is one of
     :data:`rdmawire.fuzz.service_model.SERVICES`, or ``all`` for each in turn (the default).
-    ``target`` is used instead of the adapter of that specification; its default service is ``rc``.
-    Raises :class:`FuzzError` for unknown names.
+    ``accept`` says which differences of the profile from ``ibta`` are no findings, one of
+    :data:`rdmawire.fuzz.difference.ACCEPT`. ``target`` is used instead of the adapter of that
+    specification; its default service is ``rc``. Raises :class:`FuzzError` for unknown names.
     """
 
     def __init__(self, spec: Spec, target: Target | None = None) -> None:
         usual = ALL if target is None else "rc"
         self._services = services_named(str(spec.get("service", usual)))
         self._spec = spec
-        self._target = _engine(spec) if target is None else target
-        self._session: Session = Session(self._target)
+        self._target = _engine(spec, "accept") if target is None else target
+        profile = _profile(str(spec.get("profile", "ibta")))
+        self._accepted = accepted(profile, str(spec.get("accept", ACCEPT[0])))
+        self._session: Session = self._new_session()
 
     def _new_session(self) -> Session:
-        return Session(self._target)
+        return Session(self._target, self._accepted)
 
     def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
         setup = random_setup(random, self._services[run % len(self._services)])
@@ -179,7 +183,13 @@ class EngineFuzzer(CaseFuzzer):
     def scenario(self, case: Any, shown: Violation) -> str:
         """Return the text of a scenario; the server has the profile of the specification."""
         profile, bug = (str(self._spec.get(name, "")) for name in ("profile", "bug"))
-        return scenario_text(Case.from_json(case), shown, profile=profile or "ibta", bug=bug)
+        return scenario_text(
+            Case.from_json(case),
+            shown,
+            profile=profile or "ibta",
+            bug=bug,
+            accepted=self._accepted,
+        )
 
 
 class RequesterFuzzer(CaseFuzzer):
@@ -229,8 +239,8 @@ def adapter(spec: Spec) -> Adapter:
     return Adapter(rules, _profile(str(spec.get("profile", "ibta"))), _name(spec))
 
 
-def _engine(spec: Spec) -> EngineTarget:
-    check_settings(spec, ("profile", "bug", "service"))
+def _engine(spec: Spec, *more: str) -> EngineTarget:
+    check_settings(spec, ("profile", "bug", "service", *more))
     rules, profile, name = adapter(spec)
     return EngineTarget(rules=rules, profile=profile, name=name)
 

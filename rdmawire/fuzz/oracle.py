@@ -23,6 +23,7 @@ from rdmawire.fuzz.inputs import (
 from rdmawire.fuzz.service_model import fresh_model
 from rdmawire.fuzz.setup import PEER_QPN, PKEY, Network, Setup
 from rdmawire.fuzz.target import Completion, ObservableTarget, Target
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import roce, serial
 from rdmawire.wire.ib import AETH, Ack, AtomicAckETH
 from rdmawire.wire.opcode import SHAPES, Operation, Payload, Service
@@ -81,11 +82,13 @@ class Player(Protocol):
 class Session:
     """Plays inputs on one queue pair of a target, and compares each with the model.
 
-    Of a target that is no :class:`ObservableTarget`, the replies alone are compared.
+    Of a target that is no :class:`ObservableTarget`, the replies alone are compared. ``profile``
+    has the differences from ``ibta`` that are accepted (:mod:`rdmawire.fuzz.difference`).
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, profile: Profile = IBTA) -> None:
         self._target = target
+        self._profile = profile
         self.observed = target if isinstance(target, ObservableTarget) else None
         self._builders: dict[Network, FrameBuilder] = {}
         self.frames: list[tuple[bool, bytes]] = []
@@ -106,7 +109,7 @@ class Session:
             self._builders[setup.network] = builder
         builder.numbers = numbers
         self._builder = builder
-        self.model = fresh_model(setup, numbers)
+        self.model = fresh_model(setup, numbers, self._profile)
         builder.base = self.model.wire << 5
         self.frames.clear()
 

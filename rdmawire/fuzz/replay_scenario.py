@@ -34,6 +34,7 @@ from rdmawire.fuzz.setup import (
 from rdmawire.memory.key import Access
 from rdmawire.traffic.scenario.types import MAX_TIME, format_size, format_time
 from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
 from rdmawire.wire.ib import AETH, BTH, GRH, ICRC, Ack, AtomicAckETH, Nak
 from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
@@ -59,14 +60,17 @@ class Step(NamedTuple):
 
 
 class ModelRun:
-    """A case played on the model alone. ``steps`` has each input; ``model`` is the final state."""
+    """A case played on the model alone. ``steps`` has each input; ``model`` is the final state.
 
-    def __init__(self, case: Case) -> None:
+    ``accepted`` has the differences from ``ibta`` that are accepted.
+    """
+
+    def __init__(self, case: Case, accepted: Profile = IBTA) -> None:
         setup = case.setup
         target = EngineTarget()
         target.reset(setup)
         self.builder = FrameBuilder(*target.path(setup), target.numbers(setup))
-        self.model = fresh_model(setup, self.builder.numbers)
+        self.model = fresh_model(setup, self.builder.numbers, accepted)
         self.steps = [self._step(one) for one in case.inputs]
 
     def _step(self, one: Input) -> Step:
@@ -104,16 +108,22 @@ class ModelRun:
 
 
 def scenario_text(
-    case: Case, violation: Violation | None = None, *, profile: str = "ibta", bug: str = ""
+    case: Case,
+    violation: Violation | None = None,
+    *,
+    profile: str = "ibta",
+    bug: str = "",
+    accepted: Profile = IBTA,
 ) -> str:
     """Return the text of a scenario that plays a case.
 
     ``violation`` is described in it; ``profile`` is that of the target's adapter, and ``bug`` the
-    name of the bug that was planted in it. Raises :class:`FuzzError` for a case that a scenario
-    cannot play: RoCEv1, a service other than RC, or more time than a scenario may take.
+    name of the bug that was planted in it; ``accepted`` is that of :class:`ModelRun`. Raises
+    :class:`FuzzError` for a case that a scenario cannot play: RoCEv1, a service other than RC, or
+    more time than a scenario may take.
     """
     _check(case)
-    run = ModelRun(case)
+    run = ModelRun(case, accepted)
     parts = (
         _head(case, violation, bug),
         _hosts(case.setup, profile, window=run.uses_window),

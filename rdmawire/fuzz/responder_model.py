@@ -1,8 +1,8 @@
 """A plain model of a responder on a reliable connection: what the standard requires it to answer.
 
 The model shares no code with the adapter. It gets each request as values, and returns the replies,
-with the clause that requires them; its memory and completions are what the target's must be. Where
-the standard leaves a choice, the model makes that of the profile ``ibta``.
+with the clause that requires them; its memory and completions are what the target's must be. What
+another profile than ``ibta`` may do is in :mod:`rdmawire.fuzz.difference`.
 """
 
 from bisect import bisect_right
@@ -17,10 +17,11 @@ from rdmawire.fuzz.setup import AREAS, WINDOW, Setup, receive_start
 from rdmawire.fuzz.target import Completion
 from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import WCOpcode, WCStatus
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
-from rdmawire.wire.ib import CREDITS, Nak
+from rdmawire.wire.ib import CREDITS, NO_CREDITS, Nak
+from rdmawire.wire.opcode import Opcode, Service
 from rdmawire.wire.opcode import Operation as Op
-from rdmawire.wire.opcode import Service
 
 _MAX_MESSAGE: Final = 1 << 31
 
@@ -87,6 +88,7 @@ class ResponderModel:
     - ``wire``: the service of its packets.
     - ``any_sender``: whether it receives from every address.
     - ``selected``: the shared receive queue that was named last, an index.
+    - ``profile``: fields of it are the differences from ``ibta`` that are accepted.
     - ``undefined``: start and end of bytes of the arena that may have any value since the last
       input.
     """
@@ -100,6 +102,7 @@ class ResponderModel:
     memory: bytearray
     completions: list[Completion] = field(default_factory=list)
     undefined: list[tuple[int, int]] = field(default_factory=list)
+    profile: Profile = IBTA
 
     def __post_init__(self) -> None:
         self.epsn = self.setup.psn
@@ -153,6 +156,8 @@ class ResponderModel:
         operation = request.opcode & 31
         if request.opcode >> 5 != self.wire or operation in _IS_RESPONSE:
             return self._other_opcode()
+        if dropped := self._not_supported(operation, request):
+            return dropped
         ahead = serial.distance(self.epsn, request.psn)
         if ahead < 0:
             return self._duplicate(operation, request)
@@ -162,6 +167,18 @@ class ResponderModel:
         if role is None or request.malformed:
             return self._malformed(role)
         return self._in_sequence(operation, role, request)
+
+    def _not_supported(self, operation: int, request: Request) -> Expected | None:
+        """Requests that the profile drops as if they had not arrived."""
+        profile = self.profile
+        if profile.flush_icrc_covers_headers_twice and request.opcode == Opcode.RC_FLUSH:
+            return Expected((), "", "a FLUSH whose ICRC is wrong for the profile")
+        if request.malformed or operation not in ROLES:
+            dropped = Expected((), "", "a malformed request, which the profile drops")
+            return None if profile.naks_malformed_requests else dropped
+        if operation in profile.unsupported:
+            return Expected((), "", "an operation that the profile does not support")
+        return None
 
     @staticmethod
     def _other_opcode() -> Expected:
@@ -191,6 +208,8 @@ class ResponderModel:
 
     def _credits(self) -> int:
         """The syndrome of an ACK: the credit count of IBA 9.7.7.2.2."""
+        if not self.profile.end_to_end_credits:
+            return NO_CREDITS
         self._starved = not self.receives
         return bisect_right(CREDITS, len(self.receives)) - 1
 
@@ -250,7 +269,7 @@ class ResponderModel:
     def _not_ready(self, role: Role) -> Expected:
         if role.begins:
             self.message = Message()
-        self.nak_sent = True
+        self.nak_sent = not self.profile.naks_gaps_after_rnr
         rnr = Reply(Op.ACKNOWLEDGE, self.epsn, 1 << 5 | self.setup.rnr_timer, self.msn)
         return Expected((rnr,), "IBA 9.7.5.2.8", "no receive is posted")
 
@@ -258,7 +277,7 @@ class ResponderModel:
         """Check that first and middle packets are full, and last ones neither empty nor longer."""
         mtu = self.setup.mtu
         fits = length <= mtu and (length or role.begins) if role.ends else length == mtu
-        if fits:
+        if fits or (role.family == SEND and not self.profile.checks_send_lengths):
             return None
         return self._invalid("IBA 9.7.4.1.6", f"{length} bytes in a {role.part} packet")
 
@@ -272,10 +291,8 @@ class ResponderModel:
             self.message = Message(SEND, self.receive.place, self.receive.length)
         message = self.message
         if message.placed + len(request.payload) > message.limit:
-            nak = self._nak(Nak.INVALID_REQUEST)
-            return self._fail(
-                WCStatus.LOC_LEN_ERR, nak, clause="IBA 9.9.3", why="longer than the receive"
-            )
+            status, nak = self.profile.too_long_status, self._nak(self.profile.too_long)
+            return self._fail(status, nak, clause="IBA 9.9.3", why="longer than the receive")
         self._place(request.payload)
         if role.invalidates and (refused := self._invalidate(request)):
             return refused
@@ -310,13 +327,19 @@ class ResponderModel:
     def _open(self, role: Role, request: Request) -> Expected | None:
         """Begin a WRITE: check RETH.dmalen and the key."""
         length, dmalen = len(request.payload), request.dmalen
-        if not (dmalen == length if role.ends else length < dmalen) or dmalen > _MAX_MESSAGE:
+        may_fit = role.ends or self.profile.first_may_fit
+        fits = may_fit if dmalen == length else length < dmalen and not role.ends
+        if not fits or self._is_too_long(dmalen):
             return self._invalid("IBA 9.7.4.1.6", f"RETH.dmalen {dmalen} with {length} bytes")
         place = self._place_of(request, dmalen, Access.REMOTE_WRITE) if dmalen else 0
         if place is None:
             return self._access_error("the key does not allow the WRITE")
         self.message = Message(WRITE, place, dmalen)
         return None
+
+    def _is_too_long(self, dmalen: int) -> bool:
+        """Whether a message is longer than any may be. IBA 9.7.4.1.6."""
+        return dmalen > _MAX_MESSAGE and self.profile.limits_dmalen
 
     def _place(self, payload: bytes) -> None:
         message = self.message
@@ -363,7 +386,7 @@ class ResponderModel:
         return self._atomic(operation, request)
 
     def _read(self, request: Request) -> Expected:
-        if request.dmalen > _MAX_MESSAGE:
+        if self._is_too_long(request.dmalen):
             return self._invalid("IBA 9.7.4.1.6", f"RETH.dmalen {request.dmalen}")
         place: int | None = 0
         if request.dmalen:
@@ -376,10 +399,13 @@ class ResponderModel:
         replies = self._read_replies(request.psn, packets, data)
         return Expected(replies, "IBA 9.7.5.1.3", "a READ is answered with its bytes")
 
-    def _read_replies(self, psn: int, packets: int, data: bytes) -> tuple[Reply, ...]:
+    def _read_replies(
+        self, psn: int, packets: int, data: bytes, *, goes_on: bool = False
+    ) -> tuple[Reply, ...]:
+        """The responses of a READ; those that go on with an earlier READ have no first one."""
         mtu, replies = self.setup.mtu, []
         for index in range(packets):
-            first, last = index == 0, index == packets - 1
+            first, last = index == 0 and not goes_on, index == packets - 1
             operation = _READ_PARTS[first, last]
             syndrome, msn = (self._credits(), self.msn) if first or last else (-1, 0)
             piece = data[index * mtu : (index + 1) * mtu]
@@ -428,8 +454,11 @@ class ResponderModel:
 
     def _respond(self, request: Request, packets: int, original: bytes | None) -> None:
         """Advance past a READ, FLUSH or atomic, and remember it for duplicates."""
-        self._before_responses = self._ack_psn
-        self.epsn = self._response_end = serial.add(self.epsn, packets)
+        before = self._ack_psn
+        self.epsn = serial.add(self.epsn, packets)
+        is_read = request.opcode & 31 == Op.RDMA_READ_REQUEST
+        if is_read or not self.profile.acks_newest:
+            self._before_responses, self._response_end = before, self.epsn
         self.msn = serial.add(self.msn, 1)
         self.nak_sent = False
         length = request.dmalen
@@ -461,9 +490,11 @@ class ResponderModel:
         if role is None or request.malformed:
             return Expected((), clause, "a malformed duplicate is dropped")
         if role.family != SINGLE:
-            if one is not None:
+            if one is not None and self.profile.validates_duplicates:
                 return Expected((), clause, "a SEND or WRITE with the PSN of a READ or atomic")
-            return Expected((self._ack(self._ack_before(request.psn)),), clause, "a duplicate")
+            newest = self.profile.acks_newest
+            psn = self._ack_psn if newest else self._ack_before(request.psn)
+            return Expected((self._ack(psn),), clause, "a duplicate")
         if one is None or one.opcode != request.opcode:
             return Expected((), clause, "a duplicate that is not remembered")
         if operation == Op.RDMA_READ_REQUEST:
@@ -472,6 +503,7 @@ class ResponderModel:
             same = (one.va, one.rkey, one.value, one.compare) == (
                 request.va, request.rkey, request.value, request.compare
             )  # fmt: skip
+            same = same or not self.profile.validates_duplicates
             if not same or one.original is None:
                 return Expected((), clause, "an atomic with other operands than the original")
             return self._atomic_reply(request.psn, one.original, "a duplicate atomic")
@@ -491,21 +523,29 @@ class ResponderModel:
 
     def _read_again(self, request: Request, one: _Remembered, clause: str) -> Expected:
         skipped = serial.span(one.psn, request.psn)
-        if one.length:
-            offset = skipped * self.setup.mtu
-            same = request.rkey == one.rkey and request.va == one.va + offset
-            if not same or not 0 < request.dmalen <= one.length - offset:
-                return Expected((), clause, "a READ of other memory than the original")
-        elif request.dmalen:
+        packets = max(-(-request.dmalen // self.setup.mtu), 1)
+        if not self._is_part(request, one, skipped) or packets > one.packets - skipped:
             return Expected((), clause, "a READ of other memory than the original")
         place: int | None = 0
         if request.dmalen:
             place = self._place_of(request, request.dmalen, Access.REMOTE_READ)
         if place is None or not self._may_repeat(request):
             return Expected((), clause, "a duplicate READ whose key is invalid by now")
-        packets = max(-(-request.dmalen // self.setup.mtu), 1)
         data = bytes(self.memory[place : place + request.dmalen])
-        return Expected(self._read_replies(request.psn, packets, data), clause, "a duplicate READ")
+        goes_on = skipped > 0 and self.profile.resumed_reads_go_on
+        replies = self._read_replies(request.psn, packets, data, goes_on=goes_on)
+        return Expected(replies, clause, "a duplicate READ")
+
+    def _is_part(self, request: Request, one: _Remembered, skipped: int) -> bool:
+        """Whether a READ names the memory of the original from its packet ``skipped`` on."""
+        if not self.profile.validates_duplicates:
+            inside = one.va <= request.va and request.va + request.dmalen <= one.va + one.length
+            return inside and request.rkey == one.rkey
+        if not one.length:
+            return not request.dmalen
+        offset = skipped * self.setup.mtu
+        same = request.rkey == one.rkey and request.va == one.va + offset
+        return same and 0 < request.dmalen <= one.length - offset
 
 
 STEPS: Final[dict[str, Callable[[ResponderModel, int, Role, Request], Expected]]] = {

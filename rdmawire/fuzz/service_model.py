@@ -12,6 +12,7 @@ from rdmawire.fuzz.shared_receive_model import SharedReceiveModel
 from rdmawire.fuzz.unreliable_model import UnreliableModel
 from rdmawire.terminal import suggest
 from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire.opcode import Service
 
 MODELS: Final[Mapping[QPType, type[ResponderModel]]] = {
@@ -60,7 +61,10 @@ def wire_service(kind: QPType) -> Service:
     return MODELS[kind].wire
 
 
-def fresh_model(setup: Setup, numbers: Numbers) -> ResponderModel:
-    """Return the model of a fresh queue pair. Raises :class:`FuzzError` for a type without one."""
+def fresh_model(setup: Setup, numbers: Numbers, profile: Profile = IBTA) -> ResponderModel:
+    """Return the model of a fresh queue pair, with the accepted differences of ``profile``.
+
+    Raises :class:`FuzzError` for a type without a model.
+    """
     wire_service(setup.service)
-    return MODELS[setup.service](setup, numbers, bytearray(FRESH_ARENA))
+    return MODELS[setup.service](setup, numbers, bytearray(FRESH_ARENA), profile=profile)

@@ -52,8 +52,9 @@ class UnreliableModel(ResponderModel):
     def _not_ready(self, _: Role) -> Expected:
         return self._dropped("IBA 9.8.2.2.4", "no receive is posted")
 
-    def _fail(self, status: WCStatus, *_: Reply, clause: str, why: str) -> Expected:
-        return super()._fail(status, clause=clause, why=why)
+    def _fail(self, _: WCStatus, *__: Reply, clause: str, why: str) -> Expected:
+        """End the queue pair after a message that is longer than its receive."""
+        return super()._fail(WCStatus.LOC_LEN_ERR, clause=clause, why=why)
 
     def _acknowledged(self, _: Request) -> Expected:
         return Expected((), "IBA 9.8.2", "the service acknowledges nothing")

@@ -44,6 +44,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         "rdmawire fuzz run --service ud --time 10min",
         "rdmawire fuzz run --role requester --time 10min",
         "rdmawire fuzz run --profile rxe --runs 100000 --jobs 4 --seed 1",
+        "rdmawire fuzz run --profile rxe --accept all --time 60s",
         "rdmawire fuzz run --time 8h --scheduler tcp://10.0.0.1:8786",
     ),
 )
@@ -58,6 +59,9 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
     metavar="NAME",
     help="Transport service: rc, uc, ud or xrc.  [default: all in turn]",
 )
+@option("Target", "--accept", metavar="WHICH",
+        help="Differences of the profile that are no findings: those allowed by the standard, all "
+        "or none.  [default: allowed]")  # fmt: skip
 @option("Limits", "--time", "seconds", metavar="TIME", callback=_seconds,
         help="Stop after this time, such as 60s, 10min or 8h.")  # fmt: skip
 @option("Limits", "--runs", type=IntegerType(1, 10**12), help="Stop after as many random cases.")

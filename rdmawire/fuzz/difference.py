@@ -1,0 +1,124 @@
+"""What profiles do differently from ``ibta`` as responders, and whether the standard allows it.
+
+The model of a responder follows the profile ``ibta``, but for the differences that are accepted: by
+default those that the standard allows. The others are findings; a campaign with ``accept: all``
+accepts them too, and finds what is in no row.
+"""
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from rdmawire.errors import FuzzError
+from rdmawire.terminal import suggest
+from rdmawire.verbs.profile import IBTA, Profile
+
+
+class Difference(NamedTuple):
+    """A field of a :class:`Profile`, whether the standard allows other values, and why."""
+
+    field: str
+    allowed: bool
+    clause: str
+    reason: str
+
+
+DIFFERENCES: Final = (
+    Difference(
+        "end_to_end_credits",
+        True,
+        "IBA 9.7.7.2",
+        "the credit count 31 says that ACKs limit nothing; RNR NAKs hold the requester back",
+    ),
+    Difference(
+        "acks_newest",
+        True,
+        "IBA 9.7.5.1.2, 9.7.5.2.2",
+        "ACKs coalesce; an ACK beyond a READ without a response makes the requester repeat it",
+    ),
+    Difference(
+        "validates_duplicates",
+        True,
+        "IBA 9.7.5.1.4",
+        "a requester repeats requests unchanged; others are its error, and none is executed",
+    ),
+    Difference(
+        "unsupported",
+        False,
+        "IBA 9.7.4.1.4",
+        "an operation that the responder does not support gets a NAK",
+    ),
+    Difference(
+        "naks_gaps_after_rnr",
+        False,
+        "IBA 9.7.5.2.8",
+        "after an RNR NAK, no packet gets a NAK until the expected one arrives",
+    ),
+    Difference(
+        "naks_malformed_requests",
+        False,
+        "IBA 9.7.4.1.4, 9.7.4.1.6",
+        "a reserved opcode, or a payload that the operation does not allow, gets a NAK",
+    ),
+    Difference(
+        "too_long",
+        False,
+        "IBA 9.9.3",
+        "a message longer than its receive is an invalid request",
+    ),
+    Difference(
+        "too_long_status",
+        False,
+        "IBA 9.9.3",
+        "the receive of a message that is too long completes with a local length error",
+    ),
+    Difference(
+        "first_may_fit",
+        False,
+        "IBA 9.7.4.1.6",
+        "the first packet of a WRITE has less than RETH.dmalen",
+    ),
+    Difference(
+        "checks_send_lengths",
+        False,
+        "IBA 9.7.4.1.6",
+        "first and middle packets are full, last ones not empty, none is longer than the path MTU",
+    ),
+    Difference(
+        "limits_dmalen",
+        False,
+        "IBA 9.7.4.1.6",
+        "a RETH.dmalen beyond 2**31 is an invalid request",
+    ),
+    Difference(
+        "resumed_reads_go_on",
+        False,
+        "IBA 9.7.5.1.3",
+        "the responses of each READ begin with a first or only one",
+    ),
+    Difference(
+        "flush_icrc_covers_headers_twice",
+        False,
+        "IBA 7.8.1",
+        "the ICRC covers each byte once",
+    ),
+)
+"""The differences that a packet can show."""
+
+ACCEPT: Final = ("allowed", "all", "none")
+"""Differences that are accepted: those that the standard allows, all, or none."""
+
+
+def accepted(profile: Profile, accept: str = ACCEPT[0]) -> Profile:
+    """Return ``ibta`` with the differences of ``profile`` that are accepted.
+
+    ``accept`` is one of :data:`ACCEPT`. Raises :class:`FuzzError` for another word.
+    """
+    if accept not in ACCEPT:
+        known = ", ".join(ACCEPT)
+        raise FuzzError(f"accept {accept!r} is none of {known}{suggest(accept, ACCEPT)}")
+    fields = {
+        row.field: getattr(profile, row.field)
+        for row in DIFFERENCES
+        if accept == "all" or (accept == "allowed" and row.allowed)
+    }
+    return replace(IBTA, **fields)

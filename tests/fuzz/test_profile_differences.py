@@ -1,0 +1,67 @@
+"""What profiles do differently from ``ibta``: found, unless it is accepted."""
+
+from dataclasses import replace
+
+import pytest
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz import fuzzer as module
+from rdmawire.fuzz.difference import DIFFERENCES, Difference, accepted
+from rdmawire.fuzz.fuzzer import EngineFuzzer, Found
+from rdmawire.fuzz.service_model import SERVICES
+from rdmawire.verbs.profile import IBTA, PROFILES, RXE_6_1, RXE_6_12, Profile
+
+SEED = 1
+BATCH = 50
+
+
+def with_row(row: Difference) -> Profile:
+    """The profile ``ibta`` with the other value of one field."""
+    usual = getattr(IBTA, row.field)
+    values = (getattr(profile, row.field) for profile in (RXE_6_1, RXE_6_12))
+    other = next(value for value in values if value != usual)
+    return replace(IBTA, **{row.field: other})
+
+
+def found_in(profile: str, accept: str, runs: int, service: str = "rc") -> list[Found]:
+    """What is found until the first batch with a finding."""
+    spec = {"kind": "engine", "profile": profile, "accept": accept, "service": service}
+    fuzzer = EngineFuzzer(spec)
+    for first in range(0, runs, BATCH):
+        if found := fuzzer.batch(SEED, first, BATCH).found:
+            return [fuzzer.minimised(one) for one in found[:3]]
+    return []
+
+
+@pytest.mark.parametrize("row", DIFFERENCES, ids=lambda row: row.field)
+def test_each_difference_is_found_unless_it_is_accepted(
+    row: Difference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PROFILES", {"other": with_row(row)})
+    for found in (one := found_in("other", "none", 4000)):
+        assert found.violation.clause
+        assert len(found.case["inputs"]) <= 6
+    assert one
+    assert found_in("other", "all", 200) == []
+    runs = 200 if row.allowed else 4000
+    assert bool(found_in("other", "allowed", runs)) is not row.allowed
+
+
+@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profiles_have_no_other_differences(profile: str, service: str) -> None:
+    assert found_in(profile, "all", 200, service) == []
+
+
+def test_soft_roce_shows_what_the_standard_does_not_allow() -> None:
+    found = found_in("rxe", "allowed", 200)
+    assert found
+    for one in found:
+        assert "credits 31" not in one.violation.happened
+        replayed = EngineFuzzer({"kind": "engine", "profile": "rxe", "accept": "all"})
+        assert replayed.replay(one.case)[0] is None
+
+
+def test_other_words_are_refused() -> None:
+    with pytest.raises(FuzzError, match="accept 'some' is none of allowed, all, none"):
+        accepted(IBTA, "some")
