@@ -12,7 +12,8 @@ The other role is fuzzed by a :class:`RequesterFuzzer`: it posts work (:class:`W
 :class:`RequesterTarget`, and answers it (:class:`AnswerInput`).
 
 Another adapter is fuzzed through a class with the methods of :class:`Target`, or, if its memory and
-completions can be seen, of :class:`ObservableTarget`: ``EngineFuzzer({"kind": "engine"}, target)``.
+completions can be seen, of :class:`ObservableTarget`: ``EngineFuzzer({"kind": "engine"}, target)``,
+with ``"service": "uc"``, ``"ud"`` or ``"xrc"`` for another service than RC.
 """
 
 from rdmawire.fuzz.campaign import Campaign, Progress
@@ -40,7 +41,18 @@ from rdmawire.fuzz.inputs import (
 )
 from rdmawire.fuzz.minimise import minimise
 from rdmawire.fuzz.oracle import Violation, judge
-from rdmawire.fuzz.setup import AREAS, ARENA, FRESH_ARENA, PEER_QPN, WINDOW, Area, Network, Setup
+from rdmawire.fuzz.setup import (
+    AREAS,
+    ARENA,
+    FRESH_ARENA,
+    PEER_QPN,
+    SHARED_QUEUES,
+    WINDOW,
+    Area,
+    Network,
+    Setup,
+    SharedQueue,
+)
 from rdmawire.fuzz.target import Completion, ObservableTarget, RequesterTarget, Target
 
 __all__ = [
@@ -49,6 +61,7 @@ __all__ = [
     "FRESH_ARENA",
     "FUZZERS",
     "PEER_QPN",
+    "SHARED_QUEUES",
     "WINDOW",
     "AnswerInput",
     "Area",
@@ -72,6 +85,7 @@ __all__ = [
     "RequesterFuzzer",
     "RequesterTarget",
     "Setup",
+    "SharedQueue",
     "Target",
     "Violation",
     "WaitInput",

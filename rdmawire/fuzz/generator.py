@@ -88,6 +88,7 @@ class ResponderInputs:
         self._near_misses = self._choose(_NEAR_MISSES)
         self._traffic = TRAFFIC[model.wire]
         self._base = model.wire << 5
+        self._shares = len(self._traffic.srqs) > 1
 
     def _choose(self, among: Sequence[T]) -> T:
         """Return one of several values; a third of the time of Random.choice."""
@@ -166,14 +167,15 @@ class ResponderInputs:
             "offset": self._choose(_OFFSETS),
             "value": self._choose(_VALUES),
             "compare": self._choose(_VALUES) if operation == Op.CMP_SWAP else 0,
-            "srq": self._queue(),
         }
+        if self._shares:
+            values["srq"] = self._queue()
         return PacketInput(**(values | more))
 
     def _queue(self) -> int:
         """The shared receive queue of the message in progress, or any that may be used."""
         traffic, model = self._traffic, self._model
-        if len(traffic.srqs) == 1 or model.message.family:
+        if model.message.family:
             return model.selected
         return self._choose(traffic.srqs)
 

@@ -116,6 +116,12 @@ class ResponderModel:
         self.remembered: deque[_Remembered] = deque()
         self._granted = self._grants()
         self._starved = False
+        profile = self.profile
+        self._drops = bool(
+            profile.unsupported
+            or profile.flush_icrc_covers_headers_twice
+            or not profile.naks_malformed_requests
+        )
         self._response_end = self.setup.psn
         self._before_responses = serial.add(self.setup.psn, -1)
 
@@ -156,7 +162,7 @@ class ResponderModel:
         operation = request.opcode & 31
         if request.opcode >> 5 != self.wire or operation in _IS_RESPONSE:
             return self._other_opcode()
-        if dropped := self._not_supported(operation, request):
+        if self._drops and (dropped := self._not_supported(operation, request)):
             return dropped
         ahead = serial.distance(self.epsn, request.psn)
         if ahead < 0:
@@ -252,12 +258,7 @@ class ResponderModel:
         follows = "" if role.begins else role.family
         if self.message.family != follows:
             return self._invalid("IBA 9.7.4.1.3", "an operation that cannot follow the last one")
-        refused = self._select_queue(role, request)
-        return refused or STEPS[role.family](self, operation, role, request)
-
-    def _select_queue(self, role: Role, request: Request) -> Expected | None:  # noqa: ARG002
-        """Select the receives for the request; this service has one queue."""
-        return None
+        return STEPS[role.family](self, operation, role, request)
 
     def _take_receive(self, role: Role) -> Expected | None:
         if self.receive is None:

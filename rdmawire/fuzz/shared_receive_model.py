@@ -41,6 +41,12 @@ class SharedReceiveModel(ResponderModel):
         """ACKs of shared receive queues have no credits. IBA 9.7.7.2.1."""
         return NO_CREDITS
 
+    def _in_sequence(self, operation: int, role: Role, request: Request) -> Expected:
+        follows = "" if role.begins else role.family
+        if self.message.family == follows and (refused := self._select_queue(role, request)):
+            return refused
+        return super()._in_sequence(operation, role, request)
+
     def _select_queue(self, role: Role, request: Request) -> Expected | None:
         """Select the queue that the packet names; all packets of a message name the same."""
         if not self._may_repeat(request):

@@ -31,7 +31,7 @@ class Target(Protocol):
         """Make a fresh queue pair, as ``setup`` says, to the peer PEER_QPN.
 
         The memory is again :data:`rdmawire.fuzz.setup.FRESH_ARENA`, with the regions AREAS and the
-        memory window WINDOW.
+        memory window WINDOW. An XRC target has the shared receive queues SHARED_QUEUES, empty.
         """
         ...
 

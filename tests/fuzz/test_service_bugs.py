@@ -20,6 +20,8 @@ from rdmawire.ib.service import RELIABLE, UNRELIABLE, Fault
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.ib import DETH, XRCETH
+from rdmawire.wire.inet import IPv4
+from rdmawire.wire.opcode import Opcode
 
 SEED = 1
 BATCH = 50
@@ -92,6 +94,25 @@ BUGS: dict[str, tuple[str, Rules]] = {
         STANDARD.with_reaction(QPType.XRC_TGT, Fault.NOT_READY, UNRELIABLE[Fault.NOT_READY]),
     ),
 }
+
+
+def _other_undefined_bytes(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+    """The 20 bytes before an IPv4 header, which are undefined, are not 0. IBA A17.4.4."""
+    fault = execute.place_datagram(qp, role, request)
+    if (
+        fault is None
+        and len(request.flow.headers) > 2
+        and isinstance(request.flow.headers[1], IPv4)
+    ):
+        qp.inbound.incoming.sink.write(0, b"undefined bytes here")
+    return fault
+
+
+def test_undefined_bytes_before_an_ipv4_header_are_no_finding() -> None:
+    rules = STANDARD.with_step(execute.place_datagram, _other_undefined_bytes)
+    batch = fuzzer_of("ud", rules).batch(SEED, 0, 100)
+    assert batch.found == []
+    assert (Opcode.UD_SEND_ONLY, "40 bytes of header, then the payload") in batch.reached
 
 
 def fuzzer_of(name: str, rules: Rules = STANDARD) -> EngineFuzzer:

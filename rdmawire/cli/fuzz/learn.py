@@ -322,7 +322,8 @@ def _save(request: _Request, side: _Side, verdict: "Judged", folder: Path) -> No
 
     if verdict.violation is None or not verdict.is_shown or side.spec is None:
         return
-    fuzzer = make_fuzzer(side.spec)
+    spec = {**side.spec, "accept": "none"}
+    fuzzer = make_fuzzer(spec)
     found = fuzzer.minimised(Found(verdict.violation, verdict.case.as_json(), 0))
-    place = write_finding(folder, as_finding(side.spec, request.seed, found), fuzzer)
+    place = write_finding(folder, as_finding(spec, request.seed, found), fuzzer)
     click.echo(f"  finding:  {escape(str(place))}")
