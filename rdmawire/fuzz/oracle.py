@@ -304,7 +304,7 @@ def violation(place: int, one: Input, found: Mismatch) -> Violation:
     """Describe a difference found at the input ``one`` with the index ``place``."""
     what, wanted, happened, expected = found
     shown = one.name if isinstance(one, _NAMED) else one.kind
-    kinds = ",".join(_kinds(what, happened))
+    kinds = ",".join(dict.fromkeys(_kinds(what, happened)))
     return Violation(
         place=place,
         what=what,
