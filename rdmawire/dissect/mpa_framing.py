@@ -178,11 +178,15 @@ class StreamDirection:
 
     def _step(self, data: bytes, events: list[Event]) -> bytes | None:
         """Process ``data`` in the current phase; return the bytes for the next phase, if any."""
-        if self._agreement.rejected:
+        if self._agreement.rejected and not self._opens(data):
             at_hand = self._search.end if self._search else self._start + len(self._buffer)
             self._pass_over(at_hand + len(data), events)
             return None
         return _STEPS[self.phase](self, data, events)
+
+    def _opens(self, data: bytes) -> bool:
+        """Whether ``data`` is of a start-up frame: a capture may have the reply before it."""
+        return self.phase is Phase.OPENING and _table(self._buffer + data) is not None
 
     def _begin(self, position: int) -> int | None:
         """Offset of ``position`` in the current segment; ``None`` if it is outside."""

@@ -157,6 +157,23 @@ def test_after_a_rejection_bytes_are_passed_over() -> None:
     assert arrive(connection, 1, 26, b"more") == [Skipped(26, 4)]
 
 
+def test_a_request_that_is_captured_after_its_rejection_is_read() -> None:
+    connection, request = MPAConnection(), MPARequest().build()
+    arrive(connection, 1, 0, MPAReply(r=1).build())
+    assert arrive(connection, 0, 0, request[:3]) == []
+    (event,) = arrive(connection, 0, 3, request[3:])
+    assert isinstance(event, StartUp)
+    assert event.data == request
+    assert arrive(connection, 0, 20, b"more") == [Skipped(20, 4)]
+
+
+def test_other_bytes_than_a_request_are_passed_over_after_a_rejection() -> None:
+    connection = MPAConnection()
+    arrive(connection, 1, 0, MPAReply(r=1).build())
+    assert arrive(connection, 0, 0, b"MP") == []
+    assert arrive(connection, 0, 2, b"more") == [Skipped(0, 6)]
+
+
 def test_more_private_data_than_allowed_is_reported_and_fpdus_are_searched_for() -> None:
     connection, sent = MPAConnection(), fpdus([send(50), send(60, 2)])
     frame = MPARequest(pd_length=513).build()
