@@ -47,6 +47,12 @@ def test_datagrams_are_learned() -> None:
     assert MealyMachine.from_dot(learned("--service", "ud")) == kept("ibta-datagrams")
 
 
+@pytest.mark.parametrize("words", [("cm", "sidr-active"), ("mpa", "start-up")])
+def test_the_connection_manager_and_the_mpa_reader_are_learned(words: tuple[str, str]) -> None:
+    text = learned("--role", words[0], "--inputs", words[1])
+    assert MealyMachine.from_dot(text) == kept("-".join(words))
+
+
 @pytest.mark.parametrize("form", ["dot", "json"])
 def test_the_same_machine_as_in_a_file_ends_with_0(form: str, tmp_path: Path) -> None:
     path = tmp_path / f"kept.{form}"
@@ -111,6 +117,10 @@ def test_without_aalpy_one_line_says_what_to_install() -> None:
         (("--role", "requester", "--inputs", "GAP"), "a requester has no input 'GAP'"),
         (("--service", "rd"), "service 'rd' is none of rc, uc, ud, xrc"),
         (("--role", "requester", "--service", "ud"), "with the service rc alone"),
+        (("--role", "cm", "--inputs", "REQ,SYN"), "a connection manager has no input 'SYN'"),
+        (("--role", "mpa", "--inputs", "I_SYN"), "the MPA reader has no input 'I_SYN'"),
+        (("--role", "mpa", "--profile", "rxe"), "the MPA reader has no profile"),
+        (("--role", "cm", "--service", "ud"), "a connection manager has no service"),
         (("--profile", "rxf"), "no profile is named 'rxf'; the nearest is rxe"),
         (("--against", "rxf"), "no profile is named 'rxf'; the nearest is rxe"),
         (("--against", "bad.dot"), "bad.dot: state machine: no line is a transition"),

@@ -11,11 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from rdmawire.fuzz.learn import cm_system, requester_system
+from rdmawire.fuzz.learn import cm_system, mpa_system, requester_system
 from rdmawire.fuzz.learn.cm_system import CMSystem
 from rdmawire.fuzz.learn.compare import differences
 from rdmawire.fuzz.learn.learner import Plan, System, learn
 from rdmawire.fuzz.learn.machine import MealyMachine, Word
+from rdmawire.fuzz.learn.mpa_system import MPASystem
 from rdmawire.fuzz.learn.requester_system import RequesterSystem
 
 FOLDER: Final = Path(__file__).parent / "machines"
@@ -25,6 +26,7 @@ SYSTEMS: Final[dict[str, Callable[[], System]]] = {
         f"requester-{name}": partial(RequesterSystem, inputs)
         for name, inputs in requester_system.INPUTS.items()
     },
+    **{f"mpa-{name}": partial(MPASystem, inputs) for name, inputs in mpa_system.INPUTS.items()},
     **{f"cm-{name}": partial(CMSystem, inputs) for name, inputs in cm_system.INPUTS.items()},
 }
 """The healthy systems, by the name of the file."""

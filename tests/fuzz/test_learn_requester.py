@@ -65,7 +65,7 @@ def test_linux_differs_in_an_ack_of_a_read(profile: Profile, word: Word) -> None
     known = golden("requester-reads")
     buggy = RequesterSystem(INPUTS["reads"], profile=profile)
     assert telling_word(known, learned(buggy, known)) == word
-    assert answers(buggy, word) == ["RDMA_READ_REQUEST?@0*1", "READ=SUCCESS:other_bytes"]
+    assert answers(buggy, word) == ["RDMA_READ_REQUEST?@0*1", "READ=SUCCESS.other_bytes"]
 
 
 def test_linux_6_12_ends_a_read_at_an_old_ack() -> None:
@@ -74,7 +74,7 @@ def test_linux_6_12_ends_a_read_at_an_old_ack() -> None:
     buggy = RequesterSystem(inputs, profile=replace(RXE_6_12, bugs=BUGS_6_12))
     word = telling_word(healthy, learned(buggy, healthy))
     assert word == ("READ3", "READ_FIRST", "ACK_OLD", "READ_MIDDLE")
-    assert answers(buggy, word)[-1] == "READ3=SUCCESS:other_bytes"
+    assert answers(buggy, word)[-1] == "READ3=SUCCESS.other_bytes"
 
 
 # Planted bugs: the rules of the standard, with one row replaced.

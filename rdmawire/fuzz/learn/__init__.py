@@ -9,6 +9,7 @@ target::
 :func:`differences` yields the shortest words that two machines answer differently.
 """
 
+from rdmawire.fuzz.learn.cm_system import CMSystem
 from rdmawire.fuzz.learn.compare import (
     Agreed,
     Difference,
@@ -27,13 +28,16 @@ from rdmawire.fuzz.learn.learner import (
     learn,
 )
 from rdmawire.fuzz.learn.machine import MealyMachine, Step
+from rdmawire.fuzz.learn.mpa_system import MPASystem
 from rdmawire.fuzz.learn.requester_system import RequesterSystem
 from rdmawire.fuzz.learn.responder_system import ResponderSystem
 
 __all__ = [
     "Agreed",
+    "CMSystem",
     "Difference",
     "Learned",
+    "MPASystem",
     "MachineSystem",
     "MealyMachine",
     "NonDeterminismError",

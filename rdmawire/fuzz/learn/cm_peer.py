@@ -197,7 +197,7 @@ class CMPeer:
             self._tids[attribute] = tid
             return ""
         begun = _ANSWERS.get(attribute, CMAttribute.REQ)
-        return "" if tid in (self._tids.get(begun), _TIDS[begun]) else ":other_tid"
+        return "" if tid in (self._tids.get(begun), _TIDS[begun]) else ".other_tid"
 
     def _note(self, message: object) -> str:
         """Note what a message says of the manager's side; describe a wrong id of the peer."""
@@ -205,7 +205,7 @@ class CMPeer:
             self.theirs = message.request_id
             return ""
         if isinstance(message, SIDRREP):
-            return "" if message.request_id == PEER_IDS[0] else ":other_id"
+            return "" if message.request_id == PEER_IDS[0] else ".other_id"
         if isinstance(message, REQ | REP):
             self._qpn, self._their_psn = message.local_qpn, message.starting_psn
         own = int(getattr(message, "local_comm_id", 0))
@@ -213,18 +213,18 @@ class CMPeer:
             self.theirs = own
         to = int(getattr(message, "remote_comm_id", self.mine))
         known = {self.mine, self._sent} | ({0} if isinstance(message, REJ) else set())
-        return "" if to in known else f":to_{'another' if to else 'id_0'}"
+        return "" if to in known else f".to_{'another' if to else 'id_0'}"
 
 
 def _detail(message: object) -> str:
     """The reason of a REJ, the status of a SIDR_REP, and the message that an MRA is about."""
     if isinstance(message, REJ):
         about = _named(Message, message.message_rejected)
-        return f":{_named(RejectReason, message.reason)}:{about}"
+        return f".{_named(RejectReason, message.reason)}.{about}"
     if isinstance(message, MRA):
-        return f":{_named(Message, message.message_mraed)}"
+        return f".{_named(Message, message.message_mraed)}"
     if isinstance(message, SIDRREP):
-        return f":{_named(SIDRStatus, message.status)}"
+        return f".{_named(SIDRStatus, message.status)}"
     return ""
 
 

@@ -18,6 +18,8 @@ from rdmawire.ib.cm.connection import CMSettings, ConnParam
 from rdmawire.ib.cm.event import CMEvent, ConnectRequest, DatagramRequest
 from rdmawire.ib.cm.manager import ManagedPort
 from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.ib.rules import Rules
+from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QPCap
@@ -65,6 +67,7 @@ class CMSystem:
         self,
         inputs: Sequence[str] = INPUTS["active"],
         *,
+        rules: Rules = STANDARD,
         profile: Profile = IBTA,
         psn: int = 1000,
         name: str = "connection manager",
@@ -76,7 +79,7 @@ class CMSystem:
         self._psn, self._datagrams = psn, any("SIDR" in one for one in inputs)
         most = 1 if any(name.startswith(_BEGINS) for name in inputs) else 2
         self._settings = _SETTINGS._replace(max_connections=most)
-        self._host, self._other = Host(2, profile=profile), Host(1)
+        self._host, self._other = Host(2, profile=profile, rules=rules), Host(1)
         self._cq = self._host.nic.create_cq(16)
         self._qps: list[QueuePair] = []
         self._port: ManagedPort | None = None
@@ -163,11 +166,11 @@ class CMSystem:
         text = type(event).__name__
         names = [one.name for one in fields(event)]
         if "timed_out" in names and getattr(event, "timed_out", False):
-            text += ":timed_out"
+            text += ".timed_out"
         for name in ("reason", "status"):
             if name in names:
-                text += f":{getattr(getattr(event, name), 'name', 'other')}"
-        return text if event.id == self._id else f"{text}:of_another"
+                text += f".{getattr(getattr(event, name), 'name', 'other')}"
+        return text if event.id == self._id else f"{text}.of_another"
 
 
 _CALLS: Final[dict[str, Callable[[CMSystem], None]]] = {

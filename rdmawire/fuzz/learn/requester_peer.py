@@ -169,7 +169,7 @@ class Peer:
         text = f"{Operation(bth.opcode & 31).name}{'?' if bth.ackreq else ''}@{ahead}"
         if awaited[0].operation == Operation.RDMA_READ_REQUEST:
             text += f"*{len(awaited)}"
-        return text if self._is_source(bth, rest, awaited[0]) else f"{text}:other_bytes"
+        return text if self._is_source(bth, rest, awaited[0]) else f"{text}.other_bytes"
 
     def _read(self, bth: BTH, rest: bytes) -> list[Awaited]:
         """What each PSN of a request must be answered with."""

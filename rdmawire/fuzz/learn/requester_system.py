@@ -216,7 +216,7 @@ class RequesterSystem:
         name = self._posted[done.wr_id]
         text = f"{name}={done.status.name}"
         if done.wr_id != self._done:
-            text += ":out_of_order"
+            text += ".out_of_order"
         self._done = done.wr_id + 1
         if done.status is WCStatus.SUCCESS:
             self._peer.complete(self._done)
@@ -226,7 +226,7 @@ class RequesterSystem:
         start = done.wr_id % _SLOTS * _SLOT
         placed = self._sink.read(_SLOT, start)
         wanted = REMOTE_BYTES[start : start + length].ljust(_SLOT, b"\0")
-        return text if placed == wanted else f"{text}:other_bytes"
+        return text if placed == wanted else f"{text}.other_bytes"
 
 
 _SENT: Final = (SendOpcode.SEND, SendOpcode.RDMA_WRITE)

@@ -1,4 +1,4 @@
-"""Which state machines of an adapter can be learned: a table of roles."""
+"""Which state machines can be learned: a table of roles."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,9 +7,11 @@ from typing import Final, NamedTuple
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.fuzzer import Spec, adapter
-from rdmawire.fuzz.learn import requester_system
+from rdmawire.fuzz.learn import cm_system, mpa_system, requester_system
+from rdmawire.fuzz.learn.cm_system import CMSystem
 from rdmawire.fuzz.learn.learner import System
 from rdmawire.fuzz.learn.machine import Word
+from rdmawire.fuzz.learn.mpa_system import MPASystem
 from rdmawire.fuzz.learn.requester_system import RequesterSystem
 from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, SETUP, USUAL, alphabet
 from rdmawire.fuzz.learn.responder_case import Judged, judged
@@ -19,7 +21,7 @@ from rdmawire.terminal import suggest
 
 
 class Role(NamedTuple):
-    """A role of an adapter.
+    """A role of an adapter, or another part with a state machine.
 
     - ``alphabets``: what each set of inputs is about, by name.
     - ``system``: makes the system of an adapter, with a set of inputs (a name, or inputs separated
@@ -50,10 +52,30 @@ def _requester(spec: Spec, inputs: str | None, psn: int | None) -> RequesterSyst
     if spec.get("service", "rc") != "rc":
         raise FuzzError("a requester is learned with the service rc alone")
     rules, profile, name = adapter(spec)
-    given = next(iter(requester_system.INPUTS)) if inputs is None else inputs
-    names = requester_system.INPUTS.get(given) or tuple(dict.fromkeys(given.split(",")))
+    names = _names(requester_system.INPUTS, inputs)
     first = SETUP.psn if psn is None else psn
     return RequesterSystem(names, rules=rules, profile=profile, psn=first, name=name)
+
+
+def _names(alphabets: Mapping[str, Word], inputs: str | None) -> Word:
+    """The inputs of an alphabet, by default the first, or those that are listed."""
+    name = next(iter(alphabets)) if inputs is None else inputs
+    return alphabets.get(name) or tuple(dict.fromkeys(name.split(",")))
+
+
+def _manager(spec: Spec, inputs: str | None, psn: int | None) -> CMSystem:
+    if "service" in spec:
+        raise FuzzError("a connection manager has no service: --inputs selects its role")
+    rules, profile, name = adapter(spec)
+    names = _names(cm_system.INPUTS, inputs)
+    first = SETUP.psn if psn is None else psn
+    return CMSystem(names, rules=rules, profile=profile, psn=first, name=name)
+
+
+def _mpa_reader(spec: Spec, inputs: str | None, psn: int | None) -> MPASystem:
+    if psn is not None or len(spec) > 1:
+        raise FuzzError("the MPA reader has no profile, service, planted bug or PSN")
+    return MPASystem(_names(mpa_system.INPUTS, inputs))
 
 
 def _judged(system: System, word: Word) -> Judged:
@@ -72,6 +94,16 @@ ROLES: Final[dict[str, Role]] = {
         "the requester of a reliable connection, by verbs, responses and its timer",
         {name: ", ".join(names) for name, names in requester_system.INPUTS.items()},
         _requester,
+    ),
+    "cm": Role(
+        "the connection manager, by calls of its owner, messages and its timers",
+        {name: ", ".join(names) for name, names in cm_system.INPUTS.items()},
+        _manager,
+    ),
+    "mpa": Role(
+        "the reader of MPA start-up and FPDUs in a capture, by what both sides send",
+        {name: ", ".join(names) for name, names in mpa_system.INPUTS.items()},
+        _mpa_reader,
     ),
 }
 """The roles by name."""
