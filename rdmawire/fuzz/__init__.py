@@ -41,6 +41,7 @@ from rdmawire.fuzz.inputs import (
 )
 from rdmawire.fuzz.minimise import minimise
 from rdmawire.fuzz.oracle import Violation, judge
+from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug, planted
 from rdmawire.fuzz.setup import (
     AREAS,
     ARENA,
@@ -61,6 +62,7 @@ __all__ = [
     "FRESH_ARENA",
     "FUZZERS",
     "PEER_QPN",
+    "PLANTED_BUGS",
     "SHARED_QUEUES",
     "WINDOW",
     "AnswerInput",
@@ -80,6 +82,7 @@ __all__ = [
     "Numbers",
     "ObservableTarget",
     "PacketInput",
+    "PlantedBug",
     "Progress",
     "ReceiveInput",
     "RequesterFuzzer",
@@ -93,6 +96,7 @@ __all__ = [
     "judge",
     "make_fuzzer",
     "minimise",
+    "planted",
     "read_finding",
     "replay",
     "write_finding",

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 _NEAR_MISSES: Final = (0.01, 0.04, 0.25)
 """Shares of near misses in a case: with few of them a case is long, as most end the connection."""
+_EMPTY_LAST: Final = 0.1
+"""Share of messages in which a middle packet brings the last bytes."""
 _PSNS: Final = (1000, 0, 1, MODULUS - 1, MODULUS - 2, MODULUS // 2, MODULUS // 2 - 1)
 _QKEYS: Final = (QKEY, QKEY, 0, 0x8000_0000, 0x8001_0000, 0x7FFF_FFFF, 0xFFFF_FFFF)
 """Q_Keys; those whose high bit is set are privileged."""
@@ -127,14 +129,17 @@ class ResponderInputs:
         random, mtu = self._random, self._model.setup.mtu
         message = self._model.message
         left = message.limit - message.placed
-        if left > mtu and random.random() >= self._near_misses:
+        full = left > mtu or (left == mtu and random.random() < _EMPTY_LAST)
+        if full and random.random() >= self._near_misses:
             return self._packet(_MIDDLES[family], mtu)
-        length = left if 0 < left <= mtu else random.randrange(1, mtu + 1)
+        length = left if 0 <= left <= mtu else random.randrange(1, mtu + 1)
         return self._packet(self._choose(self._traffic.lasts[family]), length)
 
     def _begin(self, operation: Op) -> PacketInput:
         random, mtu = self._random, self._model.mtu
-        if operation in (Op.CMP_SWAP, Op.FETCH_ADD):
+        if operation == Op.CMP_SWAP:
+            return self._compare_swap(8 * random.randrange(8))
+        if operation == Op.FETCH_ADD:
             return self._packet(operation, 0, offset=8 * random.randrange(8))
         if operation == Op.ATOMIC_WRITE:
             return self._packet(operation, 8, offset=8 * random.randrange(8))
@@ -151,6 +156,16 @@ class ResponderInputs:
         if operation == Op.SEND_ONLY_WITH_INVALIDATE:
             region = len(AREAS)
         return self._packet(operation, length, region=region)
+
+    def _compare_swap(self, offset: int) -> PacketInput:
+        """Compare with what is there, or with one bit of it changed, or with any number."""
+        random, start = self._random, AREAS[0].start + offset
+        present = int.from_bytes(self._model.memory[start : start + 8], "little")
+        number = random.random()
+        if number < 0.3:
+            return self._packet(Op.CMP_SWAP, 0, offset=offset)
+        bit = 1 << random.randrange(64) if number < 0.6 else 0
+        return self._packet(Op.CMP_SWAP, 0, offset=offset, compare=present ^ bit)
 
     def _region(self, length: int, small: int) -> int:
         """The first region, or ``small`` if it has ``length`` bytes behind each offset."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tools.bench import columns, dissecting, edit, fabric, gen, nic, scale
+from tools.bench import columns, dissecting, edit, fabric, fuzz, gen, nic, scale
 from tools.bench.machine import machine
 from tools.bench.rate import Figure, Memory
 from tools.bench.traffic import large_frames, small_frames, write
@@ -42,6 +42,7 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
     figures += fabric.measure()
     figures += gen.measure()
     figures += scale.measure()
+    figures += fuzz.measure()
     figures.append(dissecting.start_up())
     if report:
         report.write_text(json.dumps([figure._asdict() for figure in figures], indent=1))

@@ -1,6 +1,7 @@
-"""`rdmawire fuzz list`: what can be fuzzed."""
+"""`rdmawire fuzz list`: what can be fuzzed, and the bugs that can be planted."""
 
 import json
+from collections.abc import Mapping
 
 import click
 
@@ -10,13 +11,21 @@ from rdmawire.cli.command import Command, option
 @click.command("list", cls=Command, examples=("rdmawire fuzz list", "rdmawire fuzz list --json"))
 @option("Output", "--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(*, as_json: bool) -> None:
-    """List the targets of `rdmawire fuzz run`."""
+    """List the targets of `rdmawire fuzz run`, and the names of its option --bug."""
     from rdmawire.fuzz.fuzzer import ABOUT
+    from rdmawire.fuzz.planted_bugs import PLANTED_BUGS
 
+    bugs = {bug.name: bug.about for bug in PLANTED_BUGS.values()}
     if as_json:
-        click.echo(json.dumps({"targets": ABOUT}, indent=1))
+        click.echo(json.dumps({"targets": ABOUT, "bugs": bugs}, indent=1))
         return
-    click.echo("Targets:")
-    width = max(map(len, ABOUT))
-    for name, text in ABOUT.items():
+    _print("Targets:", ABOUT)
+    click.echo("")
+    _print("Planted bugs (--bug):", bugs)
+
+
+def _print(title: str, texts: Mapping[str, str]) -> None:
+    click.echo(title)
+    width = max(map(len, texts))
+    for name, text in texts.items():
         click.echo(f"  {name:<{width}}  {text}")

@@ -1,0 +1,60 @@
+"""A planted bug: rules of an adapter with one row replaced by a wrong one."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import RequestRule, Rules, Step
+from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.service import Fault, Reaction
+from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.verbs.enums import QPType
+
+
+class PlantedBug(NamedTuple):
+    """A bug that an adapter's firmware could have.
+
+    ``about`` says what the adapter does wrong, ``clause`` what it violates. ``service`` is the
+    transport service that shows it, in the words of ``rdmawire fuzz run --service``.
+    """
+
+    name: str
+    about: str
+    clause: str
+    rules: Rules
+    service: str = "rc"
+
+
+Change = Callable[[QueuePair, RequestRule, Arrival], None]
+
+
+def with_step(old: Step, new: Step) -> Rules:
+    """Return the standard's rules with a step replaced in all requests."""
+    return STANDARD.with_step(old, new)
+
+
+def with_reaction(fault: Fault, reaction: Reaction, qp_type: QPType = QPType.RC) -> Rules:
+    """Return the standard's rules with another reaction to a fault."""
+    return STANDARD.with_reaction(qp_type, fault, reaction)
+
+
+def before(step: Step, change: Change) -> Rules:
+    """Return rules in which ``change`` is called with the arguments of a step, before the step."""
+
+    def changed(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+        change(qp, role, request)
+        return step(qp, role, request)
+
+    return with_step(step, changed)
+
+
+def after(step: Step, change: Change) -> Rules:
+    """Return rules in which ``change`` is called after a step that found no fault."""
+
+    def changed(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+        fault = step(qp, role, request)
+        if fault is None:
+            change(qp, role, request)
+        return fault
+
+    return with_step(step, changed)
