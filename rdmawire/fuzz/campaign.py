@@ -134,9 +134,12 @@ class Campaign:
 
     @property
     def _over(self) -> bool:
-        enough = self.max_findings is not None and len(self.findings) >= self.max_findings
         timed = self.seconds is not None and self.clock() - self._begun >= self.seconds
-        return enough or timed
+        return self._has_enough or timed
+
+    @property
+    def _has_enough(self) -> bool:
+        return self.max_findings is not None and len(self.findings) >= self.max_findings
 
     # Running.
 
@@ -217,7 +220,8 @@ class Campaign:
         self._finished[batch.first] = batch.runs
         self._reached |= batch.reached
         for found in batch.found:
-            self._keep(found)
+            if not self._has_enough:
+                self._keep(found)
 
     def _keep(self, found: Found) -> None:
         """Minimise and write a finding, unless one with its signature is there."""

@@ -128,7 +128,7 @@ def report(finding: Finding, fuzzer: Fuzzer) -> Iterator[str]:
     """Yield the lines of a report for people."""
     violation = finding.violation
     target = ", ".join(f"{name} {value}" for name, value in finding.spec.items())
-    yield f"{violation.what}: {violation.signature}"
+    yield violation.signature
     yield f"target: {target}; seed {finding.seed}, run {finding.run}"
     yield ""
     if isinstance(finding.case, dict) and "setup" in finding.case:

@@ -103,7 +103,7 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
 
 
 def test_a_campaign_ends_with_enough_findings() -> None:
-    assert Campaign(SPEC, SEED, max_findings=1).run()
+    assert len(Campaign(SPEC, SEED, max_findings=1).run()) == 1
 
 
 def test_a_campaign_ends_when_its_time_is_over() -> None:
