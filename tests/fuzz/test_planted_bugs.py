@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.fuzzer import EngineFuzzer, make_fuzzer
+from rdmawire.fuzz.fuzzer import Fuzzer, make_fuzzer
 from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug, planted
 from rdmawire.ib.standard_rules import STANDARD
 
@@ -15,8 +15,8 @@ BUDGET = 25_000
 RUNS = 20
 
 
-def fuzzer(bug: PlantedBug) -> EngineFuzzer:
-    return EngineFuzzer({"kind": "engine", "bug": bug.name, "service": bug.service})
+def fuzzer(bug: PlantedBug) -> Fuzzer:
+    return make_fuzzer(bug.spec)
 
 
 @pytest.mark.parametrize("bug", PLANTED_BUGS.values(), ids=PLANTED_BUGS)
@@ -30,7 +30,7 @@ def test_a_planted_bug_is_found_within_its_budget(bug: PlantedBug) -> None:
     assert batch.found, f"{executed} packets"
     shown, _ = fuzz.replay(batch.found[0].case)
     assert shown is not None
-    healthy = EngineFuzzer({"kind": "engine", "service": bug.service})
+    healthy = make_fuzzer({"kind": bug.kind, "service": bug.service})
     assert healthy.replay(batch.found[0].case)[0] is None
 
 
@@ -53,9 +53,9 @@ def test_there_are_at_least_forty_bugs_with_a_clause_each() -> None:
 
 def test_the_page_has_a_row_for_each_bug() -> None:
     page = (Path(__file__).parents[2] / "docs" / "planted-bugs.md").read_text()
-    rows = [line.split(" | ")[:4] for line in page.splitlines() if line.startswith("| `")]
+    rows = [line.split(" | ")[:5] for line in page.splitlines() if line.startswith("| `")]
     assert rows == [
-        [f"| `{bug.name}`", bug.about, bug.service.upper(), bug.clause]
+        [f"| `{bug.name}`", bug.about, bug.kind, bug.service.upper(), bug.clause]
         for bug in PLANTED_BUGS.values()
     ]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import click
 
-from rdmawire.fuzz import PLANTED_BUGS, EngineFuzzer, Found, PlantedBug
+from rdmawire.fuzz import PLANTED_BUGS, EngineFuzzer, Found, Fuzzer, PlantedBug, make_fuzzer
 from tools.bench.machine import machine
 from tools.bench.rate import Figure, best_rate
 
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     def text(self) -> str:
         """Return the row of a Markdown table."""
         bug = self.bug
-        cells = (f"`{bug.name}`", bug.about, bug.service.upper(), bug.clause)
+        cells = (f"`{bug.name}`", bug.about, bug.kind, bug.service.upper(), bug.clause)
         counts = (f"{self.packets:,}", f"{self.seconds:.2f}", str(self.inputs), self.what)
         return f"| {' | '.join((*cells, *counts))} |"
 
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 def rows() -> Iterator[Row]:
     """Yield a row for each planted bug. Raises ``LookupError`` for one that is not found."""
     for bug in PLANTED_BUGS.values():
-        fuzzer = EngineFuzzer({"kind": "engine", "bug": bug.name, "service": bug.service})
+        fuzzer = make_fuzzer(bug.spec)
         begun = time.perf_counter()
         found, packets = _first(fuzzer, bug.name)
         seconds = time.perf_counter() - begun
@@ -50,7 +50,7 @@ def rows() -> Iterator[Row]:
         yield Row(bug, packets, seconds, len(smallest.case["inputs"]), smallest.violation.what)
 
 
-def _first(fuzzer: EngineFuzzer, name: str) -> tuple[Found, int]:
+def _first(fuzzer: Fuzzer, name: str) -> tuple[Found, int]:
     """Return the first finding, and how many packets it took."""
     packets = first = 0
     while packets < BUDGET:
@@ -64,13 +64,13 @@ def _first(fuzzer: EngineFuzzer, name: str) -> tuple[Found, int]:
 _HEAD = f"""# Planted bugs
 
 Bugs planted in the software RNIC: its [rules](design.md#the-software-rnic) with one row replaced.
-`rdmawire fuzz run --bug NAME` finds each by packets alone: by replies, memory and completions, as
-in an adapter under test. With seed {SEED} each is found within {BUDGET:,} packets. *Packets* and
-*inputs* (of the minimised case) are the same on each machine; seconds are those of one process on
-the machine below. Regenerate this page with `python -m tools.bench.fuzz --write`.
+`rdmawire fuzz run TARGET --bug NAME` finds each by packets alone: by replies, memory and
+completions, as in an adapter under test. With seed {SEED} each is found within {BUDGET:,} packets.
+*Packets* and *inputs* (of the minimised case) are the same on each machine; seconds are those of
+one process on the machine below. Regenerate this page with `python -m tools.bench.fuzz --write`.
 
-| bug | what the adapter does | service | violates | packets | seconds | inputs | shown by |
-|---|---|---|---|---|---|---|---|
+| bug | what it does | target | service | violates | packets | seconds | inputs | shown by |
+|---|---|---|---|---|---|---|---|---|
 """
 
 

@@ -20,8 +20,10 @@ def command(*, as_json: bool) -> None:
         click.echo(json.dumps({"targets": ABOUT, "bugs": bugs}, indent=1))
         return
     _print("Targets:", ABOUT)
-    click.echo("")
-    _print("Planted bugs (--bug):", bugs)
+    for kind in dict.fromkeys(bug.kind for bug in PLANTED_BUGS.values()):
+        click.echo("")
+        of_kind = {bug.name: bug.about for bug in PLANTED_BUGS.values() if bug.kind == kind}
+        _print(f"Planted bugs ({kind} --bug NAME):", of_kind)
 
 
 def _print(title: str, texts: Mapping[str, str]) -> None:

@@ -52,7 +52,12 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
 @option("Target", "--profile", metavar="NAME", help="Profile of the adapter.  [default: ibta]")
 @option("Target", "--role", type=click.Choice(["responder", "requester"]),
         help="Role of the adapter.  [default: responder]")  # fmt: skip
-@option("Target", "--bug", metavar="NAME", help="Planted bug of the adapter.")
+@option(
+    "Target",
+    "--bug",
+    metavar="NAME",
+    help="Planted bug of the adapter, such as short-writes: see rdmawire fuzz list.",
+)
 @option(
     "Target",
     "--service",

@@ -6,13 +6,12 @@ Each is a copy of the adapter's rules with one row replaced: ``planted("short-wr
 from typing import Final
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.planted_bugs import answer_bugs, memory_bugs, order_bugs
+from rdmawire.fuzz.planted_bugs import answer_bugs, memory_bugs, order_bugs, requester_bugs
 from rdmawire.fuzz.planted_bugs.bug import PlantedBug
 from rdmawire.terminal import suggest
 
-PLANTED_BUGS: Final = {
-    bug.name: bug for bug in (*memory_bugs.BUGS, *order_bugs.BUGS, *answer_bugs.BUGS)
-}
+_BUGS: Final = (*memory_bugs.BUGS, *order_bugs.BUGS, *answer_bugs.BUGS, *requester_bugs.BUGS)
+PLANTED_BUGS: Final = {bug.name: bug for bug in _BUGS}
 """All planted bugs, by name."""
 
 

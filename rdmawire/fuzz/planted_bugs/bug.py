@@ -15,7 +15,8 @@ class PlantedBug(NamedTuple):
     """A bug that an adapter's firmware could have.
 
     ``about`` says what the adapter does wrong, ``clause`` what it violates. ``service`` is the
-    transport service that shows it, in the words of ``rdmawire fuzz run --service``.
+    transport service that shows it, in the words of ``rdmawire fuzz run --service``, and ``kind``
+    the target that shows it: ``engine`` by its replies, ``requester`` by the work that it posts.
     """
 
     name: str
@@ -23,6 +24,12 @@ class PlantedBug(NamedTuple):
     clause: str
     rules: Rules
     service: str = "rc"
+    kind: str = "engine"
+
+    @property
+    def spec(self) -> dict[str, str]:
+        """The specification of a fuzzer that finds the bug, for ``make_fuzzer``."""
+        return {"kind": self.kind, "bug": self.name, "service": self.service}
 
 
 Change = Callable[[QueuePair, RequestRule, Arrival], None]
