@@ -7,14 +7,16 @@ header tables to parse, and none of the adapter's checks. IBA 9.6.
 from typing import Any, Final
 
 from rdmawire.errors import WireError
+from rdmawire.fabric.host import LMC
 from rdmawire.fuzz.exchange import Request
 from rdmawire.fuzz.setup import PKEY
 from rdmawire.wire import roce
-from rdmawire.wire.ib import DETH, FETH, GRH, IETH, RETH, XRCETH, AtomicETH, ImmDt
+from rdmawire.wire.ib import DETH, FETH, GRH, IETH, LNH, LRH, RETH, XRCETH, AtomicETH, ImmDt
 from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.opcode import SHAPES, Service, service_of
 from rdmawire.wire.packet import LAYOUTS
+from rdmawire.wire.roce import Medium
 
 _Fields = dict[type[Piece], tuple[str, ...]]
 
@@ -24,6 +26,7 @@ _FREE: Final[_Fields] = {
     IPv6: ("dscp", "ecn", "flow", "hop_limit", "payload_length"),
     UDP: ("srcport", "length", "checksum"),
     GRH: ("tclass", "flowlabel", "hoplmt", "paylen"),
+    LRH: ("vl", "sl", "resv2", "resv5", "pktlen"),
 }
 """Fields that may have any value, or are verified by :meth:`Frame.seal`."""
 _MEMBERSHIP: Final = 1 << 15
@@ -33,6 +36,7 @@ _SENDER: Final[_Fields] = {
     IPv4: ("src",),
     IPv6: ("src",),
     GRH: ("sgid",),
+    LRH: ("slid",),
 }
 """Fields that may have any value in datagrams."""
 
@@ -43,20 +47,22 @@ def request_of(
     """Return the request in ``frame`` for the queue pair ``qpn``; ``None`` if it must be dropped.
 
     ``headers`` are those of the connection's path, before the BTH. With ``any_sender`` the packet
-    may come from another address.
+    may come from another address, and go to any LID of the port.
     """
+    medium = medium_of(headers)
     try:
-        parsed = roce.parse(frame)
+        parsed = roce.parse(frame, medium=medium)
         malformed = False
     except WireError:
-        found = _malformed(frame)
+        found = _malformed(frame, medium)
         if found is None:
             return None
         parsed, malformed = found, True
     free = _SENDER if any_sender else {}
     if not _is_for(parsed, headers, qpn, free):
         return None
-    return request_in(parsed, malformed=malformed)._replace(network=network_header(frame))
+    network = network_header(frame, medium)
+    return request_in(parsed, malformed=malformed)._replace(network=network)
 
 
 def packet_for(frame: bytes, headers: tuple[Any, ...], qpn: int) -> roce.Frame | None:
@@ -65,7 +71,7 @@ def packet_for(frame: bytes, headers: tuple[Any, ...], qpn: int) -> roce.Frame |
     ``headers`` are those of the connection's path, before the BTH.
     """
     try:
-        parsed = roce.parse(frame)
+        parsed = roce.parse(frame, medium=medium_of(headers))
     except WireError:
         return None
     return parsed if _is_for(parsed, headers, qpn, {}) else None
@@ -77,17 +83,25 @@ def _is_for(frame: roce.Frame, headers: tuple[Any, ...], qpn: int, free: _Fields
     ``free`` are further fields that may have any value, by header.
     """
     bth = frame.packet.bth
+    found = _base_lids(frame.headers) if free else frame.headers
     return (
         _is_sealed(frame)
-        and _same_path(frame.headers, headers, free)
+        and _same_path(found, headers, free)
         and bth.tver == 0
         and bth.destqp == qpn
         and bth.pkey | _MEMBERSHIP == PKEY
     )
 
 
-def network_header(frame: bytes) -> bytes:
-    """Return the IPv4 header, IPv6 header or GRH behind the Ethernet header."""
+def medium_of(headers: tuple[Any, ...]) -> Medium:
+    """Return what a link carries whose frames begin with these headers."""
+    return Medium.INFINIBAND if isinstance(headers[0], LRH) else Medium.ETHERNET
+
+
+def network_header(frame: bytes, medium: Medium = Medium.ETHERNET) -> bytes:
+    """Return the IPv4 header, IPv6 header or GRH behind the link header; no bytes without one."""
+    if medium is Medium.INFINIBAND:
+        return frame[LRH.SIZE : LRH.SIZE + GRH.SIZE] if frame[1] & 3 == LNH.IBA_GLOBAL else b""
     size = IPv4.SIZE if frame[_TYPE] == _IPV4 else GRH.SIZE
     return frame[Ethernet.SIZE : Ethernet.SIZE + size]
 
@@ -97,8 +111,19 @@ _IPV4: Final = EtherType.IPV4.to_bytes(2, "big")
 
 
 def _is_sealed(frame: roce.Frame) -> bool:
-    """Whether lengths, checksums and ICRC are correct."""
-    return not frame.trailer and frame.seal() == frame
+    """Whether lengths, checksums and CRCs are correct; not of a GRH with another version."""
+    whole = medium_of(frame.headers) is Medium.INFINIBAND or not frame.trailer
+    try:
+        return whole and frame.seal() == frame
+    except WireError:
+        return False
+
+
+def _base_lids(headers: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the headers, the DLID without its path bits."""
+    return tuple(
+        one.replace(dlid=one.dlid >> LMC << LMC) if isinstance(one, LRH) else one for one in headers
+    )
 
 
 def _same_path(found: tuple[Any, ...], wanted: tuple[Any, ...], also: _Fields) -> bool:
@@ -113,12 +138,12 @@ def _same_path(found: tuple[Any, ...], wanted: tuple[Any, ...], also: _Fields) -
     return True
 
 
-def _malformed(frame: bytes) -> roce.Frame | None:
+def _malformed(frame: bytes, medium: Medium) -> roce.Frame | None:
     """Parse a frame whose opcode is reserved or allows no such payload; ``None`` for others.
 
     Its length after the BTH is a multiple of four bytes, and enough for the opcode's headers.
     """
-    place = roce.bth_offset(frame, 0, len(frame))
+    place = roce.bth_offset(frame, 0, len(frame), medium=medium)
     if place < 0:
         return None
     opcode = frame[place]
@@ -126,7 +151,8 @@ def _malformed(frame: bytes) -> roce.Frame | None:
     if service_of(opcode) not in _ANSWERED or (shape is not None and shape.response):
         return None
     try:
-        parsed = roce.parse(frame[:place] + bytes((_VENDOR,)) + frame[place + 1 :])
+        other = frame[:place] + bytes((_VENDOR,)) + frame[place + 1 :]
+        parsed = roce.parse(other, medium=medium)
     except WireError:
         return None
     packet = parsed.packet

@@ -49,9 +49,10 @@ class _Adapter:
     """The adapter and its peer on one kind of network, with the memory and keys for all cases."""
 
     def __init__(self, network: Network, rules: Rules, profile: Profile) -> None:
-        ipv6 = network is not Network.ROCE2_IPV4
-        self.host = Host(TARGET_HOST, profile=profile, rules=rules, ipv6=ipv6)
-        self.peer = Host(PEER_HOST, ipv6=ipv6)
+        ipv6, medium = network is not Network.ROCE2_IPV4, network.medium
+        self.host = Host(TARGET_HOST, profile=profile, rules=rules, ipv6=ipv6, medium=medium)
+        self.peer = Host(PEER_HOST, ipv6=ipv6, medium=medium)
+        self.peer_lid = self.peer.nic.query_port().lid
         self.arena = self.host.space.allocate(ARENA)
         self.base = base = self.arena.base
         self.nic = self.host.nic
@@ -113,7 +114,7 @@ class EngineTarget:
         vas = tuple(adapter.base + area.start for area in (*AREAS, WINDOW))
         is_xrc = setup.service is QPType.XRC_TGT
         srqs = tuple(srq.number for srq in adapter.srqs) if is_xrc else ()
-        return Numbers(TARGET_QPN, vas, _keys(adapter), setup.qkey, srqs)
+        return Numbers(TARGET_QPN, vas, _keys(adapter), setup.qkey, srqs, adapter.peer_lid)
 
     def path(self, setup: Setup) -> tuple[AddressHandle, bytes]:
         """Return the peer's path to the target, and the peer's MAC address."""
@@ -245,7 +246,9 @@ def _keys(adapter: _Adapter) -> tuple[int, ...]:
 
 def _path(host: Host, other: Host, network: Network) -> AddressHandle:
     path = host.path_to(other)
-    return path._replace(gid_type=GIDType.ROCE_V1) if network is Network.ROCE1 else path
+    if network is Network.ROCE1:
+        return path._replace(gid_type=GIDType.ROCE_V1)
+    return path._replace(is_global=True) if network is Network.IB_GLOBAL else path
 
 
 def _work_request(adapter: _Adapter, work: WorkInput, number: int) -> SendWR:

@@ -5,13 +5,15 @@ from typing import Final, NamedTuple
 from rdmawire.fuzz.setup import QKEY
 from rdmawire.wire.ib import Nak
 from rdmawire.wire.opcode import Operation as Op
+from rdmawire.wire.roce import Medium
 
 
 class Numbers(NamedTuple):
     """Numbers of a target that its peer needs.
 
     The QPN, address and key of each region, the Q_Key of datagrams, and the number of each shared
-    receive queue (:data:`rdmawire.fuzz.setup.SHARED_QUEUES`) of an XRC target.
+    receive queue (:data:`rdmawire.fuzz.setup.SHARED_QUEUES`) of an XRC target. ``peer_lid`` is the
+    LID of the peer on an InfiniBand link, 0 on Ethernet.
     """
 
     qpn: int
@@ -19,6 +21,12 @@ class Numbers(NamedTuple):
     rkeys: tuple[int, ...]
     qkey: int = QKEY
     srqs: tuple[int, ...] = ()
+    peer_lid: int = 0
+
+    @property
+    def medium(self) -> Medium:
+        """What the link carries."""
+        return Medium.INFINIBAND if self.peer_lid else Medium.ETHERNET
 
 
 class Request(NamedTuple):

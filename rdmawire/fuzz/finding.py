@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from rdmawire.capture import COMMENT, LinkType, Record, create_capture
+from rdmawire.capture import COMMENT, Record, create_capture
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.fuzzer import Found, Frame, Fuzzer, ScenarioFuzzer, Spec, make_fuzzer
 from rdmawire.fuzz.oracle import Violation
@@ -121,7 +121,7 @@ def _write_frames(path: Path, frames: list[Frame], violation: Violation) -> None
         for number, frame in enumerate(frames, 1):
             options = ((COMMENT, last.encode()),) if number == len(frames) else ()
             size = len(frame.data)
-            writer.write(Record(frame.data, frame.time, size, LinkType.ETHERNET, options=options))
+            writer.write(Record(frame.data, frame.time, size, frame.link, options=options))
 
 
 def report(finding: Finding, fuzzer: Fuzzer) -> Iterator[str]:

@@ -14,7 +14,7 @@ from rdmawire.fuzz.exchange import Numbers, Reply
 from rdmawire.fuzz.inputs import Checksum, PacketInput
 from rdmawire.fuzz.setup import PEER_QPN, PKEY
 from rdmawire.ib.encapsulation import headers_to
-from rdmawire.ib.tx_template import ACKREQ, TxTemplate
+from rdmawire.ib.tx_template import ACKREQ, BytesLike, TxTemplate
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.field_registry import find, unknown
@@ -26,15 +26,17 @@ from rdmawire.wire.ib import (
     FETH,
     IETH,
     RETH,
+    VCRC,
     XRCETH,
     AtomicAckETH,
     AtomicETH,
     ImmDt,
 )
 from rdmawire.wire.inet import IPv4
+from rdmawire.wire.native import with_vcrc
 from rdmawire.wire.opcode import Operation
 from rdmawire.wire.packet import LAYOUTS, OpcodeTable, Packet
-from rdmawire.wire.roce import Frame
+from rdmawire.wire.roce import Frame, Medium
 
 _PORT: Final = 0xC000
 """The UDP source port of the fuzzer's flow."""
@@ -98,6 +100,21 @@ _FILLED: Final[dict[type[Header], Filled]] = {
 """How the headers of a packet input are filled. Others have their defaults."""
 
 
+MAX_NATIVE_PAYLOAD: Final = 8000
+"""Bytes of payload on an InfiniBand link, at most: with all headers they are 2047 words."""
+
+
+class _NativeTemplate(TxTemplate):
+    """Makes the packets of a path on an InfiniBand link."""
+
+    __slots__ = ()
+
+    def frame(
+        self, opcode: int, word: int, extended: bytes, payload: BytesLike, se: int = 0
+    ) -> bytes:
+        return with_vcrc(super().frame(opcode, word, extended, payload, se))
+
+
 class FrameBuilder:
     """Builds the frames of one peer of a target.
 
@@ -108,24 +125,31 @@ class FrameBuilder:
         self, path: AddressHandle, mac: bytes, numbers: Numbers, opcodes: OpcodeTable = LAYOUTS
     ) -> None:
         self.numbers: Numbers = numbers
-        self.headers = headers_to(path, mac, _PORT)
+        self.medium = medium = numbers.medium
+        self.headers = headers_to(path, mac, _PORT, medium=medium, lid=numbers.peer_lid)
+        self._make_template = _NativeTemplate if numbers.peer_lid else TxTemplate
         self.base = 0
         """The service of replies, as the upper bits of their opcodes."""
         self._opcodes = opcodes
         self._bth = BTH(pkey=PKEY, destqp=numbers.qpn)
-        self._template = TxTemplate(self.headers, self._bth)
+        self._template = self._make_template(self.headers, self._bth)
         self._replies: TxTemplate | None = None
         self._paths: dict[tuple[tuple[Any, ...], int], TxTemplate] = {}
 
     def frame(self, one: PacketInput, psn: int) -> bytes:
-        """Return the frame of ``one`` with this PSN. Raises :class:`FuzzError` for a bad field."""
+        """Return the frame of ``one`` with this PSN.
+
+        Raises :class:`FuzzError` for a bad field, and for a payload that the link cannot carry.
+        """
+        if one.length > MAX_NATIVE_PAYLOAD and self.medium is Medium.INFINIBAND:
+            raise FuzzError(f"packet input: {one.length} bytes: LRH.pktlen counts 2047 words")
         if one.fields or one.extra or one.cut:
             return self._unusual(one, psn)
         word = psn | ACKREQ if one.ackreq else psn
         extended = b"".join([header.build() for header in self._headers(one)])
         payload = payload_bytes(one.seed, one.length)
         frame = self._template.frame(one.opcode, word, extended, payload)
-        return frame if one.checksum == "GOOD" else _broken(frame)
+        return frame if one.checksum == "GOOD" else self._broken(frame)
 
     def reply(self, one: Reply) -> bytes | None:
         """Return the frame of a reply; ``None`` until the path of replies is known."""
@@ -147,7 +171,7 @@ class FrameBuilder:
             if len(self._paths) >= _MAX_PATHS:
                 self._paths.clear()
             bth = BTH(pkey=PKEY, destqp=PEER_QPN, migreq=frame.packet.bth.migreq)
-            self._paths[key] = TxTemplate(headers, bth)
+            self._paths[key] = self._make_template(headers, bth)
         self._replies = self._paths[key]
 
     def tables(self, one: PacketInput) -> tuple[type[Header], ...]:
@@ -202,13 +226,19 @@ class FrameBuilder:
                 sealed = sealed._replace(icrc=sealed.expected_icrc())
         if one.checksum == Checksum.STALE.name:
             sealed = sealed._replace(icrc=base.seal().icrc)
-        frame = sealed.build()
-        return _broken(frame) if one.checksum == Checksum.BROKEN.name else frame
+        frame = self._with_vcrc(sealed.build())
+        return self._broken(frame) if one.checksum == Checksum.BROKEN.name else frame
 
+    def _with_vcrc(self, frame: bytes) -> bytes:
+        """Compute the VCRC of a native packet again."""
+        if self.medium is not Medium.INFINIBAND:
+            return frame
+        return with_vcrc(frame[: -VCRC.SIZE])
 
-def _broken(frame: bytes) -> bytes:
-    """Invert one bit of the ICRC."""
-    return frame[:-1] + bytes((frame[-1] ^ 1,))
+    def _broken(self, frame: bytes) -> bytes:
+        """Invert one bit of the ICRC."""
+        end = len(frame) - (VCRC.SIZE if self.medium is Medium.INFINIBAND else 0)
+        return self._with_vcrc(frame[: end - 1] + bytes((frame[end - 1] ^ 1,)) + frame[end:])
 
 
 def _cut(payload: bytes, length: int) -> bytes:

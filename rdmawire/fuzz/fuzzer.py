@@ -9,6 +9,7 @@ from importlib import import_module
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from rdmawire.capture import LinkType
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.difference import ACCEPT, accepted
 from rdmawire.fuzz.engine_target import EngineTarget
@@ -26,6 +27,7 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.terminal import suggest
 from rdmawire.verbs.profile import PROFILES, Profile
+from rdmawire.wire.roce import Medium
 
 Spec = Mapping[str, Any]
 """What is fuzzed, as JSON values: ``kind``, and what that kind needs."""
@@ -56,11 +58,15 @@ class Batch(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One frame of a replay: its time (ns), its bytes, and whether the target sent it."""
+    """One frame of a replay: its time (ns), its bytes, and whether the target sent it.
+
+    ``link`` is the type of its link.
+    """
 
     time: int
     data: bytes
     sent: bool
+    link: LinkType = LinkType.ETHERNET
 
 
 class Fuzzer(Protocol):
@@ -140,9 +146,12 @@ class CaseFuzzer:
         """Play a case; its inputs are a microsecond apart."""
         session = self._new_session()
         session.recording = True
-        shown = judge(self._target, Case.from_json(case), session)
+        played = Case.from_json(case)
+        shown = judge(self._target, played, session)
+        link = _LINKS[played.setup.network.medium]
         frames = [
-            Frame(number * _APART, data, sent) for number, (sent, data) in enumerate(session.frames)
+            Frame(number * _APART, data, sent, link)
+            for number, (sent, data) in enumerate(session.frames)
         ]
         return shown, frames
 
@@ -215,6 +224,10 @@ class RequesterFuzzer(CaseFuzzer):
         return setup, RequesterInputs(random, self._session.model).next
 
 
+_LINKS: Final = {
+    Medium.ETHERNET: LinkType.ETHERNET,
+    Medium.INFINIBAND: LinkType.INFINIBAND,
+}
 _APART: Final = 1000
 """Nanoseconds between two frames of a replay."""
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final, NamedTuple, TypeVar
 
+from rdmawire.fuzz.frames import MAX_NATIVE_PAYLOAD
 from rdmawire.fuzz.inputs import Checksum, Input, PacketInput, ReceiveInput
 from rdmawire.fuzz.responder_model import ResponderModel
 from rdmawire.fuzz.setup import (
@@ -34,7 +35,11 @@ _EMPTY_LAST: Final = 0.1
 _PSNS: Final = (1000, 0, 1, MODULUS - 1, MODULUS - 2, MODULUS // 2, MODULUS // 2 - 1)
 _QKEYS: Final = (QKEY, QKEY, 0, 0x8000_0000, 0x8001_0000, 0x7FFF_FFFF, 0xFFFF_FFFF)
 """Q_Keys; those whose high bit is set are privileged."""
-_NETWORKS: Final = (*(Network.ROCE2_IPV4,) * 4, Network.ROCE2_IPV6, Network.ROCE1)
+_NETWORKS: Final = (
+    *(Network.ROCE2_IPV4,) * 8,
+    *(Network.ROCE2_IPV6, Network.ROCE1) * 2,
+    *(Network.IB_LOCAL, Network.IB_GLOBAL),
+)
 
 
 def random_setup(random: Random, service: QPType = QPType.RC) -> Setup:
@@ -241,7 +246,8 @@ class ResponderInputs:
 
     def _other_length(self, one: PacketInput) -> PacketInput:
         mtu = self._model.mtu
-        lengths = (0, 1, one.length - 1, one.length + 1, mtu - 1, mtu, mtu + 1, mtu + 4, 2 * mtu)
+        long = min(2 * mtu, MAX_NATIVE_PAYLOAD)
+        lengths = (0, 1, one.length - 1, one.length + 1, mtu - 1, mtu, mtu + 1, mtu + 4, long)
         return _replaced(one, length=max(self._choose(lengths), 0))
 
     def _other_dmalen(self, one: PacketInput) -> PacketInput:
@@ -284,7 +290,7 @@ class ResponderInputs:
         return _replaced(one, checksum=Checksum.BROKEN.name)
 
     def _other_field(self, one: PacketInput) -> PacketInput:
-        name, values = self._choose(_FIELDS)
+        name, values = self._choose(_LINK_FIELDS[self._model.setup.network])
         checksum = "STALE" if self._random.random() < 0.15 else "GOOD"
         fields = ((name, self._choose(values)),)
         return _replaced(one, fields=fields, checksum=checksum)
@@ -367,7 +373,7 @@ _LASTS: Final = {
 _STEPS: Final = (1, 1, 2, 3, -1, -1, -2, -8, 1 << 22, (1 << 23) - 1, 1 << 23, -(1 << 23))
 _OFFSETS: Final = (0, 0, 1, 8, 16, 64, 100)
 _VALUES: Final = (0, 1, 2, 7, 0xFFFFFFFF, (1 << 64) - 1, 1 << 63)
-_FIELDS: Final = (
+_TRANSPORT_FIELDS: Final = (
     ("bth.tver", (1, 15)),
     ("bth.pkey", (0x7FFF, 0x8001, 0, 0xFFFE)),
     ("bth.destqp", (0x10, 0x12, 0, 1, 0xFFFFFF)),
@@ -378,6 +384,9 @@ _FIELDS: Final = (
     ("bth.becn", (1,)),
     ("bth.resv6", (1, 63)),
     ("bth.resv7", (1, 127)),
+)
+_FIELDS: Final = (
+    *_TRANSPORT_FIELDS,
     ("ip.version", (0, 5, 6)),
     ("ip.ihl", (4, 6)),
     ("ip.dscp", (0, 63)),
@@ -399,6 +408,35 @@ _FIELDS: Final = (
     ("eth.type", (0, 0x0806)),
 )
 """Fields with values near their bounds."""
+_GRH_FIELDS: Final = (
+    ("grh.ipver", (0, 4, 5)),
+    ("grh.tclass", (1, 255)),
+    ("grh.flowlabel", (1, 0xFFFFF)),
+    ("grh.paylen", (0, 4, 0xFFFF)),
+    ("grh.nxthdr", (0, 17)),
+    ("grh.hoplmt", (0, 255)),
+    ("grh.sgid", (0, 0xFD00 << 112 | 3)),
+    ("grh.dgid", (0, 0xFD00 << 112 | 3)),
+)
+_LRH_FIELDS: Final = (
+    ("lrh.vl", (1, 15)),
+    ("lrh.lver", (1, 15)),
+    ("lrh.sl", (1, 15)),
+    ("lrh.resv2", (1, 3)),
+    ("lrh.lnh", (0, 1, 2, 3)),
+    ("lrh.dlid", (0, 3, 5, 6, 0xC001, 0xFFFF)),
+    ("lrh.resv5", (1, 31)),
+    ("lrh.pktlen", (0, 5, 8, 2047)),
+    ("lrh.slid", (0, 3, 6, 0xFFFF)),
+)
+_LINK_FIELDS: Final = {
+    Network.ROCE2_IPV4: _FIELDS,
+    Network.ROCE2_IPV6: _FIELDS,
+    Network.ROCE1: _FIELDS + _GRH_FIELDS,
+    Network.IB_LOCAL: _TRANSPORT_FIELDS + _LRH_FIELDS,
+    Network.IB_GLOBAL: _TRANSPORT_FIELDS + _LRH_FIELDS + _GRH_FIELDS,
+}
+"""Fields that are changed, by network."""
 _DATAGRAM_FIELDS: Final = (
     ("deth.qkey", (0, 1, 0x8001_0000, 0xFFFF_FFFF)),
     ("deth.srcqp", (0, 1, 0x4C, 0xFF_FFFF)),

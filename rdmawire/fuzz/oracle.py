@@ -165,7 +165,7 @@ class Session:
         """Compare replies with the model's, then what else the target shows."""
         wanted = expected.replies
         if (replies or wanted) and not self._same(wanted, replies):
-            happened = tuple(reply_of(reply, self._builder.base) for reply in replies)
+            happened = tuple(self._reply_of(reply) for reply in replies)
             return Mismatch("replies", wanted, happened, expected)
         return None if self.observed is None else self._seen(self.observed, expected)
 
@@ -198,10 +198,13 @@ class Session:
 
     def _is_reply(self, one: Reply, frame: bytes) -> bool:
         """Whether a frame is this reply, and to the peer; its path is used from then on."""
-        if reply_of(frame, self._builder.base) != one:
+        if self._reply_of(frame) != one:
             return False
-        self._builder.learn_path(roce.parse(frame))
+        self._builder.learn_path(roce.parse(frame, medium=self._builder.medium))
         return True
+
+    def _reply_of(self, frame: bytes) -> Reply | None:
+        return reply_of(frame, self._builder.base, self._builder.medium)
 
 
 def _plain_request(one: PacketInput, psn: int, numbers: Numbers, _: bytes = b"") -> Request:
@@ -223,7 +226,9 @@ def _plain_request(one: PacketInput, psn: int, numbers: Numbers, _: bytes = b"")
 def _plain_datagram(one: PacketInput, psn: int, numbers: Numbers, frame: bytes) -> Request:
     request = _plain_request(one, psn, numbers)
     return request._replace(
-        qkey=qkey_of(one, numbers), source=PEER_QPN, network=network_header(frame)
+        qkey=qkey_of(one, numbers),
+        source=PEER_QPN,
+        network=network_header(frame, numbers.medium),
     )
 
 
@@ -264,13 +269,15 @@ def _no_payload(_: int) -> bool:
     return False
 
 
-def reply_of(frame: bytes, base: int = 0) -> Reply | None:
+def reply_of(
+    frame: bytes, base: int = 0, medium: roce.Medium = roce.Medium.ETHERNET
+) -> Reply | None:
     """Return a reply as values; ``None`` if it is damaged, or for another queue pair.
 
-    ``base`` is the service, as the upper bits of the opcode.
+    ``base`` is the service, as the upper bits of the opcode; ``medium`` is what the link carries.
     """
     try:
-        parsed = roce.parse(frame)
+        parsed = roce.parse(frame, medium=medium)
     except WireError:
         return None
     bth = parsed.packet.bth

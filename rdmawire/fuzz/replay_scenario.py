@@ -36,7 +36,7 @@ from rdmawire.traffic.scenario.types import MAX_TIME, format_size, format_time
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
-from rdmawire.wire.ib import AETH, BTH, GRH, ICRC, Ack, AtomicAckETH, Nak
+from rdmawire.wire.ib import AETH, BTH, ICRC, Ack, AtomicAckETH, Nak
 from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.opcode import Operation as Op
@@ -119,8 +119,8 @@ def scenario_text(
 
     ``violation`` is described in it; ``profile`` is that of the target's adapter, and ``bug`` the
     name of the bug that was planted in it; ``accepted`` is that of :class:`ModelRun`. Raises
-    :class:`FuzzError` for a case that a scenario cannot play: RoCEv1, a service other than RC, or
-    more time than a scenario may take.
+    :class:`FuzzError` for a case that a scenario cannot play: a network other than RoCEv2, a
+    service other than RC, or more time than a scenario may take.
     """
     _check(case)
     run = ModelRun(case, accepted)
@@ -136,8 +136,9 @@ def scenario_text(
 
 def _check(case: Case) -> None:
     setup = case.setup
-    if setup.network is Network.ROCE1:
-        raise FuzzError("a scenario cannot play this case: its hosts send RoCEv2, not RoCEv1")
+    if setup.network not in _NETWORK_BYTES:
+        sent = setup.network.value.partition(":")[0]
+        raise FuzzError(f"a scenario cannot play this case: its hosts send RoCEv2, not {sent}")
     if setup.service not in _SERVICES:
         raise FuzzError(f"a scenario cannot play this case: service {setup.service.name}")
     if (end := _end(case.inputs)) > MAX_TIME:
@@ -398,7 +399,6 @@ def _fields(setup: Setup, reply: Reply) -> Iterator[tuple[str, str]]:
 _NETWORK_BYTES: Final = {
     Network.ROCE2_IPV4: IPv4.SIZE + UDP.SIZE,
     Network.ROCE2_IPV6: IPv6.SIZE + UDP.SIZE,
-    Network.ROCE1: GRH.SIZE,
 }
 
 

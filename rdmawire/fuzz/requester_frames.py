@@ -91,10 +91,13 @@ def reply_in(frame: roce.Frame) -> Reply:
     return Reply(bth.opcode & 31, bth.psn, aeth.ack << 5 | aeth.value, aeth.msn, data)
 
 
-def request_from(frame: bytes) -> Request | None:
-    """Return a request of the target; ``None`` if it is damaged, or for another queue pair."""
+def request_from(frame: bytes, medium: roce.Medium) -> Request | None:
+    """Return a request of the target; ``None`` if it is damaged, or for another queue pair.
+
+    ``medium`` is what the link carries.
+    """
     try:
-        parsed = roce.parse(frame)
+        parsed = roce.parse(frame, medium=medium)
     except WireError:
         return None
     bth = parsed.packet.bth

@@ -97,7 +97,7 @@ class RequesterSession:
         model, target, expected = self.model, self._target, _expected(sent)
         wanted = sent.requests
         if (frames or wanted) and not self._same(wanted, frames):
-            return Mismatch("requests", wanted, tuple(map(request_from, frames)), expected)
+            return Mismatch("requests", wanted, tuple(map(self._request_from, frames)), expected)
         done = target.completions()
         due, model.completions = model.completions, []
         if done != due:
@@ -119,10 +119,13 @@ class RequesterSession:
 
     def _is_request(self, one: Request, frame: bytes) -> bool:
         """Whether a frame is this request; its path is used from then on."""
-        if request_from(frame) != one:
+        if self._request_from(frame) != one:
             return False
-        self._builder.learn_path(roce.parse(frame))
+        self._builder.learn_path(roce.parse(frame, medium=self._builder.medium))
         return True
+
+    def _request_from(self, frame: bytes) -> Request | None:
+        return request_from(frame, self._builder.medium)
 
 
 def _expected(sent: Sent) -> Expected:

@@ -14,6 +14,7 @@ from rdmawire.memory.key import Access
 from rdmawire.terminal import suggest
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.management import PATH_MTUS
+from rdmawire.wire.roce import Medium
 from rdmawire.wire.serial import MODULUS
 
 TARGET_QPN: Final = 0x11
@@ -44,6 +45,16 @@ class Network(Enum):
     ROCE2_IPV4 = "RoCEv2 over IPv4"
     ROCE2_IPV6 = "RoCEv2 over IPv6"
     ROCE1 = "RoCEv1: a GRH on Ethernet"
+    IB_LOCAL = "native InfiniBand: an LRH"
+    IB_GLOBAL = "native InfiniBand: an LRH and a GRH"
+
+    @property
+    def medium(self) -> Medium:
+        """What the link carries."""
+        return Medium.INFINIBAND if self in _NATIVE else Medium.ETHERNET
+
+
+_NATIVE: Final = (Network.IB_LOCAL, Network.IB_GLOBAL)
 
 
 class Area(NamedTuple):

@@ -33,7 +33,7 @@ def random_case(seed: int, session: Session, inputs: int = 40) -> Case:
     """A case of random inputs; the session has played it."""
     random = Random(f"replay {seed}")
     setup = random_setup(random)
-    while setup.network is Network.ROCE1:
+    while setup.network not in (Network.ROCE2_IPV4, Network.ROCE2_IPV6):
         setup = random_setup(random)
     session.begin(setup)
     generator = ResponderInputs(random, session.model)
@@ -189,6 +189,7 @@ def test_a_long_wait_has_a_longer_time_limit() -> None:
     ("case", "why"),
     [
         (Case(Setup(network=Network.ROCE1), ()), "RoCEv2, not RoCEv1"),
+        (Case(Setup(network=Network.IB_LOCAL), ()), "RoCEv2, not native InfiniBand"),
         (Case(Setup(service=QPType.UC), ()), "service UC"),
         (Case(Setup(), (WaitInput(1 << 60),)), "are more than"),
     ],

@@ -31,6 +31,7 @@ from rdmawire.wire import serial
 from rdmawire.wire.ib import Ack, Nak
 from rdmawire.wire.opcode import SHAPES, Service
 from rdmawire.wire.opcode import Operation as Op
+from rdmawire.wire.roce import Medium
 
 _ACKNOWLEDGED: Final = (Service.RC << 5, Service.XRC << 5)
 """Services with replies, as the upper bits of an opcode."""
@@ -154,7 +155,8 @@ class ResponderSystem:
         return words
 
     def _parsed(self, replies: list[bytes]) -> list[Reply | None]:
-        return [_parsed(frame, self._base) for frame in replies]
+        medium = self._builder.medium
+        return [_parsed(frame, self._base, medium) for frame in replies]
 
     def _word(self, reply: Reply | None, one: PacketInput | None) -> str:
         if reply is None:
@@ -281,8 +283,8 @@ _PARTS: Final = tuple(_parts())
 
 
 @lru_cache(maxsize=1 << 14)
-def _parsed(frame: bytes, base: int) -> Reply | None:
-    return reply_of(frame, base)
+def _parsed(frame: bytes, base: int, medium: Medium) -> Reply | None:
+    return reply_of(frame, base, medium)
 
 
 def _packets(one: PacketInput, mtu: int) -> int:
