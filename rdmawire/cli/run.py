@@ -26,6 +26,7 @@ from rdmawire.errors import CaptureError
 from rdmawire.terminal import escape, plural, quote
 
 if TYPE_CHECKING:
+    from rdmawire.ib.rules import Rules
     from rdmawire.traffic.scenario.document import Failure, Hint, Mistake, ScenarioError
     from rdmawire.traffic.scenario.model import Scenario
     from rdmawire.traffic.scenario.runner.play import Outcome, PortCounts
@@ -366,6 +367,7 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
         "rdmawire run --show lost-first > mine.yaml",
         "rdmawire run --all --quiet",
         "rdmawire run --quiet --counters mine.yaml",
+        "rdmawire run --bug server=short-writes findings/NAME/scenario.yaml",
         "rdmawire run --json mine.yaml | jq '.scenarios[].failures'",
         "rdmawire run --keys queue",
         "rdmawire run --schema > scenario.schema.json",
@@ -380,6 +382,10 @@ def _complete(_ctx: click.Context, _argument: click.Parameter, start: str) -> li
 @option(
     "Input", "--seed", type=IntegerType(0, (1 << 64) - 1),
     help="Seed of everything random, in place of the seed of each SCENARIO.",
+)  # fmt: skip
+@option(
+    "Input", "--bug", "bugs", multiple=True, metavar="HOST=NAME",
+    help="Plant a bug in the adapter of HOST, as `rdmawire fuzz run --bug NAME` does. Repeatable.",
 )  # fmt: skip
 @option("Input", "--check", is_flag=True, help="Only read each SCENARIO and report its mistakes.")
 @options.written(
@@ -424,6 +430,7 @@ def command(
     points: tuple[str, ...],
     arrived: bool,
     seed: int | None,
+    bugs: tuple[str, ...],
     as_json: bool,
     counters: bool,
     quiet: bool,
@@ -457,10 +464,11 @@ def command(
     if check:
         _report_valid(read, quiet=quiet or as_json)
         return results.conclude()
+    rules = _rules(bugs, read)
     target.prepare()
     drawn = progress if progress is not None else sys.stderr.isatty()
     for name, scenario in zip(names, read, strict=True):
-        outcome = _outcome(scenario, target.of(name), target, drawn=drawn)
+        outcome = _outcome(scenario, target.of(name), target, rules, drawn=drawn)
         results.add(outcome)
         _report_hints(scenario, outcome.hints)
     return results.conclude()
@@ -555,8 +563,47 @@ def _report_valid(read: Sequence["Scenario"], *, quiet: bool) -> None:
         click.echo(f"{escape(scenario.source)}: {escape(scenario.name)} ({said})")
 
 
+def _rules(bugs: Sequence[str], read: Sequence["Scenario"]) -> "dict[str, Rules]":
+    """Return the rules of hosts' adapters; raise ``click.BadParameter`` for a bad ``--bug``."""
+    found = {}
+    for text in bugs:
+        host, _, name = text.partition("=")
+        if not (host and name):
+            raise _bad_bug(f"{quote(text)} is no HOST=NAME, such as server=short-writes")
+        for scenario in read:
+            _check_host(host, scenario)
+        found[host] = _planted(name)
+    return found
+
+
+def _check_host(host: str, scenario: "Scenario") -> None:
+    known = [each.name for each in scenario.hosts]
+    if host not in known:
+        where = escape(scenario.source)
+        raise _bad_bug(f"{where} has no host {quote(host)}: hosts are {', '.join(known)}")
+
+
+def _planted(name: str) -> "Rules":
+    from rdmawire.errors import FuzzError
+    from rdmawire.fuzz.planted_bugs import planted
+
+    try:
+        return planted(name).rules
+    except FuzzError as error:
+        raise _bad_bug(str(error)) from None
+
+
+def _bad_bug(message: str) -> click.BadParameter:
+    return click.BadParameter(message, param_hint="--bug")
+
+
 def _outcome(
-    scenario: "Scenario", capture: str | None, target: CaptureTarget, *, drawn: bool
+    scenario: "Scenario",
+    capture: str | None,
+    target: CaptureTarget,
+    rules: "Mapping[str, Rules]",
+    *,
+    drawn: bool,
 ) -> "Outcome":
     from rdmawire.traffic.scenario import play
     from rdmawire.traffic.scenario.runner.observer import UnknownPoint
@@ -570,6 +617,7 @@ def _outcome(
                 points=target.points,
                 arrived=target.arrived,
                 progress=report,
+                rules=rules,
             )
         except UnknownPoint as error:
             raise click.BadParameter(str(error), param_hint="--tap") from None

@@ -346,3 +346,29 @@ def test_a_bar_is_drawn_where_it_is_asked_for_and_takes_long(tmp_path: Path) -> 
     path.write_text(WRITE.replace("to: server.sink", "to: server.sink, times: 4000, depth: 4"))
     done = rdmawire("run", "-q", "--progress", str(path))
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_planted_bug_fails_the_scenario_of_its_finding(tmp_path: Path) -> None:
+    words = ("--bug", "short-writes", "--service", "rc", "--max-findings", "1", "--seed", "1")
+    found = rdmawire("fuzz", "run", *words, "-o", str(tmp_path))
+    assert found.returncode == 1
+    (scenario,) = tmp_path.glob("*/scenario.yaml")
+    assert rdmawire("run", "-q", str(scenario)).returncode == 0
+    broken = rdmawire("run", "-q", "--bug", "server=short-writes", str(scenario))
+    assert broken.returncode == 1
+    assert "state of server/a" in broken.stdout
+    report = (scenario.parent / "report.txt").read_text()
+    assert "rdmawire run --bug server=short-writes FOLDER/scenario.yaml" in report
+
+
+@pytest.mark.parametrize(
+    ("bug", "message"),
+    [
+        ("short-writes", "'short-writes' is no HOST=NAME"),
+        ("server=", "'server=' is no HOST=NAME"),
+        ("server=short-write", "no planted bug is named 'short-write'"),
+        ("serve=short-writes", "has no host 'serve': hosts are client, server"),
+    ],
+)
+def test_bugs_that_cannot_be_planted_are_refused(bug: str, message: str, here: str) -> None:
+    assert message in refused("run", "--bug", bug, here, status=2)
