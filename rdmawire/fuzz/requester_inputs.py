@@ -45,11 +45,12 @@ class RequesterInputs:
     def __init__(self, random: Random, model: RequesterModel) -> None:
         self._random = random
         self._model = model
+        self._depth = random.choice(_DEPTHS)
 
     def next(self) -> Input:
         """Return the next input."""
         number, model = self._random.random(), self._model
-        wants_work = not model.work or len(model.work) < _FEW
+        wants_work = len(model.work) < self._depth
         if model.room and number < (0.5 if wants_work else 0.15):
             return self._work()
         if number < 0.85:
@@ -104,11 +105,15 @@ class RequesterInputs:
         return index, random.choice((0, most, random.randrange(most + 1))), size
 
     def _wait(self) -> WaitInput:
+        """Time that passes: at most ten time-outs, as some targets retry without a limit."""
         random, model = self._random, self._model
-        times = [1, 1000, RNR_TIMER_NS[1], RNR_TIMER_NS[12], RNR_TIMER_NS[0]]
-        if model.deadline is not None:
+        times = [1, 1000]
+        if model.deadline is None:
+            times += [RNR_TIMER_NS[1], RNR_TIMER_NS[12], RNR_TIMER_NS[0]]
+        else:
             left = model.deadline - model.now
-            times += [left, left, left - 1, left + 1, 2 * left, 10 * left]
+            times += [left, left, left - 1, left + 1]
+            times += [] if model.waiting else [2 * left, 10 * left]
         return WaitInput(max(random.choice(times), 0))
 
     # Responses.
@@ -211,6 +216,8 @@ class RequesterInputs:
 
 
 _FEW: Final = 4
+_DEPTHS: Final = (1, 4, 4, 8, 14)
+"""How much work is kept outstanding, in different cases."""
 _SMALL: Final = 512
 _EIGHT: Final = 8
 _NAK: Final = 3

@@ -289,7 +289,7 @@ class RequesterModel:
         elif kind == _NAK:
             self._refused(reply.syndrome & 31, packet)
         else:
-            self._because("IBA 9.3.5.1", "a reserved syndrome is ignored")
+            self._because("IBA 9.7.5.2", "a reserved syndrome is ignored")
 
     def _acknowledged(self, reply: Reply, packet: int) -> None:
         if reply.operation == Op.ACKNOWLEDGE:
@@ -357,7 +357,7 @@ class RequesterModel:
         if not self._settle(packet) or not self.work:
             return
         if code == _SEQUENCE_ERROR:
-            self._because("IBA 9.7.5.2.3", "a PSN sequence error: send again from there")
+            self._because("IBA 9.7.5.2", "a PSN sequence error: send again from there")
             self._repeat()
             return
         self._because("IBA 9.9.2.3", f"NAK code {code} ends the oldest work")
