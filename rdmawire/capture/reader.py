@@ -39,7 +39,7 @@ class Reader:
         self._file = file
         self.name = file.name
         self.compression, chunks = recognise(file.chunks(), file.name)
-        self._parser = _parser(ChunkBuffer(chunks, file.name))
+        self._parser = parser_of(ChunkBuffer(chunks, file.name))
         self.format = self._parser.format
 
     @property
@@ -100,7 +100,7 @@ def open_capture(path: AnyPath) -> Reader:
         raise
 
 
-def _parser(file: ChunkBuffer) -> Parser:
+def parser_of(file: ChunkBuffer) -> Parser:
     """Return the parser for a file, by its first bytes."""
     file.need(_LONGEST_MAGIC)
     magic = file.buffer[:4]

@@ -121,7 +121,7 @@ def _write_frames(path: Path, frames: list[Frame], violation: Violation) -> None
         for number, frame in enumerate(frames, 1):
             options = ((COMMENT, last.encode()),) if number == len(frames) else ()
             size = len(frame.data)
-            writer.write(Record(frame.data, frame.time, size, frame.link, options=options))
+            writer.write(Record(frame.data, frame.time, size, frame.link_type, options=options))
 
 
 def report(finding: Finding, fuzzer: Fuzzer) -> Iterator[str]:

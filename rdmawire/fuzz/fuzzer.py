@@ -66,7 +66,7 @@ class Frame(NamedTuple):
     time: int
     data: bytes
     sent: bool
-    link: LinkType = LinkType.ETHERNET
+    link_type: int = LinkType.ETHERNET
 
 
 class Fuzzer(Protocol):
@@ -277,9 +277,21 @@ def check_settings(spec: Spec, known: Sequence[str]) -> None:
             raise FuzzError(f"{spec['kind']} has no setting {name!r}: it has {', '.join(known)}")
 
 
+def _from_module(module: str, name: str) -> Callable[[Spec], Fuzzer]:
+    """Return a function that imports a module only to make a fuzzer."""
+
+    def make(spec: Spec) -> Fuzzer:
+        made: Fuzzer = getattr(import_module(f"rdmawire.fuzz.{module}"), name)(spec)
+        return made
+
+    return make
+
+
 FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {
     "engine": EngineFuzzer,
     "requester": RequesterFuzzer,
+    "parser": _from_module("parser_fuzzer", "function_fuzzer"),
+    "command": _from_module("parser_fuzzer", "command_fuzzer"),
 }
 """How each kind of fuzzer is made."""
 
@@ -287,6 +299,8 @@ FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {
 ABOUT: Final = {
     "engine": "a queue pair of the software RNIC, by packets from its peer",
     "requester": "the same as a requester: it posts work, and its peer answers",
+    "parser": "a Python function that takes bytes, by mutants of captured frames",
+    "command": "a command that reads a pcap, such as tshark, by mutants of captured frames",
 }
 """What each kind fuzzes, in a line."""
 

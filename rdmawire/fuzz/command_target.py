@@ -1,0 +1,187 @@
+"""External commands as targets: a program that reads a pcap, such as ``tshark -r {pcap}``.
+
+Many frames are given at once; if the command fails, the frames are halved until the one is found
+that makes it fail. A signal, another exit status than expected, no end in time, or a line of output
+that matches a pattern is a violation.
+"""
+
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rdmawire.capture import LinkType, Record, create_capture
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.frame_mutation import SeedFrame
+from rdmawire.fuzz.oracle import Violation
+
+PLACEHOLDER: Final = "{pcap}"
+"""In the words of a command: the path of the capture."""
+DISSECTOR_BUG: Final = r"Dissector bug"
+"""Wireshark's words for a failed assertion in a dissector."""
+DEFAULT_SECONDS: Final = 60.0
+_APART: Final = 1_000_000
+"""Nanoseconds between two frames."""
+_MAX_LINE: Final = 200
+_MAX_FINDINGS: Final = 20
+"""Findings of one call of :meth:`CommandParser.judge_all`, after which frames count as good."""
+
+
+class Outcome(NamedTuple):
+    """The result of a run: ``status`` as of :mod:`subprocess`, ``None`` if it ran out of time."""
+
+    status: int | None
+    output: str
+
+
+class CommandParser:
+    """A command that reads a capture.
+
+    - ``command``: its words; :data:`PLACEHOLDER` stands for the path of the capture.
+    - ``statuses``: exit statuses that are meant.
+    - ``patterns``: regular expressions; a line of output that matches one is a violation.
+    - ``seconds``: how long a run may take.
+
+    Raises :class:`FuzzError` for a command without the placeholder or an invalid pattern.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        statuses: Sequence[int] = (0,),
+        patterns: Sequence[str] = (DISSECTOR_BUG,),
+        seconds: float = DEFAULT_SECONDS,
+    ) -> None:
+        if not any(PLACEHOLDER in word for word in command):
+            raise FuzzError(f"the command needs {PLACEHOLDER}, the path of the capture")
+        self.name = command[0]
+        self._command = tuple(command)
+        self._statuses = frozenset(statuses)
+        self._seconds = seconds
+        try:
+            self._patterns = [re.compile(pattern) for pattern in patterns]
+        except re.error as error:
+            raise FuzzError(f"{error.pattern!r} is no regular expression: {error}") from error
+        self.runs = 0
+
+    def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
+        """Run the command on the frames; ``place`` of a violation is the last frame it needs."""
+        found = self._run(frames)
+        if found is None:
+            return None
+        needed = self._shortest(len(frames), lambda count: self._run(frames[:count]) is not None)
+        again = self._run(frames[:needed])
+        return (again or found)._replace(place=needed - 1)
+
+    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
+        """Judge cases, with as few runs of the command as possible."""
+        found: list[Violation | None] = [None] * len(cases)
+        first = 0
+        for _ in range(_MAX_FINDINGS):
+            bad = self._first_bad(cases[first:])
+            if bad is None:
+                break
+            found[first + bad] = self.judge(cases[first + bad])
+            first += bad + 1
+        return found
+
+    def _first_bad(self, cases: Sequence[Sequence[SeedFrame]]) -> int | None:
+        """The index of the first case with which the command fails; ``None`` for none."""
+        if not cases or self._run(_joined(cases)) is None:
+            return None
+
+        def fails(count: int) -> bool:
+            return self._run(_joined(cases[:count])) is not None
+
+        return self._shortest(len(cases), fails) - 1
+
+    @staticmethod
+    def _shortest(count: int, fails: Callable[[int], bool]) -> int:
+        """The least number for which ``fails`` is true; it is for ``count``."""
+        least = 0
+        while count - least > 1:
+            middle = (least + count) // 2
+            if fails(middle):
+                count = middle
+            else:
+                least = middle
+        return count
+
+    def _run(self, frames: Sequence[SeedFrame]) -> Violation | None:
+        """Run the command once, and judge its outcome."""
+        self.runs += 1
+        with tempfile.TemporaryDirectory(prefix="rdmawire-fuzz-") as folder:
+            path = write_frames(Path(folder), frames)
+            command = [word.replace(PLACEHOLDER, str(path)) for word in self._command]
+            return self._judged(_outcome(command, self._seconds))
+
+    def _judged(self, outcome: Outcome) -> Violation | None:
+        status, output = outcome
+        last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
+        if status is None:
+            return self._violation("time", "the end of the command", f"{self._seconds:g} s", "")
+        if status < 0:
+            return self._violation("signal", "no signal", signal.Signals(-status).name, last)
+        if status not in self._statuses:
+            return self._violation("exit status", self._meant, str(status), last)
+        for line in output.splitlines():
+            for pattern in self._patterns:
+                if pattern.search(line):
+                    return self._violation("output", f"no /{pattern.pattern}/", "a line", line)
+        return None
+
+    @property
+    def _meant(self) -> str:
+        return " or ".join(map(str, sorted(self._statuses)))
+
+    @staticmethod
+    def _violation(what: str, expected: str, happened: str, line: str) -> Violation:
+        line = line.strip()[:_MAX_LINE]
+        signature = f"{what} | {happened} | {without_numbers(line)}"
+        return Violation(
+            0, what, expected, f"{happened}: {line}" if line else happened, "", signature
+        )
+
+
+def without_numbers(line: str) -> str:
+    """Return a line of output with its numbers and paths replaced, as part of a signature."""
+    return re.sub(r"0x[0-9a-fA-F]+|\d+", "N", re.sub(r"/\S+", "PATH", line))
+
+
+def _joined(cases: Sequence[Sequence[SeedFrame]]) -> list[SeedFrame]:
+    return [frame for frames in cases for frame in frames]
+
+
+def _outcome(command: Sequence[str], seconds: float) -> Outcome:
+    """Run a command. Raises :class:`FuzzError` if it cannot be started."""
+    try:
+        done = subprocess.run(  # noqa: S603  the caller's own command
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome(None, "")
+    except OSError as error:
+        raise FuzzError(f"{command[0]}: cannot run it: {error.strerror or error}") from error
+    return Outcome(done.returncode, done.stdout.decode(errors="replace"))
+
+
+def write_frames(folder: Path, frames: Sequence[SeedFrame]) -> Path:
+    """Write frames to a capture in ``folder``; return its path.
+
+    It is a pcap, or a pcapng if the frames have several link types.
+    """
+    types = {frame.link_type for frame in frames} or {LinkType.ETHERNET}
+    path = folder / ("frames.pcap" if len(types) == 1 else "frames.pcapng")
+    with create_capture(path, link_type=min(types)) as writer:
+        for number, (data, link_type, _) in enumerate(frames):
+            writer.write(Record(data, number * _APART, len(data), link_type))
+    return path

@@ -1,0 +1,100 @@
+"""Minimise what makes a parser fail: fewer frames, fewer mutations, fewer bytes.
+
+A change is kept if the violation keeps its signature.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from rdmawire.fuzz.frame_map import NO_FRAME
+from rdmawire.fuzz.frame_mutation import Mutant, Mutation, SeedFrame
+from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.parser_target import Parser
+
+MAX_TRIALS: Final = 1000
+"""Calls of the parser at most to minimise one case."""
+
+_Item = TypeVar("_Item")
+Mutants = tuple[Mutant, ...]
+
+
+def built(mutants: Sequence[Mutant]) -> list[SeedFrame]:
+    """Return the frames of mutants."""
+    return [one.seed._replace(data=one.build()) for one in mutants]
+
+
+def fewest(items: Sequence[_Item], shows: Callable[[Sequence[_Item]], bool]) -> Sequence[_Item]:
+    """Remove runs of items, long ones first, as long as ``shows`` is true for the rest."""
+    size = max(len(items) // 2, 1)
+    while size and items:
+        place = 0
+        while place < len(items):
+            rest = [*items[:place], *items[place + size :]]
+            if shows(rest):
+                items = rest
+            else:
+                place += size
+        size //= 2
+    return items
+
+
+def minimise_bytes(data: bytes, shows: Callable[[bytes], bool]) -> bytes:
+    """Return the fewest bytes, then as many zeros as possible, for which ``shows`` is true."""
+    data = bytes(fewest(data, lambda rest: shows(bytes(rest))))
+    for place in range(len(data)):
+        other = data[:place] + b"\0" + data[place + 1 :]
+        if data[place] and shows(other):
+            data = other
+    return data
+
+
+def minimise_mutants(
+    parser: Parser, mutants: Mutants, found: Violation, trials: int = MAX_TRIALS
+) -> tuple[Mutants, Violation]:
+    """Return the smallest case with the signature of ``found``, and its violation.
+
+    The frames of the result are still frames: mutations are removed, and bytes only of seeds that
+    are no frames. At most ``trials`` cases are parsed.
+    """
+    left = iter(range(trials))
+    best, shown = mutants, found
+
+    def shows(other: Sequence[Mutant]) -> bool:
+        nonlocal best, shown
+        if not other or next(left, None) is None:
+            return False
+        again = parser.judge(built(other))
+        if again is None or again.signature != found.signature:
+            return False
+        best, shown = tuple(other), again
+        return True
+
+    if not shows(mutants):
+        return mutants, found
+    fewest(best, shows)
+    for place in range(len(best)):
+        _simplify(place, lambda: best, shows)
+    return best, shown
+
+
+def _simplify(
+    place: int, now: Callable[[], Mutants], shows: Callable[[Sequence[Mutant]], bool]
+) -> None:
+    """Make the mutant at ``place`` simpler; ``now`` returns the best case so far."""
+
+    def shows_one(one: Mutant) -> bool:
+        mutants = now()
+        return one != mutants[place] and shows((*mutants[:place], one, *mutants[place + 1 :]))
+
+    def shows_mutations(mutations: Sequence[Mutation]) -> bool:
+        return shows_one(now()[place].with_mutations(mutations))
+
+    shows_mutations(())
+    fewest(now()[place].mutations, shows_mutations)
+    shows_one(replace(now()[place], checksum="GOOD"))
+    one = now()[place]
+    if one.seed.link_type == NO_FRAME:
+        start = one.seed._replace(data=one.build())
+        if not one.mutations or shows_one(Mutant(start)):
+            minimise_bytes(start.data, lambda data: shows_one(Mutant(start._replace(data=data))))

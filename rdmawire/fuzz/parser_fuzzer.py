@@ -1,0 +1,164 @@
+"""Fuzzers of parsers: mutants of a seed corpus for a function or a command.
+
+Two kinds of specification (:func:`rdmawire.fuzz.fuzzer.make_fuzzer`), whose lists may also be texts
+with commas:
+
+- ``parser``: ``function`` is a name in :data:`rdmawire.fuzz.parsers.PARSERS` or
+  ``package.module:function``; ``form`` (:data:`rdmawire.fuzz.parser_target.FORMS`), ``meant``
+  (names of exceptions), ``seconds``, ``corpus`` (a folder of captures).
+- ``command``: ``command`` (a text or a list of words, with ``{pcap}``), ``statuses``,
+  ``patterns``, ``seconds``, ``corpus``, ``link_type`` (that of all frames; 1, Ethernet, by
+  default).
+"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.command_target import DEFAULT_SECONDS as COMMAND_SECONDS
+from rdmawire.fuzz.command_target import DISSECTOR_BUG, CommandParser
+from rdmawire.fuzz.frame_map import NO_FRAME
+from rdmawire.fuzz.frame_mutation import Mutant, mutants_as_json, mutants_from_json
+from rdmawire.fuzz.fuzzer import Batch, Found, Frame, Spec, check_settings
+from rdmawire.fuzz.minimise_mutants import built, minimise_mutants
+from rdmawire.fuzz.mutator import Mutator
+from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.parser_target import (
+    DEFAULT_SECONDS,
+    MEANT,
+    FunctionParser,
+    Parser,
+    exceptions_named,
+    form_named,
+    function_named,
+)
+from rdmawire.fuzz.parsers import PARSERS
+from rdmawire.fuzz.seed_corpus import SeedCorpus, corpus_of
+
+_SEQUENCES: Final = 0.15
+"""Part of the cases that are sequences of frames."""
+_APART: Final = 1000
+"""Nanoseconds between two frames of a replay."""
+_COMMAND_TRIALS: Final = 60
+"""Runs of a command at most to minimise one case."""
+
+
+class ParserFuzzer:
+    """Fuzzes a parser with mutants of ``corpus``. ``trials`` limits the work to minimise a case."""
+
+    def __init__(self, parser: Parser, corpus: SeedCorpus, trials: int = 1000) -> None:
+        self._parser = parser
+        self._corpus = corpus
+        self._trials = trials
+
+    def batch(self, seed: int, first: int, runs: int) -> Batch:
+        """Parse the mutants of some runs."""
+        cases = [self.case(seed, run) for run in range(first, first + runs)]
+        shown = self._parser.judge_all([built(case) for case in cases])
+        found = [
+            Found(violation, mutants_as_json(case), run)
+            for run, (case, violation) in enumerate(zip(cases, shown, strict=True), first)
+            if violation is not None
+        ]
+        return Batch(first, runs, sum(map(len, cases)), found)
+
+    def case(self, seed: int, run: int) -> tuple[Mutant, ...]:
+        """Return the mutants of a run: one, or a sequence."""
+        random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable
+        mutator = Mutator(random, self._corpus)
+        if random.random() < _SEQUENCES:
+            return mutator.sequence()
+        return (mutator.mutant(),)
+
+    def minimised(self, found: Found) -> Found:
+        """Return a finding with fewer frames and mutations."""
+        mutants = mutants_from_json(found.case)
+        best, shown = minimise_mutants(self._parser, mutants, found.violation, self._trials)
+        return Found(shown, mutants_as_json(best), found.run)
+
+    def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
+        """Parse the frames of a case again."""
+        frames = built(mutants_from_json(case))
+        shown = [
+            Frame(number * _APART, data, False, link_type)
+            for number, (data, link_type, _) in enumerate(frames)
+            if link_type != NO_FRAME
+        ]
+        return self._parser.judge(frames), shown
+
+    def describe(self, case: Any) -> list[str]:
+        """Return a line for each frame: its seed and what was changed."""
+        return ["; ".join(one.describe()) for one in mutants_from_json(case)]
+
+
+def function_fuzzer(spec: Spec) -> ParserFuzzer:
+    """Return the fuzzer of a ``parser`` specification. Raises :class:`FuzzError`."""
+    check_settings(spec, ("function", "form", "meant", "seconds", "corpus"))
+    name = str(spec.get("function", ""))
+    known = PARSERS.get(name)
+    if known is None and ":" not in name:
+        raise FuzzError(f"function {name!r}: one of {', '.join(PARSERS)}, or package.module:name")
+    function = function_named(name) if known is None else known.function
+    form = known.form if known and "form" not in spec else str(spec.get("form", "frame"))
+    meant = exceptions_named(words(spec["meant"])) if "meant" in spec else MEANT
+    parser = FunctionParser(
+        function,
+        form_named(form),
+        meant=meant,
+        seconds=_number(spec, "seconds", DEFAULT_SECONDS),
+        name=name,
+    )
+    if known is not None and "corpus" not in spec:
+        return ParserFuzzer(parser, known.corpus())
+    return ParserFuzzer(parser, _corpus(spec))
+
+
+def command_fuzzer(spec: Spec) -> ParserFuzzer:
+    """Return the fuzzer of a ``command`` specification. Raises :class:`FuzzError`."""
+    settings = ("command", "statuses", "patterns", "seconds", "corpus", "link_type")
+    check_settings(spec, settings)
+    command = spec.get("command", "")
+    parser = CommandParser(
+        shlex.split(command) if isinstance(command, str) else list(command),
+        statuses=[_integer("statuses", one) for one in words(spec.get("statuses", [0]))],
+        patterns=words(spec.get("patterns", [DISSECTOR_BUG])),
+        seconds=_number(spec, "seconds", COMMAND_SECONDS),
+    )
+    link_type = _integer("link_type", spec.get("link_type", 1))
+    corpus = _corpus(spec).only(lambda frame: frame.link_type == link_type)
+    return ParserFuzzer(parser, corpus, _COMMAND_TRIALS)
+
+
+def _corpus(spec: Spec) -> SeedCorpus:
+    folder = spec.get("corpus")
+    return corpus_of(None if folder is None else Path(folder))
+
+
+def words(value: object) -> list[Any]:
+    """Return the members of a list, or of a text with commas."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",")]
+    if isinstance(value, Sequence):
+        return list(value)
+    raise FuzzError(f"{value!r} is no list")
+
+
+def _integer(name: str, value: object) -> int:
+    try:
+        return int(str(value), 0)
+    except ValueError:
+        raise FuzzError(f"{name}: {value!r} is no whole number") from None
+
+
+def _number(spec: Spec, name: str, default: float) -> float:
+    value = spec.get(name, default)
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        raise FuzzError(f"{name}: {value!r} is no number") from None
+    if not found > 0:
+        raise FuzzError(f"{name}: {value!r} is not above 0")
+    return found

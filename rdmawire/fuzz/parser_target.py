@@ -1,0 +1,243 @@
+"""Parsers as targets: a Python function that takes bytes.
+
+A function may raise the exceptions that are meant; any other, a failed assertion or a call that
+takes too long is a :class:`~rdmawire.fuzz.oracle.Violation`. A form says what of the frames of a
+case the function gets.
+"""
+
+import signal
+import struct
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import PurePath
+from types import FrameType
+from typing import Any, Final, NoReturn, Protocol
+
+from rdmawire.decode import LINK_TYPES
+from rdmawire.errors import FuzzError, RdmaError
+from rdmawire.fuzz.frame_map import map_frame
+from rdmawire.fuzz.frame_mutation import SeedFrame
+from rdmawire.fuzz.oracle import Violation
+from rdmawire.terminal import suggest
+
+MEANT: Final[tuple[type[BaseException], ...]] = (RdmaError,)
+"""The exceptions that a parser may raise by default."""
+DEFAULT_SECONDS: Final = 10.0
+"""Seconds that a call may take."""
+_MESSAGES: Final = ("mad", "directed_mad", "mpa_request", "mpa_reply", "mpa_fpdu")
+_MAX_WORDS: Final = 200
+"""Characters of an exception's text in a report."""
+
+Form = Callable[[Sequence[SeedFrame]], Iterator[bytes]]
+"""What a parser gets of the frames of a case: an argument for each call."""
+
+
+class Parser(Protocol):
+    """Something that parses frames."""
+
+    @property
+    def name(self) -> str:
+        """A name for reports."""
+        ...
+
+    def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
+        """Parse the frames in order; return the first violation, or ``None``."""
+        ...
+
+    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
+        """Judge each case by itself."""
+        ...
+
+
+def frame_form(frames: Sequence[SeedFrame]) -> Iterator[bytes]:
+    """Each frame as it is."""
+    return (frame.data for frame in frames)
+
+
+def packet_form(frames: Sequence[SeedFrame]) -> Iterator[bytes]:
+    """Of each frame the bytes from the BTH to the pad, without CRCs; frames without one whole."""
+    for data, link_type, _ in frames:
+        bth = map_frame(data, link_type).find("bth")
+        yield data if bth is None else data[bth.offset : -4]
+
+
+def message_form(frames: Sequence[SeedFrame]) -> Iterator[bytes]:
+    """Of each frame the bytes from its datagram, start-up frame or FPDU on, else from the BTH."""
+    return _from_first(frames, (*_MESSAGES, "bth"))
+
+
+def segment_form(frames: Sequence[SeedFrame]) -> Iterator[bytes]:
+    """Of each frame the bytes from its datagram or DDP segment on, else from the BTH."""
+    return _from_first(frames, ("mad", "directed_mad", "ddp", "bth"))
+
+
+def _from_first(frames: Sequence[SeedFrame], labels: Sequence[str]) -> Iterator[bytes]:
+    """Of each frame the bytes from the first header with one of these labels on."""
+    for data, link_type, _ in frames:
+        found = map_frame(data, link_type)
+        places = [found.find(label) for label in labels]
+        yield data[next((place.offset for place in places if place is not None), 0) :]
+
+
+def linked_form(frames: Sequence[SeedFrame]) -> Iterator[bytes]:
+    """Each frame after a byte: the index of its link type among :data:`LINK_TYPES`, sorted."""
+    for data, link_type, _ in frames:
+        if link_type in LINK_TYPES:
+            yield bytes((sorted(LINK_TYPES).index(link_type),)) + data
+
+
+def stream_form(frames: Sequence[SeedFrame]) -> Iterator[bytes]:
+    """All frames in one buffer, each after its length (two bytes, big-endian)."""
+    pieces = (frame.data[:0xFFFF] for frame in frames)
+    yield b"".join(struct.pack(">H", len(piece)) + piece for piece in pieces)
+
+
+FORMS: Final[dict[str, Form]] = {
+    "frame": frame_form,
+    "packet": packet_form,
+    "message": message_form,
+    "segment": segment_form,
+    "linked": linked_form,
+    "stream": stream_form,
+}
+"""The forms by name."""
+
+
+def form_named(name: str) -> Form:
+    """Return a form. Raises :class:`FuzzError` for an unknown name."""
+    if name not in FORMS:
+        raise FuzzError(f"no form is named {name!r}{suggest(name, FORMS)}: {', '.join(FORMS)}")
+    return FORMS[name]
+
+
+def loaded(name: str) -> Any:
+    """Return what ``package.module:name`` names, or a builtin. Raises :class:`FuzzError`."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        module, attribute = "builtins", name
+    try:
+        found: Any = import_module(module)
+        for word in attribute.split("."):
+            found = getattr(found, word)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise FuzzError(f"{name!r}: {error}: write package.module:name") from error
+    return found
+
+
+def function_named(name: str) -> Callable[[bytes], object]:
+    """Return the function ``package.module:function``. Raises :class:`FuzzError` for others."""
+    found = loaded(name)
+    if not callable(found):
+        raise FuzzError(f"{name!r} cannot be called")
+    function: Callable[[bytes], object] = found
+    return function
+
+
+def exceptions_named(names: Sequence[str]) -> tuple[type[BaseException], ...]:
+    """Return exception classes: ``ValueError``, ``package.module:Error``.
+
+    Raises :class:`FuzzError` for other names.
+    """
+    found = tuple(map(loaded, names))
+    for name, kind in zip(names, found, strict=True):
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise FuzzError(f"{name!r} is no exception")
+    return found
+
+
+class TimeLimitError(BaseException):
+    """A call took too long. No ``except Exception`` of a parser catches it."""
+
+
+class FunctionParser:
+    """A function that takes bytes; ``meant`` are the exceptions that it may raise.
+
+    ``seconds`` is how long a call may take; it is not checked outside the main thread.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[bytes], object],
+        form: Form = frame_form,
+        *,
+        meant: tuple[type[BaseException], ...] = MEANT,
+        seconds: float = DEFAULT_SECONDS,
+        name: str = "",
+    ) -> None:
+        self.name = name or getattr(function, "__qualname__", "a parser")
+        self._function = function
+        self._form = form
+        self._meant = meant
+        self._seconds = seconds
+
+    def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
+        """Call the function; ``place`` of a violation is the index of the call."""
+        for place, data in enumerate(self._form(frames)):
+            found = self._call(data)
+            if found is not None:
+                return found._replace(place=place)
+        return None
+
+    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
+        """Judge each case."""
+        return [self.judge(frames) for frames in cases]
+
+    def _call(self, data: bytes) -> Violation | None:
+        try:
+            with _time_limit(self._seconds):
+                self._function(data)
+        except self._meant:
+            return None
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except TimeLimitError:
+            return self._too_long()
+        except BaseException as error:  # whatever a parser raises is a finding
+            return self._raised(error)
+        return None
+
+    def _too_long(self) -> Violation:
+        happened = f"no result within {self._seconds:g} s"
+        return Violation(0, "time", self._expected, happened, "", "time | no result in time")
+
+    def _raised(self, error: BaseException) -> Violation:
+        kind = type(error).__name__
+        text = str(error)[:_MAX_WORDS]
+        place, line = _place_of(error)
+        happened = f"{kind}{': ' if text else ''}{text} in {place}, line {line}"
+        signature = f"exception | {kind} | {place}"
+        return Violation(0, "exception", self._expected, happened, "", signature)
+
+    @property
+    def _expected(self) -> str:
+        names = ", ".join(kind.__name__ for kind in self._meant)
+        return f"a result or {names}" if names else "a result"
+
+
+def _place_of(error: BaseException) -> tuple[str, int]:
+    """The innermost function of an exception's traceback, as ``file:function``, and its line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1]
+    return f"{PurePath(last.filename).stem}:{last.name}", last.lineno or 0
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise :class:`TimeLimitError` in the body after ``seconds``, where signals allow it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _expired)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _expired(_: int, __: FrameType | None) -> NoReturn:
+    raise TimeLimitError

@@ -1,0 +1,93 @@
+"""Seed corpora: frames of captures, by kind, so that rare kinds are drawn as often as common ones.
+
+The kind of a frame is its headers and the opcode of its BTH. By default the corpus is made of the
+shipped test vectors.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from rdmawire.capture import open_capture
+from rdmawire.errors import CaptureError, FuzzError
+from rdmawire.fuzz.frame_map import FrameMap, map_frame
+from rdmawire.fuzz.frame_mutation import MAX_MUTANT, SeedFrame
+from rdmawire.vectors import default_folders, find_pack
+from rdmawire.vectors.cases import PackError
+from rdmawire.wire.ib import BTH
+
+MAX_OF_KIND: Final = 4
+"""Frames of a kind that are kept."""
+_SUFFIXES: Final = (".pcap", ".pcapng")
+Kind = tuple[str | int, ...]
+
+
+def kind_of(frame: SeedFrame) -> Kind:
+    """Return the kind of a frame: link type, labels of its headers, opcode."""
+    return (int(frame.link_type), *_names(map_frame(frame.data, frame.link_type)))
+
+
+def _names(found: FrameMap) -> Iterator[str | int]:
+    for _, header in found.headers:
+        yield type(header).label
+        if isinstance(header, BTH):
+            yield header.opcode
+
+
+class SeedCorpus:
+    """Frames by kind, and captures as sequences. Raises :class:`FuzzError` without frames."""
+
+    def __init__(self, captures: Sequence[Sequence[SeedFrame]]) -> None:
+        self.captures = [tuple(frames) for frames in captures if frames]
+        if not self.captures:
+            raise FuzzError("a seed corpus needs at least one frame")
+        kinds: dict[Kind, list[SeedFrame]] = {}
+        for frame in (frame for frames in self.captures for frame in frames):
+            kept = kinds.setdefault(kind_of(frame), [])
+            if len(kept) < MAX_OF_KIND:
+                kept.append(frame)
+        self.kinds = list(kinds.values())
+
+    def draw(self, random: Random) -> SeedFrame:
+        """Return a frame of a random kind."""
+        return random.choice(random.choice(self.kinds))
+
+    def draw_sequence(self, random: Random, length: int) -> Sequence[SeedFrame]:
+        """Return up to ``length`` consecutive frames of a random capture."""
+        frames = random.choice(self.captures)
+        start = random.randrange(max(len(frames) - length, 0) + 1)
+        return frames[start : start + length]
+
+    def only(self, wanted: Callable[[SeedFrame], bool]) -> "SeedCorpus":
+        """Return a corpus of the frames for which ``wanted`` is true."""
+        return SeedCorpus([[one for one in frames if wanted(one)] for frames in self.captures])
+
+    def frames(self) -> Iterator[SeedFrame]:
+        """Yield the frames of every kind."""
+        for frames in self.kinds:
+            yield from frames
+
+
+@cache
+def corpus_of(folder: Path | None = None) -> SeedCorpus:
+    """Return the corpus of the captures below ``folder``, by default the shipped test vectors.
+
+    Raises :class:`FuzzError` if there are none, or one cannot be read.
+    """
+    try:
+        place = find_pack(default_folders()) if folder is None else folder
+        paths = sorted(path for path in place.rglob("*") if path.suffix in _SUFFIXES)
+        if folder is not None and folder.is_file():
+            paths = [folder]
+        return SeedCorpus([list(_frames(path)) for path in paths])
+    except (CaptureError, PackError) as error:
+        raise FuzzError(f"seed corpus: {error}") from error
+
+
+def _frames(path: Path) -> Iterator[SeedFrame]:
+    with open_capture(path) as reader:
+        for number, record in enumerate(reader, 1):
+            name = f"{path.parent.name}/{path.name} {number}"
+            yield SeedFrame(record.data[:MAX_MUTANT], record.link_type, name)

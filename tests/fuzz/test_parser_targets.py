@@ -1,0 +1,238 @@
+"""Planted mistakes in parsers: found, minimised, kept as findings and played again."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rdmawire.capture import LinkType, open_capture
+from rdmawire.errors import FuzzError
+from rdmawire.filter import Filter
+from rdmawire.fuzz.campaign import Campaign
+from rdmawire.fuzz.command_target import CommandParser, without_numbers, write_frames
+from rdmawire.fuzz.finding import findings_in, replay
+from rdmawire.fuzz.frame_mutation import Mutant, Mutation, SeedFrame, mutants_from_json
+from rdmawire.fuzz.fuzzer import make_fuzzer
+from rdmawire.fuzz.minimise_mutants import built, minimise_bytes, minimise_mutants
+from rdmawire.fuzz.parser_target import (
+    FORMS,
+    FunctionParser,
+    exceptions_named,
+    form_named,
+    function_named,
+)
+from rdmawire.fuzz.parsers import PARSERS, filter_corpus
+from rdmawire.fuzz.seed_corpus import corpus_of
+from tests.fuzz import planted_parsers as planted
+
+CORPUS = corpus_of()
+HERE = "tests.fuzz.planted_parsers"
+FRAMES = list(CORPUS.frames())[:64]
+
+
+def spec(function: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "parser", "function": f"{HERE}:{function}", **more}
+
+
+# Functions.
+
+
+def test_a_parser_that_fails_on_a_length_is_found_and_minimised(tmp_path: Path) -> None:
+    campaign = Campaign(spec("fails_on_length"), 1, tmp_path, runs=400)
+    (finding,) = campaign.run()
+    violation = finding.violation
+    assert violation.signature == "exception | IndexError | planted_parsers:fails_on_length"
+    assert violation.expected == "a result or RdmaError"
+    assert "IndexError: index out of range" in violation.happened
+    (one,) = mutants_from_json(finding.case)
+    assert len(one.mutations) <= 1
+    assert one.checksum == "GOOD"
+    assert replay(finding) == violation
+    assert list(findings_in(tmp_path)) == [finding]
+    with open_capture(tmp_path / finding.name / "packets.pcapng") as reader:
+        assert [record.data for record in reader] == [one.build()]
+    assert one.seed.name in (tmp_path / finding.name / "report.txt").read_text()
+
+
+def test_a_length_that_is_trusted_is_found() -> None:
+    (finding,) = Campaign(spec("trusts_udp_length"), 1, runs=600).run()
+    assert "struct" not in finding.violation.expected
+    (one,) = mutants_from_json(finding.case)
+    assert len(one.mutations) <= 1
+    meant = spec("trusts_udp_length", meant="rdmawire.errors:WireError, struct:error")
+    assert Campaign(meant, 1, runs=600).run() == []
+
+
+def test_a_healthy_parser_has_no_findings() -> None:
+    assert Campaign(spec("healthy"), 1, runs=1000).run() == []
+
+
+def test_a_parser_that_never_ends_is_found() -> None:
+    parser = FunctionParser(planted.never_ends, seconds=0.05)
+    found = parser.judge([SeedFrame(b"fine"), SeedFrame(b"\xff\xff")])
+    assert found is not None
+    assert (found.place, found.what, found.signature) == (1, "time", "time | no result in time")
+
+
+def test_an_interrupt_is_not_a_finding() -> None:
+    def interrupted(_: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        FunctionParser(interrupted).judge(FRAMES[:1])
+
+
+def test_an_exit_is_a_finding() -> None:
+    found = FunctionParser(lambda _: sys.exit(3)).judge(FRAMES[:1])
+    assert found is not None
+    assert "SystemExit" in found.signature
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_gives_bytes_of_any_frame(name: str) -> None:
+    given = list(FORMS[name](FRAMES))
+    assert given
+    assert all(isinstance(one, bytes) for one in given)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(FuzzError, match="frame"):
+        form_named("fame")
+    for name in ("no.such.module:f", "rdmawire.wire.roce:prase", "rdmawire.wire.roce:"):
+        with pytest.raises(FuzzError):
+            function_named(name)
+    with pytest.raises(FuzzError):
+        exceptions_named(["print"])
+    for bad in (
+        {"kind": "parser", "function": "frame"},
+        {"kind": "parser", "function": "frames", "speed": 1},
+        spec("healthy", seconds="soon"),
+        spec("healthy", seconds=0),
+        {"kind": "command", "command": "tshark -r x"},
+        {"kind": "command", "command": "tshark -r {pcap}", "patterns": ["("]},
+        {"kind": "command", "command": "tshark -r {pcap}", "statuses": "none"},
+    ):
+        with pytest.raises(FuzzError):
+            make_fuzzer(bad)
+
+
+# The parsers of rdmawire.
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_the_parsers_of_rdmawire_are_healthy(name: str) -> None:
+    assert Campaign({"kind": "parser", "function": name}, 3, runs=60).run() == []
+
+
+def test_the_corpus_of_filters_is_valid() -> None:
+    for seed in filter_corpus().frames():
+        Filter(seed.name)
+
+
+# Minimising.
+
+
+def test_bytes_are_minimised() -> None:
+    wanted = {b"\x07"[0], b"\x09"[0]}
+    assert minimise_bytes(bytes(range(64)), lambda data: wanted <= set(data)) == b"\x07\x09"
+    assert minimise_bytes(b"abcdef", lambda data: len(data) >= 3) == bytes(3)
+
+
+def test_mutants_are_minimised_to_the_frames_and_mutations_needed() -> None:
+    frame = next(one for one in FRAMES if b"\x12\xb7" in one.data[36:38])
+    needed = Mutation("set", "udp", row="length", value=0xFFFF)
+    beside = Mutation("set", "bth", row="psn", value=1)
+    mutants = (Mutant(FRAMES[0]), Mutant(frame, (beside, needed, beside), "STALE"), Mutant(frame))
+    parser = FunctionParser(planted.trusts_udp_length)
+    found = parser.judge(built(mutants))
+    assert found is not None
+    best, shown = minimise_mutants(parser, mutants, found)
+    assert best == (Mutant(frame, (needed,)),)
+    assert shown == found._replace(place=0)
+
+
+# Commands.
+
+CRASHES = """
+import os, signal, struct, sys
+data = open(sys.argv[1], "rb").read()
+at, number = 24, 0
+while at < len(data):
+    length, = struct.unpack_from("<I", data, at + 8)
+    frame = data[at + 16 : at + 16 + length]
+    number += 1
+    if MARK in frame:
+        ACTION
+    at += 16 + length
+print(number, "frames")
+"""
+ACTIONS = {
+    "signal | SIGSEGV | ": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "exit status | 7 | frame N is bad": "print('frame', number, 'is bad'); sys.exit(7)",
+    "output | a line | [Dissector bug, protocol X: N]": (
+        "print('[Dissector bug, protocol X: %d]' % number)"
+    ),
+}
+MARK = b"\xde\xad\xbe\xef\x01"
+
+
+def script(folder: Path, action: str) -> list[str]:
+    """A command that fails on frames with the mark."""
+    path = folder / "parser.py"
+    path.write_text(CRASHES.replace("ACTION", action).replace("MARK", repr(MARK)))
+    return [sys.executable, "-I", "-S", str(path), "{pcap}"]
+
+
+@pytest.mark.parametrize(("signature", "action"), ACTIONS.items(), ids=["signal", "exit", "output"])
+def test_the_frame_on_which_a_command_fails_is_found(
+    signature: str, action: str, tmp_path: Path
+) -> None:
+    parser = CommandParser(script(tmp_path, action))
+    cases = [[frame] for frame in FRAMES if frame.link_type == LinkType.ETHERNET][:32]
+    cases[21] = [cases[20][0], SeedFrame(b"x" * 20 + MARK + b"y" * 9), cases[22][0]]
+    found = parser.judge_all(cases)
+    assert [place for place, one in enumerate(found) if one] == [21]
+    violation = found[21]
+    assert violation is not None
+    assert violation.place == 1
+    assert violation.signature == signature
+    assert parser.runs < 16
+
+
+def test_a_command_that_does_not_end_is_found(tmp_path: Path) -> None:
+    command = script(tmp_path, "import time; time.sleep(60)")
+    found = CommandParser(command, seconds=1).judge([SeedFrame(MARK)])
+    assert found is not None
+    assert found.signature.startswith("time | ")
+
+
+def test_a_campaign_finds_a_command_that_crashes(tmp_path: Path) -> None:
+    path = tmp_path / "parser.py"
+    action = "os.kill(os.getpid(), signal.SIGABRT)"
+    path.write_text(CRASHES.replace("ACTION", action).replace("MARK in frame", "len(frame) < 14"))
+    command = f"{sys.executable} -I -S {path} {{pcap}}"
+    campaign = Campaign({"kind": "command", "command": command}, 1, max_findings=1, runs=400)
+    (finding,) = campaign.run()
+    assert finding.violation.signature == "signal | SIGABRT | "
+    (one,) = mutants_from_json(finding.case)
+    assert len(one.build()) < 14
+    assert replay(finding) == finding.violation
+
+
+def test_a_command_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(FuzzError, match="cannot run it"):
+        CommandParser(["/no/such/parser", "{pcap}"]).judge(FRAMES[:1])
+
+
+def test_signatures_have_no_numbers() -> None:
+    assert without_numbers("/tmp/a/b.pcap: frame 12 at 0x1F") == "PATH frame N at N"
+
+
+def test_frames_of_several_link_types_are_a_pcapng(tmp_path: Path) -> None:
+    native = next(one for one in CORPUS.frames() if one.link_type == LinkType.INFINIBAND)
+    one = write_frames(tmp_path, FRAMES[:2])
+    both = write_frames(tmp_path, [FRAMES[0], native])
+    assert (one.suffix, both.suffix) == (".pcap", ".pcapng")
+    with open_capture(both) as reader:
+        assert [record.link_type for record in reader] == [FRAMES[0].link_type, native.link_type]
