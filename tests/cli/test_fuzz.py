@@ -72,3 +72,47 @@ def test_mistakes_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert message in refused("fuzz", *words, status=2)
+
+
+PARSER = "def last(data):\n    return data[34 + (data[38] << 8 | data[39]) - 1]\n"
+
+
+def test_a_function_of_this_folder_is_fuzzed_and_played_again_only_on_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(PARSER)
+    words = ("--function", "mine:last", "--runs", "200", "--seed", "1", "--max-findings", "1")
+    done = rdmawire("fuzz", "run", *words, "--json")
+    assert done.returncode == 1
+    (found,) = json.loads(done.stdout)["findings"]
+    assert "IndexError" in found["happened"]
+    assert "it runs 'mine:last': add --trust" in refused(
+        "fuzz", "replay", found["folder"], status=2
+    )
+    again = rdmawire("fuzz", "replay", "--trust", found["folder"])
+    assert again.returncode == 1
+    assert "IndexError" in again.stdout
+
+
+def test_a_command_of_a_finding_is_not_run_without_trust(tmp_path: Path) -> None:
+    done = rdmawire(
+        "fuzz", "run", "--command", "false {pcap}", "--runs", "5", "--seed", "1",
+        "--max-findings", "1", "-o", str(tmp_path), "--json",
+    )  # fmt: skip
+    (found,) = json.loads(done.stdout)["findings"]
+    path = Path(found["folder"]) / "finding.json"
+    values = json.loads(path.read_text())
+    flag = tmp_path / "ran"
+    values["target"]["command"] = f"touch {flag} {{pcap}}"
+    path.write_text(json.dumps(values))
+    assert "it runs 'touch" in refused("fuzz", "replay", found["folder"], status=2)
+    assert not flag.exists()
+
+
+def test_a_parser_of_the_package_is_healthy_and_needs_no_trust(tmp_path: Path) -> None:
+    done = rdmawire(
+        "fuzz", "run", "--function", "headers", "--runs", "50", "--seed", "1", "-o", str(tmp_path)
+    )
+    assert done.returncode == 0, done.stdout
+    assert "fuzzing parser (function headers)" in done.stdout

@@ -1,6 +1,8 @@
 """`rdmawire fuzz replay`: findings, played again."""
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +24,22 @@ if TYPE_CHECKING:
 )
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...",
                 type=click.Path(path_type=Path))  # fmt: skip
+@option("Safety", "--trust", is_flag=True,
+        help="Also run the command or the Python function that a finding names. Use it for "
+        "findings of your own.")  # fmt: skip
 @option("Output", "--json", "as_json", is_flag=True, help="Print a JSON array.")
-def command(folders: tuple[Path, ...], *, as_json: bool) -> int:
+def command(folders: tuple[Path, ...], *, trust: bool, as_json: bool) -> int:
     """Play findings again, each on the target that it was found on.
 
-    Exit status: 0 if no finding shows a violation any more, 1 if one does, 2 for a folder that
-    cannot be read.
+    A finding of a command or of a Python function is played with --trust alone, since its file says
+    what is run. Exit status: 0 if no finding shows a violation any more, 1 if one does, 2 for a
+    folder that cannot be read.
     """
     shown: list[dict[str, Any]] = []
     status = 0
     for folder in folders:
         try:
-            violation = _replayed(folder)
+            violation = _replayed(folder, trust=trust)
         except FuzzError as error:
             complain(str(error))
             return 2
@@ -46,10 +52,22 @@ def command(folders: tuple[Path, ...], *, as_json: bool) -> int:
     return status
 
 
-def _replayed(folder: Path) -> "Violation | None":
+def _replayed(folder: Path, *, trust: bool) -> "Violation | None":
+    """Play a finding. Raises :class:`FuzzError` for one that runs other code, without ``trust``."""
     from rdmawire.fuzz.finding import read_finding, replay
 
-    return replay(read_finding(folder))
+    finding = read_finding(folder)
+    code = _code(finding.spec)
+    if code and not trust:
+        raise FuzzError(f"{folder}: it runs {code!r}: add --trust if you know where it is from")
+    sys.path.append(os.getcwd())  # for a function in a module of this folder
+    return replay(finding)
+
+
+def _code(spec: dict[str, Any]) -> str:
+    """Return the command or the function of another package that a finding runs."""
+    named = str(spec.get("command") or spec.get("function") or "")
+    return named if "command" in spec or ":" in f"{named}{spec.get('meant', '')}" else ""
 
 
 def _object(folder: Path, violation: "Violation | None") -> dict[str, Any]:

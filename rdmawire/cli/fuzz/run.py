@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -45,10 +45,12 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         "rdmawire fuzz run --role requester --time 10min",
         "rdmawire fuzz run --profile rxe --runs 100000 --jobs 4 --seed 1",
         "rdmawire fuzz run --profile rxe --accept all --time 60s",
+        "rdmawire fuzz run --function mymodule:parse --meant ValueError --time 60s",
+        "rdmawire fuzz run --command 'tshark -V -r {pcap}' --time 10min",
         "rdmawire fuzz run --time 8h --scheduler tcp://10.0.0.1:8786",
     ),
 )
-@click.argument("target", default="engine", metavar="[TARGET]")
+@click.argument("target", required=False, metavar="[TARGET]")
 @option("Target", "--profile", metavar="NAME", help="Profile of the adapter.  [default: ibta]")
 @option("Target", "--role", type=click.Choice(["responder", "requester"]),
         help="Role of the adapter.  [default: responder]")  # fmt: skip
@@ -67,6 +69,21 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
 @option("Target", "--accept", metavar="WHICH",
         help="Differences of the profile that are no findings: those allowed by the standard, all "
         "or none.  [default: allowed]")  # fmt: skip
+@option("Parser", "--function", metavar="NAME",
+        help="Python function that takes bytes, as package.module:function, or a parser of "
+        "rdmawire, such as frames or headers.")  # fmt: skip
+@option("Parser", "--form", metavar="FORM",
+        help="What the function gets: frame, packet, message, segment, linked or stream.  "
+        "[default: frame]")  # fmt: skip
+@option("Parser", "--meant", metavar="NAME,...",
+        help="Exceptions that the function may raise: ValueError, package.module:Error.  "
+        "[default: those of rdmawire]")  # fmt: skip
+@option("Parser", "--command", metavar="TEXT",
+        help="Command that reads a capture; {pcap} is replaced by its path.")  # fmt: skip
+@option("Parser", "--statuses", metavar="NUMBER,...",
+        help="Exit statuses of the command that are no findings.  [default: 0]")  # fmt: skip
+@option("Parser", "--corpus", metavar="FOLDER",
+        help="Captures whose frames are mutated.  [default: the shipped test vectors]")  # fmt: skip
 @option("Limits", "--time", "seconds", metavar="TIME", callback=_seconds,
         help="Stop after this time, such as 60s, 10min or 8h.")  # fmt: skip
 @option("Limits", "--runs", type=IntegerType(1, 10**12), help="Stop after as many random cases.")
@@ -83,7 +100,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         help="Folder of the findings. A campaign that began there goes on.")  # fmt: skip
 @option("Output", "--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(
-    target: str,
+    target: str | None,
     *,
     role: str | None,
     seconds: float | None,
@@ -98,15 +115,17 @@ def command(
 ) -> int:
     """Play random cases on TARGET until a limit is reached, and keep what violates the standard.
 
-    TARGET is one of `rdmawire fuzz list`. Without a limit it runs until Ctrl-C. Findings are
-    written to FOLDER as they come, minimised, each in a folder of its own. A behaviour is an opcode
-    with what the standard requires in that state: their number says how much was reached. Exit
-    status: 0 if nothing is found, 1 for findings, 2 for a usage error.
+    TARGET is one of `rdmawire fuzz list`, by default the one that the options are for: parser with
+    --function, command with --command, else engine. Without a limit it runs until Ctrl-C. Findings
+    are written to FOLDER as they come, minimised, each in a folder of its own. A behaviour is an
+    opcode with what the standard requires in that state: their number says how much was reached.
+    Exit status: 0 if nothing is found, 1 for findings, 2 for a usage error.
     """
     spec = {
-        "kind": _kind(target, role),
+        "kind": _kind(target or _target(settings), role),
         **{name: value for name, value in settings.items() if value},
     }
+    sys.path.append(os.getcwd())  # for a function in a module of this folder
     campaign = _campaign(spec, seed, folder)
     campaign.runs, campaign.seconds, campaign.max_findings = runs, seconds, max_findings
     if not as_json:
@@ -116,6 +135,13 @@ def command(
     if campaign.findings:
         return 1
     return _INTERRUPTED if interrupted else 0
+
+
+def _target(settings: Mapping[str, str | None]) -> str:
+    """Return the target that the options are for."""
+    if settings["function"]:
+        return "parser"
+    return "command" if settings["command"] else "engine"
 
 
 _ROLES: Final = {"responder": "engine", "requester": "requester"}
