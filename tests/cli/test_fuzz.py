@@ -116,3 +116,10 @@ def test_a_parser_of_the_package_is_healthy_and_needs_no_trust(tmp_path: Path) -
     )
     assert done.returncode == 0, done.stdout
     assert "fuzzing parser (function headers)" in done.stdout
+
+
+def test_a_bug_of_a_requester_is_looked_for_in_the_requester(tmp_path: Path) -> None:
+    words = ("--bug", "ack-too-short", "--seed", "1", "--max-findings", "1", "-o", str(tmp_path))
+    done = rdmawire("fuzz", "run", *words, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["target"] == {"kind": "requester", "bug": "ack-too-short"}

@@ -122,7 +122,7 @@ def command(
     Exit status: 0 if nothing is found, 1 for findings, 2 for a usage error.
     """
     spec = {
-        "kind": _kind(target or _target(settings), role),
+        "kind": _kind(target or _target(settings, role), role),
         **{name: value for name, value in settings.items() if value},
     }
     sys.path.append(os.getcwd())  # for a function in a module of this folder
@@ -137,11 +137,16 @@ def command(
     return _INTERRUPTED if interrupted else 0
 
 
-def _target(settings: Mapping[str, str | None]) -> str:
+def _target(settings: Mapping[str, str | None], role: str | None) -> str:
     """Return the target that the options are for."""
+    from rdmawire.fuzz.planted_bugs import PLANTED_BUGS
+
     if settings["function"]:
         return "parser"
-    return "command" if settings["command"] else "engine"
+    if settings["command"]:
+        return "command"
+    bug = PLANTED_BUGS.get(settings["bug"] or "")
+    return "engine" if bug is None or role else bug.kind
 
 
 _ROLES: Final = {"responder": "engine", "requester": "requester"}
