@@ -53,7 +53,7 @@ INTERNAL = {
     "tools/fuzz": (
         "rdmawire.capture",
         "rdmawire.cli.edit",
-        "rdmawire.dissect.output",
+        "rdmawire.fuzz",
         "rdmawire.traffic",
     ),
     # The ceiling of what a generator can write: the same sink, and nothing else.
