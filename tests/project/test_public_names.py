@@ -51,7 +51,6 @@ INTERNAL = {
     ),
     # Fuzzing feeds the parsers below the public functions, with every link type.
     "tools/fuzz": (
-        "rdmawire.capture",
         "rdmawire.cli.edit",
         "rdmawire.fuzz",
         "rdmawire.traffic",
