@@ -23,7 +23,10 @@ from rdmawire.fuzz.finding import Finding, as_finding, findings_in, write_findin
 from rdmawire.fuzz.fuzzer import Batch, Found, Fuzzer, Spec, make_fuzzer
 
 RUNS_OF_BATCH: Final = 200
-"""Runs of one batch: fewer would cost more time between processes."""
+"""Runs of one batch: fewer would cost more time between processes.
+
+A fuzzer whose runs take longer has an attribute ``runs_of_batch``.
+"""
 _STATE: Final = "campaign.json"
 _PATIENCE: Final = 1.0
 """Seconds after which the limits are checked, even if no batch is done."""
@@ -146,9 +149,10 @@ class Campaign:
     def _batches(self) -> Iterator[tuple[int, int]]:
         """Yield batches not done yet: the first run number, and how many."""
         first, end = self._next, None if self.runs is None else self._next + self.runs
+        size = getattr(self._fuzzer, "runs_of_batch", RUNS_OF_BATCH)
         while end is None or first < end:
-            yield first, RUNS_OF_BATCH if end is None else min(RUNS_OF_BATCH, end - first)
-            first += RUNS_OF_BATCH
+            yield first, size if end is None else min(size, end - first)
+            first += size
 
     def run(
         self,

@@ -4,7 +4,7 @@ For the frames of unusual inputs, whose effect does not follow from the input al
 header tables to parse, and none of the adapter's checks. IBA 9.6.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import WireError
 from rdmawire.fabric.host import LMC
@@ -41,10 +41,17 @@ _SENDER: Final[_Fields] = {
 """Fields that may have any value in datagrams."""
 
 
-def request_of(
+class Accepted(NamedTuple):
+    """A packet that a queue pair must process, and whether it is ``malformed``."""
+
+    frame: roce.Frame
+    malformed: bool
+
+
+def accepted(
     frame: bytes, headers: tuple[Any, ...], qpn: int, *, any_sender: bool = False
-) -> Request | None:
-    """Return the request in ``frame`` for the queue pair ``qpn``; ``None`` if it must be dropped.
+) -> Accepted | None:
+    """Return the packet in ``frame`` for the queue pair ``qpn``; ``None`` if it must be dropped.
 
     ``headers`` are those of the connection's path, before the BTH. With ``any_sender`` the packet
     may come from another address, and go to any LID of the port.
@@ -59,10 +66,18 @@ def request_of(
             return None
         parsed, malformed = found, True
     free = _SENDER if any_sender else {}
-    if not _is_for(parsed, headers, qpn, free):
+    return Accepted(parsed, malformed) if _is_for(parsed, headers, qpn, free) else None
+
+
+def request_of(
+    frame: bytes, headers: tuple[Any, ...], qpn: int, *, any_sender: bool = False
+) -> Request | None:
+    """Return the request in ``frame``, with its network header, as :func:`accepted` does."""
+    found = accepted(frame, headers, qpn, any_sender=any_sender)
+    if found is None:
         return None
-    network = network_header(frame, medium)
-    return request_in(parsed, malformed=malformed)._replace(network=network)
+    network = network_header(frame, medium_of(headers))
+    return request_in(found.frame, malformed=found.malformed)._replace(network=network)
 
 
 def packet_for(frame: bytes, headers: tuple[Any, ...], qpn: int) -> roce.Frame | None:

@@ -290,6 +290,7 @@ def _from_module(module: str, name: str) -> Callable[[Spec], Fuzzer]:
 FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {
     "engine": EngineFuzzer,
     "requester": RequesterFuzzer,
+    "state": _from_module("state_fuzzer", "SequenceFuzzer"),
     "parser": _from_module("parser_fuzzer", "function_fuzzer"),
     "command": _from_module("parser_fuzzer", "command_fuzzer"),
 }
@@ -299,6 +300,7 @@ FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {
 ABOUT: Final = {
     "engine": "a queue pair of the software RNIC, by packets from its peer",
     "requester": "the same as a requester: it posts work, and its peer answers",
+    "state": "connected queue pairs, by sequences of verbs, packets, faults and time",
     "parser": "a Python function that takes bytes, by mutants of captured frames",
     "command": "a command that reads a pcap, such as tshark, by mutants of captured frames",
 }

@@ -105,25 +105,47 @@ class ResponderModel:
     profile: Profile = IBTA
 
     def __post_init__(self) -> None:
-        self.epsn = self.setup.psn
-        self.msn = 0
-        self.failed = False
-        self.nak_sent = False
-        self.receives: deque[Receive] = deque()
         self.posted = 0
-        self.receive: Receive | None = None
-        self.message = Message()
-        self.remembered: deque[_Remembered] = deque()
         self._granted = self._grants()
-        self._starved = False
         profile = self.profile
         self._drops = bool(
             profile.unsupported
             or profile.flush_icrc_covers_headers_twice
             or not profile.naks_malformed_requests
         )
-        self._response_end = self.setup.psn
-        self._before_responses = serial.add(self.setup.psn, -1)
+        self.restart(self.setup.psn)
+
+    def restart(self, psn: int) -> None:
+        """Model a fresh queue pair that expects ``psn``; memory and keys stay as they are."""
+        self.epsn = psn
+        self.msn = 0
+        self.failed = False
+        self.nak_sent = False
+        self.receives: deque[Receive] = deque()
+        self.receive: Receive | None = None
+        self.message = Message()
+        self.remembered: deque[_Remembered] = deque()
+        self._starved = False
+        self._response_end = psn
+        self._before_responses = serial.add(psn, -1)
+
+    def break_off(self) -> None:
+        """Model the error state after a failure that is not the responder's: all is flushed."""
+        if not self.failed:
+            self._fail(WCStatus.WR_FLUSH_ERR, clause="IBA 10.8.3.3", why="the error state")
+
+    def take_numbers(self, numbers: Numbers) -> None:
+        """Use other keys: a region was registered again, or the window bound again."""
+        before = self._granted.get(numbers.rkeys[-1])
+        self.numbers = numbers
+        self._granted = self._grants()
+        if before is not None:
+            self._granted[numbers.rkeys[-1]] = before
+
+    def invalidate_window(self) -> None:
+        """Model a local invalidation of the window's key."""
+        grant = self._granted[self.numbers.rkeys[-1]]
+        grant.access, grant.length = 0, -1
 
     def _grants(self) -> dict[int, _Grant]:
         made = {}
