@@ -11,11 +11,13 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import product
+from typing import Any
 
 import pytest
 
 import rdmawire
 from rdmawire import errors
+from rdmawire.fuzz.work_model import Problem
 from rdmawire.traffic.scenario.document import Mark, Mistake
 from tests.waiting import HANG
 
@@ -27,6 +29,8 @@ VALUES: dict[object, list[object]] = {
     int: [7],
     int | None: [None, 7],
     tuple[str, ...]: [("a", "b"), ()],
+    dict[str, Any]: [{"steps": []}],
+    Problem: [Problem("memory", "IBA 9.7", "nothing", "a byte")],
     Mark: [Mark(1, 2)],
     Iterable[Mistake]: [[MISTAKE], [MISTAKE, MISTAKE._replace(mark=None)]],
     Collection[str]: [["cat", "cow"], {"cat": 1}.keys()],

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rdmawire.errors import Copyable
 from rdmawire.fuzz.state_fuzzer import StateFuzzer, case_of, violation_of
 from rdmawire.fuzz.state_oracle import StateViolation
 from rdmawire.fuzz.state_session import StateSession
@@ -44,7 +45,7 @@ BAD_OFFSETS: Final = st.sampled_from([-1, 1, 4, 249, 256, 505, 1793, 2041, 2048,
 BAD_KEYS: Final = st.sampled_from([0, 0, 1, 0x100, -0x100])
 
 
-class Failure(Exception):
+class Failure(Copyable, Exception):
     """A violation that the machine found, with the case that shows it."""
 
     def __init__(self, case: dict[str, Any], words: str) -> None:

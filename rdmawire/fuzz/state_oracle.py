@@ -7,7 +7,7 @@ its completions, its memory and its counters must be what the models of its ends
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from rdmawire.errors import WireError
+from rdmawire.errors import Copyable, WireError
 from rdmawire.fuzz.decode import Accepted, accepted, request_in
 from rdmawire.fuzz.exchange import Expected, Reply, Request
 from rdmawire.fuzz.queue_end import COMPLETIONS, QueueEnd, Station
@@ -41,7 +41,7 @@ Ranges = list[tuple[int, int]]
 """Parts of memory: start and length in bytes."""
 
 
-class StateViolation(Exception):
+class StateViolation(Copyable, Exception):
     """Raised when a rule is violated. ``problem`` describes it."""
 
     def __init__(self, problem: Problem) -> None:
