@@ -18,7 +18,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rdmawire.errors import Copyable
 from rdmawire.fuzz.state_fuzzer import StateFuzzer, case_of, violation_of
 from rdmawire.fuzz.state_oracle import StateViolation
 from rdmawire.fuzz.state_session import StateSession
@@ -45,18 +44,31 @@ BAD_OFFSETS: Final = st.sampled_from([-1, 1, 4, 249, 256, 505, 1793, 2041, 2048,
 BAD_KEYS: Final = st.sampled_from([0, 0, 1, 0x100, -0x100])
 
 
-class Failure(Copyable, Exception):
-    """A violation that the machine found, with the case that shows it."""
+class Failure(Exception):
+    """A violation that the machine found, with the case that shows it.
+
+    ``signature`` is that of its class: see :func:`failure_class`.
+    """
+
+    signature: ClassVar[str] = ""
 
     def __init__(self, case: dict[str, Any], words: str) -> None:
         super().__init__(words)
         self.case = case
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle and copy by the signature: classes of failures have no names of their own."""
+        return _failure, (self.signature, self.case, str(self)), vars(self)
+
+
+def _failure(signature: str, case: dict[str, Any], words: str) -> Failure:
+    return failure_class(signature)(case, words)
+
 
 @lru_cache(maxsize=1024)
 def failure_class(signature: str) -> type[Failure]:
     """Return the class of failures with this signature: Hypothesis tells failures by class."""
-    return type("Failure", (Failure,), {"signature": signature})
+    return type("Failure", (Failure,), {"signature": signature}) if signature else Failure
 
 
 class StateMachine(RuleBasedStateMachine):
