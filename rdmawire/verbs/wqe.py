@@ -342,6 +342,8 @@ def _build_address(wr: SendWR) -> bytes:
     ah = wr.ah
     if ah is None:
         raise VerbsError("a datagram needs an address handle", EINVAL)
+    if ah.dlid or ah.src_path_bits or not ah.is_global:
+        raise VerbsError("a WQE has no place for LIDs: post the work with post_send", EINVAL)
     return AddressSegment(
         remote_qpn=wr.remote_qpn,
         remote_qkey=wr.remote_qkey,

@@ -36,7 +36,7 @@ def test_a_planted_bug_is_found_and_minimised(bug: str) -> None:
     found = fuzzer.batch(SEED, 0, RUNS).found
     assert found
     smallest = fuzzer.minimised(found[0])
-    assert len(smallest.case["inputs"]) <= 8
+    assert len(smallest.case["inputs"]) <= 12
     shown, frames = fuzzer.replay(smallest.case)
     assert shown == smallest.violation
     answered = any(one["input"] == "answer" for one in smallest.case["inputs"])

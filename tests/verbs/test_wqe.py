@@ -1,5 +1,7 @@
 """The layout of WQEs and CQEs: what goes in comes out, for all work that queue pairs take."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,6 +84,9 @@ handles = st.builds(
     vlan=st.none() | st.integers(0, 4094),
     port_num=st.just(1),
     gid_type=st.none() | st.sampled_from(GIDType),
+    dlid=st.just(0),
+    src_path_bits=st.just(0),
+    is_global=st.just(True),
 )
 binds = st.builds(
     BindMW,
@@ -251,3 +256,10 @@ def test_what_a_wqe_cannot_hold_is_refused() -> None:
     with pytest.raises(WireError, match="no region has the key"):
         parse_send(wqe, QPType.RC, lambda _: None)
     assert RECV_OPCODE not in VERBS
+
+
+@pytest.mark.parametrize("native", [{"dlid": 3}, {"is_global": False}, {"src_path_bits": 1}])
+def test_a_path_of_native_infiniband_has_no_wqe(native: dict[str, Any]) -> None:
+    path = AddressHandle(bytes(6), bytes(16), bytes(16))._replace(**native)
+    with pytest.raises(VerbsError, match="a WQE has no place for LIDs"):
+        build_send(SendWR(SendOpcode.SEND, ah=path), 1, 0, QPType.UD)
