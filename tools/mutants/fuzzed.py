@@ -68,7 +68,7 @@ def trial(file: str, number: int, runs: int) -> int:
     mutant = _suspect(file, number).mutant
     source = mutant.applied((ROOT / file).read_text("utf-8"))
     sys.meta_path.insert(0, _Mutated(file, source))
-    from rdmawire.fuzz.fuzzer import make_fuzzer
+    from rdmawire.fuzz import make_fuzzer
 
     for seed in SEEDS:
         for spec in SPECS:
