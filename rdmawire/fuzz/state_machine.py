@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rdmawire.fuzz.setup import AREAS, WINDOW
 from rdmawire.fuzz.state_fuzzer import StateFuzzer, case_of, violation_of
 from rdmawire.fuzz.state_oracle import StateViolation
 from rdmawire.fuzz.state_session import StateSession
@@ -42,6 +43,8 @@ SIZES: Final = st.sampled_from([1024, 1024, 1024, 300, PATH_MTU, 8, 0])
 BAD_OFFSETS: Final = st.sampled_from([-1, 1, 4, 249, 256, 505, 1793, 2041, 2048, 1 << 40])
 """Offsets at the ends of regions and beyond."""
 BAD_KEYS: Final = st.sampled_from([0, 0, 1, 0x100, -0x100])
+_SIZES: Final = tuple(area.length for area in (*AREAS, WINDOW))
+"""Bytes of each region that a step may name."""
 
 
 class Failure(Exception):
@@ -170,6 +173,20 @@ class StateMachine(RuleBasedStateMachine):
         """Post work at the edges of what keys allow, and beyond."""
         self.play("post", **values)
 
+    @rule(
+        end=ENDS,
+        verb=st.sampled_from(["RDMA_WRITE", "RDMA_WRITE", "RDMA_READ"]),
+        length=LENGTHS,
+        region=st.integers(0, 3),
+        beyond=st.sampled_from([0, 1, 1, 4]),
+        at_end=st.booleans(),
+    )
+    def cross(self, *, beyond: int, at_end: bool, **values: Any) -> None:
+        """Access memory up to an edge of a region, or some bytes ``beyond`` it."""
+        size = _SIZES[values["region"]]
+        offset = size - values["length"] + beyond if at_end else -beyond
+        self.play("post", **values, offset=offset)
+
     @rule(end=ENDS, length=LENGTHS, flags=FLAGS)
     def send_invalidate(self, **values: Any) -> None:
         """Send a message that invalidates the window's key."""
@@ -231,6 +248,18 @@ class StateMachine(RuleBasedStateMachine):
     def fault(self, **values: Any) -> None:
         """Plan a fault of the link."""
         self.play("fault", **values)
+
+    @rule(
+        end=ENDS,
+        verb=st.sampled_from(["RDMA_WRITE", "RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD"]),
+        length=LENGTHS,
+        ahead=st.integers(0, 3),
+    )
+    def lose(self, ahead: int, **values: Any) -> None:
+        """Lose a frame of some work, and let it be sent again."""
+        self.play("fault", do="drop", ahead=ahead)
+        self.play("post", **values)
+        self.play("settle")
 
     @rule(ns=st.sampled_from([0, 1_000, 3_000, 30_000, 1_100_000]))
     def wait(self, **values: Any) -> None:

@@ -75,6 +75,17 @@ FLUSHED_ON_UC = [
     step("settle"),
 ]
 """Work after an error on UC: what was flushed took no PSNs."""
+XRC = {"profiles": ["ibta", "ibta"], "connections": [{"service": "XRC", "hosts": [0, 1], "psns": [0, 0]}]}  # fmt: skip  # noqa: E501
+CONTINUED_BY_ANOTHER = [
+    post("SEND", end=0),
+    post("RDMA_WRITE_WITH_IMM", end=0, length=768),
+    step("reconnect", end=0),
+    post("SEND_WITH_INV", end=0, length=257),
+    post("RDMA_WRITE", end=0, length=512),
+    step("receive", end=1, length=1024),
+    step("settle"),
+]
+"""Frames of before a reset begin a WRITE; the first packet of another one is a duplicate then."""
 
 
 @pytest.mark.parametrize("setup", [RC, TWO], ids=["one connection", "two connections"])
@@ -89,6 +100,11 @@ def test_a_healthy_adapter_shows_nothing(setup: Any, steps: list[Any]) -> None:
 
 def test_flushed_work_takes_no_psns() -> None:
     violation, _ = play({"setup": TWO, "steps": FLUSHED_ON_UC})
+    assert violation is None
+
+
+def test_a_duplicate_begins_no_write() -> None:
+    violation, _ = play({"setup": XRC, "steps": CONTINUED_BY_ANOTHER})
     assert violation is None
 
 
