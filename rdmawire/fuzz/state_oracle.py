@@ -17,7 +17,7 @@ from rdmawire.fuzz.work_model import Problem
 from rdmawire.ib.hw_counters import DATA_UNIT
 from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPState, QPType, WCFlags, WCStatus, WorkCompletion
-from rdmawire.wire import roce, serial
+from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH, Ack, AtomicAckETH, Nak
 from rdmawire.wire.opcode import SHAPES
 from rdmawire.wire.opcode import Operation as Op
@@ -119,7 +119,7 @@ class StateOracle:
         operation = request.opcode & 31
         if operation in _SENDS:
             yield from ((place, length) for _, place, length in end.receives)
-        if operation in _BEGIN_WRITE and not _is_duplicate(end, request):
+        if operation in _BEGIN_WRITE and _is_expected(end, request):
             right = int(Access.REMOTE_WRITE)
             end.open_write = _granted(end, request, request.dmalen, right) or (0, 0)
         if operation in _WRITES:
@@ -307,9 +307,9 @@ _REQUEST: Final[Any] = _Shape()
 """For reserved opcodes, which count as requests."""
 
 
-def _is_duplicate(end: QueueEnd, request: Request) -> bool:
-    """Whether a reliable queue pair without an exact model has executed the request before."""
-    return end.reliable and serial.is_before(request.psn, end.qp.inbound.epsn)
+def _is_expected(end: QueueEnd, request: Request) -> bool:
+    """Whether a queue pair without an exact model executes the request: not one out of sequence."""
+    return not end.reliable or request.psn == end.qp.inbound.epsn
 
 
 def _granted(end: QueueEnd, request: Request, length: int, right: int) -> tuple[int, int] | None:

@@ -47,11 +47,10 @@ def test_the_database_of_hypothesis_has_failing_sequences(tmp_path: Path) -> Non
     assert again.runs <= first.runs
 
 
-@pytest.mark.parametrize("profile", ["ibta", "rxe"])
-def test_healthy_adapters_show_nothing(profile: str) -> None:
-    fuzzer = StateFuzzer(SEED, profiles=(profile,) * 3)
-    assert fuzzer.run(60) == []
-    assert fuzzer.executed > 2000
+def test_healthy_adapters_show_nothing() -> None:
+    fuzzer = StateFuzzer(SEED)
+    assert fuzzer.run(100) == []
+    assert fuzzer.executed > 4000
 
 
 def test_a_seed_plays_the_same_sequences() -> None:

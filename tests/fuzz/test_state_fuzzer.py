@@ -103,8 +103,20 @@ def test_flushed_work_takes_no_psns() -> None:
     assert violation is None
 
 
-def test_a_duplicate_begins_no_write() -> None:
-    violation, _ = play({"setup": XRC, "steps": CONTINUED_BY_ANOTHER})
+LAST_IS_LOST = [
+    step("fault", do="drop", ahead=1),
+    post("RDMA_WRITE", end=0, length=257),
+    post("RDMA_WRITE", end=0),
+    step("settle"),
+]
+"""The only packet of the second WRITE is refused until the first WRITE is complete."""
+
+
+@pytest.mark.parametrize(
+    "steps", [CONTINUED_BY_ANOTHER, LAST_IS_LOST], ids=["duplicate", "after a gap"]
+)
+def test_a_packet_out_of_sequence_begins_no_write(steps: list[Any]) -> None:
+    violation, _ = play({"setup": XRC, "steps": steps})
     assert violation is None
 
 
