@@ -54,6 +54,11 @@ def service_named(name: str, names: Collection[str] = (*SERVICES,)) -> QPType:
     return SERVICES[known]
 
 
+def requester_type(kind: QPType) -> QPType:
+    """Return the type of queue pairs that send to those of type ``kind``: XRC has two. IBA A14."""
+    return QPType.XRC_INI if kind is QPType.XRC_TGT else kind
+
+
 def wire_service(kind: QPType) -> Service:
     """Return the service of a queue pair. Raises :class:`FuzzError` for a type without a model."""
     if kind not in MODELS:

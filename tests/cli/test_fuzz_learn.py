@@ -43,6 +43,11 @@ def test_the_requester_is_learned() -> None:
     assert MealyMachine.from_dot(text) == kept("requester-credits")
 
 
+def test_the_requester_of_another_service_is_learned() -> None:
+    text = learned("--role", "requester", "--service", "uc")
+    assert MealyMachine.from_dot(text) == kept("requester-unreliable")
+
+
 def test_datagrams_are_learned() -> None:
     assert MealyMachine.from_dot(learned("--service", "ud")) == kept("ibta-datagrams")
 
@@ -116,7 +121,7 @@ def test_without_aalpy_one_line_says_what_to_install() -> None:
         (("--inputs", "GAPS"), "no input of a responder is named 'GAPS'"),
         (("--role", "requester", "--inputs", "GAP"), "a requester has no input 'GAP'"),
         (("--service", "rd"), "service 'rd' is none of rc, uc, ud, xrc"),
-        (("--role", "requester", "--service", "ud"), "with the service rc alone"),
+        (("--role", "requester", "--service", "rd"), "service 'rd' is none of rc, uc, ud, xrc"),
         (("--role", "cm", "--inputs", "REQ,SYN"), "a connection manager has no input 'SYN'"),
         (("--role", "mpa", "--inputs", "I_SYN"), "the MPA reader has no input 'I_SYN'"),
         (("--role", "mpa", "--profile", "rxe"), "the MPA reader has no profile"),

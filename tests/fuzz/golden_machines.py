@@ -18,12 +18,15 @@ from rdmawire.fuzz.learn.learner import Plan, System, learn
 from rdmawire.fuzz.learn.machine import MealyMachine, Word
 from rdmawire.fuzz.learn.mpa_system import MPASystem
 from rdmawire.fuzz.learn.requester_system import RequesterSystem
+from rdmawire.verbs.enums import QPType
 
 FOLDER: Final = Path(__file__).parent / "machines"
 
 SYSTEMS: Final[dict[str, Callable[[], System]]] = {
     **{
-        f"requester-{name}": partial(RequesterSystem, inputs)
+        f"requester-{name}": partial(
+            RequesterSystem, inputs, service=requester_system.SERVICE_OF.get(name, QPType.RC)
+        )
         for name, inputs in requester_system.INPUTS.items()
     },
     **{f"mpa-{name}": partial(MPASystem, inputs) for name, inputs in mpa_system.INPUTS.items()},

@@ -83,8 +83,11 @@ def test_the_machine_is_the_same_where_psns_wrap(name: str, psn: int) -> None:
 
 @pytest.mark.parametrize("network", Network)
 def test_the_machine_is_the_same_on_each_network(network: Network) -> None:
-    for name in ("messages", "datagrams"):
-        assert different(system("rxe", name, network=network), kept("rxe", name)) == []
+    for profile, name in (
+        *(("rxe", "messages"), ("ibta", "messages"), ("ibta", "unreliable")),
+        *(("rxe", "datagrams"), ("ibta", "datagrams"), ("ibta", "shared")),
+    ):
+        assert different(system(profile, name, network=network), kept(profile, name)) == []
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -2,18 +2,34 @@
 
 It keeps what each PSN of a request must be answered with, and the oldest PSN that it has not
 answered validly. Responses have PSNs relative to that one, so that an input means the same in each
-state, whatever the first PSN is.
+state, whatever the first PSN is. Where the service has no responses, a request is answered when the
+requester's step ends.
 """
 
+from collections.abc import Iterable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import WireError
+from rdmawire.fuzz.setup import PEER_QPN, QKEY, TARGET_QPN
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.tx_template import TxTemplate
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.wire import serial
-from rdmawire.wire.ib import AETH, BTH, ICRC, NO_CREDITS, RETH, Ack, AtomicAckETH, AtomicETH, Nak
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import (
+    AETH,
+    BTH,
+    DETH,
+    ICRC,
+    NO_CREDITS,
+    RETH,
+    XRCETH,
+    Ack,
+    AtomicAckETH,
+    AtomicETH,
+    Nak,
+)
 from rdmawire.wire.opcode import SHAPES, Operation, Part, Service, opcode_word
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.roce import bth_offset
@@ -26,11 +42,12 @@ REMOTE: Final = 0x10_0000
 """Address of the peer's memory."""
 REMOTE_BYTES: Final = bytes((17 * at ^ at >> 8) & 0xFF for at in range(4096))
 """The peer's memory: READs and atomics get these bytes."""
+OWN_QKEY: Final = 0x22
+"""The Q_Key of the requester's queue pair; that of its peer is QKEY."""
 _UDP_PORT: Final = 0xC000
 _ATOMIC: Final = 8
-_REQUESTS: Final = frozenset(
-    opcode for opcode, shape in SHAPES.items() if shape.service is Service.RC and not shape.response
-)
+_ACKNOWLEDGED: Final = (Service.RC, Service.XRC)
+"""Services with responses."""
 _FAR: Final = 9
 """Distances of PSNs from here on are described as old or new."""
 
@@ -49,6 +66,7 @@ class Response(NamedTuple):
     """A response of the peer: an operation, its PSN, the kind and value of its AETH.
 
     ``missing`` are bytes that its payload lacks, compared with what the request asked for.
+    ``service`` is that of its opcode, by default the requester's.
     """
 
     operation: Operation
@@ -56,6 +74,7 @@ class Response(NamedTuple):
     ack: Ack = Ack.ACK
     value: int = NO_CREDITS
     missing: int = 0
+    service: Service | None = None
 
 
 _OP = Operation
@@ -100,8 +119,18 @@ RESPONSES: Final[dict[str, Response]] = {
     "ATOMIC": Response(_OP.ATOMIC_ACKNOWLEDGE),
     "ATOMIC_NEXT": Response(_OP.ATOMIC_ACKNOWLEDGE, _P.NEXT),
     "ATOMIC_OLD": Response(_OP.ATOMIC_ACKNOWLEDGE, _P.BEFORE),
+    "RC_ACK": Response(_OP.ACKNOWLEDGE, _P.BEFORE, service=Service.RC),
+    "RC_ACK_ALL": Response(_OP.ACKNOWLEDGE, _P.NEWEST, service=Service.RC),
+    "RC_NAK": Response(_OP.ACKNOWLEDGE, _P.BEFORE, Ack.NAK, 1, service=Service.RC),
+    "RC_READ_ONLY": Response(_OP.RDMA_READ_RESPONSE_ONLY, _P.BEFORE, service=Service.RC),
+    "XRC_ACK": Response(_OP.ACKNOWLEDGE, _P.BEFORE, service=Service.XRC),
+    "PEER_SEND": Response(_OP.SEND_ONLY),
 }
-"""What the peer can send, by the name of the input. IBA 9.7.5."""
+"""What the peer can send, by the name of the input. IBA 9.7.5.
+
+``PEER_SEND`` is a request, for which the requester has no receive. Responses of a service that the
+requester has not are those of RC and XRC, or a reserved opcode.
+"""
 
 
 class Awaited(NamedTuple):
@@ -130,15 +159,22 @@ _READ_GOES_ON: Final = (_OP.RDMA_READ_RESPONSE_FIRST, _OP.RDMA_READ_RESPONSE_MID
 _NONE: Final = Awaited(0, REMOTE)
 
 
-class Peer:
-    """The peer: ``path`` leads to the requester's queue pair ``qpn``, from the address ``mac``.
+_Headers = dict[type[Header], Any]
 
-    ``source`` are the bytes that each message of the requester begins with.
+
+class Peer:
+    """The peer: ``path`` leads to the requester's queue pair, from the address ``mac``.
+
+    ``source`` are the bytes that each message of the requester begins with, ``service`` is that of
+    its packets.
     """
 
-    def __init__(self, path: AddressHandle, mac: bytes, qpn: int, source: bytes) -> None:
-        self._template = TxTemplate(headers_to(path, mac, _UDP_PORT), BTH(destqp=qpn, pkey=0xFFFF))
-        self._source = source
+    def __init__(
+        self, path: AddressHandle, mac: bytes, source: bytes, service: Service = Service.RC
+    ) -> None:
+        bth = BTH(destqp=TARGET_QPN, pkey=0xFFFF)
+        self._template = TxTemplate(headers_to(path, mac, _UDP_PORT), bth)
+        self._mac, self._source, self._service = mac, source, service
         self.reset(0)
 
     def reset(self, psn: int) -> None:
@@ -152,37 +188,43 @@ class Peer:
     def take(self, frame: bytes) -> str:
         """Note a request. Return its opcode, ``?`` for AckReq, and its PSN from the oldest one.
 
-        Frames that are no request of RC are only described.
+        Frames that are no request of the service are only described.
         """
         at = bth_offset(frame, 0, len(frame))
         if at < 0 or len(frame) < at + BTH.SIZE + ICRC.SIZE:
             return "no_RoCE"
         bth = BTH.parse(frame, at)
-        if bth.opcode not in _REQUESTS:
+        shape = SHAPES.get(bth.opcode)
+        if shape is None or shape.response or shape.service is not self._service:
             return opcode_word(bth.opcode)
         rest = frame[at + BTH.SIZE : len(frame) - ICRC.SIZE - bth.padcnt]
         try:
-            awaited = self._read(bth, rest)
+            headers = _headers_in(rest, LAYOUTS[bth.opcode].headers)
         except WireError:
             return "damaged"
+        awaited = self._read(bth, headers)
         ahead = self._note(bth.psn, awaited)
         text = f"{Operation(bth.opcode & 31).name}{'?' if bth.ackreq else ''}@{ahead}"
         if awaited[0].operation == Operation.RDMA_READ_REQUEST:
             text += f"*{len(awaited)}"
-        return text if self._is_source(bth, rest, awaited[0]) else f"{text}.other_bytes"
+        text += _destination(headers)
+        if (frame[:_MAC], bth.destqp) != (self._mac, PEER_QPN):
+            text += ".other_peer"
+        payload = rest[sum(header.SIZE for header in headers) :]
+        return text if self._is_source(payload, awaited[0]) else f"{text}.other_bytes"
 
-    def _read(self, bth: BTH, rest: bytes) -> list[Awaited]:
+    def _read(self, bth: BTH, headers: _Headers) -> list[Awaited]:
         """What each PSN of a request must be answered with."""
         operation, part = bth.opcode & 31, SHAPES[bth.opcode].part
         if operation == Operation.RDMA_READ_REQUEST:
-            reth = RETH.parse(rest)
+            reth = headers[RETH]
             offsets = range(0, max(reth.dmalen, 1), MTU)
             return [
                 Awaited(operation, reth.va + at, reth.dmalen - at, at == offsets[-1])
                 for at in offsets
             ]
         if operation in _ATOMICS:
-            return [Awaited(operation, AtomicETH.parse(rest).va)]
+            return [Awaited(operation, headers[AtomicETH].va)]
         ends = part in (Part.LAST, Part.ONLY)
         if part in (Part.FIRST, Part.ONLY):
             return [Awaited(operation, 0, ends=ends)]
@@ -199,12 +241,10 @@ class Peer:
             self.next = end
         return str(ahead) if abs(ahead) < _FAR else "old" if ahead < 0 else "new"
 
-    def _is_source(self, bth: BTH, rest: bytes, awaited: Awaited) -> bool:
+    def _is_source(self, payload: bytes, awaited: Awaited) -> bool:
         """Whether a message has the bytes of the requester's memory."""
         if awaited.fits:
             return True
-        size = sum(header.SIZE for header in LAYOUTS[bth.opcode].headers)
-        payload = rest[size:]
         return payload == self._source[awaited.offset : awaited.offset + len(payload)]
 
     # Responses.
@@ -215,16 +255,20 @@ class Peer:
         psn = self._psn(one.place)
         awaited = self._awaited.get(psn, _NONE)
         data = self._data(one, awaited)
-        self._answer(one, psn, awaited)
-        extended = b""
-        if one.operation != Operation.RDMA_READ_RESPONSE_MIDDLE:
-            extended = AETH(0, one.ack, one.value, self._passed).build()
+        service = self._service if one.service is None else one.service
+        if service is self._service:
+            self._answer(one, psn, awaited)
+        filled = {
+            AETH: AETH(0, one.ack, one.value, self._passed),
+            AtomicAckETH: AtomicAckETH(int.from_bytes(data, "little")),
+            DETH: DETH(qkey=OWN_QKEY, srcqp=PEER_QPN),
+        }
+        opcode = service << 5 | one.operation
+        tables = LAYOUTS[opcode].headers if opcode in SHAPES else (AETH,)
+        extended = b"".join(filled.get(table, table()).build() for table in tables)
         if one.operation == Operation.ATOMIC_ACKNOWLEDGE:
-            original = int.from_bytes(data, "little")
-            return self._template.frame(
-                one.operation, psn, extended + AtomicAckETH(original).build(), b""
-            )
-        return self._template.frame(one.operation, psn, extended, data)
+            data = b""
+        return self._template.frame(opcode, psn, extended, data)
 
     def _psn(self, place: Place) -> int:
         ends = {Place.NEWEST: (self.next, -1), Place.GHOST: (self.next, 0)}
@@ -237,7 +281,9 @@ class Peer:
         if one.operation == Operation.ACKNOWLEDGE:
             return b""
         length = _ATOMIC
-        if one.operation != Operation.ATOMIC_ACKNOWLEDGE:
+        if one.operation == Operation.SEND_ONLY:
+            length = SHORT
+        elif one.operation != Operation.ATOMIC_ACKNOWLEDGE:
             full = one.operation in _READ_GOES_ON
             length = MTU if full else min(awaited.left or SHORT, MTU)
         start = (awaited.offset - REMOTE) % len(REMOTE_BYTES)
@@ -265,3 +311,34 @@ class Peer:
         """
         while self._passed < messages and self.oldest != self.next:
             self._pass()
+
+    def end_step(self) -> None:
+        """Count all requests as answered, if the service has no responses."""
+        if self._service not in _ACKNOWLEDGED:
+            self.oldest = self.next
+
+
+def _headers_in(data: bytes, tables: Iterable[type[Header]]) -> _Headers:
+    """Return the extended headers at the start of ``data``. Raises :class:`WireError`."""
+    headers: _Headers = {}
+    at = 0
+    for table in tables:
+        headers[table] = table.parse(data, at)
+        at += table.SIZE
+    return headers
+
+
+def _destination(headers: _Headers) -> str:
+    """Describe a Q_Key that is not the peer's, another source, and a shared receive queue."""
+    text = ""
+    if (deth := headers.get(DETH)) is not None:
+        text += _QKEYS.get(deth.qkey, ".other_qkey")
+        text += "" if deth.srcqp == TARGET_QPN else ".other_source"
+    if (xrceth := headers.get(XRCETH)) is not None:
+        text += f".queue{number}" if (number := xrceth.xrcsrq) else ""
+    return text
+
+
+_MAC: Final = 6
+_QKEYS: Final = {QKEY: "", OWN_QKEY: ".own_qkey"}
+"""How the Q_Key of a datagram is described."""

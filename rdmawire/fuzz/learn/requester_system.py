@@ -5,7 +5,7 @@ of the queue pair's timer. Outputs are the requests sent and the completions, in
 ``SEND_ONLY?@0`` is a request with AckReq whose PSN is the oldest that the peer has not answered,
 ``RDMA_READ_REQUEST?@0*2`` one that asks for two responses, ``READ=SUCCESS`` the completion of the
 verb READ. ``-`` is nothing, ``ENOMEM`` the error of a verb. How long the timer runs is not part of
-the machine.
+the machine. Of services without responses, PSNs count from the first one of the step.
 """
 
 from collections.abc import Sequence
@@ -14,36 +14,65 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import FuzzError, VerbsError
 from rdmawire.fabric.host import Host
-from rdmawire.fuzz.learn.requester_peer import MTU, REMOTE, REMOTE_BYTES, RESPONSES, SHORT, Peer
-from rdmawire.fuzz.setup import PEER_QPN, TARGET_QPN
+from rdmawire.fuzz.learn.requester_peer import (
+    MTU,
+    OWN_QKEY,
+    REMOTE,
+    REMOTE_BYTES,
+    RESPONSES,
+    SHORT,
+    Peer,
+)
+from rdmawire.fuzz.setup import PEER_QPN, QKEY, TARGET_QPN
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
-from rdmawire.verbs.enums import QPType, WCStatus, WorkCompletion
+from rdmawire.verbs.enums import QPState, QPType, WCStatus, WorkCompletion
 from rdmawire.verbs.profile import IBTA, Profile
-from rdmawire.verbs.qp_attr import QPAttributes, QPCap
+from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
 from rdmawire.verbs.wr import FENCE, SIGNALED, SendOpcode, SendWR
 from rdmawire.wire import management
+from rdmawire.wire.opcode import Service
 
 TIMEOUT: Final = "TIMEOUT"
 """The input that lets time pass until the queue pair's timer expires."""
+TO_RTS: Final = "TO_RTS"
+"""The input that moves the queue pair to RTS: out of SQE, the state after a local error."""
+_PORT_MTU: Final = 4096
 
 
 class Work(NamedTuple):
-    """A work request: opcode, bytes, and flags besides SIGNALED."""
+    """A work request: opcode, bytes, and send flags.
+
+    ``key`` is added to the local key. ``srq`` is the shared receive queue that it names, ``qkey``
+    its remote Q_Key; ``other`` sends it to another peer.
+    """
 
     opcode: SendOpcode
     length: int = SHORT
-    flags: int = 0
+    flags: int = SIGNALED
+    key: int = 0
+    srq: int = 0
+    qkey: int = QKEY
+    other: bool = False
 
 
 WORK: Final[dict[str, Work]] = {
     "SEND": Work(SendOpcode.SEND),
     "SEND2": Work(SendOpcode.SEND, MTU + SHORT),
     "SEND3": Work(SendOpcode.SEND, 2 * MTU + SHORT),
-    "SEND_FENCED": Work(SendOpcode.SEND, flags=FENCE),
+    "SEND_FENCED": Work(SendOpcode.SEND, flags=SIGNALED | FENCE),
+    "SEND_IMM": Work(SendOpcode.SEND_WITH_IMM),
+    "SEND_SILENT": Work(SendOpcode.SEND, flags=0),
+    "SEND_BADKEY": Work(SendOpcode.SEND, key=1),
+    "SEND_OVER": Work(SendOpcode.SEND, _PORT_MTU + 1),
+    "SEND_QUEUE1": Work(SendOpcode.SEND, srq=1),
+    "SEND2_QUEUE1": Work(SendOpcode.SEND, MTU + SHORT, srq=1),
+    "SEND_OWN_QKEY": Work(SendOpcode.SEND, qkey=1 << 31),
+    "SEND_OTHER": Work(SendOpcode.SEND, other=True),
     "WRITE": Work(SendOpcode.RDMA_WRITE),
     "WRITE2": Work(SendOpcode.RDMA_WRITE, MTU + SHORT),
+    "WRITE_IMM": Work(SendOpcode.RDMA_WRITE_WITH_IMM),
     "READ": Work(SendOpcode.RDMA_READ),
     "READ2": Work(SendOpcode.RDMA_READ, MTU + SHORT),
     "READ3": Work(SendOpcode.RDMA_READ, 2 * MTU + SHORT),
@@ -74,8 +103,39 @@ INPUTS: Final[dict[str, tuple[str, ...]]] = {
         "ACK", "ACK_ALL", "NAK_ACCESS", "NAK_SEQUENCE", TIMEOUT,
     ),
     "credits": ("SEND", "WRITE", "ACK", "ACK_0_CREDITS", "ACK_1_CREDIT", "ACK_OLD_1_CREDIT"),
+    "unreliable": (
+        "SEND", "SEND3", "SEND_IMM", "SEND_SILENT", "SEND_BADKEY", "SEND_FENCED", "WRITE2",
+        "WRITE_IMM", "READ", "FETCH_ADD", "ACK", "RC_ACK", "RC_NAK", "RC_READ_ONLY", "PEER_SEND",
+        TO_RTS, TIMEOUT,
+    ),
+    "datagrams": (
+        "SEND", "SEND_IMM", "SEND_SILENT", "SEND_BADKEY", "SEND_OVER", "SEND_OWN_QKEY",
+        "SEND_OTHER", "SEND_FENCED", "WRITE", "READ", "ACK", "RC_ACK", "RC_NAK", "PEER_SEND",
+        TO_RTS, TIMEOUT,
+    ),
+    "shared": (
+        "SEND", "SEND2_QUEUE1", "ACK", "ACK_ALL", "ACK_OLD", "NAK_SEQUENCE", "RC_ACK_ALL",
+        "PEER_SEND", TIMEOUT,
+    ),
 }  # fmt: skip
 """Alphabets: each gives a machine that is small enough to learn in seconds."""
+
+USUAL: Final = {
+    QPType.RC: "acks",
+    QPType.UC: "unreliable",
+    QPType.UD: "datagrams",
+    QPType.XRC_INI: "shared",
+}
+"""The alphabet of a queue pair, unless another is given."""
+SERVICE_OF: Final = {name: kind for kind, name in USUAL.items()}
+"""The queue pair that an alphabet is for, unless it is RC."""
+_WIRE: Final = {
+    QPType.RC: Service.RC,
+    QPType.UC: Service.UC,
+    QPType.UD: Service.UD,
+    QPType.XRC_INI: Service.XRC,
+}
+"""Queue pairs that can be learned, with the service of their packets."""
 
 _SLOT: Final = 1024
 """Bytes of memory for the result of one work request."""
@@ -98,31 +158,36 @@ SMALL: Final = Limits()
 
 
 class RequesterSystem:
-    """The requester of one adapter. ``psn`` is its first PSN, ``inputs`` the alphabet.
+    """The requester of one adapter. ``psn`` is its first PSN.
 
-    Raises :class:`FuzzError` for an unknown input.
+    ``service`` is the type of its queue pair; ``inputs`` is the alphabet, by default that of
+    :data:`USUAL`. Raises :class:`FuzzError` for an unknown input, and for a type without requests.
     """
 
     def __init__(
         self,
-        inputs: Sequence[str] = INPUTS["acks"],
+        inputs: Sequence[str] = (),
         *,
+        service: QPType = QPType.RC,
         rules: Rules = STANDARD,
         profile: Profile = IBTA,
         psn: int = 1000,
         limits: Limits = SMALL,
         name: str = "requester",
     ) -> None:
-        for one in inputs:
-            if one not in WORK and one not in RESPONSES and one != TIMEOUT:
+        if service not in _WIRE:
+            raise FuzzError(f"queue pairs of type {service.name} send no requests to learn")
+        self.name, self.inputs = name, tuple(inputs) or INPUTS[USUAL[service]]
+        for one in self.inputs:
+            if one not in WORK and one not in RESPONSES and one not in (TIMEOUT, TO_RTS):
                 raise FuzzError(f"a requester has no input {one!r}")
-        self.name, self.inputs = name, tuple(inputs)
-        self._psn, self._limits = psn, limits
+        self._service, self._psn, self._limits = service, psn, limits
         self._host = Host(2, profile=profile, rules=rules)
         other = Host(1)
         self._path = self._host.path_to(other)
-        source = REMOTE_BYTES[::-1][: 4 * MTU]
-        self._peer = Peer(other.path_to(self._host), other.mac, TARGET_QPN, source)
+        self._other_path = self._host.path_to(Host(3))
+        source = REMOTE_BYTES[::-1] + bytes(MTU)
+        self._peer = Peer(other.path_to(self._host), other.mac, source, _WIRE[service])
         self._source = self._host.filled(source)
         self._sink = self._host.buffer(_SLOT * _SLOTS)
         self._cq = self._host.nic.create_cq(256)
@@ -140,7 +205,7 @@ class RequesterSystem:
         self._done = 0
         cap = QPCap(max_send_wr=limits.queue, max_recv_wr=1)
         self._qp = host.nic.create_qp(
-            QPType.RC, QPInit(host.pd, self._cq, self._cq, cap), TARGET_QPN
+            self._service, QPInit(host.pd, self._cq, self._cq, cap), TARGET_QPN
         )
         host.bring_up(self._qp, self._attributes())
         self._peer.reset(self._psn)
@@ -149,6 +214,7 @@ class RequesterSystem:
         limits = self._limits
         return QPAttributes(
             path_mtu=management.MTU.MTU_256,
+            qkey=OWN_QKEY,
             rq_psn=self._psn,
             sq_psn=self._psn,
             max_rd_atomic=limits.reads,
@@ -168,34 +234,55 @@ class RequesterSystem:
             refusal = self._post(name)
         elif name == TIMEOUT:
             self._expire()
+        elif name == TO_RTS:
+            refusal = self._to_rts()
         else:
             nic.receive(self._peer.respond(name), self._now)
         shown = [refusal, *map(self._peer.take, self._sent())]
         shown += map(self._completed, self._cq.poll(256))
+        self._peer.end_step()
         return ",".join(filter(None, shown)) or "-"
 
     def _post(self, name: str) -> str:
         """Post work; return the name of the error if it is refused."""
         assert self._qp is not None
-        opcode, length, flags = WORK[name]
-        start = len(self._posted) % _SLOTS * _SLOT
-        reads = opcode not in _SENT
-        buffer = self._sink if reads else self._source
-        if reads:
-            self._sink.write(bytes(_SLOT), start)
-        wr = SendWR(
-            opcode,
-            (buffer.sge(length, start if reads else 0),),
-            wr_id=len(self._posted),
-            flags=SIGNALED | flags,
-            remote_address=REMOTE + start,
-        )
         try:
-            self._host.nic.post_send(self._qp, (wr,))
+            self._host.nic.post_send(self._qp, (self._work_request(WORK[name]),))
         except VerbsError as error:
             return errorcode[error.errno]
         self._posted.append(name)
         return ""
+
+    def _work_request(self, work: Work) -> SendWR:
+        """Make the next work request, with memory of its own if it has a response."""
+        start = len(self._posted) % _SLOTS * _SLOT
+        if work.opcode in _SENT:
+            sge = self._source.sge(work.length)
+        else:
+            self._sink.write(bytes(_SLOT), start)
+            sge = self._sink.sge(work.length, start)
+        is_datagram = self._service is QPType.UD
+        return SendWR(
+            work.opcode,
+            (sge._replace(lkey=sge.lkey + work.key),),
+            wr_id=len(self._posted),
+            flags=work.flags,
+            remote_address=REMOTE + start,
+            remote_srqn=work.srq,
+            ah=(self._other_path if work.other else self._path) if is_datagram else None,
+            remote_qpn=PEER_QPN,
+            remote_qkey=work.qkey,
+        )
+
+    def _to_rts(self) -> str:
+        """Move the queue pair to RTS; return the name of the error if it is refused."""
+        assert self._qp is not None
+        try:
+            wanted = QPAttributes(qp_state=QPState.RTS)
+            self._host.nic.modify_qp(self._qp, wanted, QPAttrMask.STATE)
+        except VerbsError as error:
+            return errorcode[error.errno]
+        return "ok"
 
     def _expire(self) -> None:
         """Let time pass until the next timer, and handle it."""
@@ -215,19 +302,27 @@ class RequesterSystem:
         """Describe a completion: the verb, the status, and whether order or data is wrong."""
         name = self._posted[done.wr_id]
         text = f"{name}={done.status.name}"
-        if done.wr_id != self._done:
+        if not self._is_next(done.wr_id):
             text += ".out_of_order"
         self._done = done.wr_id + 1
         if done.status is WCStatus.SUCCESS:
             self._peer.complete(self._done)
-        opcode, length, _ = WORK[name]
-        if opcode in _SENT or done.status is not WCStatus.SUCCESS:
+        work = WORK[name]
+        if work.opcode in _SENT or done.status is not WCStatus.SUCCESS:
             return text
         start = done.wr_id % _SLOTS * _SLOT
         placed = self._sink.read(_SLOT, start)
-        wanted = REMOTE_BYTES[start : start + length].ljust(_SLOT, b"\0")
+        wanted = REMOTE_BYTES[start : start + work.length].ljust(_SLOT, b"\0")
         return text if placed == wanted else f"{text}.other_bytes"
 
+    def _is_next(self, number: int) -> bool:
+        """Whether a completion is the next one: unsignaled work before it needs none."""
+        between = self._posted[self._done : number]
+        return number >= self._done and not any(WORK[one].flags & SIGNALED for one in between)
 
-_SENT: Final = (SendOpcode.SEND, SendOpcode.RDMA_WRITE)
+
+_SENT: Final = (
+    *(SendOpcode.SEND, SendOpcode.SEND_WITH_IMM),
+    *(SendOpcode.RDMA_WRITE, SendOpcode.RDMA_WRITE_WITH_IMM),
+)
 """Work that sends bytes of local memory; other work places bytes there."""

@@ -16,7 +16,7 @@ from rdmawire.fuzz.learn.requester_system import RequesterSystem
 from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, SETUP, USUAL, alphabet
 from rdmawire.fuzz.learn.responder_case import Judged, judged
 from rdmawire.fuzz.learn.responder_system import ResponderSystem
-from rdmawire.fuzz.service_model import service_named
+from rdmawire.fuzz.service_model import requester_type, service_named
 from rdmawire.terminal import suggest
 
 
@@ -49,12 +49,13 @@ def _responder(spec: Spec, inputs: str | None, psn: int | None) -> ResponderSyst
 
 
 def _requester(spec: Spec, inputs: str | None, psn: int | None) -> RequesterSystem:
-    if spec.get("service", "rc") != "rc":
-        raise FuzzError("a requester is learned with the service rc alone")
     rules, profile, name = adapter(spec)
-    names = _names(requester_system.INPUTS, inputs)
+    service = requester_type(service_named(str(spec.get("service", "rc"))))
+    names = _names(requester_system.INPUTS, inputs or requester_system.USUAL[service])
     first = SETUP.psn if psn is None else psn
-    return RequesterSystem(names, rules=rules, profile=profile, psn=first, name=name)
+    return RequesterSystem(
+        names, service=service, rules=rules, profile=profile, psn=first, name=name
+    )
 
 
 def _names(alphabets: Mapping[str, Word], inputs: str | None) -> Word:
@@ -91,7 +92,7 @@ ROLES: Final[dict[str, Role]] = {
         _judged,
     ),
     "requester": Role(
-        "the requester of a reliable connection, by verbs, responses and its timer",
+        "a requester, by verbs, responses and its timer",
         {name: ", ".join(names) for name, names in requester_system.INPUTS.items()},
         _requester,
     ),
