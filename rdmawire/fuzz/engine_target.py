@@ -41,6 +41,8 @@ from rdmawire.wire.management import MTU, PATH_MTUS
 
 _CAP: Final = QPCap(MAX_SEND_WR, 16, MAX_SGES, 1, MAX_INLINE)
 _COMPLETIONS: Final = 1 << 10
+_MAX_KEPT: Final = 4096
+"""Attributes that are kept, at most."""
 TARGET_HOST: Final = 2
 PEER_HOST: Final = 1
 
@@ -106,6 +108,7 @@ class EngineTarget:
         self._rules = rules
         self._profile = profile
         self._adapters: dict[Network, _Adapter] = {}
+        self._kept: dict[Setup, QPAttributes] = {}
         self._qp: QueuePair | None = None
 
     def numbers(self, setup: Setup) -> Numbers:
@@ -152,7 +155,15 @@ class EngineTarget:
         self._adapter.host.events()
 
     def _attributes(self, setup: Setup) -> QPAttributes:
-        access = AREAS[0].access & ~Access.LOCAL_WRITE if setup.access else 0
+        """Return the attributes of a setup; they are kept, since few setups are different."""
+        if setup not in self._kept:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            self._kept[setup] = self._made_attributes(setup)
+        return self._kept[setup]
+
+    def _made_attributes(self, setup: Setup) -> QPAttributes:
+        access = int(AREAS[0].access & ~Access.LOCAL_WRITE) if setup.access else 0
         return QPAttributes(
             path_mtu=MTU(PATH_MTUS.index(setup.mtu) + 1),
             qkey=setup.qkey,
@@ -177,7 +188,7 @@ class EngineTarget:
 
     def _sent(self) -> list[bytes]:
         nic, now = self._adapter.nic, self.now
-        frames = nic.transmit(now)
+        frames: list[bytes] = []
         while nic.sends_more:
             more = nic.transmit(now)
             if not more:
@@ -219,9 +230,11 @@ class EngineTarget:
 
     def completions(self) -> list[Completion]:
         """Remove and return the completions."""
+        found = self._adapter.cq.poll(_COMPLETIONS)
+        if not found:
+            return []
         assert self._qp is not None
         is_datagram = self._qp.type is QPType.UD
-        found = self._adapter.cq.poll(_COMPLETIONS)
         return [_completion(done, done.src_qp if is_datagram else 0) for done in found]
 
     def memory(self) -> bytes:

@@ -100,6 +100,10 @@ _FILLED: Final[dict[type[Header], Filled]] = {
 """How the headers of a packet input are filled. Others have their defaults."""
 
 
+def _default(table: type[Header]) -> Filled:
+    return lambda _, __: table()
+
+
 MAX_NATIVE_PAYLOAD: Final = 8000
 """Bytes of payload on an InfiniBand link, at most: with all headers they are 2047 words."""
 
@@ -131,6 +135,7 @@ class FrameBuilder:
         self.base = 0
         """The service of replies, as the upper bits of their opcodes."""
         self._opcodes = opcodes
+        self._fills: dict[int, tuple[Filled, ...]] = {}
         self._bth = BTH(pkey=PKEY, destqp=numbers.qpn)
         self._template = self._make_template(self.headers, self._bth)
         self._replies: TxTemplate | None = None
@@ -146,7 +151,10 @@ class FrameBuilder:
         if one.fields or one.extra or one.cut:
             return self._unusual(one, psn)
         word = psn | ACKREQ if one.ackreq else psn
-        extended = b"".join([header.build() for header in self._headers(one)])
+        fills = self._fills.get(one.opcode)
+        if fills is None:
+            fills = self._fills_of(one)
+        extended = b"".join([fill(self, one).build() for fill in fills]) if fills else b""
         payload = payload_bytes(one.seed, one.length)
         frame = self._template.frame(one.opcode, word, extended, payload)
         return frame if one.checksum == "GOOD" else self._broken(frame)
@@ -188,9 +196,12 @@ class FrameBuilder:
         return tuple(_changed(header, values) for header in _with_extra(self._headers(one), one))
 
     def _headers(self, one: PacketInput) -> list[Header]:
-        return [
-            _FILLED[table](self, one) if table in _FILLED else table() for table in self.tables(one)
-        ]
+        return [fill(self, one) for fill in self._fills_of(one)]
+
+    def _fills_of(self, one: PacketInput) -> tuple[Filled, ...]:
+        """Return what makes the extended headers of the opcode, from now on without a search."""
+        found = tuple(_FILLED.get(table) or _default(table) for table in self.tables(one))
+        return self._fills.setdefault(one.opcode, found)
 
     def _unusual(self, one: PacketInput, psn: int) -> bytes:
         """Build a frame with further fields, other headers or a cut, from the header tables."""

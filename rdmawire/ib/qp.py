@@ -9,6 +9,7 @@ ibv_modify_qp(3) is in :mod:`rdmawire.ib.modify_qp`.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from rdmawire.ib.device import (
@@ -54,6 +55,7 @@ from rdmawire.verbs.wr import SIGNALED, RecvWR, SendWR
 from rdmawire.wire import serial
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.management import MTU
+from rdmawire.wire.roce import Medium
 
 _new = tuple.__new__
 
@@ -91,6 +93,25 @@ class QPVerbs(Protocol):
     def modify_qp(self, qp: "QueuePair", attributes: QPAttributes, mask: QPAttrMask) -> None: ...
 
     def query_qp(self, qp: "QueuePair") -> QPAttributes: ...
+
+
+class _Sender(NamedTuple):
+    """What the headers of a path have from its sender: MAC address, UDP port, link and LID."""
+
+    mac: bytes
+    port: int
+    medium: Medium
+    lid: int
+
+
+@lru_cache(maxsize=64)
+def _template(
+    path: AddressHandle, sender: _Sender, encapsulation: Encapsulation | None, bth: BTH, twice: bool
+) -> TxTemplate:
+    """The template of a path, which queue pairs that are made again for it share."""
+    mac, port, medium, lid = sender
+    headers = headers_to(path, mac, port, encapsulation, medium=medium, lid=lid)
+    return TxTemplate(headers, bth, flush_twice=twice)
 
 
 class QueuePair:
@@ -272,7 +293,7 @@ class QueuePair:
         self.cap = now.cap
         path_mtu = now.path_mtu if self.service.connected else self.device.profile.max_mtu
         self.mtu = self.service.frame or MTU(path_mtu).bytes
-        self.access = now.qp_access_flags
+        self.access = int(now.qp_access_flags)
         self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey
         self.pkey = self.device.pkey_at(now.pkey_index)
@@ -308,18 +329,21 @@ class QueuePair:
             self.response_template = self._template_of(now.ah, now.dest_qp_num, encapsulation)
 
     def _template_of(
-        self, handle: AddressHandle, dest_qp: int, encapsulation: Encapsulation | None = None
+        self,
+        handle: AddressHandle,
+        dest_qp: int,
+        encapsulation: Encapsulation | None = None,
+        *,
+        pkey: int | None = None,
     ) -> TxTemplate:
-        port = self.source_port(handle, dest_qp)
         device = self.device
-        headers = headers_to(
-            handle, device.mac, port, encapsulation, medium=device.medium, lid=device.lid
-        )
         migrated = self.attributes.path_mig_state == MigrationState.MIGRATED
-        migreq = migrated and self.device.profile.migrates
-        bth = BTH(destqp=dest_qp, pkey=self.pkey, migreq=int(migreq))
-        twice = self.device.profile.flush_icrc_covers_headers_twice
-        return TxTemplate(headers, bth, flush_twice=twice)
+        migreq = migrated and device.profile.migrates
+        port = self.source_port(handle, dest_qp)
+        sender = _Sender(device.mac, port, device.medium, device.lid)
+        bth = BTH(destqp=dest_qp, pkey=self.pkey if pkey is None else pkey, migreq=int(migreq))
+        twice = device.profile.flush_icrc_covers_headers_twice
+        return _template(handle, sender, encapsulation, bth, twice)
 
     def source_port(self, handle: AddressHandle, dest_qp: int) -> int:
         """The UDP source port of the packets to a queue pair on a path. IBA A17."""
@@ -343,10 +367,9 @@ class QueuePair:
         if key not in self.templates:
             if len(self.templates) >= MAX_HEADS:
                 self.templates.clear()
-            self.templates[key] = self._template_of(wr.ah, wr.remote_qpn)
-            if wr.pkey_index is not None:
-                pkey = self.device.pkey_at(wr.pkey_index)
-                self.templates[key].bth = self.templates[key].bth.replace(pkey=pkey)
+            index = wr.pkey_index
+            pkey = self.pkey if index is None else self.device.pkey_at(index)
+            self.templates[key] = self._template_of(wr.ah, wr.remote_qpn, pkey=pkey)
         return self.templates[key]
 
     def pkey_index_of(self, pkey: int) -> int | None:

@@ -40,6 +40,8 @@ from rdmawire.wire.serial import MODULUS
 class Drop(Enum):
     """Why a frame was dropped. No response is sent."""
 
+    __hash__ = object.__hash__  # that of Enum is a function in Python: the counters need many
+
     NOT_RDMA = "traffic other than RoCE, such as ARP, IPv6 neighbor discovery, TCP or LLDP"
     MALFORMED = "not a RoCE packet that the standard and the device profile allow"
     NOT_MINE = "to another address"

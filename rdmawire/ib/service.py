@@ -22,6 +22,8 @@ from rdmawire.wire.packet import LAYOUTS, Layout, OpcodeTable
 class Fault(Enum):
     """What a check found."""
 
+    __hash__ = object.__hash__  # that of Enum is a function in Python: tables need many
+
     DUPLICATE = "PSN before the expected one"
     SEQUENCE = "PSN after the expected one"
     OP_SEQUENCE = "an operation that cannot follow the previous one"

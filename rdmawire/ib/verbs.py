@@ -415,11 +415,12 @@ class Verbs(Port):
         state = check_modify(
             qp.type, qp.state, attributes, mask, self.device.profile, draining=draining
         )
-        if mask & QPAttrMask.AV:
+        bits = int(mask)
+        if bits & _AV:
             check_medium(attributes.ah, self.device.medium)
-        if mask & QPAttrMask.ALT_PATH:
+        if bits & _ALT_PATH:
             check_medium(attributes.alt_ah, self.device.medium)
-        over = mask & QPAttrMask.PATH_MIG_STATE and selects_alternate(qp, attributes.path_mig_state)
+        over = bits & _PATH_MIG_STATE and selects_alternate(qp, attributes.path_mig_state)
         self.device.read_clock()
         modify(qp, attributes, mask, state)
         if over:
@@ -587,6 +588,11 @@ def _check_clock(clock: Clock | None) -> None:
     if clock is not None:
         check_methods("clock", clock, "__call__")
 
+
+# As numbers: an operation of a flag takes much longer.
+_AV = QPAttrMask.AV.value
+_ALT_PATH = QPAttrMask.ALT_PATH.value
+_PATH_MIG_STATE = QPAttrMask.PATH_MIG_STATE.value
 
 _NOBODY = object()
 """Owner of a deallocated protection domain."""

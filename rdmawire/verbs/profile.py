@@ -417,8 +417,11 @@ class Bounds(NamedTuple):
 
         The error lists the meanings of the numbers if there are ``words``.
         """
+        high = self.high(profile)
+        if value.__class__ is int and self.low <= value <= high:
+            return
         try:
-            check_int(field, value, int(self.low), int(self.high(profile)))
+            check_int(field, value, int(self.low), int(high))
         except VerbsError as error:
             if self.words is None:
                 raise
