@@ -13,6 +13,7 @@ from rdmawire.fuzz.setup import (
     MAX_SEND_WR,
     PEER_QPN,
     PEER_RKEY,
+    PEER_SRQN,
     PEER_VA,
     RECEIVE_SLOT,
     RECEIVE_SLOTS,
@@ -145,6 +146,7 @@ class EngineTarget:
         domain = adapter.domain if is_xrc else 0
         init = QPInit(adapter.host.pd, adapter.cq, adapter.cq, _CAP, xrc_domain=domain)
         self._qp = adapter.nic.create_qp(setup.service, init, TARGET_QPN)
+        self._to_peer = _path(adapter.host, adapter.peer, setup.network)
         adapter.host.bring_up(self._qp, self._attributes(setup))
         adapter.bind()
 
@@ -177,7 +179,7 @@ class EngineTarget:
             retry_cnt=setup.retry_cnt,
             rnr_retry=setup.rnr_retry,
             dest_qp_num=PEER_QPN,
-            ah=_path(self._adapter.host, self._adapter.peer, setup.network),
+            ah=self._to_peer,
         )
 
     def send(self, frame: bytes) -> list[bytes]:
@@ -217,16 +219,20 @@ class EngineTarget:
         """Post send work; ``False`` if the queue pair refuses it."""
         assert self._qp is not None
         adapter = self._adapter
+        wr = _work_request(adapter, work, self._sends + 1)
+        if self._qp.type is QPType.UD:
+            wr = wr._replace(ah=self._to_peer)
         try:
-            adapter.nic.post_send(self._qp, (_work_request(adapter, work, self._sends + 1),))
+            adapter.nic.post_send(self._qp, (wr,))
         except VerbsError:
             return False
         self._sends += 1
         return True
 
-    def failed(self) -> bool:
-        """Return whether the queue pair is in the error state."""
-        return self._qp is not None and self._qp.state is QPState.ERR
+    def state(self) -> QPState:
+        """Return the state of the queue pair."""
+        assert self._qp is not None
+        return self._qp.state
 
     def completions(self) -> list[Completion]:
         """Remove and return the completions."""
@@ -279,6 +285,9 @@ def _work_request(adapter: _Adapter, work: WorkInput, number: int) -> SendWR:
         swap=work.value,
         placement=1,
         length=work.compare & _BITS_32,
+        remote_qpn=PEER_QPN,
+        remote_qkey=work.qkey,
+        remote_srqn=PEER_SRQN + work.srq,
     )
 
 

@@ -20,7 +20,7 @@ from rdmawire.fuzz.oracle import Player, Session, Violation, judge, violation
 from rdmawire.fuzz.replay_scenario import scenario_text
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
 from rdmawire.fuzz.requester_oracle import RequesterSession
-from rdmawire.fuzz.service_model import ALL, services_named
+from rdmawire.fuzz.service_model import ALL, requester_type, services_named
 from rdmawire.fuzz.setup import Setup
 from rdmawire.fuzz.target import RequesterTarget, Target
 from rdmawire.ib.rules import Rules
@@ -204,22 +204,23 @@ class EngineFuzzer(CaseFuzzer):
 class RequesterFuzzer(CaseFuzzer):
     """Fuzzes the requester of the software RNIC: it posts work, and answers it.
 
-    ``profile`` and ``bug`` are names, as for :class:`EngineFuzzer`; ``service`` is ``rc``.
-    ``target`` is used instead of the adapter of that specification. Raises :class:`FuzzError` for
-    unknown names.
+    ``profile``, ``bug`` and ``service`` are names, as for :class:`EngineFuzzer`. ``target`` is
+    used instead of the adapter of that specification; its default service is ``rc``. Raises
+    :class:`FuzzError` for unknown names.
     """
 
     def __init__(self, spec: Spec, target: RequesterTarget | None = None) -> None:
-        if (service := str(spec.get("service", "rc"))).lower() != "rc":
-            raise FuzzError(f"service {service!r}: requesters of rc alone can be fuzzed")
+        usual = ALL if target is None else "rc"
+        services = services_named(str(spec.get("service", usual)))
+        self._services = [requester_type(service) for service in services]
         self._target: RequesterTarget = _engine(spec) if target is None else target
         self._session: RequesterSession = RequesterSession(self._target)
 
     def _new_session(self) -> RequesterSession:
         return RequesterSession(self._target)
 
-    def _begin(self, random: Random, _: int) -> tuple[Setup, Callable[[], Input]]:
-        setup = random_requester_setup(random)
+    def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
+        setup = random_requester_setup(random, self._services[run % len(self._services)])
         self._session.begin(setup)
         return setup, RequesterInputs(random, self._session.model).next
 

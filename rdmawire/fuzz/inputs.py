@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Self
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.setup import AREAS, Setup
+from rdmawire.fuzz.setup import AREAS, QKEY, Setup
 from rdmawire.terminal import suggest
 from rdmawire.verbs.wr import SendOpcode
 from rdmawire.wire.opcode import SHAPES, Opcode
@@ -127,8 +127,8 @@ class WaitInput:
         return f"{self.ns} ns pass"
 
 
-MAX_WORK: Final = 1280
-"""Bytes of the SGEs of work, at most: 5 packets of the least path MTU."""
+MAX_WORK: Final = 4160
+"""Bytes of the SGEs of work, at most: more than a datagram can have."""
 MAX_INLINE: Final = 512
 """Bytes of inline work, at most."""
 MAX_SGES: Final = 4
@@ -155,6 +155,8 @@ class WorkInput:
     - ``offset``: added to the address of the peer's memory.
     - ``value``, ``compare``: operands of an atomic; ``value`` is also the immediate, or the key to
       invalidate. ``compare`` is the length of a FLUSH.
+    - ``srq``: the shared receive queue of the peer that its packets name, if it is XRC.
+    - ``qkey``: the remote Q_Key of a datagram.
 
     Raises :class:`FuzzError` for work that no application can post.
     """
@@ -170,6 +172,8 @@ class WorkInput:
     offset: int = 0
     value: int = 0
     compare: int = 0
+    srq: int = 0
+    qkey: int = QKEY
 
     def __post_init__(self) -> None:
         wrong = _wrong_work(self)
@@ -196,8 +200,9 @@ class WorkInput:
         parts = [f"the target posts {self.verb}"]
         parts += [f"{length} bytes at {at} of region {index}" for index, at, length in self.sges]
         parts += [name for name in ("fence", "inline") if getattr(self, name)]
-        named = ("key", "offset", "value", "compare")
+        named = ("key", "offset", "value", "compare", "srq")
         parts += [f"{name} {getattr(self, name)}" for name in named if getattr(self, name)]
+        parts += [f"Q_Key {self.qkey:#x}"] if self.qkey != QKEY else []
         return ", ".join(parts) + ("" if self.signaled else ", unsignaled")
 
 
@@ -306,6 +311,7 @@ _LIMITS: Final = {
     "value": (0, (1 << 64) - 1),
     "compare": (0, (1 << 64) - 1),
     "srq": (0, 3),
+    "qkey": (0, (1 << 32) - 1),
     "cut": (0, MAX_PAYLOAD),
     "ns": (0, 1 << 62),
     "syndrome": (0, 255),

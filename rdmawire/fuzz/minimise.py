@@ -13,7 +13,7 @@ from typing import Any, Final
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.inputs import AnswerInput, Case, Input, PacketInput, ReceiveInput, WorkInput
 from rdmawire.fuzz.oracle import Player, Session, Violation, judge
-from rdmawire.fuzz.setup import Setup
+from rdmawire.fuzz.setup import QKEY, Setup
 from rdmawire.fuzz.target import Target
 
 MAX_TRIALS: Final = 5000
@@ -183,6 +183,8 @@ _SIMPLE: Final[dict[type[Input], tuple[tuple[str, Any], ...]]] = {
         ("offset", 0),
         ("value", 0),
         ("compare", 0),
+        ("srq", 0),
+        ("qkey", QKEY),
         ("signaled", 1),
     ),
 }

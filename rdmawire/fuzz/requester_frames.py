@@ -14,7 +14,17 @@ from rdmawire.fuzz.inputs import AnswerInput, PacketInput
 from rdmawire.fuzz.setup import PEER_QPN, PKEY
 from rdmawire.ib.tx_template import ACKREQ
 from rdmawire.wire import roce
-from rdmawire.wire.ib import AETH, FETH, IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
+from rdmawire.wire.ib import (
+    AETH,
+    DETH,
+    FETH,
+    IETH,
+    RETH,
+    XRCETH,
+    AtomicAckETH,
+    AtomicETH,
+    ImmDt,
+)
 from rdmawire.wire.opcode import SHAPES, Operation, Service
 from rdmawire.wire.packet import LAYOUTS
 
@@ -23,10 +33,12 @@ _SYNDROME: Final = 0x7F
 """The bits of an AETH's first byte that have a meaning."""
 
 
-def reply_to(one: AnswerInput, psn: int, msn: int) -> Reply | None:
-    """Return the response of an input without unusual parts; ``None`` if it must be dropped."""
-    shape = SHAPES[one.opcode]
-    if shape.service is not Service.RC:
+def reply_to(one: AnswerInput, psn: int, msn: int, service: Service) -> Reply | None:
+    """Return the response of an input without unusual parts; ``None`` if it must be dropped.
+
+    ``service`` is that of the requester.
+    """
+    if SHAPES[one.opcode].service is not service:
         return None
     operation, syndrome = one.opcode & 31, one.syndrome & _SYNDROME
     if operation == Operation.RDMA_READ_RESPONSE_MIDDLE:
@@ -45,11 +57,16 @@ def is_unusual(one: AnswerInput) -> bool:
 
 
 class AnswerBuilder(FrameBuilder):
-    """Builds the responses of a peer, and the requests that are expected of the target."""
+    """Builds the responses of a peer, and the requests that are expected of the target.
+
+    ``service`` is that of the requester.
+    """
+
+    service: Service = Service.RC
 
     def answer(self, one: AnswerInput, psn: int, msn: int) -> bytes:
         """Return the frame of a response. Raises :class:`FuzzError` for a bad field."""
-        reply = None if is_unusual(one) else reply_to(one, psn, msn)
+        reply = None if is_unusual(one) else reply_to(one, psn, msn, self.service)
         if reply is None:
             return self.frame(_packet(one, msn), psn)
         extended, data = b"", reply.data
@@ -57,7 +74,7 @@ class AnswerBuilder(FrameBuilder):
             extended = (one.syndrome << 24 | reply.msn).to_bytes(4, "big")
         if reply.operation == Operation.ATOMIC_ACKNOWLEDGE:
             extended, data = extended + data, b""
-        return self._template.frame(reply.operation, reply.psn, extended, data)
+        return self._template.frame(one.opcode, reply.psn, extended, data)
 
     def answer_in(self, frame: bytes) -> Reply | None:
         """Return the response in a frame for the target; ``None`` if it must be dropped."""
@@ -65,8 +82,8 @@ class AnswerBuilder(FrameBuilder):
         if parsed is None:
             return None
         packet = parsed.packet
-        opcode = packet.bth.opcode
-        if opcode not in SHAPES or not SHAPES[opcode].response or opcode >> 5 != Service.RC:
+        shape = SHAPES.get(packet.bth.opcode)
+        if shape is None or not shape.response or shape.service is not self.service:
             return None
         return reply_in(parsed)
 
@@ -112,6 +129,8 @@ _FILLED: Final[dict[Any, Any]] = {
     ImmDt: lambda one: ImmDt(one.value),
     IETH: lambda one: IETH(one.rkey),
     FETH: lambda one: FETH(plt=one.value, sel=one.compare),
+    DETH: lambda one: DETH(qkey=one.qkey, srcqp=one.source),
+    XRCETH: lambda one: XRCETH(xrcsrq=one.srq),
 }
 """How the headers of a request are filled."""
 

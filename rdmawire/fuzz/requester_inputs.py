@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
+from rdmawire.fuzz.datagram_model import PORT_MTU
 from rdmawire.fuzz.generator import random_setup
 from rdmawire.fuzz.inputs import (
     ATOMIC_WORK,
@@ -21,10 +22,11 @@ from rdmawire.fuzz.inputs import (
     WorkInput,
 )
 from rdmawire.fuzz.requester_model import READ_RESPONSES, RequesterModel, Work
-from rdmawire.fuzz.setup import AREAS, Setup
+from rdmawire.fuzz.requester_services import OWN_QKEY
+from rdmawire.fuzz.setup import AREAS, QKEY, Setup
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
-from rdmawire.wire.opcode import SHAPES, Opcode
+from rdmawire.wire.opcode import SHAPES, Opcode, Service
 from rdmawire.wire.opcode import Operation as Op
 
 
@@ -46,6 +48,7 @@ class RequesterInputs:
         self._random = random
         self._model = model
         self._depth = random.choice(_DEPTHS)
+        self._base = _RESPONDING.get(model.wire, Service.RC) << 5
 
     def next(self) -> Input:
         """Return the next input."""
@@ -63,7 +66,8 @@ class RequesterInputs:
 
     def _work(self) -> WorkInput:
         random = self._random
-        verb = random.choice(_WORK)
+        wire = self._model.wire
+        verb = random.choice(_WORK_OF.get(wire, _WORK))
         sges = self._sges(verb)
         small = sum(length for _, _, length in sges) <= MAX_INLINE
         inline = small and verb not in (*SINK_WORK, "FLUSH") and random.random() < 0.15
@@ -71,16 +75,27 @@ class RequesterInputs:
             verb,
             sges,
             signaled=int(self._model.room < _FEW or random.random() < 0.7),
-            fence=int(random.random() < 0.15),
+            fence=int(random.random() < 0.15 and wire in _RESPONDING),
             inline=int(inline),
             key=random.choice(_KEYS) if random.random() < 0.01 else 0,
             offset=random.choice(_OFFSETS),
             value=random.choice(_VALUES),
             compare=random.choice(_VALUES),
+            **self._destination(),
         )
+
+    def _destination(self) -> dict[str, int]:
+        """What work of the service says besides about its destination."""
+        if self._model.wire is Service.UD:
+            return {"qkey": self._random.choice(_QKEYS)}
+        if self._model.wire is Service.XRC:
+            return {"srq": self._random.choice((0, 0, 1, 2, 3))}
+        return {}
 
     def _sges(self, verb: str) -> tuple[tuple[int, int, int], ...]:
         random, mtu = self._random, self._model.setup.mtu
+        if self._model.wire is Service.UD and verb in _DATAGRAMS and random.random() < 0.1:
+            return self._long_sges()
         if verb == "FLUSH":
             return ()
         if verb in ATOMIC_WORK:
@@ -91,6 +106,12 @@ class RequesterInputs:
             first = random.choice((length, length, length // 2, min(length, mtu - 1)))
             sizes = [first, length - first]
         return tuple(self._sge(verb, size) for size in sizes if size)
+
+    def _long_sges(self) -> tuple[tuple[int, int, int], ...]:
+        """SGEs of about as many bytes as a datagram has at most."""
+        length = self._random.choice((PORT_MTU - 1, PORT_MTU, PORT_MTU + 1))
+        size = AREAS[0].length
+        return (0, 0, size), (0, 0, size - 8), (0, 0, length - 2 * size + 8)
 
     def _sge(self, verb: str, size: int) -> tuple[int, int, int]:
         """An SGE of a region that allows the access; rarely of another, or partly outside."""
@@ -140,23 +161,23 @@ class RequesterInputs:
             return self._ack(packet - model.unacked)
         ahead = one.first + one.answered - model.unacked
         if one.verb.response == Op.ATOMIC_ACKNOWLEDGE:
-            return self._made(Opcode.RC_ATOMIC_ACKNOWLEDGE, ahead, value=random.choice(_VALUES))
+            return self._made(Op.ATOMIC_ACKNOWLEDGE, ahead, value=random.choice(_VALUES))
         return self._read_response(one, ahead)
 
     def _read_response(self, one: Work, ahead: int) -> AnswerInput:
         mtu, last = self._model.setup.mtu, one.answered == one.packets - 1
-        opcodes = _LASTS if last else _OTHERS
-        right = opcodes[one.answered > 0]
+        operations = _LASTS if last else _OTHERS
+        right = operations[one.answered > 0]
         length = one.one.length if one.one.verb == "RDMA_READ" else 0
         length = min(max(length - one.answered * mtu, 0), mtu)
-        opcode = right if self._random.random() < 0.9 else self._random.choice(opcodes)
-        return self._made(opcode, ahead, length=length)
+        operation = right if self._random.random() < 0.9 else self._random.choice(operations)
+        return self._made(operation, ahead, length=length)
 
     def _ack(self, ahead: int) -> AnswerInput:
-        return self._made(Opcode.RC_ACKNOWLEDGE, ahead)
+        return self._made(Op.ACKNOWLEDGE, ahead)
 
-    def _made(self, opcode: int, ahead: int, **more: Any) -> AnswerInput:
-        random = self._random
+    def _made(self, operation: int, ahead: int, **more: Any) -> AnswerInput:
+        random, opcode = self._random, self._base | operation
         granted = random.choice(_CREDITS) if random.random() < 0.3 else 31
         seed = random.randrange(256)
         return AnswerInput(opcode, max(ahead, -(1 << 23)), syndrome=granted, seed=seed, **more)
@@ -181,7 +202,10 @@ class RequesterInputs:
         return replace(one, ahead=min(max(ahead, -(1 << 23)), 1 << 23))
 
     def _other_opcode(self, one: AnswerInput) -> AnswerInput:
-        return replace(one, opcode=self._random.choice(_OPCODES))
+        opcode = self._random.choice(_OPCODES)
+        if opcode >> 5 == 0 and not (self._base and self._random.random() < 0.2):
+            opcode |= self._base
+        return replace(one, opcode=opcode)
 
     def _other_length(self, one: AnswerInput) -> AnswerInput:
         mtu = self._model.setup.mtu
@@ -235,6 +259,7 @@ _MUTATIONS: Final[tuple[Callable[[RequesterInputs, AnswerInput], AnswerInput], .
 )
 """Changes of a response, each as often as it stands here."""
 
+_MESSAGES: Final = ("SEND", "SEND_WITH_IMM", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM") * 2
 _WORK: Final = (
     *("SEND", "SEND", "SEND_WITH_IMM", "SEND_WITH_INV"),
     *("RDMA_WRITE", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM"),
@@ -245,8 +270,17 @@ _OFFSETS: Final = (0, 0, 8, 100, -(1 << 63))
 _VALUES: Final = (0, 1, 2, 7, 0xFFFFFFFF, (1 << 64) - 1, 1 << 63)
 _CREDITS: Final = (0, 0, 1, 2, 3, 4, 30, 31)
 _STEPS: Final = (1, 1, 2, 3, -1, -1, -2, -8, 1 << 22, 1 << 23, -(1 << 23))
-_LASTS: Final = (Opcode.RC_RDMA_READ_RESPONSE_ONLY, Opcode.RC_RDMA_READ_RESPONSE_LAST)
-_OTHERS: Final = (Opcode.RC_RDMA_READ_RESPONSE_FIRST, Opcode.RC_RDMA_READ_RESPONSE_MIDDLE)
+_QKEYS: Final = (QKEY, QKEY, 0, OWN_QKEY - 1, OWN_QKEY, 0xFFFF_FFFF)
+_RESPONDING: Final = {Service.RC: Service.RC, Service.XRC: Service.XRC}
+"""Services with responses; the others get those of RC, which they ignore."""
+_DATAGRAMS: Final = ("SEND", "SEND_WITH_IMM")
+_WORK_OF: Final = {
+    Service.UC: (*_MESSAGES, *_MESSAGES, *_WORK),
+    Service.UD: (*_DATAGRAMS * 8, *_WORK),
+}
+"""Work of services that have not all of it: mostly that which they have."""
+_LASTS: Final = (Op.RDMA_READ_RESPONSE_ONLY, Op.RDMA_READ_RESPONSE_LAST)
+_OTHERS: Final = (Op.RDMA_READ_RESPONSE_FIRST, Op.RDMA_READ_RESPONSE_MIDDLE)
 _OPCODES: Final = (
     *READ_RESPONSES,
     *READ_RESPONSES,

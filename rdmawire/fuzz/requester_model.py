@@ -1,5 +1,7 @@
 """A plain model of a requester on a reliable connection: what the standard requires it to send.
 
+Models of the other services are made from it (:mod:`rdmawire.fuzz.requester_services`).
+
 The model shares no code with the adapter. It gets the work that is posted, the responses as values
 and the time, and returns the requests to send, with the clause that requires them; its memory,
 completions and state are what the target's must be. Packets are counted from 0 without wrapping;
@@ -9,16 +11,17 @@ profile ``ibta``: all work is sent at once, and AckReq is set in the last packet
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from rdmawire.fuzz.exchange import Reply, Request
 from rdmawire.fuzz.inputs import SINK_WORK, WorkInput
 from rdmawire.fuzz.setup import AREAS, MAX_SEND_WR, PEER_RKEY, PEER_VA, Setup
 from rdmawire.fuzz.target import Completion
 from rdmawire.memory.key import Access
-from rdmawire.verbs.enums import WCOpcode, WCStatus
+from rdmawire.verbs.enums import QPState, WCOpcode, WCStatus
 from rdmawire.wire import serial
 from rdmawire.wire.ib import CREDITS, RNR_TIMER_NS
+from rdmawire.wire.opcode import OPERATIONS, Service
 from rdmawire.wire.opcode import Operation as Op
 
 _ACK, _RNR_NAK, _NAK = 0, 1, 3
@@ -150,6 +153,10 @@ class RequesterModel:
     ``newest`` the first one that was never sent.
     """
 
+    wire: ClassVar[Service] = Service.RC
+    after_error: ClassVar[QPState] = QPState.ERR
+    """The state after work that failed. IBA 10.3.1."""
+
     setup: Setup
     memory: bytearray
     completions: list[Completion] = field(default_factory=list)
@@ -185,6 +192,20 @@ class RequesterModel:
         return serial.add(self.setup.psn, packet)
 
     @property
+    def mtu(self) -> int:
+        """The most bytes of payload in a packet."""
+        return self.setup.mtu
+
+    @property
+    def state(self) -> QPState:
+        """The state of the queue pair."""
+        return self.after_error if self.failed else QPState.RTS
+
+    def accepts(self, one: WorkInput) -> bool:
+        """Whether the service has such work."""
+        return _VERBS[one.verb].only in OPERATIONS[self.wire]
+
+    @property
     def in_flight(self) -> int:
         """Packets sent and not acknowledged; of a READ, its responses are counted."""
         return self.newest - self.unacked
@@ -216,7 +237,7 @@ class RequesterModel:
         return self._sent(self._send())
 
     def _packets(self, length: int) -> int:
-        return max(-(-length // self.setup.mtu), 1)
+        return max(-(-length // self.mtu), 1)
 
     def wait(self, ns: int) -> Sent:
         """Model ``ns`` nanoseconds that pass."""
@@ -510,7 +531,7 @@ class RequesterModel:
 
     def _packet(self, one: Work, index: int) -> Request:
         """Return a packet of a SEND or WRITE. IBA 9.2.1, 9.3.3."""
-        work, mtu, last = one.one, self.setup.mtu, one.packets - 1
+        work, mtu, last = one.one, self.mtu, one.packets - 1
         operation = one.verb.parts[(index > 0) + (index == last)] if last else one.verb.only
         size = min(work.length - index * mtu, mtu)
         data = (
@@ -520,7 +541,8 @@ class RequesterModel:
         )
         begins = operation in _WRITE_BEGINS
         rkey = work.value & _BITS_32 if operation in _INVALIDATE else 0
-        return Request(
+        return self._request(
+            work,
             operation,
             self.psn(one.first + index),
             int(index == last),
@@ -541,7 +563,8 @@ class RequesterModel:
         if work.verb == "FLUSH":
             dmalen["FLUSH"] = work.compare & _BITS_32
         value, compare = _OPERANDS.get(work.verb, (False, False))
-        return Request(
+        return self._request(
+            work,
             one.verb.only,
             self.psn(one.first + one.answered),
             1,
@@ -552,6 +575,11 @@ class RequesterModel:
             value=work.value if value else int(work.verb == "FLUSH"),
             compare=work.compare if compare else 0,
         )
+
+    def _request(self, work: WorkInput, operation: int, *values: Any, **named: Any) -> Request:
+        """Return a request of the service, for this work."""
+        del work
+        return Request(self.wire << 5 | operation, *values, **named)
 
     # Memory.
 

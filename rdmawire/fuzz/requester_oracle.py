@@ -4,15 +4,16 @@ It posts work on the target and answers it, and compares with :class:`RequesterM
 input: the requests sent, the completions, the bytes of memory, and the state of the queue pair.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.exchange import Expected, Reply, Request
 from rdmawire.fuzz.inputs import AnswerInput, Input, WaitInput, WorkInput
 from rdmawire.fuzz.oracle import Mismatch, different_bytes
 from rdmawire.fuzz.requester_frames import AnswerBuilder, is_unusual, reply_to, request_from
-from rdmawire.fuzz.requester_model import RequesterModel, Sent
-from rdmawire.fuzz.setup import FRESH_ARENA, Network, Setup
+from rdmawire.fuzz.requester_model import Sent
+from rdmawire.fuzz.requester_services import fresh_requester
+from rdmawire.fuzz.setup import Network, Setup
 from rdmawire.fuzz.target import RequesterTarget
 from rdmawire.wire import roce
 
@@ -41,7 +42,8 @@ class RequesterSession:
             self._builders[setup.network] = builder
         builder.numbers = numbers
         self._builder = builder
-        self.model = RequesterModel(setup, bytearray(FRESH_ARENA))
+        self.model = fresh_requester(setup)
+        builder.service = self.model.wire
         self.frames.clear()
 
     @property
@@ -60,9 +62,11 @@ class RequesterSession:
         elif isinstance(one, WorkInput):
             if not self.model.room:
                 return None
-            sent = self.model.post(one)
-            if not self._target.post_send(one):
-                return Mismatch("a send", ("accepted",), ("refused",), _expected(sent))
+            accepts = self.model.accepts(one)
+            sent = self.model.post(one) if accepts else _REFUSED
+            if self._target.post_send(one) is not accepts:
+                outcomes = ("refused",), ("accepted",)
+                return Mismatch("a send", outcomes[accepts], outcomes[not accepts], _expected(sent))
             frames = self._target.wait(0)
         elif isinstance(one, WaitInput):
             sent, frames = self.model.wait(one.ns), self._target.wait(one.ns)
@@ -91,7 +95,7 @@ class RequesterSession:
     def _reply(self, one: AnswerInput, frame: bytes, psn: int, msn: int) -> Reply | None:
         if is_unusual(one):
             return self._builder.answer_in(frame)
-        return reply_to(one, psn, msn)
+        return reply_to(one, psn, msn, self.model.wire)
 
     def _compared(self, sent: Sent, frames: list[bytes]) -> Mismatch | None:
         model, target, expected = self.model, self._target, _expected(sent)
@@ -105,9 +109,8 @@ class RequesterSession:
         found = target.memory()
         if found != model.memory:
             return Mismatch("memory", *different_bytes(bytes(model.memory), found), expected)
-        if target.failed() != model.failed:
-            states = (("RTS",), ("ERR",))
-            return Mismatch("state", states[model.failed], states[not model.failed], expected)
+        if (state := target.state()) is not model.state:
+            return Mismatch("state", (model.state.name,), (state.name,), expected)
         return None
 
     def _same(self, wanted: tuple[Request, ...], frames: list[bytes]) -> bool:
@@ -126,6 +129,9 @@ class RequesterSession:
 
     def _request_from(self, frame: bytes) -> Request | None:
         return request_from(frame, self._builder.medium)
+
+
+_REFUSED: Final = Sent((), "IBA 11.4.1.1", "the service has no such work: posting it fails")
 
 
 def _expected(sent: Sent) -> Expected:

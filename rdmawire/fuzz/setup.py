@@ -89,6 +89,8 @@ PEER_VA: Final = 0x7000_0000_0000
 """Address of the memory of the peer that the work of a target names."""
 PEER_RKEY: Final = 0x4D01
 """Remote key of that memory."""
+PEER_SRQN: Final = 0x31
+"""Number of the peer's first shared receive queue: those of XRC packets count from it."""
 MAX_SEND_WR: Final = 16
 """Send work that the queue pair of a target holds, at most."""
 

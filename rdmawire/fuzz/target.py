@@ -12,7 +12,7 @@ from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.inputs import WorkInput
 from rdmawire.fuzz.setup import Setup
 from rdmawire.verbs.ah import AddressHandle
-from rdmawire.verbs.enums import WCOpcode, WCStatus
+from rdmawire.verbs.enums import QPState, WCOpcode, WCStatus
 
 
 @runtime_checkable
@@ -99,6 +99,6 @@ class RequesterTarget(ObservableTarget, Protocol):
         """Post send work; ``False`` if it is refused."""
         ...
 
-    def failed(self) -> bool:
-        """Return whether the queue pair is in the error state."""
+    def state(self) -> QPState:
+        """Return the state of the queue pair."""
         ...

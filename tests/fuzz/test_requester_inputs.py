@@ -12,13 +12,16 @@ from rdmawire.fuzz.inputs import AnswerInput, Case, Input, WorkInput, input_from
 from rdmawire.fuzz.oracle import judge
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
 from rdmawire.fuzz.requester_oracle import RequesterSession
+from rdmawire.fuzz.requester_services import MODELS
 from rdmawire.fuzz.setup import MAX_SEND_WR, Setup
+from rdmawire.verbs.enums import QPType
 from rdmawire.wire.opcode import Opcode
 
 
-def random_case(seed: int) -> Case:
+def random_case(seed: int, service: QPType) -> Case:
     random = Random(seed)
-    setup, session = random_requester_setup(random), RequesterSession(EngineTarget())
+    setup = random_requester_setup(random, service)
+    session = RequesterSession(EngineTarget())
     session.begin(setup)
     inputs, played = RequesterInputs(random, session.model), list[Input]()
     for _ in range(40):
@@ -27,10 +30,11 @@ def random_case(seed: int) -> Case:
     return Case(setup, tuple(played))
 
 
-def test_cases_are_the_same_after_json() -> None:
+@pytest.mark.parametrize("service", MODELS)
+def test_cases_are_the_same_after_json(service: QPType) -> None:
     kinds = set()
     for seed in range(20):
-        case = random_case(seed)
+        case = random_case(seed, service)
         assert Case.from_json(json.loads(json.dumps(case.as_json()))) == case
         assert all(str(one) for one in case.inputs)
         kinds |= {one.kind for one in case.inputs}
@@ -46,11 +50,13 @@ def test_cases_are_the_same_after_json() -> None:
         ({"input": "work", "verb": "SEND", "sges": 7}, "sges are lists of three numbers"),
         ({"input": "work", "verb": "SEND", "sges": [[3, 0, 8]]}, "an SGE is a region"),
         ({"input": "work", "verb": "SEND", "sges": [[1, 500, 100]]}, "an SGE is a region"),
-        ({"input": "work", "verb": "SEND", "sges": [[0, 0, 1281]]}, "at most 4 SGEs with 1280"),
+        ({"input": "work", "verb": "SEND", "sges": [[0, 0, 4161]]}, "at most 4 SGEs with 4160"),
         ({"input": "work", "verb": "ATOMIC_WRITE"}, "its SGEs have 8 bytes"),
         ({"input": "work", "verb": "FLUSH", "sges": [[0, 0, 8]]}, "it has no SGEs"),
         ({"input": "work", "verb": "RDMA_READ", "inline": 1}, "sends no data that could be inline"),
         ({"input": "work", "verb": "SEND", "sges": [[0, 0, 513]], "inline": 1}, "512 bytes inline"),
+        ({"input": "work", "verb": "SEND", "srq": 4}, "srq is a number from 0 to 3"),
+        ({"input": "work", "verb": "SEND", "qkey": -1}, "qkey is a number from 0 to 4294967295"),
         ({"input": "work", "verb": "SEND", "fence": 2}, "fence is a number from 0 to 1"),
         ({"input": "answer", "opcode": 4}, "opcode 0x04 is none of a response"),
         ({"input": "answer", "opcode": 17, "syndrome": 256}, "syndrome is a number from 0 to 255"),

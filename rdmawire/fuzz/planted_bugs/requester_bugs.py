@@ -11,11 +11,13 @@ from rdmawire.ib.rules import ExtendedHeader, Response, Rules
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.send_queue import Wqe
 from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.wr import SendOpcode
 from rdmawire.wire import serial
 from rdmawire.wire.header import Header
-from rdmawire.wire.ib import IETH, RETH, Ack, AtomicETH, ImmDt, Nak
-from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.ib import DETH, IETH, RETH, XRCETH, Ack, AtomicETH, ImmDt, Nak
+from rdmawire.wire.opcode import Opcode, Operation
+from rdmawire.wire.packet import LAYOUTS
 
 _ACKED: Final = STANDARD.responses[Opcode.RC_ACKNOWLEDGE]
 _ATOMIC: Final = STANDARD.responses[Opcode.RC_ATOMIC_ACKNOWLEDGE]
@@ -132,8 +134,51 @@ def _without_credits() -> Rules:
     return replace(STANDARD, verbs={**STANDARD.verbs, opcode: verb})
 
 
-def _bug(name: str, about: str, clause: str, rules: Rules) -> PlantedBug:
-    return PlantedBug(name, about, clause, rules, kind="requester")
+def _outbound(kind: QPType, work: SendOpcode, **operations: Operation) -> Rules:
+    """Return rules with other opcodes in the packets of one type of work."""
+    service = STANDARD.services[kind]
+    opcodes: dict[str, Any] = {
+        name: service.base | operation for name, operation in operations.items()
+    }
+    row = replace(service.outbound[work], layouts=LAYOUTS, **opcodes)
+    changed = replace(service, outbound={**service.outbound, work: row})
+    return replace(STANDARD, services={**STANDARD.services, kind: changed})
+
+
+def _send_error(kind: QPType) -> Rules:
+    """Return rules in which a local error of a send leads to the error state."""
+    service = replace(STANDARD.services[kind], send_error=QPState.ERR)
+    return replace(STANDARD, services={**STANDARD.services, kind: service})
+
+
+def _destination(table: type[Header], make: Callable[[QueuePair, Wqe], Header]) -> Rules:
+    """Return rules that fill a header otherwise."""
+    return STANDARD.with_header(table, ExtendedHeader(make, STANDARD.headers[table].widths))
+
+
+def _qkey_as_posted(qp: QueuePair, wqe: Wqe) -> Header:
+    return DETH(qkey=wqe.wr.remote_qkey, srcqp=qp.qp_num)
+
+
+def _own_qkey(qp: QueuePair, _: Wqe) -> Header:
+    return DETH(qkey=qp.qkey, srcqp=qp.qp_num)
+
+
+def _destination_as_source(qp: QueuePair, wqe: Wqe) -> Header:
+    return STANDARD.headers[DETH].make(qp, wqe).replace(srcqp=wqe.wr.remote_qpn)
+
+
+def _queue_of_the_first_packet(_: QueuePair, wqe: Wqe) -> Header:
+    """Name the shared receive queue in the first packet of a message alone."""
+    return XRCETH(xrcsrq=0 if wqe.sent else wqe.wr.remote_srqn)
+
+
+def _even_queue(_: QueuePair, wqe: Wqe) -> Header:
+    return XRCETH(xrcsrq=wqe.wr.remote_srqn & ~1)
+
+
+def _bug(name: str, about: str, clause: str, rules: Rules, service: str = "rc") -> PlantedBug:
+    return PlantedBug(name, about, clause, rules, service, kind="requester")
 
 
 BUGS = (
@@ -238,5 +283,75 @@ BUGS = (
         "a WRITE with immediate does not wait for credits",
         "IBA 9.7.7.2",
         _without_credits(),
+    ),
+    _bug(
+        "uc-middle-as-first",
+        "middle packets of a SEND have the opcode of a first one",
+        "IBA 9.8.2.1",
+        _outbound(QPType.UC, SendOpcode.SEND, middle=Operation.SEND_FIRST),
+        "uc",
+    ),
+    _bug(
+        "uc-lost-immediate",
+        "a WRITE with immediate of several packets ends without the immediate",
+        "IBA 9.4.3",
+        _outbound(QPType.UC, SendOpcode.RDMA_WRITE_WITH_IMM, last=Operation.RDMA_WRITE_LAST),
+        "uc",
+    ),
+    _bug(
+        "uc-local-error-is-fatal",
+        "a local error of a send leads to ERR, not to SQE",
+        "IBA 10.3.1.6",
+        _send_error(QPType.UC),
+        "uc",
+    ),
+    _bug(
+        "ud-qkey-as-posted",
+        "the high bit of a remote Q_Key does not select the queue pair's own",
+        "IBA 10.2.5",
+        _destination(DETH, _qkey_as_posted),
+        "ud",
+    ),
+    _bug(
+        "ud-own-qkey",
+        "datagrams have the queue pair's own Q_Key, whatever was posted",
+        "IBA 10.2.5",
+        _destination(DETH, _own_qkey),
+        "ud",
+    ),
+    _bug(
+        "ud-source-qp",
+        "datagrams name the destination as their source queue pair",
+        "IBA 9.3.2",
+        _destination(DETH, _destination_as_source),
+        "ud",
+    ),
+    _bug(
+        "ud-local-error-is-fatal",
+        "a local error of a send leads to ERR, not to SQE",
+        "IBA 10.3.1.6",
+        _send_error(QPType.UD),
+        "ud",
+    ),
+    _bug(
+        "xrc-first-names-queue",
+        "later packets of a message name shared receive queue 0",
+        "IBA A14",
+        _destination(XRCETH, _queue_of_the_first_packet),
+        "xrc",
+    ),
+    _bug(
+        "xrc-other-queue",
+        "packets name a shared receive queue without the lowest bit of its number",
+        "IBA A14",
+        _destination(XRCETH, _even_queue),
+        "xrc",
+    ),
+    _bug(
+        "xrc-ack-too-short",
+        "an ACK of an XRC target acknowledges the packets before its PSN alone",
+        "IBA 9.7.5.1.2",
+        _response(Opcode.XRC_ACKNOWLEDGE, _one_packet_too_few),
+        "xrc",
     ),
 )
