@@ -265,7 +265,8 @@ class ResponderModel:
 
     def _gap(self) -> Expected:
         if self.nak_sent:
-            return Expected((), "IBA 9.7.5.2.8", "one NAK for each gap, none after an RNR NAK")
+            clause = "IBA 9.7.4.1.2, 9.7.5.2.8"
+            return Expected((), clause, "one NAK for each gap, none after an RNR NAK")
         self.nak_sent = True
         nak = self._nak(Nak.PSN_SEQUENCE_ERROR)
         return Expected((nak,), "IBA 9.7.4.1.2", "a PSN after the expected one")

@@ -225,13 +225,13 @@ BUGS = (
     PlantedBug(
         "nak-for-each-packet-after-a-gap",
         "each packet after a gap causes a NAK, not the first alone",
-        "IBA 9.7.5.2.8",
+        "IBA 9.7.4.1.2, 9.7.5.2",
         with_reaction(Fault.SEQUENCE, replace(_SEQUENCE_NAK, once=False)),
     ),
     PlantedBug(
         "no-nak-for-a-gap",
         "a gap causes no NAK: the requester waits for its time-out",
-        "IBA 9.7.5.2.8",
+        "IBA 9.7.4.1.2, 9.7.5.2",
         with_reaction(Fault.SEQUENCE, Reaction()),
     ),
     PlantedBug(
