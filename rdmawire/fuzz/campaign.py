@@ -20,7 +20,8 @@ from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.finding import Finding, as_finding, findings_in, write_finding
-from rdmawire.fuzz.fuzzer import Batch, Found, Fuzzer, Spec, make_fuzzer
+from rdmawire.fuzz.fuzzer import Batch, CaseFuzzer, Found, Fuzzer, Spec, make_fuzzer
+from rdmawire.fuzz.minimise import MAX_TRIALS, Trials
 
 RUNS_OF_BATCH: Final = 200
 """Runs of one batch: fewer would cost more time between processes.
@@ -30,6 +31,11 @@ A fuzzer whose runs take longer has an attribute ``runs_of_batch``.
 _STATE: Final = "campaign.json"
 _PATIENCE: Final = 1.0
 """Seconds after which the limits are checked, even if no batch is done."""
+FREE_TRIALS: Final = 20_000
+"""Cases that a campaign plays to minimise, besides one for each run.
+
+So a target that shows a violation in each case is not fuzzed much more slowly than others.
+"""
 _MAX_LOST: Final = 5
 """Process pools that may break before the campaign ends with an error."""
 
@@ -80,6 +86,8 @@ class Campaign:
         self._next = 0
         self._finished: dict[int, int] = {}
         self._reached: set[Any] = set()
+        self._trials = 0
+        self._signatures: set[str] = set()
         self._elapsed = 0.0
         if self.folder is not None:
             self._resume(self.folder)
@@ -229,16 +237,33 @@ class Campaign:
 
     def _keep(self, found: Found) -> None:
         """Minimise and write a finding, unless one with its signature is there."""
-        known = {finding.violation.signature for finding in self.findings}
-        if found.violation.signature in known:
+        if found.violation.signature in self._known():
             return
-        finding = as_finding(self.spec, self.seed, self._fuzzer.minimised(found))
-        if finding.violation.signature in known:
+        finding = as_finding(self.spec, self.seed, self._minimised(found))
+        if finding.violation.signature in self._known():
             return
         self.findings.append(finding)
         if self.folder is not None:
             write_finding(self.folder, finding, self._fuzzer)
             self.save()
+
+    def _known(self) -> set[str]:
+        """The signatures of the findings."""
+        if len(self._signatures) != len(self.findings):
+            self._signatures = {finding.violation.signature for finding in self.findings}
+        return self._signatures
+
+    def _minimised(self, found: Found) -> Found:
+        """Minimise a finding, as far as the campaign may play cases for that."""
+        fuzzer = self._fuzzer
+        if not isinstance(fuzzer, CaseFuzzer):
+            return fuzzer.minimised(found)
+        left = max(FREE_TRIALS + self.done - self._trials, 0)
+        most = min(left, MAX_TRIALS)
+        trials = Trials(most)
+        smallest = fuzzer.minimised(found, trials)
+        self._trials += most - trials.left
+        return smallest
 
 
 class _Queue:

@@ -1,10 +1,11 @@
-"""What profiles do differently from ``ibta`` as responders, and whether the standard allows it.
+"""What profiles do differently from ``ibta``, and whether the standard allows it.
 
-The model of a responder follows the profile ``ibta``, but for the differences that are accepted: by
+The models of both roles follow the profile ``ibta``, but for the differences that are accepted: by
 default those that the standard allows. The others are findings; a campaign with ``accept: all``
 accepts them too, and finds what is in no row.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -102,23 +103,59 @@ DIFFERENCES: Final = (
         "the ICRC covers each byte once",
     ),
 )
-"""The differences that a packet can show."""
+"""The differences of responders that a packet can show."""
+
+REQUESTER_DIFFERENCES: Final = (
+    Difference(
+        "unsupported",
+        True,
+        "IBA A19",
+        "FLUSH and ATOMIC WRITE are optional: posting them fails where they are not supported",
+    ),
+    Difference(
+        "endless_retry_cnt",
+        False,
+        "IBA 9.7.6.1.3",
+        "a retry count of 7 means seven retries; of the two counts, only RNR retries have no limit",
+    ),
+    Difference(
+        "rnr_timer_ns",
+        False,
+        "IBA 9.7.5.2.8",
+        "after an RNR NAK, nothing is sent before the time of its timer code is over",
+    ),
+    Difference(
+        "flush_icrc_covers_headers_twice",
+        False,
+        "IBA 7.8.1",
+        "the ICRC covers each byte once",
+    ),
+)
+"""The differences of requesters that work, responses and time can show.
+
+No row is needed for limits beyond what a case can reach (``packets_in_flight``,
+``responses_fill_window``, ``packets_per_ack``), and for ``frees_slots_at_poll``: no case posts more
+than the queue surely holds.
+"""
 
 ACCEPT: Final = ("allowed", "all", "none")
 """Differences that are accepted: those that the standard allows, all, or none."""
 
 
-def accepted(profile: Profile, accept: str = ACCEPT[0]) -> Profile:
+def accepted(
+    profile: Profile, accept: str = ACCEPT[0], rows: Iterable[Difference] = DIFFERENCES
+) -> Profile:
     """Return ``ibta`` with the differences of ``profile`` that are accepted.
 
-    ``accept`` is one of :data:`ACCEPT`. Raises :class:`FuzzError` for another word.
+    ``accept`` is one of :data:`ACCEPT`, ``rows`` are the differences of the role. Raises
+    :class:`FuzzError` for another word.
     """
     if accept not in ACCEPT:
         known = ", ".join(ACCEPT)
         raise FuzzError(f"accept {accept!r} is none of {known}{suggest(accept, ACCEPT)}")
     fields = {
         row.field: getattr(profile, row.field)
-        for row in DIFFERENCES
+        for row in rows
         if accept == "all" or (accept == "allowed" and row.allowed)
     }
     return replace(IBTA, **fields)

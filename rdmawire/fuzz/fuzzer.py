@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from rdmawire.capture import LinkType
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.difference import ACCEPT, accepted
+from rdmawire.fuzz.difference import ACCEPT, REQUESTER_DIFFERENCES, accepted
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input
-from rdmawire.fuzz.minimise import minimise
+from rdmawire.fuzz.minimise import Trials, minimise
 from rdmawire.fuzz.oracle import Player, Session, Violation, judge, violation
 from rdmawire.fuzz.replay_scenario import scenario_text
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
@@ -136,10 +136,10 @@ class CaseFuzzer:
                 return Found(broken, Case(setup, tuple(played)).as_json(), run)
         return None
 
-    def minimised(self, found: Found) -> Found:
-        """Return a finding with fewer and simpler inputs."""
+    def minimised(self, found: Found, trials: Trials | None = None) -> Found:
+        """Return a finding with fewer and simpler inputs, as ``trials`` allow."""
         case, session = Case.from_json(found.case), self._new_session()
-        case, shown = minimise(self._target, case, found.violation, session)
+        case, shown = minimise(self._target, case, found.violation, session, trials)
         return Found(shown, case.as_json(), found.run)
 
     def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
@@ -204,20 +204,23 @@ class EngineFuzzer(CaseFuzzer):
 class RequesterFuzzer(CaseFuzzer):
     """Fuzzes the requester of the software RNIC: it posts work, and answers it.
 
-    ``profile``, ``bug`` and ``service`` are names, as for :class:`EngineFuzzer`. ``target`` is
-    used instead of the adapter of that specification; its default service is ``rc``. Raises
-    :class:`FuzzError` for unknown names.
+    ``profile``, ``bug``, ``service`` and ``accept`` are names, as for :class:`EngineFuzzer`.
+    ``target`` is used instead of the adapter of that specification; its default service is ``rc``.
+    Raises :class:`FuzzError` for unknown names.
     """
 
     def __init__(self, spec: Spec, target: RequesterTarget | None = None) -> None:
         usual = ALL if target is None else "rc"
         services = services_named(str(spec.get("service", usual)))
         self._services = [requester_type(service) for service in services]
-        self._target: RequesterTarget = _engine(spec) if target is None else target
-        self._session: RequesterSession = RequesterSession(self._target)
+        self._target: RequesterTarget = _engine(spec, "accept") if target is None else target
+        profile = _profile(str(spec.get("profile", "ibta")))
+        accept = str(spec.get("accept", ACCEPT[0]))
+        self._accepted = accepted(profile, accept, REQUESTER_DIFFERENCES)
+        self._session: RequesterSession = self._new_session()
 
     def _new_session(self) -> RequesterSession:
-        return RequesterSession(self._target)
+        return RequesterSession(self._target, self._accepted)
 
     def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
         setup = random_requester_setup(random, self._services[run % len(self._services)])

@@ -17,7 +17,7 @@ from rdmawire.fuzz.setup import QKEY, Setup
 from rdmawire.fuzz.target import Target
 
 MAX_TRIALS: Final = 5000
-"""Cases that are played at most to minimise one."""
+"""Cases that are played at most to minimise one, unless another number is given."""
 
 _SHORT: Final = 12
 """Inputs of a case that is short enough to try each run of inputs."""
@@ -28,19 +28,35 @@ _VERY_SHORT: Final = 9
 Shows = Callable[[Case], bool]
 
 
+class Trials:
+    """Counts the cases that are played to minimise: at most ``left`` more."""
+
+    def __init__(self, left: int = MAX_TRIALS) -> None:
+        self.left = left
+
+    def take(self) -> bool:
+        """Count a case; return ``False`` if none is left."""
+        self.left -= self.left > 0
+        return self.left > 0
+
+
 def minimise(
-    target: Target, case: Case, found: Violation, session: Player | None = None
+    target: Target,
+    case: Case,
+    found: Violation,
+    session: Player | None = None,
+    trials: Trials | None = None,
 ) -> tuple[Case, Violation]:
     """Return a minimal case with the signature of ``found``, and its violation.
 
-    The result is ``case`` up to the violation, if nothing simpler shows it. ``session`` is that of
-    the role that is fuzzed; by default that of a responder.
+    The result is ``case`` up to the violation, if nothing simpler shows it within ``trials``.
+    ``session`` is that of the role that is fuzzed; by default that of a responder.
     """
     session = Session(target) if session is None else session
-    trials = iter(range(MAX_TRIALS))
+    trials = Trials() if trials is None else trials
 
     def shows(other: Case) -> bool:
-        if next(trials, None) is None:
+        if not trials.take():
             return False
         again = judge(target, other, session)
         return again is not None and again.signature == found.signature

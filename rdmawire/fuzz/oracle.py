@@ -317,7 +317,7 @@ def violation(place: int, one: Input, found: Mismatch) -> Violation:
     """Describe a difference found at the input ``one`` with the index ``place``."""
     what, wanted, happened, expected = found
     shown = one.name if isinstance(one, _NAMED) else one.kind
-    kinds = ",".join(dict.fromkeys(_kinds(what, happened)))
+    kinds = ",".join(dict.fromkeys(_kinds(what, wanted, happened)))
     return Violation(
         place=place,
         what=what,
@@ -336,12 +336,19 @@ def _words(values: tuple[object, ...]) -> str:
     return "; ".join(words) or "nothing"
 
 
-def _kinds(what: str, happened: tuple[object, ...]) -> Iterable[str]:
-    """The kinds of what happened; of requests, which are often repeated, each once."""
+def _kinds(what: str, wanted: tuple[object, ...], happened: tuple[object, ...]) -> Iterable[str]:
+    """The kinds of what happened; of requests, of which there may be many, the first difference."""
     if what in ("memory", "state"):
         return ()
-    kinds = map(_kind, happened)
-    return dict.fromkeys(kinds) if what == "requests" else kinds
+    return (_first_difference(wanted, happened),) if what == "requests" else map(_kind, happened)
+
+
+def _first_difference(wanted: tuple[object, ...], happened: tuple[object, ...]) -> str:
+    """What the first request is that differs, or whether one is missing or not wanted."""
+    for one, other in zip(wanted, happened, strict=False):
+        if one != other:
+            return _kind(other)
+    return "missing" if len(happened) < len(wanted) else "not wanted"
 
 
 def _kind(one: object) -> str:

@@ -18,14 +18,18 @@ from rdmawire.wire.ib import (
     AETH,
     DETH,
     FETH,
+    ICRC,
     IETH,
     RETH,
+    VCRC,
     XRCETH,
     AtomicAckETH,
     AtomicETH,
     ImmDt,
 )
-from rdmawire.wire.opcode import SHAPES, Operation, Service
+from rdmawire.wire.icrc import icrc_headers_twice
+from rdmawire.wire.native import with_vcrc
+from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Service
 from rdmawire.wire.packet import LAYOUTS
 
 _BITS_64: Final = (1 << 64) - 1
@@ -59,10 +63,12 @@ def is_unusual(one: AnswerInput) -> bool:
 class AnswerBuilder(FrameBuilder):
     """Builds the responses of a peer, and the requests that are expected of the target.
 
-    ``service`` is that of the requester.
+    ``service`` is that of the requester. With ``flush_twice`` the ICRC of its FLUSHes covers their
+    headers twice.
     """
 
     service: Service = Service.RC
+    flush_twice: bool = False
 
     def answer(self, one: AnswerInput, psn: int, msn: int) -> bytes:
         """Return the frame of a response. Raises :class:`FuzzError` for a bad field."""
@@ -88,8 +94,11 @@ class AnswerBuilder(FrameBuilder):
         return reply_in(parsed)
 
     def request(self, one: Request) -> bytes | None:
-        """Return the frame of a request of the target; ``None`` until its path is known."""
-        if self._replies is None:
+        """Return the frame of a request of the target; ``None`` until its path is known.
+
+        Also for a FLUSH with ``flush_twice``, which must be parsed.
+        """
+        if self._replies is None or (self.flush_twice and one.opcode == Opcode.RC_FLUSH):
             return None
         word = one.psn | ACKREQ if one.ackreq else one.psn
         headers = (_FILLED[table](one) for table in LAYOUTS[one.opcode].headers)
@@ -108,19 +117,33 @@ def reply_in(frame: roce.Frame) -> Reply:
     return Reply(bth.opcode & 31, bth.psn, aeth.ack << 5 | aeth.value, aeth.msn, data)
 
 
-def request_from(frame: bytes, medium: roce.Medium) -> Request | None:
+def request_from(frame: bytes, medium: roce.Medium, *, flush_twice: bool = False) -> Request | None:
     """Return a request of the target; ``None`` if it is damaged, or for another queue pair.
 
-    ``medium`` is what the link carries.
+    ``medium`` is what the link carries, ``flush_twice`` as in :class:`AnswerBuilder`.
     """
     try:
         parsed = roce.parse(frame, medium=medium)
     except WireError:
         return None
     bth = parsed.packet.bth
-    if parsed.seal() != parsed or bth.destqp != PEER_QPN or bth.pkey != PKEY or bth.tver:
+    if flush_twice and bth.opcode == Opcode.RC_FLUSH:
+        is_sealed = _covered_twice(parsed.seal(), medium) == frame
+    else:
+        is_sealed = parsed.seal() == parsed
+    if not is_sealed or bth.destqp != PEER_QPN or bth.pkey != PKEY or bth.tver:
         return None
     return request_in(parsed, malformed=False)
+
+
+def _covered_twice(flush: roce.Frame, medium: roce.Medium) -> bytes:
+    """Return the bytes of a FLUSH with the ICRC of Linux, which covers its headers twice."""
+    frame, is_native = flush.build(), medium is roce.Medium.INFINIBAND
+    end = len(frame) - ICRC.SIZE - (VCRC.SIZE if is_native else 0)
+    headers = frame[roce.bth_offset(frame, 0, len(frame), medium=medium) : end]
+    icrc = int.from_bytes(frame[end : end + ICRC.SIZE], "big")
+    changed = frame[:end] + icrc_headers_twice(icrc, headers).to_bytes(ICRC.SIZE, "big")
+    return with_vcrc(changed) if is_native else changed
 
 
 _FILLED: Final[dict[Any, Any]] = {

@@ -19,8 +19,9 @@ from rdmawire.fuzz.setup import AREAS, MAX_SEND_WR, PEER_RKEY, PEER_VA, Setup
 from rdmawire.fuzz.target import Completion
 from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPState, WCOpcode, WCStatus
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
-from rdmawire.wire.ib import CREDITS, RNR_TIMER_NS
+from rdmawire.wire.ib import CREDITS
 from rdmawire.wire.opcode import OPERATIONS, Service
 from rdmawire.wire.opcode import Operation as Op
 
@@ -149,6 +150,7 @@ class Work:
 class RequesterModel:
     """The state of a requester, as the standard has it. Memory is ``memory``, from the arena.
 
+    ``profile`` has the differences from ``ibta`` that are accepted.
     ``unacked`` is the oldest packet that is not acknowledged, ``next`` the next one to send, and
     ``newest`` the first one that was never sent.
     """
@@ -160,6 +162,7 @@ class RequesterModel:
     setup: Setup
     memory: bytearray
     completions: list[Completion] = field(default_factory=list)
+    profile: Profile = IBTA
 
     def __post_init__(self) -> None:
         self.work: deque[Work] = deque()
@@ -202,8 +205,9 @@ class RequesterModel:
         return self.after_error if self.failed else QPState.RTS
 
     def accepts(self, one: WorkInput) -> bool:
-        """Whether the service has such work."""
-        return _VERBS[one.verb].only in OPERATIONS[self.wire]
+        """Whether the service has such work, and the profile supports it."""
+        operation = _VERBS[one.verb].only
+        return operation in OPERATIONS[self.wire] and operation not in self.profile.unsupported
 
     @property
     def in_flight(self) -> int:
@@ -241,7 +245,7 @@ class RequesterModel:
 
     def wait(self, ns: int) -> Sent:
         """Model ``ns`` nanoseconds that pass."""
-        self._because("", "nothing is due")
+        self._because(*_NOT_YET[self.deadline is not None, self.waiting])
         end = self.now + ns
         requests: list[Request] = []
         while self.deadline is not None and self.deadline <= end:
@@ -372,7 +376,7 @@ class RequesterModel:
         self._rnr_retries -= self.setup.rnr_retry != _ENDLESS
         self.next = self.unacked
         self.waiting = True
-        self.deadline = self.now + RNR_TIMER_NS[timer]
+        self.deadline = self.now + self.profile.rnr_timer_ns[timer]
 
     def _refused(self, code: int, packet: int) -> None:
         if not self._settle(packet) or not self.work:
@@ -457,7 +461,7 @@ class RequesterModel:
             self._because(self._clause, f"{self._why}, and no retry is left")
             self._fail(WCStatus.RETRY_EXC_ERR)
             return
-        self._retries -= 1
+        self._retries -= self.setup.retry_cnt != self.profile.endless_retry_cnt
         self.next = self.unacked
         self.deadline = None
 
@@ -601,5 +605,11 @@ class RequesterModel:
             self.memory[place] = byte
 
 
+_NOT_YET: Final = {
+    (False, False): ("", "nothing is due"),
+    (True, False): ("IBA 9.7.6.1.3", "the time for an ACK is not over"),
+    (True, True): ("IBA 9.7.5.2.8", "the RNR NAK's time is not over"),
+}
+"""Why nothing is sent, by whether a timer runs, and whether it is that of an RNR NAK."""
 _OPERANDS: Final = {"ATOMIC_CMP_AND_SWP": (True, True), "ATOMIC_FETCH_AND_ADD": (True, False)}
 """Whether value and compare are operands."""

@@ -15,14 +15,19 @@ from rdmawire.fuzz.requester_model import Sent
 from rdmawire.fuzz.requester_services import fresh_requester
 from rdmawire.fuzz.setup import Network, Setup
 from rdmawire.fuzz.target import RequesterTarget
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import roce
 
 
 class RequesterSession:
-    """Plays work, responses and time on one queue pair of a target."""
+    """Plays work, responses and time on one queue pair of a target.
 
-    def __init__(self, target: RequesterTarget) -> None:
+    ``profile`` has the differences from ``ibta`` that are accepted (:mod:`.difference`).
+    """
+
+    def __init__(self, target: RequesterTarget, profile: Profile = IBTA) -> None:
         self._target = target
+        self._profile = profile
         self._builders: dict[Network, AnswerBuilder] = {}
         self.frames: list[tuple[bool, bytes]] = []
         """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
@@ -42,8 +47,9 @@ class RequesterSession:
             self._builders[setup.network] = builder
         builder.numbers = numbers
         self._builder = builder
-        self.model = fresh_requester(setup)
+        self.model = fresh_requester(setup, self._profile)
         builder.service = self.model.wire
+        builder.flush_twice = self._profile.flush_icrc_covers_headers_twice
         self.frames.clear()
 
     @property
@@ -128,7 +134,8 @@ class RequesterSession:
         return True
 
     def _request_from(self, frame: bytes) -> Request | None:
-        return request_from(frame, self._builder.medium)
+        builder = self._builder
+        return request_from(frame, builder.medium, flush_twice=builder.flush_twice)
 
 
 _REFUSED: Final = Sent((), "IBA 11.4.1.1", "the service has no such work: posting it fails")

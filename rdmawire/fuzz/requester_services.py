@@ -14,6 +14,7 @@ from rdmawire.fuzz.inputs import WorkInput
 from rdmawire.fuzz.requester_model import RequesterModel, Work
 from rdmawire.fuzz.setup import FRESH_ARENA, PEER_SRQN, TARGET_QPN, Setup
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire.opcode import Service
 
 OWN_QKEY: Final = 1 << 31
@@ -86,8 +87,11 @@ MODELS: Final[Mapping[QPType, type[RequesterModel]]] = {
 """The model of a requester, by the type of its queue pair."""
 
 
-def fresh_requester(setup: Setup) -> RequesterModel:
-    """Return the model of a fresh queue pair. Raises :class:`FuzzError` without a model."""
+def fresh_requester(setup: Setup, profile: Profile = IBTA) -> RequesterModel:
+    """Return the model of a fresh queue pair, with the accepted differences of ``profile``.
+
+    Raises :class:`FuzzError` for a type without a model.
+    """
     if setup.service not in MODELS:
         raise FuzzError(f"queue pairs of type {setup.service.name} have no model of a requester")
-    return MODELS[setup.service](setup, bytearray(FRESH_ARENA))
+    return MODELS[setup.service](setup, bytearray(FRESH_ARENA), profile=profile)

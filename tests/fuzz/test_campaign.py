@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -13,13 +14,15 @@ import pytest
 from rdmawire.capture import open_capture
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz import campaign as module
+from rdmawire.fuzz import fuzzer as fuzzer_module
 from rdmawire.fuzz.campaign import Campaign, run_batch, seed_of
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.finding import findings_in, read_finding, replay
 from rdmawire.fuzz.fuzzer import FUZZERS, Batch
-from rdmawire.fuzz.inputs import Case, input_from_json
-from rdmawire.fuzz.minimise import minimise
-from rdmawire.fuzz.oracle import judge
+from rdmawire.fuzz.inputs import Case, Input, input_from_json
+from rdmawire.fuzz.minimise import Trials, minimise
+from rdmawire.fuzz.oracle import Mismatch, Player, Violation, judge, violation
+from rdmawire.fuzz.target import Target
 from tests.fuzz.planted import SHORT_WRITES, ShortWrites
 
 ENGINE = {"kind": "engine"}
@@ -221,6 +224,37 @@ def test_minimising_keeps_the_signature() -> None:
         assert violation.signature == found.violation.signature
         assert judge(target, case) == violation
         assert len(case.inputs) <= len(found.case["inputs"])
+
+
+def test_without_trials_a_case_is_only_cut_after_the_violation() -> None:
+    target = EngineTarget(rules=SHORT_WRITES)
+    case = next(iter(Campaign(SPEC, SEED, runs=RUNS).run())).case
+    whole = Case.from_json(case)
+    shown = judge(target, whole)
+    assert shown is not None
+    longer = whole.with_inputs((*whole.inputs[: shown.place + 1], *whole.inputs))
+    assert minimise(target, longer, shown, trials=Trials(0))[0] == whole
+
+
+def test_a_target_that_always_fails_is_still_fuzzed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A campaign plays few cases to minimise, however many signatures it finds."""
+    played: list[Case] = []
+
+    def counted(target: Target, case: Case, session: Player | None = None) -> Violation | None:
+        played.append(case)
+        shown = judge(target, case, session)
+        return None if shown is None else shown._replace(signature=f"always {len(played) % 2}")
+
+    def unlike(place: int, one: Input, mismatch: Mismatch) -> Violation:
+        return violation(place, one, mismatch)._replace(signature=f"{one}")
+
+    monkeypatch.setattr(module, "FREE_TRIALS", 60)
+    monkeypatch.setattr(sys.modules[minimise.__module__], "judge", counted)
+    monkeypatch.setattr(fuzzer_module, "violation", unlike)
+    spec = {"kind": "requester", "service": "rc", "bug": "key-without-variant"}
+    runs = 200
+    Campaign(spec, SEED, runs=runs).run()
+    assert runs < len(played) <= 60 + runs + runs
 
 
 def test_the_number_of_behaviours_reached_grows_with_other_runs() -> None:

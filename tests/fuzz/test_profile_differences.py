@@ -6,10 +6,20 @@ import pytest
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz import fuzzer as module
-from rdmawire.fuzz.difference import DIFFERENCES, Difference, accepted
-from rdmawire.fuzz.fuzzer import EngineFuzzer, Found
+from rdmawire.fuzz.difference import (
+    ACCEPT,
+    DIFFERENCES,
+    REQUESTER_DIFFERENCES,
+    Difference,
+    accepted,
+)
+from rdmawire.fuzz.fuzzer import EngineFuzzer, Found, RequesterFuzzer
+from rdmawire.fuzz.inputs import AnswerInput, Case, WaitInput, WorkInput
 from rdmawire.fuzz.service_model import SERVICES
+from rdmawire.fuzz.setup import Setup
 from rdmawire.verbs.profile import IBTA, PROFILES, RXE_6_1, RXE_6_12, Profile
+from rdmawire.wire.ib import Ack
+from rdmawire.wire.opcode import Opcode
 
 SEED = 1
 BATCH = 50
@@ -23,10 +33,16 @@ def with_row(row: Difference) -> Profile:
     return replace(IBTA, **{row.field: other})
 
 
-def found_in(profile: str, accept: str, runs: int, service: str = "rc") -> list[Found]:
+def found_in(
+    profile: str,
+    accept: str,
+    runs: int,
+    service: str = "rc",
+    role: type[EngineFuzzer | RequesterFuzzer] = EngineFuzzer,
+) -> list[Found]:
     """What is found until the first batch with a finding."""
-    spec = {"kind": "engine", "profile": profile, "accept": accept, "service": service}
-    fuzzer = EngineFuzzer(spec)
+    kind = "engine" if role is EngineFuzzer else "requester"
+    fuzzer = role({"kind": kind, "profile": profile, "accept": accept, "service": service})
     for first in range(0, runs, BATCH):
         if found := fuzzer.batch(SEED, first, BATCH).found:
             return [fuzzer.minimised(one) for one in found[:3]]
@@ -46,10 +62,47 @@ def test_each_difference_is_found_unless_it_is_accepted(
     assert bool(found_in("other", "allowed", runs)) is not row.allowed
 
 
+RARE = {
+    "rnr_timer_ns": Case(
+        Setup(),
+        (
+            WorkInput("SEND"),
+            AnswerInput(Opcode.RC_ACKNOWLEDGE, syndrome=Ack.RNR_NAK << 5 | 25),
+            WaitInput(IBTA.rnr_timer_ns[25] - 1),
+        ),
+    )
+}
+"""Cases that show a difference which random ones show seldom."""
+
+
+@pytest.mark.parametrize("row", REQUESTER_DIFFERENCES, ids=lambda row: row.field)
+def test_each_difference_of_requesters_is_found_unless_it_is_accepted(
+    row: Difference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PROFILES", {"other": with_row(row)})
+    fuzzers = {
+        accept: RequesterFuzzer({"kind": "requester", "profile": "other", "accept": accept})
+        for accept in ACCEPT
+    }
+    case = RARE[row.field].as_json() if row.field in RARE else None
+    if case is None:
+        found = found_in("other", "none", 1000, role=RequesterFuzzer)
+        case = min((one.case for one in found), key=lambda one: len(one["inputs"]))
+    assert len(case["inputs"]) <= 3
+    shown = {accept: fuzzer.replay(case)[0] for accept, fuzzer in fuzzers.items()}
+    assert shown["none"] is not None
+    assert shown["none"].clause
+    assert shown["all"] is None
+    assert (shown["allowed"] is None) is row.allowed
+
+
+@pytest.mark.parametrize("role", [EngineFuzzer, RequesterFuzzer])
 @pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_profiles_have_no_other_differences(profile: str, service: str) -> None:
-    assert found_in(profile, "all", 200, service) == []
+def test_profiles_have_no_other_differences(
+    profile: str, service: str, role: type[EngineFuzzer | RequesterFuzzer]
+) -> None:
+    assert found_in(profile, "all", 200, service, role) == []
 
 
 def test_soft_roce_shows_what_the_standard_does_not_allow() -> None:
