@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
 from rdmawire.fuzz.exchange import Numbers
-from rdmawire.fuzz.frames import FrameBuilder, payload_bytes
+from rdmawire.fuzz.frames import FrameBuilder, payload_bytes, srq_of
 from rdmawire.fuzz.inputs import Checksum, PacketInput
 from rdmawire.fuzz.setup import AREAS
 from rdmawire.wire.field_registry import find
@@ -19,8 +19,8 @@ REGIONS: Final = ("server.all", "server.readable", "server.writable", "server.wi
 """Names of the regions, and of the window after them."""
 _OF_MEMORY: Final = (RETH, AtomicETH, IETH)
 """Headers that the key ``to`` fills."""
-_OF_CONNECTION: Final = (DETH, XRCETH)
-"""Headers that a scenario fills with numbers of the connection."""
+QUEUES: Final = ("pool0", "pool1", "pool2", "pool3")
+"""Names of the server's shared receive queues."""
 _BITS_64: Final = 1 << 64
 _MAX_SPAN: Final = 1 << 40
 ATOMIC: Final = 8
@@ -55,6 +55,8 @@ class InjectedPacket:
         fields = self._own_fields()
         if any(table in _OF_MEMORY for table in self._tables):
             yield from self._memory(fields)
+        if self._one.srq and self._names_queue:
+            yield Key("queue", QUEUES[self._one.srq])
         yield from self._payload()
         fields |= self._input_fields()
         if fields:
@@ -85,8 +87,10 @@ class InjectedPacket:
         for header in self._named:
             if isinstance(header, AtomicETH):
                 fields |= _different(header, ("swapdt", "cmpdt"))
-            elif isinstance(header, _OF_CONNECTION):
+            elif isinstance(header, DETH):
                 fields |= _values(header)
+            elif isinstance(header, XRCETH):
+                fields |= _different(header, ("resv8",)) if self._names_queue else _values(header)
             elif not isinstance(header, _OF_MEMORY):
                 fields |= _different(header)
         return fields
@@ -101,6 +105,12 @@ class InjectedPacket:
             for field in find(name)
             if isinstance(field.row, Row) and field.table in tables
         }
+
+    @property
+    def _names_queue(self) -> bool:
+        """Whether an XRCETH has the number of the input's queue, which a scenario names."""
+        number = srq_of(self._one, self._builder.numbers)
+        return any(isinstance(one, XRCETH) and one.xrcsrq == number for one in self._named)
 
     # Memory.
 

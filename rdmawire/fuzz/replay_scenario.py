@@ -17,7 +17,14 @@ from rdmawire.fuzz.exchange import Expected, Reply
 from rdmawire.fuzz.frames import FrameBuilder
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput, WaitInput
 from rdmawire.fuzz.oracle import Violation
-from rdmawire.fuzz.replay_packet import BYTES_OF_LINE, InjectedPacket, Key, uses_window
+from rdmawire.fuzz.replay_packet import (
+    BYTES_OF_LINE,
+    QUEUES,
+    InjectedPacket,
+    Key,
+    uses_window,
+)
+from rdmawire.fuzz.responder_model import ResponderModel
 from rdmawire.fuzz.service_model import fresh_model
 from rdmawire.fuzz.setup import (
     AREAS,
@@ -26,19 +33,22 @@ from rdmawire.fuzz.setup import (
     RECEIVE_SLOT,
     RECEIVE_SLOTS,
     RECEIVES,
+    SHARED_QUEUES,
     WINDOW,
     Area,
     Network,
     Setup,
+    SharedQueue,
+    receive_start,
 )
 from rdmawire.memory.key import Access
 from rdmawire.traffic.scenario.types import MAX_TIME, format_size, format_time
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
-from rdmawire.wire.ib import AETH, BTH, ICRC, Ack, AtomicAckETH, Nak
+from rdmawire.wire.ib import AETH, BTH, GRH, ICRC, Ack, AtomicAckETH, Nak
 from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
-from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.opcode import Opcode, Service
 from rdmawire.wire.opcode import Operation as Op
 
 _APART: Final = 10_000
@@ -46,7 +56,15 @@ _APART: Final = 10_000
 _USUAL_LIMIT: Final = 10**10
 """The time limit of a scenario that gives none (ns)."""
 _WIDTH: Final = 96
-_SERVICES: Final = (QPType.RC,)
+MAX_RECEIVES: Final = 256
+"""Receives of a shared receive queue, at most."""
+_TYPES: Final = {
+    QPType.RC: "RC",
+    QPType.UC: "UC",
+    QPType.UD: "UD",
+    QPType.XRC_TGT: "XRC",
+}
+"""The type of a connection whose second end is a queue pair of this type."""
 _NAMES: Final = ("all", "readable", "writable")
 """Memory of the server, by the rights of its region: the order of the areas."""
 
@@ -87,7 +105,8 @@ class ModelRun:
     def _packet(self, one: PacketInput, psn: int) -> Expected:
         builder = self.builder
         frame = builder.frame(one, psn)
-        request = request_of(frame, builder.headers, builder.numbers.qpn)
+        any_sender = self.model.any_sender
+        request = request_of(frame, builder.headers, builder.numbers.qpn, any_sender=any_sender)
         if request is None:
             return Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
         return self.model.request(request)
@@ -100,6 +119,8 @@ class ModelRun:
     @property
     def uses_window(self) -> bool:
         """Whether some packet has the key of the window."""
+        if self.model.wire is Service.UD:  # datagrams name no memory
+            return False
         numbers = self.builder.numbers
         return any(
             isinstance(step.one, PacketInput) and uses_window(step.one, numbers)
@@ -119,15 +140,18 @@ def scenario_text(
 
     ``violation`` is described in it; ``profile`` is that of the target's adapter, and ``bug`` the
     name of the bug that was planted in it; ``accepted`` is that of :class:`ModelRun`. Raises
-    :class:`FuzzError` for a case that a scenario cannot play: a network other than RoCEv2, a
-    service other than RC, or more time than a scenario may take.
+    :class:`FuzzError` for a case that a scenario cannot play: on native InfiniBand, with a memory
+    window of an XRC target, or with more time than a scenario may take.
     """
     _check(case)
     run = ModelRun(case, accepted)
+    if run.uses_window and case.setup.service is QPType.XRC_TGT:
+        raise FuzzError("a scenario cannot play this case: an XRC target cannot bind its window")
     parts = (
         _head(case, violation, bug),
         _hosts(case.setup, profile, window=run.uses_window),
         _connection(case.setup),
+        _queue_connections(case),
         _work(run),
         _expectations(case.setup, run),
     )
@@ -138,8 +162,8 @@ def _check(case: Case) -> None:
     setup = case.setup
     if setup.network not in _NETWORK_BYTES:
         sent = setup.network.value.partition(":")[0]
-        raise FuzzError(f"a scenario cannot play this case: its hosts send RoCEv2, not {sent}")
-    if setup.service not in _SERVICES:
+        raise FuzzError(f"a scenario cannot play this case: its links are Ethernet, not {sent}")
+    if setup.service not in _TYPES:
         raise FuzzError(f"a scenario cannot play this case: service {setup.service.name}")
     if (end := _end(case.inputs)) > MAX_TIME:
         longest = format_time(MAX_TIME)
@@ -223,6 +247,10 @@ def _hosts(setup: Setup, profile: str, *, window: bool) -> Iterator[str]:
         yield f"    profile: {profile}"
     if window:
         yield "    windows: [window]"
+    if setup.service is QPType.XRC_TGT:
+        yield "    shared receives:"
+        for name, queue in zip(QUEUES, SHARED_QUEUES, strict=True):
+            yield f"      {name}: {{max_wr: {MAX_RECEIVES}{_kind_of(queue)}}}"
     yield "    memory:"
     yield "      # Regions within one piece of memory: the bytes between them must not change."
     yield f"      arena: {{size: {format_size(ARENA)}, fill: random, registered: false}}"
@@ -234,22 +262,47 @@ def _hosts(setup: Setup, profile: str, *, window: bool) -> Iterator[str]:
         yield f"         access: {_rights(area.access)}}}"
 
 
+def _kind_of(queue: SharedQueue) -> str:
+    if not queue.is_xrc:
+        return ""
+    return ", xrc: true" if queue.usable else ", xrc: true, other domain: true"
+
+
 def _connection(setup: Setup) -> Iterator[str]:
-    server = {
-        "max_rd_atomic": f"{setup.rd_atomic}",
-        "max_dest_rd_atomic": f"{setup.rd_atomic}",
-        "min_rnr_timer": f"{setup.rnr_timer}",
-    }
-    if not setup.access:
+    server = {}
+    if setup.service in (QPType.RC, QPType.XRC_TGT):
+        server = {
+            "max_rd_atomic": f"{setup.rd_atomic}",
+            "max_dest_rd_atomic": f"{setup.rd_atomic}",
+            "min_rnr_timer": f"{setup.rnr_timer}",
+        }
+    if setup.service is QPType.UD:
+        server["qkey"] = f"{setup.qkey}"
+    elif not setup.access:
         server["qp_access_flags"] = "[]"
     yield "connections:"
     yield "  a:"
     yield "    between: client, server"
-    yield f"    type: {setup.service.name}"
+    yield f"    type: {_TYPES[setup.service]}"
+    if setup.network is Network.ROCE1:
+        yield "    gid type: ROCE_V1"
+    if setup.service is QPType.XRC_TGT:
+        yield f"    shared receives: {{server: {QUEUES[0]}}}"
     yield f"    mtu: {setup.mtu}"
     yield f"    psn: {setup.psn}"
-    pairs = ", ".join(f"{name}: {value}" for name, value in server.items())
-    yield f"    attributes of server: {{{pairs}}}"
+    if server:
+        pairs = ", ".join(f"{name}: {value}" for name, value in server.items())
+        yield f"    attributes of server: {{{pairs}}}"
+
+
+def _queue_connections(case: Case) -> Iterator[str]:
+    """Yield connections whose ends post receives to the further shared receive queues."""
+    for number in sorted({one.srq for one in case.inputs if isinstance(one, ReceiveInput)}):
+        if number:
+            yield f"  {QUEUES[number]}:"
+            yield "    between: client, server"
+            yield f"    type: {'XRC' if SHARED_QUEUES[number].is_xrc else 'RC'}"
+            yield f"    shared receives: {{server: {QUEUES[number]}}}"
 
 
 # Work.
@@ -308,9 +361,10 @@ def _key(key: Key) -> Iterator[str]:
 
 
 def _receive(one: ReceiveInput, number: int, status: str, now: int) -> str:
-    start = (number - 1) % RECEIVE_SLOTS * RECEIVE_SLOT
+    start = receive_start(number - 1, one.length) - RECEIVES
+    end = QUEUES[one.srq] if one.srq else "a"
     into = f', into: "server.slots[{start}:{start + one.length}]"' if one.length else ""
-    return f"  - receive: {{on: server/a, at: {format_time(now)}{into}, status: {status}}}"
+    return f"  - receive: {{on: server/{end}, at: {format_time(now)}{into}, status: {status}}}"
 
 
 # Expectations.
@@ -320,7 +374,7 @@ def _expectations(setup: Setup, run: ModelRun) -> Iterator[str]:
     replies = run.replies
     yield "expect:"
     yield "  memory:"
-    for start, end, data in _runs(bytes(run.model.memory)):
+    for start, end, data in _defined(run.model):
         name = f'"server.arena[{start}:{end}]"'
         if data is None:
             yield f"    {name}: unchanged"
@@ -341,26 +395,35 @@ def _expectations(setup: Setup, run: ModelRun) -> Iterator[str]:
     yield f"  states: {{client/a: RTS, server/a: {state}}}"
 
 
+def _defined(model: ResponderModel) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yield the parts of memory without those that the standard leaves undefined."""
+    memory, place = bytes(model.memory), 0
+    for start, end in (*sorted(model.undefined), (len(memory), len(memory))):
+        yield from _runs(memory[place:start], place)
+        place = max(place, end)
+
+
 _GAP: Final = 16
 """Unchanged bytes between changed ones that are compared together with them, at most."""
 
 
-def _runs(memory: bytes) -> Iterator[tuple[int, int, bytes | None]]:
-    """Yield the parts of memory: start, end, and the bytes if they changed."""
-    place = 0
-    for start, end in _changed(memory):
+def _runs(memory: bytes, base: int) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yield the parts of memory from ``base`` on: start, end, and the bytes if they changed."""
+    place, whole = base, base + len(memory)
+    for start, end in _changed(memory, base):
         if start > place:
             yield place, start, None
-        yield start, end, memory[start:end]
+        yield start, end, memory[start - base : end - base]
         place = end
-    if place < len(memory):
-        yield place, len(memory), None
+    if place < whole:
+        yield place, whole, None
 
 
-def _changed(memory: bytes) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each part that differs from the fresh arena."""
+def _changed(memory: bytes, base: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each part that differs from the fresh arena, from ``base`` on."""
+    fresh = FRESH_ARENA[base : base + len(memory)]
     places = [
-        at for at, (one, other) in enumerate(zip(memory, FRESH_ARENA, strict=True)) if one != other
+        at for at, (one, other) in enumerate(zip(memory, fresh, strict=True), base) if one != other
     ]
     start = 0
     for index, place in enumerate(places):
@@ -384,7 +447,7 @@ _WITHOUT_PAYLOAD: Final = (Op.ACKNOWLEDGE, Op.ATOMIC_ACKNOWLEDGE)
 
 def _fields(setup: Setup, reply: Reply) -> Iterator[tuple[str, str]]:
     """Yield the fields of a reply with their values."""
-    opcode = Opcode[f"{setup.service.name}_{Op(reply.operation).name}"]
+    opcode = Opcode[f"{_TYPES[setup.service]}_{Op(reply.operation).name}"]
     yield "bth.opcode", opcode.name
     yield "bth.psn", str(reply.psn)
     if reply.syndrome >= 0:
@@ -399,6 +462,7 @@ def _fields(setup: Setup, reply: Reply) -> Iterator[tuple[str, str]]:
 _NETWORK_BYTES: Final = {
     Network.ROCE2_IPV4: IPv4.SIZE + UDP.SIZE,
     Network.ROCE2_IPV6: IPv6.SIZE + UDP.SIZE,
+    Network.ROCE1: GRH.SIZE,
 }
 
 

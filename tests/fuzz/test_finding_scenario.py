@@ -11,6 +11,7 @@ from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.finding import Finding, write_finding
 from rdmawire.fuzz.fuzzer import Batch, EngineFuzzer, Found, Frame, ScenarioFuzzer
 from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug
 from rdmawire.ib.rules import Rules
 from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.traffic.scenario.runner.play import play
@@ -61,6 +62,46 @@ def test_the_scenario_has_the_profile(tmp_path: Path) -> None:
     assert "    profile: rxe\n" in (place / "scenario.yaml").read_text()
     assert not passes(place, {})
     assert "Play it as a scenario: rdmawire run FOLDER/scenario.yaml" in report
+
+
+OTHER_SERVICES = [
+    bug for bug in PLANTED_BUGS.values() if bug.kind == "engine" and bug.service != "rc"
+]
+
+
+@pytest.mark.parametrize("bug", OTHER_SERVICES, ids=lambda bug: bug.name)
+def test_the_scenario_of_another_service_shows_the_bug(bug: PlantedBug, tmp_path: Path) -> None:
+    fuzzer = EngineFuzzer(bug.spec)
+    (found,) = first_findings(fuzzer, 1)
+    place, report = written(fuzzer.minimised(found), tmp_path, fuzzer, **bug.spec)
+    assert passes(place, {}), report
+    assert not passes(place, {"server": bug.rules}), report
+    assert f"rdmawire run --bug server={bug.name} FOLDER/scenario.yaml" in report
+
+
+def test_the_scenario_of_a_finding_on_rocev1_shows_the_bug(tmp_path: Path) -> None:
+    bug = PLANTED_BUGS["short-writes"]
+    fuzzer = EngineFuzzer(bug.spec)
+    (found,) = first_findings(fuzzer, 1)
+    smallest = fuzzer.minimised(found)
+    case = {**smallest.case, "setup": {**smallest.case["setup"], "network": "ROCE1"}}
+    place, report = written(smallest._replace(case=case), tmp_path, fuzzer, **bug.spec)
+    assert "gid type: ROCE_V1" in (place / "scenario.yaml").read_text()
+    assert passes(place, {}), report
+    assert not passes(place, {"server": bug.rules}), report
+
+
+def test_the_report_says_that_native_infiniband_has_no_scenario(tmp_path: Path) -> None:
+    bug = PLANTED_BUGS["short-writes"]
+    fuzzer = EngineFuzzer(bug.spec)
+    (found,) = first_findings(fuzzer, 1)
+    case = {**found.case, "setup": {**found.case["setup"], "network": "IB_LOCAL"}}
+    place, report = written(found._replace(case=case), tmp_path, fuzzer, **bug.spec)
+    assert not (place / "scenario.yaml").exists()
+    assert report.splitlines()[-1] == (
+        "No scenario.yaml: a scenario cannot play this case: its links are Ethernet, "
+        "not native InfiniBand"
+    )
 
 
 class NoScenario:

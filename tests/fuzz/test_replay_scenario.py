@@ -25,16 +25,21 @@ from rdmawire.wire.packet import LAYOUTS
 from tests.fuzz.planted import SHORT_WRITES
 
 CLIENT = bytes.fromhex("020000000001")
-MEMORY = {"reth": 12, "atomiceth": 12, "ieth": 4}
-"""Bytes of address and key at the start of headers: they differ between hosts."""
+MEMORY = {"reth": 12, "atomiceth": 12, "ieth": 4, "xrceth": 4}
+"""Bytes of address, key or queue at the start of headers: they differ between hosts."""
 
 
-def random_case(seed: int, session: Session, inputs: int = 40) -> Case:
+PLAYED = (Network.ROCE2_IPV4, Network.ROCE2_IPV6, Network.ROCE1)
+
+
+def random_case(
+    seed: object, session: Session, inputs: int = 40, service: QPType = QPType.RC
+) -> Case:
     """A case of random inputs; the session has played it."""
     random = Random(f"replay {seed}")
-    setup = random_setup(random)
-    while setup.network not in (Network.ROCE2_IPV4, Network.ROCE2_IPV6):
-        setup = random_setup(random)
+    setup = random_setup(random, service)
+    while setup.network not in PLAYED:
+        setup = random_setup(random, service)
     session.begin(setup)
     generator = ResponderInputs(random, session.model)
     played: list[Input] = []
@@ -55,7 +60,7 @@ def outcome_of(text: str, path: Path, rules: Rules = STANDARD) -> tuple[Outcome,
 
 def comparable(frame: bytes) -> bytes:
     """A frame without what two hosts number themselves: QPNs of replies, addresses, keys, ICRC."""
-    start = 62 if frame[12:14] == b"\x86\xdd" else 42
+    start = {b"\x86\xdd": 62, b"\x89\x15": 54}.get(frame[12:14], 42)
     packet = bytearray(frame[start:-4])
     if frame[6:12] != CLIENT and len(packet) >= BTH.SIZE:
         packet[5:8] = bytes(3)
@@ -82,7 +87,27 @@ def test_a_scenario_sends_what_the_fuzzer_sends(seed: int, tmp_path: Path) -> No
     assert outcome.testbed.endpoints["a"][0].peer.qp.qp_num == 0x11
 
 
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("service", [QPType.UC, QPType.UD, QPType.XRC_TGT])
+def test_scenarios_of_other_services_send_the_same(
+    service: QPType, seed: int, tmp_path: Path
+) -> None:
+    session = Session(EngineTarget())
+    session.recording = True
+    case = random_case(f"{service.name} {seed}", session, service=service)
+    try:
+        text = scenario_text(case)
+    except FuzzError as error:
+        assert "an XRC target cannot bind its window" in str(error)  # noqa: PT017
+        return
+    outcome, frames = outcome_of(text, tmp_path / "played.pcap")
+    fuzzed = [comparable(frame) for _, frame in session.frames]
+    assert [comparable(frame) for frame in frames] == fuzzed, text
+    assert [failure.text("case") for failure in outcome.failures] == [], text
+
+
 WRITE = PacketInput(Opcode.RC_RDMA_WRITE_ONLY, length=13, offset=8, seed=3)
+WINDOW_WRITE = PacketInput(Opcode.XRC_RDMA_WRITE_ONLY, region=3, length=8)
 UNUSUAL = {
     "an added header": PacketInput(Opcode.RC_SEND_ONLY, length=5, extra=("immdt",), value=7),
     "a header twice": PacketInput(Opcode.RC_RDMA_WRITE_ONLY, length=5, extra=("reth",)),
@@ -123,7 +148,7 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
-@pytest.mark.parametrize("network", [Network.ROCE2_IPV4, Network.ROCE2_IPV6])
+@pytest.mark.parametrize("network", PLAYED)
 def test_unusual_packets_are_the_same(name: str, network: Network, tmp_path: Path) -> None:
     session = Session(EngineTarget())
     session.recording = True
@@ -188,9 +213,9 @@ def test_a_long_wait_has_a_longer_time_limit() -> None:
 @pytest.mark.parametrize(
     ("case", "why"),
     [
-        (Case(Setup(network=Network.ROCE1), ()), "RoCEv2, not RoCEv1"),
-        (Case(Setup(network=Network.IB_LOCAL), ()), "RoCEv2, not native InfiniBand"),
-        (Case(Setup(service=QPType.UC), ()), "service UC"),
+        (Case(Setup(network=Network.IB_LOCAL), ()), "Ethernet, not native InfiniBand"),
+        (Case(Setup(service=QPType.XRC_TGT), (WINDOW_WRITE,)), "an XRC target cannot bind"),
+        (Case(Setup(service=QPType.RAW_PACKET), ()), "service RAW_PACKET"),
         (Case(Setup(), (WaitInput(1 << 60),)), "are more than"),
     ],
 )

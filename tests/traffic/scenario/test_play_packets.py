@@ -13,7 +13,7 @@ from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.traffic.scenario.runner.play import Outcome, play
 from rdmawire.verbs.enums import QPState
 from rdmawire.wire import roce
-from rdmawire.wire.ib import RETH, AtomicETH, ImmDt
+from rdmawire.wire.ib import GRH, RETH, AtomicETH, ImmDt
 from rdmawire.wire.opcode import Opcode
 
 TEXT = """
@@ -277,3 +277,43 @@ def test_a_random_payload_is_not_expected() -> None:
     expect = f"expect: {{packets: [{{where: {{bth.opcode: CNP}}, {payload}, count: 1}}]}}\n"
     with pytest.raises(ScenarioError, match="found random bytes; expected"):
         read_scenario_text(f"{TEXT}  - {inject('opcode: CNP')}\n{expect}")
+
+
+XRC = """
+name: Shared receive queues
+hosts:
+  client: {}
+  server:
+    shared receives: {pool: {xrc: true}, other: {xrc: true}, far: {xrc: true, other domain: true}}
+connections:
+  a: {between: [client, server], type: XRC, shared receives: {server: pool}}
+  b: {between: [client, server], type: XRC, shared receives: {server: other}}
+work:
+  - receive: {on: server/a}
+  - receive: {on: server/b}
+  - inject: {on: client/a, opcode: XRC_SEND_ONLY, at: 1 us}
+  - inject: {on: client/a, opcode: XRC_SEND_ONLY, queue: other, at: 5 us}
+  - inject: {on: client/a, opcode: XRC_SEND_ONLY, queue: far, fields: {bth.ackreq: 1}, at: 9 us}
+expect:
+  packets: [{where: {aeth.ack: NAK, aeth.value: INVALID_REQUEST}, count: 1, sent by: server}]
+  states: {server/a: ERR}
+"""
+
+
+def test_an_xrc_packet_names_a_queue() -> None:
+    outcome = play(read_scenario_text(XRC))
+    assert [failure.text("it") for failure in outcome.failures] == []
+
+
+def test_a_grh_on_ethernet_carries_a_connection_of_rocev1(tmp_path: Path) -> None:
+    text = TEXT.replace("psn: [", "gid type: ROCE_V1, psn: [")
+    text += "  - inject: {on: client/a, opcode: RC_SEND_ONLY, fields: {grh.hoplmt: 9}}\n"
+    text += "  - write: {on: client/a, from: 'client.source[0:8]', to: server.sink, at: 1 ms}\n"
+    file = tmp_path / "packets.pcap"
+    assert play(read_scenario_text(text), capture=file).passed
+    with open_capture(file) as capture:
+        frames = [roce.parse(record.data) for record in capture]
+    headers = [frame.headers[1] for frame in frames]
+    assert len(headers) >= 3
+    assert all(isinstance(header, GRH) for header in headers)
+    assert [getattr(header, "hoplmt", 0) for header in headers][:2] == [9, 64]

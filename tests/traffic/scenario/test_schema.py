@@ -67,6 +67,8 @@ COMPANY: dict[tuple[str, str], dict[str, str]] = {
     ("a queue", "xon"): {"xoff": "8 MiB"},
     ("the verb inject", "va_offset"): {"to": "server.sink"},
     ("the verb inject", "rkey_offset"): {"to": "server.sink"},
+    ("the verb inject", "queue"): {"opcode": "XRC_SEND_ONLY"},
+    ("a shared receive queue", "other domain"): {"xrc": "true"},
     **{
         (section.called, "packet"): {"sent by": "client/a"}
         for section in SECTIONS
@@ -97,6 +99,7 @@ GOOD: dict[tuple[str, str], str] = {
         if row.type in OF_PEER
     },
     ("the verb send_inv", "key"): "server.slot",
+    ("the verb inject", "queue"): "pool",
 }
 """Values that go with the rest of the scenario, where the first sample does not."""
 

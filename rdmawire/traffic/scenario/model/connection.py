@@ -45,6 +45,7 @@ from rdmawire.traffic.scenario.types import (
     pairs_of,
     text_of,
 )
+from rdmawire.verbs.ah import GIDType
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import BOUNDS
@@ -316,6 +317,7 @@ class ConnectionPlan(Section):
     of :class:`rdmawire.wire.cm.RejectReason`). ``packets_in_flight`` is the maximum of
     unacknowledged request packets of a queue pair, ``None`` for the limit of its adapter's profile.
 
+    ``gid_type`` is a name of :class:`rdmawire.verbs.ah.GIDType`.
     ``congestion`` is a scheme's name, with its ``parameters``; ``cnp_interval`` is the time between
     CNPs (ns), ``cnp_dscp`` their DSCP, ``None`` for the connection's. ``receives`` are posted
     first. ``alternate``: both ends use the same path as their alternate path, and are rearmed, for
@@ -340,6 +342,12 @@ class ConnectionPlan(Section):
         _numbers(0, MODULUS - 1, "a PSN"),
         key("Starting PSN of both ends, or of each end."),
     ] = (100, 100)
+    gid_type: Annotated[
+        str,
+        Word(GIDType.__members__, "the type of a GID"),
+        Clause("IBA A17"),
+        key("Encapsulation: ROCE_V2, or ROCE_V1 for a GRH on Ethernet.", "gid type"),
+    ] = GIDType.ROCE_V2.name
     dscp: Annotated[int, Number(0, 63), key("DSCP of the frames.")] = 0
     ecn: Annotated[Flag, key("Whether frames are ECN-capable, so that switches may mark them.")] = (
         False

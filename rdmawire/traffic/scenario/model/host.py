@@ -373,10 +373,20 @@ class SrqPlan(Section):
         key("The limit event occurs when fewer receives are left; 0 for never."),
     ] = 0
     xrc: Annotated[Flag, Clause("IBA A14"), key("Whether it is for XRC connections.")] = False
+    other_domain: Annotated[
+        Flag,
+        Clause("IBA A14"),
+        key(
+            "Whether it is in an XRC domain of its own: no connection of the host may use it.",
+            "other domain",
+        ),
+    ] = False
 
     def finish(self, found: Found, context: ParseContext) -> "SrqPlan":  # noqa: ARG002
         if self.limit > self.max_wr:
             raise NodeError(found.at("limit"), f"limit {self.limit}", f"no more than {self.max_wr}")
+        if self.other_domain and not self.xrc:
+            raise NodeError(found.at("other domain"), "'other domain'", "'xrc: true' besides")
         return self
 
 

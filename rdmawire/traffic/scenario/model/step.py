@@ -139,6 +139,11 @@ _CRAFTED: Final = {
     ),
     "va_offset": Parameter(OFFSET, "Number added to the address of `to`.", needed=False),
     "rkey_offset": Parameter(OFFSET, "Number added to the R_Key of `to`.", needed=False),
+    "queue": Parameter(
+        NAME,
+        "Shared receive queue of the peer that an XRCETH names; by default that of its end.",
+        needed=False,
+    ),
     "payload": Parameter(PAYLOAD, "Payload; by default none.", needed=False),
     "headers": Parameter(
         HEADERS, "Extended headers, instead of those that the opcode has.", needed=False

@@ -57,6 +57,7 @@ class PacketCrafter:
     ) -> None:
         self.endpoint = endpoint
         self.remote = remote.moved(values.get("va_offset", 0), values.get("rkey_offset", 0))
+        self.queue: str | None = values.get("queue")
         self._values = values
         self._fields: Mapping[str, Value] = values.get("fields", {})
         self._opcodes: OpcodeTable = opcodes_of(protocols)
@@ -179,7 +180,8 @@ def _deth(packet: PacketCrafter, _: type[Header]) -> Header:
 
 
 def _xrceth(packet: PacketCrafter, _: type[Header]) -> Header:
-    srq = packet.endpoint.peer.srq
+    peer = packet.endpoint.peer
+    srq = peer.srq if packet.queue is None else peer.machine.srqs[packet.queue]
     return XRCETH(xrcsrq=0 if srq is None else srq.number)
 
 

@@ -32,7 +32,7 @@ from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.traffic.scenario.model.connection import QUEUE, SCHEMES, TYPES, ConnectionPlan
 from rdmawire.traffic.scenario.model.expectation import reason_of
 from rdmawire.traffic.scenario.runner.host_runtime import SRQ_SGES, HostRuntime
-from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.ah import AddressHandle, GIDType
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import MigrationState, QPState, QPType
 from rdmawire.verbs.qp_attr import FIELDS, QP_TRANSITIONS, Needs, QPAttrMask, QPCap
@@ -40,6 +40,8 @@ from rdmawire.wire.cm import RejectReason
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 
+_GID_TYPES: Final = {"ROCE_V1": GIDType.ROCE_V1, "ROCE_V2": None}
+"""Types of GIDs of paths: responses are in the encapsulation of their request without one."""
 _ECN_BITS: Final = 2
 """Bits of a traffic class below the DSCP."""
 
@@ -118,7 +120,12 @@ class QueuePairRuntime:
         """The path to the peer. Queue pairs use the addresses of a host in turn."""
         traffic_class = self.plan.dscp << _ECN_BITS | (ECN.ECT_0 if self.plan.ecn else 0)
         way = self.machine.host.path_to(self.peer.machine.host)
-        return way._replace(sgid=self.gid, dgid=self.peer.gid, traffic_class=traffic_class)
+        return way._replace(
+            sgid=self.gid,
+            dgid=self.peer.gid,
+            traffic_class=traffic_class,
+            gid_type=_GID_TYPES[self.plan.gid_type],
+        )
 
     @property
     def gid(self) -> bytes:

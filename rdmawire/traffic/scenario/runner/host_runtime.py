@@ -253,7 +253,8 @@ class HostRuntime:
     def _srq(self, plan: SrqPlan) -> SharedReceiveQueue:
         nic, xrc = self.host.nic, None
         if plan.xrc:
-            xrc = XRCReceiver(self.domain, nic.create_cq(plan.max_wr))
+            domain = nic.open_xrcd() if plan.other_domain else self.domain
+            xrc = XRCReceiver(domain, nic.create_cq(plan.max_wr))
         srq = nic.create_srq(self.host.pd, plan.max_wr, SRQ_SGES, xrc)
         if plan.limit:
             srq.modify(limit=plan.limit)
