@@ -20,6 +20,7 @@ from rdmawire.fuzz.oracle import Player, Session, Violation, judge, violation
 from rdmawire.fuzz.replay_scenario import scenario_text
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
 from rdmawire.fuzz.requester_oracle import RequesterSession
+from rdmawire.fuzz.requester_scenario import requester_scenario
 from rdmawire.fuzz.service_model import ALL, requester_type, services_named
 from rdmawire.fuzz.setup import Setup
 from rdmawire.fuzz.target import RequesterTarget, Target
@@ -212,6 +213,7 @@ class RequesterFuzzer(CaseFuzzer):
     def __init__(self, spec: Spec, target: RequesterTarget | None = None) -> None:
         usual = ALL if target is None else "rc"
         services = services_named(str(spec.get("service", usual)))
+        self._spec = spec
         self._services = [requester_type(service) for service in services]
         self._target: RequesterTarget = _engine(spec, "accept") if target is None else target
         profile = _profile(str(spec.get("profile", "ibta")))
@@ -226,6 +228,17 @@ class RequesterFuzzer(CaseFuzzer):
         setup = random_requester_setup(random, self._services[run % len(self._services)])
         self._session.begin(setup)
         return setup, RequesterInputs(random, self._session.model).next
+
+    def scenario(self, case: Any, shown: Violation) -> str:
+        """Return the text of a scenario; the server has the profile of the specification."""
+        return requester_scenario(
+            Case.from_json(case),
+            shown,
+            profile=str(self._spec.get("profile", "ibta")),
+            bug=str(self._spec.get("bug", "")),
+            rules=adapter(self._spec).rules,
+            accepted=self._accepted,
+        )
 
 
 _LINKS: Final = {

@@ -88,9 +88,11 @@ class InjectedPacket:
             if isinstance(header, AtomicETH):
                 fields |= _different(header, ("swapdt", "cmpdt"))
             elif isinstance(header, DETH):
-                fields |= _values(header)
+                fields |= header_values(header)
+            elif isinstance(header, XRCETH) and self._names_queue:
+                fields |= _different(header, ("resv8",))
             elif isinstance(header, XRCETH):
-                fields |= _different(header, ("resv8",)) if self._names_queue else _values(header)
+                fields |= header_values(header)
             elif not isinstance(header, _OF_MEMORY):
                 fields |= _different(header)
         return fields
@@ -175,7 +177,7 @@ def _opcode(opcode: int) -> str:
     return Opcode(opcode).name if opcode in {*Opcode} else f"{opcode:#04x}"
 
 
-def _values(header: Header) -> dict[str, str]:
+def header_values(header: Header) -> dict[str, str]:
     """Return the fields of a header."""
     table = type(header)
     return {f"{table.label}.{row.name}": str(getattr(header, row.name)) for row in table.rows}
@@ -184,7 +186,7 @@ def _values(header: Header) -> dict[str, str]:
 def _different(header: Header, names: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the fields of a header that differ from its default, or those of ``names``."""
     table = type(header)
-    found, usual = _values(header), _values(table())
+    found, usual = header_values(header), header_values(table())
     wanted = {f"{table.label}.{name}" for name in names} or found.keys()
     return {name: found[name] for name in found if name in wanted and found[name] != usual[name]}
 

@@ -7,7 +7,6 @@ memory and state of the queue pair) is expected as far as expectations can say i
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from textwrap import wrap
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FuzzError
@@ -18,18 +17,25 @@ from rdmawire.fuzz.frames import FrameBuilder
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput, WaitInput
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.replay_packet import (
-    BYTES_OF_LINE,
     QUEUES,
     InjectedPacket,
-    Key,
     uses_window,
 )
-from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.scenario_text import (
+    APART,
+    AREA_NAMES,
+    arena_lines,
+    check_network,
+    comment_lines,
+    digit_lines,
+    head_lines,
+    key_lines,
+    memory_lines,
+    rights_text,
+)
 from rdmawire.fuzz.service_model import fresh_model
 from rdmawire.fuzz.setup import (
     AREAS,
-    ARENA,
-    FRESH_ARENA,
     RECEIVE_SLOT,
     RECEIVE_SLOTS,
     RECEIVES,
@@ -42,7 +48,7 @@ from rdmawire.fuzz.setup import (
     receive_start,
 )
 from rdmawire.memory.key import Access
-from rdmawire.traffic.scenario.types import MAX_TIME, format_size, format_time
+from rdmawire.traffic.scenario.types import MAX_TIME, format_time
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
@@ -51,12 +57,7 @@ from rdmawire.wire.inet import UDP, Ethernet, IPv4, IPv6
 from rdmawire.wire.opcode import Opcode, Service
 from rdmawire.wire.opcode import Operation as Op
 
-_APART: Final = 10_000
-"""Nanoseconds between two inputs: more than a packet and its replies need on the link."""
-_USUAL_LIMIT: Final = 10**10
-"""The time limit of a scenario that gives none (ns)."""
-_WIDTH: Final = 96
-MAX_RECEIVES: Final = 256
+_RECEIVES: Final = 256
 """Receives of a shared receive queue, at most."""
 _TYPES: Final = {
     QPType.RC: "RC",
@@ -65,8 +66,6 @@ _TYPES: Final = {
     QPType.XRC_TGT: "XRC",
 }
 """The type of a connection whose second end is a queue pair of this type."""
-_NAMES: Final = ("all", "readable", "writable")
-"""Memory of the server, by the rights of its region: the order of the areas."""
 
 
 class Step(NamedTuple):
@@ -148,7 +147,7 @@ def scenario_text(
     if run.uses_window and case.setup.service is QPType.XRC_TGT:
         raise FuzzError("a scenario cannot play this case: an XRC target cannot bind its window")
     parts = (
-        _head(case, violation, bug),
+        head_lines(_about(violation, bug), violation, _end(case.inputs)),
         _hosts(case.setup, profile, window=run.uses_window),
         _connection(case.setup),
         _queue_connections(case),
@@ -160,9 +159,7 @@ def scenario_text(
 
 def _check(case: Case) -> None:
     setup = case.setup
-    if setup.network not in _NETWORK_BYTES:
-        sent = setup.network.value.partition(":")[0]
-        raise FuzzError(f"a scenario cannot play this case: its links are Ethernet, not {sent}")
+    check_network(setup)
     if setup.service not in _TYPES:
         raise FuzzError(f"a scenario cannot play this case: service {setup.service.name}")
     if (end := _end(case.inputs)) > MAX_TIME:
@@ -171,51 +168,10 @@ def _check(case: Case) -> None:
 
 
 def _end(inputs: Iterable[Input]) -> int:
-    return sum(_APART + (one.ns if isinstance(one, WaitInput) else 0) for one in inputs)
-
-
-# Texts.
-
-
-def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in text)
-
-
-def _folded(text: str, indent: str) -> Iterator[str]:
-    """Yield a text as the lines of a YAML block."""
-    yield from wrap(_printable(text), _WIDTH, initial_indent=indent, subsequent_indent=indent)
-
-
-def _comment(text: str) -> Iterator[str]:
-    """Yield a comment beside steps; further lines are indented."""
-    yield from wrap(_printable(text), _WIDTH, initial_indent="  # ", subsequent_indent="  #       ")
-
-
-def _digits(name: str, data: bytes, indent: str) -> Iterator[str]:
-    """Yield a key whose value is bytes, in several lines if they are many."""
-    if len(data) <= BYTES_OF_LINE:
-        yield f'{indent}{name}: {{hex: "{data.hex()}"}}'
-        return
-    yield f"{indent}{name}:"
-    yield f"{indent}  hex: >-"
-    for start in range(0, len(data), BYTES_OF_LINE):
-        yield f"{indent}    {data[start : start + BYTES_OF_LINE].hex()}"
+    return sum(APART + (one.ns if isinstance(one, WaitInput) else 0) for one in inputs)
 
 
 # Sections.
-
-
-def _head(case: Case, violation: Violation | None, bug: str) -> Iterator[str]:
-    signature = "A fuzz case" if violation is None else f"Finding: {violation.signature}"
-    yield f'name: "{_printable(signature).translate(_ESCAPES)}"'
-    yield "about: >-"
-    yield from _folded(_about(violation, bug), "  ")
-    yield "seed: 1  # the content of the server's memory is that of the fuzz case"
-    if (end := _end(case.inputs)) >= _USUAL_LIMIT:
-        yield f"time limit: {format_time(min(end + _USUAL_LIMIT, MAX_TIME))}"
-
-
-_ESCAPES: Final = str.maketrans({'"': '\\"', "\\": "\\\\"})
 
 
 def _about(violation: Violation | None, bug: str) -> str:
@@ -233,11 +189,6 @@ def _about(violation: Violation | None, bug: str) -> str:
     )
 
 
-def _rights(access: int) -> str:
-    names = [flag.name or "" for flag in Access if flag & access]
-    return f"[{', '.join(names)}]"
-
-
 def _hosts(setup: Setup, profile: str, *, window: bool) -> Iterator[str]:
     ipv6 = setup.network is not Network.ROCE2_IPV4
     yield "hosts:"
@@ -250,16 +201,9 @@ def _hosts(setup: Setup, profile: str, *, window: bool) -> Iterator[str]:
     if setup.service is QPType.XRC_TGT:
         yield "    shared receives:"
         for name, queue in zip(QUEUES, SHARED_QUEUES, strict=True):
-            yield f"      {name}: {{max_wr: {MAX_RECEIVES}{_kind_of(queue)}}}"
-    yield "    memory:"
-    yield "      # Regions within one piece of memory: the bytes between them must not change."
-    yield f"      arena: {{size: {format_size(ARENA)}, fill: random, registered: false}}"
+            yield f"      {name}: {{max_wr: {_RECEIVES}{_kind_of(queue)}}}"
     slots = Area(RECEIVES, RECEIVE_SLOT * RECEIVE_SLOTS, int(Access.LOCAL_WRITE))
-    for name, area in zip((*_NAMES, "slots"), (*AREAS, slots), strict=True):
-        yield f"      {name}:"
-        size, offset = format_size(area.length), format_size(area.start)
-        yield f"        {{size: {size}, within: arena, offset: {offset},"
-        yield f"         access: {_rights(area.access)}}}"
+    yield from arena_lines((*AREAS, slots))
 
 
 def _kind_of(queue: SharedQueue) -> str:
@@ -317,9 +261,9 @@ def _work(run: ModelRun) -> Iterator[str]:
     yield from window
     now, receives = 0, 0
     for number, step in enumerate(run.steps, 1):
-        now += _APART
-        yield from _comment(f"{number}. {step.one}")
-        yield from _comment(f"   {_required(step.expected)}")
+        now += APART
+        yield from comment_lines(f"{number}. {step.one}")
+        yield from comment_lines(f"   {_required(step.expected)}")
         if isinstance(step.one, PacketInput):
             yield from _packet(step, run.builder, now)
         elif isinstance(step.one, ReceiveInput):
@@ -340,8 +284,8 @@ def _bind() -> Iterator[str]:
     yield "  - bind_mw:"
     yield "      on: server/a"
     yield "      what: server.window"
-    yield f'      to: "server.{_NAMES[0]}[{start}:{start + WINDOW.length}]"'
-    yield f"      access: {_rights(WINDOW.access)}"
+    yield f'      to: "server.{AREA_NAMES[0]}[{start}:{start + WINDOW.length}]"'
+    yield f"      access: {rights_text(WINDOW.access)}"
 
 
 def _packet(step: Step, builder: FrameBuilder, now: int) -> Iterator[str]:
@@ -350,14 +294,7 @@ def _packet(step: Step, builder: FrameBuilder, now: int) -> Iterator[str]:
     yield "      on: client/a"
     yield f"      at: {format_time(now)}"
     for key in InjectedPacket(step.one, step.psn, builder).step_keys():
-        yield from _key(key)
-
-
-def _key(key: Key) -> Iterator[str]:
-    if key.digits:
-        yield from _digits(key.name, key.digits, "      ")
-    else:
-        yield f"      {key.name}: {key.value}"
+        yield from key_lines(key)
 
 
 def _receive(one: ReceiveInput, number: int, status: str, now: int) -> str:
@@ -374,12 +311,7 @@ def _expectations(setup: Setup, run: ModelRun) -> Iterator[str]:
     replies = run.replies
     yield "expect:"
     yield "  memory:"
-    for start, end, data in _defined(run.model):
-        name = f'"server.arena[{start}:{end}]"'
-        if data is None:
-            yield f"    {name}: unchanged"
-        else:
-            yield from _digits(name, data, "    ")
+    yield from memory_lines(bytes(run.model.memory), run.model.undefined)
     size = sum(_size(setup, reply) for reply in replies)
     yield f"  counters: {{server.frames: {len(replies)}, server.frame_bytes: {size}}}"
     if replies:
@@ -387,49 +319,12 @@ def _expectations(setup: Setup, run: ModelRun) -> Iterator[str]:
         for (fields, data), count in _counted(setup, replies).items():
             yield f"    - where: {{{fields}}}"
             if data:
-                yield from _digits("payload", data, "      ")
+                yield from digit_lines("payload", data, "      ")
             elif data is not None:
                 yield "      payload: 0"
             yield f"      count: {count}"
     state = "ERR" if run.model.failed else "RTS"
     yield f"  states: {{client/a: RTS, server/a: {state}}}"
-
-
-def _defined(model: ResponderModel) -> Iterator[tuple[int, int, bytes | None]]:
-    """Yield the parts of memory without those that the standard leaves undefined."""
-    memory, place = bytes(model.memory), 0
-    for start, end in (*sorted(model.undefined), (len(memory), len(memory))):
-        yield from _runs(memory[place:start], place)
-        place = max(place, end)
-
-
-_GAP: Final = 16
-"""Unchanged bytes between changed ones that are compared together with them, at most."""
-
-
-def _runs(memory: bytes, base: int) -> Iterator[tuple[int, int, bytes | None]]:
-    """Yield the parts of memory from ``base`` on: start, end, and the bytes if they changed."""
-    place, whole = base, base + len(memory)
-    for start, end in _changed(memory, base):
-        if start > place:
-            yield place, start, None
-        yield start, end, memory[start - base : end - base]
-        place = end
-    if place < whole:
-        yield place, whole, None
-
-
-def _changed(memory: bytes, base: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each part that differs from the fresh arena, from ``base`` on."""
-    fresh = FRESH_ARENA[base : base + len(memory)]
-    places = [
-        at for at, (one, other) in enumerate(zip(memory, fresh, strict=True), base) if one != other
-    ]
-    start = 0
-    for index, place in enumerate(places):
-        if index + 1 == len(places) or places[index + 1] - place > _GAP:
-            yield places[start], place + 1
-            start = index + 1
 
 
 def _counted(setup: Setup, replies: Iterable[Reply]) -> Counter[tuple[str, bytes | None]]:

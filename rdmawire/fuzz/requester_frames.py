@@ -14,6 +14,7 @@ from rdmawire.fuzz.inputs import AnswerInput, PacketInput
 from rdmawire.fuzz.setup import PEER_QPN, PKEY
 from rdmawire.ib.tx_template import ACKREQ
 from rdmawire.wire import roce
+from rdmawire.wire.header import Header
 from rdmawire.wire.ib import (
     AETH,
     DETH,
@@ -74,13 +75,19 @@ class AnswerBuilder(FrameBuilder):
         """Return the frame of a response. Raises :class:`FuzzError` for a bad field."""
         reply = None if is_unusual(one) else reply_to(one, psn, msn, self.service)
         if reply is None:
-            return self.frame(_packet(one, msn), psn)
+            return self.frame(packet_of(one, msn), psn)
         extended, data = b"", reply.data
         if reply.syndrome >= 0:
             extended = (one.syndrome << 24 | reply.msn).to_bytes(4, "big")
         if reply.operation == Operation.ATOMIC_ACKNOWLEDGE:
             extended, data = extended + data, b""
         return self._template.frame(one.opcode, reply.psn, extended, data)
+
+    def reply_in(self, one: AnswerInput, psn: int, msn: int) -> Reply | None:
+        """Return the response of an input as values; ``None`` if it must be dropped."""
+        if is_unusual(one):
+            return self.answer_in(self.answer(one, psn, msn))
+        return reply_to(one, psn, msn, self.service)
 
     def answer_in(self, frame: bytes) -> Reply | None:
         """Return the response in a frame for the target; ``None`` if it must be dropped."""
@@ -101,8 +108,7 @@ class AnswerBuilder(FrameBuilder):
         if self._replies is None or (self.flush_twice and one.opcode == Opcode.RC_FLUSH):
             return None
         word = one.psn | ACKREQ if one.ackreq else one.psn
-        headers = (_FILLED[table](one) for table in LAYOUTS[one.opcode].headers)
-        extended = b"".join(header.build() for header in headers)
+        extended = b"".join(header.build() for header in request_headers(one).values())
         return self._replies.frame(one.opcode, word, extended, one.payload)
 
 
@@ -146,6 +152,11 @@ def _covered_twice(flush: roce.Frame, medium: roce.Medium) -> bytes:
     return with_vcrc(changed) if is_native else changed
 
 
+def request_headers(one: Request) -> dict[type[Header], Header]:
+    """Return the extended headers of a request, in order."""
+    return {table: _FILLED[table](one) for table in LAYOUTS[one.opcode].headers}
+
+
 _FILLED: Final[dict[Any, Any]] = {
     RETH: lambda one: RETH(one.va, one.rkey, one.dmalen),
     AtomicETH: lambda one: AtomicETH(one.va, one.rkey, one.value, one.compare),
@@ -158,7 +169,7 @@ _FILLED: Final[dict[Any, Any]] = {
 """How the headers of a request are filled."""
 
 
-def _packet(one: AnswerInput, msn: int) -> PacketInput:
+def packet_of(one: AnswerInput, msn: int) -> PacketInput:
     """The packet input with the bytes of an unusual response."""
     headers = LAYOUTS[one.opcode].headers
     fields: tuple[tuple[str, int], ...] = ()

@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from rdmawire.fuzz.exchange import Reply, Request
 from rdmawire.fuzz.inputs import SINK_WORK, WorkInput
+from rdmawire.fuzz.requester_verbs import DATA, VERBS, Verb
 from rdmawire.fuzz.setup import AREAS, MAX_SEND_WR, PEER_RKEY, PEER_VA, Setup
 from rdmawire.fuzz.target import Completion
 from rdmawire.memory.key import Access
-from rdmawire.verbs.enums import QPState, WCOpcode, WCStatus
+from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
 from rdmawire.wire.ib import CREDITS
@@ -51,57 +52,6 @@ class Sent(NamedTuple):
     why: str = ""
 
 
-class _Verb(NamedTuple):
-    """One type of work: its completion and its operations.
-
-    ``only`` is the operation of a message of one packet; ``parts`` those of longer ones: first,
-    middle, last. ``response`` is the operation of the last response, ACKNOWLEDGE for an ACK.
-    """
-
-    completion: WCOpcode
-    only: Op
-    parts: tuple[Op, ...] = ()
-    response: Op = Op.ACKNOWLEDGE
-    receives: bool = False
-
-    @property
-    def answered(self) -> bool:
-        """Whether a response other than an ACK completes it: it uses one of ``max_rd_atomic``."""
-        return self.response != Op.ACKNOWLEDGE
-
-
-_SEND_PARTS: Final = (Op.SEND_FIRST, Op.SEND_MIDDLE)
-_WRITE_PARTS: Final = (Op.RDMA_WRITE_FIRST, Op.RDMA_WRITE_MIDDLE)
-_DATA: Final = Op.RDMA_READ_RESPONSE_LAST
-_VERBS: Final = {
-    "SEND": _Verb(
-        WCOpcode.SEND, Op.SEND_ONLY, (*_SEND_PARTS, Op.SEND_LAST), receives=True
-    ),
-    "SEND_WITH_IMM": _Verb(
-        WCOpcode.SEND, Op.SEND_ONLY_WITH_IMMEDIATE,
-        (*_SEND_PARTS, Op.SEND_LAST_WITH_IMMEDIATE), receives=True,
-    ),
-    "SEND_WITH_INV": _Verb(
-        WCOpcode.SEND, Op.SEND_ONLY_WITH_INVALIDATE,
-        (*_SEND_PARTS, Op.SEND_LAST_WITH_INVALIDATE), receives=True,
-    ),
-    "RDMA_WRITE": _Verb(
-        WCOpcode.RDMA_WRITE, Op.RDMA_WRITE_ONLY, (*_WRITE_PARTS, Op.RDMA_WRITE_LAST)
-    ),
-    "RDMA_WRITE_WITH_IMM": _Verb(
-        WCOpcode.RDMA_WRITE, Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE,
-        (*_WRITE_PARTS, Op.RDMA_WRITE_LAST_WITH_IMMEDIATE), receives=True,
-    ),
-    "RDMA_READ": _Verb(WCOpcode.RDMA_READ, Op.RDMA_READ_REQUEST, response=_DATA),
-    "ATOMIC_CMP_AND_SWP": _Verb(
-        WCOpcode.COMP_SWAP, Op.CMP_SWAP, response=Op.ATOMIC_ACKNOWLEDGE
-    ),
-    "ATOMIC_FETCH_AND_ADD": _Verb(
-        WCOpcode.FETCH_ADD, Op.FETCH_ADD, response=Op.ATOMIC_ACKNOWLEDGE
-    ),
-    "ATOMIC_WRITE": _Verb(WCOpcode.ATOMIC_WRITE, Op.ATOMIC_WRITE, response=_DATA),
-    "FLUSH": _Verb(WCOpcode.FLUSH, Op.FLUSH, response=_DATA),
-}  # fmt: skip
 _IMMEDIATE: Final = frozenset(
     (
         Op.SEND_LAST_WITH_IMMEDIATE,
@@ -133,7 +83,7 @@ class Work:
 
     number: int
     one: WorkInput
-    verb: _Verb
+    verb: Verb
     packets: int
     inline: bytes | None
     first: int = -1
@@ -206,7 +156,7 @@ class RequesterModel:
 
     def accepts(self, one: WorkInput) -> bool:
         """Whether the service has such work, and the profile supports it."""
-        operation = _VERBS[one.verb].only
+        operation = VERBS[one.verb].only
         return operation in OPERATIONS[self.wire] and operation not in self.profile.unsupported
 
     @property
@@ -230,7 +180,7 @@ class RequesterModel:
         """Model posted work, which always succeeds if there is room."""
         self._because("IBA 10.8.2, 9.7.1", "posted work is sent")
         self.posted += 1
-        verb = _VERBS[one.verb]
+        verb = VERBS[one.verb]
         if self.failed:
             self._because("IBA 10.8.3.3", "work posted in the error state is flushed")
             self.completions.append(Completion(self.posted, WCStatus.WR_FLUSH_ERR))
@@ -329,7 +279,7 @@ class RequesterModel:
             return
         one = self.work[0]
         is_read = reply.operation in READ_RESPONSES
-        if is_read != (one.verb.response == _DATA) or not one.verb.answered:
+        if is_read != (one.verb.response == DATA) or not one.verb.answered:
             self._bad_response("IBA 9.7.5.1", "a response of another operation")
         elif is_read:
             self._read_responded(one, reply)
@@ -586,6 +536,10 @@ class RequesterModel:
         return Request(self.wire << 5 | operation, *values, **named)
 
     # Memory.
+
+    def read(self, work: WorkInput) -> bytes:
+        """Return the bytes of the SGEs of work."""
+        return self._read(work, 0, work.length)
 
     def _read(self, work: WorkInput, start: int, length: int) -> bytes:
         whole = b"".join(

@@ -362,6 +362,19 @@ def test_a_planted_bug_fails_the_scenario_of_its_finding(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("bug", "service"), [("no-space-for-grh", "ud"), ("uc-lost-immediate", "uc")]
+)
+def test_findings_of_other_services_and_roles_have_scenarios(
+    bug: str, service: str, tmp_path: Path
+) -> None:
+    words = ("--bug", bug, "--service", service, "--max-findings", "1", "--seed", "1")
+    assert rdmawire("fuzz", "run", *words, "-o", str(tmp_path)).returncode == 1
+    (scenario,) = tmp_path.glob("*/scenario.yaml")
+    assert rdmawire("run", "-q", str(scenario)).returncode == 0
+    assert rdmawire("run", "-q", "--bug", f"server={bug}", str(scenario)).returncode == 1
+
+
+@pytest.mark.parametrize(
     ("bug", "message"),
     [
         ("short-writes", "'short-writes' is no HOST=NAME"),

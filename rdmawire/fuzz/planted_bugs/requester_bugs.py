@@ -164,8 +164,8 @@ def _own_qkey(qp: QueuePair, _: Wqe) -> Header:
     return DETH(qkey=qp.qkey, srcqp=qp.qp_num)
 
 
-def _destination_as_source(qp: QueuePair, wqe: Wqe) -> Header:
-    return STANDARD.headers[DETH].make(qp, wqe).replace(srcqp=wqe.wr.remote_qpn)
+def _other_source(qp: QueuePair, wqe: Wqe) -> Header:
+    return STANDARD.headers[DETH].make(qp, wqe).replace(srcqp=qp.qp_num ^ 1)
 
 
 def _queue_of_the_first_packet(_: QueuePair, wqe: Wqe) -> Header:
@@ -173,8 +173,8 @@ def _queue_of_the_first_packet(_: QueuePair, wqe: Wqe) -> Header:
     return XRCETH(xrcsrq=0 if wqe.sent else wqe.wr.remote_srqn)
 
 
-def _even_queue(_: QueuePair, wqe: Wqe) -> Header:
-    return XRCETH(xrcsrq=wqe.wr.remote_srqn & ~1)
+def _next_queue(_: QueuePair, wqe: Wqe) -> Header:
+    return XRCETH(xrcsrq=(wqe.wr.remote_srqn + 1) % (1 << 24))
 
 
 def _bug(name: str, about: str, clause: str, rules: Rules, service: str = "rc") -> PlantedBug:
@@ -321,9 +321,9 @@ BUGS = (
     ),
     _bug(
         "ud-source-qp",
-        "datagrams name the destination as their source queue pair",
+        "datagrams name another queue pair as their source",
         "IBA 9.3.2",
-        _destination(DETH, _destination_as_source),
+        _destination(DETH, _other_source),
         "ud",
     ),
     _bug(
@@ -342,9 +342,9 @@ BUGS = (
     ),
     _bug(
         "xrc-other-queue",
-        "packets name a shared receive queue without the lowest bit of its number",
+        "packets name the shared receive queue with the next number",
         "IBA A14",
-        _destination(XRCETH, _even_queue),
+        _destination(XRCETH, _next_queue),
         "xrc",
     ),
     _bug(
