@@ -46,6 +46,8 @@ from rdmawire.wire.opcode import Opcode
 
 _LATENCY: Final = 1000
 """Nanoseconds that a frame is on the link."""
+_SPARE: Final = 1_000_000
+"""Nanoseconds that a run may take beyond twice the expected time: retries without end are cut."""
 _MAX_RETRIES: Final = 64
 _PEER_SIZE: Final = 64 << 10
 _TYPES: Final = {QPType.RC: "RC", QPType.UC: "UC", QPType.UD: "UD", QPType.XRC_INI: "XRC"}
@@ -189,7 +191,7 @@ def requester_scenario(
         begin = "".join(
             f"{line}\n"
             for part in (
-                head_lines(_about(violation, bug), violation, run.now),
+                head_lines(_about(violation, bug), violation, run.now, 2 * run.now + _SPARE),
                 _hosts(case.setup, profile),
                 _connection(case),
                 _work(run),

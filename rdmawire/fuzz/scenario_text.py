@@ -35,15 +35,22 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
-def head_lines(about: str, violation: Violation | None, end: int) -> Iterator[str]:
-    """Yield the first keys of a scenario whose last input is at ``end`` (ns)."""
+def head_lines(
+    about: str, violation: Violation | None, end: int, limit: int | None = None
+) -> Iterator[str]:
+    """Yield the first keys of a scenario whose last input is at ``end`` (ns).
+
+    ``limit`` is its time limit (ns); without one it is enough for ``end``.
+    """
     signature = "A fuzz case" if violation is None else f"Finding: {violation.signature}"
     yield f'name: "{_printable(signature).translate(_ESCAPES)}"'
     yield "about: >-"
     yield from wrap(_printable(about), _WIDTH, initial_indent="  ", subsequent_indent="  ")
     yield "seed: 1  # the content of the server's memory is that of the fuzz case"
-    if end >= _USUAL_LIMIT:
-        yield f"time limit: {format_time(min(end + _USUAL_LIMIT, MAX_TIME))}"
+    if limit is None and end >= _USUAL_LIMIT:
+        limit = end + _USUAL_LIMIT
+    if limit is not None:
+        yield f"time limit: {format_time(min(limit, MAX_TIME))}"
 
 
 _ESCAPES: Final = str.maketrans({'"': '\\"', "\\": "\\\\"})

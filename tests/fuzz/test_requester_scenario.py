@@ -97,6 +97,7 @@ def test_a_profile_shows_its_difference() -> None:
     fuzzer = RequesterFuzzer(spec)
     text = fuzzer.scenario(case.as_json(), SHOWN)
     assert "    profile: rxe\n" in text
+    assert "\ntime limit: " in text  # rxe would retry without end
     assert not passes(text, {})
     assert passes(text.replace("    profile: rxe\n", ""), {})
 
