@@ -1,5 +1,6 @@
 """Transport packets and the headers that carry them: RoCEv2, RoCE, and native InfiniBand links."""
 
+from io import SEEK_END
 from typing import Any
 
 from construct import (
@@ -16,6 +17,7 @@ from construct import (
     ValidationError,
 )
 
+from rdmawire.errors import WireError
 from rdmawire.layers.construct.header import Completed, Pieces, Refused, number, struct
 from rdmawire.wire import mad
 from rdmawire.wire.checksum import ipv4_header_checksum
@@ -33,7 +35,7 @@ from rdmawire.wire.inet import (
     IPv6,
 )
 from rdmawire.wire.opcode import Opcode, is_vendor
-from rdmawire.wire.packet import LAYOUTS
+from rdmawire.wire.packet import LAYOUTS, check_payload
 from rdmawire.wire.roce import icrc_of
 from rdmawire.wire.tables import MANAGEMENT, tables_of
 
@@ -43,13 +45,17 @@ def _opcode(bth: Any) -> int:
 
 
 class _Padded(Adapter):
-    """Splits the bytes after the headers into payload and pad, by the pad count of the BTH."""
+    """Splits the bytes after the headers into payload and pad, by the pad count of the BTH.
+
+    Only a payload that the opcode allows is parsed.
+    """
 
     def _decode(self, obj: Container, context: Any, path: str) -> Container:  # noqa: ARG002
         rest, padcnt = obj.pop("rest"), obj.bth.padcnt
-        if padcnt > len(rest):
-            left = f"{len(rest)} bytes follow the headers"
-            raise ValidationError(f"BTH.padcnt is {padcnt}, {left}", path=path)
+        try:
+            check_payload(BTH(opcode=_opcode(obj.bth), padcnt=padcnt), len(rest), 0)
+        except WireError as error:
+            raise ValidationError(str(error), path=path) from error
         obj.payload, obj.pad = rest[: len(rest) - padcnt], rest[len(rest) - padcnt :]
         return obj
 
@@ -112,9 +118,30 @@ def _options_size(frame: Any) -> int:
     return frame["network"]["ihl"] * 4 - IPv4.SIZE if _ethertype(frame) == EtherType.IPV4 else 0
 
 
+def _network_size(frame: Any) -> int:
+    """Bytes after the IP header or GRH, as it announces them."""
+    network = frame["network"]
+    if _ethertype(frame) == EtherType.IPV4:
+        return int(network["total_length"]) - 4 * int(network["ihl"])
+    return int(network["payload_length"] if _is_ip(frame) else network["paylen"])
+
+
 def _transport_size(frame: Any) -> int:
-    announced = frame["udp"]["length"] - UDP.SIZE if _is_ip(frame) else frame["network"]["paylen"]
-    return int(announced) - ICRC.SIZE
+    """Bytes up to the ICRC: the UDP datagram ends with the IP packet, if that is shorter."""
+    size = _network_size(frame)
+    if _is_ip(frame):
+        size = min(size, int(frame["udp"]["length"])) - UDP.SIZE
+    return size - ICRC.SIZE
+
+
+def _is_cut(frame: Any) -> bool:
+    """Whether the frame ends before its IP packet or GRH announces, read up to the ICRC."""
+    stream = frame["_io"]
+    here = stream.tell()
+    left = stream.seek(0, SEEK_END) - stream.seek(here)
+    udp = UDP.SIZE if _is_ip(frame) else 0
+    behind = _network_size(frame) - udp - _transport_size(frame) - ICRC.SIZE
+    return bool(behind > left)
 
 
 _FRAME = Struct(
@@ -138,6 +165,10 @@ _FRAME = Struct(
     "udp" / If(_is_ip, struct(UDP)),
     "transport" / FixedSized(_transport_size, TransportPacket),
     "icrc" / struct(ICRC),
+    If(
+        lambda ctx: ctx._parsing and _is_cut(ctx),
+        Refused(lambda frame: f"{_network_size(frame)} bytes announced, fewer are there"),
+    ),
     "trailer" / Default(GreedyBytes, b""),
 )
 

@@ -310,6 +310,7 @@ FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {
     "state": _from_module("state_fuzzer", "SequenceFuzzer"),
     "parser": _from_module("parser_fuzzer", "function_fuzzer"),
     "command": _from_module("parser_fuzzer", "command_fuzzer"),
+    "codecs": _from_module("parser_fuzzer", "codec_fuzzer"),
 }
 """How each kind of fuzzer is made."""
 
@@ -320,6 +321,7 @@ ABOUT: Final = {
     "state": "connected queue pairs, by sequences of verbs, packets, faults and time",
     "parser": "a Python function that takes bytes, by mutants of captured frames",
     "command": "a command that reads a pcap, such as tshark, by mutants of captured frames",
+    "codecs": "the codec against the layers of Construct and Scapy, by mutants of captured frames",
 }
 """What each kind fuzzes, in a line."""
 

@@ -9,15 +9,19 @@ with commas:
 - ``command``: ``command`` (a text or a list of words, with ``{pcap}``), ``statuses``,
   ``patterns``, ``seconds``, ``corpus``, ``link_type`` (that of all frames; 1, Ethernet, by
   default).
+- ``codecs``: ``libraries`` (:data:`rdmawire.fuzz.codec_comparison.LIBRARIES`, by default those
+  that are installed), ``corpus``.
 """
 
+import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from rdmawire.errors import FuzzError
+from rdmawire.fuzz.codec_comparison import LIBRARIES, CodecComparison, View, view_of
 from rdmawire.fuzz.command_target import DEFAULT_SECONDS as COMMAND_SECONDS
 from rdmawire.fuzz.command_target import DISSECTOR_BUG, CommandParser
 from rdmawire.fuzz.frame_map import NO_FRAME
@@ -38,6 +42,7 @@ from rdmawire.fuzz.parser_target import (
 from rdmawire.fuzz.parsers import PARSERS
 from rdmawire.fuzz.seed_corpus import SeedCorpus, corpus_of
 
+_LOG: Final = logging.getLogger(__name__)
 _SEQUENCES: Final = 0.15
 """Part of the cases that are sequences of frames."""
 _APART: Final = 1000
@@ -130,6 +135,33 @@ def command_fuzzer(spec: Spec) -> ParserFuzzer:
     link_type = _integer("link_type", spec.get("link_type", 1))
     corpus = _corpus(spec).only(lambda frame: frame.link_type == link_type)
     return ParserFuzzer(parser, corpus, _COMMAND_TRIALS)
+
+
+def codec_fuzzer(spec: Spec) -> ParserFuzzer:
+    """Return the fuzzer of a ``codecs`` specification. Raises :class:`FuzzError`."""
+    check_settings(spec, ("libraries", "corpus"))
+    named = "libraries" in spec
+    views = dict(_views(words(spec.get("libraries", LIBRARIES)), named=named))
+    return ParserFuzzer(CodecComparison(views), _corpus(spec))
+
+
+def _views(names: Sequence[str], *, named: bool) -> Iterator[tuple[str, View]]:
+    """Yield the views of libraries. One that is not installed is an error if it was ``named``.
+
+    Otherwise it is logged, and only without any library it is an error.
+    """
+    missing: list[str] = []
+    for name in names:
+        try:
+            yield name, view_of(name)
+        except FuzzError as error:
+            if named:
+                raise
+            missing.append(str(error))
+    if len(missing) == len(names):
+        raise FuzzError("; ".join(missing))
+    for line in missing:
+        _LOG.warning("%s", line)
 
 
 def _corpus(spec: Spec) -> SeedCorpus:

@@ -47,6 +47,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         "rdmawire fuzz run --profile rxe --accept all --time 60s",
         "rdmawire fuzz run --function mymodule:parse --meant ValueError --time 60s",
         "rdmawire fuzz run --command 'tshark -V -r {pcap}' --time 10min",
+        "rdmawire fuzz run codecs --time 10min",
         "rdmawire fuzz run --time 8h --scheduler tcp://10.0.0.1:8786",
     ),
 )
@@ -84,6 +85,9 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         help="Exit statuses of the command that are no findings.  [default: 0]")  # fmt: skip
 @option("Parser", "--corpus", metavar="FOLDER",
         help="Captures whose frames are mutated.  [default: the shipped test vectors]")  # fmt: skip
+@option("Parser", "--libraries", metavar="NAME,...",
+        help="What the target codecs compares with: construct, scapy.  "
+        "[default: those installed]")  # fmt: skip
 @option("Limits", "--time", "seconds", metavar="TIME", callback=_seconds,
         help="Stop after this time, such as 60s, 10min or 8h.")  # fmt: skip
 @option("Limits", "--runs", type=IntegerType(1, 10**12), help="Stop after as many random cases.")
