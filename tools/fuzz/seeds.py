@@ -1,9 +1,10 @@
-"""Bytes to begin with: frames and files of the shipped captures, as each target takes them."""
+"""Bytes to begin with, as each target takes them: frames and files of the captures, and cases."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from rdmawire.fuzz.parser_target import FORMS
+from tools.fuzz.responder import cases
 from tools.fuzz.targets import ALL
 
 _FRAMES_OF_EACH = 12
@@ -20,4 +21,7 @@ def _seeds(name: str) -> Iterator[bytes]:
         yield from form(list(corpus.frames()))
 
 
-SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {name: partial(_seeds, name) for name in ALL}
+SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
+    **{name: partial(_seeds, name) for name in ALL},
+    "responder": cases,
+}

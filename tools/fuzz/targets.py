@@ -1,4 +1,4 @@
-"""What is fuzzed: the parsers of :mod:`rdmawire.fuzz.parsers`, and the editor of captures.
+"""What is fuzzed: the parsers of :mod:`rdmawire.fuzz.parsers`, the editor of captures, a responder.
 
 A target takes any bytes. It may meet the errors of :mod:`rdmawire.errors`; whatever else comes out
 of it is a finding, and so is an assertion that does not hold.
@@ -10,6 +10,7 @@ from rdmawire.cli.edit import fpdu_finder
 from rdmawire.fuzz.parsers import PARSERS, OwnParser, frames_of_stream
 from rdmawire.traffic.edit import Editor, text
 from rdmawire.traffic.edit.iwarp import StreamEditor
+from tools.fuzz.responder import responder
 
 _RULES = (
     text.macs(["52:54:00:00:00:01=02:00:00:00:00:07"]),
@@ -34,6 +35,10 @@ def edits(data: bytes) -> None:
     assert [len(frame) for _, frame in done] == [len(frame) for frame in frames]
 
 
-ALL = {**PARSERS, "edits": OwnParser(edits, "stream")}
+ALL: dict[str, OwnParser] = {**PARSERS, "edits": OwnParser(edits, "stream")}
 """The targets with the form of their input and their seed corpora."""
-TARGETS: dict[str, Callable[[bytes], None]] = {name: one.function for name, one in ALL.items()}
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    **{name: one.function for name, one in ALL.items()},
+    "responder": responder,
+}
+"""The functions that take bytes, by name."""
