@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.finding import Finding, as_finding, findings_in, write_finding
+from rdmawire.fuzz.finding import Finding, as_finding, findings_in, read_json, write_finding
 from rdmawire.fuzz.fuzzer import Batch, CaseFuzzer, Found, Fuzzer, Spec, make_fuzzer
 from rdmawire.fuzz.minimise import MAX_TRIALS, Trials
 
@@ -36,6 +36,10 @@ FREE_TRIALS: Final = 20_000
 
 So a target that shows a violation in each case is not fuzzed much more slowly than others.
 """
+_BETWEEN_SAVES: Final = 10.0
+"""Seconds after which what is done is saved, so that a killed campaign repeats little."""
+_MAX_SECONDS: Final = 1e12
+"""Seconds of a campaign, at most: NaN and infinity are none."""
 _MAX_LOST: Final = 5
 """Process pools that may break before the campaign ends with an error."""
 
@@ -91,7 +95,7 @@ class Campaign:
         self._elapsed = 0.0
         if self.folder is not None:
             self._resume(self.folder)
-        self._begun = self.clock()
+        self._begun = self._saved = self.clock()
 
     # State.
 
@@ -114,6 +118,7 @@ class Campaign:
         """Write what is done to the folder."""
         if self.folder is None:
             return
+        self._saved = self.clock()
         state = {
             "target": dict(self.spec),
             "seed": self.seed,
@@ -174,6 +179,7 @@ class Campaign:
         called after each batch. Findings up to then are kept when an exception, such as
         ``KeyboardInterrupt``, ends the run.
         """
+        self.save()  # a folder that cannot be written is reported before the work
         try:
             if executor is None and jobs == 1:
                 self._run_here(report)
@@ -226,26 +232,35 @@ class Campaign:
             work.cancel()
 
     def _take(self, batch: Batch) -> None:
-        """Count a batch and keep what it found."""
+        """Count a batch and keep what it found.
+
+        It is finished only after all that it found is written: otherwise it is run again when the
+        campaign goes on.
+        """
         self.done += batch.runs
         self.executed += batch.executed
-        self._finished[batch.first] = batch.runs
         self._reached |= batch.reached
-        for found in batch.found:
-            if not self._has_enough:
-                self._keep(found)
-
-    def _keep(self, found: Found) -> None:
-        """Minimise and write a finding, unless one with its signature is there."""
-        if found.violation.signature in self._known():
-            return
-        finding = as_finding(self.spec, self.seed, self._minimised(found))
-        if finding.violation.signature in self._known():
-            return
-        self.findings.append(finding)
-        if self.folder is not None:
-            write_finding(self.folder, finding, self._fuzzer)
+        if all(self._keep(found) for found in batch.found):
+            self._finished[batch.first] = batch.runs
+        if self.clock() - self._saved >= _BETWEEN_SAVES:
             self.save()
+
+    def _keep(self, found: Found) -> bool:
+        """Minimise and write a finding, unless one with its signature is there.
+
+        Return false if it is not kept because there are enough findings.
+        """
+        if found.violation.signature in self._known():
+            return True
+        if self._has_enough:
+            return False
+        finding = as_finding(self.spec, self.seed, self._minimised(found))
+        if finding.violation.signature not in self._known():
+            if self.folder is not None:
+                write_finding(self.folder, finding, self._fuzzer)
+            self.findings.append(finding)
+            self.save()
+        return True
 
     def _known(self) -> set[str]:
         """The signatures of the findings."""
@@ -303,13 +318,12 @@ def seed_of(folder: Path) -> int | None:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    try:
-        state = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise FuzzError(f"{path}: cannot go on with this campaign: {error}") from error
+    state = read_json(path)
     if not isinstance(state, dict) or not isinstance(state.get("target"), dict):
-        raise FuzzError(f"{path}: no state of a campaign")
-    for name in ("runs", "executed", "seconds", "next", "seed"):
-        if not isinstance(state.get(name), int | float):
-            raise FuzzError(f"{path}: {name} is missing or no number")
+        raise FuzzError(f"{path}: no state of a campaign: use another folder")
+    for name in ("runs", "executed", "next", "seed"):
+        if type(state.get(name)) is not int or state[name] < 0:
+            raise FuzzError(f"{path}: {name} is missing or no whole number: use another folder")
+    if type(state.get("seconds")) not in (int, float) or not 0 <= state["seconds"] < _MAX_SECONDS:
+        raise FuzzError(f"{path}: seconds are missing or no number: use another folder")
     return state

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from rdmawire.capture import COMMENT, Record, create_capture
-from rdmawire.errors import FuzzError
+from rdmawire.errors import CaptureError, FuzzError
 from rdmawire.fuzz.fuzzer import Found, Frame, Fuzzer, ScenarioFuzzer, Spec, make_fuzzer
 from rdmawire.fuzz.oracle import Violation
 
@@ -30,6 +30,8 @@ MAX_JSON: Final = 8 << 20
 """Bytes of a ``finding.json`` that are read at most."""
 NAME: Final = "finding.json"
 SCENARIO: Final = "scenario.yaml"
+FRAMES: Final = "packets.pcapng"
+REPORT: Final = "report.txt"
 
 
 class Finding(NamedTuple):
@@ -63,21 +65,34 @@ class Finding(NamedTuple):
 def write_finding(folder: Path, finding: Finding, fuzzer: Fuzzer) -> Path:
     """Write the folder of a finding into ``folder``; return its path.
 
-    A folder of the same name is replaced. Raises :class:`FuzzError` if it cannot be written.
+    In a folder of the same name the files of the finding are replaced; other files stay. Raises
+    :class:`FuzzError` if it cannot be written.
     """
     place = folder / finding.name
     beside = folder / f".{finding.name}.{os.getpid()}"
     try:
+        shutil.rmtree(beside, ignore_errors=True)  # of a killed process with this number
         beside.mkdir(parents=True)
         _write_files(beside, finding, fuzzer)
-        if place.exists():
-            shutil.rmtree(place)
-        beside.rename(place)
-    except OSError as error:
-        raise FuzzError(f"{place}: cannot write the finding: {error.strerror or error}") from error
+        if place.is_dir():
+            _replace_files(place, beside)
+        else:
+            beside.rename(place)
+    except (OSError, CaptureError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FuzzError(f"{place}: cannot write the finding: {reason}") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return place
+
+
+def _replace_files(place: Path, beside: Path) -> None:
+    """Move the files of a finding to a folder that may have older ones; ``finding.json`` last."""
+    for name in (FRAMES, SCENARIO, REPORT, NAME):
+        if (beside / name).exists():
+            (beside / name).replace(place / name)
+        else:
+            (place / name).unlink(missing_ok=True)
 
 
 def _write_files(folder: Path, finding: Finding, fuzzer: Fuzzer) -> None:
@@ -85,12 +100,14 @@ def _write_files(folder: Path, finding: Finding, fuzzer: Fuzzer) -> None:
     (folder / NAME).write_text(text)
     _, frames = fuzzer.replay(finding.case)
     if frames:
-        _write_frames(folder / "packets.pcapng", frames, finding.violation)
+        _write_frames(folder / FRAMES, frames, finding.violation)
     text, missing = _scenario(finding, fuzzer)
     if text:
-        (folder / SCENARIO).write_text(text)
+        (folder / SCENARIO).write_text(text, encoding="utf-8")
     lines = (*report(finding, fuzzer), *_scenario_lines(finding, missing))
-    (folder / "report.txt").write_text("\n".join(lines) + "\n")
+    (folder / REPORT).write_text(
+        "\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace"
+    )
 
 
 def _scenario(finding: Finding, fuzzer: Fuzzer) -> tuple[str, str]:
@@ -117,9 +134,10 @@ def _scenario_lines(finding: Finding, missing: str) -> Iterator[str]:
 
 def _write_frames(path: Path, frames: list[Frame], violation: Violation) -> None:
     last = f"expected: {violation.expected}; happened: {violation.happened}; {violation.clause}"
+    comment = last.encode(errors="backslashreplace")
     with create_capture(path) as writer:
         for number, frame in enumerate(frames, 1):
-            options = ((COMMENT, last.encode()),) if number == len(frames) else ()
+            options = ((COMMENT, comment),) if number == len(frames) else ()
             size = len(frame.data)
             writer.write(Record(frame.data, frame.time, size, frame.link_type, options=options))
 
@@ -147,7 +165,7 @@ def report(finding: Finding, fuzzer: Fuzzer) -> Iterator[str]:
 def read_finding(path: Path) -> Finding:
     """Read a finding: its folder or its ``finding.json``. Raises :class:`FuzzError` for others."""
     place = path / NAME if path.is_dir() else path
-    values = _read_json(place)
+    values = read_json(place)
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise FuzzError(f"{place}: no finding of format {FORMAT}")
     try:
@@ -161,7 +179,10 @@ def read_finding(path: Path) -> Finding:
     return finding
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """Read a JSON file of bounded size. Raises :class:`FuzzError`, with the path, for others."""
+    if path.is_fifo():  # opening it would wait for a writer
+        raise FuzzError(f"{path}: cannot read it: it is a pipe")
     try:
         with path.open("rb") as file:
             data = file.read(MAX_JSON + 1)
@@ -188,9 +209,10 @@ def _check_types(path: Path, finding: Finding) -> None:
 
 
 def findings_in(folder: Path) -> Iterator[Finding]:
-    """Yield the findings in a folder, by name."""
+    """Yield the findings in a folder, by name; not those that a killed process was writing."""
     for place in sorted(folder.glob(f"*/{NAME}")):
-        yield read_finding(place)
+        if not place.parent.name.startswith(".") and not place.is_dir():
+            yield read_finding(place)
 
 
 def replay(finding: Finding) -> Violation | None:

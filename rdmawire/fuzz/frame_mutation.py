@@ -60,7 +60,7 @@ class Mutation:
     @classmethod
     def from_json(cls, values: Any) -> Self:
         """Make a mutation of JSON values. Raises :class:`FuzzError` for others."""
-        if not isinstance(values, dict) or values.get("kind") not in KINDS:
+        if not isinstance(values, dict) or str(values.get("kind")) not in KINDS:
             raise FuzzError(
                 f"mutation: expected an object whose 'kind' is one of {', '.join(KINDS)}"
             )

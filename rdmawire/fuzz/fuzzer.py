@@ -328,7 +328,7 @@ ABOUT: Final = {
 
 def make_fuzzer(spec: Spec) -> Fuzzer:
     """Return the fuzzer of a specification. Raises :class:`FuzzError` for an unknown kind."""
-    kind = spec.get("kind")
+    kind = str(spec.get("kind"))
     if kind not in FUZZERS:
-        raise FuzzError(f"no fuzzer is named {kind!r}{suggest(str(kind), FUZZERS)}")
+        raise FuzzError(f"no fuzzer is named {kind!r}{suggest(kind, FUZZERS)}")
     return FUZZERS[kind](spec)

@@ -346,9 +346,9 @@ def _plain(value: Any) -> Any:
 
 def input_from_json(values: Any, place: str = "input") -> Input:
     """Make an input of JSON values. Raises :class:`FuzzError`, with ``place``, for others."""
-    if not isinstance(values, dict) or values.get("input") not in _KINDS:
+    kind = _KINDS.get(str(values.get("input"))) if isinstance(values, dict) else None
+    if kind is None:
         raise FuzzError(f"{place}: expected an object whose 'input' is one of {', '.join(_KINDS)}")
-    kind = _KINDS[values["input"]]
     names = [field.name for field in fields(kind)]
     made: dict[str, Any] = {}
     for name, value in values.items():

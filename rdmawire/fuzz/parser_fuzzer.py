@@ -125,9 +125,8 @@ def command_fuzzer(spec: Spec) -> ParserFuzzer:
     """Return the fuzzer of a ``command`` specification. Raises :class:`FuzzError`."""
     settings = ("command", "statuses", "patterns", "seconds", "corpus", "link_type")
     check_settings(spec, settings)
-    command = spec.get("command", "")
     parser = CommandParser(
-        shlex.split(command) if isinstance(command, str) else list(command),
+        _command_words(spec.get("command", "")),
         statuses=[_integer("statuses", one) for one in words(spec.get("statuses", [0]))],
         patterns=words(spec.get("patterns", [DISSECTOR_BUG])),
         seconds=_number(spec, "seconds", COMMAND_SECONDS),
@@ -162,6 +161,17 @@ def _views(names: Sequence[str], *, named: bool) -> Iterator[tuple[str, View]]:
         raise FuzzError("; ".join(missing))
     for line in missing:
         _LOG.warning("%s", line)
+
+
+def _command_words(command: object) -> list[str]:
+    """Return the words of a command: a text as for a shell, or a list."""
+    try:
+        found = shlex.split(command) if isinstance(command, str) else command
+    except ValueError as error:
+        raise FuzzError(f"command {command!r}: {error}") from None
+    if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
+        raise FuzzError(f"command: {command!r} is no text and no list of words")
+    return found
 
 
 def _corpus(spec: Spec) -> SeedCorpus:

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from pathlib import PurePath
 from types import FrameType
 from typing import Any, Final, NoReturn, Protocol
@@ -21,7 +22,7 @@ from rdmawire.errors import FuzzError, RdmaError
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
-from rdmawire.terminal import suggest
+from rdmawire.terminal import escape, suggest
 
 MEANT: Final[tuple[type[BaseException], ...]] = (RdmaError,)
 """The exceptions that a parser may raise by default."""
@@ -122,9 +123,24 @@ def loaded(name: str) -> Any:
         found: Any = import_module(module)
         for word in attribute.split("."):
             found = getattr(found, word)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError) as error:
         raise FuzzError(f"{name!r}: {error}: write package.module:name") from error
+    except (Exception, SystemExit) as error:  # whatever the module raises while it is imported
+        raise FuzzError(f"{name!r}: importing it raises {exception_text(error)}") from error
     return found
+
+
+_NOT_RUN_BY_A_CALL: Final = (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)
+
+
+def exception_text(error: BaseException) -> str:
+    """Return the name of an exception and the beginning of its text, printable."""
+    kind = type(error).__name__
+    try:
+        text = escape(str(error)[:_MAX_WORDS])
+    except Exception:  # its own __str__ raises
+        return f"{kind} (its text cannot be read)"
+    return f"{kind}: {text}" if text else kind
 
 
 def function_named(name: str) -> Callable[[bytes], object]:
@@ -132,6 +148,8 @@ def function_named(name: str) -> Callable[[bytes], object]:
     found = loaded(name)
     if not callable(found):
         raise FuzzError(f"{name!r} cannot be called")
+    if any(is_kind(found) for is_kind in _NOT_RUN_BY_A_CALL):
+        raise FuzzError(f"{name!r} is a generator or coroutine: a call does not run it; wrap it")
     function: Callable[[bytes], object] = found
     return function
 
@@ -191,7 +209,7 @@ class FunctionParser:
                 self._function(data)
         except self._meant:
             return None
-        except (KeyboardInterrupt, GeneratorExit):
+        except KeyboardInterrupt:
             raise
         except TimeLimitError:
             return self._too_long()
@@ -205,9 +223,8 @@ class FunctionParser:
 
     def _raised(self, error: BaseException) -> Violation:
         kind = type(error).__name__
-        text = str(error)[:_MAX_WORDS]
         place, line = _place_of(error)
-        happened = f"{kind}{': ' if text else ''}{text} in {place}, line {line}"
+        happened = f"{exception_text(error)} in {place}, line {line}"
         signature = f"exception | {kind} | {place}"
         return Violation(0, "exception", self._expected, happened, "", signature)
 

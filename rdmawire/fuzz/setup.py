@@ -186,6 +186,8 @@ class Setup:
         for name in _NUMBERS:
             if name in made and (not isinstance(made[name], int) or made[name] < 0):
                 raise FuzzError(f"setup: {name} is a number, not {made[name]!r}")
+        if type(made.get("access", True)) is not bool:
+            raise FuzzError(f"setup: access is true or false, not {made['access']!r}")
         return cls(**made)
 
 

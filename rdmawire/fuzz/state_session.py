@@ -554,7 +554,7 @@ STEPS: Final[dict[str, Callable[..., None]]] = {
 
 def checked(step: Any) -> dict[str, Any]:
     """Return the arguments of a step. Raises :class:`FuzzError` if it cannot be played."""
-    if not isinstance(step, Mapping) or step.get("step") not in STEPS:
+    if not isinstance(step, Mapping) or str(step.get("step")) not in STEPS:
         raise FuzzError(f"step {step!r}: its 'step' is none of {', '.join(STEPS)}")
     name = step["step"]
     arguments = {key: value for key, value in step.items() if key != "step"}

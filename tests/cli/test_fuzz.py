@@ -61,6 +61,9 @@ def test_targets_are_listed() -> None:
         (("run", "--profile", "rxf"), "no profile is named 'rxf'"),
         (("run", "--service", "RD"), "service 'RD' is none of rc, uc, ud, xrc, all"),
         (("run", "requester", "--role", "requester"), "--role is for the target engine"),
+        (("run", "--bug", ""), "no planted bug is named ''"),
+        (("run", "--command", ""), "the command needs {pcap}"),
+        (("run", "--command", "cat ' {pcap}"), "No closing quotation"),
         (("run", "--role", "both"), "'both' is not one of 'responder', 'requester'"),
         (("run", "--time", "soon"), "'soon' is no time such as 60s"),
         (("run", "--time", "-1s"), "no time such as 60s"),
@@ -108,6 +111,29 @@ def test_a_command_of_a_finding_is_not_run_without_trust(tmp_path: Path) -> None
     path.write_text(json.dumps(values))
     assert "it runs 'touch" in refused("fuzz", "replay", found["folder"], status=2)
     assert not flag.exists()
+
+
+def test_a_replay_says_which_finding_cannot_be_played(tmp_path: Path) -> None:
+    words = ("--bug", "short-writes", "--seed", "1", "--max-findings", "1")
+    done = rdmawire("fuzz", "run", *words, "-o", str(tmp_path), "--json")
+    (found,) = json.loads(done.stdout)["findings"]
+    path = Path(found["folder"]) / "finding.json"
+    values = json.loads(path.read_text())
+    for name, value in (("kind", []), ("bug", "x" * 1_000_000), ("service", "\x1b[31m")):
+        path.write_text(json.dumps({**values, "target": {**values["target"], name: value}}))
+        line = refused("fuzz", "replay", found["folder"], status=2)
+        assert line.startswith(f"rdmawire: {found['folder']}: ")
+        assert len(line) < 1000
+    setup = {**values["case"]["setup"], "access": []}
+    path.write_text(json.dumps({**values, "case": {**values["case"], "setup": setup}}))
+    assert "access is true or false" in refused("fuzz", "replay", found["folder"], status=2)
+
+
+def test_a_folder_that_cannot_be_written_is_no_finding(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    words = ("--bug", "short-writes", "--seed", "1", "--runs", "20")
+    line = refused("fuzz", "run", *words, "-o", str(tmp_path / "file" / "found"), status=2)
+    assert "cannot write" in line
 
 
 def test_a_parser_of_the_package_is_healthy_and_needs_no_trust(tmp_path: Path) -> None:

@@ -105,6 +105,106 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "campaign.json").read_text())["runs"] == campaign.done
 
 
+def _next(folder: Path) -> int:
+    """The first run that is not done according to the state of a campaign."""
+    return int(json.loads((folder / "campaign.json").read_text())["next"])
+
+
+@pytest.mark.parametrize("error", [FuzzError("disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("work", ["write_finding", "as_finding"])
+def test_a_batch_whose_finding_is_not_written_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str, error: BaseException
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, work, fail)
+        campaign = Campaign(SPEC, SEED, tmp_path, runs=200)
+        with pytest.raises(type(error)):
+            campaign.run()
+    assert campaign.findings == []
+    assert _next(tmp_path) == 0
+    names = {one.name for one in Campaign(SPEC, SEED, runs=200).run()}
+    assert {one.name for one in Campaign(SPEC, SEED, tmp_path, runs=200).run()} == names
+
+
+def test_what_a_limit_of_findings_left_out_is_found_later(tmp_path: Path) -> None:
+    Campaign(SPEC, SEED, tmp_path, runs=RUNS, max_findings=1).run()
+    later = Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
+    whole = Campaign(SPEC, SEED, runs=RUNS).run()
+    assert {one.name for one in later} == {one.name for one in whole}
+
+
+def test_a_folder_that_cannot_be_written_is_reported_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    campaign = Campaign(SPEC, SEED, tmp_path / "file" / "found", runs=RUNS)
+    with pytest.raises(FuzzError, match="cannot write"):
+        campaign.run()
+    assert campaign.done == 0
+
+
+def test_what_is_done_is_saved_now_and_then(tmp_path: Path) -> None:
+    times = iter(range(0, 100_000, 20))
+    campaign = Campaign(ENGINE, SEED, tmp_path, runs=600, clock=lambda: float(next(times)))
+    saved: list[int] = []
+    campaign.run(report=lambda _: saved.append(_next(tmp_path)))
+    assert saved == [200, 400, 600]
+
+
+def test_a_folder_that_a_killed_process_was_writing_is_no_finding(tmp_path: Path) -> None:
+    found = Campaign(SPEC, SEED, tmp_path, runs=200).run()
+    half = tmp_path / f".{found[0].name}.1"
+    half.mkdir()
+    (half / "finding.json").write_text("{")
+    assert {one.name for one in findings_in(tmp_path)} == {one.name for one in found}
+
+
+def test_other_files_in_the_folder_of_a_finding_stay(tmp_path: Path) -> None:
+    (finding, *_) = Campaign(SPEC, SEED, runs=200).run()
+    folder = tmp_path / finding.name
+    folder.mkdir()
+    (folder / "notes").write_text("mine")
+    Campaign(SPEC, SEED, tmp_path, runs=200).run()
+    assert (folder / "notes").read_text() == "mine"
+    assert read_finding(folder) == finding
+    assert not list(tmp_path.glob(".*"))
+
+
+STATE = {"target": ENGINE, "seed": 1, "runs": 0, "executed": 0, "seconds": 0, "next": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("\ud800", "no JSON"),
+        ("[]", "no state of a campaign"),
+        (json.dumps(STATE | {"next": 1.5}), "next is missing or no whole number"),
+        (json.dumps(STATE | {"next": -1}), "next is missing or no whole number"),
+        (json.dumps(STATE | {"runs": True}), "runs is missing or no whole number"),
+        (json.dumps(STATE | {"seed": float("nan")}), "seed is missing or no whole number"),
+        (json.dumps(STATE | {"seconds": float("nan")}), "seconds are missing or no number"),
+        (json.dumps(STATE | {"seconds": float("inf")}), "seconds are missing or no number"),
+    ],
+)
+def test_a_damaged_state_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "campaign.json").write_bytes(text.encode(errors="surrogatepass"))
+    for use in (seed_of, lambda folder: Campaign(ENGINE, SEED, folder)):
+        with pytest.raises(FuzzError, match=message):
+            use(tmp_path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "campaign.json")
+    os.mkfifo(tmp_path / "finding.json")
+    with pytest.raises(FuzzError, match="it is a pipe"):
+        seed_of(tmp_path)
+    with pytest.raises(FuzzError, match="it is a pipe"):
+        read_finding(tmp_path)
+
+
 def test_a_campaign_ends_with_enough_findings() -> None:
     assert len(Campaign(SPEC, SEED, max_findings=1).run()) == 1
 
@@ -202,6 +302,7 @@ def test_values_of_other_types_are_refused(tmp_path: Path) -> None:
     ("values", "message"),
     [
         (None, "whose 'input' is one of packet"),
+        ({"input": ["packet"]}, "whose 'input' is one of packet"),
         ({"input": "packet"}, "opcode is missing"),
         ({"input": "packet", "opcode": 300}, "opcode is a number from 0 to 255"),
         ({"input": "packet", "opcode": 1, "aheat": 1}, "no value is named 'aheat'; the nearest"),

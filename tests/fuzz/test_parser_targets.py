@@ -1,6 +1,7 @@
 """Planted mistakes in parsers: found, minimised, kept as findings and played again."""
 
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +237,64 @@ def test_frames_of_several_link_types_are_a_pcapng(tmp_path: Path) -> None:
     assert (one.suffix, both.suffix) == (".pcap", ".pcapng")
     with open_capture(both) as reader:
         assert [record.link_type for record in reader] == [FRAMES[0].link_type, native.link_type]
+
+
+class NoText(Exception):
+    """An exception whose text cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "happened"),
+    [
+        (NoText(), "NoText (its text cannot be read)"),
+        (ValueError("\ud800\x1b"), r"ValueError: \ud800\x1b"),
+        (GeneratorExit(), "GeneratorExit"),
+    ],
+)
+def test_any_exception_is_described(error: BaseException, happened: str) -> None:
+    def fail(_: bytes) -> None:
+        raise error
+
+    found = FunctionParser(fail).judge([SeedFrame(b"x", 1, "x")])
+    assert found is not None
+    assert found.happened.startswith(happened)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("raise SystemExit(4)", "importing it raises SystemExit: 4"),
+        ("def parse(", "importing it raises SyntaxError"),
+        ("raise RuntimeError('boom')", "importing it raises RuntimeError: boom"),
+        ("def parse(data):\n    yield 1\n", "a call does not run it"),
+        ("async def parse(data):\n    pass\n", "a call does not run it"),
+    ],
+)
+def test_functions_that_cannot_be_fuzzed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, message: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"unusable_{zlib.crc32(module.encode())}"
+    (tmp_path / f"{name}.py").write_text(module)
+    with pytest.raises(FuzzError, match=message):
+        function_named(f"{name}:parse")
+
+
+def test_a_relative_name_is_refused() -> None:
+    with pytest.raises(FuzzError, match="importing it raises TypeError"):
+        function_named(".x:y")
+
+
+@pytest.mark.parametrize("command", ["cat ' {pcap}", None, 3, [1, "{pcap}"]])
+def test_commands_without_words_are_refused(command: object) -> None:
+    with pytest.raises(FuzzError, match="command"):
+        make_fuzzer({"kind": "command", "command": command})
+
+
+def test_a_real_time_signal_is_a_violation() -> None:
+    found = CommandParser(["sh", "-c", "kill -40 $$; : {pcap}"]).judge([SeedFrame(b"x", 1, "x")])
+    assert found is not None
+    assert found.happened == "signal 40"

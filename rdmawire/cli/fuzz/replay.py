@@ -4,17 +4,20 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from rdmawire.cli.command import Command, option
 from rdmawire.cli.streams import complain
 from rdmawire.errors import FuzzError
-from rdmawire.terminal import escape
+from rdmawire.terminal import escape, quote, shorten
 
 if TYPE_CHECKING:
     from rdmawire.fuzz.oracle import Violation
+
+_MAX_MESSAGE: Final = 300
+"""Characters of a message about the values of a finding."""
 
 
 @click.command(
@@ -59,9 +62,14 @@ def _replayed(folder: Path, *, trust: bool) -> "Violation | None":
     finding = read_finding(folder)
     code = _code(finding.spec)
     if code and not trust:
-        raise FuzzError(f"{folder}: it runs {code!r}: add --trust if you know where it is from")
+        raise FuzzError(
+            f"{folder}: it runs {quote(code)}: add --trust if you know where it is from"
+        )
     sys.path.append(os.getcwd())  # for a function in a module of this folder
-    return replay(finding)
+    try:
+        return replay(finding)
+    except FuzzError as error:
+        raise FuzzError(f"{folder}: {shorten(str(error), _MAX_MESSAGE)}") from error
 
 
 def _code(spec: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.streams import complain
 from rdmawire.errors import FuzzError
 from rdmawire.terminal import escape, plural
 
@@ -123,18 +124,24 @@ def command(
     --function, command with --command, else engine. Without a limit it runs until Ctrl-C. Findings
     are written to FOLDER as they come, minimised, each in a folder of its own. A behaviour is an
     opcode with what the standard requires in that state: their number says how much was reached.
-    Exit status: 0 if nothing is found, 1 for findings, 2 for a usage error.
+    Exit status: 0 if nothing is found, 1 for findings, 2 for a usage error or a folder that cannot
+    be written.
     """
     spec = {
         "kind": _kind(target or _target(settings, role), role),
-        **{name: value for name, value in settings.items() if value},
+        **{name: value for name, value in settings.items() if value is not None},
     }
     sys.path.append(os.getcwd())  # for a function in a module of this folder
     campaign = _campaign(spec, seed, folder)
     campaign.runs, campaign.seconds, campaign.max_findings = runs, seconds, max_findings
     if not as_json:
         click.echo(f"{_words(spec)}; seed {campaign.seed}; findings in {escape(str(folder))}")
-    interrupted = _run(campaign, jobs, scheduler)
+    try:
+        interrupted = _run(campaign, jobs, scheduler)
+    except FuzzError as error:
+        _print(campaign, folder, as_json=as_json)
+        complain(str(error))
+        return 2
     _print(campaign, folder, as_json=as_json)
     if campaign.findings:
         return 1
@@ -145,9 +152,9 @@ def _target(settings: Mapping[str, str | None], role: str | None) -> str:
     """Return the target that the options are for."""
     from rdmawire.fuzz.planted_bugs import PLANTED_BUGS
 
-    if settings["function"]:
+    if settings["function"] is not None:
         return "parser"
-    if settings["command"]:
+    if settings["command"] is not None:
         return "command"
     bug = PLANTED_BUGS.get(settings["bug"] or "")
     return "engine" if bug is None or role else bug.kind
@@ -169,11 +176,11 @@ def _kind(target: str, role: str | None) -> str:
 def _campaign(spec: dict[str, Any], seed: int | None, folder: Path) -> "Campaign":
     from rdmawire.fuzz.campaign import Campaign, seed_of
 
-    if seed is None:
-        seed = seed_of(folder)
-    if seed is None:
-        seed = int.from_bytes(os.urandom(4), "big")
     try:
+        if seed is None:
+            seed = seed_of(folder)
+        if seed is None:
+            seed = int.from_bytes(os.urandom(4), "big")
         return Campaign(spec, seed, folder)
     except FuzzError as error:
         raise click.UsageError(str(error)) from None
