@@ -5,6 +5,7 @@ dies. The workers need rdmawire of the same version. Needs distributed:
 ``pip install "rdmawire[cluster]"``.
 """
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -13,8 +14,8 @@ from typing import Final, NamedTuple
 from rdmawire import __version__
 from rdmawire.errors import FuzzError
 
-_TIMEOUT: Final = "10s"
-"""Time to connect to the scheduler."""
+_TIMEOUT: Final = 10.0
+"""Seconds to connect to the scheduler, and for its first answer."""
 
 
 class Cluster(NamedTuple):
@@ -38,13 +39,26 @@ def cluster(address: str) -> Iterator[Cluster]:
             raise
         raise FuzzError('a cluster needs Dask: pip install "rdmawire[cluster]"') from None
     try:
+        asyncio.run(_ask(address))
         client = Client(address, timeout=_TIMEOUT)
     except (OSError, ValueError) as error:
-        raise FuzzError(f"no Dask scheduler at {address}: {error}") from error
+        reason = str(error) or "no answer"
+        raise FuzzError(f"no Dask scheduler at {address}: {reason}") from error
     with client:
         versions = client.run(_version)
         _check_workers(address, versions)
         yield Cluster(client.get_executor(), len(versions))
+
+
+async def _ask(address: str) -> None:
+    """Wait for the first answer of a scheduler: a client waits without limit for that of another.
+
+    Raises ``OSError``, such as ``TimeoutError``, and ``ValueError`` for an invalid address.
+    """
+    from distributed.core import rpc
+
+    async with rpc(address, timeout=_TIMEOUT) as scheduler:
+        await asyncio.wait_for(scheduler.identity(), _TIMEOUT)
 
 
 def _version() -> str:

@@ -142,3 +142,10 @@ def test_mistakes_are_one_line(
     Path("bad.dot").write_text("digraph\n")
     Path("bad.json").write_text("{")
     assert message in refused("fuzz", "learn", *words, status=2)
+
+
+def test_a_binary_file_of_agreed_differences_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "agreed"
+    path.write_bytes(b"\xff" * 100)
+    words = ("--inputs", "RECV", "--against", "ibta", "--agreed", str(path))
+    assert f"{path}: 'utf-8' codec" in refused("fuzz", "learn", *words, status=2)

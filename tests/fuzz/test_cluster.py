@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,5 +70,13 @@ def test_an_address_without_a_scheduler_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    line = refused("fuzz", "run", "--runs", "1", "--scheduler", "nonsense://1", status=1)
+    line = refused("fuzz", "run", "--runs", "1", "--scheduler", "nonsense://1", status=2)
     assert "no Dask scheduler at nonsense://1" in line
+
+
+def test_a_server_that_is_no_scheduler_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TIMEOUT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(FuzzError, match="no Dask scheduler at"), cluster(address):
+            pass

@@ -163,3 +163,8 @@ def test_json_gives_back_its_machine(seed: int) -> None:
 def test_other_json_is_refused(values: object) -> None:
     with pytest.raises(FuzzError, match="state machine: "):
         MealyMachine.from_json(values)
+
+
+def test_a_state_number_without_bound_is_refused() -> None:
+    with pytest.raises(FuzzError, match="state machine: expected"):
+        MealyMachine.from_json({"states": [{"A": ["x", float("inf")]}]})

@@ -13,7 +13,7 @@ import click
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.streams import complain
 from rdmawire.errors import FuzzError
-from rdmawire.terminal import escape, plural
+from rdmawire.terminal import escape, plural, shorten
 
 if TYPE_CHECKING:
     from rdmawire.fuzz.learn.compare import Agreed, Difference
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _FORMATS: Final = ("dot", "mermaid", "json")
 _MAX_FILE: Final = 64 << 20
 """Bytes of a machine's file that are read at most."""
+_MAX_MESSAGE: Final = 300
+"""Characters of a message about the contents of a file."""
 
 
 class _Side(NamedTuple):
@@ -244,7 +246,7 @@ def _read_machine(path: Path) -> "MealyMachine | None":
             return MealyMachine.from_json(json.loads(data))
         return MealyMachine.from_dot(data.decode())
     except (FuzzError, ValueError, RecursionError) as error:
-        raise FuzzError(f"{path}: {error}") from None
+        raise FuzzError(f"{path}: {shorten(str(error), _MAX_MESSAGE)}") from None
 
 
 def _write(machine: "MealyMachine", form: str, path: Path | None, *, shows: bool) -> None:
@@ -271,9 +273,9 @@ def _text(machine: "MealyMachine", form: str) -> str:
 
 
 def _compare(request: _Request, sides: list[_Side], agreed: Any, folder: Path | None) -> int:
-    from rdmawire.fuzz.learn.compare import differences, read_agreed
+    from rdmawire.fuzz.learn.compare import differences
 
-    known: frozenset[Agreed] = frozenset() if agreed is None else read_agreed(agreed)
+    known: frozenset[Agreed] = frozenset() if agreed is None else _read_agreed(agreed)
     one, other = sides
     count = 0
     for difference in differences(one.machine, other.machine, known):
@@ -282,6 +284,15 @@ def _compare(request: _Request, sides: list[_Side], agreed: Any, folder: Path | 
     names = f"{escape(one.name)} and {escape(other.name)}"
     click.echo(f"{names}: {plural(count, 'difference')}" if count else f"{names}: no difference")
     return int(count > 0)
+
+
+def _read_agreed(file: Any) -> "frozenset[Agreed]":
+    from rdmawire.fuzz.learn.compare import read_agreed
+
+    try:
+        return read_agreed(file)
+    except (FuzzError, UnicodeDecodeError) as error:
+        raise FuzzError(f"{file.name}: {shorten(str(error), _MAX_MESSAGE)}") from None
 
 
 def _print_difference(

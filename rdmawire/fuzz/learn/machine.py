@@ -101,7 +101,7 @@ class MealyMachine:
                 at: {name: (str(output), int(target)) for name, (output, target) in steps.items()}
                 for at, steps in enumerate(values["states"])
             }
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             raise FuzzError(
                 'state machine: expected {"states": [{"INPUT": ["OUTPUT", state], ...}, ...]}'
             ) from None
