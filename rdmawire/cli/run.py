@@ -585,10 +585,10 @@ def _check_host(host: str, scenario: "Scenario") -> None:
 
 def _planted(name: str) -> "Rules":
     from rdmawire.errors import FuzzError
-    from rdmawire.fuzz.planted_bugs import planted
+    from rdmawire.fuzz.planted_bugs import planted_rules
 
     try:
-        return planted(name).rules
+        return planted_rules(name)
     except FuzzError as error:
         raise _bad_bug(str(error)) from None
 

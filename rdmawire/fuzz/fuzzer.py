@@ -264,8 +264,7 @@ def adapter(spec: Spec) -> Adapter:
     """
     rules, bug = STANDARD, spec.get("bug")
     if bug is not None:
-        planted = import_module("rdmawire.fuzz.planted_bugs").planted
-        rules = planted(str(bug)).rules
+        rules = import_module("rdmawire.fuzz.planted_bugs").planted_rules(str(bug))
     return Adapter(rules, _profile(str(spec.get("profile", "ibta"))), _name(spec))
 
 

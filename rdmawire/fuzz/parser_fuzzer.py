@@ -5,7 +5,8 @@ with commas:
 
 - ``parser``: ``function`` is a name in :data:`rdmawire.fuzz.parsers.PARSERS` or
   ``package.module:function``; ``form`` (:data:`rdmawire.fuzz.parser_target.FORMS`), ``meant``
-  (names of exceptions), ``seconds``, ``corpus`` (a folder of captures).
+  (names of exceptions), ``seconds``, ``corpus`` (a folder of captures); or ``bug``, that of a
+  parser in :data:`rdmawire.fuzz.planted_bugs.PLANTED_BUGS`.
 - ``command``: ``command`` (a text or a list of words, with ``{pcap}``), ``statuses``,
   ``patterns``, ``seconds``, ``corpus``, ``link_type`` (that of all frames; 1, Ethernet, by
   default).
@@ -16,6 +17,7 @@ with commas:
 import logging
 import shlex
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -101,7 +103,9 @@ class ParserFuzzer:
 
 def function_fuzzer(spec: Spec) -> ParserFuzzer:
     """Return the fuzzer of a ``parser`` specification. Raises :class:`FuzzError`."""
-    check_settings(spec, ("function", "form", "meant", "seconds", "corpus"))
+    check_settings(spec, ("function", "form", "meant", "seconds", "corpus", "bug"))
+    if "bug" in spec:
+        return _planted_fuzzer(spec)
     name = str(spec.get("function", ""))
     known = PARSERS.get(name)
     if known is None and ":" not in name:
@@ -118,6 +122,18 @@ def function_fuzzer(spec: Spec) -> ParserFuzzer:
     )
     if known is not None and "corpus" not in spec:
         return ParserFuzzer(parser, known.corpus())
+    return ParserFuzzer(parser, _corpus(spec))
+
+
+def _planted_fuzzer(spec: Spec) -> ParserFuzzer:
+    """Return the fuzzer of a parser with a planted bug."""
+    check_settings(spec, ("seconds", "corpus", "bug"))
+    name = str(spec["bug"])
+    planted = import_module("rdmawire.fuzz.planted_bugs").planted(name).parser
+    if planted is None:
+        raise FuzzError(f"{name!r} is a bug of an adapter, not of a parser: see rdmawire fuzz list")
+    function, seconds = planted.check(planted.rules), _number(spec, "seconds", DEFAULT_SECONDS)
+    parser = FunctionParser(function, form_named(planted.form), seconds=seconds, name=name)
     return ParserFuzzer(parser, _corpus(spec))
 
 

@@ -22,6 +22,7 @@ from rdmawire.filter import Filter, FilterError
 from rdmawire.fuzz.frame_map import NO_FRAME
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.seed_corpus import SeedCorpus, corpus_of
+from rdmawire.fuzz.small_parsers import SMALL_PARSERS
 from rdmawire.traffic.scenario.document import MAX_MISTAKES, Mistake, ScenarioError
 from rdmawire.traffic.scenario.reader import read_scenario_text, shipped, text_of
 from rdmawire.vectors import default_folders, find_pack
@@ -203,5 +204,6 @@ PARSERS: Final[dict[str, OwnParser]] = {
     "captures": OwnParser(captures, "frame", file_corpus),
     "filters": OwnParser(filters, "frame", filter_corpus),
     "scenarios": OwnParser(scenarios, "frame", scenario_corpus),
+    **{name: OwnParser(one.check(one.rules), one.form) for name, one in SMALL_PARSERS.items()},
 }
 """The parsers by name."""

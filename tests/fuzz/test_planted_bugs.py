@@ -6,7 +6,7 @@ import pytest
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.fuzzer import Fuzzer, make_fuzzer
-from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug, planted
+from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug, planted, planted_rules
 from rdmawire.ib.standard_rules import STANDARD
 
 SEED = 1
@@ -30,7 +30,7 @@ def test_a_planted_bug_is_found_within_its_budget(bug: PlantedBug) -> None:
     assert batch.found, f"{executed} packets"
     shown, _ = fuzz.replay(batch.found[0].case)
     assert shown is not None
-    healthy = make_fuzzer({"kind": bug.kind, "service": bug.service})
+    healthy = make_fuzzer(bug.healthy_spec)
     assert healthy.replay(batch.found[0].case)[0] is None
 
 
@@ -46,18 +46,29 @@ def test_a_minimised_case_has_few_inputs(name: str) -> None:
 def test_there_are_at_least_forty_bugs_with_a_clause_each() -> None:
     assert len(PLANTED_BUGS) >= 40
     for bug in PLANTED_BUGS.values():
-        assert bug.rules is not STANDARD
+        assert (bug.rules is STANDARD) == (bug.kind == "parser")
         assert bug.about
-        assert bug.clause.startswith("IBA ")
+        assert bug.clause.startswith(("IBA ", "RFC "))
 
 
 def test_the_page_has_a_row_for_each_bug() -> None:
     page = (Path(__file__).parents[2] / "docs" / "planted-bugs.md").read_text()
     rows = [line.split(" | ")[:5] for line in page.splitlines() if line.startswith("| `")]
     assert rows == [
-        [f"| `{bug.name}`", bug.about, bug.kind, bug.service.upper(), bug.clause]
+        [f"| `{bug.name}`", bug.about, bug.kind, shown_service(bug), bug.clause]
         for bug in PLANTED_BUGS.values()
     ]
+
+
+def shown_service(bug: PlantedBug) -> str:
+    return bug.service if bug.parser else bug.service.upper()
+
+
+def test_a_bug_of_a_parser_is_not_one_of_an_adapter() -> None:
+    with pytest.raises(FuzzError, match="'pad-of-one-bit' is a bug of a parser"):
+        planted_rules("pad-of-one-bit")
+    with pytest.raises(FuzzError, match="'short-writes' is a bug of an adapter"):
+        make_fuzzer({"kind": "parser", "bug": "short-writes"})
 
 
 def test_an_unknown_bug_is_refused_with_the_nearest_name() -> None:

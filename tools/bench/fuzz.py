@@ -34,7 +34,8 @@ class Row(NamedTuple):
     def text(self) -> str:
         """Return the row of a Markdown table."""
         bug = self.bug
-        cells = (f"`{bug.name}`", bug.about, bug.kind, bug.service.upper(), bug.clause)
+        service = bug.service if bug.parser else bug.service.upper()
+        cells = (f"`{bug.name}`", bug.about, bug.kind, service, bug.clause)
         counts = (f"{self.packets:,}", f"{self.seconds:.2f}", str(self.inputs), self.what)
         return f"| {' | '.join((*cells, *counts))} |"
 
@@ -47,7 +48,8 @@ def rows() -> Iterator[Row]:
         found, packets = _first(fuzzer, bug.name)
         seconds = time.perf_counter() - begun
         smallest = fuzzer.minimised(found)
-        yield Row(bug, packets, seconds, len(smallest.case["inputs"]), smallest.violation.what)
+        inputs = 1 if bug.parser else len(smallest.case["inputs"])
+        yield Row(bug, packets, seconds, inputs, smallest.violation.what)
 
 
 def _first(fuzzer: Fuzzer, name: str) -> tuple[Found, int]:
@@ -65,11 +67,13 @@ _HEAD = f"""# Planted bugs
 
 Bugs planted in the software RNIC: its [rules](design.md#the-software-rnic) with one row replaced.
 `rdmawire fuzz run TARGET --bug NAME` finds each by packets alone: by replies, memory and
-completions, as in an adapter under test. With seed {SEED} each is found within {BUDGET:,} packets.
+completions, as in an adapter under test. Those of the target `parser` are in small parsers, of
+which each has rules or a table with one row replaced: they read other values than the codec, or
+raise an exception. With seed {SEED} each is found within {BUDGET:,} packets.
 *Packets* and *inputs* (of the minimised case) are the same on each machine; seconds are those of
 one process on the machine below. Regenerate this page with `python -m tools.bench.fuzz --write`.
 
-| bug | what it does | target | service | violates | packets | seconds | inputs | shown by |
+| bug | what it does | target | service, parser | violates | packets | seconds | inputs | shown by |
 |---|---|---|---|---|---|---|---|---|
 """
 

@@ -1,16 +1,26 @@
-"""Bugs planted in the software RNIC, to measure fuzzers and to try them.
+"""Bugs planted in the software RNIC and in parsers, to measure fuzzers and to try them.
 
-Each is a copy of the adapter's rules with one row replaced: ``planted("short-writes").rules``.
+Each is a copy of the adapter's rules with one row replaced: ``planted_rules("short-writes")``.
 """
 
 from typing import Final
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.planted_bugs import answer_bugs, memory_bugs, order_bugs, requester_bugs
+from rdmawire.fuzz.planted_bugs import (
+    answer_bugs,
+    memory_bugs,
+    order_bugs,
+    parser_bugs,
+    requester_bugs,
+)
 from rdmawire.fuzz.planted_bugs.bug import PlantedBug
+from rdmawire.ib.rules import Rules
 from rdmawire.terminal import suggest
 
-_BUGS: Final = (*memory_bugs.BUGS, *order_bugs.BUGS, *answer_bugs.BUGS, *requester_bugs.BUGS)
+_BUGS: Final = (
+    *(*memory_bugs.BUGS, *order_bugs.BUGS, *answer_bugs.BUGS),
+    *(*requester_bugs.BUGS, *parser_bugs.BUGS),
+)
 PLANTED_BUGS: Final = {bug.name: bug for bug in _BUGS}
 """All planted bugs, by name."""
 
@@ -24,4 +34,15 @@ def planted(name: str) -> PlantedBug:
     return PLANTED_BUGS[name]
 
 
-__all__ = ["PLANTED_BUGS", "PlantedBug", "planted"]
+def planted_rules(name: str) -> Rules:
+    """Return the rules of an adapter with a planted bug.
+
+    Raises :class:`FuzzError` for an unknown name, and for a bug of a parser.
+    """
+    bug = planted(name)
+    if bug.parser is not None:
+        raise FuzzError(f"{name!r} is a bug of a parser, not of an adapter: see rdmawire fuzz list")
+    return bug.rules
+
+
+__all__ = ["PLANTED_BUGS", "PlantedBug", "planted", "planted_rules"]

@@ -1,8 +1,9 @@
-"""A planted bug: rules of an adapter with one row replaced by a wrong one."""
+"""A planted bug: rules of an adapter or of a parser with one row replaced by a wrong one."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rdmawire.fuzz.small_parsers import SmallParser
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import RequestRule, Rules, Step
 from rdmawire.ib.rx_parser import Arrival
@@ -12,24 +13,36 @@ from rdmawire.verbs.enums import QPType
 
 
 class PlantedBug(NamedTuple):
-    """A bug that an adapter's firmware could have.
+    """A bug that an adapter's firmware, or a parser, could have.
 
     ``about`` says what the adapter does wrong, ``clause`` what it violates. ``service`` is the
     transport service that shows it, in the words of ``rdmawire fuzz run --service``, and ``kind``
-    the target that shows it: ``engine`` by its replies, ``requester`` by the work that it posts.
+    the target that shows it: ``engine`` by its replies, ``requester`` by the work that it posts,
+    ``parser`` by what it reads from mutants of captured frames. Of a parser, ``service`` is its
+    name, and ``parser`` has its rules.
     """
 
     name: str
     about: str
     clause: str
-    rules: Rules
+    rules: Rules = STANDARD
     service: str = "rc"
     kind: str = "engine"
+    parser: SmallParser | None = None
 
     @property
     def spec(self) -> dict[str, str]:
         """The specification of a fuzzer that finds the bug, for ``make_fuzzer``."""
+        if self.parser is not None:
+            return {"kind": self.kind, "bug": self.name}
         return {"kind": self.kind, "bug": self.name, "service": self.service}
+
+    @property
+    def healthy_spec(self) -> dict[str, str]:
+        """The specification of a fuzzer of the same target without the bug."""
+        if self.parser is not None:
+            return {"kind": self.kind, "function": self.service}
+        return {"kind": self.kind, "service": self.service}
 
 
 Change = Callable[[QueuePair, RequestRule, Arrival], None]
