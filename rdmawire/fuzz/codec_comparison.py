@@ -61,6 +61,7 @@ class Allowed(NamedTuple):
 ALLOWED: Final = (
     Allowed("scapy", "packet", "", "Scapy refuses no packet: bytes that do not fit are Raw"),
     Allowed("construct", "native packet", "before the VCRC", "bytes after the VCRC are `trailer`"),
+    Allowed("construct", "frame", "is not RoCEv2's", "any UDP port is taken, as with `port=`"),
 )
 """The differences that are known."""
 

@@ -18,6 +18,7 @@ from rdmawire.filter import Filter
 from rdmawire.fuzz import Case, EngineTarget, judge, planted
 from rdmawire.traffic.scenario.section import Section
 from rdmawire.wire import ib, mad, mpa, roce
+from rdmawire.wire.packet import Packet
 from tools.fuzz import responder
 from tools.fuzz.mutators import MUTATORS, mutate
 from tools.fuzz.seeds import SEEDS
@@ -72,6 +73,10 @@ MISTAKES = {
     "captures": (PcapParser, "__init__"),
     "filters": (Filter, "__init__"),
     "scenarios": (Section, "_pairs"),
+    "packet-values": (Packet, "parse"),
+    "fpdu-values": (mpa, "parse_fpdu"),
+    "bth-offset": (roce, "bth_offset"),
+    "icrc-status": (roce, "parse"),
     "responder": (EngineTarget, "send"),
 }
 """What each target calls, for a mistake to be made in it."""
@@ -86,6 +91,7 @@ def test_a_mistake_in_what_is_fuzzed_is_found(
 
     monkeypatch.setattr(*MISTAKES[name], mistaken)
     with pytest.raises(IndexError):
+        list(map(target, seeds(name)))
         target(seeds(name)[0])
 
 
