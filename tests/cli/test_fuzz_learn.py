@@ -71,13 +71,13 @@ def test_differences_end_with_1_and_become_findings(tmp_path: Path) -> None:
     shown = learned(*words, "--findings", str(tmp_path), status=1)
     assert "SEND_ONLY GAP_SEND\n  rxe   NAK_SEQUENCE@0\n  ibta  -\n" in shown
     assert "WRITE_ONLY RECV\n  rxe   ok\n  ibta  ok,ACK@-1\n" in shown
-    assert "IBA 9.7.5.2.8" in shown
+    assert "IBA 9.7.4.1.2, 9.7.5.2.8" in shown
     assert shown.endswith("rxe and ibta: 2 differences\n")
     (folder,) = tmp_path.iterdir()
     assert f"finding:  {folder}" in shown
     again = rdmawire("fuzz", "replay", str(folder))
     assert again.returncode == 1
-    assert "IBA 9.7.5.2.8" in again.stdout
+    assert "IBA 9.7.4.1.2, 9.7.5.2.8" in again.stdout
 
 
 def test_agreed_differences_are_passed(tmp_path: Path) -> None:
