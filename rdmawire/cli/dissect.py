@@ -33,11 +33,12 @@ from rdmawire.errors import CaptureError
 if TYPE_CHECKING:
     from rdmawire.columns import Columns
     from rdmawire.columns.arrow import TableFile
+    from rdmawire.columns.frame_printer import FramePrinter
     from rdmawire.columns.read import Request
     from rdmawire.filter import Filter
 
 
-_LARGE = 8 << 20
+_LARGE = 1 << 20
 """Size in bytes from which importing NumPy pays off."""
 
 
@@ -60,6 +61,10 @@ def field_lines(
     how = output.separators
     fields = FieldLines(output.names, choice, output.line, how.separator, how.quote)
     return fields.lines(path, ports)
+
+
+_FEW = 2000
+"""Frames that are dissected in the time in which NumPy is imported."""
 
 
 def _is_large(path: str) -> bool:
@@ -145,6 +150,9 @@ class FileDissection:
             if lines := self._lines_at_once(path):
                 sys.stdout.writelines(lines)
                 return 0
+            if (printer := self._printer(path, tally)) is not None:
+                self._print(printer, path, alone=alone)
+                return self._conclude(name, tally, damage)
             with open_capture(path) as reader:
                 name = reader.name
                 self._read += 1
@@ -164,6 +172,32 @@ class FileDissection:
         if part or not isinstance(fields, Fields):
             return None
         return field_lines(path, fields, self._passes, self._ports)
+
+    def _printer(self, path: str, tally: FrameCounts) -> "FramePrinter | None":
+        """Return what prints many frames at once; ``None`` to dissect them one by one."""
+        few = self._left is not None and self._left < _FEW and self._passes is None
+        if few or not _is_large(path):
+            return None
+        try:
+            from rdmawire.columns.frame_printer import open_printer
+            from rdmawire.columns.query import FrameSelection
+        except ImportError:
+            return None
+        selection = FrameSelection(self._window, self._passes)
+        frames, most = self._show.frames, self._left
+        return open_printer(path, frames, tally, self._ports, selection=selection, most=most)
+
+    def _print(self, printer: "FramePrinter", path: str, *, alone: bool) -> None:
+        """Print a file, many frames at once."""
+        self._read += 1
+        frames = self._show.frames
+        if frames and not alone:
+            sys.stdout.write(frames.heading(path))
+        texts = printer.texts()
+        try:
+            sys.stdout.writelines(frames.following(texts) if isinstance(frames, Objects) else texts)
+        finally:
+            self._left = printer.left
 
     def _frames(self, reader: Reader, tally: FrameCounts) -> None:
         for frame in dissected(reader, self._ports, progress=self._progress):

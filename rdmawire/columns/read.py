@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from rdmawire.capture import open_capture
 from rdmawire.capture.record_index import PcapFile, RecordBlock, open_pcap
 from rdmawire.columns.extract import FRAME_COLUMNS, Extracted, Frames, first_of
-from rdmawire.columns.fast_path import LEAD, LINK_TYPES, PATHS, FastFilter, Ports, Records
+from rdmawire.columns.fast_path import (
+    LEAD,
+    LINK_TYPES,
+    PATHS,
+    Chosen,
+    FastFilter,
+    FastFrames,
+    Ports,
+    Records,
+)
 from rdmawire.columns.query import (
     EVERY_FRAME,
     ColumnBuilder,
@@ -104,8 +113,24 @@ def split_fpdus(nodes: list[Node]) -> tuple[list[Node], list[list[Node]]]:
     return nodes[:first], [nodes[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
+def put_fields(
+    builder: ColumnBuilder, query: Query, chunk: slice, rows: Chosen, fast: FastFrames
+) -> None:
+    """Store the fields of fast-path frames, which are ``rows`` of a chunk of the block."""
+    for column, field in enumerate(query.fields):
+        if found := first_of(extractor.read(fast) for extractor in field.extractors or ()):
+            builder.put(column, chunk, rows, found)
+
+
+def put_frame_fields(builder: ColumnBuilder, query: Query, chunk: slice, frames: Frames) -> None:
+    """Store the fields of the records of a chunk of the block."""
+    for column, name in enumerate(query.names):
+        if name in FRAME_COLUMNS:
+            builder.put(column, chunk, _ALL, Extracted(FRAME_COLUMNS[name](frames)))
+
+
 _ALL = slice(None)
-_CHUNK = 8192
+CHUNK = 8192
 """Frames that are read at once, so that their first bytes stay in the processor's cache."""
 
 
@@ -140,7 +165,7 @@ class MixedReader:
         records = Records(block.data, block.offsets, self._pcap.form.order)
         builder = ColumnBuilder(self._query.fields, len(block.offsets))
         frames = self._frames(records, block.first)
-        for start in range(0, len(block.offsets), _CHUNK):
+        for start in range(0, len(block.offsets), CHUNK):
             self._read_chunk(frames, start, builder)
         return builder.columns()
 
@@ -154,17 +179,13 @@ class MixedReader:
         return frames
 
     def _read_chunk(self, frames: Frames, start: int, builder: ColumnBuilder) -> None:
-        chunk = slice(start, min(start + _CHUNK, len(frames.records.offsets)))
+        chunk = slice(start, min(start + CHUNK, len(frames.records.offsets)))
         part = frames.at(chunk)
         left = np.ones(len(part.records.offsets), np.bool_)
         for rows, fast in self._fast_filter.fast_frames(part.records):
             left[rows] = False
-            for column, field in enumerate(self._query.fields):
-                if found := first_of(extractor.read(fast) for extractor in field.extractors or ()):
-                    builder.put(column, chunk, rows, found)
-        for column, name in enumerate(self._query.names):
-            if name in FRAME_COLUMNS:
-                builder.put(column, chunk, _ALL, Extracted(FRAME_COLUMNS[name](part)))
+            put_fields(builder, self._query, chunk, rows, fast)
+        put_frame_fields(builder, self._query, chunk, part)
         for row in np.flatnonzero(left):
             self._dissect(frames, start + int(row), builder)
 

@@ -1,6 +1,6 @@
 """What was found in a frame, and its line: addresses, protocol, info column and errors."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
@@ -257,8 +257,14 @@ class Summary(NamedTuple):
 
     def line(self) -> str:
         """The parts in columns."""
-        way = f"{self.source} → {self.destination}" if self.source else ""
-        return f"{self.number:>6} {self.time:>13} {way:<28} {self.protocol:<8} {self.info}"
+        ends = ends_and_protocol(self.source, self.destination, self.protocol)
+        return f"{self.number:>6} {self.time:>13} {ends} {self.info}"
+
+
+def ends_and_protocol(source: str, destination: str, protocol: str) -> str:
+    """The columns of a line with its addresses and protocol."""
+    ends = f"{source} → {destination}" if source else ""
+    return f"{ends:<28} {protocol:<8}"
 
 
 PROTOCOLS: dict[type[Header], str] = {
@@ -293,12 +299,14 @@ ADDRESSES: dict[type[Header], Callable[[Any], tuple[str, str]]] = {
 """Source and destination, by the innermost of these headers."""
 
 
-def _addresses(headers: list[Header]) -> tuple[str, str]:
+def addresses_of(headers: Sequence[Header]) -> tuple[str, str]:
+    """The source and destination of a frame with these headers."""
     found = next((header for header in reversed(headers) if type(header) in ADDRESSES), None)
     return ADDRESSES[type(found)](found) if found is not None else ("", "")
 
 
-def _protocol(headers: list[Header]) -> str:
+def protocol_of(headers: Sequence[Header]) -> str:
+    """The protocol name of a frame with these headers."""
     kinds = [type(header) for header in headers]
     if ib.BTH in kinds:
         return _innermost(kinds[: kinds.index(ib.BTH)], CARRIERS)
@@ -332,12 +340,20 @@ def _parts(frame: Dissection) -> list[list[str]]:
 def _info_text(frame: Dissection, node: Node, others: Others) -> str:
     if node.header is None:
         return _length(frame, node)
-    kind = type(node.header)
-    if SUPPRESSED_BY.get(kind, set()) & others.keys() or kind not in INFO:
-        return ""
     if node.words and isinstance(node.header, ib.BTH):
         return _packet(node.words["opcode"], node.header)
-    return INFO[kind](node.header, others)
+    return info_of(node.header, others)
+
+
+def info_of(header: Header, others: Others) -> str:
+    """The text of a header in the info column; ``others`` are headers of the frame, by table."""
+    kind = type(header)
+    return INFO[kind](header, others) if has_info(kind, others) else ""
+
+
+def has_info(kind: type[Header], others: Others) -> bool:
+    """Whether headers of this table may have a text in the info column."""
+    return kind in INFO and not SUPPRESSED_BY.get(kind, set()) & others.keys()
 
 
 def _length(frame: Dissection, node: Node) -> str:
@@ -391,14 +407,14 @@ def _severity(frame: Dissection, headers: list[Header]) -> Severity:
 def summary(frame: Dissection) -> Summary:
     """The columns of the frame's line."""
     headers = list(frame.headers())
-    source, destination = _addresses(headers)
+    source, destination = addresses_of(headers)
     time = decimal_seconds(frame.time_ns - frame.first_ns)
     return Summary(
         frame.number,
         time,
         source,
         destination,
-        _protocol(headers),
+        protocol_of(headers),
         _info(frame),
         _severity(frame, headers),
     )

@@ -9,7 +9,7 @@ from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.walk import NodeWalk, Session, piece_node
 from rdmawire.errors import CaptureError
 from rdmawire.wire import sa
-from rdmawire.wire.inet import ROCE_PORT, TCP
+from rdmawire.wire.inet import ROCE_PORT, TCP, UDP
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.mad import MAD
 from rdmawire.wire.rmpp import RMPP
@@ -89,6 +89,13 @@ class Dissector:
         found.first_ns, found.previous_ns = self._first_ns, self._previous_ns
         self._previous_ns = found.time_ns
         return found
+
+    def udp_stream(self, hosts: tuple[bytes, bytes], udp: UDP) -> int:
+        """Count a datagram that is not dissected; return the number of its conversation.
+
+        ``hosts`` are the source and destination addresses.
+        """
+        return self._session.udp_stream(hosts, udp)
 
     def capture(self, reader: Reader) -> Iterator[Dissection]:
         """Dissect all records of a capture, with their interfaces and comments.

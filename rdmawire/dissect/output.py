@@ -28,13 +28,18 @@ class Output(Protocol):
     def tail(self) -> str: ...
 
 
-_NAMES_AT = 48
+NAMES_AT = 48
 """Minimum width of a tree's line, without the gap and the name of a field."""
 
 
 def plain(severity: Severity, text: str) -> str:  # noqa: ARG001 - a painter with one colour
     """Return ``text`` without colour."""
     return text
+
+
+def named_line(line: str, name: str) -> str:
+    """A line of a tree without colour, followed by the field name used in filters, if any."""
+    return f"{line:<{NAMES_AT}}  [{name}]\n" if name else f"{line}\n"
 
 
 class Lines:
@@ -52,6 +57,16 @@ class Lines:
         self._paint = paint
         self._between = ""
 
+    @property
+    def are_plain(self) -> bool:
+        """Whether the lines or trees have neither colour nor the bytes of frames."""
+        return self._paint is plain and not self._bytes
+
+    @property
+    def are_trees(self) -> bool:
+        """Whether each frame is a tree."""
+        return self._trees
+
     def head(self) -> str:
         return ""
 
@@ -68,11 +83,11 @@ class Lines:
     def _line(self, severity: Severity, line: str, name: str) -> str:
         """A line of a tree, followed by the field name used in filters."""
         if self._paint is plain:  # a tenth faster than calling it for each line
-            return f"{line:<{_NAMES_AT}}  [{name}]\n" if name else f"{line}\n"
+            return named_line(line, name)
         if not name:
             return f"{self._paint(severity, line)}\n"
         label = self._paint(Severity.COMMENT, f"[{name}]")
-        return f"{self._paint(severity, f'{line:<{_NAMES_AT}}')}  {label}\n"
+        return f"{self._paint(severity, f'{line:<{NAMES_AT}}')}  {label}\n"
 
     def heading(self, name: str) -> str:
         between, self._between = self._between, "\n"
@@ -136,6 +151,29 @@ class Objects:
         self._array = array
         self._bytes = with_bytes
         self._between = ""
+
+    @property
+    def have_all_layers(self) -> bool:
+        """Whether the objects have all layers, and not the bytes of frames."""
+        return self._selection is None and not self._bytes
+
+    @property
+    def around(self) -> tuple[str, str]:
+        """What is before an object that is not the first one, and behind each."""
+        return (",\n", "") if self._array else ("", "\n")
+
+    def following(self, texts: Iterable[str]) -> Iterator[str]:
+        """Yield the texts of many objects, each with what is before one that is not the first.
+
+        While they are made, :meth:`frame` makes such objects, too.
+        """
+        before, self._between = self._between, self.around[0]
+        skipped = len(self._between) - len(before)
+        for text in texts:
+            yield text[skipped:]
+            skipped = 0 if text else skipped
+        if skipped:
+            self._between = before
 
     def head(self) -> str:
         return "[\n" if self._array else ""
@@ -309,27 +347,28 @@ def as_object(frame: Dissection) -> dict[str, Any]:
         "length": frame.length,
         "captured": len(frame.data),
         "comments": list(frame.comments),
-        "layers": [_layer(node) for node in frame.nodes],
+        "layers": [layer_object(node) for node in frame.nodes],
         "bad_checksums": [str(check) for check in frame.bad_checks],
         "malformed": malformed.reason if malformed else None,
     }
 
 
-def _layer(node: Node) -> dict[str, Any]:
+def layer_object(node: Node) -> dict[str, Any]:
+    """Return a layer as an object: its fields, and the words for their values."""
     found = list(items(node))
     layer = {
         "name": node.name,
         "offset": node.offset,
         "length": len(node.data),
-        "fields": _gathered((item.name, _value(item)) for item in found),
-        "words": _gathered(_words(found)),
+        "fields": gathered((item.name, json_value(item)) for item in found),
+        "words": gathered(words_of(found)),
     }
     if node.reassembled:
         layer["reassembled"] = True
     return layer
 
 
-def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Values by name; a repeated name has a list of them."""
     found: dict[str, list[Any]] = {}
     for name, value in pairs:
@@ -337,7 +376,8 @@ def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
-def _value(item: Item) -> Any:
+def json_value(item: Item) -> Any:
+    """Return the value of a field for JSON."""
     value, show = item.value, item.show
     if isinstance(value, tuple):
         return list(value)
@@ -351,10 +391,10 @@ def _value(item: Item) -> Any:
     return value * show.scale if item.width <= 53 else f"0x{value:0{-(-item.width // 4)}x}"
 
 
-def _words(found: list[Item]) -> Iterator[tuple[str, str]]:
+def words_of(found: list[Item]) -> Iterator[tuple[str, str]]:
     """The names of values that have one, and the text of bytes that are text."""
     for item in found:
         if item.word:
             yield item.name, item.word
-        elif item.show is BYTES and item.text != _value(item):
+        elif item.show is BYTES and item.text != json_value(item):
             yield item.name, item.text

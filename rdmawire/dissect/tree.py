@@ -38,10 +38,10 @@ def items(node: Node) -> Iterator[Item]:
     if header is not None:
         for each in _rows(header, node.words):
             yield each.item(header, node.offset)
-    yield from _generated(node)
+    yield from generated_items(node)
 
 
-def _generated(node: Node) -> Iterator[Item]:
+def generated_items(node: Node) -> Iterator[Item]:
     """The derived fields."""
     for field, value in node.extras:
         if not field.hidden:
@@ -58,7 +58,7 @@ class _Said(NamedTuple):
     word: Callable[[Any], str]
 
 
-class _ItemLayout(NamedTuple):
+class ItemLayout(NamedTuple):
     """A row or group of a table, with all that does not change from header to header."""
 
     row: Row | Group
@@ -68,6 +68,13 @@ class _ItemLayout(NamedTuple):
     said: dict[Meaning, _Said]
     usual: _Said
     label: str
+
+    @property
+    def may_have_words(self) -> bool:
+        """Whether some of its values have a word, or are bytes that may be text."""
+        return any(
+            said.word is not _wordless or said.show.kind is _BYTES for said in self.said.values()
+        )
 
     def read(self, header: Header) -> tuple[Any, _Said]:
         """The value in a header, and what its meaning comes to."""
@@ -88,17 +95,17 @@ class _ItemLayout(NamedTuple):
         value, (name, show, write, word) = self.read(header)
         text = ",".join(map(write, value)) if isinstance(value, tuple) else write(value)
         if show.kind is _BYTES:
-            text = _shortened(text)
+            text = shortened(text)
         line = f"{offset + self.byte:>6}{self.label}{text}"
         said = word(value)
         return (f"{line}  {said}" if said else line), ("" if name == self.row.name else name)
 
 
-def _item_layout(table: type[Header], row: Row | Group, index: int, depth: int) -> _ItemLayout:
+def _item_layout(table: type[Header], row: Row | Group, index: int, depth: int) -> ItemLayout:
     meanings = list(row.meanings()) if isinstance(row, Row) else [row.meaning]
     said = {meaning: _say(table, row, meaning) for meaning in meanings}
     label = f"    {'  ' * depth}{row.name}: "
-    return _ItemLayout(row, index, depth, row.bit // 8, said, said[row.meaning], label)
+    return ItemLayout(row, index, depth, row.bit // 8, said, said[row.meaning], label)
 
 
 def _say(table: type[Header], row: Row | Group, meaning: Meaning) -> _Said:
@@ -121,23 +128,23 @@ def _for_people(meaning: Meaning, width: int) -> Callable[[Any], str]:
     return writer(Show(Kind.HEX), width) if show.kind is Kind.HEX else writer(show, width)
 
 
-def _rows(header: Header, words: Mapping[str, str]) -> Sequence[_ItemLayout]:
+def _rows(header: Header, words: Mapping[str, str]) -> Sequence[ItemLayout]:
     """The rows of a header; ``words`` replace the words of its table."""
-    rows = _layout(type(header))
+    rows = layouts(type(header))
     return [_with_word(row, words.get(row.row.name)) for row in rows] if words else rows
 
 
-def _with_word(layout: _ItemLayout, word: str | None) -> _ItemLayout:
+def _with_word(layout: ItemLayout, word: str | None) -> ItemLayout:
     if word is None:
         return layout
     return layout._replace(usual=layout.usual._replace(word=lambda _: word))
 
 
 @cache
-def _layout(table: type[Header]) -> tuple[_ItemLayout, ...]:
+def layouts(table: type[Header]) -> tuple[ItemLayout, ...]:
     """Rows and groups in order, a group before its members."""
     grouped = {name for group in table.groups for name in group.members}
-    items_: list[_ItemLayout] = []
+    items_: list[ItemLayout] = []
     for index, row in enumerate(table.rows):
         begun = (group for group in table.groups if group.members[0] == row.name)
         items_ += [_item_layout(table, group, -1, 0) for group in begun]
@@ -160,15 +167,15 @@ def tree(frame: Dissection) -> Iterator[tuple[Severity, str, str]]:
     for node in frame.nodes:
         yield (
             Severity.ERROR if node.reason else Severity.CHAT,
-            f"{node.offset:6}  {_title(node)}",
+            f"{node.offset:6}  {title(node)}",
             "",
         )
         if (header := node.header) is not None:
             for row in _rows(header, node.words):
                 line, name = row.line(header, node.offset)
                 yield Severity.NONE, line, name
-        for item in _generated(node):
-            yield _severity(item), _line(item), ""
+        for item in generated_items(node):
+            yield _severity(item), generated_line(item), ""
     yield Severity.NONE, "", ""
 
 
@@ -180,7 +187,8 @@ def _heading(frame: Dissection) -> str:
     return text + "".join(f"\n        comment: {escape(comment)}" for comment in frame.comments)
 
 
-def _title(node: Node) -> str:
+def title(node: Node) -> str:
+    """Return the first line of a node, without its offset."""
     about = first_line(type(node.header)).rstrip(".") if node.header is not None else ""
     name = type(node.header).__name__ if node.header is not None else node.name
     reassembled = ", reassembled" if node.reassembled else ""
@@ -193,13 +201,14 @@ def _severity(item: Item) -> Severity:
     return Severity.ERROR if wrong or item.name == "rdmawire.malformed" else Severity.NONE
 
 
-def _line(item: Item) -> str:
-    text = _shortened(item.text) if item.show.kind is _BYTES else item.text
+def generated_line(item: Item) -> str:
+    """Return the line of a derived field."""
+    text = shortened(item.text) if item.show.kind is _BYTES else item.text
     word = f"  {item.word}" if item.word else ""
     return f"{'':>6}    {item.title}: {text}{word}"
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
     """Hexadecimal digits, the first :data:`_LONGEST` bytes of them."""
     if len(text) <= 2 * _LONGEST:
         return text

@@ -1,0 +1,383 @@
+"""Text of fast-path frames, for many frames at once: the parts that a form of output is made of.
+
+Frames with the same opcode on the same path have the same headers at the same offsets. Their text
+is a sequence of :class:`Part`: constants, texts of bytes that few frames change (each different
+value is written once), and numbers that change in every frame.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, cached_property
+from itertools import groupby, repeat
+from operator import mod
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.columns.fast_path import (
+    LEAD,
+    Bits,
+    FastFrames,
+    HeaderStack,
+    bits,
+    bytes_at,
+    row_bits,
+)
+from rdmawire.dissect import generated
+from rdmawire.dissect.node import Extra
+from rdmawire.dissect.tree import ItemLayout, layouts
+from rdmawire.units import decimal_seconds
+from rdmawire.wire.header import Header, Row
+from rdmawire.wire.ib import AETH, BTH, ICRC, RETH, AtomicAckETH, AtomicETH, ImmDt
+from rdmawire.wire.inet import UDP, IPv4
+from rdmawire.wire.packet import LAYOUTS, Layout
+
+MAX_TEXTS: Final = 4096
+"""Texts that a part remembers; with more different values it begins again."""
+
+
+class Tail(NamedTuple):
+    """What follows the headers of a frame: bytes of payload, and of its pad."""
+
+    payload: int
+    pad: int
+
+
+T = TypeVar("T")
+_PADCNT: Final = row_bits(BTH, "padcnt")
+
+
+class OpcodeFrames:
+    """Fast-path frames of one opcode on one path.
+
+    ``numbers`` are their frame numbers, ``times`` ns since the epoch, ``first_ns`` is the time of
+    the first frame of the file, ``streams`` are the numbers of their conversations, if needed.
+    """
+
+    def __init__(
+        self,
+        fast: FastFrames,
+        numbers: NDArray[np.int64],
+        times: NDArray[np.int64],
+        first_ns: int,
+        streams: Sequence[int] = (),
+    ) -> None:
+        self.fast = fast
+        self.frames = fast.frames
+        self.numbers = numbers
+        self.times = times
+        self.first_ns = first_ns
+        self.streams = streams
+        self.shape = FrameShape(fast.path, int(fast.packets.opcodes[0]))
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The UDP length of each frame in bytes, times four, plus its pad in bytes."""
+        pads = _PADCNT.read(self.frames, self.fast.path.bth)
+        sizes: list[int] = (self.fast.packets.lengths << 2 | pads).tolist()
+        return sizes
+
+    @cached_property
+    def tails(self) -> list[Tail]:
+        """The lengths of payload and pad of each frame."""
+        known = Texts(self.shape.tail)
+        return [known[size] for size in self.sizes]
+
+    @cached_property
+    def payloads(self) -> list[bytes]:
+        """The payloads, with their pads."""
+        data, shape = self.fast.records.data, self.shape
+        starts = self.fast.records.offsets + (LEAD + shape.payload)
+        ends = self.fast.records.offsets + self.fast.icrc
+        return [bytes(data[i:j]) for i, j in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+    @cached_property
+    def icrcs(self) -> list[int]:
+        """The ICRCs."""
+        found: list[int] = self.fast.records.numbers(self.fast.icrc, ">u4").tolist()
+        return found
+
+
+class FrameShape:
+    """The headers of the frames of one opcode on one path, with their offsets in bytes."""
+
+    def __init__(self, path: HeaderStack, opcode: int) -> None:
+        self.path = path
+        self.opcode = opcode
+        self.layout: Layout = LAYOUTS[opcode]
+        tables: list[type[Header]] = [*path.bases, BTH, *self.layout.headers]
+        self.headers: list[tuple[type[Header], int]] = []
+        at = 0
+        for table in tables:
+            self.headers.append((table, at))
+            at += table.SIZE
+        self.payload = at
+        """The offset of the payload."""
+
+        self._overhead = at + ICRC.SIZE - path.bases[UDP]
+
+    def tail(self, sizes: int) -> Tail:
+        """Return the lengths of payload and pad, from a number of :attr:`OpcodeFrames.sizes`."""
+        length, pad = sizes >> 2, sizes & 3
+        return Tail(length - self._overhead - pad, pad)
+
+
+class Part(Protocol):
+    """A part of the text of frames."""
+
+    def texts(self, some: OpcodeFrames) -> Iterable[str]:
+        """Return the text of each frame."""
+
+
+class Constant:
+    """The same text for all frames."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def texts(self, some: OpcodeFrames) -> Iterable[str]:
+        return repeat(self.text, len(some))
+
+
+class Texts(dict[Any, T]):
+    """Texts, or parts of texts, by value: each is written at the first use."""
+
+    def __init__(self, write: Callable[[Any], T]) -> None:
+        super().__init__()
+        self._write = write
+
+    def __missing__(self, value: Any) -> T:
+        if len(self) >= MAX_TEXTS:
+            self.clear()
+        self[value] = text = self._write(value)
+        return text
+
+
+class OfBytes:
+    """A text that depends on bytes of a frame which few frames change: ``write`` gets them.
+
+    ``places`` are their offsets in the frame, ascending.
+    """
+
+    def __init__(self, places: Sequence[int], write: Callable[[bytes], str]) -> None:
+        self._places = np.array(places)
+        self._first, self._length = places[0], len(places)
+        self._adjacent = places[-1] - places[0] + 1 == len(places)
+        self._texts = Texts(write)
+
+    def texts(self, some: OpcodeFrames) -> Iterable[str]:
+        return map(self._texts.__getitem__, self._values(some.frames))
+
+    def _values(self, frames: NDArray[np.uint8]) -> list[bytes]:
+        if self._adjacent:
+            found: list[bytes] = bytes_at(frames, self._first, self._length).tolist()
+        else:
+            taken = np.ascontiguousarray(frames[:, LEAD + self._places])
+            found = taken.view(f"V{self._length}").ravel().tolist()
+        return found
+
+
+class OfTail:
+    """A text that depends on the lengths of payload and pad."""
+
+    def __init__(self, shape: FrameShape, write: Callable[[Tail], str]) -> None:
+        self._texts = Texts(lambda sizes: write(shape.tail(sizes)))
+
+    def texts(self, some: OpcodeFrames) -> Iterable[str]:
+        return map(self._texts.__getitem__, some.sizes)
+
+
+class OfNumber:
+    """A number that changes from frame to frame, written by ``write``.
+
+    ``place`` is where it is in its header, which begins at byte ``base`` of the frame.
+    """
+
+    def __init__(self, place: Bits, base: int, write: Callable[[int], str]) -> None:
+        self._place, self._base, self._write = place, base, write
+
+    def texts(self, some: OpcodeFrames) -> Iterable[str]:
+        return map(self._write, self._place.read(some.frames, self._base).tolist())
+
+
+class OfFrames:
+    """A text that a function makes for all frames."""
+
+    def __init__(self, write: Callable[[OpcodeFrames], Iterable[str]]) -> None:
+        self.texts = write
+
+
+def joined_texts(parts: Sequence[Part], some: OpcodeFrames) -> list[str]:
+    """Return the text of each frame."""
+    return list(map("".join, zip(*(part.texts(some) for part in parts), strict=True)))
+
+
+def merged(parts: Iterable[Part]) -> list[Part]:
+    """Return parts without empty constants, and with adjacent constants as one."""
+    found: list[Part] = []
+    for part in parts:
+        if isinstance(part, Constant):
+            if found and isinstance(last := found[-1], Constant):
+                found[-1] = Constant(last.text + part.text)
+            elif part.text:
+                found.append(part)
+        else:
+            found.append(part)
+    return found
+
+
+def seconds(times: NDArray[np.int64]) -> Iterator[str]:
+    """Write times (ns) as seconds with nine decimals."""
+    if times.min(initial=0) < 0:
+        return map(decimal_seconds, times.tolist())
+    whole, rest = np.divmod(times, 1_000_000_000)
+    return map("%d.%09d".__mod__, zip(whole.tolist(), rest.tolist(), strict=True))
+
+
+_VARYING: Final[dict[type[Header], frozenset[str]]] = {
+    IPv4: frozenset(("identification", "checksum")),
+    BTH: frozenset(("psn",)),
+    RETH: frozenset(("va",)),
+    AtomicETH: frozenset(("va", "swapdt", "cmpdt")),
+    AtomicAckETH: frozenset(("origremdt",)),
+    AETH: frozenset(("msn",)),
+    ImmDt: frozenset(("immdt",)),
+    ICRC: frozenset(("crc",)),
+}
+"""Numbers that change from frame to frame: complete bytes, at most 64 bits, without words."""
+
+
+class HeaderBytes(NamedTuple):
+    """The bytes of a header: those of numbers that change from frame to frame, and the others.
+
+    ``varying`` are these rows, ``places`` the offsets of the other bytes in the header.
+    """
+
+    table: type[Header]
+    varying: tuple[Row, ...]
+    places: tuple[int, ...]
+
+    def header(self, others: bytes, **numbers: int) -> Any:
+        """Return the header with these bytes at ``places``, and numbers in the varying rows."""
+        return with_bytes(self.table, self.places, others).replace(**numbers)
+
+
+@cache
+def header_bytes(table: type[Header]) -> HeaderBytes:
+    """Return where the bytes of a header are that change from frame to frame."""
+    names = _VARYING.get(table, frozenset())
+    varying = tuple(row for row in table.rows if row.name in names)
+    inside = {at for row in varying for at in range(row.bit // 8, (row.bit + row.width) // 8)}
+    places = tuple(at for at in range(table.SIZE) if at not in inside)
+    return HeaderBytes(table, varying, places)
+
+
+def known_extras(shape: FrameShape, table: type[Header]) -> tuple[Extra, ...]:
+    """Return the fields beside a header that have the same value in all plain frames."""
+    if table is IPv4:
+        return (Extra(generated.IP_CHECKSUM_STATUS, generated.GOOD),)
+    if table is UDP:
+        absent = generated.NOT_PRESENT if shape.path.network is IPv4 else generated.ILLEGAL
+        return (Extra(generated.UDP_CHECKSUM_STATUS, absent),)
+    return (Extra(generated.ICRC_STATUS, generated.ICRC.good),) if table is ICRC else ()
+
+
+class Segment(NamedTuple):
+    """Consecutive rows of a header: one whose number changes from frame to frame, or others.
+
+    ``places`` are the offsets of their bytes in the header, and of the rows that select what they
+    mean; of a number that changes there are none.
+    """
+
+    rows: tuple[ItemLayout, ...]
+    places: tuple[int, ...]
+
+
+@cache
+def segments(table: type[Header]) -> tuple[Segment, ...]:
+    """Return the rows and groups of a header in order, in few parts."""
+    names = {row.name for row in header_bytes(table).varying}
+    found: list[Segment] = []
+    for varies, group in groupby(layouts(table), lambda row: row.row.name in names):
+        rows = tuple(group)
+        parts = [(row,) for row in rows] if varies else [rows]
+        found += [Segment(part, () if varies else places_of(table, part)) for part in parts]
+    return tuple(found)
+
+
+def places_of(table: type[Header], rows: Iterable[ItemLayout]) -> tuple[int, ...]:
+    """Return the offsets of the bytes that rows, and what they mean, depend on."""
+    by_name = {row.name: row for row in table.rows}
+    wanted = [row.row for row in rows]
+    selectors = [by_name[row.by] for row in wanted if isinstance(row, Row) and row.by]
+    ends = ((row.bit, row.bit + row.width * getattr(row, "times", 1)) for row in wanted + selectors)
+    return tuple(sorted({at for first, end in ends for at in range(first // 8, -(-end // 8))}))
+
+
+def with_bytes(table: type[Header], places: Iterable[int], data: bytes) -> Any:
+    """Return the header with ``data`` at ``places``, and 0 elsewhere."""
+    every = bytearray(table.SIZE)
+    for place, byte in zip(places, data, strict=True):
+        every[place] = byte
+    return table.parse(bytes(every))
+
+
+class _Place(int):
+    """A number that writes its place in a template of ``%``, and its index, instead of itself."""
+
+    def __format__(self, form: str) -> str:
+        return f"\0{int(self)}\0{form or 'd'}\0"
+
+
+class OfHeader:
+    """The text of a header at byte ``base`` of the frame: ``write`` gets the header.
+
+    It is called for each different value of the bytes that few frames change, with numbers that
+    write their places into the text; so it must write those numbers as ``{number:x}`` does, in the
+    order of their rows. Numbers that it does not write cost nothing if ``numbers`` is false.
+    """
+
+    def __init__(
+        self,
+        table: type[Header],
+        base: int,
+        write: Callable[[Any], str],
+        *,
+        numbers: bool = True,
+    ) -> None:
+        self._bytes = found = header_bytes(table)
+        self._write = write
+        self._names = [row.name for row in found.varying] if numbers else []
+        self._numbers = [bits(row.bit, row.width) for row in found.varying] if numbers else []
+        self._base = base
+        places = [base + at for at in found.places]
+        self._templates: Part = (
+            OfBytes(places, self._template) if places else Constant(self._template(b""))
+        )
+
+    def _template(self, others: bytes) -> str:
+        places = {name: _Place(index) for index, name in enumerate(self._names)}
+        text = self._write(self._bytes.header(others, **places))
+        return _template(text, len(places)) if places else text
+
+    def texts(self, some: OpcodeFrames) -> Iterable[str]:
+        templates = self._templates.texts(some)
+        numbers = [each.read(some.frames, self._base).tolist() for each in self._numbers]
+        return map(mod, templates, zip(*numbers, strict=True)) if numbers else templates
+
+
+_UNUSED: Final = "%.0s"
+"""Takes a value, and writes nothing."""
+
+
+def _template(text: str, count: int) -> str:
+    """Convert a text with the places of some of ``count`` numbers into a template for all."""
+    parts = text.replace("%", "%%").split("\0")
+    found, following = [parts[0]], 0
+    for index, form, after in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        found += [_UNUSED * (int(index) - following), f"%{form}", after]
+        following = int(index) + 1
+    return "".join(found) + _UNUSED * (count - following)

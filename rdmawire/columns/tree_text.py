@@ -1,0 +1,174 @@
+"""The trees of ``rdmawire dissect -V`` for fast-path frames."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from rdmawire.columns.fast_path import bits
+from rdmawire.columns.frame_text import (
+    Constant,
+    FrameShape,
+    OfBytes,
+    OfFrames,
+    OfNumber,
+    OfTail,
+    OpcodeFrames,
+    Part,
+    Segment,
+    Tail,
+    Texts,
+    known_extras,
+    seconds,
+    segments,
+    with_bytes,
+)
+from rdmawire.dissect import generated
+from rdmawire.dissect.fields import calendar
+from rdmawire.dissect.node import Derived, Extra, Node
+from rdmawire.dissect.output import NAMES_AT, named_line
+from rdmawire.dissect.tree import ItemLayout, generated_items, generated_line, shortened, title
+from rdmawire.units import SECOND
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import ICRC
+from rdmawire.wire.inet import UDP
+from rdmawire.wire.show import byte_count
+
+
+def tree_parts(shape: FrameShape) -> Iterator[Part]:
+    """Return the parts of the tree of frames with these headers."""
+    yield OfFrames(_headings)
+    for table, base in shape.headers:
+        yield from _header(shape, table, base)
+    yield OfFrames(_Payloads(shape).texts)
+    yield from _icrc(shape)
+    yield Constant("\n")
+
+
+def _headings(some: OpcodeFrames) -> Iterator[str]:
+    after = seconds(some.times - some.first_ns)
+    lengths = some.fast.records.heads["length"].tolist()
+    columns = zip(some.numbers.tolist(), lengths, some.times.tolist(), after, strict=True)
+    for number, length, time, later in columns:
+        whole, rest = divmod(time, SECOND)
+        before, behind = _calendar(whole)
+        yield f"Frame {number}: {byte_count(length)}, {before}.{rest:09d}{behind} (+{later})\n"
+
+
+def _around_decimals(whole: int) -> tuple[str, str]:
+    """What a time in this second (since the epoch) has before its decimals, and behind them."""
+    before, _, behind = calendar(whole * SECOND).rpartition(".000000000")
+    return before, behind
+
+
+_calendar: Final = Texts(_around_decimals).__getitem__
+
+
+def _header(shape: FrameShape, table: type[Header], base: int) -> Iterator[Part]:
+    """The title of a header, its rows, and the fields beside it."""
+    node = Node(table.label, base, bytes(table.SIZE), table(), known_extras(shape, table))
+    yield Constant(_title(node))
+    for segment in segments(table):
+        yield _segment(table, base, segment)
+    yield Constant(_extras(node))
+    if table is UDP:
+        before, after = _around(generated.UDP_STREAM)
+        yield OfFrames(lambda some: map(f"{before}%d{after}".__mod__, some.streams))
+
+
+def _title(node: Node) -> str:
+    return f"{node.offset:6}  {title(node)}\n"
+
+
+def _segment(table: type[Header], base: int, segment: Segment) -> Part:
+    rows, places = segment
+    if not places:
+        row = rows[0].row
+        return OfNumber(bits(row.bit, row.width), base, _number(rows[0], base))
+
+    def written(data: bytes) -> str:
+        header = with_bytes(table, places, data)
+        return "".join(named_line(*row.line(header, base)) for row in rows)
+
+    return OfBytes([base + at for at in places], written)
+
+
+def _number(layout: ItemLayout, base: int) -> Callable[[int], str]:
+    """Return what writes the line of a row from its number: a template of ``%``.
+
+    The numbers are hexadecimal with all digits, or decimal.
+    """
+    prefix = f"{base + layout.byte:>6}{layout.label}"
+    name, shown, width = layout.usual.name, layout.usual.write(0), NAMES_AT - len(prefix)
+    behind = "\n" if name == layout.row.name else f"  [{name}]\n"
+    if shown == "0":
+        return f"{prefix}%-{width}d{behind}".__mod__
+    digits = shown.removeprefix("0x")
+    sign, spaces = shown[: -len(digits)], " " * (width - len(shown))
+    return f"{prefix}{sign}%0{len(digits)}x{spaces}{behind}".__mod__
+
+
+def _extras(node: Node) -> str:
+    return "".join(f"{generated_line(item)}\n" for item in generated_items(node))
+
+
+_MARK: Final = 0x7E57
+"""A number in a text, where another one is put in its place."""
+
+
+def _around(field: Derived) -> tuple[str, str]:
+    """The line of a field beside a header: what is before and behind its number."""
+    before, _, after = _extras(Node("", 0, b"", None, (Extra(field, _MARK),))).partition(str(_MARK))
+    return before, after
+
+
+class _Payloads:
+    """Writes the payload and the pad of frames."""
+
+    def __init__(self, shape: FrameShape) -> None:
+        self._at = shape.payload
+        self._parts = Texts(self._parts_of)
+
+    def _parts_of(self, tail: Tail) -> tuple[str, str, str, str]:
+        """What is before the payload, behind it, before the pad, and behind it."""
+        at = self._at
+        before, after = _around_bytes(Node("payload", at, bytes(tail.payload)), generated.PAYLOAD)
+        if not tail.pad:
+            return before, after, "", ""
+        pad = Node("pad", at + tail.payload, bytes(tail.pad))
+        return before, after, *_around_bytes(pad, generated.PAD)
+
+    def texts(self, some: OpcodeFrames) -> Iterator[str]:
+        """Yield the text of each frame; empty for one without payload."""
+        for data, tail in zip(some.payloads, some.tails, strict=True):
+            if not data:
+                yield ""
+                continue
+            before, after, pad, end = self._parts[tail]
+            size = tail.payload
+            shown = data[:size][:_SHOWN].hex()
+            yield f"{before}{shown}{after}{pad}{data[size:].hex() if pad else ''}{end}"
+
+
+_SHOWN: Final = 64
+
+
+def _around_bytes(node: Node, field: Derived) -> tuple[str, str]:
+    """The title of bytes, and their line up to them; and what is behind them."""
+    node.extras = (Extra(field, b""),)
+    before = _title(node) + _extras(node).removesuffix("\n")
+    digits = 2 * len(node.data)
+    return before, shortened("0" * digits)[min(digits, 2 * _SHOWN) :] + "\n"
+
+
+def _icrc(shape: FrameShape) -> Iterator[Part]:
+    """The ICRC, whose offset depends on the length of the payload."""
+    (layout,) = (row for segment in segments(ICRC) for row in segment.rows)
+
+    def before(tail: Tail) -> str:
+        at = shape.payload + tail.payload + tail.pad
+        return _title(Node(ICRC.label, at, bytes(ICRC.SIZE), ICRC())) + f"{at:>6}"
+
+    write = _number(layout, 0)
+    skipped = len(f"{0:>6}")
+    yield OfTail(shape, before)
+    yield OfFrames(lambda some: (write(crc)[skipped:] for crc in some.icrcs))
+    yield Constant(_extras(Node("", 0, b"", None, known_extras(shape, ICRC))))

@@ -1,0 +1,117 @@
+"""Frames printed many at once: the same text and counts as of frames that are dissected."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rdmawire.capture import LinkType, Record, create_capture, open_capture
+from rdmawire.columns import frame_printer
+from rdmawire.columns.frame_printer import open_printer
+from rdmawire.columns.frame_text import _VARYING, segments
+from rdmawire.columns.query import EVERY_FRAME, FrameSelection
+from rdmawire.dissect.dissector import Dissector
+from rdmawire.dissect.output import FrameCounts, Lines, Objects, Output
+from rdmawire.dissect.select import Bound, Window
+from rdmawire.filter import Filter
+from rdmawire.fuzz.minimise_mutants import built
+from rdmawire.fuzz.mutator import Mutator
+from rdmawire.fuzz.seed_corpus import corpus_of
+from rdmawire.wire.inet import ROCE_PORT
+
+CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*/*.pcap"))
+
+OUTPUTS: dict[str, Callable[[], Output | None]] = {
+    "lines": Lines,
+    "trees": lambda: Lines(trees=True),
+    "json": lambda: Objects(None, array=True),
+    "ndjson": lambda: Objects(None, array=False),
+    "counts": lambda: None,
+}
+
+SELECTIONS = {
+    "all": (EVERY_FRAME, None),
+    "first": (EVERY_FRAME, 7),
+    "window": (FrameSelection(Window(Bound.parse("3"), Bound.parse("40"))), None),
+    "times": (FrameSelection(Window(Bound.parse("1us"), None)), 20),
+    "filter": (FrameSelection(where=Filter("infiniband.bth.opcode < 12 and ip.src")), 9),
+}
+
+
+def dissected(
+    path: Path, output: Output | None, selection: FrameSelection, most: int | None
+) -> tuple[str, str]:
+    """Return the text of frames that are dissected one by one, and their counts."""
+    counts, texts = FrameCounts(), [] if output is None else [output.head()]
+    with open_capture(path) as reader:
+        for frame in Dissector().capture(reader):
+            if counts.frames == most:
+                break
+            if selection.takes(frame):
+                counts.add(frame)
+                texts += [] if output is None else output.frame(frame)
+    return "".join(texts), str(counts)
+
+
+def printed(
+    path: Path, output: Output | None, selection: FrameSelection, most: int | None
+) -> tuple[str, str] | None:
+    """Return the text of frames printed many at once, and their counts."""
+    counts = FrameCounts()
+    printer = open_printer(str(path), output, counts, (ROCE_PORT,), selection=selection, most=most)
+    if printer is None:
+        return None
+    texts = printer.texts()
+    following = output.following(texts) if isinstance(output, Objects) else texts
+    head = "" if output is None else output.head()
+    return head + "".join(following), str(counts)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_each_capture_is_printed_alike(name: str, selection: str) -> None:
+    alike = 0
+    for path in CAPTURES:
+        found = printed(path, OUTPUTS[name](), *SELECTIONS[selection])
+        if found is not None:
+            assert found == dissected(path, OUTPUTS[name](), *SELECTIONS[selection]), path
+            alike += 1
+    assert alike > 20
+
+
+def mutants(seed: int, count: int) -> Iterator[bytes]:
+    """Yield frames of the test vectors, a third of them changed."""
+    chance = random.Random(seed)
+    corpus = corpus_of().only(lambda frame: frame.link_type == LinkType.ETHERNET)
+    mutator = Mutator(chance, corpus)
+    for _ in range(count):
+        if chance.random() < 0.3:
+            yield built((mutator.mutant(),))[0].data
+        else:
+            yield corpus.draw(chance).data
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_mutated_frames_are_printed_alike(
+    name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, chance = tmp_path / "mutants.pcap", random.Random(seed)
+    with create_capture(path) as writer:
+        time = 1_700_000_000_000_000_000
+        for data in mutants(seed, 1200):
+            time += chance.choice((1000, 1_000_000_000, -500, 0))
+            length = len(data) + (chance.random() < 0.03)
+            writer.write(Record(data, time, length, 1))
+    monkeypatch.setattr(frame_printer, "CHUNK", 100)
+    every = EVERY_FRAME, None
+    assert printed(path, OUTPUTS[name](), *every) == dissected(path, OUTPUTS[name](), *every)
+
+
+def test_headers_have_all_their_rows_in_segments() -> None:
+    for table, varying in _VARYING.items():
+        rows = [row for segment in segments(table) for row in segment.rows]
+        assert [row.row.name for row in rows if row.column >= 0] == [row.name for row in table.rows]
+        alone = {segment.rows[0].row.name for segment in segments(table) if not segment.places}
+        assert alone == varying
