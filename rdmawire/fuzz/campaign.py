@@ -105,10 +105,12 @@ class Campaign:
         if not path.exists():
             return
         state = _read_state(path)
+        if not state["runs"]:
+            return  # it ended before its first case: another may begin here
         if (state["target"], state["seed"]) != (dict(self.spec), self.seed):
             raise FuzzError(
-                f"{path}: a campaign of another target or seed: use another folder, or its own "
-                f"seed {state['seed']} and target {state['target']}"
+                f"{path}: a campaign of another target or seed: use another folder, or that "
+                f"campaign's options: {_words(state['target'])}, seed {state['seed']}"
             )
         self.done, self.executed = state["runs"], state["executed"]
         self._elapsed, self._next = state["seconds"], state["next"]
@@ -309,6 +311,12 @@ def run_batch(spec: dict[str, Any], seed: int, first: int, runs: int) -> Batch:
         _fuzzers[key] = make_fuzzer(spec)
         gc.freeze()  # the garbage collector need not visit what stays
     return _fuzzers[key].batch(seed, first, runs)
+
+
+def _words(target: dict[str, Any]) -> str:
+    """Write what a campaign fuzzes."""
+    more = (f"{name} {value}" for name, value in target.items() if name != "kind")
+    return ", ".join([f"target {target.get('kind')}", *more])
 
 
 def seed_of(folder: Path) -> int | None:

@@ -3,7 +3,9 @@
 from typing import Final, NamedTuple
 
 from rdmawire.fuzz.setup import QKEY
+from rdmawire.terminal import plural
 from rdmawire.wire.ib import Nak
+from rdmawire.wire.opcode import SHAPES, Service, service_of
 from rdmawire.wire.opcode import Operation as Op
 from rdmawire.wire.roce import Medium
 
@@ -54,11 +56,11 @@ class Request(NamedTuple):
 
     def __str__(self) -> str:
         """Describe the request in a line."""
-        text = f"{_name(self.opcode)} PSN {self.psn}"
-        named = ("va", "rkey", "dmalen", "value", "compare")
+        text = f"{_opcode(self.opcode)} PSN {self.psn}"
+        named = ("va", "rkey", "dmalen", "value", "compare", "qkey", "source", "srq")
         values = (f", {name} {getattr(self, name):#x}" for name in named if getattr(self, name))
         text += "".join(values) + ("" if self.ackreq else ", no AckReq")
-        return text + (f", {len(self.payload)} bytes" if self.payload else "")
+        return text + (f", {plural(len(self.payload), 'byte')}" if self.payload else "")
 
 
 class Reply(NamedTuple):
@@ -78,7 +80,7 @@ class Reply(NamedTuple):
         text = f"{_name(self.operation)} PSN {self.psn}"
         if self.syndrome >= 0:
             text += f", {_syndrome(self.syndrome)}, MSN {self.msn}"
-        return text + (f", {len(self.data)} bytes" if self.data else "")
+        return text + (f", {plural(len(self.data), 'byte')}" if self.data else "")
 
 
 _OPERATIONS: Final = frozenset(Op)
@@ -86,6 +88,13 @@ _OPERATIONS: Final = frozenset(Op)
 
 def _name(operation: int) -> str:
     return Op(operation).name if operation in _OPERATIONS else f"{operation:#x}"
+
+
+def _opcode(opcode: int) -> str:
+    """The name of an opcode; of RC, without the name of the service."""
+    if service_of(opcode) is Service.RC or opcode not in SHAPES:
+        return _name(opcode)
+    return SHAPES[opcode].name
 
 
 def _syndrome(value: int) -> str:

@@ -165,6 +165,8 @@ def report(finding: Finding, fuzzer: Fuzzer) -> Iterator[str]:
 def read_finding(path: Path) -> Finding:
     """Read a finding: its folder or its ``finding.json``. Raises :class:`FuzzError` for others."""
     place = path / NAME if path.is_dir() else path
+    if path.is_dir() and not place.exists():
+        raise FuzzError(f"{path}: no {NAME} in it{_folders_hint(path)}")
     values = read_json(place)
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise FuzzError(f"{place}: no finding of format {FORMAT}")
@@ -177,6 +179,11 @@ def read_finding(path: Path) -> Finding:
         raise FuzzError(f"{place}: {error.args[0]} is missing") from None
     _check_types(place, finding)
     return finding
+
+
+def _folders_hint(path: Path) -> str:
+    """The end of a message about a folder that has findings in folders of its own."""
+    return f": name the folders of its findings, {path}/*/" if any(path.glob(f"*/{NAME}")) else ""
 
 
 def read_json(path: Path) -> Any:

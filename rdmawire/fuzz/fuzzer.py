@@ -276,7 +276,9 @@ def _engine(spec: Spec, *more: str) -> EngineTarget:
 
 def _profile(name: str) -> Profile:
     if name not in PROFILES:
-        raise FuzzError(f"no profile is named {name!r}{suggest(name, PROFILES)}")
+        raise FuzzError(
+            f"no profile is named {name!r}{suggest(name, PROFILES)}: {', '.join(PROFILES)}"
+        )
     return PROFILES[name]
 
 
@@ -329,5 +331,7 @@ def make_fuzzer(spec: Spec) -> Fuzzer:
     """Return the fuzzer of a specification. Raises :class:`FuzzError` for an unknown kind."""
     kind = str(spec.get("kind"))
     if kind not in FUZZERS:
-        raise FuzzError(f"no fuzzer is named {kind!r}{suggest(kind, FUZZERS)}")
+        raise FuzzError(
+            f"no target is named {kind!r}{suggest(kind, FUZZERS)}: {', '.join(FUZZERS)}"
+        )
     return FUZZERS[kind](spec)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.setup import AREAS, QKEY, Setup
-from rdmawire.terminal import suggest
+from rdmawire.terminal import plural, suggest
 from rdmawire.verbs.wr import SendOpcode
 from rdmawire.wire.opcode import SHAPES, Opcode
 
@@ -84,7 +84,7 @@ class PacketInput:
         where = f"expected{self.ahead:+d}" if self.ahead else "expected"
         parts = [self.name, f"PSN {where}"]
         if self.length:
-            parts.append(f"{self.length} bytes")
+            parts.append(plural(self.length, "byte"))
         named = ("region", "offset", "dmalen", "key", "value", "compare", "srq", "cut")
         parts += [f"{name} {getattr(self, name)}" for name in named if getattr(self, name)]
         parts += [f"{name} {value:#x}" for name, value in self.fields]
@@ -111,7 +111,7 @@ class ReceiveInput:
     def __str__(self) -> str:
         """Describe the receive in a line."""
         queue = f" to shared queue {self.srq}" if self.srq else ""
-        return f"the target posts a receive of {self.length} bytes{queue}"
+        return f"the target posts a receive of {plural(self.length, 'byte')}{queue}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ class AnswerInput:
         if self.syndrome != _PLAIN_ACK:
             parts.append(f"syndrome {self.syndrome:#04x}")
         if self.length:
-            parts.append(f"{self.length} bytes")
+            parts.append(plural(self.length, "byte"))
         parts += [f"{name} {getattr(self, name)}" for name in ("msn", "value", "cut")
                   if getattr(self, name)]  # fmt: skip
         parts += [f"{name} {value:#x}" for name, value in self.fields]

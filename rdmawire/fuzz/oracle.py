@@ -23,6 +23,7 @@ from rdmawire.fuzz.inputs import (
 from rdmawire.fuzz.service_model import fresh_model
 from rdmawire.fuzz.setup import PEER_QPN, PKEY, Network, Setup
 from rdmawire.fuzz.target import Completion, ObservableTarget, Target
+from rdmawire.terminal import plural
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import roce, serial
 from rdmawire.wire.ib import AETH, Ack, AtomicAckETH
@@ -366,5 +367,6 @@ def different_bytes(wanted: bytes, found: bytes) -> tuple[tuple[str], tuple[str]
     places = [place for place, byte in enumerate(found) if byte != wanted[place]]
     first, last = places[0], places[-1] + 1
     shown = slice(first, min(last, first + 16))
-    where = f"{len(places)} bytes differ, {first}..{last - 1} of the memory"
+    verb = "differs" if len(places) == 1 else "differ"
+    where = f"{plural(len(places), 'byte')} {verb}, {first}..{last - 1} of the memory"
     return (f"{wanted[shown].hex()} at {first}",), (f"{found[shown].hex()}: {where}",)

@@ -107,6 +107,8 @@ def function_fuzzer(spec: Spec) -> ParserFuzzer:
     if "bug" in spec:
         return _planted_fuzzer(spec)
     name = str(spec.get("function", ""))
+    if not name:
+        raise FuzzError("the target parser needs a function: use --function")
     known = PARSERS.get(name)
     if known is None and ":" not in name:
         raise FuzzError(f"function {name!r}: one of {', '.join(PARSERS)}, or package.module:name")

@@ -81,9 +81,17 @@ def corpus_of(folder: Path | None = None) -> SeedCorpus:
         paths = sorted(path for path in place.rglob("*") if path.suffix in _SUFFIXES)
         if folder is not None and folder.is_file():
             paths = [folder]
+        if not paths:
+            raise FuzzError(_without_captures(place))
         return SeedCorpus([list(_frames(path)) for path in paths])
     except (CaptureError, PackError) as error:
         raise FuzzError(f"seed corpus: {error}") from error
+
+
+def _without_captures(folder: Path) -> str:
+    if not folder.exists():
+        return f"seed corpus: {folder}: there is no such folder"
+    return f"seed corpus: {folder}: no file ends with {', '.join(sorted(_SUFFIXES))}"
 
 
 def _frames(path: Path) -> Iterator[SeedFrame]:

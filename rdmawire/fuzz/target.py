@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.inputs import WorkInput
 from rdmawire.fuzz.setup import Setup
+from rdmawire.terminal import plural
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPState, WCOpcode, WCStatus
 
@@ -61,6 +62,14 @@ class Completion(NamedTuple):
     length: int = 0
     value: int = 0
     source: int = 0
+
+    def __str__(self) -> str:
+        """Describe the completion in a line."""
+        text = f"completion of work {self.number}: {self.status.name}"
+        if self.opcode is not None:
+            text += f", {self.opcode.name}, {plural(self.length, 'byte')}"
+        text += f", value {self.value:#x}" if self.value else ""
+        return text + (f", source {self.source:#x}" if self.source else "")
 
 
 @runtime_checkable

@@ -57,7 +57,7 @@ def test_targets_are_listed() -> None:
     ("words", "message"),
     [
         (("rum",), "no subcommand is named 'rum'; the nearest is run"),
-        (("run", "engin"), "no fuzzer is named 'engin'; the nearest is engine"),
+        (("run", "engin"), "no target is named 'engin'; the nearest is engine: engine, requester"),
         (("run", "--profile", "rxf"), "no profile is named 'rxf'"),
         (("run", "--service", "RD"), "service 'RD' is none of rc, uc, ud, xrc, all"),
         (("run", "requester", "--role", "requester"), "--role is for the target engine"),
@@ -67,7 +67,11 @@ def test_targets_are_listed() -> None:
         (("run", "--role", "both"), "'both' is not one of 'responder', 'requester'"),
         (("run", "--time", "soon"), "'soon' is no time such as 60s"),
         (("run", "--time", "-1s"), "no time such as 60s"),
+        (("run", "parser"), "the target parser needs a function: use --function"),
+        (("run", "codecs", "--corpus", "none"), "seed corpus: none: there is no such folder"),
+        (("run", "codecs", "--corpus", "."), "seed corpus: .: no file ends with .pcap, .pcapng"),
         (("replay", "no-such"), "no-such"),
+        (("replay", "."), ".: no finding.json in it"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -94,6 +94,16 @@ def test_roles_and_inputs_are_listed() -> None:
     assert done.returncode == 0
     assert "responder: " in done.stdout
     assert "  duplicates  READs and atomics" in done.stdout
+    assert "GAP_SEND" in done.stdout
+
+
+def test_inputs_of_one_machine_alone_are_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "one.dot")
+    rdmawire("fuzz", "learn", "--inputs", "SEND_ONLY,RECV", "-o", path)
+    done = rdmawire("fuzz", "learn", "--inputs", "SEND_ONLY,GAP_SEND", "--against", path)
+    assert done.returncode == 0
+    assert "not compared, inputs of ibta alone: GAP_SEND" in done.stderr
+    assert f"not compared, inputs of {path} alone: RECV" in done.stderr
 
 
 def test_an_adapter_that_is_not_deterministic_ends_with_1() -> None:
@@ -118,7 +128,7 @@ def test_without_aalpy_one_line_says_what_to_install() -> None:
     ("words", "message"),
     [
         (("--role", "respnder"), "no role is named 'respnder'; the nearest is responder"),
-        (("--inputs", "GAPS"), "no input of a responder is named 'GAPS'"),
+        (("--inputs", "GAPS"), "no input of a responder is named 'GAPS'; the nearest"),
         (("--role", "requester", "--inputs", "GAP"), "a requester has no input 'GAP'"),
         (("--service", "rd"), "service 'rd' is none of rc, uc, ud, xrc"),
         (("--role", "requester", "--service", "rd"), "service 'rd' is none of rc, uc, ud, xrc"),
@@ -128,6 +138,7 @@ def test_without_aalpy_one_line_says_what_to_install() -> None:
         (("--role", "cm", "--service", "ud"), "a connection manager has no service"),
         (("--profile", "rxf"), "no profile is named 'rxf'; the nearest is rxe"),
         (("--against", "rxf"), "no profile is named 'rxf'; the nearest is rxe"),
+        (("--against", "none.dot"), "--against: there is no such file, and no profile is named"),
         (("--against", "bad.dot"), "bad.dot: state machine: no line is a transition"),
         (("--against", "bad.json"), "bad.json: "),
         (("--inputs", "RECV", "-o", "no/such/folder"), "cannot write it"),

@@ -17,12 +17,15 @@ from rdmawire.fuzz import campaign as module
 from rdmawire.fuzz import fuzzer as fuzzer_module
 from rdmawire.fuzz.campaign import Campaign, run_batch, seed_of
 from rdmawire.fuzz.engine_target import EngineTarget
+from rdmawire.fuzz.exchange import Request
 from rdmawire.fuzz.finding import findings_in, read_finding, replay
 from rdmawire.fuzz.fuzzer import FUZZERS, Batch
 from rdmawire.fuzz.inputs import Case, Input, input_from_json
 from rdmawire.fuzz.minimise import Trials, minimise
 from rdmawire.fuzz.oracle import Mismatch, Player, Violation, judge, violation
-from rdmawire.fuzz.target import Target
+from rdmawire.fuzz.target import Completion, Target
+from rdmawire.verbs.enums import WCOpcode, WCStatus
+from rdmawire.wire.opcode import Opcode
 from tests.fuzz.planted import SHORT_WRITES, ShortWrites
 
 ENGINE = {"kind": "engine"}
@@ -62,6 +65,14 @@ def test_a_planted_bug_is_found_minimised_and_written(tmp_path: Path) -> None:
         assert finding.violation.expected in (folder / "report.txt").read_text()
 
 
+def test_completions_and_requests_are_described_in_words() -> None:
+    done = Completion(1, WCStatus.SUCCESS, WCOpcode.RECV, 1, 0x7, 0x11)
+    assert str(done) == "completion of work 1: SUCCESS, RECV, 1 byte, value 0x7, source 0x11"
+    request = Request(Opcode.UD_SEND_ONLY, 1000, 1, b"", qkey=0x11, source=0x10)
+    assert str(request) == "UD_SEND_ONLY PSN 1000, qkey 0x11, source 0x10"
+    assert str(request._replace(opcode=Opcode.RC_SEND_ONLY)).startswith("SEND_ONLY PSN 1000")
+
+
 def test_a_finding_is_none_on_a_healthy_engine(tmp_path: Path) -> None:
     for finding in Campaign(SPEC, SEED, tmp_path, runs=RUNS).run():
         assert replay(finding._replace(spec=dict(ENGINE))) is None
@@ -88,8 +99,13 @@ def test_another_target_or_seed_needs_another_folder(tmp_path: Path) -> None:
     Campaign(ENGINE, SEED, tmp_path, runs=10).run()
     with pytest.raises(FuzzError, match="another target or seed"):
         Campaign(ENGINE, SEED + 1, tmp_path)
-    with pytest.raises(FuzzError, match="another target or seed"):
+    with pytest.raises(FuzzError, match=f"that campaign's options: target engine, seed {SEED}"):
         Campaign(SPEC, SEED, tmp_path)
+
+
+def test_a_campaign_without_a_case_does_not_occupy_its_folder(tmp_path: Path) -> None:
+    Campaign(ENGINE, SEED, tmp_path).save()
+    assert Campaign(SPEC, SEED + 1, tmp_path).progress.runs == 0
 
 
 def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
@@ -285,6 +301,12 @@ def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_damaged_finding_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "finding.json").write_text(text)
     with pytest.raises(FuzzError, match=message):
+        read_finding(tmp_path)
+
+
+def test_a_folder_of_findings_is_no_finding(tmp_path: Path) -> None:
+    Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
+    with pytest.raises(FuzzError, match=r"name the folders of its findings, .*/\*/"):
         read_finding(tmp_path)
 
 

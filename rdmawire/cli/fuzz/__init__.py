@@ -10,7 +10,7 @@ from rdmawire.cli.command import CommandGroup
     cls=CommandGroup,
     no_args_is_help=True,
     subcommands={
-        "run": ("Run a fuzzer until it finds something or its time is over.", f"{__name__}.run"),
+        "run": ("Fuzz a target until a limit is reached, and keep findings.", f"{__name__}.run"),
         "replay": ("Play findings again.", f"{__name__}.replay"),
         "learn": ("Learn a state machine, draw it, compare it.", f"{__name__}.learn"),
         "list": ("List what can be fuzzed.", f"{__name__}.list"),

@@ -13,7 +13,7 @@ import click
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.streams import complain
 from rdmawire.errors import FuzzError
-from rdmawire.terminal import escape, plural, shorten
+from rdmawire.terminal import escape, plural, shorten, suggest
 
 if TYPE_CHECKING:
     from rdmawire.fuzz.learn.compare import Agreed, Difference
@@ -84,7 +84,8 @@ class _Request(NamedTuple):
         show_default=True, help="Graphviz, a Mermaid diagram, or JSON.")  # fmt: skip
 @option("Output", "-o", "--output", "path", metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Write the machine to a file, not to standard output.")  # fmt: skip
+        help="Write the machine to a file, not to standard output. With --against, it is "
+        "written only to a file.")  # fmt: skip
 @option("Output", "--list", "lists", is_flag=True, help="List the roles and their inputs.")
 def command(
     *,
@@ -160,6 +161,7 @@ def _learned(request: _Request, spec: dict[str, Any], against: str | None) -> li
     if (other := _read_machine(Path(against))) is not None:
         machine = _learn(request, system, other)
         return [_Side(_name(spec), machine, system, spec), _Side(against, other)]
+    _check_profile(against)
     other_spec = {**spec, "profile": against}
     other_spec.pop("bug", None)
     other_system = found.system(other_spec, request.inputs, request.psn)
@@ -168,6 +170,16 @@ def _learned(request: _Request, spec: dict[str, Any], against: str | None) -> li
         _Side(_name(spec), machines[0], system, spec),
         _Side(_name(other_spec), machines[1], other_system, other_spec),
     ]
+
+
+def _check_profile(name: str) -> None:
+    from rdmawire.verbs.profile import PROFILES
+
+    if name not in PROFILES:
+        raise FuzzError(
+            f"--against: there is no such file, and no profile is named {name!r}"
+            f"{suggest(name, PROFILES)}: {', '.join(PROFILES)}"
+        )
 
 
 def _name(spec: dict[str, Any]) -> str:
@@ -281,9 +293,18 @@ def _compare(request: _Request, sides: list[_Side], agreed: Any, folder: Path | 
     for difference in differences(one.machine, other.machine, known):
         count += 1
         _print_difference(request, difference, sides, folder)
+    _print_not_compared(one, other)
     names = f"{escape(one.name)} and {escape(other.name)}"
     click.echo(f"{names}: {plural(count, 'difference')}" if count else f"{names}: no difference")
     return int(count > 0)
+
+
+def _print_not_compared(one: _Side, other: _Side) -> None:
+    """Name the inputs that only one of the machines has."""
+    for side, inputs in ((one, other.machine.inputs), (other, one.machine.inputs)):
+        if names := [name for name in side.machine.inputs if name not in inputs]:
+            alone = escape(shorten(", ".join(names), _MAX_MESSAGE))
+            click.echo(f"not compared, inputs of {escape(side.name)} alone: {alone}", err=True)
 
 
 def _read_agreed(file: Any) -> "frozenset[Agreed]":

@@ -123,9 +123,12 @@ def command(
     TARGET is one of `rdmawire fuzz list`, by default the one that the options are for: parser with
     --function, command with --command, else engine. Without a limit it runs until Ctrl-C. Findings
     are written to FOLDER as they come, minimised, each in a folder of its own. A behaviour is an
-    opcode with what the standard requires in that state: their number says how much was reached.
-    Exit status: 0 if nothing is found, 1 for findings, 2 for a usage error or a folder that cannot
-    be written.
+    opcode with what the standard requires in that state: their number says how much was reached
+    since the command was started. A campaign goes on if it is started again with the same TARGET,
+    options and FOLDER: --time and --runs then count from there, --max-findings counts all.
+
+    Exit status: 0 if nothing is found, 1 for findings, also those of a campaign that goes on, 2 for
+    a usage error or a folder that cannot be written, 130 for Ctrl-C without findings.
     """
     spec = {
         "kind": _kind(target or _target(settings, role), role),
@@ -250,7 +253,9 @@ def _print(campaign: "Campaign", folder: Path, *, as_json: bool) -> None:
         return
     for one in campaign.findings:
         click.echo(_text(one, folder))
-    click.echo(f"{progress.runs:,} cases, {_progress(progress)}")
+    click.echo(
+        f"{progress.runs:,} {'case' if progress.runs == 1 else 'cases'}, {_progress(progress)}"
+    )
 
 
 def _object(finding: "Finding", folder: Path) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class CMSystem:
     ) -> None:
         for one in inputs:
             if one not in _CALLS and one not in MESSAGES and one not in (EXPIRE, "DATA"):
-                raise FuzzError(f"a connection manager has no input {one!r}")
+                raise FuzzError(f"a connection manager has no input {one!r} (--list has them)")
         self.name, self.inputs = name, tuple(inputs)
         self._psn, self._datagrams = psn, any("SIDR" in one for one in inputs)
         most = 1 if any(name.startswith(_BEGINS) for name in inputs) else 2

@@ -79,7 +79,7 @@ class MPASystem:
         known = {*BEGINS, *(f"{side}_{kind}" for side in "IR" for kind in _KINDS)}
         for one in inputs:
             if one not in known:
-                raise FuzzError(f"the MPA reader has no input {one!r}")
+                raise FuzzError(f"the MPA reader has no input {one!r} (--list has them)")
         self.name, self.inputs, self._joined = name, tuple(inputs), joined
 
     def reset(self) -> None:

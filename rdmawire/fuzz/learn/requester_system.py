@@ -180,7 +180,7 @@ class RequesterSystem:
         self.name, self.inputs = name, tuple(inputs) or INPUTS[USUAL[service]]
         for one in self.inputs:
             if one not in WORK and one not in RESPONSES and one not in (TIMEOUT, TO_RTS):
-                raise FuzzError(f"a requester has no input {one!r}")
+                raise FuzzError(f"a requester has no input {one!r} (--list has them)")
         self._service, self._psn, self._limits = service, psn, limits
         self._host = Host(2, profile=profile, rules=rules)
         other = Host(1)

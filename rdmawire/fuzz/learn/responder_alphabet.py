@@ -204,5 +204,5 @@ def alphabet(name: str) -> Alphabet:
     for one in inputs:
         if one not in INPUTS:
             near = suggest(one, [*INPUTS, *ALPHABETS])
-            raise FuzzError(f"no input of a responder is named {one!r}{near}")
+            raise FuzzError(f"no input of a responder is named {one!r}{near} (--list has them)")
     return Alphabet("", inputs)

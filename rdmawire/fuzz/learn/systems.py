@@ -23,7 +23,7 @@ from rdmawire.terminal import suggest
 class Role(NamedTuple):
     """A role of an adapter, or another part with a state machine.
 
-    - ``alphabets``: what each set of inputs is about, by name.
+    - ``alphabets``: the inputs of each set, by its name, with what it is about if that needs words.
     - ``system``: makes the system of an adapter, with a set of inputs (a name, or inputs separated
       by commas) unless it is the usual one, and with the first PSN unless it is the usual one.
     - ``judge``: plays a word on such a system, and judges it by the standard; ``None`` if there is
@@ -87,7 +87,7 @@ def _judged(system: System, word: Word) -> Judged:
 ROLES: Final[dict[str, Role]] = {
     "responder": Role(
         "a responder, by packets and receives",
-        {name: found.about for name, found in ALPHABETS.items()},
+        {name: f"{found.about}: {', '.join(found.inputs)}" for name, found in ALPHABETS.items()},
         _responder,
         _judged,
     ),
@@ -113,5 +113,5 @@ ROLES: Final[dict[str, Role]] = {
 def role(name: str) -> Role:
     """Return a role. Raises :class:`FuzzError` for an unknown name."""
     if name not in ROLES:
-        raise FuzzError(f"no role is named {name!r}{suggest(name, ROLES)}")
+        raise FuzzError(f"no role is named {name!r}{suggest(name, ROLES)}: {', '.join(ROLES)}")
     return ROLES[name]
