@@ -54,7 +54,13 @@ from rdmawire.fuzz.setup import (
     Setup,
     SharedQueue,
 )
-from rdmawire.fuzz.target import Completion, ObservableTarget, RequesterTarget, Target
+from rdmawire.fuzz.target import (
+    Completion,
+    CountingTarget,
+    ObservableTarget,
+    RequesterTarget,
+    Target,
+)
 
 __all__ = [
     "AREAS",
@@ -72,6 +78,7 @@ __all__ = [
     "Case",
     "Checksum",
     "Completion",
+    "CountingTarget",
     "EngineFuzzer",
     "EngineTarget",
     "Finding",

@@ -39,8 +39,10 @@ class DatagramModel(ResponderModel):
         if len(request.payload) > PORT_MTU and self.profile.checks_send_lengths:
             return Expected((), "IBA 9.8.3", "a payload that is longer than the MTU")
         if not self.receives:
+            self.counters["out_of_buffer"] += 1
             return Expected((), "IBA 9.8.3", "no receive is posted")
         if GRH_BYTES + len(request.payload) > self.receives[0].length:
+            self.counters["resp_local_length_error"] += 1
             return Expected((), "IBA 9.8.3", "longer than the receive, which the next one uses")
         return self._received(operation, request)
 

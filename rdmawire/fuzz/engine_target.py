@@ -1,5 +1,7 @@
 """The software RNIC as a target: its responder, on a fresh queue pair for each case."""
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 from rdmawire.errors import VerbsError
@@ -26,7 +28,8 @@ from rdmawire.fuzz.setup import (
     SharedQueue,
     receive_start,
 )
-from rdmawire.fuzz.target import Completion
+from rdmawire.fuzz.target import COUNTERS, Completion
+from rdmawire.ib.hw_counters import QPCounters
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
@@ -184,9 +187,17 @@ class EngineTarget:
 
     def send(self, frame: bytes) -> list[bytes]:
         """Deliver a frame; return all frames that the adapter then sends."""
-        nic = self._adapter.nic
-        nic.receive(frame, self.now)
-        return self._sent()
+        try:
+            self._adapter.nic.receive(frame, self.now)
+            return self._sent()
+        except Exception:
+            self._discard()
+            raise
+
+    def _discard(self) -> None:
+        """Forget the adapter: after an exception in it, its state may be anything."""
+        self._adapters.clear()
+        self._qp = None
 
     def _sent(self) -> list[bytes]:
         nic, now = self._adapter.nic, self.now
@@ -243,20 +254,39 @@ class EngineTarget:
         is_datagram = self._qp.type is QPType.UD
         return [_completion(done, done.src_qp if is_datagram else 0) for done in found]
 
+    def counters(self) -> tuple[int, ...]:
+        """Return the counters :data:`COUNTERS` of the queue pair."""
+        assert self._qp is not None
+        return _counters(self._qp.counters)
+
     def memory(self) -> bytes:
         """Return the arena."""
         return self._adapter.arena.read(self._adapter.base, ARENA)
 
     def wait(self, ns: int) -> list[bytes]:
         """Let time pass, with the timers that are due; return the frames sent."""
-        nic, end = self._adapter.nic, self.now + ns
-        frames = self._sent()
+        end = self.now + ns
+        try:
+            frames = self._sent()
+            frames += self._timers(end)
+        except Exception:
+            self._discard()
+            raise
+        self.now = end
+        return frames
+
+    def _timers(self, end: int) -> list[bytes]:
+        """Let the timers run that are due until ``end`` (ns); return the frames sent."""
+        nic = self._adapter.nic
+        frames: list[bytes] = []
         while (due := nic.next_timer()) is not None and due <= end:
             self.now = max(due, self.now)
             nic.handle_timer(self.now)
             frames += self._sent()
-        self.now = end
         return frames
+
+
+_counters: Final[Callable[[QPCounters], tuple[int, ...]]] = attrgetter(*COUNTERS)
 
 
 def _keys(adapter: _Adapter) -> tuple[int, ...]:
@@ -321,5 +351,7 @@ def _completion(done: WorkCompletion, source: int) -> Completion:
         return Completion(done.wr_id, done.status)
     if done.opcode in _WITHOUT_LENGTH:
         return Completion(done.wr_id, done.status, done.opcode)
-    value = done.imm_data if done.wc_flags & WCFlags.WITH_IMM else done.invalidated_rkey
+    value = done.imm_data if done.wc_flags & WCFlags.WITH_IMM else 0
+    if done.wc_flags & WCFlags.WITH_INV:
+        value = done.invalidated_rkey
     return Completion(done.wr_id, done.status, done.opcode, done.byte_len, value, source)

@@ -16,7 +16,7 @@ from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input
 from rdmawire.fuzz.minimise import Trials, minimise
-from rdmawire.fuzz.oracle import Player, Session, Violation, judge, violation
+from rdmawire.fuzz.oracle import Mismatch, Player, Session, Violation, judge, play, violation
 from rdmawire.fuzz.replay_scenario import scenario_text
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
 from rdmawire.fuzz.requester_oracle import RequesterSession
@@ -131,11 +131,11 @@ class CaseFuzzer:
         while len(played) < MAX_INPUTS and not (session.failed and random.random() < 0.5):
             one = draw()
             played.append(one)
-            mismatch = session.play(one)
+            mismatch = play(session, one)
             if mismatch is not None:
-                broken = violation(len(played) - 1, one, mismatch)
-                return Found(broken, Case(setup, tuple(played)).as_json(), run)
-        return None
+                return _found(setup, played, mismatch, run)
+        mismatch = session.end()
+        return None if mismatch is None else _found(setup, played, mismatch, run)
 
     def minimised(self, found: Found, trials: Trials | None = None) -> Found:
         """Return a finding with fewer and simpler inputs, as ``trials`` allow."""
@@ -159,6 +159,12 @@ class CaseFuzzer:
     def describe(self, case: Any) -> list[str]:
         """Return a line for each input."""
         return [str(one) for one in Case.from_json(case).inputs]
+
+
+def _found(setup: Setup, played: list[Input], mismatch: Mismatch, run: int) -> Found:
+    """Describe a difference after the last input that was played."""
+    broken = violation(len(played) - 1, played[-1], mismatch)
+    return Found(broken, Case(setup, tuple(played)).as_json(), run)
 
 
 class EngineFuzzer(CaseFuzzer):

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from rdmawire.errors import FuzzError, WireError
 from rdmawire.fuzz.decode import network_header, request_of
+from rdmawire.fuzz.exception_text import exception_text, raised_in
 from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
 from rdmawire.fuzz.frames import FrameBuilder, payload_bytes, qkey_of, srq_of
 from rdmawire.fuzz.inputs import (
@@ -22,7 +23,7 @@ from rdmawire.fuzz.inputs import (
 )
 from rdmawire.fuzz.service_model import fresh_model
 from rdmawire.fuzz.setup import PEER_QPN, PKEY, Network, Setup
-from rdmawire.fuzz.target import Completion, ObservableTarget, Target
+from rdmawire.fuzz.target import Completion, CountingTarget, ObservableTarget, Target
 from rdmawire.terminal import plural
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import roce, serial
@@ -54,6 +55,28 @@ class Mismatch(NamedTuple):
     expected: Expected
 
 
+class Counter(NamedTuple):
+    """A counter and its value."""
+
+    name: str
+    value: int
+
+    def __str__(self) -> str:
+        """Describe the counter."""
+        return f"{self.name} {self.value}"
+
+
+class Raised(NamedTuple):
+    """An exception in words. ``kind`` is equal for exceptions of one kind and place."""
+
+    text: str
+    kind: str
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
 class Player(Protocol):
     """Plays the inputs of a case on a target, and compares each with a model.
 
@@ -79,6 +102,10 @@ class Player(Protocol):
         """Play one input; return the first difference from the model, or ``None``."""
         ...
 
+    def end(self) -> Mismatch | None:
+        """End the case; return a difference that no single input shows, or ``None``."""
+        ...
+
 
 class Session:
     """Plays inputs on one queue pair of a target, and compares each with the model.
@@ -91,6 +118,7 @@ class Session:
         self._target = target
         self._profile = profile
         self.observed = target if isinstance(target, ObservableTarget) else None
+        self._counting = target if isinstance(target, CountingTarget) else None
         self._builders: dict[Network, FrameBuilder] = {}
         self.frames: list[tuple[bool, bytes]] = []
         """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
@@ -142,6 +170,20 @@ class Session:
             self.frames += [(True, reply) for reply in replies]
         return self._compared(expected, replies)
 
+    def end(self) -> Mismatch | None:
+        """Compare the counters of the target with those of the model."""
+        if self._counting is None:
+            return None
+        counted, found = self.model.counters, self._counting.counters()
+        if found == (*counted.values(),):
+            return None
+        pairs = zip(counted.items(), found, strict=True)
+        wrong = [(name, value, other) for (name, value), other in pairs if value != other]
+        wanted = tuple(Counter(name, value) for name, value, _ in wrong)
+        return Mismatch(
+            "counters", wanted, tuple(Counter(name, value) for name, _, value in wrong), _COUNTED
+        )
+
     def _packet(self, one: PacketInput) -> tuple[list[bytes], Expected]:
         model, builder = self.model, self._builder
         psn = (model.epsn + one.ahead) % serial.MODULUS
@@ -152,10 +194,10 @@ class Session:
             )
         else:
             request = _PLAIN.get(one.opcode >> 5, _plain_request)(one, psn, builder.numbers, frame)
-        replies = self._target.send(frame)
-        self.executed += 1
         if self.recording:
             self.frames.append((False, frame))
+        replies = self._target.send(frame)
+        self.executed += 1
         if request is None:
             return replies, Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
         expected = model.request(request)
@@ -208,6 +250,9 @@ class Session:
 
     def _reply_of(self, frame: bytes) -> Reply | None:
         return reply_of(frame, self._builder.base, self._builder.medium)
+
+
+_COUNTED: Final = Expected((), "", "what the counters of drivers count")
 
 
 def _plain_request(one: PacketInput, psn: int, numbers: Numbers, _: bytes, *more: Any) -> Request:
@@ -308,10 +353,29 @@ def judge(target: Target, case: Case, session: Player | None = None) -> Violatio
     session = Session(target) if session is None else session
     session.begin(case.setup)
     for place, one in enumerate(case.inputs):
-        found = session.play(one)
+        found = play(session, one)
         if found is not None:
             return violation(place, one, found)
+    if case.inputs and (found := session.end()) is not None:
+        return violation(len(case.inputs) - 1, case.inputs[-1], found)
     return None
+
+
+def play(session: Player, one: Input) -> Mismatch | None:
+    """Play one input; an exception of the target is a difference, too.
+
+    Raises :class:`FuzzError` for an input that the session has no method for.
+    """
+    try:
+        return session.play(one)
+    except FuzzError:
+        raise
+    except Exception as error:
+        where, line = raised_in(error)
+        happened = Raised(
+            f"{exception_text(error)} in {where}, line {line}", f"{type(error).__name__} {where}"
+        )
+        return Mismatch("exception", ("no exception",), (happened,), Expected())
 
 
 def violation(place: int, one: Input, found: Mismatch) -> Violation:
@@ -325,8 +389,14 @@ def violation(place: int, one: Input, found: Mismatch) -> Violation:
         expected=_words(wanted) + (f" ({expected.why})" if expected.why else ""),
         happened=_words(happened),
         clause=expected.clause,
-        signature=f"{what} | {shown} | {expected.why} | {kinds}",
+        signature=_signature(what, shown, expected.why, kinds),
     )
+
+
+def _signature(what: str, shown: str, why: str, kinds: str) -> str:
+    """Name the cause: of a wrong counter or of an exception, it is not the last input."""
+    alone = what in ("counters", "exception")
+    return f"{what} | {kinds}" if alone else f"{what} | {shown} | {why} | {kinds}"
 
 
 _NAMED: Final = (PacketInput, AnswerInput, WorkInput)
@@ -354,6 +424,10 @@ def _first_difference(wanted: tuple[object, ...], happened: tuple[object, ...]) 
 
 def _kind(one: object) -> str:
     """The kind of a request, reply or completion, without its numbers."""
+    if isinstance(one, Counter):
+        return one.name
+    if isinstance(one, Raised):
+        return one.kind
     if isinstance(one, Request):
         return str(one.opcode)
     if isinstance(one, Reply):

@@ -8,29 +8,26 @@ case the function gets.
 import signal
 import struct
 import threading
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from pathlib import PurePath
 from types import FrameType
 from typing import Any, Final, NoReturn, Protocol
 
 from rdmawire.decode import LINK_TYPES
 from rdmawire.errors import FuzzError, RdmaError
+from rdmawire.fuzz.exception_text import exception_text, raised_in
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
-from rdmawire.terminal import escape, suggest
+from rdmawire.terminal import suggest
 
 MEANT: Final[tuple[type[BaseException], ...]] = (RdmaError,)
 """The exceptions that a parser may raise by default."""
 DEFAULT_SECONDS: Final = 10.0
 """Seconds that a call may take."""
 _MESSAGES: Final = ("mad", "directed_mad", "mpa_request", "mpa_reply", "mpa_fpdu")
-_MAX_WORDS: Final = 200
-"""Characters of an exception's text in a report."""
 
 Form = Callable[[Sequence[SeedFrame]], Iterator[bytes]]
 """What a parser gets of the frames of a case: an argument for each call."""
@@ -133,16 +130,6 @@ def loaded(name: str) -> Any:
 _NOT_RUN_BY_A_CALL: Final = (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)
 
 
-def exception_text(error: BaseException) -> str:
-    """Return the name of an exception and the beginning of its text, printable."""
-    kind = type(error).__name__
-    try:
-        text = escape(str(error)[:_MAX_WORDS])
-    except Exception:  # its own __str__ raises
-        return f"{kind} (its text cannot be read)"
-    return f"{kind}: {text}" if text else kind
-
-
 def function_named(name: str) -> Callable[[bytes], object]:
     """Return the function ``package.module:function``. Raises :class:`FuzzError` for others."""
     found = loaded(name)
@@ -223,7 +210,7 @@ class FunctionParser:
 
     def _raised(self, error: BaseException) -> Violation:
         kind = type(error).__name__
-        place, line = _place_of(error)
+        place, line = raised_in(error)
         happened = f"{exception_text(error)} in {place}, line {line}"
         signature = f"exception | {kind} | {place}"
         return Violation(0, "exception", self._expected, happened, "", signature)
@@ -232,13 +219,6 @@ class FunctionParser:
     def _expected(self) -> str:
         names = ", ".join(kind.__name__ for kind in self._meant)
         return f"a result or {names}" if names else "a result"
-
-
-def _place_of(error: BaseException) -> tuple[str, int]:
-    """The innermost function of an exception's traceback, as ``file:function``, and its line."""
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1]
-    return f"{PurePath(last.filename).stem}:{last.name}", last.lineno or 0
 
 
 @contextmanager

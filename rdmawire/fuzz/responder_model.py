@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
 from rdmawire.fuzz.request_role import ROLES, SEND, SINGLE, WRITE, Role
 from rdmawire.fuzz.setup import AREAS, WINDOW, Setup, receive_start
-from rdmawire.fuzz.target import Completion
+from rdmawire.fuzz.target import COUNTERS, Completion
 from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import WCOpcode, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
@@ -128,6 +128,7 @@ class ResponderModel:
         self._starved = False
         self._response_end = psn
         self._before_responses = serial.add(psn, -1)
+        self.counters = dict.fromkeys(COUNTERS, 0)
 
     def break_off(self) -> None:
         """Model the error state after a failure that is not the responder's: all is flushed."""
@@ -260,14 +261,17 @@ class ResponderModel:
         return self._fail(WCStatus.REM_INV_REQ_ERR, nak, clause=clause, why=why)
 
     def _access_error(self, why: str) -> Expected:
+        self.counters["resp_remote_access_errors"] += 1
         nak = self._nak(Nak.REMOTE_ACCESS_ERROR)
         return self._fail(WCStatus.REM_ACCESS_ERR, nak, clause="IBA 9.7.4.1.5", why=why)
 
     def _gap(self) -> Expected:
+        self.counters["out_of_sequence"] += 1
         if self.nak_sent:
             clause = "IBA 9.7.4.1.2, 9.7.5.2.8"
             return Expected((), clause, "one NAK for each gap, none after an RNR NAK")
         self.nak_sent = True
+        self.counters["out_of_seq_request"] += 1
         nak = self._nak(Nak.PSN_SEQUENCE_ERROR)
         return Expected((nak,), "IBA 9.7.4.1.2", "a PSN after the expected one")
 
@@ -293,6 +297,8 @@ class ResponderModel:
     def _not_ready(self, role: Role) -> Expected:
         if role.begins:
             self.message = Message()
+        self.counters["out_of_buffer"] += 1
+        self.counters["send_rnr_err"] += 1
         self.nak_sent = not self.profile.naks_gaps_after_rnr
         rnr = Reply(Op.ACKNOWLEDGE, self.epsn, 1 << 5 | self.setup.rnr_timer, self.msn)
         return Expected((rnr,), "IBA 9.7.5.2.8", "no receive is posted")
@@ -315,6 +321,7 @@ class ResponderModel:
             self.message = Message(SEND, self.receive.place, self.receive.length)
         message = self.message
         if message.placed + len(request.payload) > message.limit:
+            self.counters["resp_local_length_error"] += 1
             status, nak = self.profile.too_long_status, self._nak(self.profile.too_long)
             return self._fail(status, nak, clause="IBA 9.9.3", why="longer than the receive")
         self._place(request.payload)
@@ -359,6 +366,7 @@ class ResponderModel:
         if place is None:
             return self._access_error("the key does not allow the WRITE")
         self.message = Message(WRITE, place, dmalen)
+        self.counters["rx_write_requests"] += 1
         return None
 
     def _is_too_long(self, dmalen: int) -> bool:
@@ -418,6 +426,7 @@ class ResponderModel:
         if place is None:
             return self._access_error("the key does not allow the READ")
         packets = max(-(-request.dmalen // self.setup.mtu), 1)
+        self.counters["rx_read_requests"] += 1
         self._respond(request, packets, None)
         data = bytes(self.memory[place : place + request.dmalen])
         replies = self._read_replies(request.psn, packets, data)
@@ -463,6 +472,7 @@ class ResponderModel:
         place = self._place_of(request, 8, _RIGHTS[operation])
         if place is None:
             return self._access_error("the key does not allow the atomic")
+        self.counters["rx_atomic_requests"] += 1
         before = bytes(self.memory[place : place + 8])
         self.memory[place : place + 8] = _executed(operation, request, before)
         if operation == Op.ATOMIC_WRITE:
@@ -507,6 +517,7 @@ class ResponderModel:
     # Duplicates.
 
     def _duplicate(self, operation: int, request: Request) -> Expected:
+        self.counters["duplicate_request"] += 1
         clause = "IBA 9.7.5.1.2, 9.7.5.1.4"
         found = [one for one in self.remembered if _covers(one, request.psn)]
         one = found[-1] if found else None

@@ -364,7 +364,9 @@ def _of(end: QueueEnd, found: Iterable[tuple[QueueEnd, Reply]]) -> list[Reply]:
 def _completion(done: WorkCompletion) -> Completion:
     if done.status is not WCStatus.SUCCESS:
         return Completion(done.wr_id, done.status)
-    value = done.imm_data if done.wc_flags & WCFlags.WITH_IMM else done.invalidated_rkey
+    value = done.imm_data if done.wc_flags & WCFlags.WITH_IMM else 0
+    if done.wc_flags & WCFlags.WITH_INV:
+        value = done.invalidated_rkey
     return Completion(done.wr_id, done.status, done.opcode, done.byte_len, value)
 
 

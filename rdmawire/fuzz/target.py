@@ -6,7 +6,7 @@ What an :class:`ObservableTarget` shows in addition (memory, completions) lets m
 found.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.inputs import WorkInput
@@ -93,6 +93,23 @@ class ObservableTarget(Target, Protocol):
 
     def wait(self, ns: int) -> list[bytes]:
         """Let ``ns`` nanoseconds pass; return the frames sent."""
+        ...
+
+
+COUNTERS: Final = (
+    "rx_write_requests", "rx_read_requests", "rx_atomic_requests", "out_of_buffer",
+    "out_of_sequence", "out_of_seq_request", "duplicate_request", "send_rnr_err",
+    "resp_local_length_error", "resp_remote_access_errors",
+)  # fmt: skip
+"""Counters of a responder that are compared, by their names in :mod:`rdmawire.ib.hw_counters`."""
+
+
+@runtime_checkable
+class CountingTarget(ObservableTarget, Protocol):
+    """A target that shows the counters of its queue pair."""
+
+    def counters(self) -> tuple[int, ...]:
+        """Return the values of :data:`COUNTERS` since :meth:`reset`."""
         ...
 
 

@@ -30,6 +30,7 @@ class UnreliableModel(ResponderModel):
         if not known or request.malformed:
             return self._other_opcode()
         role = ROLES[operation]
+        self.counters["out_of_sequence"] += request.psn != self.epsn
         if role.begins or request.psn != self.epsn:
             self.message = Message()
         self.epsn = request.psn
@@ -47,9 +48,11 @@ class UnreliableModel(ResponderModel):
         return self._dropped(f"{clause}, 9.8.2.2", why)
 
     def _access_error(self, why: str) -> Expected:
+        self.counters["resp_remote_access_errors"] += 1
         return self._dropped("IBA 9.8.2.2.5", why)
 
     def _not_ready(self, _: Role) -> Expected:
+        self.counters["out_of_buffer"] += 1
         return self._dropped("IBA 9.8.2.2.4", "no receive is posted")
 
     def _fail(self, _: WCStatus, *__: Reply, clause: str, why: str) -> Expected:

@@ -1,0 +1,102 @@
+"""What the oracle compares at the end of a case, and exceptions of an adapter."""
+
+import pytest
+
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.engine_target import EngineTarget
+from rdmawire.fuzz.fuzzer import EngineFuzzer
+from rdmawire.fuzz.inputs import Case, PacketInput
+from rdmawire.fuzz.oracle import judge
+from rdmawire.fuzz.setup import Setup
+from rdmawire.fuzz.target import COUNTERS
+from rdmawire.ib import checks, execute
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.rules import RequestRule, Rules
+from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.service import Fault
+from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.wire.opcode import Opcode
+
+SPEC = {"kind": "engine", "service": "rc"}
+
+
+class Stuck(EngineTarget):
+    """An adapter of which one counter stays 0."""
+
+    def __init__(self, counter: str) -> None:
+        super().__init__()
+        self._place = COUNTERS.index(counter)
+
+    def counters(self) -> tuple[int, ...]:
+        values = super().counters()
+        return (*values[: self._place], 0, *values[self._place + 1 :])
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+def test_a_counter_that_stays_0_is_found(counter: str) -> None:
+    fuzzer = EngineFuzzer(SPEC, Stuck(counter))
+    found = fuzzer.batch(1, 0, 100).found
+    assert {one.violation.signature for one in found} == {f"counters | {counter}"}
+    smallest = fuzzer.minimised(found[0])
+    assert len(Case.from_json(smallest.case).inputs) <= 2
+    assert smallest.violation.happened == f"{counter} 0"
+
+
+@pytest.mark.parametrize("service", ["rc", "uc", "ud", "xrc"])
+def test_counters_of_the_adapter_are_right(service: str) -> None:
+    fuzzer = EngineFuzzer({"kind": "engine", "service": service})
+    assert fuzzer.batch(3, 0, 200).found == []
+
+
+def raising(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+    """Fail as no adapter should, at an odd address."""
+    header = request.extended[-1]
+    if header.va % 2:
+        raise IndexError("register 7")
+    return checks.check_atomic_rkey(qp, role, request)
+
+
+RAISING: Rules = STANDARD.with_step(checks.check_atomic_rkey, raising)
+
+
+def test_an_exception_of_an_adapter_is_a_finding_and_the_fuzzer_goes_on() -> None:
+    fuzzer = EngineFuzzer(SPEC, EngineTarget(rules=RAISING))
+    batch = fuzzer.batch(1, 0, 300)
+    assert {one.violation.signature for one in batch.found} == {
+        "exception | IndexError test_oracle:raising"
+    }
+    assert len(batch.found) == 3
+    assert batch.executed > 5000
+    smallest = fuzzer.minimised(batch.found[0])
+    assert len(Case.from_json(smallest.case).inputs) == 1
+    shown, frames = fuzzer.replay(smallest.case)
+    assert len(frames) == 1
+    assert shown == smallest.violation
+    assert shown is not None
+    assert shown.happened.startswith("IndexError: register 7 in test_oracle")
+    assert shown.expected == "no exception"
+
+
+def test_after_an_exception_the_adapter_is_replaced() -> None:
+    def breaking(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+        qp.device.ready.clear()
+        qp.device.qps.clear()
+        raise KeyError("the adapter is broken")
+
+    target = EngineTarget(rules=STANDARD.with_step(execute.flush, breaking))
+    flush = PacketInput(Opcode.RC_FLUSH, region=0, length=0, dmalen=8, value=1)
+    send = PacketInput(Opcode.RC_ACKNOWLEDGE)
+    for _ in range(2):
+        shown = judge(target, Case(Setup(), (flush,)))
+        assert shown is not None
+        assert shown.what == "exception"
+        assert judge(target, Case(Setup(), (send,))) is None
+
+
+def test_an_input_without_a_method_is_no_finding() -> None:
+    class Peer(EngineTarget):
+        def send(self, frame: bytes) -> list[bytes]:
+            raise FuzzError(f"{self.name}: the link is down")
+
+    with pytest.raises(FuzzError, match="the link is down"):
+        judge(Peer(), Case(Setup(), (PacketInput(Opcode.RC_ACKNOWLEDGE),)))
