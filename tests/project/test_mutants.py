@@ -8,7 +8,7 @@ import pytest
 from tools.mutants.__main__ import ROOT, sample, suspects
 from tools.mutants.mutation import mutants
 from tools.mutants.targets import EQUIVALENT, TARGETS, Equivalent
-from tools.mutants.trial import COPIED, Court, Verdict
+from tools.mutants.trial import COPIED, Court, Trial, Verdict
 
 SAMPLE = '''"""A docstring with 1 number."""
 __slots__ = ("a", "b")
@@ -103,15 +103,15 @@ def test_mutants_are_found_or_not_and_the_tree_stays(tmp_path: Path) -> None:
     folder.mkdir()
     court, tests = Court(root, folder), ("tests/test_code.py",)
     court.rehearse(tests)
-    verdicts = {
+    trials = {
         (each.line, each.becomes): court.tried("tools/code.py", each, [tests])
         for each in mutants(code)
     }
-    assert verdicts == {
-        (2, "2"): Verdict.SURVIVED,
-        (3, "return None"): Verdict.KILLED,
-        (3, "(number + 2)"): Verdict.KILLED,
-        (3, "3"): Verdict.KILLED,
+    assert trials == {
+        (2, "2"): Trial(Verdict.SURVIVED),
+        (3, "return None"): Trial(Verdict.KILLED, "tests/test_code.py::test_it"),
+        (3, "(number + 2)"): Trial(Verdict.KILLED, "tests/test_code.py::test_it"),
+        (3, "3"): Trial(Verdict.KILLED, "tests/test_code.py::test_it"),
     }
     assert (root / "tools" / "code.py").read_text() == code == court.source("tools/code.py")
 

@@ -83,7 +83,7 @@ def _tried(court: Court, drawn: list[Suspect], end: float) -> Iterator[Verdict]:
         if time.monotonic() > end:
             return
         try:
-            verdict = court.tried(suspect.file, suspect.mutant, TARGETS[suspect.file])
+            verdict = court.tried(suspect.file, suspect.mutant, TARGETS[suspect.file]).verdict
         except ValueError as error:
             raise click.ClickException(str(error)) from error
         if verdict is Verdict.SURVIVED:

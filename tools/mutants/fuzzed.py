@@ -1,41 +1,52 @@
-"""Mutate the adapter, and see whether the fuzzer finds it: ``python -m tools.mutants.fuzzed``.
+"""One mutant against the fuzzers: ``python -m tools.mutants.fuzzed FILE NUMBER``.
 
-Each mutant of the modules that decide about requests and responses is loaded into a process of its
-own, which runs the fuzzers with fixed seeds; a violation, an exception or a hang kills it. The
-share of killed mutants is printed, and each that survives with file, line and change.
+The mutant is loaded into a process of its own, which runs the fuzzers with fixed seeds. They see
+what a fuzzer of a NIC sees: frames, completions, memory and counters.
 """
 
+import json
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from random import Random
 from types import CodeType, ModuleType
+from typing import NamedTuple
 
-import click
-
-from tools.mutants.__main__ import Suspect, shown, suspects
-from tools.mutants.trial import Verdict
+from tools.mutants.mutation import mutants
 
 ROOT = Path(__file__).parents[2]
-FILES = tuple(
-    f"rdmawire/ib/{name}.py"
-    for name in (
-        *("checks", "execute", "responder", "responder_state", "responses", "service"),
-        *("completer", "retransmit"),
-    )
+SPECS = (
+    ({"kind": "engine", "service": "all"}, 800),
+    ({"kind": "requester", "service": "all"}, 800),
+    ({"kind": "state"}, 60),
 )
-"""What is mutated: checks, execution, state, responses and reactions, and the requester's part."""
+"""The fuzzers that a mutant must pass, each with its number of runs."""
+SEED = 1
+_BATCH = 20
+BATCH_S = 15
+"""Seconds of processor time that a batch may take, which takes less than one."""
+WAIT_S = 600
+_INVALID = 3
 
-SPECS = ({"kind": "engine"}, {"kind": "requester"})
-"""The fuzzers that a mutant must pass."""
-SEEDS = (1, 2)
-HANG_S = 120
+
+class Outcome(Enum):
+    """What became of a mutant."""
+
+    INVALID = "not importable"
+    FOUND = "found by the fuzzers"
+    HANGS = "hangs"
+    SURVIVED = "survived"
+
+
+class Trial(NamedTuple):
+    """The outcome, and the signature of what the fuzzers found, or the text of an exception."""
+
+    outcome: Outcome
+    by: str = ""
 
 
 class _Mutated(MetaPathFinder, Loader):
@@ -59,77 +70,58 @@ class _Mutated(MetaPathFinder, Loader):
         exec(code, module.__dict__)
 
 
-def _suspect(file: str, number: int) -> Suspect:
-    return suspects(file, (ROOT / file).read_text("utf-8"))[number]
+def tried(file: str, number: int) -> Trial:
+    """Run the fuzzers on a mutant, given by its index in a file, in another process."""
+    command = [sys.executable, "-m", "tools.mutants.fuzzed", file, str(number)]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=WAIT_S
+        )
+    except subprocess.TimeoutExpired:
+        return Trial(Outcome.HANGS)
+    if done.returncode == 0:
+        by = json.loads(done.stdout)
+        return Trial(Outcome.SURVIVED if by is None else Outcome.FOUND, by or "")
+    if done.returncode == -signal.SIGVTALRM:
+        return Trial(Outcome.HANGS)
+    last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    return Trial(Outcome.INVALID if done.returncode == _INVALID else Outcome.FOUND, last)
 
 
-def trial(file: str, number: int, runs: int) -> int:
-    """Run the fuzzers on one mutant in this process; 1 if they find it."""
-    mutant = _suspect(file, number).mutant
-    source = mutant.applied((ROOT / file).read_text("utf-8"))
-    sys.meta_path.insert(0, _Mutated(file, source))
+def _fuzzed() -> str | None:
+    """Run the fuzzers; return the signature of their first finding."""
     from rdmawire.fuzz import make_fuzzer
 
-    for seed in SEEDS:
-        for spec in SPECS:
-            if make_fuzzer(spec).batch(seed, 0, runs // len(SEEDS)).found:
-                return 1
+    for spec, runs in SPECS:
+        fuzzer = make_fuzzer(spec)
+        for first in range(0, runs, _BATCH):
+            signal.setitimer(signal.ITIMER_VIRTUAL, BATCH_S)  # its signal ends the process
+            found = fuzzer.batch(SEED, first, _BATCH).found
+            if found:
+                return found[0].violation.signature
+    return None
+
+
+def _imported(file: str) -> bool:
+    """Whether the mutant can be imported."""
+    try:
+        __import__(file.removesuffix(".py").replace("/", "."))
+        __import__("rdmawire.fuzz.engine_target")
+    except Exception as error:  # a mutant may raise any
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return False
+    return True
+
+
+def main(file: str, number: int) -> int:
+    """Try one mutant in this process; print the signature of the finding, or ``null``."""
+    source = (ROOT / file).read_text("utf-8")
+    sys.meta_path.insert(0, _Mutated(file, mutants(source)[number].applied(source)))
+    if not _imported(file):
+        return _INVALID
+    sys.stdout.write(json.dumps(_fuzzed()) + "\n")
     return 0
 
 
-def _tried(file: str, number: int, runs: int) -> Verdict:
-    command = [sys.executable, "-m", "tools.mutants.fuzzed", "--runs", str(runs)]
-    command += ["--trial", file, str(number)]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=HANG_S)
-    except subprocess.TimeoutExpired:
-        return Verdict.HANGS
-    return Verdict.KILLED if done.returncode else Verdict.SURVIVED
-
-
-def _chosen(files: tuple[str, ...], share: float) -> list[tuple[str, int]]:
-    """Mutants by file and number; a share of them, always the same ones."""
-    every = [
-        (file, number)
-        for file in files
-        for number in range(len(suspects(file, (ROOT / file).read_text("utf-8"))))
-    ]
-    return every if share >= 1 else Random(0).sample(every, int(len(every) * share))
-
-
-def _verdicts(
-    chosen: list[tuple[str, int]], jobs: int, runs: int
-) -> Iterator[tuple[str, int, Verdict]]:
-    with ThreadPoolExecutor(jobs) as pool:
-        tried = pool.map(lambda one: _tried(one[0], one[1], runs), chosen)
-        for (file, number), verdict in zip(chosen, tried, strict=True):
-            yield file, number, verdict
-
-
-@click.command()
-@click.option("--jobs", default=2, show_default=True, help="Mutants at a time.")
-@click.option("--runs", default=3000, show_default=True, help="Random cases for each mutant.")
-@click.option("--share", default=1.0, show_default=True, help="Share of the mutants to try.")
-@click.option("--file", "files", multiple=True, type=click.Choice(FILES))
-@click.option("--trial", "one", type=(click.Choice(FILES), int), hidden=True)
-def main(
-    jobs: int, runs: int, share: float, files: tuple[str, ...], one: tuple[str, int] | None
-) -> None:
-    """Put small faults into the adapter, and see whether the fuzzer finds them by packets alone."""
-    if one is not None:
-        sys.exit(trial(*one, runs))
-    begun, killed = time.monotonic(), 0
-    chosen = _chosen(files or FILES, share)
-    for file, number, verdict in _verdicts(chosen, jobs, runs):
-        if verdict is Verdict.SURVIVED:
-            click.echo(f"survived  {shown(_suspect(file, number))}")
-        killed += verdict is not Verdict.SURVIVED
-    share_killed = 100 * killed / max(len(chosen), 1)
-    seconds = time.monotonic() - begun
-    click.echo(
-        f"{killed} of {len(chosen)} mutants killed ({share_killed:.1f} %) in {seconds:.0f} s"
-    )
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

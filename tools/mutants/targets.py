@@ -39,6 +39,11 @@ TARGETS: dict[str, tuple[tuple[str, ...], ...]] = {
     "rdmawire/ib/checks.py": (_ANSWERING, _NIC, _SLOW),
     "rdmawire/ib/completer.py": (_ASKING, _NIC, (*_SLOW, _ROOMS[0])),
     "rdmawire/ib/responder.py": (_ANSWERING, _NIC, (*_SLOW, *_ROOMS)),
+    "rdmawire/ib/execute.py": (_ANSWERING, _NIC, _SLOW),
+    "rdmawire/ib/responder_state.py": (_ANSWERING, _NIC, (*_SLOW, *_ROOMS)),
+    "rdmawire/ib/responses.py": (_ANSWERING, _NIC, (*_SLOW, *_ROOMS)),
+    "rdmawire/ib/service.py": (_ANSWERING, _NIC, _SLOW),
+    "rdmawire/ib/retransmit.py": (_ASKING, _NIC, (*_SLOW, _ROOMS[0])),
 }
 """By file: tests, those first that most likely find a mutant; the next only if those do not."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from tools.mutants.mutation import Mutant
 
@@ -24,6 +25,13 @@ class Verdict(Enum):
     KILLED = "killed"
     HANGS = "killed: its tests hang"
     SURVIVED = "survived"
+
+
+class Trial(NamedTuple):
+    """A verdict, and the test that fails with the mutant."""
+
+    verdict: Verdict
+    test: str = ""
 
 
 class Court:
@@ -55,26 +63,28 @@ class Court:
             raise ValueError(f"tests fail without any mutant:\n{said}")
         self._usual[tests] = time.monotonic() - begun
 
-    def tried(self, file: str, mutant: Mutant, stages: Sequence[Sequence[str]]) -> Verdict:
-        """What becomes of a mutant: each stage of tests runs if those before it found nothing.
+    def tried(self, file: str, mutant: Mutant, stages: Sequence[Sequence[str]]) -> Trial:
+        """Try a mutant: each stage of tests runs if those before it found nothing.
 
         ``ValueError`` if tests fail without it.
         """
         for tests in stages:
             self.rehearse(tests)
-            verdict = self._tried(file, mutant, tests)
-            if verdict is not Verdict.SURVIVED:
-                return verdict
-        return Verdict.SURVIVED
+            trial = self._tried(file, mutant, tests)
+            if trial.verdict is not Verdict.SURVIVED:
+                return trial
+        return Trial(Verdict.SURVIVED)
 
-    def _tried(self, file: str, mutant: Mutant, tests: Sequence[str]) -> Verdict:
+    def _tried(self, file: str, mutant: Mutant, tests: Sequence[str]) -> Trial:
         wait_s = max(_MIN_WAIT_S, _WAITS * self._usual[tests])
         with self._mutated(file, mutant):
             try:
-                failed = self._run(tests, wait_s).returncode
+                done = self._run(tests, wait_s)
             except subprocess.TimeoutExpired:
-                return Verdict.HANGS
-        return Verdict.KILLED if failed else Verdict.SURVIVED
+                return Trial(Verdict.HANGS)
+        if not done.returncode:
+            return Trial(Verdict.SURVIVED)
+        return Trial(Verdict.KILLED, _failed(done.stdout))
 
     @contextmanager
     def _mutated(self, file: str, mutant: Mutant) -> Iterator[None]:
@@ -98,3 +108,9 @@ class Court:
             check=False,
             timeout=wait_s,
         )
+
+
+def _failed(output: str) -> str:
+    """The first test that failed, from the summary of pytest."""
+    lines = (line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR ")))
+    return next(lines, "").partition(" ")[2].partition(" - ")[0]
