@@ -173,7 +173,8 @@ class EngineFuzzer(CaseFuzzer):
     ``profile`` and ``bug`` are names, of a profile and of a planted bug; ``service`` is one of
     :data:`rdmawire.fuzz.service_model.SERVICES`, or ``all`` for each in turn (the default).
     ``accept`` says which differences of the profile from ``ibta`` are no findings, one of
-    :data:`rdmawire.fuzz.difference.ACCEPT`. ``target`` is used instead of the adapter of that
+    :data:`rdmawire.fuzz.difference.ACCEPT`. With ``counters`` (any value), counters are compared
+    (:data:`rdmawire.fuzz.target.COUNTERS`). ``target`` is used instead of the adapter of that
     specification; its default service is ``rc``. Raises :class:`FuzzError` for unknown names.
     """
 
@@ -181,13 +182,13 @@ class EngineFuzzer(CaseFuzzer):
         usual = ALL if target is None else "rc"
         self._services = services_named(str(spec.get("service", usual)))
         self._spec = spec
-        self._target = _engine(spec, "accept") if target is None else target
+        self._target = _engine(spec, "accept", "counters") if target is None else target
         profile = _profile(str(spec.get("profile", "ibta")))
         self._accepted = accepted(profile, str(spec.get("accept", ACCEPT[0])))
         self._session: Session = self._new_session()
 
     def _new_session(self) -> Session:
-        return Session(self._target, self._accepted)
+        return Session(self._target, self._accepted, counters="counters" in self._spec)
 
     def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
         setup = random_setup(random, self._services[run % len(self._services)])

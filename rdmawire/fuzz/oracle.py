@@ -111,14 +111,16 @@ class Session:
     """Plays inputs on one queue pair of a target, and compares each with the model.
 
     Of a target that is no :class:`ObservableTarget`, the replies alone are compared. ``profile``
-    has the differences from ``ibta`` that are accepted (:mod:`rdmawire.fuzz.difference`).
+    has the differences from ``ibta`` that are accepted (:mod:`rdmawire.fuzz.difference`). With
+    ``counters``, those of the target are compared at the end of each case; :class:`FuzzError` if it
+    shows none.
     """
 
-    def __init__(self, target: Target, profile: Profile = IBTA) -> None:
+    def __init__(self, target: Target, profile: Profile = IBTA, *, counters: bool = False) -> None:
         self._target = target
         self._profile = profile
         self.observed = target if isinstance(target, ObservableTarget) else None
-        self._counting = target if isinstance(target, CountingTarget) else None
+        self._counting = _counting(target) if counters else None
         self._builders: dict[Network, FrameBuilder] = {}
         self.frames: list[tuple[bool, bytes]] = []
         """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
@@ -250,6 +252,12 @@ class Session:
 
     def _reply_of(self, frame: bytes) -> Reply | None:
         return reply_of(frame, self._builder.base, self._builder.medium)
+
+
+def _counting(target: Target) -> CountingTarget:
+    if not isinstance(target, CountingTarget):
+        raise FuzzError(f"{target.name}: no method counters, so counters cannot be compared")
+    return target
 
 
 _COUNTED: Final = Expected((), "", "what the counters of drivers count")

@@ -1,5 +1,7 @@
 """What the oracle compares at the end of a case, and exceptions of an adapter."""
 
+from typing import cast
+
 import pytest
 
 from rdmawire.errors import FuzzError
@@ -8,7 +10,7 @@ from rdmawire.fuzz.fuzzer import EngineFuzzer
 from rdmawire.fuzz.inputs import Case, PacketInput
 from rdmawire.fuzz.oracle import judge
 from rdmawire.fuzz.setup import Setup
-from rdmawire.fuzz.target import COUNTERS
+from rdmawire.fuzz.target import COUNTERS, Target
 from rdmawire.ib import checks, execute
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import RequestRule, Rules
@@ -17,7 +19,7 @@ from rdmawire.ib.service import Fault
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.wire.opcode import Opcode
 
-SPEC = {"kind": "engine", "service": "rc"}
+SPEC = {"kind": "engine", "service": "rc", "counters": "yes"}
 
 
 class Stuck(EngineTarget):
@@ -44,8 +46,19 @@ def test_a_counter_that_stays_0_is_found(counter: str) -> None:
 
 @pytest.mark.parametrize("service", ["rc", "uc", "ud", "xrc"])
 def test_counters_of_the_adapter_are_right(service: str) -> None:
-    fuzzer = EngineFuzzer({"kind": "engine", "service": service})
+    fuzzer = EngineFuzzer(SPEC | {"service": service})
     assert fuzzer.batch(3, 0, 200).found == []
+
+
+def test_counters_are_compared_if_wanted() -> None:
+    stuck = Stuck("duplicate_request")
+    assert EngineFuzzer({"kind": "engine"}, stuck).batch(1, 0, 100).found == []
+
+    class Peer:
+        name = "a peer"
+
+    with pytest.raises(FuzzError, match="a peer: no method counters"):
+        EngineFuzzer(SPEC, cast(Target, Peer()))
 
 
 def raising(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
