@@ -24,6 +24,8 @@ from rdmawire.fuzz.requester_scenario import requester_scenario
 from rdmawire.fuzz.service_model import ALL, requester_type, services_named
 from rdmawire.fuzz.setup import Setup
 from rdmawire.fuzz.target import RequesterTarget, Target
+from rdmawire.ib.cm import STANDARD as STANDARD_CM
+from rdmawire.ib.cm import CMRules
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.terminal import suggest
@@ -275,6 +277,21 @@ def adapter(spec: Spec) -> Adapter:
     return Adapter(rules, _profile(str(spec.get("profile", "ibta"))), _name(spec))
 
 
+def manager(spec: Spec) -> tuple[Adapter, CMRules]:
+    """Return the adapter of a specification, and the rules of its connection manager.
+
+    Raises :class:`FuzzError` for an unknown name.
+    """
+    bug = spec.get("bug")
+    if bug is None:
+        return adapter(spec), STANDARD_CM
+    rules: CMRules | None = import_module("rdmawire.fuzz.planted_bugs").planted(str(bug)).cm
+    if rules is None:
+        return adapter(spec), STANDARD_CM
+    healthy = adapter({name: value for name, value in spec.items() if name != "bug"})
+    return healthy._replace(name=_name(spec)), rules
+
+
 def _engine(spec: Spec, *more: str) -> EngineTarget:
     check_settings(spec, ("profile", "bug", "service", *more))
     rules, profile, name = adapter(spec)
@@ -316,6 +333,7 @@ FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {
     "engine": EngineFuzzer,
     "requester": RequesterFuzzer,
     "state": _from_module("state_fuzzer", "SequenceFuzzer"),
+    "cm": _from_module("cm_fuzzer", "CMFuzzer"),
     "parser": _from_module("parser_fuzzer", "function_fuzzer"),
     "command": _from_module("parser_fuzzer", "command_fuzzer"),
     "codecs": _from_module("parser_fuzzer", "codec_fuzzer"),
@@ -327,6 +345,7 @@ ABOUT: Final = {
     "engine": "a queue pair of the software RNIC, by packets from its peer",
     "requester": "the same as a requester: it posts work, and its peer answers",
     "state": "connected queue pairs, by sequences of verbs, packets, faults and time",
+    "cm": "a connection manager, by messages of its peer, calls of its owner and its timers",
     "parser": "a Python function that takes bytes, by mutants of captured frames",
     "command": "a command that reads a pcap, such as tshark, by mutants of captured frames",
     "codecs": "the codec against the layers of Construct and Scapy, by mutants of captured frames",

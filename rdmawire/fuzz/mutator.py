@@ -137,6 +137,10 @@ class Mutator:
         return headers[max(random.randrange(len(headers)), random.randrange(len(headers)))]
 
     def _row(self, frame: SeedFrame, found: FrameMap) -> Mutation:  # noqa: ARG002
+        return self.set_row(found)
+
+    def set_row(self, found: FrameMap) -> Mutation:
+        """Set a row of one of the headers of a map."""
         place = self._place(found)
         return self._set(found, place, self._random.choice(type(place.header).rows))
 

@@ -1,5 +1,7 @@
 """Golden machines: what was learned from each healthy system, in ``tests/fuzz/machines``.
 
+Those of connection managers are in ``rdmawire/fuzz/machines``.
+
 ``python -m tests.fuzz.golden_machines`` learns all of them anew, and writes the files, in three
 minutes; with names of files, those alone.
 """
@@ -11,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from rdmawire.fuzz import cm_model
 from rdmawire.fuzz.learn import cm_system, mpa_system, requester_system
 from rdmawire.fuzz.learn.cm_system import CMSystem
 from rdmawire.fuzz.learn.compare import differences
@@ -37,7 +40,12 @@ SYSTEMS: Final[dict[str, Callable[[], System]]] = {
 
 def golden(name: str) -> MealyMachine:
     """Return the machine of a system, as it was when its file was written."""
-    return MealyMachine.from_dot((FOLDER / f"{name}.dot").read_text(encoding="ascii"))
+    return MealyMachine.from_dot(_path(name).read_text(encoding="ascii"))
+
+
+def _path(name: str) -> Path:
+    """The file of a machine; those of connection managers are the model of the fuzzer."""
+    return (cm_model.FOLDER if name.startswith("cm-") else FOLDER) / f"{name}.dot"
 
 
 def learned(system: System, *known: MealyMachine, walks: int = 50, depth: int = 0) -> MealyMachine:
@@ -80,7 +88,7 @@ def write(wanted: Sequence[str]) -> None:
             continue
         machine = learned(system(), depth=1, walks=500)
         text = machine.as_dot(name)
-        (FOLDER / f"{name}.dot").write_text(text, encoding="ascii")
+        _path(name).write_text(text, encoding="ascii")
         print(f"{name}: {len(machine)} states")
 
 

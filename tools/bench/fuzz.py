@@ -34,7 +34,7 @@ class Row(NamedTuple):
     def text(self) -> str:
         """Return the row of a Markdown table."""
         bug = self.bug
-        service = bug.service if bug.parser else bug.service.upper()
+        service = bug.service if bug.parser or bug.cm else bug.service.upper()
         cells = (f"`{bug.name}`", bug.about, bug.kind, service, bug.clause)
         counts = (f"{self.packets:,}", f"{self.seconds:.2f}", str(self.inputs), self.what)
         return f"| {' | '.join((*cells, *counts))} |"

@@ -16,7 +16,9 @@ from rdmawire.fabric.host import Host
 from rdmawire.fuzz.learn.cm_peer import MESSAGES, RETRIES, SERVICE, TIMEOUT, CMPeer
 from rdmawire.ib.cm.connection import CMSettings, ConnParam
 from rdmawire.ib.cm.event import CMEvent, ConnectRequest, DatagramRequest
+from rdmawire.ib.cm.machine import CMRules
 from rdmawire.ib.cm.manager import ManagedPort
+from rdmawire.ib.cm.receive import STANDARD as STANDARD_CM
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
@@ -26,6 +28,9 @@ from rdmawire.verbs.qp_attr import QPCap
 
 EXPIRE: Final = "EXPIRE"
 """The input that lets time pass until the manager's next timer expires."""
+
+MAX_TIMERS: Final = 1000
+"""Timers that may expire until all connections are over."""
 
 _MESSAGES: Final = ("MRA_REQ", "MRA_REP", "REJ", "REJ_STALE", "DREQ", "DREP", "LAP", "APR")
 _ENDS: Final = ("DISCONNECT", "DESTROY", EXPIRE)
@@ -60,7 +65,9 @@ manager accepts no second one."""
 class CMSystem:
     """The connection manager of one adapter. ``psn`` is the first PSN that the peer expects.
 
-    ``inputs`` is the alphabet. Raises :class:`FuzzError` for an unknown input.
+    ``inputs`` is the alphabet, ``cm_rules`` are the rules of the manager; ``frames`` are those
+    since :meth:`reset`, each with whether the manager sent it. Raises :class:`FuzzError` for an
+    unknown input.
     """
 
     def __init__(
@@ -71,11 +78,14 @@ class CMSystem:
         profile: Profile = IBTA,
         psn: int = 1000,
         name: str = "connection manager",
+        cm_rules: CMRules = STANDARD_CM,
     ) -> None:
         for one in inputs:
             if one not in _CALLS and one not in MESSAGES and one not in (EXPIRE, "DATA"):
                 raise FuzzError(f"a connection manager has no input {one!r} (--list has them)")
         self.name, self.inputs = name, tuple(inputs)
+        self._cm_rules = cm_rules
+        self.frames: list[tuple[bool, bytes]] = []
         self._psn, self._datagrams = psn, any("SIDR" in one for one in inputs)
         most = 1 if any(name.startswith(_BEGINS) for name in inputs) else 2
         self._settings = _SETTINGS._replace(max_connections=most)
@@ -94,14 +104,29 @@ class CMSystem:
             host.events()
         self._qps.clear()
         neighbours = {self._other.gid: self._other.mac}
-        self._port = ManagedPort(nic, neighbours.get, Random(1), self._settings)  # noqa: S311
+        self._port = ManagedPort(
+            nic,
+            neighbours.get,
+            Random(1),  # noqa: S311
+            self._settings,
+            rules=self._cm_rules,
+        )
         self._manager = self._port.manager
         self._manager.listen(SERVICE, datagrams=self._datagrams)
         self._peer = CMPeer(self._other, host, self._psn)
         self._now = self._id = 0
+        self.frames.clear()
 
     def step(self, name: str) -> str:
         """Play one input; return the messages, events and states."""
+        return self.play(name, self.frame(name))
+
+    def frame(self, name: str) -> bytes:
+        """Return the frame of a message of the peer, or of data; empty for other inputs."""
+        return self._peer.message(name) if name in MESSAGES or name == "DATA" else b""
+
+    def play(self, name: str, frame: bytes) -> str:
+        """Play one input, whose frame may be another than :meth:`frame` returns for it."""
         port, refusal = self._port, ""
         assert port is not None
         before = [qp.state for qp in self._qps]
@@ -112,9 +137,10 @@ class CMSystem:
             if (due := port.next_timer()) is not None:
                 self._now = max(due, self._now)
                 port.handle_timer(self._now)
-        elif frame := self._peer.message(name):
+        elif frame:
+            self.frames.append((False, frame))
             port.receive(frame, self._now)
-        shown = [refusal, *map(self._peer.take, port.transmit(self._now))]
+        shown = [refusal, *map(self._peer.take, self._sent())]
         if not len(self._manager.registry):
             self._peer.forget()
         elif was_idle and name in MESSAGES:
@@ -126,6 +152,30 @@ class CMSystem:
             f"QP={state.name}" for was, state in zip(before, states, strict=True) if was != state
         ]
         return ",".join(filter(None, shown)) or "-"
+
+    def _sent(self) -> list[bytes]:
+        assert self._port is not None
+        sent = self._port.transmit(self._now)
+        self.frames += [(True, frame) for frame in sent]
+        return sent
+
+    def settle(self) -> int:
+        """End all connections as their owner, and let the timers expire.
+
+        Return the number of connections that are left.
+        """
+        port, manager = self._port, self._manager
+        assert port is not None
+        for conn in [*manager.registry]:
+            if not conn.silent:  # destroyed already
+                manager.destroy(conn.id, self._now)
+        for _ in range(MAX_TIMERS):
+            self._sent()
+            if (due := port.next_timer()) is None:
+                break
+            self._now = max(due, self._now)
+            port.handle_timer(self._now)
+        return len(manager.registry)
 
     def _call(self, name: str) -> str:
         """Call the manager as its owner; return the name of the error if it refuses."""

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
-from rdmawire.fuzz.fuzzer import Spec, adapter
+from rdmawire.fuzz.fuzzer import Spec, adapter, manager
 from rdmawire.fuzz.learn import cm_system, mpa_system, requester_system
 from rdmawire.fuzz.learn.cm_system import CMSystem
 from rdmawire.fuzz.learn.learner import System
@@ -67,10 +67,10 @@ def _names(alphabets: Mapping[str, Word], inputs: str | None) -> Word:
 def _manager(spec: Spec, inputs: str | None, psn: int | None) -> CMSystem:
     if "service" in spec:
         raise FuzzError("a connection manager has no service: --inputs selects its role")
-    rules, profile, name = adapter(spec)
+    (rules, profile, name), cm_rules = manager(spec)
     names = _names(cm_system.INPUTS, inputs)
     first = SETUP.psn if psn is None else psn
-    return CMSystem(names, rules=rules, profile=profile, psn=first, name=name)
+    return CMSystem(names, rules=rules, profile=profile, psn=first, name=name, cm_rules=cm_rules)
 
 
 def _mpa_reader(spec: Spec, inputs: str | None, psn: int | None) -> MPASystem:

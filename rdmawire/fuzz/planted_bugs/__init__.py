@@ -8,6 +8,7 @@ from typing import Final
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.planted_bugs import (
     answer_bugs,
+    cm_bugs,
     memory_bugs,
     order_bugs,
     parser_bugs,
@@ -19,7 +20,7 @@ from rdmawire.terminal import suggest
 
 _BUGS: Final = (
     *(*memory_bugs.BUGS, *order_bugs.BUGS, *answer_bugs.BUGS),
-    *(*requester_bugs.BUGS, *parser_bugs.BUGS),
+    *(*requester_bugs.BUGS, *cm_bugs.BUGS, *parser_bugs.BUGS),
 )
 PLANTED_BUGS: Final = {bug.name: bug for bug in _BUGS}
 """All planted bugs, by name."""
@@ -37,11 +38,16 @@ def planted(name: str) -> PlantedBug:
 def planted_rules(name: str) -> Rules:
     """Return the rules of an adapter with a planted bug.
 
-    Raises :class:`FuzzError` for an unknown name, and for a bug of a parser.
+    Raises :class:`FuzzError` for an unknown name, and for a bug of a parser or of a connection
+    manager.
     """
     bug = planted(name)
     if bug.parser is not None:
         raise FuzzError(f"{name!r} is a bug of a parser, not of an adapter: see rdmawire fuzz list")
+    if bug.cm is not None:
+        raise FuzzError(
+            f"{name!r} is a bug of a connection manager, not of an adapter: see rdmawire fuzz list"
+        )
     return bug.rules
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rdmawire.fuzz.small_parsers import SmallParser
+from rdmawire.ib.cm import CMRules
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import RequestRule, Rules, Step
 from rdmawire.ib.rx_parser import Arrival
@@ -18,8 +19,9 @@ class PlantedBug(NamedTuple):
     ``about`` says what the adapter does wrong, ``clause`` what it violates. ``service`` is the
     transport service that shows it, in the words of ``rdmawire fuzz run --service``, and ``kind``
     the target that shows it: ``engine`` by its replies, ``requester`` by the work that it posts,
-    ``parser`` by what it reads from mutants of captured frames. Of a parser, ``service`` is its
-    name, and ``parser`` has its rules.
+    ``parser`` by what it reads from mutants of captured frames, ``cm`` by what a connection manager
+    answers. Of a parser, ``service`` is its name, and ``parser`` has its rules; of a connection
+    manager, ``service`` is the role, and ``cm`` its rules.
     """
 
     name: str
@@ -29,11 +31,12 @@ class PlantedBug(NamedTuple):
     service: str = "rc"
     kind: str = "engine"
     parser: SmallParser | None = None
+    cm: CMRules | None = None
 
     @property
     def spec(self) -> dict[str, str]:
         """The specification of a fuzzer that finds the bug, for ``make_fuzzer``."""
-        if self.parser is not None:
+        if self.parser is not None or self.cm is not None:
             return {"kind": self.kind, "bug": self.name}
         return {"kind": self.kind, "bug": self.name, "service": self.service}
 
@@ -42,6 +45,8 @@ class PlantedBug(NamedTuple):
         """The specification of a fuzzer of the same target without the bug."""
         if self.parser is not None:
             return {"kind": self.kind, "function": self.service}
+        if self.cm is not None:
+            return {"kind": self.kind}
         return {"kind": self.kind, "service": self.service}
 
 

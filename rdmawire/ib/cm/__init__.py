@@ -20,11 +20,15 @@ from rdmawire.ib.cm.event import (
     Unreachable,
     Unresolved,
 )
+from rdmawire.ib.cm.machine import CMRules
 from rdmawire.ib.cm.manager import ConnectionManager, ManagedPort
+from rdmawire.ib.cm.receive import STANDARD
 
 __all__ = [
+    "STANDARD",
     "CMEvent",
     "CMEventType",
+    "CMRules",
     "CMSettings",
     "ConnParam",
     "ConnectError",

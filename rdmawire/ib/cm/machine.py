@@ -4,10 +4,10 @@
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from errno import EINVAL
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import event
@@ -15,8 +15,8 @@ from rdmawire.ib.cm import messages as compose
 from rdmawire.ib.cm.connection import CMSettings, Connection, Registry, ack_timeout, duration
 from rdmawire.ib.cm.event import CMEvent, CMEventType
 from rdmawire.ib.cm.gsi import GeneralServices
-from rdmawire.ib.cm.messages import ReceivedMad
-from rdmawire.ib.cm.state_machine import CM_TRANSITIONS, WAITS, CMAction, CMState, Input, Wait
+from rdmawire.ib.cm.messages import Asked, ReceivedMad
+from rdmawire.ib.cm.state_machine import WAITS, CMAction, CMState, Input, NextState, Wait
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.verbs import Verbs
@@ -27,7 +27,7 @@ from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttributes, QPAttrMask, check_values
 from rdmawire.verbs.timers import Timers
-from rdmawire.wire.cm import MRA, REJ, REP, SIDRREP, RejectReason, SIDRStatus
+from rdmawire.wire.cm import MRA, REJ, REP, REQ, SIDRREP, RejectReason, SIDRStatus
 from rdmawire.wire.management import MTU
 
 DEFAULTS = CMSettings()
@@ -47,6 +47,33 @@ class Listener(NamedTuple):
     backlog: int
 
 
+Refusal = Callable[["StateMachine", REQ, Asked], bool]
+"""Whether a REQ has a property for which it is refused."""
+Find = Callable[["StateMachine", ReceivedMad], Connection | None]
+
+
+class CMRules(NamedTuple):
+    """The rules of a connection manager. A copy with one row replaced has a quirk.
+
+    - ``transitions``: next state and actions, by state and input.
+    - ``refusals``: reasons to refuse a REQ and their conditions, in order of checking.
+    - ``find``: finds the connection that a message is about.
+    """
+
+    transitions: Mapping[tuple[CMState, Input], NextState]
+    refusals: tuple[tuple[RejectReason, Refusal], ...]
+    find: Find
+
+    def with_transition(self, state: CMState, what: Input, row: NextState | None) -> Self:
+        """Return these rules with another row for a state and an input; ``None`` removes it."""
+        rows = {key: found for key, found in self.transitions.items() if key != (state, what)}
+        return self._replace(transitions=rows if row is None else rows | {(state, what): row})
+
+    def without_refusal(self, reason: RejectReason) -> Self:
+        """Return these rules without the conditions to refuse a REQ for a reason."""
+        return self._replace(refusals=tuple(row for row in self.refusals if row[0] != reason))
+
+
 class StateMachine:
     """All connections of one NIC, and their datagrams. Times are ns.
 
@@ -60,13 +87,16 @@ class StateMachine:
         nic: Nic,
         neighbours: Neighbours,
         random: Randomness,
-        settings: CMSettings = DEFAULTS,
+        settings: CMSettings,
+        rules: CMRules,
     ) -> None:
         check_type("nic", nic, Nic)
         check_methods("neighbours", neighbours, "__call__")
         check_methods("random", random, "getrandbits")
         check_type("settings", settings, CMSettings)
+        check_type("rules", rules, CMRules)
         settings.check()
+        self.rules = rules
         self.nic = nic
         self.neighbours = neighbours
         self.random: Randomness = Source(random)
@@ -88,11 +118,11 @@ class StateMachine:
 
     def knows(self, conn: Connection, what: Input) -> bool:
         """Whether the table has a row for this state and input."""
-        return (conn.state, what) in CM_TRANSITIONS
+        return (conn.state, what) in self.rules.transitions
 
     def step(self, conn: Connection, what: Input, received: ReceivedMad | None = None) -> None:
         """Execute the table's row for this input, if any."""
-        row = CM_TRANSITIONS[conn.state, what]
+        row = self.rules.transitions[conn.state, what]
         for do in row.does:
             ACTIONS[do](self, conn, received)
         if row.to is not conn.state:

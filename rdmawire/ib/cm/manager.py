@@ -29,6 +29,7 @@ from rdmawire.ib.cm.connection import (
 from rdmawire.ib.cm.event import CMEvent
 from rdmawire.ib.cm.machine import (
     DEFAULTS,
+    CMRules,
     Listener,
     Neighbours,
     StateMachine,
@@ -37,7 +38,7 @@ from rdmawire.ib.cm.machine import (
     peer_has_sent,
 )
 from rdmawire.ib.cm.messages import ReceivedMad, read, room_in, room_in_request
-from rdmawire.ib.cm.receive import Ignored, handle_mad, is_understood
+from rdmawire.ib.cm.receive import STANDARD, Ignored, handle_mad, is_understood
 from rdmawire.ib.cm.state_machine import CMState, Input
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.post_checks import check_qp
@@ -60,7 +61,8 @@ NOTHING_SPECIAL: Final = ConnParam()
 class ConnectionManager(StateMachine):
     """The connection manager. ``ignored`` counts messages without effect. Times (``now``) are ns.
 
-    Invalid calls raise ``VerbsError`` EINVAL, and change nothing.
+    ``rules`` are those of the standard, or a copy with one row replaced. Invalid calls raise
+    ``VerbsError`` EINVAL, and change nothing.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class ConnectionManager(StateMachine):
         neighbours: Neighbours,
         random: Randomness,
         settings: CMSettings = DEFAULTS,
+        *,
+        rules: CMRules = STANDARD,
     ) -> None:
-        super().__init__(nic, neighbours, random, settings)
+        super().__init__(nic, neighbours, random, settings, rules)
         self.ignored: Counter[Ignored] = Counter()
 
     # The owner's calls.
@@ -312,9 +316,11 @@ class ManagedPort:
         neighbours: Neighbours,
         random: Randomness,
         settings: CMSettings = DEFAULTS,
+        *,
+        rules: CMRules = STANDARD,
     ) -> None:
         self.nic = nic
-        self._manager = ConnectionManager(nic, neighbours, random, settings)
+        self._manager = ConnectionManager(nic, neighbours, random, settings, rules=rules)
 
     def receive(self, frame: bytes, now: int) -> None:
         """Receive one Ethernet frame, without its FCS."""

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from rdmawire.errors import WireError
-from rdmawire.ib.cm.connection import CMSettings, Connection, ack_timeout
+from rdmawire.ib.cm.connection import CMSettings, Connection, Endpoints, ack_timeout
 from rdmawire.ib.cm.gsi import Datagram
 from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.ib.device import Device
@@ -118,6 +118,26 @@ class ReceivedMad(NamedTuple):
     def ip_header(self) -> IPCM4 | IPCM6 | None:
         """The IP header at the start of a request's private data."""
         return next((piece for piece in self.rest if isinstance(piece, IPCM4 | IPCM6)), None)
+
+
+class Asked(NamedTuple):
+    """A request, and the addresses of its IP header if its service has one."""
+
+    received: ReceivedMad
+    endpoints: Endpoints | None
+
+    @property
+    def service_id(self) -> int:
+        """The requested service id."""
+        return service_of(self.received)
+
+
+def service_of(received: ReceivedMad) -> int:
+    """The service id of a request; 0 for other messages."""
+    message = received.message
+    if isinstance(message, SIDRREQ | REQ):
+        return message.service_id
+    return 0
 
 
 def read(datagram: Datagram) -> ReceivedMad | None:

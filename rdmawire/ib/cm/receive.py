@@ -5,22 +5,21 @@ Nothing here raises, whatever a peer sends; invalid messages are counted.
 
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+from typing import Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import event
 from rdmawire.ib.cm import messages as compose
 from rdmawire.ib.cm.connection import (
     Connection,
-    Endpoints,
     Terms,
     duration,
     endpoints_in,
     has_ip_header,
 )
-from rdmawire.ib.cm.machine import StateMachine
-from rdmawire.ib.cm.messages import CLASS_VERSION, ReceivedMad
-from rdmawire.ib.cm.state_machine import CMState, Input
+from rdmawire.ib.cm.machine import CMRules, Refusal, StateMachine
+from rdmawire.ib.cm.messages import CLASS_VERSION, Asked, ReceivedMad
+from rdmawire.ib.cm.state_machine import CM_TRANSITIONS, CMState, Input
 from rdmawire.verbs.ah import LAST_PRIORITY, AddressHandle, is_ipv4, is_multicast
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.cm import (
@@ -44,26 +43,6 @@ from rdmawire.wire.management import MTU
 _TRANSPORTS = {TransportService.RC: QPType.RC, TransportService.UC: QPType.UC}
 
 
-class Asked(NamedTuple):
-    """A request, and the addresses of its IP header if its service has one."""
-
-    received: ReceivedMad
-    endpoints: Endpoints | None
-
-    @property
-    def service_id(self) -> int:
-        """The requested service id."""
-        return service_of(self.received)
-
-
-def service_of(received: ReceivedMad) -> int:
-    """The service id of a request; 0 for other messages."""
-    message = received.message
-    if isinstance(message, SIDRREQ | REQ):
-        return message.service_id
-    return 0
-
-
 def asked(received: ReceivedMad) -> Asked:
     """Return a request with its IP header parsed."""
     header = received.ip_header
@@ -71,8 +50,6 @@ def asked(received: ReceivedMad) -> Asked:
 
 
 # Reasons to refuse a REQ.
-
-Rule = Callable[[StateMachine, REQ, Asked], bool]
 
 
 def _other_version(_: StateMachine, __: REQ, what: Asked) -> bool:
@@ -126,7 +103,7 @@ def _no_room(machine: StateMachine, _: REQ, what: Asked) -> bool:
 
 _R = RejectReason
 
-REFUSALS: tuple[tuple[RejectReason, Rule], ...] = (
+_REFUSALS: tuple[tuple[RejectReason, Refusal], ...] = (
     (_R.INVALID_CLASS_VERSION, _other_version),
     (_R.INVALID_SERVICE_ID, _nobody_listens),
     (_R.INVALID_SERVICE_ID, _other_host),
@@ -144,7 +121,8 @@ REFUSALS: tuple[tuple[RejectReason, Rule], ...] = (
 
 def refusal(machine: StateMachine, req: REQ, what: Asked) -> RejectReason | None:
     """Return the reason to refuse a REQ immediately, if any."""
-    return next((reason for reason, broken in REFUSALS if broken(machine, req, what)), None)
+    rows = machine.rules.refusals
+    return next((reason for reason, broken in rows if broken(machine, req, what)), None)
 
 
 def sidr_refusal(machine: StateMachine, what: Asked) -> SIDRStatus | None:
@@ -341,7 +319,7 @@ def _on_sidr_req(machine: StateMachine, received: ReceivedMad) -> Ignored | None
 def _on_rep(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
     rep = received.message
     assert isinstance(rep, REP)
-    conn = _known(machine, received)
+    conn = machine.rules.find(machine, received)
     if conn is None or not conn.active:
         reason = RejectReason.INVALID_COMM_ID
         machine.reply(received, compose.rej_of(received, reason))
@@ -369,7 +347,7 @@ def _on_dreq(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
     """Also answer a DREQ for a removed connection: the first DREP was lost."""
     dreq = received.message
     assert isinstance(dreq, DREQ)
-    conn = _known(machine, received)
+    conn = machine.rules.find(machine, received)
     if conn is None:
         machine.reply(received, compose.drep_of(received))
         return Ignored.UNKNOWN
@@ -383,7 +361,7 @@ def _on_rej(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
     rej = received.message
     assert isinstance(rej, REJ)
     mine, peers = received.ids
-    conn = _known(machine, received)
+    conn = machine.rules.find(machine, received)
     if conn is None and not mine:
         conn = machine.registry.requested(received.source, peers, datagrams=False)
     if conn is None:
@@ -408,7 +386,7 @@ def _input_of(message: Header) -> Input | None:
 
 
 def _on_others(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
-    conn, what = _known(machine, received), _input_of(received.message)
+    conn, what = machine.rules.find(machine, received), _input_of(received.message)
     if conn is None:
         return Ignored.UNKNOWN
     if what is None:
@@ -416,7 +394,7 @@ def _on_others(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
     return _step(machine, conn, what, received)
 
 
-def _known(machine: StateMachine, received: ReceivedMad) -> Connection | None:
+def find_connection(machine: StateMachine, received: ReceivedMad) -> Connection | None:
     """Find the connection of a message: this side's id and the peer's GID and id match."""
     mine, peers = received.ids
     conn = machine.registry.get(mine)
@@ -436,6 +414,10 @@ _HANDLERS: dict[type[Header], Callable[[StateMachine, ReceivedMad], Ignored | No
     DREP: _on_others,
     SIDRREP: _on_others,
 }
+
+
+STANDARD: Final = CMRules(CM_TRANSITIONS, _REFUSALS, find_connection)
+"""The rules of the standard."""
 
 
 def is_understood(received: ReceivedMad) -> bool:
