@@ -101,7 +101,7 @@ class CMCase:
         """End all connections; return a difference if one is left."""
         left = self.system.settle()
         expected = "no connection after its owner ended it and all timers expired"
-        return Difference(expected, f"{left} left", "IBA 12.9.8") if left else None
+        return Difference(expected, f"{left} left", "IBA 12.9.5, 12.9.6") if left else None
 
 
 class CMFuzzer:

@@ -52,7 +52,7 @@ def _is_other_partition(value: int) -> bool:
     return value & 0x7FFF != 0x7FFF
 
 
-_IDS: Final = "IBA 12.6, 12.10.3"
+_IDS: Final = "IBA 12.6"
 _REQ: Final = "IBA 12.6.5, 12.6.7.2"
 _INVALID, _ANY = Effect.INVALID, Effect.ANY
 
@@ -63,9 +63,9 @@ _PATH: Final = {
     "sl": Rule(_INVALID, _REQ, lambda value: value > 7),  # RoCE has eight: priorities of a VLAN
 }
 EFFECTS: Final[dict[tuple[str, str], Rule]] = {
-    ("bth", "destqp"): Rule(_INVALID, "IBA 13.5.1"),
-    ("bth", "pkey"): Rule(_INVALID, "IBA 9.6.1.1.3", _is_other_partition),
-    ("deth", "qkey"): Rule(_INVALID, "IBA 13.5.1.1"),
+    ("bth", "destqp"): Rule(_INVALID, "IBA 9.6.1.1"),
+    ("bth", "pkey"): Rule(_INVALID, "IBA 9.6.1.1", _is_other_partition),
+    ("deth", "qkey"): Rule(_INVALID, "IBA 10.2.4.3"),
     ("mad", "base_version"): Rule(_INVALID, "IBA 13.4.2"),
     ("mad", "mgmt_class"): Rule(_INVALID, "IBA 13.4.4"),
     ("mad", "class_version"): Rule(_INVALID, "IBA 12.6.1"),
@@ -115,7 +115,7 @@ def effect_of(role: str, mutant: Mutant) -> tuple[Effect, str]:
         return Effect.INVALID, "IBA 7.8.1, A17.3.3"
     rules = {rule.effect: rule.clause for rule in map(partial(_rule, role), mutant.mutations)}
     effect = next((one for one in (Effect.ANY, Effect.INVALID) if one in rules), Effect.NONE)
-    return effect, rules.get(effect) or "IBA 12"
+    return effect, rules.get(effect) or "IBA 12.6"
 
 
 def _rule(role: str, one: Mutation) -> Rule:
@@ -154,7 +154,8 @@ class CMModel:
         self.states = {step.target for step in steps if step.output == output}
         if self.states:
             return None
-        return Difference(_words(step.output for step in steps), output, "IBA 12.9")
+        clause = "IBA 12.11" if "sidr" in self.role else "IBA 12.9.5, 12.9.6"
+        return Difference(_words(step.output for step in steps), output, clause)
 
     def mutated(self, name: str, output: str, mutant: Mutant) -> Difference | None:
         """Compare the output of a mutated message; return a difference, or ``None``."""

@@ -69,11 +69,12 @@ Bugs planted in the software RNIC: its [rules](design.md#the-software-rnic) with
 `rdmawire fuzz run TARGET --bug NAME` finds each by packets alone: by replies, memory and
 completions, as in an adapter under test. Those of the target `parser` are in small parsers, of
 which each has rules or a table with one row replaced: they read other values than the codec, or
-raise an exception. With seed {SEED} each is found within {BUDGET:,} packets.
+raise an exception. Those of the target `cm` are in the rules of a connection manager, shown by a
+role and by inputs. With seed {SEED} each is found within {BUDGET:,} packets.
 *Packets* and *inputs* (of the minimised case) are the same on each machine; seconds are those of
 one process on the machine below. Regenerate this page with `python -m tools.bench.fuzz --write`.
 
-| bug | what it does | target | service, parser | violates | packets | seconds | inputs | shown by |
+| bug | what it does | target | service, role, parser | violates | packets | seconds | inputs | shown by |
 |---|---|---|---|---|---|---|---|---|
 """
 

@@ -57,19 +57,19 @@ BUGS: Final = (
         "IBA 12.9.6", _row(_S.REP_SENT, Input.DATA, _S.REP_SENT),
     ),
     _bug(
-        "two-dreqs-deadlock", "a DREQ that crosses the own DREQ is not answered", "IBA 12.9.8",
+        "two-dreqs-deadlock", "a DREQ that crosses the own DREQ is not answered", "IBA 12.9.5, 12.9.6",
         _row(_S.DREQ_SENT, Input.DREQ), "active",
     ),
     _bug(
-        "no-drep-in-timewait", "a DREQ in timewait is not answered", "IBA 12.9.8.4",
+        "no-drep-in-timewait", "a DREQ in timewait is not answered", "IBA 12.9.5, 12.9.6",
         _row(_S.TIMEWAIT, Input.DREQ), "active",
     ),
     _bug(
-        "no-timewait", "a connection is forgotten with the DREP, without timewait", "IBA 12.9.8.4",
+        "no-timewait", "a connection is forgotten with the DREP, without timewait", "IBA 12.9.5, 12.9.6",
         _row(_S.DREQ_SENT, Input.DREP, _S.CLOSED, _A.REPORT_DISCONNECTED), "active",
     ),
     _bug(
-        "qp-stays-in-rts", "the queue pair is not moved to ERR by a disconnect", "IBA 12.9.8",
+        "qp-stays-in-rts", "the queue pair is not moved to ERR by a disconnect", "IBA 12.9.5, 12.9.6",
         _row(_S.ESTABLISHED, Input.DISCONNECT, _S.DREQ_SENT, _A.SEND_DREQ), "active",
     ),
     _bug(
@@ -86,11 +86,11 @@ BUGS: Final = (
     ),
     _bug(
         "peers-id-not-compared", "the communication id of the sender is not compared",
-        "IBA 12.10.3", STANDARD._replace(find=_by_own_id),
+        "IBA 12.6", STANDARD._replace(find=_by_own_id),
     ),
     _bug(
         "own-id-not-compared", "a message to another communication id is accepted",
-        "IBA 12.10.3", STANDARD._replace(find=_by_peers_id),
+        "IBA 12.6", STANDARD._replace(find=_by_peers_id),
     ),
     _accepts("any-service-id", "a service id without a listener", _R.INVALID_SERVICE_ID),
     _accepts("any-remote-gid", "the GID of another host", _R.PRIMARY_REMOTE_GID_REJECTED),
