@@ -74,7 +74,7 @@ role and by inputs. With seed {SEED} each is found within {BUDGET:,} packets.
 *Packets* and *inputs* (of the minimised case) are the same on each machine; seconds are those of
 one process on the machine below. Regenerate this page with `python -m tools.bench.fuzz --write`.
 
-| bug | what it does | target | service, role, parser | violates | packets | seconds | inputs | shown by |
+| bug | what it does | target | service, part | violates | packets | seconds | inputs | shown by |
 |---|---|---|---|---|---|---|---|---|
 """
 

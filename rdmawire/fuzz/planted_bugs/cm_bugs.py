@@ -42,6 +42,7 @@ def _accepts(name: str, what: str, reason: RejectReason) -> PlantedBug:
 
 
 _R: Final = RejectReason
+_BOTH: Final = "IBA 12.9.5, 12.9.6"
 
 BUGS: Final = (
     _bug(
@@ -57,19 +58,19 @@ BUGS: Final = (
         "IBA 12.9.6", _row(_S.REP_SENT, Input.DATA, _S.REP_SENT),
     ),
     _bug(
-        "two-dreqs-deadlock", "a DREQ that crosses the own DREQ is not answered", "IBA 12.9.5, 12.9.6",
+        "two-dreqs-deadlock", "a DREQ that crosses the own DREQ is not answered", _BOTH,
         _row(_S.DREQ_SENT, Input.DREQ), "active",
     ),
     _bug(
-        "no-drep-in-timewait", "a DREQ in timewait is not answered", "IBA 12.9.5, 12.9.6",
+        "no-drep-in-timewait", "a DREQ in timewait is not answered", _BOTH,
         _row(_S.TIMEWAIT, Input.DREQ), "active",
     ),
     _bug(
-        "no-timewait", "a connection is forgotten with the DREP, without timewait", "IBA 12.9.5, 12.9.6",
+        "no-timewait", "a connection is forgotten with the DREP, without timewait", _BOTH,
         _row(_S.DREQ_SENT, Input.DREP, _S.CLOSED, _A.REPORT_DISCONNECTED), "active",
     ),
     _bug(
-        "qp-stays-in-rts", "the queue pair is not moved to ERR by a disconnect", "IBA 12.9.5, 12.9.6",
+        "qp-stays-in-rts", "the queue pair is not moved to ERR by a disconnect", _BOTH,
         _row(_S.ESTABLISHED, Input.DISCONNECT, _S.DREQ_SENT, _A.SEND_DREQ), "active",
     ),
     _bug(
