@@ -7,8 +7,8 @@ import pytest
 
 from rdmawire.fuzz.learn.machine import MealyMachine
 from tests.cli.command import rdmawire, refused
+from tests.fuzz.golden_machines import FOLDER, golden
 
-KEPT = Path(__file__).parents[1] / "fuzz" / "machines"
 SMALL = "SEND_ONLY,GAP_SEND,RECV"
 
 
@@ -19,16 +19,12 @@ def learned(*words: str, status: int = 0) -> str:
     return done.stdout
 
 
-def kept(name: str) -> MealyMachine:
-    return MealyMachine.from_dot((KEPT / f"{name}.dot").read_text())
-
-
 @pytest.mark.parametrize(
     ("algorithm", "form"), [("kv", "dot"), ("lsharp", "json"), ("kv", "mermaid")]
 )
 def test_a_machine_is_printed(algorithm: str, form: str) -> None:
     words = ("--inputs", SMALL, "--algorithm", algorithm, "--psn", "16777214", "--format", form)
-    machine = kept("ibta-messages").restricted(SMALL.split(",")).minimal()
+    machine = golden("ibta-messages").restricted(SMALL.split(",")).minimal()
     shown = learned(*words)
     if form == "mermaid":
         assert shown == machine.as_mermaid()
@@ -40,22 +36,22 @@ def test_a_machine_is_printed(algorithm: str, form: str) -> None:
 
 def test_the_requester_is_learned() -> None:
     text = learned("--role", "requester", "--inputs", "credits", "--profile", "rxe")
-    assert MealyMachine.from_dot(text) == kept("requester-credits")
+    assert MealyMachine.from_dot(text) == golden("requester-credits")
 
 
 def test_the_requester_of_another_service_is_learned() -> None:
     text = learned("--role", "requester", "--service", "uc")
-    assert MealyMachine.from_dot(text) == kept("requester-unreliable")
+    assert MealyMachine.from_dot(text) == golden("requester-unreliable")
 
 
 def test_datagrams_are_learned() -> None:
-    assert MealyMachine.from_dot(learned("--service", "ud")) == kept("ibta-datagrams")
+    assert MealyMachine.from_dot(learned("--service", "ud")) == golden("ibta-datagrams")
 
 
 @pytest.mark.parametrize("words", [("cm", "sidr-active"), ("mpa", "start-up")])
 def test_the_connection_manager_and_the_mpa_reader_are_learned(words: tuple[str, str]) -> None:
     text = learned("--role", words[0], "--inputs", words[1])
-    assert MealyMachine.from_dot(text) == kept("-".join(words))
+    assert MealyMachine.from_dot(text) == golden("-".join(words))
 
 
 @pytest.mark.parametrize("form", ["dot", "json"])
@@ -83,7 +79,7 @@ def test_differences_end_with_1_and_become_findings(tmp_path: Path) -> None:
 def test_agreed_differences_are_passed(tmp_path: Path) -> None:
     path = tmp_path / "agreed.txt"
     path.write_text("GAP_SEND NAK_SEQUENCE@0 -\n")
-    words = ("--profile", "rxe", "--against", str(KEPT / "ibta-messages.dot"), "--inputs", SMALL)
+    words = ("--profile", "rxe", "--against", str(FOLDER / "ibta-messages.dot"), "--inputs", SMALL)
     shown = learned(*words, "--agreed", str(path), status=1)
     assert "GAP_SEND" not in shown
     assert "ok,ACK@-1" in shown
