@@ -221,8 +221,16 @@ Building computes omitted lengths, IPv4 checksum and ICRC.
 """
 
 
+def _next_header(packet: Any) -> int:
+    return number(packet["lrh"].get("lnh", LNH.IBA_LOCAL), LNH)
+
+
 def _is_global(packet: Any) -> bool:
-    return number(packet["lrh"].get("lnh", LNH.IBA_LOCAL), LNH) == LNH.IBA_GLOBAL
+    return _next_header(packet) == LNH.IBA_GLOBAL
+
+
+def _is_raw(packet: Any) -> bool:
+    return _next_header(packet) not in (LNH.IBA_LOCAL, LNH.IBA_GLOBAL)
 
 
 def _native_transport_size(packet: Any) -> int:
@@ -232,6 +240,10 @@ def _native_transport_size(packet: Any) -> int:
 
 _PACKET = Struct(
     "lrh" / struct(LRH),
+    If(
+        lambda ctx: ctx._parsing and _is_raw(ctx),
+        Refused(lambda packet: f"LRH.lnh {_next_header(packet)}: no IBA transport (IBA 7.7.5)"),
+    ),
     "grh" / If(_is_global, struct(GRH)),
     "transport" / FixedSized(_native_transport_size, TransportPacket),
     "icrc" / struct(ICRC),

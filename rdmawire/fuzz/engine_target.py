@@ -109,7 +109,7 @@ class EngineTarget:
         self, *, rules: Rules = STANDARD, profile: Profile = IBTA, name: str = "engine"
     ) -> None:
         self.name = name
-        self._rules = rules
+        self.rules = rules
         self._profile = profile
         self._adapters: dict[Network, _Adapter] = {}
         self._kept: dict[Setup, QPAttributes] = {}
@@ -132,7 +132,7 @@ class EngineTarget:
         """Return the adapter on the network of a setup; it is kept for further cases."""
         network = setup.network
         if network not in self._adapters:
-            self._adapters[network] = _Adapter(network, self._rules, self._profile)
+            self._adapters[network] = _Adapter(network, self.rules, self._profile)
         return self._adapters[network]
 
     def reset(self, setup: Setup) -> None:

@@ -101,34 +101,37 @@ def _write_files(folder: Path, finding: Finding, fuzzer: Fuzzer) -> None:
     _, frames = fuzzer.replay(finding.case)
     if frames:
         _write_frames(folder / FRAMES, frames, finding.violation)
-    text, missing = _scenario(finding, fuzzer)
+    text, lines = _scenario(finding, fuzzer)
     if text:
         (folder / SCENARIO).write_text(text, encoding="utf-8")
-    lines = (*report(finding, fuzzer), *_scenario_lines(finding, missing))
     (folder / REPORT).write_text(
-        "\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace"
+        "\n".join((*report(finding, fuzzer), *lines)) + "\n",
+        encoding="utf-8",
+        errors="backslashreplace",
     )
 
 
-def _scenario(finding: Finding, fuzzer: Fuzzer) -> tuple[str, str]:
-    """Return the text of the finding's scenario, or an empty text and why there is none."""
+def _scenario(finding: Finding, fuzzer: Fuzzer) -> tuple[str, list[str]]:
+    """Return the text of the finding's scenario, if it has one, and the report's lines about it."""
     if not isinstance(fuzzer, ScenarioFuzzer):
-        return "", "a scenario cannot play findings of this kind"
+        return "", [f"No {SCENARIO}: a scenario cannot play findings of this kind"]
     try:
-        return fuzzer.scenario(finding.case, finding.violation), ""
+        text = fuzzer.scenario(finding.case, finding.violation)
+        return text, [*_scenario_lines(finding, text, fuzzer)]
     except FuzzError as error:
-        return "", str(error)
+        return "", [f"No {SCENARIO}: {error}"]
 
 
-def _scenario_lines(finding: Finding, missing: str) -> Iterator[str]:
-    """Yield the lines of a report about the scenario; ``missing`` says why there is none."""
-    if missing:
-        yield f"No {SCENARIO}: {missing}"
-        return
+def _scenario_lines(finding: Finding, text: str, fuzzer: ScenarioFuzzer) -> Iterator[str]:
+    """Yield the lines of a report about a scenario, which is played to see what it shows."""
     bug = finding.spec.get("bug")
     option = f"--bug server={bug} " if bug else ""
-    yield f"Play it as a scenario: rdmawire run {option}FOLDER/{SCENARIO}"
-    if bug:
+    if fuzzer.passes(text):
+        yield f"See the packets in a scenario: rdmawire run {option}FOLDER/{SCENARIO}"
+        yield "It passes: what it expects does not tell the fault from a healthy adapter."
+        return
+    yield f"Play it as a scenario, which fails: rdmawire run {option}FOLDER/{SCENARIO}"
+    if bug and fuzzer.passes(text, healthy=True):
         yield f"It passes without the bug: rdmawire run FOLDER/{SCENARIO}"
 
 

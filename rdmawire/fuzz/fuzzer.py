@@ -21,6 +21,7 @@ from rdmawire.fuzz.replay_scenario import scenario_text
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
 from rdmawire.fuzz.requester_oracle import RequesterSession
 from rdmawire.fuzz.requester_scenario import requester_scenario
+from rdmawire.fuzz.scenario_text import passes
 from rdmawire.fuzz.service_model import ALL, requester_type, services_named
 from rdmawire.fuzz.setup import Setup
 from rdmawire.fuzz.target import RequesterTarget, Target
@@ -103,6 +104,14 @@ class ScenarioFuzzer(Protocol):
         """
         ...
 
+    def passes(self, text: str, *, healthy: bool = False) -> bool:
+        """Whether a scenario passes if ``server`` has the rules of the target.
+
+        With ``healthy`` it has those of the standard. Raises :class:`FuzzError` for a text that is
+        no scenario.
+        """
+        ...
+
 
 class CaseFuzzer:
     """What both roles share: random cases are played beside a model, minimised and replayed."""
@@ -157,6 +166,13 @@ class CaseFuzzer:
             for number, (sent, data) in enumerate(session.frames)
         ]
         return shown, frames
+
+    def passes(self, text: str, *, healthy: bool = False) -> bool:
+        """Whether a scenario passes if ``server`` has the rules of the target, or healthy ones."""
+        target = self._target
+        if isinstance(target, EngineTarget) and not healthy:
+            return passes(text, target.rules)
+        return passes(text)
 
     def describe(self, case: Any) -> list[str]:
         """Return a line for each input."""

@@ -21,6 +21,7 @@ from rdmawire.fuzz.replay_packet import (
     InjectedPacket,
     uses_window,
 )
+from rdmawire.fuzz.request_role import ROLES
 from rdmawire.fuzz.scenario_text import (
     APART,
     AREA_NAMES,
@@ -47,9 +48,10 @@ from rdmawire.fuzz.setup import (
     SharedQueue,
     receive_start,
 )
+from rdmawire.fuzz.target import Completion
 from rdmawire.memory.key import Access
 from rdmawire.traffic.scenario.types import MAX_TIME, format_time
-from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.enums import QPType, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
 from rdmawire.wire.ib import AETH, BTH, GRH, ICRC, Ack, AtomicAckETH, Nak
@@ -79,11 +81,13 @@ class Step(NamedTuple):
 class ModelRun:
     """A case played on the model alone. ``steps`` has each input; ``model`` is the final state.
 
-    ``accepted`` has the differences from ``ibta`` that are accepted.
+    ``accepted`` has the differences from ``ibta`` that are accepted. ``with_imm`` has the numbers
+    of the receives that complete with immediate data.
     """
 
     def __init__(self, case: Case, accepted: Profile = IBTA) -> None:
         setup = case.setup
+        self.with_imm: set[int] = set()
         target = EngineTarget()
         target.reset(setup)
         self.builder = FrameBuilder(*target.path(setup), target.numbers(setup))
@@ -108,7 +112,12 @@ class ModelRun:
         request = request_of(frame, builder.headers, builder.numbers.qpn, any_sender=any_sender)
         if request is None:
             return Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
-        return self.model.request(request)
+        before = len(self.model.completions)
+        expected = self.model.request(request)
+        role = ROLES.get(request.opcode & 31)
+        if role is not None and role.imm:
+            self.with_imm.update(done.number for done in self.model.completions[before:])
+        return expected
 
     @property
     def replies(self) -> list[Reply]:
@@ -253,7 +262,7 @@ def _queue_connections(case: Case) -> Iterator[str]:
 
 
 def _work(run: ModelRun) -> Iterator[str]:
-    statuses = {done.number: done.status.name for done in run.model.completions}
+    completions = {done.number: done for done in run.model.completions}
     window = list(_bind()) if run.uses_window else []
     if not (window or run.steps):
         return
@@ -268,7 +277,9 @@ def _work(run: ModelRun) -> Iterator[str]:
             yield from _packet(step, run.builder, now)
         elif isinstance(step.one, ReceiveInput):
             receives += 1
-            yield _receive(step.one, receives, statuses.get(receives, "none"), now)
+            done = completions.get(receives)
+            outcome = ", ".join(_outcome(done, with_imm=receives in run.with_imm))
+            yield from _receive(step.one, receives, outcome, now)
         elif isinstance(step.one, WaitInput):
             now += step.one.ns
 
@@ -297,11 +308,21 @@ def _packet(step: Step, builder: FrameBuilder, now: int) -> Iterator[str]:
         yield from key_lines(key)
 
 
-def _receive(one: ReceiveInput, number: int, status: str, now: int) -> str:
+def _receive(one: ReceiveInput, number: int, outcome: str, now: int) -> Iterator[str]:
     start = receive_start(number - 1, one.length) - RECEIVES
     end = QUEUES[one.srq] if one.srq else "a"
     into = f', into: "server.slots[{start}:{start + one.length}]"' if one.length else ""
-    return f"  - receive: {{on: server/{end}, at: {format_time(now)}{into}, status: {status}}}"
+    yield f"  - receive: {{on: server/{end}, at: {format_time(now)}{into},"
+    yield f"              {outcome}}}"
+
+
+def _outcome(done: Completion | None, *, with_imm: bool) -> Iterator[str]:
+    """Yield what is expected of the completion of a receive."""
+    yield f"status: {done.status.name if done else 'none'}"
+    if done is not None and done.status is WCStatus.SUCCESS:
+        yield f"byte_len: {done.length}"
+        if with_imm:
+            yield f"imm: {done.value:#x}"
 
 
 # Expectations.

@@ -30,13 +30,11 @@ from rdmawire.fuzz.scenario_text import (
     head_lines,
     key_lines,
     memory_lines,
+    passes,
+    read,
 )
 from rdmawire.fuzz.setup import AREAS, PEER_VA, QKEY, Network, Setup
 from rdmawire.ib.rules import Rules
-from rdmawire.traffic.scenario.document import ScenarioError
-from rdmawire.traffic.scenario.model import Scenario
-from rdmawire.traffic.scenario.reader import read_scenario_text
-from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.types import MAX_TIME, format_time
 from rdmawire.verbs.enums import QPType
@@ -201,24 +199,13 @@ def requester_scenario(
         numbers = _Numbers.of(begin)
         return begin + "".join(f"{line}\n" for line in _expectations(run, numbers, timed=timed))
 
-    timed = _passes(text("ibta", timed=True))
-    if not timed and not _passes(text("ibta", timed=False)):
+    timed = passes(text("ibta", timed=True))
+    if not timed and not passes(text("ibta", timed=False)):
         raise FuzzError("a scenario cannot play this case: it fails on a healthy adapter")
     found = text(profile, timed=timed)
-    if (bug or profile != "ibta") and _passes(found, rules):
+    if (bug or profile != "ibta") and passes(found, rules):
         raise FuzzError("a scenario cannot play this case: it does not show the violation")
     return found
-
-
-def _read(text: str) -> Scenario:
-    try:
-        return read_scenario_text(text)
-    except ScenarioError as error:
-        raise FuzzError(f"a scenario cannot play this case: {error}") from error
-
-
-def _passes(text: str, rules: Rules | None = None) -> bool:
-    return play(_read(text), rules={} if rules is None else {"server": rules}).passed
 
 
 def _about(violation: Violation, bug: str) -> str:
@@ -384,7 +371,7 @@ class _Numbers(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "_Numbers":
-        client = Testbed(_read(text)).machines["client"]
+        client = Testbed(read(text)).machines["client"]
         peer, window = client.buffers["peer"], client.buffers["window"]
         queue = next((srq.number for srq in client.srqs.values()), 0)
         return cls(peer.iova, peer.key, window.key, queue)

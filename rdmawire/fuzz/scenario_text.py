@@ -11,7 +11,12 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.replay_packet import BYTES_OF_LINE, Key
 from rdmawire.fuzz.setup import ARENA, FRESH_ARENA, Area, Setup
+from rdmawire.ib.rules import Rules
 from rdmawire.memory.key import Access
+from rdmawire.traffic.scenario.document import ScenarioError
+from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.reader import read_scenario_text
+from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.traffic.scenario.types import MAX_TIME, format_size, format_time
 from rdmawire.wire.roce import Medium
 
@@ -29,6 +34,19 @@ def check_network(setup: Setup) -> None:
     if setup.network.medium is not Medium.ETHERNET:
         sent = setup.network.value.partition(":")[0]
         raise FuzzError(f"a scenario cannot play this case: its links are Ethernet, not {sent}")
+
+
+def read(text: str) -> Scenario:
+    """Read a scenario that was written. Raises :class:`FuzzError` if it is none."""
+    try:
+        return read_scenario_text(text)
+    except ScenarioError as error:
+        raise FuzzError(f"a scenario cannot play this case: {error}") from error
+
+
+def passes(text: str, rules: Rules | None = None) -> bool:
+    """Play a scenario, with these rules of the host ``server``; return whether it passes."""
+    return play(read(text), rules={} if rules is None else {"server": rules}).passed
 
 
 def _printable(text: str) -> str:

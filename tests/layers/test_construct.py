@@ -99,6 +99,17 @@ def test_a_native_packet_is_the_codecs_and_seals_itself(packet: Native) -> None:
     assert NativePacket.build(found) == packet.build()
 
 
+@pytest.mark.parametrize("lnh", [0, 1])
+def test_a_packet_without_iba_transport_is_refused(lnh: int) -> None:
+    transport = {"bth": {"opcode": "RC_SEND_ONLY"}, "payload": b"abc"}
+    data = bytearray(NativePacket.build({"transport": transport}))
+    data[1] = data[1] & ~3 | lnh
+    with pytest.raises(WireError, match=f"LRH.lnh {lnh}: no IBA transport"):
+        native.parse(bytes(data))
+    with pytest.raises(ConstructError, match=f"LRH.lnh {lnh}: no IBA transport"):
+        NativePacket.parse(bytes(data))
+
+
 def test_frames_are_built_from_the_least_that_says_what_they_are() -> None:
     transport = {"bth": {"opcode": "RC_SEND_ONLY"}, "payload": b"abc"}
     for type_ in ("IPV4", "IPV6", "ROCE"):

@@ -2,8 +2,10 @@
 
 import pytest
 
+from rdmawire.fuzz.planted_bugs import planted_rules
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.model.step import StepPlan
+from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.traffic.scenario.runner.observer import UnknownPoint
 from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.traffic.scenario.runner.verdict import found_time
@@ -86,6 +88,49 @@ def test_the_completion_of_a_step_names_the_nak_that_explains_it() -> None:
         "state of server/a: expected RTS, found ERR (frame 1)",
         "events server.AccessViolation: expected 0, found 1 (frame 1)",
     ]
+
+
+def test_values_of_completions_of_receives() -> None:
+    inbox = (SINK,)
+
+    def found(verb: str, expected: dict[str, int]) -> list[str]:
+        values = {"imm": 7} if verb == "send_imm" else {}
+        receive = step("receive", SERVER, local=inbox, values=expected)
+        return failures(scene(receive, step(verb, inline=b"hello", values=values)))
+
+    assert found("send_imm", {"byte_len": 5, "imm": 7}) == []
+    on = "receive on server/a: expected"
+    assert found("send_imm", {"byte_len": 8}) == [f"{on} byte_len 8, found byte_len 5"]
+    assert found("send_imm", {"imm": 0}) == [f"{on} imm 0x0, found imm 0x7"]
+    assert found("send", {"imm": 0}) == [f"{on} imm 0x0, found no immediate data"]
+
+
+def test_work_that_completes_twice_is_a_failure() -> None:
+    plan = scene(step("receive", SERVER, local=(SINK,)), step("send", inline=b"hello"))
+    outcome = play(plan, rules={"server": planted_rules("completed-twice")})
+    (failure,) = outcome.failures
+    assert failure.text("").endswith(
+        "receive on server/a: expected 1 completion, found 2 completions"
+    )
+
+
+SEND_IN_WRITE = """\
+name: a message of two verbs
+hosts: {client: {}, server: {memory: {sink: 4 KiB}}}
+connections: {a: {between: "client, server", mtu: 256}}
+work:
+  - inject: {on: client/a, opcode: RC_RDMA_WRITE_FIRST, to: "server.sink[0:512]", payload: 256}
+  - inject: {on: client/a, at: 1 ms, opcode: RC_SEND_LAST, payload: 256}
+"""
+
+
+def test_a_completion_of_no_posted_work_is_a_failure() -> None:
+    rules = planted_rules("continues-as-another")
+    outcome = play(read_scenario_text(SEND_IN_WRITE), rules={"server": rules})
+    (failure,) = outcome.failures
+    assert failure.text("") == (
+        ":1:1: completion on server: expected that of a posted work request, found wr_id 0x0"
+    )
 
 
 def test_an_error_that_was_expected_and_did_not_come() -> None:

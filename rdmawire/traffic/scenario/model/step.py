@@ -256,7 +256,14 @@ VERBS: Final[dict[str, Verb]] = {
     ),
     "receive": Verb(
         "Post a receive; to the shared receive queue if the end has one.",
-        _ON | {"into": Parameter(SPANS, "Memory for the message.", "local", needed=False)},
+        _ON
+        | {
+            "into": Parameter(SPANS, "Memory for the message.", "local", needed=False),
+            "byte_len": Parameter(
+                BITS_32, "Expected byte length of its completions.", needed=False
+            ),
+            "imm": Parameter(BITS_32, "Expected immediate data of its completions.", needed=False),
+        },
         clause="IBA 11.4.1.2",
     ),
     "register": Verb(

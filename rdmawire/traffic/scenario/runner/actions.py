@@ -16,6 +16,7 @@ from rdmawire.ib.cm.event import CMEvent, Rejected, Unresolved
 from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.key import WINDOW_FLAGS, Access, next_variant
 from rdmawire.memory.mw import Bind
+from rdmawire.traffic.scenario.document import Failure, Mark
 from rdmawire.traffic.scenario.model.connection import ReceivePlan
 from rdmawire.traffic.scenario.model.expectation import reason_of
 from rdmawire.traffic.scenario.model.step import VERBS, StepPlan
@@ -34,7 +35,7 @@ from rdmawire.traffic.scenario.runner.posted_work import (
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.types import Content, Span
 from rdmawire.verbs.async_event import CompletionEvent, Event
-from rdmawire.verbs.enums import MigrationState, QPState, WCStatus, WorkCompletion
+from rdmawire.verbs.enums import MigrationState, QPState, WorkCompletion
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
 from rdmawire.verbs.srq import SharedReceiveQueue
 from rdmawire.verbs.wr import SIGNALED, BindMW, RecvWR, RegMR, SendFlags, SendWR
@@ -340,9 +341,10 @@ class WorkPoster:
             queue.pump()
         self._testbed.wake(endpoint.machine)
 
-    def job(self, number: int) -> PostedWork:
-        """Return the work that a work request belongs to, by its number."""
-        return self._jobs[number % (1 << _NUMBER_BITS)]
+    def job(self, number: int) -> PostedWork | None:
+        """Return the work that a work request belongs to, by its number; ``None`` if no such."""
+        place = number % (1 << _NUMBER_BITS)
+        return self._jobs[place] if place < len(self._jobs) else None
 
     def _post(self, post: Post, job: PostedWork) -> None:
         number = job.posted << _NUMBER_BITS | job.number
@@ -462,14 +464,19 @@ class Runner:
         cq = machine.host.nic.device.cqs[number]
         while done := cq.poll(_POLL):
             for completion in done:
-                self._complete(completion)
+                self._complete(machine, completion)
         cq.req_notify()
         self._schedule.run_pending()
 
-    def _complete(self, completion: WorkCompletion) -> None:
+    def _complete(self, machine: HostRuntime, completion: WorkCompletion) -> None:
         """Handle a completion: its queue pair, and all with the same SRQ, have room again."""
         job = self._posting.job(completion.wr_id)
-        self.endings.completed(job, WCStatus(completion.status))
+        if job is None:
+            what, found = f"completion on {machine.name}", f"wr_id {completion.wr_id:#x}"
+            failure = Failure(Mark(1, 1), what, "that of a posted work request", found)
+            self.testbed.failures.append(failure)
+            return
+        self.endings.completed(job, completion)
         self._schedule.mark_dirty((job.endpoint,))
         if job.endpoint.srq is not None:
             self._schedule.mark_dirty(self._sharing[job.endpoint.srq])

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.simulator import Simulator
+from rdmawire.terminal import plural
 from rdmawire.traffic.scenario.model.step import SUCCESS, VERBS, StepPlan
 from rdmawire.traffic.scenario.runner.endpoint import QueuePairRuntime
 from rdmawire.traffic.scenario.runner.host_runtime import errno_name, refusal
-from rdmawire.verbs.enums import WCStatus
+from rdmawire.verbs.enums import WCFlags, WCStatus, WorkCompletion
 from rdmawire.verbs.wr import RecvWR, SendWR
 
 
@@ -243,17 +244,27 @@ class CompletionTracker:
         self._done = 0
         self._all = sum(run.total for run in schedule.runs)
 
-    def completed(self, job: PostedWork, status: WCStatus) -> None:
-        run = job.run
+    def completed(self, job: PostedWork, completion: WorkCompletion) -> None:
+        run, status = job.run, WCStatus(completion.status)
         self.failed += status not in _NO_FAILURE and VERBS[run.step.verb].sends
         if run.waited_for:
             run.endings[status.name] += 1
             if status.name != run.step.status and run.step.refused is None:
                 self._judge(job, status, run.step.status or "")
-            self.end_job(job)
+            elif status is WCStatus.SUCCESS:
+                _check_values(job, completion)
+            self._end_once(job)
         elif status is not WCStatus.SUCCESS and run.number >= 0:
             run.endings[status.name] += 1
             self._judge(job, status, "no completion")
+
+    def _end_once(self, job: PostedWork) -> None:
+        """End a completed work request; a further completion of one that ended is a deviation."""
+        if job.ended < job.posted:
+            self.end_job(job)
+            return
+        expected = plural(job.posted, "completion")
+        _deviate(job, expected, plural(job.posted + 1, "completion"))
 
     def posted(self, job: PostedWork) -> None:
         """Handle a posted work request; without a completion to wait for, it has ended."""
@@ -302,6 +313,28 @@ class CompletionTracker:
             self._progress(self._done, self._all)
         if run.is_complete:
             self._schedule.follow(run)
+
+
+def _check_values(job: PostedWork, completion: WorkCompletion) -> None:
+    """Compare a completion with the values that a receive expects."""
+    expected = job.run.step.values
+    length, imm = expected.get("byte_len"), expected.get("imm")
+    if job.run.step.verb != "receive":
+        return
+    if length is not None and completion.byte_len != length:
+        _deviate(job, f"byte_len {length}", f"byte_len {completion.byte_len}")
+    if imm is None:
+        return
+    if not completion.wc_flags & WCFlags.WITH_IMM:
+        _deviate(job, f"imm {imm:#x}", "no immediate data")
+    elif completion.imm_data != imm:
+        _deviate(job, f"imm {imm:#x}", f"imm {completion.imm_data:#x}")
+
+
+def _deviate(job: PostedWork, expected: str, found: str) -> None:
+    """Record the first deviation of a step."""
+    if job.run.deviation is None:
+        job.run.deviation = Deviation(expected, found, job.endpoint, None, "")
 
 
 def _blame(run: StepRun, endpoint: QueuePairRuntime | None, error: VerbsError | None) -> None:
