@@ -249,7 +249,7 @@ class Results:
     def _line(self, outcome: "Outcome") -> str:
         style = _PASSED if outcome.passed else _FAILED
         time = outcome.summary.virtual_ns / _SECOND
-        said = f"{outcome.frames} frames, {time:.9f} s"
+        said = f"{plural(outcome.frames, 'frame')}, {time:.9f} s"
         scenario = outcome.scenario
         return (
             f"{self._painted(*style)}  {escape(scenario.source)}: {escape(scenario.name)} ({said})"

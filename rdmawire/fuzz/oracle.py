@@ -117,6 +117,7 @@ class Session:
     """
 
     def __init__(self, target: Target, profile: Profile = IBTA, *, counters: bool = False) -> None:
+        check_methods(target)
         self._target = target
         self._profile = profile
         self.observed = target if isinstance(target, ObservableTarget) else None
@@ -134,9 +135,14 @@ class Session:
         target = self._target
         target.reset(setup)
         numbers = target.numbers(setup)
+        if not isinstance(numbers, Numbers):
+            raise _wrong_result(target, "numbers", numbers, "a Numbers")
         builder = self._builders.get(setup.network)
         if builder is None:
-            builder = FrameBuilder(*target.path(setup), numbers)
+            path = target.path(setup)
+            if not isinstance(path, tuple):
+                raise _wrong_result(target, "path", path, "an AddressHandle and a MAC address")
+            builder = FrameBuilder(*path, numbers)
             self._builders[setup.network] = builder
         builder.numbers = numbers
         self._builder = builder
@@ -199,6 +205,8 @@ class Session:
         if self.recording:
             self.frames.append((False, frame))
         replies = self._target.send(frame)
+        if replies.__class__ is not list:
+            raise _wrong_result(self._target, "send", replies, "a list of frames")
         self.executed += 1
         if request is None:
             return replies, Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
@@ -252,6 +260,21 @@ class Session:
 
     def _reply_of(self, frame: bytes) -> Reply | None:
         return reply_of(frame, self._builder.base, self._builder.medium)
+
+
+def check_methods(target: object) -> None:
+    """Raise :class:`FuzzError` for an object that lacks a method of :class:`Target`."""
+    methods = ("reset", "numbers", "path", "send")
+    missing = [name for name in methods if not callable(getattr(target, name, None))]
+    named = getattr(target, "name", type(target).__name__)
+    if missing:
+        raise FuzzError(f"{named}: a target needs the method {', '.join(missing)}")
+    if not hasattr(target, "name"):
+        raise FuzzError(f"{named}: a target needs the attribute name, a text for reports")
+
+
+def _wrong_result(target: Target, method: str, found: object, wanted: str) -> FuzzError:
+    return FuzzError(f"{target.name}: {method} returned {type(found).__name__}, not {wanted}")
 
 
 def _counting(target: Target) -> CountingTarget:

@@ -43,14 +43,14 @@ def headers(data: bytes) -> None:
     for table in tables():
         with suppress(WireError):
             header = table.parse(data)
-            assert header.build() == data[: table.SIZE], table
+            _check_same(header.build(), data[: table.SIZE], table)
 
 
 def packets(data: bytes) -> None:
     """Parse packets and frames; what parses must build the same bytes."""
     for parse in (Packet.parse, roce.parse, native.parse):
         with suppress(WireError):
-            assert parse(data).build() == data, parse
+            _check_same(parse(data).build(), data, parse)
 
 
 def layouts(data: bytes) -> None:
@@ -63,7 +63,13 @@ def layouts(data: bytes) -> None:
                 pieces.append(piece)
         except WireError:
             continue
-        assert joined(*pieces) == data, layout
+        _check_same(joined(*pieces), data, layout)
+
+
+def _check_same(built: bytes, wanted: bytes, what: object) -> None:
+    """Raise ``AssertionError`` with both values if bytes were not built as they were parsed."""
+    name = getattr(what, "__name__", what)
+    assert built == wanted, f"{name} built {built.hex()} of {wanted.hex()}"
 
 
 def fpdus(data: bytes) -> None:

@@ -22,7 +22,7 @@ from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
-from rdmawire.wire.ib import CREDITS
+from rdmawire.wire.ib import CREDITS, Nak
 from rdmawire.wire.opcode import OPERATIONS, Service
 from rdmawire.wire.opcode import Operation as Op
 
@@ -335,7 +335,7 @@ class RequesterModel:
             self._because("IBA 9.7.5.2", "a PSN sequence error: send again from there")
             self._repeat()
             return
-        self._because("IBA 9.9.2.3", f"NAK code {code} ends the oldest work")
+        self._because("IBA 9.9.2.3", f"{_nak_text(code)} ends the oldest work")
         self._fail(_STATUS.get(code, WCStatus.BAD_RESP_ERR))
 
     # Progress and completions.
@@ -567,3 +567,7 @@ _NOT_YET: Final = {
 """Why nothing is sent, by whether a timer runs, and whether it is that of an RNR NAK."""
 _OPERANDS: Final = {"ATOMIC_CMP_AND_SWP": (True, True), "ATOMIC_FETCH_AND_ADD": (True, False)}
 """Whether value and compare are operands."""
+
+
+def _nak_text(code: int) -> str:
+    return f"NAK {Nak(code).name}" if code in _STATUS else "a NAK with a reserved code"

@@ -309,7 +309,10 @@ class ResponderModel:
         fits = length <= mtu and (length or role.begins) if role.ends else length == mtu
         if fits or (role.family == SEND and not self.profile.checks_send_lengths):
             return None
-        return self._invalid("IBA 9.7.4.1.6", f"{length} bytes in a {role.part} packet")
+        why = "is not as long as the path MTU"
+        if role.ends:
+            why = "is longer than the path MTU" if length else "is empty"
+        return self._invalid("IBA 9.7.4.1.6", f"the payload of the {role.part} packet {why}")
 
     def _send(self, _: int, role: Role, request: Request) -> Expected:
         if role.begins and (missing := self._take_receive(role)):
@@ -360,8 +363,11 @@ class ResponderModel:
         length, dmalen = len(request.payload), request.dmalen
         may_fit = role.ends or self.profile.first_may_fit
         fits = may_fit if dmalen == length else length < dmalen and not role.ends
-        if not fits or self._is_too_long(dmalen):
-            return self._invalid("IBA 9.7.4.1.6", f"RETH.dmalen {dmalen} with {length} bytes")
+        if self._is_too_long(dmalen):
+            return self._invalid("IBA 9.7.4.1.6", "RETH.dmalen is more than a message may have")
+        if not fits:
+            why = "is not the payload" if role.ends else "is not more than the first payload"
+            return self._invalid("IBA 9.7.4.1.6", f"RETH.dmalen {why}")
         place = self._place_of(request, dmalen, Access.REMOTE_WRITE) if dmalen else 0
         if place is None:
             return self._access_error("the key does not allow the WRITE")
@@ -419,7 +425,7 @@ class ResponderModel:
 
     def _read(self, request: Request) -> Expected:
         if self._is_too_long(request.dmalen):
-            return self._invalid("IBA 9.7.4.1.6", f"RETH.dmalen {request.dmalen}")
+            return self._invalid("IBA 9.7.4.1.6", "RETH.dmalen is more than a message may have")
         place: int | None = 0
         if request.dmalen:
             place = self._place_of(request, request.dmalen, Access.REMOTE_READ)

@@ -31,7 +31,11 @@ class UnreliableModel(ResponderModel):
             return self._other_opcode()
         role = ROLES[operation]
         self.counters["out_of_sequence"] += request.psn != self.epsn
-        if role.begins or request.psn != self.epsn:
+        gap = request.psn != self.epsn
+        if self.message.family and gap and not role.begins:
+            self.epsn, self.message = request.psn, Message()
+            return self._dropped("IBA 9.8.2.2.1", "a packet before it is missing")
+        if role.begins or gap:
             self.message = Message()
         self.epsn = request.psn
         if self.message.family != ("" if role.begins else role.family):

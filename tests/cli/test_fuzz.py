@@ -49,7 +49,10 @@ def test_an_adapter_is_fuzzed_as_a_requester(tmp_path: Path) -> None:
 
 
 def test_targets_are_listed() -> None:
-    assert "engine" in rdmawire("fuzz", "list").stdout
+    listed = rdmawire("fuzz", "list").stdout
+    assert "engine" in listed
+    (line,) = (line for line in listed.splitlines() if line.startswith("  any-qkey "))
+    assert line.split()[1] == "ud"  # where the bug shows
     assert "engine" in json.loads(rdmawire("fuzz", "list", "--json").stdout)["targets"]
 
 
@@ -153,3 +156,24 @@ def test_a_bug_of_a_requester_is_looked_for_in_the_requester(tmp_path: Path) -> 
     done = rdmawire("fuzz", "run", *words, "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["target"] == {"kind": "requester", "bug": "ack-too-short"}
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        (("--service", "ud"), True),
+        (("--role", "requester"), True),
+        (("--service", "RC"), False),
+        ((), False),
+    ],
+)
+def test_a_bug_that_the_service_may_not_show_is_warned_of(
+    options: tuple[str, ...], warned: bool, tmp_path: Path
+) -> None:
+    words = ("fuzz", "run", "--bug", "short-writes", *options, "--seed", "1", "--runs", "1")
+    done = rdmawire(*words, "-o", str(tmp_path / "found"))
+    warning = (
+        "rdmawire: warning: 'short-writes' is known to show with --role responder --service rc; "
+        "this may find nothing\n"
+    )
+    assert done.stderr == (warning if warned else "")

@@ -1,5 +1,7 @@
 """A target of which frames alone are seen: an adapter in another process, or on a wire."""
 
+from typing import Any
+
 import pytest
 
 from rdmawire.errors import FuzzError
@@ -37,6 +39,53 @@ class Peer:
 
     def send(self, frame: bytes) -> list[bytes]:
         return self._engine.send(frame)
+
+
+class WithoutReset:
+    """An adapter without the methods of a target."""
+
+    name = "unfinished"
+
+
+class Silent(Peer):
+    """A target that returns nothing instead of no frames."""
+
+    def send(self, frame: bytes) -> Any:
+        self._engine.send(frame)
+
+
+class WithoutNumbers(Peer):
+    """A target that does not say where it is."""
+
+    def numbers(self, setup: Setup) -> Any:
+        self._engine.numbers(setup)
+
+
+class WithoutPath(Peer):
+    """A target that returns no path."""
+
+    def path(self, setup: Setup) -> Any:
+        self._engine.path(setup)
+
+
+def test_an_object_without_the_methods_of_a_target_is_refused() -> None:
+    unfinished: Any = WithoutReset()
+    needs = "unfinished: a target needs the method reset, numbers, path, send"
+    with pytest.raises(FuzzError, match=needs):
+        fuzzer(unfinished)
+
+
+@pytest.mark.parametrize(
+    ("peer", "message"),
+    [
+        (Silent(), "a peer: send returned NoneType, not a list of frames"),
+        (WithoutNumbers(), "a peer: numbers returned NoneType, not a Numbers"),
+        (WithoutPath(), "a peer: path returned NoneType, not an AddressHandle and a MAC address"),
+    ],
+)
+def test_a_method_without_a_result_is_named(peer: Target, message: str) -> None:
+    with pytest.raises(FuzzError, match=message):
+        fuzzer(peer).batch(1, 0, 1)
 
 
 def fuzzer(peer: Target) -> EngineFuzzer:

@@ -193,8 +193,8 @@ def test_receives_end_as_the_standard_requires() -> None:
         PacketInput(Opcode.RC_SEND_ONLY, length=1),
     )
     text = scenario_text(Case(Setup(), inputs))
-    statuses = [line.rpartition("status: ")[2] for line in text.splitlines() if "receive:" in line]
-    assert statuses == ["SUCCESS}", "LOC_LEN_ERR}", "WR_FLUSH_ERR}"]
+    outcomes = [line.partition("status: ")[2] for line in text.splitlines() if "status: " in line]
+    assert outcomes == ["SUCCESS, byte_len: 8}", "LOC_LEN_ERR}", "WR_FLUSH_ERR}"]
     assert "at: 5070 us" in text
     assert play(read_scenario_text(text)).passed
 

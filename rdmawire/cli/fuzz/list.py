@@ -22,8 +22,10 @@ def command(*, as_json: bool) -> None:
     _print("Targets:", ABOUT)
     for kind in dict.fromkeys(bug.kind for bug in PLANTED_BUGS.values()):
         click.echo("")
-        of_kind = {bug.name: bug.about for bug in PLANTED_BUGS.values() if bug.kind == kind}
-        _print(f"Planted bugs ({kind} --bug NAME):", of_kind)
+        of_kind = [bug for bug in PLANTED_BUGS.values() if bug.kind == kind]
+        width = max(len(bug.service) for bug in of_kind)
+        texts = {bug.name: f"{bug.service:<{width}}  {bug.about}" for bug in of_kind}
+        _print(f"Planted bugs ({kind} --bug NAME), and where each shows:", texts)
 
 
 def _print(title: str, texts: Mapping[str, str]) -> None:

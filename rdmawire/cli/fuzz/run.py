@@ -141,6 +141,7 @@ def command(
     campaign.runs, campaign.seconds, campaign.max_findings = runs, seconds, max_findings
     if not as_json:
         click.echo(f"{_words(spec)}; seed {campaign.seed}; findings in {escape(str(folder))}")
+    _hint(spec)
     try:
         interrupted = _run(campaign, jobs, scheduler)
     except FuzzError as error:
@@ -163,6 +164,20 @@ def _target(settings: Mapping[str, str | None], role: str | None) -> str:
         return "command"
     bug = PLANTED_BUGS.get(settings["bug"] or "")
     return "engine" if bug is None or role else bug.kind
+
+
+def _hint(spec: Mapping[str, Any]) -> None:
+    """Warn of a planted bug that another service or role is known to show."""
+    from rdmawire.fuzz.planted_bugs import PLANTED_BUGS
+
+    bug = PLANTED_BUGS.get(spec.get("bug", ""))
+    if bug is None or bug.kind not in _ROLES.values() or spec["kind"] not in _ROLES.values():
+        return
+    service = str(spec.get("service", "all")).lower()
+    if service not in ("all", bug.service) or spec["kind"] != bug.kind:
+        role = next(role for role, kind in _ROLES.items() if kind == bug.kind)
+        shown = f"--role {role} --service {bug.service}"
+        complain(f"warning: {bug.name!r} is known to show with {shown}; this may find nothing")
 
 
 _ROLES: Final = {"responder": "engine", "requester": "requester"}
