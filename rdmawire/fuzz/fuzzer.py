@@ -353,6 +353,7 @@ FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {
     "parser": _from_module("parser_fuzzer", "function_fuzzer"),
     "command": _from_module("parser_fuzzer", "command_fuzzer"),
     "codecs": _from_module("parser_fuzzer", "codec_fuzzer"),
+    "dissectors": _from_module("parser_fuzzer", "dissector_fuzzer"),
 }
 """How each kind of fuzzer is made."""
 
@@ -365,6 +366,7 @@ ABOUT: Final = {
     "parser": "a Python function that takes bytes, by mutants of captured frames",
     "command": "a command that reads a pcap, such as tshark, by mutants of captured frames",
     "codecs": "the codec against the layers of Construct and Scapy, by mutants of captured frames",
+    "dissectors": "the dissector against tshark, by mutants of captured RoCEv2 frames",
 }
 """What each kind fuzzes, in a line."""
 

@@ -12,6 +12,7 @@ with commas:
   default).
 - ``codecs``: ``libraries`` (:data:`rdmawire.fuzz.codec_comparison.LIBRARIES`, by default those
   that are installed), ``corpus``.
+- ``dissectors``: ``corpus``.
 """
 
 import logging
@@ -26,6 +27,7 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.codec_comparison import LIBRARIES, CodecComparison, View, view_of
 from rdmawire.fuzz.command_target import DEFAULT_SECONDS as COMMAND_SECONDS
 from rdmawire.fuzz.command_target import DISSECTOR_BUG, CommandParser
+from rdmawire.fuzz.dissector_comparison import DissectorComparison, is_compared
 from rdmawire.fuzz.frame_map import NO_FRAME
 from rdmawire.fuzz.frame_mutation import Mutant, mutants_as_json, mutants_from_json
 from rdmawire.fuzz.fuzzer import Batch, Found, Frame, Spec, check_settings
@@ -160,6 +162,13 @@ def codec_fuzzer(spec: Spec) -> ParserFuzzer:
     named = "libraries" in spec
     views = dict(_views(words(spec.get("libraries", LIBRARIES)), named=named))
     return ParserFuzzer(CodecComparison(views), _corpus(spec))
+
+
+def dissector_fuzzer(spec: Spec) -> ParserFuzzer:
+    """Return the fuzzer of a ``dissectors`` specification. Raises :class:`FuzzError`."""
+    check_settings(spec, ("corpus",))
+    corpus = _corpus(spec).only(is_compared)
+    return ParserFuzzer(DissectorComparison(), corpus, _COMMAND_TRIALS)
 
 
 def _views(names: Sequence[str], *, named: bool) -> Iterator[tuple[str, View]]:

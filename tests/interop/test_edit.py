@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rdmawire.dissect.fields import FieldInfo
+from rdmawire.fuzz.tshark_fields import Values, shared_fields, tshark_values
 from rdmawire.traffic.edit import Editor, edit_capture, text
-from tests.interop.tshark import Values, shared_fields, theirs
 
 LINUX = Path(__file__).parents[2] / "captures" / "linux"
 
@@ -27,7 +27,7 @@ def fields() -> list[FieldInfo]:
 
 
 def values(path: Path) -> list[Values]:
-    return list(theirs(path, fields()))
+    return list(tshark_values(path, fields()))
 
 
 def mapped(shown: str, name: str) -> str:

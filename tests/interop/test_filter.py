@@ -18,10 +18,10 @@ from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.filter import Filter, FilterError
 from rdmawire.filter.names import PROTOCOLS
+from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES
+from rdmawire.fuzz.tshark_fields import PREFERENCES
 from tests.filter.samples import FILTERS
-from tests.interop.blind_spots import BLIND_SPOTS
 from tests.interop.test_tshark import CAPTURES, FILES, is_readable
-from tests.interop.tshark import PREFERENCES
 
 pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
 
@@ -80,13 +80,13 @@ def dissected(path: Path) -> list[Dissection]:
         return list(Dissector().capture(capture))
 
 
-def is_blind(names: tuple[str, ...], frame: Dissection, capture: str) -> bool:
+def is_known(names: tuple[str, ...], frame: Dissection, capture: str) -> bool:
     """Whether tshark is known to see one of these fields, or protocols, wrong in that frame."""
     stand_ins = [f"{name}.*" if name in (*PROTOCOLS, "data") else name for name in names]
     return any(
-        (capture, name) in _OWN or spot.covers(name, frame, capture)
+        (capture, name) in _OWN or row.covers(name, frame, capture)
         for name in stand_ins
-        for spot in BLIND_SPOTS
+        for row in KNOWN_DIFFERENCES
     )
 
 
@@ -97,7 +97,7 @@ def unexplained(path: Path, folder: Path) -> Iterator[str]:
         wanted = compiled()[text]
         ours = {frame.number for frame in frames if wanted(frame)}
         for number in sorted(ours ^ their):
-            if not is_blind(wanted.names, frames[number - 1], path.name):
+            if not is_known(wanted.names, frames[number - 1], path.name):
                 yield f"{text}: frame {number} passes {'here' if number in ours else 'in tshark'}"
 
 

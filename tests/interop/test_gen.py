@@ -9,7 +9,7 @@ import pytest
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.traffic.generate.generator import generate
 from rdmawire.traffic.generate.spec import CapturePoint, TrafficSpec, Verb
-from tests.interop.test_tshark import spots_used
+from tests.interop.test_tshark import differences_used
 
 pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
 
@@ -30,7 +30,7 @@ def written(path: Path, order: TrafficSpec) -> Path:
 
 @pytest.mark.parametrize("name", list(ORDERS))
 def test_every_field_of_generated_traffic_is_what_tshark_finds(tmp_path: Path, name: str) -> None:
-    _, unexplained = spots_used(written(tmp_path / f"{name}.pcapng", ORDERS[name]))
+    _, unexplained = differences_used(written(tmp_path / f"{name}.pcapng", ORDERS[name]))
     assert not unexplained, "\n".join(unexplained[:20])
 
 

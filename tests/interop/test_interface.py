@@ -7,7 +7,7 @@ import pytest
 
 from rdmawire.capture import Interface, create_capture, open_capture
 from rdmawire.filter import Filter
-from tests.interop.tshark import ours, shared_fields, theirs
+from rdmawire.fuzz.tshark_fields import own_values, shared_fields, tshark_values
 
 RPING = Path("captures/linux/rxe61_rping.pcap")
 INTERFACES = (
@@ -32,8 +32,8 @@ def capture(tmp_path: Path) -> Path:
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_interfaces_are_called_what_tshark_calls_them(capture: Path) -> None:
     assert len(FIELDS) == 3
-    found = [values for _, values in ours(capture, FIELDS)]
-    assert found == list(theirs(capture, FIELDS))
+    found = [values for _, values in own_values(capture, FIELDS)]
+    assert found == list(tshark_values(capture, FIELDS))
     assert [values["frame.interface_name"] for values in found[:4]] == [
         ["eth0"], ["größer"], ["the right port"], ["unknown"],
     ]  # fmt: skip
@@ -41,5 +41,5 @@ def test_interfaces_are_called_what_tshark_calls_them(capture: Path) -> None:
 
 def test_a_filter_knows_them_by_name(capture: Path) -> None:
     passes = Filter('frame.interface_name == "eth0"')
-    numbers = [frame.number for frame, _ in ours(capture, FIELDS) if passes(frame)]
+    numbers = [frame.number for frame, _ in own_values(capture, FIELDS) if passes(frame)]
     assert numbers == list(range(1, 44, 4))

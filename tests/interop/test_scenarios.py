@@ -9,7 +9,7 @@ import pytest
 from rdmawire.capture import create_capture, open_capture
 from rdmawire.traffic.scenario.reader import read_shipped, shipped
 from rdmawire.traffic.scenario.runner.play import play
-from tests.interop.test_tshark import spots_used
+from tests.interop.test_tshark import differences_used
 
 MOST = 100
 """Frames of each scenario: those after them are more of the same."""
@@ -25,5 +25,5 @@ def test_every_field_is_what_tshark_finds(tmp_path: Path) -> None:
             with open_capture(one) as records:
                 for record in islice(records, MOST):
                     writer.write(record)
-    _, unexplained = spots_used(whole)
+    _, unexplained = differences_used(whole)
     assert not unexplained, "\n".join(unexplained[:20])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import LinkType, open_capture
-from tests.interop.blind_spots import BLIND_SPOTS, BlindSpot
-from tests.interop.tshark import Values, ours, shared_fields, theirs
+from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES, KnownDifference
+from rdmawire.fuzz.tshark_fields import differing, own_values, shared_fields, tshark_values
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 FILES = sorted([*CAPTURES.rglob("*.pcap"), *CAPTURES.rglob("*.pcapng")])
@@ -18,17 +18,15 @@ FIELDS = shared_fields()
 pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
 
 
-def differing(one: Values, other: Values) -> set[str]:
-    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
-
-
-def spots_used(path: Path) -> tuple[Counter[BlindSpot], list[str]]:
-    """The blind spots that a capture shows, and the differences that none of them covers."""
-    used: Counter[BlindSpot] = Counter()
+def differences_used(path: Path) -> tuple[Counter[KnownDifference], list[str]]:
+    """The known differences that a capture shows, and the differences that no row covers."""
+    used: Counter[KnownDifference] = Counter()
     unexplained = []
-    for (frame, mine), their in zip(ours(path, FIELDS), theirs(path, FIELDS), strict=True):
+    for (frame, mine), their in zip(
+        own_values(path, FIELDS), tshark_values(path, FIELDS), strict=True
+    ):
         for name in sorted(differing(mine, their)):
-            covering = [spot for spot in BLIND_SPOTS if spot.covers(name, frame, path.name)]
+            covering = [row for row in KNOWN_DIFFERENCES if row.covers(name, frame, path.name)]
             used.update(covering[:1])
             if not covering:
                 found = f"{mine.get(name)} here, {their.get(name)} in tshark"
@@ -54,14 +52,14 @@ def is_readable(path: Path) -> bool:
 def test_every_field_is_what_tshark_finds(path: Path) -> None:
     if not is_readable(path):
         pytest.skip("tshark cannot open this link type")
-    used, unexplained = spots_used(path)
+    used, unexplained = differences_used(path)
     assert not unexplained, "\n".join(unexplained[:20])
-    needed = {spot.where for spot in BLIND_SPOTS if spot.seen_in == path.name}
-    assert needed <= {spot.where for spot in used}
+    needed = {row.where for row in KNOWN_DIFFERENCES if row.seen_in == path.name}
+    assert needed <= {row.where for row in used}
 
 
-def test_every_blind_spot_is_seen_in_a_capture() -> None:
-    assert {spot.seen_in for spot in BLIND_SPOTS} <= {path.name for path in FILES}
+def test_every_known_difference_is_seen_in_a_capture() -> None:
+    assert {row.seen_in for row in KNOWN_DIFFERENCES} <= {path.name for path in FILES}
 
 
 def test_only_native_infiniband_cannot_be_compared() -> None:

@@ -15,13 +15,13 @@ sys.path.insert(0, str(ROOT))
 from rdmawire import read_columns  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
 from rdmawire.dissect import fields  # noqa: E402
+from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES, MUTANT_DIFFERENCES, KnownDifference  # noqa: E402
+from rdmawire.fuzz.tshark_fields import PREFERENCES  # noqa: E402
 from rdmawire.verbs import VERBS, WORK_QUEUE_TABLES, QPType, SendOpcode, segments_of  # noqa: E402
 from rdmawire.wire.field_registry import shown_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402
-from tests.interop.blind_spots import BLIND_SPOTS  # noqa: E402
-from tests.interop.tshark import PREFERENCES  # noqa: E402
 from tools.docs import api, rnic, scenarios, vectors  # noqa: E402
 from tools.docs.braces import guarded  # noqa: E402
 from tools.docs.charts import MARKER, with_charts  # noqa: E402
@@ -171,9 +171,20 @@ def _wireshark() -> Iterator[str]:
     )
     yield "| fields | frames | what tshark does | example |"
     yield "|---|---|---|---|"
-    for spot in BLIND_SPOTS:
-        names = ", ".join(f"`{field}`" for field in spot.fields)
-        yield f"| {names} | {spot.where} | {spot.reason} | `{spot.seen_in}` |"
+    for row in KNOWN_DIFFERENCES:
+        yield f"| {_names(row)} | {row.where} | {row.reason} | `{row.seen_in}` |"
+    yield (
+        "\nMutants of these frames, as `rdmawire fuzz run dissectors` makes them, show these "
+        "differences, too:\n"
+    )
+    yield "| fields | frames | what tshark does |"
+    yield "|---|---|---|"
+    for row in MUTANT_DIFFERENCES:
+        yield f"| {_names(row)} | {row.where} | {row.reason} |"
+
+
+def _names(row: KnownDifference) -> str:
+    return ", ".join(f"`{field}`" for field in row.fields)
 
 
 def _captures() -> Iterator[str]:

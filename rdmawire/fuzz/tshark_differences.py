@@ -1,10 +1,12 @@
-"""Differences from tshark 4.0.17: the only ones that the comparison allows.
+"""Differences from tshark 4.0.17: the only ones that a comparison allows.
 
 Each row has fields (as patterns), the frames concerned, and what tshark does. If that depends on
-more than the frame, as in a stream without its start, the row also has the captures concerned. A
-row that no capture needs fails a test.
+more than the frame, as in a stream without its start, the row also has the captures concerned.
+Rows of :data:`KNOWN_DIFFERENCES` are seen in captures of the project; those of
+:data:`MUTANT_DIFFERENCES` in mutants of their frames alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -12,41 +14,96 @@ from rdmawire.dissect.dissection import Dissection
 from rdmawire.wire import ib, inet, rdmap
 from rdmawire.wire.cm import CMAttribute
 from rdmawire.wire.erf import ERF
-from rdmawire.wire.mad import MAD
+from rdmawire.wire.header import Header
+from rdmawire.wire.mad import BASE_VERSION, MAD
 from rdmawire.wire.management import VENDOR_OUI_CLASSES, ManagementClass
 from rdmawire.wire.notice import Notice
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Service, is_vendor
 from rdmawire.wire.rmpp import RMPP
 from rdmawire.wire.terminate import TerminateControl, is_mirrored
-from tests.interop.frames import (
-    Applies,
-    everywhere,
-    found,
-    has,
-    immediate_alone,
-    like_eoib,
-    of_class,
-    of_operation,
-    of_service,
-    opcode,
-    rdmap_opcode,
-    short_send,
-    zeros_sent,
-)
+
+Applies = Callable[[Dissection], bool]
+
+
+def _everywhere(_: Dissection) -> bool:
+    return True
+
+
+def _found(frame: Dissection, *kinds: type[Header]) -> list[Header]:
+    return [header for header in frame.headers() if isinstance(header, kinds)]
+
+
+def _has(*kinds: type[Header], **values: int) -> Applies:
+    """Frames with a header of one of these kinds that has these values."""
+    return lambda frame: any(
+        all(getattr(header, name) == value for name, value in values.items())
+        for header in _found(frame, *kinds)
+    )
+
+
+def _opcode(frame: Dissection) -> int:
+    """The BTH's opcode; -1 without a BTH."""
+    return next((bth.opcode for bth in _found(frame, ib.BTH)), -1)  # type: ignore[attr-defined]
+
+
+def _of_service(service: Service) -> Applies:
+    return lambda frame: _opcode(frame) >= 0 and _opcode(frame) >> 5 == service
+
+
+def _of_operation(*operations: Operation) -> Applies:
+    return lambda frame: _opcode(frame) in SHAPES and _opcode(frame) & 31 in operations
+
+
+def _payload(frame: Dissection) -> bytes:
+    """The first payload, with its pad."""
+    return b"".join(node.data for node in frame.nodes if node.name in ("payload", "pad"))
+
+
+def _short_send(frame: Dissection) -> bool:
+    return _guessed(frame) and len(_payload(frame)) <= 12
+
+
+def _zeros_sent(frame: Dissection) -> bool:
+    return _guessed(frame) and len(_payload(frame)) > 16 and not any(_payload(frame))
+
+
+def _guessed(frame: Dissection) -> bool:
+    return _of_operation(*_GUESSED)(frame) and not _has(MAD)(frame)
+
+
+_GUESSED = (Operation.SEND_ONLY, Operation.SEND_LAST, Operation.SEND_ONLY_WITH_INVALIDATE)
+
+
+def _immediate_alone(frame: Dissection) -> bool:
+    return _opcode(frame) == Opcode.UD_SEND_ONLY_WITH_IMMEDIATE and not _payload(frame)
+
+
+def _like_eoib(frame: Dissection) -> bool:
+    datagram = _opcode(frame) >> 5 == Service.UD and len(_payload(frame)) > 4
+    return datagram and _payload(frame)[0] >> 4 == 0xC
+
+
+def _of_class(*classes: int) -> Applies:
+    return lambda frame: any(mad.mgmt_class in classes for mad in _found(frame, MAD))  # type: ignore[attr-defined]
+
+
+def _rdmap_opcode(*opcodes: int) -> Applies:
+    kinds = (rdmap.RDMAPControl, rdmap.RDMAPControlReserved, rdmap.RDMAPControlInvalidate)
+    return lambda frame: any(head.opcode in opcodes for head in _found(frame, *kinds))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
-class BlindSpot:
+class KnownDifference:
     """Fields that may differ in the frames, and the captures, to which it applies.
 
-    ``seen_in`` is a capture that shows it: a test holds the row to be needed there.
+    ``seen_in`` is a capture that shows it; a test checks that the row is needed there.
     """
 
     fields: tuple[str, ...]
     where: str
     reason: str
     seen_in: str
-    applies: Applies = everywhere
+    applies: Applies = _everywhere
     captures: tuple[str, ...] = ("*",)
 
     def covers(self, name: str, frame: Dissection, capture: str) -> bool:
@@ -71,175 +128,175 @@ _RECORDS = (
     *("infiniband.linkrecord.*", "infiniband.sa.*"),
 )
 
-BLIND_SPOTS = (
+KNOWN_DIFFERENCES = (
     # The InfiniBand transport.
-    BlindSpot(
+    KnownDifference(
         ("infiniband.*", "data.*"),
         "packets of service RD (opcodes 0x40 to 0x5D)",
         "decoded as Mellanox's dynamically connected transport, with its header after the BTH",
         "roce_v2_ipv4.pcap",
-        of_service(Service.RD),
+        _of_service(Service.RD),
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.*", "data.*"),
         "packets of service XRC (opcodes 0xA0 to 0xBD)",
         "no header is known: everything after the BTH is shown as vendor bytes, the CRCs too",
         "roce_v2_ipv4.pcap",
-        of_service(Service.XRC),
+        _of_service(Service.XRC),
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.reth*", "infiniband.vendor", "infiniband.*variant.crc", "data.*"),
         "FLUSH and ATOMIC WRITE",
         "the opcodes 0x1C and 0x1D are unknown",
         "rxe612_vt_rc_awrite.pcap",
-        of_operation(Operation.FLUSH, Operation.ATOMIC_WRITE),
+        _of_operation(Operation.FLUSH, Operation.ATOMIC_WRITE),
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.vendor", "infiniband.*variant.crc"),
         "CNP (opcode 0x81)",
         "the opcode is unknown: reserved bytes and CRCs are shown as vendor bytes",
         "congestion.pcap",
-        lambda frame: opcode(frame) == Opcode.CNP,
+        lambda frame: _opcode(frame) == Opcode.CNP,
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.vendor", "infiniband.*variant.crc"),
         "vendors' and reserved opcodes",
         "the CRCs are shown as vendor bytes",
         "malformed.pcap",
-        lambda frame: is_vendor(opcode(frame)) or (opcode(frame) not in SHAPES),
+        lambda frame: is_vendor(_opcode(frame)) or (_opcode(frame) not in SHAPES),
     ),
-    BlindSpot(
+    KnownDifference(
         ("data.*", "infiniband.*variant.crc"),
         "SEND_ONLY, SEND_ONLY_WITH_INVALIDATE and SEND_LAST, with a payload of at most 12 bytes",
         "decoded as RPC over RDMA, then reported as malformed; the ICRC is not shown",
         "rxe612_vt_rc_awrite.pcap",
-        short_send,
+        _short_send,
     ),
-    BlindSpot(
+    KnownDifference(
         ("data.*",),
         "the same opcodes with more than 16 bytes of payload, all of them zero",
         "decoded as RPC over RDMA or SMB Direct; no byte is shown",
         "rxe61_ucmatose.pcap",
-        zeros_sent,
+        _zeros_sent,
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.*variant.crc",),
         "datagrams with immediate data and without payload",
         "reported as malformed; the ICRC is not shown",
         "ud.pcap",
-        immediate_alone,
+        _immediate_alone,
     ),
-    BlindSpot(
+    KnownDifference(
         ("data.*",),
         "datagrams whose payload begins with 0xC",
         "decoded as Ethernet over InfiniBand; its header is removed from the payload",
         "rxe61_udaddy.pcap",
-        like_eoib,
+        _like_eoib,
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband_link.*",),
         "link packets with credits",
         "reported as malformed: more than the six bytes of the packet are read",
         "link_packets_erf.pcap",
-        has(ib.FlowControl),
+        _has(ib.FlowControl),
     ),
-    BlindSpot(
+    KnownDifference(
         ("frame.interface_name", "frame.interface_description"),
         "records of Endace's format",
         "the file has no interface names; tshark makes them from the port number of the card",
         "ethernet_erf.pcap",
-        has(ERF),
+        _has(ERF),
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.variant.crc",),
         "raw packets",
         "shown twice",
         "raw_packets_erf.pcap",
-        lambda frame: any(lrh.lnh < ib.LNH.IBA_LOCAL for lrh in found(frame, ib.LRH)),  # type: ignore[attr-defined]
+        lambda frame: any(lrh.lnh < ib.LNH.IBA_LOCAL for lrh in _found(frame, ib.LRH)),  # type: ignore[attr-defined]
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.*", "data.*", "eth.*", "vxlan.*"),
         "UDP from port 53, 69, 319 or 4789 to port 4791",
         "the source port decides: decoded as DNS, TFTP, PTP or VXLAN",
         "neighbours.pcap",
-        lambda frame: any(has(inet.UDP, srcport=port)(frame) for port in (53, 69, 319, 4789)),
+        lambda frame: any(_has(inet.UDP, srcport=port)(frame) for port in (53, 69, 319, 4789)),
     ),
-    BlindSpot(
+    KnownDifference(
         ("data.*",),
         "frames that end before the IP header's length",
         "the remaining payload is not shown",
         "malformed.pcap",
-        lambda frame: frame.malformed is not None and has(ib.BTH)(frame),
+        lambda frame: frame.malformed is not None and _has(ib.BTH)(frame),
     ),
-    BlindSpot(
+    KnownDifference(
         ("data.*",),
         "frames that the capture truncated",
         "the remaining payload is not shown",
         "roce_v2_snapped.pcap",
-        lambda frame: frame.length > len(frame.data) and has(ib.BTH)(frame),
+        lambda frame: frame.length > len(frame.data) and _has(ib.BTH)(frame),
     ),
     # Management datagrams.
-    BlindSpot(
+    KnownDifference(
         ("infiniband.smpdirected.d",),
         "directed-route SMPs",
         "the mask is for two bytes, but the field is read from one: always 0",
         "management_erf.pcap",
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.rmpp.rresptime", "infiniband.rmpp.rmppflags"),
         "RMPP headers",
         "the byte is split into four and four bits; the standard has five and three",
         "management_erf.pcap",
-        has(RMPP),
+        _has(RMPP),
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.rmpp", "infiniband.rmpp.*"),
         "vendors' classes 0x30 to 0x4F",
         "their RMPP header is not dissected",
         "management_erf.pcap",
-        of_class(*VENDOR_OUI_CLASSES),
+        _of_class(*VENDOR_OUI_CLASSES),
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.sa.smkey", "infiniband.sa.attributeoffset", "infiniband.sa.componentmask"),
         "RMPP ACK, STOP and ABORT",
         "shown from bytes that are reserved or contain the error (IBA 13.6.2)",
         "management_erf.pcap",
-        lambda frame: any(rmpp.kind in (2, 3, 4) for rmpp in found(frame, RMPP)),  # type: ignore[attr-defined]
+        lambda frame: any(rmpp.kind in (2, 3, 4) for rmpp in _found(frame, RMPP)),  # type: ignore[attr-defined]
     ),
-    BlindSpot(
+    KnownDifference(
         _RECORDS,
         "tables of records in RMPP transfers",
         "only the first record is shown; later segments are decoded as if a record began there",
         "management_erf.pcap",
-        lambda frame: any(rmpp.active for rmpp in found(frame, RMPP)),  # type: ignore[attr-defined]
+        lambda frame: any(rmpp.active for rmpp in _found(frame, RMPP)),  # type: ignore[attr-defined]
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.multicastforwardingtable.portmask",),
         "multicast forwarding tables",
         "16 of the 32 entries are shown",
         "management_erf.pcap",
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.linkspeedwidthpairstable.speed*",),
         "link speed and width pairs",
         "only the highest bit of each byte is shown",
         "management_erf.pcap",
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.trap.*", "infiniband.notice.datadetails", "infiniband.*variant.crc"),
         "trap 259",
         "DataValid, of two bytes, is decoded as an IPv6 address; the rest is reported as malformed",
         "management_erf.pcap",
-        has(Notice, trap_number_device_id=259),
+        _has(Notice, trap_number_device_id=259),
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.classportinfo.*",),
         "ClassPortInfo of class CM",
         "not dissected, unlike those of SA and PerfMgt",
         "management_erf.pcap",
-        of_class(ManagementClass.COM_MGT),
+        _of_class(ManagementClass.COM_MGT),
     ),
-    BlindSpot(
+    KnownDifference(
         (
             "infiniband.cm.req.*_flowlabel",
             "infiniband.cm.req.*_pktrate",
@@ -249,125 +306,125 @@ BLIND_SPOTS = (
         "32-bit masks on three bytes: only upper bits of the label, the rest from its first byte",
         "rxe61_rping.pcap",
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.cm.req.prim_localgid*", "infiniband.cm.req.prim_remotegid*"),
         "port GIDs of CM REQ",
         "shown as IPv4 if the REQ is carried over IPv4; in rdmawire if both GIDs are IPv4-mapped",
         "management_erf.pcap",
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.cm.req.ip_cm.*",),
         "private data of CM SIDR_REQ",
         "the IP CM header is dissected in REQ only",
         "rxe61_udaddy.pcap",
-        has(MAD, attribute_id=CMAttribute.SIDR_REQ),
+        _has(MAD, attribute_id=CMAttribute.SIDR_REQ),
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.cm.rej.reserved0",),
         "CM REJ",
         "two of the six bits are shown",
         "management_erf.pcap",
     ),
-    BlindSpot(
+    KnownDifference(
         ("infiniband.*variant.crc",),
         "management datagrams of which tshark decodes only the class or the attribute",
         "the CRCs after them are not shown",
         "management_erf.pcap",
-        has(MAD),
+        _has(MAD),
     ),
     # iWARP.
-    BlindSpot(
+    KnownDifference(
         ("iwarp_rdma.reserved",),
         "untagged segments with opcodes 8 to 15",
         "RFC 7306 is decoded only in part: no immediate data and no reserved bytes",
         "iwarp_ipv6.pcap",
-        rdmap_opcode(*range(8, 16)),
+        _rdmap_opcode(*range(8, 16)),
     ),
-    BlindSpot(
+    KnownDifference(
         ("iwarp_rdma.atomic.*",),
         "atomic requests other than FetchAdd and CmpSwap, or with reserved bits",
         "no add or swap fields; the compare fields are shown from 16 bytes too early",
         "iwarp_reserved.pcap",
-        has(rdmap.AtomicRequestHeader),
+        _has(rdmap.AtomicRequestHeader),
     ),
-    BlindSpot(
+    KnownDifference(
         _QUOTED,
         "Terminate of Linux's siw, with its control field mirrored",
         "the quoted headers are not shown: the flags that announce them are at other bits",
         "siw61_err_badstag_write.pcap",
-        lambda frame: any(map(is_mirrored, found(frame, TerminateControl))),  # type: ignore[arg-type]
+        lambda frame: any(map(is_mirrored, _found(frame, TerminateControl))),  # type: ignore[arg-type]
     ),
-    BlindSpot(
+    KnownDifference(
         _QUOTED,
         "Terminate with quoted headers",
         "the error type decides what they are, not the quoted T bit; M is not shown without D",
         "iwarp_terminate.pcap",
-        has(TerminateControl),
+        _has(TerminateControl),
     ),
-    BlindSpot(
+    KnownDifference(
         ("data.*",),
         "payload of SEND, with Invalidate and with Solicited Event too",
         "decoded as RPC over RDMA; all segments of a message are shown with its last one",
         "iwarp_start_up_split.pcap",
-        rdmap_opcode(*_SENDS),
+        _rdmap_opcode(*_SENDS),
     ),
-    BlindSpot(
+    KnownDifference(
         ("data.*",),
         "reserved opcodes of RDMAP, unknown versions of DDP and RDMAP",
         "the bytes after it are not shown",
         "iwarp_reserved.pcap",
         captures=("iwarp_reserved.pcap",),
     ),
-    BlindSpot(
+    KnownDifference(
         ("iwarp_mpa.markers", "iwarp_mpa.marker_*", "iwarp_mpa.pad", *_IWARP),
         "streams with Markers",
         "several FPDUs in one segment are not dissected; a Marker before the CRC is shown as pad",
         "iwarp_wrap.pcap",
         captures=("iwarp_markers*.pcap", "iwarp_wrap.pcap"),
     ),
-    BlindSpot(
+    KnownDifference(
         _IWARP,
         "connections in which only one side asked for Markers",
         "FPDUs of the direction without Markers are not dissected",
         "iwarp_start_up.pcap",
         captures=("iwarp_start_up.pcap",),
     ),
-    BlindSpot(
+    KnownDifference(
         _IWARP,
         "start-up frames in several TCP segments",
         "the connection is not recognised as iWARP",
         "iwarp_start_up_split.pcap",
         captures=("iwarp_start_up_split.pcap",),
     ),
-    BlindSpot(
+    KnownDifference(
         _IWARP,
         "FPDUs in several TCP segments",
         "not reassembled",
         "iwarp_segments.pcap",
         captures=("iwarp_segments*.pcap", "iwarp_bad_crc.pcap", "iwarp_disorder*.pcap"),
     ),
-    BlindSpot(
+    KnownDifference(
         _IWARP,
         "streams whose start-up was not captured",
         "not recognised as iWARP",
         "iwarp_joined.pcap",
         captures=("iwarp_joined*.pcap",),
     ),
-    BlindSpot(
+    KnownDifference(
         _IWARP,
         "streams with segments that were never captured",
         "nothing is dissected after the missing segment",
         "iwarp_hole.pcap",
         captures=("iwarp_hole*.pcap",),
     ),
-    BlindSpot(
+    KnownDifference(
         _IWARP,
         "FPDUs that the capture truncated, and the stream after them",
         "only their length is shown, even if it is not one; nothing after it is dissected",
         "iwarp_snapped.pcap",
         captures=("iwarp_snapped.pcap",),
     ),
-    BlindSpot(
+    KnownDifference(
         _IWARP,
         "a second connection on the same ports",
         "its start-up frames are decoded as FPDUs",
@@ -375,7 +432,7 @@ BLIND_SPOTS = (
         captures=("iwarp_same_ports.pcap",),
     ),
     # Protocols that rdmawire does not dissect.
-    BlindSpot(
+    KnownDifference(
         ("data.*",),
         "TCP that carries another protocol",
         "tshark dissects it, or waits for more of it; rdmawire shows its bytes",
@@ -383,3 +440,138 @@ BLIND_SPOTS = (
         captures=("iwarp_not.pcap", "tcp_odd_numbers.pcap"),
     ),
 )
+
+
+def _to_management_queue(frame: Dissection) -> bool:
+    """To queue pair 0 or 1, as no datagram."""
+    to = [bth.destqp for bth in _found(frame, ib.BTH)]  # type: ignore[attr-defined]
+    return any(qpn < 2 for qpn in to) and not _of_service(Service.UD)(frame)
+
+
+def _of_other_version(frame: Dissection) -> bool:
+    """A management datagram whose base version is not 1. IBA 13.4.2."""
+    return any(one.base_version != BASE_VERSION for one in _found(frame, MAD))  # type: ignore[attr-defined]
+
+
+def _from_management_queue(frame: Dissection) -> bool:
+    return any(deth.srcqp < 2 for deth in _found(frame, ib.DETH))  # type: ignore[attr-defined]
+
+
+def _ends_early(frame: Dissection) -> bool:
+    """With bytes after the packet, as the lengths of UDP, IP or the GRH say."""
+    return any(node.name == "trailer" for node in frame.nodes)
+
+
+def _is_short_end(frame: Dissection) -> bool:
+    """A last packet of a SEND with Invalidate, with a payload of at most 12 bytes."""
+    ends = _of_operation(Operation.SEND_LAST_WITH_INVALIDATE)(frame)
+    return ends and len(_payload(frame)) <= 12
+
+
+def _is_vendors_notice(frame: Dissection) -> bool:
+    return any(not one.is_generic for one in _found(frame, Notice))  # type: ignore[attr-defined]
+
+
+def _is_fragment(frame: Dissection) -> bool:
+    return any(ip.mf or ip.fragment_offset for ip in _found(frame, inet.IPv4))  # type: ignore[attr-defined]
+
+
+MUTANT_DIFFERENCES = (
+    KnownDifference(
+        ("udp.stream", "tcp.stream"),
+        "numbers of conversations",
+        "they depend on the frames before; frames without a whole header are not counted alike",
+        "",
+    ),
+    KnownDifference(
+        ("infiniband.*", "data.*"),
+        "packets to queue pair 0 or 1 that are no datagrams",
+        "decoded as management datagrams, whatever the opcode",
+        "",
+        _to_management_queue,
+    ),
+    KnownDifference(
+        ("*",),
+        "fragments of IP",
+        "the first fragment is not dissected if others are missing; the data are shown",
+        "",
+        _is_fragment,
+    ),
+    KnownDifference(
+        ("ip.len",),
+        "an IPv4 header with length 0",
+        "taken for a frame that the adapter segments: the length of the rest is shown",
+        "",
+        _has(inet.IPv4, total_length=0),
+    ),
+    KnownDifference(
+        ("*",),
+        "an IPv6 header with payload length 0",
+        "reported as malformed; rdmawire takes it for a frame that the adapter segments",
+        "",
+        _has(inet.IPv6, payload_length=0),
+    ),
+    KnownDifference(
+        ("data.*", "udp.payload", "infiniband.vendor", "infiniband.*variant.crc"),
+        "packets that end before the frame, by the length of UDP or of a GRH",
+        "these lengths are not used: payload and CRC are looked for at the end of the IP packet",
+        "",
+        _ends_early,
+    ),
+    KnownDifference(
+        ("data.*", "infiniband.*variant.crc"),
+        "SEND_LAST_WITH_INVALIDATE with a payload of at most 12 bytes",
+        "decoded as RPC over RDMA, then reported as malformed",
+        "",
+        _is_short_end,
+    ),
+    KnownDifference(
+        ("data.*", "infiniband.*variant.crc"),
+        "payloads that begin with 0xCAFE",
+        "decoded as LLT of Veritas",
+        "",
+        lambda frame: _payload(frame)[:2] == b"\xca\xfe",
+    ),
+    KnownDifference(
+        ("infiniband.*", "data.*"),
+        "management datagrams of another base version",
+        "decoded as those of version 1",
+        "",
+        _of_other_version,
+    ),
+    KnownDifference(
+        ("infiniband.*", "data.*"),
+        "datagrams from queue pair 0 or 1 to another one",
+        "decoded as management datagrams",
+        "",
+        _from_management_queue,
+    ),
+    KnownDifference(
+        ("infiniband.*", "data.*", "udp.payload"),
+        "UDP from port 4791 to another port",
+        "decoded as RoCEv2, whose destination port it is",
+        "",
+        lambda frame: not _found(frame, ib.BTH) and _has(inet.UDP, srcport=4791)(frame),
+    ),
+    KnownDifference(
+        ("infiniband.*name", "infiniband.*nodestring", "infiniband.nodedescription*"),
+        "texts with bytes that are no ASCII",
+        "shown as they are; rdmawire shows them as escapes",
+        "",
+    ),
+    KnownDifference(
+        ("infiniband.trap.*", "infiniband.notice.*"),
+        "notices of vendors",
+        "their details are decoded as those of the generic notice with the same number",
+        "",
+        _is_vendors_notice,
+    ),
+    KnownDifference(
+        ("infiniband.*", "data.*"),
+        "records in RMPP transfers",
+        "decoded as if a record began in each segment",
+        "",
+        lambda frame: any(rmpp.active for rmpp in _found(frame, RMPP)),  # type: ignore[attr-defined]
+    ),
+)
+"""Differences that mutants show, besides those of captures."""

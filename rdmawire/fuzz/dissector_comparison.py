@@ -1,0 +1,116 @@
+"""The dissector against tshark: the same fields with the same values, frame by frame.
+
+Frames of which the dissector says that they are malformed are not compared, since tshark may show
+more or less of them. Of the others, each field that both know must have the same values, unless
+:mod:`rdmawire.fuzz.tshark_differences` has a row for it.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from rdmawire.capture import LinkType
+from rdmawire.dissect.dissection import Dissection
+from rdmawire.dissect.fields import FieldInfo
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.command_target import write_frames
+from rdmawire.fuzz.frame_map import map_frame
+from rdmawire.fuzz.frame_mutation import SeedFrame
+from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.tshark_differences import (
+    KNOWN_DIFFERENCES,
+    MUTANT_DIFFERENCES,
+    KnownDifference,
+)
+from rdmawire.fuzz.tshark_fields import (
+    Values,
+    differing,
+    own_values,
+    shared_fields,
+    tshark_values,
+)
+
+_CAPTURE: Final = "mutants.pcap"
+"""The name of the capture, which rows for some captures are not about."""
+_SHOWN: Final = "infiniband.bth.opcode"
+"""Frames in which neither shows this field carry another protocol: they are not compared."""
+_MAX_TEXT: Final = 200
+
+Reader = Callable[[Path, Sequence[FieldInfo]], Iterator[Values]]
+"""What another dissector shows of each frame of a capture."""
+
+
+def is_compared(frame: SeedFrame) -> bool:
+    """Whether a frame can be compared alone: Ethernet, with a BTH, and not a part of a stream."""
+    if frame.link_type != LinkType.ETHERNET:
+        return False
+    labels = {type(one.header).label for one in map_frame(frame.data, frame.link_type).headers}
+    return "bth" in labels and "tcp" not in labels
+
+
+class DissectorComparison:
+    """Compares the dissector with tshark; it is a parser of :class:`ParserFuzzer`.
+
+    ``reader`` reads a capture instead of tshark, ``known`` are the differences that are allowed.
+    """
+
+    def __init__(
+        self,
+        reader: Reader = tshark_values,
+        known: Sequence[KnownDifference] = (*KNOWN_DIFFERENCES, *MUTANT_DIFFERENCES),
+    ) -> None:
+        self.name = "dissector"
+        self._reader = reader
+        self._known = known
+        self._fields = shared_fields()
+
+    def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
+        """Compare each frame; ``place`` of a violation is the index of the frame."""
+        return self.judge_all([frames])[0]
+
+    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
+        """Compare the frames of all cases with one run of tshark."""
+        with tempfile.TemporaryDirectory(prefix="rdmawire-fuzz-") as folder:
+            path = write_frames(Path(folder), [frame for frames in cases for frame in frames])
+            path = path.rename(path.with_name(_CAPTURE))
+            found = iter(self._compared(path, sum(map(len, cases))))
+        return [self._first(islice(found, len(frames))) for frames in cases]
+
+    @staticmethod
+    def _first(found: Iterator[Violation | None]) -> Violation | None:
+        """The first violation of a case, with the index of its frame."""
+        kept = list(found)
+        shown = ((place, one) for place, one in enumerate(kept) if one is not None)
+        return next((one._replace(place=place) for place, one in shown), None)
+
+    def _compared(self, path: Path, count: int) -> list[Violation | None]:
+        other = list(self._reader(path, self._fields))
+        if len(other) != count:
+            raise FuzzError(
+                f"tshark shows {len(other)} of {count} frames: look with the target command"
+            )
+        own = own_values(path, self._fields)
+        pairs = zip(own, other, strict=True)
+        return [self._difference(frame, mine, its) for (frame, mine), its in pairs]
+
+    def _difference(self, frame: Dissection, mine: Values, its: Values) -> Violation | None:
+        """The first difference of a frame that no row allows."""
+        if frame.malformed is not None or not (_SHOWN in mine or _SHOWN in its):
+            return None
+        for name in sorted(differing(mine, its)):
+            if not any(row.covers(name, frame, _CAPTURE) for row in self._known):
+                return _violation(name, mine.get(name), its.get(name))
+        return None
+
+
+def _violation(name: str, mine: list[str] | None, its: list[str] | None) -> Violation:
+    kind = "another value" if mine and its else "by rdmawire alone" if mine else "by tshark alone"
+    expected = f"tshark shows {name} {_shown(its)}"
+    happened = f"rdmawire shows {_shown(mine)}"
+    return Violation(0, "field", expected, happened, "", f"{name} | {kind}")
+
+
+def _shown(values: list[str] | None) -> str:
+    return "nothing" if values is None else ", ".join(values)[:_MAX_TEXT]
