@@ -142,7 +142,7 @@ class IPv4(Header, clause="RFC 791, 3.1", label="ip"):
     rb: int = flag("ip.flags.rb")
     df: int = flag("ip.flags.df")
     mf: int = flag("ip.flags.mf")
-    fragment_offset: int = bits(13, "ip.frag_offset")
+    fragment_offset: int = bits(13, "ip.frag_offset", tree=scaled(8))
     ttl: int = bits(8, "ip.ttl", default=64)
     protocol: int = bits(8, "ip.proto", enum=IPProtocol)
     checksum: int = bits(16, "ip.checksum", HEX)

@@ -15,7 +15,11 @@ sys.path.insert(0, str(ROOT))
 from rdmawire import read_columns  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
 from rdmawire.dissect import fields  # noqa: E402
-from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES, MUTANT_DIFFERENCES, KnownDifference  # noqa: E402
+from rdmawire.fuzz.tshark_differences import (  # noqa: E402
+    KNOWN_DIFFERENCES,
+    MUTANT_DIFFERENCES,
+    KnownDifference,
+)
 from rdmawire.fuzz.tshark_fields import PREFERENCES  # noqa: E402
 from rdmawire.verbs import VERBS, WORK_QUEUE_TABLES, QPType, SendOpcode, segments_of  # noqa: E402
 from rdmawire.wire.field_registry import shown_name  # noqa: E402
@@ -172,7 +176,7 @@ def _wireshark() -> Iterator[str]:
     yield "| fields | frames | what tshark does | example |"
     yield "|---|---|---|---|"
     for row in KNOWN_DIFFERENCES:
-        yield f"| {_names(row)} | {row.where} | {row.reason} | `{row.seen_in}` |"
+        yield f"| {_fields_of(row)} | {row.where} | {row.reason} | `{row.seen_in}` |"
     yield (
         "\nMutants of these frames, as `rdmawire fuzz run dissectors` makes them, show these "
         "differences, too:\n"
@@ -180,10 +184,10 @@ def _wireshark() -> Iterator[str]:
     yield "| fields | frames | what tshark does |"
     yield "|---|---|---|"
     for row in MUTANT_DIFFERENCES:
-        yield f"| {_names(row)} | {row.where} | {row.reason} |"
+        yield f"| {_fields_of(row)} | {row.where} | {row.reason} |"
 
 
-def _names(row: KnownDifference) -> str:
+def _fields_of(row: KnownDifference) -> str:
     return ", ".join(f"`{field}`" for field in row.fields)
 
 
