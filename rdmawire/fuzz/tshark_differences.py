@@ -554,6 +554,13 @@ MUTANT_DIFFERENCES = (
         lambda frame: not _found(frame, ib.BTH) and _has(inet.UDP, srcport=4791)(frame),
     ),
     KnownDifference(
+        ("*",),
+        "RoCEv2 from a UDP port below 49152",
+        "the source port decides, where it is that of a protocol such as BOOTP",
+        "",
+        lambda frame: any(udp.srcport < 0xC000 for udp in _found(frame, inet.UDP)),  # type: ignore[attr-defined]
+    ),
+    KnownDifference(
         ("infiniband.*name", "infiniband.*nodestring", "infiniband.nodedescription*"),
         "texts with bytes that are no ASCII",
         "shown as they are; rdmawire shows them as escapes",

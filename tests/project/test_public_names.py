@@ -44,6 +44,7 @@ INTERNAL = {
     # The reference pages are drawn from the tables that the public names work by.
     "tools/docs": (
         "rdmawire.cli.program",
+        "rdmawire.fuzz.tshark_",
         "rdmawire.ib",
         "rdmawire.traffic.scenario",
         "rdmawire.vectors.index",
