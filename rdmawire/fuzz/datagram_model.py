@@ -7,7 +7,7 @@ without a trace: no packet can end it, since any sender may have sent it.
 from typing import ClassVar, Final
 
 from rdmawire.fuzz.exchange import Expected, Request
-from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.responder_model import OTHER_OPCODE, ResponderModel
 from rdmawire.fuzz.target import Completion
 from rdmawire.verbs.enums import WCOpcode, WCStatus
 from rdmawire.wire.opcode import OPERATIONS, Operation, Service
@@ -33,7 +33,7 @@ class DatagramModel(ResponderModel):
         """Model one datagram that is addressed to the queue pair and has a good ICRC."""
         operation = request.opcode & 31
         if request.opcode >> 5 != self.wire or operation not in _OPERATIONS or request.malformed:
-            return self._other_opcode()
+            return OTHER_OPCODE
         if request.qkey != self.setup.qkey:
             return Expected((), "IBA 9.6.1.4.1", "another Q_Key")
         if len(request.payload) > PORT_MTU and self.profile.checks_send_lengths:

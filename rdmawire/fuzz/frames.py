@@ -79,7 +79,9 @@ def _rkey(frames: "FrameBuilder", one: PacketInput) -> int:
 
 def _reth(frames: "FrameBuilder", one: PacketInput) -> Header:
     dmalen = one.length if one.dmalen is None else one.dmalen
-    return RETH(_va(frames, one), _rkey(frames, one), dmalen)
+    numbers = frames.numbers
+    va, rkey = numbers.vas[one.region] + one.offset, numbers.rkeys[one.region] + one.key
+    return RETH(va & _BITS_64, rkey & _BITS_32, dmalen)
 
 
 def _atomic(frames: "FrameBuilder", one: PacketInput) -> Header:
@@ -154,7 +156,9 @@ class FrameBuilder:
         fills = self._fills.get(one.opcode)
         if fills is None:
             fills = self._fills_of(one)
-        extended = b"".join([fill(self, one).build() for fill in fills]) if fills else b""
+        extended = b""
+        for fill in fills:
+            extended += fill(self, one).build()
         payload = payload_bytes(one.seed, one.length)
         frame = self._template.frame(one.opcode, word, extended, payload)
         return frame if one.checksum == "GOOD" else self._broken(frame)

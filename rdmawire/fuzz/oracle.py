@@ -107,6 +107,10 @@ class Player(Protocol):
         ...
 
 
+_DAMAGED: Final = Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
+_NOTHING_DUE: Final = Expected((), "", "nothing is due")
+
+
 class Session:
     """Plays inputs on one queue pair of a target, and compares each with the model.
 
@@ -170,7 +174,7 @@ class Session:
                 return Mismatch("a receive", ("accepted",), ("refused",), expected)
             replies = self.observed.wait(0)
         elif isinstance(one, WaitInput):
-            expected = Expected((), "", "nothing is due")
+            expected = _NOTHING_DUE
             replies = self.observed.wait(one.ns)
         else:
             raise FuzzError(f"a responder has no input of kind {one.kind}")
@@ -209,7 +213,7 @@ class Session:
             raise _wrong_result(self._target, "send", replies, "a list of frames")
         self.executed += 1
         if request is None:
-            return replies, Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
+            return replies, _DAMAGED
         expected = model.request(request)
         self.reached.add((one.opcode, expected.why))
         return replies, expected
@@ -286,33 +290,40 @@ def _counting(target: Target) -> CountingTarget:
 _COUNTED: Final = Expected((), "", "what the counters of drivers count")
 
 
-def _plain_request(one: PacketInput, psn: int, numbers: Numbers, _: bytes, *more: Any) -> Request:
+_new: Final = tuple.__new__
+_NO_MORE: Final = Request(0, 0, 0, b"")[10:]
+
+
+def _plain_request(
+    one: PacketInput, psn: int, numbers: Numbers, _: bytes, more: tuple[Any, ...] = _NO_MORE
+) -> Request:
     """The request of an input without unusual parts; ``more`` are its last values."""
-    opcode, length, region = one.opcode, one.length, one.region
+    opcode, length, region, dmalen = one.opcode, one.length, one.region, one.dmalen
     operands = _OPERANDS.get(opcode & 31)
     value, compare = operands(one) if operands else (one.value & _BITS_32, 0)
-    return Request(
+    first = (
         opcode,
         psn,
         one.ackreq,
         payload_bytes(one.seed, length),
         (numbers.vas[region] + one.offset) & _BITS_64,
         (numbers.rkeys[region] + one.key) & _BITS_32,
-        length if one.dmalen is None else one.dmalen,
+        length if dmalen is None else dmalen,
         value,
         compare,
         not _ALLOWED.get(opcode, _no_payload)(length),
-        *more,
     )
+    return _new(Request, first + more)
 
 
 def _plain_datagram(one: PacketInput, psn: int, numbers: Numbers, frame: bytes) -> Request:
     header = network_header(frame, numbers.medium)
-    return _plain_request(one, psn, numbers, frame, qkey_of(one, numbers), PEER_QPN, 0, header)
+    more = (qkey_of(one, numbers), PEER_QPN, 0, header)
+    return _plain_request(one, psn, numbers, frame, more)
 
 
 def _plain_xrc(one: PacketInput, psn: int, numbers: Numbers, frame: bytes) -> Request:
-    return _plain_request(one, psn, numbers, frame, 0, 0, srq_of(one, numbers))
+    return _plain_request(one, psn, numbers, frame, (0, 0, srq_of(one, numbers), b""))
 
 
 _PLAIN: Final[dict[int, Callable[[PacketInput, int, Numbers, bytes], Request]]] = {

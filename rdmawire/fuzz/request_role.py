@@ -12,39 +12,45 @@ class Role(NamedTuple):
     """What an operation does: its family, its place in a message, and what it has besides."""
 
     family: str
-    part: str = ONLY
-    receives: bool = False
-    imm: bool = False
-    invalidates: bool = False
+    part: str
+    begins: bool
+    ends: bool
+    receives: bool
+    imm: bool
+    invalidates: bool
 
-    @property
-    def begins(self) -> bool:
-        return self.part in (FIRST, ONLY)
 
-    @property
-    def ends(self) -> bool:
-        return self.part in (LAST, ONLY)
+def _role(
+    family: str,
+    part: str = ONLY,
+    *,
+    receives: bool = False,
+    imm: bool = False,
+    invalidates: bool = False,
+) -> Role:
+    begins, ends = part in (FIRST, ONLY), part in (LAST, ONLY)
+    return Role(family, part, begins, ends, receives, imm, invalidates)
 
 
 ROLES: Final[dict[int, Role]] = {
-    Op.SEND_FIRST: Role(SEND, FIRST, receives=True),
-    Op.SEND_MIDDLE: Role(SEND, MIDDLE),
-    Op.SEND_LAST: Role(SEND, LAST),
-    Op.SEND_LAST_WITH_IMMEDIATE: Role(SEND, LAST, imm=True),
-    Op.SEND_LAST_WITH_INVALIDATE: Role(SEND, LAST, invalidates=True),
-    Op.SEND_ONLY: Role(SEND, ONLY, receives=True),
-    Op.SEND_ONLY_WITH_IMMEDIATE: Role(SEND, ONLY, receives=True, imm=True),
-    Op.SEND_ONLY_WITH_INVALIDATE: Role(SEND, ONLY, receives=True, invalidates=True),
-    Op.RDMA_WRITE_FIRST: Role(WRITE, FIRST),
-    Op.RDMA_WRITE_MIDDLE: Role(WRITE, MIDDLE),
-    Op.RDMA_WRITE_LAST: Role(WRITE, LAST),
-    Op.RDMA_WRITE_LAST_WITH_IMMEDIATE: Role(WRITE, LAST, receives=True, imm=True),
-    Op.RDMA_WRITE_ONLY: Role(WRITE, ONLY),
-    Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE: Role(WRITE, ONLY, receives=True, imm=True),
-    Op.RDMA_READ_REQUEST: Role(SINGLE),
-    Op.CMP_SWAP: Role(SINGLE),
-    Op.FETCH_ADD: Role(SINGLE),
-    Op.ATOMIC_WRITE: Role(SINGLE),
-    Op.FLUSH: Role(SINGLE),
+    Op.SEND_FIRST: _role(SEND, FIRST, receives=True),
+    Op.SEND_MIDDLE: _role(SEND, MIDDLE),
+    Op.SEND_LAST: _role(SEND, LAST),
+    Op.SEND_LAST_WITH_IMMEDIATE: _role(SEND, LAST, imm=True),
+    Op.SEND_LAST_WITH_INVALIDATE: _role(SEND, LAST, invalidates=True),
+    Op.SEND_ONLY: _role(SEND, ONLY, receives=True),
+    Op.SEND_ONLY_WITH_IMMEDIATE: _role(SEND, ONLY, receives=True, imm=True),
+    Op.SEND_ONLY_WITH_INVALIDATE: _role(SEND, ONLY, receives=True, invalidates=True),
+    Op.RDMA_WRITE_FIRST: _role(WRITE, FIRST),
+    Op.RDMA_WRITE_MIDDLE: _role(WRITE, MIDDLE),
+    Op.RDMA_WRITE_LAST: _role(WRITE, LAST),
+    Op.RDMA_WRITE_LAST_WITH_IMMEDIATE: _role(WRITE, LAST, receives=True, imm=True),
+    Op.RDMA_WRITE_ONLY: _role(WRITE, ONLY),
+    Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE: _role(WRITE, ONLY, receives=True, imm=True),
+    Op.RDMA_READ_REQUEST: _role(SINGLE),
+    Op.CMP_SWAP: _role(SINGLE),
+    Op.FETCH_ADD: _role(SINGLE),
+    Op.ATOMIC_WRITE: _role(SINGLE),
+    Op.FLUSH: _role(SINGLE),
 }
 """The roles of request operations on reliable services."""

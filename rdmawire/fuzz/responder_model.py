@@ -15,7 +15,7 @@ from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
 from rdmawire.fuzz.request_role import ROLES, SEND, SINGLE, WRITE, Role
 from rdmawire.fuzz.setup import AREAS, WINDOW, Setup, receive_start
 from rdmawire.fuzz.target import COUNTERS, Completion
-from rdmawire.memory.key import Access
+from rdmawire.memory.key import REMOTE_READ, REMOTE_WRITE, Access
 from rdmawire.verbs.enums import WCOpcode, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
@@ -45,6 +45,10 @@ class Message:
     place: int = 0
     limit: int = 0
     placed: int = 0
+
+
+NO_MESSAGE: Final = Message()
+"""Between messages. It has no bytes to place, so it never changes."""
 
 
 class Receive(NamedTuple):
@@ -79,6 +83,19 @@ _IS_RESPONSE: Final = frozenset(
         Op.ATOMIC_ACKNOWLEDGE,
     )
 )
+
+
+_new: Final = tuple.__new__
+IN_ERROR: Final = Expected((), "IBA 10.3.1.7", "the queue pair is in the error state")
+OTHER_OPCODE: Final = Expected(
+    (), "IBA 9.6.1.1.2, 9.7.4", "the opcode is no request of this service"
+)
+_SECOND_GAP: Final = Expected(
+    (), "IBA 9.7.4.1.2, 9.7.5.2.8", "one NAK for each gap, none after an RNR NAK"
+)
+_NOT_ASKED: Final = Expected((), "IBA 9.7.5.1.1", "no ACK was requested")
+_ACCEPTED: Final = Expected()
+_ACKNOWLEDGE: Final = Op.ACKNOWLEDGE
 
 
 @dataclass
@@ -123,7 +140,7 @@ class ResponderModel:
         self.nak_sent = False
         self.receives: deque[Receive] = deque()
         self.receive: Receive | None = None
-        self.message = Message()
+        self.message = NO_MESSAGE
         self.remembered: deque[_Remembered] = deque()
         self._starved = False
         self._response_end = psn
@@ -170,7 +187,7 @@ class ResponderModel:
         if self._starved:
             ack = self._ack(self._ack_psn)
             return Expected((ack,), "IBA 9.7.7.2.4", "an unsolicited ACK grants new credits")
-        return Expected()
+        return _ACCEPTED
 
     def _next_receive(self, length: int) -> Receive:
         """Number the next receive, and choose its place in the arena."""
@@ -181,16 +198,16 @@ class ResponderModel:
     def request(self, request: Request) -> Expected:
         """Model one request packet that is addressed to the queue pair and has a good ICRC."""
         if self.failed:
-            return Expected((), "IBA 10.3.1.7", "the queue pair is in the error state")
-        operation = request.opcode & 31
-        if request.opcode >> 5 != self.wire or operation in _IS_RESPONSE:
-            return self._other_opcode()
+            return IN_ERROR
+        opcode, psn, *_ = request
+        operation = opcode & 31
+        if opcode >> 5 != self.wire or operation in _IS_RESPONSE:
+            return OTHER_OPCODE
         if self._drops and (dropped := self._not_supported(operation, request)):
             return dropped
-        ahead = serial.distance(self.epsn, request.psn)
-        if ahead < 0:
-            return self._duplicate(operation, request)
-        if ahead > 0:
+        if psn != self.epsn:
+            if serial.distance(self.epsn, psn) < 0:
+                return self._duplicate(operation, request)
             return self._gap()
         role = ROLES.get(operation)
         if role is None or request.malformed:
@@ -209,10 +226,6 @@ class ResponderModel:
             return Expected((), "", "an operation that the profile does not support")
         return None
 
-    @staticmethod
-    def _other_opcode() -> Expected:
-        return Expected((), "IBA 9.6.1.1.2, 9.7.4", "the opcode is no request of this service")
-
     # Replies.
 
     @property
@@ -224,7 +237,7 @@ class ResponderModel:
 
     def _ack(self, psn: int) -> Reply:
         """Make an ACK with this PSN, with the credits for the receives that are left."""
-        return Reply(Op.ACKNOWLEDGE, psn, self._credits(), self.msn)
+        return _new(Reply, (_ACKNOWLEDGE, psn, self._credits(), self.msn, b""))
 
     def waiting(self, _: int) -> int:
         """Return how many receives are posted."""
@@ -268,8 +281,7 @@ class ResponderModel:
     def _gap(self) -> Expected:
         self.counters["out_of_sequence"] += 1
         if self.nak_sent:
-            clause = "IBA 9.7.4.1.2, 9.7.5.2.8"
-            return Expected((), clause, "one NAK for each gap, none after an RNR NAK")
+            return _SECOND_GAP
         self.nak_sent = True
         self.counters["out_of_seq_request"] += 1
         nak = self._nak(Nak.PSN_SEQUENCE_ERROR)
@@ -296,7 +308,7 @@ class ResponderModel:
 
     def _not_ready(self, role: Role) -> Expected:
         if role.begins:
-            self.message = Message()
+            self.message = NO_MESSAGE
         self.counters["out_of_buffer"] += 1
         self.counters["send_rnr_err"] += 1
         self.nak_sent = not self.profile.naks_gaps_after_rnr
@@ -368,7 +380,7 @@ class ResponderModel:
         if not fits:
             why = "is not the payload" if role.ends else "is not more than the first payload"
             return self._invalid("IBA 9.7.4.1.6", f"RETH.dmalen {why}")
-        place = self._place_of(request, dmalen, Access.REMOTE_WRITE) if dmalen else 0
+        place = self._place_of(request, dmalen, REMOTE_WRITE) if dmalen else 0
         if place is None:
             return self._access_error("the key does not allow the WRITE")
         self.message = Message(WRITE, place, dmalen)
@@ -391,15 +403,15 @@ class ResponderModel:
             self.msn = serial.add(self.msn, 1)
             if self.receive is not None and (role.family == SEND or role.imm):
                 self._complete(role, request, receipt)
-            self.message = Message()
-        self.epsn = serial.add(self.epsn, 1)
+            self.message = NO_MESSAGE
+        self.epsn = (self.epsn + 1) % serial.MODULUS
         self.nak_sent = False
         return self._acknowledged(request)
 
     def _acknowledged(self, request: Request) -> Expected:
         if not request.ackreq:
-            return Expected((), "IBA 9.7.5.1.1", "no ACK was requested")
-        return Expected((self._ack(request.psn),), "IBA 9.7.5.1.1", "AckReq is set")
+            return _NOT_ASKED
+        return _new(Expected, ((self._ack(request.psn),), "IBA 9.7.5.1.1", "AckReq is set"))
 
     def _complete(self, role: Role, request: Request, receipt: WCOpcode) -> None:
         assert self.receive is not None
@@ -428,7 +440,7 @@ class ResponderModel:
             return self._invalid("IBA 9.7.4.1.6", "RETH.dmalen is more than a message may have")
         place: int | None = 0
         if request.dmalen:
-            place = self._place_of(request, request.dmalen, Access.REMOTE_READ)
+            place = self._place_of(request, request.dmalen, REMOTE_READ)
         if place is None:
             return self._access_error("the key does not allow the READ")
         packets = max(-(-request.dmalen // self.setup.mtu), 1)
@@ -448,7 +460,8 @@ class ResponderModel:
             operation = _READ_PARTS[first, last]
             syndrome, msn = (self._credits(), self.msn) if first or last else (-1, 0)
             piece = data[index * mtu : (index + 1) * mtu]
-            replies.append(Reply(operation, serial.add(psn, index), syndrome, msn, piece))
+            values = (operation, serial.add(psn, index), syndrome, msn, piece)
+            replies.append(_new(Reply, values))
         return tuple(replies)
 
     def _flush(self, request: Request) -> Expected:
@@ -569,7 +582,7 @@ class ResponderModel:
             return Expected((), clause, "a READ of other memory than the original")
         place: int | None = 0
         if request.dmalen:
-            place = self._place_of(request, request.dmalen, Access.REMOTE_READ)
+            place = self._place_of(request, request.dmalen, REMOTE_READ)
         if place is None or not self._may_repeat(request):
             return Expected((), clause, "a duplicate READ whose key is invalid by now")
         data = bytes(self.memory[place : place + request.dmalen])

@@ -8,7 +8,13 @@ from typing import ClassVar, Final
 
 from rdmawire.fuzz.exchange import Expected, Reply, Request
 from rdmawire.fuzz.request_role import ROLES, Role
-from rdmawire.fuzz.responder_model import STEPS, Message, ResponderModel
+from rdmawire.fuzz.responder_model import (
+    IN_ERROR,
+    NO_MESSAGE,
+    OTHER_OPCODE,
+    STEPS,
+    ResponderModel,
+)
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire import serial
 from rdmawire.wire.opcode import OPERATIONS, Service
@@ -24,19 +30,19 @@ class UnreliableModel(ResponderModel):
     def request(self, request: Request) -> Expected:
         """Model one request packet that is addressed to the queue pair and has a good ICRC."""
         if self.failed:
-            return Expected((), "IBA 10.3.1.7", "the queue pair is in the error state")
+            return IN_ERROR
         operation = request.opcode & 31
         known = request.opcode >> 5 == self.wire and operation in _OPERATIONS
         if not known or request.malformed:
-            return self._other_opcode()
+            return OTHER_OPCODE
         role = ROLES[operation]
         self.counters["out_of_sequence"] += request.psn != self.epsn
         gap = request.psn != self.epsn
         if self.message.family and gap and not role.begins:
-            self.epsn, self.message = request.psn, Message()
+            self.epsn, self.message = request.psn, NO_MESSAGE
             return self._dropped("IBA 9.8.2.2.1", "a packet before it is missing")
         if role.begins or gap:
-            self.message = Message()
+            self.message = NO_MESSAGE
         self.epsn = request.psn
         if self.message.family != ("" if role.begins else role.family):
             return self._dropped("IBA 9.8.2.2.1, 9.8.2.2.2", "no message that it continues")
@@ -44,7 +50,7 @@ class UnreliableModel(ResponderModel):
 
     def _dropped(self, clause: str, why: str) -> Expected:
         """Drop the message; the next packet is expected."""
-        self.message = Message()
+        self.message = NO_MESSAGE
         self.epsn = serial.add(self.epsn, 1)
         return Expected((), clause, why)
 

@@ -12,7 +12,7 @@ from isal.isal_zlib import crc32
 
 from rdmawire.errors import MemoryFault
 from rdmawire.ib.completer import complete
-from rdmawire.ib.encapsulation import Encapsulation, ends_of, gids_of
+from rdmawire.ib.encapsulation import Encapsulation, gids_of
 from rdmawire.ib.path_migration import process_migreq
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder import respond
@@ -47,24 +47,23 @@ def refused(qp: QueuePair, flow: Flow) -> Drop | None:
 
 def _other_service(qp: QueuePair, flow: Flow) -> bool:
     """The opcode belongs to another service, or to packets of the other direction."""
-    if flow.bth.opcode == Opcode.CNP:
-        return not qp.service.connected
-    if flow.shape.service is not qp.service.wire:
+    opcode, shape, service = flow.opcode, flow.shape, qp.service
+    if opcode == _CNP:
+        return not service.connected
+    if shape.service is not service.wire:
         return True
-    if flow.shape.response:
-        return not (qp.service.reliable and qp.service.sends)
-    requests = qp.device.rules.requests[qp.type]
-    return flow.bth.opcode not in requests and not flow.malformed
+    if shape.response:
+        return not (service.reliable and service.sends)
+    return opcode not in qp.device.rules.requests[qp.type] and not flow.malformed
 
 
 def _not_answered(qp: QueuePair, flow: Flow) -> bool:
     """A request that the device does not support, or drops as malformed. IBA 9.7.4.1."""
     device = qp.device
-    answers = device.rules.requests[qp.type] and device.profile.naks_malformed_requests
     if flow.malformed:
-        return not answers
-    unsupported = qp.device.profile.unsupported
-    return bool(unsupported) and operation_of(flow.bth.opcode) in unsupported
+        return not (device.rules.requests[qp.type] and device.profile.naks_malformed_requests)
+    unsupported = device.profile.unsupported
+    return bool(unsupported) and operation_of(flow.opcode) in unsupported
 
 
 def _other_partition(qp: QueuePair, flow: Flow) -> bool:
@@ -76,8 +75,7 @@ def _other_peer(qp: QueuePair, flow: Flow) -> bool:
     """The packet is not from the peer of a connected queue pair. IBA 9.6.1.2.3."""
     if not qp.service.connected:
         return False
-    source, destination = ends_of(flow.headers)
-    return (destination, source) not in qp.ways_to_peer
+    return flow.way_back not in qp.ways_to_peer
 
 
 _RULES: tuple[tuple[Drop, Callable[[QueuePair, Flow], bool]], ...] = (
@@ -145,6 +143,7 @@ def _place(
     return taken
 
 
+_CNP = int(Opcode.CNP)
 Way = tuple[QueuePair, RequestRule | None]
 """A queue pair that accepts a packet, and the row of the request (``None`` for a response)."""
 
@@ -371,13 +370,14 @@ class Nic(Verbs):
         self._rx_parser.route(flow, tuple(ways))
         return flow.ways
 
-    def _addressed(self, flow: Flow) -> list[QueuePair]:
+    def _addressed(self, flow: Flow) -> Sequence[QueuePair]:
         """The queue pairs at the packet's destination QP or multicast group. IBA 9.6.1.1."""
         qps = self.device.qps
         qpn = flow.bth.destqp
-        if qpn != MULTICAST_QPN:
-            numbers: tuple[int, ...] = (qpn,) if qpn in qps else ()
-        else:
+        if qpn in qps:
+            return (qps[qpn],)
+        numbers: Sequence[int] = ()
+        if qpn == MULTICAST_QPN:
             numbers = self.groups.members(gids_of(flow.headers)[1])
         if not numbers:
             self.device.drops[Drop.NO_QP] += 1
@@ -387,11 +387,11 @@ class Nic(Verbs):
 def _role(qp: QueuePair, flow: Flow) -> RequestRule | None:
     """The row of a request; ``None`` if the packet is a response."""
     rules = qp.device.rules
-    if flow.bth.opcode == Opcode.CNP:
+    if flow.opcode == _CNP:
         return rules.cnp
     if flow.malformed:
         return rules.malformed
-    return rules.requests[qp.type].get(flow.bth.opcode)
+    return rules.requests[qp.type].get(flow.opcode)
 
 
 def _marked(qp: QueuePair) -> None:

@@ -337,6 +337,8 @@ class ResponderContext:
 
     def _acknowledges(self, psn: int, ack: Ack = Ack.ACK, value: int = 0) -> bool:
         """Whether an equal ACK or NAK of this PSN is pending."""
+        if not self.pending:
+            return False
         waiting = (answer for answer in self.pending if isinstance(answer, Acknowledge))
         return any(answer.says(psn, ack, value) for answer in waiting)
 
@@ -352,6 +354,8 @@ class ResponderContext:
 
     def _supersede(self) -> None:
         """Remove the last ACKs and NAKs if there are too many: the new NAK replaces them."""
+        if len(self.pending) < MAX_ACKNOWLEDGES:
+            return
         last = list(
             takewhile(lambda answer: isinstance(answer, Acknowledge), reversed(self.pending))
         )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from isal.isal_zlib import crc32
 
 from rdmawire.errors import WireError
-from rdmawire.ib.encapsulation import PLAIN, encapsulation_of, origin_of
+from rdmawire.ib.encapsulation import PLAIN, Address, encapsulation_of, ends_of, origin_of
 from rdmawire.ib.tx_template import (
     ACKREQ,
     HEADS,
@@ -96,6 +96,7 @@ class Flow:
     """
 
     __slots__ = (
+        "_way_back",
         "bth",
         "encapsulation",
         "headers",
@@ -104,6 +105,7 @@ class Flow:
         "local",
         "malformed",
         "marked",
+        "opcode",
         "origin",
         "runs",
         "shape",
@@ -123,6 +125,7 @@ class Flow:
     ) -> None:
         self.headers_twice = False
         self.bth = bth
+        self.opcode = bth.opcode
         self.malformed = malformed
         self.shape = shape
         self.solicited = bool(bth.se)
@@ -137,6 +140,16 @@ class Flow:
         self.special = self.marked or self.encapsulation is not PLAIN
         self.runs = self.shape.part is Part.MIDDLE and not self.marked
         self.ways: tuple[tuple[Any, Any], ...] = ()
+        self._way_back: tuple[Address, Address] | None = None
+
+    @property
+    def way_back(self) -> tuple[Address, Address]:
+        """The destination and the source address, as in ``ways_to_peer`` of a queue pair."""
+        found = self._way_back
+        if found is None:
+            source, destination = ends_of(self.headers)
+            self._way_back = found = destination, source
+        return found
 
 
 _MALFORMED = {

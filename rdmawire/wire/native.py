@@ -1,5 +1,6 @@
 """Transport packets on native InfiniBand links: LRH, optional GRH, packet, ICRC, VCRC."""
 
+from functools import lru_cache
 from typing import NamedTuple, TypedDict, Unpack
 
 from rdmawire.errors import WireError
@@ -106,10 +107,16 @@ def bth_offset(buffer: bytes) -> int:
 
 def with_vcrc(packet: bytes) -> bytes:
     """Return a packet that ends with its ICRC, with the VCRC after it."""
-    return packet + vcrc(packet).to_bytes(VCRC.SIZE, "big")
+    return packet + _vcrc_of(packet)
 
 
 def has_good_vcrc(packet: bytes) -> bool:
     """Whether the last two bytes of a packet are the VCRC of the bytes before."""
     end = len(packet) - VCRC.SIZE
-    return end > 0 and int.from_bytes(packet[end:], "big") == vcrc(packet, 0, end)
+    return end > 0 and packet[end:] == _vcrc_of(packet[:end])
+
+
+@lru_cache(maxsize=128)
+def _vcrc_of(packet: bytes) -> bytes:
+    """The VCRC of a packet: computed once for the sender and the receiver on one machine."""
+    return vcrc(packet).to_bytes(VCRC.SIZE, "big")
