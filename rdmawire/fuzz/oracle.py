@@ -121,11 +121,11 @@ class Session:
     """
 
     def __init__(self, target: Target, profile: Profile = IBTA, *, counters: bool = False) -> None:
-        check_methods(target)
         self._target = target
         self._profile = profile
         self.observed = target if isinstance(target, ObservableTarget) else None
         self._counting = _counting(target) if counters else None
+        check_methods(target)
         self._builders: dict[Network, FrameBuilder] = {}
         self.frames: list[tuple[bool, bytes]] = []
         """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
