@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from errno import EINVAL
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
@@ -21,7 +22,7 @@ from rdmawire.validate import BytesLike, byte_count, check_int, check_type
 from rdmawire.verbs.ah import AddressHandle, mapped
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.engine import BURST, Clock, Engine
-from rdmawire.verbs.enums import QPState
+from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, Needs, QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import Sge
@@ -219,9 +220,14 @@ class Host:
         check_type("qp", qp, QueuePair)
         check_type("attributes", attributes, QPAttributes)
         for state in _WAY_UP:
-            needed = QP_TRANSITIONS.get((qp.type, qp.state, state), Needs()).required
             wanted = attributes._replace(qp_state=state)
-            self.nic.modify_qp(qp, wanted, needed | QPAttrMask.STATE)
+            self.nic.modify_qp(qp, wanted, _needed(qp.type, qp.state, state))
+
+
+@lru_cache(maxsize=64)
+def _needed(kind: QPType, state: QPState, end: QPState) -> QPAttrMask:
+    """The attributes of a transition, with the state."""
+    return QP_TRANSITIONS.get((kind, state, end), Needs()).required | QPAttrMask.STATE
 
 
 OnTaken: TypeAlias = Callable[[bytes, int], None]

@@ -20,8 +20,8 @@ def modify(qp: QueuePair, new: QPAttributes, mask: QPAttrMask, state: QPState) -
     if state is QPState.SQD and qp.state is not QPState.SQD:
         notify = new.en_sqd_async_notify if mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY else False
         qp.attributes = qp.attributes._replace(en_sqd_async_notify=notify)
-    qp.take_attributes()
     bits = int(mask)
+    qp.take_attributes(bits)
     if bits & _RATE_LIMIT:
         limit_rate(qp)
     if bits & _COUNTS:

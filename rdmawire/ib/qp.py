@@ -60,6 +60,16 @@ from rdmawire.wire.roce import Medium
 _new = tuple.__new__
 
 _NOTHING_MORE = tuple(WorkCompletion(0)[8:])
+_MTU_BYTES = {int(mtu): mtu.bytes for mtu in MTU}
+
+PATH_ATTRIBUTES = (
+    QPAttrMask.AV
+    | QPAttrMask.DEST_QPN
+    | QPAttrMask.PKEY_INDEX
+    | QPAttrMask.ALT_PATH
+    | QPAttrMask.PATH_MIG_STATE
+).value
+"""Attributes that frames and their templates depend on."""
 
 IN_XRC_DOMAINS = frozenset({QPType.XRC_TGT})
 """Types of queue pairs that are in an XRC domain. IBA A14; ibv_create_qp_ex(3)."""
@@ -287,20 +297,26 @@ class QueuePair:
         plain = self.request_encapsulation is PLAIN
         self.watches = self.migrating or self.state is QPState.RTR or not plain
 
-    def take_attributes(self) -> None:
-        """Unpack the attributes that every packet needs."""
+    def take_attributes(self, changed: int = PATH_ATTRIBUTES) -> None:
+        """Unpack the attributes that every packet needs; ``changed`` is a mask of the new ones."""
         now = self.attributes
         self.cap = now.cap
         path_mtu = now.path_mtu if self.service.connected else self.device.profile.max_mtu
-        self.mtu = self.service.frame or MTU(path_mtu).bytes
+        self.mtu = self.service.frame or _MTU_BYTES[path_mtu]
         self.access = int(now.qp_access_flags)
-        self.dest_qp = now.dest_qp_num
         self.qkey = now.qkey
-        self.pkey = self.device.pkey_at(now.pkey_index)
         self.retry_state.set_limits(now)
         self.min_rnr_timer = now.min_rnr_timer
         self.max_rd_atomic = now.max_rd_atomic
         self.max_dest_rd_atomic = now.max_dest_rd_atomic
+        if changed & PATH_ATTRIBUTES or self.state is QPState.RESET:
+            self._take_path()
+
+    def _take_path(self) -> None:
+        """Unpack the attributes :data:`PATH_ATTRIBUTES`, and make the templates of frames."""
+        now = self.attributes
+        self.dest_qp = now.dest_qp_num
+        self.pkey = self.device.pkey_at(now.pkey_index)
         self.templates: dict[tuple[AddressHandle, int, int | None], TxTemplate] = {}
         if now.ah is not None:
             self.request_template = self._template_of(now.ah, now.dest_qp_num)

@@ -398,7 +398,7 @@ def _other_version(frame: roce.Frame) -> bool:
 _VERSIONS = ((IPv6, "version", 6), (GRH, "ipver", 6), (LRH, "lver", 0))
 _RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
     (Drop.HEADERS, _other_version),
-    (Drop.HEADERS, lambda frame: frame.seal().headers != frame.headers),
+    (Drop.HEADERS, lambda frame: frame.sealed_headers() != frame.headers),
     (Drop.TVER, lambda frame: frame.packet.bth.tver != 0),
 )
 """Reasons to drop a frame whatever its addresses, each with its test, in the headers' order."""

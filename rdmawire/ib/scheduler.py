@@ -15,6 +15,7 @@ from rdmawire.ib.congestion.base import KILOBIT, UNSCHEDULED, CongestionControll
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.requester import send
 from rdmawire.ib.responses import answer
+from rdmawire.verbs.enums import QPState
 from rdmawire.wire import serial
 
 TURN = 8
@@ -36,7 +37,9 @@ def transmit(qp: QueuePair, frames: list[bytes], room: int, send: Side = send) -
     else:
         qp.responses_in_a_row = 0
         answer(qp, frames, room)
-        send(qp, frames, room)
+        queue = qp.sq
+        if queue.posted or queue.sent or qp.state is QPState.SQD:
+            send(qp, frames, room)
 
 
 def _share(qp: QueuePair, frames: list[bytes], room: int, sides: tuple[Side, Side]) -> None:

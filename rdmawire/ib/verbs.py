@@ -396,12 +396,12 @@ class Verbs(Port):
         """
         if GSI_QPN in self.device.qps:
             raise VerbsError("QP 1 of the port is in use", EBUSY)
+        check_init(self.device, QPType.UD, wants)
         return self._new_qp(lambda: GSI_QPN, QPType.UD, wants)
 
     def _new_qp(self, number: Callable[[], int], kind: QPType, wants: QPInit) -> QueuePair:
         device = self.device
         _check_room("queue pairs", len(device.qps), device.profile.max_qp)
-        check_init(device, kind, wants)
         self._check_channel(wants.async_channel)
         qp = QueuePair(self, device, number(), kind, wants)
         device.qps[qp.qp_num] = qp

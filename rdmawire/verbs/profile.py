@@ -418,7 +418,7 @@ class Bounds(NamedTuple):
         The error lists the meanings of the numbers if there are ``words``.
         """
         high = self.high(profile)
-        if value.__class__ is int and self.low <= value <= high:
+        if isinstance(value, int) and self.low <= value <= high:
             return
         try:
             check_int(field, value, int(self.low), int(high))

@@ -163,18 +163,27 @@ def fields_of(mask: QPAttrMask) -> tuple[str, ...]:
     return tuple(field for bit, fields in FIELDS.items() if bit & mask for field in fields)
 
 
+@lru_cache(maxsize=1024)
+def _places_of(mask: QPAttrMask) -> tuple[int, ...]:
+    """The places of the attributes that a mask selects."""
+    return tuple(map(QPAttributes._fields.index, fields_of(mask)))
+
+
 def merged(old: QPAttributes, new: QPAttributes, mask: QPAttrMask) -> QPAttributes:
     """``old`` with those attributes of ``new`` that the mask selects."""
-    return old._replace(**{field: getattr(new, field) for field in fields_of(mask)})
+    values = list(old)
+    for place in _places_of(mask):
+        values[place] = new[place]
+    return QPAttributes._make(values)
 
 
 def check_values(attributes: QPAttributes, mask: QPAttrMask, profile: Profile = IBTA) -> None:
     """``VerbsError`` EINVAL for an attribute in the mask that is out of range."""
     check_type("attr", attributes, QPAttributes)
     for field in fields_of(mask):
-        value = getattr(attributes, field)
-        if field in BOUNDS:
-            BOUNDS[field].check(field, value, profile)
+        value, bounds = getattr(attributes, field), BOUNDS.get(field)
+        if bounds is not None:
+            bounds.check(field, value, profile)
         elif field == "cap":
             check_cap(value, profile)
         else:
@@ -313,7 +322,7 @@ def check_modify(
     mask = _known(mask)
     check_values(attributes, mask, profile)
     bits = int(mask)
-    end = QPState(attributes.qp_state) if bits & _STATE else state
+    end = _STATES[attributes.qp_state] if bits & _STATE else state
     _check_transition(qp_type, state, end, mask)
     if bits & _CUR_STATE:
         _check_found(state, attributes)
@@ -324,6 +333,7 @@ def check_modify(
 _KNOWN = sum(bit.value for bit in QPAttrMask)
 # As numbers: an operation of a flag takes much longer.
 _STATE = _M.STATE.value
+_STATES = (*QPState,)
 _CUR_STATE = _M.CUR_STATE.value
 
 
@@ -332,7 +342,7 @@ def _known(mask: int) -> QPAttrMask:
     unknown = int(mask) & ~_KNOWN
     if unknown:
         raise VerbsError(f"attribute mask {int(mask):#x} has unknown bits {unknown:#x}", EINVAL)
-    return QPAttrMask(mask)
+    return mask if isinstance(mask, QPAttrMask) else QPAttrMask(mask)
 
 
 def _needs(qp_type: QPType, state: QPState, end: QPState) -> Needs:

@@ -105,6 +105,18 @@ class Frame(NamedTuple):
         return sealed._replace(trailer=vcrc(before).to_bytes(VCRC.SIZE, "big"))
 
     @parts_as_declared
+    def sealed_headers(self) -> tuple[Piece, ...]:
+        """Return the headers of :meth:`seal`.
+
+        No ICRC is computed, unless a UDP checksum covers it.
+        """
+        transport = self.packet.build()
+        headers = _with_lengths(self.headers, len(transport) + ICRC.SIZE)
+        covered = any(isinstance(piece, UDP) and piece.checksum for piece in headers)
+        icrc = self._replace(headers=headers).expected_icrc() if covered else self.icrc
+        return _with_checksums(headers, transport + ICRC(icrc).build())
+
+    @parts_as_declared
     def expected_icrc(self) -> int:
         """The correct ICRC."""
         before = joined(*self.headers)
