@@ -100,11 +100,11 @@ def _is_for(frame: roce.Frame, headers: tuple[Any, ...], qpn: int, free: _Fields
     bth = frame.packet.bth
     found = _base_lids(frame.headers) if free else frame.headers
     return (
-        _is_sealed(frame)
-        and _same_path(found, headers, free)
-        and bth.tver == 0
+        bth.tver == 0
         and bth.destqp == qpn
         and bth.pkey | _MEMBERSHIP == PKEY
+        and _same_path(found, headers, free)
+        and _is_sealed(frame)
     )
 
 

@@ -35,6 +35,7 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.memory.key import Access
 from rdmawire.memory.mw import Bind, bind_window
+from rdmawire.validate import BytesLike
 from rdmawire.verbs.ah import AddressHandle, GIDType
 from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WCFlags, WCOpcode, WorkCompletion
 from rdmawire.verbs.profile import IBTA, Profile
@@ -59,8 +60,10 @@ class _Adapter:
         self.host = Host(TARGET_HOST, profile=profile, rules=rules, ipv6=ipv6, medium=medium)
         self.peer = Host(PEER_HOST, ipv6=ipv6, medium=medium)
         self.peer_lid = self.peer.nic.query_port().lid
+        self.to_peer = _path(self.host, self.peer, network)
         self.arena = self.host.space.allocate(ARENA)
         self.base = base = self.arena.base
+        self.vas = tuple(base + area.start for area in (*AREAS, WINDOW))
         self.nic = self.host.nic
         memory, pd = self.nic.memory, self.host.pd
         self.regions = [
@@ -118,10 +121,9 @@ class EngineTarget:
     def numbers(self, setup: Setup) -> Numbers:
         """Return the addresses and keys that a peer needs for this setup."""
         adapter = self._adapter_of(setup)
-        vas = tuple(adapter.base + area.start for area in (*AREAS, WINDOW))
         is_xrc = setup.service is QPType.XRC_TGT
         srqs = tuple(srq.number for srq in adapter.srqs) if is_xrc else ()
-        return Numbers(TARGET_QPN, vas, _keys(adapter), setup.qkey, srqs, adapter.peer_lid)
+        return Numbers(TARGET_QPN, adapter.vas, _keys(adapter), setup.qkey, srqs, adapter.peer_lid)
 
     def path(self, setup: Setup) -> tuple[AddressHandle, bytes]:
         """Return the peer's path to the target, and the peer's MAC address."""
@@ -149,7 +151,7 @@ class EngineTarget:
         domain = adapter.domain if is_xrc else 0
         init = QPInit(adapter.host.pd, adapter.cq, adapter.cq, _CAP, xrc_domain=domain)
         self._qp = adapter.nic.create_qp(setup.service, init, TARGET_QPN)
-        self._to_peer = _path(adapter.host, adapter.peer, setup.network)
+        self._to_peer = adapter.to_peer
         adapter.host.bring_up(self._qp, self._attributes(setup))
         adapter.bind()
 
@@ -161,11 +163,12 @@ class EngineTarget:
 
     def _attributes(self, setup: Setup) -> QPAttributes:
         """Return the attributes of a setup; they are kept, since few setups are different."""
-        if setup not in self._kept:
+        found = self._kept.get(setup)
+        if found is None:
             if len(self._kept) >= _MAX_KEPT:
                 self._kept.clear()
-            self._kept[setup] = self._made_attributes(setup)
-        return self._kept[setup]
+            self._kept[setup] = found = self._made_attributes(setup)
+        return found
 
     def _made_attributes(self, setup: Setup) -> QPAttributes:
         access = int(AREAS[0].access & ~Access.LOCAL_WRITE) if setup.access else 0
@@ -259,9 +262,11 @@ class EngineTarget:
         assert self._qp is not None
         return _counters(self._qp.counters)
 
-    def memory(self) -> bytes:
-        """Return the arena."""
-        return self._adapter.arena.read(self._adapter.base, ARENA)
+    def memory(self) -> BytesLike:
+        """Return a view of the arena."""
+        adapter = self._adapter
+        view = adapter.arena.lend(adapter.base, ARENA)
+        return adapter.arena.read(adapter.base, ARENA) if view is None else view
 
     def wait(self, ns: int) -> list[bytes]:
         """Let time pass, with the timers that are due; return the frames sent."""

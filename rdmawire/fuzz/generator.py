@@ -98,10 +98,13 @@ class ResponderInputs:
         self._random = random
         self._model = model
         self._uniform = random.random
+        self._bits = random.getrandbits
         self._near_misses = self._choose(_NEAR_MISSES)
-        self._traffic = TRAFFIC[model.wire]
+        self._traffic = traffic = TRAFFIC[model.wire]
+        self._posts = 1 - traffic.posts
+        self._repeats = 1 - traffic.posts - traffic.repeats
         self._base = model.wire << 5
-        self._shares = len(self._traffic.srqs) > 1
+        self._shares = len(traffic.srqs) > 1
 
     def _choose(self, among: Sequence[T]) -> T:
         """Return one of several values; a third of the time of Random.choice."""
@@ -109,13 +112,12 @@ class ResponderInputs:
 
     def next(self) -> Input:
         """Return the next input."""
-        number = self._random.random()
+        number = self._uniform()
         if number < self._near_misses:
             return self._near_miss()
-        traffic = self._traffic
-        if number > 1 - traffic.posts:
+        if number > self._posts:
             return self._receive()
-        if number > 1 - traffic.posts - traffic.repeats:
+        if number > self._repeats:
             return self._repeated()
         return self._fitting()
 
@@ -128,12 +130,12 @@ class ResponderInputs:
 
     def _fitting(self) -> PacketInput:
         """A packet that may follow: it continues a message, or begins one."""
-        model, random = self._model, self._random
+        model = self._model
         family = model.message.family
         if family:
             return self._going_on(family)
         operation = self._choose(self._traffic.begin)
-        if operation in _SINGLE and not model.setup.rd_atomic and random.random() < 0.8:
+        if operation in _SINGLE and not model.setup.rd_atomic and self._uniform() < 0.8:
             operation = Op.SEND_ONLY
         return self._begin(operation)
 
@@ -148,27 +150,32 @@ class ResponderInputs:
         return self._packet(self._choose(self._traffic.lasts[family]), length)
 
     def _begin(self, operation: Op) -> PacketInput:
-        random, mtu = self._random, self._model.mtu
-        if operation == Op.CMP_SWAP:
-            return self._compare_swap(8 * random.randrange(8))
-        if operation == Op.FETCH_ADD:
-            return self._packet(operation, 0, offset=8 * random.randrange(8))
-        if operation == Op.ATOMIC_WRITE:
-            return self._packet(operation, 8, offset=8 * random.randrange(8))
-        if operation == Op.FLUSH:
-            return self._packet(operation, 0, dmalen=64, value=random.randrange(1, 4))
-        if operation == Op.RDMA_READ_REQUEST:
-            dmalen = self._choose((0, 1, 64, mtu - 1, mtu, mtu + 1, 3 * mtu))
-            return self._packet(operation, 0, dmalen=dmalen, region=self._region(dmalen, 1))
-        if operation == Op.RDMA_WRITE_FIRST:
+        if operation in _SINGLE:
+            return self._single(operation)
+        mtu = self._model.mtu
+        if operation == _WRITE_FIRST:
             dmalen = self._choose((mtu + 1, 2 * mtu, 2 * mtu + 7, 3 * mtu))
             return self._packet(operation, mtu, dmalen=dmalen)
         lengths = (*self._traffic.lengths, mtu - 1, mtu)
-        length = mtu if operation == Op.SEND_FIRST else self._choose(lengths)
+        length = mtu if operation == _SEND_FIRST else self._choose(lengths)
         region = self._region(length, 2) if operation in _WRITES else 0
-        if operation == Op.SEND_ONLY_WITH_INVALIDATE:
+        if operation == _INVALIDATES:
             region = len(AREAS)
-        return self._packet(operation, length, region=region)
+        return self._packet(operation, length, region)
+
+    def _single(self, operation: Op) -> PacketInput:
+        """A request whose response is more than an ACK."""
+        random, mtu = self._random, self._model.mtu
+        if operation == Op.RDMA_READ_REQUEST:
+            dmalen = self._choose((0, 1, 64, mtu - 1, mtu, mtu + 1, 3 * mtu))
+            return self._packet(operation, 0, self._region(dmalen, 1), dmalen)
+        if operation == Op.FLUSH:
+            return self._packet(operation, 0, dmalen=64, value=random.randrange(1, 4))
+        offset = 8 * random.randrange(8)
+        if operation == Op.CMP_SWAP:
+            return self._compare_swap(offset)
+        length = 8 if operation == Op.ATOMIC_WRITE else 0
+        return self._packet(operation, length, offset=offset)
 
     def _compare_swap(self, offset: int) -> PacketInput:
         """Compare with what is there, or with one bit of it changed, or with any number."""
@@ -194,16 +201,23 @@ class ResponderInputs:
         **more: int,
     ) -> PacketInput:
         """A packet with random values; ``more`` are fields that have given ones."""
+        uniform, bits = self._uniform, self._bits
+        ackreq = 1 if uniform() < 0.8 else 0
+        seed = bits(9)
+        while seed > 255:  # as in Random.randrange(256), which takes four times as long
+            seed = bits(9)
         one = PacketInput(
             self._base | operation,
-            ackreq=1 if self._uniform() < 0.8 else 0,
-            length=length,
-            seed=self._random.randrange(256),
-            region=region,
-            offset=self._choose(_OFFSETS),
-            dmalen=dmalen,
-            value=self._choose(_VALUES),
-            compare=self._choose(_VALUES) if operation == _CMP_SWAP else 0,
+            0,
+            ackreq,
+            length,
+            seed,
+            region,
+            _OFFSETS[int(uniform() * len(_OFFSETS))],
+            dmalen,
+            0,
+            _VALUES[int(uniform() * len(_VALUES))],
+            self._choose(_VALUES) if operation == _CMP_SWAP else 0,
         )
         if self._shares:
             one.srq = self._queue()
@@ -371,7 +385,12 @@ _REQUESTS: Final = {
     for service in Service
 }
 _CMP_SWAP: Final = Op.CMP_SWAP
-_SINGLE: Final = (Op.RDMA_READ_REQUEST, Op.CMP_SWAP, Op.FETCH_ADD, Op.ATOMIC_WRITE, Op.FLUSH)
+_SEND_FIRST: Final = Op.SEND_FIRST
+_WRITE_FIRST: Final = Op.RDMA_WRITE_FIRST
+_INVALIDATES: Final = Op.SEND_ONLY_WITH_INVALIDATE
+_SINGLE: Final = frozenset(
+    (Op.RDMA_READ_REQUEST, Op.CMP_SWAP, Op.FETCH_ADD, Op.ATOMIC_WRITE, Op.FLUSH)
+)
 """Operations that need the responder's resources."""
 _WRITES: Final = (Op.RDMA_WRITE_ONLY, Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE)
 _BEGIN_UC: Final = (

@@ -25,6 +25,7 @@ from rdmawire.fuzz.service_model import fresh_model
 from rdmawire.fuzz.setup import PEER_QPN, PKEY, Network, Setup
 from rdmawire.fuzz.target import Completion, CountingTarget, ObservableTarget, Target
 from rdmawire.terminal import plural
+from rdmawire.validate import BytesLike
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import roce, serial
 from rdmawire.wire.ib import AETH, Ack, AtomicAckETH
@@ -234,17 +235,18 @@ class Session:
             if done != due:
                 return Mismatch("completions", tuple(due), tuple(done), expected)
         found = target.memory()
-        if found != model.memory and not self._is_defined(found):
-            return Mismatch("memory", *different_bytes(bytes(model.memory), found), expected)
+        # Not the other way round: a view compares its bytes one by one, a bytearray all at once.
+        if model.memory != found and not self._is_defined(found):
+            return Mismatch("memory", *different_bytes(model.memory, found), expected)
         return None
 
-    def _is_defined(self, found: bytes) -> bool:
+    def _is_defined(self, found: BytesLike) -> bool:
         """Whether memory is the model's, but for undefined bytes, which the model takes over."""
         model = self.model
         for start, end in model.undefined:
             model.memory[start:end] = found[start:end]
         model.undefined.clear()
-        return found == model.memory
+        return model.memory == found
 
     def _same(self, wanted: tuple[Reply, ...], replies: list[bytes]) -> bool:
         """Whether the frames are the replies: compared as bytes, for speed, and else parsed."""
@@ -478,8 +480,9 @@ def _kind(one: object) -> str:
     return one.status.name if isinstance(one, Completion) else "damaged"
 
 
-def different_bytes(wanted: bytes, found: bytes) -> tuple[tuple[str], tuple[str]]:
+def different_bytes(wanted: BytesLike, found: BytesLike) -> tuple[tuple[str], tuple[str]]:
     """Describe the bytes of memory that differ."""
+    wanted, found = bytes(wanted), bytes(found)
     places = [place for place, byte in enumerate(found) if byte != wanted[place]]
     first, last = places[0], places[-1] + 1
     shown = slice(first, min(last, first + 16))

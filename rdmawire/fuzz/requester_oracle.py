@@ -117,8 +117,8 @@ class RequesterSession:
         if done != due:
             return Mismatch("completions", tuple(due), tuple(done), expected)
         found = target.memory()
-        if found != model.memory:
-            return Mismatch("memory", *different_bytes(bytes(model.memory), found), expected)
+        if model.memory != found:
+            return Mismatch("memory", *different_bytes(model.memory, found), expected)
         if (state := target.state()) is not model.state:
             return Mismatch("state", (model.state.name,), (state.name,), expected)
         return None

@@ -48,6 +48,8 @@ class Network(Enum):
     IB_LOCAL = "native InfiniBand: an LRH"
     IB_GLOBAL = "native InfiniBand: an LRH and a GRH"
 
+    __hash__ = object.__hash__  # that of Enum is a function in Python: each case needs several
+
     @property
     def medium(self) -> Medium:
         """What the link carries."""

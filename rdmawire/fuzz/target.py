@@ -12,6 +12,7 @@ from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.inputs import WorkInput
 from rdmawire.fuzz.setup import Setup
 from rdmawire.terminal import plural
+from rdmawire.validate import BytesLike
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.verbs.enums import QPState, WCOpcode, WCStatus
 
@@ -87,8 +88,11 @@ class ObservableTarget(Target, Protocol):
         """Remove and return the completions."""
         ...
 
-    def memory(self) -> bytes:
-        """Return the arena (:data:`rdmawire.fuzz.setup.ARENA`)."""
+    def memory(self) -> BytesLike:
+        """Return the arena (:data:`rdmawire.fuzz.setup.ARENA`), or a view of it.
+
+        It is compared before the next input, and not kept.
+        """
         ...
 
     def wait(self, ns: int) -> list[bytes]:

@@ -86,7 +86,7 @@ class ResponderSystem:
         self._receives: dict[int, int] = {}
         self._posted = 0
         self._original = b""
-        self._memory = b"" if self._seen is None else self._seen.memory()
+        self._memory = b"" if self._seen is None else bytes(self._seen.memory())
         self.played: list[tuple[Input, int]] = []
 
     def step(self, name: str) -> str:
@@ -221,7 +221,7 @@ class ResponderSystem:
         if self._seen is None:
             return []
         words = [self._completion(done) for done in self._seen.completions()]
-        memory = self._seen.memory()
+        memory = bytes(self._seen.memory())
         if memory != self._memory:
             words += _changed(self._memory, memory)
             self._memory = memory
