@@ -13,13 +13,15 @@ _KEYS = (
 _ASKING = (
     "tests/ib/test_completer.py", "tests/ib/test_requester.py", "tests/ib/test_rnr.py",
     "tests/ib/test_soft_roce.py", "tests/ib/test_congestion.py", "tests/ib/test_transition.py",
-    "tests/ib/test_page_fault.py",
+    "tests/ib/test_page_fault.py", "tests/ib/test_hw_counters.py", "tests/ib/test_retry.py",
 )  # fmt: skip
 _ANSWERING = (
     "tests/ib/test_responder.py", "tests/ib/test_rights.py", "tests/ib/test_answer.py",
-    "tests/ib/test_absent_memory.py", "tests/ib/test_unreliable.py", "tests/ib/test_xrc.py",
-    "tests/ib/test_congestion.py", "tests/ib/test_malformed_requests.py",
-    "tests/ib/test_soft_roce.py",
+    "tests/ib/test_absent_memory.py", "tests/ib/test_turns.py", "tests/ib/test_reply.py",
+    "tests/ib/test_unreliable.py", "tests/ib/test_xrc.py", "tests/ib/test_page_fault.py",
+    "tests/ib/test_key_revocation.py", "tests/ib/test_congestion.py",
+    "tests/ib/test_malformed_requests.py", "tests/ib/test_soft_roce.py",
+    "tests/ib/test_hw_counters.py", "tests/ib/test_replay_of_requests.py",
 )  # fmt: skip
 _SLOW = (
     "tests/ib/test_retry.py", "tests/ib/test_hostile_frames.py",
