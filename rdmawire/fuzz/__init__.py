@@ -57,6 +57,7 @@ from rdmawire.fuzz.setup import (
 from rdmawire.fuzz.target import (
     Completion,
     CountingTarget,
+    HoldingTarget,
     ObservableTarget,
     RequesterTarget,
     Target,
@@ -85,6 +86,7 @@ __all__ = [
     "Found",
     "Frame",
     "Fuzzer",
+    "HoldingTarget",
     "Network",
     "Numbers",
     "ObservableTarget",

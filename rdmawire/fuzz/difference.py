@@ -43,6 +43,12 @@ DIFFERENCES: Final = (
         "a requester repeats requests unchanged; others are its error, and none is executed",
     ),
     Difference(
+        "reads_beyond",
+        True,
+        "IBA 9.7.4.1.5",
+        "a responder may have more resources for READs and atomics than were agreed",
+    ),
+    Difference(
         "unsupported",
         False,
         "IBA 9.7.4.1.4",

@@ -197,6 +197,16 @@ class EngineTarget:
             self._discard()
             raise
 
+    def send_within(self, frame: bytes, room: int) -> list[bytes]:
+        """Deliver a frame; return at most ``room`` frames that the adapter then sends."""
+        nic = self._adapter.nic
+        try:
+            nic.receive(frame, self.now)
+            return nic.transmit(self.now, room) if room else []
+        except Exception:
+            self._discard()
+            raise
+
     def _discard(self) -> None:
         """Forget the adapter: after an exception in it, its state may be anything."""
         self._adapters.clear()

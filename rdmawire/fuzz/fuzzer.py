@@ -5,6 +5,7 @@ machine can make the same one. Run number ``n`` of a seed always plays the same 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
@@ -14,9 +15,9 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.difference import ACCEPT, REQUESTER_DIFFERENCES, accepted
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.generator import ResponderInputs, random_setup
-from rdmawire.fuzz.inputs import Case, Input
+from rdmawire.fuzz.inputs import Case, Input, PacketInput
 from rdmawire.fuzz.minimise import Trials, minimise
-from rdmawire.fuzz.oracle import Mismatch, Player, Session, Violation, judge, play, violation
+from rdmawire.fuzz.oracle import Mismatch, Player, Session, Violation, end, judge, play, violation
 from rdmawire.fuzz.replay_scenario import scenario_text
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
 from rdmawire.fuzz.requester_oracle import RequesterSession
@@ -144,9 +145,20 @@ class CaseFuzzer:
             played.append(one)
             mismatch = play(session, one)
             if mismatch is not None:
-                return _found(setup, played, mismatch, run)
-        mismatch = session.end()
-        return None if mismatch is None else _found(setup, played, mismatch, run)
+                return self._found(setup, played, mismatch, run)
+        mismatch = end(session)
+        return None if mismatch is None else self._found(setup, played, mismatch, run)
+
+    def _found(self, setup: Setup, played: list[Input], mismatch: Mismatch, run: int) -> Found:
+        """Describe a difference after the last input that was played.
+
+        If the target shows a difference without frames that wait, too, it is described instead.
+        """
+        broken, case = violation(len(played) - 1, played[-1], mismatch), Case(setup, tuple(played))
+        plain = case.with_inputs([_with_room(one) for one in played])
+        if plain != case and (shown := judge(self._target, plain, self._new_session())):
+            broken, case = shown, plain.with_inputs(plain.inputs[: shown.place + 1])
+        return Found(broken, case.as_json(), run)
 
     def minimised(self, found: Found, trials: Trials | None = None) -> Found:
         """Return a finding with fewer and simpler inputs, as ``trials`` allow."""
@@ -179,10 +191,9 @@ class CaseFuzzer:
         return [str(one) for one in Case.from_json(case).inputs]
 
 
-def _found(setup: Setup, played: list[Input], mismatch: Mismatch, run: int) -> Found:
-    """Describe a difference after the last input that was played."""
-    broken = violation(len(played) - 1, played[-1], mismatch)
-    return Found(broken, Case(setup, tuple(played)).as_json(), run)
+def _with_room(one: Input) -> Input:
+    """A packet after which the target has room for all frames; another input as it is."""
+    return replace(one, room=None) if isinstance(one, PacketInput) else one
 
 
 class EngineFuzzer(CaseFuzzer):
@@ -212,7 +223,8 @@ class EngineFuzzer(CaseFuzzer):
         setup = random_setup(random, self._services[run % len(self._services)])
         session = self._session
         session.begin(setup)
-        inputs = ResponderInputs(random, session.model, receives=session.observed is not None)
+        observed, holds = session.observed is not None, session.holding is not None
+        inputs = ResponderInputs(random, session.model, receives=observed, holds=holds)
         return setup, inputs.next
 
     def scenario(self, case: Any, shown: Violation) -> str:

@@ -31,6 +31,11 @@ T = TypeVar("T")
 
 _NEAR_MISSES: Final = (0.01, 0.04, 0.25)
 """Shares of near misses in a case: with few of them a case is long, as most end the connection."""
+_HELD: Final = (0, 0, 0, 0.7)
+"""Shares of packets in a case after which the target has not enough room for all frames."""
+_HELD_REPEATS: Final = 0.3
+"""Share of duplicates in such a case."""
+_ROOMS: Final = (0, 0, 0, 1, 2, 5)
 _EMPTY_LAST: Final = 0.1
 """Share of messages in which a middle packet brings the last bytes."""
 _PSNS: Final = (1000, 0, 1, MODULUS - 1, MODULUS - 2, MODULUS // 2, MODULUS // 2 - 1)
@@ -90,10 +95,13 @@ class Traffic(NamedTuple):
 class ResponderInputs:
     """Draws the inputs of one case from ``random``, with the state of ``model``.
 
-    ``receives`` says whether receives can be posted.
+    ``receives`` says whether receives can be posted, ``holds`` whether the target can transmit
+    later.
     """
 
-    def __init__(self, random: Random, model: ResponderModel, *, receives: bool = True) -> None:
+    def __init__(
+        self, random: Random, model: ResponderModel, *, receives: bool = True, holds: bool = False
+    ) -> None:
         self._receives = receives
         self._random = random
         self._model = model
@@ -102,9 +110,12 @@ class ResponderInputs:
         self._near_misses = self._choose(_NEAR_MISSES)
         self._traffic = traffic = TRAFFIC[model.wire]
         self._posts = 1 - traffic.posts
-        self._repeats = 1 - traffic.posts - traffic.repeats
         self._base = model.wire << 5
         self._shares = len(traffic.srqs) > 1
+        answers = traffic.service in (Service.RC, Service.XRC)
+        self._held = self._choose(_HELD) if holds and answers else 0
+        repeats = _HELD_REPEATS if self._held else traffic.repeats
+        self._repeats = self._posts - repeats
 
     def _choose(self, among: Sequence[T]) -> T:
         """Return one of several values; a third of the time of Random.choice."""
@@ -112,6 +123,12 @@ class ResponderInputs:
 
     def next(self) -> Input:
         """Return the next input."""
+        one = self._next()
+        if self._held and one.__class__ is PacketInput and self._uniform() < self._held:
+            one.room = self._choose(_ROOMS)
+        return one
+
+    def _next(self) -> Input:
         number = self._uniform()
         if number < self._near_misses:
             return self._near_miss()
@@ -172,6 +189,8 @@ class ResponderInputs:
         if operation == Op.FLUSH:
             return self._packet(operation, 0, dmalen=64, value=random.randrange(1, 4))
         offset = 8 * random.randrange(8)
+        if random.random() < self._near_misses / 2:
+            offset += self._choose((1, 2, 4))
         if operation == Op.CMP_SWAP:
             return self._compare_swap(offset)
         length = 8 if operation == Op.ATOMIC_WRITE else 0

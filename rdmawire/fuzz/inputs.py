@@ -50,6 +50,8 @@ class PacketInput:
     - ``cut``: bytes removed at the end of the packet, before the ICRC.
     - ``extra``: headers added (a header's name) or left out (its name after a ``-``).
     - ``checksum``: a member of :class:`Checksum`, by name.
+    - ``room``: frames that the target may transmit before the next input, by default all that are
+      pending. Its other frames wait, and its ACKs coalesce.
     """
 
     kind: ClassVar = "packet"
@@ -70,6 +72,7 @@ class PacketInput:
     cut: int = 0
     extra: tuple[str, ...] = ()
     checksum: str = "GOOD"
+    room: int | None = None
 
     @property
     def name(self) -> str:
@@ -93,6 +96,8 @@ class PacketInput:
             parts.append("no AckReq")
         if self.checksum != Checksum.GOOD.name:
             parts.append(f"{self.checksum.lower()} ICRC")
+        if self.room is not None:
+            parts.append(f"the target transmits {plural(self.room, 'frame')} at most")
         return ", ".join(parts)
 
 
@@ -313,6 +318,7 @@ _LIMITS: Final = {
     "srq": (0, 3),
     "qkey": (0, (1 << 32) - 1),
     "cut": (0, MAX_PAYLOAD),
+    "room": (0, 4096),
     "ns": (0, 1 << 62),
     "syndrome": (0, 255),
     "msn": (-(1 << 23), 1 << 23),

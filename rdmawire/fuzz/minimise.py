@@ -165,6 +165,7 @@ def _without_field(one: PacketInput | AnswerInput, number: int) -> Callable[[Inp
 _SIMPLE: Final[dict[type[Input], tuple[tuple[str, Any], ...]]] = {
     ReceiveInput: (("length", 0), ("length", 64)),
     PacketInput: (
+        ("room", None),
         ("extra", ()),
         ("checksum", "GOOD"),
         ("cut", 0),

@@ -21,9 +21,16 @@ from rdmawire.fuzz.inputs import (
     WaitInput,
     WorkInput,
 )
+from rdmawire.fuzz.pending_replies import PendingReplies
 from rdmawire.fuzz.service_model import fresh_model
 from rdmawire.fuzz.setup import PEER_QPN, PKEY, Network, Setup
-from rdmawire.fuzz.target import Completion, CountingTarget, ObservableTarget, Target
+from rdmawire.fuzz.target import (
+    Completion,
+    CountingTarget,
+    HoldingTarget,
+    ObservableTarget,
+    Target,
+)
 from rdmawire.terminal import plural
 from rdmawire.validate import BytesLike
 from rdmawire.verbs.profile import IBTA, Profile
@@ -109,6 +116,7 @@ class Player(Protocol):
 
 
 _DAMAGED: Final = Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
+_WAITED: Final = Expected((), "IBA 9.7.5.1.2, 9.7.5.1.4", "what was pending is transmitted")
 _NOTHING_DUE: Final = Expected((), "", "nothing is due")
 
 
@@ -125,6 +133,7 @@ class Session:
         self._target = target
         self._profile = profile
         self.observed = target if isinstance(target, ObservableTarget) else None
+        self.holding = target if isinstance(target, HoldingTarget) else None
         self._counting = _counting(target) if counters else None
         check_methods(target)
         self._builders: dict[Network, FrameBuilder] = {}
@@ -153,6 +162,8 @@ class Session:
         self._builder = builder
         self.model = fresh_model(setup, numbers, self._profile)
         builder.base = self.model.wire << 5
+        self._pending: PendingReplies | None = None
+        self._late: Expected | None = None
         self.frames.clear()
 
     @property
@@ -170,12 +181,12 @@ class Session:
         elif self.observed is None:
             raise FuzzError(f"{self._target.name} takes packets alone, no input of kind {one.kind}")
         elif isinstance(one, ReceiveInput):
-            expected = self.model.post_receive(one.length, one.srq)
+            expected = self._post_receive(one)
             if not self.observed.post_receive(one.length, one.srq):
                 return Mismatch("a receive", ("accepted",), ("refused",), expected)
             replies = self.observed.wait(0)
         elif isinstance(one, WaitInput):
-            expected = _NOTHING_DUE
+            expected = self._transmitted(_NOTHING_DUE)
             replies = self.observed.wait(one.ns)
         else:
             raise FuzzError(f"a responder has no input of kind {one.kind}")
@@ -184,6 +195,14 @@ class Session:
         return self._compared(expected, replies)
 
     def end(self) -> Mismatch | None:
+        """Compare the replies that are still pending, and the counters."""
+        if self._pending is not None and self.observed is not None:
+            found = self._compared(self._transmitted(_NOTHING_DUE), self.observed.wait(0))
+            if found is not None:
+                return found
+        return self._counted()
+
+    def _counted(self) -> Mismatch | None:
         """Compare the counters of the target with those of the model."""
         if self._counting is None:
             return None
@@ -209,21 +228,60 @@ class Session:
             request = _PLAIN.get(one.opcode >> 5, _plain_request)(one, psn, builder.numbers, frame)
         if self.recording:
             self.frames.append((False, frame))
-        replies = self._target.send(frame)
+        if one.room is None:
+            replies = self._target.send(frame)
+        else:
+            replies = self._held_by(one).send_within(frame, one.room)
         if replies.__class__ is not list:
             raise _wrong_result(self._target, "send", replies, "a list of frames")
         self.executed += 1
+        if self._pending is not None:
+            return replies, self._expected(one, request)
         if request is None:
             return replies, _DAMAGED
         expected = model.request(request)
         self.reached.add((one.opcode, expected.why))
         return replies, expected
 
+    def _held_by(self, one: PacketInput) -> HoldingTarget:
+        """The target, if it can transmit later; from now on replies may be pending."""
+        if self.holding is None:
+            raise FuzzError(
+                f"{self._target.name}: no method send_within, so room cannot be {one.room}"
+            )
+        self._pending = self._pending or PendingReplies(self.model)
+        return self.holding
+
+    def _expected(self, one: PacketInput, request: Request | None) -> Expected:
+        """What a packet must cause while replies may be pending."""
+        assert self._pending is not None
+        expected = _DAMAGED if request is None else self._pending.request(request)
+        if request is not None:
+            self.reached.add((one.opcode, expected.why))
+        return self._transmitted(expected, one.room)
+
+    def _post_receive(self, one: ReceiveInput) -> Expected:
+        if self._pending is None:
+            return self.model.post_receive(one.length, one.srq)
+        return self._transmitted(self._pending.post_receive(one.length, one.srq))
+
+    def _transmitted(self, expected: Expected, room: int | None = None) -> Expected:
+        """Return ``expected`` with the replies that are transmitted: those that were pending."""
+        pending = self._pending
+        if pending is None:
+            return expected
+        replies = pending.transmit(room)
+        self._pending = pending or None
+        self._late = expected._replace(replies=replies)
+        return self._late
+
     def _compared(self, expected: Expected, replies: list[bytes]) -> Mismatch | None:
         """Compare replies with the model's, then what else the target shows."""
         wanted = expected.replies
         if (replies or wanted) and not self._same(wanted, replies):
             happened = tuple(self._reply_of(reply) for reply in replies)
+            if expected is self._late:
+                return Mismatch("pending replies", wanted, happened, _WAITED)
             return Mismatch("replies", wanted, happened, expected)
         return None if self.observed is None else self._seen(self.observed, expected)
 
@@ -400,7 +458,7 @@ def judge(target: Target, case: Case, session: Player | None = None) -> Violatio
         found = play(session, one)
         if found is not None:
             return violation(place, one, found)
-    if case.inputs and (found := session.end()) is not None:
+    if case.inputs and (found := end(session)) is not None:
         return violation(len(case.inputs) - 1, case.inputs[-1], found)
     return None
 
@@ -410,8 +468,17 @@ def play(session: Player, one: Input) -> Mismatch | None:
 
     Raises :class:`FuzzError` for an input that the session has no method for.
     """
+    return _caught(lambda: session.play(one))
+
+
+def end(session: Player) -> Mismatch | None:
+    """End a case; an exception of the target is a difference, too."""
+    return _caught(session.end)
+
+
+def _caught(step: Callable[[], Mismatch | None]) -> Mismatch | None:
     try:
-        return session.play(one)
+        return step()
     except FuzzError:
         raise
     except Exception as error:
@@ -427,20 +494,31 @@ def violation(place: int, one: Input, found: Mismatch) -> Violation:
     what, wanted, happened, expected = found
     shown = one.name if isinstance(one, _NAMED) else one.kind
     kinds = ",".join(dict.fromkeys(_kinds(what, wanted, happened)))
+    data = _different_data(wanted, happened)
     return Violation(
         place=place,
         what=what,
-        expected=_words(wanted) + (f" ({expected.why})" if expected.why else ""),
-        happened=_words(happened),
+        expected=_words(wanted) + data[0] + (f" ({expected.why})" if expected.why else ""),
+        happened=_words(happened) + data[1],
         clause=expected.clause,
         signature=_signature(what, shown, expected.why, kinds),
     )
 
 
 def _signature(what: str, shown: str, why: str, kinds: str) -> str:
-    """Name the cause: of a wrong counter or of an exception, it is not the last input."""
-    alone = what in ("counters", "exception")
+    """Name the cause: of some differences, it is not the last input."""
+    alone = what in ("counters", "exception", "pending replies")
     return f"{what} | {kinds}" if alone else f"{what} | {shown} | {why} | {kinds}"
+
+
+def _different_data(wanted: tuple[object, ...], happened: tuple[object, ...]) -> tuple[str, str]:
+    """Show the first bytes of data in which replies differ that are the same in words."""
+    for one, other in zip(wanted, happened, strict=False):
+        if isinstance(one, Reply) and one != other and str(one) == str(other):
+            assert isinstance(other, Reply)
+            (due,), (sent,) = different_bytes(one.data, other.data, "data")
+            return f" [PSN {one.psn}: {due}]", f" [PSN {one.psn}: {sent}]"
+    return "", ""
 
 
 _NAMED: Final = (PacketInput, AnswerInput, WorkInput)
@@ -452,14 +530,17 @@ def _words(values: tuple[object, ...]) -> str:
 
 
 def _kinds(what: str, wanted: tuple[object, ...], happened: tuple[object, ...]) -> Iterable[str]:
-    """The kinds of what happened; of requests, of which there may be many, the first difference."""
+    """The kinds of what happened; where that may be many frames, the first difference."""
     if what in ("memory", "state"):
         return ()
-    return (_first_difference(wanted, happened),) if what == "requests" else map(_kind, happened)
+    return (_first_difference(wanted, happened),) if what in _MANY else map(_kind, happened)
+
+
+_MANY: Final = ("requests", "pending replies")
 
 
 def _first_difference(wanted: tuple[object, ...], happened: tuple[object, ...]) -> str:
-    """What the first request is that differs, or whether one is missing or not wanted."""
+    """What the first frame is that differs, or whether one is missing or not wanted."""
     for one, other in zip(wanted, happened, strict=False):
         if one != other:
             return _kind(other)
@@ -480,12 +561,14 @@ def _kind(one: object) -> str:
     return one.status.name if isinstance(one, Completion) else "damaged"
 
 
-def different_bytes(wanted: BytesLike, found: BytesLike) -> tuple[tuple[str], tuple[str]]:
-    """Describe the bytes of memory that differ."""
+def different_bytes(
+    wanted: BytesLike, found: BytesLike, what: str = "memory"
+) -> tuple[tuple[str], tuple[str]]:
+    """Describe the bytes of memory, or of data, that differ."""
     wanted, found = bytes(wanted), bytes(found)
     places = [place for place, byte in enumerate(found) if byte != wanted[place]]
     first, last = places[0], places[-1] + 1
     shown = slice(first, min(last, first + 16))
     verb = "differs" if len(places) == 1 else "differ"
-    where = f"{plural(len(places), 'byte')} {verb}, {first}..{last - 1} of the memory"
+    where = f"{plural(len(places), 'byte')} {verb}, {first}..{last - 1} of the {what}"
     return (f"{wanted[shown].hex()} at {first}",), (f"{found[shown].hex()}: {where}",)

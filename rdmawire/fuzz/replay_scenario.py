@@ -171,6 +171,8 @@ def _check(case: Case) -> None:
     check_network(setup)
     if setup.service not in _TYPES:
         raise FuzzError(f"a scenario cannot play this case: service {setup.service.name}")
+    if any(isinstance(one, PacketInput) and one.room is not None for one in case.inputs):
+        raise FuzzError("a scenario cannot play this case: the target transmits later")
     if (end := _end(case.inputs)) > MAX_TIME:
         longest = format_time(MAX_TIME)
         raise FuzzError(f"a scenario cannot play this case: {end} ns are more than {longest}")

@@ -59,7 +59,7 @@ class Receive(NamedTuple):
     length: int
 
 
-class _Remembered(NamedTuple):
+class Remembered(NamedTuple):
     """A READ or atomic that may be repeated."""
 
     opcode: int
@@ -106,6 +106,9 @@ class ResponderModel:
     - ``any_sender``: whether it receives from every address.
     - ``selected``: the shared receive queue that was named last, an index.
     - ``profile``: fields of it are the differences from ``ibta`` that are accepted.
+    - ``starved``: whether the last ACK granted no credits.
+    - ``outstanding``: the READs and atomics whose first response is pending, as the caller counts
+      them (:mod:`rdmawire.fuzz.pending_replies`).
     - ``undefined``: start and end of bytes of the arena that may have any value since the last
       input.
     """
@@ -141,9 +144,10 @@ class ResponderModel:
         self.receives: deque[Receive] = deque()
         self.receive: Receive | None = None
         self.message = NO_MESSAGE
-        self.remembered: deque[_Remembered] = deque()
-        self._starved = False
-        self._response_end = psn
+        self.remembered: deque[Remembered] = deque()
+        self.starved = False
+        self.outstanding = 0
+        self.response_end = psn
         self._before_responses = serial.add(psn, -1)
         self.counters = dict.fromkeys(COUNTERS, 0)
 
@@ -184,8 +188,8 @@ class ResponderModel:
             self.completions.append(Completion(receive.number, WCStatus.WR_FLUSH_ERR))
             return Expected((), "IBA 10.3.1.7", "receives posted in the error state are flushed")
         self.receives.append(receive)
-        if self._starved:
-            ack = self._ack(self._ack_psn)
+        if self.starved:
+            ack = self._ack(self.ack_psn)
             return Expected((ack,), "IBA 9.7.7.2.4", "an unsolicited ACK grants new credits")
         return _ACCEPTED
 
@@ -229,15 +233,21 @@ class ResponderModel:
     # Replies.
 
     @property
-    def _ack_psn(self) -> int:
+    def ack_psn(self) -> int:
         """The last PSN that an ACK answers, not a response."""
-        if self.epsn == self._response_end:
+        if self.epsn == self.response_end:
             return self._before_responses
         return serial.add(self.epsn, -1)
 
     def _ack(self, psn: int) -> Reply:
         """Make an ACK with this PSN, with the credits for the receives that are left."""
-        return _new(Reply, (_ACKNOWLEDGE, psn, self._credits(), self.msn, b""))
+        return _new(Reply, (_ACKNOWLEDGE, psn, self.credits(), self.msn, b""))
+
+    @property
+    def max_outstanding(self) -> int:
+        """The READs and atomics whose responses may be pending. IBA 9.7.4.1.5."""
+        agreed = self.setup.rd_atomic
+        return agreed + self.profile.reads_beyond if agreed else 0
 
     def waiting(self, _: int) -> int:
         """Return how many receives are posted."""
@@ -248,11 +258,11 @@ class ResponderModel:
         """The most bytes of payload in a packet."""
         return self.setup.mtu
 
-    def _credits(self) -> int:
+    def credits(self) -> int:
         """The syndrome of an ACK: the credit count of IBA 9.7.7.2.2."""
         if not self.profile.end_to_end_credits:
             return NO_CREDITS
-        self._starved = not self.receives
+        self.starved = not self.receives
         return bisect_right(CREDITS, len(self.receives)) - 1
 
     def _nak(self, code: int) -> Reply:
@@ -427,7 +437,7 @@ class ResponderModel:
         needed = _RIGHTS[operation]
         if needed and not self.setup.access:
             return self._invalid("IBA 9.7.4.1.4", "the queue pair does not allow the operation")
-        if not self.setup.rd_atomic:
+        if self.outstanding >= self.max_outstanding:
             return self._invalid("IBA 9.7.4.1.5", "more READs and atomics than were agreed")
         if operation == Op.RDMA_READ_REQUEST:
             return self._read(request)
@@ -458,7 +468,7 @@ class ResponderModel:
         for index in range(packets):
             first, last = index == 0 and not goes_on, index == packets - 1
             operation = _READ_PARTS[first, last]
-            syndrome, msn = (self._credits(), self.msn) if first or last else (-1, 0)
+            syndrome, msn = (self.credits(), self.msn) if first or last else (-1, 0)
             piece = data[index * mtu : (index + 1) * mtu]
             values = (operation, serial.add(psn, index), syndrome, msn, piece)
             replies.append(_new(Reply, values))
@@ -480,7 +490,7 @@ class ResponderModel:
         return self._empty_response(request.psn, "a FLUSH has a response")
 
     def _empty_response(self, psn: int, why: str) -> Expected:
-        reply = Reply(Op.RDMA_READ_RESPONSE_ONLY, psn, self._credits(), self.msn)
+        reply = Reply(Op.RDMA_READ_RESPONSE_ONLY, psn, self.credits(), self.msn)
         return Expected((reply,), "IBA A19.3", why)
 
     def _atomic(self, operation: int, request: Request) -> Expected:
@@ -502,20 +512,20 @@ class ResponderModel:
         return self._atomic_reply(request.psn, original, "an atomic returns the original value")
 
     def _atomic_reply(self, psn: int, original: bytes, why: str) -> Expected:
-        reply = Reply(Op.ATOMIC_ACKNOWLEDGE, psn, self._credits(), self.msn, original)
+        reply = Reply(Op.ATOMIC_ACKNOWLEDGE, psn, self.credits(), self.msn, original)
         return Expected((reply,), "IBA 9.7.5.1.4", why)
 
     def _respond(self, request: Request, packets: int, original: bytes | None) -> None:
         """Advance past a READ, FLUSH or atomic, and remember it for duplicates."""
-        before = self._ack_psn
+        before = self.ack_psn
         self.epsn = serial.add(self.epsn, packets)
         is_read = request.opcode & 31 == Op.RDMA_READ_REQUEST
         if is_read or not self.profile.acks_newest:
-            self._before_responses, self._response_end = before, self.epsn
+            self._before_responses, self.response_end = before, self.epsn
         self.msn = serial.add(self.msn, 1)
         self.nak_sent = False
         length = request.dmalen
-        one = _Remembered(
+        one = Remembered(
             request.opcode, request.psn, packets, length, request.va, request.rkey,
             request.value, request.compare, original,
         )  # fmt: skip
@@ -538,7 +548,7 @@ class ResponderModel:
     def _duplicate(self, operation: int, request: Request) -> Expected:
         self.counters["duplicate_request"] += 1
         clause = "IBA 9.7.5.1.2, 9.7.5.1.4"
-        found = [one for one in self.remembered if _covers(one, request.psn)]
+        found = [one for one in self.remembered if covers(one, request.psn)]
         one = found[-1] if found else None
         role = ROLES.get(operation)
         if role is None or request.malformed:
@@ -547,7 +557,7 @@ class ResponderModel:
             if one is not None and self.profile.validates_duplicates:
                 return Expected((), clause, "a SEND or WRITE with the PSN of a READ or atomic")
             newest = self.profile.acks_newest
-            psn = self._ack_psn if newest else self._ack_before(request.psn)
+            psn = self.ack_psn if newest else self._ack_before(request.psn)
             return Expected((self._ack(psn),), clause, "a duplicate")
         if one is None or one.opcode != request.opcode:
             return Expected((), clause, "a duplicate that is not remembered")
@@ -569,13 +579,18 @@ class ResponderModel:
 
     def _ack_before(self, psn: int) -> int:
         """The PSN of the ACK for a duplicate: before the next READ or atomic, or the newest."""
+        response = self.next_response(psn)
+        return serial.add(self.epsn if response is None else response, -1)
+
+    def next_response(self, psn: int) -> int | None:
+        """Return the PSN of the first READ or atomic from ``psn`` on that is remembered."""
         done = serial.span(psn, self.epsn)
         for one in self.remembered:
             if serial.in_window(one.psn, psn, done):
-                return serial.add(one.psn, -1)
-        return serial.add(self.epsn, -1)
+                return one.psn
+        return None
 
-    def _read_again(self, request: Request, one: _Remembered, clause: str) -> Expected:
+    def _read_again(self, request: Request, one: Remembered, clause: str) -> Expected:
         skipped = serial.span(one.psn, request.psn)
         packets = max(-(-request.dmalen // self.setup.mtu), 1)
         if not self._is_part(request, one, skipped) or packets > one.packets - skipped:
@@ -590,7 +605,7 @@ class ResponderModel:
         replies = self._read_replies(request.psn, packets, data, goes_on=goes_on)
         return Expected(replies, clause, "a duplicate READ")
 
-    def _is_part(self, request: Request, one: _Remembered, skipped: int) -> bool:
+    def _is_part(self, request: Request, one: Remembered, skipped: int) -> bool:
         """Whether a READ names the memory of the original from its packet ``skipped`` on."""
         if not self.profile.validates_duplicates:
             inside = one.va <= request.va and request.va + request.dmalen <= one.va + one.length
@@ -623,7 +638,8 @@ _READ_PARTS: Final = {
 }
 
 
-def _covers(one: _Remembered, psn: int) -> bool:
+def covers(one: Remembered, psn: int) -> bool:
+    """Whether a PSN is one of the responses to a request."""
     return serial.in_window(psn, one.psn, one.packets)
 
 

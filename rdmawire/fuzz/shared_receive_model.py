@@ -37,7 +37,7 @@ class SharedReceiveModel(ResponderModel):
         """Return how many receives a queue has."""
         return len(self.queues[srq])
 
-    def _credits(self) -> int:
+    def credits(self) -> int:
         """ACKs of shared receive queues have no credits. IBA 9.7.7.2.1."""
         return NO_CREDITS
 

@@ -100,6 +100,21 @@ class ObservableTarget(Target, Protocol):
         ...
 
 
+@runtime_checkable
+class HoldingTarget(ObservableTarget, Protocol):
+    """A target that can transmit later, as an adapter whose port is busy.
+
+    ACKs that wait coalesce, and a READ that waits is answered with the bytes of its execution.
+    """
+
+    def send_within(self, frame: bytes, room: int) -> list[bytes]:
+        """Deliver a frame; return at most ``room`` frames of the target.
+
+        The others are returned by the next call of ``send``, ``send_within`` or ``wait``.
+        """
+        ...
+
+
 COUNTERS: Final = (
     "rx_write_requests", "rx_read_requests", "rx_atomic_requests", "out_of_buffer",
     "out_of_sequence", "out_of_seq_request", "duplicate_request", "send_rnr_err",

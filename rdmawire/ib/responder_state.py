@@ -115,6 +115,11 @@ class ReadResponse:
             return kept[:length]
         return None if self.whole is None else self.whole[offset : offset + length]
 
+    def reads_as(self, other: "ReadResponse", mtu: int) -> bool:
+        """Whether each PSN has the same memory as in ``other``."""
+        skipped = serial.distance(other.psn, self.psn)
+        return self.target.address == other.target.address + skipped * mtu
+
     def packets_kept(self, mtu: int) -> int:
         """How many response payloads are kept."""
         return len(self.kept) + -(-len(self.whole or b"") // mtu)
@@ -239,14 +244,21 @@ class ResponderContext:
         self.pending.append(answer)
         self.reads += isinstance(answer, ReadResponse)
 
-    def owe_again(self, answer: ReadResponse | AtomicResponse, resource: Resource) -> None:
+    def owe_again(
+        self, answer: ReadResponse | AtomicResponse, resource: Resource, mtu: int
+    ) -> None:
         """Add the response to a duplicate request, in PSN order, in place of a pending one.
 
-        The peer requests all later responses again, too, so those in progress restart.
+        ``mtu`` is the path MTU in bytes. The peer requests all later responses again, too, so those
+        in progress restart.
         """
         pending = self._withdraw(resource)
         answer.replayed = pending is None or pending.replayed
-        if isinstance(pending, ReadResponse) and isinstance(answer, ReadResponse):
+        if (
+            isinstance(pending, ReadResponse)
+            and isinstance(answer, ReadResponse)
+            and answer.reads_as(pending, mtu)
+        ):
             answer.kept = pending.kept
         later = (i for i, o in enumerate(self.pending) if serial.is_before(answer.psn, o.psn))
         place = next(later, len(self.pending))

@@ -182,7 +182,7 @@ def replay(qp: QueuePair, role: RequestRule, request: Arrival) -> None:
     if resource is None or answer is None:
         qp.device.drops[Drop.FORGOTTEN] += 1
         return
-    qp.inbound.owe_again(answer, resource)
+    qp.inbound.owe_again(answer, resource, qp.mtu)
     qp.wake()
 
 

@@ -12,7 +12,7 @@ from rdmawire.fuzz.finding import Finding, write_finding
 from rdmawire.fuzz.fuzzer import Batch, EngineFuzzer, Found, Frame, ScenarioFuzzer, make_fuzzer
 from rdmawire.fuzz.inputs import Case, PacketInput
 from rdmawire.fuzz.oracle import Violation
-from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug
+from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug, pending_bugs
 from rdmawire.fuzz.setup import Setup
 from rdmawire.ib.rules import Rules
 from rdmawire.traffic.scenario.reader import read_scenario_text
@@ -24,12 +24,19 @@ SEED = 1
 SPEC = {"kind": "engine", "service": "rc"}
 
 
-def first_findings(fuzzer: EngineFuzzer, most: int = 3) -> list[Found]:
-    """Findings with different signatures, of the first batch that has any."""
+PENDING = "pending replies"
+
+
+def first_findings(fuzzer: EngineFuzzer, most: int = 3, *, pending: bool = False) -> list[Found]:
+    """Findings with different signatures, of the first batch that has any.
+
+    Those of replies that wait have no scenario: they alone are returned if ``pending``, else none.
+    """
     for first in range(0, 10 * RUNS_OF_BATCH, RUNS_OF_BATCH):
         batch = fuzzer.batch(SEED, first, RUNS_OF_BATCH)
-        if batch.found:
-            return list({one.violation.signature: one for one in batch.found}.values())[:most]
+        found = [one for one in batch.found if (one.violation.what == PENDING) is pending]
+        if found:
+            return list({one.violation.signature: one for one in found}.values())[:most]
     return []
 
 
@@ -67,7 +74,22 @@ def test_the_scenario_has_the_profile(tmp_path: Path) -> None:
     assert "Play it as a scenario, which fails: rdmawire run FOLDER/scenario.yaml" in report
 
 
-WITH_SCENARIO = [bug for bug in PLANTED_BUGS.values() if bug.kind in ("engine", "requester")]
+@pytest.mark.parametrize("bug", pending_bugs.BUGS, ids=lambda bug: bug.name)
+def test_a_target_that_transmits_later_has_no_scenario(bug: PlantedBug, tmp_path: Path) -> None:
+    fuzzer: Any = make_fuzzer(bug.spec)
+    (found,) = first_findings(fuzzer, 1, pending=True)
+    smallest = fuzzer.minimised(found)
+    assert len(smallest.case["inputs"]) <= 4
+    place, report = written(smallest, tmp_path, fuzzer, **bug.spec)
+    assert not (place / "scenario.yaml").exists()
+    assert "a scenario cannot play this case: the target transmits later" in report
+
+
+WITH_SCENARIO = [
+    bug
+    for bug in PLANTED_BUGS.values()
+    if bug.kind in ("engine", "requester") and bug not in pending_bugs.BUGS
+]
 NOT_SHOWN = ["atomic-operands-exchanged"]
 """Bugs whose smallest case shows nothing in a scenario: its memory and keys are other ones."""
 

@@ -78,7 +78,7 @@ def test_an_exception_of_an_adapter_is_a_finding_and_the_fuzzer_goes_on() -> Non
     assert {one.violation.signature for one in batch.found} == {
         "exception | IndexError test_oracle:raising"
     }
-    assert len(batch.found) == 3
+    assert len(batch.found) > 3
     assert batch.executed > 5000
     smallest = fuzzer.minimised(batch.found[0])
     assert len(Case.from_json(smallest.case).inputs) == 1

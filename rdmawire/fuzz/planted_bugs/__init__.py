@@ -12,6 +12,7 @@ from rdmawire.fuzz.planted_bugs import (
     memory_bugs,
     order_bugs,
     parser_bugs,
+    pending_bugs,
     requester_bugs,
 )
 from rdmawire.fuzz.planted_bugs.bug import PlantedBug
@@ -19,7 +20,7 @@ from rdmawire.ib.rules import Rules
 from rdmawire.terminal import suggest
 
 _BUGS: Final = (
-    *(*memory_bugs.BUGS, *order_bugs.BUGS, *answer_bugs.BUGS),
+    *(*memory_bugs.BUGS, *order_bugs.BUGS, *answer_bugs.BUGS, *pending_bugs.BUGS),
     *(*requester_bugs.BUGS, *cm_bugs.BUGS, *parser_bugs.BUGS),
 )
 PLANTED_BUGS: Final = {bug.name: bug for bug in _BUGS}
