@@ -125,7 +125,7 @@ class CommandParser:
         if status is None:
             return self._violation("time", "the end of the command", f"{self._seconds:g} s", "")
         if status < 0:
-            return self._violation("signal", "no signal", _signal_name(-status), last)
+            return self._violation("signal", "no signal", signal_name(-status), last)
         if status not in self._statuses:
             return self._violation("exit status", self._meant, str(status), last)
         for line in output.splitlines():
@@ -147,7 +147,7 @@ class CommandParser:
         )
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
     """Return the name of a signal; real-time signals have numbers alone."""
     try:
         return signal.Signals(number).name

@@ -2,9 +2,11 @@
 
 Frames of which the dissector says that they are malformed are not compared, since tshark may show
 more or less of them. Of the others, each field that both know must have the same values, unless
-:mod:`rdmawire.fuzz.tshark_differences` has a row for it.
+:mod:`rdmawire.fuzz.tshark_differences` has a row for it. A crash of tshark, an exit status other
+than 0, or no end in time is a violation of the case that causes it, which is found by halving.
 """
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -15,7 +17,7 @@ from rdmawire.capture import LinkType
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.fields import FieldInfo
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.command_target import write_frames
+from rdmawire.fuzz.command_target import without_numbers, write_frames
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
@@ -31,12 +33,16 @@ from rdmawire.fuzz.tshark_fields import (
     shared_fields,
     tshark_values,
 )
+from rdmawire.fuzz.tshark_process import TsharkError
 
+_LOG: Final = logging.getLogger(__name__)
 _CAPTURE: Final = "mutants.pcap"
 """The name of the capture, which rows for some captures are not about."""
 _SHOWN: Final = "infiniband.bth.opcode"
 """Frames in which neither shows this field carry another protocol: they are not compared."""
 _MAX_TEXT: Final = 200
+_MAX_FAILURES: Final = 20
+"""Cases of one batch with which tshark fails, after which the other cases count as good."""
 
 Reader = Callable[[Path, Sequence[FieldInfo]], Iterator[Values]]
 """What another dissector shows of each frame of a capture."""
@@ -65,17 +71,68 @@ class DissectorComparison:
         self._reader = reader
         self._known = known
         self._fields = shared_fields()
+        self._is_usable = False
+        self._failures = 0
 
     def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
         """Compare each frame; ``place`` of a violation is the index of the frame."""
         return self.judge_all([frames])[0]
 
     def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
-        """Compare the frames of all cases with one run of tshark."""
+        """Compare the frames of all cases with one run of tshark, or with more if tshark fails.
+
+        Raises :class:`FuzzError` if tshark is not installed, or fails without any frame.
+        """
+        self._failures = 0
+        return self._judged(cases)
+
+    def _judged(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
+        if self._failures >= _MAX_FAILURES:
+            return [None] * len(cases)
+        try:
+            return self._compared(cases)
+        except TsharkError as error:
+            self._check_reader()
+            if len(cases) == 1:
+                self._failures += 1
+                return [self._failure(cases[0], error)]
+            return self._halved(cases, error)
+
+    def _halved(
+        self, cases: Sequence[Sequence[SeedFrame]], error: TsharkError
+    ) -> list[Violation | None]:
+        """Judge the halves of cases with which tshark fails."""
+        before, middle = self._failures, len(cases) // 2
+        found = self._judged(cases[:middle]) + self._judged(cases[middle:])
+        if self._failures == before:
+            _LOG.warning("%s; not if half of the same %d cases are read", error, len(cases))
+        return found
+
+    def _check_reader(self) -> None:
+        """Raise :class:`FuzzError` if tshark fails without any frame, too."""
+        if self._is_usable:
+            return
+        try:
+            self._compared([[]])
+        except TsharkError as error:
+            raise FuzzError(f"{error}: with a capture without frames") from error
+        self._is_usable = True
+
+    def _failure(self, frames: Sequence[SeedFrame], error: TsharkError) -> Violation:
+        """The violation of a case with which tshark fails, at the frame that makes it fail."""
+        for count in range(1, len(frames)):
+            try:
+                self._compared([frames[:count]])
+            except TsharkError as shown:
+                return _failed(shown, count - 1)
+        return _failed(error, len(frames) - 1)
+
+    def _compared(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
+        """Compare with one run of tshark. Raises :class:`TsharkError` if it fails."""
         with tempfile.TemporaryDirectory(prefix="rdmawire-fuzz-") as folder:
             path = write_frames(Path(folder), [frame for frames in cases for frame in frames])
             path = path.rename(path.with_name(_CAPTURE))
-            found = iter(self._compared(path, sum(map(len, cases))))
+            found = iter(self._differences(path, sum(map(len, cases))))
         return [self._first(islice(found, len(frames))) for frames in cases]
 
     @staticmethod
@@ -85,12 +142,11 @@ class DissectorComparison:
         shown = ((place, one) for place, one in enumerate(kept) if one is not None)
         return next((one._replace(place=place) for place, one in shown), None)
 
-    def _compared(self, path: Path, count: int) -> list[Violation | None]:
+    def _differences(self, path: Path, count: int) -> list[Violation | None]:
+        """The first difference of each frame of a capture."""
         other = list(self._reader(path, self._fields))
         if len(other) != count:
-            raise FuzzError(
-                f"tshark shows {len(other)} of {count} frames: look with the target command"
-            )
+            raise TsharkError("does not show each frame", f"{len(other)} of {count} frames")
         own = own_values(path, self._fields)
         pairs = zip(own, other, strict=True)
         return [self._difference(frame, mine, its) for (frame, mine), its in pairs]
@@ -103,6 +159,12 @@ class DissectorComparison:
             if not any(row.covers(name, frame, _CAPTURE) for row in self._known):
                 return _violation(name, mine.get(name), its.get(name))
         return None
+
+
+def _failed(error: TsharkError, place: int) -> Violation:
+    """The violation of a frame with which tshark fails."""
+    signature = f"tshark {error.reason} | {without_numbers(error.line)}"
+    return Violation(place, "tshark", "tshark shows each frame", str(error), "", signature)
 
 
 def _violation(name: str, mine: list[str] | None, its: list[str] | None) -> Violation:

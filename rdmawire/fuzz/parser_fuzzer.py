@@ -12,12 +12,13 @@ with commas:
   default).
 - ``codecs``: ``libraries`` (:data:`rdmawire.fuzz.codec_comparison.LIBRARIES`, by default those
   that are installed), ``corpus``.
-- ``dissectors``: ``corpus``.
+- ``dissectors``: ``corpus``, ``seconds`` (how long tshark may take for a batch).
 """
 
 import logging
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -45,6 +46,7 @@ from rdmawire.fuzz.parser_target import (
 )
 from rdmawire.fuzz.parsers import PARSERS
 from rdmawire.fuzz.seed_corpus import SeedCorpus, corpus_of
+from rdmawire.fuzz.tshark_fields import tshark_values
 
 _LOG: Final = logging.getLogger(__name__)
 _SEQUENCES: Final = 0.15
@@ -166,9 +168,11 @@ def codec_fuzzer(spec: Spec) -> ParserFuzzer:
 
 def dissector_fuzzer(spec: Spec) -> ParserFuzzer:
     """Return the fuzzer of a ``dissectors`` specification. Raises :class:`FuzzError`."""
-    check_settings(spec, ("corpus",))
+    check_settings(spec, ("corpus", "seconds"))
+    seconds = _number(spec, "seconds", COMMAND_SECONDS)
     corpus = _corpus(spec).only(is_compared)
-    return ParserFuzzer(DissectorComparison(), corpus, _COMMAND_TRIALS)
+    parser = DissectorComparison(partial(tshark_values, seconds=seconds))
+    return ParserFuzzer(parser, corpus, _COMMAND_TRIALS)
 
 
 def _views(names: Sequence[str], *, named: bool) -> Iterator[tuple[str, View]]:

@@ -1,6 +1,9 @@
 """`rdmawire fuzz`: campaigns, findings and their replay from the command line."""
 
 import json
+import os
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -177,3 +180,54 @@ def test_a_bug_that_the_service_may_not_show_is_warned_of(
         "this may find nothing\n"
     )
     assert done.stderr == (warning if warned else "")
+
+
+def with_tshark(folder: Path, lines: str) -> dict[str, str]:
+    """The environment for a shell script that is found as tshark, and an empty pyshark."""
+    module = folder / "modules" / "pyshark" / "tshark" / "output_parser" / "tshark_xml.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("packet_from_xml_packet = None\n")
+    program = folder / "bin" / "tshark"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{lines}\n")
+    program.chmod(0o755)
+    modules = (str(folder / "modules"), os.environ.get("PYTHONPATH", ""))
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "PYTHONPATH": os.pathsep.join(filter(None, modules))}
+
+
+def test_a_crash_of_tshark_is_a_finding_that_is_played_again(tmp_path: Path) -> None:
+    only_header = 'test "$(wc -c < "$3")" -le 24'
+    env = with_tshark(tmp_path, f"{only_header} || {{ echo failed >&2; kill -SEGV $$; }}")
+    words = ("dissectors", "--runs", "30", "--seed", "1", "--max-findings", "1", "--json")
+    done = rdmawire("fuzz", "run", *words, "-o", str(tmp_path / "found"), env=env)
+    assert done.returncode == 1, done.stderr
+    (found,) = json.loads(done.stdout)["findings"]
+    assert found["expected"] == "tshark shows each frame"
+    assert found["happened"] == "tshark ended with signal SIGSEGV: failed"
+    folder = Path(found["folder"])
+    (case,) = json.loads((folder / "finding.json").read_text())["case"]["inputs"]
+    assert case["mutations"] == []
+    assert "tshark ended with signal SIGSEGV" in (folder / "report.txt").read_text()
+    assert len(rdmawire("dissect", str(folder / "packets.pcapng")).stdout.splitlines()) == 1
+    again = rdmawire("fuzz", "replay", str(folder), env=env)
+    assert again.returncode == 1
+    assert found["happened"] in again.stdout
+
+
+def test_a_tshark_that_does_not_run_is_one_line(tmp_path: Path) -> None:
+    env = with_tshark(tmp_path, "echo no such library >&2; exit 127")
+    words = ("dissectors", "--runs", "5", "--seed", "1", "-o", str(tmp_path / "found"))
+    done = rdmawire("fuzz", "run", *words, env=env)
+    assert done.returncode == 2
+    line = "tshark ended with status 127: no such library: with a capture without frames"
+    assert done.stderr == f"rdmawire: {line}\n"
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+@pytest.mark.skipif(find_spec("pyshark") is None, reason="pyshark is not installed")
+def test_the_dissector_is_compared_with_tshark(tmp_path: Path) -> None:
+    words = ("dissectors", "--runs", "20", "--seed", "1", "-o", str(tmp_path), "--json")
+    done = rdmawire("fuzz", "run", *words)
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["target"] == {"kind": "dissectors"}

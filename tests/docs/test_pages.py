@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.fuzz.tshark_fields import PREFERENCES
+from rdmawire.fuzz.tshark_process import PREFERENCES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -19,7 +19,7 @@ from rdmawire.dissect.dissector import Dissector
 from rdmawire.filter import Filter, FilterError
 from rdmawire.filter.names import PROTOCOLS
 from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES
-from rdmawire.fuzz.tshark_fields import PREFERENCES
+from rdmawire.fuzz.tshark_process import PREFERENCES
 from tests.filter.samples import FILTERS
 from tests.interop.test_tshark import CAPTURES, FILES, is_readable
 

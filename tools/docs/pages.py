@@ -20,7 +20,7 @@ from rdmawire.fuzz.tshark_differences import (  # noqa: E402
     MUTANT_DIFFERENCES,
     KnownDifference,
 )
-from rdmawire.fuzz.tshark_fields import PREFERENCES  # noqa: E402
+from rdmawire.fuzz.tshark_process import PREFERENCES  # noqa: E402
 from rdmawire.verbs import VERBS, WORK_QUEUE_TABLES, QPType, SendOpcode, segments_of  # noqa: E402
 from rdmawire.wire.field_registry import shown_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
