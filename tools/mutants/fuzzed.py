@@ -20,7 +20,7 @@ from tools.mutants.mutation import mutants
 
 ROOT = Path(__file__).parents[2]
 SPECS = (
-    ({"kind": "engine", "service": "all", "counters": "yes"}, 800),
+    ({"kind": "engine", "service": "all", "counters": "yes"}, 2400),
     ({"kind": "requester", "service": "all"}, 800),
     ({"kind": "state"}, 60),
 )

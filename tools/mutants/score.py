@@ -90,14 +90,17 @@ def suspects(file: str) -> Iterator[Suspect]:
         counted[what] += 1
 
 
-def fuzz_all(drawn: list[Suspect], results: Results, jobs: int, end: float) -> None:
-    """Give the mutants without a result to the fuzzers, until the time ``end``."""
+def fuzz_all(left: list[Suspect], results: Results, jobs: int, end: float) -> None:
+    """Give mutants to the fuzzers, until the time ``end``."""
 
     def fuzz(suspect: Suspect) -> None:
         if time.monotonic() < end:
-            results.keep(suspect.key, Result(*tried(suspect.key.file, suspect.number)))
+            before = results.known.get(suspect.key)
+            result = Result(*tried(suspect.key.file, suspect.number))
+            if before is not None and result.outcome is Outcome.SURVIVED:
+                result = result._replace(test=before.test)
+            results.keep(suspect.key, result)
 
-    left = [one for one in drawn if one.key not in results.known and not one.reason]
     with ThreadPoolExecutor(jobs) as pool, click.progressbar(length=len(left), label="fuzz") as bar:
         for _ in pool.map(fuzz, left):
             bar.update(1)
@@ -248,9 +251,7 @@ def main(
     end, results = time.monotonic() + 60 * minutes, Results(path)
     drawn = {file: list(suspects(file)) for file in files or FILES}
     every = [one for of_file in drawn.values() for one in of_file]
-    if again:
-        _forget_survivors(results)
-    fuzz_all(every, results, jobs, end)
+    fuzz_all(list(_to_fuzz(every, results, again=again)), results, jobs, end)
     if tests:
         test_all(every, results, jobs, end)
     rows = [count(file, of_file, results) for file, of_file in drawn.items()]
@@ -274,10 +275,13 @@ def shown(one: Suspect) -> str:
     return f"{file}:{one.mutant.line}\n  - {was}\n  + {becomes}"
 
 
-def _forget_survivors(results: Results) -> None:
-    for key, result in list(results.known.items()):
-        if result.outcome is Outcome.SURVIVED:
-            del results.known[key]
+def _to_fuzz(drawn: Iterable[Suspect], results: Results, *, again: bool) -> Iterator[Suspect]:
+    """Yield the mutants without a result; with ``again``, also those that survived."""
+    for one in drawn:
+        known = results.known.get(one.key)
+        survived = known is not None and known.outcome is Outcome.SURVIVED
+        if not one.reason and (known is None or (again and survived)):
+            yield one
 
 
 if __name__ == "__main__":
