@@ -21,7 +21,10 @@ from tools.mutants.mutation import mutants
 ROOT = Path(__file__).parents[2]
 SPECS = (
     ({"kind": "engine", "service": "all", "counters": "yes"}, 2400),
+    ({"kind": "engine", "profile": "rxe", "accept": "all", "counters": "yes"}, 1200),
+    ({"kind": "engine", "profile": "rxe-6.1", "accept": "all", "counters": "yes"}, 1200),
     ({"kind": "requester", "service": "all"}, 800),
+    ({"kind": "requester", "profile": "rxe-6.1", "accept": "all"}, 400),
     ({"kind": "state"}, 60),
 )
 """The fuzzers that a mutant must pass, each with its number of runs."""

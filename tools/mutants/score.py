@@ -189,10 +189,11 @@ _HEAD = """# Mutation score of the fuzzers
 
 Each mutant of a module is one small change: a comparison, an operator, a number, a condition, a
 returned value, a statement that is left out. The fuzzers of responders and requesters of all
-services and of sequences of verbs try each mutant with one seed, and see what they see of an
-adapter under test: frames, completions, memory, counters. Mutants that they do not find are given
-to the tests of the module, and those that behave as the code does are listed with the reason.
-Regenerate this page with `python -m tools.mutants.score --results FILE --write`.
+services and of sequences of verbs, with the profiles `ibta`, `rxe` and `rxe-6.1`, try each mutant
+with one seed, and see what they see of an adapter under test: frames, completions, memory,
+counters. Mutants that they do not find are given to the tests of the module, and those that behave
+as the code does are listed with the reason. Regenerate this page with
+`python -m tools.mutants.score --results FILE --write`.
 
 | module | mutants | not importable | found by fuzzers | found by tests alone | equivalent | share |
 |---|---|---|---|---|---|---|
