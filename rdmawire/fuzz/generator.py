@@ -380,7 +380,7 @@ _MUTATIONS: Final[tuple[Mutation, ...]] = (
     *(ResponderInputs._other_opcode,) * 3,
     ResponderInputs._other_operands,
     ResponderInputs._bad_checksum,
-    ResponderInputs._other_field,
+    *(ResponderInputs._other_field,) * 4,
     ResponderInputs._truncated,
     ResponderInputs._other_headers,
 )
@@ -392,7 +392,7 @@ _DATAGRAM_MUTATIONS: Final[tuple[Mutation, ...]] = (
     *(ResponderInputs._other_opcode,) * 3,
     ResponderInputs._other_psn,
     ResponderInputs._bad_checksum,
-    ResponderInputs._other_field,
+    *(ResponderInputs._other_field,) * 4,
     ResponderInputs._truncated,
     ResponderInputs._other_headers,
 )

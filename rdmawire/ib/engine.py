@@ -5,12 +5,13 @@ a frame, ``receive`` leads to a memory access, a response, a state or a counter,
 exception.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import get_ident
 
 from isal.isal_zlib import crc32
 
 from rdmawire.errors import MemoryFault
+from rdmawire.ib.admission import refused
 from rdmawire.ib.completer import complete
 from rdmawire.ib.encapsulation import Encapsulation, gids_of
 from rdmawire.ib.path_migration import process_migreq
@@ -33,58 +34,8 @@ from rdmawire.verbs.multicast import MULTICAST_QPN
 from rdmawire.wire import serial
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.native import with_vcrc
-from rdmawire.wire.opcode import Opcode, operation_of
+from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.roce import Medium
-
-
-def refused(qp: QueuePair, flow: Flow) -> Drop | None:
-    """Return why packets of this flow are not for the queue pair, or ``None``."""
-    for reason, broken in _RULES:
-        if broken(qp, flow):
-            return reason
-    return None
-
-
-def _other_service(qp: QueuePair, flow: Flow) -> bool:
-    """The opcode belongs to another service, or to packets of the other direction."""
-    opcode, shape, service = flow.opcode, flow.shape, qp.service
-    if opcode == _CNP:
-        return not service.connected
-    if shape.service is not service.wire:
-        return True
-    if shape.response:
-        return not (service.reliable and service.sends)
-    return opcode not in qp.device.rules.requests[qp.type] and not flow.malformed
-
-
-def _not_answered(qp: QueuePair, flow: Flow) -> bool:
-    """A request that the device does not support, or drops as malformed. IBA 9.7.4.1."""
-    device = qp.device
-    if flow.malformed:
-        return not (device.rules.requests[qp.type] and device.profile.naks_malformed_requests)
-    unsupported = device.profile.unsupported
-    return bool(unsupported) and operation_of(flow.opcode) in unsupported
-
-
-def _other_partition(qp: QueuePair, flow: Flow) -> bool:
-    """The P_Key matches none of the queue pair's. IBA 10.9.3, 10.9.4."""
-    return qp.pkey_index_of(flow.bth.pkey) is None
-
-
-def _other_peer(qp: QueuePair, flow: Flow) -> bool:
-    """The packet is not from the peer of a connected queue pair. IBA 9.6.1.2.3."""
-    if not qp.service.connected:
-        return False
-    return flow.way_back not in qp.ways_to_peer
-
-
-_RULES: tuple[tuple[Drop, Callable[[QueuePair, Flow], bool]], ...] = (
-    (Drop.QP_TYPE, _other_service),
-    (Drop.MALFORMED, _not_answered),
-    (Drop.PKEY, _other_partition),
-    (Drop.PEER, _other_peer),
-)
-"""Reasons to drop a packet, each with its test, in the order of the standard."""
 
 
 def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:

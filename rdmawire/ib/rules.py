@@ -7,9 +7,9 @@ default. :class:`RequestRule` is the row of a request opcode.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
-from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.rx_parser import Arrival, Drop, Flow, FrameCheck
 from rdmawire.ib.send_queue import Wqe
 from rdmawire.ib.service import Fault, Reaction, ServiceType
 from rdmawire.snapshot import shared
@@ -25,6 +25,8 @@ Response = Callable[[Any, Arrival], None]
 Refusal = Callable[[Any, int], None]
 PostCheck = Callable[[Any, SendWR], None]
 HeaderMaker = Callable[[Any, Any], Header]
+PacketCheck = Callable[[Any, Flow], bool]
+"""Called with the queue pair; returns whether packets of the flow are dropped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,6 +144,9 @@ class Rules:
     - ``verbs``: how each type of work is done, by the opcode of the work request.
     - ``headers``: the :class:`ExtendedHeader` of each extended transport header.
     - ``opcodes``: the layouts of packets by opcode. Opcodes without one are reserved.
+    - ``frame_checks``: reasons to drop a frame before its queue pair is known, each with its test;
+      ``packet_checks``: reasons why packets are not for a queue pair, each with its test. Both are
+      in the order of the standard, and run once for packets with equal heads.
     """
 
     services: Mapping[QPType, ServiceType]
@@ -154,6 +159,8 @@ class Rules:
     verbs: Mapping[int, Verb]
     headers: Mapping[type[Header], ExtendedHeader]
     opcodes: OpcodeTable
+    frame_checks: tuple[tuple[Drop, FrameCheck], ...]
+    packet_checks: tuple[tuple[Drop, PacketCheck], ...]
 
     __deepcopy__ = shared
 
@@ -190,12 +197,30 @@ class Rules:
         """Return a copy that fills the extended transport header ``table`` by ``row``."""
         return replace(self, headers={**self.headers, table: row})
 
+    def with_frame_check(self, check: FrameCheck, new: FrameCheck) -> Self:
+        """Return a copy in which ``new`` replaces ``check``. ``ValueError`` if there is none."""
+        return replace(self, frame_checks=_with_check(self.frame_checks, check, new))
+
+    def with_packet_check(self, check: PacketCheck, new: PacketCheck) -> Self:
+        """Return a copy in which ``new`` replaces ``check``. ``ValueError`` if there is none."""
+        return replace(self, packet_checks=_with_check(self.packet_checks, check, new))
+
     def with_reaction(self, qp_type: QPType, fault: Fault, reaction: Reaction) -> Self:
         """Return a copy in which queue pairs of ``qp_type`` answer ``fault`` with ``reaction``."""
         service = self.services[qp_type]
         reactions = {**service.reactions, fault: reaction}
         service = replace(service, reactions=reactions)
         return replace(self, services={**self.services, qp_type: service})
+
+
+C = TypeVar("C", bound=Callable[..., bool])
+
+
+def _with_check(rows: tuple[tuple[Drop, C], ...], check: C, new: C) -> tuple[tuple[Drop, C], ...]:
+    """Return the rows with ``new`` in place of ``check``."""
+    if all(test is not check for _, test in rows):
+        raise ValueError(f"there is no check {check.__name__}")
+    return tuple((reason, new if test is check else test) for reason, test in rows)
 
 
 def _with_step(role: RequestRule, step: Step, new: Step) -> RequestRule:

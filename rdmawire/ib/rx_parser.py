@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
@@ -181,13 +181,48 @@ _read_word = Struct(">I").unpack_from
 _new = tuple.__new__
 
 
+FrameCheck = Callable[[roce.Frame], bool]
+"""Returns whether a frame is dropped."""
+
+_VERSIONS = ((IPv6, "version", 6), (GRH, "ipver", 6), (LRH, "lver", 0))
+
+
+def other_version(frame: roce.Frame) -> bool:
+    """The version in an IPv6 header, GRH or LRH is wrong; the parser rejects such IPv4 headers."""
+    return any(
+        getattr(header, row) != version
+        for kind, row, version in _VERSIONS
+        for header in frame.headers
+        if isinstance(header, kind)
+    )
+
+
+def wrong_lengths(frame: roce.Frame) -> bool:
+    """A length or checksum of IP or UDP, or a length of a GRH or LRH, is wrong."""
+    return frame.sealed_headers() != frame.headers
+
+
+def other_tver(frame: roce.Frame) -> bool:
+    """The transport version is not 0. IBA 9.6.1.1.1."""
+    return frame.packet.bth.tver != 0
+
+
+FRAME_CHECKS: Final[tuple[tuple[Drop, FrameCheck], ...]] = (
+    (Drop.HEADERS, other_version),
+    (Drop.HEADERS, wrong_lengths),
+    (Drop.TVER, other_tver),
+)
+"""Reasons to drop a frame whatever its addresses, each with its test, in the headers' order."""
+
+
 class RxParser:
     """Parses the frames that arrive at one port.
 
     ``is_mine`` returns whether the addresses in the headers before the BTH are the port's.
     ``take_raw`` is called with each frame without a BTH; if it returns ``False``, the frame is
     dropped. ``medium`` sets the first header of frames, ``opcodes`` the layouts of packets.
-    ``flush_twice`` says that the ICRC of a FLUSH covers its headers twice.
+    ``flush_twice`` says that the ICRC of a FLUSH covers its headers twice. ``checks`` are the
+    reasons to drop a frame, each with its test.
     """
 
     def __init__(
@@ -199,8 +234,10 @@ class RxParser:
         medium: Medium = Medium.ETHERNET,
         opcodes: OpcodeTable = LAYOUTS,
         flush_twice: bool = False,
+        checks: tuple[tuple[Drop, FrameCheck], ...] = FRAME_CHECKS,
     ) -> None:
         self._medium = medium
+        self._checks = checks
         self._opcodes = opcodes
         self._head = HEADS[medium]
         self._flush_twice = flush_twice
@@ -333,7 +370,7 @@ class RxParser:
 
     def _refused(self, frame: roce.Frame, *, malformed: bool) -> Drop | None:
         """Return why a frame is dropped, or ``None``."""
-        for reason, broken in _RULES:
+        for reason, broken in self._checks:
             if broken(frame):
                 return reason
         if not malformed and self._opcodes[frame.packet.bth.opcode].shape is None:
@@ -384,24 +421,6 @@ def _has_checksum(frame: roce.Frame) -> bool:
     last = frame.headers[-1]
     return isinstance(last, UDP) and last.checksum != 0
 
-
-def _other_version(frame: roce.Frame) -> bool:
-    """The version in an IPv6 header, GRH or LRH is wrong; the parser rejects such IPv4 headers."""
-    return any(
-        getattr(header, row) != version
-        for kind, row, version in _VERSIONS
-        for header in frame.headers
-        if isinstance(header, kind)
-    )
-
-
-_VERSIONS = ((IPv6, "version", 6), (GRH, "ipver", 6), (LRH, "lver", 0))
-_RULES: tuple[tuple[Drop, Callable[[roce.Frame], bool]], ...] = (
-    (Drop.HEADERS, _other_version),
-    (Drop.HEADERS, lambda frame: frame.sealed_headers() != frame.headers),
-    (Drop.TVER, lambda frame: frame.packet.bth.tver != 0),
-)
-"""Reasons to drop a frame whatever its addresses, each with its test, in the headers' order."""
 
 NO_PACKET = (
     Drop.NOT_RDMA,

@@ -6,6 +6,7 @@ A module of its own, because the modules below it apply rules without knowing wh
 from dataclasses import replace
 from typing import Final
 
+from rdmawire.ib.admission import PACKET_CHECKS
 from rdmawire.ib.completer import RESPONSES
 from rdmawire.ib.post_checks import POST_CHECKS, checks_of
 from rdmawire.ib.requester import EXTENDED_HEADERS
@@ -13,6 +14,7 @@ from rdmawire.ib.responder import CNP, MALFORMED, REQUESTS
 from rdmawire.ib.responses import RESPONSE_HEADERS
 from rdmawire.ib.retransmit import REFUSALS
 from rdmawire.ib.rules import Rules
+from rdmawire.ib.rx_parser import FRAME_CHECKS
 from rdmawire.ib.service import SERVICES, ServiceType
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.wr import VERBS, Verb
@@ -29,6 +31,8 @@ STANDARD: Final = Rules(
     verbs=VERBS,
     headers=EXTENDED_HEADERS | RESPONSE_HEADERS,
     opcodes=LAYOUTS,
+    frame_checks=FRAME_CHECKS,
+    packet_checks=PACKET_CHECKS,
 )
 """The rules of the standard. Differences by profile are decided in the modules."""
 

@@ -135,6 +135,7 @@ class Verbs(Port):
             self._take_raw,
             medium=medium,
             opcodes=rules.opcodes,
+            checks=rules.frame_checks,
             flush_twice=profile.flush_icrc_covers_headers_twice,
         )
         self.device.forget_routes = self._rx_parser.forget_routes

@@ -37,7 +37,7 @@ def test_a_planted_bug_is_found_within_its_budget(bug: PlantedBug) -> None:
 @pytest.mark.parametrize("name", ["short-writes", "range-one-too-long", "xrc-any-srq"])
 def test_a_minimised_case_has_few_inputs(name: str) -> None:
     fuzz = fuzzer(planted(name))
-    found = fuzz.batch(SEED, 0, 400).found
+    found = fuzz.batch(SEED, 0, 1000).found
     smallest = fuzz.minimised(found[0])
     assert len(smallest.case["inputs"]) <= 3
     assert smallest.violation.signature == found[0].violation.signature

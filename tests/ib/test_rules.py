@@ -9,11 +9,12 @@ import pytest
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib import checks
+from rdmawire.ib.admission import other_partition
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import Answer, AtomicResponse
 from rdmawire.ib.retransmit import fail
 from rdmawire.ib.rules import RequestRule, Rules
-from rdmawire.ib.rx_parser import Arrival
+from rdmawire.ib.rx_parser import Arrival, other_tver
 from rdmawire.ib.send_queue import Wqe
 from rdmawire.ib.service import Fault, Reaction
 from rdmawire.ib.standard_rules import STANDARD
@@ -25,7 +26,8 @@ from rdmawire.wire import roce
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, RETH, Ack, AtomicAckETH, Nak
 from rdmawire.wire.opcode import Opcode
-from tests.ib.stage import Stage, nak_of
+from rdmawire.wire.packet import Packet
+from tests.ib.stage import Stage, nak_of, outcomes
 
 
 class Calls:
@@ -188,3 +190,31 @@ def test_a_step_that_no_request_has_is_refused() -> None:
 def test_copies_of_an_adapter_share_its_rules() -> None:
     pair = Pair()
     assert deepcopy(pair).server.nic.device.rules is STANDARD
+
+
+def test_checks_of_frames_and_packets_are_rows() -> None:
+    """The server accepts a packet of another transport version, or of another partition."""
+
+    def accepts(*_: object) -> bool:
+        return False
+
+    quirks = {
+        "tver": STANDARD.with_frame_check(other_tver, accepts),
+        "pkey": STANDARD.with_packet_check(other_partition, accepts),
+    }
+    values = {"tver": 1, "pkey": 0x8001}
+    for field, rules in quirks.items():
+        for each in (rules, STANDARD):
+            stage = Stage(Pair(peer_rules=each))
+            plain = Packet.make(Opcode.RC_SEND_ONLY, psn=100)
+            wrong = plain.replace(bth=plain.bth.replace(**{field: values[field]}))
+            stage.server.receive(4)
+            stage.server.nic.receive(stage.forge(wrong), 0)
+            assert len(outcomes(stage.server)) == (each is rules)
+
+
+def test_a_check_that_is_no_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="there is no check other_partition"):
+        STANDARD.with_frame_check(other_partition, other_tver)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="there is no check other_tver"):
+        STANDARD.with_packet_check(other_tver, other_partition)  # type: ignore[arg-type]

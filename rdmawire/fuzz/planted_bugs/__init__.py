@@ -7,6 +7,7 @@ from typing import Final
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.planted_bugs import (
+    admission_bugs,
     answer_bugs,
     cm_bugs,
     memory_bugs,
@@ -20,7 +21,13 @@ from rdmawire.ib.rules import Rules
 from rdmawire.terminal import suggest
 
 _BUGS: Final = (
-    *(*memory_bugs.BUGS, *order_bugs.BUGS, *answer_bugs.BUGS, *pending_bugs.BUGS),
+    *(
+        *memory_bugs.BUGS,
+        *order_bugs.BUGS,
+        *answer_bugs.BUGS,
+        *pending_bugs.BUGS,
+        *admission_bugs.BUGS,
+    ),
     *(*requester_bugs.BUGS, *cm_bugs.BUGS, *parser_bugs.BUGS),
 )
 PLANTED_BUGS: Final = {bug.name: bug for bug in _BUGS}
