@@ -21,11 +21,7 @@ from rdmawire.fuzz.command_target import without_numbers, write_frames
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
-from rdmawire.fuzz.tshark_differences import (
-    KNOWN_DIFFERENCES,
-    MUTANT_DIFFERENCES,
-    KnownDifference,
-)
+from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES, KnownDifference
 from rdmawire.fuzz.tshark_fields import (
     Values,
     differing,
@@ -33,6 +29,7 @@ from rdmawire.fuzz.tshark_fields import (
     shared_fields,
     tshark_values,
 )
+from rdmawire.fuzz.tshark_mutants import MUTANT_DIFFERENCES
 from rdmawire.fuzz.tshark_process import TsharkError
 
 _LOG: Final = logging.getLogger(__name__)

@@ -2,8 +2,8 @@
 
 Each row has fields (as patterns), the frames concerned, and what tshark does. If that depends on
 more than the frame, as in a stream without its start, the row also has the captures concerned.
-Rows of :data:`KNOWN_DIFFERENCES` are seen in captures of the project; those of
-:data:`MUTANT_DIFFERENCES` in mutants of their frames alone.
+The rows are seen in captures of the project; those of :mod:`rdmawire.fuzz.tshark_mutants` in
+mutants of their frames alone.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from rdmawire.wire import ib, inet, rdmap
 from rdmawire.wire.cm import CMAttribute
 from rdmawire.wire.erf import ERF
 from rdmawire.wire.header import Header
-from rdmawire.wire.mad import BASE_VERSION, MAD
+from rdmawire.wire.mad import MAD
 from rdmawire.wire.management import VENDOR_OUI_CLASSES, ManagementClass
 from rdmawire.wire.notice import Notice
 from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Service, is_vendor
@@ -29,67 +29,79 @@ def _everywhere(_: Dissection) -> bool:
     return True
 
 
-def _found(frame: Dissection, *kinds: type[Header]) -> list[Header]:
+def headers_of(frame: Dissection, *kinds: type[Header]) -> list[Header]:
+    """Return the headers of a frame that are of one of these tables."""
     return [header for header in frame.headers() if isinstance(header, kinds)]
 
 
-def _has(*kinds: type[Header], **values: int) -> Applies:
+def has_header(*kinds: type[Header], **values: int) -> Applies:
     """Frames with a header of one of these kinds that has these values."""
     return lambda frame: any(
         all(getattr(header, name) == value for name, value in values.items())
-        for header in _found(frame, *kinds)
+        for header in headers_of(frame, *kinds)
     )
 
 
 def _opcode(frame: Dissection) -> int:
     """The BTH's opcode; -1 without a BTH."""
-    return next((bth.opcode for bth in _found(frame, ib.BTH)), -1)  # type: ignore[attr-defined]
+    return next((bth.opcode for bth in headers_of(frame, ib.BTH)), -1)  # type: ignore[attr-defined]
 
 
-def _of_service(service: Service) -> Applies:
+def of_service(service: Service) -> Applies:
+    """Frames of a transport service."""
     return lambda frame: _opcode(frame) >= 0 and _opcode(frame) >> 5 == service
 
 
-def _of_operation(*operations: Operation) -> Applies:
+def of_operation(*operations: Operation) -> Applies:
+    """Frames of one of these operations."""
     return lambda frame: _opcode(frame) in SHAPES and _opcode(frame) & 31 in operations
 
 
-def _payload(frame: Dissection) -> bytes:
+def payload_of(frame: Dissection) -> bytes:
     """The first payload, with its pad."""
     return b"".join(node.data for node in frame.nodes if node.name in ("payload", "pad"))
 
 
 def _short_send(frame: Dissection) -> bool:
-    return _guessed(frame) and len(_payload(frame)) <= 12
+    return _guessed(frame) and len(payload_of(frame)) <= 12
 
 
-def _zeros_sent(frame: Dissection) -> bool:
-    return _guessed(frame) and len(_payload(frame)) > 16 and not any(_payload(frame))
+def _like_rpc(frame: Dissection) -> bool:
+    """With a message type of RPC over RDMA (RFC 8166, 4.1) in the fourth word of the payload."""
+    word = payload_of(frame)[12:16]
+    return _guessed(frame) and len(word) == 4 and int.from_bytes(word, "big") <= 4
 
 
 def _guessed(frame: Dissection) -> bool:
-    return _of_operation(*_GUESSED)(frame) and not _has(MAD)(frame)
+    return of_operation(*_GUESSED)(frame) and not has_header(MAD)(frame)
 
 
-_GUESSED = (Operation.SEND_ONLY, Operation.SEND_LAST, Operation.SEND_ONLY_WITH_INVALIDATE)
+_DECIDING = (53, 69, 319, 4789)
+"""UDP ports of captures that select a protocol, though the other port is 4791."""
+_GUESSED = (
+    Operation.SEND_ONLY,
+    Operation.SEND_LAST,
+    Operation.SEND_ONLY_WITH_INVALIDATE,
+    Operation.SEND_LAST_WITH_INVALIDATE,
+)
 
 
 def _immediate_alone(frame: Dissection) -> bool:
-    return _opcode(frame) == Opcode.UD_SEND_ONLY_WITH_IMMEDIATE and not _payload(frame)
+    return _opcode(frame) == Opcode.UD_SEND_ONLY_WITH_IMMEDIATE and not payload_of(frame)
 
 
 def _like_eoib(frame: Dissection) -> bool:
-    datagram = _opcode(frame) >> 5 == Service.UD and len(_payload(frame)) > 4
-    return datagram and _payload(frame)[0] >> 4 == 0xC
+    datagram = _opcode(frame) >> 5 == Service.UD and len(payload_of(frame)) > 4
+    return datagram and payload_of(frame)[0] >> 4 == 0xC
 
 
 def _of_class(*classes: int) -> Applies:
-    return lambda frame: any(mad.mgmt_class in classes for mad in _found(frame, MAD))  # type: ignore[attr-defined]
+    return lambda frame: any(mad.mgmt_class in classes for mad in headers_of(frame, MAD))  # type: ignore[attr-defined]
 
 
 def _rdmap_opcode(*opcodes: int) -> Applies:
     kinds = (rdmap.RDMAPControl, rdmap.RDMAPControlReserved, rdmap.RDMAPControlInvalidate)
-    return lambda frame: any(head.opcode in opcodes for head in _found(frame, *kinds))  # type: ignore[attr-defined]
+    return lambda frame: any(head.opcode in opcodes for head in headers_of(frame, *kinds))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +147,21 @@ KNOWN_DIFFERENCES = (
         "packets of service RD (opcodes 0x40 to 0x5D)",
         "decoded as Mellanox's dynamically connected transport, with its header after the BTH",
         "roce_v2_ipv4.pcap",
-        _of_service(Service.RD),
+        of_service(Service.RD),
     ),
     KnownDifference(
         ("infiniband.*", "data.*"),
         "packets of service XRC (opcodes 0xA0 to 0xBD)",
         "no header is known: everything after the BTH is shown as vendor bytes, the CRCs too",
         "roce_v2_ipv4.pcap",
-        _of_service(Service.XRC),
+        of_service(Service.XRC),
     ),
     KnownDifference(
         ("infiniband.reth*", "infiniband.vendor", "infiniband.*variant.crc", "data.*"),
         "FLUSH and ATOMIC WRITE",
         "the opcodes 0x1C and 0x1D are unknown",
         "rxe612_vt_rc_awrite.pcap",
-        _of_operation(Operation.FLUSH, Operation.ATOMIC_WRITE),
+        of_operation(Operation.FLUSH, Operation.ATOMIC_WRITE),
     ),
     KnownDifference(
         ("infiniband.vendor", "infiniband.*variant.crc"),
@@ -167,17 +179,17 @@ KNOWN_DIFFERENCES = (
     ),
     KnownDifference(
         ("data.*", "infiniband.*variant.crc"),
-        "SEND_ONLY, SEND_ONLY_WITH_INVALIDATE and SEND_LAST, with a payload of at most 12 bytes",
+        "SEND_ONLY and SEND_LAST, with Invalidate too, with a payload of at most 12 bytes",
         "decoded as RPC over RDMA, then reported as malformed; the ICRC is not shown",
         "rxe612_vt_rc_awrite.pcap",
         _short_send,
     ),
     KnownDifference(
         ("data.*",),
-        "the same opcodes with more than 16 bytes of payload, all of them zero",
-        "decoded as RPC over RDMA or SMB Direct; no byte is shown",
+        "the same opcodes with a number from 0 to 4 in bytes 12 to 15 of the payload",
+        "taken for the type of a message of RPC over RDMA; no byte is shown",
         "rxe61_ucmatose.pcap",
-        _zeros_sent,
+        _like_rpc,
     ),
     KnownDifference(
         ("infiniband.*variant.crc",),
@@ -198,42 +210,44 @@ KNOWN_DIFFERENCES = (
         "link packets with credits",
         "reported as malformed: more than the six bytes of the packet are read",
         "link_packets_erf.pcap",
-        _has(ib.FlowControl),
+        has_header(ib.FlowControl),
     ),
     KnownDifference(
         ("frame.interface_name", "frame.interface_description"),
         "records of Endace's format",
         "the file has no interface names; tshark makes them from the port number of the card",
         "ethernet_erf.pcap",
-        _has(ERF),
+        has_header(ERF),
     ),
     KnownDifference(
         ("infiniband.variant.crc",),
         "raw packets",
         "shown twice",
         "raw_packets_erf.pcap",
-        lambda frame: any(lrh.lnh < ib.LNH.IBA_LOCAL for lrh in _found(frame, ib.LRH)),  # type: ignore[attr-defined]
+        lambda frame: any(lrh.lnh < ib.LNH.IBA_LOCAL for lrh in headers_of(frame, ib.LRH)),  # type: ignore[attr-defined]
     ),
     KnownDifference(
         ("infiniband.*", "data.*", "eth.*", "vxlan.*"),
         "UDP from port 53, 69, 319 or 4789 to port 4791",
         "the source port decides: decoded as DNS, TFTP, PTP or VXLAN",
         "neighbours.pcap",
-        lambda frame: any(_has(inet.UDP, srcport=port)(frame) for port in (53, 69, 319, 4789)),
+        lambda frame: any(
+            has_header(inet.UDP, srcport=port)(frame) for port in (53, 69, 319, 4789)
+        ),
     ),
     KnownDifference(
         ("data.*",),
         "frames that end before the IP header's length",
         "the remaining payload is not shown",
         "malformed.pcap",
-        lambda frame: frame.malformed is not None and _has(ib.BTH)(frame),
+        lambda frame: frame.malformed is not None and has_header(ib.BTH)(frame),
     ),
     KnownDifference(
         ("data.*",),
         "frames that the capture truncated",
         "the remaining payload is not shown",
         "roce_v2_snapped.pcap",
-        lambda frame: frame.length > len(frame.data) and _has(ib.BTH)(frame),
+        lambda frame: frame.length > len(frame.data) and has_header(ib.BTH)(frame),
     ),
     # Management datagrams.
     KnownDifference(
@@ -247,7 +261,7 @@ KNOWN_DIFFERENCES = (
         "RMPP headers",
         "the byte is split into four and four bits; the standard has five and three",
         "management_erf.pcap",
-        _has(RMPP),
+        has_header(RMPP),
     ),
     KnownDifference(
         ("infiniband.rmpp", "infiniband.rmpp.*"),
@@ -261,14 +275,14 @@ KNOWN_DIFFERENCES = (
         "RMPP ACK, STOP and ABORT",
         "shown from bytes that are reserved or contain the error (IBA 13.6.2)",
         "management_erf.pcap",
-        lambda frame: any(rmpp.kind in (2, 3, 4) for rmpp in _found(frame, RMPP)),  # type: ignore[attr-defined]
+        lambda frame: any(rmpp.kind in (2, 3, 4) for rmpp in headers_of(frame, RMPP)),  # type: ignore[attr-defined]
     ),
     KnownDifference(
         _RECORDS,
         "tables of records in RMPP transfers",
         "only the first record is shown; later segments are decoded as if a record began there",
         "management_erf.pcap",
-        lambda frame: any(rmpp.active for rmpp in _found(frame, RMPP)),  # type: ignore[attr-defined]
+        lambda frame: any(rmpp.active for rmpp in headers_of(frame, RMPP)),  # type: ignore[attr-defined]
     ),
     KnownDifference(
         ("infiniband.multicastforwardingtable.portmask",),
@@ -287,7 +301,7 @@ KNOWN_DIFFERENCES = (
         "trap 259",
         "DataValid, of two bytes, is decoded as an IPv6 address; the rest is reported as malformed",
         "management_erf.pcap",
-        _has(Notice, trap_number_device_id=259),
+        has_header(Notice, trap_number_device_id=259),
     ),
     KnownDifference(
         ("infiniband.classportinfo.*",),
@@ -317,7 +331,7 @@ KNOWN_DIFFERENCES = (
         "private data of CM SIDR_REQ",
         "the IP CM header is dissected in REQ only",
         "rxe61_udaddy.pcap",
-        _has(MAD, attribute_id=CMAttribute.SIDR_REQ),
+        has_header(MAD, attribute_id=CMAttribute.SIDR_REQ),
     ),
     KnownDifference(
         ("infiniband.cm.rej.reserved0",),
@@ -330,7 +344,7 @@ KNOWN_DIFFERENCES = (
         "management datagrams of which tshark decodes only the class or the attribute",
         "the CRCs after them are not shown",
         "management_erf.pcap",
-        _has(MAD),
+        has_header(MAD),
     ),
     # iWARP.
     KnownDifference(
@@ -345,21 +359,21 @@ KNOWN_DIFFERENCES = (
         "atomic requests other than FetchAdd and CmpSwap, or with reserved bits",
         "no add or swap fields; the compare fields are shown from 16 bytes too early",
         "iwarp_reserved.pcap",
-        _has(rdmap.AtomicRequestHeader),
+        has_header(rdmap.AtomicRequestHeader),
     ),
     KnownDifference(
         _QUOTED,
         "Terminate of Linux's siw, with its control field mirrored",
         "the quoted headers are not shown: the flags that announce them are at other bits",
         "siw61_err_badstag_write.pcap",
-        lambda frame: any(map(is_mirrored, _found(frame, TerminateControl))),  # type: ignore[arg-type]
+        lambda frame: any(map(is_mirrored, headers_of(frame, TerminateControl))),  # type: ignore[arg-type]
     ),
     KnownDifference(
         _QUOTED,
         "Terminate with quoted headers",
         "the error type decides what they are, not the quoted T bit; M is not shown without D",
         "iwarp_terminate.pcap",
-        _has(TerminateControl),
+        has_header(TerminateControl),
     ),
     KnownDifference(
         ("data.*",),
@@ -440,145 +454,3 @@ KNOWN_DIFFERENCES = (
         captures=("iwarp_not.pcap", "tcp_odd_numbers.pcap"),
     ),
 )
-
-
-def _to_management_queue(frame: Dissection) -> bool:
-    """To queue pair 0 or 1, as no datagram."""
-    to = [bth.destqp for bth in _found(frame, ib.BTH)]  # type: ignore[attr-defined]
-    return any(qpn < 2 for qpn in to) and not _of_service(Service.UD)(frame)
-
-
-def _of_other_version(frame: Dissection) -> bool:
-    """A management datagram whose base version is not 1. IBA 13.4.2."""
-    return any(one.base_version != BASE_VERSION for one in _found(frame, MAD))  # type: ignore[attr-defined]
-
-
-def _from_management_queue(frame: Dissection) -> bool:
-    return any(deth.srcqp < 2 for deth in _found(frame, ib.DETH))  # type: ignore[attr-defined]
-
-
-def _ends_early(frame: Dissection) -> bool:
-    """With bytes after the packet, as the lengths of UDP, IP or the GRH say."""
-    return any(node.name == "trailer" for node in frame.nodes)
-
-
-def _is_short_end(frame: Dissection) -> bool:
-    """A last packet of a SEND with Invalidate, with a payload of at most 12 bytes."""
-    ends = _of_operation(Operation.SEND_LAST_WITH_INVALIDATE)(frame)
-    return ends and len(_payload(frame)) <= 12
-
-
-def _is_vendors_notice(frame: Dissection) -> bool:
-    return any(not one.is_generic for one in _found(frame, Notice))  # type: ignore[attr-defined]
-
-
-def _is_fragment(frame: Dissection) -> bool:
-    return any(ip.mf or ip.fragment_offset for ip in _found(frame, inet.IPv4))  # type: ignore[attr-defined]
-
-
-MUTANT_DIFFERENCES = (
-    KnownDifference(
-        ("udp.stream", "tcp.stream"),
-        "numbers of conversations",
-        "they depend on the frames before; frames without a whole header are not counted alike",
-        "",
-    ),
-    KnownDifference(
-        ("infiniband.*", "data.*"),
-        "packets to queue pair 0 or 1 that are no datagrams",
-        "decoded as management datagrams, whatever the opcode",
-        "",
-        _to_management_queue,
-    ),
-    KnownDifference(
-        ("*",),
-        "fragments of IP",
-        "the first fragment is not dissected if others are missing; the data are shown",
-        "",
-        _is_fragment,
-    ),
-    KnownDifference(
-        ("ip.len",),
-        "an IPv4 header with length 0",
-        "taken for a frame that the adapter segments: the length of the rest is shown",
-        "",
-        _has(inet.IPv4, total_length=0),
-    ),
-    KnownDifference(
-        ("*",),
-        "an IPv6 header with payload length 0",
-        "reported as malformed; rdmawire takes it for a frame that the adapter segments",
-        "",
-        _has(inet.IPv6, payload_length=0),
-    ),
-    KnownDifference(
-        ("data.*", "udp.payload", "infiniband.vendor", "infiniband.*variant.crc"),
-        "packets that end before the frame, by the length of UDP or of a GRH",
-        "these lengths are not used: payload and CRC are looked for at the end of the IP packet",
-        "",
-        _ends_early,
-    ),
-    KnownDifference(
-        ("data.*", "infiniband.*variant.crc"),
-        "SEND_LAST_WITH_INVALIDATE with a payload of at most 12 bytes",
-        "decoded as RPC over RDMA, then reported as malformed",
-        "",
-        _is_short_end,
-    ),
-    KnownDifference(
-        ("data.*", "infiniband.*variant.crc"),
-        "payloads that begin with 0xCAFE",
-        "decoded as LLT of Veritas",
-        "",
-        lambda frame: _payload(frame)[:2] == b"\xca\xfe",
-    ),
-    KnownDifference(
-        ("infiniband.*", "data.*"),
-        "management datagrams of another base version",
-        "decoded as those of version 1",
-        "",
-        _of_other_version,
-    ),
-    KnownDifference(
-        ("infiniband.*", "data.*"),
-        "datagrams from queue pair 0 or 1 to another one",
-        "decoded as management datagrams",
-        "",
-        _from_management_queue,
-    ),
-    KnownDifference(
-        ("infiniband.*", "data.*", "udp.payload"),
-        "UDP from port 4791 to another port",
-        "decoded as RoCEv2, whose destination port it is",
-        "",
-        lambda frame: not _found(frame, ib.BTH) and _has(inet.UDP, srcport=4791)(frame),
-    ),
-    KnownDifference(
-        ("*",),
-        "RoCEv2 from a UDP port below 49152",
-        "the source port decides, where it is that of a protocol such as BOOTP",
-        "",
-        lambda frame: any(udp.srcport < 0xC000 for udp in _found(frame, inet.UDP)),  # type: ignore[attr-defined]
-    ),
-    KnownDifference(
-        ("infiniband.*name", "infiniband.*nodestring", "infiniband.nodedescription*"),
-        "texts with bytes that are no ASCII",
-        "shown as they are; rdmawire shows them as escapes",
-        "",
-    ),
-    KnownDifference(
-        ("infiniband.trap.*", "infiniband.notice.*"),
-        "notices of vendors",
-        "their details are decoded as those of the generic notice with the same number",
-        "",
-        _is_vendors_notice,
-    ),
-    KnownDifference(
-        ("infiniband.*", "data.*"),
-        "records in RMPP transfers",
-        "decoded as if a record began in each segment",
-        "",
-        lambda frame: any(rmpp.active for rmpp in _found(frame, RMPP)),  # type: ignore[attr-defined]
-    ),
-)
-"""Differences that mutants show, besides those of captures."""

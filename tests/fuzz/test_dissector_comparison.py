@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,24 +10,29 @@ import pytest
 from rdmawire.capture import open_capture
 from rdmawire.dissect.fields import FieldInfo
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz import make_fuzzer, tshark_fields
-from rdmawire.fuzz.dissector_comparison import DissectorComparison, is_compared
-from rdmawire.fuzz.frame_mutation import Mutant, Mutation, SeedFrame
-from rdmawire.fuzz.tshark_differences import MUTANT_DIFFERENCES, KnownDifference
-from rdmawire.fuzz.tshark_fields import Values, own_values
-from rdmawire.wire.opcode import Opcode
+from rdmawire.fuzz import Finding, make_fuzzer, read_finding, tshark_fields, write_finding
+from rdmawire.fuzz.dissector_comparison import DissectorComparison, Reader, is_compared
+from rdmawire.fuzz.finding import as_finding
+from rdmawire.fuzz.frame_mutation import SeedFrame
+from rdmawire.fuzz.parser_fuzzer import ParserFuzzer
+from rdmawire.fuzz.seed_corpus import SeedCorpus
+from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES, KnownDifference
+from rdmawire.fuzz.tshark_fields import Values, own_values, tshark_values
+from rdmawire.fuzz.tshark_mutants import MUTANT_DIFFERENCES
+from tests.fuzz.tshark_recorded import (
+    CAPTURES,
+    HEALTHY,
+    MUTANTS,
+    OVER_IPV6,
+    frames,
+    recorded_values,
+)
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+needs_pyshark = pytest.mark.skipif(find_spec("pyshark") is None, reason="pyshark is not installed")
 
 
-@cache
-def frames(name: str) -> tuple[SeedFrame, ...]:
-    with open_capture(CAPTURES / name) as reader:
-        return tuple(SeedFrame(record.data, record.link_type) for record in reader)
-
-
-class Recorded:
+class Other:
     """Shows what the dissector shows, but for one field of each frame."""
 
     def __init__(self, name: str = "", value: str | None = None) -> None:
@@ -48,7 +53,7 @@ RC = [frame for frame in frames("golden/rc.pcap") if is_compared(frame)][:6]
 
 
 def test_equal_fields_are_no_violation_and_one_run_is_for_all_cases() -> None:
-    reader = Recorded()
+    reader = Other()
     assert DissectorComparison(reader).judge_all([RC[:2], RC[2:], []]) == [None, None, None]
     assert reader.runs == 1
 
@@ -56,7 +61,7 @@ def test_equal_fields_are_no_violation_and_one_run_is_for_all_cases() -> None:
 @pytest.mark.parametrize(("value", "kind"), [("7", "another value"), (None, "by rdmawire alone")])
 def test_another_value_is_a_violation_at_its_frame(value: str | None, kind: str) -> None:
     field = "infiniband.bth.psn"
-    shown = DissectorComparison(Recorded(field, value)).judge_all([[], RC[:2]])
+    shown = DissectorComparison(Other(field, value)).judge_all([[], RC[:2]])
     assert shown[0] is None
     assert shown[1] is not None
     assert (shown[1].place, shown[1].signature) == (0, f"{field} | {kind}")
@@ -64,7 +69,7 @@ def test_another_value_is_a_violation_at_its_frame(value: str | None, kind: str)
 
 
 def test_a_field_that_the_other_alone_shows_is_a_violation() -> None:
-    class More(Recorded):
+    class More(Other):
         def __call__(self, path: Path, infos: Sequence[FieldInfo]) -> Iterator[Values]:
             for values in super().__call__(path, infos):
                 yield values | {"infiniband.reth.va": ["0x5"]}
@@ -79,15 +84,15 @@ def test_a_field_that_the_other_alone_shows_is_a_violation() -> None:
 def test_a_known_difference_is_no_violation() -> None:
     field = "infiniband.bth.psn"
     known = KnownDifference((field,), "all packets", "a test", "")
-    assert DissectorComparison(Recorded(field, "7"), [known]).judge(RC) is None
+    assert DissectorComparison(Other(field, "7"), [known]).judge(RC) is None
     other = KnownDifference((field,), "other captures", "a test", "", captures=("rc.pcap",))
-    assert DissectorComparison(Recorded(field, "7"), [other]).judge(RC) is not None
+    assert DissectorComparison(Other(field, "7"), [other]).judge(RC) is not None
 
 
 def test_frames_that_are_malformed_or_no_rdma_are_not_compared() -> None:
     cut = SeedFrame(RC[0].data[:50], RC[0].link_type)
     arp = SeedFrame(RC[0].data[:12] + b"\x08\x06" + bytes(28), RC[0].link_type)
-    reader = Recorded("eth.dst", "02:00:00:00:00:99")
+    reader = Other("eth.dst", "02:00:00:00:00:99")
     assert DissectorComparison(reader).judge([cut, arp]) is None
     assert DissectorComparison(reader).judge([cut, arp, RC[0]]) is not None
 
@@ -114,27 +119,85 @@ def test_the_target_has_a_corpus_of_its_own() -> None:
     assert fuzzer is not None
 
 
-# With tshark.
+def finding(reader: Reader) -> tuple[ParserFuzzer, Finding]:
+    """A fuzzer with this reader, and what it finds first, minimised."""
+    corpus = SeedCorpus([RC])
+    fuzzer = ParserFuzzer(DissectorComparison(reader), corpus)
+    first = fuzzer.batch(seed=1, first=0, runs=20).found[0]
+    return fuzzer, as_finding({"kind": "dissectors"}, 1, fuzzer.minimised(first))
 
-RC_FRAME, MAD_FRAME = RC[0], frames("generated/management.pcap")[69]
-SEEN: dict[str, tuple[SeedFrame, Mutation]] = {
-    "an IPv4 header with length 0": (
-        RC_FRAME,
-        Mutation("set", "ip", row="total_length", value=0),
-    ),
-    "packets to queue pair 0 or 1 that are no datagrams": (
-        MAD_FRAME,
-        Mutation("set", "bth", row="opcode", value=Opcode.UC_SEND_ONLY),
-    ),
-    "payloads that begin with 0xCAFE": (
-        frames("golden/rc.pcap")[30],
-        Mutation("repeat", "immdt"),
-    ),
-}
-"""A frame and a mutation that show a difference, by the words of its row."""
+
+def test_a_finding_is_minimised_saved_and_played_again(tmp_path: Path) -> None:
+    fuzzer, found = finding(Other("infiniband.bth.psn", "7"))
+    (mutant,) = found.case["inputs"]
+    assert mutant["mutations"] == []
+    place = write_finding(tmp_path, found, fuzzer)
+    assert place.name.startswith("infiniband-bth-psn-another-value-")
+    assert {path.name for path in place.iterdir()} == {
+        "finding.json", "packets.pcapng", "report.txt",
+    }  # fmt: skip
+    with open_capture(place / "packets.pcapng") as reader:
+        (record,) = reader
+    assert record.data == bytes.fromhex(mutant["data"])
+    assert "tshark shows infiniband.bth.psn 7" in (place / "report.txt").read_text()
+    saved = read_finding(place)
+    assert saved == found
+    assert fuzzer.replay(saved.case)[0] == found.violation
+    healthy = ParserFuzzer(DissectorComparison(Other()), SeedCorpus([RC]))
+    assert healthy.replay(saved.case)[0] is None
+
+
+# With what tshark showed when it was recorded.
+
+
+@needs_pyshark
+def test_recorded_frames_are_shown_alike() -> None:
+    assert DissectorComparison(recorded_values).judge(HEALTHY) is None
+
+
+@needs_pyshark
+def test_a_recorded_value_that_differs_is_found() -> None:
+    def other(path: Path, infos: Sequence[FieldInfo]) -> Iterator[Values]:
+        for values in recorded_values(path, infos):
+            va = values.get("infiniband.reth.va")
+            yield values if va is None else values | {"infiniband.reth.va": ["0x0"]}
+
+    shown = DissectorComparison(other).judge(HEALTHY)
+    assert shown is not None
+    assert HEALTHY[shown.place] == OVER_IPV6
+    assert shown.signature == "infiniband.reth.va | another value"
+
+
+def test_each_row_for_mutants_has_a_frame() -> None:
+    assert [row.where for row in MUTANT_DIFFERENCES] == list(MUTANTS)
+
+
+def check_row(reader: Reader, row: KnownDifference) -> None:
+    """The frames of a row differ in what the row allows, and in nothing else."""
+    frames = MUTANTS[row.where]
+    assert DissectorComparison(reader, (*KNOWN_DIFFERENCES, row)).judge(frames) is None
+    others = [one for one in (*KNOWN_DIFFERENCES, *MUTANT_DIFFERENCES) if one is not row]
+    assert DissectorComparison(reader, others).judge(frames) is not None
+
+
+@needs_pyshark
+@pytest.mark.parametrize("row", MUTANT_DIFFERENCES, ids=lambda row: row.where)
+def test_each_row_for_mutants_is_needed(row: KnownDifference) -> None:
+    check_row(recorded_values, row)
+
+
+# With tshark.
 
 
 @needs_tshark
+@needs_pyshark
+@pytest.mark.parametrize("row", MUTANT_DIFFERENCES, ids=lambda row: row.where)
+def test_each_row_for_mutants_is_what_tshark_does(row: KnownDifference) -> None:
+    check_row(tshark_values, row)
+
+
+@needs_tshark
+@needs_pyshark
 def test_mutants_are_shown_alike_by_tshark() -> None:
     fuzzer = make_fuzzer({"kind": "dissectors"})
     batch = fuzzer.batch(1, 0, 60)
@@ -143,18 +206,7 @@ def test_mutants_are_shown_alike_by_tshark() -> None:
 
 
 @needs_tshark
-@pytest.mark.parametrize("where", SEEN)
-def test_a_difference_of_mutants_is_seen_without_its_row(where: str) -> None:
-    frame, mutation = SEEN[where]
-    mutant = SeedFrame(Mutant(frame, (mutation,)).build(), frame.link_type)
-    assert DissectorComparison().judge([mutant]) is None
-    rows = [row for row in MUTANT_DIFFERENCES if row.where != where]
-    assert len(rows) == len(MUTANT_DIFFERENCES) - 1
-    shown = DissectorComparison(known=rows).judge([mutant])
-    assert shown is not None
-
-
-@needs_tshark
+@needs_pyshark
 def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from rdmawire.fuzz import dissector_comparison
 

@@ -15,11 +15,8 @@ sys.path.insert(0, str(ROOT))
 from rdmawire import read_columns  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
 from rdmawire.dissect import fields  # noqa: E402
-from rdmawire.fuzz.tshark_differences import (  # noqa: E402
-    KNOWN_DIFFERENCES,
-    MUTANT_DIFFERENCES,
-    KnownDifference,
-)
+from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES, KnownDifference  # noqa: E402
+from rdmawire.fuzz.tshark_mutants import MUTANT_DIFFERENCES  # noqa: E402
 from rdmawire.fuzz.tshark_process import PREFERENCES  # noqa: E402
 from rdmawire.verbs import VERBS, WORK_QUEUE_TABLES, QPType, SendOpcode, segments_of  # noqa: E402
 from rdmawire.wire.field_registry import shown_name  # noqa: E402
