@@ -1,9 +1,9 @@
 """The dissector against tshark: the same fields with the same values, frame by frame.
 
-Frames of which the dissector says that they are malformed are not compared, since tshark may show
-more or less of them. Of the others, each field that both know must have the same values, unless
-:mod:`rdmawire.fuzz.tshark_differences` has a row for it. A crash of tshark, an exit status other
-than 0, or no end in time is a violation of the case that causes it, which is found by halving.
+Each field that both know must have the same values, unless a row allows a difference: of
+:mod:`rdmawire.fuzz.tshark_differences`, of :mod:`rdmawire.fuzz.tshark_mutants`, or, in malformed
+frames, of :mod:`rdmawire.fuzz.tshark_malformed`. A crash of tshark, an exit status other than 0, or
+no end in time is a violation of the case that causes it, which is found by halving.
 """
 
 import logging
@@ -29,6 +29,7 @@ from rdmawire.fuzz.tshark_fields import (
     shared_fields,
     tshark_values,
 )
+from rdmawire.fuzz.tshark_malformed import MALFORMED_DIFFERENCES, MalformedDifference
 from rdmawire.fuzz.tshark_mutants import MUTANT_DIFFERENCES
 from rdmawire.fuzz.tshark_process import TsharkError
 
@@ -56,17 +57,20 @@ def is_compared(frame: SeedFrame) -> bool:
 class DissectorComparison:
     """Compares the dissector with tshark; it is a parser of :class:`ParserFuzzer`.
 
-    ``reader`` reads a capture instead of tshark, ``known`` are the differences that are allowed.
+    ``reader`` reads a capture instead of tshark, ``known`` are the differences that are allowed,
+    ``malformed`` those that are allowed in malformed frames.
     """
 
     def __init__(
         self,
         reader: Reader = tshark_values,
         known: Sequence[KnownDifference] = (*KNOWN_DIFFERENCES, *MUTANT_DIFFERENCES),
+        malformed: Sequence[MalformedDifference] = MALFORMED_DIFFERENCES,
     ) -> None:
         self.name = "dissector"
         self._reader = reader
         self._known = known
+        self._malformed = malformed
         self._fields = shared_fields()
         self._is_usable = False
         self._failures = 0
@@ -150,12 +154,20 @@ class DissectorComparison:
 
     def _difference(self, frame: Dissection, mine: Values, its: Values) -> Violation | None:
         """The first difference of a frame that no row allows."""
-        if frame.malformed is not None or not (_SHOWN in mine or _SHOWN in its):
+        if not (_SHOWN in mine or _SHOWN in its):
             return None
         for name in sorted(differing(mine, its)):
-            if not any(row.covers(name, frame, _CAPTURE) for row in self._known):
+            if not self._is_allowed(name, frame, mine.get(name, []), its.get(name, [])):
                 return _violation(name, mine.get(name), its.get(name))
         return None
+
+    def _is_allowed(
+        self, name: str, frame: Dissection, mine: Sequence[str], its: Sequence[str]
+    ) -> bool:
+        """Whether a row allows different values of a field."""
+        return any(row.covers(name, frame, _CAPTURE) for row in self._known) or any(
+            row.covers(name, frame, mine, its) for row in self._malformed
+        )
 
 
 def _failed(error: TsharkError, place: int) -> Violation:

@@ -18,7 +18,7 @@ from rdmawire.wire import ib, inet
 from rdmawire.wire.mad import BASE_VERSION, MAD
 from rdmawire.wire.notice import Notice
 from rdmawire.wire.opcode import Service
-from rdmawire.wire.rmpp import RMPP
+from rdmawire.wire.rmpp import RMPP, RMPPType
 from rdmawire.wire.sa import ServiceAssociationRecord
 from rdmawire.wire.smp import NodeDescription
 
@@ -64,27 +64,20 @@ def _is_vendors_notice(frame: Dissection) -> bool:
     return any(not one.is_generic for one in headers_of(frame, Notice))  # type: ignore[attr-defined]
 
 
+def _is_inactive(frame: Dissection) -> bool:
+    """With an RMPP header that has a type of its own, but not the flag that says so."""
+    typed = (RMPPType.ACK, RMPPType.STOP, RMPPType.ABORT)
+    return any(not one.active and one.type in typed for one in headers_of(frame, RMPP))  # type: ignore[attr-defined]
+
+
 def _is_fragment(frame: Dissection) -> bool:
     return any(ip.mf or ip.fragment_offset for ip in headers_of(frame, inet.IPv4))  # type: ignore[attr-defined]
 
 
-_AFTER_IP: Final = ("udp.*", "infiniband.*", "data.*")
 _TEXTS: Final = (
     "infiniband.nodedescription.nodestring",
     "infiniband.serviceassociationrecord.servicename",
 )
-
-
-def _exceeds(frame: Dissection) -> bool:
-    """With an IPv6 option that is longer than its header says. RFC 8200, 4.2."""
-    return any(map(_overrun, (node.data for node in frame.nodes if node.name == "ipv6 options")))
-
-
-def _overrun(options: bytes) -> bool:
-    at = 0
-    while at < len(options):
-        at += 2 + options[at + 1] if options[at] and at + 1 < len(options) else 1
-    return at > len(options)
 
 
 def _unprintable(frame: Dissection) -> bool:
@@ -108,7 +101,7 @@ MUTANT_DIFFERENCES = (
         _to_management_queue,
     ),
     KnownDifference(
-        _AFTER_IP,
+        ("udp.*", "infiniband.*", "data.*"),
         "fragments of IPv4",
         "the last one is shown with the packet that all make; rdmawire shows each by itself",
         "",
@@ -120,20 +113,6 @@ MUTANT_DIFFERENCES = (
         "taken for a frame that the adapter segments: the length of the rest is shown",
         "",
         has_header(inet.IPv4, total_length=0),
-    ),
-    KnownDifference(
-        _AFTER_IP,
-        "an IPv6 header with payload length 0",
-        "reported as malformed; rdmawire takes it for a frame that the adapter segments",
-        "",
-        has_header(inet.IPv6, payload_length=0),
-    ),
-    KnownDifference(
-        _AFTER_IP,
-        "IPv6 options of which one exceeds its header",
-        "reported as malformed; rdmawire does not read options",
-        "",
-        _exceeds,
     ),
     KnownDifference(
         ("data.*", "udp.payload", "infiniband.vendor", "infiniband.*variant.crc"),
@@ -193,6 +172,20 @@ MUTANT_DIFFERENCES = (
         "their details are decoded as those of the generic notice with the same number",
         "",
         _is_vendors_notice,
+    ),
+    KnownDifference(
+        ("infiniband.*", "data.*"),
+        "RMPP headers of a type above 4",
+        "they end after the status: what follows is read eight bytes too early",
+        "",
+        lambda frame: any(rmpp.type > RMPPType.ABORT for rmpp in headers_of(frame, RMPP)),  # type: ignore[attr-defined]
+    ),
+    KnownDifference(
+        ("infiniband.*",),
+        "RMPP headers of type ACK, STOP or ABORT without the Active flag",
+        "decoded by their type, which is not used without the flag (IBA 13.6.2.1)",
+        "",
+        _is_inactive,
     ),
     KnownDifference(
         ("infiniband.*", "data.*"),

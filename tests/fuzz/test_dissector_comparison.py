@@ -18,10 +18,17 @@ from rdmawire.fuzz.parser_fuzzer import ParserFuzzer
 from rdmawire.fuzz.seed_corpus import SeedCorpus
 from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES, KnownDifference
 from rdmawire.fuzz.tshark_fields import Values, own_values, tshark_values
+from rdmawire.fuzz.tshark_malformed import (
+    MALFORMED_DIFFERENCES,
+    MalformedDifference,
+    Shown,
+    shown_by,
+)
 from rdmawire.fuzz.tshark_mutants import MUTANT_DIFFERENCES
 from tests.fuzz.tshark_recorded import (
     CAPTURES,
     HEALTHY,
+    MALFORMED,
     MUTANTS,
     OVER_IPV6,
     frames,
@@ -89,7 +96,7 @@ def test_a_known_difference_is_no_violation() -> None:
     assert DissectorComparison(Other(field, "7"), [other]).judge(RC) is not None
 
 
-def test_frames_that_are_malformed_or_no_rdma_are_not_compared() -> None:
+def test_frames_without_a_bth_are_not_compared() -> None:
     cut = SeedFrame(RC[0].data[:50], RC[0].link_type)
     arp = SeedFrame(RC[0].data[:12] + b"\x08\x06" + bytes(28), RC[0].link_type)
     reader = Other("eth.dst", "02:00:00:00:00:99")
@@ -186,6 +193,49 @@ def test_each_row_for_mutants_is_needed(row: KnownDifference) -> None:
     check_row(recorded_values, row)
 
 
+def test_each_row_for_malformed_frames_has_a_frame() -> None:
+    assert [row.where for row in MALFORMED_DIFFERENCES] == list(MALFORMED)
+
+
+def check_malformed(reader: Reader, row: MalformedDifference) -> None:
+    """The frames of a row differ in nothing that is not allowed, but need this row."""
+    frames = MALFORMED[row.where]
+    assert DissectorComparison(reader).judge(frames) is None
+    others = [one for one in MALFORMED_DIFFERENCES if one is not row]
+    assert DissectorComparison(reader, malformed=others).judge(frames) is not None
+
+
+@needs_pyshark
+@pytest.mark.parametrize("row", MALFORMED_DIFFERENCES, ids=lambda row: row.where)
+def test_each_row_for_malformed_frames_is_needed(row: MalformedDifference) -> None:
+    check_malformed(recorded_values, row)
+
+
+@pytest.mark.parametrize(
+    ("mine", "its", "by"),
+    [
+        (["1"], [], Shown.RDMAWIRE),
+        ([], ["1"], Shown.TSHARK),
+        (["1", "2"], ["1"], Shown.RDMAWIRE),
+        (["1"], ["1", "2"], Shown.TSHARK),
+        (["1"], ["2"], Shown.DIFFERENT),
+        (["1"], ["2", "1"], Shown.DIFFERENT),
+    ],
+)
+def test_more_values_after_equal_ones_are_no_other_values(
+    mine: list[str], its: list[str], by: Shown
+) -> None:
+    assert shown_by(mine, its) is by
+
+
+def test_fields_that_both_show_of_a_malformed_frame_are_compared() -> None:
+    cut = SeedFrame(RC[0].data[:56], RC[0].link_type)
+    assert DissectorComparison(Other()).judge([cut]) is None
+    shown = DissectorComparison(Other("udp.srcport", "7")).judge([cut])
+    assert shown is not None
+    assert shown.signature == "udp.srcport | another value"
+
+
 # With tshark.
 
 
@@ -220,3 +270,10 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = DissectorComparison().judge([frames("golden/uc.pcap")[5]])
     assert shown is not None
     assert shown.signature == "infiniband.bth.psn | another value"
+
+
+@needs_tshark
+@needs_pyshark
+@pytest.mark.parametrize("row", MALFORMED_DIFFERENCES, ids=lambda row: row.where)
+def test_each_row_for_malformed_frames_is_what_tshark_does(row: MalformedDifference) -> None:
+    check_malformed(tshark_values, row)

@@ -43,6 +43,8 @@ def text(header: str, row: str, value: bytes) -> Mutation:
 RC = [one for one in frames("golden/rc.pcap") if one.data[36:38] == b"\x12\xb7"]
 WRITE = next(one for one in RC if one.data[42] == Opcode.RC_RDMA_WRITE_ONLY)
 IMMEDIATE = next(one for one in RC if one.data[42] == Opcode.RC_SEND_ONLY_WITH_IMMEDIATE)
+ACKNOWLEDGE = next(one for one in RC if one.data[42] == Opcode.RC_ACKNOWLEDGE)
+OVER_IPV4 = frames("generated/roce_v2_ipv4.pcap")[21]
 OVER_IPV6 = next(
     one
     for one in frames("generated/roce_v2_ipv6.pcap")
@@ -78,10 +80,6 @@ MUTANTS: dict[str, Sequence[SeedFrame]] = {
         of(WRITE, Mutation("remove", offset=34, value=24), number("ip", "fragment_offset", 3)),
     ],
     "an IPv4 header with length 0": [of(WRITE, number("ip", "total_length", 0))],
-    "an IPv6 header with payload length 0": [of(OVER_IPV6, number("ipv6", "payload_length", 0))],
-    "IPv6 options of which one exceeds its header": [
-        of(EXTENDED, Mutation("write", offset=57, data=b"\xff")),
-    ],
     "packets that end before the frame, by the length of UDP or of a GRH": [
         of(
             WRITE,
@@ -108,13 +106,43 @@ MUTANTS: dict[str, Sequence[SeedFrame]] = {
         of(MANAGEMENT[0], text("nodedescription", "node_string", b"caf\xc3\xa9 \xff\t")),
     ],
     "notices of vendors": [of(MANAGEMENT[33], number("notice", "is_generic", 0))],
+    "RMPP headers of a type above 4": [of(MANAGEMENT[71], number("rmpp", "type", 9))],
+    "RMPP headers of type ACK, STOP or ABORT without the Active flag": [
+        of(MANAGEMENT[71], number("rmpp", "type", 3)),
+    ],
     "records in RMPP transfers": [
         of(MANAGEMENT[71], number("rmpp", "active", 1)),
     ],
 }
 """Frames that differ in what a row of :data:`MUTANT_DIFFERENCES` allows alone, by its words."""
 
-CASES = {"": HEALTHY, **MUTANTS}
+MALFORMED: dict[str, Sequence[SeedFrame]] = {
+    "a length of IP, UDP or a GRH beyond the end of the frame": [
+        of(WRITE, number("udp", "length", 100)),
+    ],
+    "a length of IP beyond the end of the frame": [
+        of(OVER_IPV4, number("ip", "total_length", 400)),
+    ],
+    "a length of UDP below 8": [of(WRITE, number("udp", "length", 0))],
+    "a length of IPv4 below that of its header": [of(WRITE, number("ip", "total_length", 1))],
+    "an IPv6 header with payload length 0": [of(OVER_IPV6, number("ipv6", "payload_length", 0))],
+    "IPv6 options of which one exceeds its header": [
+        of(EXTENDED, Mutation("write", offset=57, data=b"\xff")),
+    ],
+    "headers that do not fit before the ICRC": [of(WRITE, Mutation("truncate", offset=72))],
+    "management datagrams that are too short": [
+        of(MANAGEMENT[28], Mutation("truncate", offset=138)),
+    ],
+    "a payload after an opcode that has none, or another size": [
+        of(ACKNOWLEDGE, Mutation("repeat", "aeth")),
+    ],
+    "a payload whose size is no multiple of four": [
+        of(MANAGEMENT[2], Mutation("extend", offset=322, data=bytes(3))),
+    ],
+}
+"""Frames for each row of :data:`MALFORMED_DIFFERENCES`, by its words."""
+
+CASES = {"": HEALTHY, **MUTANTS, **MALFORMED}
 
 
 @cache

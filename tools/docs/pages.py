@@ -16,6 +16,10 @@ from rdmawire import read_columns  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
 from rdmawire.dissect import fields  # noqa: E402
 from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES, KnownDifference  # noqa: E402
+from rdmawire.fuzz.tshark_malformed import (  # noqa: E402
+    MALFORMED_DIFFERENCES,
+    MalformedDifference,
+)
 from rdmawire.fuzz.tshark_mutants import MUTANT_DIFFERENCES  # noqa: E402
 from rdmawire.fuzz.tshark_process import PREFERENCES  # noqa: E402
 from rdmawire.verbs import VERBS, WORK_QUEUE_TABLES, QPType, SendOpcode, segments_of  # noqa: E402
@@ -182,9 +186,14 @@ def _wireshark() -> Iterator[str]:
     yield "|---|---|---|"
     for row in MUTANT_DIFFERENCES:
         yield f"| {_fields_of(row)} | {row.where} | {row.reason} |"
+    yield "\nIn mutants that rdmawire or tshark calls malformed:\n"
+    yield "| fields | frames | what tshark does |"
+    yield "|---|---|---|"
+    for malformed in MALFORMED_DIFFERENCES:
+        yield f"| {_fields_of(malformed)} | {malformed.where} | {malformed.reason} |"
 
 
-def _fields_of(row: KnownDifference) -> str:
+def _fields_of(row: KnownDifference | MalformedDifference) -> str:
     return ", ".join(f"`{field}`" for field in row.fields)
 
 
