@@ -77,12 +77,16 @@ class _Adapter:
         self.cq = self.nic.create_cq(_COMPLETIONS)
         self.domain, self.other_domain = self.nic.open_xrcd(), self.nic.open_xrcd()
         self.srqs: list[SharedReceiveQueue] = []
+        self.used_srqs: set[int] = set()
 
     def make_srqs(self) -> None:
-        """Make fresh shared receive queues, without receives."""
-        for srq in self.srqs:
-            self.nic.destroy_srq(srq)
-        self.srqs = [self._make_srq(queue) for queue in SHARED_QUEUES]
+        """Make shared receive queues without receives; those that never had one are kept."""
+        if not self.srqs:
+            self.srqs = [self._make_srq(queue) for queue in SHARED_QUEUES]
+        for index in self.used_srqs:
+            self.nic.destroy_srq(self.srqs[index])
+            self.srqs[index] = self._make_srq(SHARED_QUEUES[index])
+        self.used_srqs.clear()
 
     def _make_srq(self, queue: SharedQueue) -> SharedReceiveQueue:
         domain = self.domain if queue.usable else self.other_domain
@@ -214,11 +218,9 @@ class EngineTarget:
 
     def _sent(self) -> list[bytes]:
         nic, now = self._adapter.nic, self.now
-        frames: list[bytes] = []
-        while nic.sends_more:
+        frames = more = nic.transmit(now) if nic.sends_more else []
+        while more and nic.sends_more:
             more = nic.transmit(now)
-            if not more:
-                break
             frames += more
         return frames
 
@@ -231,6 +233,7 @@ class EngineTarget:
         work = (RecvWR(sges, self._posted + 1),)
         try:
             if self._qp.type is QPType.XRC_TGT:
+                adapter.used_srqs.add(srq)
                 adapter.nic.post_srq_recv(adapter.srqs[srq], work)
             else:
                 adapter.nic.post_recv(self._qp, work)

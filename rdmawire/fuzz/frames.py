@@ -42,6 +42,8 @@ _PORT: Final = 0xC000
 """The UDP source port of the fuzzer's flow."""
 _MAX_PATHS: Final = 64
 """Paths of replies whose frames are kept, for a target that changes its path often."""
+_MAX_ACKS: Final = 1 << 14
+"""Replies without data whose frames are kept: PSNs of most cases begin with the same numbers."""
 _BITS_64: Final = (1 << 64) - 1
 _BITS_32: Final = (1 << 32) - 1
 
@@ -141,6 +143,7 @@ class FrameBuilder:
         self._bth = BTH(pkey=PKEY, destqp=numbers.qpn)
         self._template = self._make_template(self.headers, self._bth)
         self._replies: TxTemplate | None = None
+        self._acks: dict[tuple[int, Reply], bytes] = {}
         self._paths: dict[tuple[tuple[Any, ...], int], TxTemplate] = {}
 
     def frame(self, one: PacketInput, psn: int) -> bytes:
@@ -167,13 +170,25 @@ class FrameBuilder:
         """Return the frame of a reply; ``None`` until the path of replies is known."""
         if self._replies is None:
             return None
+        if one.data:
+            return self._built(self._replies, one)
+        key = self.base, one
+        found = self._acks.get(key)
+        if found is None:
+            if len(self._acks) >= _MAX_ACKS:
+                self._acks.clear()
+            self._acks[key] = found = self._built(self._replies, one)
+        return found
+
+    def _built(self, template: TxTemplate, one: Reply) -> bytes:
+        """Build the frame of a reply."""
         extended = b""
         data = one.data
         if one.syndrome >= 0:
             extended = (one.syndrome << 24 | one.msn).to_bytes(4, "big")
         if one.operation == Operation.ATOMIC_ACKNOWLEDGE:
             extended, data = extended + data, b""
-        return self._replies.frame(self.base | one.operation, one.psn, extended, data)
+        return template.frame(self.base | one.operation, one.psn, extended, data)
 
     def learn_path(self, frame: Frame) -> None:
         """Build the frames of replies with the headers and the MigReq bit of this one."""
@@ -185,6 +200,7 @@ class FrameBuilder:
             bth = BTH(pkey=PKEY, destqp=PEER_QPN, migreq=frame.packet.bth.migreq)
             self._paths[key] = self._make_template(headers, bth)
         self._replies = self._paths[key]
+        self._acks.clear()
 
     def tables(self, one: PacketInput) -> tuple[type[Header], ...]:
         """Return the extended headers that the opcode has."""

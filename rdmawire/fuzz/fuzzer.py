@@ -37,7 +37,7 @@ from rdmawire.wire.roce import Medium
 Spec = Mapping[str, Any]
 """What is fuzzed, as JSON values: ``kind``, and what that kind needs."""
 
-MAX_INPUTS: Final = 64
+MAX_INPUTS: Final = 128
 """Inputs of a random case."""
 
 

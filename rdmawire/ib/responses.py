@@ -33,7 +33,8 @@ from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, RETH, Ack, AtomicAckETH,
 from rdmawire.wire.opcode import Operation, operation_of
 
 _ACK: Final = Ack.ACK
-"""For code that runs for every response: the attribute lookup takes longer."""
+_ACKNOWLEDGE: Final = Operation.ACKNOWLEDGE
+# For code that runs for every response: the attribute lookup takes longer.
 
 
 def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
@@ -119,7 +120,7 @@ _PLACES = {
 def _acknowledge(qp: QueuePair, pending: Acknowledge) -> bytes:
     if pending.ack is not _ACK:
         _count_refusal(qp, pending)
-    return _frame(qp, Operation.ACKNOWLEDGE, pending.psn, _extended(AETH, qp, pending))
+    return _frame(qp, _ACKNOWLEDGE, pending.psn, _extended(AETH, qp, pending))
 
 
 def _count_refusal(qp: QueuePair, pending: Acknowledge) -> None:

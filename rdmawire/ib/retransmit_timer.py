@@ -14,6 +14,9 @@ ACK_TIMEOUT_UNIT = 4_096
 """Nanoseconds per unit of a Local ACK Timeout, which is 2 to its power. IBA 9.7.6.1.3."""
 
 
+_RESET = QPAttributes()
+
+
 class RetryState(Generic[Q]):
     """The retransmit timer of one queue pair, and the retries that are left.
 
@@ -43,7 +46,7 @@ class RetryState(Generic[Q]):
         self.deadline: int | None = None
         self.place: int | None = None
         self.in_rnr_wait = self.retrying = False
-        self.set_limits(QPAttributes())
+        self.set_limits(_RESET)
         self.reset_retries()
 
     def set_limits(self, attributes: QPAttributes) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import IntFlag
 from errno import EINVAL
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.validate import check_int, check_type
@@ -164,15 +164,15 @@ def fields_of(mask: QPAttrMask) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _places_of(mask: QPAttrMask) -> tuple[int, ...]:
-    """The places of the attributes that a mask selects."""
-    return tuple(map(QPAttributes._fields.index, fields_of(mask)))
+def _places_of(mask: QPAttrMask) -> dict[str, int]:
+    """The attributes that a mask selects, with the place of each."""
+    return {field: QPAttributes._fields.index(field) for field in fields_of(mask)}
 
 
 def merged(old: QPAttributes, new: QPAttributes, mask: QPAttrMask) -> QPAttributes:
     """``old`` with those attributes of ``new`` that the mask selects."""
     values = list(old)
-    for place in _places_of(mask):
+    for place in _places_of(mask).values():
         values[place] = new[place]
     return QPAttributes._make(values)
 
@@ -180,10 +180,12 @@ def merged(old: QPAttributes, new: QPAttributes, mask: QPAttrMask) -> QPAttribut
 def check_values(attributes: QPAttributes, mask: QPAttrMask, profile: Profile = IBTA) -> None:
     """``VerbsError`` EINVAL for an attribute in the mask that is out of range."""
     check_type("attr", attributes, QPAttributes)
-    for field in fields_of(mask):
-        value, bounds = getattr(attributes, field), BOUNDS.get(field)
+    for field, place in _places_of(mask).items():
+        value: Any = attributes[place]
+        bounds = BOUNDS.get(field)
         if bounds is not None:
-            bounds.check(field, value, profile)
+            if not isinstance(value, int) or not bounds.low <= value <= bounds.high(profile):
+                bounds.check(field, value, profile)
         elif field == "cap":
             check_cap(value, profile)
         else:
