@@ -86,10 +86,10 @@ MALFORMED_DIFFERENCES: Final = (
     ),
     MalformedDifference(
         ("udp.checksum.status",),
-        "a length of IP beyond the end of the frame",
+        "a length of IP, or of UDP around another frame, beyond the end of the frame",
         "verified over the bytes that are there; rdmawire leaves it unverified",
         Shown.DIFFERENT,
-        _reason(r"^IPv[46]\.\w+ says that \d+ bytes follow"),
+        _reason(r"^(IPv4|IPv6|UDP)\.\w+ says that \d+ bytes follow"),
     ),
     MalformedDifference(
         _EVERY,

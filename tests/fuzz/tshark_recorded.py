@@ -64,6 +64,11 @@ HEALTHY = [
     *MANAGEMENT[66:68],
     of(ZEROS, Mutation("write", offset=209, data=b"\xff")),
     of(ZEROS, number("bth", "opcode", Opcode.RC_SEND_LAST_WITH_INVALIDATE)),
+    of(
+        frames("generated/roce_v1.pcap")[12],
+        Mutation("repeat", "grh"),
+        number("bth", "opcode", Opcode.RC_SEND_LAST_WITH_INVALIDATE),
+    ),
 ]
 """Frames without a difference besides those of :data:`KNOWN_DIFFERENCES`."""
 
@@ -120,8 +125,9 @@ MALFORMED: dict[str, Sequence[SeedFrame]] = {
     "a length of IP, UDP or a GRH beyond the end of the frame": [
         of(WRITE, number("udp", "length", 100)),
     ],
-    "a length of IP beyond the end of the frame": [
+    "a length of IP, or of UDP around another frame, beyond the end of the frame": [
         of(OVER_IPV4, number("ip", "total_length", 400)),
+        of(frames("generated/vxlan.pcap")[3], number("udp", "length", 0x72)),
     ],
     "a length of UDP below 8": [of(WRITE, number("udp", "length", 0))],
     "a length of IPv4 below that of its header": [of(WRITE, number("ip", "total_length", 1))],
