@@ -107,6 +107,13 @@ MALFORMED_DIFFERENCES: Final = (
     ),
     MalformedDifference(
         _EVERY,
+        "IPv4 by the EtherType, with version 6",
+        "decoded as IPv6: the version decides",
+        Shown.RDMAWIRE | Shown.TSHARK | Shown.DIFFERENT,
+        _reason(r"^IPv4\.version 6 "),
+    ),
+    MalformedDifference(
+        _EVERY,
         "an IPv6 header with payload length 0",
         "nothing is shown after it; rdmawire takes it for a frame that the adapter segments",
         Shown.RDMAWIRE,

@@ -16,7 +16,7 @@ from rdmawire.fuzz.tshark_differences import (
 )
 from rdmawire.wire import ib, inet
 from rdmawire.wire.mad import BASE_VERSION, MAD
-from rdmawire.wire.notice import Notice
+from rdmawire.wire.notice import InformInfo, Notice
 from rdmawire.wire.opcode import Service
 from rdmawire.wire.rmpp import RMPP, RMPPType
 from rdmawire.wire.sa import ServiceAssociationRecord
@@ -172,6 +172,16 @@ MUTANT_DIFFERENCES = (
         "their details are decoded as those of the generic notice with the same number",
         "",
         _is_vendors_notice,
+    ),
+    KnownDifference(
+        (
+            "infiniband.informinfo.producertypevendorid",
+            "infiniband.informinfo.trapnumberdeviceid",
+        ),
+        "InformInfo whose IsGeneric is neither 0 nor 1",
+        "shown with any value; rdmawire gives these fields no meaning then",
+        "",
+        lambda frame: any(one.is_generic > 1 for one in headers_of(frame, InformInfo)),  # type: ignore[attr-defined]
     ),
     KnownDifference(
         ("infiniband.*", "data.*"),

@@ -111,6 +111,9 @@ MUTANTS: dict[str, Sequence[SeedFrame]] = {
         of(MANAGEMENT[0], text("nodedescription", "node_string", b"caf\xc3\xa9 \xff\t")),
     ],
     "notices of vendors": [of(MANAGEMENT[33], number("notice", "is_generic", 0))],
+    "InformInfo whose IsGeneric is neither 0 nor 1": [
+        of(MANAGEMENT[67], number("informinfo", "is_generic", 2)),
+    ],
     "RMPP headers of a type above 4": [of(MANAGEMENT[71], number("rmpp", "type", 9))],
     "RMPP headers of type ACK, STOP or ABORT without the Active flag": [
         of(MANAGEMENT[71], number("rmpp", "type", 3)),
@@ -131,6 +134,9 @@ MALFORMED: dict[str, Sequence[SeedFrame]] = {
     ],
     "a length of UDP below 8": [of(WRITE, number("udp", "length", 0))],
     "a length of IPv4 below that of its header": [of(WRITE, number("ip", "total_length", 1))],
+    "IPv4 by the EtherType, with version 6": [
+        of(OVER_IPV6, Mutation("write", offset=12, data=b"\x08\0")),
+    ],
     "an IPv6 header with payload length 0": [of(OVER_IPV6, number("ipv6", "payload_length", 0))],
     "IPv6 options of which one exceeds its header": [
         of(EXTENDED, Mutation("write", offset=57, data=b"\xff")),
