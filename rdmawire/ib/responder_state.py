@@ -120,6 +120,12 @@ class ReadResponse:
         skipped = serial.distance(other.psn, self.psn)
         return self.target.address == other.target.address + skipped * mtu
 
+    def take_kept(self, kept: dict[int, bytes]) -> None:
+        """Use what an earlier answer to the same request kept, of the repeated responses."""
+        for psn, payload in kept.items():
+            if serial.in_window(psn, self.psn, self.packets):
+                self.kept[psn] = payload
+
     def packets_kept(self, mtu: int) -> int:
         """How many response payloads are kept."""
         return len(self.kept) + -(-len(self.whole or b"") // mtu)
@@ -259,7 +265,7 @@ class ResponderContext:
             and isinstance(answer, ReadResponse)
             and answer.reads_as(pending, mtu)
         ):
-            answer.kept = pending.kept
+            answer.take_kept(pending.kept)
         later = (i for i, o in enumerate(self.pending) if serial.is_before(answer.psn, o.psn))
         place = next(later, len(self.pending))
         self.pending.insert(place, answer)

@@ -7,6 +7,7 @@ import pytest
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Reply
+from rdmawire.fuzz.frames import payload_bytes
 from rdmawire.fuzz.fuzzer import EngineFuzzer
 from rdmawire.fuzz.generator import ResponderInputs
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput
@@ -130,6 +131,19 @@ def test_responses_behind_a_duplicate_begin_again() -> None:
     )
     assert shown(two) == [(FIRST, 1001), (MIDDLE, 1002)]
     assert [name for name, _ in shown(last)] == ["ATOMIC_ACKNOWLEDGE", FIRST, MIDDLE, LAST, ACK]
+
+
+def test_what_a_shorter_duplicate_left_out_is_read_again() -> None:
+    """The last response of a READ is requested again, then the last two; memory changed before."""
+    reads = [
+        PacketInput(Op.RDMA_READ_REQUEST, dmalen=768, room=0),
+        PacketInput(Op.RDMA_READ_REQUEST, ahead=-3, offset=512, dmalen=256, room=0),
+        PacketInput(Op.RDMA_READ_REQUEST, ahead=-4, offset=256, dmalen=512),
+    ]
+    first = PacketInput(Op.RDMA_WRITE_FIRST, length=256, dmalen=519, room=0, seed=1)
+    middle = PacketInput(Op.RDMA_WRITE_MIDDLE, length=256, room=0, seed=2)
+    *_, last = transmitted(reads[0], first, middle, *reads[1:])
+    assert last[0].data == payload_bytes(2, 256)
 
 
 def test_first_responses_that_wait_count_as_outstanding() -> None:
