@@ -140,9 +140,13 @@ class Agreement:
         return None if receiver is None else bool(receiver.m)
 
     def found(self, *, crc: bool) -> None:
-        """Record that a search found FPDUs; ``crc`` if it was by a good CRC."""
+        """Record that a search found FPDUs; ``crc`` if it was by a good CRC.
+
+        What both start-up frames said is not changed by that.
+        """
         self.known = True
-        self.crc = crc or self.crc
+        if self.crc is None and crc:
+            self.crc = True
 
     def learn(self, fpdu: FPDU) -> None:
         """Record an FPDU: a good CRC shows that CRCs are in use, if that was unknown."""

@@ -46,7 +46,7 @@ def test_a_minimised_case_has_few_inputs(name: str) -> None:
 def test_there_are_at_least_forty_bugs_with_a_clause_each() -> None:
     assert len(PLANTED_BUGS) >= 40
     for bug in PLANTED_BUGS.values():
-        assert (bug.rules is STANDARD) == (bug.kind in ("parser", "cm"))
+        assert (bug.rules is STANDARD) == (bug.kind in ("parser", "cm", "mpa"))
         assert bug.about
         assert bug.clause.startswith(("IBA ", "RFC "))
 
@@ -61,7 +61,7 @@ def test_the_page_has_a_row_for_each_bug() -> None:
 
 
 def shown_service(bug: PlantedBug) -> str:
-    return bug.service if bug.parser or bug.cm else bug.service.upper()
+    return bug.service if bug.kind in ("parser", "cm", "mpa") else bug.service.upper()
 
 
 def test_a_bug_of_a_parser_is_not_one_of_an_adapter() -> None:

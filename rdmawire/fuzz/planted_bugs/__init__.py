@@ -11,6 +11,7 @@ from rdmawire.fuzz.planted_bugs import (
     answer_bugs,
     cm_bugs,
     memory_bugs,
+    mpa_bugs,
     order_bugs,
     parser_bugs,
     pending_bugs,
@@ -28,7 +29,7 @@ _BUGS: Final = (
         *pending_bugs.BUGS,
         *admission_bugs.BUGS,
     ),
-    *(*requester_bugs.BUGS, *cm_bugs.BUGS, *parser_bugs.BUGS),
+    *(*requester_bugs.BUGS, *cm_bugs.BUGS, *mpa_bugs.BUGS, *parser_bugs.BUGS),
 )
 PLANTED_BUGS: Final = {bug.name: bug for bug in _BUGS}
 """All planted bugs, by name."""
@@ -46,12 +47,16 @@ def planted(name: str) -> PlantedBug:
 def planted_rules(name: str) -> Rules:
     """Return the rules of an adapter with a planted bug.
 
-    Raises :class:`FuzzError` for an unknown name, and for a bug of a parser or of a connection
-    manager.
+    Raises :class:`FuzzError` for an unknown name, and for a bug of a parser, of a reader of MPA or
+    of a connection manager.
     """
     bug = planted(name)
     if bug.parser is not None:
         raise FuzzError(f"{name!r} is a bug of a parser, not of an adapter: see rdmawire fuzz list")
+    if bug.mpa is not None:
+        raise FuzzError(
+            f"{name!r} is a bug of a reader of MPA, not of an adapter: see rdmawire fuzz list"
+        )
     if bug.cm is not None:
         raise FuzzError(
             f"{name!r} is a bug of a connection manager, not of an adapter: see rdmawire fuzz list"

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rdmawire.fuzz.small_mpa_reader import MPARules
 from rdmawire.fuzz.small_parsers import SmallParser
 from rdmawire.ib.cm import CMRules
 from rdmawire.ib.qp import QueuePair
@@ -20,8 +21,9 @@ class PlantedBug(NamedTuple):
     transport service that shows it, in the words of ``rdmawire fuzz run --service``, and ``kind``
     the target that shows it: ``engine`` by its replies, ``requester`` by the work that it posts,
     ``parser`` by what it reads from mutants of captured frames, ``cm`` by what a connection manager
-    answers. Of a parser, ``service`` is its name, and ``parser`` has its rules; of a connection
-    manager, ``service`` is the role, and ``cm`` its rules.
+    answers, ``mpa`` by what it finds in a TCP connection. Of a parser, ``service`` is its name, and
+    ``parser`` has its rules; of a connection manager, ``service`` is the role, and ``cm`` its
+    rules; of a reader of MPA, ``mpa`` has its rules.
     """
 
     name: str
@@ -32,11 +34,12 @@ class PlantedBug(NamedTuple):
     kind: str = "engine"
     parser: SmallParser | None = None
     cm: CMRules | None = None
+    mpa: MPARules | None = None
 
     @property
     def spec(self) -> dict[str, str]:
         """The specification of a fuzzer that finds the bug, for ``make_fuzzer``."""
-        if self.parser is not None or self.cm is not None:
+        if self.kind in ("parser", "cm", "mpa"):
             return {"kind": self.kind, "bug": self.name}
         return {"kind": self.kind, "bug": self.name, "service": self.service}
 
@@ -45,7 +48,7 @@ class PlantedBug(NamedTuple):
         """The specification of a fuzzer of the same target without the bug."""
         if self.parser is not None:
             return {"kind": self.kind, "function": self.service}
-        if self.cm is not None:
+        if self.cm is not None or self.mpa is not None:
             return {"kind": self.kind}
         return {"kind": self.kind, "service": self.service}
 
