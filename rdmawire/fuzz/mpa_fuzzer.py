@@ -194,7 +194,7 @@ class MPAFuzzer:
             wrong.expected,
             wrong.happened,
             "RFC 5044",
-            f"{sender} | {case.damage.name} | {kinds}",
+            f"{sender} | {kinds}",
         )
 
     def minimised(self, found: Found) -> Found:

@@ -34,7 +34,8 @@ class Row(NamedTuple):
     def text(self) -> str:
         """Return the row of a Markdown table."""
         bug = self.bug
-        service = bug.service if bug.parser or bug.cm else bug.service.upper()
+        named = bug.kind in ("parser", "cm", "mpa")
+        service = bug.service if named else bug.service.upper()
         cells = (f"`{bug.name}`", bug.about, bug.kind, service, bug.clause)
         counts = (f"{self.packets:,}", f"{self.seconds:.2f}", str(self.inputs), self.what)
         return f"| {' | '.join((*cells, *counts))} |"
@@ -48,8 +49,15 @@ def rows() -> Iterator[Row]:
         found, packets = _first(fuzzer, bug.name)
         seconds = time.perf_counter() - begun
         smallest = fuzzer.minimised(found)
-        inputs = 1 if bug.parser else len(smallest.case["inputs"])
-        yield Row(bug, packets, seconds, inputs, smallest.violation.what)
+        yield Row(bug, packets, seconds, _inputs(smallest), smallest.violation.what)
+
+
+def _inputs(smallest: Found) -> int:
+    """The inputs of a minimised case: of MPA, start-up frames and FPDUs; of a parser, one."""
+    case = smallest.case
+    if "units" in case:
+        return len(case["sides"]) + len(case["units"])
+    return len(case.get("inputs", (case,)))
 
 
 def _first(fuzzer: Fuzzer, name: str) -> tuple[Found, int]:
@@ -70,7 +78,8 @@ Bugs planted in the software RNIC: its [rules](design.md#the-software-rnic) with
 completions, as in an adapter under test. Those of the target `parser` are in small parsers, of
 which each has rules or a table with one row replaced: they read other values than the codec, or
 raise an exception. Those of the target `cm` are in the rules of a connection manager, shown by a
-role and by inputs. With seed {SEED} each is found within {BUDGET:,} packets.
+role and by inputs; those of `mpa` in a small reader of MPA, shown by TCP segments. With seed {SEED}
+each is found within {BUDGET:,} packets.
 *Packets* and *inputs* (of the minimised case) are the same on each machine; seconds are those of
 one process on the machine below. Regenerate this page with `python -m tools.bench.fuzz --write`.
 
