@@ -56,6 +56,7 @@ from rdmawire.fuzz.setup import (
 )
 from rdmawire.fuzz.target import (
     Completion,
+    CountingRequesterTarget,
     CountingTarget,
     HoldingTarget,
     ObservableTarget,
@@ -79,6 +80,7 @@ __all__ = [
     "Case",
     "Checksum",
     "Completion",
+    "CountingRequesterTarget",
     "CountingTarget",
     "EngineFuzzer",
     "EngineTarget",

@@ -28,7 +28,7 @@ from rdmawire.fuzz.setup import (
     SharedQueue,
     receive_start,
 )
-from rdmawire.fuzz.target import COUNTERS, Completion
+from rdmawire.fuzz.target import COUNTERS, REQUESTER_COUNTERS, Completion
 from rdmawire.ib.hw_counters import QPCounters
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import Rules
@@ -275,6 +275,11 @@ class EngineTarget:
         assert self._qp is not None
         return _counters(self._qp.counters)
 
+    def requester_counters(self) -> tuple[int, ...]:
+        """Return the counters :data:`REQUESTER_COUNTERS` of the queue pair."""
+        assert self._qp is not None
+        return _requester_counters(self._qp.counters)
+
     def memory(self) -> BytesLike:
         """Return a view of the arena."""
         adapter = self._adapter
@@ -305,6 +310,9 @@ class EngineTarget:
 
 
 _counters: Final[Callable[[QPCounters], tuple[int, ...]]] = attrgetter(*COUNTERS)
+_requester_counters: Final[Callable[[QPCounters], tuple[int, ...]]] = attrgetter(
+    *REQUESTER_COUNTERS
+)
 
 
 def _keys(adapter: _Adapter) -> tuple[int, ...]:

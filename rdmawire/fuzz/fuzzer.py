@@ -242,7 +242,8 @@ class EngineFuzzer(CaseFuzzer):
 class RequesterFuzzer(CaseFuzzer):
     """Fuzzes the requester of the software RNIC: it posts work, and answers it.
 
-    ``profile``, ``bug``, ``service`` and ``accept`` are names, as for :class:`EngineFuzzer`.
+    ``profile``, ``bug``, ``service``, ``accept`` and ``counters`` are those of
+    :class:`EngineFuzzer`; the counters are :data:`rdmawire.fuzz.target.REQUESTER_COUNTERS`.
     ``target`` is used instead of the adapter of that specification; its default service is ``rc``.
     Raises :class:`FuzzError` for unknown names.
     """
@@ -252,14 +253,15 @@ class RequesterFuzzer(CaseFuzzer):
         services = services_named(str(spec.get("service", usual)))
         self._spec = spec
         self._services = [requester_type(service) for service in services]
-        self._target: RequesterTarget = _engine(spec, "accept") if target is None else target
+        engine = None if target is not None else _engine(spec, "accept", "counters")
+        self._target: RequesterTarget = target or engine  # type: ignore[assignment]
         profile = _profile(str(spec.get("profile", "ibta")))
         accept = str(spec.get("accept", ACCEPT[0]))
         self._accepted = accepted(profile, accept, REQUESTER_DIFFERENCES)
         self._session: RequesterSession = self._new_session()
 
     def _new_session(self) -> RequesterSession:
-        return RequesterSession(self._target, self._accepted)
+        return RequesterSession(self._target, self._accepted, counters="counters" in self._spec)
 
     def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
         setup = random_requester_setup(random, self._services[run % len(self._services)])

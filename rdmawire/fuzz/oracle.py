@@ -4,7 +4,7 @@ It compares the replies, the completions and the bytes of memory. The first diff
 :class:`Violation`, with what was expected, by which clause, and what happened.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from rdmawire.errors import FuzzError, WireError
@@ -206,15 +206,7 @@ class Session:
         """Compare the counters of the target with those of the model."""
         if self._counting is None:
             return None
-        counted, found = self.model.counters, self._counting.counters()
-        if found == (*counted.values(),):
-            return None
-        pairs = zip(counted.items(), found, strict=True)
-        wrong = [(name, value, other) for (name, value), other in pairs if value != other]
-        wanted = tuple(Counter(name, value) for name, value, _ in wrong)
-        return Mismatch(
-            "counters", wanted, tuple(Counter(name, value) for name, _, value in wrong), _COUNTED
-        )
+        return different_counters(self.model.counters, self._counting.counters())
 
     def _packet(self, one: PacketInput) -> tuple[list[bytes], Expected]:
         model, builder = self.model, self._builder
@@ -324,6 +316,17 @@ class Session:
 
     def _reply_of(self, frame: bytes) -> Reply | None:
         return reply_of(frame, self._builder.base, self._builder.medium)
+
+
+def different_counters(counted: Mapping[str, int], found: tuple[int, ...]) -> Mismatch | None:
+    """Compare the counters of a model with the values of a target's, in the same order."""
+    if found == (*counted.values(),):
+        return None
+    pairs = zip(counted.items(), found, strict=True)
+    wrong = [(name, value, other) for (name, value), other in pairs if value != other]
+    wanted = tuple(Counter(name, value) for name, value, _ in wrong)
+    happened = tuple(Counter(name, value) for name, _, value in wrong)
+    return Mismatch("counters", wanted, happened, _COUNTED)
 
 
 def check_methods(target: object) -> None:

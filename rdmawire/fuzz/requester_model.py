@@ -17,7 +17,7 @@ from rdmawire.fuzz.exchange import Reply, Request
 from rdmawire.fuzz.inputs import SINK_WORK, WorkInput
 from rdmawire.fuzz.requester_verbs import DATA, VERBS, Verb
 from rdmawire.fuzz.setup import AREAS, MAX_SEND_WR, PEER_RKEY, PEER_VA, Setup
-from rdmawire.fuzz.target import Completion
+from rdmawire.fuzz.target import REQUESTER_COUNTERS, Completion
 from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
@@ -36,6 +36,14 @@ _STATUS: Final = {
     4: WCStatus.REM_INV_RD_REQ_ERR,
 }
 """Completion status by NAK code. IBA 9.9.2.3."""
+_COUNTED: Final = {
+    WCStatus.WR_FLUSH_ERR: "req_cqe_flush_error",
+    WCStatus.REM_INV_REQ_ERR: "req_remote_invalid_request",
+    WCStatus.REM_ACCESS_ERR: "req_remote_access_errors",
+    WCStatus.RETRY_EXC_ERR: "req_transport_retries_exceeded",
+    WCStatus.RNR_RETRY_EXC_ERR: "req_rnr_retries_exceeded",
+}
+"""The counter of a status, besides that of all errors."""
 _ENDLESS: Final = 7
 """The ``rnr_retry`` without a limit."""
 _TIMEOUT_UNIT: Final = 4096
@@ -100,7 +108,8 @@ class Work:
 class RequesterModel:
     """The state of a requester, as the standard has it. Memory is ``memory``, from the arena.
 
-    ``profile`` has the differences from ``ibta`` that are accepted.
+    ``profile`` has the differences from ``ibta`` that are accepted, ``counters`` are
+    :data:`rdmawire.fuzz.target.REQUESTER_COUNTERS`.
     ``unacked`` is the oldest packet that is not acknowledged, ``next`` the next one to send, and
     ``newest`` the first one that was never sent.
     """
@@ -131,6 +140,7 @@ class RequesterModel:
         self._limit: int | None = None
         self._silent = 0
         self._clause = self._why = ""
+        self.counters = dict.fromkeys(REQUESTER_COUNTERS, 0)
         self._restore()
 
     def _restore(self) -> None:
@@ -183,7 +193,7 @@ class RequesterModel:
         verb = VERBS[one.verb]
         if self.failed:
             self._because("IBA 10.8.3.3", "work posted in the error state is flushed")
-            self.completions.append(Completion(self.posted, WCStatus.WR_FLUSH_ERR))
+            self._end_with(self.posted, WCStatus.WR_FLUSH_ERR)
             return self._sent(())
         packets = 1 if verb.answered and one.verb != "RDMA_READ" else self._packets(one.length)
         inline = self._read(one, 0, one.length) if one.inline else None
@@ -211,7 +221,7 @@ class RequesterModel:
             self._because("IBA 9.7.5.2.8", "the RNR NAK's time is over")
             return
         self._because("IBA 9.7.6.1.3", "no ACK arrived in time")
-        self._go_back()
+        self.counters["local_ack_timeout_err"] += self._go_back()
 
     def answer(self, reply: Reply) -> Sent:
         """Model one response packet of the service, addressed to the queue pair, undamaged."""
@@ -314,7 +324,10 @@ class RequesterModel:
         self._fail(WCStatus.BAD_RESP_ERR)
 
     def _not_ready(self, timer: int, packet: int) -> None:
-        if not self._settle(packet) or not self.work:
+        if not self._settle(packet):
+            return
+        self.counters["rcvd_rnr_err"] += 1
+        if not self.work:
             return
         self._because("IBA 9.7.5.2.8", "an RNR NAK: wait, then send again")
         if self.waiting:
@@ -324,19 +337,30 @@ class RequesterModel:
             self._fail(WCStatus.RNR_RETRY_EXC_ERR)
             return
         self._rnr_retries -= self.setup.rnr_retry != _ENDLESS
+        self.counters["rnr_nak_retry_err"] += 1
         self.next = self.unacked
         self.waiting = True
         self.deadline = self.now + self.profile.rnr_timer_ns[timer]
 
     def _refused(self, code: int, packet: int) -> None:
-        if not self._settle(packet) or not self.work:
+        if not self._settle(packet):
             return
         if code == _SEQUENCE_ERROR:
-            self._because("IBA 9.7.5.2", "a PSN sequence error: send again from there")
-            self._repeat()
+            self._sequence_error()
+            return
+        if not self.work:
             return
         self._because("IBA 9.9.2.3", f"{_nak_text(code)} ends the oldest work")
         self._fail(_STATUS.get(code, WCStatus.BAD_RESP_ERR))
+
+    def _sequence_error(self) -> None:
+        """Send again from the oldest packet, as a NAK demands."""
+        self.counters["rcvd_seq_err"] += 1
+        repeats = self._repeating or self.waiting
+        if self.work:
+            self._because("IBA 9.7.5.2", "a PSN sequence error: send again from there")
+            repeats = self._repeat() or repeats
+        self.counters["packet_seq_err"] += repeats
 
     # Progress and completions.
 
@@ -355,7 +379,7 @@ class RequesterModel:
         if self.failed or self.unacked >= packet:
             return True
         self._because("IBA 9.7.5.1.2", "an implied NAK: an earlier response is missing")
-        self._repeat()
+        self.counters["implied_nak_seq_err"] += self._repeat()
         return False
 
     def _complete(self) -> None:
@@ -380,9 +404,16 @@ class RequesterModel:
         """End the queue pair: the oldest work gets ``status``, all other is flushed."""
         for place, one in enumerate(self.work):
             got = WCStatus.WR_FLUSH_ERR if place else status
-            self.completions.append(Completion(one.number, got))
+            self._end_with(one.number, got)
         self.work.clear()
         self.failed, self.waiting, self.deadline, self._silent = True, False, None, 0
+
+    def _end_with(self, number: int, status: WCStatus) -> None:
+        """Complete work with an error."""
+        self.completions.append(Completion(number, status))
+        self.counters["req_cqe_error"] += 1
+        if status in _COUNTED:
+            self.counters[_COUNTED[status]] += 1
 
     def _progress(self) -> None:
         """Restore the retries and restart the timer."""
@@ -398,22 +429,26 @@ class RequesterModel:
 
     # Retransmission.
 
-    def _repeat(self) -> None:
-        """Send again, once until there is progress or a time-out."""
+    def _repeat(self) -> bool:
+        """Send again, once until there is progress or a time-out; return whether it is now."""
         if self._repeating or self.waiting:
-            return
-        self._go_back()
+            return False
+        goes_back = self._go_back()
         self._repeating = True
+        return goes_back
 
-    def _go_back(self) -> None:
+    def _go_back(self) -> bool:
+        """Send again from the oldest packet. Return ``False`` if no retry is left."""
         self._repeating = False
         if not self._retries:
             self._because(self._clause, f"{self._why}, and no retry is left")
             self._fail(WCStatus.RETRY_EXC_ERR)
-            return
+            return False
+        self.counters["completer_retry_err"] += 1
         self._retries -= self.setup.retry_cnt != self.profile.endless_retry_cnt
         self.next = self.unacked
         self.deadline = None
+        return True
 
     # Requests.
 

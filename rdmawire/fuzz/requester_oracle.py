@@ -9,12 +9,12 @@ from typing import Any, Final
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.exchange import Expected, Reply, Request
 from rdmawire.fuzz.inputs import AnswerInput, Input, WaitInput, WorkInput
-from rdmawire.fuzz.oracle import Mismatch, different_bytes
+from rdmawire.fuzz.oracle import Mismatch, different_bytes, different_counters
 from rdmawire.fuzz.requester_frames import AnswerBuilder, is_unusual, reply_to, request_from
 from rdmawire.fuzz.requester_model import Sent
 from rdmawire.fuzz.requester_services import fresh_requester
 from rdmawire.fuzz.setup import Network, Setup
-from rdmawire.fuzz.target import RequesterTarget
+from rdmawire.fuzz.target import CountingRequesterTarget, RequesterTarget
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import roce
 
@@ -22,11 +22,16 @@ from rdmawire.wire import roce
 class RequesterSession:
     """Plays work, responses and time on one queue pair of a target.
 
-    ``profile`` has the differences from ``ibta`` that are accepted (:mod:`.difference`).
+    ``profile`` has the differences from ``ibta`` that are accepted (:mod:`.difference`). With
+    ``counters``, those of the target are compared at the end of each case; :class:`FuzzError` if it
+    shows none.
     """
 
-    def __init__(self, target: RequesterTarget, profile: Profile = IBTA) -> None:
+    def __init__(
+        self, target: RequesterTarget, profile: Profile = IBTA, *, counters: bool = False
+    ) -> None:
         self._target = target
+        self._counting = _counting(target) if counters else None
         self._profile = profile
         self._builders: dict[Network, AnswerBuilder] = {}
         self.frames: list[tuple[bool, bytes]] = []
@@ -84,8 +89,10 @@ class RequesterSession:
         return self._compared(sent, frames)
 
     def end(self) -> Mismatch | None:
-        """Return ``None``: counters of requesters are not compared."""
-        return None
+        """Compare the counters of the target with those of the model."""
+        if self._counting is None:
+            return None
+        return different_counters(self.model.counters, self._counting.requester_counters())
 
     def _answer(self, one: AnswerInput) -> tuple[list[bytes], Sent]:
         model = self.model
@@ -140,6 +147,14 @@ class RequesterSession:
     def _request_from(self, frame: bytes) -> Request | None:
         builder = self._builder
         return request_from(frame, builder.medium, flush_twice=builder.flush_twice)
+
+
+def _counting(target: RequesterTarget) -> CountingRequesterTarget:
+    if not isinstance(target, CountingRequesterTarget):
+        raise FuzzError(
+            f"{target.name}: no method requester_counters, so counters cannot be compared"
+        )
+    return target
 
 
 _REFUSED: Final = Sent((), "IBA 11.4.1.1", "the service has no such work: posting it fails")

@@ -147,3 +147,21 @@ class RequesterTarget(ObservableTarget, Protocol):
     def state(self) -> QPState:
         """Return the state of the queue pair."""
         ...
+
+
+REQUESTER_COUNTERS: Final = (
+    "packet_seq_err", "rcvd_seq_err", "rnr_nak_retry_err", "rcvd_rnr_err", "implied_nak_seq_err",
+    "local_ack_timeout_err", "completer_retry_err", "req_transport_retries_exceeded",
+    "req_rnr_retries_exceeded", "req_remote_invalid_request", "req_remote_access_errors",
+    "req_cqe_error", "req_cqe_flush_error",
+)  # fmt: skip
+"""Counters of a requester that are compared, by the same names."""
+
+
+@runtime_checkable
+class CountingRequesterTarget(RequesterTarget, Protocol):
+    """A target that shows the counters of its queue pair as a requester."""
+
+    def requester_counters(self) -> tuple[int, ...]:
+        """Return the values of :data:`REQUESTER_COUNTERS` since :meth:`reset`."""
+        ...

@@ -6,11 +6,11 @@ import pytest
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
-from rdmawire.fuzz.fuzzer import EngineFuzzer
+from rdmawire.fuzz.fuzzer import EngineFuzzer, RequesterFuzzer
 from rdmawire.fuzz.inputs import Case, PacketInput
 from rdmawire.fuzz.oracle import judge
 from rdmawire.fuzz.setup import Setup
-from rdmawire.fuzz.target import COUNTERS, Target
+from rdmawire.fuzz.target import COUNTERS, REQUESTER_COUNTERS, RequesterTarget, Target
 from rdmawire.ib import checks, execute
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import RequestRule, Rules
@@ -59,6 +59,44 @@ def test_counters_are_compared_if_wanted() -> None:
 
     with pytest.raises(FuzzError, match="a peer: no method counters"):
         EngineFuzzer(SPEC, cast(Target, Peer()))
+
+
+REQUESTER = {"kind": "requester", "service": "rc", "counters": "yes"}
+
+
+class StuckRequester(EngineTarget):
+    """An adapter of which one counter of a requester stays 0."""
+
+    def __init__(self, counter: str) -> None:
+        super().__init__()
+        self._place = REQUESTER_COUNTERS.index(counter)
+
+    def requester_counters(self) -> tuple[int, ...]:
+        values = super().requester_counters()
+        return (*values[: self._place], 0, *values[self._place + 1 :])
+
+
+@pytest.mark.parametrize("counter", REQUESTER_COUNTERS)
+def test_a_requester_counter_that_stays_0_is_found(counter: str) -> None:
+    fuzzer = RequesterFuzzer(REQUESTER, StuckRequester(counter))
+    found = fuzzer.batch(1, 0, 300).found
+    assert {one.violation.signature for one in found} == {f"counters | {counter}"}
+    assert found[0].violation.happened == f"{counter} 0"
+
+
+@pytest.mark.parametrize("service", ["rc", "uc", "ud", "xrc"])
+@pytest.mark.parametrize("profile", ["ibta", "rxe"])
+def test_counters_of_the_requester_are_right(service: str, profile: str) -> None:
+    spec = REQUESTER | {"service": service, "profile": profile, "accept": "all"}
+    assert RequesterFuzzer(spec).batch(3, 0, 150).found == []
+
+
+def test_a_requester_without_counters_is_refused() -> None:
+    class Peer:
+        name = "a peer"
+
+    with pytest.raises(FuzzError, match="a peer: no method requester_counters"):
+        RequesterFuzzer(REQUESTER, cast(RequesterTarget, Peer()))
 
 
 def raising(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:

@@ -23,8 +23,8 @@ SPECS = (
     ({"kind": "engine", "service": "all", "counters": "yes"}, 2400),
     ({"kind": "engine", "profile": "rxe", "accept": "all", "counters": "yes"}, 1200),
     ({"kind": "engine", "profile": "rxe-6.1", "accept": "all", "counters": "yes"}, 1200),
-    ({"kind": "requester", "service": "all"}, 800),
-    ({"kind": "requester", "profile": "rxe-6.1", "accept": "all"}, 400),
+    ({"kind": "requester", "service": "all", "counters": "yes"}, 800),
+    ({"kind": "requester", "profile": "rxe-6.1", "accept": "all", "counters": "yes"}, 400),
     ({"kind": "state"}, 60),
 )
 """The fuzzers that a mutant must pass, each with its number of runs."""

@@ -72,7 +72,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         help="Differences of the profile that are no findings: those allowed by the standard, all "
         "or none.  [default: allowed]")  # fmt: skip
 @option("Target", "--counters", is_flag=True, flag_value="yes", default=None,
-        help="Compare counters of the responder, too, at the end of each case.")  # fmt: skip
+        help="Compare counters of the queue pair, too, at the end of each case.")  # fmt: skip
 @option("Parser", "--function", metavar="NAME",
         help="Python function that takes bytes, as package.module:function, or a parser of "
         "rdmawire, such as frames or headers.")  # fmt: skip
