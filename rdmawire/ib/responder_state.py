@@ -215,7 +215,7 @@ class ResponderContext:
     def __init__(self) -> None:
         self.pending: deque[Answer] = deque()
         self.resources: deque[Resource] = deque()
-        self.epsn = self.response_end = self.before_responses = 0
+        self.sends_last_responses: bool
         self.reset(0)
 
     def reset(self, psn: int, *, keeps_ack: bool = False) -> None:
@@ -225,7 +225,6 @@ class ResponderContext:
         """
         self.before_responses = self.ack_psn if keeps_ack else serial.add(psn, -1)
         self.response_end = psn
-        self.sends_last_responses = False
         self.fall_silent()
         self.resources.clear()
         self.epsn = psn
@@ -239,7 +238,6 @@ class ResponderContext:
     def fall_silent(self, *, final: bool = False) -> None:
         """Discard all responses; with ``final``, keep them if the last one ended the queue pair."""
         self.cnps_due = 0
-        self.starved = False
         if not (final and self.sends_last_responses):
             self.pending.clear()
             self.reads = 0

@@ -22,6 +22,7 @@ _ANSWERING = (
     "tests/ib/test_key_revocation.py", "tests/ib/test_congestion.py",
     "tests/ib/test_malformed_requests.py", "tests/ib/test_soft_roce.py",
     "tests/ib/test_hw_counters.py", "tests/ib/test_replay_of_requests.py",
+    "tests/ib/test_receive_completion.py",
 )  # fmt: skip
 _SLOW = (
     "tests/ib/test_retry.py", "tests/ib/test_hostile_frames.py",
@@ -114,6 +115,49 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "0",
         "1",
         "where nothing is written its offset is not looked at",
+    ),
+    Equivalent(
+        "rdmawire/ib/execute.py",
+        "if qp.inbound.reads and grant is not None:",
+        "qp.inbound.reads and grant is not None",
+        "(qp.inbound.reads or grant is not None)",
+        "without a READ nothing is kept, and no READ has the key None",
+    ),
+    Equivalent(
+        "rdmawire/ib/execute.py",
+        "return _respond(qp, role, answer, "
+        "Resource(request.flow.bth.opcode, request.psn, 1, 0, asked))",
+        "0",
+        "1",
+        "of a FLUSH or an ATOMIC WRITE that is repeated the opcode alone is compared",
+    ),
+    Equivalent(
+        "rdmawire/ib/execute.py",
+        "qp.inbound.incoming = NO_MESSAGE",
+        "qp.inbound.incoming = NO_MESSAGE",
+        "pass",
+        "each datagram begins a message, which replaces the last one",
+    ),
+    Equivalent(
+        "rdmawire/ib/responder_state.py",
+        "NO_MESSAGE = InboundMessage(IDLE, NOTHING, 0)",
+        "0",
+        "1",
+        "the limit is looked at after the family, and no packet goes on with no message",
+    ),
+    Equivalent(
+        "rdmawire/ib/responses.py",
+        "qp.inbound.reads -= 1",
+        "qp.inbound.reads -= 1",
+        "pass",
+        "a count that is too large lets keep look for READs, of which there is none",
+    ),
+    Equivalent(
+        "rdmawire/ib/responses.py",
+        "qp.inbound.reads -= 1",
+        "qp.inbound.reads -= 1",
+        "qp.inbound.reads += 1",
+        "a count that is too large lets keep look for READs, of which there is none",
     ),
     Equivalent(
         "rdmawire/memory/region.py",
