@@ -30,6 +30,14 @@ class Copyable(BaseException):
         return _copied, (type(self), self.args), vars(self)
 
 
+class Ended(BaseException):
+    """A signal that ends the run was received: ``number``. No ``except Exception`` catches it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 class RdmaError(Copyable, Exception):
     """Root of all errors that rdmawire raises on purpose."""
 

@@ -90,7 +90,7 @@ COPIES: dict[str, Callable[[BaseException], BaseException]] = {
 
 def test_there_are_errors_of_every_room() -> None:
     rooms = {type(error).__module__.split(".")[1] for error in EVERY}
-    assert {"errors", "dissect", "cli", "fabric", "traffic", "wire"} <= rooms
+    assert {"errors", "dissect", "fabric", "traffic", "wire"} <= rooms
     assert {type(error) for error in EVERY} >= {
         errors.WireError, errors.CaptureError, errors.UnrepresentableError,
         errors.MemoryFault, errors.VerbsError, errors.FabricError,

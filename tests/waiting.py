@@ -27,6 +27,14 @@ def asleep(process: subprocess.Popen[bytes]) -> bool:
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].startswith("S")
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process runs: it exists, and is no zombie (proc(5), ``/proc/PID/stat``)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def calls(work: Callable[[], object]) -> int:
     """How many functions, of Python and of C, are called in ``work``.
 

@@ -16,18 +16,10 @@ from click.shell_completion import get_completion_class, shell_complete
 from rdmawire import __version__
 from rdmawire.cli import streams
 from rdmawire.cli.command import Command, Context
-from rdmawire.errors import RdmaError
+from rdmawire.errors import Ended, RdmaError
 from rdmawire.terminal import quote
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-
-
-class Ended(BaseException):
-    """A signal that ends the run was received."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 def raise_at_signals() -> None:

@@ -9,12 +9,14 @@ a campaign that is started again in the same folder goes on.
 import gc
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
@@ -29,8 +31,8 @@ RUNS_OF_BATCH: Final = 200
 A fuzzer whose runs take longer has an attribute ``runs_of_batch``.
 """
 _STATE: Final = "campaign.json"
-_PATIENCE: Final = 1.0
-"""Seconds after which the limits are checked, even if no batch is done."""
+_LIMIT_CHECK_S: Final = 1.0
+"""Seconds between two checks of the limits while no batch is done."""
 FREE_TRIALS: Final = 20_000
 """Cases that a campaign plays to minimise, besides one for each run.
 
@@ -207,7 +209,9 @@ class Campaign:
             self._feed(executor, jobs, queue, report)
             return
         for _ in range(_MAX_LOST):
-            pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+            others = set(active_children())
+            context = get_context("spawn")
+            pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker)
             try:
                 self._feed(pool, jobs, queue, report)
                 return
@@ -215,6 +219,8 @@ class Campaign:
                 queue.lost()
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
+                for worker in set(active_children()) - others:
+                    worker.terminate()
         raise FuzzError(f"{_MAX_LOST} times a process of the campaign was killed: it ends")
 
     def _feed(
@@ -226,7 +232,7 @@ class Campaign:
                 queue.running[pool.submit(run_batch, dict(self.spec), self.seed, *batch)] = batch
             if not queue.running:
                 return
-            for work in wait(queue.running, _PATIENCE, FIRST_COMPLETED).done:
+            for work in wait(queue.running, _LIMIT_CHECK_S, FIRST_COMPLETED).done:
                 self._take(work.result())
                 del queue.running[work]
                 report(self.progress)
@@ -301,6 +307,19 @@ class _Queue:
         self.running.clear()
 
 
+def _begin_worker() -> None:
+    """Prepare a worker process: Ctrl-C is for the main process, whose end also ends this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 _fuzzers: dict[str, Fuzzer] = {}
 
 
@@ -331,7 +350,7 @@ def _read_state(path: Path) -> dict[str, Any]:
         raise FuzzError(f"{path}: no state of a campaign: use another folder")
     for name in ("runs", "executed", "next", "seed"):
         if type(state.get(name)) is not int or state[name] < 0:
-            raise FuzzError(f"{path}: {name} is missing or no whole number: use another folder")
+            raise FuzzError(f"{path}: {name} is missing or not an integer: use another folder")
     if type(state.get("seconds")) not in (int, float) or not 0 <= state["seconds"] < _MAX_SECONDS:
-        raise FuzzError(f"{path}: seconds are missing or no number: use another folder")
+        raise FuzzError(f"{path}: seconds are missing or not a number: use another folder")
     return state

@@ -300,7 +300,7 @@ def _case(role: str, inputs: Sequence[CMInput]) -> dict[str, Any]:
 
 def _from_json(case: Any) -> tuple[str, list[CMInput]]:
     """Return the role and the inputs of a case. Raises :class:`FuzzError` for anything else."""
-    if not isinstance(case, dict) or case.get("role") not in INPUTS:
+    if not isinstance(case, dict) or case.get("role") not in list(INPUTS):
         raise FuzzError(f"case: expected an object whose role is one of {', '.join(INPUTS)}")
     inputs = case.get("inputs")
     if not isinstance(inputs, list) or len(inputs) > MAX_INPUTS:

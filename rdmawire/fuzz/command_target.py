@@ -5,13 +5,16 @@ that makes it fail. A signal, another exit status than expected, no end in time,
 that matches a pattern is a violation.
 """
 
+import os
 import re
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from threading import Thread
+from typing import IO, Final, NamedTuple
 
 from rdmawire.capture import LinkType, Record, create_capture
 from rdmawire.errors import FuzzError
@@ -26,6 +29,11 @@ DEFAULT_SECONDS: Final = 60.0
 _APART: Final = 1_000_000
 """Nanoseconds between two frames."""
 _MAX_LINE: Final = 200
+MAX_OUTPUT: Final = 16 << 20
+"""Bytes of a command's output that are kept and searched: the first ones."""
+_BLOCK: Final = 1 << 16
+_MAX_JOIN_S: Final = 1.0
+"""Seconds to read what a command has written, after its end."""
 _MAX_FINDINGS: Final = 20
 """Findings of one call of :meth:`CommandParser.judge_all`, after which frames count as good."""
 
@@ -65,7 +73,7 @@ class CommandParser:
         try:
             self._patterns = [re.compile(pattern) for pattern in patterns]
         except re.error as error:
-            raise FuzzError(f"{error.pattern!r} is no regular expression: {error}") from error
+            raise FuzzError(f"{error.pattern!r} is not a regular expression: {error}") from error
         self.runs = 0
 
     def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
@@ -165,21 +173,47 @@ def _joined(cases: Sequence[Sequence[SeedFrame]]) -> list[SeedFrame]:
 
 
 def _outcome(command: Sequence[str], seconds: float) -> Outcome:
-    """Run a command. Raises :class:`FuzzError` if it cannot be started."""
+    """Run a command, and kill the processes that it leaves behind.
+
+    Raises :class:`FuzzError` if it cannot be started.
+    """
     try:
-        done = subprocess.run(  # noqa: S603  the caller's own command
+        process = subprocess.Popen(  # noqa: S603  the caller's own command
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=seconds,
-            check=False,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return Outcome(None, "")
     except OSError as error:
         raise FuzzError(f"{command[0]}: cannot run it: {error.strerror or error}") from error
-    return Outcome(done.returncode, done.stdout.decode(errors="replace"))
+    assert process.stdout is not None
+    output = bytearray()
+    reader = Thread(target=_read_first, args=(process.stdout, output), daemon=True)
+    reader.start()
+    status: int | None = None
+    try:
+        status = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        output.clear()
+    finally:
+        _kill_group(process)
+        reader.join(_MAX_JOIN_S)
+    return Outcome(status, bytes(output).decode(errors="replace"))
+
+
+def _read_first(stream: IO[bytes], output: bytearray) -> None:
+    """Read a stream to its end and close it; add its first bytes to ``output``."""
+    with stream:
+        while block := os.read(stream.fileno(), _BLOCK):
+            output += block[: MAX_OUTPUT - len(output)]
+
+
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a command, which began a session, and the processes that it started."""
+    with suppress(ProcessLookupError):  # they have ended
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def write_frames(folder: Path, frames: Sequence[SeedFrame]) -> Path:

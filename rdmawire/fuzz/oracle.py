@@ -447,7 +447,9 @@ def reply_of(
     data = atomic.origremdt.to_bytes(8, "big") if atomic else parsed.packet.payload
     if aeth is None:
         return Reply(bth.opcode & 31, bth.psn, -1, 0, data)
-    return Reply(bth.opcode & 31, bth.psn, aeth.ack << 5 | aeth.value, aeth.msn, data)
+    return Reply(
+        bth.opcode & 31, bth.psn, aeth.resv1 << 7 | aeth.ack << 5 | aeth.value, aeth.msn, data
+    )
 
 
 def judge(target: Target, case: Case, session: Player | None = None) -> Violation | None:

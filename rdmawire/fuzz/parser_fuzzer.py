@@ -53,6 +53,8 @@ _SEQUENCES: Final = 0.15
 """Part of the cases that are sequences of frames."""
 _APART: Final = 1000
 """Nanoseconds between two frames of a replay."""
+_MAX_SECONDS: Final = 1_000_000
+"""The longest time limit of a call or a run, in seconds."""
 _COMMAND_TRIALS: Final = 60
 """Runs of a command at most to minimise one case."""
 
@@ -118,7 +120,7 @@ def function_fuzzer(spec: Spec) -> ParserFuzzer:
         raise FuzzError(f"function {name!r}: one of {', '.join(PARSERS)}, or package.module:name")
     function = function_named(name) if known is None else known.function
     form = known.form if known and "form" not in spec else str(spec.get("form", "frame"))
-    meant = exceptions_named(words(spec["meant"])) if "meant" in spec else MEANT
+    meant = exceptions_named(_texts("meant", spec["meant"])) if "meant" in spec else MEANT
     parser = FunctionParser(
         function,
         form_named(form),
@@ -150,7 +152,7 @@ def command_fuzzer(spec: Spec) -> ParserFuzzer:
     parser = CommandParser(
         _command_words(spec.get("command", "")),
         statuses=[_integer("statuses", one) for one in words(spec.get("statuses", [0]))],
-        patterns=words(spec.get("patterns", [DISSECTOR_BUG])),
+        patterns=_texts("patterns", spec.get("patterns", [DISSECTOR_BUG])),
         seconds=_number(spec, "seconds", COMMAND_SECONDS),
     )
     link_type = _integer("link_type", spec.get("link_type", 1))
@@ -162,7 +164,7 @@ def codec_fuzzer(spec: Spec) -> ParserFuzzer:
     """Return the fuzzer of a ``codecs`` specification. Raises :class:`FuzzError`."""
     check_settings(spec, ("libraries", "corpus"))
     named = "libraries" in spec
-    views = dict(_views(words(spec.get("libraries", LIBRARIES)), named=named))
+    views = dict(_views(_texts("libraries", spec.get("libraries", LIBRARIES)), named=named))
     return ParserFuzzer(CodecComparison(views), _corpus(spec))
 
 
@@ -201,12 +203,14 @@ def _command_words(command: object) -> list[str]:
     except ValueError as error:
         raise FuzzError(f"command {command!r}: {error}") from None
     if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
-        raise FuzzError(f"command: {command!r} is no text and no list of words")
+        raise FuzzError(f"command: {command!r} is neither a text nor a list of words")
     return found
 
 
 def _corpus(spec: Spec) -> SeedCorpus:
     folder = spec.get("corpus")
+    if folder is not None and (not isinstance(folder, str) or not folder):
+        raise FuzzError(f"corpus: {folder!r} is not the path of a folder")
     return corpus_of(None if folder is None else Path(folder))
 
 
@@ -216,14 +220,23 @@ def words(value: object) -> list[Any]:
         return [word.strip() for word in value.split(",")]
     if isinstance(value, Sequence):
         return list(value)
-    raise FuzzError(f"{value!r} is no list")
+    raise FuzzError(f"{value!r} is not a list")
+
+
+def _texts(name: str, value: object) -> list[str]:
+    """Return the members of a list of texts. Raises :class:`FuzzError` for another list."""
+    found = words(value)
+    for one in found:
+        if not isinstance(one, str):
+            raise FuzzError(f"{name}: {one!r} is not a text")
+    return found
 
 
 def _integer(name: str, value: object) -> int:
     try:
         return int(str(value), 0)
     except ValueError:
-        raise FuzzError(f"{name}: {value!r} is no whole number") from None
+        raise FuzzError(f"{name}: {value!r} is not an integer") from None
 
 
 def _number(spec: Spec, name: str, default: float) -> float:
@@ -231,7 +244,7 @@ def _number(spec: Spec, name: str, default: float) -> float:
     try:
         found = float(value)
     except (TypeError, ValueError):
-        raise FuzzError(f"{name}: {value!r} is no number") from None
-    if not found > 0:
-        raise FuzzError(f"{name}: {value!r} is not above 0")
+        raise FuzzError(f"{name}: {value!r} is not a number") from None
+    if not 0 < found <= _MAX_SECONDS:
+        raise FuzzError(f"{name}: {value!r} is not above 0 and at most {_MAX_SECONDS}")
     return found

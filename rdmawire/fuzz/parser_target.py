@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn, Protocol
 
 from rdmawire.decode import LINK_TYPES
-from rdmawire.errors import FuzzError, RdmaError
+from rdmawire.errors import Ended, FuzzError, RdmaError
 from rdmawire.fuzz.exception_text import exception_text, raised_in
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
@@ -149,7 +149,7 @@ def exceptions_named(names: Sequence[str]) -> tuple[type[BaseException], ...]:
     found = tuple(map(loaded, names))
     for name, kind in zip(names, found, strict=True):
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            raise FuzzError(f"{name!r} is no exception")
+            raise FuzzError(f"{name!r} is not an exception class")
     return found
 
 
@@ -196,7 +196,7 @@ class FunctionParser:
                 self._function(data)
         except self._meant:
             return None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Ended):
             raise
         except TimeLimitError:
             return self._too_long()

@@ -120,7 +120,9 @@ def reply_in(frame: roce.Frame) -> Reply:
     data = atomic.origremdt.to_bytes(8, "big") if atomic else frame.packet.payload
     if aeth is None:
         return Reply(bth.opcode & 31, bth.psn, -1, 0, data)
-    return Reply(bth.opcode & 31, bth.psn, aeth.ack << 5 | aeth.value, aeth.msn, data)
+    return Reply(
+        bth.opcode & 31, bth.psn, aeth.resv1 << 7 | aeth.ack << 5 | aeth.value, aeth.msn, data
+    )
 
 
 def request_from(frame: bytes, medium: roce.Medium, *, flush_twice: bool = False) -> Request | None:

@@ -78,7 +78,8 @@ def corpus_of(folder: Path | None = None) -> SeedCorpus:
     """
     try:
         place = find_pack(default_folders()) if folder is None else folder
-        paths = sorted(path for path in place.rglob("*") if path.suffix in _SUFFIXES)
+        every = (path for path in place.rglob("*") if path.suffix in _SUFFIXES)
+        paths = sorted(path for path in every if path.is_file())
         if folder is not None and folder.is_file():
             paths = [folder]
         if not paths:

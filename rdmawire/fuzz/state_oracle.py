@@ -345,7 +345,9 @@ def _reply(frame: roce.Frame) -> Reply:
     packet = frame.packet
     aeth, atomic = packet.header(AETH), packet.header(AtomicAckETH)
     data = atomic.origremdt.to_bytes(8, "big") if atomic else packet.payload
-    syndrome, msn = (-1, 0) if aeth is None else (aeth.ack << 5 | aeth.value, aeth.msn)
+    syndrome, msn = (
+        (-1, 0) if aeth is None else (aeth.resv1 << 7 | aeth.ack << 5 | aeth.value, aeth.msn)
+    )
     return Reply(packet.bth.opcode & 31, packet.bth.psn, syndrome, msn, data)
 
 

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from rdmawire.capture import open_capture
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz import campaign as module
 from rdmawire.fuzz import fuzzer as fuzzer_module
-from rdmawire.fuzz.campaign import Campaign, run_batch, seed_of
+from rdmawire.fuzz.campaign import Campaign, Progress, run_batch, seed_of
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Request
 from rdmawire.fuzz.finding import findings_in, read_finding, replay
@@ -27,6 +29,7 @@ from rdmawire.fuzz.target import Completion, Target
 from rdmawire.verbs.enums import WCOpcode, WCStatus
 from rdmawire.wire.opcode import Opcode
 from tests.fuzz.planted import SHORT_WRITES, ShortWrites
+from tests.waiting import is_running, wait_until
 
 ENGINE = {"kind": "engine"}
 SPEC = {"kind": "short-writes"}
@@ -198,12 +201,12 @@ STATE = {"target": ENGINE, "seed": 1, "runs": 0, "executed": 0, "seconds": 0, "n
         ("[" * 100_000, "no JSON"),
         ("\ud800", "no JSON"),
         ("[]", "no state of a campaign"),
-        (json.dumps(STATE | {"next": 1.5}), "next is missing or no whole number"),
-        (json.dumps(STATE | {"next": -1}), "next is missing or no whole number"),
-        (json.dumps(STATE | {"runs": True}), "runs is missing or no whole number"),
-        (json.dumps(STATE | {"seed": float("nan")}), "seed is missing or no whole number"),
-        (json.dumps(STATE | {"seconds": float("nan")}), "seconds are missing or no number"),
-        (json.dumps(STATE | {"seconds": float("inf")}), "seconds are missing or no number"),
+        (json.dumps(STATE | {"next": 1.5}), "next is missing or not an integer"),
+        (json.dumps(STATE | {"next": -1}), "next is missing or not an integer"),
+        (json.dumps(STATE | {"runs": True}), "runs is missing or not an integer"),
+        (json.dumps(STATE | {"seed": float("nan")}), "seed is missing or not an integer"),
+        (json.dumps(STATE | {"seconds": float("nan")}), "seconds are missing or not a number"),
+        (json.dumps(STATE | {"seconds": float("inf")}), "seconds are missing or not a number"),
     ],
 )
 def test_a_damaged_state_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -267,6 +270,41 @@ def test_processes_that_always_die_end_the_campaign(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *_, **__: Broken({0, 200}))
     with pytest.raises(FuzzError, match="was killed"):
         Campaign(ENGINE, SEED, runs=RUNS).run(jobs=2)
+
+
+def test_processes_end_with_a_campaign_that_is_interrupted() -> None:
+    def interrupt(_: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Campaign(ENGINE, SEED).run(2, report=interrupt)
+    wait_until(lambda: not active_children())
+
+
+CAMPAIGN = """
+import sys
+from rdmawire.fuzz.campaign import Campaign
+
+def main():
+    from multiprocessing import active_children
+    def report(_):
+        print(*(child.pid for child in active_children()), flush=True)
+    Campaign({"kind": "engine"}, 1).run(2, report=report)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_processes_end_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(CAMPAIGN)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as main:
+        assert main.stdout is not None
+        workers = [int(pid) for pid in main.stdout.readline().split()]
+        main.kill()
+    assert workers
+    wait_until(lambda: not any(is_running(pid) for pid in workers))
 
 
 def killed_once(spec: dict[str, Any], seed: int, first: int, runs: int) -> Batch:

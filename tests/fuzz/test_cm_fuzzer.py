@@ -151,6 +151,7 @@ def test_an_ignored_message_leaves_the_state_open_until_an_answer_tells() -> Non
     ("case", "said"),
     [
         ([], "expected an object whose role is one of active, "),
+        ({"role": []}, "expected an object whose role is one of active, "),
         ({"role": "passive"}, "inputs are a list of at most 24"),
         (conversation("HELLO"), "'HELLO' is no input of the role passive"),
         (conversation({"input": "REQ", "checksum": "x"}), "checksum is GOOD or BROKEN, not 'x'"),

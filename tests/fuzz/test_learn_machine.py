@@ -74,6 +74,11 @@ def test_each_two_states_answer_some_word_differently(seed: int) -> None:
         assert alike == [state]
 
 
+def test_blank_lines_between_transitions_are_skipped() -> None:
+    text = 's0 -> s0 [label="A/x"];' + "\n" * 300_000 + 's0 -> s0 [label="B/y"];'
+    assert MealyMachine.from_dot(text).inputs == ("A", "B")
+
+
 def test_a_difference_is_a_shortest_word() -> None:
     machine = counter(6)
     assert machine.difference(0, 5) == ("tick",)

@@ -8,8 +8,8 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.fuzzer import EngineFuzzer, RequesterFuzzer
 from rdmawire.fuzz.inputs import Case, PacketInput
-from rdmawire.fuzz.oracle import judge
-from rdmawire.fuzz.setup import Setup
+from rdmawire.fuzz.oracle import judge, reply_of
+from rdmawire.fuzz.setup import PEER_QPN, PKEY, Setup
 from rdmawire.fuzz.target import COUNTERS, REQUESTER_COUNTERS, RequesterTarget, Target
 from rdmawire.ib import checks, execute
 from rdmawire.ib.qp import QueuePair
@@ -17,7 +17,11 @@ from rdmawire.ib.rules import RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault
 from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.wire.ib import AETH, Ack
+from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, EtherType, IPProtocol, IPv4
 from rdmawire.wire.opcode import Opcode
+from rdmawire.wire.packet import Packet
+from rdmawire.wire.roce import Frame
 
 SPEC = {"kind": "engine", "service": "rc", "counters": "yes"}
 
@@ -151,3 +155,17 @@ def test_an_input_without_a_method_is_no_finding() -> None:
 
     with pytest.raises(FuzzError, match="the link is down"):
         judge(Peer(), Case(Setup(), (PacketInput(Opcode.RC_ACKNOWLEDGE),)))
+
+
+def test_the_reserved_bit_of_an_aeth_is_part_of_its_syndrome() -> None:
+    for reserved in (0, 1):
+        aeth = AETH(resv1=reserved, ack=Ack.ACK, value=31, msn=7)
+        packet = Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, destqp=PEER_QPN, pkey=PKEY, psn=5)
+        headers = (
+            Ethernet(type=EtherType.IPV4),
+            IPv4(protocol=IPProtocol.UDP),
+            UDP(49152, ROCE_PORT),
+        )
+        found = reply_of(Frame(headers, packet).seal().build())
+        assert found is not None
+        assert (found.psn, found.syndrome, found.msn) == (5, reserved << 7 | 31, 7)

@@ -1,5 +1,7 @@
 """Planted mistakes in parsers: found, minimised, kept as findings and played again."""
 
+import os
+import signal
 import sys
 import zlib
 from pathlib import Path
@@ -8,8 +10,9 @@ from typing import Any
 import pytest
 
 from rdmawire.capture import LinkType, open_capture
-from rdmawire.errors import FuzzError
+from rdmawire.errors import Ended, FuzzError
 from rdmawire.filter import Filter
+from rdmawire.fuzz import command_target
 from rdmawire.fuzz.campaign import Campaign
 from rdmawire.fuzz.command_target import CommandParser, without_numbers, write_frames
 from rdmawire.fuzz.finding import findings_in, replay
@@ -26,6 +29,7 @@ from rdmawire.fuzz.parser_target import (
 from rdmawire.fuzz.parsers import PARSERS, filter_corpus
 from rdmawire.fuzz.seed_corpus import corpus_of
 from tests.fuzz import planted_parsers as planted
+from tests.waiting import is_running, wait_until
 
 CORPUS = corpus_of()
 HERE = "tests.fuzz.planted_parsers"
@@ -76,11 +80,12 @@ def test_a_parser_that_never_ends_is_found() -> None:
     assert (found.place, found.what, found.signature) == (1, "time", "time | no result in time")
 
 
-def test_an_interrupt_is_not_a_finding() -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Ended(signal.SIGTERM)])
+def test_a_signal_that_ends_the_run_is_not_a_finding(error: BaseException) -> None:
     def interrupted(_: bytes) -> None:
-        raise KeyboardInterrupt
+        raise error
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(type(error)):
         FunctionParser(interrupted).judge(FRAMES[:1])
 
 
@@ -206,6 +211,45 @@ def test_a_command_that_does_not_end_is_found(tmp_path: Path) -> None:
     found = CommandParser(command, seconds=1).judge([SeedFrame(MARK)])
     assert found is not None
     assert found.signature.startswith("time | ")
+
+
+def test_processes_that_a_command_leaves_behind_are_killed(tmp_path: Path) -> None:
+    left = tmp_path / "pid"
+    command = ["sh", "-c", f"sleep 1000 & echo $! > {left}; : {{pcap}}"]
+    assert CommandParser(command).judge(FRAMES[:1]) is None
+    wait_until(lambda: not is_running(int(left.read_text())))
+
+
+def test_the_beginning_of_a_long_output_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_target, "MAX_OUTPUT", 1000)
+    long = "yes | head -c 200000; exit 3; : {pcap}"
+    found = CommandParser(["sh", "-c", long]).judge(FRAMES[:1])
+    assert found is not None
+    assert found.happened == "3: y"
+    error = "yes | head -c 2000; echo Dissector bug; : {pcap}"
+    assert CommandParser(["sh", "-c", error]).judge(FRAMES[:1]) is None
+
+
+def test_settings_of_a_finding_with_other_types_are_refused() -> None:
+    frames = {"kind": "parser", "function": "frames"}
+    for spec, said in (
+        (frames | {"corpus": ["a"]}, "corpus: .* is not the path of a folder"),
+        (frames | {"corpus": ""}, "corpus: '' is not the path of a folder"),
+        (frames | {"meant": [1]}, "meant: 1 is not a text"),
+        (frames | {"seconds": "inf"}, "seconds: 'inf' is not above 0 and at most 1000000"),
+        (frames | {"seconds": 1e30}, "is not above 0 and at most"),
+        ({"kind": "codecs", "libraries": [1]}, "libraries: 1 is not a text"),
+        ({"kind": "command", "command": "a {pcap}", "patterns": [1]}, "patterns: 1 is not a text"),
+    ):
+        with pytest.raises(FuzzError, match=said):
+            make_fuzzer(spec)
+
+
+def test_only_files_of_a_folder_are_a_corpus(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "endless.pcap")
+    (tmp_path / "folder.pcapng").mkdir()
+    with pytest.raises(FuzzError, match="no file ends with"):
+        corpus_of(tmp_path)
 
 
 def test_a_campaign_finds_a_command_that_crashes(tmp_path: Path) -> None:

@@ -149,6 +149,15 @@ def flushed(stage: Stage, selectivity: Selectivity, there: RETH) -> None:
     stage.drive()
 
 
+def test_a_flush_of_the_last_byte_of_a_region_is_answered() -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    there = key_of(stage.server.region, 1)
+    last = there.replace(va=there.va + stage.server.region.region.length - 1)
+    flushed(stage, Selectivity.MEMORY_REGION_RANGE, last)
+    assert stage.opcodes(stage.server) == [Opcode.RC_RDMA_READ_RESPONSE_ONLY]
+    assert stage.server.qp.state is QPState.RTS
+
+
 @pytest.mark.parametrize("beyond", [-1, 1])
 def test_a_flush_of_a_range_needs_all_of_it_in_the_region(beyond: int) -> None:
     stage = Stage(Pair(attributes=PATIENT))

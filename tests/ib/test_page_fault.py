@@ -77,6 +77,16 @@ def test_a_responder_that_faults_answers_rnr_nak_and_then_does_it(name: str) -> 
     assert there.region.page_faults == (-(-10_000 // PAGE_4K) if name == "long read" else pages)
 
 
+def test_a_read_of_no_bytes_needs_no_page() -> None:
+    stage = staged()
+    there = on_demand(stage.server)
+    stage.client.read(0, of=there)
+    stage.drive()
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
+    assert rnr_naks(stage) == []
+    assert there.region.page_faults == 0
+
+
 def test_what_is_there_costs_nothing() -> None:
     stage = staged()
     there = on_demand(stage.server)

@@ -133,6 +133,20 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "rdmawire/ib/execute.py",
+        "_NO_DATAGRAM = tuple(WorkCompletion(0)[10:])",
+        "0",
+        "1",
+        "wr_id is the first field of a completion, and not among those from the tenth on",
+    ),
+    Equivalent(
+        "rdmawire/ib/execute.py",
+        "if not (qp.device.profile.page_fault_ns and target.length):",
+        "qp.device.profile.page_fault_ns and target.length",
+        "(qp.device.profile.page_fault_ns or target.length)",
+        "of no bytes fault_in does nothing; without a time it brings in what the response reads",
+    ),
+    Equivalent(
+        "rdmawire/ib/execute.py",
         "qp.inbound.incoming = NO_MESSAGE",
         "qp.inbound.incoming = NO_MESSAGE",
         "pass",

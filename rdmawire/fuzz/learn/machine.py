@@ -18,7 +18,9 @@ from rdmawire.errors import FuzzError
 Word = tuple[str, ...]
 """A sequence of inputs, or of outputs."""
 
-_TRANSITION = re.compile(r'^\s*(\w+) -> (\w+) \[label="([^"/]+)/([^"]+)"\];?\s*$', re.MULTILINE)
+_TRANSITION = re.compile(
+    r'^[ \t]*(\w+) -> (\w+) \[label="([^"/\n]+)/([^"\n]+)"\];?[ \t\r]*$', re.MULTILINE
+)
 _INPUT: Final = re.compile(r"[\w.+-]+")
 _OUTPUT: Final = re.compile(r'[^"\n]+')
 
