@@ -123,6 +123,13 @@ def test_work_requests_are_checked_by_its_widths_and_refused_without_the_row() -
         plain.nic.post_send(plain.qp, SendWR(TAGGED_WORK))
 
 
+def test_new_work_is_added_to_that_of_the_service() -> None:
+    before = STANDARD.services[QPType.RC]
+    after = rules_with(Tags()).services[QPType.RC]
+    assert after.verbs == before.verbs | {TAGGED_WORK}
+    assert after.outbound.keys() == before.outbound.keys() | {TAGGED_WORK}
+
+
 def test_rows_that_do_not_fit_one_another_are_refused_by_name() -> None:
     verb = Verb(WCOpcode.SEND, only=SEND_TAGGED, one_packet=True)
     with pytest.raises(WireError, match="opcode 0x18 is reserved"):

@@ -4,6 +4,7 @@ import pytest
 
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
+from rdmawire.ib import responses
 from rdmawire.ib.responder_state import ReadResponse
 from rdmawire.ib.responses import MAX_KEPT
 from rdmawire.memory.key import Access
@@ -278,6 +279,67 @@ def test_what_is_kept_is_bounded(size: int, whole: bool) -> None:
     stage.drive()
     assert answered(stage).count(b"w") == (0 if whole else 1)
     assert there.read(1, size - 4096) == b"w"
+
+
+KIB = 1024
+"""The path MTU: bytes of a response."""
+
+
+def two_reads(most: int, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """A server that may keep ``most`` responses, with two READs of three packets to answer."""
+    monkeypatch.setattr(responses, "MAX_KEPT", most * KIB)
+    stage = Stage(Pair(attributes=PATIENT))
+    stage.server.region.write(b"b" * 3 * KIB)
+    for psn in (100, 103):
+        stage.ask(READ, key_of(stage.server.region, 3 * KIB), psn=psn)
+    return stage
+
+
+OVERWRITTEN = {
+    (0, KIB, 2 * KIB): [100, 103, 101, 104, 102, 105],
+    (KIB // 2, 3 * KIB // 2): [100, 101, 103, 104, 102, 105],
+    (2 * KIB, KIB, 0): [102, 105, 101, 104, 100, 103],
+}
+"""Starts of WRITEs of 1024 bytes, and the PSNs of the responses that they change, in order."""
+
+
+@pytest.mark.parametrize("most", range(8))
+@pytest.mark.parametrize(("starts", "changed"), OVERWRITTEN.items())
+def test_the_first_responses_that_change_are_kept(
+    most: int, starts: tuple[int, ...], changed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = two_reads(most, monkeypatch)
+    there = stage.server.region
+    for psn, start in enumerate(starts, 106):
+        reth = RETH(there.address + start, there.rkey, KIB)
+        stage.ask(WRITE, reth, payload=b"w" * KIB, psn=psn)
+    stage.drive()
+    sent = {one.packet.bth.psn: one.packet.payload for one in stage.by(stage.server)}
+    assert {psn for psn in changed if b"w" not in sent[psn]} == set(changed[:most])
+
+
+@pytest.mark.parametrize("most", range(8))
+def test_the_first_reads_whose_key_goes_are_kept(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is kept as a whole, or not at all: a NAK takes the place of the first that is not."""
+    monkeypatch.setattr(responses, "MAX_KEPT", most * KIB)
+    stage = Stage(Pair(attributes=PATIENT))
+    server = stage.server
+    server.region.write(b"b" * 3 * KIB)
+    window = server.nic.memory.alloc_mw(server.pd, 2)
+    start, rights = server.region.address, Access.REMOTE_READ
+    place = Bind(start, 3 * KIB, rights, server.qp.qp_num, server.pd, window.key + 1)
+    bind_window(server.nic.memory.keys, window, server.region.region, place)
+    server.receive()
+    for psn in (100, 103):
+        stage.ask(READ, RETH(window.iova, window.rkey, 3 * KIB), psn=psn)
+    stage.ask(Opcode.RC_SEND_ONLY_WITH_INVALIDATE, IETH(window.rkey), psn=106)
+    stage.drive()
+    whole = min(most // 3, 2)
+    assert answered(stage) == b"b" * 3 * KIB * whole
+    naks = [aeth for aeth in stage.aeths(server) if aeth.ack == Ack.NAK]
+    assert len(naks) == (whole < 2)
 
 
 def test_an_error_silences_a_read_and_keeps_what_was_executed() -> None:

@@ -8,8 +8,10 @@ from rdmawire.fabric.pair import Pair
 from rdmawire.ib.congestion.dcqcn import MAX_PENDING_CNPS
 from rdmawire.ib.engine import Nic
 from rdmawire.units import us
+from rdmawire.verbs.enums import QPState
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.opcode import Opcode
+from tests.ib.stage import climb, go
 
 MARKS = 20
 RATES = (None, 100 * SECOND)
@@ -53,6 +55,27 @@ def test_what_is_owed_is_bounded() -> None:
         qp.notifier.marked()
     assert qp.inbound.cnps_due == MAX_PENDING_CNPS
     assert sent(pair.server.nic) == MAX_PENDING_CNPS
+
+
+@pytest.mark.parametrize("room", [1, 2, 3])
+def test_no_more_cnps_are_sent_than_there_is_room_for(room: int) -> None:
+    pair, _ = marked_pair(None, 0)
+    qp = pair.server.qp
+    assert qp.notifier is not None
+    for _ in range(5):
+        qp.notifier.marked()
+    assert len(pair.server.nic.transmit(0, room)) == room
+    assert qp.inbound.cnps_due == 5 - room
+
+
+def test_a_reset_queue_pair_sends_no_cnp() -> None:
+    pair, _ = marked_pair(None, 0)
+    server = pair.server
+    assert server.qp.notifier is not None
+    server.qp.notifier.marked()
+    go(server, QPState.RESET)
+    climb(server, QPState.RTS)
+    assert sent(server.nic) == 0
 
 
 def sent(nic: Nic) -> int:
