@@ -9,27 +9,26 @@ a campaign that is started again in the same folder goes on.
 import gc
 import json
 import os
-import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing import active_children, get_context, parent_process
+from functools import lru_cache
+from multiprocessing import active_children, get_context
 from pathlib import Path
-from threading import Thread
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from rdmawire.errors import FuzzError
+from rdmawire.errors import Ended, FuzzError
 from rdmawire.fuzz.finding import Finding, as_finding, findings_in, read_json, write_finding
-from rdmawire.fuzz.fuzzer import Batch, CaseFuzzer, Found, Fuzzer, Spec, make_fuzzer
+from rdmawire.fuzz.fuzzer import Batch, CaseFuzzer, Found, Fuzzer, Spec, joined, make_fuzzer
 from rdmawire.fuzz.minimise import MAX_TRIALS, Trials
+from rdmawire.worker_process import begin_worker
 
 RUNS_OF_BATCH: Final = 200
-"""Runs of one batch: fewer would cost more time between processes.
-
-A fuzzer whose runs take longer has an attribute ``runs_of_batch``.
-"""
+"""Runs of one batch, at most: fewer would cost more time between processes."""
+BATCH_S: Final = 2.0
+"""Seconds after which a batch ends with fewer runs: so much work is lost with its process."""
 _STATE: Final = "campaign.json"
 _LIMIT_CHECK_S: Final = 1.0
 """Seconds between two checks of the limits while no batch is done."""
@@ -49,7 +48,8 @@ _MAX_LOST: Final = 5
 class Progress(NamedTuple):
     """What a campaign has done: ``runs``, packets ``executed``, seconds, and findings.
 
-    ``reached`` counts the different behaviours reached since it was started.
+    ``earlier`` of the runs were done before it was started this time. ``reached`` counts the
+    different behaviours reached since then.
     """
 
     runs: int
@@ -57,6 +57,7 @@ class Progress(NamedTuple):
     seconds: float
     findings: int
     reached: int = 0
+    earlier: int = 0
 
     @property
     def rate(self) -> float:
@@ -91,10 +92,11 @@ class Campaign:
         self._fuzzer: Fuzzer = make_fuzzer(self.spec)
         self._next = 0
         self._finished: dict[int, int] = {}
+        self._is_saved = False
         self._reached: set[Any] = set()
         self._trials = 0
         self._signatures: set[str] = set()
-        self._elapsed = 0.0
+        self._elapsed, self._earlier = 0.0, 0
         if self.folder is not None:
             self._resume(self.folder)
         self._begun = self._saved = self.clock()
@@ -109,12 +111,14 @@ class Campaign:
         state = _read_state(path)
         if not state["runs"]:
             return  # it ended before its first case: another may begin here
-        if (state["target"], state["seed"]) != (dict(self.spec), self.seed):
+        theirs = {**state["target"], "seed": state["seed"]}
+        if other := _differing({**self.spec, "seed": self.seed}, theirs):
             raise FuzzError(
-                f"{path}: a campaign of another target or seed: use another folder, or that "
-                f"campaign's options: {_words(state['target'])}, seed {state['seed']}"
+                f"{path}: another campaign: {other}: use another folder, or the options of that "
+                f"campaign: {_words(theirs)}"
             )
         self.done, self.executed = state["runs"], state["executed"]
+        self._earlier = self.done
         self._elapsed, self._next = state["seconds"], state["next"]
         self.findings = list(findings_in(folder))
 
@@ -122,6 +126,8 @@ class Campaign:
         """Write what is done to the folder."""
         if self.folder is None:
             return
+        if self._is_saved and not (self.folder / _STATE).exists():
+            self._write_again(self.folder)
         self._saved = self.clock()
         state = {
             "target": dict(self.spec),
@@ -129,7 +135,7 @@ class Campaign:
             "runs": self.done,
             "executed": self.executed,
             "seconds": round(self.progress.seconds, 3),
-            "next": self._complete_up_to(),
+            "next": self._next,
         }
         beside = self.folder / f".{_STATE}.{os.getpid()}"
         try:
@@ -138,19 +144,20 @@ class Campaign:
             beside.replace(self.folder / _STATE)
         except OSError as error:
             raise FuzzError(f"{self.folder}: cannot write: {error.strerror or error}") from error
+        self._is_saved = True
 
-    def _complete_up_to(self) -> int:
-        """The first run number that is not complete."""
-        first = self._next
-        while first in self._finished:
-            first += self._finished[first]
-        return first
+    def _write_again(self, folder: Path) -> None:
+        """Write all findings to a folder that was removed meanwhile."""
+        for finding in self.findings:
+            if not (folder / finding.name).exists():
+                write_finding(folder, finding, self._fuzzer)
 
     @property
     def progress(self) -> Progress:
         """What is done so far."""
         seconds = self._elapsed + self.clock() - self._begun
-        return Progress(self.done, self.executed, seconds, len(self.findings), len(self._reached))
+        findings, reached = len(self.findings), len(self._reached)
+        return Progress(self.done, self.executed, seconds, findings, reached, self._earlier)
 
     @property
     def _over(self) -> bool:
@@ -166,10 +173,9 @@ class Campaign:
     def _batches(self) -> Iterator[tuple[int, int]]:
         """Yield batches not done yet: the first run number, and how many."""
         first, end = self._next, None if self.runs is None else self._next + self.runs
-        size = getattr(self._fuzzer, "runs_of_batch", RUNS_OF_BATCH)
         while end is None or first < end:
-            yield first, size if end is None else min(size, end - first)
-            first += size
+            yield first, RUNS_OF_BATCH if end is None else min(RUNS_OF_BATCH, end - first)
+            first += RUNS_OF_BATCH
 
     def run(
         self,
@@ -180,8 +186,9 @@ class Campaign:
         """Run until a limit is reached; return the findings.
 
         ``jobs`` processes are used, or ``executor``, which may be that of a cluster. ``report`` is
-        called after each batch. Findings up to then are kept when an exception, such as
-        ``KeyboardInterrupt``, ends the run.
+        called after each batch. At least one case is played, if there is one left. Findings up to
+        then are kept when an exception, such as ``KeyboardInterrupt``, ends the run; one that was
+        being minimised is kept as it was found.
         """
         self.save()  # a folder that cannot be written is reported before the work
         try:
@@ -194,10 +201,17 @@ class Campaign:
         return self.findings
 
     def _run_here(self, report: Callable[[Progress], object]) -> None:
+        if self._has_enough:
+            return
         for first, runs in self._batches():
-            if self._over:
-                return
-            self._take(self._fuzzer.batch(self.seed, first, runs))
+            reported = self.clock()
+            for part in self._fuzzer.parts(self.seed, first, runs):
+                self._take(part)
+                if self._over:
+                    return
+                if self.clock() - reported >= _LIMIT_CHECK_S:
+                    reported = self.clock()
+                    report(self.progress)
             report(self.progress)
 
     def _run_over(
@@ -211,7 +225,7 @@ class Campaign:
         for _ in range(_MAX_LOST):
             others = set(active_children())
             context = get_context("spawn")
-            pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker)
+            pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=begin_worker)
             try:
                 self._feed(pool, jobs, queue, report)
                 return
@@ -227,17 +241,28 @@ class Campaign:
         self, pool: Executor, jobs: int, queue: "_Queue", report: Callable[[Progress], object]
     ) -> None:
         """Keep the processes busy until all batches are done, or a limit is reached."""
-        while not self._over:
+        spec, is_over = dict(self.spec), self._has_enough
+        while not is_over:
             while len(queue.running) < 2 * jobs and (batch := queue.take()) is not None:
-                queue.running[pool.submit(run_batch, dict(self.spec), self.seed, *batch)] = batch
+                work = pool.submit(run_batch, spec, self.seed, *batch, self._batch_seconds)
+                queue.running[work] = batch
             if not queue.running:
                 return
             for work in wait(queue.running, _LIMIT_CHECK_S, FIRST_COMPLETED).done:
-                self._take(work.result())
-                del queue.running[work]
+                done = work.result()
+                self._take(done)
+                queue.finish(work, done.runs)
                 report(self.progress)
+            is_over = self._over
         for work in queue.running:
             work.cancel()
+
+    @property
+    def _batch_seconds(self) -> float:
+        """Seconds that a batch may take that is given out now."""
+        if self.seconds is None:
+            return BATCH_S
+        return min(BATCH_S, max(self.seconds - (self.clock() - self._begun), 0.0))
 
     def _take(self, batch: Batch) -> None:
         """Count a batch and keep what it found.
@@ -249,9 +274,15 @@ class Campaign:
         self.executed += batch.executed
         self._reached |= batch.reached
         if all(self._keep(found) for found in batch.found):
-            self._finished[batch.first] = batch.runs
+            self._finish(batch.first, batch.runs)
         if self.clock() - self._saved >= _BETWEEN_SAVES:
             self.save()
+
+    def _finish(self, first: int, runs: int) -> None:
+        """Note that runs are done; ``_next`` is the first run that is not."""
+        self._finished[first] = runs
+        while self._next in self._finished:
+            self._next += self._finished.pop(self._next)
 
     def _keep(self, found: Found) -> bool:
         """Minimise and write a finding, unless one with its signature is there.
@@ -262,13 +293,22 @@ class Campaign:
             return True
         if self._has_enough:
             return False
-        finding = as_finding(self.spec, self.seed, self._minimised(found))
+        try:
+            smallest = self._minimised(found)
+        except (KeyboardInterrupt, Ended):
+            self._add(found)
+            raise
+        self._add(smallest)
+        return True
+
+    def _add(self, found: Found) -> None:
+        """Write a finding, unless one with its signature is there."""
+        finding = as_finding(self.spec, self.seed, found)
         if finding.violation.signature not in self._known():
             if self.folder is not None:
                 write_finding(self.folder, finding, self._fuzzer)
             self.findings.append(finding)
             self.save()
-        return True
 
     def _known(self) -> set[str]:
         """The signatures of the findings."""
@@ -301,35 +341,48 @@ class _Queue:
         """Return the next batch, first those that were lost; ``None`` if there are no more."""
         return self._again.pop() if self._again else next(self._batches, None)
 
+    def finish(self, work: Future[Batch], runs: int) -> None:
+        """Note that a batch has ended after ``runs`` runs; what is left of it is run again."""
+        first, wanted = self.running.pop(work)
+        if runs < wanted:
+            self._again.append((first + runs, wanted - runs))
+
     def lost(self) -> None:
         """Note that the batches that run were lost with their process."""
         self._again += self.running.values()
         self.running.clear()
 
 
-def _begin_worker() -> None:
-    """Prepare a worker process: Ctrl-C is for the main process, whose end also ends this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_parent, daemon=True).start()
+def run_batch(spec: dict[str, Any], seed: int, first: int, runs: int, seconds: float) -> Batch:
+    """Run a batch in this process, with fewer runs if they take more than ``seconds``."""
+    parts = _fuzzer(json.dumps(spec, sort_keys=True)).parts(seed, first, runs)
+    return joined(first, _until(monotonic() + seconds, parts))
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+@lru_cache(maxsize=8)
+def _fuzzer(spec: str) -> Fuzzer:
+    """Return the fuzzer of a specification in JSON, which this process keeps."""
+    fuzzer = make_fuzzer(json.loads(spec))
+    gc.freeze()  # the garbage collector need not visit what stays
+    return fuzzer
 
 
-_fuzzers: dict[str, Fuzzer] = {}
+def _until(end: float, parts: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield parts, at least one, and none after the time ``end``."""
+    for part in parts:
+        yield part
+        if monotonic() >= end:
+            return
 
 
-def run_batch(spec: dict[str, Any], seed: int, first: int, runs: int) -> Batch:
-    """Run a batch in this process, which keeps the fuzzer for the next."""
-    key = json.dumps(spec, sort_keys=True)
-    if key not in _fuzzers:
-        _fuzzers[key] = make_fuzzer(spec)
-        gc.freeze()  # the garbage collector need not visit what stays
-    return _fuzzers[key].batch(seed, first, runs)
+def _differing(ours: Spec, theirs: Spec) -> str:
+    """Write which options of two campaigns differ; ``""`` for none."""
+    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+    return ", ".join(
+        f"{'target' if name == 'kind' else name} {theirs.get(name, 'not given')} there and "
+        f"{ours.get(name, 'not given')} here"
+        for name in names
+    )
 
 
 def _words(target: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ the ids that the state needs, and some are mutated: a field by its table, or byt
 may be left.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Self
@@ -16,7 +16,7 @@ from rdmawire.fuzz.cm_model import EFFECTS, CMModel, Difference
 from rdmawire.fuzz.exception_text import exception_text, raised_in
 from rdmawire.fuzz.frame_map import FrameMap, map_frame
 from rdmawire.fuzz.frame_mutation import MAX_MUTATIONS, Mutant, Mutation, SeedFrame
-from rdmawire.fuzz.fuzzer import Batch, Found, Frame, Spec, check_settings, manager
+from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, check_settings, manager
 from rdmawire.fuzz.learn.cm_peer import MESSAGES
 from rdmawire.fuzz.learn.cm_system import INPUTS, CMSystem
 from rdmawire.fuzz.mutator import Mutator, boundary_values, number_of
@@ -104,7 +104,7 @@ class CMCase:
         return Difference(expected, f"{left} left", "IBA 12.9.5, 12.9.6") if left else None
 
 
-class CMFuzzer:
+class CMFuzzer(BatchFuzzer):
     """Fuzzes connection managers of a profile, in each role in turn.
 
     A specification has ``profile`` and ``bug``, the name of a planted bug. Raises
@@ -123,17 +123,14 @@ class CMFuzzer:
             for role, inputs in INPUTS.items()
         }
 
-    def batch(self, seed: int, first: int, runs: int) -> Batch:
+    def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
         """Play some runs, each a conversation of its own."""
-        found, played = [], 0
         for run in range(first, first + runs):
             random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable
             role = (*INPUTS,)[run % len(INPUTS)]
             violation, inputs = self._conversation(role, random)
-            played += len(inputs)
-            if violation is not None:
-                found.append(Found(violation, _case(role, inputs), run))
-        return Batch(first, runs, played, found)
+            found = [Found(violation, _case(role, inputs), run)] if violation else []
+            yield Batch(run, 1, len(inputs), found)
 
     def _conversation(self, role: str, random: Random) -> tuple[Violation | None, list[CMInput]]:
         draw, inputs = _Draw(role, random), list[CMInput]()

@@ -108,9 +108,9 @@ class CodecComparison:
                     return Violation(place, what, found.codec, found.library, "", signature)
         return None
 
-    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
+    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterator[Violation | None]:
         """Judge each case."""
-        return [self.judge(frames) for frames in cases]
+        return map(self.judge, cases)
 
 
 def _differences(frame: SeedFrame, library: str, view: View) -> Iterator[Difference]:

@@ -1,8 +1,8 @@
 """External commands as targets: a program that reads a pcap, such as ``tshark -r {pcap}``.
 
-Many frames are given at once; if the command fails, the frames are halved until the one is found
-that makes it fail. A signal, another exit status than expected, no end in time, or a line of output
-that matches a pattern is a violation.
+Many frames are given at once, fewer if the command is slow; if it fails, the frames are halved
+until the one is found that makes it fail. A signal, another exit status than expected, no end in
+time, or a line of output that matches a pattern is a violation.
 """
 
 import os
@@ -10,10 +10,11 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from time import monotonic
 from typing import IO, Final, NamedTuple
 
 from rdmawire.capture import LinkType, Record, create_capture
@@ -34,6 +35,11 @@ MAX_OUTPUT: Final = 16 << 20
 _BLOCK: Final = 1 << 16
 _MAX_JOIN_S: Final = 1.0
 """Seconds to read what a command has written, after its end."""
+_FIRST_CASES: Final = 25
+"""Cases that the first run of a command gets."""
+_SHORT_RUN_S: Final = 0.5
+_LONG_RUN_S: Final = 2.0
+"""Seconds of a run after which the next one gets more cases, or fewer."""
 _MAX_FINDINGS: Final = 20
 """Findings of one call of :meth:`CommandParser.judge_all`, after which frames count as good."""
 
@@ -52,6 +58,7 @@ class CommandParser:
     - ``statuses``: exit statuses that are meant.
     - ``patterns``: regular expressions; a line of output that matches one is a violation.
     - ``seconds``: how long a run may take.
+    - ``clock``: the time in seconds.
 
     Raises :class:`FuzzError` for a command without the placeholder or an invalid pattern.
     """
@@ -63,6 +70,7 @@ class CommandParser:
         statuses: Sequence[int] = (0,),
         patterns: Sequence[str] = (DISSECTOR_BUG,),
         seconds: float = DEFAULT_SECONDS,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         if not any(PLACEHOLDER in word for word in command):
             raise FuzzError(f"the command needs {PLACEHOLDER}, the path of the capture")
@@ -70,6 +78,8 @@ class CommandParser:
         self._command = tuple(command)
         self._statuses = frozenset(statuses)
         self._seconds = seconds
+        self._clock = clock
+        self._at_once = _FIRST_CASES
         try:
             self._patterns = [re.compile(pattern) for pattern in patterns]
         except re.error as error:
@@ -85,17 +95,29 @@ class CommandParser:
         again = self._run(frames[:needed])
         return (again or found)._replace(place=needed - 1)
 
-    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
-        """Judge cases, with as few runs of the command as possible."""
-        found: list[Violation | None] = [None] * len(cases)
-        first = 0
-        for _ in range(_MAX_FINDINGS):
-            bad = self._first_bad(cases[first:])
+    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterator[Violation | None]:
+        """Judge cases, with few runs of the command; results are yielded as they are known."""
+        first = failures = 0
+        while first < len(cases) and failures < _MAX_FINDINGS:
+            some = cases[first : first + self._at_once]
+            begun = self._clock()
+            bad = self._first_bad(some)
             if bad is None:
-                break
-            found[first + bad] = self.judge(cases[first + bad])
-            first += bad + 1
-        return found
+                self._adapt(self._clock() - begun)
+                yield from (None for _ in some)
+                first += len(some)
+            else:
+                yield from (None for _ in range(bad))
+                yield self.judge(some[bad])
+                first, failures = first + bad + 1, failures + 1
+        yield from (None for _ in range(first, len(cases)))
+
+    def _adapt(self, seconds: float) -> None:
+        """Choose how many cases the next run gets, by the seconds that the last run took."""
+        if seconds < _SHORT_RUN_S:
+            self._at_once *= 2
+        elif seconds > _LONG_RUN_S:
+            self._at_once = max(self._at_once // 2, 1)
 
     def _first_bad(self, cases: Sequence[Sequence[SeedFrame]]) -> int | None:
         """The index of the first case with which the command fails; ``None`` for none."""

@@ -4,7 +4,7 @@ A :class:`Fuzzer` is made from a specification of JSON values, so that another p
 machine can make the same one. Run number ``n`` of a seed always plays the same case.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from random import Random
@@ -62,6 +62,17 @@ class Batch(NamedTuple):
     reached: frozenset[Any] = frozenset()
 
 
+def joined(first: int, parts: Iterable[Batch]) -> Batch:
+    """Return consecutive batches as one; the first of them begins with the run ``first``."""
+    runs, executed, found, reached = 0, 0, list[Found](), set[Any]()
+    for part in parts:
+        runs += part.runs
+        executed += part.executed
+        found += part.found
+        reached |= part.reached
+    return Batch(first, runs, executed, found, frozenset(reached))
+
+
 class Frame(NamedTuple):
     """One frame of a replay: its time (ns), its bytes, and whether the target sent it.
 
@@ -77,8 +88,15 @@ class Frame(NamedTuple):
 class Fuzzer(Protocol):
     """Something that plays random cases and finds violations."""
 
+    def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
+        """Play the runs ``first`` to ``first + runs - 1`` of a seed, in this order.
+
+        Yields what some of them did as soon as it is known: whoever stops in between loses nothing.
+        """
+        ...
+
     def batch(self, seed: int, first: int, runs: int) -> Batch:
-        """Play the runs ``first`` to ``first + runs - 1`` of a seed."""
+        """Play the same runs; return all that they did."""
         ...
 
     def minimised(self, found: Found) -> Found:
@@ -114,7 +132,19 @@ class ScenarioFuzzer(Protocol):
         ...
 
 
-class CaseFuzzer:
+class BatchFuzzer:
+    """What all fuzzers share: the parts of some runs can be joined to one batch."""
+
+    def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
+        """Play runs; yield what each did."""
+        raise NotImplementedError
+
+    def batch(self, seed: int, first: int, runs: int) -> Batch:
+        """Play the runs ``first`` to ``first + runs - 1`` of a seed."""
+        return joined(first, self.parts(seed, first, runs))
+
+
+class CaseFuzzer(BatchFuzzer):
     """What both roles share: random cases are played beside a model, minimised and replayed."""
 
     _target: Target
@@ -127,13 +157,14 @@ class CaseFuzzer:
         """Begin a case; return its setup, and what draws its next input."""
         raise NotImplementedError
 
-    def batch(self, seed: int, first: int, runs: int) -> Batch:
+    def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
         """Play runs; each has a setup and up to :data:`MAX_INPUTS` inputs of its own."""
         session = self._session
-        before, session.reached = session.executed, set()
-        found = [one for run in range(first, first + runs) if (one := self._run(seed, run))]
-        executed, reached = session.executed - before, frozenset(session.reached)
-        return Batch(first, runs, executed, found, reached)
+        for run in range(first, first + runs):
+            before, session.reached = session.executed, set()
+            found = self._run(seed, run)
+            executed, reached = session.executed - before, frozenset(session.reached)
+            yield Batch(run, 1, executed, [found] if found else [], reached)
 
     def _run(self, seed: int, run: int) -> Found | None:
         random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable

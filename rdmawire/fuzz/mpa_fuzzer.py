@@ -15,7 +15,7 @@ from rdmawire.dissect import mpa_event
 from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.exception_text import exception_text, raised_in
-from rdmawire.fuzz.fuzzer import Batch, Found, Frame, Spec, check_settings
+from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, check_settings
 from rdmawire.fuzz.mpa_conversation import (
     FPDU,
     MAX_ULPDU,
@@ -150,7 +150,7 @@ def _impossible(
     return None
 
 
-class MPAFuzzer:
+class MPAFuzzer(BatchFuzzer):
     """Fuzzes a reader of MPA: ``reader``, by default the dissector's.
 
     A specification has ``bug``, the name of a planted bug: then the small reader with that bug is
@@ -163,17 +163,15 @@ class MPAFuzzer:
         self._reader = reader if bug is None else _planted_reader(str(bug))
         self.damages = (*Damage,)[1:] if bug is None else _IN_ORDER
 
-    def batch(self, seed: int, first: int, runs: int) -> Batch:
+    def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
         """Play some runs, each a conversation of its own; executed are the TCP segments."""
-        found, played, reached = [], 0, set[Any]()
         for run in range(first, first + runs):
             case = drawn(Random(f"{seed}/{run}"), self.damages)  # noqa: S311  must be repeatable
-            played += len(segments(case))
-            reached.add((case.cut, case.damage, *(side.m for side in case.sides), case.checks_crc))
+            markers = (side.m for side in case.sides)
+            reached = (case.cut, case.damage, *markers, case.checks_crc)
             violation = self._violation(case)
-            if violation is not None:
-                found.append(Found(violation, case.as_json(), run))
-        return Batch(first, runs, played, found, frozenset(reached))
+            found = [Found(violation, case.as_json(), run)] if violation else []
+            yield Batch(run, 1, len(segments(case)), found, frozenset((reached,)))
 
     def _violation(self, case: Conversation) -> Violation | None:
         try:

@@ -31,7 +31,8 @@ from rdmawire.fuzz.command_target import DISSECTOR_BUG, CommandParser
 from rdmawire.fuzz.dissector_comparison import DissectorComparison, is_compared
 from rdmawire.fuzz.frame_map import NO_FRAME
 from rdmawire.fuzz.frame_mutation import Mutant, mutants_as_json, mutants_from_json
-from rdmawire.fuzz.fuzzer import Batch, Found, Frame, Spec, check_settings
+from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, check_settings
+from rdmawire.fuzz.isolated_parser import PROCESS, IsolatedParser
 from rdmawire.fuzz.minimise_mutants import built, minimise_mutants
 from rdmawire.fuzz.mutator import Mutator
 from rdmawire.fuzz.oracle import Violation
@@ -57,9 +58,11 @@ _MAX_SECONDS: Final = 1_000_000
 """The longest time limit of a call or a run, in seconds."""
 _COMMAND_TRIALS: Final = 60
 """Runs of a command at most to minimise one case."""
+_PROCESS_TRIALS: Final = 60
+"""Processes that a function may end at most to minimise one case."""
 
 
-class ParserFuzzer:
+class ParserFuzzer(BatchFuzzer):
     """Fuzzes a parser with mutants of ``corpus``. ``trials`` limits the work to minimise a case."""
 
     def __init__(self, parser: Parser, corpus: SeedCorpus, trials: int = 1000) -> None:
@@ -67,16 +70,13 @@ class ParserFuzzer:
         self._corpus = corpus
         self._trials = trials
 
-    def batch(self, seed: int, first: int, runs: int) -> Batch:
+    def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
         """Parse the mutants of some runs."""
         cases = [self.case(seed, run) for run in range(first, first + runs)]
         shown = self._parser.judge_all([built(case) for case in cases])
-        found = [
-            Found(violation, mutants_as_json(case), run)
-            for run, (case, violation) in enumerate(zip(cases, shown, strict=True), first)
-            if violation is not None
-        ]
-        return Batch(first, runs, sum(map(len, cases)), found)
+        for run, (case, violation) in enumerate(zip(cases, shown, strict=True), first):
+            found = [Found(violation, mutants_as_json(case), run)] if violation else []
+            yield Batch(run, 1, len(case), found)
 
     def case(self, seed: int, run: int) -> tuple[Mutant, ...]:
         """Return the mutants of a run: one, or a sequence."""
@@ -89,7 +89,9 @@ class ParserFuzzer:
     def minimised(self, found: Found) -> Found:
         """Return a finding with fewer frames and mutations."""
         mutants = mutants_from_json(found.case)
-        best, shown = minimise_mutants(self._parser, mutants, found.violation, self._trials)
+        ends_process = found.violation.what == PROCESS
+        trials = min(self._trials, _PROCESS_TRIALS) if ends_process else self._trials
+        best, shown = minimise_mutants(self._parser, mutants, found.violation, trials)
         return Found(shown, mutants_as_json(best), found.run)
 
     def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
@@ -118,19 +120,25 @@ def function_fuzzer(spec: Spec) -> ParserFuzzer:
     known = PARSERS.get(name)
     if known is None and ":" not in name:
         raise FuzzError(f"function {name!r}: one of {', '.join(PARSERS)}, or package.module:name")
-    function = function_named(name) if known is None else known.function
+    parser = _function_parser(spec)
+    if known is None:
+        make = partial(_function_parser, dict(spec))
+        return ParserFuzzer(IsolatedParser(make, parser.name, parser.seconds), _corpus(spec))
+    return ParserFuzzer(parser, _corpus(spec) if "corpus" in spec else known.corpus())
+
+
+def _function_parser(spec: Spec) -> FunctionParser:
+    """Return the parser of a specification with a function. Raises :class:`FuzzError`."""
+    name = str(spec["function"])
+    known = PARSERS.get(name)
     form = known.form if known and "form" not in spec else str(spec.get("form", "frame"))
-    meant = exceptions_named(_texts("meant", spec["meant"])) if "meant" in spec else MEANT
-    parser = FunctionParser(
-        function,
+    return FunctionParser(
+        function_named(name) if known is None else known.function,
         form_named(form),
-        meant=meant,
+        meant=exceptions_named(_texts("meant", spec["meant"])) if "meant" in spec else MEANT,
         seconds=_number(spec, "seconds", DEFAULT_SECONDS),
         name=name,
     )
-    if known is not None and "corpus" not in spec:
-        return ParserFuzzer(parser, known.corpus())
-    return ParserFuzzer(parser, _corpus(spec))
 
 
 def _planted_fuzzer(spec: Spec) -> ParserFuzzer:

@@ -8,7 +8,7 @@ case the function gets.
 import signal
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
@@ -45,8 +45,8 @@ class Parser(Protocol):
         """Parse the frames in order; return the first violation, or ``None``."""
         ...
 
-    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
-        """Judge each case by itself."""
+    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterable[Violation | None]:
+        """Judge each case by itself, in order; what is yielded early need not be judged again."""
         ...
 
 
@@ -176,7 +176,7 @@ class FunctionParser:
         self._function = function
         self._form = form
         self._meant = meant
-        self._seconds = seconds
+        self.seconds = seconds
 
     def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
         """Call the function; ``place`` of a violation is the index of the call."""
@@ -186,13 +186,13 @@ class FunctionParser:
                 return found._replace(place=place)
         return None
 
-    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> list[Violation | None]:
+    def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterator[Violation | None]:
         """Judge each case."""
-        return [self.judge(frames) for frames in cases]
+        return map(self.judge, cases)
 
     def _call(self, data: bytes) -> Violation | None:
         try:
-            with _time_limit(self._seconds):
+            with _time_limit(self.seconds):
                 self._function(data)
         except self._meant:
             return None
@@ -205,7 +205,7 @@ class FunctionParser:
         return None
 
     def _too_long(self) -> Violation:
-        happened = f"no result within {self._seconds:g} s"
+        happened = f"no result within {self.seconds:g} s"
         return Violation(0, "time", self._expected, happened, "", "time | no result in time")
 
     def _raised(self, error: BaseException) -> Violation:

@@ -9,14 +9,14 @@ machinery, its database and its shrinker. What it finds is played again without 
         print(finding.violation.signature, finding.case["steps"])
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.fuzzer import Batch, Found, Frame, Spec, adapter, check_settings
+from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, adapter, check_settings
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.state_session import MAX_STEPS, StateSession, Step, TimedFrame, checked, played
 from rdmawire.fuzz.state_setup import MAX_HOSTS, SERVICES, StateSetup
@@ -206,7 +206,7 @@ def _without_runs(
     return case, removed
 
 
-class SequenceFuzzer:
+class SequenceFuzzer(BatchFuzzer):
     """The target ``state`` of campaigns: sequences of steps on connected queue pairs.
 
     A specification has ``profile``, that of all hosts, ``bug``, the name of a planted bug of the
@@ -217,8 +217,6 @@ class SequenceFuzzer:
     loaded; a finding has the sequence itself.
     """
 
-    runs_of_batch = RUNS_AT_ONCE
-
     def __init__(self, spec: Spec) -> None:
         check_settings(spec, ("profile", "bug", "service"))
         self._rules = {0: adapter(spec).rules}
@@ -226,8 +224,12 @@ class SequenceFuzzer:
         self._services = _services(str(spec.get("service", "all")))
         _search()
 
-    def batch(self, seed: int, first: int, runs: int) -> Batch:
-        """Play sequences with a seed of their own."""
+    def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
+        """Play sequences, :data:`RUNS_AT_ONCE` of them with a seed of their own."""
+        for start in range(first, first + runs, RUNS_AT_ONCE):
+            yield self._some(seed, start, min(RUNS_AT_ONCE, first + runs - start))
+
+    def _some(self, seed: int, first: int, runs: int) -> Batch:
         own = Random(f"{seed}/{first}").getrandbits(48)  # noqa: S311  must be repeatable
         fuzzer = StateFuzzer(
             own, rules=self._rules, profiles=self._profiles, services=self._services, shrinks=False

@@ -41,7 +41,10 @@ def test_a_campaign_goes_on_with_its_seed(tmp_path: Path) -> None:
     assert rdmawire(*words, "--seed", "7").returncode == 0
     done = rdmawire(*words)
     assert "seed 7" in done.stdout
-    assert "200 cases" in done.stdout
+    assert "goes on after 100 cases with 0 findings" in done.stdout
+    assert "in all 200 cases" in done.stdout
+    shown = json.loads(rdmawire(*words, "--json").stdout)
+    assert (shown["runs"], shown["earlier_runs"]) == (300, 200)
 
 
 def test_an_adapter_is_fuzzed_as_a_requester(tmp_path: Path) -> None:
@@ -71,8 +74,9 @@ def test_targets_are_listed() -> None:
         (("run", "--command", ""), "the command needs {pcap}"),
         (("run", "--command", "cat ' {pcap}"), "No closing quotation"),
         (("run", "--role", "both"), "'both' is not one of 'responder', 'requester'"),
-        (("run", "--time", "soon"), "'soon' is no time such as 60s"),
-        (("run", "--time", "-1s"), "no time such as 60s"),
+        (("run", "--time", "soon"), "'soon' is not a time above 0, such as 60s"),
+        (("run", "--time", "-1s"), "not a time above 0, such as 60s"),
+        (("run", "--time", "0s"), "not a time above 0, such as 60s"),
         (("run", "parser"), "the target parser needs a function: use --function"),
         (("run", "codecs", "--corpus", "none"), "seed corpus: none: there is no such folder"),
         (("run", "codecs", "--corpus", "."), "seed corpus: .: no file ends with .pcap, .pcapng"),

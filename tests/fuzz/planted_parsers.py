@@ -1,5 +1,7 @@
 """Parsers with planted mistakes."""
 
+import os
+import signal
 import struct
 
 from rdmawire.wire import roce
@@ -23,6 +25,25 @@ def never_ends(data: bytes) -> None:
     """A parser that reads options of length 0 for ever."""
     while data[:2] == b"\xff\xff":
         pass
+
+
+def ends_its_process(data: bytes) -> None:
+    """A parser that ends its process when a packet has a byte of padding."""
+    if roce.parse(data).packet.bth.padcnt == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def exits(data: bytes) -> None:
+    """A parser that ends its process with the status 3 when a packet has a byte of padding."""
+    if roce.parse(data).packet.bth.padcnt == 1:
+        os._exit(3)
+
+
+def never_comes_back(_: bytes) -> None:
+    """A parser that waits where no time limit reaches it, as one in C does."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    while True:
+        signal.pause()
 
 
 def healthy(data: bytes) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from rdmawire.capture import open_capture
-from rdmawire.errors import FuzzError
+from rdmawire.errors import Ended, FuzzError
 from rdmawire.fuzz import campaign as module
 from rdmawire.fuzz import fuzzer as fuzzer_module
 from rdmawire.fuzz.campaign import Campaign, Progress, run_batch, seed_of
@@ -40,7 +42,7 @@ RUNS = 400
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FUZZERS, "short-writes", ShortWrites)
-    monkeypatch.setattr(module, "_fuzzers", {})
+    module._fuzzer.cache_clear()
 
 
 def test_a_healthy_engine_has_no_findings() -> None:
@@ -100,10 +102,12 @@ def test_a_campaign_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 def test_another_target_or_seed_needs_another_folder(tmp_path: Path) -> None:
     Campaign(ENGINE, SEED, tmp_path, runs=10).run()
-    with pytest.raises(FuzzError, match="another target or seed"):
+    with pytest.raises(FuzzError, match="another campaign: seed 1 there and 2 here: use another"):
         Campaign(ENGINE, SEED + 1, tmp_path)
-    with pytest.raises(FuzzError, match=f"that campaign's options: target engine, seed {SEED}"):
+    with pytest.raises(FuzzError, match=f"of that campaign: target engine, seed {SEED}"):
         Campaign(SPEC, SEED, tmp_path)
+    with pytest.raises(FuzzError, match="campaign: service not given there and uc here: use"):
+        Campaign({**ENGINE, "service": "uc"}, SEED, tmp_path)
 
 
 def test_a_campaign_without_a_case_does_not_occupy_its_folder(tmp_path: Path) -> None:
@@ -143,9 +147,10 @@ def test_a_batch_whose_finding_is_not_written_is_run_again(
         with pytest.raises(type(error)):
             campaign.run()
     assert campaign.findings == []
-    assert _next(tmp_path) == 0
+    left = 200 - _next(tmp_path)
+    assert left > 0
     names = {one.name for one in Campaign(SPEC, SEED, runs=200).run()}
-    assert {one.name for one in Campaign(SPEC, SEED, tmp_path, runs=200).run()} == names
+    assert {one.name for one in Campaign(SPEC, SEED, tmp_path, runs=left).run()} == names
 
 
 def test_what_a_limit_of_findings_left_out_is_found_later(tmp_path: Path) -> None:
@@ -165,11 +170,112 @@ def test_a_folder_that_cannot_be_written_is_reported_before_the_work(tmp_path: P
 
 
 def test_what_is_done_is_saved_now_and_then(tmp_path: Path) -> None:
-    times = iter(range(0, 100_000, 20))
-    campaign = Campaign(ENGINE, SEED, tmp_path, runs=600, clock=lambda: float(next(times)))
+    now = [0.0]
+    campaign = Campaign(ENGINE, SEED, tmp_path, runs=600, clock=lambda: now[0])
     saved: list[int] = []
-    campaign.run(report=lambda _: saved.append(_next(tmp_path)))
-    assert saved == [200, 400, 600]
+
+    def report(_: Progress) -> None:
+        saved.append(_next(tmp_path))
+        now[0] += 20
+
+    campaign.run(report=report)
+    assert saved == [0, 201, 401]
+    assert _next(tmp_path) == 600
+
+
+class Slow(ShortWrites):
+    """A case takes a second of ``now``. After ``interrupted`` cases Ctrl-C comes."""
+
+    now = 0.0
+    interrupted = 10**9
+
+    def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
+        for part in super().parts(seed, first, runs):
+            Slow.now += 1.0
+            if part.first == Slow.interrupted:
+                raise KeyboardInterrupt
+            yield part
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setitem(FUZZERS, "slow", Slow)
+    monkeypatch.setattr(Slow, "now", 0.0)
+    monkeypatch.setattr(Slow, "interrupted", 10**9)
+    return {"kind": "slow"}
+
+
+@pytest.mark.parametrize(("seconds", "cases"), [(3, 3), (0.5, 1), (0, 1)])
+def test_a_campaign_of_slow_cases_ends_in_time(
+    slow: dict[str, str], seconds: float, cases: int
+) -> None:
+    campaign = Campaign(slow, SEED, seconds=seconds, clock=lambda: Slow.now)
+    reports: list[int] = []
+    campaign.run(report=lambda progress: reports.append(progress.runs))
+    assert campaign.done == cases
+    assert reports == list(range(1, cases))  # each second, not only after 200 cases
+
+
+def test_an_interrupt_keeps_the_cases_before_it(
+    slow: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Campaign(SPEC, SEED, runs=RUNS).run()
+    last = max(finding.run for finding in whole)
+    monkeypatch.setattr(Slow, "interrupted", last + 1)
+    campaign = Campaign(slow, SEED, tmp_path, clock=lambda: Slow.now)
+    with pytest.raises(KeyboardInterrupt):
+        campaign.run()
+    assert campaign.done == _next(tmp_path) == last + 1
+    assert {one.violation for one in campaign.findings} == {one.violation for one in whole}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Ended(signal.SIGTERM)])
+def test_a_finding_that_is_being_minimised_is_kept_at_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShortWrites, "minimised", interrupt)
+        with pytest.raises(type(error)):
+            Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
+    (kept,) = findings_in(tmp_path)
+    assert replay(kept) == kept.violation
+    whole = Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
+    assert {one.violation.signature for one in whole} >= {
+        one.violation.signature for one in Campaign(SPEC, SEED, runs=RUNS).run()
+    }
+
+
+def test_findings_are_written_again_to_a_folder_that_was_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "found"
+    campaign = Campaign(SPEC, SEED, folder, runs=RUNS)
+
+    def remove(_: Progress) -> None:
+        if campaign.findings:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    campaign.run(report=remove)
+    assert list(findings_in(folder)) == sorted(campaign.findings, key=lambda one: one.name)
+    assert _next(folder) == RUNS
+
+
+def test_a_batch_ends_when_its_time_is_over() -> None:
+    whole = run_batch(SPEC, SEED, 0, 3, 60.0)
+    short = run_batch(SPEC, SEED, 0, 3, 0.0)
+    assert (whole.runs, short.runs) == (3, 1)
+
+
+def test_what_is_left_of_a_short_batch_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Broken({200})
+    monkeypatch.setattr(module, "BATCH_S", 0.0)
+    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *_, **__: pool)
+    campaign = Campaign(SPEC, SEED, runs=RUNS)
+    campaign.run(jobs=2)
+    assert campaign.done == RUNS
+    names = {finding.name for finding in Campaign(SPEC, SEED, runs=RUNS).run()}
+    assert {finding.name for finding in campaign.findings} == names
 
 
 def test_a_folder_that_a_killed_process_was_writing_is_no_finding(tmp_path: Path) -> None:
@@ -307,12 +413,12 @@ def test_processes_end_with_a_main_process_that_is_killed(tmp_path: Path) -> Non
     wait_until(lambda: not any(is_running(pid) for pid in workers))
 
 
-def killed_once(spec: dict[str, Any], seed: int, first: int, runs: int) -> Batch:
+def killed_once(spec: dict[str, Any], seed: int, first: int, runs: int, seconds: float) -> Batch:
     """As run_batch; the first process that gets here is killed."""
     try:
         Path(spec["flag"]).unlink()
     except FileNotFoundError:
-        return run_batch({"kind": "engine"}, seed, first, runs)
+        return run_batch({"kind": "engine"}, seed, first, runs, seconds)
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("not killed")
 
@@ -424,7 +530,7 @@ def test_the_number_of_behaviours_reached_grows_with_other_runs() -> None:
     campaign.run()
     few = campaign.progress.reached
     assert few > 50
-    more = Campaign({"kind": "engine"}, seed=1, runs=800)
+    more = Campaign({"kind": "engine"}, seed=1, runs=800, clock=lambda: 0.0)
     seen: list[int] = []
     more.run(report=lambda progress: seen.append(progress.reached))
     assert few < seen[0] < seen[-1]

@@ -1,5 +1,6 @@
 """The scenario in the folder of a finding: it shows the bug, and passes without it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,9 @@ def test_the_report_says_that_native_infiniband_has_no_scenario(tmp_path: Path) 
 
 class NoScenario:
     """A fuzzer of something that has no scenarios."""
+
+    def parts(self, _: int, first: int, runs: int) -> Iterator[Batch]:
+        yield Batch(first, runs, 0, [])
 
     def batch(self, _: int, first: int, runs: int) -> Batch:
         return Batch(first, runs, 0, [])

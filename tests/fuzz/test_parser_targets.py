@@ -4,6 +4,9 @@ import os
 import signal
 import sys
 import zlib
+from collections.abc import Generator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,13 @@ import pytest
 from rdmawire.capture import LinkType, open_capture
 from rdmawire.errors import Ended, FuzzError
 from rdmawire.filter import Filter
-from rdmawire.fuzz import command_target
+from rdmawire.fuzz import command_target, isolated_parser, parser_fuzzer
 from rdmawire.fuzz.campaign import Campaign
 from rdmawire.fuzz.command_target import CommandParser, without_numbers, write_frames
 from rdmawire.fuzz.finding import findings_in, replay
 from rdmawire.fuzz.frame_mutation import Mutant, Mutation, SeedFrame, mutants_from_json
 from rdmawire.fuzz.fuzzer import make_fuzzer
+from rdmawire.fuzz.isolated_parser import IsolatedParser
 from rdmawire.fuzz.minimise_mutants import built, minimise_bytes, minimise_mutants
 from rdmawire.fuzz.parser_target import (
     FORMS,
@@ -87,6 +91,59 @@ def test_a_signal_that_ends_the_run_is_not_a_finding(error: BaseException) -> No
 
     with pytest.raises(type(error)):
         FunctionParser(interrupted).judge(FRAMES[:1])
+
+
+@pytest.mark.parametrize(
+    ("function", "ending"), [("ends_its_process", "by SIGSEGV"), ("exits", "with status 3")]
+)
+def test_a_call_that_ends_its_process_is_found_and_minimised(
+    function: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parser_fuzzer, "_PROCESS_TRIALS", 10)
+    campaign = Campaign(spec(function), 1, tmp_path, runs=400, max_findings=1)
+    (finding,) = campaign.run()
+    assert finding.violation.happened == f"the process ended {ending}"
+    assert len(mutants_from_json(finding.case)) == 1
+    assert replay(finding) == finding.violation
+    fuzzer = make_fuzzer(spec(function))
+    found = fuzzer.batch(1, 0, 400).found
+    assert len(found) > 1  # other cases are judged by other processes
+    assert {one.violation.signature for one in found} == {finding.violation.signature}
+    assert len({one.run for one in found}) == len(found)
+
+
+def test_a_call_that_does_not_come_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated_parser, "_MARGIN_S", 0.0)
+    found = make_fuzzer(spec("never_comes_back", seconds=0.5)).batch(1, 0, 1).found
+    assert [one.violation.signature for one in found] == ["time | no result in time"]
+
+
+def test_a_parser_that_is_not_read_to_the_end_goes_on_with_the_right_case() -> None:
+    parser = IsolatedParser(partial(FunctionParser, planted.fails_on_length), "parser", 10)
+    frames = [one for one in FRAMES if one.link_type == LinkType.ETHERNET]
+    results = [parser.judge([one]) for one in frames]
+    assert any(results)
+    assert any(one is None for one in results)
+    bad = next(place for place, result in enumerate(results) if result is not None)
+    good = results.index(None)
+    begun = parser.judge_all([[frames[bad]], [frames[bad]], [frames[good]]])
+    assert next(begun) == results[bad]
+    assert parser.judge([frames[good]]) is None
+    assert parser.judge([frames[bad]]) == results[bad]
+    assert next(begun) == results[bad]
+    assert isinstance(begun, Generator)
+    begun.close()
+    assert parser.judge([frames[good]]) is None
+    parser.close()
+
+
+def fails_to_start() -> FunctionParser:
+    os._exit(4)
+
+
+def test_a_process_that_ends_before_its_first_case_is_an_error() -> None:
+    with pytest.raises(FuzzError, match=r"parser: its process ends before .* with status 4"):
+        IsolatedParser(fails_to_start, "parser", 10).judge(FRAMES[:1])
 
 
 def test_an_exit_is_a_finding() -> None:
@@ -197,13 +254,31 @@ def test_the_frame_on_which_a_command_fails_is_found(
     parser = CommandParser(script(tmp_path, action))
     cases = [[frame] for frame in FRAMES if frame.link_type == LinkType.ETHERNET][:32]
     cases[21] = [cases[20][0], SeedFrame(b"x" * 20 + MARK + b"y" * 9), cases[22][0]]
-    found = parser.judge_all(cases)
+    found = list(parser.judge_all(cases))
     assert [place for place, one in enumerate(found) if one] == [21]
     violation = found[21]
     assert violation is not None
     assert violation.place == 1
     assert violation.signature == signature
     assert parser.runs < 16
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(0, 3), (1, 4), (3, 58)])
+def test_a_slow_command_gets_fewer_cases_at_a_time(seconds: int, runs: int) -> None:
+    times = count(0, seconds)
+    parser = CommandParser(["true", "{pcap}"], clock=lambda: float(next(times)))
+    cases = [FRAMES[:1]] * 100
+    assert list(parser.judge_all(cases)) == [None] * 100
+    assert parser.runs == runs
+
+
+def test_results_of_a_command_are_known_before_all_cases_are_judged() -> None:
+    parser = CommandParser(["false", "{pcap}"])
+    results = parser.judge_all([FRAMES[:1]] * 100)
+    assert next(results) is not None
+    runs = parser.runs
+    assert next(results) is not None
+    assert parser.runs > runs
 
 
 def test_a_command_that_does_not_end_is_found(tmp_path: Path) -> None:

@@ -32,9 +32,11 @@ _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(s|min|h)")
 def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
     """Read a time such as ``60s``, ``10min`` or ``8h``; return seconds."""
     found = None if text is None else _TIME.fullmatch(text)
-    if text is not None and found is None:
-        raise click.BadParameter(f"{text!r} is no time such as 60s, 10min or 8h", ctx, parameter)
-    return float(found[1]) * _UNITS[found[2]] if found else None
+    seconds = float(found[1]) * _UNITS[found[2]] if found else None
+    if text is not None and not seconds:
+        said = f"{text!r} is not a time above 0, such as 60s, 10min or 8h"
+        raise click.BadParameter(said, ctx, parameter)
+    return seconds
 
 
 @click.command(
@@ -83,7 +85,8 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         help="Exceptions that the function may raise: ValueError, package.module:Error.  "
         "[default: those of rdmawire]")  # fmt: skip
 @option("Parser", "--command", metavar="TEXT",
-        help="Command that reads a capture; {pcap} is replaced by its path.")  # fmt: skip
+        help="Command that reads a capture; {pcap} is replaced by its path. It is not given to a "
+        "shell: for pipes, use sh -c '...'.")  # fmt: skip
 @option("Parser", "--statuses", metavar="NUMBER,...",
         help="Exit statuses of the command that are no findings.  [default: 0]")  # fmt: skip
 @option("Parser", "--corpus", metavar="FOLDER",
@@ -104,7 +107,8 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         help="Run on the Dask cluster of this scheduler, e.g. tcp://10.0.0.1:8786.")  # fmt: skip
 @option("Output", "-o", "--output", "folder", metavar="FOLDER", default="findings",
         show_default=True, type=click.Path(path_type=Path, file_okay=False),
-        help="Folder of the findings. A campaign that began there goes on.")  # fmt: skip
+        help="Folder of the findings. A campaign that began there goes on where it ended, with the "
+        "same target, options and seed.")  # fmt: skip
 @option("Output", "--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(
     target: str | None,
@@ -141,6 +145,7 @@ def command(
     campaign.runs, campaign.seconds, campaign.max_findings = runs, seconds, max_findings
     if not as_json:
         click.echo(f"{_words(spec)}; seed {campaign.seed}; findings in {escape(str(folder))}")
+        _tell_of_earlier_cases(campaign)
     _hint(spec)
     try:
         interrupted = _run(campaign, jobs, scheduler)
@@ -152,6 +157,13 @@ def command(
     if campaign.findings:
         return 1
     return _INTERRUPTED if interrupted else 0
+
+
+def _tell_of_earlier_cases(campaign: "Campaign") -> None:
+    """Print what a campaign that goes on has done before."""
+    if campaign.done:
+        found = plural(len(campaign.findings), "finding")
+        click.echo(f"goes on after {plural(campaign.done, 'case')} with {found}")
 
 
 def _target(settings: Mapping[str, str | None], role: str | None) -> str:
@@ -261,6 +273,7 @@ def _print(campaign: "Campaign", folder: Path, *, as_json: bool) -> None:
             "target": dict(campaign.spec),
             "seed": campaign.seed,
             "runs": progress.runs,
+            "earlier_runs": progress.earlier,
             "packets": progress.executed,
             "behaviours": progress.reached,
             "seconds": round(progress.seconds, 3),
@@ -270,8 +283,10 @@ def _print(campaign: "Campaign", folder: Path, *, as_json: bool) -> None:
         return
     for one in campaign.findings:
         click.echo(_text(one, folder))
+    before = "in all " if progress.earlier else ""
     click.echo(
-        f"{progress.runs:,} {'case' if progress.runs == 1 else 'cases'}, {_progress(progress)}"
+        f"{before}{progress.runs:,} {'case' if progress.runs == 1 else 'cases'}, "
+        f"{_progress(progress)}"
     )
 
 
