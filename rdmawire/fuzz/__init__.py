@@ -1,7 +1,7 @@
 """Fuzzing: random packets that mean something to an adapter, and a model of what must follow.
 
 A :class:`Case` is a :class:`Setup` and inputs: packets relative to what the target expects,
-receives that its application posts, and time. :func:`judge` plays it on a :class:`Target` beside a
+receives that its application posts, and time. :func:`judge` plays it on a :class:`Target` and on a
 model of the standard, and returns the first :class:`Violation`. A :class:`Campaign` plays random
 cases, and keeps what it finds as folders::
 
@@ -33,7 +33,7 @@ from rdmawire.fuzz.fuzzer import (
 from rdmawire.fuzz.inputs import (
     AnswerInput,
     Case,
-    Checksum,
+    ChecksumState,
     PacketInput,
     ReceiveInput,
     WaitInput,
@@ -78,7 +78,7 @@ __all__ = [
     "Batch",
     "Campaign",
     "Case",
-    "Checksum",
+    "ChecksumState",
     "Completion",
     "CountingRequesterTarget",
     "CountingTarget",

@@ -1,9 +1,9 @@
 """Fuzzes the connection manager: calls of its owner, messages of its peer, and its timers.
 
-A case is a conversation in one role (:data:`rdmawire.fuzz.learn.cm_system.INPUTS`). Messages carry
-the ids that the state needs, and some are mutated: a field by its table, or bytes of the frame.
-:mod:`.cm_model` says what the manager may answer. At the end the owner ends all connections: none
-may be left.
+A case is a conversation in one role (:data:`rdmawire.fuzz.learn.cm_system.ALPHABETS`). Messages
+carry the ids that the state needs, and some are mutated: a field by its table, or bytes of the
+frame. :mod:`.cm_model` says what the manager may answer. At the end the owner ends all connections:
+none may be left.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,13 +12,13 @@ from random import Random
 from typing import Any, Final, Self
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.cm_model import EFFECTS, CMModel, Difference
-from rdmawire.fuzz.exception_text import exception_text, raised_in
+from rdmawire.fuzz.cm_model import EFFECTS, CMDifference, CMModel
+from rdmawire.fuzz.exception_text import Raised, exception_text
 from rdmawire.fuzz.frame_map import FrameMap, map_frame
 from rdmawire.fuzz.frame_mutation import MAX_MUTATIONS, Mutant, Mutation, SeedFrame
 from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, check_settings, manager
 from rdmawire.fuzz.learn.cm_peer import MESSAGES
-from rdmawire.fuzz.learn.cm_system import INPUTS, CMSystem
+from rdmawire.fuzz.learn.cm_system import ALPHABETS, CMSystem
 from rdmawire.fuzz.mutator import Mutator, boundary_values, number_of
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.seed_corpus import SeedCorpus
@@ -64,8 +64,8 @@ class CMInput:
     def from_json(cls, values: Any, role: str) -> Self:
         """Make an input of JSON values. Raises :class:`FuzzError` for others."""
         name = values.get("input") if isinstance(values, dict) else None
-        if name not in INPUTS[role]:
-            raise FuzzError(f"case: {name!r} is no input of the role {role}")
+        if name not in ALPHABETS[role]:
+            raise FuzzError(f"case: {name!r} is not an input of the role {role}")
         checksum, mutations = values.get("checksum", "GOOD"), values.get("mutations", [])
         if checksum not in ("GOOD", "BROKEN"):
             raise FuzzError(f"case: checksum is GOOD or BROKEN, not {checksum!r}")
@@ -79,13 +79,13 @@ class CMInput:
 
 
 class CMCase:
-    """The conversation of a case, beside the model. ``system`` is reset."""
+    """The conversation of a case, played on ``system``, which is reset, and on the model."""
 
     def __init__(self, system: CMSystem, role: str) -> None:
         self.system, self.model = system, CMModel(role)
         system.reset()
 
-    def play(self, one: CMInput) -> Difference | None:
+    def play(self, one: CMInput) -> CMDifference | None:
         """Play one input; return the first difference, or ``None``."""
         frame = self.system.frame(one.name)
         if not (one.is_mutated and frame):
@@ -97,11 +97,11 @@ class CMCase:
             return self.model.step(one.name, output)
         return self.model.mutated(one.name, output, mutant)
 
-    def end(self) -> Difference | None:
+    def end(self) -> CMDifference | None:
         """End all connections; return a difference if one is left."""
         left = self.system.settle()
         expected = "no connection after its owner ended it and all timers expired"
-        return Difference(expected, f"{left} left", "IBA 12.9.5, 12.9.6") if left else None
+        return CMDifference(expected, f"{left} left", "IBA 12.9.5, 12.9.6") if left else None
 
 
 class CMFuzzer(BatchFuzzer):
@@ -116,18 +116,18 @@ class CMFuzzer(BatchFuzzer):
         (_, profile, name), rules = manager(spec)
         if "bug" in spec and rules is STANDARD:
             raise FuzzError(
-                f"{spec['bug']!r} is no bug of a connection manager: rdmawire fuzz list"
+                f"{spec['bug']!r} is not a bug of a connection manager: rdmawire fuzz list"
             )
         self._systems = {
             role: CMSystem(inputs, profile=profile, name=name, cm_rules=rules)
-            for role, inputs in INPUTS.items()
+            for role, inputs in ALPHABETS.items()
         }
 
     def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
         """Play some runs, each a conversation of its own."""
         for run in range(first, first + runs):
             random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable
-            role = (*INPUTS,)[run % len(INPUTS)]
+            role = (*ALPHABETS,)[run % len(ALPHABETS)]
             violation, inputs = self._conversation(role, random)
             found = [Found(violation, _case(role, inputs), run)] if violation else []
             yield Batch(run, 1, len(inputs), found)
@@ -146,20 +146,20 @@ class CMFuzzer(BatchFuzzer):
 
     def _played(self, role: str, draw: Callable[[CMCase], CMInput | None]) -> Violation | None:
         """Play inputs until ``draw`` returns none; return the first violation, or ``None``."""
-        case, place, last = CMCase(self._systems[role], role), 0, CMInput("the end")
+        case, index, last = CMCase(self._systems[role], role), 0, CMInput("the end")
         try:
             while (one := draw(case)) is not None:
                 last = one
                 if (found := case.play(one)) is not None:
-                    return _violation(role, place, last, found)
-                place += 1
+                    return _violation(role, index, last, found)
+                index += 1
             last = CMInput("the end")
             found = case.end()
         except FuzzError:
             raise
         except Exception as error:
-            return _raised(role, place, last, error)
-        return None if found is None else _violation(role, max(place - 1, 0), last, found)
+            return _raised(role, index, last, error)
+        return None if found is None else _violation(role, max(index - 1, 0), last, found)
 
     def _violation_of(self, role: str, inputs: Sequence[CMInput]) -> Violation | None:
         left = iter(inputs)
@@ -172,8 +172,8 @@ class CMFuzzer(BatchFuzzer):
         before: list[CMInput] | None = None
         while before != best:
             before = best
-            for place in reversed(range(len(before))):
-                for fewer in _simpler(best, place):
+            for index in reversed(range(len(before))):
+                for fewer in _simpler(best, index):
                     again = self._violation_of(role, fewer)
                     if again is not None and _is_same(again, shown):
                         best, shown = fewer[: again.place + 1], again
@@ -209,7 +209,7 @@ class _Draw:
     """Draws the inputs of a conversation."""
 
     def __init__(self, role: str, random: Random) -> None:
-        self._names, self._random = INPUTS[role], random
+        self._names, self._random = ALPHABETS[role], random
 
     def input(self, case: CMCase) -> CMInput:
         """Draw an input, mutated or not; half of them lead to another state."""
@@ -251,8 +251,8 @@ class _Draw:
         header, row = self._random.choice(rows)
         label = type(header).label
         values = boundary_values(row, number_of(header, row))
-        meant = [value for value in values if EFFECTS[label, row.name].is_meant(value)]
-        return Mutation("set", label, row=row.name, value=self._random.choice(meant or values))
+        matching = [value for value in values if EFFECTS[label, row.name].applies(value)]
+        return Mutation("set", label, row=row.name, value=self._random.choice(matching or values))
 
 
 def _message(found: FrameMap) -> FrameMap:
@@ -267,28 +267,27 @@ def _is_same(one: Violation, other: Violation) -> bool:
     return one.happened == other.happened and next(names) == next(names)
 
 
-def _simpler(inputs: Sequence[CMInput], place: int) -> list[list[CMInput]]:
-    """The inputs without the one at a place, and with it unchanged."""
-    if place >= len(inputs):
+def _simpler(inputs: Sequence[CMInput], index: int) -> list[list[CMInput]]:
+    """The inputs without the one at ``index``, and with it unchanged."""
+    if index >= len(inputs):
         return []
-    before, one, behind = inputs[:place], inputs[place], inputs[place + 1 :]
-    plain = [[*before, CMInput(one.name), *behind]] if one.is_mutated else []
-    return [[*before, *behind], *plain]
+    before, one, after = inputs[:index], inputs[index], inputs[index + 1 :]
+    plain = [[*before, CMInput(one.name), *after]] if one.is_mutated else []
+    return [[*before, *after], *plain]
 
 
-def _violation(role: str, place: int, one: CMInput, found: Difference) -> Violation:
+def _violation(role: str, index: int, one: CMInput, found: CMDifference) -> Violation:
     where = ",".join(f"{each.header}.{each.row}" for each in one.mutations if each.row)
     kinds = ",".join(each.kind for each in one.mutations if not each.row)
     shown = " ".join(filter(None, [one.name, where, kinds]))
     signature = f"{role} | {shown} | {found.happened}"
-    return Violation(place, "answer", found.expected, found.happened, found.clause, signature)
+    return Violation(index, "answer", found.expected, found.happened, found.clause, signature)
 
 
-def _raised(role: str, place: int, one: CMInput, error: Exception) -> Violation:
-    where, line = raised_in(error)
-    happened = f"{exception_text(error)} in {where}, line {line}"
-    signature = f"{role} | {one.name} | {type(error).__name__} {where}"
-    return Violation(place, "exception", "no exception", happened, "", signature)
+def _raised(role: str, index: int, one: CMInput, error: Exception) -> Violation:
+    raised = Raised.of(error)
+    signature = f"{role} | {one.name} | {raised.kind}"
+    return Violation(index, "exception", "no exception", raised.text, "", signature)
 
 
 def _case(role: str, inputs: Sequence[CMInput]) -> dict[str, Any]:
@@ -297,8 +296,8 @@ def _case(role: str, inputs: Sequence[CMInput]) -> dict[str, Any]:
 
 def _from_json(case: Any) -> tuple[str, list[CMInput]]:
     """Return the role and the inputs of a case. Raises :class:`FuzzError` for anything else."""
-    if not isinstance(case, dict) or case.get("role") not in list(INPUTS):
-        raise FuzzError(f"case: expected an object whose role is one of {', '.join(INPUTS)}")
+    if not isinstance(case, dict) or case.get("role") not in list(ALPHABETS):
+        raise FuzzError(f"case: expected an object whose role is one of {', '.join(ALPHABETS)}")
     inputs = case.get("inputs")
     if not isinstance(inputs, list) or len(inputs) > MAX_INPUTS:
         raise FuzzError(f"case: inputs are a list of at most {MAX_INPUTS}")

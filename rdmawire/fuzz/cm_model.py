@@ -3,7 +3,7 @@
 The answers to messages without mutations are those of a state machine for each role, in the folder
 ``machines``. A mutated message acts as the message, is ignored, or is refused; :data:`EFFECTS` says
 of which fields a manager must not accept another value. So the state may be one of several, until
-a later answer tells which.
+a later answer shows which.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ FOLDER: Final = Path(__file__).parent / "machines"
 
 @cache
 def machine_of(role: str) -> MealyMachine:
-    """Return the state machine of a role, one of :data:`rdmawire.fuzz.learn.cm_system.INPUTS`."""
+    """Return the state machine of a role (:data:`rdmawire.fuzz.learn.cm_system.ALPHABETS`)."""
     return MealyMachine.from_dot((FOLDER / f"cm-{role}.dot").read_text("ascii"))
 
 
@@ -33,11 +33,11 @@ class Effect(Enum):
 
 
 class Rule(NamedTuple):
-    """What values of a field do, and the clause. ``is_meant`` says of which values it is true."""
+    """What values of a field do, and the clause. ``applies`` says to which values."""
 
     effect: Effect
     clause: str = ""
-    is_meant: Callable[[int], bool] = lambda _: True
+    applies: Callable[[int], bool] = lambda _: True
 
 
 def _is_no_transport(value: int) -> bool:
@@ -101,8 +101,9 @@ EFFECTS: Final[dict[tuple[str, str], Rule]] = {
 }  # fmt: skip
 """What a field of a message does that has another value, by label of the header and row.
 
-Values that are not meant, and other fields of messages, have :attr:`Effect.NONE`. An id of 0 is one
-that the peer does not know yet: it has no effect of its own, but is accepted from the initiator.
+Values to which its row does not apply, and other fields of messages, have :attr:`Effect.NONE`. An
+id of 0 is one that the peer does not know yet: it has no effect of its own, but is accepted from
+the initiator.
 """
 
 _NEW: Final = ("ConnectRequest", "DatagramRequest")
@@ -126,12 +127,12 @@ def _rule(role: str, one: Mutation) -> Rule:
         known = one.header.startswith("cm_") or one.header == "mad"
         return Rule(Effect.NONE if known else Effect.ANY)
     unknown = one.row == "local_comm_id" and "passive" not in role
-    if unknown or (rule.is_meant is bool and not one.value):
+    if unknown or (rule.applies is bool and not one.value):
         return Rule(Effect.ANY)
-    return rule if rule.is_meant(one.value) else Rule(Effect.NONE)
+    return rule if rule.applies(one.value) else Rule(Effect.NONE)
 
 
-class Difference(NamedTuple):
+class CMDifference(NamedTuple):
     """What a manager must answer, what it answered, and the clause."""
 
     expected: str
@@ -146,7 +147,7 @@ class CMModel:
         self.role, self.machine = role, machine_of(role)
         self.states: set[int] | None = {0}
 
-    def step(self, name: str, output: str) -> Difference | None:
+    def step(self, name: str, output: str) -> CMDifference | None:
         """Compare the output of an input without mutations; return a difference, or ``None``."""
         if self.states is None:
             return None
@@ -155,9 +156,9 @@ class CMModel:
         if self.states:
             return None
         clause = "IBA 12.11" if "sidr" in self.role else "IBA 12.9.5, 12.9.6"
-        return Difference(_words(step.output for step in steps), output, clause)
+        return CMDifference(_words(step.output for step in steps), output, clause)
 
-    def mutated(self, name: str, output: str, mutant: Mutant) -> Difference | None:
+    def mutated(self, name: str, output: str, mutant: Mutant) -> CMDifference | None:
         """Compare the output of a mutated message; return a difference, or ``None``."""
         effect, clause = effect_of(self.role, mutant)
         if self.states is None:
@@ -175,7 +176,7 @@ class CMModel:
             found |= self.states
         if not found:
             outputs = [one for row in allowed.values() for one in row]
-            return Difference(_words([*outputs, "no answer", "a refusal"]), output, clause)
+            return CMDifference(_words([*outputs, "no answer", "a refusal"]), output, clause)
         self.states = found
         return None
 

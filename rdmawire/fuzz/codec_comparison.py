@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from rdmawire.capture import LinkType
 from rdmawire.errors import FuzzError, WireError
+from rdmawire.fuzz.exception_text import exception_text
 from rdmawire.fuzz.frame_map import FrameMap, map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
@@ -21,9 +22,9 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.layout import Piece, Placed, joined, size
 from rdmawire.wire.packet import Packet
 
-Part = Mapping[str, Any] | bytes
+MessagePart = Mapping[str, Any] | bytes
 """The values of a header by row, or plain bytes."""
-Read = tuple[Sequence[Part], bytes]
+Read = tuple[Sequence[MessagePart], bytes]
 """The parts of a message, and the bytes that they build."""
 
 LIBRARIES: Final = ("construct", "scapy")
@@ -47,7 +48,7 @@ class View(Protocol):
 
 
 class Allowed(NamedTuple):
-    """A difference that is no violation: of a library, in a message, with the reason.
+    """A difference that is not a violation: of a library, in a message, with the reason.
 
     ``refused`` are the words of the codec's refusal that it is about.
     """
@@ -79,7 +80,7 @@ def view_of(library: str) -> View:
     return found
 
 
-class Difference(NamedTuple):
+class CodecDifference(NamedTuple):
     """What the codec and a library read or built differently; ``about`` says where in words."""
 
     about: str
@@ -99,13 +100,13 @@ class CodecComparison:
 
     def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
         """Compare each frame; ``place`` of a violation is the index of the frame."""
-        for place, frame in enumerate(frames):
+        for index, frame in enumerate(frames):
             for library, view in self._views.items():
                 found = next(_differences(frame, library, view), None)
                 if found is not None:
                     signature = f"{library} | {found.about}"
                     what = f"{library}: {found.about}"
-                    return Violation(place, what, found.codec, found.library, "", signature)
+                    return Violation(index, what, found.codec, found.library, "", signature)
         return None
 
     def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterator[Violation | None]:
@@ -113,7 +114,7 @@ class CodecComparison:
         return map(self.judge, cases)
 
 
-def _differences(frame: SeedFrame, library: str, view: View) -> Iterator[Difference]:
+def _differences(frame: SeedFrame, library: str, view: View) -> Iterator[CodecDifference]:
     found = map_frame(frame.data, frame.link_type)
     for offset, header in found.headers:
         yield from _of_header(type(header), frame.data[offset:], view)
@@ -122,7 +123,7 @@ def _differences(frame: SeedFrame, library: str, view: View) -> Iterator[Differe
             yield from _of_message(name, data, library, view)
 
 
-def _of_header(table: type[Header], data: bytes, view: View) -> Iterator[Difference]:
+def _of_header(table: type[Header], data: bytes, view: View) -> Iterator[CodecDifference]:
     """Compare a header, and the same header without its last byte, which both must refuse."""
     header = table.parse(data)
     values, whole = values_of(header), data[: table.SIZE]
@@ -131,17 +132,17 @@ def _of_header(table: type[Header], data: bytes, view: View) -> Iterator[Differe
         f"{table.__name__} as built", whole.hex(), lambda: view.build_header(table, values).hex()
     )
     if not _refuses(view, lambda: view.parse_header(table, whole[:-1])):
-        yield Difference(f"{table.__name__} without its last byte", "refused", "accepted")
+        yield CodecDifference(f"{table.__name__} without its last byte", "refused", "accepted")
 
 
-def _compare(about: str, wanted: Any, read: Callable[[], Any]) -> Iterator[Difference]:
+def _compare(about: str, wanted: Any, read: Callable[[], Any]) -> Iterator[CodecDifference]:
     try:
         found = read()
     except Exception as error:
-        yield Difference(about, _short(wanted), f"{type(error).__name__}: {error}"[:_MAX_TEXT])
+        yield CodecDifference(about, _short(wanted), exception_text(error))
         return
     if found != wanted:
-        yield Difference(about, _short(wanted), _short(found))
+        yield CodecDifference(about, _short(wanted), _short(found))
 
 
 def _refuses(view: View, read: Callable[[], object]) -> bool:
@@ -152,7 +153,7 @@ def _refuses(view: View, read: Callable[[], object]) -> bool:
     return False
 
 
-def _of_message(name: str, data: bytes, library: str, view: View) -> Iterator[Difference]:
+def _of_message(name: str, data: bytes, library: str, view: View) -> Iterator[CodecDifference]:
     """Compare a message: its parts and what they build, or that both refuse it."""
     read = view.MESSAGES[name]
     try:
@@ -164,37 +165,37 @@ def _of_message(name: str, data: bytes, library: str, view: View) -> Iterator[Di
     try:
         other, rebuilt = read(data)
     except Exception as error:
-        happened = f"{type(error).__name__}: {error}"[:_MAX_TEXT]
-        yield Difference(f"{name} refused", "accepted", happened)
+        happened = exception_text(error)
+        yield CodecDifference(f"{name} refused", "accepted", happened)
         return
     for number, (mine, its) in enumerate(zip_longest(parts, other)):
         if mine != its:
             yield _of_part(f"{name}, part {number}", mine, its)
             return
     if rebuilt != built:
-        yield Difference(f"{name} as built", built.hex(), rebuilt.hex())
+        yield CodecDifference(f"{name} as built", built.hex(), rebuilt.hex())
 
 
-def _of_part(about: str, mine: Part | None, its: Part | None) -> Difference:
+def _of_part(about: str, mine: MessagePart | None, its: MessagePart | None) -> CodecDifference:
     """Name the first row that differs, if both are the same header."""
     if isinstance(mine, dict) and isinstance(its, dict) and mine.keys() == its.keys():
         row = next(name for name in mine if mine[name] != its[name])
-        return Difference(f"{about}: {row}", _short(mine[row]), _short(its[row]))
-    return Difference(about, _short(mine), _short(its))
+        return CodecDifference(f"{about}: {row}", _short(mine[row]), _short(its[row]))
+    return CodecDifference(about, _short(mine), _short(its))
 
 
 def _not_refused(
     name: str, why: str, view: View, read: Callable[[], object]
-) -> Iterator[Difference]:
+) -> Iterator[CodecDifference]:
     try:
         read()
     except view.REFUSAL:
         return
     except Exception as error:
-        happened = f"{type(error).__name__}: {error}"[:_MAX_TEXT]
-        yield Difference(f"{name}: {type(error).__name__}", f"refused: {why}", happened)
+        happened = exception_text(error)
+        yield CodecDifference(f"{name}: {type(error).__name__}", f"refused: {why}", happened)
         return
-    yield Difference(f"{name} accepted", f"refused: {why}", "accepted")
+    yield CodecDifference(f"{name} accepted", f"refused: {why}", "accepted")
 
 
 def _is_allowed(library: str, message: str, why: str) -> bool:
@@ -222,11 +223,11 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, bytes) else int(value)
 
 
-def _parts(*pieces: Piece) -> list[Part]:
+def _parts(*pieces: Piece) -> list[MessagePart]:
     return [values_of(one) if isinstance(one, Header) else one for one in pieces if one != b""]
 
 
-def _packet_parts(packet: Packet) -> list[Part]:
+def _packet_parts(packet: Packet) -> list[MessagePart]:
     return _parts(packet.bth, *packet.extended, packet.payload, packet.pad)
 
 
@@ -293,9 +294,9 @@ def _messages(frame: SeedFrame, found: FrameMap) -> Iterator[tuple[str, bytes]]:
     if bth is not None:
         yield "packet", data[bth.offset : -4]
     for label, name in _STARTS.items():
-        place = found.find(label)
-        if place is not None:
-            yield name, data[place.offset :]
+        located = found.find(label)
+        if located is not None:
+            yield name, data[located.offset :]
 
 
 _STARTS: Final = {

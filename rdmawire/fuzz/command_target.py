@@ -23,7 +23,7 @@ from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
 
 PLACEHOLDER: Final = "{pcap}"
-"""In the words of a command: the path of the capture."""
+"""The word of a command that stands for the path of the capture."""
 DISSECTOR_BUG: Final = r"Dissector bug"
 """Wireshark's words for a failed assertion in a dissector."""
 DEFAULT_SECONDS: Final = 60.0
@@ -55,7 +55,7 @@ class CommandParser:
     """A command that reads a capture.
 
     - ``command``: its words; :data:`PLACEHOLDER` stands for the path of the capture.
-    - ``statuses``: exit statuses that are meant.
+    - ``statuses``: exit statuses that are expected.
     - ``patterns``: regular expressions; a line of output that matches one is a violation.
     - ``seconds``: how long a run may take.
     - ``clock``: the time in seconds.
@@ -157,7 +157,7 @@ class CommandParser:
         if status < 0:
             return self._violation("signal", "no signal", signal_name(-status), last)
         if status not in self._statuses:
-            return self._violation("exit status", self._meant, str(status), last)
+            return self._violation("exit status", self._expected, str(status), last)
         for line in output.splitlines():
             for pattern in self._patterns:
                 if pattern.search(line):
@@ -165,7 +165,7 @@ class CommandParser:
         return None
 
     @property
-    def _meant(self) -> str:
+    def _expected(self) -> str:
         return " or ".join(map(str, sorted(self._statuses)))
 
     @staticmethod
@@ -195,7 +195,7 @@ def _joined(cases: Sequence[Sequence[SeedFrame]]) -> list[SeedFrame]:
 
 
 def _outcome(command: Sequence[str], seconds: float) -> Outcome:
-    """Run a command, and kill the processes that it leaves behind.
+    """Run a command, and kill the processes that it leaves running.
 
     Raises :class:`FuzzError` if it cannot be started.
     """

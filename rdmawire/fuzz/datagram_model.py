@@ -50,7 +50,7 @@ class DatagramModel(ResponderModel):
         """Place the network header and the payload; complete the receive."""
         receive = self.receives.popleft()
         data = request.payload
-        start, end = receive.place, receive.place + GRH_BYTES
+        start, end = receive.start, receive.start + GRH_BYTES
         if gap := GRH_BYTES - len(request.network):
             self.undefined.append((start, start + gap))
         self.memory[end - len(request.network) : end] = request.network

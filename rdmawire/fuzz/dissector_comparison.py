@@ -42,7 +42,7 @@ _MAX_TEXT: Final = 200
 _MAX_FAILURES: Final = 20
 """Cases of one batch with which tshark fails, after which the other cases count as good."""
 
-Reader = Callable[[Path, Sequence[FieldInfo]], Iterator[Values]]
+FieldReader = Callable[[Path, Sequence[FieldInfo]], Iterator[Values]]
 """What another dissector shows of each frame of a capture."""
 
 
@@ -63,7 +63,7 @@ class DissectorComparison:
 
     def __init__(
         self,
-        reader: Reader = tshark_values,
+        reader: FieldReader = tshark_values,
         known: Sequence[KnownDifference] = (*KNOWN_DIFFERENCES, *MUTANT_DIFFERENCES),
         malformed: Sequence[MalformedDifference] = MALFORMED_DIFFERENCES,
     ) -> None:
@@ -140,8 +140,8 @@ class DissectorComparison:
     def _first(found: Iterator[Violation | None]) -> Violation | None:
         """The first violation of a case, with the index of its frame."""
         kept = list(found)
-        shown = ((place, one) for place, one in enumerate(kept) if one is not None)
-        return next((one._replace(place=place) for place, one in shown), None)
+        shown = ((index, one) for index, one in enumerate(kept) if one is not None)
+        return next((one._replace(place=index) for index, one in shown), None)
 
     def _differences(self, path: Path, count: int) -> list[Violation | None]:
         """The first difference of each frame of a capture."""
@@ -170,10 +170,10 @@ class DissectorComparison:
         )
 
 
-def _failed(error: TsharkError, place: int) -> Violation:
+def _failed(error: TsharkError, index: int) -> Violation:
     """The violation of a frame with which tshark fails."""
     signature = f"tshark {error.reason} | {without_numbers(error.line)}"
-    return Violation(place, "tshark", "tshark shows each frame", str(error), "", signature)
+    return Violation(index, "tshark", "tshark shows each frame", str(error), "", signature)
 
 
 def _violation(name: str, mine: list[str] | None, its: list[str] | None) -> Violation:

@@ -2,7 +2,7 @@
 
 import traceback
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from rdmawire.terminal import escape
 
@@ -25,3 +25,21 @@ def raised_in(error: BaseException) -> tuple[str, int]:
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1]
     return f"{PurePath(last.filename).stem}:{last.name}", last.lineno or 0
+
+
+class Raised(NamedTuple):
+    """An exception in words. ``kind`` is equal for exceptions of one type from one function."""
+
+    text: str
+    kind: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        """Describe an exception that was caught."""
+        where, line = raised_in(error)
+        text = f"{exception_text(error)} in {where}, line {line}"
+        return cls(text, f"{type(error).__name__} {where}")
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text

@@ -7,7 +7,7 @@
 - ``report.txt``: the inputs in words, the commands that play it again, and if there is no scenario,
   why.
 
-A folder is written beside its place and then renamed, so that it is complete or absent.
+A folder is written under another name and then renamed, so that it is complete or absent.
 """
 
 import json
@@ -68,31 +68,31 @@ def write_finding(folder: Path, finding: Finding, fuzzer: Fuzzer) -> Path:
     In a folder of the same name the files of the finding are replaced; other files stay. Raises
     :class:`FuzzError` if it cannot be written.
     """
-    place = folder / finding.name
-    beside = folder / f".{finding.name}.{os.getpid()}"
+    path = folder / finding.name
+    temporary = folder / f".{finding.name}.{os.getpid()}"
     try:
-        shutil.rmtree(beside, ignore_errors=True)  # of a killed process with this number
-        beside.mkdir(parents=True)
-        _write_files(beside, finding, fuzzer)
-        if place.is_dir():
-            _replace_files(place, beside)
+        shutil.rmtree(temporary, ignore_errors=True)  # of a killed process with this number
+        temporary.mkdir(parents=True)
+        _write_files(temporary, finding, fuzzer)
+        if path.is_dir():
+            _replace_files(path, temporary)
         else:
-            beside.rename(place)
+            temporary.rename(path)
     except (OSError, CaptureError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise FuzzError(f"{place}: cannot write the finding: {reason}") from error
+        raise FuzzError(f"{path}: cannot write the finding: {reason}") from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return place
+        shutil.rmtree(temporary, ignore_errors=True)
+    return path
 
 
-def _replace_files(place: Path, beside: Path) -> None:
+def _replace_files(folder: Path, temporary: Path) -> None:
     """Move the files of a finding to a folder that may have older ones; ``finding.json`` last."""
     for name in (FRAMES, SCENARIO, REPORT, NAME):
-        if (beside / name).exists():
-            (beside / name).replace(place / name)
+        if (temporary / name).exists():
+            (temporary / name).replace(folder / name)
         else:
-            (place / name).unlink(missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
 
 
 def _write_files(folder: Path, finding: Finding, fuzzer: Fuzzer) -> None:
@@ -146,7 +146,7 @@ def _write_frames(path: Path, frames: list[Frame], violation: Violation) -> None
 
 
 def report(finding: Finding, fuzzer: Fuzzer) -> Iterator[str]:
-    """Yield the lines of a report for people."""
+    """Yield the lines of a report in plain text."""
     violation = finding.violation
     target = ", ".join(f"{name} {value}" for name, value in finding.spec.items())
     yield violation.signature
@@ -167,20 +167,20 @@ def report(finding: Finding, fuzzer: Fuzzer) -> Iterator[str]:
 
 def read_finding(path: Path) -> Finding:
     """Read a finding: its folder or its ``finding.json``. Raises :class:`FuzzError` for others."""
-    place = path / NAME if path.is_dir() else path
-    if path.is_dir() and not place.exists():
+    file = path / NAME if path.is_dir() else path
+    if path.is_dir() and not file.exists():
         raise FuzzError(f"{path}: no {NAME} in it{_folders_hint(path)}")
-    values = read_json(place)
+    values = read_json(file)
     if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise FuzzError(f"{place}: no finding of format {FORMAT}")
+        raise FuzzError(f"{file}: not a finding of format {FORMAT}")
     try:
         violation = Violation(**{name: values[name] for name in Violation._fields})
         finding = Finding(
             values["target"], values["seed"], values["run"], violation, values["case"]
         )
     except KeyError as error:
-        raise FuzzError(f"{place}: {error.args[0]} is missing") from None
-    _check_types(place, finding)
+        raise FuzzError(f"{file}: {error.args[0]} is missing") from None
+    _check_types(file, finding)
     return finding
 
 
@@ -202,7 +202,7 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise FuzzError(f"{path}: cannot read it: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise FuzzError(f"{path}: no JSON: {error}") from error
+        raise FuzzError(f"{path}: not JSON: {error}") from error
 
 
 def _check_types(path: Path, finding: Finding) -> None:
@@ -220,9 +220,9 @@ def _check_types(path: Path, finding: Finding) -> None:
 
 def findings_in(folder: Path) -> Iterator[Finding]:
     """Yield the findings in a folder, by name; not those that a killed process was writing."""
-    for place in sorted(folder.glob(f"*/{NAME}")):
-        if not place.parent.name.startswith(".") and not place.is_dir():
-            yield read_finding(place)
+    for file in sorted(folder.glob(f"*/{NAME}")):
+        if not file.parent.name.startswith(".") and not file.is_dir():
+            yield read_finding(file)
 
 
 def replay(finding: Finding) -> Violation | None:

@@ -18,7 +18,7 @@ from rdmawire.wire.inet import TCP
 from rdmawire.wire.layout import Piece
 
 NO_FRAME: Final = -1
-"""The link type of bytes that are no frame, such as the text of a filter."""
+"""The link type of bytes that are not a frame, such as the text of a filter."""
 _START_UPS: Final = {mpa.REQUEST_KEY: mpa.MPARequest, mpa.REPLY_KEY: mpa.MPAReply}
 _MAX_FPDUS: Final = 64
 _PD_LENGTH: Final = 18
@@ -139,12 +139,12 @@ def sealed(data: bytes, link_type: int, before: FrameMap | None = None) -> bytes
 def with_broken_checksum(data: bytes, link_type: int) -> bytes:
     """Return the frame with one bit of its innermost checksum inverted."""
     found = map_frame(data, link_type)
-    places = [fpdu.stop - 1 for fpdu in found.fpdus]
-    places += [_last_byte(one) for one in found.checksums if one.end != NOWHERE]
-    place = next((one for one in places if one < len(data)), None)
-    if place is None:
+    offsets = [fpdu.stop - 1 for fpdu in found.fpdus]
+    offsets += [_last_byte(one) for one in found.checksums if one.end != NOWHERE]
+    offset = next((one for one in offsets if one < len(data)), None)
+    if offset is None:
         return data
-    return data[:place] + bytes((data[place] ^ 1,)) + data[place + 1 :]
+    return data[:offset] + bytes((data[offset] ^ 1,)) + data[offset + 1 :]
 
 
 def _last_byte(checksum: Checksum) -> int:

@@ -1,6 +1,6 @@
 """Mutations of frames that know the header tables: what was changed, as values.
 
-A :class:`Mutation` names its place by header and row (``bth``, ``padcnt``), so that it keeps its
+A :class:`Mutation` names its target by header and row (``bth``, ``padcnt``), so that it keeps its
 meaning on another frame, and can be described in words. A :class:`Mutant` is a seed frame with
 mutations and what is done about checksums; it is written as JSON and gives the same bytes again.
 """
@@ -14,7 +14,7 @@ from rdmawire.capture.record import LinkType
 from rdmawire.decode import LengthField, Located
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.frame_map import NO_FRAME, FrameMap, map_frame, sealed, with_broken_checksum
-from rdmawire.fuzz.inputs import Checksum
+from rdmawire.fuzz.inputs import ChecksumState
 from rdmawire.terminal import suggest
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.tables import tables
@@ -28,14 +28,14 @@ MAX_FRAMES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One change of a frame. Without its place in the frame, it changes nothing.
+    """One change of a frame. Without its target in the frame, it changes nothing.
 
     - ``kind``: a name in :data:`KINDS`.
     - ``header``, ``number``: the label of a header, and which of several (0 is the outermost).
     - ``row``, ``index``, ``value``: a row of the header, which number of a row of several, and its
       new value, reduced to the width of the row.
     - ``offset``: bytes from the start of the frame; ``data``: new bytes.
-    - ``lengths``: whether the length fields before the place follow a change of size.
+    - ``lengths``: whether the length fields before the target follow a change of size.
     """
 
     kind: str
@@ -116,10 +116,10 @@ class _Change(NamedTuple):
 
 def _placed(found: FrameMap, one: Mutation) -> tuple[Located, Row] | None:
     """The header and the row that a mutation names; ``None`` if the frame has none."""
-    place = found.find(one.header, one.number)
-    rows = () if place is None else type(place.header).rows
+    located = found.find(one.header, one.number)
+    rows = () if located is None else type(located.header).rows
     row = next((row for row in rows if row.name == one.row), None)
-    return None if place is None or row is None else (place, row)
+    return None if located is None or row is None else (located, row)
 
 
 def _set(data: bytes, found: FrameMap, one: Mutation) -> bytes:
@@ -162,16 +162,16 @@ def _shown(meaning: Any, value: Any) -> str:
     )
 
 
-def _resized(data: bytes, found: FrameMap, one: Mutation, place: range, new: bytes) -> bytes:
-    """Replace the bytes of ``place``; adjust the length fields before it, if that is wanted."""
-    place = range(min(place.start, len(data)), min(place.stop, len(data)))
-    grown = len(new) - len(place)
-    changed = data[: place.start] + new + data[place.stop :]
+def _resized(data: bytes, found: FrameMap, one: Mutation, extent: range, new: bytes) -> bytes:
+    """Replace the bytes of ``extent``; adjust the length fields before it, if that is wanted."""
+    extent = range(min(extent.start, len(data)), min(extent.stop, len(data)))
+    grown = len(new) - len(extent)
+    changed = data[: extent.start] + new + data[extent.stop :]
     if not (one.lengths and grown):
         return changed
     fixed = bytearray(changed)
     for field in found.lengths:
-        if field.offset + 2 <= place.start <= field.end(data):
+        if field.offset + 2 <= extent.start <= field.end(data):
             _adjust(fixed, field, grown)
     return bytes(fixed)
 
@@ -189,25 +189,25 @@ def _extent(located: Located) -> range:
 
 
 def _drop(data: bytes, found: FrameMap, one: Mutation) -> bytes:
-    place = found.find(one.header, one.number)
-    return data if place is None else _resized(data, found, one, _extent(place), b"")
+    located = found.find(one.header, one.number)
+    return data if located is None else _resized(data, found, one, _extent(located), b"")
 
 
 def _repeat(data: bytes, found: FrameMap, one: Mutation) -> bytes:
-    place = found.find(one.header, one.number)
-    if place is None:
+    located = found.find(one.header, one.number)
+    if located is None:
         return data
-    extent = _extent(place)
+    extent = _extent(located)
     end = extent.stop
     return _resized(data, found, one, range(end, end), data[extent.start : end])
 
 
 def _insert(data: bytes, found: FrameMap, one: Mutation) -> bytes:
-    place = found.find(one.header, one.number)
+    located = found.find(one.header, one.number)
     table = next((table for table in tables() if table.label == one.row), None)
-    if place is None or table is None:
+    if located is None or table is None:
         return data
-    end = _extent(place).stop
+    end = _extent(located).stop
     return _resized(data, found, one, range(end, end), (one.data or table().build())[: table.SIZE])
 
 
@@ -225,8 +225,8 @@ def _remove(data: bytes, found: FrameMap, one: Mutation) -> bytes:
 
 
 def _extend(data: bytes, found: FrameMap, one: Mutation) -> bytes:
-    place = min(one.offset, len(data))
-    return _resized(data, found, one, range(place, place), one.data)
+    start = min(one.offset, len(data))
+    return _resized(data, found, one, range(start, start), one.data)
 
 
 def _splice(data: bytes, found: FrameMap, one: Mutation) -> bytes:
@@ -260,7 +260,7 @@ def _kept(one: Mutation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A seed frame and its mutations, in order. ``checksum`` is the name of a :class:`Checksum`."""
+    """A seed frame and its mutations, in order. ``checksum`` names a :class:`ChecksumState`."""
 
     seed: SeedFrame
     mutations: tuple[Mutation, ...] = ()
@@ -282,7 +282,7 @@ class Mutant:
     def _finished(self, data: bytes, before: FrameMap) -> bytes:
         """Add checksums as wanted."""
         link_type = self.seed.link_type
-        if link_type == NO_FRAME or self.checksum == Checksum.STALE.name:
+        if link_type == NO_FRAME or self.checksum == ChecksumState.STALE.name:
             return data
         same = before if len(data) == len(self.seed.data) else FrameMap(fpdus=before.fpdus)
         data = sealed(data, link_type, same)
@@ -298,8 +298,8 @@ class Mutant:
             effect = "" if changed != data else " (no change)"
             lines.append(KINDS[one.kind].words(found, one) + effect)
             data = changed
-        if self.checksum != Checksum.GOOD.name:
-            lines.append(f"checksums: {Checksum[self.checksum].value}")
+        if self.checksum != ChecksumState.GOOD.name:
+            lines.append(f"checksums: {ChecksumState[self.checksum].value}")
         return lines
 
     def with_mutations(self, mutations: Sequence[Mutation]) -> Self:
@@ -310,7 +310,7 @@ class Mutant:
         """Return the mutant as JSON values."""
         values: dict[str, Any] = {"seed": self.seed.name, "data": self.seed.data.hex()}
         values["link_type"] = int(self.seed.link_type)
-        if self.checksum != Checksum.GOOD.name:
+        if self.checksum != ChecksumState.GOOD.name:
             values["checksum"] = self.checksum
         return values | {"mutations": [one.as_json() for one in self.mutations]}
 
@@ -322,8 +322,8 @@ class Mutant:
         if len(values["mutations"]) > MAX_MUTATIONS:
             raise FuzzError(f"mutant: more than {MAX_MUTATIONS} mutations")
         checksum = values.get("checksum", "GOOD")
-        if checksum not in Checksum.__members__:
-            raise FuzzError(f"mutant: checksum is one of {', '.join(Checksum.__members__)}")
+        if checksum not in ChecksumState.__members__:
+            raise FuzzError(f"mutant: checksum is one of {', '.join(ChecksumState.__members__)}")
         seed = SeedFrame(
             bytes_of_hex("mutant: data", values.get("data")),
             _link_type(values.get("link_type", int(LinkType.ETHERNET))),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rdmawire.errors import FuzzError, WireError
 from rdmawire.fuzz.exchange import Numbers, Reply
-from rdmawire.fuzz.inputs import Checksum, PacketInput
+from rdmawire.fuzz.inputs import ChecksumState, PacketInput
 from rdmawire.fuzz.setup import PEER_QPN, PKEY
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.tx_template import ACKREQ, BytesLike, TxTemplate
@@ -36,7 +36,7 @@ from rdmawire.wire.inet import IPv4
 from rdmawire.wire.native import with_vcrc
 from rdmawire.wire.opcode import Operation
 from rdmawire.wire.packet import LAYOUTS, OpcodeTable, Packet
-from rdmawire.wire.roce import Frame, Medium
+from rdmawire.wire.roce import Frame, Medium, parse
 
 _PORT: Final = 0xC000
 """The UDP source port of the fuzzer's flow."""
@@ -190,14 +190,15 @@ class FrameBuilder:
             extended, data = extended + data, b""
         return template.frame(self.base | one.operation, one.psn, extended, data)
 
-    def learn_path(self, frame: Frame) -> None:
+    def learn_path(self, frame: bytes) -> None:
         """Build the frames of replies with the headers and the MigReq bit of this one."""
-        headers: tuple[Any, ...] = frame.headers
-        key = (headers, frame.packet.bth.migreq)
+        found = parse(frame, medium=self.medium)
+        headers: tuple[Any, ...] = found.headers
+        key = (headers, found.packet.bth.migreq)
         if key not in self._paths:
             if len(self._paths) >= _MAX_PATHS:
                 self._paths.clear()
-            bth = BTH(pkey=PKEY, destqp=PEER_QPN, migreq=frame.packet.bth.migreq)
+            bth = BTH(pkey=PKEY, destqp=PEER_QPN, migreq=found.packet.bth.migreq)
             self._paths[key] = self._make_template(headers, bth)
         self._replies = self._paths[key]
         self._acks.clear()
@@ -255,10 +256,10 @@ class FrameBuilder:
             sealed = sealed._replace(headers=_with_ip_checksum(outer, values))
             with suppress(WireError):  # headers that no ICRC can begin with keep the old one
                 sealed = sealed._replace(icrc=sealed.expected_icrc())
-        if one.checksum == Checksum.STALE.name:
+        if one.checksum == ChecksumState.STALE.name:
             sealed = sealed._replace(icrc=base.seal().icrc)
         frame = self._with_vcrc(sealed.build())
-        return self._broken(frame) if one.checksum == Checksum.BROKEN.name else frame
+        return self._broken(frame) if one.checksum == ChecksumState.BROKEN.name else frame
 
     def _with_vcrc(self, frame: bytes) -> bytes:
         """Compute the VCRC of a native packet again."""

@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from rdmawire.capture import LinkType
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.difference import ACCEPT, REQUESTER_DIFFERENCES, accepted
 from rdmawire.fuzz.engine_target import EngineTarget
-from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input, PacketInput
 from rdmawire.fuzz.minimise import Trials, minimise
 from rdmawire.fuzz.oracle import Mismatch, Player, Session, Violation, end, judge, play, violation
+from rdmawire.fuzz.profile_differences import ACCEPT, REQUESTER_DIFFERENCES, accepted
 from rdmawire.fuzz.replay_scenario import scenario_text
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
 from rdmawire.fuzz.requester_oracle import RequesterSession
 from rdmawire.fuzz.requester_scenario import requester_scenario
+from rdmawire.fuzz.responder_inputs import ResponderInputs, random_setup
 from rdmawire.fuzz.scenario_text import passes
 from rdmawire.fuzz.service_model import ALL, requester_type, services_named
 from rdmawire.fuzz.setup import Setup
@@ -233,9 +233,9 @@ class EngineFuzzer(CaseFuzzer):
     ``profile`` and ``bug`` are names, of a profile and of a planted bug; ``service`` is one of
     :data:`rdmawire.fuzz.service_model.SERVICES`, or ``all`` for each in turn (the default).
     ``accept`` says which differences of the profile from ``ibta`` are no findings, one of
-    :data:`rdmawire.fuzz.difference.ACCEPT`. With ``counters`` (any value), counters are compared
-    (:data:`rdmawire.fuzz.target.COUNTERS`). ``target`` is used instead of the adapter of that
-    specification; its default service is ``rc``. Raises :class:`FuzzError` for unknown names.
+    :data:`rdmawire.fuzz.profile_differences.ACCEPT`. With ``counters`` (any value), counters are
+    compared (:data:`rdmawire.fuzz.target.COUNTERS`). ``target`` is used instead of the adapter of
+    that specification; its default service is ``rc``. Raises :class:`FuzzError` for unknown names.
     """
 
     def __init__(self, spec: Spec, target: Target | None = None) -> None:

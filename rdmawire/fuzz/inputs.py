@@ -23,7 +23,7 @@ MAX_PAYLOAD: Final = 8192
 """Bytes of payload, at most."""
 
 
-class Checksum(Enum):
+class ChecksumState(Enum):
     """What is done about the ICRC of a changed packet."""
 
     GOOD = "computed over the changed packet"
@@ -49,7 +49,7 @@ class PacketInput:
     - ``fields``: further fields by their names, such as ``bth.tver``, with their values.
     - ``cut``: bytes removed at the end of the packet, before the ICRC.
     - ``extra``: headers added (a header's name) or left out (its name after a ``-``).
-    - ``checksum``: a member of :class:`Checksum`, by name.
+    - ``checksum``: a member of :class:`ChecksumState`, by name.
     - ``room``: frames that the target may transmit before the next input, by default all that are
       pending. Its other frames wait, and its ACKs coalesce.
     """
@@ -94,7 +94,7 @@ class PacketInput:
         parts += [f"header {name}" for name in self.extra]
         if not self.ackreq:
             parts.append("no AckReq")
-        if self.checksum != Checksum.GOOD.name:
+        if self.checksum != ChecksumState.GOOD.name:
             parts.append(f"{self.checksum.lower()} ICRC")
         if self.room is not None:
             parts.append(f"the target transmits {plural(self.room, 'frame')} at most")
@@ -271,7 +271,7 @@ class AnswerInput:
 
     def __post_init__(self) -> None:
         if self.opcode not in SHAPES or not SHAPES[self.opcode].response:
-            raise FuzzError(f"answer: opcode {self.opcode:#04x} is none of a response")
+            raise FuzzError(f"answer: opcode {self.opcode:#04x} is not that of a response")
 
     @property
     def name(self) -> str:
@@ -289,7 +289,7 @@ class AnswerInput:
                   if getattr(self, name)]  # fmt: skip
         parts += [f"{name} {value:#x}" for name, value in self.fields]
         parts += [f"header {name}" for name in self.extra]
-        if self.checksum != Checksum.GOOD.name:
+        if self.checksum != ChecksumState.GOOD.name:
             parts.append(f"{self.checksum.lower()} ICRC")
         return ", ".join(parts)
 
@@ -329,7 +329,7 @@ _LIMITS: Final = {
 """The least and greatest value of each number."""
 
 
-_NAMES: Final = {"verb": WORK, "checksum": tuple(Checksum.__members__)}
+_NAMES: Final = {"verb": WORK, "checksum": tuple(ChecksumState.__members__)}
 """The values of those that are names."""
 
 
@@ -350,55 +350,55 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, int) else value
 
 
-def input_from_json(values: Any, place: str = "input") -> Input:
-    """Make an input of JSON values. Raises :class:`FuzzError`, with ``place``, for others."""
+def input_from_json(values: Any, where: str = "input") -> Input:
+    """Make an input of JSON values. Raises :class:`FuzzError`, with ``where``, for others."""
     kind = _KINDS.get(str(values.get("input"))) if isinstance(values, dict) else None
     if kind is None:
-        raise FuzzError(f"{place}: expected an object whose 'input' is one of {', '.join(_KINDS)}")
+        raise FuzzError(f"{where}: expected an object whose 'input' is one of {', '.join(_KINDS)}")
     names = [field.name for field in fields(kind)]
     made: dict[str, Any] = {}
     for name, value in values.items():
         if name == "input":
             continue
         if name not in names:
-            raise FuzzError(f"{place}: no value is named {name!r}{suggest(name, names)}")
-        made[name] = _checked(place, name, value)
+            raise FuzzError(f"{where}: no value is named {name!r}{suggest(name, names)}")
+        made[name] = _checked(where, name, value)
     missing = [field.name for field in fields(kind) if field.default is MISSING]
     for name in missing:
         if name not in made:
-            raise FuzzError(f"{place}: {name} is missing")
+            raise FuzzError(f"{where}: {name} is missing")
     one: Input = kind(**made)
     return one
 
 
-def _checked(place: str, name: str, value: Any) -> Any:
+def _checked(where: str, name: str, value: Any) -> Any:
     if name in _LIMITS:
         least, greatest = _LIMITS[name]
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= greatest:
-            raise FuzzError(f"{place}: {name} is a number from {least} to {greatest}")
+            raise FuzzError(f"{where}: {name} is a number from {least} to {greatest}")
         return value
     if name == "fields":
-        return _checked_fields(place, value)
+        return _checked_fields(where, value)
     if name == "extra":
         if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
-            raise FuzzError(f"{place}: extra is a list of header names")
+            raise FuzzError(f"{where}: extra is a list of header names")
         return tuple(value)
     if name == "sges":
-        return _checked_sges(place, value)
+        return _checked_sges(where, value)
     if value not in (names := _NAMES[name]):
-        raise FuzzError(f"{place}: {name} is one of {', '.join(names)}")
+        raise FuzzError(f"{where}: {name} is one of {', '.join(names)}")
     return value
 
 
-def _checked_fields(place: str, value: Any) -> tuple[tuple[str, int], ...]:
+def _checked_fields(where: str, value: Any) -> tuple[tuple[str, int], ...]:
     if not isinstance(value, dict) or not all(isinstance(one, int) for one in value.values()):
-        raise FuzzError(f"{place}: fields are names with numbers, such as {{'bth.tver': 1}}")
+        raise FuzzError(f"{where}: fields are names with numbers, such as {{'bth.tver': 1}}")
     return tuple(value.items())
 
 
-def _checked_sges(place: str, value: Any) -> tuple[tuple[int, ...], ...]:
+def _checked_sges(where: str, value: Any) -> tuple[tuple[int, ...], ...]:
     if not isinstance(value, list | tuple) or not all(map(_is_sge, value)):
-        raise FuzzError(f"{place}: sges are lists of three numbers: region, offset, length")
+        raise FuzzError(f"{where}: sges are lists of three numbers: region, offset, length")
     return tuple(tuple(one) for one in value)
 
 

@@ -83,13 +83,13 @@ def _with_fewer(case: Case, shows: Shows) -> Case:
     """Remove runs of inputs, long ones first; of a short case, runs of every length."""
     size = max(len(case.inputs) // 2, 1)
     while size:
-        place = 0
-        while place < len(case.inputs):
-            other = case.with_inputs(case.inputs[:place] + case.inputs[place + size :])
+        index = 0
+        while index < len(case.inputs):
+            other = case.with_inputs(case.inputs[:index] + case.inputs[index + size :])
             if other.inputs and shows(other):
                 case = other
             else:
-                place += 1 if len(case.inputs) < _SHORT else size
+                index += 1 if len(case.inputs) < _SHORT else size
         size = size - 1 if len(case.inputs) < _SHORT else size // 2
     return case
 
@@ -123,10 +123,10 @@ def _with_simpler_setup(case: Case, shows: Shows) -> Case:
 
 def _with_simpler_inputs(case: Case, shows: Shows) -> Case:
     """Replace each input by simpler ones."""
-    for place in range(len(case.inputs)):
-        for simpler in _simpler(case.inputs, place):
+    for index in range(len(case.inputs)):
+        for simpler in _simpler(case.inputs, index):
             try:
-                other = _replaced(case, place, simpler(case.inputs[place]))
+                other = _replaced(case, index, simpler(case.inputs[index]))
             except FuzzError:  # work that no application can post
                 continue
             if other != case and shows(other):
@@ -134,13 +134,13 @@ def _with_simpler_inputs(case: Case, shows: Shows) -> Case:
     return case
 
 
-def _replaced(case: Case, place: int, one: Input) -> Case:
-    return case.with_inputs((*case.inputs[:place], one, *case.inputs[place + 1 :]))
+def _replaced(case: Case, index: int, one: Input) -> Case:
+    return case.with_inputs((*case.inputs[:index], one, *case.inputs[index + 1 :]))
 
 
-def _simpler(inputs: Sequence[Input], place: int) -> Iterator[Callable[[Input], Input]]:
+def _simpler(inputs: Sequence[Input], index: int) -> Iterator[Callable[[Input], Input]]:
     """Yield functions that make an input simpler."""
-    one = inputs[place]
+    one = inputs[index]
     if isinstance(one, PacketInput | AnswerInput):
         for number in range(len(one.fields)):
             yield _without_field(one, number)

@@ -28,13 +28,13 @@ def fewest(items: Sequence[_Item], shows: Callable[[Sequence[_Item]], bool]) -> 
     """Remove runs of items, long ones first, as long as ``shows`` is true for the rest."""
     size = max(len(items) // 2, 1)
     while size and items:
-        place = 0
-        while place < len(items):
-            rest = [*items[:place], *items[place + size :]]
+        index = 0
+        while index < len(items):
+            rest = [*items[:index], *items[index + size :]]
             if shows(rest):
                 items = rest
             else:
-                place += size
+                index += size
         size //= 2
     return items
 
@@ -42,9 +42,9 @@ def fewest(items: Sequence[_Item], shows: Callable[[Sequence[_Item]], bool]) -> 
 def minimise_bytes(data: bytes, shows: Callable[[bytes], bool]) -> bytes:
     """Return the fewest bytes, then as many zeros as possible, for which ``shows`` is true."""
     data = bytes(fewest(data, lambda rest: shows(bytes(rest))))
-    for place in range(len(data)):
-        other = data[:place] + b"\0" + data[place + 1 :]
-        if data[place] and shows(other):
+    for index in range(len(data)):
+        other = data[:index] + b"\0" + data[index + 1 :]
+        if data[index] and shows(other):
             data = other
     return data
 
@@ -55,7 +55,7 @@ def minimise_mutants(
     """Return the smallest case with the signature of ``found``, and its violation.
 
     The frames of the result are still frames: mutations are removed, and bytes only of seeds that
-    are no frames. At most ``trials`` cases are parsed.
+    are not frames. At most ``trials`` cases are parsed.
     """
     left = iter(range(trials))
     best, shown = mutants, found
@@ -73,27 +73,27 @@ def minimise_mutants(
     if not shows(mutants):
         return mutants, found
     fewest(best, shows)
-    for place in range(len(best)):
-        _simplify(place, lambda: best, shows)
+    for index in range(len(best)):
+        _simplify(index, lambda: best, shows)
     return best, shown
 
 
 def _simplify(
-    place: int, now: Callable[[], Mutants], shows: Callable[[Sequence[Mutant]], bool]
+    index: int, now: Callable[[], Mutants], shows: Callable[[Sequence[Mutant]], bool]
 ) -> None:
-    """Make the mutant at ``place`` simpler; ``now`` returns the best case so far."""
+    """Make the mutant at ``index`` simpler; ``now`` returns the best case so far."""
 
     def shows_one(one: Mutant) -> bool:
         mutants = now()
-        return one != mutants[place] and shows((*mutants[:place], one, *mutants[place + 1 :]))
+        return one != mutants[index] and shows((*mutants[:index], one, *mutants[index + 1 :]))
 
     def shows_mutations(mutations: Sequence[Mutation]) -> bool:
-        return shows_one(now()[place].with_mutations(mutations))
+        return shows_one(now()[index].with_mutations(mutations))
 
     shows_mutations(())
-    fewest(now()[place].mutations, shows_mutations)
-    shows_one(replace(now()[place], checksum="GOOD"))
-    one = now()[place]
+    fewest(now()[index].mutations, shows_mutations)
+    shows_one(replace(now()[index], checksum="GOOD"))
+    one = now()[index]
     if one.seed.link_type == NO_FRAME:
         start = one.seed._replace(data=one.build())
         if not one.mutations or shows_one(Mutant(start)):

@@ -30,11 +30,11 @@ MAX_UNITS: Final = 64
 MAX_ULPDU: Final = 4096
 """Bytes of a ULPDU, at most: more than several Markers are apart."""
 _UNUSED_CRC: Final = 0.5
-"""Part of the FPDUs whose CRC is good though CRCs are not in use; that of others is 0."""
+"""Share of the FPDUs whose CRC is good though CRCs are not in use; the CRC of others is 0."""
 _TAGGED: Final = b"\xc1\x40"
 """DDP and RDMAP control of a WRITE: tagged, the last segment of its message. RFC 5040, 5041."""
 _UNTAGGED: Final = b"\x41\x43" + bytes(4)
-"""Those of a SEND, with the reserved bytes."""
+"""DDP and RDMAP control of a SEND, with the reserved bytes."""
 MIN_ULPDU: Final = {False: len(_UNTAGGED) + UntaggedHeader.SIZE, True: 14}
 """Bytes of the headers of DDP and RDMAP, by whether they are tagged."""
 
@@ -86,7 +86,7 @@ class Cut(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation. ``place`` is the FPDU, or the side, that is damaged; ``at`` a byte of it.
+    """A conversation. ``damaged_part`` is the damaged FPDU, or its side; ``at`` a byte of it.
 
     ``seed`` selects the bytes of payload and where they are cut.
     """
@@ -94,7 +94,7 @@ class Conversation:
     sides: tuple[Side, Side] = (Side(), Side())
     units: tuple[Unit, ...] = ()
     damage: Damage = Damage.NONE
-    place: int = 0
+    damaged_part: int = 0
     at: int = 0
     cut: Cut = Cut.UNITS
     seed: int = 0
@@ -110,7 +110,7 @@ class Conversation:
             "sides": [list(side) for side in self.sides],
             "units": [list(unit) for unit in self.units],
             "damage": self.damage.name,
-            "place": self.place,
+            "place": self.damaged_part,
             "at": self.at,
             "cut": self.cut.name,
             "seed": self.seed,
@@ -132,8 +132,8 @@ class Conversation:
             raise FuzzError(f"case: two sides, and at most {MAX_UNITS} units")
         if sides[0].reject or not all(map(_is_side, sides)) or not all(map(_is_unit, units)):
             raise FuzzError("case: a side or a unit has a value that is out of range")
-        place, at, seed = numbers
-        return cls((sides[0], sides[1]), units, names[0], place, at, names[1], seed)
+        part, at, seed = numbers
+        return cls((sides[0], sides[1]), units, names[0], part, at, names[1], seed)
 
 
 def _number(value: object) -> int:
@@ -156,8 +156,8 @@ def _is_unit(unit: Unit) -> bool:
 # Bytes.
 
 
-class Part(NamedTuple):
-    """A start-up frame or an FPDU: the side that sends it, its place in the stream, its bytes.
+class StreamPart(NamedTuple):
+    """A start-up frame or an FPDU: the side that sends it, its position in the stream, its bytes.
 
     ``unit`` is the index of the FPDU, -1 of a start-up frame. ``markers`` says whether the stream
     has Markers.
@@ -170,8 +170,8 @@ class Part(NamedTuple):
     markers: bool = False
 
 
-class Seen(NamedTuple):
-    """What a reader finds in a direction: a kind, the place in the stream, and bytes.
+class StreamItem(NamedTuple):
+    """What a reader finds in a direction: a kind, the position in the stream, and bytes.
 
     ``status`` is the CRC's of an FPDU: good, bad or absent.
     """
@@ -190,7 +190,7 @@ class Seen(NamedTuple):
 START_UP, FPDU, NOT_IWARP = "start-up frame", "FPDU", "not iWARP"
 
 
-def parts(conversation: Conversation) -> list[Part]:
+def parts(conversation: Conversation) -> list[StreamPart]:
     """Return what both sides send, in order, before anything is damaged."""
     random = Random(f"{conversation.seed}/bytes")  # noqa: S311  must be repeatable
     made = [_start_up(number, side, random) for number, side in enumerate(conversation.sides)]
@@ -202,16 +202,16 @@ def parts(conversation: Conversation) -> list[Part]:
         position = ends[unit.side] - starts[unit.side] if markers else None
         crc = conversation.checks_crc or random.random() < _UNUSED_CRC
         data = build_fpdu(_ulpdu(unit, number, random), crc=crc, position=position)
-        made.append(Part(unit.side, ends[unit.side], data, number, markers))
+        made.append(StreamPart(unit.side, ends[unit.side], data, number, markers))
         ends[unit.side] += len(data)
     return made
 
 
-def _start_up(number: int, side: Side, random: Random) -> Part:
+def _start_up(number: int, side: Side, random: Random) -> StreamPart:
     table: type[StartUpHeader] = MPAReply if number else MPARequest
     values = {"r": side.reject} if number else {}
     header = table(m=side.m, c=side.c, s=side.enhanced, pd_length=side.private, **values)
-    return Part(number, 0, header.build() + random.randbytes(side.private), -1)
+    return StreamPart(number, 0, header.build() + random.randbytes(side.private), -1)
 
 
 def _ulpdu(unit: Unit, number: int, random: Random) -> bytes:
@@ -219,49 +219,49 @@ def _ulpdu(unit: Unit, number: int, random: Random) -> bytes:
     return head + random.randbytes(unit.length - len(head))
 
 
-def damaged(conversation: Conversation) -> list[Part]:
-    """Return what both sides send, with the damage. A part that is lost keeps its place."""
+def damaged(conversation: Conversation) -> list[StreamPart]:
+    """Return what both sides send, with the damage. A part that is lost keeps its position."""
     made = parts(conversation)
-    place = _damaged_part(conversation, made)
-    if place is not None:
-        made[place] = made[place]._replace(data=_changed(conversation, made[place]))
+    index = _damaged_part(conversation, made)
+    if index is not None:
+        made[index] = made[index]._replace(data=_changed(conversation, made[index]))
     return made
 
 
-def _damaged_part(conversation: Conversation, made: Sequence[Part]) -> int | None:
+def _damaged_part(conversation: Conversation, made: Sequence[StreamPart]) -> int | None:
     """The index of the part that is damaged, if there is one."""
-    damage, place = conversation.damage, conversation.place
+    damage, number = conversation.damage, conversation.damaged_part
     if damage in (Damage.KEY, Damage.PRIVATE):
-        return place % len(conversation.sides)
+        return number % len(conversation.sides)
     if damage in _OF_UNITS and len(made) > len(conversation.sides):
-        return len(conversation.sides) + place % (len(made) - len(conversation.sides))
+        return len(conversation.sides) + number % (len(made) - len(conversation.sides))
     return None
 
 
 _OF_UNITS: Final = (Damage.BODY, Damage.MARKER, Damage.LENGTH)
 
 
-def _changed(conversation: Conversation, part: Part) -> bytes:
+def _changed(conversation: Conversation, part: StreamPart) -> bytes:
     """The bytes of a part with its damage."""
     data = bytearray(part.data)
     if conversation.damage is Damage.PRIVATE:
         at = MPARequest.SIZE - 2
         data[at : at + 2] = (MAX_PRIVATE_DATA + 1 + conversation.at % 1000).to_bytes(2, "big")
         return bytes(data)
-    places = _places(conversation.damage, part, _in_markers(conversation, part))
-    if places:
-        data[places[conversation.at % len(places)]] ^= 1 << conversation.at % 8
+    offsets = _offsets(conversation.damage, part, _in_markers(conversation, part))
+    if offsets:
+        data[offsets[conversation.at % len(offsets)]] ^= 1 << conversation.at % 8
     return bytes(data)
 
 
-def _in_markers(conversation: Conversation, part: Part) -> int | None:
-    """The place of an FPDU among the Markers of its stream."""
+def _in_markers(conversation: Conversation, part: StreamPart) -> int | None:
+    """The position of an FPDU among the Markers of its stream."""
     if not part.markers:
         return None
     return part.position - MPARequest.SIZE - conversation.sides[part.side].private
 
 
-def _places(damage: Damage, part: Part, position: int | None) -> Sequence[int]:
+def _offsets(damage: Damage, part: StreamPart, position: int | None) -> Sequence[int]:
     """The bytes of a part that a damage changes one of."""
     if damage is Damage.KEY:
         return range(16)
@@ -285,47 +285,49 @@ class Truth(NamedTuple):
     FPDUs that may be among them, ``None`` if any may.
     """
 
-    seen: tuple[list[Seen], list[Seen]]
+    seen: tuple[list[StreamItem], list[StreamItem]]
     whole: tuple[bool, bool] = (True, True)
-    fpdus: tuple[frozenset[Seen], frozenset[Seen]] | None = None
+    fpdus: tuple[frozenset[StreamItem], frozenset[StreamItem]] | None = None
 
 
 def truth(conversation: Conversation) -> Truth:
     """Return what a reader must find in a conversation, however it is cut into segments."""
     made = parts(conversation)
-    place = _damaged_part(conversation, made)
+    index = _damaged_part(conversation, made)
     seen = [_seen(conversation, part) for part in made]
     if conversation.damage is Damage.END:
         return Truth(_by_side(made, seen, _ended(conversation, made)))
     if conversation.damage is Damage.LOST and len(made) > len(conversation.sides):
         return _lost_truth(conversation, made, seen)
-    if place is None:
+    if index is None:
         return Truth(_by_side(made, seen, len(made)))
     if conversation.damage is Damage.KEY:
-        not_iwarp = _by_side(made, seen, place)
-        not_iwarp[place].append(Seen(NOT_IWARP, 0, 0))
+        not_iwarp = _by_side(made, seen, index)
+        not_iwarp[index].append(StreamItem(NOT_IWARP, 0, 0))
         return Truth(not_iwarp)
     if conversation.damage in (Damage.BODY, Damage.MARKER):
-        if damaged(conversation)[place].data != made[place].data and conversation.checks_crc:
-            seen[place] = seen[place]._replace(status="bad")
+        if damaged(conversation)[index].data != made[index].data and conversation.checks_crc:
+            seen[index] = seen[index]._replace(status="bad")
         return Truth(_by_side(made, seen, len(made)))
-    return _open_truth(made, seen, place)
+    return _open_truth(made, seen, index)
 
 
-def _seen(conversation: Conversation, part: Part) -> Seen:
+def _seen(conversation: Conversation, part: StreamPart) -> StreamItem:
     if part.unit < 0:
-        return Seen(START_UP, part.position, len(part.data))
+        return StreamItem(START_UP, part.position, len(part.data))
     status = "good" if conversation.checks_crc else "absent"
-    return Seen(FPDU, part.position, len(part.data), status)
+    return StreamItem(FPDU, part.position, len(part.data), status)
 
 
-def _by_side(made: Sequence[Part], seen: Sequence[Seen], end: int) -> tuple[list[Seen], list[Seen]]:
+def _by_side(
+    made: Sequence[StreamPart], seen: Sequence[StreamItem], end: int
+) -> tuple[list[StreamItem], list[StreamItem]]:
     pairs = list(zip(made, seen, strict=True))[:end]
     first, second = ([one for part, one in pairs if part.side == side] for side in (0, 1))
     return first, second
 
 
-def _ended(conversation: Conversation, made: Sequence[Part]) -> int:
+def _ended(conversation: Conversation, made: Sequence[StreamPart]) -> int:
     """How many parts are complete when the capture ends."""
     left = end_of(conversation, made)
     for number, part in enumerate(made):
@@ -335,21 +337,23 @@ def _ended(conversation: Conversation, made: Sequence[Part]) -> int:
     return len(made)
 
 
-def end_of(conversation: Conversation, made: Sequence[Part]) -> int:
+def end_of(conversation: Conversation, made: Sequence[StreamPart]) -> int:
     """Return the bytes of both directions that are captured."""
     whole = sum(len(part.data) for part in made)
     return conversation.at % (whole + 1) if conversation.damage is Damage.END else whole
 
 
-def lost_part(conversation: Conversation, made: Sequence[Part]) -> int | None:
+def lost_part(conversation: Conversation, made: Sequence[StreamPart]) -> int | None:
     """Return the index of the FPDU that is not captured, or ``None``."""
     units = len(made) - len(conversation.sides)
     if conversation.damage is not Damage.LOST or not units:
         return None
-    return len(conversation.sides) + conversation.place % units
+    return len(conversation.sides) + conversation.damaged_part % units
 
 
-def _lost_truth(conversation: Conversation, made: Sequence[Part], seen: Sequence[Seen]) -> Truth:
+def _lost_truth(
+    conversation: Conversation, made: Sequence[StreamPart], seen: Sequence[StreamItem]
+) -> Truth:
     lost = lost_part(conversation, made)
     assert lost is not None
     found = _open_truth(made, seen, lost)
@@ -359,13 +363,13 @@ def _lost_truth(conversation: Conversation, made: Sequence[Part], seen: Sequence
     return found._replace(fpdus=(frozenset(first), frozenset(second)))
 
 
-def _open_truth(made: Sequence[Part], seen: Sequence[Seen], place: int) -> Truth:
+def _open_truth(made: Sequence[StreamPart], seen: Sequence[StreamItem], index: int) -> Truth:
     """The truth if a direction is only known up to a part."""
-    side = made[place].side
-    before = [one for part, one in list(zip(made, seen, strict=True))[:place] if part.side == side]
+    side = made[index].side
+    before = [one for part, one in list(zip(made, seen, strict=True))[:index] if part.side == side]
     whole = _by_side(made, seen, len(made))
     if side:
-        return Truth((whole[0], before), (place >= 0, False))
+        return Truth((whole[0], before), (index >= 0, False))
     return Truth((before, whole[1]), (False, True))
 
 
@@ -413,7 +417,7 @@ def segments(conversation: Conversation) -> list[TCPSegment]:
     return found
 
 
-def _runs(conversation: Conversation, made: Sequence[Part]) -> Iterator[list[int]]:
+def _runs(conversation: Conversation, made: Sequence[StreamPart]) -> Iterator[list[int]]:
     """Yield the parts that are cut together, by their indices."""
     joins = conversation.cut not in (Cut.UNITS, Cut.SWAPPED)
     lost = lost_part(conversation, made)
@@ -428,7 +432,7 @@ def _runs(conversation: Conversation, made: Sequence[Part]) -> Iterator[list[int
 
 
 def _cut(cut: Cut, position: int, data: bytes, random: Random) -> list[tuple[int, bytes]]:
-    """Cut bytes into pieces, each with its place in the stream."""
+    """Cut bytes into pieces, each with its position in the stream."""
     ends = sorted(_ends(cut, len(data), random))
     pieces = [
         (position + start, data[start:end])

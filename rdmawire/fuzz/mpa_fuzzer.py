@@ -1,20 +1,19 @@
 """Fuzzes a reader of MPA: conversations over TCP, cut into segments in many ways, and damaged.
 
 Whatever the segments, a reader must find the start-up frames and FPDUs that were sent
-(:mod:`.mpa_conversation`). After damage it may not find more than the bytes hold: what it reports
-lies in the stream, in order, each byte once.
+(:mod:`.mpa_conversation`). After damage, what it reports must be in the stream, in order, each byte
+once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from rdmawire.dissect import mpa_event
 from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.exception_text import exception_text, raised_in
+from rdmawire.fuzz.exception_text import Raised
 from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, check_settings
 from rdmawire.fuzz.mpa_conversation import (
     FPDU,
@@ -25,8 +24,8 @@ from rdmawire.fuzz.mpa_conversation import (
     Conversation,
     Cut,
     Damage,
-    Seen,
     Side,
+    StreamItem,
     TCPSegment,
     Unit,
     damaged,
@@ -34,12 +33,13 @@ from rdmawire.fuzz.mpa_conversation import (
     truth,
 )
 from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.planted_bugs import planted
 from rdmawire.fuzz.small_mpa_reader import small_reader
 from rdmawire.wire.checksum import ipv4_header_checksum, tcp_checksum
 from rdmawire.wire.inet import TCP, Ethernet, EtherType, IPv4
 from rdmawire.wire.mpa import MARKER_SPACING, MAX_PRIVATE_DATA, MPAEnhanced
 
-Reader = Callable[[Sequence[TCPSegment]], tuple[list[Seen], list[Seen]]]
+MPAReader = Callable[[Sequence[TCPSegment]], tuple[list[StreamItem], list[StreamItem]]]
 """Reads the TCP segments of a connection; returns what it finds in each direction, in order."""
 
 _APART: Final = 1000
@@ -54,22 +54,22 @@ _LENGTHS: Final = (20, 21, 22, 23, 60, 200, *_NEAR, 2 * MARKER_SPACING, 1460, MA
 _IN_ORDER: Final = (Damage.BODY, Damage.MARKER, Damage.KEY, Damage.END)
 """Damages after which the FPDUs still follow one another."""
 _DAMAGED: Final = 0.5
-"""Part of the conversations that are damaged."""
+"""Share of the conversations that are damaged."""
 
 
-class Difference(NamedTuple):
-    """What a reader must find, and what it found, at a place of a direction."""
+class MPADifference(NamedTuple):
+    """What a reader must find, and what it found, as item ``number`` of a direction."""
 
     side: int
-    place: int
+    number: int
     expected: str
     happened: str
 
 
-def read_segments(found: Sequence[TCPSegment]) -> tuple[list[Seen], list[Seen]]:
+def read_segments(found: Sequence[TCPSegment]) -> tuple[list[StreamItem], list[StreamItem]]:
     """Read segments with the dissector's reassembly of TCP and its framing of MPA."""
     streams = Streams()
-    seen: tuple[list[Seen], list[Seen]] = ([], [])
+    seen: tuple[list[StreamItem], list[StreamItem]] = ([], [])
     for side, tcp, data in _packets(found):
         result = streams.segment(_ADDRESSES[side], _ADDRESSES[1 - side], tcp, data)
         seen[side].extend(map(_seen, result.events))
@@ -96,18 +96,20 @@ def _header(side: int, position: int, acknowledged: int, *, syn: int = 0, ack: i
     )
 
 
-def _seen(event: mpa_event.Event) -> Seen:
+def _seen(event: mpa_event.Event) -> StreamItem:
     if isinstance(event, mpa_event.Fpdu):
-        return Seen(FPDU, event.position, len(event.data), event.crc.value)
+        return StreamItem(FPDU, event.position, len(event.data), event.crc.value)
     if isinstance(event, mpa_event.StartUp):
-        return Seen(START_UP, event.position, len(event.data))
+        return StreamItem(START_UP, event.position, len(event.data))
     if isinstance(event, mpa_event.NotIwarp):
-        return Seen(NOT_IWARP, 0, 0)
+        return StreamItem(NOT_IWARP, 0, 0)
     size = event.size if isinstance(event, mpa_event.PartialFpdu) else event.length
-    return Seen(type(event).__name__, event.position, size)
+    return StreamItem(type(event).__name__, event.position, size)
 
 
-def compared(conversation: Conversation, found: tuple[list[Seen], list[Seen]]) -> Difference | None:
+def compared(
+    conversation: Conversation, found: tuple[list[StreamItem], list[StreamItem]]
+) -> MPADifference | None:
     """Compare what a reader found with the truth; return the first difference."""
     wanted = truth(conversation)
     for side in (0, 1):
@@ -116,37 +118,40 @@ def compared(conversation: Conversation, found: tuple[list[Seen], list[Seen]]) -
         wrong = _first_difference(due, seen, whole=whole)
         wrong = wrong or (None if whole else _impossible(seen, conversation, side, fpdus))
         if wrong is not None:
-            return Difference(side, *wrong)
+            return MPADifference(side, *wrong)
     return None
 
 
 def _first_difference(
-    due: Sequence[Seen], seen: Sequence[Seen], *, whole: bool
+    due: Sequence[StreamItem], seen: Sequence[StreamItem], *, whole: bool
 ) -> tuple[int, str, str] | None:
-    for place, one in enumerate(due):
-        other = seen[place] if place < len(seen) else None
+    for number, one in enumerate(due):
+        other = seen[number] if number < len(seen) else None
         if one != other:
-            return place, str(one), str(other or "nothing")
+            return number, str(one), str(other or "nothing")
     if whole and len(seen) > len(due):
         return len(due), "nothing", str(seen[len(due)])
     return None
 
 
 def _impossible(
-    seen: Sequence[Seen], conversation: Conversation, side: int, fpdus: frozenset[Seen] | None
+    seen: Sequence[StreamItem],
+    conversation: Conversation,
+    side: int,
+    fpdus: frozenset[StreamItem] | None,
 ) -> tuple[int, str, str] | None:
     """Find what is not in the stream, or overlaps what precedes it."""
     end, ends = 0, sum(len(part.data) for part in damaged(conversation) if part.side == side)
-    for place, one in enumerate(seen):
+    for number, one in enumerate(seen):
         if one.kind in ("Lost", NOT_IWARP):
             continue
         if one.position < end:
-            return place, f"nothing before byte {end}", str(one)
+            return number, f"nothing before byte {end}", str(one)
         end = one.position + one.size
         if one.kind in (FPDU, "Skipped") and end > ends:
-            return place, f"nothing after byte {ends}", str(one)
+            return number, f"nothing after byte {ends}", str(one)
         if one.kind == FPDU and fpdus is not None and one not in fpdus:
-            return place, "an FPDU that was sent", str(one)
+            return number, "an FPDU that was sent", str(one)
     return None
 
 
@@ -157,7 +162,7 @@ class MPAFuzzer(BatchFuzzer):
     fuzzed, which reads no streams with lost bytes. Raises :class:`FuzzError` for unknown names.
     """
 
-    def __init__(self, spec: Spec, reader: Reader = read_segments) -> None:
+    def __init__(self, spec: Spec, reader: MPAReader = read_segments) -> None:
         check_settings(spec, ("bug",))
         bug = spec.get("bug")
         self._reader = reader if bug is None else _planted_reader(str(bug))
@@ -177,17 +182,16 @@ class MPAFuzzer(BatchFuzzer):
         try:
             found = self._reader(segments(case))
         except Exception as error:
-            where, line = raised_in(error)
-            happened = f"{exception_text(error)} in {where}, line {line}"
-            signature = f"exception | {type(error).__name__} {where}"
-            return Violation(0, "exception", "no exception", happened, "", signature)
+            raised = Raised.of(error)
+            signature = f"exception | {raised.kind}"
+            return Violation(0, "exception", "no exception", raised.text, "", signature)
         wrong = compared(case, found)
         if wrong is None:
             return None
         sender = ("initiator", "responder")[wrong.side]
         kinds = " | ".join(_kind(text) for text in (wrong.expected, wrong.happened))
         return Violation(
-            wrong.place,
+            wrong.number,
             f"what the {sender} sent",
             wrong.expected,
             wrong.happened,
@@ -233,11 +237,11 @@ class MPAFuzzer(BatchFuzzer):
         return [*lines, f"TCP segments: {conversation.cut.value}"]
 
 
-def _planted_reader(name: str) -> Reader:
+def _planted_reader(name: str) -> MPAReader:
     """The small reader with a planted bug."""
-    rules = import_module("rdmawire.fuzz.planted_bugs").planted(name).mpa
+    rules = planted(name).mpa
     if rules is None:
-        raise FuzzError(f"{name!r} is no bug of a reader of MPA: rdmawire fuzz list")
+        raise FuzzError(f"{name!r} is not a bug of a reader of MPA: rdmawire fuzz list")
     return small_reader(rules)
 
 
@@ -270,8 +274,8 @@ def drawn(random: Random, damages: Sequence[Damage] = (*Damage,)[1:]) -> Convers
     units = tuple(_unit(random) for _ in range(random.choice((0, 1, 2, 3, 5, 8, 12))))
     damage = random.choice(damages) if random.random() < _DAMAGED else Damage.NONE
     cut = random.choice((*Cut,))
-    place, at = random.randrange(64), random.randrange(1 << 16)
-    return Conversation(sides, units, damage, place, at, cut, random.randrange(1 << 32))
+    part, at = random.randrange(64), random.randrange(1 << 16)
+    return Conversation(sides, units, damage, part, at, cut, random.randrange(1 << 32))
 
 
 def _side(random: Random) -> Side:

@@ -1,6 +1,6 @@
 """Random mutations of frames: of each header by its table, of lengths, of order and of bytes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -60,30 +60,11 @@ def number_of(header: Header, row: Row, index: int = 0) -> int:
     return int(value[index]) if row.times > 1 else int(value)
 
 
-def every_mutation(frame: SeedFrame) -> Iterator[Mutation]:
-    """Yield all single mutations of a frame by its tables, in a fixed order.
-
-    They are: the boundary values of every row; every header dropped and repeated; and the frame
-    truncated at every offset, with and without its lengths adjusted.
-    """
-    found = map_frame(frame.data, frame.link_type)
-    for place in found.headers:
-        label, number = _named(found, place)
-        for row in type(place.header).rows:
-            for index in range(row.times):
-                for value in boundary_values(row, number_of(place.header, row, index)):
-                    yield Mutation("set", label, number, row.name, index, value)
-        for kind in ("drop", "repeat"):
-            yield from (Mutation(kind, label, number, lengths=lengths) for lengths in (True, False))
-    for offset in range(len(frame.data)):
-        yield from (Mutation("truncate", offset=offset, lengths=one) for one in (True, False))
-
-
-def _named(found: FrameMap, place: Located) -> tuple[str, int]:
+def _named(found: FrameMap, located: Located) -> tuple[str, int]:
     """The label of a header, and which of those with this label it is."""
-    label = type(place.header).label
+    label = type(located.header).label
     same = [one.offset for one in found.headers if type(one.header).label == label]
-    return label, same.index(place.offset)
+    return label, same.index(located.offset)
 
 
 class Mutator:
@@ -102,16 +83,16 @@ class Mutator:
         random = self._random
         frames = self._corpus.draw_sequence(random, random.randrange(2, MAX_SEQUENCE + 1))
         mutants = [Mutant(frame) for frame in frames]
-        place = random.randrange(len(mutants))
+        index = random.randrange(len(mutants))
         number = random.random()
         if number < 0.15:
-            del mutants[place]
+            del mutants[index]
         elif number < 0.3:
-            mutants.insert(place, mutants[place])
+            mutants.insert(index, mutants[index])
         elif number < 0.4:
-            mutants.insert(place, Mutant(self._corpus.draw(random)))
+            mutants.insert(index, Mutant(self._corpus.draw(random)))
         if number > 0.3 or not mutants:
-            mutants[place : place + 1] = [self.mutate(frames[place])]
+            mutants[index : index + 1] = [self.mutate(frames[index])]
         return tuple(mutants)
 
     def mutate(self, frame: SeedFrame) -> Mutant:
@@ -131,7 +112,7 @@ class Mutator:
     def _lengths(self) -> bool:
         return self._random.random() < 0.6
 
-    def _place(self, found: FrameMap) -> Located:
+    def _located(self, found: FrameMap) -> Located:
         """A header, inner ones more often than outer ones."""
         headers, random = found.headers, self._random
         return headers[max(random.randrange(len(headers)), random.randrange(len(headers)))]
@@ -141,66 +122,66 @@ class Mutator:
 
     def set_row(self, found: FrameMap) -> Mutation:
         """Set a row of one of the headers of a map."""
-        place = self._place(found)
-        return self._set(found, place, self._random.choice(type(place.header).rows))
+        located = self._located(found)
+        return self._set(found, located, self._random.choice(type(located.header).rows))
 
-    def _set(self, found: FrameMap, place: Located, row: Row) -> Mutation:
+    def _set(self, found: FrameMap, located: Located, row: Row) -> Mutation:
         """Set a row to a value near its bounds, or to any."""
         random = self._random
         index = random.randrange(row.times)
-        old = number_of(place.header, row, index)
+        old = number_of(located.header, row, index)
         near = boundary_values(row, old)
         value = (
             random.choice(near)
             if near and random.random() < 0.85
             else random.getrandbits(row.width)
         )
-        return Mutation("set", *_named(found, place), row.name, index, value)
+        return Mutation("set", *_named(found, located), row.name, index, value)
 
     def _length(self, frame: SeedFrame, found: FrameMap) -> Mutation:
         """Change a length by a few bytes, or to a bound."""
         random = self._random
         counting = [
-            (place, row)
-            for place in found.headers
-            for row in type(place.header).rows
-            if (type(place.header).label, row.name) in _LENGTH_ROWS
+            (located, row)
+            for located in found.headers
+            for row in type(located.header).rows
+            if (type(located.header).label, row.name) in _LENGTH_ROWS
         ]
         if not counting:
             return self._row(frame, found)
-        place, row = random.choice(counting)
+        located, row = random.choice(counting)
         if random.random() < 0.3:
-            return self._set(found, place, row)
-        old = number_of(place.header, row)
+            return self._set(found, located, row)
+        old = number_of(located.header, row)
         value = (old + random.choice((-8, -4, -2, -1, 1, 2, 4, 8))) % (1 << row.width)
-        return Mutation("set", *_named(found, place), row.name, 0, value)
+        return Mutation("set", *_named(found, located), row.name, 0, value)
 
     def _opcode(self, frame: SeedFrame, found: FrameMap) -> Mutation:
-        place = next((one for one in found.headers if isinstance(one.header, BTH)), None)
-        if place is None:
+        located = next((one for one in found.headers if isinstance(one.header, BTH)), None)
+        if located is None:
             return self._row(frame, found)
         opcode = self._random.choice(_OPCODES)
-        return Mutation("set", *_named(found, place), "opcode", 0, opcode)
+        return Mutation("set", *_named(found, located), "opcode", 0, opcode)
 
     def _reserved(self, frame: SeedFrame, found: FrameMap) -> Mutation:
         """Set a bit of a reserved row."""
         rows = [
-            (place, row)
-            for place in found.headers
-            for row in type(place.header).rows
+            (located, row)
+            for located in found.headers
+            for row in type(located.header).rows
             if row.name.startswith(("res", "rsv", "rb")) and not row.is_bytes and row.times == 1
         ]
         if not rows:
             return self._row(frame, found)
-        place, row = self._random.choice(rows)
-        value = number_of(place.header, row) ^ 1 << self._random.randrange(row.width)
-        return Mutation("set", *_named(found, place), row.name, 0, value)
+        located, row = self._random.choice(rows)
+        value = number_of(located.header, row) ^ 1 << self._random.randrange(row.width)
+        return Mutation("set", *_named(found, located), row.name, 0, value)
 
     def _structure(self, frame: SeedFrame, found: FrameMap) -> Mutation:  # noqa: ARG002
         """Drop, repeat or add a header."""
         random = self._random
         kind = random.choice(("drop", "repeat", "insert"))
-        named, lengths = _named(found, self._place(found)), self._lengths()
+        named, lengths = _named(found, self._located(found)), self._lengths()
         if kind != "insert":
             return Mutation(kind, *named, lengths=lengths)
         table = random.choice(tables())
@@ -214,12 +195,12 @@ class Mutator:
     def _bytes(self, frame: SeedFrame, found: FrameMap) -> Mutation:  # noqa: ARG002
         random = self._random
         size = len(frame.data)
-        place = random.randrange(size or 1)
-        width = min(random.choice((1, 1, 1, 2, 4)), size - place)
-        old = int.from_bytes(frame.data[place : place + width], "big")
+        offset = random.randrange(size or 1)
+        width = min(random.choice((1, 1, 1, 2, 4)), size - offset)
+        old = int.from_bytes(frame.data[offset : offset + width], "big")
         top = (1 << 8 * width) - 1
         new = random.choice((0, top, old ^ 1 << random.randrange(8 * width or 1), old + 1, old - 1))
-        return Mutation("write", offset=place, data=(new & top).to_bytes(width, "big"))
+        return Mutation("write", offset=offset, data=(new & top).to_bytes(width, "big"))
 
     def _remove(self, frame: SeedFrame, found: FrameMap) -> Mutation:  # noqa: ARG002
         random = self._random
@@ -240,7 +221,7 @@ class Mutator:
         other = self._corpus.draw(random)
         others = map_frame(other.data, other.link_type).headers
         if found.headers and others and random.random() < 0.6:
-            offset, start = self._place(found).offset, random.choice(others).offset
+            offset, start = self._located(found).offset, random.choice(others).offset
         else:
             offset = random.randrange(len(frame.data) or 1)
             start = random.randrange(len(other.data) or 1)
@@ -265,5 +246,5 @@ _MUTATIONS: Final[tuple[_Drawn, ...]] = (
     *(Mutator._truncate,) * 3,
     *_BYTES,
 )
-"""Mutations, each as often as it stands here."""
+"""Mutations; one that is listed more often is drawn more often."""
 _CHECKSUMS: Final = (*("GOOD",) * 8, "STALE", "BROKEN")

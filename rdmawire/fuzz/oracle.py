@@ -1,4 +1,4 @@
-"""The oracle: plays a case on a target beside the model, and compares after each input.
+"""The oracle: plays a case on a target and on the model, and compares them after each input.
 
 It compares the replies, the completions and the bytes of memory. The first difference is a
 :class:`Violation`, with what was expected, by which clause, and what happened.
@@ -7,9 +7,8 @@ It compares the replies, the completions and the bytes of memory. The first diff
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from rdmawire.errors import FuzzError, WireError
-from rdmawire.fuzz.decode import network_header, request_of
-from rdmawire.fuzz.exception_text import exception_text, raised_in
+from rdmawire.errors import FuzzError
+from rdmawire.fuzz.exception_text import Raised
 from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
 from rdmawire.fuzz.frames import FrameBuilder, payload_bytes, qkey_of, srq_of
 from rdmawire.fuzz.inputs import (
@@ -21,9 +20,10 @@ from rdmawire.fuzz.inputs import (
     WaitInput,
     WorkInput,
 )
+from rdmawire.fuzz.packet_validation import network_header, reply_of, request_of
 from rdmawire.fuzz.pending_replies import PendingReplies
 from rdmawire.fuzz.service_model import fresh_model
-from rdmawire.fuzz.setup import PEER_QPN, PKEY, Network, Setup
+from rdmawire.fuzz.setup import PEER_QPN, Network, Setup
 from rdmawire.fuzz.target import (
     Completion,
     CountingTarget,
@@ -34,8 +34,8 @@ from rdmawire.fuzz.target import (
 from rdmawire.terminal import plural
 from rdmawire.validate import BytesLike
 from rdmawire.verbs.profile import IBTA, Profile
-from rdmawire.wire import roce, serial
-from rdmawire.wire.ib import AETH, Ack, AtomicAckETH
+from rdmawire.wire import serial
+from rdmawire.wire.ib import Ack
 from rdmawire.wire.opcode import SHAPES, Operation, Payload, Service
 
 
@@ -74,17 +74,6 @@ class Counter(NamedTuple):
         return f"{self.name} {self.value}"
 
 
-class Raised(NamedTuple):
-    """An exception in words. ``kind`` is equal for exceptions of one kind and place."""
-
-    text: str
-    kind: str
-
-    def __str__(self) -> str:
-        """Return the text."""
-        return self.text
-
-
 class Player(Protocol):
     """Plays the inputs of a case on a target, and compares each with a model.
 
@@ -120,16 +109,29 @@ _WAITED: Final = Expected((), "IBA 9.7.5.1.2, 9.7.5.1.4", "what was pending is t
 _NOTHING_DUE: Final = Expected((), "", "nothing is due")
 
 
-class Session:
+class SessionRecord:
+    """What the sessions of both roles record of a case."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[bool, bytes]] = []
+        """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
+        self.recording = False
+        self.executed = 0
+        self.reached: set[Any] = set()
+        """Inputs, with the reasons of what the model expected of them: a measure of coverage."""
+
+
+class Session(SessionRecord):
     """Plays inputs on one queue pair of a target, and compares each with the model.
 
     Of a target that is no :class:`ObservableTarget`, the replies alone are compared. ``profile``
-    has the differences from ``ibta`` that are accepted (:mod:`rdmawire.fuzz.difference`). With
-    ``counters``, those of the target are compared at the end of each case; :class:`FuzzError` if it
-    shows none.
+    has the differences from ``ibta`` that are accepted (:mod:`rdmawire.fuzz.profile_differences`).
+    With ``counters``, those of the target are compared at the end of each case; :class:`FuzzError`
+    if it shows none.
     """
 
     def __init__(self, target: Target, profile: Profile = IBTA, *, counters: bool = False) -> None:
+        super().__init__()
         self._target = target
         self._profile = profile
         self.observed = target if isinstance(target, ObservableTarget) else None
@@ -137,12 +139,6 @@ class Session:
         self._counting = _counting(target) if counters else None
         check_methods(target)
         self._builders: dict[Network, FrameBuilder] = {}
-        self.frames: list[tuple[bool, bytes]] = []
-        """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
-        self.recording = False
-        self.executed = 0
-        self.reached: set[Any] = set()
-        """Opcodes with the reason of what the model expected: a measure of coverage."""
 
     def begin(self, setup: Setup) -> None:
         """Make a fresh queue pair and a fresh model."""
@@ -223,7 +219,7 @@ class Session:
         if one.room is None:
             replies = self._target.send(frame)
         else:
-            replies = self._held_by(one).send_within(frame, one.room)
+            replies = self._hold(one).send_within(frame, one.room)
         if replies.__class__ is not list:
             raise _wrong_result(self._target, "send", replies, "a list of frames")
         self.executed += 1
@@ -235,8 +231,8 @@ class Session:
         self.reached.add((one.opcode, expected.why))
         return replies, expected
 
-    def _held_by(self, one: PacketInput) -> HoldingTarget:
-        """The target, if it can transmit later; from now on replies may be pending."""
+    def _hold(self, one: PacketInput) -> HoldingTarget:
+        """Return the target, if it can transmit later; from now on replies may be pending."""
         if self.holding is None:
             raise FuzzError(
                 f"{self._target.name}: no method send_within, so room cannot be {one.room}"
@@ -270,7 +266,7 @@ class Session:
     def _compared(self, expected: Expected, replies: list[bytes]) -> Mismatch | None:
         """Compare replies with the model's, then what else the target shows."""
         wanted = expected.replies
-        if (replies or wanted) and not self._same(wanted, replies):
+        if (replies or wanted) and not self._match_replies(wanted, replies):
             happened = tuple(self._reply_of(reply) for reply in replies)
             if expected is self._late:
                 return Mismatch("pending replies", wanted, happened, _WAITED)
@@ -286,32 +282,29 @@ class Session:
                 return Mismatch("completions", tuple(due), tuple(done), expected)
         found = target.memory()
         # Not the other way round: a view compares its bytes one by one, a bytearray all at once.
-        if model.memory != found and not self._is_defined(found):
-            return Mismatch("memory", *different_bytes(model.memory, found), expected)
+        if model.memory != found:
+            self._copy_undefined(found)
+            if model.memory != found:
+                return Mismatch("memory", *different_bytes(model.memory, found), expected)
         return None
 
-    def _is_defined(self, found: BytesLike) -> bool:
-        """Whether memory is the model's, but for undefined bytes, which the model takes over."""
+    def _copy_undefined(self, found: BytesLike) -> None:
+        """Copy the bytes that are undefined from the target's memory to the model's."""
         model = self.model
         for start, end in model.undefined:
             model.memory[start:end] = found[start:end]
         model.undefined.clear()
-        return model.memory == found
 
-    def _same(self, wanted: tuple[Reply, ...], replies: list[bytes]) -> bool:
-        """Whether the frames are the replies: compared as bytes, for speed, and else parsed."""
+    def _match_replies(self, wanted: tuple[Reply, ...], replies: list[bytes]) -> bool:
+        """Compare frames with replies, first as bytes, for speed; return if they are equal."""
         if len(wanted) != len(replies):
             return False
         for one, frame in zip(wanted, replies, strict=True):
-            if self._builder.reply(one) != frame and not self._is_reply(one, frame):
+            if self._builder.reply(one) == frame:
+                continue
+            if self._reply_of(frame) != one:
                 return False
-        return True
-
-    def _is_reply(self, one: Reply, frame: bytes) -> bool:
-        """Whether a frame is this reply, and to the peer; its path is used from then on."""
-        if self._reply_of(frame) != one:
-            return False
-        self._builder.learn_path(roce.parse(frame, medium=self._builder.medium))
+            self._builder.learn_path(frame)
         return True
 
     def _reply_of(self, frame: bytes) -> Reply | None:
@@ -426,32 +419,6 @@ def _no_payload(_: int) -> bool:
     return False
 
 
-def reply_of(
-    frame: bytes, base: int = 0, medium: roce.Medium = roce.Medium.ETHERNET
-) -> Reply | None:
-    """Return a reply as values; ``None`` if it is damaged, or for another queue pair.
-
-    ``base`` is the service, as the upper bits of the opcode; ``medium`` is what the link carries.
-    """
-    try:
-        parsed = roce.parse(frame, medium=medium)
-    except WireError:
-        return None
-    bth = parsed.packet.bth
-    if parsed.seal() != parsed or bth.destqp != PEER_QPN or bth.pkey != PKEY or bth.tver:
-        return None
-    if bth.opcode & ~31 != base:
-        return None
-    aeth = parsed.packet.header(AETH)
-    atomic = parsed.packet.header(AtomicAckETH)
-    data = atomic.origremdt.to_bytes(8, "big") if atomic else parsed.packet.payload
-    if aeth is None:
-        return Reply(bth.opcode & 31, bth.psn, -1, 0, data)
-    return Reply(
-        bth.opcode & 31, bth.psn, aeth.resv1 << 7 | aeth.ack << 5 | aeth.value, aeth.msn, data
-    )
-
-
 def judge(target: Target, case: Case, session: Player | None = None) -> Violation | None:
     """Play a case; return the first violation, or ``None``.
 
@@ -459,10 +426,10 @@ def judge(target: Target, case: Case, session: Player | None = None) -> Violatio
     """
     session = Session(target) if session is None else session
     session.begin(case.setup)
-    for place, one in enumerate(case.inputs):
+    for index, one in enumerate(case.inputs):
         found = play(session, one)
         if found is not None:
-            return violation(place, one, found)
+            return violation(index, one, found)
     if case.inputs and (found := end(session)) is not None:
         return violation(len(case.inputs) - 1, case.inputs[-1], found)
     return None
@@ -487,21 +454,17 @@ def _caught(step: Callable[[], Mismatch | None]) -> Mismatch | None:
     except FuzzError:
         raise
     except Exception as error:
-        where, line = raised_in(error)
-        happened = Raised(
-            f"{exception_text(error)} in {where}, line {line}", f"{type(error).__name__} {where}"
-        )
-        return Mismatch("exception", ("no exception",), (happened,), Expected())
+        return Mismatch("exception", ("no exception",), (Raised.of(error),), Expected())
 
 
-def violation(place: int, one: Input, found: Mismatch) -> Violation:
-    """Describe a difference found at the input ``one`` with the index ``place``."""
+def violation(index: int, one: Input, found: Mismatch) -> Violation:
+    """Describe a difference found at the input ``one`` with this ``index``."""
     what, wanted, happened, expected = found
     shown = one.name if isinstance(one, _NAMED) else one.kind
     kinds = ",".join(dict.fromkeys(_kinds(what, wanted, happened)))
     data = _different_data(wanted, happened)
     return Violation(
-        place=place,
+        place=index,
         what=what,
         expected=_words(wanted) + data[0] + (f" ({expected.why})" if expected.why else ""),
         happened=_words(happened) + data[1],
@@ -571,9 +534,9 @@ def different_bytes(
 ) -> tuple[tuple[str], tuple[str]]:
     """Describe the bytes of memory, or of data, that differ."""
     wanted, found = bytes(wanted), bytes(found)
-    places = [place for place, byte in enumerate(found) if byte != wanted[place]]
-    first, last = places[0], places[-1] + 1
+    offsets = [offset for offset, byte in enumerate(found) if byte != wanted[offset]]
+    first, last = offsets[0], offsets[-1] + 1
     shown = slice(first, min(last, first + 16))
-    verb = "differs" if len(places) == 1 else "differ"
-    where = f"{plural(len(places), 'byte')} {verb}, {first}..{last - 1} of the {what}"
+    verb = "differs" if len(offsets) == 1 else "differ"
+    where = f"{plural(len(offsets), 'byte')} {verb}, {first}..{last - 1} of the {what}"
     return (f"{wanted[shown].hex()} at {first}",), (f"{found[shown].hex()}: {where}",)

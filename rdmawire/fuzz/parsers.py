@@ -149,7 +149,7 @@ def _mistakes(data: bytes) -> tuple[Mistake, ...]:
     return ()
 
 
-# Seed corpora of bytes that are no frames.
+# Seed corpora of bytes that are not frames.
 
 _FILTERS: Final = (
     "infiniband.bth.opcode == 4 and not infiniband.aeth",

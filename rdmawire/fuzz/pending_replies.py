@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from rdmawire.fuzz.exchange import Expected, Reply, Request
-from rdmawire.fuzz.request_role import ROLES, SINGLE
-from rdmawire.fuzz.responder_model import ResponderModel, covers
+from rdmawire.fuzz.request_role import REQUEST_ROLES, SINGLE
+from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.responder_state import covers
 from rdmawire.wire import serial
 from rdmawire.wire.ib import Ack, Nak
 from rdmawire.wire.opcode import Operation as Op
@@ -82,15 +83,15 @@ class PendingReplies:
 
     def _executed(self, execute: Callable[[], Expected]) -> Expected:
         """Execute, but grant no credits before a reply is transmitted."""
-        starved = self._model.starved
+        no_credits_left = self._model.no_credits_left
         expected = execute()
-        self._model.starved = starved
+        self._model.no_credits_left = no_credits_left
         return expected
 
     def _add_first(
         self, request: Request, replies: tuple[Reply, ...], completed: tuple[int, int]
     ) -> None:
-        """Add the replies to a request that is no duplicate.
+        """Add the replies to a request that is not a duplicate.
 
         ``completed`` are the last PSN and the MSN before the request.
         """
@@ -140,7 +141,7 @@ class PendingReplies:
 
     def _add_again(self, request: Request, replies: tuple[Reply, ...], _: tuple[int, int]) -> None:
         """Add the replies to a duplicate."""
-        if ROLES[request.opcode & 31].family == SINGLE:
+        if REQUEST_ROLES[request.opcode & 31].family == SINGLE:
             self._respond_again(request, replies)
         elif self._model.profile.acks_newest:
             self._acknowledge_newest()
@@ -150,17 +151,17 @@ class PendingReplies:
     def _respond_again(self, request: Request, replies: tuple[Reply, ...]) -> None:
         """Add a response in the order of PSNs, in place of one that waits.
 
-        Responses behind it begin again: the peer requests all of them again.
+        Responses after it begin again: the peer requests all of them again.
         """
         earlier = self._withdraw(request.psn)
         if earlier is not None and self._reads_the_same(request, earlier):
             replies = _with_data(replies, earlier.replies)
         again = _Pending(replies, request.va, earlier is not None and earlier.is_first)
-        behind = [one for one in self._waiting if serial.distance(again.psn, one.psn) > 0]
-        place = self._waiting.index(behind[0]) if behind else len(self._waiting)
-        self._waiting.insert(place, again)
+        later = [one for one in self._waiting if serial.distance(again.psn, one.psn) > 0]
+        index = self._waiting.index(later[0]) if later else len(self._waiting)
+        self._waiting.insert(index, again)
         for number, one in enumerate(self._waiting):
-            if number > place:
+            if number > index:
                 one.sent = 0
 
     def _reads_the_same(self, request: Request, earlier: _Pending) -> bool:
@@ -214,7 +215,7 @@ class PendingReplies:
         one.sent += 1
         if one.sent == len(one.replies):
             self._waiting.popleft()
-        return reply._replace(syndrome=model.credits()) if _is_ack(reply) else reply
+        return reply._replace(syndrome=model.grant_credits()) if _is_ack(reply) else reply
 
 
 def _ack(psn: int, msn: int) -> Reply:
@@ -222,7 +223,7 @@ def _ack(psn: int, msn: int) -> Reply:
 
 
 def _is_ack(reply: Reply) -> bool:
-    """Whether it has an AETH that is no NAK."""
+    """Whether it has an AETH that is not a NAK."""
     return reply.syndrome >= 0 and reply.syndrome >> 5 == Ack.ACK
 
 

@@ -1,4 +1,4 @@
-"""Ends of connections on hosts, each with plain models beside its queue pair.
+"""Ends of connections on hosts, each with plain models of its queue pair.
 
 A :class:`Station` is a host whose arena of memory has a model. A :class:`QueueEnd` is one of its
 queue pairs: the state that it must have, the work posted to it (:class:`WorkModel`), and what it
@@ -9,11 +9,12 @@ must answer. The answers of a reliable connection of the profile ``ibta`` are th
 from collections import deque
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rdmawire.fabric.host import Host
 from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.responder_state import Receive
 from rdmawire.fuzz.setup import (
     AREAS,
     ARENA,
@@ -54,16 +55,8 @@ _BASES: Final = {QPType.RC: 0, QPType.UC: 0x20, QPType.UD: 0x60}
 _XRC_BASE: Final = 0xA0
 
 
-class Receive(NamedTuple):
-    """A posted receive: its number, and its place and length in the arena."""
-
-    number: int
-    place: int
-    length: int
-
-
 @dataclass
-class Seen:
+class EventCounts:
     """Frames and completions of one host, counted for comparison with its counters."""
 
     received: int = 0
@@ -96,7 +89,7 @@ class Station(Host):
             self.pd, self.base + RECEIVES, RECEIVE_SLOT * RECEIVE_SLOTS, Access.LOCAL_WRITE
         )
         self.ends: list[QueueEnd] = []
-        self.seen = Seen()
+        self.seen = EventCounts()
 
     def found(self) -> bytes:
         """Return the bytes of the arena."""
@@ -224,7 +217,7 @@ class QueueEnd:
         )
 
     def next_slot(self) -> int:
-        """Return the place in the arena of the next receive."""
+        """Return the start in the arena of the next receive."""
         return RECEIVES + self.posted_receives % RECEIVE_SLOTS * RECEIVE_SLOT
 
     def found_local(self) -> bytes:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.frames import FrameBuilder, payload_bytes, srq_of
-from rdmawire.fuzz.inputs import Checksum, PacketInput
+from rdmawire.fuzz.inputs import ChecksumState, PacketInput
 from rdmawire.fuzz.setup import AREAS
 from rdmawire.wire.field_registry import find
 from rdmawire.wire.header import Header, Row
@@ -149,9 +149,9 @@ class InjectedPacket:
 
     def _icrc_is_good(self) -> bool:
         """Whether the frame has the ICRC of its bytes, whatever the input says about it."""
-        if self._one.checksum == Checksum.GOOD.name:
+        if self._one.checksum == ChecksumState.GOOD.name:
             return True
-        good = self._builder.frame(replace(self._one, checksum=Checksum.GOOD.name), self._psn)
+        good = self._builder.frame(replace(self._one, checksum=ChecksumState.GOOD.name), self._psn)
         return good == self._builder.frame(self._one, self._psn)
 
 

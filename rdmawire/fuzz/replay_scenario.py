@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.decode import request_of
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Expected, Reply
 from rdmawire.fuzz.frames import FrameBuilder
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput, WaitInput
 from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.packet_validation import request_of
 from rdmawire.fuzz.replay_packet import (
     QUEUES,
     InjectedPacket,
     uses_window,
 )
-from rdmawire.fuzz.request_role import ROLES
+from rdmawire.fuzz.request_role import REQUEST_ROLES
 from rdmawire.fuzz.scenario_text import (
     APART,
     AREA_NAMES,
@@ -70,7 +70,7 @@ _TYPES: Final = {
 """The type of a connection whose second end is a queue pair of this type."""
 
 
-class Step(NamedTuple):
+class ModelledInput(NamedTuple):
     """An input as it was modelled: its PSN if it is a packet, and what the standard requires."""
 
     one: Input
@@ -94,15 +94,15 @@ class ModelRun:
         self.model = fresh_model(setup, self.builder.numbers, accepted)
         self.steps = [self._step(one) for one in case.inputs]
 
-    def _step(self, one: Input) -> Step:
+    def _step(self, one: Input) -> ModelledInput:
         model = self.model
         if isinstance(one, PacketInput):
             psn = serial.add(model.epsn, one.ahead)
-            return Step(one, psn, self._packet(one, psn))
+            return ModelledInput(one, psn, self._packet(one, psn))
         if isinstance(one, ReceiveInput):
-            return Step(one, 0, model.post_receive(one.length, one.srq))
+            return ModelledInput(one, 0, model.post_receive(one.length, one.srq))
         if isinstance(one, WaitInput):
-            return Step(one, 0, Expected())
+            return ModelledInput(one, 0, Expected())
         raise FuzzError(f"a scenario cannot play this input: {one}")
 
     def _packet(self, one: PacketInput, psn: int) -> Expected:
@@ -114,7 +114,7 @@ class ModelRun:
             return Expected((), "IBA 9.6", "a damaged packet is dropped without an answer")
         before = len(self.model.completions)
         expected = self.model.request(request)
-        role = ROLES.get(request.opcode & 31)
+        role = REQUEST_ROLES.get(request.opcode & 31)
         if role is not None and role.imm:
             self.with_imm.update(done.number for done in self.model.completions[before:])
         return expected
@@ -301,7 +301,7 @@ def _bind() -> Iterator[str]:
     yield f"      access: {rights_text(WINDOW.access)}"
 
 
-def _packet(step: Step, builder: FrameBuilder, now: int) -> Iterator[str]:
+def _packet(step: ModelledInput, builder: FrameBuilder, now: int) -> Iterator[str]:
     assert isinstance(step.one, PacketInput)
     yield "  - inject:"
     yield "      on: client/a"

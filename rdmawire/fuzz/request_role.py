@@ -1,4 +1,4 @@
-"""The roles of request operations: family, place in the message, and what they do besides."""
+"""The roles of request operations: family, part of the message, and what they do besides."""
 
 from typing import Final, NamedTuple
 
@@ -8,8 +8,8 @@ FIRST, MIDDLE, LAST, ONLY = "first", "middle", "last", "only"
 SEND, WRITE, SINGLE = "SEND", "RDMA WRITE", "a request of one packet"
 
 
-class Role(NamedTuple):
-    """What an operation does: its family, its place in a message, and what it has besides."""
+class RequestRole(NamedTuple):
+    """What an operation does: its family, its part of a message, and what it has besides."""
 
     family: str
     part: str
@@ -27,12 +27,12 @@ def _role(
     receives: bool = False,
     imm: bool = False,
     invalidates: bool = False,
-) -> Role:
+) -> RequestRole:
     begins, ends = part in (FIRST, ONLY), part in (LAST, ONLY)
-    return Role(family, part, begins, ends, receives, imm, invalidates)
+    return RequestRole(family, part, begins, ends, receives, imm, invalidates)
 
 
-ROLES: Final[dict[int, Role]] = {
+REQUEST_ROLES: Final[dict[int, RequestRole]] = {
     Op.SEND_FIRST: _role(SEND, FIRST, receives=True),
     Op.SEND_MIDDLE: _role(SEND, MIDDLE),
     Op.SEND_LAST: _role(SEND, LAST),

@@ -7,11 +7,10 @@ tables (:mod:`rdmawire.fuzz.frames`).
 from typing import Any, Final
 
 from rdmawire.errors import WireError
-from rdmawire.fuzz.decode import packet_for, request_in
 from rdmawire.fuzz.exchange import Reply, Request
 from rdmawire.fuzz.frames import FrameBuilder, payload_bytes
 from rdmawire.fuzz.inputs import AnswerInput, PacketInput
-from rdmawire.fuzz.setup import PEER_QPN, PKEY
+from rdmawire.fuzz.packet_validation import is_to_peer, packet_for, reply_in, request_in
 from rdmawire.ib.tx_template import ACKREQ
 from rdmawire.wire import roce
 from rdmawire.wire.header import Header
@@ -83,7 +82,7 @@ class AnswerBuilder(FrameBuilder):
             extended, data = extended + data, b""
         return self._template.frame(one.opcode, reply.psn, extended, data)
 
-    def reply_in(self, one: AnswerInput, psn: int, msn: int) -> Reply | None:
+    def reply_for(self, one: AnswerInput, psn: int, msn: int) -> Reply | None:
         """Return the response of an input as values; ``None`` if it must be dropped."""
         if is_unusual(one):
             return self.answer_in(self.answer(one, psn, msn))
@@ -112,19 +111,6 @@ class AnswerBuilder(FrameBuilder):
         return self._replies.frame(one.opcode, word, extended, one.payload)
 
 
-def reply_in(frame: roce.Frame) -> Reply:
-    """Return the response in a parsed frame as values."""
-    bth = frame.packet.bth
-    aeth: AETH | None = frame.packet.header(AETH)
-    atomic: AtomicAckETH | None = frame.packet.header(AtomicAckETH)
-    data = atomic.origremdt.to_bytes(8, "big") if atomic else frame.packet.payload
-    if aeth is None:
-        return Reply(bth.opcode & 31, bth.psn, -1, 0, data)
-    return Reply(
-        bth.opcode & 31, bth.psn, aeth.resv1 << 7 | aeth.ack << 5 | aeth.value, aeth.msn, data
-    )
-
-
 def request_from(frame: bytes, medium: roce.Medium, *, flush_twice: bool = False) -> Request | None:
     """Return a request of the target; ``None`` if it is damaged, or for another queue pair.
 
@@ -139,9 +125,7 @@ def request_from(frame: bytes, medium: roce.Medium, *, flush_twice: bool = False
         is_sealed = _covered_twice(parsed.seal(), medium) == frame
     else:
         is_sealed = parsed.seal() == parsed
-    if not is_sealed or bth.destqp != PEER_QPN or bth.pkey != PKEY or bth.tver:
-        return None
-    return request_in(parsed, malformed=False)
+    return request_in(parsed, malformed=False) if is_sealed and is_to_peer(bth) else None
 
 
 def _covered_twice(flush: roce.Frame, medium: roce.Medium) -> bytes:

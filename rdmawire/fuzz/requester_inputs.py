@@ -10,20 +10,21 @@ from random import Random
 from typing import Any, Final
 
 from rdmawire.fuzz.datagram_model import PORT_MTU
-from rdmawire.fuzz.generator import random_setup
 from rdmawire.fuzz.inputs import (
     ATOMIC_WORK,
     MAX_INLINE,
     SINK_WORK,
     AnswerInput,
-    Checksum,
+    ChecksumState,
     Input,
     WaitInput,
     WorkInput,
 )
-from rdmawire.fuzz.requester_model import READ_RESPONSES, RequesterModel, Work
+from rdmawire.fuzz.requester_model import READ_RESPONSES, RequesterModel
 from rdmawire.fuzz.requester_services import OWN_QKEY
+from rdmawire.fuzz.responder_inputs import random_setup
 from rdmawire.fuzz.setup import AREAS, QKEY, Setup
+from rdmawire.fuzz.work_requests import QueuedWork
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.ib import RNR_TIMER_NS, Nak
 from rdmawire.wire.opcode import SHAPES, Opcode, Service
@@ -151,7 +152,7 @@ class RequesterInputs:
         one = started[0] if number < 0.75 else random.choice(started)
         return self._response(one)
 
-    def _response(self, one: Work) -> AnswerInput:
+    def _response(self, one: QueuedWork) -> AnswerInput:
         """The next right response to this work."""
         random, model = self._random, self._model
         if not one.verb.answered:
@@ -164,7 +165,7 @@ class RequesterInputs:
             return self._made(Op.ATOMIC_ACKNOWLEDGE, ahead, value=random.choice(_VALUES))
         return self._read_response(one, ahead)
 
-    def _read_response(self, one: Work, ahead: int) -> AnswerInput:
+    def _read_response(self, one: QueuedWork, ahead: int) -> AnswerInput:
         mtu, last = self._model.setup.mtu, one.answered == one.packets - 1
         operations = _LASTS if last else _OTHERS
         right = operations[one.answered > 0]
@@ -221,7 +222,7 @@ class RequesterInputs:
         return replace(one, msn=self._random.choice(steps), syndrome=granted)
 
     def _bad_checksum(self, one: AnswerInput) -> AnswerInput:
-        return replace(one, checksum=Checksum.BROKEN.name)
+        return replace(one, checksum=ChecksumState.BROKEN.name)
 
     def _other_field(self, one: AnswerInput) -> AnswerInput:
         name, values = self._random.choice(_FIELDS)
@@ -257,7 +258,7 @@ _MUTATIONS: Final[tuple[Callable[[RequesterInputs, AnswerInput], AnswerInput], .
     RequesterInputs._other_headers,
     RequesterInputs._notification,
 )
-"""Changes of a response, each as often as it stands here."""
+"""Changes of a response; one that is listed more often is drawn more often."""
 
 _MESSAGES: Final = ("SEND", "SEND_WITH_IMM", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM") * 2
 _WORK: Final = (
@@ -278,7 +279,7 @@ _WORK_OF: Final = {
     Service.UC: (*_MESSAGES, *_MESSAGES, *_WORK),
     Service.UD: (*_DATAGRAMS * 8, *_WORK),
 }
-"""Work of services that have not all of it: mostly that which they have."""
+"""Work to draw from for UC and UD: mostly work that the service has."""
 _LASTS: Final = (Op.RDMA_READ_RESPONSE_ONLY, Op.RDMA_READ_RESPONSE_LAST)
 _OTHERS: Final = (Op.RDMA_READ_RESPONSE_FIRST, Op.RDMA_READ_RESPONSE_MIDDLE)
 _OPCODES: Final = (

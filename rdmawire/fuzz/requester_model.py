@@ -3,27 +3,28 @@
 Models of the other services are made from it (:mod:`rdmawire.fuzz.requester_services`).
 
 The model shares no code with the adapter. It gets the work that is posted, the responses as values
-and the time, and returns the requests to send, with the clause that requires them; its memory,
-completions and state are what the target's must be. Packets are counted from 0 without wrapping;
-only packets have PSNs of 24 bits. Where the standard leaves a choice, the model makes that of the
-profile ``ibta``: all work is sent at once, and AckReq is set in the last packet of each message.
+and the time, and returns the requests to send (:mod:`rdmawire.fuzz.work_requests`), with the clause
+that requires them; its memory, completions and state are what the target's must be. Packets are
+counted from 0 without wrapping; only packets have PSNs of 24 bits. Where the standard leaves a
+choice, the model makes that of the profile ``ibta``: all work is sent at once, and AckReq is set in
+the last packet of each message.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from rdmawire.fuzz.exchange import Reply, Request
 from rdmawire.fuzz.inputs import SINK_WORK, WorkInput
-from rdmawire.fuzz.requester_verbs import DATA, VERBS, Verb
-from rdmawire.fuzz.setup import AREAS, MAX_SEND_WR, PEER_RKEY, PEER_VA, Setup
+from rdmawire.fuzz.setup import AREAS, MAX_SEND_WR
 from rdmawire.fuzz.target import REQUESTER_COUNTERS, Completion
+from rdmawire.fuzz.work_requests import DATA, VERBS, QueuedWork, WorkRequests
 from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
 from rdmawire.wire.ib import CREDITS, Nak
-from rdmawire.wire.opcode import OPERATIONS, Service
+from rdmawire.wire.opcode import OPERATIONS
 from rdmawire.wire.opcode import Operation as Op
 
 _ACK, _RNR_NAK, _NAK = 0, 1, 3
@@ -47,9 +48,6 @@ _COUNTED: Final = {
 _ENDLESS: Final = 7
 """The ``rnr_retry`` without a limit."""
 _TIMEOUT_UNIT: Final = 4096
-_BITS_32: Final = (1 << 32) - 1
-_BITS_64: Final = (1 << 64) - 1
-_EIGHT: Final = 8
 
 
 class Sent(NamedTuple):
@@ -60,18 +58,6 @@ class Sent(NamedTuple):
     why: str = ""
 
 
-_IMMEDIATE: Final = frozenset(
-    (
-        Op.SEND_LAST_WITH_IMMEDIATE,
-        Op.SEND_ONLY_WITH_IMMEDIATE,
-        Op.RDMA_WRITE_LAST_WITH_IMMEDIATE,
-        Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE,
-    )
-)
-_INVALIDATE: Final = frozenset((Op.SEND_LAST_WITH_INVALIDATE, Op.SEND_ONLY_WITH_INVALIDATE))
-_WRITE_BEGINS: Final = frozenset(
-    (Op.RDMA_WRITE_FIRST, Op.RDMA_WRITE_ONLY, Op.RDMA_WRITE_ONLY_WITH_IMMEDIATE)
-)
 READ_RESPONSES: Final = (
     Op.RDMA_READ_RESPONSE_FIRST,
     Op.RDMA_READ_RESPONSE_MIDDLE,
@@ -81,31 +67,8 @@ READ_RESPONSES: Final = (
 _ENDS: Final = (Op.RDMA_READ_RESPONSE_LAST, Op.RDMA_READ_RESPONSE_ONLY)
 
 
-@dataclass(slots=True)
-class Work:
-    """Work in the send queue.
-
-    ``first`` is the count of its first packet (-1 until it is started), of ``packets``;
-    ``answered`` counts the READ responses that were placed. ``error`` ends it when its turn comes.
-    """
-
-    number: int
-    one: WorkInput
-    verb: Verb
-    packets: int
-    inline: bytes | None
-    first: int = -1
-    answered: int = 0
-    error: WCStatus | None = None
-
-    @property
-    def end(self) -> int:
-        """The count of the packet after its last one, or after its last response."""
-        return self.first + self.packets
-
-
 @dataclass
-class RequesterModel:
+class RequesterModel(WorkRequests):
     """The state of a requester, as the standard has it. Memory is ``memory``, from the arena.
 
     ``profile`` has the differences from ``ibta`` that are accepted, ``counters`` are
@@ -114,17 +77,14 @@ class RequesterModel:
     ``newest`` the first one that was never sent.
     """
 
-    wire: ClassVar[Service] = Service.RC
     after_error: ClassVar[QPState] = QPState.ERR
     """The state after work that failed. IBA 10.3.1."""
 
-    setup: Setup
-    memory: bytearray
     completions: list[Completion] = field(default_factory=list)
     profile: Profile = IBTA
 
     def __post_init__(self) -> None:
-        self.work: deque[Work] = deque()
+        self.work: deque[QueuedWork] = deque()
         self.posted = 0
         self.unacked = self.next = self.newest = 0
         self.failed = False
@@ -149,15 +109,6 @@ class RequesterModel:
         self._repeating = False
 
     # What the inputs need.
-
-    def psn(self, packet: int) -> int:
-        """Return the PSN of a packet."""
-        return serial.add(self.setup.psn, packet)
-
-    @property
-    def mtu(self) -> int:
-        """The most bytes of payload in a packet."""
-        return self.setup.mtu
 
     @property
     def state(self) -> QPState:
@@ -197,11 +148,8 @@ class RequesterModel:
             return self._sent(())
         packets = 1 if verb.answered and one.verb != "RDMA_READ" else self._packets(one.length)
         inline = self._read(one, 0, one.length) if one.inline else None
-        self.work.append(Work(self.posted, one, verb, packets, inline))
+        self.work.append(QueuedWork(self.posted, one, verb, packets, inline))
         return self._sent(self._send())
-
-    def _packets(self, length: int) -> int:
-        return max(-(-length // self.mtu), 1)
 
     def wait(self, ns: int) -> Sent:
         """Model ``ns`` nanoseconds that pass."""
@@ -297,7 +245,7 @@ class RequesterModel:
             self._because("IBA 9.7.5.1.4", "an atomic returns the original value")
             self._placed(one, reply.data[::-1])
 
-    def _read_responded(self, one: Work, reply: Reply) -> None:
+    def _read_responded(self, one: QueuedWork, reply: Reply) -> None:
         left = one.packets - one.answered
         wanted = one.one.length if one.one.verb == "RDMA_READ" else 0
         wanted = min(wanted - one.answered * self.setup.mtu, self.setup.mtu)
@@ -309,7 +257,7 @@ class RequesterModel:
             self._because("IBA 9.7.5.1.3", "a READ response is written to the SGEs")
             self._placed(one, reply.data)
 
-    def _placed(self, one: Work, data: bytes) -> None:
+    def _placed(self, one: QueuedWork, data: bytes) -> None:
         """Write a response to local memory; the last one completes the work."""
         if one.one.verb in SINK_WORK:
             self._write(one.one, one.answered * self.setup.mtu, data)
@@ -383,7 +331,7 @@ class RequesterModel:
         return False
 
     def _complete(self) -> None:
-        """Complete the oldest work; local errors behind it have their turn then."""
+        """Complete the oldest work; then local errors of later work have their turn."""
         one = self.work.popleft()
         self._messages += 1
         if one.one.signaled:
@@ -402,8 +350,8 @@ class RequesterModel:
 
     def _fail(self, status: WCStatus) -> None:
         """End the queue pair: the oldest work gets ``status``, all other is flushed."""
-        for place, one in enumerate(self.work):
-            got = WCStatus.WR_FLUSH_ERR if place else status
+        for index, one in enumerate(self.work):
+            got = WCStatus.WR_FLUSH_ERR if index else status
             self._end_with(one.number, got)
         self.work.clear()
         self.failed, self.waiting, self.deadline, self._silent = True, False, None, 0
@@ -469,7 +417,7 @@ class RequesterModel:
         self._end_local_error()
         return tuple(requests)
 
-    def _held(self, one: Work) -> bool:
+    def _held(self, one: QueuedWork) -> bool:
         """Whether work must wait for earlier work, or for credits."""
         if self._halted:
             return True
@@ -484,7 +432,7 @@ class RequesterModel:
         in_flight = self.next > self.unacked
         return in_flight and serial.is_before(self._limit, serial.add(self._started, 1))
 
-    def _start(self, one: Work) -> None:
+    def _start(self, one: QueuedWork) -> None:
         """Give work its packets, or its local error."""
         one.first = self.next
         if self._is_allowed(one):
@@ -494,7 +442,7 @@ class RequesterModel:
         one.packets = 0
         self._halted = True
 
-    def _is_allowed(self, one: Work) -> bool:
+    def _is_allowed(self, one: QueuedWork) -> bool:
         """Whether the local keys allow the access."""
         needed = Access.LOCAL_WRITE if one.one.verb in SINK_WORK else 0
         if one.inline is not None or not one.one.sges:
@@ -508,7 +456,7 @@ class RequesterModel:
             for index, offset, length in one.one.sges
         )
 
-    def _send_work(self, one: Work, requests: list[Request]) -> None:
+    def _send_work(self, one: QueuedWork, requests: list[Request]) -> None:
         if one.verb.answered:
             if self.next < one.end:
                 requests.append(self._single(one))
@@ -518,81 +466,6 @@ class RequesterModel:
             requests.append(self._packet(one, self.next - one.first))
             self.next += 1
 
-    def _packet(self, one: Work, index: int) -> Request:
-        """Return a packet of a SEND or WRITE. IBA 9.2.1, 9.3.3."""
-        work, mtu, last = one.one, self.mtu, one.packets - 1
-        operation = one.verb.parts[(index > 0) + (index == last)] if last else one.verb.only
-        size = min(work.length - index * mtu, mtu)
-        data = (
-            self._read(work, index * mtu, size)
-            if one.inline is None
-            else one.inline[index * mtu :][:size]
-        )
-        begins = operation in _WRITE_BEGINS
-        rkey = work.value & _BITS_32 if operation in _INVALIDATE else 0
-        return self._request(
-            work,
-            operation,
-            self.psn(one.first + index),
-            int(index == last),
-            data,
-            va=PEER_VA + work.offset & _BITS_64 if begins else 0,
-            rkey=PEER_RKEY if begins else rkey,
-            dmalen=work.length if begins else 0,
-            value=work.value & _BITS_32 if operation in _IMMEDIATE else 0,
-        )
-
-    def _single(self, one: Work) -> Request:
-        """Return the request of a READ, atomic or FLUSH; a READ is resumed. IBA 9.7.3.1."""
-        work, done = one.one, one.answered * self.setup.mtu
-        sends = work.verb == "ATOMIC_WRITE"
-        inline = b"" if one.inline is None else one.inline
-        data = self._read(work, 0, _EIGHT) if sends and one.inline is None else inline
-        dmalen = {"RDMA_READ": work.length - done, "ATOMIC_WRITE": _EIGHT}
-        if work.verb == "FLUSH":
-            dmalen["FLUSH"] = work.compare & _BITS_32
-        value, compare = _OPERANDS.get(work.verb, (False, False))
-        return self._request(
-            work,
-            one.verb.only,
-            self.psn(one.first + one.answered),
-            1,
-            data,
-            va=PEER_VA + work.offset + done & _BITS_64,
-            rkey=PEER_RKEY,
-            dmalen=dmalen.get(work.verb, 0),
-            value=work.value if value else int(work.verb == "FLUSH"),
-            compare=work.compare if compare else 0,
-        )
-
-    def _request(self, work: WorkInput, operation: int, *values: Any, **named: Any) -> Request:
-        """Return a request of the service, for this work."""
-        del work
-        return Request(self.wire << 5 | operation, *values, **named)
-
-    # Memory.
-
-    def read(self, work: WorkInput) -> bytes:
-        """Return the bytes of the SGEs of work."""
-        return self._read(work, 0, work.length)
-
-    def _read(self, work: WorkInput, start: int, length: int) -> bytes:
-        whole = b"".join(
-            bytes(self.memory[AREAS[index].start + offset :][:size])
-            for index, offset, size in work.sges
-        )
-        return whole[start : start + length]
-
-    def _write(self, work: WorkInput, start: int, data: bytes) -> None:
-        """Write ``data`` from byte ``start`` of the SGEs on."""
-        places = [
-            AREAS[index].start + offset + place
-            for index, offset, size in work.sges
-            for place in range(size)
-        ]
-        for place, byte in zip(places[start:], data, strict=False):
-            self.memory[place] = byte
-
 
 _NOT_YET: Final = {
     (False, False): ("", "nothing is due"),
@@ -600,8 +473,6 @@ _NOT_YET: Final = {
     (True, True): ("IBA 9.7.5.2.8", "the RNR NAK's time is not over"),
 }
 """Why nothing is sent, by whether a timer runs, and whether it is that of an RNR NAK."""
-_OPERANDS: Final = {"ATOMIC_CMP_AND_SWP": (True, True), "ATOMIC_FETCH_AND_ADD": (True, False)}
-"""Whether value and compare are operands."""
 
 
 def _nak_text(code: int) -> str:

@@ -4,42 +4,36 @@ It posts work on the target and answers it, and compares with :class:`RequesterM
 input: the requests sent, the completions, the bytes of memory, and the state of the queue pair.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.exchange import Expected, Reply, Request
 from rdmawire.fuzz.inputs import AnswerInput, Input, WaitInput, WorkInput
-from rdmawire.fuzz.oracle import Mismatch, different_bytes, different_counters
+from rdmawire.fuzz.oracle import Mismatch, SessionRecord, different_bytes, different_counters
 from rdmawire.fuzz.requester_frames import AnswerBuilder, is_unusual, reply_to, request_from
 from rdmawire.fuzz.requester_model import Sent
 from rdmawire.fuzz.requester_services import fresh_requester
 from rdmawire.fuzz.setup import Network, Setup
 from rdmawire.fuzz.target import CountingRequesterTarget, RequesterTarget
 from rdmawire.verbs.profile import IBTA, Profile
-from rdmawire.wire import roce
 
 
-class RequesterSession:
+class RequesterSession(SessionRecord):
     """Plays work, responses and time on one queue pair of a target.
 
-    ``profile`` has the differences from ``ibta`` that are accepted (:mod:`.difference`). With
-    ``counters``, those of the target are compared at the end of each case; :class:`FuzzError` if it
-    shows none.
+    ``profile`` has the differences from ``ibta`` that are accepted (:mod:`.profile_differences`).
+    With ``counters``, those of the target are compared at the end of each case; :class:`FuzzError`
+    if it shows none.
     """
 
     def __init__(
         self, target: RequesterTarget, profile: Profile = IBTA, *, counters: bool = False
     ) -> None:
+        super().__init__()
         self._target = target
         self._counting = _counting(target) if counters else None
         self._profile = profile
         self._builders: dict[Network, AnswerBuilder] = {}
-        self.frames: list[tuple[bool, bytes]] = []
-        """Frames of the case: whether the target sent it, and its bytes. Kept if ``recording``."""
-        self.recording = False
-        self.executed = 0
-        self.reached: set[Any] = set()
-        """The names of inputs with the model's reasons for what it expected of them."""
 
     def begin(self, setup: Setup) -> None:
         """Make a fresh queue pair and a fresh model."""
@@ -117,7 +111,7 @@ class RequesterSession:
     def _compared(self, sent: Sent, frames: list[bytes]) -> Mismatch | None:
         model, target, expected = self.model, self._target, _expected(sent)
         wanted = sent.requests
-        if (frames or wanted) and not self._same(wanted, frames):
+        if (frames or wanted) and not self._match_requests(wanted, frames):
             return Mismatch("requests", wanted, tuple(map(self._request_from, frames)), expected)
         done = target.completions()
         due, model.completions = model.completions, []
@@ -130,18 +124,16 @@ class RequesterSession:
             return Mismatch("state", (model.state.name,), (state.name,), expected)
         return None
 
-    def _same(self, wanted: tuple[Request, ...], frames: list[bytes]) -> bool:
-        """Whether the frames are the requests: compared as bytes, for speed, and else parsed."""
-        return len(wanted) == len(frames) and all(
-            self._builder.request(one) == frame or self._is_request(one, frame)
-            for one, frame in zip(wanted, frames, strict=True)
-        )
-
-    def _is_request(self, one: Request, frame: bytes) -> bool:
-        """Whether a frame is this request; its path is used from then on."""
-        if self._request_from(frame) != one:
+    def _match_requests(self, wanted: tuple[Request, ...], frames: list[bytes]) -> bool:
+        """Compare frames with requests, first as bytes, for speed; return if they are equal."""
+        if len(wanted) != len(frames):
             return False
-        self._builder.learn_path(roce.parse(frame, medium=self._builder.medium))
+        for one, frame in zip(wanted, frames, strict=True):
+            if self._builder.request(one) == frame:
+                continue
+            if self._request_from(frame) != one:
+                return False
+            self._builder.learn_path(frame)
         return True
 
     def _request_from(self, frame: bytes) -> Request | None:

@@ -75,7 +75,7 @@ _BITS_32: Final = (1 << 32) - 1
 _EIGHT: Final = 8
 
 
-class Step(NamedTuple):
+class TimedInput(NamedTuple):
     """An input and its time (ns); the PSN of a response, the inline bytes of work."""
 
     one: Input
@@ -108,30 +108,30 @@ class RequesterRun:
         ]
         self._finish()
 
-    def _step(self, one: Input) -> Step | None:
+    def _step(self, one: Input) -> TimedInput | None:
         self._pass(APART)
         if isinstance(one, WorkInput):
             return self._work(one) if self.model.room else None
         if isinstance(one, AnswerInput):
             return self._answer(one)
         if isinstance(one, WaitInput):
-            return Step(one, self.now, self._pass(one.ns))
+            return TimedInput(one, self.now, self._pass(one.ns))
         raise FuzzError(f"a requester has no input of kind {one.kind}")
 
-    def _work(self, one: WorkInput) -> Step:
+    def _work(self, one: WorkInput) -> TimedInput:
         inline = self.model.read(one) if one.inline else None
         if not self.model.accepts(one):
-            return Step(one, self.now, "refused", inline=inline)
-        return Step(one, self.now, self._take(self.model.post(one)), inline=inline)
+            return TimedInput(one, self.now, "refused", inline=inline)
+        return TimedInput(one, self.now, self._take(self.model.post(one)), inline=inline)
 
-    def _answer(self, one: AnswerInput) -> Step:
+    def _answer(self, one: AnswerInput) -> TimedInput:
         model, builder = self.model, self.builder
         packet = model.unacked + one.ahead
         psn, msn = model.psn(packet), (model.msn(packet + 1) + one.msn) % (1 << 24)
-        reply = builder.reply_in(one, psn, msn)
+        reply = builder.reply_for(one, psn, msn)
         why = "dropped" if reply is None else self._take(model.answer(reply))
         self.end = max(self.end, self.now)
-        return Step(one, self.now, why, psn, msn)
+        return TimedInput(one, self.now, why, psn, msn)
 
     def _take(self, sent: Sent) -> str:
         """Note what happens now; return the reason."""
@@ -285,8 +285,8 @@ def _work(run: RequesterRun) -> Iterator[str]:
     yield "work:"
     yield "  - modify: {on: client/a, state: ERR}"
     number = 0
-    for place, step in enumerate(run.steps, 1):
-        yield from comment_lines(f"{place}. {step.one}")
+    for step_number, step in enumerate(run.steps, 1):
+        yield from comment_lines(f"{step_number}. {step.one}")
         yield from comment_lines(f"   -> {step.why}")
         if isinstance(step.one, AnswerInput):
             yield from _inject(run, step.one, step)
@@ -297,7 +297,7 @@ def _work(run: RequesterRun) -> Iterator[str]:
             yield from _post(step.one, step, f"status: {statuses.get(number, 'none')}")
 
 
-def _inject(run: RequesterRun, one: AnswerInput, step: Step) -> Iterator[str]:
+def _inject(run: RequesterRun, one: AnswerInput, step: TimedInput) -> Iterator[str]:
     yield "  - inject:"
     yield "      on: client/a"
     yield f"      at: {format_time(step.at - _LATENCY)}"
@@ -306,7 +306,7 @@ def _inject(run: RequesterRun, one: AnswerInput, step: Step) -> Iterator[str]:
         yield from key_lines(key)
 
 
-def _post(one: WorkInput, step: Step, outcome: str) -> Iterator[str]:
+def _post(one: WorkInput, step: TimedInput, outcome: str) -> Iterator[str]:
     yield f"  - {_VERBS[one.verb]}:"
     yield "      on: server/a"
     yield f"      at: {format_time(step.at)}"
@@ -328,7 +328,7 @@ def _local(one: WorkInput, inline: bytes | None) -> Iterator[str]:
     if inline:
         yield from digit_lines("inline", inline, "      ")
         return
-    spans = [_span(*sge, is_valid=not one.key or place > 0) for place, sge in enumerate(one.sges)]
+    spans = [_span(*sge, is_valid=not one.key or index > 0) for index, sge in enumerate(one.sges)]
     if spans:
         yield f"      {'into' if one.verb in SINK_WORK else 'from'}: [{', '.join(spans)}]"
 

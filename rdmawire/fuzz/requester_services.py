@@ -11,8 +11,9 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.datagram_model import PORT_MTU
 from rdmawire.fuzz.exchange import Request
 from rdmawire.fuzz.inputs import WorkInput
-from rdmawire.fuzz.requester_model import RequesterModel, Work
+from rdmawire.fuzz.requester_model import RequesterModel
 from rdmawire.fuzz.setup import FRESH_ARENA, PEER_SRQN, TARGET_QPN, Setup
+from rdmawire.fuzz.work_requests import QueuedWork
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire.opcode import Service
@@ -40,7 +41,7 @@ class UnreliableRequester(RequesterModel):
                 self._complete()
         return tuple(requests)
 
-    def _send_work(self, one: Work, requests: list[Request]) -> None:
+    def _send_work(self, one: QueuedWork, requests: list[Request]) -> None:
         super()._send_work(one, requests)
         requests[-1] = requests[-1]._replace(ackreq=0)
 
@@ -55,7 +56,7 @@ class DatagramRequester(UnreliableRequester):
         """The most bytes of payload in a packet."""
         return PORT_MTU
 
-    def _start(self, one: Work) -> None:
+    def _start(self, one: QueuedWork) -> None:
         """Give work its packet, or its local error."""
         super()._start(one)
         if one.error is None and one.one.length > PORT_MTU:
@@ -78,7 +79,7 @@ class SharedReceiveRequester(RequesterModel):
         return request._replace(srq=PEER_SRQN + work.srq)
 
 
-MODELS: Final[Mapping[QPType, type[RequesterModel]]] = {
+REQUESTER_MODELS: Final[Mapping[QPType, type[RequesterModel]]] = {
     QPType.RC: RequesterModel,
     QPType.UC: UnreliableRequester,
     QPType.UD: DatagramRequester,
@@ -92,6 +93,6 @@ def fresh_requester(setup: Setup, profile: Profile = IBTA) -> RequesterModel:
 
     Raises :class:`FuzzError` for a type without a model.
     """
-    if setup.service not in MODELS:
+    if setup.service not in REQUESTER_MODELS:
         raise FuzzError(f"queue pairs of type {setup.service.name} have no model of a requester")
-    return MODELS[setup.service](setup, bytearray(FRESH_ARENA), profile=profile)
+    return REQUESTER_MODELS[setup.service](setup, bytearray(FRESH_ARENA), profile=profile)

@@ -1,76 +1,32 @@
 """A plain model of a responder on a reliable connection: what the standard requires it to answer.
 
 The model shares no code with the adapter. It gets each request as values, and returns the replies,
-with the clause that requires them; its memory and completions are what the target's must be. What
-another profile than ``ibta`` may do is in :mod:`rdmawire.fuzz.difference`.
+with the clause that requires them; its memory and completions
+(:mod:`rdmawire.fuzz.responder_state`) are what the target's must be. What another profile than
+``ibta`` may do is in :mod:`rdmawire.fuzz.profile_differences`.
 """
 
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar, Final, NamedTuple
+from typing import Final
 
-from rdmawire.fuzz.exchange import Expected, Numbers, Reply, Request
-from rdmawire.fuzz.request_role import ROLES, SEND, SINGLE, WRITE, Role
-from rdmawire.fuzz.setup import AREAS, WINDOW, Setup, receive_start
-from rdmawire.fuzz.target import COUNTERS, Completion
+from rdmawire.fuzz.exchange import Expected, Reply, Request
+from rdmawire.fuzz.request_role import REQUEST_ROLES, SEND, SINGLE, WRITE, RequestRole
+from rdmawire.fuzz.responder_state import (
+    NO_MESSAGE,
+    Message,
+    Remembered,
+    ResponderState,
+    covers,
+)
+from rdmawire.fuzz.target import Completion
 from rdmawire.memory.key import REMOTE_READ, REMOTE_WRITE, Access
 from rdmawire.verbs.enums import WCOpcode, WCStatus
-from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
-from rdmawire.wire.ib import CREDITS, NO_CREDITS, Nak
-from rdmawire.wire.opcode import Opcode, Service
+from rdmawire.wire.ib import Nak
+from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.opcode import Operation as Op
 
-_MAX_MESSAGE: Final = 1 << 31
-
-
-@dataclass(slots=True)
-class _Grant:
-    """Memory that a key allows: addresses, rights and the place in the arena."""
-
-    va: int
-    length: int
-    access: int
-    start: int
-    is_window: bool = False
-
-
-@dataclass(slots=True)
-class Message:
-    """A message in progress."""
-
-    family: str = ""
-    place: int = 0
-    limit: int = 0
-    placed: int = 0
-
-
-NO_MESSAGE: Final = Message()
-"""Between messages. It has no bytes to place, so it never changes."""
-
-
-class Receive(NamedTuple):
-    """A posted receive: its number, its place in the arena, and its length in bytes."""
-
-    number: int
-    place: int
-    length: int
-
-
-class Remembered(NamedTuple):
-    """A READ or atomic that may be repeated."""
-
-    opcode: int
-    psn: int
-    packets: int
-    length: int
-    va: int
-    rkey: int
-    value: int
-    compare: int
-    original: bytes | None
+_MAX_DMALEN: Final = 1 << 31
 
 
 _IS_RESPONSE: Final = frozenset(
@@ -88,96 +44,26 @@ _IS_RESPONSE: Final = frozenset(
 _new: Final = tuple.__new__
 IN_ERROR: Final = Expected((), "IBA 10.3.1.7", "the queue pair is in the error state")
 OTHER_OPCODE: Final = Expected(
-    (), "IBA 9.6.1.1.2, 9.7.4", "the opcode is no request of this service"
+    (), "IBA 9.6.1.1.2, 9.7.4", "the opcode is not a request of this service"
 )
 _SECOND_GAP: Final = Expected(
     (), "IBA 9.7.4.1.2, 9.7.5.2.8", "one NAK for each gap, none after an RNR NAK"
 )
 _NOT_ASKED: Final = Expected((), "IBA 9.7.5.1.1", "no ACK was requested")
 _ACCEPTED: Final = Expected()
-_ACKNOWLEDGE: Final = Op.ACKNOWLEDGE
 
 
-@dataclass
-class ResponderModel:
-    """The state of a responder, as the standard has it. Memory is ``memory``, from the arena.
-
-    - ``wire``: the service of its packets.
-    - ``any_sender``: whether it receives from every address.
-    - ``selected``: the shared receive queue that was named last, an index.
-    - ``profile``: fields of it are the differences from ``ibta`` that are accepted.
-    - ``starved``: whether the last ACK granted no credits.
-    - ``outstanding``: the READs and atomics whose first response is pending, as the caller counts
-      them (:mod:`rdmawire.fuzz.pending_replies`).
-    - ``undefined``: start and end of bytes of the arena that may have any value since the last
-      input.
-    """
-
-    wire: ClassVar[Service] = Service.RC
-    any_sender: ClassVar[bool] = False
-    selected = 0
-
-    setup: Setup
-    numbers: Numbers
-    memory: bytearray
-    completions: list[Completion] = field(default_factory=list)
-    undefined: list[tuple[int, int]] = field(default_factory=list)
-    profile: Profile = IBTA
+class ResponderModel(ResponderState):
+    """A responder of the service RC, which executes requests on its state."""
 
     def __post_init__(self) -> None:
-        self.posted = 0
-        self._granted = self._grants()
+        super().__post_init__()
         profile = self.profile
         self._drops = bool(
             profile.unsupported
             or profile.flush_icrc_covers_headers_twice
             or not profile.naks_malformed_requests
         )
-        self.restart(self.setup.psn)
-
-    def restart(self, psn: int) -> None:
-        """Model a fresh queue pair that expects ``psn``; memory and keys stay as they are."""
-        self.epsn = psn
-        self.msn = 0
-        self.failed = False
-        self.nak_sent = False
-        self.receives: deque[Receive] = deque()
-        self.receive: Receive | None = None
-        self.message = NO_MESSAGE
-        self.remembered: deque[Remembered] = deque()
-        self.starved = False
-        self.outstanding = 0
-        self.response_end = psn
-        self._before_responses = serial.add(psn, -1)
-        self.counters = dict.fromkeys(COUNTERS, 0)
-
-    def break_off(self) -> None:
-        """Model the error state after a failure that is not the responder's: all is flushed."""
-        if not self.failed:
-            self._fail(WCStatus.WR_FLUSH_ERR, clause="IBA 10.8.3.3", why="the error state")
-
-    def take_numbers(self, numbers: Numbers) -> None:
-        """Use other keys: a region was registered again, or the window bound again."""
-        before = self._granted.get(numbers.rkeys[-1])
-        self.numbers = numbers
-        self._granted = self._grants()
-        if before is not None:
-            self._granted[numbers.rkeys[-1]] = before
-
-    def invalidate_window(self) -> None:
-        """Model a local invalidation of the window's key."""
-        grant = self._granted[self.numbers.rkeys[-1]]
-        grant.access, grant.length = 0, -1
-
-    def _grants(self) -> dict[int, _Grant]:
-        made = {}
-        areas = [*AREAS, WINDOW]
-        for number, (area, va, rkey) in enumerate(
-            zip(areas, self.numbers.vas, self.numbers.rkeys, strict=True)
-        ):
-            window = number == len(AREAS)
-            made[rkey] = _Grant(va, area.length, area.access, area.start, window)
-        return made
 
     # Inputs.
 
@@ -188,16 +74,10 @@ class ResponderModel:
             self.completions.append(Completion(receive.number, WCStatus.WR_FLUSH_ERR))
             return Expected((), "IBA 10.3.1.7", "receives posted in the error state are flushed")
         self.receives.append(receive)
-        if self.starved:
+        if self.no_credits_left:
             ack = self._ack(self.ack_psn)
             return Expected((ack,), "IBA 9.7.7.2.4", "an unsolicited ACK grants new credits")
         return _ACCEPTED
-
-    def _next_receive(self, length: int) -> Receive:
-        """Number the next receive, and choose its place in the arena."""
-        place = receive_start(self.posted, length)
-        self.posted += 1
-        return Receive(self.posted, place, length)
 
     def request(self, request: Request) -> Expected:
         """Model one request packet that is addressed to the queue pair and has a good ICRC."""
@@ -213,7 +93,7 @@ class ResponderModel:
             if serial.distance(self.epsn, psn) < 0:
                 return self._duplicate(operation, request)
             return self._gap()
-        role = ROLES.get(operation)
+        role = REQUEST_ROLES.get(operation)
         if role is None or request.malformed:
             return self._malformed(role)
         return self._in_sequence(operation, role, request)
@@ -223,70 +103,14 @@ class ResponderModel:
         profile = self.profile
         if profile.flush_icrc_covers_headers_twice and request.opcode == Opcode.RC_FLUSH:
             return Expected((), "", "a FLUSH whose ICRC is wrong for the profile")
-        if request.malformed or operation not in ROLES:
+        if request.malformed or operation not in REQUEST_ROLES:
             dropped = Expected((), "", "a malformed request, which the profile drops")
             return None if profile.naks_malformed_requests else dropped
         if operation in profile.unsupported:
             return Expected((), "", "an operation that the profile does not support")
         return None
 
-    # Replies.
-
-    @property
-    def ack_psn(self) -> int:
-        """The last PSN that an ACK answers, not a response."""
-        if self.epsn == self.response_end:
-            return self._before_responses
-        return serial.add(self.epsn, -1)
-
-    def _ack(self, psn: int) -> Reply:
-        """Make an ACK with this PSN, with the credits for the receives that are left."""
-        return _new(Reply, (_ACKNOWLEDGE, psn, self.credits(), self.msn, b""))
-
-    @property
-    def max_outstanding(self) -> int:
-        """The READs and atomics whose responses may be pending. IBA 9.7.4.1.5."""
-        agreed = self.setup.rd_atomic
-        return agreed + self.profile.reads_beyond if agreed else 0
-
-    def waiting(self, _: int) -> int:
-        """Return how many receives are posted."""
-        return len(self.receives)
-
-    @property
-    def mtu(self) -> int:
-        """The most bytes of payload in a packet."""
-        return self.setup.mtu
-
-    def credits(self) -> int:
-        """The syndrome of an ACK: the credit count of IBA 9.7.7.2.2."""
-        if not self.profile.end_to_end_credits:
-            return NO_CREDITS
-        self.starved = not self.receives
-        return bisect_right(CREDITS, len(self.receives)) - 1
-
-    def _nak(self, code: int) -> Reply:
-        return Reply(Op.ACKNOWLEDGE, self.epsn, 3 << 5 | code, self.msn)
-
-    def _fail(self, status: WCStatus, *replies: Reply, clause: str, why: str) -> Expected:
-        """End the queue pair: the receive in use gets ``status``, the others are flushed."""
-        self.failed = True
-        if self.receive is not None:
-            self.completions.append(Completion(self.receive.number, status))
-            self.receive = None
-        for receive in self.receives:
-            self.completions.append(Completion(receive.number, WCStatus.WR_FLUSH_ERR))
-        self.receives.clear()
-        return Expected(replies, clause, why)
-
-    def _invalid(self, clause: str, why: str) -> Expected:
-        nak = self._nak(Nak.INVALID_REQUEST)
-        return self._fail(WCStatus.REM_INV_REQ_ERR, nak, clause=clause, why=why)
-
-    def _access_error(self, why: str) -> Expected:
-        self.counters["resp_remote_access_errors"] += 1
-        nak = self._nak(Nak.REMOTE_ACCESS_ERROR)
-        return self._fail(WCStatus.REM_ACCESS_ERR, nak, clause="IBA 9.7.4.1.5", why=why)
+    # Refusals.
 
     def _gap(self) -> Expected:
         self.counters["out_of_sequence"] += 1
@@ -297,26 +121,26 @@ class ResponderModel:
         nak = self._nak(Nak.PSN_SEQUENCE_ERROR)
         return Expected((nak,), "IBA 9.7.4.1.2", "a PSN after the expected one")
 
-    def _malformed(self, role: Role | None) -> Expected:
+    def _malformed(self, role: RequestRole | None) -> Expected:
         what = "a reserved opcode" if role is None else "a payload that the operation lacks"
         return self._invalid("IBA 9.7.4.1.4, 9.7.4.1.6", what)
 
     # Requests in sequence.
 
-    def _in_sequence(self, operation: int, role: Role, request: Request) -> Expected:
+    def _in_sequence(self, operation: int, role: RequestRole, request: Request) -> Expected:
         follows = "" if role.begins else role.family
         if self.message.family != follows:
             return self._invalid("IBA 9.7.4.1.3", "an operation that cannot follow the last one")
-        return STEPS[role.family](self, operation, role, request)
+        return EXECUTE[role.family](self, operation, role, request)
 
-    def _take_receive(self, role: Role) -> Expected | None:
+    def _take_receive(self, role: RequestRole) -> Expected | None:
         if self.receive is None:
             if not self.receives:
                 return self._not_ready(role)
             self.receive = self.receives.popleft()
         return None
 
-    def _not_ready(self, role: Role) -> Expected:
+    def _not_ready(self, role: RequestRole) -> Expected:
         if role.begins:
             self.message = NO_MESSAGE
         self.counters["out_of_buffer"] += 1
@@ -325,7 +149,7 @@ class ResponderModel:
         rnr = Reply(Op.ACKNOWLEDGE, self.epsn, 1 << 5 | self.setup.rnr_timer, self.msn)
         return Expected((rnr,), "IBA 9.7.5.2.8", "no receive is posted")
 
-    def _bad_length(self, role: Role, length: int) -> Expected | None:
+    def _bad_length(self, role: RequestRole, length: int) -> Expected | None:
         """Check that first and middle packets are full, and last ones neither empty nor longer."""
         mtu = self.setup.mtu
         fits = length <= mtu and (length or role.begins) if role.ends else length == mtu
@@ -336,20 +160,20 @@ class ResponderModel:
             why = "is longer than the path MTU" if length else "is empty"
         return self._invalid("IBA 9.7.4.1.6", f"the payload of the {role.part} packet {why}")
 
-    def _send(self, _: int, role: Role, request: Request) -> Expected:
+    def _send(self, _: int, role: RequestRole, request: Request) -> Expected:
         if role.begins and (missing := self._take_receive(role)):
             return missing
         if wrong := self._bad_length(role, len(request.payload)):
             return wrong
         assert self.receive is not None
         if role.begins:
-            self.message = Message(SEND, self.receive.place, self.receive.length)
+            self.message = Message(SEND, self.receive.start, self.receive.length)
         message = self.message
         if message.placed + len(request.payload) > message.limit:
             self.counters["resp_local_length_error"] += 1
             status, nak = self.profile.too_long_status, self._nak(self.profile.too_long)
             return self._fail(status, nak, clause="IBA 9.9.3", why="longer than the receive")
-        self._place(request.payload)
+        self._write_payload(request.payload)
         if role.invalidates and (refused := self._invalidate(request)):
             return refused
         return self._done(role, request, WCOpcode.RECV)
@@ -364,7 +188,7 @@ class ResponderModel:
         done = self._fail(WCStatus.REM_INV_REQ_ERR, clause="IBA 9.9.3 class J", why=why)
         return done._replace(replies=(self._ack(request.psn),))
 
-    def _write(self, _: int, role: Role, request: Request) -> Expected:
+    def _write(self, _: int, role: RequestRole, request: Request) -> Expected:
         if role.begins and not self.setup.access:
             return self._invalid("IBA 9.7.4.1.4", "the queue pair allows no RDMA WRITE")
         if role.receives and (missing := self._take_receive(role)):
@@ -377,10 +201,10 @@ class ResponderModel:
         end = message.placed + len(request.payload)
         if end > message.limit or (role.ends and end != message.limit):
             return self._invalid("IBA 9.7.4.1.6", "other bytes than RETH.dmalen announced")
-        self._place(request.payload)
+        self._write_payload(request.payload)
         return self._done(role, request, WCOpcode.RECV_RDMA_WITH_IMM)
 
-    def _open(self, role: Role, request: Request) -> Expected | None:
+    def _open(self, role: RequestRole, request: Request) -> Expected | None:
         """Begin a WRITE: check RETH.dmalen and the key."""
         length, dmalen = len(request.payload), request.dmalen
         may_fit = role.ends or self.profile.first_may_fit
@@ -390,24 +214,24 @@ class ResponderModel:
         if not fits:
             why = "is not the payload" if role.ends else "is not more than the first payload"
             return self._invalid("IBA 9.7.4.1.6", f"RETH.dmalen {why}")
-        place = self._place_of(request, dmalen, REMOTE_WRITE) if dmalen else 0
-        if place is None:
+        start = self._start_of(request, dmalen, REMOTE_WRITE) if dmalen else 0
+        if start is None:
             return self._access_error("the key does not allow the WRITE")
-        self.message = Message(WRITE, place, dmalen)
+        self.message = Message(WRITE, start, dmalen)
         self.counters["rx_write_requests"] += 1
         return None
 
     def _is_too_long(self, dmalen: int) -> bool:
         """Whether a message is longer than any may be. IBA 9.7.4.1.6."""
-        return dmalen > _MAX_MESSAGE and self.profile.limits_dmalen
+        return dmalen > _MAX_DMALEN and self.profile.limits_dmalen
 
-    def _place(self, payload: bytes) -> None:
+    def _write_payload(self, payload: bytes) -> None:
         message = self.message
-        start = message.place + message.placed
+        start = message.start + message.placed
         self.memory[start : start + len(payload)] = payload
         message.placed += len(payload)
 
-    def _done(self, role: Role, request: Request, receipt: WCOpcode) -> Expected:
+    def _done(self, role: RequestRole, request: Request, receipt: WCOpcode) -> Expected:
         """Finish a packet of a SEND or WRITE: expect the next PSN, acknowledge if asked."""
         if role.ends:
             self.msn = serial.add(self.msn, 1)
@@ -423,7 +247,7 @@ class ResponderModel:
             return _NOT_ASKED
         return _new(Expected, ((self._ack(request.psn),), "IBA 9.7.5.1.1", "AckReq is set"))
 
-    def _complete(self, role: Role, request: Request, receipt: WCOpcode) -> None:
+    def _complete(self, role: RequestRole, request: Request, receipt: WCOpcode) -> None:
         assert self.receive is not None
         value = request.value if role.imm else request.rkey if role.invalidates else 0
         length = self.message.placed
@@ -433,7 +257,7 @@ class ResponderModel:
 
     # Requests of one packet.
 
-    def _single(self, operation: int, _: Role, request: Request) -> Expected:
+    def _single(self, operation: int, _: RequestRole, request: Request) -> Expected:
         needed = _RIGHTS[operation]
         if needed and not self.setup.access:
             return self._invalid("IBA 9.7.4.1.4", "the queue pair does not allow the operation")
@@ -448,15 +272,15 @@ class ResponderModel:
     def _read(self, request: Request) -> Expected:
         if self._is_too_long(request.dmalen):
             return self._invalid("IBA 9.7.4.1.6", "RETH.dmalen is more than a message may have")
-        place: int | None = 0
+        start: int | None = 0
         if request.dmalen:
-            place = self._place_of(request, request.dmalen, REMOTE_READ)
-        if place is None:
+            start = self._start_of(request, request.dmalen, REMOTE_READ)
+        if start is None:
             return self._access_error("the key does not allow the READ")
         packets = max(-(-request.dmalen // self.setup.mtu), 1)
         self.counters["rx_read_requests"] += 1
         self._respond(request, packets, None)
-        data = bytes(self.memory[place : place + request.dmalen])
+        data = bytes(self.memory[start : start + request.dmalen])
         replies = self._read_replies(request.psn, packets, data)
         return Expected(replies, "IBA 9.7.5.1.3", "a READ is answered with its bytes")
 
@@ -468,7 +292,7 @@ class ResponderModel:
         for index in range(packets):
             first, last = index == 0 and not goes_on, index == packets - 1
             operation = _READ_PARTS[first, last]
-            syndrome, msn = (self.credits(), self.msn) if first or last else (-1, 0)
+            syndrome, msn = (self.grant_credits(), self.msn) if first or last else (-1, 0)
             piece = data[index * mtu : (index + 1) * mtu]
             values = (operation, serial.add(psn, index), syndrome, msn, piece)
             replies.append(_new(Reply, values))
@@ -483,27 +307,27 @@ class ResponderModel:
         if selectivity == 1 and grant is not None:
             allowed = not needed & ~grant.access
         else:
-            allowed = self._place_of(request, request.dmalen, needed) is not None
+            allowed = self._start_of(request, request.dmalen, needed) is not None
         if not allowed:
             return self._access_error("the key does not allow the FLUSH")
         self._respond(request, 1, None)
         return self._empty_response(request.psn, "a FLUSH has a response")
 
     def _empty_response(self, psn: int, why: str) -> Expected:
-        reply = Reply(Op.RDMA_READ_RESPONSE_ONLY, psn, self.credits(), self.msn)
+        reply = Reply(Op.RDMA_READ_RESPONSE_ONLY, psn, self.grant_credits(), self.msn)
         return Expected((reply,), "IBA A19.3", why)
 
     def _atomic(self, operation: int, request: Request) -> Expected:
         if operation == Op.ATOMIC_WRITE and request.dmalen != len(request.payload):
             return self._invalid("IBA 9.7.4.1.6", "RETH.dmalen of an ATOMIC WRITE is not 8")
         if request.va % 8:
-            return self._invalid("IBA 9.4.5", "an address that is no multiple of eight")
-        place = self._place_of(request, 8, _RIGHTS[operation])
-        if place is None:
+            return self._invalid("IBA 9.4.5", "an address that is not a multiple of eight")
+        start = self._start_of(request, 8, _RIGHTS[operation])
+        if start is None:
             return self._access_error("the key does not allow the atomic")
         self.counters["rx_atomic_requests"] += 1
-        before = bytes(self.memory[place : place + 8])
-        self.memory[place : place + 8] = _executed(operation, request, before)
+        before = bytes(self.memory[start : start + 8])
+        self.memory[start : start + 8] = _executed(operation, request, before)
         if operation == Op.ATOMIC_WRITE:
             self._respond(request, 1, None)
             return self._empty_response(request.psn, "an ATOMIC WRITE has a response")
@@ -512,7 +336,7 @@ class ResponderModel:
         return self._atomic_reply(request.psn, original, "an atomic returns the original value")
 
     def _atomic_reply(self, psn: int, original: bytes, why: str) -> Expected:
-        reply = Reply(Op.ATOMIC_ACKNOWLEDGE, psn, self.credits(), self.msn, original)
+        reply = Reply(Op.ATOMIC_ACKNOWLEDGE, psn, self.grant_credits(), self.msn, original)
         return Expected((reply,), "IBA 9.7.5.1.4", why)
 
     def _respond(self, request: Request, packets: int, original: bytes | None) -> None:
@@ -533,16 +357,6 @@ class ResponderModel:
         while len(self.remembered) > self.setup.rd_atomic:
             self.remembered.popleft()
 
-    def _place_of(self, request: Request, length: int, needed: int) -> int | None:
-        """The place in the arena that the key allows, or ``None``."""
-        grant = self._granted.get(request.rkey)
-        if grant is None or needed & ~grant.access:
-            return None
-        offset = request.va - grant.va
-        if offset < 0 or offset + length > grant.length:
-            return None
-        return grant.start + offset
-
     # Duplicates.
 
     def _duplicate(self, operation: int, request: Request) -> Expected:
@@ -550,7 +364,7 @@ class ResponderModel:
         clause = "IBA 9.7.5.1.2, 9.7.5.1.4"
         found = [one for one in self.remembered if covers(one, request.psn)]
         one = found[-1] if found else None
-        role = ROLES.get(operation)
+        role = REQUEST_ROLES.get(operation)
         if role is None or request.malformed:
             return Expected((), clause, "a malformed duplicate is dropped")
         if role.family != SINGLE:
@@ -573,34 +387,21 @@ class ResponderModel:
             return self._atomic_reply(request.psn, one.original, "a duplicate atomic")
         return self._empty_response(request.psn, "a duplicate")
 
-    def _may_repeat(self, request: Request) -> bool:  # noqa: ARG002
-        """Whether a duplicate READ may name what it names besides its memory."""
+    def _names_valid_queue(self, request: Request) -> bool:  # noqa: ARG002
+        """Whether the shared receive queue that a request names is valid; RC requests name none."""
         return True
-
-    def _ack_before(self, psn: int) -> int:
-        """The PSN of the ACK for a duplicate: before the next READ or atomic, or the newest."""
-        response = self.next_response(psn)
-        return serial.add(self.epsn if response is None else response, -1)
-
-    def next_response(self, psn: int) -> int | None:
-        """Return the PSN of the first READ or atomic from ``psn`` on that is remembered."""
-        done = serial.span(psn, self.epsn)
-        for one in self.remembered:
-            if serial.in_window(one.psn, psn, done):
-                return one.psn
-        return None
 
     def _read_again(self, request: Request, one: Remembered, clause: str) -> Expected:
         skipped = serial.span(one.psn, request.psn)
         packets = max(-(-request.dmalen // self.setup.mtu), 1)
         if not self._is_part(request, one, skipped) or packets > one.packets - skipped:
             return Expected((), clause, "a READ of other memory than the original")
-        place: int | None = 0
+        start: int | None = 0
         if request.dmalen:
-            place = self._place_of(request, request.dmalen, REMOTE_READ)
-        if place is None or not self._may_repeat(request):
+            start = self._start_of(request, request.dmalen, REMOTE_READ)
+        if start is None or not self._names_valid_queue(request):
             return Expected((), clause, "a duplicate READ whose key is invalid by now")
-        data = bytes(self.memory[place : place + request.dmalen])
+        data = bytes(self.memory[start : start + request.dmalen])
         goes_on = skipped > 0 and self.profile.resumed_reads_go_on
         replies = self._read_replies(request.psn, packets, data, goes_on=goes_on)
         return Expected(replies, clause, "a duplicate READ")
@@ -617,7 +418,7 @@ class ResponderModel:
         return same and 0 < request.dmalen <= one.length - offset
 
 
-STEPS: Final[dict[str, Callable[[ResponderModel, int, Role, Request], Expected]]] = {
+EXECUTE: Final[dict[str, Callable[[ResponderModel, int, RequestRole, Request], Expected]]] = {
     SEND: ResponderModel._send,
     WRITE: ResponderModel._write,
     SINGLE: ResponderModel._single,
@@ -636,11 +437,6 @@ _READ_PARTS: Final = {
     (False, False): Op.RDMA_READ_RESPONSE_MIDDLE,
     (False, True): Op.RDMA_READ_RESPONSE_LAST,
 }
-
-
-def covers(one: Remembered, psn: int) -> bool:
-    """Whether a PSN is one of the responses to a request."""
-    return serial.in_window(psn, one.psn, one.packets)
 
 
 def _executed(operation: int, request: Request, before: bytes) -> bytes:

@@ -37,7 +37,7 @@ def check_network(setup: Setup) -> None:
 
 
 def read(text: str) -> Scenario:
-    """Read a scenario that was written. Raises :class:`FuzzError` if it is none."""
+    """Read the text of a scenario. Raises :class:`FuzzError` if it is not valid."""
     try:
         return read_scenario_text(text)
     except ScenarioError as error:
@@ -75,7 +75,7 @@ _ESCAPES: Final = str.maketrans({'"': '\\"', "\\": "\\\\"})
 
 
 def comment_lines(text: str) -> Iterator[str]:
-    """Yield a comment beside steps; further lines are indented."""
+    """Yield the lines of a comment between steps; all but the first are indented."""
     yield from wrap(_printable(text), _WIDTH, initial_indent="  # ", subsequent_indent="  #       ")
 
 
@@ -118,15 +118,15 @@ def arena_lines(areas: Iterable[Area]) -> Iterator[str]:
 
 def memory_lines(memory: bytes, undefined: Iterable[tuple[int, int]] = ()) -> Iterator[str]:
     """Yield what is expected of the arena, without the parts that are undefined."""
-    place = 0
+    position = 0
     for start, end in (*sorted(undefined), (len(memory), len(memory))):
-        for first, last, data in _runs(memory[place:start], place):
+        for first, last, data in _runs(memory[position:start], position):
             name = f'"server.arena[{first}:{last}]"'
             if data is None:
                 yield f"    {name}: unchanged"
             else:
                 yield from digit_lines(name, data, "    ")
-        place = max(place, end)
+        position = max(position, end)
 
 
 _GAP: Final = 16
@@ -135,24 +135,24 @@ _GAP: Final = 16
 
 def _runs(memory: bytes, base: int) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield the parts of memory from ``base`` on: start, end, and the bytes if they changed."""
-    place, whole = base, base + len(memory)
+    position, whole = base, base + len(memory)
     for start, end in _changed(memory, base):
-        if start > place:
-            yield place, start, None
+        if start > position:
+            yield position, start, None
         yield start, end, memory[start - base : end - base]
-        place = end
-    if place < whole:
-        yield place, whole, None
+        position = end
+    if position < whole:
+        yield position, whole, None
 
 
 def _changed(memory: bytes, base: int) -> Iterator[tuple[int, int]]:
     """Yield start and end of each part that differs from the fresh arena, from ``base`` on."""
     fresh = FRESH_ARENA[base : base + len(memory)]
-    places = [
+    offsets = [
         at for at, (one, other) in enumerate(zip(memory, fresh, strict=True), base) if one != other
     ]
     start = 0
-    for index, place in enumerate(places):
-        if index + 1 == len(places) or places[index + 1] - place > _GAP:
-            yield places[start], place + 1
+    for index, offset in enumerate(offsets):
+        if index + 1 == len(offsets) or offsets[index + 1] - offset > _GAP:
+            yield offsets[start], offset + 1
             start = index + 1

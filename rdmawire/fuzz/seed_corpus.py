@@ -77,13 +77,13 @@ def corpus_of(folder: Path | None = None) -> SeedCorpus:
     Raises :class:`FuzzError` if there are none, or one cannot be read.
     """
     try:
-        place = find_pack(default_folders()) if folder is None else folder
-        every = (path for path in place.rglob("*") if path.suffix in _SUFFIXES)
+        root = find_pack(default_folders()) if folder is None else folder
+        every = (path for path in root.rglob("*") if path.suffix in _SUFFIXES)
         paths = sorted(path for path in every if path.is_file())
         if folder is not None and folder.is_file():
             paths = [folder]
         if not paths:
-            raise FuzzError(_without_captures(place))
+            raise FuzzError(_without_captures(root))
         return SeedCorpus([list(_frames(path)) for path in paths])
     except (CaptureError, PackError) as error:
         raise FuzzError(f"seed corpus: {error}") from error

@@ -15,7 +15,7 @@ from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire.opcode import Service
 
-MODELS: Final[Mapping[QPType, type[ResponderModel]]] = {
+RESPONDER_MODELS: Final[Mapping[QPType, type[ResponderModel]]] = {
     QPType.RC: ResponderModel,
     QPType.UC: UnreliableModel,
     QPType.UD: DatagramModel,
@@ -24,7 +24,7 @@ MODELS: Final[Mapping[QPType, type[ResponderModel]]] = {
 """The model of a responder, by the type of its queue pair."""
 
 SERVICES: Final[Mapping[str, QPType]] = {
-    model.wire.name.lower(): kind for kind, model in MODELS.items()
+    model.wire.name.lower(): kind for kind, model in RESPONDER_MODELS.items()
 }
 """Types of queue pairs by the name of their service, in lower case: rc, uc, ud, xrc."""
 
@@ -61,9 +61,9 @@ def requester_type(kind: QPType) -> QPType:
 
 def wire_service(kind: QPType) -> Service:
     """Return the service of a queue pair. Raises :class:`FuzzError` for a type without a model."""
-    if kind not in MODELS:
+    if kind not in RESPONDER_MODELS:
         raise FuzzError(f"queue pairs of type {kind.name} have no model of a responder")
-    return MODELS[kind].wire
+    return RESPONDER_MODELS[kind].wire
 
 
 def fresh_model(setup: Setup, numbers: Numbers, profile: Profile = IBTA) -> ResponderModel:
@@ -72,4 +72,4 @@ def fresh_model(setup: Setup, numbers: Numbers, profile: Profile = IBTA) -> Resp
     Raises :class:`FuzzError` for a type without a model.
     """
     wire_service(setup.service)
-    return MODELS[setup.service](setup, numbers, bytearray(FRESH_ARENA), profile=profile)
+    return RESPONDER_MODELS[setup.service](setup, numbers, bytearray(FRESH_ARENA), profile=profile)

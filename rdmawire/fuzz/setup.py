@@ -23,8 +23,6 @@ PEER_QPN: Final = 0x4D
 """The queue pair of the fuzzer."""
 QKEY: Final = 0x11
 PKEY: Final = 0xFFFF
-RKEY_STEP: Final = 0x100
-"""Distance between the keys of two regions: the index of a key without its variant."""
 
 ARENA: Final = 16 << 10
 """Bytes of memory that are compared with the model, guards included."""

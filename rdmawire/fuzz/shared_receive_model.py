@@ -8,8 +8,9 @@ from collections import deque
 from typing import ClassVar
 
 from rdmawire.fuzz.exchange import Expected, Reply, Request
-from rdmawire.fuzz.request_role import Role
-from rdmawire.fuzz.responder_model import Receive, ResponderModel
+from rdmawire.fuzz.request_role import RequestRole
+from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.responder_state import Receive
 from rdmawire.fuzz.setup import SHARED_QUEUES
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire.ib import NO_CREDITS
@@ -37,19 +38,19 @@ class SharedReceiveModel(ResponderModel):
         """Return how many receives a queue has."""
         return len(self.queues[srq])
 
-    def credits(self) -> int:
-        """ACKs of shared receive queues have no credits. IBA 9.7.7.2.1."""
+    def grant_credits(self) -> int:
+        """Return the syndrome of an ACK without credits, as of all shared queues. IBA 9.7.7.2.1."""
         return NO_CREDITS
 
-    def _in_sequence(self, operation: int, role: Role, request: Request) -> Expected:
+    def _in_sequence(self, operation: int, role: RequestRole, request: Request) -> Expected:
         follows = "" if role.begins else role.family
         if self.message.family == follows and (refused := self._select_queue(role, request)):
             return refused
         return super()._in_sequence(operation, role, request)
 
-    def _select_queue(self, role: Role, request: Request) -> Expected | None:
+    def _select_queue(self, role: RequestRole, request: Request) -> Expected | None:
         """Select the queue that the packet names; all packets of a message name the same."""
-        if not self._may_repeat(request):
+        if not self._names_valid_queue(request):
             return self._invalid(_CLAUSE, "no shared receive queue of the XRC domain")
         named = self.numbers.srqs.index(request.srq)
         if not role.begins and named != self.selected:
@@ -58,7 +59,7 @@ class SharedReceiveModel(ResponderModel):
         self.receives = self.queues[named]
         return None
 
-    def _may_repeat(self, request: Request) -> bool:
+    def _names_valid_queue(self, request: Request) -> bool:
         """Whether the packet names a queue of the XRC domain."""
         srqs = self.numbers.srqs
         return request.srq in srqs and SHARED_QUEUES[srqs.index(request.srq)].usable

@@ -7,7 +7,7 @@ after bytes that are lost. RFC 5044.
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from rdmawire.fuzz.mpa_conversation import FPDU, NOT_IWARP, START_UP, Seen, TCPSegment
+from rdmawire.fuzz.mpa_conversation import FPDU, NOT_IWARP, START_UP, StreamItem, TCPSegment
 from rdmawire.wire.mpa import (
     FPDUCRC,
     MARKER_SPACING,
@@ -29,15 +29,15 @@ _TABLES: Final[tuple[type[StartUpHeader], ...]] = (MPARequest, MPAReply)
 class MPARules(NamedTuple):
     """The rules of a reader.
 
-    - ``markers``: whether a stream has Markers, of the start-up frames of its sender and receiver.
-    - ``checks``: whether CRCs are in use, of the flags C of both sides.
+    - ``markers``: given the start-up frames of sender and receiver, whether a stream has Markers.
+    - ``checks``: given the flags C of both sides, whether CRCs are in use.
     - ``private``: the bytes of private data of a start-up frame.
-    - ``origin``: the place of the first Marker, of the bytes of the start-up frame.
-    - ``size``: the bytes of an FPDU, of its ULPDU's and its place among Markers.
+    - ``origin``: given the bytes of the start-up frame, the position of the first Marker.
+    - ``size``: given the bytes of the ULPDU and its position among Markers, those of the FPDU.
     - ``joins``: whether an FPDU may begin in one segment and end in another.
-    - ``fresh``: the first byte of a segment that is new, of its place and the place expected.
-    - ``covered``: the bytes that the CRC covers, of the FPDU without CRC and its place among
-      Markers.
+    - ``fresh``: given the position of a segment and the expected one, the index of its first new
+      byte.
+    - ``covered``: given the FPDU without CRC and its position among Markers, what the CRC covers.
     - ``waits``: whether a segment that is early is kept until its turn.
     """
 
@@ -56,7 +56,7 @@ MPA_RULES: Final = MPARules()
 
 
 def without_markers(data: bytes, position: int | None) -> bytes:
-    """The bytes of an FPDU without its Markers; ``position`` is its place among them."""
+    """The bytes of an FPDU without its Markers; ``position`` is its position among them."""
     if position is None:
         return data
     first = -position % MARKER_SPACING
@@ -74,7 +74,7 @@ class _Stream:
         self.early: list[TCPSegment] = []
         self.header: StartUpHeader | None = None
         self.origin = 0
-        self.seen: list[Seen] = []
+        self.seen: list[StreamItem] = []
 
 
 class _SmallReader:
@@ -122,7 +122,7 @@ class _SmallReader:
             position = stream.start - stream.origin if markers else None
             good = self._is_good(data, position)
             status = ("good" if good else "bad") if checks else "absent"
-            stream.seen.append(Seen(FPDU, stream.start, len(data), status))
+            stream.seen.append(StreamItem(FPDU, stream.start, len(data), status))
             stream.buffer = stream.buffer[len(data) :]
             stream.start += len(data)
 
@@ -130,7 +130,7 @@ class _SmallReader:
         """Read the start-up frame, if it is complete."""
         begun = stream.buffer[: len(_KEYS[side])]
         if not _KEYS[side].startswith(begun):
-            stream.seen.append(Seen(NOT_IWARP, 0, 0))
+            stream.seen.append(StreamItem(NOT_IWARP, 0, 0))
             self._over = True
             return
         table = _TABLES[side]
@@ -139,7 +139,7 @@ class _SmallReader:
         header = table.parse(stream.buffer)
         size = table.SIZE + self._rules.private(header)
         if len(stream.buffer) >= size:
-            stream.seen.append(Seen(START_UP, stream.start, size))
+            stream.seen.append(StreamItem(START_UP, stream.start, size))
             stream.header, stream.buffer = header, stream.buffer[size:]
             stream.start += size
             stream.origin = self._rules.origin(size)
@@ -161,10 +161,10 @@ class _SmallReader:
 
 def small_reader(
     rules: MPARules = MPA_RULES,
-) -> Callable[[Sequence[TCPSegment]], tuple[list[Seen], list[Seen]]]:
+) -> Callable[[Sequence[TCPSegment]], tuple[list[StreamItem], list[StreamItem]]]:
     """Return a reader with these rules, for :class:`rdmawire.fuzz.mpa_fuzzer.MPAFuzzer`."""
 
-    def read(found: Sequence[TCPSegment]) -> tuple[list[Seen], list[Seen]]:
+    def read(found: Sequence[TCPSegment]) -> tuple[list[StreamItem], list[StreamItem]]:
         reader = _SmallReader(rules)
         for segment in found:
             reader.take(segment)

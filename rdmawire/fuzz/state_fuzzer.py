@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, adapter, check_settings
 from rdmawire.fuzz.oracle import Violation
-from rdmawire.fuzz.state_session import MAX_STEPS, StateSession, Step, TimedFrame, checked, played
+from rdmawire.fuzz.state_network import TimedFrame
+from rdmawire.fuzz.state_session import MAX_STEPS, SequenceStep, StateSession, checked, played
 from rdmawire.fuzz.state_setup import MAX_HOSTS, SERVICES, StateSetup
 from rdmawire.fuzz.work_model import Problem
 from rdmawire.ib.rules import Rules
@@ -40,7 +41,7 @@ class StateFinding(NamedTuple):
     frames: list[TimedFrame]
 
 
-def violation_of(problem: Problem, steps: Sequence[Step]) -> Violation:
+def violation_of(problem: Problem, steps: Sequence[SequenceStep]) -> Violation:
     """Describe a problem that the last of ``steps`` has shown.
 
     Its signature is the rule and the kind of that step.
@@ -164,7 +165,7 @@ def replay(
     return shown, session.frames
 
 
-def _parts(case: Any) -> tuple[StateSetup, list[Step]]:
+def _parts(case: Any) -> tuple[StateSetup, list[SequenceStep]]:
     """Return the setup and the steps of a case."""
     if not isinstance(case, dict) or not isinstance(case.get("steps"), list):
         raise FuzzError("case: expected an object with a setup and a list of steps")
@@ -268,6 +269,6 @@ def describe(case: Any) -> list[str]:
     return [_line(step) for step in steps]
 
 
-def _line(step: Step) -> str:
+def _line(step: SequenceStep) -> str:
     arguments = (f"{name} {value}" for name, value in step.items() if name != "step" and value)
     return ", ".join((str(step["step"]), *arguments))

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import Copyable, WireError
-from rdmawire.fuzz.decode import Accepted, accepted, request_in
 from rdmawire.fuzz.exchange import Expected, Reply, Request
+from rdmawire.fuzz.packet_validation import Accepted, accepted_packet, request_in
 from rdmawire.fuzz.queue_end import COMPLETIONS, QueueEnd, Station
 from rdmawire.fuzz.setup import AREAS, PKEY, WINDOW
 from rdmawire.fuzz.target import Completion
@@ -76,35 +76,35 @@ class StateOracle:
 
     # Arriving frames.
 
-    def arrives(self, station: Station, frame: bytes, now: int) -> Arrival:
-        """Tell what a frame is and what it may do, before the host receives it."""
+    def expect(self, station: Station, frame: bytes, now: int) -> Arrival:
+        """Count and model a frame before the host receives it; return what it is and may do."""
         station.seen.received += 1
         station.seen.received_bytes += len(frame)
         end = self._addressed(station, frame)
         if end is None or end.state not in RECEIVING:
             return NOTHING if end is None else Arrival(end, was=end.state)
-        found = accepted(frame, end.headers, end.qpn)
+        found = accepted_packet(frame, end.headers, end.qpn)
         if found is None:
             return Arrival(end, was=end.state)
         if SHAPES.get(found.frame.packet.bth.opcode, _REQUEST).response:
-            return self._response(end, found.frame, now)
-        return self._request(end, found)
+            return self._expect_response(end, found.frame, now)
+        return self._expect_request(end, found)
 
     def _addressed(self, station: Station, frame: bytes) -> QueueEnd | None:
         """The end of the station that the BTH names."""
-        place = roce.bth_offset(frame, 0, len(frame))
-        if place < 0:
+        offset = roce.bth_offset(frame, 0, len(frame))
+        if offset < 0:
             return None
-        qpn = int.from_bytes(frame[place + 5 : place + 8], "big")
+        qpn = int.from_bytes(frame[offset + 5 : offset + 8], "big")
         return next((end for end in station.ends if end.qpn == qpn), None)
 
-    def _response(self, end: QueueEnd, frame: roce.Frame, now: int) -> Arrival:
+    def _expect_response(self, end: QueueEnd, frame: roce.Frame, now: int) -> Arrival:
         mine = frame.packet.bth.opcode & 0xE0 == end.base
         if mine and end.reliable and end.kind is not QPType.XRC_TGT:
-            end.work.responds(frame, now, end.station.profile.rnr_timer_ns)
+            end.work.note_response(frame, now, end.station.profile.rnr_timer_ns)
         return Arrival(end, response=frame, was=end.state)
 
-    def _request(self, end: QueueEnd, found: Accepted) -> Arrival:
+    def _expect_request(self, end: QueueEnd, found: Accepted) -> Arrival:
         request = request_in(found.frame, malformed=found.malformed)
         if end.responder is not None:
             replies = end.responder.request(request)
@@ -118,7 +118,7 @@ class StateOracle:
         """Yield the parts of the arena that a request may change."""
         operation = request.opcode & 31
         if operation in _SENDS:
-            yield from ((place, length) for _, place, length in end.receives)
+            yield from ((start, length) for _, start, length in end.receives)
         if operation in _BEGIN_WRITE and _is_expected(end, request):
             right = int(Access.REMOTE_WRITE)
             end.open_write = _granted(end, request, request.dmalen, right) or (0, 0)
@@ -132,7 +132,7 @@ class StateOracle:
 
     def judge(self, station: Station, arrival: Arrival, frames: list[bytes], now: int) -> None:
         """Judge what a host did in one event."""
-        replies = list(self._requests_judged(station, arrival, frames, now))
+        replies = list(self._judge_requests(station, arrival, frames, now))
         self._judge_replies(arrival, replies)
         sinks = {end: list(end.work.sinks()) for end in station.ends}
         for end in station.ends:
@@ -140,7 +140,7 @@ class StateOracle:
             self._judge_local(end, sinks[end], arrival)
         self._judge_memory(station, arrival)
 
-    def _requests_judged(
+    def _judge_requests(
         self, station: Station, arrival: Arrival, frames: list[bytes], now: int
     ) -> Iterator[tuple[QueueEnd, Reply]]:
         """Judge the requests among frames that a host sends; yield its replies."""
@@ -158,7 +158,7 @@ class StateOracle:
                 continue
             if end.state not in SENDING:
                 fail("state", "IBA 10.3.1", f"no request in {end.state.name}", bth_words(frame))
-            _raise(end.work.sends(frame, now, begins=end.state is QPState.RTS))
+            _raise(end.work.judge_request(frame, now, begins=end.state is QPState.RTS))
 
     def _sender(self, station: Station, frame: roce.Frame) -> QueueEnd:
         """The end that sent a frame."""
@@ -210,7 +210,7 @@ class StateOracle:
         return asked and end.qp.state is QPState.ERR
 
     def _judge_send(self, end: QueueEnd, done: WorkCompletion, now: int, local: bytes) -> None:
-        _raise(end.work.completed(done, now, local))
+        _raise(end.work.judge_completion(done, now, local))
         failed = done.status is not WCStatus.SUCCESS
         flushed = done.status is WCStatus.WR_FLUSH_ERR
         end.station.seen.failed_sends += failed
@@ -220,7 +220,7 @@ class StateOracle:
         if failed and end.reliable:
             end.state = QPState.ERR
             if end.responder is not None:
-                end.responder.break_off()
+                end.responder.enter_error()
         elif failed and end.state is not QPState.ERR:
             end.state = QPState.SQE
 
@@ -304,7 +304,7 @@ class _Shape(NamedTuple):
 
 
 _REQUEST: Final[Any] = _Shape()
-"""For reserved opcodes, which count as requests."""
+"""The shape of reserved opcodes, which count as requests."""
 
 
 def _is_expected(end: QueueEnd, request: Request) -> bool:
@@ -386,7 +386,9 @@ def _check_changes(rule: str, clause: str, before: bytes, found: bytes, allowed:
     may = bytearray(len(before))
     for start, length in allowed:
         may[start : start + length] = b"\1" * length
-    wrong = [place for place, byte in enumerate(found) if byte != before[place] and not may[place]]
+    wrong = [
+        offset for offset, byte in enumerate(found) if byte != before[offset] and not may[offset]
+    ]
     if wrong:
         first, last = wrong[0], wrong[-1] + 1
         expected = f"{bytes(before[first : min(last, first + 16)]).hex()} at {first}"

@@ -5,17 +5,14 @@ state: an index is reduced to the number of things that there are, and a verb th
 refuses in the state must be refused. So a sequence keeps its meaning when steps are removed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
-from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rdmawire.errors import FuzzError, VerbsError
-from rdmawire.fabric.fault import ACTIONS
-from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.link import Delivery, Link
-from rdmawire.fabric.simulator import SimulationLimit, Simulator
+from rdmawire.fabric.simulator import SimulationLimit
+from rdmawire.fuzz.exception_text import exception_text
 from rdmawire.fuzz.exchange import Expected
 from rdmawire.fuzz.frames import FrameBuilder
 from rdmawire.fuzz.inputs import PacketInput, input_from_json
@@ -27,185 +24,40 @@ from rdmawire.fuzz.queue_end import (
     SOURCE,
     SOURCE_SIZE,
     QueueEnd,
-    Receive,
-    Station,
 )
+from rdmawire.fuzz.responder_state import Receive
 from rdmawire.fuzz.setup import RECEIVE_SLOT
-from rdmawire.fuzz.state_oracle import NOTHING, Arrival, StateOracle, StateViolation, fail
-from rdmawire.fuzz.state_setup import FIRST_QPN, RETRY_CNT, RNR_RETRY, RNR_TIMER, StateSetup
-from rdmawire.fuzz.work_model import ACK_TIMEOUT, Problem, Work
+from rdmawire.fuzz.state_network import StateNetwork
+from rdmawire.fuzz.state_oracle import StateViolation, fail
+from rdmawire.fuzz.state_setup import RETRY_CNT, RNR_RETRY, RNR_TIMER, StateSetup
+from rdmawire.fuzz.work_model import ACK_TIMEOUT, PostedWork, Problem
 from rdmawire.ib.rules import Rules
-from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.units import us
-from rdmawire.verbs.engine import Clock
 from rdmawire.verbs.enums import STATE_RULES, QPState, QPType
-from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttrMask
 from rdmawire.verbs.wr import INLINE, VERBS, BindMW, Local, RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.ib import Placement
 from rdmawire.wire.opcode import SHAPES
 
-Step = Mapping[str, Any]
+SequenceStep = Mapping[str, Any]
 """One step: ``step`` is its name, the others are its arguments."""
 
-LATENCY: Final = us(1)
-MAX_FRAMES: Final = 4096
-"""Frames that one event may cause before the oracle calls it endless."""
-EVENTS: Final = 40_000
-"""Events of one step before the oracle calls it endless."""
 MAX_STEPS: Final = 4096
 INLINE_LIMIT: Final = 256
 
 
-class TimedFrame(NamedTuple):
-    """A frame and its time (ns)."""
-
-    time: int
-    data: bytes
-
-
-class PlannedFaults:
-    """A fault model: actions of :data:`rdmawire.fabric.fault.ACTIONS` for frames to come."""
-
-    def __init__(self) -> None:
-        self._plans: dict[int, tuple[str, dict[str, Any]]] = {}
-        self._random = Random(0)  # noqa: S311  must be repeatable
-        self._seen = 0
-
-    def plan(self, ahead: int, do: str, options: dict[str, Any]) -> None:
-        """Do this to the frame after the next ``ahead`` frames."""
-        self._plans[self._seen + 1 + ahead] = (do, options)
-
-    def apply(self, frame: Envelope, number: int) -> Iterable[Delivery]:
-        """Apply the plan for this frame, if there is one."""
-        self._seen = number
-        delivery = Delivery(frame.data)
-        do, options = self._plans.pop(number, ("", {}))
-        if not do:
-            return (delivery,)
-        return tuple(ACTIONS[do](delivery, self._random, **options))
-
-
-class WatchedPort:
-    """An adapter's port that shows each event to the oracle.
-
-    All frames that the adapter has ready are taken after each event, so that the answer to each
-    frame is known.
-    """
-
-    def __init__(self, station: Station, oracle: StateOracle) -> None:
-        self.station = station
-        self._oracle = oracle
-        self.ready: list[bytes] = []  # judged, or about to be judged, and not sent yet
-
-    @property
-    def clock(self) -> Clock | None:
-        """The adapter's clock."""
-        return self.station.nic.clock
-
-    @clock.setter
-    def clock(self, clock: Clock | None) -> None:
-        self.station.nic.clock = clock
-
-    def receive(self, frame: bytes, now: int) -> None:
-        """Receive a frame, and judge what follows."""
-        arrival = self._oracle.arrives(self.station, frame, now)
-        self.station.nic.receive(frame, now)
-        self._judge(arrival, now)
-
-    def _judge(self, arrival: Arrival, now: int) -> None:
-        """Judge the frames that the adapter has ready."""
-        frames = self._drained(now)
-        self.ready += frames
-        self._oracle.judge(self.station, arrival, frames, now)
-
-    def transmit(self, now: int) -> list[bytes]:
-        """Return all frames to send."""
-        self._judge(NOTHING, now)
-        frames, self.ready = self.ready, []
-        return frames
-
-    def posted(self, end: QueueEnd, expected: Expected, now: int) -> None:
-        """Judge what follows at once from posted work of an end."""
-        self._judge(Arrival(end, was=end.state, replies=expected), now)
-
-    def _drained(self, now: int) -> list[bytes]:
-        """Take all frames that the adapter has ready."""
-        nic, frames = self.station.nic, []
-        while more := nic.transmit(now):
-            frames += more
-            if len(frames) > MAX_FRAMES:
-                fail("rest", "IBA 9.7", f"{MAX_FRAMES} frames at most", "frames without end")
-        return frames
-
-    def next_timer(self) -> int | None:
-        """When :meth:`handle_timer` is due (ns), or ``None``."""
-        return self.station.nic.next_timer()
-
-    def handle_timer(self, now: int) -> None:
-        """Handle the timers that are due."""
-        self.station.nic.handle_timer(now)
-
-
-class StateSession:
-    """Hosts, links and ends of a setup, and the steps played on them.
-
-    ``rules`` are those of each host, by index; hosts without an entry have the standard's. Frames
-    on the link and injected ones are in ``frames``, played steps in ``steps``.
-    """
+class StateSession(StateNetwork):
+    """The network of a setup, and the steps played on it, which are in ``steps``."""
 
     def __init__(self, setup: StateSetup, rules: Mapping[int, Rules] | None = None) -> None:
-        rules = {} if rules is None else rules
-        self.setup = setup
-        self.steps: list[Step] = []
-        self.frames: list[TimedFrame] = []
-        self.simulator = Simulator(event_limit=EVENTS)
-        self._faults = PlannedFaults()
-        link = Link(LATENCY, faults=self._faults)
-        self.ends: list[QueueEnd] = []
-        self.oracle = StateOracle({})
-        self.ports = [
-            WatchedPort(
-                Station(number + 1, PROFILES[name], rules.get(number, STANDARD)), self.oracle
-            )
-            for number, name in enumerate(setup.profiles)
-        ]
-        self.stations = [port.station for port in self.ports]
-        for port in self.ports:
-            self.simulator.attach(port, port.station.mac, link)
-        self.simulator.on_sent.append(lambda frame, now: self._record(frame.data, now))
-        self._connect()
-
-    def _record(self, data: bytes, now: int) -> None:
-        self.frames.append(TimedFrame(now, data))
-
-    def record_unsent(self) -> None:
-        """Add the frames that adapters have ready to ``frames``: one may be the violation."""
-        for port in self.ports:
-            for data in port.ready:
-                self._record(data, self.simulator.now)
-
-    def _connect(self) -> None:
-        """Make the ends of all connections and bring them to RTS."""
-        for connection in self.setup.connections:
-            pair = [
-                QueueEnd(
-                    self.stations[host],
-                    FIRST_QPN + len(self.ends) + place,
-                    connection.types[place],
-                    (connection.psns[place], connection.psns[1 - place]),
-                )
-                for place, host in enumerate(connection.hosts)
-            ]
-            pair[0].peer, pair[1].peer = pair[1], pair[0]
-            self.ends += pair
-        self.oracle.ends.update({end.qpn: end for end in self.ends})
+        super().__init__(setup, rules)
+        self.steps: list[SequenceStep] = []
         for end in self.ends:
             self._raise_to(end, QPState.RTS)
 
     # Playing.
 
-    def play(self, step: Step) -> None:
+    def play(self, step: SequenceStep) -> None:
         """Play one step and judge it. Raises :class:`StateViolation`; :class:`FuzzError` for names.
 
         Any other exception of an adapter is a violation, too.
@@ -221,7 +73,7 @@ class StateSession:
         except SimulationLimit as error:
             raise StateViolation(Problem("rest", "IBA 9.7", "rest", str(error))) from error
         except Exception as error:
-            happened = f"{type(error).__name__}: {error}"
+            happened = exception_text(error)
             raise StateViolation(Problem("exception", "", "no exception", happened)) from error
 
     def _judge(self) -> None:
@@ -259,14 +111,6 @@ class StateSession:
 
     # Steps. Arguments are small numbers.
 
-    def end(self, number: int) -> QueueEnd:
-        """Return an end by number, reduced to how many there are."""
-        return self.ends[number % len(self.ends)]
-
-    def _port(self, end: QueueEnd) -> WatchedPort:
-        """The port of an end's host."""
-        return next(port for port in self.ports if port.station is end.station)
-
     def post(  # noqa: PLR0917  the arguments of a step
         self,
         end: int,
@@ -298,7 +142,7 @@ class StateSession:
 
     def _work(
         self, end: QueueEnd, opcode: SendOpcode, length: int, flags: int, lkey: int
-    ) -> Work | None:
+    ) -> PostedWork | None:
         """Return work with its local memory; ``None`` if no slot is free for a response."""
         verb = VERBS[opcode]
         number = end.posted_sends + 1
@@ -307,13 +151,13 @@ class StateSession:
         wr = SendWR(opcode, wr_id=number, flags=flags)
         if opcode is SendOpcode.FLUSH:
             wr = wr._replace(length=length, placement=Placement.GLOBAL_VISIBILITY)
-            return Work(wr, length)
+            return PostedWork(wr, length)
         if verb.local is Local.SINK:
             if sum(work.sink >= 0 for work in end.work.works) >= SINK_SLOTS:
                 return None
             sink = SINKS + number % SINK_SLOTS * SINK_SIZE
             sges = (Sge(end.local_base + sink, length, end.sinks.lkey + lkey),) if length else ()
-            return Work(wr._replace(sges=sges), length, b"", sink, bool(lkey and length))
+            return PostedWork(wr._replace(sges=sges), length, b"", sink, bool(lkey and length))
         return _sending(end, wr, length, lkey)
 
     def _addressed(self, end: QueueEnd, wr: SendWR) -> SendWR:
@@ -325,7 +169,7 @@ class StateSession:
             return wr._replace(remote_srqn=end.peer.srq.number)
         return wr
 
-    def _post(self, end: QueueEnd, work: Work) -> None:
+    def _post(self, end: QueueEnd, work: PostedWork) -> None:
         """Post work, and model it; a refusal must be right."""
         fits = work.wr.opcode in end.qp.service.verbs and end.qp.service.sends
         allowed = fits and STATE_RULES[end.state].post_send
@@ -350,8 +194,8 @@ class StateSession:
         """Post a receive of ``length`` bytes in the next slot."""
         one = self.end(end)
         length = min(length, RECEIVE_SLOT)
-        number, place = one.posted_receives + 1, one.next_slot()
-        sges = (Sge(one.station.base + place, length, one.station.sink.lkey),) if length else ()
+        number, start = one.posted_receives + 1, one.next_slot()
+        sges = (Sge(one.station.base + start, length, one.station.sink.lkey),) if length else ()
         wr = RecvWR(sges, number)
         nic = one.station.nic
         try:
@@ -363,17 +207,17 @@ class StateSession:
             return
         if one.srq is None and not STATE_RULES[one.state].post_recv:
             fail("post_recv", "IBA 10.3.1", f"EINVAL in {one.state.name}", "it was accepted")
-        self._received(one, number, place, length)
+        self._received(one, number, start, length)
 
-    def _received(self, end: QueueEnd, number: int, place: int, length: int) -> None:
+    def _received(self, end: QueueEnd, number: int, start: int, length: int) -> None:
         """Model a posted receive, and judge its unsolicited ACK."""
         end.posted_receives += 1
-        end.receives.append(Receive(number, place, length))
+        end.receives.append(Receive(number, start, length))
         if end.responder is None:
             return
         end.receives.clear()
         expected = end.responder.post_receive(length)
-        self._port(end).posted(end, expected, self.simulator.now)
+        self.port_of(end).posted(end, expected, self.simulator.now)
 
     def modify(self, end: int, state: str) -> None:
         """Change the state of a queue pair, with the attributes that the change needs."""
@@ -400,7 +244,7 @@ class StateSession:
         if state is QPState.RTS and end.state is not QPState.RTS:
             end.work.resume(self.simulator.now)
         if state is QPState.ERR and end.responder is not None:
-            end.responder.break_off()
+            end.responder.enter_error()
         end.state = state
 
     def _raise_to(self, end: QueueEnd, state: QPState) -> None:
@@ -433,8 +277,8 @@ class StateSession:
         before, bind = one.window_rkey, one.next_bind()
         wr = SendWR(SendOpcode.BIND_MW, wr_id=one.posted_sends + 1)
         wr = wr._replace(bind=BindMW(one.window, one.station.regions[0], bind))
-        self._post(one, Work(wr))
-        self._port(one).posted(one, Expected(), self.simulator.now)
+        self._post(one, PostedWork(wr))
+        self.port_of(one).posted(one, Expected(), self.simulator.now)
         if one.window.key != bind.rkey:
             one.window_rkey = before
         one.take_numbers()
@@ -450,8 +294,8 @@ class StateSession:
         if not self._may_change_key(one) or not one.window.valid:
             return
         wr = SendWR(SendOpcode.LOCAL_INV, wr_id=one.posted_sends + 1)
-        self._post(one, Work(wr._replace(invalidate_rkey=one.window_rkey)))
-        self._port(one).posted(one, Expected(), self.simulator.now)
+        self._post(one, PostedWork(wr._replace(invalidate_rkey=one.window_rkey)))
+        self.port_of(one).posted(one, Expected(), self.simulator.now)
         if one.responder is not None:
             one.responder.invalidate_window()
 
@@ -474,8 +318,8 @@ class StateSession:
         builder = FrameBuilder(peer.path_to(one.station), peer.mac, one.numbers)
         frame = builder.frame(replace(given, opcode=opcode), (expected + given.ahead) % (1 << 24))
         now = self.simulator.now
-        self._record(frame, now)
-        self._port(one).receive(frame, now)
+        self.record(frame, now)
+        self.port_of(one).receive(frame, now)
 
     @staticmethod
     def _expected(end: QueueEnd) -> int:
@@ -484,7 +328,7 @@ class StateSession:
 
     def fault(self, do: str, ahead: int = 0, by: int = 1) -> None:
         """Plan a fault for the frame after the next ``ahead`` frames."""
-        self._faults.plan(ahead, do, _FAULT_OPTIONS[do](by))
+        self.faults.plan(ahead, do, _FAULT_OPTIONS[do](by))
 
     def wait(self, ns: int) -> None:
         """Let time pass."""
@@ -499,17 +343,17 @@ class StateSession:
                 fail("stuck", "IBA 9.7.6.1.3, 9.7.5.2.8", "all work ended", happened)
 
 
-def _sending(end: QueueEnd, wr: SendWR, length: int, lkey: int) -> Work:
+def _sending(end: QueueEnd, wr: SendWR, length: int, lkey: int) -> PostedWork:
     """Return work that sends bytes of local memory, inline if its flags say so."""
     start = SOURCE + wr.wr_id % 8 if length < SOURCE_SIZE - 8 else SOURCE
     data = FRESH_LOCAL[start : start + length]
     if wr.flags & INLINE and length <= INLINE_LIMIT:
-        return Work(wr._replace(inline=data), length, data)
+        return PostedWork(wr._replace(inline=data), length, data)
     wr = wr._replace(flags=wr.flags & ~INLINE)
     if not length:
-        return Work(wr)
+        return PostedWork(wr)
     sge = Sge(end.local_base + start, length, end.source.lkey + lkey)
-    return Work(wr._replace(sges=(sge,)), length, data, local_error=bool(lkey))
+    return PostedWork(wr._replace(sges=(sge,)), length, data, local_error=bool(lkey))
 
 
 def _is_plain(wr: SendWR) -> bool:
@@ -595,7 +439,7 @@ _NAMES: Final[dict[str, Sequence[str]]] = {
 
 
 def played(
-    setup: StateSetup, steps: Sequence[Step], rules: Mapping[int, Rules] | None = None
+    setup: StateSetup, steps: Sequence[SequenceStep], rules: Mapping[int, Rules] | None = None
 ) -> tuple[StateSession, Problem | None]:
     """Play steps; return the session and the first violation, or ``None``."""
     session = StateSession(setup, rules)

@@ -1,9 +1,8 @@
-"""What is fuzzed: frames go in, frames come out.
+"""Targets of fuzzing: adapters that receive frames and send frames.
 
 A :class:`Target` receives and sends frames, so that an adapter in another process or on a wire can
 be fuzzed. It says where its queue pair and its memory are, and its memory begins with known bytes.
-What an :class:`ObservableTarget` shows in addition (memory, completions) lets more mistakes be
-found.
+An :class:`ObservableTarget` also shows its memory and completions, so that more bugs are found.
 """
 
 from typing import Final, NamedTuple, Protocol, runtime_checkable

@@ -67,7 +67,7 @@ def _short_send(frame: Dissection) -> bool:
 
 
 def _like_rpc(frame: Dissection) -> bool:
-    """With a message type of RPC over RDMA (RFC 8166, 4.1) in the fourth word of the payload."""
+    """Frames whose fourth word of payload is a message type of RPC over RDMA. RFC 8166, 4.1."""
     word = payload_of(frame)[12:16]
     return _guessed(frame) and len(word) == 4 and int.from_bytes(word, "big") <= 4
 
@@ -76,8 +76,6 @@ def _guessed(frame: Dissection) -> bool:
     return of_operation(*_GUESSED)(frame) and not has_header(MAD)(frame)
 
 
-_DECIDING = (53, 69, 319, 4789)
-"""UDP ports of captures that select a protocol, though the other port is 4791."""
 _GUESSED = (
     Operation.SEND_ONLY,
     Operation.SEND_LAST,

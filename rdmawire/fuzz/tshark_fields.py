@@ -12,7 +12,7 @@ from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import FieldInfo, fields
 from rdmawire.dissect.select import Selection
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.tshark_process import DEFAULT_SECONDS, TsharkError, packets
+from rdmawire.fuzz.tshark_process import DEFAULT_SECONDS, TsharkError, pdml_packets
 
 Values = dict[str, list[str]]
 """The values of a frame's fields as text, by name."""
@@ -34,7 +34,7 @@ def tshark_values(
     """
     if which("tshark") is None:
         raise FuzzError("comparing with tshark needs tshark: install Wireshark's command line")
-    return pdml_values(packets(path, seconds), infos)
+    return pdml_values(pdml_packets(path, seconds), infos)
 
 
 def pdml_values(texts: Iterable[bytes], infos: Sequence[FieldInfo]) -> Iterator[Values]:

@@ -1,8 +1,8 @@
 """Differences from tshark 4.0.17 in frames that rdmawire or tshark calls malformed.
 
-Of such a frame both show what they can read, and go on differently. A row has the frames and the
-fields concerned, and whether the fields may be shown by one of the two alone or with two values.
-For each row tests have a frame that needs it.
+Both show what they can read of such a frame, and handle the rest differently. A row has the frames
+and the fields concerned, and whether the fields may be shown by one of the two alone or with two
+values. For each row tests have a frame that needs it.
 """
 
 import re
@@ -60,7 +60,7 @@ def _reason(pattern: str) -> Applies:
 
 
 def _exceeds(frame: Dissection) -> bool:
-    """With an IPv6 option that is longer than its header says. RFC 8200, 4.2."""
+    """Frames with an IPv6 option that is longer than its header says. RFC 8200, 4.2."""
     return any(map(_overrun, (node.data for node in frame.nodes if node.name == "ipv6 options")))
 
 
@@ -129,7 +129,7 @@ MALFORMED_DIFFERENCES: Final = (
     MalformedDifference(
         _TRANSPORT,
         "headers that do not fit before the ICRC",
-        "read from the bytes of the ICRC and behind it, or not at all; the ICRC is not shown",
+        "read from the bytes of the ICRC and after it, or not at all; the ICRC is not shown",
         Shown.TSHARK | Shown.RDMAWIRE,
         _reason(r"takes \d+ bytes, \d+ are left|no room for the ICRC"),
     ),
@@ -149,7 +149,7 @@ MALFORMED_DIFFERENCES: Final = (
     ),
     MalformedDifference(
         _TRANSPORT,
-        "a payload whose size is no multiple of four",
+        "a payload whose size is not a multiple of four",
         "management datagrams are shown, whatever their size",
         Shown.TSHARK,
         _reason(r"make \d+ bytes, no multiple of four"),

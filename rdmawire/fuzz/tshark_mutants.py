@@ -38,7 +38,7 @@ _PORTS: Final = frozenset((
 
 
 def _to_management_queue(frame: Dissection) -> bool:
-    """To queue pair 0 or 1, as no datagram."""
+    """Frames to queue pair 0 or 1 that are not datagrams."""
     to = [bth.destqp for bth in headers_of(frame, ib.BTH)]  # type: ignore[attr-defined]
     return any(qpn < 2 for qpn in to) and not of_service(Service.UD)(frame)
 
@@ -49,14 +49,14 @@ def _of_other_version(frame: Dissection) -> bool:
 
 
 def _from_management_queue(frame: Dissection) -> bool:
-    """From queue pair 0 or 1 to another one."""
+    """Frames from queue pair 0 or 1 to another one."""
     sources = [deth.srcqp for deth in headers_of(frame, ib.DETH)]  # type: ignore[attr-defined]
     to = [bth.destqp for bth in headers_of(frame, ib.BTH)]  # type: ignore[attr-defined]
     return any(qpn < 2 for qpn in sources) and any(qpn > 1 for qpn in to)
 
 
 def _ends_early(frame: Dissection) -> bool:
-    """With bytes after the packet, as the lengths of UDP, IP or the GRH say."""
+    """Frames with bytes after the end that the lengths of UDP, IP or the GRH give."""
     return any(node.name == "trailer" for node in frame.nodes)
 
 
@@ -65,19 +65,13 @@ def _is_vendors_notice(frame: Dissection) -> bool:
 
 
 def _is_inactive(frame: Dissection) -> bool:
-    """With an RMPP header that has a type of its own, but not the flag that says so."""
+    """Frames with an RMPP header that has a type of its own, but not the flag that says so."""
     typed = (RMPPType.ACK, RMPPType.STOP, RMPPType.ABORT)
     return any(not one.active and one.type in typed for one in headers_of(frame, RMPP))  # type: ignore[attr-defined]
 
 
 def _is_fragment(frame: Dissection) -> bool:
     return any(ip.mf or ip.fragment_offset for ip in headers_of(frame, inet.IPv4))  # type: ignore[attr-defined]
-
-
-_TEXTS: Final = (
-    "infiniband.nodedescription.nodestring",
-    "infiniband.serviceassociationrecord.servicename",
-)
 
 
 def _unprintable(frame: Dissection) -> bool:
@@ -95,7 +89,7 @@ MUTANT_DIFFERENCES = (
     ),
     KnownDifference(
         ("infiniband.*", "data.*"),
-        "packets to queue pair 0 or 1 that are no datagrams",
+        "packets to queue pair 0 or 1 that are not datagrams",
         "decoded as management datagrams, whatever the opcode",
         "",
         _to_management_queue,
@@ -161,7 +155,7 @@ MUTANT_DIFFERENCES = (
             "infiniband.nodedescription.nodestring",
             "infiniband.serviceassociationrecord.servicename",
         ),
-        "texts with bytes that are no printable ASCII",
+        "texts with bytes that are not printable ASCII",
         "each byte above 0x7F is shown by itself; rdmawire reads UTF-8, and escapes other bytes",
         "",
         _unprintable,

@@ -40,10 +40,10 @@ class TsharkError(FuzzError):
         self.line = line
 
 
-def packets(
+def pdml_packets(
     path: Path, seconds: float = DEFAULT_SECONDS, max_output: int = MAX_OUTPUT
 ) -> Iterator[bytes]:
-    """Yield the packets of a capture as tshark writes them in PDML.
+    """Yield the pdml_packets of a capture as tshark writes them in PDML.
 
     pyshark's own reader is not used: its event loop takes signals, such as Ctrl-C, from the caller.
     Raises :class:`TsharkError` if tshark ends with a signal or an error, or is waited for longer
@@ -96,7 +96,7 @@ class _Run:
             selector.register(self._process.stdout, EVENT_READ, True)
             selector.register(self._process.stderr, EVENT_READ, False)
             while selector.get_map():
-                for stream, is_output in self._ready(selector):
+                for stream, is_output in self._wait_for_output(selector):
                     block = self._block(stream)
                     if not block:
                         selector.unregister(stream)
@@ -111,8 +111,8 @@ class _Run:
         self._process.kill()
         self._process.communicate()
 
-    def _ready(self, selector: DefaultSelector) -> list[tuple[IO[bytes], bool]]:
-        """The streams that can be read. Only the time of waiting for them is counted."""
+    def _wait_for_output(self, selector: DefaultSelector) -> list[tuple[IO[bytes], bool]]:
+        """Return the streams that can be read. Only the time of waiting for them is counted."""
         start = monotonic()
         ready = selector.select(max(self._seconds - self._waited, 0))
         self._waited += monotonic() - start

@@ -7,14 +7,9 @@ one, with the receive that the dropped message left.
 from typing import ClassVar, Final
 
 from rdmawire.fuzz.exchange import Expected, Reply, Request
-from rdmawire.fuzz.request_role import ROLES, Role
-from rdmawire.fuzz.responder_model import (
-    IN_ERROR,
-    NO_MESSAGE,
-    OTHER_OPCODE,
-    STEPS,
-    ResponderModel,
-)
+from rdmawire.fuzz.request_role import REQUEST_ROLES, RequestRole
+from rdmawire.fuzz.responder_model import EXECUTE, IN_ERROR, OTHER_OPCODE, ResponderModel
+from rdmawire.fuzz.responder_state import NO_MESSAGE
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.wire import serial
 from rdmawire.wire.opcode import OPERATIONS, Service
@@ -35,7 +30,7 @@ class UnreliableModel(ResponderModel):
         known = request.opcode >> 5 == self.wire and operation in _OPERATIONS
         if not known or request.malformed:
             return OTHER_OPCODE
-        role = ROLES[operation]
+        role = REQUEST_ROLES[operation]
         self.counters["out_of_sequence"] += request.psn != self.epsn
         gap = request.psn != self.epsn
         if self.message.family and gap and not role.begins:
@@ -46,7 +41,7 @@ class UnreliableModel(ResponderModel):
         self.epsn = request.psn
         if self.message.family != ("" if role.begins else role.family):
             return self._dropped("IBA 9.8.2.2.1, 9.8.2.2.2", "no message that it continues")
-        return STEPS[role.family](self, operation, role, request)
+        return EXECUTE[role.family](self, operation, role, request)
 
     def _dropped(self, clause: str, why: str) -> Expected:
         """Drop the message; the next packet is expected."""
@@ -61,7 +56,7 @@ class UnreliableModel(ResponderModel):
         self.counters["resp_remote_access_errors"] += 1
         return self._dropped("IBA 9.8.2.2.5", why)
 
-    def _not_ready(self, _: Role) -> Expected:
+    def _not_ready(self, _: RequestRole) -> Expected:
         self.counters["out_of_buffer"] += 1
         return self._dropped("IBA 9.8.2.2.4", "no receive is posted")
 

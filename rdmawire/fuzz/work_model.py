@@ -47,7 +47,7 @@ class Problem(NamedTuple):
 
 
 @dataclass(slots=True)
-class Work:
+class PostedWork:
     """A posted work request.
 
     ``data`` are the bytes that it sends, ``length`` those of its message or of its response.
@@ -80,7 +80,7 @@ class Work:
         """Whether it has a completion if it succeeds."""
         return bool(self.wr.flags & SIGNALED)
 
-    def piece(self, index: int) -> bytes:
+    def payload(self, index: int) -> bytes:
         """Return the payload of its packet with this index."""
         return self.data[index * PATH_MTU : (index + 1) * PATH_MTU]
 
@@ -104,7 +104,7 @@ class WorkModel:
     def __init__(self, psn: int, base: int, *, reliable: bool) -> None:
         self.base = base
         self.reliable = reliable
-        self.works: deque[Work] = deque()
+        self.works: deque[PostedWork] = deque()
         self.next_psn = self.unacked = psn
         self.sent_end = psn
         self.answers: dict[int, bytes] = {}
@@ -113,14 +113,15 @@ class WorkModel:
         self._signals = self._rnr_naks = 0
         self._rnr_until = 0
         self._reasons: set[WCStatus] = set()
-        self._odd = False
+        self.has_failed = False
+        """Whether work has failed, so that all after it is flushed."""
 
     # Work.
 
-    def post(self, work: Work, now: int) -> None:
+    def post(self, work: PostedWork, now: int) -> None:
         """Add posted work, and give it its PSNs."""
         verb = VERBS[work.wr.opcode]
-        if not self.works and self.broke_off:
+        if not self.works and self.has_failed:
             self.next_psn = self.sent_end  # flushed work took no PSNs
         if not self.waits:
             self.resume(now)
@@ -137,7 +138,7 @@ class WorkModel:
     @property
     def waits(self) -> bool:
         """Whether work is not complete, or has no completion yet that it needs."""
-        return any(work.signaled or self._open(work) for work in self.works)
+        return any(work.signaled or self._is_open(work) for work in self.works)
 
     def resume(self, now: int) -> None:
         """Note that work may be started now."""
@@ -149,7 +150,7 @@ class WorkModel:
             if work.sink >= 0 and not work.local_error:
                 yield work.sink, work.length
 
-    def _work_at(self, psn: int) -> Work | None:
+    def _work_at(self, psn: int) -> PostedWork | None:
         """The work with this PSN."""
         for work in self.works:
             if serial.in_window(psn, work.first, work.packets):
@@ -158,19 +159,23 @@ class WorkModel:
 
     # Packets sent.
 
-    def sends(self, frame: roce.Frame, now: int, *, begins: bool) -> Problem | None:
+    def judge_request(self, frame: roce.Frame, now: int, *, begins: bool) -> Problem | None:
         """Judge a request packet. ``begins`` says that new work may be started."""
         bth = frame.packet.bth
         work = self._work_at(bth.psn)
         if work is None:
             return _wrong("request PSN", "IBA 9.7.2", "a PSN of posted work", f"PSN {bth.psn}")
         index = serial.span(work.first, bth.psn)
-        problem = self._starts(work, index, now, begins=begins) or self._content(work, index, frame)
+        problem = self._judge_start(work, index, now, begins=begins) or self._judge_content(
+            work, index, frame
+        )
         if problem is None:
-            self._count(work, index)
+            self._count_sent(work, index)
         return problem
 
-    def _starts(self, work: Work, index: int, now: int, *, begins: bool) -> Problem | None:
+    def _judge_start(
+        self, work: PostedWork, index: int, now: int, *, begins: bool
+    ) -> Problem | None:
         """Judge when the packet is sent."""
         if index > work.sent or (index == 0 == work.sent and work.first != self.sent_end):
             happened = f"packet {index} of work {work.wr.wr_id}, sent {work.sent}"
@@ -182,12 +187,12 @@ class WorkModel:
             return None
         if not begins:
             return _wrong("SQD", "IBA 10.3.1.5", "no new work in SQD", f"work {work.wr.wr_id}")
-        return self._waits(work)
+        return self._judge_limits(work)
 
-    def _waits(self, work: Work) -> Problem | None:
+    def _judge_limits(self, work: PostedWork) -> Problem | None:
         """Judge new work: a fence, and the limit of READs and atomics."""
         earlier = (one for one in self.works if one is not work and one.takes_resource)
-        open_reads = sum(one.sent > 0 and self._open(one) for one in earlier)
+        open_reads = sum(one.sent > 0 and self._is_open(one) for one in earlier)
         if work.wr.flags & FENCE and open_reads:
             happened = f"fenced work {work.wr.wr_id} with {open_reads} READs or atomics before it"
             return _wrong("fence", "IBA 10.8.3.3", "earlier READs and atomics complete", happened)
@@ -196,11 +201,11 @@ class WorkModel:
             return _wrong("max_rd_atomic", "IBA 9.4.4", f"{RD_ATOMIC} at most", happened)
         return None
 
-    def _content(self, work: Work, index: int, frame: roce.Frame) -> Problem | None:
+    def _judge_content(self, work: PostedWork, index: int, frame: roce.Frame) -> Problem | None:
         """Compare opcode, headers and payload with the work request."""
         packet = frame.packet
         operation = work.operation(index)
-        payload = work.data if work.takes_resource else work.piece(index)
+        payload = work.data if work.takes_resource else work.payload(index)
         wanted: list[tuple[str, Any]] = [
             ("opcode", self.base | (operation or 0)),
             ("payload", payload),
@@ -217,7 +222,7 @@ class WorkModel:
             return _wrong("AckReq", "IBA 9.7.3.1", "AckReq in the last packet", "no AckReq")
         return None
 
-    def _count(self, work: Work, index: int) -> None:
+    def _count_sent(self, work: PostedWork, index: int) -> None:
         sent = work.packets if work.takes_resource else index + 1
         if sent > work.sent:
             work.sent = sent
@@ -225,7 +230,7 @@ class WorkModel:
 
     # Responses received.
 
-    def responds(self, frame: roce.Frame, now: int, rnr_timers: tuple[int, ...]) -> None:
+    def note_response(self, frame: roce.Frame, now: int, rnr_timers: tuple[int, ...]) -> None:
         """Note a response that the queue pair receives. ``rnr_timers`` are in ns, by index."""
         packet = frame.packet
         in_flight = serial.span(self.unacked, self.sent_end)
@@ -236,17 +241,17 @@ class WorkModel:
         psn = packet.bth.psn
         if aeth is not None and aeth.ack != Ack.ACK:
             if self._settle(psn, now):
-                self._refused(operation, aeth, now, rnr_timers)
+                self._note_refusal(operation, aeth, now, rnr_timers)
         elif operation == Op.ACKNOWLEDGE:
             self._settle(serial.add(psn, 1), now)
         elif self._settle(psn, now):
-            self._answered(operation, packet, now)
+            self._note_data(operation, packet, now)
 
     def _settle(self, psn: int, now: int) -> bool:
         """Acknowledge all before ``psn``, up to a READ or atomic without its response."""
         before = self.unacked
         for work in self.works:
-            if not self._open(work):
+            if not self._is_open(work):
                 continue
             left = serial.span(self.unacked, psn)
             if not left or work.takes_resource:
@@ -254,26 +259,28 @@ class WorkModel:
             unacked = work.packets - self._acked(work)
             self.unacked = serial.add(self.unacked, min(unacked, left))
         if self.unacked != before:
-            self._moved(now)
+            self._note_progress(now)
         if self.unacked != psn:
             self._signals += 1
         return self.unacked == psn
 
-    def _acked(self, work: Work) -> int:
+    def _acked(self, work: PostedWork) -> int:
         """How many packets of the work are acknowledged."""
         return min(max(serial.distance(work.first, self.unacked), 0), work.packets)
 
-    def _open(self, work: Work) -> bool:
+    def _is_open(self, work: PostedWork) -> bool:
         """Whether packets of the work are not acknowledged, or not sent if nothing answers."""
         done = self._acked(work) if self.reliable else work.sent
         return done < work.packets
 
-    def _moved(self, now: int) -> None:
+    def _note_progress(self, now: int) -> None:
         """Note progress, which restores all retries. IBA 9.7.6.1.3."""
         self.progress = self.timer_from = now
         self._signals = self._rnr_naks = 0
 
-    def _refused(self, operation: int, aeth: AETH, now: int, rnr_timers: tuple[int, ...]) -> None:
+    def _note_refusal(
+        self, operation: int, aeth: AETH, now: int, rnr_timers: tuple[int, ...]
+    ) -> None:
         if operation != Op.ACKNOWLEDGE:  # a READ or atomic response refuses nothing
             self._reasons.add(WCStatus.BAD_RESP_ERR)
         elif aeth.ack == Ack.RNR_NAK:
@@ -286,7 +293,7 @@ class WorkModel:
             self._reasons.add(_NAK_STATUS.get(Nak(aeth.value), WCStatus.BAD_RESP_ERR)
                               if aeth.value in set(Nak) else WCStatus.BAD_RESP_ERR)  # fmt: skip
 
-    def _answered(self, operation: int, packet: Any, now: int) -> None:
+    def _note_data(self, operation: int, packet: Any, now: int) -> None:
         """Note the response that a READ or atomic waits for."""
         work = self._work_at(packet.bth.psn)
         if work is None:
@@ -299,11 +306,11 @@ class WorkModel:
         data = packet.payload if atomic is None else atomic.origremdt.to_bytes(8, "little")
         self.answers[packet.bth.psn] = data
         self.unacked = serial.add(packet.bth.psn, 1)
-        self._moved(now)
+        self._note_progress(now)
 
     @staticmethod
-    def _fits(work: Work, operation: int, packet: Any) -> bool:
-        """Whether a READ response has the length and the place that its PSN implies."""
+    def _fits(work: PostedWork, operation: int, packet: Any) -> bool:
+        """Whether a READ response has the length and the position that its PSN implies."""
         index = serial.span(work.first, packet.bth.psn)
         size = work.length if work.sink >= 0 else 0
         wanted = min(size - index * PATH_MTU, PATH_MTU) if size else 0
@@ -313,7 +320,7 @@ class WorkModel:
 
     # Completions.
 
-    def completed(self, done: WorkCompletion, now: int, local: bytes) -> Problem | None:
+    def judge_completion(self, done: WorkCompletion, now: int, local: bytes) -> Problem | None:
         """Judge a completion. ``local`` is the local memory of the queue pair."""
         passed = []
         while self.works and self.works[0].wr.wr_id != done.wr_id:
@@ -323,7 +330,7 @@ class WorkModel:
             return _wrong("exactly once", "IBA 10.8.5", "one completion in order", happened)
         work = self.works.popleft()
         for one in passed:
-            if one.signaled or self._open(one):
+            if one.signaled or self._is_open(one):
                 happened = f"work {done.wr_id} completed first"
                 expected = f"the completion of work {one.wr.wr_id}"
                 return _wrong("exactly once", "IBA 10.8.5", expected, happened)
@@ -331,20 +338,20 @@ class WorkModel:
             return self._succeeded(work, done, local)
         return self._failed(work, done.status, now)
 
-    def _succeeded(self, work: Work, done: WorkCompletion, local: bytes) -> Problem | None:
+    def _succeeded(self, work: PostedWork, done: WorkCompletion, local: bytes) -> Problem | None:
         number = work.wr.wr_id
         if work.local_error:
             return _wrong("local key", "IBA 10.6.3.1", "LOC_PROT_ERR", f"work {number} succeeded")
         if done.opcode != VERBS[work.wr.opcode].completion:
             expected = VERBS[work.wr.opcode].completion.name
             return _wrong("completion opcode", "IBA 11.4.2.1", expected, str(done.opcode))
-        if self._open(work):
+        if self._is_open(work):
             expected = f"PSN {serial.add(work.first, work.packets - 1)} acknowledged"
             happened = f"work {number} succeeded, next unacknowledged PSN {self.unacked}"
             return _wrong("unacknowledged success", "IBA 9.7.3", expected, happened)
         return self._placed(work, local)
 
-    def _placed(self, work: Work, local: bytes) -> Problem | None:
+    def _placed(self, work: PostedWork, local: bytes) -> Problem | None:
         """Compare the local memory of a READ or atomic with the responses."""
         if work.sink < 0:
             return None
@@ -355,18 +362,15 @@ class WorkModel:
             return _wrong("response data", "IBA 9.7.5.1", wanted.hex(), found.hex())
         return None
 
-    def _failed(self, work: Work, status: WCStatus, now: int) -> Problem | None:
+    def _failed(self, work: PostedWork, status: WCStatus, now: int) -> Problem | None:
         allowed = self._allowed(work, status, now)
-        self.broke_off = self.broke_off or status is not WCStatus.WR_FLUSH_ERR
+        self.has_failed = self.has_failed or status is not WCStatus.WR_FLUSH_ERR
         if allowed:
             return None
         happened = f"work {work.wr.wr_id} ended with {status.name}"
         return _wrong("completion status", "IBA 10.8.5, 11.6.2", "a reason on the wire", happened)
 
-    broke_off = False
-    """Whether work has failed, so that all after it is flushed."""
-
-    def _allowed(self, work: Work, status: WCStatus, now: int) -> bool:
+    def _allowed(self, work: PostedWork, status: WCStatus, now: int) -> bool:
         """Whether the status has a reason."""
         if status is WCStatus.WR_FLUSH_ERR:
             return True  # the state of the queue pair is judged by its owner
@@ -381,10 +385,10 @@ class WorkModel:
             return self._signals + timeouts > RETRY_CNT
         return status in self._reasons
 
-    def unfinished(self) -> Work | None:
+    def unfinished(self) -> PostedWork | None:
         """Return signaled work that is acknowledged, but has no completion."""
         for work in self.works:
-            if work.local_error or self._open(work):
+            if work.local_error or self._is_open(work):
                 return None
             if work.signaled:
                 return work
@@ -405,7 +409,7 @@ def _shown(value: object) -> str:
     return f"{value:#x}" if isinstance(value, int) else str(value)
 
 
-def _header_values(work: Work, index: int, packet: Any) -> Iterator[tuple[str, int, int]]:
+def _header_values(work: PostedWork, index: int, packet: Any) -> Iterator[tuple[str, int, int]]:
     """Yield the values of extended headers: name, what the work request says, what is sent."""
     wr = work.wr
     reth, atomic = packet.header(RETH), packet.header(AtomicETH)

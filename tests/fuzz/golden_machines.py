@@ -25,15 +25,17 @@ from rdmawire.verbs.enums import QPType
 
 FOLDER: Final = Path(__file__).parent / "machines"
 
+SERVICE_OF: Final = {name: kind for kind, name in requester_system.USUAL.items()}
+"""The queue pair that an alphabet of requesters is for, unless it is RC."""
 SYSTEMS: Final[dict[str, Callable[[], System]]] = {
     **{
         f"requester-{name}": partial(
-            RequesterSystem, inputs, service=requester_system.SERVICE_OF.get(name, QPType.RC)
+            RequesterSystem, inputs, service=SERVICE_OF.get(name, QPType.RC)
         )
-        for name, inputs in requester_system.INPUTS.items()
+        for name, inputs in requester_system.ALPHABETS.items()
     },
-    **{f"mpa-{name}": partial(MPASystem, inputs) for name, inputs in mpa_system.INPUTS.items()},
-    **{f"cm-{name}": partial(CMSystem, inputs) for name, inputs in cm_system.INPUTS.items()},
+    **{f"mpa-{name}": partial(MPASystem, inputs) for name, inputs in mpa_system.ALPHABETS.items()},
+    **{f"cm-{name}": partial(CMSystem, inputs) for name, inputs in cm_system.ALPHABETS.items()},
 }
 """The healthy systems, by the name of the file."""
 

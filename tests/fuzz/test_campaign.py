@@ -303,9 +303,9 @@ STATE = {"target": ENGINE, "seed": 1, "runs": 0, "executed": 0, "seconds": 0, "n
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("\ud800", "no JSON"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("\ud800", "not JSON"),
         ("[]", "no state of a campaign"),
         (json.dumps(STATE | {"next": 1.5}), "next is missing or not an integer"),
         (json.dumps(STATE | {"next": -1}), "next is missing or not an integer"),
@@ -437,9 +437,9 @@ def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("{}", "no finding of format 1"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("{}", "not a finding of format 1"),
         ('{"format": 1}', "place is missing"),
     ],
 )

@@ -11,7 +11,7 @@ from rdmawire.fuzz.cm_model import EFFECTS, CMModel, Effect, effect_of, machine_
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import Mutant, Mutation, SeedFrame
 from rdmawire.fuzz.fuzzer import make_fuzzer
-from rdmawire.fuzz.learn.cm_system import INPUTS, CMSystem
+from rdmawire.fuzz.learn.cm_system import ALPHABETS, CMSystem
 from rdmawire.fuzz.planted_bugs import planted
 from rdmawire.ib.cm import STANDARD
 from rdmawire.ib.cm.connection import Connection
@@ -74,7 +74,7 @@ def test_an_exception_of_a_manager_is_a_finding() -> None:
         return STANDARD.find(machine, received)
 
     fuzzer = CMFuzzer({"kind": "cm"})
-    system = CMSystem(INPUTS["passive"], cm_rules=STANDARD._replace(find=find))
+    system = CMSystem(ALPHABETS["passive"], cm_rules=STANDARD._replace(find=find))
     fuzzer._systems["passive"] = system
     case = conversation("REQ", "ACCEPT", with_field("RTU", "cm_rtu", "remote_comm_id", 1))
     shown, frames = fuzzer.replay(case)
@@ -89,7 +89,7 @@ def test_a_connection_that_its_owner_cannot_end_is_a_finding() -> None:
     row = NextState(CMState.TIMEWAIT)
     stuck = STANDARD.with_transition(CMState.TIMEWAIT, Input.EXPIRED, row)
     fuzzer = CMFuzzer({"kind": "cm"})
-    fuzzer._systems["active"] = CMSystem(INPUTS["active"], cm_rules=stuck)
+    fuzzer._systems["active"] = CMSystem(ALPHABETS["active"], cm_rules=stuck)
     shown, _ = fuzzer.replay(conversation("CONNECT", "REP", "DISCONNECT", "DREP", role="active"))
     assert shown is not None
     assert shown.happened == "1 left"
@@ -120,7 +120,7 @@ def test_effect_of_a_mutation(role: str, one: Mutation, effect: Effect) -> None:
 
 def test_each_rule_is_for_a_row_of_a_message() -> None:
     known = set()
-    for inputs in INPUTS.values():
+    for inputs in ALPHABETS.values():
         system = CMSystem(inputs)
         system.reset()
         for frame in filter(None, map(system.frame, inputs)):
@@ -153,7 +153,7 @@ def test_an_ignored_message_leaves_the_state_open_until_an_answer_tells() -> Non
         ([], "expected an object whose role is one of active, "),
         ({"role": []}, "expected an object whose role is one of active, "),
         ({"role": "passive"}, "inputs are a list of at most 24"),
-        (conversation("HELLO"), "'HELLO' is no input of the role passive"),
+        (conversation("HELLO"), "'HELLO' is not an input of the role passive"),
         (conversation({"input": "REQ", "checksum": "x"}), "checksum is GOOD or BROKEN, not 'x'"),
         (conversation({"input": "REQ", "mutations": 7}), "mutations are a list of at most 64"),
         (conversation({"input": "REQ", "mutations": [{"kind": "x"}]}), "mutation: expected"),

@@ -11,7 +11,7 @@ from rdmawire.capture import open_capture
 from rdmawire.dissect.fields import FieldInfo
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz import Finding, make_fuzzer, read_finding, tshark_fields, write_finding
-from rdmawire.fuzz.dissector_comparison import DissectorComparison, Reader, is_compared
+from rdmawire.fuzz.dissector_comparison import DissectorComparison, FieldReader, is_compared
 from rdmawire.fuzz.finding import as_finding
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.parser_fuzzer import ParserFuzzer
@@ -126,7 +126,7 @@ def test_the_target_has_a_corpus_of_its_own() -> None:
     assert fuzzer is not None
 
 
-def finding(reader: Reader) -> tuple[ParserFuzzer, Finding]:
+def finding(reader: FieldReader) -> tuple[ParserFuzzer, Finding]:
     """A fuzzer with this reader, and what it finds first, minimised."""
     corpus = SeedCorpus([RC])
     fuzzer = ParserFuzzer(DissectorComparison(reader), corpus)
@@ -179,7 +179,7 @@ def test_each_row_for_mutants_has_a_frame() -> None:
     assert [row.where for row in MUTANT_DIFFERENCES] == list(MUTANTS)
 
 
-def check_row(reader: Reader, row: KnownDifference) -> None:
+def check_row(reader: FieldReader, row: KnownDifference) -> None:
     """The frames of a row differ in what the row allows, and in nothing else."""
     frames = MUTANTS[row.where]
     assert DissectorComparison(reader, (*KNOWN_DIFFERENCES, row)).judge(frames) is None
@@ -197,7 +197,7 @@ def test_each_row_for_malformed_frames_has_a_frame() -> None:
     assert [row.where for row in MALFORMED_DIFFERENCES] == list(MALFORMED)
 
 
-def check_malformed(reader: Reader, row: MalformedDifference) -> None:
+def check_malformed(reader: FieldReader, row: MalformedDifference) -> None:
     """The frames of a row differ in nothing that is not allowed, but need this row."""
     frames = MALFORMED[row.where]
     assert DissectorComparison(reader).judge(frames) is None

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -18,7 +19,7 @@ from rdmawire.fuzz.frame_mutation import (
     mutants_as_json,
     mutants_from_json,
 )
-from rdmawire.fuzz.mutator import MAX_SEQUENCE, Mutator, boundary_values, every_mutation
+from rdmawire.fuzz.mutator import MAX_SEQUENCE, Mutator, boundary_values, number_of
 from rdmawire.fuzz.seed_corpus import SeedCorpus, corpus_of, kind_of
 from rdmawire.wire import ib, native, roce
 from rdmawire.wire.mpa import FPDULength, MPARequest
@@ -178,6 +179,22 @@ def test_a_mutation_without_its_place_changes_nothing() -> None:
     one = Mutant(WRITE, tuple(absent))
     assert one.build() == WRITE.data
     assert all(line.endswith("(no change)") for line in one.describe()[1:])
+
+
+def every_mutation(frame: SeedFrame) -> Iterator[Mutation]:
+    """Boundary values of every row; every header dropped and repeated; every truncation."""
+    seen = Counter[str]()
+    for _, header in map_frame(frame.data, frame.link_type).headers:
+        label, table = type(header).label, type(header)
+        for row in table.rows:
+            for index in range(row.times):
+                for value in boundary_values(row, number_of(header, row, index)):
+                    yield Mutation("set", label, seen[label], row.name, index, value)
+        for kind in ("drop", "repeat"):
+            yield from (Mutation(kind, label, seen[label], lengths=one) for one in (True, False))
+        seen[label] += 1
+    for offset in range(len(frame.data)):
+        yield from (Mutation("truncate", offset=offset, lengths=one) for one in (True, False))
 
 
 def test_every_single_mutation_of_a_frame_builds_and_has_words() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.learn.cm_peer import MESSAGES
-from rdmawire.fuzz.learn.cm_system import INPUTS, CMSystem
+from rdmawire.fuzz.learn.cm_system import ALPHABETS, CMSystem
 from rdmawire.fuzz.learn.machine import Word
 from rdmawire.ib.cm import STANDARD
 from rdmawire.ib.cm.state_machine import CMAction, CMState, Input, NextState
@@ -14,10 +14,10 @@ from tests.fuzz.golden_machines import answers, golden, learned, telling_word, u
 S, A = CMState, CMAction
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("name", ALPHABETS)
 def test_the_manager_has_its_golden_machine(name: str) -> None:
     known = golden(f"cm-{name}")
-    found = learned(CMSystem(INPUTS[name]), known, walks=10)
+    found = learned(CMSystem(ALPHABETS[name]), known, walks=10)
     assert telling_word(found, known) is None
     assert found == known
 
@@ -25,19 +25,19 @@ def test_the_manager_has_its_golden_machine(name: str) -> None:
 @pytest.mark.parametrize("psn", [0, 0xFF_FFFF])
 @pytest.mark.parametrize("name", ["active", "passive"])
 def test_the_machine_is_the_same_at_any_first_psn(name: str, psn: int) -> None:
-    assert unlike(CMSystem(INPUTS[name], psn=psn), golden(f"cm-{name}")) is None
+    assert unlike(CMSystem(ALPHABETS[name], psn=psn), golden(f"cm-{name}")) is None
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"ibta"}))
 @pytest.mark.parametrize("name", ["active-by-hand", "sidr-active", "sidr-passive"])
 def test_each_profile_has_the_same_machine(name: str, profile: str) -> None:
-    system = CMSystem(INPUTS[name], profile=PROFILES[profile])
+    system = CMSystem(ALPHABETS[name], profile=PROFILES[profile])
     assert unlike(system, golden(f"cm-{name}")) is None
 
 
 def test_a_connection_is_made_used_and_ended() -> None:
     passive = ("REQ", "ACCEPT", "DATA", "DREQ", "DISCONNECT", "EXPIRE")
-    assert answers(CMSystem(INPUTS["passive"]), passive) == [
+    assert answers(CMSystem(ALPHABETS["passive"]), passive) == [
         "ConnectRequest",
         "REP,QP=RTS",
         "ACK,Established",
@@ -46,7 +46,7 @@ def test_a_connection_is_made_used_and_ended() -> None:
         "TimewaitExit",
     ]
     active = ("CONNECT", "EXPIRE", "REP", "REP", "DISCONNECT", "DREP", "EXPIRE")
-    assert answers(CMSystem(INPUTS["active"]), active) == [
+    assert answers(CMSystem(ALPHABETS["active"]), active) == [
         "REQ",
         "REQ",
         "RTU,Established,QP=RTS",
@@ -110,7 +110,7 @@ def test_a_planted_bug_shows_as_a_shortest_word(bug: str) -> None:
     name, state, what, row, word = BUGS[bug]
     rules = STANDARD.with_transition(state, what, row)
     known = golden(f"cm-{name}")
-    names = [one for one in INPUTS[name] if one not in ("LAP", "APR", "MRA_REQ")]
+    names = [one for one in ALPHABETS[name] if one not in ("LAP", "APR", "MRA_REQ")]
     buggy = CMSystem(names, cm_rules=rules)
     known = known.restricted(buggy.inputs).minimal()
     assert telling_word(known, learned(buggy, known, walks=10)) == word
@@ -118,6 +118,6 @@ def test_a_planted_bug_shows_as_a_shortest_word(bug: str) -> None:
 
 
 def test_each_input_can_be_chosen_and_an_unknown_one_is_refused() -> None:
-    assert {*MESSAGES} <= {name for names in INPUTS.values() for name in names}
+    assert {*MESSAGES} <= {name for names in ALPHABETS.values() for name in names}
     with pytest.raises(FuzzError, match="a connection manager has no input 'HELLO'"):
         CMSystem(("HELLO",))

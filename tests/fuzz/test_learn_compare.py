@@ -6,7 +6,7 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.learn.compare import (
     REPLAYS,
     Agreed,
-    Difference,
+    MachineDifference,
     check,
     differences,
     learn_both,
@@ -37,10 +37,10 @@ def test_equal_machines_have_no_differences() -> None:
 
 def test_states_behind_a_difference_are_compared_if_it_is_agreed() -> None:
     (first,) = differences(ONE, OTHER)
-    assert first == Difference(("b",), "y", "Y")
+    assert first == MachineDifference(("b",), "y", "Y")
     agreed = {first.agreed}
     (second,) = differences(ONE, OTHER, agreed)
-    assert second == Difference(("b", "b", "a"), "x", "z")
+    assert second == MachineDifference(("b", "b", "a"), "x", "z")
     agreed.add(second.agreed)
     assert list(differences(ONE, OTHER, agreed)) == []
 
@@ -57,7 +57,7 @@ def test_the_first_difference_is_a_shortest_word(seed: int) -> None:
 
 def test_a_long_difference_is_found() -> None:
     (found,) = differences(counter(9), counter(10))
-    assert found == Difference(("tick",) * 9, "end", "-")
+    assert found == MachineDifference(("tick",) * 9, "end", "-")
 
 
 def test_only_inputs_that_both_have_are_compared() -> None:

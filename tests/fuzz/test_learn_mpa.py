@@ -4,13 +4,13 @@ import pytest
 
 from rdmawire.dissect.mpa_event import Agreement
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.learn.mpa_system import INPUTS, MPASystem
+from rdmawire.fuzz.learn.mpa_system import ALPHABETS, MPASystem
 from tests.fuzz.golden_machines import answers, golden, learned, telling_word
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("name", ALPHABETS)
 def test_the_mpa_reader_has_its_golden_machine(name: str) -> None:
-    assert learned(MPASystem(INPUTS[name]), depth=1) == golden(f"mpa-{name}")
+    assert learned(MPASystem(ALPHABETS[name]), depth=1) == golden(f"mpa-{name}")
 
 
 def test_fpdus_are_read_with_and_without_markers_and_found_after_a_loss() -> None:
@@ -34,7 +34,7 @@ def test_a_reader_that_overlooks_rejections_differs_in_the_next_fpdu(
 ) -> None:
     known = golden("mpa-start-up")
     monkeypatch.setattr(Agreement, "rejected", property(lambda _: False, lambda *_: None))
-    buggy = MPASystem(INPUTS["start-up"])
+    buggy = MPASystem(ALPHABETS["start-up"])
     word = telling_word(known, learned(buggy, known))
     assert word is not None
     assert word[0] == "R_REJECT"

@@ -13,12 +13,11 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.learn.machine import Word
 from rdmawire.fuzz.learn.requester_peer import RESPONSES
 from rdmawire.fuzz.learn.requester_system import (
-    INPUTS,
-    SERVICE_OF,
+    ALPHABETS,
     TIMEOUT,
     TO_RTS,
     USUAL,
-    WORK,
+    WORK_TEMPLATES,
     Limits,
     RequesterSystem,
 )
@@ -31,17 +30,24 @@ from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.profile import BUGS_6_1, BUGS_6_12, PROFILES, RXE_6_1, RXE_6_12, Profile
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, RETH, XRCETH, Ack, Nak
-from tests.fuzz.golden_machines import answers, golden, learned, telling_word, unlike
+from tests.fuzz.golden_machines import (
+    SERVICE_OF,
+    answers,
+    golden,
+    learned,
+    telling_word,
+    unlike,
+)
 
-WITH_RESPONSES = [name for name in INPUTS if SERVICE_OF.get(name) not in (QPType.UC, QPType.UD)]
+WITH_RESPONSES = [name for name in ALPHABETS if SERVICE_OF.get(name) not in (QPType.UC, QPType.UD)]
 
 
 def system(name: str, **values: Any) -> RequesterSystem:
     values.setdefault("service", SERVICE_OF.get(name, QPType.RC))
-    return RequesterSystem(INPUTS[name], **values)
+    return RequesterSystem(ALPHABETS[name], **values)
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("name", ALPHABETS)
 def test_the_requester_has_its_golden_machine(name: str) -> None:
     known = golden(f"requester-{name}")
     found = learned(system(name), known)
@@ -69,9 +75,9 @@ def test_the_machine_is_the_same_where_psns_wrap(name: str) -> None:
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"ibta"}))
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("name", ALPHABETS)
 def test_healthy_profiles_have_the_machine_of_the_standard(name: str, profile: str) -> None:
-    inputs = [one for one in INPUTS[name] if one != "SEND_SILENT"]
+    inputs = [one for one in ALPHABETS[name] if one != "SEND_SILENT"]
     known = golden(f"requester-{name}").restricted(inputs).minimal()
     service = SERVICE_OF.get(name, QPType.RC)
     found = RequesterSystem(inputs, service=service, profile=PROFILES[profile])
@@ -100,7 +106,7 @@ def test_an_xrc_initiator_has_the_machine_of_a_reliable_connection(name: str) ->
 )
 def test_linux_differs_in_an_ack_of_a_read(profile: Profile, word: Word) -> None:
     known = golden("requester-reads")
-    buggy = RequesterSystem(INPUTS["reads"], profile=profile)
+    buggy = RequesterSystem(ALPHABETS["reads"], profile=profile)
     assert telling_word(known, learned(buggy, known)) == word
     assert answers(buggy, word) == ["RDMA_READ_REQUEST?@0*1", "READ=SUCCESS.other_bytes"]
 
@@ -220,11 +226,11 @@ def test_a_planted_bug_shows_as_a_shortest_word(bug: str) -> None:
 
 
 def test_each_input_is_in_an_alphabet_or_can_be_chosen() -> None:
-    every = {*WORK, *RESPONSES, TIMEOUT, TO_RTS}
-    assert {name for names in INPUTS.values() for name in names} < every
+    every = {*WORK_TEMPLATES, *RESPONSES, TIMEOUT, TO_RTS}
+    assert {name for names in ALPHABETS.values() for name in names} < every
     for kind in USUAL:
         found = RequesterSystem(sorted(every), service=kind, limits=Limits(queue=8))
-        for first in sorted(WORK):
+        for first in sorted(WORK_TEMPLATES):
             for name in found.inputs:
                 assert "other_" not in " ".join(answers(found, (first, name, TIMEOUT))).replace(
                     "SEND_ONLY@0.other_peer,SEND_OTHER=SUCCESS", ""

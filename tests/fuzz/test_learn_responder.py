@@ -21,7 +21,7 @@ from rdmawire.fuzz.learn.compare import check, differences
 from rdmawire.fuzz.learn.learner import ALGORITHMS, NonDeterminismError, Plan, learn
 from rdmawire.fuzz.learn.machine import MealyMachine, Word
 from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, INPUTS, SETUP, USUAL, alphabet
-from rdmawire.fuzz.learn.responder_case import case_of, judged
+from rdmawire.fuzz.learn.responder_case import case_of_word, judged
 from rdmawire.fuzz.learn.responder_system import ResponderSystem
 from rdmawire.fuzz.setup import Network
 from rdmawire.fuzz.target import ObservableTarget
@@ -162,7 +162,7 @@ def test_a_fault_is_found_by_comparison_with_the_machine_that_is_kept() -> None:
 @pytest.mark.parametrize("word", [("DUP_READ2", "READ2"), ("READ2", "DUP_READ", "GHOST", "RECV")])
 def test_a_case_has_the_packets_of_its_word(word: Word) -> None:
     found = ResponderSystem(EngineTarget(), tuple(INPUTS))
-    case = case_of(found, word)
+    case = case_of_word(found, word)
     assert len(case.inputs) == len(word)
     ahead = [one.ahead for one in case.inputs if isinstance(one, PacketInput)]
     inputs = [INPUTS[name] for name in word]

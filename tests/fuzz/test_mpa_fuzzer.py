@@ -18,8 +18,8 @@ from rdmawire.fuzz.mpa_conversation import (
     Conversation,
     Cut,
     Damage,
-    Seen,
     Side,
+    StreamItem,
     TCPSegment,
     Unit,
     damaged,
@@ -52,8 +52,8 @@ def test_however_it_is_cut_the_bytes_are_the_same(case: Conversation, cut: Cut) 
     whole = [b"".join(part.data for part in parts(case) if part.side == side) for side in (0, 1)]
     covered: list[dict[int, int]] = [{}, {}]
     for one in segments(case):
-        for place, byte in enumerate(one.data, one.position):
-            assert covered[one.side].setdefault(place, byte) == byte
+        for position, byte in enumerate(one.data, one.position):
+            assert covered[one.side].setdefault(position, byte) == byte
     assert [bytes(each[at] for at in sorted(each)) for each in covered] == whole
     assert [sorted(each) for each in covered] == [list(range(len(each))) for each in whole]
 
@@ -80,7 +80,7 @@ def test_readers_find_what_was_sent(case: Conversation, cut: Cut, read: Any) -> 
 def test_a_changed_byte_is_a_bad_crc_and_nothing_else() -> None:
     for damage in (Damage.BODY, Damage.MARKER):
         for at in range(40):
-            case = replace(MARKED, damage=damage, place=2, at=at)
+            case = replace(MARKED, damage=damage, damaged_part=2, at=at)
             found = read_segments(segments(case))
             assert [one.status for each in found for one in each if one.kind == FPDU] == [
                 *("good", "good"),
@@ -104,28 +104,28 @@ def test_a_capture_that_ends_anywhere_has_the_parts_before() -> None:
 @pytest.mark.parametrize("side", [0, 1])
 def test_another_key_is_not_iwarp(side: int) -> None:
     for at in range(64):
-        case = replace(PLAIN, damage=Damage.KEY, place=side, at=at)
+        case = replace(PLAIN, damage=Damage.KEY, damaged_part=side, at=at)
         found = read_segments(segments(case))
-        assert found[side] == [Seen(NOT_IWARP, 0, 0)]
+        assert found[side] == [StreamItem(NOT_IWARP, 0, 0)]
         assert compared(case, found) is None
 
 
 def test_a_lost_fpdu_is_found_to_be_lost() -> None:
     units = tuple(Unit(0, 200, number % 2) for number in range(8))
-    case = Conversation((Side(c=1), Side()), units, Damage.LOST, place=3)
+    case = Conversation((Side(c=1), Side()), units, Damage.LOST, damaged_part=3)
     first, _ = read_segments(segments(case))
     assert [one.kind for one in first] == [START_UP, *[FPDU] * 3, "Lost", *[FPDU] * 4]
-    assert compared(case, (first, [Seen(START_UP, 0, 20)])) is None
+    assert compared(case, (first, [StreamItem(START_UP, 0, 20)])) is None
 
 
 def test_what_cannot_be_in_the_bytes_is_a_difference() -> None:
-    case = replace(PLAIN, damage=Damage.LENGTH, place=0, at=0)
+    case = replace(PLAIN, damage=Damage.LENGTH, damaged_part=0, at=0)
     first, second = read_segments(segments(case))
     twice = [*first, *first[-1:]]
     assert first
     assert compared(case, (first, second)) is None
     assert compared(case, (twice, second)) is not None
-    beyond = [*first, Seen(FPDU, 10_000, 20, "absent")]
+    beyond = [*first, StreamItem(FPDU, 10_000, 20, "absent")]
     wrong = compared(case, (beyond, second))
     assert wrong is not None
     assert wrong.expected.startswith("nothing after byte ")
@@ -165,7 +165,7 @@ def test_a_planted_bug_is_found_and_minimised(bug: Any) -> None:
 
 
 def test_an_exception_of_a_reader_is_a_finding() -> None:
-    def fails(found: Sequence[TCPSegment]) -> tuple[list[Seen], list[Seen]]:
+    def fails(found: Sequence[TCPSegment]) -> tuple[list[StreamItem], list[StreamItem]]:
         raise IndexError(f"{len(found)} segments")
 
     found = MPAFuzzer({"kind": "mpa"}, fails).batch(1, 0, 1).found
@@ -202,7 +202,7 @@ def test_a_case_that_is_none_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_a_bug_of_something_else_is_refused() -> None:
-    with pytest.raises(FuzzError, match="'short-writes' is no bug of a reader of MPA"):
+    with pytest.raises(FuzzError, match="'short-writes' is not a bug of a reader of MPA"):
         make_fuzzer({"kind": "mpa", "bug": "short-writes"})
     with pytest.raises(FuzzError, match="mpa has no setting 'service'"):
         make_fuzzer({"kind": "mpa", "service": "rc"})

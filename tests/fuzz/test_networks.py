@@ -11,9 +11,9 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.finding import Finding, write_finding
 from rdmawire.fuzz.fuzzer import EngineFuzzer, Found
-from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput
 from rdmawire.fuzz.oracle import Mismatch, Session, judge
+from rdmawire.fuzz.responder_inputs import ResponderInputs, random_setup
 from rdmawire.fuzz.service_model import SERVICES
 from rdmawire.fuzz.setup import Network, Setup
 from rdmawire.verbs.enums import QPType

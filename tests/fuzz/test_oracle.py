@@ -8,7 +8,8 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.fuzzer import EngineFuzzer, RequesterFuzzer
 from rdmawire.fuzz.inputs import Case, PacketInput
-from rdmawire.fuzz.oracle import judge, reply_of
+from rdmawire.fuzz.oracle import judge
+from rdmawire.fuzz.packet_validation import reply_of
 from rdmawire.fuzz.setup import PEER_QPN, PKEY, Setup
 from rdmawire.fuzz.target import COUNTERS, REQUESTER_COUNTERS, RequesterTarget, Target
 from rdmawire.ib import checks, execute

@@ -9,12 +9,12 @@ from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Reply
 from rdmawire.fuzz.frames import payload_bytes
 from rdmawire.fuzz.fuzzer import EngineFuzzer
-from rdmawire.fuzz.generator import ResponderInputs
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput
 from rdmawire.fuzz.oracle import Session, judge
 from rdmawire.fuzz.planted_bugs import planted_rules
 from rdmawire.fuzz.replay_scenario import scenario_text
-from rdmawire.fuzz.service_model import MODELS
+from rdmawire.fuzz.responder_inputs import ResponderInputs
+from rdmawire.fuzz.service_model import RESPONDER_MODELS
 from rdmawire.fuzz.setup import AREAS, Setup
 from rdmawire.fuzz.target import HoldingTarget
 from rdmawire.verbs.enums import QPType
@@ -203,7 +203,7 @@ def test_a_target_that_cannot_wait_is_refused() -> None:
     assert fuzzer.batch(1, 0, 50).found == []
 
 
-@pytest.mark.parametrize("service", MODELS)
+@pytest.mark.parametrize("service", RESPONDER_MODELS)
 def test_only_services_with_replies_wait(service: QPType) -> None:
     rooms = set()
     for seed in range(20):

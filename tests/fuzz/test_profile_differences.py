@@ -6,15 +6,15 @@ import pytest
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz import fuzzer as module
-from rdmawire.fuzz.difference import (
+from rdmawire.fuzz.fuzzer import EngineFuzzer, Found, RequesterFuzzer
+from rdmawire.fuzz.inputs import AnswerInput, Case, WaitInput, WorkInput
+from rdmawire.fuzz.profile_differences import (
     ACCEPT,
     DIFFERENCES,
     REQUESTER_DIFFERENCES,
-    Difference,
+    ProfileDifference,
     accepted,
 )
-from rdmawire.fuzz.fuzzer import EngineFuzzer, Found, RequesterFuzzer
-from rdmawire.fuzz.inputs import AnswerInput, Case, WaitInput, WorkInput
 from rdmawire.fuzz.service_model import SERVICES
 from rdmawire.fuzz.setup import Setup
 from rdmawire.verbs.profile import IBTA, PROFILES, RXE_6_1, RXE_6_12, Profile
@@ -25,7 +25,7 @@ SEED = 1
 BATCH = 50
 
 
-def with_row(row: Difference) -> Profile:
+def with_row(row: ProfileDifference) -> Profile:
     """The profile ``ibta`` with the other value of one field."""
     usual = getattr(IBTA, row.field)
     values = (getattr(profile, row.field) for profile in (RXE_6_1, RXE_6_12))
@@ -51,7 +51,7 @@ def found_in(
 
 @pytest.mark.parametrize("row", DIFFERENCES, ids=lambda row: row.field)
 def test_each_difference_is_found_unless_it_is_accepted(
-    row: Difference, monkeypatch: pytest.MonkeyPatch
+    row: ProfileDifference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PROFILES", {"other": with_row(row)})
     found = found_in("other", "none", 4000)
@@ -77,7 +77,7 @@ RARE = {
 
 @pytest.mark.parametrize("row", REQUESTER_DIFFERENCES, ids=lambda row: row.field)
 def test_each_difference_of_requesters_is_found_unless_it_is_accepted(
-    row: Difference, monkeypatch: pytest.MonkeyPatch
+    row: ProfileDifference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PROFILES", {"other": with_row(row)})
     fuzzers = {

@@ -9,10 +9,10 @@ from rdmawire.capture import open_capture
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Expected
-from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Case, Input, PacketInput, ReceiveInput, WaitInput
 from rdmawire.fuzz.oracle import Mismatch, Session, violation
 from rdmawire.fuzz.replay_scenario import scenario_text
+from rdmawire.fuzz.responder_inputs import ResponderInputs, random_setup
 from rdmawire.fuzz.setup import Network, Setup
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD

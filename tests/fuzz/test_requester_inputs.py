@@ -12,7 +12,7 @@ from rdmawire.fuzz.inputs import AnswerInput, Case, Input, WorkInput, input_from
 from rdmawire.fuzz.oracle import judge
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
 from rdmawire.fuzz.requester_oracle import RequesterSession
-from rdmawire.fuzz.requester_services import MODELS
+from rdmawire.fuzz.requester_services import REQUESTER_MODELS
 from rdmawire.fuzz.setup import MAX_SEND_WR, Setup
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.opcode import Opcode
@@ -30,7 +30,7 @@ def random_case(seed: int, service: QPType) -> Case:
     return Case(setup, tuple(played))
 
 
-@pytest.mark.parametrize("service", MODELS)
+@pytest.mark.parametrize("service", REQUESTER_MODELS)
 def test_cases_are_the_same_after_json(service: QPType) -> None:
     kinds = set()
     for seed in range(20):
@@ -58,7 +58,7 @@ def test_cases_are_the_same_after_json(service: QPType) -> None:
         ({"input": "work", "verb": "SEND", "srq": 4}, "srq is a number from 0 to 3"),
         ({"input": "work", "verb": "SEND", "qkey": -1}, "qkey is a number from 0 to 4294967295"),
         ({"input": "work", "verb": "SEND", "fence": 2}, "fence is a number from 0 to 1"),
-        ({"input": "answer", "opcode": 4}, "opcode 0x04 is none of a response"),
+        ({"input": "answer", "opcode": 4}, "opcode 0x04 is not that of a response"),
         ({"input": "answer", "opcode": 17, "syndrome": 256}, "syndrome is a number from 0 to 255"),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
 from rdmawire.fuzz.requester_oracle import RequesterSession
 from rdmawire.fuzz.requester_scenario import requester_scenario
-from rdmawire.fuzz.requester_services import MODELS
+from rdmawire.fuzz.requester_services import REQUESTER_MODELS
 from rdmawire.fuzz.setup import Network, Setup
 from rdmawire.ib.rules import Rules
 from rdmawire.traffic.scenario.reader import read_scenario_text
@@ -68,7 +68,7 @@ def random_case(kind: QPType, seed: int) -> Case:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", REQUESTER_MODELS)
 def test_random_cases_pass_on_a_healthy_adapter(kind: QPType, seed: int) -> None:
     text = requester_scenario(random_case(kind, seed), SHOWN)
     assert passes(text, {})

@@ -13,7 +13,7 @@ from rdmawire.fuzz.command_target import write_frames
 from rdmawire.fuzz.dissector_comparison import DissectorComparison, is_compared
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.tshark_fields import Values, own_values
-from rdmawire.fuzz.tshark_process import TsharkError, packets, split_packets
+from rdmawire.fuzz.tshark_process import TsharkError, pdml_packets, split_packets
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 
@@ -40,7 +40,7 @@ def write_program(folder: Path, lines: str) -> None:
 
 
 def read(tmp_path: Path, **limits: float) -> list[bytes]:
-    return list(packets(write_frames(tmp_path, RC), **limits))  # type: ignore[arg-type]
+    return list(pdml_packets(write_frames(tmp_path, RC), **limits))  # type: ignore[arg-type]
 
 
 def test_packets_are_those_of_the_output(tshark: Path, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_only_waiting_for_tshark_counts(
     write_program(tshark, "echo '<packet>1</packet>'; echo '<packet>2</packet>'")
     now = [0.0]
     monkeypatch.setattr("rdmawire.fuzz.tshark_process.monotonic", lambda: now[0])
-    for _ in packets(write_frames(tmp_path, RC), seconds=20):
+    for _ in pdml_packets(write_frames(tmp_path, RC), seconds=20):
         now[0] += 1000
     assert now == [2000]
 

@@ -14,7 +14,7 @@ from rdmawire.dissect.fields import FieldInfo
 from rdmawire.fuzz.command_target import write_frames
 from rdmawire.fuzz.frame_mutation import Mutant, Mutation, SeedFrame
 from rdmawire.fuzz.tshark_fields import Values, pdml_values
-from rdmawire.fuzz.tshark_process import packets, split_packets
+from rdmawire.fuzz.tshark_process import pdml_packets, split_packets
 from rdmawire.wire.opcode import Opcode
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -77,7 +77,7 @@ MUTANTS: dict[str, Sequence[SeedFrame]] = {
         of(WRITE, number("udp", "length", 0), number("udp", "dstport", 4000)),
         of(WRITE, number("udp", "srcport", 50001)),
     ],
-    "packets to queue pair 0 or 1 that are no datagrams": [
+    "packets to queue pair 0 or 1 that are not datagrams": [
         of(MANAGEMENT[69], number("bth", "opcode", Opcode.UC_SEND_ONLY)),
     ],
     "fragments of IPv4": [
@@ -107,7 +107,7 @@ MUTANTS: dict[str, Sequence[SeedFrame]] = {
     "RoCEv2 from a UDP port of another protocol, below 4791": [
         of(WRITE, number("udp", "srcport", 67)),
     ],
-    "texts with bytes that are no printable ASCII": [
+    "texts with bytes that are not printable ASCII": [
         of(MANAGEMENT[0], text("nodedescription", "node_string", b"caf\xc3\xa9 \xff\t")),
     ],
     "notices of vendors": [of(MANAGEMENT[33], number("notice", "is_generic", 0))],
@@ -148,7 +148,7 @@ MALFORMED: dict[str, Sequence[SeedFrame]] = {
     "a payload after an opcode that has none, or another size": [
         of(ACKNOWLEDGE, Mutation("repeat", "aeth")),
     ],
-    "a payload whose size is no multiple of four": [
+    "a payload whose size is not a multiple of four": [
         of(MANAGEMENT[2], Mutation("extend", offset=322, data=bytes(3))),
     ],
 }
@@ -176,7 +176,7 @@ def _record() -> Iterator[bytes]:
     for case in CASES.values():
         with tempfile.TemporaryDirectory() as folder:
             path = write_frames(Path(folder), case)
-            yield b"\n".join(packets(path)) + b"\n" + _END
+            yield b"\n".join(pdml_packets(path)) + b"\n" + _END
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants.__main__ import ROOT, sample, suspects
+from tools.mutants.__main__ import ROOT, file_mutants, sample
 from tools.mutants.mutation import mutants
+from tools.mutants.sandbox import COPIED, MutantRun, Sandbox, Status
 from tools.mutants.targets import EQUIVALENT, TARGETS, Equivalent
-from tools.mutants.trial import COPIED, Court, Trial, Verdict
 
 SAMPLE = '''"""A docstring with 1 number."""
 __slots__ = ("a", "b")
@@ -85,8 +85,8 @@ def test_all_tests_of_a_target_are_there() -> None:
 @pytest.mark.parametrize("known", EQUIVALENT, ids=lambda known: known.line[:30])
 def test_what_is_known_to_be_equivalent_is_still_a_mutant(known: Equivalent) -> None:
     source = (ROOT / known.file).read_text(encoding="utf-8")
-    assert any(known.is_it(known.file, source, mutant) for mutant in mutants(source))
-    assert len(suspects(known.file, source)) < len(mutants(source))
+    assert any(known.matches(known.file, source, mutant) for mutant in mutants(source))
+    assert len(file_mutants(known.file, source)) < len(mutants(source))
 
 
 def test_mutants_are_found_or_not_and_the_tree_stays(tmp_path: Path) -> None:
@@ -101,24 +101,24 @@ def test_mutants_are_found_or_not_and_the_tree_stays(tmp_path: Path) -> None:
     (root / "tests" / "test_code.py").write_text(test)
     shutil.copy(ROOT / "tests" / "conftest.py", root / "tests" / "conftest.py")
     folder.mkdir()
-    court, tests = Court(root, folder), ("tests/test_code.py",)
-    court.rehearse(tests)
-    trials = {
-        (each.line, each.becomes): court.tried("tools/code.py", each, [tests])
+    sandbox, tests = Sandbox(root, folder), ("tests/test_code.py",)
+    sandbox.run_baseline(tests)
+    runs = {
+        (each.line, each.becomes): sandbox.run("tools/code.py", each, [tests])
         for each in mutants(code)
     }
-    assert trials == {
-        (2, "2"): Trial(Verdict.SURVIVED),
-        (3, "return None"): Trial(Verdict.KILLED, "tests/test_code.py::test_it"),
-        (3, "(number + 2)"): Trial(Verdict.KILLED, "tests/test_code.py::test_it"),
-        (3, "3"): Trial(Verdict.KILLED, "tests/test_code.py::test_it"),
+    assert runs == {
+        (2, "2"): MutantRun(Status.SURVIVED),
+        (3, "return None"): MutantRun(Status.KILLED, "tests/test_code.py::test_it"),
+        (3, "(number + 2)"): MutantRun(Status.KILLED, "tests/test_code.py::test_it"),
+        (3, "3"): MutantRun(Status.KILLED, "tests/test_code.py::test_it"),
     }
-    assert (root / "tools" / "code.py").read_text() == code == court.source("tools/code.py")
+    assert (root / "tools" / "code.py").read_text() == code == sandbox.source("tools/code.py")
 
 
 def test_tests_that_fail_without_any_mutant_are_told(tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
-    court = Court(ROOT, folder)
+    sandbox = Sandbox(ROOT, folder)
     with pytest.raises(ValueError, match=r"tests fail without any mutant:(\n|.)*no tests ran"):
-        court.rehearse(("tests/nowhere",))
+        sandbox.run_baseline(("tests/nowhere",))

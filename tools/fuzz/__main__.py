@@ -26,7 +26,7 @@ def fuzz(minutes: float, names: tuple[str, ...], repeat: Path | None) -> None:
     chosen = names or tuple(TARGETS)
     if repeat:
         TARGETS[chosen[0]](repeat.read_bytes())
-        click.echo(f"{chosen[0]}: {repeat} is no finding any more")
+        click.echo(f"{chosen[0]}: {repeat} is not a finding any more")
         return
     findings = Path(tempfile.mkdtemp(prefix="rdmawire-fuzz-"))
     failed = [name for name in chosen if not _run(name, minutes * 60 / len(chosen), findings)]

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz import Case, EngineTarget
-from rdmawire.fuzz.generator import ResponderInputs, random_setup
 from rdmawire.fuzz.inputs import Input
 from rdmawire.fuzz.oracle import Session, judge
+from rdmawire.fuzz.responder_inputs import ResponderInputs, random_setup
 from rdmawire.fuzz.service_model import ALL, services_named
 
 MAX_INPUTS: Final = 16
@@ -64,7 +64,7 @@ def random_case(random: Random, number: int = 0) -> Case:
 def mutated_case(data: bytes, random: Random) -> bytes:
     """Return a case with an input removed, repeated, moved, changed or taken from another case.
 
-    Bytes that are no case become a random one.
+    Bytes that are not a case become a random one.
     """
     try:
         values = Case.from_json(json.loads(data)).as_json()

@@ -27,17 +27,17 @@ SPECS = (
     ({"kind": "requester", "profile": "rxe-6.1", "accept": "all", "counters": "yes"}, 400),
     ({"kind": "state"}, 60),
 )
-"""The fuzzers that a mutant must pass, each with its number of runs."""
+"""The fuzzers that are run on a mutant, each with its number of runs."""
 SEED = 1
 _BATCH = 20
 BATCH_S = 15
-"""Seconds of processor time that a batch may take, which takes less than one."""
-WAIT_S = 600
+"""Seconds of processor time after which a batch ends; usually it takes less than one."""
+TIMEOUT_S = 600
 _INVALID = 3
 
 
 class Outcome(Enum):
-    """What became of a mutant."""
+    """Whether the fuzzers detect a mutant, and how."""
 
     INVALID = "not importable"
     FOUND = "found by the fuzzers"
@@ -45,14 +45,14 @@ class Outcome(Enum):
     SURVIVED = "survived"
 
 
-class Trial(NamedTuple):
+class FuzzRun(NamedTuple):
     """The outcome, and the signature of what the fuzzers found, or the text of an exception."""
 
     outcome: Outcome
     by: str = ""
 
 
-class _Mutated(MetaPathFinder, Loader):
+class _MutantImporter(MetaPathFinder, Loader):
     """Imports one module from a changed source."""
 
     def __init__(self, file: str, source: str) -> None:
@@ -73,25 +73,25 @@ class _Mutated(MetaPathFinder, Loader):
         exec(code, module.__dict__)
 
 
-def tried(file: str, number: int) -> Trial:
+def fuzz_mutant(file: str, number: int) -> FuzzRun:
     """Run the fuzzers on a mutant, given by its index in a file, in another process."""
     command = [sys.executable, "-m", "tools.mutants.fuzzed", file, str(number)]
     try:
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=WAIT_S
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        return Trial(Outcome.HANGS)
+        return FuzzRun(Outcome.HANGS)
     if done.returncode == 0:
         by = json.loads(done.stdout)
-        return Trial(Outcome.SURVIVED if by is None else Outcome.FOUND, by or "")
+        return FuzzRun(Outcome.SURVIVED if by is None else Outcome.FOUND, by or "")
     if done.returncode == -signal.SIGVTALRM:
-        return Trial(Outcome.HANGS)
+        return FuzzRun(Outcome.HANGS)
     last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    return Trial(Outcome.INVALID if done.returncode == _INVALID else Outcome.FOUND, last)
+    return FuzzRun(Outcome.INVALID if done.returncode == _INVALID else Outcome.FOUND, last)
 
 
-def _fuzzed() -> str | None:
+def _fuzz() -> str | None:
     """Run the fuzzers; return the signature of their first finding."""
     from rdmawire.fuzz import make_fuzzer
 
@@ -105,8 +105,8 @@ def _fuzzed() -> str | None:
     return None
 
 
-def _imported(file: str) -> bool:
-    """Whether the mutant can be imported."""
+def _import(file: str) -> bool:
+    """Import the mutant; return ``False`` if that raises an exception, which is printed."""
     try:
         __import__(file.removesuffix(".py").replace("/", "."))
         __import__("rdmawire.fuzz.engine_target")
@@ -117,12 +117,12 @@ def _imported(file: str) -> bool:
 
 
 def main(file: str, number: int) -> int:
-    """Try one mutant in this process; print the signature of the finding, or ``null``."""
+    """Fuzz one mutant in this process; print the signature of the finding, or ``null``."""
     source = (ROOT / file).read_text("utf-8")
-    sys.meta_path.insert(0, _Mutated(file, mutants(source)[number].applied(source)))
-    if not _imported(file):
+    sys.meta_path.insert(0, _MutantImporter(file, mutants(source)[number].applied(source)))
+    if not _import(file):
         return _INVALID
-    sys.stdout.write(json.dumps(_fuzzed()) + "\n")
+    sys.stdout.write(json.dumps(_fuzz()) + "\n")
     return 0
 
 

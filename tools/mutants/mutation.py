@@ -19,11 +19,11 @@ _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr,
 }  # fmt: skip
 _SKIPPED = (ast.Raise, ast.JoinedStr, ast.Assert, ast.Import, ast.ImportFrom)
-"""What is looked for in none of its parts."""
+"""Nodes whose parts are not mutated."""
 
 
 class Mutant(NamedTuple):
-    """``was`` at ``start`` (a place in the source, in characters) becomes ``becomes``."""
+    """``was`` at ``start`` (an offset in the source, in characters) becomes ``becomes``."""
 
     line: int
     start: int
@@ -147,7 +147,7 @@ def _called(node: ast.Expr) -> Iterator[str]:
 
 
 def _returned(node: ast.Return) -> Iterator[str]:
-    """Nothing is returned, unless that is as good as what was."""
+    """``None`` is returned, unless that is equal or false as well."""
     if node.value is not None and ast.unparse(node.value) not in ("None", "False"):
         yield "return None"
 
@@ -157,7 +157,7 @@ def _left(node: ast.Break | ast.Continue) -> Iterator[str]:
 
 
 def _tested(test: ast.expr) -> Iterator[str]:
-    """A condition that is the other way round, where none of the other changes does that."""
+    """The negated condition, unless another change negates it."""
     if not isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp):
         yield _parenthesized(ast.UnaryOp(ast.Not(), test))
 

@@ -3,7 +3,7 @@
 Each mutant of the modules that decide about requests and responses is given to the fuzzers. One
 that they do not find is given to the tests of its module. What neither finds must behave as the
 code does, and have a row in :data:`tools.mutants.targets.EQUIVALENT` that says why. The results
-are kept in a file, so that a run that was stopped goes on where it was.
+are kept in a file, so that a run that was stopped can be continued.
 """
 
 import json
@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import click
 
-from tools.mutants.fuzzed import ROOT, Outcome, tried
+from tools.mutants.fuzzed import ROOT, Outcome, fuzz_mutant
 from tools.mutants.mutation import Mutant, mutants
+from tools.mutants.sandbox import Sandbox, Status
 from tools.mutants.targets import EQUIVALENT, TARGETS
-from tools.mutants.trial import Court, Verdict
 
 FILES = tuple(
     f"rdmawire/ib/{name}.py"
@@ -63,14 +63,14 @@ class Results:
             *key, outcome, by, test = json.loads(line)
             self.known[Key(*key)] = Result(Outcome[outcome], by, test)
 
-    def keep(self, key: Key, result: Result) -> None:
-        """Add a result, here and in the file."""
+    def add(self, key: Key, result: Result) -> None:
+        """Add a result, in memory and in the file."""
         self.known[key] = result
         with self._path.open("a", encoding="utf-8") as out:
             out.write(json.dumps([*key, result.outcome.name, result.by, result.test]) + "\n")
 
 
-class Suspect(NamedTuple):
+class KeyedMutant(NamedTuple):
     """A mutant of a file: its key, its index, and the reason if it behaves as the code does."""
 
     key: Key
@@ -79,53 +79,53 @@ class Suspect(NamedTuple):
     reason: str
 
 
-def suspects(file: str) -> Iterator[Suspect]:
+def keyed_mutants(file: str) -> Iterator[KeyedMutant]:
     """Yield the mutants of a file."""
     source = (ROOT / file).read_text("utf-8")
     lines, counted = source.splitlines(), Counter[tuple[str, str, str]]()
     for number, mutant in enumerate(mutants(source)):
         what = (lines[mutant.line - 1].strip(), mutant.was, mutant.becomes)
-        equal = (each.reason for each in EQUIVALENT if each.is_it(file, source, mutant))
-        yield Suspect(Key(file, *what, counted[what]), number, mutant, next(equal, ""))
+        equal = (each.reason for each in EQUIVALENT if each.matches(file, source, mutant))
+        yield KeyedMutant(Key(file, *what, counted[what]), number, mutant, next(equal, ""))
         counted[what] += 1
 
 
-def fuzz_all(left: list[Suspect], results: Results, jobs: int, end: float) -> None:
+def fuzz_all(left: list[KeyedMutant], results: Results, jobs: int, end: float) -> None:
     """Give mutants to the fuzzers, until the time ``end``."""
 
-    def fuzz(suspect: Suspect) -> None:
+    def fuzz(one: KeyedMutant) -> None:
         if time.monotonic() < end:
-            before = results.known.get(suspect.key)
-            result = Result(*tried(suspect.key.file, suspect.number))
+            before = results.known.get(one.key)
+            result = Result(*fuzz_mutant(one.key.file, one.number))
             if before is not None and result.outcome is Outcome.SURVIVED:
                 result = result._replace(test=before.test)
-            results.keep(suspect.key, result)
+            results.add(one.key, result)
 
     with ThreadPoolExecutor(jobs) as pool, click.progressbar(length=len(left), label="fuzz") as bar:
         for _ in pool.map(fuzz, left):
             bar.update(1)
 
 
-def test_all(drawn: list[Suspect], results: Results, jobs: int, end: float) -> None:
+def test_all(drawn: list[KeyedMutant], results: Results, jobs: int, end: float) -> None:
     """Give the mutants that survived the fuzzers to the tests, until the time ``end``."""
     left = [one for one in drawn if _is_untested(results.known.get(one.key))]
     with ExitStack() as stack:
-        courts = SimpleQueue[Court]()
+        sandboxes = SimpleQueue[Sandbox]()
         for _ in range(min(jobs, len(left))):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rdmawire-mutants-"))
-            courts.put(Court(ROOT, Path(folder)))
+            sandboxes.put(Sandbox(ROOT, Path(folder)))
 
-        def test(suspect: Suspect) -> None:
+        def test(one: KeyedMutant) -> None:
             if time.monotonic() > end:
                 return
-            court = courts.get()
+            sandbox = sandboxes.get()
             try:
-                found = court.tried(suspect.key.file, suspect.mutant, TARGETS[suspect.key.file])
+                found = sandbox.run(one.key.file, one.mutant, TARGETS[one.key.file])
             finally:
-                courts.put(court)
-            if found.verdict is not Verdict.SURVIVED:
-                test = found.test or found.verdict.value
-                results.keep(suspect.key, results.known[suspect.key]._replace(test=test))
+                sandboxes.put(sandbox)
+            if found.status is not Status.SURVIVED:
+                test = found.test or found.status.value
+                results.add(one.key, results.known[one.key]._replace(test=test))
 
         pool = stack.enter_context(ThreadPoolExecutor(jobs))
         bar = stack.enter_context(click.progressbar(length=len(left), label="tests"))
@@ -137,8 +137,8 @@ def _is_untested(result: Result | None) -> bool:
     return result is not None and result.outcome is Outcome.SURVIVED and not result.test
 
 
-class Row(NamedTuple):
-    """Numbers of mutants of a file, by what became of them."""
+class FileScore(NamedTuple):
+    """Numbers of mutants of a file: all, and those with each result."""
 
     file: str
     mutants: int
@@ -161,21 +161,21 @@ class Row(NamedTuple):
         return f"| {' | '.join(map(str, self[:6]))} | {self.share:.0f} % |"
 
 
-def count(file: str, drawn: Iterable[Suspect], results: Results) -> Row:
-    """Count the mutants of a file by what became of them."""
+def count(file: str, drawn: Iterable[KeyedMutant], results: Results) -> FileScore:
+    """Count the mutants of a file by their results."""
     every = list(drawn)
     known = [results.known.get(one.key) for one in every if not one.reason]
     outcomes = Counter(result.outcome for result in known if result is not None)
     found = outcomes[Outcome.FOUND] + outcomes[Outcome.HANGS]
     invalid = outcomes[Outcome.INVALID]
     tests = sum(result is not None and bool(result.test) for result in known)
-    return Row(
+    return FileScore(
         file, len(every), invalid, found, tests, len(every) - len(known),
         len(known) - invalid - found - tests,
     )  # fmt: skip
 
 
-def survivors(drawn: Iterable[Suspect], results: Results) -> Iterator[tuple[Suspect, str]]:
+def survivors(drawn: Iterable[KeyedMutant], results: Results) -> Iterator[tuple[KeyedMutant, str]]:
     """Yield the mutants that the fuzzers do not find, each with the reason, or with ``""``."""
     for one in drawn:
         result = results.known.get(one.key)
@@ -189,10 +189,10 @@ _HEAD = """# Mutation score of the fuzzers
 
 Each mutant of a module is one small change: a comparison, an operator, a number, a condition, a
 returned value, a statement that is left out. The fuzzers of responders and requesters of all
-services and of sequences of verbs, with the profiles `ibta`, `rxe` and `rxe-6.1`, try each mutant
-with one seed, and see what they see of an adapter under test: frames, completions, memory,
-counters. Mutants that they do not find are given to the tests of the module, and those that behave
-as the code does are listed with the reason. Regenerate this page with
+services and of sequences of verbs, with the profiles `ibta`, `rxe` and `rxe-6.1`, run on each
+mutant with one seed. They observe what they observe of an adapter under test: frames, completions,
+memory, counters. Mutants that they do not find are given to the tests of the module, and those
+that behave as the code does are listed with the reason. Regenerate this page with
 `python -m tools.mutants.score --results FILE --write`.
 
 | module | mutants | not importable | found by fuzzers | found by tests alone | equivalent | share |
@@ -208,15 +208,17 @@ The share is that of the mutants that can be imported and behave in another way 
 """
 
 
-def page(rows: list[Row], left: list[tuple[Suspect, str]]) -> str:
+def page(rows: list[FileScore], left: list[tuple[KeyedMutant, str]]) -> str:
     """Return the text of the page."""
-    total = Row("all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True)))
+    total = FileScore(
+        "all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True))
+    )
     listed = (_listed(one, reason) for one, reason in left)
     table = "\n".join(row.text() for row in (*rows, total))
     return _HEAD + table + "\n" + _LIST + "\n".join(listed) + "\n"
 
 
-def _listed(one: Suspect, reason: str) -> str:
+def _listed(one: KeyedMutant, reason: str) -> str:
     file, line, was, becomes, _ = one.key
     change = "left out" if becomes == "pass" else f"{_code(was)} → {_code(becomes)}"
     return f"| {Path(file).stem} | {_code(line)} | {change} | {reason or 'none'} |"
@@ -250,7 +252,7 @@ def main(
 ) -> None:
     """Put small faults into the adapter, and see which of them the fuzzers find."""
     end, results = time.monotonic() + 60 * minutes, Results(path)
-    drawn = {file: list(suspects(file)) for file in files or FILES}
+    drawn = {file: list(keyed_mutants(file)) for file in files or FILES}
     every = [one for of_file in drawn.values() for one in of_file]
     fuzz_all(list(_to_fuzz(every, results, again=again)), results, jobs, end)
     if tests:
@@ -261,22 +263,22 @@ def main(
         click.echo(row.text())
     for one, reason in left:
         if not reason:
-            click.echo(
-                f"{one.key.file}:{one.mutant.line}\n  - {one.key.was}\n  + {one.key.becomes}"
-            )
+            click.echo(described(one))
     if write:
         PAGE.write_text(page(rows, left), "utf-8")
     if unknown := sum(not reason for _, reason in left):
         raise click.ClickException(f"{unknown} mutants have no reason why nothing finds them")
 
 
-def shown(one: Suspect) -> str:
+def described(one: KeyedMutant) -> str:
     """Where a mutant is, and what it changes."""
     file, _, was, becomes, _ = one.key
     return f"{file}:{one.mutant.line}\n  - {was}\n  + {becomes}"
 
 
-def _to_fuzz(drawn: Iterable[Suspect], results: Results, *, again: bool) -> Iterator[Suspect]:
+def _to_fuzz(
+    drawn: Iterable[KeyedMutant], results: Results, *, again: bool
+) -> Iterator[KeyedMutant]:
     """Yield the mutants without a result; with ``again``, also those that survived."""
     for one in drawn:
         known = results.known.get(one.key)

@@ -60,8 +60,8 @@ class Equivalent(NamedTuple):
     becomes: str
     reason: str
 
-    def is_it(self, file: str, source: str, mutant: Mutant) -> bool:
-        """Whether this mutant of a file is meant."""
+    def matches(self, file: str, source: str, mutant: Mutant) -> bool:
+        """Whether this is the mutant, in a file with this source."""
         line = source.splitlines()[mutant.line - 1].strip()
         return (file, line, mutant.was, mutant.becomes) == self[:4]
 
@@ -93,7 +93,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "_settle_whole(qp, serial.span(before, psn))",
         "_settle_whole(qp, serial.span(before, psn))",
         "pass",
-        "the loop behind it completes the same messages with _settled, in more calls",
+        "the loop after it completes the same messages with _settled, in more calls",
     ),
     Equivalent(
         "rdmawire/ib/completer.py",

@@ -16,7 +16,7 @@ from rdmawire.errors import FuzzError
 from rdmawire.terminal import escape, plural, shorten, suggest
 
 if TYPE_CHECKING:
-    from rdmawire.fuzz.learn.compare import Agreed, Difference
+    from rdmawire.fuzz.learn.compare import Agreed, MachineDifference
     from rdmawire.fuzz.learn.learner import Learned, Plan, Progress, System
     from rdmawire.fuzz.learn.machine import MealyMachine
     from rdmawire.fuzz.learn.responder_case import Judged
@@ -317,7 +317,7 @@ def _read_agreed(file: Any) -> "frozenset[Agreed]":
 
 
 def _print_difference(
-    request: _Request, found: "Difference", sides: list[_Side], folder: Path | None
+    request: _Request, found: "MachineDifference", sides: list[_Side], folder: Path | None
 ) -> None:
     """Play the sequence again on each system, then print it with the standard's answer."""
     from rdmawire.fuzz.learn.compare import check

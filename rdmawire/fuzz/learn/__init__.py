@@ -12,7 +12,7 @@ target::
 from rdmawire.fuzz.learn.cm_system import CMSystem
 from rdmawire.fuzz.learn.compare import (
     Agreed,
-    Difference,
+    MachineDifference,
     check,
     differences,
     learn_both,
@@ -27,7 +27,7 @@ from rdmawire.fuzz.learn.learner import (
     System,
     learn,
 )
-from rdmawire.fuzz.learn.machine import MealyMachine, Step
+from rdmawire.fuzz.learn.machine import MealyMachine, Transition
 from rdmawire.fuzz.learn.mpa_system import MPASystem
 from rdmawire.fuzz.learn.requester_system import RequesterSystem
 from rdmawire.fuzz.learn.responder_system import ResponderSystem
@@ -35,9 +35,9 @@ from rdmawire.fuzz.learn.responder_system import ResponderSystem
 __all__ = [
     "Agreed",
     "CMSystem",
-    "Difference",
     "Learned",
     "MPASystem",
+    "MachineDifference",
     "MachineSystem",
     "MealyMachine",
     "NonDeterminismError",
@@ -45,8 +45,8 @@ __all__ = [
     "Progress",
     "RequesterSystem",
     "ResponderSystem",
-    "Step",
     "System",
+    "Transition",
     "check",
     "differences",
     "learn",

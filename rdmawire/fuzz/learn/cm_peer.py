@@ -1,7 +1,7 @@
 """The peer of a connection manager that is learned: it makes any message, and reads the answers.
 
 Messages carry the communication ids and the transaction id that a peer must use in the state
-reached; what the manager has not told yet is 0. IBA 12.6.
+reached; what the manager has not sent yet is 0. IBA 12.6.
 """
 
 from collections.abc import Callable

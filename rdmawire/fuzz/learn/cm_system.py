@@ -35,7 +35,7 @@ MAX_TIMERS: Final = 1000
 _MESSAGES: Final = ("MRA_REQ", "MRA_REP", "REJ", "REJ_STALE", "DREQ", "DREP", "LAP", "APR")
 _ENDS: Final = ("DISCONNECT", "DESTROY", EXPIRE)
 
-INPUTS: Final[dict[str, tuple[str, ...]]] = {
+ALPHABETS: Final[dict[str, tuple[str, ...]]] = {
     "active": ("CONNECT", "REP", "RTU", *_MESSAGES, *_ENDS),
     "active-by-hand": (
         "CONNECT_BY_HAND", "REP", "ESTABLISH", "REJECT", "MRA_REQ", "REJ", "REJ_STALE", "DREQ",
@@ -72,7 +72,7 @@ class CMSystem:
 
     def __init__(
         self,
-        inputs: Sequence[str] = INPUTS["active"],
+        inputs: Sequence[str] = ALPHABETS["active"],
         *,
         rules: Rules = STANDARD,
         profile: Profile = IBTA,

@@ -1,8 +1,8 @@
 """Comparison of two machines: the shortest words that two systems answer differently.
 
 The search goes through the pairs of states that the same words lead to, breadth first. It goes on
-past differences that are agreed, such as a choice that the standard leaves, and so finds what else
-differs behind them.
+past differences that are agreed, such as a choice that the standard leaves, and so finds what
+differs after them.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ class Agreed(NamedTuple):
         return " ".join(self)
 
 
-class Difference(NamedTuple):
+class MachineDifference(NamedTuple):
     """A shortest word whose last input two machines answer with ``one`` and ``other``.
 
     What they answer to the inputs before it is the same or agreed.
@@ -58,10 +58,10 @@ class Difference(NamedTuple):
 
 def differences(
     one: MealyMachine, other: MealyMachine, agreed: Collection[Agreed] = ()
-) -> Iterator[Difference]:
+) -> Iterator[MachineDifference]:
     """Yield the differences of two machines, shortest words first, for the inputs that both have.
 
-    Each input with the same two outputs is yielded once. States behind a difference are not
+    Each input with the same two outputs is yielded once. States after a difference are not
     compared unless it is ``agreed``. Raises :class:`FuzzError` for machines without common inputs.
     """
     names = [name for name in one.inputs if name in other.inputs]
@@ -74,7 +74,7 @@ def differences(
         pair = waiting.popleft()
         for name in names:
             mine, others = one.transitions[pair[0]][name], other.transitions[pair[1]][name]
-            difference = Difference((*words[pair], name), mine.output, others.output)
+            difference = MachineDifference((*words[pair], name), mine.output, others.output)
             if mine.output != others.output and difference.agreed not in agreed:
                 if difference.agreed not in known:
                     known.add(difference.agreed)

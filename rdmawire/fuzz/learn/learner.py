@@ -28,9 +28,9 @@ class System(Protocol):
 
     :meth:`reset` makes a fresh object (a new queue pair, a new connection), not only its first
     state, so that nothing is left of the word before. :meth:`step` returns after everything that
-    the input causes is done: a system behind a network sends a barrier, a packet that is always
-    answered, behind each frame. Outputs are words without spaces at the ends, ``"`` or line ends;
-    ``-`` is no answer. They are bounded: sequence numbers are relative and clamped, else the
+    the input causes is done: a system over a network sends a barrier, a packet that is always
+    answered, after each frame. Outputs are words without spaces at the ends, ``"`` or line ends;
+    ``-`` means no answer. They are bounded: sequence numbers are relative and clamped, else the
     machine has no end.
     """
 
@@ -277,7 +277,7 @@ def known_words(other: MealyMachine, inputs: Sequence[str]) -> Iterator[Word]:
 def first_difference(one: Word, other: Word) -> int:
     """Return the index of the first output that differs."""
     return next(
-        place for place, pair in enumerate(zip(one, other, strict=True)) if len({*pair}) > 1
+        index for index, pair in enumerate(zip(one, other, strict=True)) if len({*pair}) > 1
     )
 
 

@@ -25,7 +25,7 @@ _INPUT: Final = re.compile(r"[\w.+-]+")
 _OUTPUT: Final = re.compile(r'[^"\n]+')
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """What one input is answered with, and the number of the state that it leads to."""
 
     output: str
@@ -40,7 +40,7 @@ class MealyMachine:
     :class:`FuzzError` if a transition is missing.
     """
 
-    transitions: tuple[Mapping[str, Step], ...]
+    transitions: tuple[Mapping[str, Transition], ...]
 
     @classmethod
     def of(cls, transitions: Mapping[Any, Mapping[str, tuple[str, Any]]], initial: Any) -> Self:
@@ -52,7 +52,7 @@ class MealyMachine:
         _check_inputs(inputs)
         numbers: dict[Any, int] = {initial: 0}
         waiting = deque([initial])
-        numbered: list[dict[str, Step]] = []
+        numbered: list[dict[str, Transition]] = []
         while waiting:
             state = waiting.popleft()
             steps = transitions.get(state, {})
@@ -62,7 +62,7 @@ class MealyMachine:
                     numbers[target] = len(numbers)
                     waiting.append(target)
             numbered.append(
-                {name: Step(steps[name][0], numbers[steps[name][1]]) for name in inputs}
+                {name: Transition(steps[name][0], numbers[steps[name][1]]) for name in inputs}
             )
         return cls(tuple(numbered))
 
@@ -299,7 +299,7 @@ class MealyMachine:
         """Yield the words of the Wp-method: they show each difference from this machine.
 
         That holds for systems with at most ``depth`` more states. Each state is reached and left by
-        each sequence of up to ``depth`` + 1 inputs, and the state behind it is identified; it
+        each sequence of up to ``depth`` + 1 inputs, and the state after it is identified; it
         finds what the W-method finds, with fewer words.
         """
         full = self.characterization or ((),)
@@ -333,7 +333,7 @@ def _check_steps(state: Any, steps: Mapping[str, tuple[str, Any]], inputs: Seque
             raise FuzzError(f"state machine: state {state} has no transition for {name}")
         if not _OUTPUT.fullmatch(steps[name][0]):
             raise FuzzError(
-                f"state machine: {steps[name][0]!r} is no output: it is empty or quoted"
+                f"state machine: {steps[name][0]!r} is not an output: it is empty or quoted"
             )
 
 

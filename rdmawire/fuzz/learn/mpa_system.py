@@ -2,7 +2,7 @@
 
 Inputs are what the initiator (``I_``) or the responder (``R_``) sends, one TCP segment each.
 Outputs are the events of :mod:`rdmawire.dissect.mpa_event`, with the CRC status of an FPDU; ``-``
-is no event. FPDUs have the Markers that the other side asked for. RFC 5044, 7.1.
+is not an event. FPDUs have the Markers that the other side asked for. RFC 5044, 7.1.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ after an FPDU without them."""
 _KINDS: Final = ("FPDU", "FPDU_BAD", "LOST")
 """Whole FPDUs: with a good CRC, with a bad one, and one that was not captured."""
 
-INPUTS: Final[dict[str, tuple[str, ...]]] = {
+ALPHABETS: Final[dict[str, tuple[str, ...]]] = {
     "start-up": ("I_REQ", "I_TEXT", "R_REP", "R_REJECT", "R_TEXT", "I_FPDU", "R_FPDU"),
     "crc": ("I_REQ", "I_REQ_CRC", "R_REP", "R_REP_CRC", "I_FPDU", "I_FPDU_BAD", "R_FPDU_BAD"),
     "markers": ("I_REQ", "I_REQ_MARKERS", "R_REP", "R_REP_MARKERS", "I_FPDU", "R_FPDU"),
@@ -71,7 +71,7 @@ class MPASystem:
 
     def __init__(
         self,
-        inputs: Sequence[str] = INPUTS["start-up"],
+        inputs: Sequence[str] = ALPHABETS["start-up"],
         *,
         joined: bool = False,
         name: str = "MPA reader",

@@ -52,7 +52,7 @@ _FAR: Final = 9
 """Distances of PSNs from here on are described as old or new."""
 
 
-class Place(Enum):
+class PSNPosition(Enum):
     """The PSN of a response."""
 
     BEFORE = "the one before the oldest unanswered PSN"
@@ -70,7 +70,7 @@ class Response(NamedTuple):
     """
 
     operation: Operation
-    place: Place = Place.OLDEST
+    position: PSNPosition = PSNPosition.OLDEST
     ack: Ack = Ack.ACK
     value: int = NO_CREDITS
     missing: int = 0
@@ -78,11 +78,11 @@ class Response(NamedTuple):
 
 
 _OP = Operation
-_P = Place
+_P = PSNPosition
 
 
-def _nak(code: int, place: Place = Place.OLDEST) -> Response:
-    return Response(_OP.ACKNOWLEDGE, place, Ack.NAK, code)
+def _nak(code: int, position: PSNPosition = PSNPosition.OLDEST) -> Response:
+    return Response(_OP.ACKNOWLEDGE, position, Ack.NAK, code)
 
 
 RESPONSES: Final[dict[str, Response]] = {
@@ -147,7 +147,7 @@ class Awaited(NamedTuple):
 
     @property
     def fits(self) -> tuple[Operation, ...]:
-        """The responses that answer it, beside an ACK."""
+        """The responses that answer it, besides an ACK."""
         if self.operation == Operation.RDMA_READ_REQUEST:
             return _READ_ENDS if self.ends else _READ_GOES_ON
         return (Operation.ATOMIC_ACKNOWLEDGE,) if self.operation in _ATOMICS else ()
@@ -188,7 +188,7 @@ class Peer:
     def take(self, frame: bytes) -> str:
         """Note a request. Return its opcode, ``?`` for AckReq, and its PSN from the oldest one.
 
-        Frames that are no request of the service are only described.
+        Frames that are not requests of the service are only described.
         """
         at = bth_offset(frame, 0, len(frame))
         if at < 0 or len(frame) < at + BTH.SIZE + ICRC.SIZE:
@@ -234,8 +234,8 @@ class Peer:
     def _note(self, psn: int, awaited: list[Awaited]) -> str:
         """Note a request with this PSN; return the PSN's distance from the oldest unanswered."""
         ahead = serial.distance(self.oldest, psn)
-        for place, one in enumerate(awaited):
-            self._awaited[serial.add(psn, place)] = one
+        for index, one in enumerate(awaited):
+            self._awaited[serial.add(psn, index)] = one
         end = serial.add(psn, len(awaited))
         if serial.distance(self.next, end) > 0:
             self.next = end
@@ -252,7 +252,7 @@ class Peer:
     def respond(self, name: str) -> bytes:
         """Return the frame of a response, and note what it answers."""
         one = RESPONSES[name]
-        psn = self._psn(one.place)
+        psn = self._psn(one.position)
         awaited = self._awaited.get(psn, _NONE)
         data = self._data(one, awaited)
         service = self._service if one.service is None else one.service
@@ -270,10 +270,10 @@ class Peer:
             data = b""
         return self._template.frame(opcode, psn, extended, data)
 
-    def _psn(self, place: Place) -> int:
-        ends = {Place.NEWEST: (self.next, -1), Place.GHOST: (self.next, 0)}
-        starts = {Place.BEFORE: -1, Place.OLDEST: 0, Place.NEXT: 1}
-        return serial.add(*(ends.get(place) or (self.oldest, starts[place])))
+    def _psn(self, position: PSNPosition) -> int:
+        ends = {PSNPosition.NEWEST: (self.next, -1), PSNPosition.GHOST: (self.next, 0)}
+        starts = {PSNPosition.BEFORE: -1, PSNPosition.OLDEST: 0, PSNPosition.NEXT: 1}
+        return serial.add(*(ends.get(position) or (self.oldest, starts[position])))
 
     @staticmethod
     def _data(one: Response, awaited: Awaited) -> bytes:

@@ -41,7 +41,7 @@ TO_RTS: Final = "TO_RTS"
 _PORT_MTU: Final = 4096
 
 
-class Work(NamedTuple):
+class WorkTemplate(NamedTuple):
     """A work request: opcode, bytes, and send flags.
 
     ``key`` is added to the local key. ``srq`` is the shared receive queue that it names, ``qkey``
@@ -57,31 +57,31 @@ class Work(NamedTuple):
     other: bool = False
 
 
-WORK: Final[dict[str, Work]] = {
-    "SEND": Work(SendOpcode.SEND),
-    "SEND2": Work(SendOpcode.SEND, MTU + SHORT),
-    "SEND3": Work(SendOpcode.SEND, 2 * MTU + SHORT),
-    "SEND_FENCED": Work(SendOpcode.SEND, flags=SIGNALED | FENCE),
-    "SEND_IMM": Work(SendOpcode.SEND_WITH_IMM),
-    "SEND_SILENT": Work(SendOpcode.SEND, flags=0),
-    "SEND_BADKEY": Work(SendOpcode.SEND, key=1),
-    "SEND_OVER": Work(SendOpcode.SEND, _PORT_MTU + 1),
-    "SEND_QUEUE1": Work(SendOpcode.SEND, srq=1),
-    "SEND2_QUEUE1": Work(SendOpcode.SEND, MTU + SHORT, srq=1),
-    "SEND_OWN_QKEY": Work(SendOpcode.SEND, qkey=1 << 31),
-    "SEND_OTHER": Work(SendOpcode.SEND, other=True),
-    "WRITE": Work(SendOpcode.RDMA_WRITE),
-    "WRITE2": Work(SendOpcode.RDMA_WRITE, MTU + SHORT),
-    "WRITE_IMM": Work(SendOpcode.RDMA_WRITE_WITH_IMM),
-    "READ": Work(SendOpcode.RDMA_READ),
-    "READ2": Work(SendOpcode.RDMA_READ, MTU + SHORT),
-    "READ3": Work(SendOpcode.RDMA_READ, 2 * MTU + SHORT),
-    "FETCH_ADD": Work(SendOpcode.ATOMIC_FETCH_AND_ADD, 8),
-    "CMP_SWAP": Work(SendOpcode.ATOMIC_CMP_AND_SWP, 8),
+WORK_TEMPLATES: Final[dict[str, WorkTemplate]] = {
+    "SEND": WorkTemplate(SendOpcode.SEND),
+    "SEND2": WorkTemplate(SendOpcode.SEND, MTU + SHORT),
+    "SEND3": WorkTemplate(SendOpcode.SEND, 2 * MTU + SHORT),
+    "SEND_FENCED": WorkTemplate(SendOpcode.SEND, flags=SIGNALED | FENCE),
+    "SEND_IMM": WorkTemplate(SendOpcode.SEND_WITH_IMM),
+    "SEND_SILENT": WorkTemplate(SendOpcode.SEND, flags=0),
+    "SEND_BADKEY": WorkTemplate(SendOpcode.SEND, key=1),
+    "SEND_OVER": WorkTemplate(SendOpcode.SEND, _PORT_MTU + 1),
+    "SEND_QUEUE1": WorkTemplate(SendOpcode.SEND, srq=1),
+    "SEND2_QUEUE1": WorkTemplate(SendOpcode.SEND, MTU + SHORT, srq=1),
+    "SEND_OWN_QKEY": WorkTemplate(SendOpcode.SEND, qkey=1 << 31),
+    "SEND_OTHER": WorkTemplate(SendOpcode.SEND, other=True),
+    "WRITE": WorkTemplate(SendOpcode.RDMA_WRITE),
+    "WRITE2": WorkTemplate(SendOpcode.RDMA_WRITE, MTU + SHORT),
+    "WRITE_IMM": WorkTemplate(SendOpcode.RDMA_WRITE_WITH_IMM),
+    "READ": WorkTemplate(SendOpcode.RDMA_READ),
+    "READ2": WorkTemplate(SendOpcode.RDMA_READ, MTU + SHORT),
+    "READ3": WorkTemplate(SendOpcode.RDMA_READ, 2 * MTU + SHORT),
+    "FETCH_ADD": WorkTemplate(SendOpcode.ATOMIC_FETCH_AND_ADD, 8),
+    "CMP_SWAP": WorkTemplate(SendOpcode.ATOMIC_CMP_AND_SWP, 8),
 }
 """The verbs, by the name of the input."""
 
-INPUTS: Final[dict[str, tuple[str, ...]]] = {
+ALPHABETS: Final[dict[str, tuple[str, ...]]] = {
     "acks": (
         "SEND", "SEND2", "ACK", "ACK_ALL", "ACK_OLD", "ACK_GHOST", "NAK_SEQUENCE",
         "NAK_SEQUENCE_NEXT", TIMEOUT,
@@ -127,8 +127,6 @@ USUAL: Final = {
     QPType.XRC_INI: "shared",
 }
 """The alphabet of a queue pair, unless another is given."""
-SERVICE_OF: Final = {name: kind for kind, name in USUAL.items()}
-"""The queue pair that an alphabet is for, unless it is RC."""
 _WIRE: Final = {
     QPType.RC: Service.RC,
     QPType.UC: Service.UC,
@@ -177,9 +175,9 @@ class RequesterSystem:
     ) -> None:
         if service not in _WIRE:
             raise FuzzError(f"queue pairs of type {service.name} send no requests to learn")
-        self.name, self.inputs = name, tuple(inputs) or INPUTS[USUAL[service]]
+        self.name, self.inputs = name, tuple(inputs) or ALPHABETS[USUAL[service]]
         for one in self.inputs:
-            if one not in WORK and one not in RESPONSES and one not in (TIMEOUT, TO_RTS):
+            if one not in WORK_TEMPLATES and one not in RESPONSES and one not in (TIMEOUT, TO_RTS):
                 raise FuzzError(f"a requester has no input {one!r} (--list has them)")
         self._service, self._psn, self._limits = service, psn, limits
         self._host = Host(2, profile=profile, rules=rules)
@@ -230,7 +228,7 @@ class RequesterSystem:
         """Play one input; return the requests and completions."""
         nic = self._host.nic
         refusal = ""
-        if name in WORK:
+        if name in WORK_TEMPLATES:
             refusal = self._post(name)
         elif name == TIMEOUT:
             self._expire()
@@ -247,13 +245,13 @@ class RequesterSystem:
         """Post work; return the name of the error if it is refused."""
         assert self._qp is not None
         try:
-            self._host.nic.post_send(self._qp, (self._work_request(WORK[name]),))
+            self._host.nic.post_send(self._qp, (self._work_request(WORK_TEMPLATES[name]),))
         except VerbsError as error:
             return errorcode[error.errno]
         self._posted.append(name)
         return ""
 
-    def _work_request(self, work: Work) -> SendWR:
+    def _work_request(self, work: WorkTemplate) -> SendWR:
         """Make the next work request, with memory of its own if it has a response."""
         start = len(self._posted) % _SLOTS * _SLOT
         if work.opcode in _SENT:
@@ -307,7 +305,7 @@ class RequesterSystem:
         self._done = done.wr_id + 1
         if done.status is WCStatus.SUCCESS:
             self._peer.complete(self._done)
-        work = WORK[name]
+        work = WORK_TEMPLATES[name]
         if work.opcode in _SENT or done.status is not WCStatus.SUCCESS:
             return text
         start = done.wr_id % _SLOTS * _SLOT
@@ -318,7 +316,9 @@ class RequesterSystem:
     def _is_next(self, number: int) -> bool:
         """Whether a completion is the next one: unsignaled work before it needs none."""
         between = self._posted[self._done : number]
-        return number >= self._done and not any(WORK[one].flags & SIGNALED for one in between)
+        return number >= self._done and not any(
+            WORK_TEMPLATES[one].flags & SIGNALED for one in between
+        )
 
 
 _SENT: Final = (

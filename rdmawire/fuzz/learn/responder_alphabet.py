@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.inputs import (
-    Checksum,
+    ChecksumState,
     PacketInput,
     ReceiveInput,
     ResponderInput,
@@ -105,7 +105,7 @@ INPUTS: Final[dict[str, ResponderInput]] = {
     "READ_RESPONSE": PacketInput(Op.RDMA_READ_RESPONSE_ONLY, ackreq=0, length=_SHORT, value=31),
     "RESERVED_OPCODE": PacketInput(_RESERVED, length=_SHORT),
     "UC_WRITE": replace(_WRITE, opcode=Opcode.UC_RDMA_WRITE_ONLY),
-    "BAD_ICRC": replace(_WRITE, checksum=Checksum.BROKEN.name),
+    "BAD_ICRC": replace(_WRITE, checksum=ChecksumState.BROKEN.name),
     "BAD_PKEY": replace(_WRITE, fields=(("bth.pkey", 0x8123),)),
     "BAD_TVER": replace(_WRITE, fields=(("bth.tver", 1),)),
     "BAD_QKEY": replace(_SEND, key=_BAD_KEY),
@@ -115,7 +115,7 @@ INPUTS: Final[dict[str, ResponderInput]] = {
     "RECV_QUEUE1": ReceiveInput(_MTU + _LONG, srq=1),
     "WAIT": WaitInput(1_000_000_000),
 }
-"""The inputs, by name. ``DUP`` has the PSN before the expected one, ``GAP`` that behind it,
+"""The inputs, by name. ``DUP`` has the PSN before the expected one, ``GAP`` that after it,
 ``DUP_OLDEST`` and ``GHOST`` the first and the last one of the window (IBA 9.7.1)."""
 
 
@@ -200,9 +200,14 @@ def alphabet(name: str) -> Alphabet:
     """
     if name in ALPHABETS:
         return ALPHABETS[name]
-    inputs = tuple(dict.fromkeys(name.split(",")))
+    inputs = listed_inputs(name)
     for one in inputs:
         if one not in INPUTS:
             near = suggest(one, [*INPUTS, *ALPHABETS])
             raise FuzzError(f"no input of a responder is named {one!r}{near} (--list has them)")
     return Alphabet("", inputs)
+
+
+def listed_inputs(text: str) -> tuple[str, ...]:
+    """Return inputs that are separated by commas, each once."""
+    return tuple(dict.fromkeys(text.split(",")))

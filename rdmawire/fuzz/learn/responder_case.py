@@ -30,11 +30,11 @@ class Judged(NamedTuple):
 
 def judged(system: ResponderSystem, word: Word) -> Judged:
     """Play a word on a system, and judge it by the standard."""
-    case = case_of(system, word)
+    case = case_of_word(system, word)
     return Judged(case, ModelRun(case).steps[-1].expected, judge(system.target, case))
 
 
-def case_of(system: ResponderSystem, word: Word) -> Case:
+def case_of_word(system: ResponderSystem, word: Word) -> Case:
     """Play a word on a system; return the case with the same packets.
 
     PSNs of a word are relative to what the target's replies show that it expects, those of a case

@@ -1,12 +1,12 @@
 """A responder as a system to learn, on a fresh queue pair for each word.
 
 The peer follows what the responder expects by its replies alone, so that any target can be
-learned: a positive reply to a request in sequence moves the expected PSN behind it. Where the
+learned: a positive reply to a request in sequence moves the expected PSN past it. Where the
 service has no replies, each packet of the service does. An output has the replies, the completions
 and the memory that changed, separated by commas:
 
 - ``ACK@0`` is a reply, with its PSN from the expected one: -1, 0, 1, else ``old`` or ``new``.
-  ``.MSN+1`` behind it: one more message is complete. Syndromes that are unusual follow the opcode.
+  ``.MSN+1`` after it: one more message is complete. Syndromes that are unusual follow the opcode.
 - ``RECV=64`` is a completion with its bytes; ``RECV=WR_FLUSH_ERR`` one with another status.
 - ``+receive`` is memory whose bytes changed: a region, the window, a receive, or a guard.
 - ``full`` is a receive that the peer does not post, for the queue has as many as it may have.
@@ -22,7 +22,7 @@ from rdmawire.fuzz.exchange import Reply
 from rdmawire.fuzz.frames import FrameBuilder
 from rdmawire.fuzz.inputs import Input, PacketInput, ReceiveInput, WaitInput
 from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, INPUTS, SETUP, USUAL
-from rdmawire.fuzz.oracle import reply_of
+from rdmawire.fuzz.packet_validation import reply_of
 from rdmawire.fuzz.service_model import wire_service
 from rdmawire.fuzz.setup import AREAS, ARENA, RECEIVE_SLOT, RECEIVE_SLOTS, RECEIVES, WINDOW, Setup
 from rdmawire.fuzz.target import Completion, ObservableTarget, Target
@@ -98,7 +98,7 @@ class ResponderSystem:
             words = self._receive(one)
         else:
             words = self._waited(one)
-        return ",".join([*words, *self._observed()]) or SILENCE
+        return ",".join([*words, *self._observe()]) or SILENCE
 
     # Inputs.
 
@@ -108,7 +108,7 @@ class ResponderSystem:
         return replace(one, opcode=opcode, seed=len(self.played) & 0xFF)
 
     def _packet(self, one: PacketInput) -> list[str]:
-        """Send a packet, and a barrier behind it: what follows is the answer to the next input."""
+        """Send a packet, and a barrier after it: what follows is the answer to the next input."""
         psn = serial.add(self._expected, one.ahead)
         self.played.append((one, psn))
         replies = self.target.send(self._builder.frame(one, psn))
@@ -138,7 +138,7 @@ class ResponderSystem:
         return self._words(self._seen.wait(one.ns), None)
 
     def _follow(self, replies: list[bytes], sent: int, packets: int) -> None:
-        """Expect the PSN behind the last one of the request that was answered positively."""
+        """Expect the PSN after the last one of the request that was answered positively."""
         for reply in self._parsed(replies):
             if reply is None or reply.syndrome >> 5 > Ack.ACK:
                 continue
@@ -161,11 +161,11 @@ class ResponderSystem:
     def _word(self, reply: Reply | None, one: PacketInput | None) -> str:
         if reply is None:
             return "damaged"
-        text = f"{self._kind(reply)}@{self._place_of(reply.psn)}"
+        text = f"{self._kind(reply)}@{self._relative(reply.psn)}"
         if reply.syndrome >= 0:
-            text += self._messages(reply.msn)
+            text += self._count_messages(reply.msn)
         if reply.operation == Op.ATOMIC_ACKNOWLEDGE and self._seen is not None:
-            text += self._original_of(reply.data, one)
+            text += self._compare_original(reply.data, one)
         return text
 
     def _kind(self, reply: Reply) -> str:
@@ -182,22 +182,22 @@ class ResponderSystem:
             shown = _NAKS.get(value, f"NAK{value}") if ack == Ack.NAK else f"SYNDROME{ack}"
         return shown if kind == "ACK" else f"{kind}.{shown}"
 
-    def _place_of(self, psn: int) -> str:
+    def _relative(self, psn: int) -> str:
         ahead = serial.distance(self._expected, psn)
         if -1 <= ahead <= 1:
             return str(ahead)
         return "old" if ahead < 0 else "new"
 
-    def _messages(self, msn: int) -> str:
-        """The messages that are complete since the last reply, clamped. IBA 9.7.5.1.5."""
+    def _count_messages(self, msn: int) -> str:
+        """Count the messages completed since the last reply, clamped. IBA 9.7.5.1.5."""
         more = serial.distance(self._msn, msn)
         self._msn = msn
         if not more:
             return ""
         return ".MSN+1" if more == 1 else ".MSN-" if more < 0 else ".MSN+"
 
-    def _original_of(self, data: bytes, one: PacketInput | None) -> str:
-        """Whether an atomic got the value that memory had, or that of the last atomic again."""
+    def _compare_original(self, data: bytes, one: PacketInput | None) -> str:
+        """Say whether an atomic got the value that memory had, or that of the last atomic again."""
         before = self._bytes_of(one, 8) if one is not None else b""
         # The AtomicAckETH is big-endian, memory is little-endian.
         kind = "" if data[::-1] == before else "=last" if data == self._original else "=other"
@@ -216,8 +216,8 @@ class ResponderSystem:
         start = (*AREAS, WINDOW)[one.region].start + one.offset
         return self._memory[start : start + length]
 
-    def _observed(self) -> list[str]:
-        """The completions, and the memory that changed."""
+    def _observe(self) -> list[str]:
+        """Take the completions, and the parts of memory that changed since the last input."""
         if self._seen is None:
             return []
         words = [self._completion(done) for done in self._seen.completions()]
@@ -271,12 +271,12 @@ def _parts() -> Iterator[tuple[int, int, str]]:
         *((one.start, one.start + one.length, f"region{at}") for at, one in _OTHERS),
         (RECEIVES, RECEIVES + RECEIVE_SLOTS * RECEIVE_SLOT, "receive"),
     ]
-    place = 0
+    position = 0
     for start, end, name in [*named, (ARENA, ARENA, "guard")]:
-        if place < start:
-            yield place, start, "guard"
+        if position < start:
+            yield position, start, "guard"
         yield start, end, name
-        place = end
+        position = end
 
 
 _PARTS: Final = tuple(_parts())

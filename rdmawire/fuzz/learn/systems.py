@@ -13,14 +13,14 @@ from rdmawire.fuzz.learn.learner import System
 from rdmawire.fuzz.learn.machine import Word
 from rdmawire.fuzz.learn.mpa_system import MPASystem
 from rdmawire.fuzz.learn.requester_system import RequesterSystem
-from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, SETUP, USUAL, alphabet
+from rdmawire.fuzz.learn.responder_alphabet import ALPHABETS, SETUP, USUAL, alphabet, listed_inputs
 from rdmawire.fuzz.learn.responder_case import Judged, judged
 from rdmawire.fuzz.learn.responder_system import ResponderSystem
 from rdmawire.fuzz.service_model import requester_type, service_named
 from rdmawire.terminal import suggest
 
 
-class Role(NamedTuple):
+class LearnedRole(NamedTuple):
     """A role of an adapter, or another part with a state machine.
 
     - ``alphabets``: the inputs of each set, by its name, with what it is about if that needs words.
@@ -51,7 +51,7 @@ def _responder(spec: Spec, inputs: str | None, psn: int | None) -> ResponderSyst
 def _requester(spec: Spec, inputs: str | None, psn: int | None) -> RequesterSystem:
     rules, profile, name = adapter(spec)
     service = requester_type(service_named(str(spec.get("service", "rc"))))
-    names = _names(requester_system.INPUTS, inputs or requester_system.USUAL[service])
+    names = _names(requester_system.ALPHABETS, inputs or requester_system.USUAL[service])
     first = SETUP.psn if psn is None else psn
     return RequesterSystem(
         names, service=service, rules=rules, profile=profile, psn=first, name=name
@@ -61,14 +61,14 @@ def _requester(spec: Spec, inputs: str | None, psn: int | None) -> RequesterSyst
 def _names(alphabets: Mapping[str, Word], inputs: str | None) -> Word:
     """The inputs of an alphabet, by default the first, or those that are listed."""
     name = next(iter(alphabets)) if inputs is None else inputs
-    return alphabets.get(name) or tuple(dict.fromkeys(name.split(",")))
+    return alphabets.get(name) or listed_inputs(name)
 
 
 def _manager(spec: Spec, inputs: str | None, psn: int | None) -> CMSystem:
     if "service" in spec:
         raise FuzzError("a connection manager has no service: --inputs selects its role")
     (rules, profile, name), cm_rules = manager(spec)
-    names = _names(cm_system.INPUTS, inputs)
+    names = _names(cm_system.ALPHABETS, inputs)
     first = SETUP.psn if psn is None else psn
     return CMSystem(names, rules=rules, profile=profile, psn=first, name=name, cm_rules=cm_rules)
 
@@ -76,7 +76,7 @@ def _manager(spec: Spec, inputs: str | None, psn: int | None) -> CMSystem:
 def _mpa_reader(spec: Spec, inputs: str | None, psn: int | None) -> MPASystem:
     if psn is not None or len(spec) > 1:
         raise FuzzError("the MPA reader has no profile, service, planted bug or PSN")
-    return MPASystem(_names(mpa_system.INPUTS, inputs))
+    return MPASystem(_names(mpa_system.ALPHABETS, inputs))
 
 
 def _judged(system: System, word: Word) -> Judged:
@@ -84,33 +84,33 @@ def _judged(system: System, word: Word) -> Judged:
     return judged(system, word)
 
 
-ROLES: Final[dict[str, Role]] = {
-    "responder": Role(
+ROLES: Final[dict[str, LearnedRole]] = {
+    "responder": LearnedRole(
         "a responder, by packets and receives",
         {name: f"{found.about}: {', '.join(found.inputs)}" for name, found in ALPHABETS.items()},
         _responder,
         _judged,
     ),
-    "requester": Role(
+    "requester": LearnedRole(
         "a requester, by verbs, responses and its timer",
-        {name: ", ".join(names) for name, names in requester_system.INPUTS.items()},
+        {name: ", ".join(names) for name, names in requester_system.ALPHABETS.items()},
         _requester,
     ),
-    "cm": Role(
+    "cm": LearnedRole(
         "the connection manager, by calls of its owner, messages and its timers",
-        {name: ", ".join(names) for name, names in cm_system.INPUTS.items()},
+        {name: ", ".join(names) for name, names in cm_system.ALPHABETS.items()},
         _manager,
     ),
-    "mpa": Role(
+    "mpa": LearnedRole(
         "the reader of MPA start-up and FPDUs in a capture, by what both sides send",
-        {name: ", ".join(names) for name, names in mpa_system.INPUTS.items()},
+        {name: ", ".join(names) for name, names in mpa_system.ALPHABETS.items()},
         _mpa_reader,
     ),
 }
 """The roles by name."""
 
 
-def role(name: str) -> Role:
+def role(name: str) -> LearnedRole:
     """Return a role. Raises :class:`FuzzError` for an unknown name."""
     if name not in ROLES:
         raise FuzzError(f"no role is named {name!r}{suggest(name, ROLES)}: {', '.join(ROLES)}")

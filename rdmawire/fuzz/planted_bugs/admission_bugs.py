@@ -100,7 +100,7 @@ BUGS = (
     PlantedBug(
         "any-ip-version",
         "the version of an IP header or GRH is not checked",
-        "IBA 8.3.1, RFC 1122, 3.2.1.1",
+        "IBA 8.3.1; RFC 1122, 3.2.1.1",
         STANDARD.with_frame_check(other_version, _any_frame),
     ),
 )

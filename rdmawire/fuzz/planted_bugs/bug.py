@@ -1,7 +1,7 @@
 """A planted bug: rules of an adapter or of a parser with one row replaced by a wrong one."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rdmawire.fuzz.small_mpa_reader import MPARules
 from rdmawire.fuzz.small_parsers import SmallParser
@@ -54,11 +54,23 @@ class PlantedBug(NamedTuple):
 
 
 Change = Callable[[QueuePair, RequestRule, Arrival], None]
+IGNORE: Final = Fault.QKEY
+"""A fault that reliable connections never have: :func:`with_quiet_step` gives it no reaction."""
+
+
+def no_check(_: QueuePair, __: RequestRule, ___: Arrival) -> Fault | None:
+    """Check nothing: a step in place of a check."""
+    return None
 
 
 def with_step(old: Step, new: Step) -> Rules:
     """Return the standard's rules with a step replaced in all requests."""
     return STANDARD.with_step(old, new)
+
+
+def with_quiet_step(old: Step, new: Step) -> Rules:
+    """Return rules with another step, whose fault ``IGNORE`` ends a request without a reaction."""
+    return with_step(old, new).with_reaction(QPType.RC, IGNORE, Reaction())
 
 
 def with_reaction(fault: Fault, reaction: Reaction, qp_type: QPType = QPType.RC) -> Rules:

@@ -1,6 +1,6 @@
 """Planted bugs of memory access: keys, rights, ranges, lengths, atomics, and where payload goes."""
 
-from rdmawire.fuzz.planted_bugs.bug import PlantedBug, after, with_step
+from rdmawire.fuzz.planted_bugs.bug import PlantedBug, after, no_check, with_step
 from rdmawire.ib import checks, execute
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import AtomicResponse
@@ -13,11 +13,6 @@ from rdmawire.wire.ib import FETH, RETH, AtomicETH
 
 _NO_RIGHTS = 0
 _BITS_32 = (1 << 32) - 1
-
-
-def _passes(_: QueuePair, __: RequestRule, ___: Arrival) -> Fault | None:
-    """Check nothing."""
-    return None
 
 
 def _grant(qp: QueuePair, key: int, va: int, length: int, access: int) -> Fault | None:
@@ -37,7 +32,7 @@ def _any_right(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | No
 
 
 def _range_too_long(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Allow one byte more than the region has; it is written behind the region."""
+    """Allow one byte more than the region has; it is written after the region."""
     reth = request.extended[role.places[RETH]]
     region = qp.device.keys.find(reth.rkey)
     if region is None or not reth.dmalen or reth.va + reth.dmalen != region.end + 1:
@@ -127,10 +122,6 @@ def _long_writes(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
     return Fault.LENGTH if short else None
 
 
-def _any_dmalen(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    return checks.check_max_dmalen(qp, role, request)
-
-
 def _empty_last(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """A last packet may be empty."""
     length = len(request.payload)
@@ -187,8 +178,8 @@ def _compares_32_bits(qp: QueuePair, role: RequestRule, request: Arrival) -> Fau
 def _with_atomic(request: Arrival, role: RequestRule, **values: int) -> Arrival:
     """Return a request whose AtomicETH has other values."""
     extended = list(request.extended)
-    place = role.places[AtomicETH]
-    extended[place] = extended[place].replace(**values)
+    index = role.places[AtomicETH]
+    extended[index] = extended[index].replace(**values)
     return request._replace(extended=tuple(extended))
 
 
@@ -221,7 +212,7 @@ BUGS = (
     ),
     PlantedBug(
         "range-one-too-long",
-        "a request may name one byte behind the end of the region",
+        "a request may name one byte after the end of the region",
         "IBA 9.7.4.1.5",
         with_step(checks.check_rkey, _range_too_long),
     ),
@@ -271,7 +262,7 @@ BUGS = (
         "no-queue-pair-rights",
         "the access flags of the queue pair are not checked",
         "IBA 9.7.4.1.4",
-        with_step(checks.check_op_valid, _passes),
+        with_step(checks.check_op_valid, no_check),
     ),
     PlantedBug(
         "short-writes",
@@ -289,13 +280,13 @@ BUGS = (
         "any-dma-length",
         "RETH.dmalen of a WRITE is not compared with the payload",
         "IBA 9.7.4.1.6",
-        with_step(checks.check_dmalen, _any_dmalen),
+        with_step(checks.check_dmalen, checks.check_max_dmalen),
     ),
     PlantedBug(
         "no-limit-of-dma-length",
         "RETH.dmalen may exceed 2**31",
         "IBA 9.7.4.1.6",
-        with_step(checks.check_max_dmalen, _passes),
+        with_step(checks.check_max_dmalen, no_check),
     ),
     PlantedBug(
         "empty-last-packet",
@@ -323,13 +314,13 @@ BUGS = (
     ),
     PlantedBug(
         "pad-of-writes",
-        "a byte of the pad of a WRITE is written behind the payload",
+        "a byte of the pad of a WRITE is written after the payload",
         "IBA 9.2.5",
         with_step(execute.place, _pad_too),
     ),
     PlantedBug(
         "pad-of-sends",
-        "the pad of a SEND is written behind the payload",
+        "the pad of a SEND is written after the payload",
         "IBA 9.2.5",
         with_step(execute.place_whole, _pad_of_sends),
     ),
@@ -361,6 +352,6 @@ BUGS = (
         "key-stays-valid",
         "SEND with Invalidate invalidates nothing",
         "IBA 9.4.1.1.1",
-        with_step(execute.invalidate, _passes),
+        with_step(execute.invalidate, no_check),
     ),
 )

@@ -2,7 +2,15 @@
 
 from dataclasses import replace
 
-from rdmawire.fuzz.planted_bugs.bug import PlantedBug, after, with_reaction, with_step
+from rdmawire.fuzz.planted_bugs.bug import (
+    IGNORE,
+    PlantedBug,
+    after,
+    no_check,
+    with_quiet_step,
+    with_reaction,
+    with_step,
+)
 from rdmawire.ib import checks, execute
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import (
@@ -12,7 +20,7 @@ from rdmawire.ib.responder_state import (
     AtomicResponse,
     ReadResponse,
 )
-from rdmawire.ib.rules import REQUEST, RequestRule, Rules, Step
+from rdmawire.ib.rules import REQUEST, RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival, Drop
 from rdmawire.ib.service import RELIABLE, Fault, Reaction
 from rdmawire.ib.standard_rules import STANDARD
@@ -24,14 +32,7 @@ from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.serial import MODULUS
 
 _HALF = MODULUS // 2
-_IGNORE = Fault.QKEY
-"""A fault that reliable connections never have: its reaction does nothing."""
 _ATOMICS = (Opcode.RC_CMP_SWAP, Opcode.RC_FETCH_ADD)
-
-
-def _with_quiet_step(old: Step, new: Step) -> Rules:
-    """Return rules with a step whose fault ``_IGNORE`` ends a request without a reaction."""
-    return with_step(old, new).with_reaction(QPType.RC, _IGNORE, Reaction())
 
 
 def _psn_without_wrap(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
@@ -42,7 +43,7 @@ def _psn_without_wrap(qp: QueuePair, role: RequestRule, request: Arrival) -> Fau
 
 
 def _duplicates_off_by_one(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """Take the PSN half the space behind as one ahead."""
+    """Take the PSN half the space before the expected one as one after it."""
     if (qp.inbound.epsn - request.psn) % MODULUS == _HALF:
         return Fault.SEQUENCE
     return checks.check_psn_and_op_seq(qp, role, request)
@@ -62,7 +63,7 @@ def _ack_for_gap(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | 
         return fault
     qp.inbound.pending.append(Acknowledge(request.psn, qp.inbound.msn))
     qp.wake()
-    return _IGNORE
+    return IGNORE
 
 
 def _begins_anywhere(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
@@ -74,7 +75,7 @@ def _begins_anywhere(qp: QueuePair, role: RequestRule, request: Arrival) -> Faul
 
 
 def _continues_as_any(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-    """A message may go on with packets of another operation."""
+    """A message may continue with packets of another operation."""
     fault = checks.check_psn_and_op_seq(qp, role, request)
     going_on = qp.inbound.incoming is not NO_MESSAGE
     return None if fault is Fault.OP_SEQUENCE and going_on and not role.begins else fault
@@ -95,14 +96,14 @@ def _no_read_again(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault 
     """Ignore duplicate READs."""
     fault = checks.check_psn_and_op_seq(qp, role, request)
     is_read = request.flow.bth.opcode == Opcode.RC_RDMA_READ_REQUEST
-    return _IGNORE if fault is Fault.DUPLICATE and is_read else fault
+    return IGNORE if fault is Fault.DUPLICATE and is_read else fault
 
 
 def _no_atomic_again(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """Ignore duplicate atomics."""
     fault = checks.check_psn_and_op_seq(qp, role, request)
     is_atomic = request.flow.bth.opcode in _ATOMICS
-    return _IGNORE if fault is Fault.DUPLICATE and is_atomic else fault
+    return IGNORE if fault is Fault.DUPLICATE and is_atomic else fault
 
 
 def _acks_duplicate_itself(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
@@ -112,7 +113,7 @@ def _acks_duplicate_itself(qp: QueuePair, role: RequestRule, request: Arrival) -
         return fault
     qp.inbound.pending.append(Acknowledge(request.psn, qp.inbound.msn))
     qp.wake()
-    return _IGNORE
+    return IGNORE
 
 
 def _other_rnr_timer(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
@@ -123,7 +124,7 @@ def _other_rnr_timer(qp: QueuePair, role: RequestRule, request: Arrival) -> Faul
     qp.inbound.refuse(Ack.RNR_NAK, (qp.min_rnr_timer + 1) % 32)
     qp.inbound.refused = True
     qp.wake()
-    return _IGNORE
+    return IGNORE
 
 
 def _executes_unready(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
@@ -133,12 +134,8 @@ def _executes_unready(qp: QueuePair, role: RequestRule, request: Arrival) -> Fau
         qp.inbound.refuse(Ack.RNR_NAK, qp.min_rnr_timer)
         qp.inbound.epsn = serial.add(qp.inbound.epsn, 1)
         qp.wake()
-        return _IGNORE
+        return IGNORE
     return fault
-
-
-def _no_read_limit(_: QueuePair, __: RequestRule, ___: Arrival) -> Fault | None:
-    return None
 
 
 def _psn_of_one_packet(qp: QueuePair, _: RequestRule, request: Arrival) -> None:
@@ -188,10 +185,10 @@ def _silent_reserved(rules: Rules) -> Rules:
     step = checks.check_psn_and_op_seq
 
     def drops(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
-        return step(qp, role, request) or _IGNORE
+        return step(qp, role, request) or IGNORE
 
     row = replace(rules.malformed, steps=(drops,))
-    return replace(rules, malformed=row).with_reaction(QPType.RC, _IGNORE, Reaction())
+    return replace(rules, malformed=row).with_reaction(QPType.RC, IGNORE, Reaction())
 
 
 _SEQUENCE_NAK = RELIABLE[Fault.SEQUENCE]
@@ -206,7 +203,7 @@ BUGS = (
     ),
     PlantedBug(
         "duplicate-window-off-by-one",
-        "the PSN 2**23 behind is taken as one ahead",
+        "the PSN 2**23 before the expected one is taken as one after it",
         "IBA 9.7.4.1.2",
         with_step(_PSN, _duplicates_off_by_one),
     ),
@@ -220,7 +217,7 @@ BUGS = (
         "ack-for-a-gap",
         "a packet after a gap is acknowledged and dropped",
         "IBA 9.7.4.1.2",
-        _with_quiet_step(_PSN, _ack_for_gap),
+        with_quiet_step(_PSN, _ack_for_gap),
     ),
     PlantedBug(
         "nak-for-each-packet-after-a-gap",
@@ -248,7 +245,7 @@ BUGS = (
     ),
     PlantedBug(
         "continues-as-another",
-        "a SEND may go on with packets of a WRITE, and a WRITE with those of a SEND",
+        "a SEND may continue with packets of a WRITE, and a WRITE with packets of a SEND",
         "IBA 9.7.4.1.3",
         with_step(_PSN, _continues_as_any),
     ),
@@ -262,13 +259,13 @@ BUGS = (
         "no-answer-to-duplicate-read",
         "a duplicate READ has no answer",
         "IBA 9.7.5.1.3",
-        _with_quiet_step(_PSN, _no_read_again),
+        with_quiet_step(_PSN, _no_read_again),
     ),
     PlantedBug(
         "no-answer-to-duplicate-atomic",
         "a duplicate atomic has no answer",
         "IBA 9.7.5.1.4",
-        _with_quiet_step(_PSN, _no_atomic_again),
+        with_quiet_step(_PSN, _no_atomic_again),
     ),
     PlantedBug(
         "no-answer-to-duplicates",
@@ -280,19 +277,19 @@ BUGS = (
         "ack-with-psn-of-duplicate",
         "a duplicate is acknowledged with its own PSN, not with the newest",
         "IBA 9.7.5.1.2",
-        _with_quiet_step(_PSN, _acks_duplicate_itself),
+        with_quiet_step(_PSN, _acks_duplicate_itself),
     ),
     PlantedBug(
         "other-rnr-timer",
         "an RNR NAK has another timer than the queue pair",
         "IBA 9.7.5.2.8",
-        _with_quiet_step(checks.check_resource, _other_rnr_timer),
+        with_quiet_step(checks.check_resource, _other_rnr_timer),
     ),
     PlantedBug(
         "psn-counts-after-rnr",
         "a packet that causes an RNR NAK is counted as received",
         "IBA 9.7.5.2.8",
-        _with_quiet_step(checks.check_resource, _executes_unready),
+        with_quiet_step(checks.check_resource, _executes_unready),
     ),
     PlantedBug(
         "receive-used-twice",
@@ -304,7 +301,7 @@ BUGS = (
         "no-limit-of-reads",
         "READs and atomics are not limited to max_dest_rd_atomic",
         "IBA 9.7.4.1.5",
-        with_step(checks.check_rd_atomic, _no_read_limit),
+        with_step(checks.check_rd_atomic, no_check),
     ),
     PlantedBug(
         "read-takes-one-psn",

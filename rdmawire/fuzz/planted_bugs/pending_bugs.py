@@ -1,16 +1,12 @@
 """Planted bugs of responses that are pending: only a responder that transmits later shows them."""
 
-from rdmawire.fuzz.planted_bugs.bug import PlantedBug, before, with_step
+from rdmawire.fuzz.planted_bugs.bug import IGNORE, PlantedBug, before, with_quiet_step, with_step
 from rdmawire.ib import checks, execute
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import Acknowledge
 from rdmawire.ib.rules import REQUEST, RequestRule, Rules, Step
 from rdmawire.ib.rx_parser import Arrival
-from rdmawire.ib.service import Fault, Reaction
-from rdmawire.verbs.enums import QPType
-
-_IGNORE = Fault.QKEY
-"""A fault that reliable connections never have: its reaction does nothing."""
+from rdmawire.ib.service import Fault
 
 
 def _without_copies(step: Step) -> Rules:
@@ -25,7 +21,7 @@ def _without_copies(step: Step) -> Rules:
     return with_step(step, changed)
 
 
-def _ack_behind(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
+def _ack_after_response(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
     """Send the ACK that is due after the response of a READ, with the PSN of the READ."""
     due, qp.inbound.ack_due = qp.inbound.ack_due, False
     fault = execute.queue_read(qp, role, request)
@@ -43,7 +39,7 @@ def _silent_while_pending(qp: QueuePair, role: RequestRule, request: Arrival) ->
     """Drop duplicates of SENDs and WRITEs while another reply is pending."""
     fault = checks.check_psn_and_op_seq(qp, role, request)
     drops = fault is Fault.DUPLICATE and role.family is not REQUEST and bool(qp.inbound.pending)
-    return _IGNORE if drops else fault
+    return IGNORE if drops else fault
 
 
 def _drops_responses(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
@@ -79,7 +75,7 @@ BUGS = (
         "ack-behind-read-response",
         "the ACK of a SEND or WRITE follows the response of a later READ, with its PSN",
         "IBA 9.7.5.1.2",
-        with_step(execute.queue_read, _ack_behind),
+        with_step(execute.queue_read, _ack_after_response),
     ),
     PlantedBug(
         "one-read-too-few",
@@ -91,9 +87,7 @@ BUGS = (
         "duplicate-dropped-while-busy",
         "a duplicate has no answer while another reply is pending",
         "IBA 9.7.5.1.2",
-        with_step(checks.check_psn_and_op_seq, _silent_while_pending).with_reaction(
-            QPType.RC, _IGNORE, Reaction()
-        ),
+        with_quiet_step(checks.check_psn_and_op_seq, _silent_while_pending),
     ),
     PlantedBug(
         "refused-key-drops-responses",

@@ -1,17 +1,31 @@
-"""What a queue pair must make of a frame: a request or a response as values, or nothing.
+"""Validation of packets: the request or reply in a frame as values, or nothing if it is dropped.
 
-For the frames of unusual inputs, whose effect does not follow from the input alone. It uses the
-header tables to parse, and none of the adapter's checks. IBA 9.6.
+For frames that cannot be compared as bytes. The header tables parse them, and none of the
+adapter's checks is used. IBA 9.6.
 """
 
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import WireError
 from rdmawire.fabric.host import LMC
-from rdmawire.fuzz.exchange import Request
-from rdmawire.fuzz.setup import PKEY
+from rdmawire.fuzz.exchange import Reply, Request
+from rdmawire.fuzz.setup import PEER_QPN, PKEY
 from rdmawire.wire import roce
-from rdmawire.wire.ib import DETH, FETH, GRH, IETH, LNH, LRH, RETH, XRCETH, AtomicETH, ImmDt
+from rdmawire.wire.ib import (
+    AETH,
+    BTH,
+    DETH,
+    FETH,
+    GRH,
+    IETH,
+    LNH,
+    LRH,
+    RETH,
+    XRCETH,
+    AtomicAckETH,
+    AtomicETH,
+    ImmDt,
+)
 from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPv4, IPv6
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.opcode import SHAPES, Service, service_of
@@ -48,7 +62,7 @@ class Accepted(NamedTuple):
     malformed: bool
 
 
-def accepted(
+def accepted_packet(
     frame: bytes, headers: tuple[Any, ...], qpn: int, *, any_sender: bool = False
 ) -> Accepted | None:
     """Return the packet in ``frame`` for the queue pair ``qpn``; ``None`` if it must be dropped.
@@ -72,12 +86,33 @@ def accepted(
 def request_of(
     frame: bytes, headers: tuple[Any, ...], qpn: int, *, any_sender: bool = False
 ) -> Request | None:
-    """Return the request in ``frame``, with its network header, as :func:`accepted` does."""
-    found = accepted(frame, headers, qpn, any_sender=any_sender)
+    """Return the request in ``frame``, with its network header, as :func:`accepted_packet` does."""
+    found = accepted_packet(frame, headers, qpn, any_sender=any_sender)
     if found is None:
         return None
     network = network_header(frame, medium_of(headers))
     return request_in(found.frame, malformed=found.malformed)._replace(network=network)
+
+
+def reply_of(
+    frame: bytes, base: int = 0, medium: roce.Medium = roce.Medium.ETHERNET
+) -> Reply | None:
+    """Return a reply as values; ``None`` if it is damaged, or for another queue pair.
+
+    ``base`` is the service, as the upper bits of the opcode; ``medium`` is what the link carries.
+    """
+    try:
+        parsed = roce.parse(frame, medium=medium)
+    except WireError:
+        return None
+    if parsed.seal() != parsed or not is_to_peer(parsed.packet.bth):
+        return None
+    return reply_in(parsed) if parsed.packet.bth.opcode & ~31 == base else None
+
+
+def is_to_peer(bth: BTH) -> bool:
+    """Whether a packet is addressed to the fuzzer's queue pair."""
+    return bth.destqp == PEER_QPN and bth.pkey == PKEY and not bth.tver
 
 
 def packet_for(frame: bytes, headers: tuple[Any, ...], qpn: int) -> roce.Frame | None:
@@ -114,7 +149,7 @@ def medium_of(headers: tuple[Any, ...]) -> Medium:
 
 
 def network_header(frame: bytes, medium: Medium = Medium.ETHERNET) -> bytes:
-    """Return the IPv4 header, IPv6 header or GRH behind the link header; no bytes without one."""
+    """Return the IPv4 header, IPv6 header or GRH after the link header; no bytes without one."""
     if medium is Medium.INFINIBAND:
         return frame[LRH.SIZE : LRH.SIZE + GRH.SIZE] if frame[1] & 3 == LNH.IBA_GLOBAL else b""
     size = IPv4.SIZE if frame[_TYPE] == _IPV4 else GRH.SIZE
@@ -158,15 +193,15 @@ def _malformed(frame: bytes, medium: Medium) -> roce.Frame | None:
 
     Its length after the BTH is a multiple of four bytes, and enough for the opcode's headers.
     """
-    place = roce.bth_offset(frame, 0, len(frame), medium=medium)
-    if place < 0:
+    offset = roce.bth_offset(frame, 0, len(frame), medium=medium)
+    if offset < 0:
         return None
-    opcode = frame[place]
+    opcode = frame[offset]
     shape = SHAPES.get(opcode)
     if service_of(opcode) not in _ANSWERED or (shape is not None and shape.response):
         return None
     try:
-        other = frame[:place] + bytes((_VENDOR,)) + frame[place + 1 :]
+        other = frame[:offset] + bytes((_VENDOR,)) + frame[offset + 1 :]
         parsed = roce.parse(other, medium=medium)
     except WireError:
         return None
@@ -182,6 +217,19 @@ _ANSWERED: Final = (Service.RC, Service.XRC)
 _VENDOR: Final = Service.VENDOR_6 << 5
 _SIZES: Final = {opcode: LAYOUTS[opcode].size for opcode in SHAPES}
 """Bytes of the extended headers, by opcode."""
+
+
+def reply_in(frame: roce.Frame) -> Reply:
+    """Return the response in a parsed frame as values."""
+    bth = frame.packet.bth
+    aeth: AETH | None = frame.packet.header(AETH)
+    atomic: AtomicAckETH | None = frame.packet.header(AtomicAckETH)
+    data = atomic.origremdt.to_bytes(8, "big") if atomic else frame.packet.payload
+    if aeth is None:
+        return Reply(bth.opcode & 31, bth.psn, -1, 0, data)
+    return Reply(
+        bth.opcode & 31, bth.psn, aeth.resv1 << 7 | aeth.ack << 5 | aeth.value, aeth.msn, data
+    )
 
 
 def request_in(frame: roce.Frame, *, malformed: bool) -> Request:

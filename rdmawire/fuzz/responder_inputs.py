@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rdmawire.fuzz.frames import MAX_NATIVE_PAYLOAD
-from rdmawire.fuzz.inputs import Checksum, Input, PacketInput, ReceiveInput
+from rdmawire.fuzz.inputs import ChecksumState, Input, PacketInput, ReceiveInput
 from rdmawire.fuzz.responder_model import ResponderModel
 from rdmawire.fuzz.setup import (
     AREAS,
@@ -75,7 +75,7 @@ class Traffic(NamedTuple):
     service: Service
     begin: tuple[Op, ...]
     receives: tuple[int, ...]
-    mutations: "tuple[Mutation, ...]"
+    mutations: "tuple[PacketChange, ...]"
     srqs: tuple[int, ...] = (0,)
     lengths: tuple[int, ...] = (0, 1, 3, 64)
     posts: float = 0.12
@@ -207,7 +207,7 @@ class ResponderInputs:
         return self._packet(Op.CMP_SWAP, 0, offset=offset, compare=present ^ bit)
 
     def _region(self, length: int, small: int) -> int:
-        """The first region, or ``small`` if it has ``length`` bytes behind each offset."""
+        """The first region, or ``small`` if it has ``length`` bytes after each offset."""
         fits = length <= AREAS[small].length - _OFFSETS[-1]
         return small if fits and self._random.random() < 0.25 else 0
 
@@ -308,12 +308,12 @@ class ResponderInputs:
     def _other_key(self, one: PacketInput) -> PacketInput:
         return _replaced(one, key=self._choose((1, -1, 0x100, -0x100, 0x10000, 1 << 31)))
 
-    def _other_place(self, one: PacketInput) -> PacketInput:
+    def _other_offset(self, one: PacketInput) -> PacketInput:
         area = (*AREAS, WINDOW)[one.region]
         dmalen = one.length if one.dmalen is None else one.dmalen
         end = area.length - dmalen
-        places = (-1, -8, end, end + 1, end + 8, area.length, 1, 2, 4, 7, 1 << 63, 1 << 32)
-        return _replaced(one, offset=self._choose(places))
+        offsets = (-1, -8, end, end + 1, end + 8, area.length, 1, 2, 4, 7, 1 << 63, 1 << 32)
+        return _replaced(one, offset=self._choose(offsets))
 
     def _other_region(self, one: PacketInput) -> PacketInput:
         return _replaced(one, region=self._random.randrange(len(AREAS) + 1))
@@ -337,7 +337,7 @@ class ResponderInputs:
         return _replaced(one, fields=((name, self._choose(values)),))
 
     def _bad_checksum(self, one: PacketInput) -> PacketInput:
-        return _replaced(one, checksum=Checksum.BROKEN.name)
+        return _replaced(one, checksum=ChecksumState.BROKEN.name)
 
     def _other_field(self, one: PacketInput) -> PacketInput:
         name, values = self._choose(_LINK_FIELDS[self._model.setup.network])
@@ -369,13 +369,13 @@ def _replaced(one: PacketInput, **values: Any) -> PacketInput:
 _values_of: Final = attrgetter(*(field.name for field in fields(PacketInput)))
 
 
-Mutation = Callable[[ResponderInputs, PacketInput], PacketInput]
-_MUTATIONS: Final[tuple[Mutation, ...]] = (
+PacketChange = Callable[[ResponderInputs, PacketInput], PacketInput]
+_MUTATIONS: Final[tuple[PacketChange, ...]] = (
     *(ResponderInputs._other_psn,) * 4,
     *(ResponderInputs._other_length,) * 3,
     *(ResponderInputs._other_dmalen,) * 2,
     *(ResponderInputs._other_key,) * 2,
-    *(ResponderInputs._other_place,) * 3,
+    *(ResponderInputs._other_offset,) * 3,
     *(ResponderInputs._other_region,) * 2,
     *(ResponderInputs._other_opcode,) * 3,
     ResponderInputs._other_operands,
@@ -385,7 +385,7 @@ _MUTATIONS: Final[tuple[Mutation, ...]] = (
     ResponderInputs._other_headers,
 )
 """Changes of a packet that names memory."""
-_DATAGRAM_MUTATIONS: Final[tuple[Mutation, ...]] = (
+_DATAGRAM_MUTATIONS: Final[tuple[PacketChange, ...]] = (
     *(ResponderInputs._other_key,) * 4,
     *(ResponderInputs._other_datagram,) * 4,
     *(ResponderInputs._other_length,) * 3,

@@ -1,4 +1,4 @@
-"""Mutants on trial: each stands in a copy of the tree, alone, while its tests run there."""
+"""Runs the tests of a mutant, in a copy of the tree that has this one change."""
 
 import os
 import shutil
@@ -14,32 +14,32 @@ from typing import NamedTuple
 from tools.mutants.mutation import Mutant
 
 COPIED = ("rdmawire", "layers", "tests", "tools", "captures", "docs")
-_MIN_WAIT_S = 60
-_WAITS = 10
-"""How many times the usual time tests may take before they are taken to hang."""
+_MIN_TIMEOUT_S = 60
+_TIMEOUT_FACTOR = 10
+"""Tests of a mutant may take this many times the time of their baseline."""
 
 
-class Verdict(Enum):
-    """What became of a mutant."""
+class Status(Enum):
+    """Whether tests detect a mutant, and how."""
 
     KILLED = "killed"
-    HANGS = "killed: its tests hang"
+    TIMEOUT = "killed: its tests hang"
     SURVIVED = "survived"
 
 
-class Trial(NamedTuple):
-    """A verdict, and the test that fails with the mutant."""
+class MutantRun(NamedTuple):
+    """The status of a mutant, and the test that fails with it."""
 
-    verdict: Verdict
+    status: Status
     test: str = ""
 
 
-class Court:
-    """A copy of the tree in ``folder``. The tree itself is only read."""
+class Sandbox:
+    """A copy of the tree in ``folder``, where mutants are tested. The tree is only read."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self._folder = folder
-        self._usual: dict[Sequence[str], float] = {}
+        self._baseline_s: dict[Sequence[str], float] = {}
         for name in COPIED:
             shutil.copytree(
                 root / name, folder / name, symlinks=True,
@@ -52,39 +52,39 @@ class Court:
         """The text of a file as it is in the tree."""
         return (self._folder / file).read_text(encoding="utf-8")
 
-    def rehearse(self, tests: Sequence[str]) -> None:
-        """Run tests without any mutant, to know how long they take; ``ValueError`` if they fail."""
-        if tests in self._usual:
+    def run_baseline(self, tests: Sequence[str]) -> None:
+        """Run tests without a mutant, and note their time; ``ValueError`` if they fail."""
+        if tests in self._baseline_s:
             return
-        begun = time.monotonic()
-        done = self._run(tests, None)
+        start = time.monotonic()
+        done = self._pytest(tests, None)
         if done.returncode:
-            said = "\n".join(done.stdout.splitlines()[-5:])
-            raise ValueError(f"tests fail without any mutant:\n{said}")
-        self._usual[tests] = time.monotonic() - begun
+            tail = "\n".join(done.stdout.splitlines()[-5:])
+            raise ValueError(f"tests fail without any mutant:\n{tail}")
+        self._baseline_s[tests] = time.monotonic() - start
 
-    def tried(self, file: str, mutant: Mutant, stages: Sequence[Sequence[str]]) -> Trial:
-        """Try a mutant: each stage of tests runs if those before it found nothing.
+    def run(self, file: str, mutant: Mutant, stages: Sequence[Sequence[str]]) -> MutantRun:
+        """Run the tests of a mutant, stage after stage, until one kills it.
 
         ``ValueError`` if tests fail without it.
         """
         for tests in stages:
-            self.rehearse(tests)
-            trial = self._tried(file, mutant, tests)
-            if trial.verdict is not Verdict.SURVIVED:
-                return trial
-        return Trial(Verdict.SURVIVED)
+            self.run_baseline(tests)
+            result = self._run_stage(file, mutant, tests)
+            if result.status is not Status.SURVIVED:
+                return result
+        return MutantRun(Status.SURVIVED)
 
-    def _tried(self, file: str, mutant: Mutant, tests: Sequence[str]) -> Trial:
-        wait_s = max(_MIN_WAIT_S, _WAITS * self._usual[tests])
+    def _run_stage(self, file: str, mutant: Mutant, tests: Sequence[str]) -> MutantRun:
+        timeout_s = max(_MIN_TIMEOUT_S, _TIMEOUT_FACTOR * self._baseline_s[tests])
         with self._mutated(file, mutant):
             try:
-                done = self._run(tests, wait_s)
+                done = self._pytest(tests, timeout_s)
             except subprocess.TimeoutExpired:
-                return Trial(Verdict.HANGS)
+                return MutantRun(Status.TIMEOUT)
         if not done.returncode:
-            return Trial(Verdict.SURVIVED)
-        return Trial(Verdict.KILLED, _failed(done.stdout))
+            return MutantRun(Status.SURVIVED)
+        return MutantRun(Status.KILLED, _failed(done.stdout))
 
     @contextmanager
     def _mutated(self, file: str, mutant: Mutant) -> Iterator[None]:
@@ -95,7 +95,9 @@ class Court:
         finally:
             path.write_text(before, encoding="utf-8")
 
-    def _run(self, tests: Sequence[str], wait_s: float | None) -> subprocess.CompletedProcess[str]:
+    def _pytest(
+        self, tests: Sequence[str], timeout_s: float | None
+    ) -> subprocess.CompletedProcess[str]:
         """Run tests in the copy, up to the first that fails; always by the same seed."""
         options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
         options += ["--hypothesis-profile=mutants"]
@@ -106,7 +108,7 @@ class Court:
             capture_output=True,
             text=True,
             check=False,
-            timeout=wait_s,
+            timeout=timeout_s,
         )
 
 

@@ -14,7 +14,7 @@ from rdmawire.terminal import suggest
 from rdmawire.verbs.profile import IBTA, Profile
 
 
-class Difference(NamedTuple):
+class ProfileDifference(NamedTuple):
     """A field of a :class:`Profile`, whether the standard allows other values, and why."""
 
     field: str
@@ -24,85 +24,85 @@ class Difference(NamedTuple):
 
 
 DIFFERENCES: Final = (
-    Difference(
+    ProfileDifference(
         "end_to_end_credits",
         True,
         "IBA 9.7.7.2",
         "the credit count 31 says that ACKs limit nothing; RNR NAKs hold the requester back",
     ),
-    Difference(
+    ProfileDifference(
         "acks_newest",
         True,
         "IBA 9.7.5.1.2, 9.7.5.2.2",
         "ACKs coalesce; an ACK beyond a READ without a response makes the requester repeat it",
     ),
-    Difference(
+    ProfileDifference(
         "validates_duplicates",
         True,
         "IBA 9.7.5.1.4",
         "a requester repeats requests unchanged; others are its error, and none is executed",
     ),
-    Difference(
+    ProfileDifference(
         "reads_beyond",
         True,
         "IBA 9.7.4.1.5",
         "a responder may have more resources for READs and atomics than were agreed",
     ),
-    Difference(
+    ProfileDifference(
         "unsupported",
         False,
         "IBA 9.7.4.1.4",
         "an operation that the responder does not support gets a NAK",
     ),
-    Difference(
+    ProfileDifference(
         "naks_gaps_after_rnr",
         False,
         "IBA 9.7.5.2.8",
         "after an RNR NAK, no packet gets a NAK until the expected one arrives",
     ),
-    Difference(
+    ProfileDifference(
         "naks_malformed_requests",
         False,
         "IBA 9.7.4.1.4, 9.7.4.1.6",
         "a reserved opcode, or a payload that the operation does not allow, gets a NAK",
     ),
-    Difference(
+    ProfileDifference(
         "too_long",
         False,
         "IBA 9.9.3",
         "a message longer than its receive is an invalid request",
     ),
-    Difference(
+    ProfileDifference(
         "too_long_status",
         False,
         "IBA 9.9.3",
         "the receive of a message that is too long completes with a local length error",
     ),
-    Difference(
+    ProfileDifference(
         "first_may_fit",
         False,
         "IBA 9.7.4.1.6",
         "the first packet of a WRITE has less than RETH.dmalen",
     ),
-    Difference(
+    ProfileDifference(
         "checks_send_lengths",
         False,
         "IBA 9.7.4.1.6",
         "first and middle packets are full, last ones not empty, none is longer than the path MTU",
     ),
-    Difference(
+    ProfileDifference(
         "limits_dmalen",
         False,
         "IBA 9.7.4.1.6",
         "a RETH.dmalen beyond 2**31 is an invalid request",
     ),
-    Difference(
+    ProfileDifference(
         "resumed_reads_go_on",
         False,
         "IBA 9.7.5.1.3",
         "the responses of each READ begin with a first or only one",
     ),
-    Difference(
+    ProfileDifference(
         "flush_icrc_covers_headers_twice",
         False,
         "IBA 7.8.1",
@@ -112,25 +112,25 @@ DIFFERENCES: Final = (
 """The differences of responders that a packet can show."""
 
 REQUESTER_DIFFERENCES: Final = (
-    Difference(
+    ProfileDifference(
         "unsupported",
         True,
         "IBA A19",
         "FLUSH and ATOMIC WRITE are optional: posting them fails where they are not supported",
     ),
-    Difference(
+    ProfileDifference(
         "endless_retry_cnt",
         False,
         "IBA 9.7.6.1.3",
         "a retry count of 7 means seven retries; of the two counts, only RNR retries have no limit",
     ),
-    Difference(
+    ProfileDifference(
         "rnr_timer_ns",
         False,
         "IBA 9.7.5.2.8",
         "after an RNR NAK, nothing is sent before the time of its timer code is over",
     ),
-    Difference(
+    ProfileDifference(
         "flush_icrc_covers_headers_twice",
         False,
         "IBA 7.8.1",
@@ -149,7 +149,7 @@ ACCEPT: Final = ("allowed", "all", "none")
 
 
 def accepted(
-    profile: Profile, accept: str = ACCEPT[0], rows: Iterable[Difference] = DIFFERENCES
+    profile: Profile, accept: str = ACCEPT[0], rows: Iterable[ProfileDifference] = DIFFERENCES
 ) -> Profile:
     """Return ``ibta`` with the differences of ``profile`` that are accepted.
 
