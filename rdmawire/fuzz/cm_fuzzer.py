@@ -16,7 +16,16 @@ from rdmawire.fuzz.cm_model import EFFECTS, CMDifference, CMModel
 from rdmawire.fuzz.exception_text import Raised, exception_text
 from rdmawire.fuzz.frame_map import FrameMap, map_frame
 from rdmawire.fuzz.frame_mutation import MAX_MUTATIONS, Mutant, Mutation, SeedFrame
-from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, check_settings, manager
+from rdmawire.fuzz.fuzzer import (
+    FRAME_INTERVAL_NS,
+    Batch,
+    BatchFuzzer,
+    Found,
+    Frame,
+    Spec,
+    check_settings,
+    manager,
+)
 from rdmawire.fuzz.learn.cm_peer import MESSAGES
 from rdmawire.fuzz.learn.cm_system import ALPHABETS, CMSystem
 from rdmawire.fuzz.mutator import Mutator, boundary_values, number_of
@@ -34,8 +43,6 @@ _IN_THE_MESSAGE: Final = 0.8
 """Part of the mutations that set a field of the MAD or its message, with or without a rule."""
 _GOES_ON: Final = 0.5
 """Part of the inputs that lead to another state, if there is one."""
-_APART: Final = 1000
-"""Nanoseconds between two frames of a replay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +193,8 @@ class CMFuzzer(BatchFuzzer):
         shown = self._violation_of(role, inputs)
         frames = self._systems[role].frames
         return shown, [
-            Frame(number * _APART, data, sent) for number, (sent, data) in enumerate(frames)
+            Frame(number * FRAME_INTERVAL_NS, data, sent)
+            for number, (sent, data) in enumerate(frames)
         ]
 
     def describe(self, case: Any) -> list[str]:

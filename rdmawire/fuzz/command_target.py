@@ -27,7 +27,7 @@ PLACEHOLDER: Final = "{pcap}"
 DISSECTOR_BUG: Final = r"Dissector bug"
 """Wireshark's words for a failed assertion in a dissector."""
 DEFAULT_SECONDS: Final = 60.0
-_APART: Final = 1_000_000
+_FRAME_INTERVAL_NS: Final = 1_000_000
 """Nanoseconds between two frames."""
 _MAX_LINE: Final = 200
 MAX_OUTPUT: Final = 16 << 20
@@ -247,5 +247,5 @@ def write_frames(folder: Path, frames: Sequence[SeedFrame]) -> Path:
     path = folder / ("frames.pcap" if len(types) == 1 else "frames.pcapng")
     with create_capture(path, link_type=min(types)) as writer:
         for number, (data, link_type, _) in enumerate(frames):
-            writer.write(Record(data, number * _APART, len(data), link_type))
+            writer.write(Record(data, number * _FRAME_INTERVAL_NS, len(data), link_type))
     return path

@@ -16,6 +16,7 @@ from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.inputs import Case, Input, PacketInput
 from rdmawire.fuzz.minimise import Trials, minimise
 from rdmawire.fuzz.oracle import Mismatch, Player, Session, Violation, end, judge, play, violation
+from rdmawire.fuzz.planted_bugs import planted, planted_rules
 from rdmawire.fuzz.profile_differences import ACCEPT, REQUESTER_DIFFERENCES, accepted
 from rdmawire.fuzz.replay_scenario import scenario_text
 from rdmawire.fuzz.requester_inputs import RequesterInputs, random_requester_setup
@@ -205,7 +206,7 @@ class CaseFuzzer(BatchFuzzer):
         shown = judge(self._target, played, session)
         link = _LINKS[played.setup.network.medium]
         frames = [
-            Frame(number * _APART, data, sent, link)
+            Frame(number * FRAME_INTERVAL_NS, data, sent, link)
             for number, (sent, data) in enumerate(session.frames)
         ]
         return shown, frames
@@ -315,7 +316,7 @@ _LINKS: Final = {
     Medium.ETHERNET: LinkType.ETHERNET,
     Medium.INFINIBAND: LinkType.INFINIBAND,
 }
-_APART: Final = 1000
+FRAME_INTERVAL_NS: Final = 1000
 """Nanoseconds between two frames of a replay."""
 
 
@@ -334,7 +335,7 @@ def adapter(spec: Spec) -> Adapter:
     """
     rules, bug = STANDARD, spec.get("bug")
     if bug is not None:
-        rules = import_module("rdmawire.fuzz.planted_bugs").planted_rules(str(bug))
+        rules = planted_rules(str(bug))
     return Adapter(rules, _profile(str(spec.get("profile", "ibta"))), _name(spec))
 
 
@@ -346,7 +347,7 @@ def manager(spec: Spec) -> tuple[Adapter, CMRules]:
     bug = spec.get("bug")
     if bug is None:
         return adapter(spec), STANDARD_CM
-    rules: CMRules | None = import_module("rdmawire.fuzz.planted_bugs").planted(str(bug)).cm
+    rules: CMRules | None = planted(str(bug)).cm
     if rules is None:
         return adapter(spec), STANDARD_CM
     healthy = adapter({name: value for name, value in spec.items() if name != "bug"})
@@ -390,32 +391,50 @@ def _from_module(module: str, name: str) -> Callable[[Spec], Fuzzer]:
     return make
 
 
-FUZZERS: Final[dict[str, Callable[[Spec], Fuzzer]]] = {
-    "engine": EngineFuzzer,
-    "requester": RequesterFuzzer,
-    "state": _from_module("state_fuzzer", "SequenceFuzzer"),
-    "cm": _from_module("cm_fuzzer", "CMFuzzer"),
-    "mpa": _from_module("mpa_fuzzer", "MPAFuzzer"),
-    "parser": _from_module("parser_fuzzer", "function_fuzzer"),
-    "command": _from_module("parser_fuzzer", "command_fuzzer"),
-    "codecs": _from_module("parser_fuzzer", "codec_fuzzer"),
-    "dissectors": _from_module("parser_fuzzer", "dissector_fuzzer"),
-}
-"""How each kind of fuzzer is made."""
+class FuzzerKind(NamedTuple):
+    """A kind of fuzzer: what makes one from a specification, and what it fuzzes, in a line."""
+
+    make: Callable[[Spec], Fuzzer]
+    about: str
 
 
-ABOUT: Final = {
-    "engine": "a queue pair of the software RNIC, by packets from its peer",
-    "requester": "the same as a requester: it posts work, and its peer answers",
-    "state": "connected queue pairs, by sequences of verbs, packets, faults and time",
-    "cm": "a connection manager, by messages of its peer, calls of its owner and its timers",
-    "mpa": "the dissector's reading of MPA, by TCP connections cut and damaged in many ways",
-    "parser": "a Python function that takes bytes, by mutants of captured frames",
-    "command": "a command that reads a pcap, such as tshark, by mutants of captured frames",
-    "codecs": "the codec against the layers of Construct and Scapy, by mutants of captured frames",
-    "dissectors": "the dissector against tshark, by mutants of captured RoCEv2 frames",
+FUZZERS: Final = {
+    "engine": FuzzerKind(
+        EngineFuzzer, "a queue pair of the software RNIC, by packets from its peer"
+    ),
+    "requester": FuzzerKind(
+        RequesterFuzzer, "the same as a requester: it posts work, and its peer answers"
+    ),
+    "state": FuzzerKind(
+        _from_module("state_fuzzer", "SequenceFuzzer"),
+        "connected queue pairs, by sequences of verbs, packets, faults and time",
+    ),
+    "cm": FuzzerKind(
+        _from_module("cm_fuzzer", "CMFuzzer"),
+        "a connection manager, by messages of its peer, calls of its owner and its timers",
+    ),
+    "mpa": FuzzerKind(
+        _from_module("mpa_fuzzer", "MPAFuzzer"),
+        "the dissector's reading of MPA, by TCP connections cut and damaged in many ways",
+    ),
+    "parser": FuzzerKind(
+        _from_module("parser_fuzzer", "function_fuzzer"),
+        "a Python function that takes bytes, by mutants of captured frames",
+    ),
+    "command": FuzzerKind(
+        _from_module("parser_fuzzer", "command_fuzzer"),
+        "a command that reads a pcap, such as tshark, by mutants of captured frames",
+    ),
+    "codecs": FuzzerKind(
+        _from_module("parser_fuzzer", "codec_fuzzer"),
+        "the codec against the layers of Construct and Scapy, by mutants of captured frames",
+    ),
+    "dissectors": FuzzerKind(
+        _from_module("parser_fuzzer", "dissector_fuzzer"),
+        "the dissector against tshark, by mutants of captured RoCEv2 frames",
+    ),
 }
-"""What each kind fuzzes, in a line."""
+"""The kinds of fuzzers by name."""
 
 
 def make_fuzzer(spec: Spec) -> Fuzzer:
@@ -425,4 +444,4 @@ def make_fuzzer(spec: Spec) -> Fuzzer:
         raise FuzzError(
             f"no target is named {kind!r}{suggest(kind, FUZZERS)}: {', '.join(FUZZERS)}"
         )
-    return FUZZERS[kind](spec)
+    return FUZZERS[kind].make(spec)

@@ -14,7 +14,15 @@ from rdmawire.dissect import mpa_event
 from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.exception_text import Raised
-from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, check_settings
+from rdmawire.fuzz.fuzzer import (
+    FRAME_INTERVAL_NS,
+    Batch,
+    BatchFuzzer,
+    Found,
+    Frame,
+    Spec,
+    check_settings,
+)
 from rdmawire.fuzz.mpa_conversation import (
     FPDU,
     MAX_ULPDU,
@@ -42,8 +50,6 @@ from rdmawire.wire.mpa import MARKER_SPACING, MAX_PRIVATE_DATA, MPAEnhanced
 MPAReader = Callable[[Sequence[TCPSegment]], tuple[list[StreamItem], list[StreamItem]]]
 """Reads the TCP segments of a connection; returns what it finds in each direction, in order."""
 
-_APART: Final = 1000
-"""Nanoseconds between two frames of a replay."""
 _PORTS: Final = (40000, 4420)
 _FIRST: Final = (0xFFFF_FF00, 1000)
 """Sequence numbers of the first bytes; those of the initiator soon wrap."""
@@ -216,7 +222,7 @@ class MPAFuzzer(BatchFuzzer):
         """Play a conversation again; return its violation and its packets."""
         conversation = Conversation.from_json(case)
         frames = [
-            Frame(number * _APART, _frame(side, tcp, data), sent=False)
+            Frame(number * FRAME_INTERVAL_NS, _frame(side, tcp, data), sent=False)
             for number, (side, tcp, data) in enumerate(_packets(segments(conversation)))
         ]
         return self._violation(conversation), frames

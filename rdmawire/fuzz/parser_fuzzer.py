@@ -4,7 +4,7 @@ Two kinds of specification (:func:`rdmawire.fuzz.fuzzer.make_fuzzer`), whose lis
 with commas:
 
 - ``parser``: ``function`` is a name in :data:`rdmawire.fuzz.parsers.PARSERS` or
-  ``package.module:function``; ``form`` (:data:`rdmawire.fuzz.parser_target.FORMS`), ``meant``
+  ``package.module:function``; ``form`` (:data:`rdmawire.fuzz.parser_target.FORMS`), ``expected``
   (names of exceptions), ``seconds``, ``corpus`` (a folder of captures); or ``bug``, that of a
   parser in :data:`rdmawire.fuzz.planted_bugs.PLANTED_BUGS`.
 - ``command``: ``command`` (a text or a list of words, with ``{pcap}``), ``statuses``,
@@ -19,7 +19,6 @@ import logging
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -31,14 +30,22 @@ from rdmawire.fuzz.command_target import DISSECTOR_BUG, CommandParser
 from rdmawire.fuzz.dissector_comparison import DissectorComparison, is_compared
 from rdmawire.fuzz.frame_map import NO_FRAME
 from rdmawire.fuzz.frame_mutation import Mutant, mutants_as_json, mutants_from_json
-from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, check_settings
+from rdmawire.fuzz.fuzzer import (
+    FRAME_INTERVAL_NS,
+    Batch,
+    BatchFuzzer,
+    Found,
+    Frame,
+    Spec,
+    check_settings,
+)
 from rdmawire.fuzz.isolated_parser import PROCESS, IsolatedParser
 from rdmawire.fuzz.minimise_mutants import built, minimise_mutants
 from rdmawire.fuzz.mutator import Mutator
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.parser_target import (
     DEFAULT_SECONDS,
-    MEANT,
+    EXPECTED,
     FunctionParser,
     Parser,
     exceptions_named,
@@ -46,14 +53,13 @@ from rdmawire.fuzz.parser_target import (
     function_named,
 )
 from rdmawire.fuzz.parsers import PARSERS
+from rdmawire.fuzz.planted_bugs import planted
 from rdmawire.fuzz.seed_corpus import SeedCorpus, corpus_of
 from rdmawire.fuzz.tshark_fields import tshark_values
 
 _LOG: Final = logging.getLogger(__name__)
 _SEQUENCES: Final = 0.15
 """Part of the cases that are sequences of frames."""
-_APART: Final = 1000
-"""Nanoseconds between two frames of a replay."""
 _MAX_SECONDS: Final = 1_000_000
 """The longest time limit of a call or a run, in seconds."""
 _COMMAND_TRIALS: Final = 60
@@ -98,7 +104,7 @@ class ParserFuzzer(BatchFuzzer):
         """Parse the frames of a case again."""
         frames = built(mutants_from_json(case))
         shown = [
-            Frame(number * _APART, data, False, link_type)
+            Frame(number * FRAME_INTERVAL_NS, data, False, link_type)
             for number, (data, link_type, _) in enumerate(frames)
             if link_type != NO_FRAME
         ]
@@ -111,7 +117,7 @@ class ParserFuzzer(BatchFuzzer):
 
 def function_fuzzer(spec: Spec) -> ParserFuzzer:
     """Return the fuzzer of a ``parser`` specification. Raises :class:`FuzzError`."""
-    check_settings(spec, ("function", "form", "meant", "seconds", "corpus", "bug"))
+    check_settings(spec, ("function", "form", "expected", "seconds", "corpus", "bug"))
     if "bug" in spec:
         return _planted_fuzzer(spec)
     name = str(spec.get("function", ""))
@@ -135,7 +141,9 @@ def _function_parser(spec: Spec) -> FunctionParser:
     return FunctionParser(
         function_named(name) if known is None else known.function,
         form_named(form),
-        meant=exceptions_named(_texts("meant", spec["meant"])) if "meant" in spec else MEANT,
+        expected=exceptions_named(_texts("expected", spec["expected"]))
+        if "expected" in spec
+        else EXPECTED,
         seconds=_number(spec, "seconds", DEFAULT_SECONDS),
         name=name,
     )
@@ -145,11 +153,11 @@ def _planted_fuzzer(spec: Spec) -> ParserFuzzer:
     """Return the fuzzer of a parser with a planted bug."""
     check_settings(spec, ("seconds", "corpus", "bug"))
     name = str(spec["bug"])
-    planted = import_module("rdmawire.fuzz.planted_bugs").planted(name).parser
-    if planted is None:
+    bug = planted(name).parser
+    if bug is None:
         raise FuzzError(f"{name!r} is a bug of an adapter, not of a parser: see rdmawire fuzz list")
-    function, seconds = planted.check(planted.rules), _number(spec, "seconds", DEFAULT_SECONDS)
-    parser = FunctionParser(function, form_named(planted.form), seconds=seconds, name=name)
+    function, seconds = bug.check(bug.rules), _number(spec, "seconds", DEFAULT_SECONDS)
+    parser = FunctionParser(function, form_named(bug.form), seconds=seconds, name=name)
     return ParserFuzzer(parser, _corpus(spec))
 
 

@@ -1,6 +1,6 @@
 """Parsers as targets: a Python function that takes bytes.
 
-A function may raise the exceptions that are meant; any other, a failed assertion or a call that
+A function may raise the exceptions that are expected; any other, a failed assertion or a call that
 takes too long is a :class:`~rdmawire.fuzz.oracle.Violation`. A form says what of the frames of a
 case the function gets.
 """
@@ -23,7 +23,7 @@ from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.terminal import suggest
 
-MEANT: Final[tuple[type[BaseException], ...]] = (RdmaError,)
+EXPECTED: Final[tuple[type[BaseException], ...]] = (RdmaError,)
 """The exceptions that a parser may raise by default."""
 DEFAULT_SECONDS: Final = 10.0
 """Seconds that a call may take."""
@@ -158,7 +158,7 @@ class TimeLimitError(BaseException):
 
 
 class FunctionParser:
-    """A function that takes bytes; ``meant`` are the exceptions that it may raise.
+    """A function that takes bytes; ``expected`` are the exceptions that it may raise.
 
     ``seconds`` is how long a call may take; it is not checked outside the main thread.
     """
@@ -168,14 +168,14 @@ class FunctionParser:
         function: Callable[[bytes], object],
         form: Form = frame_form,
         *,
-        meant: tuple[type[BaseException], ...] = MEANT,
+        expected: tuple[type[BaseException], ...] = EXPECTED,
         seconds: float = DEFAULT_SECONDS,
         name: str = "",
     ) -> None:
         self.name = name or getattr(function, "__qualname__", "a parser")
         self._function = function
         self._form = form
-        self._meant = meant
+        self._exceptions = expected
         self.seconds = seconds
 
     def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
@@ -194,7 +194,7 @@ class FunctionParser:
         try:
             with _time_limit(self.seconds):
                 self._function(data)
-        except self._meant:
+        except self._exceptions:
             return None
         except (KeyboardInterrupt, Ended):
             raise
@@ -217,7 +217,7 @@ class FunctionParser:
 
     @property
     def _expected(self) -> str:
-        names = ", ".join(kind.__name__ for kind in self._meant)
+        names = ", ".join(kind.__name__ for kind in self._exceptions)
         return f"a result or {names}" if names else "a result"
 
 

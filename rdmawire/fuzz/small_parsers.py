@@ -122,7 +122,7 @@ class FPDURules(NamedTuple):
     - ``pad``: the bytes of pad after a ULPDU of so many bytes.
     - ``marker``: bytes of the FPDU before its first Marker, at a position.
     - ``crc``: whether the CRC in the FPDU is accepted, and the computed one.
-    - ``payload``: bytes behind a DDP header of so many bytes, in a ULPDU of so many bytes;
+    - ``payload``: bytes after a DDP header of so many bytes, in a ULPDU of so many bytes;
       ``None`` if the ULPDU is too short.
     """
 
@@ -184,7 +184,7 @@ def _payload(ulpdu: bytes, rules: FPDURules) -> bytes:
     if left is None:
         return b""
     if size + left > len(ulpdu):
-        raise IndexError(f"{left} bytes behind a header of {size}, in {len(ulpdu)}")
+        raise IndexError(f"{left} bytes after a header of {size}, in {len(ulpdu)}")
     return ulpdu[size : size + left]
 
 
@@ -213,7 +213,7 @@ def fpdu_check(rules: FPDURules) -> Check:
 
 
 class PathRules(NamedTuple):
-    """The rules of a parser that looks for a BTH behind Ethernet, IPv4 and UDP.
+    """The rules of a parser that looks for a BTH after Ethernet, IPv4 and UDP.
 
     - ``size``: bytes of the IPv4 header, of its first byte.
     - ``whole``: whether a packet with these flags and fragment offset is no fragment.
@@ -230,7 +230,7 @@ _PROTOCOL_UDP: Final = 17
 
 
 def find_bth(data: bytes, rules: PathRules) -> int:
-    """Return the offset of the BTH in an IPv4 packet behind an Ethernet header; -1 without one."""
+    """Return the offset of the BTH in an IPv4 packet after an Ethernet header; -1 without one."""
     at = Ethernet.SIZE
     if len(data) < at + IPv4.SIZE or data[at] >> 4 != 4:
         return -1

@@ -23,7 +23,7 @@ from rdmawire.fuzz.campaign import Campaign, Progress, run_batch, seed_of
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Request
 from rdmawire.fuzz.finding import findings_in, read_finding, replay
-from rdmawire.fuzz.fuzzer import FUZZERS, Batch
+from rdmawire.fuzz.fuzzer import FUZZERS, Batch, FuzzerKind, make_fuzzer
 from rdmawire.fuzz.inputs import Case, Input, input_from_json
 from rdmawire.fuzz.minimise import Trials, minimise
 from rdmawire.fuzz.oracle import Mismatch, Player, Violation, judge, violation
@@ -41,7 +41,7 @@ RUNS = 400
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FUZZERS, "short-writes", ShortWrites)
+    monkeypatch.setitem(FUZZERS, "short-writes", FuzzerKind(ShortWrites, ""))
     module._fuzzer.cache_clear()
 
 
@@ -199,7 +199,7 @@ class Slow(ShortWrites):
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    monkeypatch.setitem(FUZZERS, "slow", Slow)
+    monkeypatch.setitem(FUZZERS, "slow", FuzzerKind(Slow, ""))
     monkeypatch.setattr(Slow, "now", 0.0)
     monkeypatch.setattr(Slow, "interrupted", 10**9)
     return {"kind": "slow"}
@@ -426,7 +426,8 @@ def killed_once(spec: dict[str, Any], seed: int, first: int, runs: int, seconds:
 def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flag = tmp_path / "flag"
     flag.touch()
-    monkeypatch.setitem(FUZZERS, "flagged", lambda _: FUZZERS["engine"](ENGINE))
+    flagged = FuzzerKind(lambda _: make_fuzzer(ENGINE), "")
+    monkeypatch.setitem(FUZZERS, "flagged", flagged)
     monkeypatch.setattr(module, "run_batch", killed_once)
     campaign = Campaign({"kind": "flagged", "flag": str(flag)}, SEED, runs=RUNS)
     campaign.run(jobs=2)

@@ -69,8 +69,8 @@ def test_a_length_that_is_trusted_is_found() -> None:
     assert "struct" not in finding.violation.expected
     (one,) = mutants_from_json(finding.case)
     assert len(one.mutations) <= 1
-    meant = spec("trusts_udp_length", meant="rdmawire.errors:WireError, struct:error")
-    assert Campaign(meant, 1, runs=600).run() == []
+    expected = spec("trusts_udp_length", expected="rdmawire.errors:WireError, struct:error")
+    assert Campaign(expected, 1, runs=600).run() == []
 
 
 def test_a_healthy_parser_has_no_findings() -> None:
@@ -310,7 +310,7 @@ def test_settings_of_a_finding_with_other_types_are_refused() -> None:
     for spec, said in (
         (frames | {"corpus": ["a"]}, "corpus: .* is not the path of a folder"),
         (frames | {"corpus": ""}, "corpus: '' is not the path of a folder"),
-        (frames | {"meant": [1]}, "meant: 1 is not a text"),
+        (frames | {"expected": [1]}, "expected: 1 is not a text"),
         (frames | {"seconds": "inf"}, "seconds: 'inf' is not above 0 and at most 1000000"),
         (frames | {"seconds": 1e30}, "is not above 0 and at most"),
         ({"kind": "codecs", "libraries": [1]}, "libraries: 1 is not a text"),

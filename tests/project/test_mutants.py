@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tools.mutants.__main__ import ROOT, file_mutants, sample
+from tools.mutants.fuzzed import Outcome
 from tools.mutants.mutation import mutants
 from tools.mutants.sandbox import COPIED, MutantRun, Sandbox, Status
+from tools.mutants.score import Key, Result, Results
 from tools.mutants.targets import EQUIVALENT, TARGETS, Equivalent
 
 SAMPLE = '''"""A docstring with 1 number."""
@@ -114,6 +116,21 @@ def test_mutants_are_found_or_not_and_the_tree_stays(tmp_path: Path) -> None:
         (3, "3"): MutantRun(Status.KILLED, "tests/test_code.py::test_it"),
     }
     assert (root / "tools" / "code.py").read_text() == code == sandbox.source("tools/code.py")
+
+
+def test_results_are_kept_once_for_each_mutant_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    keys = [Key("file.py", "a = 1", "1", "2", nth) for nth in range(3)]
+    results = Results(path)
+    for key in (*keys, keys[0]):
+        results.add(key, Result(Outcome.SURVIVED))
+    results.add(keys[1], Result(Outcome.FOUND, "by"))
+    results.tidy((keys[1], keys[0], keys[1]._replace(nth=9)))
+    assert len(path.read_text().splitlines()) == 2
+    assert Results(path).known == {
+        keys[0]: Result(Outcome.SURVIVED),
+        keys[1]: Result(Outcome.FOUND, "by"),
+    }
 
 
 def test_tests_that_fail_without_any_mutant_are_told(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The mutation score of the fuzzers: ``python -m tools.mutants.score --results FILE``.
+"""The mutation score of the fuzzers: ``python -m tools.mutants.score``.
 
 Each mutant of the modules that decide about requests and responses is given to the fuzzers. One
 that they do not find is given to the tests of its module. What neither finds must behave as the
@@ -33,6 +33,7 @@ FILES = tuple(
 )
 """What is mutated: checks, execution, state, responses and reactions, and the requester's part."""
 PAGE = ROOT / "docs" / "mutation-score.md"
+RESULTS = Path(__file__).with_name("results.jsonl")
 
 
 class Key(NamedTuple):
@@ -67,7 +68,18 @@ class Results:
         """Add a result, in memory and in the file."""
         self.known[key] = result
         with self._path.open("a", encoding="utf-8") as out:
-            out.write(json.dumps([*key, result.outcome.name, result.by, result.test]) + "\n")
+            out.write(_line(key, result))
+
+    def tidy(self, keys: Iterable[Key]) -> None:
+        """Write the file again, with a line for each of ``keys`` that has a result."""
+        lines = (_line(key, self.known[key]) for key in keys if key in self.known)
+        beside = self._path.with_name(f".{self._path.name}")
+        beside.write_text("".join(lines), "utf-8")
+        beside.replace(self._path)
+
+
+def _line(key: Key, result: Result) -> str:
+    return json.dumps([*key, result.outcome.name, result.by, result.test]) + "\n"
 
 
 class KeyedMutant(NamedTuple):
@@ -193,7 +205,8 @@ services and of sequences of verbs, with the profiles `ibta`, `rxe` and `rxe-6.1
 mutant with one seed. They observe what they observe of an adapter under test: frames, completions,
 memory, counters. Mutants that they do not find are given to the tests of the module, and those
 that behave as the code does are listed with the reason. Regenerate this page with
-`python -m tools.mutants.score --results FILE --write`.
+`python -m tools.mutants.score --write`; results that are known already are in
+`tools/mutants/results.jsonl`, and are measured again after a line of a mutant is deleted there.
 
 | module | mutants | not importable | found by fuzzers | found by tests alone | equivalent | share |
 |---|---|---|---|---|---|---|
@@ -231,8 +244,8 @@ def _code(text: str) -> str:
 
 @click.command()
 @click.option(
-    "--results", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
-    help="File with the results; it is written as they come.",
+    "--results", "path", default=RESULTS, type=click.Path(dir_okay=False, path_type=Path),
+    help="File with the results; it is written as they come.  [default: results.jsonl here]",
 )  # fmt: skip
 @click.option("--file", "files", multiple=True, type=click.Choice(FILES))
 @click.option("--jobs", default=2, show_default=True, help="Mutants at a time.")
@@ -266,6 +279,7 @@ def main(
             click.echo(described(one))
     if write:
         PAGE.write_text(page(rows, left), "utf-8")
+        results.tidy(one.key for one in every)
     if unknown := sum(not reason for _, reason in left):
         raise click.ClickException(f"{unknown} mutants have no reason why nothing finds them")
 

@@ -12,14 +12,15 @@ from rdmawire.cli.command import Command, option
 @option("Output", "--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(*, as_json: bool) -> None:
     """List the targets of `rdmawire fuzz run`, and the names of its option --bug."""
-    from rdmawire.fuzz.fuzzer import ABOUT
+    from rdmawire.fuzz.fuzzer import FUZZERS
     from rdmawire.fuzz.planted_bugs import PLANTED_BUGS
 
+    about = {name: kind.about for name, kind in FUZZERS.items()}
     bugs = {bug.name: bug.about for bug in PLANTED_BUGS.values()}
     if as_json:
-        click.echo(json.dumps({"targets": ABOUT, "bugs": bugs}, indent=1))
+        click.echo(json.dumps({"targets": about, "bugs": bugs}, indent=1))
         return
-    _print("Targets:", ABOUT)
+    _print("Targets:", about)
     for kind in dict.fromkeys(bug.kind for bug in PLANTED_BUGS.values()):
         click.echo("")
         of_kind = [bug for bug in PLANTED_BUGS.values() if bug.kind == kind]

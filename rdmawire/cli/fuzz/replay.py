@@ -75,7 +75,7 @@ def _replayed(folder: Path, *, trust: bool) -> "Violation | None":
 def _code(spec: dict[str, Any]) -> str:
     """Return the command or the function of another package that a finding runs."""
     named = str(spec.get("command") or spec.get("function") or "")
-    return named if "command" in spec or ":" in f"{named}{spec.get('meant', '')}" else ""
+    return named if "command" in spec or ":" in f"{named}{spec.get('expected', '')}" else ""
 
 
 def _object(folder: Path, violation: "Violation | None") -> dict[str, Any]:

@@ -48,7 +48,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         "rdmawire fuzz run --role requester --time 10min",
         "rdmawire fuzz run --profile rxe --runs 100000 --jobs 4 --seed 1",
         "rdmawire fuzz run --profile rxe --accept all --time 60s",
-        "rdmawire fuzz run --function mymodule:parse --meant ValueError --time 60s",
+        "rdmawire fuzz run --function mymodule:parse --expected ValueError --time 60s",
         "rdmawire fuzz run --command 'tshark -V -r {pcap}' --time 10min",
         "rdmawire fuzz run codecs --time 10min",
         "rdmawire fuzz run --time 8h --scheduler tcp://10.0.0.1:8786",
@@ -81,7 +81,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
 @option("Parser", "--form", metavar="FORM",
         help="What the function gets: frame, packet, message, segment, linked or stream.  "
         "[default: frame]")  # fmt: skip
-@option("Parser", "--meant", metavar="NAME,...",
+@option("Parser", "--expected", metavar="NAME,...",
         help="Exceptions that the function may raise: ValueError, package.module:Error.  "
         "[default: those of rdmawire]")  # fmt: skip
 @option("Parser", "--command", metavar="TEXT",
