@@ -21,7 +21,7 @@ from rdmawire.fuzz.exception_text import exception_text, raised_in
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
-from rdmawire.terminal import suggest
+from rdmawire.terminal import quote, suggest
 
 EXPECTED: Final[tuple[type[BaseException], ...]] = (RdmaError,)
 """The exceptions that a parser may raise by default."""
@@ -107,7 +107,7 @@ FORMS: Final[dict[str, Form]] = {
 def form_named(name: str) -> Form:
     """Return a form. Raises :class:`FuzzError` for an unknown name."""
     if name not in FORMS:
-        raise FuzzError(f"no form is named {name!r}{suggest(name, FORMS)}: {', '.join(FORMS)}")
+        raise FuzzError(f"no form is named {quote(name)}{suggest(name, FORMS)}: {', '.join(FORMS)}")
     return FORMS[name]
 
 
@@ -116,15 +116,30 @@ def loaded(name: str) -> Any:
     module, colon, attribute = name.partition(":")
     if not colon:
         module, attribute = "builtins", name
+    found = _imported(name, module)
     try:
-        found: Any = import_module(module)
         for word in attribute.split("."):
             found = getattr(found, word)
-    except (ImportError, AttributeError) as error:
-        raise FuzzError(f"{name!r}: {error}: write package.module:name") from error
-    except (Exception, SystemExit) as error:  # whatever the module raises while it is imported
-        raise FuzzError(f"{name!r}: importing it raises {exception_text(error)}") from error
+    except AttributeError as error:
+        raise FuzzError(f"{quote(name)}: {error}: write package.module:name") from error
     return found
+
+
+def _imported(name: str, module: str) -> Any:
+    """Return a module of the user. Raises :class:`FuzzError`, for ``name``, if it has none."""
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise FuzzError(f"{quote(name)}: no module has such a name: write package.module:name")
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if f"{module}.".startswith(f"{error.name}."):
+            raise FuzzError(
+                f"{quote(name)}: there is no module {quote(str(error.name))} in the current folder "
+                "or on PYTHONPATH: run the command in the folder of the module"
+            ) from error
+        raise FuzzError(f"{quote(name)}: importing it raises {exception_text(error)}") from error
+    except (Exception, SystemExit) as error:  # whatever the module raises while it is imported
+        raise FuzzError(f"{quote(name)}: importing it raises {exception_text(error)}") from error
 
 
 _NOT_RUN_BY_A_CALL: Final = (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)
@@ -134,9 +149,11 @@ def function_named(name: str) -> Callable[[bytes], object]:
     """Return the function ``package.module:function``. Raises :class:`FuzzError` for others."""
     found = loaded(name)
     if not callable(found):
-        raise FuzzError(f"{name!r} cannot be called")
+        raise FuzzError(f"{quote(name)} cannot be called")
     if any(is_kind(found) for is_kind in _NOT_RUN_BY_A_CALL):
-        raise FuzzError(f"{name!r} is a generator or coroutine: a call does not run it; wrap it")
+        raise FuzzError(
+            f"{quote(name)} is a generator or coroutine: a call does not run it; wrap it"
+        )
     function: Callable[[bytes], object] = found
     return function
 
@@ -149,7 +166,7 @@ def exceptions_named(names: Sequence[str]) -> tuple[type[BaseException], ...]:
     found = tuple(map(loaded, names))
     for name, kind in zip(names, found, strict=True):
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            raise FuzzError(f"{name!r} is not an exception class")
+            raise FuzzError(f"{quote(name)} is not an exception class")
     return found
 
 

@@ -112,6 +112,62 @@ def test_a_function_of_this_folder_is_fuzzed_and_played_again_only_on_trust(
     assert "IndexError" in again.stdout
 
 
+def test_a_function_is_played_again_only_where_its_module_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("my_parser.py").write_text(PARSER)
+    words = ("--function", "my_parser:last", "--runs", "50", "--seed", "1", "--max-findings", "1")
+    (found,) = json.loads(rdmawire("fuzz", "run", *words, "--json").stdout)["findings"]
+    folder = str(tmp_path / found["folder"])
+    monkeypatch.chdir("elsewhere")
+    assert refused("fuzz", "replay", "--trust", folder, status=2) == (
+        f"rdmawire: {folder}: 'my_parser:last': there is no module 'my_parser' in the current "
+        "folder or on PYTHONPATH: run the command in the folder of the module"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("json:laods", "module 'json' has no attribute 'laods': write package.module:name"),
+        (".json:loads", "no module has such a name: write package.module:name"),
+        (":loads", "no module has such a name: write package.module:name"),
+        ("json:__doc__", "'json:__doc__' cannot be called"),
+        ("needs:loads", "importing it raises ModuleNotFoundError: No module named 'no_such'"),
+        ("x" * 5000 + ":f", "there is no module 'xxx"),
+    ],
+)
+def test_a_function_that_is_not_there_is_one_line(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("needs.py").write_text("import no_such\n")
+    line = refused("fuzz", "run", "--function", name, status=2)
+    assert message in line
+    assert len(line) < 500
+
+
+def test_all_findings_are_played_again_though_some_are_bad(tmp_path: Path) -> None:
+    words = ("--bug", "short-writes", "--seed", "1", "--max-findings", "1")
+    done = rdmawire("fuzz", "run", *words, "-o", str(tmp_path), "--json")
+    (found,) = json.loads(done.stdout)["findings"]
+    folders = (str(tmp_path / "first"), found["folder"], str(tmp_path), found["folder"])
+    done = rdmawire("fuzz", "replay", *folders)
+    assert done.returncode == 2
+    assert done.stdout.count(f"{found['folder']}: memory at input ") == 2
+    hint = f"name the folders of its findings, {tmp_path}/*/"
+    assert done.stderr.splitlines() == [
+        f"rdmawire: {folders[0]}: cannot read it: No such file or directory",
+        f"rdmawire: {tmp_path}: no finding.json in it: {hint}",
+    ]
+    as_json = json.loads(rdmawire("fuzz", "replay", *folders, "--json").stdout)
+    assert [one["folder"] for one in as_json] == list(folders)
+    assert [one["violation"] is None for one in as_json] == [True, False, True, False]
+    assert ["error" in one for one in as_json] == [True, False, True, False]
+
+
 def test_a_command_of_a_finding_is_not_run_without_trust(tmp_path: Path) -> None:
     done = rdmawire(
         "fuzz", "run", "--command", "false {pcap}", "--runs", "5", "--seed", "1",

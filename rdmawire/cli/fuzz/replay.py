@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,9 +36,14 @@ def command(folders: tuple[Path, ...], *, trust: bool, as_json: bool) -> int:
     """Play findings again, each on the target that it was found on.
 
     A finding of a command or of a Python function is played with --trust alone, since its file says
-    what is run. Exit status: 0 if no finding shows a violation any more, 1 if one does, 2 for a
-    folder that cannot be read.
+    what is run. The module of a function is looked for in the current folder and on PYTHONPATH. A
+    finding that cannot be played is a line on standard error; the others are played all the same.
+
+    Exit status: 0 if no finding shows a violation any more, 1 if one does, 2 if one cannot be
+    played, whatever the others show.
     """
+    if trust:
+        _search_current_folder()
     shown: list[dict[str, Any]] = []
     status = 0
     for folder in folders:
@@ -45,14 +51,22 @@ def command(folders: tuple[Path, ...], *, trust: bool, as_json: bool) -> int:
             violation = _replayed(folder, trust=trust)
         except FuzzError as error:
             complain(str(error))
-            return 2
-        status |= violation is not None
+            shown.append({**_object(folder, None), "error": str(error)})
+            status = 2
+            continue
+        status = max(status, int(violation is not None))
         shown.append(_object(folder, violation))
         if not as_json:
             _print(folder, violation)
     if as_json:
         click.echo(json.dumps(shown, indent=1))
     return status
+
+
+def _search_current_folder() -> None:
+    """Look for modules in the current folder, too, last; there is none if it was removed."""
+    with suppress(OSError):
+        sys.path.append(os.getcwd())
 
 
 def _replayed(folder: Path, *, trust: bool) -> "Violation | None":
@@ -65,7 +79,6 @@ def _replayed(folder: Path, *, trust: bool) -> "Violation | None":
         raise FuzzError(
             f"{folder}: it runs {quote(code)}: add --trust if you know where it is from"
         )
-    sys.path.append(os.getcwd())  # for a function in a module of this folder
     try:
         return replay(finding)
     except FuzzError as error:
