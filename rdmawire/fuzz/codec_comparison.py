@@ -16,6 +16,7 @@ from rdmawire.fuzz.exception_text import exception_text
 from rdmawire.fuzz.frame_map import FrameMap, map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.other_values import CODEC_NAME
 from rdmawire.terminal import suggest
 from rdmawire.wire import ib, mad, mpa, native, rdmap, roce
 from rdmawire.wire.header import Header
@@ -81,11 +82,15 @@ def view_of(library: str) -> View:
 
 
 class CodecDifference(NamedTuple):
-    """What the codec and a library read or built differently; ``about`` says where in words."""
+    """What the codec and a library read or built differently; ``about`` says where in words.
+
+    ``kind`` tells apart differences of the same place.
+    """
 
     about: str
     codec: str
     library: str
+    kind: str = ""
 
 
 class CodecComparison:
@@ -104,14 +109,19 @@ class CodecComparison:
             for library, view in self._views.items():
                 found = next(_differences(frame, library, view), None)
                 if found is not None:
-                    signature = f"{library} | {found.about}"
-                    what = f"{library}: {found.about}"
-                    return Violation(index, what, found.codec, found.library, "", signature)
+                    return _violation(index, library, found)
         return None
 
     def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterator[Violation | None]:
         """Judge each case."""
         return map(self.judge, cases)
+
+
+def _violation(index: int, library: str, found: CodecDifference) -> Violation:
+    about = f"{found.about}{found.kind}"
+    expected = f"{found.about}: {found.codec} ({CODEC_NAME})"
+    happened = f"{found.about}: {found.library} ({library})"
+    return Violation(index, f"{library}: {about}", expected, happened, "", f"{library} | {about}")
 
 
 def _differences(frame: SeedFrame, library: str, view: View) -> Iterator[CodecDifference]:
@@ -166,7 +176,7 @@ def _of_message(name: str, data: bytes, library: str, view: View) -> Iterator[Co
         other, rebuilt = read(data)
     except Exception as error:
         happened = exception_text(error)
-        yield CodecDifference(f"{name} refused", "accepted", happened)
+        yield CodecDifference(name, "accepted", happened, " refused")
         return
     for number, (mine, its) in enumerate(zip_longest(parts, other)):
         if mine != its:
@@ -193,9 +203,9 @@ def _not_refused(
         return
     except Exception as error:
         happened = exception_text(error)
-        yield CodecDifference(f"{name}: {type(error).__name__}", f"refused: {why}", happened)
+        yield CodecDifference(name, f"refused: {why}", happened, f": {type(error).__name__}")
         return
-    yield CodecDifference(f"{name} accepted", f"refused: {why}", "accepted")
+    yield CodecDifference(name, f"refused: {why}", "accepted", " accepted")
 
 
 def _is_allowed(library: str, message: str, why: str) -> bool:

@@ -1,8 +1,9 @@
 """Parsers as targets: a Python function that takes bytes.
 
-A function may raise the exceptions that are expected; any other, a failed assertion or a call that
-takes too long is a :class:`~rdmawire.fuzz.oracle.Violation`. A form says what of the frames of a
-case the function gets.
+A function may raise the exceptions that are expected; any other, a failed assertion, other values
+than the expected ones or a call that takes too long is a
+:class:`~rdmawire.fuzz.oracle.Violation`. A form says what of the frames of a case the function
+gets.
 """
 
 import signal
@@ -21,6 +22,7 @@ from rdmawire.fuzz.exception_text import exception_text, raised_in
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.other_values import OtherValuesError
 from rdmawire.terminal import quote, suggest
 
 EXPECTED: Final[tuple[type[BaseException], ...]] = (RdmaError,)
@@ -217,6 +219,9 @@ class FunctionParser:
             raise
         except TimeLimitError:
             return self._too_long()
+        except OtherValuesError as error:
+            signature = f"values | {error.about}"
+            return Violation(0, "values", error.expected, error.found, "", signature)
         except BaseException as error:  # whatever a parser raises is a finding
             return self._raised(error)
         return None

@@ -21,6 +21,7 @@ from rdmawire.errors import CaptureError, WireError
 from rdmawire.filter import Filter, FilterError
 from rdmawire.fuzz.frame_map import NO_FRAME
 from rdmawire.fuzz.frame_mutation import SeedFrame
+from rdmawire.fuzz.other_values import check_values
 from rdmawire.fuzz.seed_corpus import SeedCorpus, corpus_of
 from rdmawire.fuzz.small_parsers import SMALL_PARSERS
 from rdmawire.traffic.scenario.document import MAX_MISTAKES, Mistake, ScenarioError
@@ -67,9 +68,9 @@ def layouts(data: bytes) -> None:
 
 
 def _check_same(built: bytes, wanted: bytes, what: object) -> None:
-    """Raise ``AssertionError`` with both values if bytes were not built as they were parsed."""
-    name = getattr(what, "__name__", what)
-    assert built == wanted, f"{name} built {built.hex()} of {wanted.hex()}"
+    """Raise :class:`OtherValuesError` if bytes were not built as they were parsed."""
+    name = getattr(what, "__qualname__", what)
+    check_values(f"bytes rebuilt of {name}", built, wanted, source="the bytes that were parsed")
 
 
 def fpdus(data: bytes) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from rdmawire.errors import WireError
+from rdmawire.fuzz.other_values import check_values
 from rdmawire.wire import mpa, roce
 from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.inet import ROCE_PORT, UDP, Ethernet, IPv4
@@ -17,7 +18,7 @@ from rdmawire.wire.opcode import SHAPES, Payload
 from rdmawire.wire.packet import LAYOUTS, Packet
 
 Check = Callable[[bytes], None]
-"""Raises ``AssertionError`` if a parser and the codec do not agree about some bytes."""
+"""Raises :class:`OtherValuesError` if a parser and the codec do not agree about some bytes."""
 
 
 class SmallParser(NamedTuple):
@@ -107,8 +108,7 @@ def packet_check(rules: PacketRules) -> Check:
 
     def check(data: bytes) -> None:
         if data[:1] and data[0] in SHAPES:  # opcodes of vendors are the codec's alone
-            found, wanted = read_packet(data, rules), _codec_packet(data)
-            assert found == wanted, f"{found} is not {wanted}"
+            check_values("packet", read_packet(data, rules), _codec_packet(data))
 
     return check
 
@@ -203,8 +203,9 @@ def fpdu_check(rules: FPDURules) -> Check:
 
     def check(data: bytes) -> None:
         for position in _POSITIONS:
-            found, wanted = read_fpdu(data, position, rules), _codec_fpdu(data, position)
-            assert found == wanted, f"at {position}: {found} is not {wanted}"
+            found, expected = read_fpdu(data, position, rules), _codec_fpdu(data, position)
+            where = "without Markers" if position is None else f"at {position} of a stream"
+            check_values("FPDU", found, expected, where=where)
 
     return check
 
@@ -250,10 +251,14 @@ def path_check(rules: PathRules) -> Check:
 
     def check(data: bytes) -> None:
         if data[12:14] == b"\x08\x00" and data[14:15] and data[14] >> 4 == 4:
-            found, wanted = find_bth(data, rules), roce.bth_offset(data, 0, len(data))
-            assert found == wanted, f"{found} is not {wanted}"
+            found, expected = find_bth(data, rules), roce.bth_offset(data, 0, len(data))
+            check_values("offset of the BTH", _offset(found), _offset(expected))
 
     return check
+
+
+def _offset(found: int) -> int | str:
+    return "no BTH" if found < 0 else found
 
 
 # ICRCs of RoCEv2 over IPv4 without options. IBA 7.8.1, A17.9.
@@ -300,10 +305,14 @@ def icrc_check(rules: ICRCRules) -> Check:
             return
         ends = (14 + int.from_bytes(data[16:18], "big"), 34 + int.from_bytes(data[38:40], "big"))
         if ends == (len(data), len(data)):  # nothing follows the packet
-            found, wanted = icrc_is_good(data[Ethernet.SIZE :], rules), _codec_icrc(frame)
-            assert found == wanted, f"the ICRC is {'good' if wanted else 'bad'}"
+            found, expected = icrc_is_good(data[Ethernet.SIZE :], rules), _codec_icrc(frame)
+            check_values("ICRC", _status(found), _status(expected))
 
     return check
+
+
+def _status(is_good: bool) -> str:
+    return "good" if is_good else "bad"
 
 
 def _codec_icrc(frame: roce.Frame) -> bool:

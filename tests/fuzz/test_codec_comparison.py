@@ -76,14 +76,19 @@ def test_a_row_that_is_read_wrongly_is_found() -> None:
     comparison = CodecComparison({"construct": ViewWithMistake("psn")})
     found = next(filter(None, comparison.judge_all([[frame] for frame in FRAMES])))
     assert found.signature == "construct | BTH"
-    assert found.expected != found.happened
+    assert found.expected.startswith("BTH: {")
+    assert found.expected.endswith(" (the codec of rdmawire)")
+    assert found.happened.endswith(" (construct)")
+    assert found.expected.partition(" (")[0] != found.happened.partition(" (")[0]
 
 
 def test_a_message_that_is_not_refused_is_found() -> None:
     view = ViewWithMistake(message=lambda data: ([], data))
     found = CodecComparison({"construct": view}).judge([_with_opcode(0x1F)])
     assert found is not None
-    assert (found.signature, found.happened) == ("construct | packet accepted", "accepted")
+    assert found.signature == "construct | packet accepted"
+    assert found.expected.startswith("packet: refused: ")
+    assert found.happened == "packet: accepted (construct)"
 
 
 def test_an_exception_that_is_no_refusal_is_found() -> None:
@@ -94,7 +99,7 @@ def test_an_exception_that_is_no_refusal_is_found() -> None:
         [_with_opcode(0x1F)]
     )
     assert found is not None
-    assert found.happened == "IndexError: planted"
+    assert found.happened == "packet: IndexError: planted (construct)"
 
 
 def _with_opcode(opcode: int) -> SeedFrame:

@@ -1,6 +1,7 @@
 """Planted mistakes in parsers: found, minimised, kept as findings and played again."""
 
 import os
+import re
 import signal
 import sys
 import zlib
@@ -8,14 +9,14 @@ from collections.abc import Generator
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from rdmawire.capture import LinkType, open_capture
 from rdmawire.errors import Ended, FuzzError
 from rdmawire.filter import Filter
-from rdmawire.fuzz import command_target, isolated_parser, parser_fuzzer
+from rdmawire.fuzz import command_target, isolated_parser, parser_fuzzer, parsers
 from rdmawire.fuzz.campaign import Campaign
 from rdmawire.fuzz.command_target import CommandParser, without_numbers, write_frames
 from rdmawire.fuzz.finding import findings_in, replay
@@ -23,6 +24,7 @@ from rdmawire.fuzz.frame_mutation import Mutant, Mutation, SeedFrame, mutants_fr
 from rdmawire.fuzz.fuzzer import make_fuzzer
 from rdmawire.fuzz.isolated_parser import IsolatedParser
 from rdmawire.fuzz.minimise_mutants import built, minimise_bytes, minimise_mutants
+from rdmawire.fuzz.other_values import OtherValuesError, check_values
 from rdmawire.fuzz.parser_target import (
     FORMS,
     FunctionParser,
@@ -32,6 +34,7 @@ from rdmawire.fuzz.parser_target import (
 )
 from rdmawire.fuzz.parsers import PARSERS, filter_corpus
 from rdmawire.fuzz.seed_corpus import corpus_of
+from rdmawire.wire.packet import Packet
 from tests.fuzz import planted_parsers as planted
 from tests.waiting import is_running, wait_until
 
@@ -62,6 +65,72 @@ def test_a_parser_that_fails_on_a_length_is_found_and_minimised(tmp_path: Path) 
     with open_capture(tmp_path / finding.name / "packets.pcapng") as reader:
         assert [record.data for record in reader] == [one.build()]
     assert one.seed.name in (tmp_path / finding.name / "report.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("bug", "expected", "found"),
+    [
+        ("psn-with-ackreq", r"packet: psn \d+", r"packet: psn \d+"),
+        ("pad-longer-than-payload", "packet: refused", r"packet: opcode \d+, psn .*"),
+        ("mpa-crc-not-checked", "FPDU .*: good False", "FPDU .*: good True"),
+        ("any-udp-port", "offset of the BTH: no BTH", "offset of the BTH: 42"),
+        ("icrc-big-endian", "ICRC: good", "ICRC: bad"),
+    ],
+)
+def test_a_finding_of_other_values_says_which_are_expected(
+    bug: str, expected: str, found: str
+) -> None:
+    campaign = Campaign({"kind": "parser", "bug": bug}, 1, runs=3000)
+    campaign.max_findings = 1
+    (finding,) = campaign.run()
+    assert re.fullmatch(rf"{expected} \(the codec of rdmawire\)", finding.violation.expected)
+    assert re.fullmatch(rf"{found} \(the parser\)", finding.violation.happened)
+
+
+class _Values(NamedTuple):
+    number: int
+    data: bytes
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "texts"),
+    [
+        (None, _Values(1, b""), ("refused", "number 1, data empty")),
+        (_Values(1, b"a"), _Values(2, b"a"), ("number 1", "number 2")),
+        (_Values(1, b"a"), _Values(1, b""), ("data 61", "data empty")),
+        (
+            bytes(30),
+            bytes(28),
+            ("30 bytes, from byte 28 on 0000", "28 bytes, from byte 28 on nothing"),
+        ),
+        (
+            bytes(99),
+            bytes(9) + b"\1" * 90,
+            (
+                f"99 bytes, from byte 9 on {'00' * 24}...",
+                f"99 bytes, from byte 9 on {'01' * 24}...",
+            ),
+        ),
+        ((b"a", b""), (), ("61, empty", "none")),
+    ],
+    ids=("refused", "number", "empty", "longer", "long", "none"),
+)
+def test_other_values_are_named(found: object, expected: object, texts: tuple[str, str]) -> None:
+    with pytest.raises(OtherValuesError) as caught:
+        check_values("it", found, expected)
+    assert caught.value.found == f"it: {texts[0]} (the parser)"
+    assert caught.value.expected == f"it: {texts[1]} (the codec of rdmawire)"
+    assert str(caught.value) == f"expected {caught.value.expected}, found {texts[0]}"
+    check_values("it", found, found)
+
+
+def test_bytes_that_are_not_built_as_they_were_parsed_are_found() -> None:
+    with pytest.raises(OtherValuesError) as caught:
+        parsers._check_same(b"\1", b"\2", Packet.parse)
+    assert caught.value.found == "bytes rebuilt of Packet.parse: 01 (the parser)"
+    assert caught.value.expected == (
+        "bytes rebuilt of Packet.parse: 02 (the bytes that were parsed)"
+    )
 
 
 def test_a_length_that_is_trusted_is_found() -> None:
@@ -403,7 +472,7 @@ def test_functions_that_cannot_be_fuzzed(
 
 
 def test_a_relative_name_is_refused() -> None:
-    with pytest.raises(FuzzError, match="importing it raises TypeError"):
+    with pytest.raises(FuzzError, match="no module has such a name"):
         function_named(".x:y")
 
 
