@@ -1,16 +1,25 @@
 """`rdmawire fuzz learn`: state machines of adapters, drawn and compared."""
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.fuzz.learn_files import (
+    check_output,
+    make_folder,
+    read_agreed_file,
+    read_machine,
+    write_output,
+)
 from rdmawire.cli.streams import complain
 from rdmawire.errors import FuzzError
 from rdmawire.terminal import escape, plural, shorten, suggest
@@ -22,10 +31,17 @@ if TYPE_CHECKING:
     from rdmawire.fuzz.learn.responder_case import Judged
 
 _FORMATS: Final = ("dot", "mermaid", "json")
-_MAX_FILE: Final = 64 << 20
-"""Bytes of a machine's file that are read at most."""
-_MAX_MESSAGE: Final = 300
-"""Characters of a message about the contents of a file."""
+_MAX_NAMES: Final = 300
+"""Characters of a list of inputs."""
+
+
+class _Subject(NamedTuple):
+    """What is compared: a system that is learned, of ``spec``, or the machine of a file."""
+
+    name: str
+    system: "System | None" = None
+    spec: dict[str, Any] | None = None
+    machine: "MealyMachine | None" = None
 
 
 class _Side(NamedTuple):
@@ -45,6 +61,15 @@ class _Request(NamedTuple):
     psn: int | None
     seed: int
     plan: "Plan"
+
+
+class _Results(NamedTuple):
+    """What becomes of machines and differences."""
+
+    form: str
+    path: Path | None
+    folder: Path | None
+    agreed: "frozenset[Agreed]"
 
 
 @click.command(
@@ -69,7 +94,8 @@ class _Request(NamedTuple):
 @option("Target", "--psn", type=IntegerType(0, 2**24 - 1), help="First PSN.  [default: 1000]")
 @option("Comparison", "--against", metavar="NAME|FILE",
         help="Compare with another profile, or with the machine in a file.")  # fmt: skip
-@option("Comparison", "--agreed", metavar="FILE", type=click.File("r", encoding="utf-8"),
+@option("Comparison", "--agreed", metavar="FILE",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
         help="Differences to go on past: lines of an input and both outputs.")  # fmt: skip
 @option("Comparison", "--findings", "folder", metavar="FOLDER",
         type=click.Path(path_type=Path, file_okay=False),
@@ -86,7 +112,8 @@ class _Request(NamedTuple):
         type=click.Path(path_type=Path, dir_okay=False),
         help="Write the machine to a file, not to standard output. With --against, it is "
         "written only to a file.")  # fmt: skip
-@option("Output", "--list", "lists", is_flag=True, help="List the roles and their inputs.")
+@option("Output", "--list", "lists", is_flag=True,
+        help="List the roles and their inputs, or those of --role.")  # fmt: skip
 def command(
     *,
     profile: str | None,
@@ -96,7 +123,7 @@ def command(
     inputs: str | None,
     psn: int | None,
     against: str | None,
-    agreed: Any,
+    agreed: Path | None,
     folder: Path | None,
     algorithm: str,
     depth: int,
@@ -116,15 +143,21 @@ def command(
     """
     from rdmawire.fuzz.learn.learner import NonDeterminismError, Plan
 
-    if lists:
-        _print_roles()
-        return 0
+    given = _given_options()
     spec = {"kind": "engine", **_given(profile=profile, bug=bug, service=service)}
     request = _Request(role, inputs, psn, seed, Plan(algorithm=algorithm, depth=depth))
     try:
-        sides = _learned(request, spec, against)
-        _write(sides[0].machine, form, path, shows=against is None)
-        return _compare(request, sides, agreed, folder) if against is not None else 0
+        if lists:
+            _check_list(given)
+            _print_roles(role if "role" in given else None)
+            return 0
+        _check_options(given, role)
+        subjects = _subjects(request, spec, against)
+        results = _Results(form, path, folder, _agreed(agreed))
+        _check_places(results)
+        sides = _learned(request, subjects)
+        _write(sides[0].machine, results, shows=against is None)
+        return _compare(request, sides, results) if against is not None else 0
     except NonDeterminismError as error:
         complain(str(error))
         return 1
@@ -133,43 +166,119 @@ def command(
         return 2
 
 
+# Options.
+
+
+def _given_options() -> dict[str, str]:
+    """Return the options that the command was called with, by parameter."""
+    context = click.get_current_context()
+    return {
+        str(one.name): one.opts[-1]
+        for one in context.command.params
+        if context.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE
+    }
+
+
+def _check_list(given: dict[str, str]) -> None:
+    """Raise ``UsageError`` for options that --list does not need."""
+    if more := [name for one, name in given.items() if one not in ("lists", "role")]:
+        raise click.UsageError(
+            f"--list has no use for {', '.join(more)}: it lists roles and their inputs, with "
+            "--role those of one"
+        )
+
+
+_NEEDS: Final = {
+    "agreed": ("against", "--against NAME|FILE, what to compare with"),
+    "folder": ("against", "--against NAME|FILE, what to compare with"),
+}
+"""Options that have no use without another one: its parameter, and what to add."""
+
+
+def _check_options(given: dict[str, str], name: str) -> None:
+    """Raise ``UsageError`` for options that have no use without others or in a role."""
+    from rdmawire.fuzz.learn.systems import role
+
+    for one, (other, what) in _NEEDS.items():
+        if one in given and other not in given:
+            raise click.UsageError(f"{given[one]} has no use alone: add {what}")
+    if "form" in given and "against" in given and "path" not in given:
+        raise click.UsageError(
+            "--format has no use with --against alone, which writes no machine: add -o FILE"
+        )
+    if "folder" in given and role(name).judge is None:
+        raise click.UsageError(
+            f"--findings has no use with --role {name}: there is no model of the standard that "
+            "could judge its differences"
+        )
+
+
 def _given(**values: str | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _print_roles() -> None:
-    from rdmawire.fuzz.learn.systems import ROLES
+def _print_roles(name: str | None) -> None:
+    """List all roles, or one."""
+    from rdmawire.fuzz.learn.systems import ROLES, role
 
-    for name, found in ROLES.items():
-        click.echo(f"{name}: {found.about}")
+    roles = ROLES if name is None else {name: role(name)}
+    for one, found in roles.items():
+        click.echo(f"{one}: {found.about}")
         width = max(map(len, found.alphabets))
         for inputs, about in found.alphabets.items():
             click.echo(f"  {inputs:<{width}}  {about}")
 
 
-# Learning.
+def _agreed(path: Path | None) -> "frozenset[Agreed]":
+    return frozenset() if path is None else read_agreed_file(path)
 
 
-def _learned(request: _Request, spec: dict[str, Any], against: str | None) -> list[_Side]:
-    """Learn the machine, and the one to compare it with."""
+def _check_places(results: _Results) -> None:
+    """Raise :class:`FuzzError` if the files of a call cannot be written."""
+    if results.path is not None:
+        check_output(results.path)
+    if results.folder is not None:
+        make_folder(results.folder)
+
+
+def _subjects(request: _Request, spec: dict[str, Any], against: str | None) -> list[_Subject]:
+    """Return the system that is learned, and what to compare it with."""
     from rdmawire.fuzz.learn.systems import role
 
     found = role(request.role)
     system = found.system(spec, request.inputs, request.psn)
+    one = _Subject(_name(spec), system, spec)
     if against is None:
-        return [_Side(_name(spec), _learn(request, system), system, spec)]
-    if (other := _read_machine(Path(against))) is not None:
-        machine = _learn(request, system, other)
-        return [_Side(_name(spec), machine, system, spec), _Side(against, other)]
+        return [one]
+    if _is_machine(against):
+        machine = read_machine(Path(against))
+        _check_inputs(system, against, machine)
+        return [one, _Subject(against, machine=machine)]
     _check_profile(against)
     other_spec = {**spec, "profile": against}
     other_spec.pop("bug", None)
-    other_system = found.system(other_spec, request.inputs, request.psn)
-    machines = _learn_both(request, system, other_system)
-    return [
-        _Side(_name(spec), machines[0], system, spec),
-        _Side(_name(other_spec), machines[1], other_system, other_spec),
-    ]
+    other = found.system(other_spec, request.inputs, request.psn)
+    return [one, _Subject(_name(other_spec), other, other_spec)]
+
+
+def _is_machine(against: str) -> bool:
+    """Whether --against names a file; that of a profile may also be the name of a folder."""
+    from rdmawire.verbs.profile import PROFILES
+
+    place = Path(against)
+    return os.path.isfile(place) or (os.path.exists(place) and against not in PROFILES)
+
+
+def _check_inputs(system: "System", name: str, machine: "MealyMachine") -> None:
+    if not set(system.inputs) & set(machine.inputs):
+        raise FuzzError(
+            f"{name}: its inputs ({_names(machine.inputs)}) are none of those that are learned "
+            f"({_names(system.inputs)})"
+        )
+
+
+def _names(inputs: Sequence[str]) -> str:
+    return shorten(", ".join(inputs), _MAX_NAMES)
 
 
 def _check_profile(name: str) -> None:
@@ -185,6 +294,24 @@ def _check_profile(name: str) -> None:
 def _name(spec: dict[str, Any]) -> str:
     bug = f", bug {spec['bug']}" if "bug" in spec else ""
     return f"{spec.get('profile', 'ibta')}{bug}"
+
+
+# Learning.
+
+
+def _learned(request: _Request, subjects: list[_Subject]) -> list[_Side]:
+    """Learn the systems."""
+    one, *others = subjects
+    assert one.system is not None
+    if not others or others[0].system is None:
+        kept = others[0].machine if others else None
+        machines = [_learn(request, one.system, kept), *([kept] if kept is not None else [])]
+    else:
+        machines = [*_learn_both(request, one.system, others[0].system)]
+    return [
+        _Side(subject.name, machine, subject.system, subject.spec)
+        for subject, machine in zip(subjects, machines, strict=True)
+    ]
 
 
 def _learn(
@@ -240,37 +367,12 @@ def _line() -> Iterator[Callable[["Progress"], None]]:
         )
 
 
-def _read_machine(path: Path) -> "MealyMachine | None":
-    """Read a machine from a file, Graphviz or JSON; ``None`` if there is no such file."""
-    from rdmawire.fuzz.learn.machine import MealyMachine
-
-    if not path.is_file():
-        return None
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE + 1)
-    except OSError as error:
-        raise FuzzError(f"{path}: cannot read it: {error.strerror or error}") from error
-    if len(data) > _MAX_FILE:
-        raise FuzzError(f"{path}: more than {_MAX_FILE} bytes")
-    try:
-        if data.lstrip().startswith(b"{"):
-            return MealyMachine.from_json(json.loads(data))
-        return MealyMachine.from_dot(data.decode())
-    except (FuzzError, ValueError, RecursionError) as error:
-        raise FuzzError(f"{path}: {shorten(str(error), _MAX_MESSAGE)}") from None
-
-
-def _write(machine: "MealyMachine", form: str, path: Path | None, *, shows: bool) -> None:
-    text = _text(machine, form)
-    if path is None:
-        if shows:
-            click.echo(text, nl=False)
-        return
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise FuzzError(f"{path}: cannot write it: {error.strerror or error}") from error
+def _write(machine: "MealyMachine", results: _Results, *, shows: bool) -> None:
+    text = _text(machine, results.form)
+    if results.path is not None:
+        write_output(results.path, text)
+    elif shows:
+        click.echo(text, nl=False)
 
 
 def _text(machine: "MealyMachine", form: str) -> str:
@@ -284,15 +386,14 @@ def _text(machine: "MealyMachine", form: str) -> str:
 # Comparison.
 
 
-def _compare(request: _Request, sides: list[_Side], agreed: Any, folder: Path | None) -> int:
+def _compare(request: _Request, sides: list[_Side], results: _Results) -> int:
     from rdmawire.fuzz.learn.compare import differences
 
-    known: frozenset[Agreed] = frozenset() if agreed is None else _read_agreed(agreed)
     one, other = sides
     count = 0
-    for difference in differences(one.machine, other.machine, known):
+    for difference in differences(one.machine, other.machine, results.agreed):
         count += 1
-        _print_difference(request, difference, sides, folder)
+        _print_difference(request, difference, sides, results.folder)
     _print_not_compared(one, other)
     names = f"{escape(one.name)} and {escape(other.name)}"
     click.echo(f"{names}: {plural(count, 'difference')}" if count else f"{names}: no difference")
@@ -303,17 +404,8 @@ def _print_not_compared(one: _Side, other: _Side) -> None:
     """Name the inputs that only one of the machines has."""
     for side, inputs in ((one, other.machine.inputs), (other, one.machine.inputs)):
         if names := [name for name in side.machine.inputs if name not in inputs]:
-            alone = escape(shorten(", ".join(names), _MAX_MESSAGE))
+            alone = escape(_names(names))
             click.echo(f"not compared, inputs of {escape(side.name)} alone: {alone}", err=True)
-
-
-def _read_agreed(file: Any) -> "frozenset[Agreed]":
-    from rdmawire.fuzz.learn.compare import read_agreed
-
-    try:
-        return read_agreed(file)
-    except (FuzzError, UnicodeDecodeError) as error:
-        raise FuzzError(f"{file.name}: {shorten(str(error), _MAX_MESSAGE)}") from None
 
 
 def _print_difference(

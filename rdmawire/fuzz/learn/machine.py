@@ -100,10 +100,10 @@ class MealyMachine:
         """Make a machine of the values of :meth:`as_json`. Raises :class:`FuzzError` for others."""
         try:
             rows = {
-                at: {name: (str(output), int(target)) for name, (output, target) in steps.items()}
+                at: {name: _step(*step) for name, step in steps.items()}
                 for at, steps in enumerate(values["states"])
             }
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError):
             raise FuzzError(
                 'state machine: expected {"states": [{"INPUT": ["OUTPUT", state], ...}, ...]}'
             ) from None
@@ -335,6 +335,13 @@ def _check_steps(state: Any, steps: Mapping[str, tuple[str, Any]], inputs: Seque
             raise FuzzError(
                 f"state machine: {steps[name][0]!r} is not an output: it is empty or quoted"
             )
+
+
+def _step(output: object, target: object) -> tuple[str, int]:
+    """Return the values of a step. Raises ``TypeError`` for those of other types."""
+    if not isinstance(output, str) or type(target) is not int:
+        raise TypeError(output, target)
+    return output, target
 
 
 def _numbered(keys: Sequence[Any]) -> list[int]:

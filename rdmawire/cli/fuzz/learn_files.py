@@ -1,0 +1,115 @@
+"""Files of `rdmawire fuzz learn`, which are read and checked before anything is learned."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rdmawire.errors import FuzzError
+from rdmawire.terminal import shorten
+
+if TYPE_CHECKING:
+    from rdmawire.fuzz.learn.compare import Agreed
+    from rdmawire.fuzz.learn.machine import MealyMachine
+
+_MAX_MACHINE: Final = 16 << 20
+"""Bytes of a machine's file that are read at most."""
+_MAX_STATES: Final = 1000
+"""States of a machine that another one is compared with, at most."""
+_MAX_AGREED: Final = 1 << 20
+"""Bytes of a file of agreed differences that are read at most."""
+_MAX_MESSAGE: Final = 300
+"""Characters of a message about the contents of a file."""
+
+
+def read_machine(path: Path) -> "MealyMachine":
+    """Read a machine from a file, Graphviz or JSON. Raises :class:`FuzzError`."""
+    from rdmawire.fuzz.learn.machine import MealyMachine
+
+    data = _read(path, _MAX_MACHINE)
+    try:
+        if data.lstrip().startswith(b"{"):
+            machine = MealyMachine.from_json(json.loads(data))
+        else:
+            machine = MealyMachine.from_dot(data.decode())
+    except (FuzzError, ValueError, RecursionError) as error:
+        raise _about(path, error) from None
+    if len(machine) > _MAX_STATES:
+        raise FuzzError(f"{path}: {len(machine)} states are too many to compare: {_MAX_STATES}")
+    return machine
+
+
+def read_agreed_file(path: Path) -> "frozenset[Agreed]":
+    """Read agreed differences from a file. Raises :class:`FuzzError`."""
+    from rdmawire.fuzz.learn.compare import read_agreed
+
+    data = _read(path, _MAX_AGREED)
+    try:
+        return read_agreed(data.decode().splitlines())
+    except (FuzzError, UnicodeDecodeError) as error:
+        raise _about(path, error) from None
+
+
+def _about(path: Path, error: Exception) -> FuzzError:
+    return FuzzError(f"{path}: {shorten(str(error), _MAX_MESSAGE)}")
+
+
+def _read(path: Path, limit: int) -> bytes:
+    """Read a file of at most ``limit`` bytes. Raises :class:`FuzzError`."""
+    if _is_named_pipe(path):  # opening it would wait for a writer
+        raise FuzzError(f"{path}: cannot read it: it is a named pipe")
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise FuzzError(f"{path}: cannot read it: {error.strerror or error}") from error
+    if len(data) > limit:
+        raise FuzzError(f"{path}: more than {limit} bytes")
+    return data
+
+
+def _is_named_pipe(path: Path) -> bool:
+    """Whether a path is a pipe in a file system, not one of a shell's ``<(command)``."""
+    try:
+        return path.is_fifo() and path.resolve().is_fifo()
+    except OSError:  # opening it tells what is wrong
+        return False
+
+
+def check_output(path: Path) -> None:
+    """Raise :class:`FuzzError` if a file cannot be written. It stays as it is."""
+    if _is_named_pipe(path):  # opening it would wait for a reader
+        raise FuzzError(f"{path}: cannot write it: it is a named pipe")
+    try:
+        if path.exists() and not path.is_file():
+            return  # a device or a pipe
+        place = path.resolve()
+        existed = place.exists()
+        with place.open("ab"):
+            pass
+        if not existed:
+            place.unlink()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise _not_written(path, error) from error
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write a file. Raises :class:`FuzzError`."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder unless it is there. Raises :class:`FuzzError` if no file can be made in it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise FuzzError(f"{path}: cannot write it: no files can be made in this folder")
+
+
+def _not_written(path: Path, error: Exception) -> FuzzError:
+    return FuzzError(f"{path}: cannot write it: {getattr(error, 'strerror', None) or error}")
