@@ -196,13 +196,23 @@ def read_json(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_JSON + 1)
-        if len(data) > MAX_JSON:
-            raise FuzzError(f"{path}: more than {MAX_JSON} bytes")
-        return json.loads(data)
     except OSError as error:
         raise FuzzError(f"{path}: cannot read it: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    if len(data) > MAX_JSON:
+        raise FuzzError(f"{path}: more than {MAX_JSON} bytes")
+    return parse_json(path, data)
+
+
+def parse_json(path: Path, data: bytes) -> Any:
+    """Parse the contents of a JSON file. Raises :class:`FuzzError`, with the path, for others."""
+    try:
+        return json.loads(data)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise FuzzError(f"{path}: not JSON: {error}") from error
+    except ValueError as error:
+        raise FuzzError(f"{path}: not JSON: a number has too many digits") from error
+    except RecursionError as error:
+        raise FuzzError(f"{path}: not JSON: it is nested too deeply") from error
 
 
 def _check_types(path: Path, finding: Finding) -> None:

@@ -22,7 +22,7 @@ from rdmawire.cli.fuzz.learn_files import (
 )
 from rdmawire.cli.streams import complain
 from rdmawire.errors import FuzzError
-from rdmawire.terminal import escape, plural, shorten, suggest
+from rdmawire.terminal import escape, plural, quote, shorten, suggest
 
 if TYPE_CHECKING:
     from rdmawire.fuzz.learn.compare import Agreed, MachineDifference
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _FORMATS: Final = ("dot", "mermaid", "json")
 _MAX_NAMES: Final = 300
 """Characters of a list of inputs."""
+_MAX_LINE: Final = 1000
+"""Characters of a message about an option, which may repeat its value."""
 
 
 class _Subject(NamedTuple):
@@ -162,7 +164,7 @@ def command(
         complain(str(error))
         return 1
     except FuzzError as error:
-        complain(str(error))
+        complain(shorten(str(error), _MAX_LINE))
         return 2
 
 
@@ -208,8 +210,8 @@ def _check_options(given: dict[str, str], name: str) -> None:
         )
     if "folder" in given and role(name).judge is None:
         raise click.UsageError(
-            f"--findings has no use with --role {name}: there is no model of the standard that "
-            "could judge its differences"
+            f"--findings has no use with --role {name}: only what a responder does differently "
+            "is judged by the standard"
         )
 
 
@@ -262,11 +264,11 @@ def _subjects(request: _Request, spec: dict[str, Any], against: str | None) -> l
 
 
 def _is_machine(against: str) -> bool:
-    """Whether --against names a file; that of a profile may also be the name of a folder."""
+    """Whether --against names a file; what has the name of a profile may be something else."""
     from rdmawire.verbs.profile import PROFILES
 
-    place = Path(against)
-    return os.path.isfile(place) or (os.path.exists(place) and against not in PROFILES)
+    is_other = os.path.exists(against) and not os.path.isdir(against)
+    return os.path.isfile(against) or (is_other and against not in PROFILES)
 
 
 def _check_inputs(system: "System", name: str, machine: "MealyMachine") -> None:
@@ -285,9 +287,10 @@ def _check_profile(name: str) -> None:
     from rdmawire.verbs.profile import PROFILES
 
     if name not in PROFILES:
+        found = "this is a folder" if os.path.isdir(name) else "there is no such file"
         raise FuzzError(
-            f"--against: there is no such file, and no profile is named {name!r}"
-            f"{suggest(name, PROFILES)}: {', '.join(PROFILES)}"
+            f"--against: {found}, and no profile is named {quote(name)}{suggest(name, PROFILES)}: "
+            f"name the file of a machine, or one of {', '.join(PROFILES)}"
         )
 
 

@@ -1,6 +1,5 @@
 """Files of `rdmawire fuzz learn`, which are read and checked before anything is learned."""
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,15 +23,17 @@ _MAX_MESSAGE: Final = 300
 
 def read_machine(path: Path) -> "MealyMachine":
     """Read a machine from a file, Graphviz or JSON. Raises :class:`FuzzError`."""
+    from rdmawire.fuzz.finding import parse_json
     from rdmawire.fuzz.learn.machine import MealyMachine
 
     data = _read(path, _MAX_MACHINE)
+    values = parse_json(path, data) if data.lstrip().startswith(b"{") else None
     try:
-        if data.lstrip().startswith(b"{"):
-            machine = MealyMachine.from_json(json.loads(data))
-        else:
+        if values is None:
             machine = MealyMachine.from_dot(data.decode())
-    except (FuzzError, ValueError, RecursionError) as error:
+        else:
+            machine = MealyMachine.from_json(values)
+    except (FuzzError, UnicodeDecodeError) as error:
         raise _about(path, error) from None
     if len(machine) > _MAX_STATES:
         raise FuzzError(f"{path}: {len(machine)} states are too many to compare: {_MAX_STATES}")
@@ -81,7 +82,7 @@ def check_output(path: Path) -> None:
     if _is_named_pipe(path):  # opening it would wait for a reader
         raise FuzzError(f"{path}: cannot write it: it is a named pipe")
     try:
-        if path.exists() and not path.is_file():
+        if path.exists() and not path.is_file() and not path.is_dir():
             return  # a device or a pipe
         place = path.resolve()
         existed = place.exists()
@@ -105,6 +106,8 @@ def make_folder(path: Path) -> None:
     """Make a folder unless it is there. Raises :class:`FuzzError` if no file can be made in it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise FuzzError(f"{path}: cannot write it: it is no folder") from error
     except OSError as error:
         raise _not_written(path, error) from error
     if not os.access(path, os.W_OK | os.X_OK):

@@ -51,7 +51,8 @@ def _responder(spec: Spec, inputs: str | None, psn: int | None) -> ResponderSyst
 def _requester(spec: Spec, inputs: str | None, psn: int | None) -> RequesterSystem:
     rules, profile, name = adapter(spec)
     service = requester_type(service_named(str(spec.get("service", "rc"))))
-    names = _names(requester_system.ALPHABETS, inputs or requester_system.USUAL[service])
+    usual = requester_system.USUAL[service]
+    names = _names(requester_system.ALPHABETS, usual if inputs is None else inputs)
     first = SETUP.psn if psn is None else psn
     return RequesterSystem(
         names, service=service, rules=rules, profile=profile, psn=first, name=name
