@@ -241,10 +241,13 @@ def _kill_group(process: "subprocess.Popen[bytes]") -> None:
 def write_frames(folder: Path, frames: Sequence[SeedFrame]) -> Path:
     """Write frames to a capture in ``folder``; return its path.
 
-    It is a pcap, or a pcapng if the frames have several link types.
+    It is a pcap, or a pcapng if the frames have several link types. Raises :class:`FuzzError` for a
+    link type that neither has.
     """
     types = {frame.link_type for frame in frames} or {LinkType.ETHERNET}
     path = folder / ("frames.pcap" if len(types) == 1 else "frames.pcapng")
+    if min(types) < 0:
+        raise FuzzError(f"link type {min(types)}: no capture has such frames")
     with create_capture(path, link_type=min(types)) as writer:
         for number, (data, link_type, _) in enumerate(frames):
             writer.write(Record(data, number * _FRAME_INTERVAL_NS, len(data), link_type))

@@ -322,7 +322,7 @@ class Mutant:
         if len(values["mutations"]) > MAX_MUTATIONS:
             raise FuzzError(f"mutant: more than {MAX_MUTATIONS} mutations")
         checksum = values.get("checksum", "GOOD")
-        if checksum not in ChecksumState.__members__:
+        if checksum not in tuple(ChecksumState.__members__):
             raise FuzzError(f"mutant: checksum is one of {', '.join(ChecksumState.__members__)}")
         seed = SeedFrame(
             bytes_of_hex("mutant: data", values.get("data")),

@@ -5,6 +5,7 @@ The error says which of them are expected, and where those are from.
 
 from typing import Any, Final
 
+from rdmawire.errors import Copyable
 from rdmawire.terminal import shorten
 
 CODEC_NAME: Final = "the codec of rdmawire"
@@ -14,7 +15,7 @@ _MAX_BYTES: Final = 24
 _MAX_TEXT: Final = 180
 
 
-class OtherValuesError(AssertionError):
+class OtherValuesError(Copyable, AssertionError):
     """A parser found other values than the expected ones.
 
     ``about`` is what was parsed, ``where`` which one of several; ``found`` and ``expected`` are

@@ -14,6 +14,7 @@ from rdmawire.capture import open_capture
 from rdmawire.errors import CaptureError, FuzzError
 from rdmawire.fuzz.frame_map import FrameMap, map_frame
 from rdmawire.fuzz.frame_mutation import MAX_MUTANT, SeedFrame
+from rdmawire.terminal import shorten
 from rdmawire.vectors import default_folders, find_pack
 from rdmawire.vectors.cases import PackError
 from rdmawire.wire.ib import BTH
@@ -87,6 +88,9 @@ def corpus_of(folder: Path | None = None) -> SeedCorpus:
         return SeedCorpus([list(_frames(path)) for path in paths])
     except (CaptureError, PackError) as error:
         raise FuzzError(f"seed corpus: {error}") from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise FuzzError(f"seed corpus: {shorten(str(folder), 200)}: {reason}") from error
 
 
 def _without_captures(folder: Path) -> str:

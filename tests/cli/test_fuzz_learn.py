@@ -1,6 +1,7 @@
 """`rdmawire fuzz learn`: machines, and their comparison, from the command line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,9 @@ def test_roles_and_inputs_are_listed() -> None:
     assert "responder: " in done.stdout
     assert "  duplicates  READs and atomics" in done.stdout
     assert "GAP_SEND" in done.stdout
+    one = rdmawire("fuzz", "learn", "--list", "--role", "mpa").stdout
+    assert one.startswith("mpa: ")
+    assert "responder: " not in one
 
 
 def test_inputs_of_one_machine_alone_are_named(tmp_path: Path) -> None:
@@ -140,6 +144,20 @@ def test_without_aalpy_one_line_says_what_to_install() -> None:
         (("--inputs", "RECV", "-o", "no/such/folder"), "cannot write it"),
         (("--inputs", "RECV", "--against", "ibta", "--agreed", "bad.dot"), "line 1: expected"),
         (("--algorithm", "lstar"), "'lstar' is not one of"),
+        (("--agreed", "bad.dot"), "--agreed has no use alone: add --against"),
+        (("--findings", "f"), "--findings has no use alone: add --against"),
+        (("--against", "rxe", "--format", "json"), "--format has no use with --against alone"),
+        (
+            ("--role", "requester", "--against", "rxe", "--findings", "f"),
+            "--findings has no use with --role requester",
+        ),
+        (("--list", "--psn", "1"), "--list has no use for --psn"),
+        (("--role", "requester", "--inputs", ""), "a requester has no input ''"),
+        (("--against", "pipe.dot"), "pipe.dot: cannot read it: it is a named pipe"),
+        (("--against", "deep.json"), "deep.json: not JSON: it is nested too deeply"),
+        (("--against", "digits.json"), "digits.json: not JSON: a number has too many digits"),
+        (("-o", "pipe.dot"), "pipe.dot: cannot write it: it is a named pipe"),
+        (("--against", "rxe", "--findings", "bad.dot"), "'bad.dot' is a file"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -148,6 +166,9 @@ def test_mistakes_are_one_line(
     monkeypatch.chdir(tmp_path)
     Path("bad.dot").write_text("digraph\n")
     Path("bad.json").write_text("{")
+    Path("deep.json").write_text('{"a":' * 100_000)
+    Path("digits.json").write_text('{"a": ' + "1" * 10_000 + "}")
+    os.mkfifo("pipe.dot")
     assert message in refused("fuzz", "learn", *words, status=2)
 
 

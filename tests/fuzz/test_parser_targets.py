@@ -418,6 +418,18 @@ def test_signatures_have_no_numbers() -> None:
     assert without_numbers("/tmp/a/b.pcap: frame 12 at 0x1F") == "PATH frame N at N"
 
 
+def test_values_of_a_damaged_finding_are_refused(tmp_path: Path) -> None:
+    values: dict[str, Any] = {"data": "00", "mutations": [], "seed": ""}
+    wrong: list[object] = [[], {}, None, 1]
+    for checksum in wrong:
+        with pytest.raises(FuzzError, match="checksum is one of"):
+            Mutant.from_json({**values, "checksum": checksum})
+    with pytest.raises(FuzzError, match=r"seed corpus: x+.*: File name too long"):
+        corpus_of(Path("x" * 5000))
+    with pytest.raises(FuzzError, match="link type -1: no capture has such frames"):
+        write_frames(tmp_path, [SeedFrame(b"", -1)])
+
+
 def test_frames_of_several_link_types_are_a_pcapng(tmp_path: Path) -> None:
     native = next(one for one in CORPUS.frames() if one.link_type == LinkType.INFINIBAND)
     one = write_frames(tmp_path, FRAMES[:2])

@@ -1,7 +1,6 @@
 """`rdmawire fuzz replay`: findings, played again."""
 
 import json
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -66,7 +65,7 @@ def command(folders: tuple[Path, ...], *, trust: bool, as_json: bool) -> int:
 def _search_current_folder() -> None:
     """Look for modules in the current folder, too, last; there is none if it was removed."""
     with suppress(OSError):
-        sys.path.append(os.getcwd())
+        sys.path.append("")
 
 
 def _replayed(folder: Path, *, trust: bool) -> "Violation | None":

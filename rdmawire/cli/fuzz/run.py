@@ -140,7 +140,7 @@ def command(
         "kind": _kind(target or _target(settings, role), role),
         **{name: value for name, value in settings.items() if value is not None},
     }
-    sys.path.append(os.getcwd())  # for a function in a module of this folder
+    sys.path.append("")  # for a function in a module of this folder
     campaign = _campaign(spec, seed, folder)
     campaign.runs, campaign.seconds, campaign.max_findings = runs, seconds, max_findings
     if not as_json:
