@@ -28,7 +28,7 @@ from rdmawire.worker_process import begin_worker
 RUNS_OF_BATCH: Final = 200
 """Runs of one batch, at most: fewer would cost more time between processes."""
 BATCH_S: Final = 2.0
-"""Seconds after which a batch ends with fewer runs: so much work is lost with its process."""
+"""Seconds after which a batch ends with fewer runs: a process that dies loses no more work."""
 _STATE: Final = "campaign.json"
 _LIMIT_CHECK_S: Final = 1.0
 """Seconds between two checks of the limits while no batch is done."""
@@ -186,9 +186,9 @@ class Campaign:
         """Run until a limit is reached; return the findings.
 
         ``jobs`` processes are used, or ``executor``, which may be that of a cluster. ``report`` is
-        called after each batch. At least one case is played, if there is one left. Findings up to
-        then are kept when an exception, such as ``KeyboardInterrupt``, ends the run; one that was
-        being minimised is kept as it was found.
+        called after each batch, and each second. At least one case is played, if there is one
+        left. Findings up to then are kept when an exception, such as ``KeyboardInterrupt``, ends
+        the run; one that was being minimised is kept as it was found.
         """
         self.save()  # a folder that cannot be written is reported before the work
         try:

@@ -193,14 +193,19 @@ def read_json(path: Path) -> Any:
     """Read a JSON file of bounded size. Raises :class:`FuzzError`, with the path, for others."""
     if path.is_fifo():  # opening it would wait for a writer
         raise FuzzError(f"{path}: cannot read it: it is a pipe")
+    return parse_json(path, read_bounded(path, MAX_JSON))
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Read a file of at most ``limit`` bytes. Raises :class:`FuzzError`, with the path."""
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_JSON + 1)
+            data = file.read(limit + 1)
     except OSError as error:
         raise FuzzError(f"{path}: cannot read it: {error.strerror or error}") from error
-    if len(data) > MAX_JSON:
-        raise FuzzError(f"{path}: more than {MAX_JSON} bytes")
-    return parse_json(path, data)
+    if len(data) > limit:
+        raise FuzzError(f"{path}: more than {limit} bytes")
+    return data
 
 
 def parse_json(path: Path, data: bytes) -> Any:

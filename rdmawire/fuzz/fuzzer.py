@@ -92,7 +92,7 @@ class Fuzzer(Protocol):
     def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
         """Play the runs ``first`` to ``first + runs - 1`` of a seed, in this order.
 
-        Yields what some of them did as soon as it is known: whoever stops in between loses nothing.
+        Yields what some of them did as soon as it is known: a caller that stops loses nothing.
         """
         ...
 

@@ -16,11 +16,12 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.command_target import signal_name
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
-from rdmawire.fuzz.parser_target import Parser
+from rdmawire.fuzz.parser_target import Parser, no_result
 from rdmawire.worker_process import begin_worker
 
 PROCESS: Final = "process"
 """The rule of a violation by a call that ends its process."""
+_EXPECTED: Final = "a result or an exception"
 _STARTUP_S: Final = 120.0
 """Seconds that a process may take to start: it imports the module of the function."""
 _MARGIN_S: Final = 5.0
@@ -84,7 +85,7 @@ class IsolatedParser:
                 for result in self._results(worker, cases[judged:]):
                     judged += 1
                     yield result
-            except BaseException:  # results that nobody reads would be those of the next cases
+            except BaseException:  # unread results would be taken for those of the next cases
                 worker.kill()
                 raise
             if not worker.cases.closed:
@@ -110,21 +111,14 @@ class IsolatedParser:
         """Return the result of the next case; if the process ends, close the connection."""
         if not worker.cases.poll(self._seconds * max(len(frames), 1) + _MARGIN_S):
             worker.kill()
-            happened = f"no result within {self._seconds:g} s"
-            return self._violation("time", happened, "time | no result in time", frames)
+            return no_result(self._seconds, _EXPECTED)._replace(place=_last(frames))
         try:
             result: Violation | None = worker.cases.recv()
         except (EOFError, ConnectionResetError):
             happened = _ending(worker.stop())
-            return self._violation(PROCESS, happened, f"{PROCESS} | {happened}", frames)
+            signature = f"{PROCESS} | {happened}"
+            return Violation(_last(frames), PROCESS, _EXPECTED, happened, "", signature)
         return result
-
-    @staticmethod
-    def _violation(
-        rule: str, happened: str, signature: str, frames: Sequence[SeedFrame]
-    ) -> Violation:
-        place = max(len(frames) - 1, 0)
-        return Violation(place, rule, "a result or an exception", happened, "", signature)
 
     def _started(self) -> _Worker:
         """Start the process, and wait until it is ready."""
@@ -146,6 +140,11 @@ class IsolatedParser:
             worker.kill()
             raise
         raise FuzzError(f"{self.name}: its process {reason}: {_ending(worker.stop())}")
+
+
+def _last(frames: Sequence[SeedFrame]) -> int:
+    """Return the index of the last frame; which call of a case ended it is not known."""
+    return max(len(frames) - 1, 0)
 
 
 def _ending(status: int) -> str:

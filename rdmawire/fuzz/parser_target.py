@@ -176,6 +176,12 @@ class TimeLimitError(BaseException):
     """A call took too long. No ``except Exception`` of a parser catches it."""
 
 
+def no_result(seconds: float, expected: str) -> Violation:
+    """Return the violation of a call that takes longer than ``seconds``."""
+    happened = f"no result within {seconds:g} s"
+    return Violation(0, "time", expected, happened, "", "time | no result in time")
+
+
 class FunctionParser:
     """A function that takes bytes; ``expected`` are the exceptions that it may raise.
 
@@ -218,17 +224,13 @@ class FunctionParser:
         except (KeyboardInterrupt, Ended):
             raise
         except TimeLimitError:
-            return self._too_long()
+            return no_result(self.seconds, self._expected)
         except OtherValuesError as error:
             signature = f"values | {error.about}"
             return Violation(0, "values", error.expected, error.found, "", signature)
         except BaseException as error:  # whatever a parser raises is a finding
             return self._raised(error)
         return None
-
-    def _too_long(self) -> Violation:
-        happened = f"no result within {self.seconds:g} s"
-        return Violation(0, "time", self._expected, happened, "", "time | no result in time")
 
     def _raised(self, error: BaseException) -> Violation:
         kind = type(error).__name__

@@ -57,16 +57,11 @@ def _about(path: Path, error: Exception) -> FuzzError:
 
 def _read(path: Path, limit: int) -> bytes:
     """Read a file of at most ``limit`` bytes. Raises :class:`FuzzError`."""
+    from rdmawire.fuzz.finding import read_bounded
+
     if _is_named_pipe(path):  # opening it would wait for a writer
         raise FuzzError(f"{path}: cannot read it: it is a named pipe")
-    try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise FuzzError(f"{path}: cannot read it: {error.strerror or error}") from error
-    if len(data) > limit:
-        raise FuzzError(f"{path}: more than {limit} bytes")
-    return data
+    return read_bounded(path, limit)
 
 
 def _is_named_pipe(path: Path) -> bool:
