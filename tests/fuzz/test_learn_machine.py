@@ -140,6 +140,13 @@ def test_a_mermaid_diagram_joins_the_arrows_between_two_states() -> None:
     assert "s1 --> s1" not in machine.as_mermaid(loops=False)
 
 
+def test_a_mermaid_diagram_can_leave_out_states_that_no_input_leaves() -> None:
+    drawn = counter(3).as_mermaid(sinks=False)
+    assert "s0 --> s1" in drawn
+    assert "--> s2" in counter(3).as_mermaid()
+    assert "--> s2" not in drawn
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -27,7 +27,7 @@ from rdmawire.wire.field_registry import shown_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402
-from tools.docs import api, rnic, scenarios, vectors  # noqa: E402
+from tools.docs import api, machines, rnic, scenarios, vectors  # noqa: E402
 from tools.docs.braces import guarded  # noqa: E402
 from tools.docs.charts import MARKER, with_charts  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
@@ -214,6 +214,13 @@ def _captures() -> Iterator[str]:
             yield f"| `{entry['file']}` | {entry['frames']} | {origin} | {shows} |"
 
 
+def _copy_machine(file: machines.MachineFile) -> None:
+    """Add the Graphviz file of a machine to the site."""
+    name = f"{file.name}.dot"
+    with mkdocs_gen_files.open(f"reference/machines/{name}", "w") as out:
+        out.write((file.folder / name).read_text("ascii"))
+
+
 def _draw_charts() -> None:
     """Put charts into the pages that ask for them."""
     docs = ROOT / "docs"
@@ -235,6 +242,9 @@ write("captures", _captures())
 write("rnic", rnic.page())
 write("scenarios", scenarios.page())
 write("vectors", vectors.page(ROOT / "captures"))
+write("machines", machines.page())
+for machine in machines.files():
+    _copy_machine(machine)
 write("api/rdmawire", api.front_door())
 for room in api.PAGES:
     write(f"api/{room.name}", api.page(room))

@@ -117,10 +117,11 @@ class MealyMachine:
             ]
         }
 
-    def as_mermaid(self, *, loops: bool = True) -> str:
+    def as_mermaid(self, *, loops: bool = True, sinks: bool = True) -> str:
         """Return the machine as a Mermaid state diagram: one arrow from a state to another.
 
-        Without ``loops``, transitions that stay in their state are left out.
+        Without ``loops``, transitions that stay in their state are left out; without ``sinks``,
+        those to a state that no input leaves, such as the error state.
         """
         lines = ["stateDiagram-v2", "    [*] --> s0"]
         for state, steps in enumerate(self.transitions):
@@ -130,7 +131,7 @@ class MealyMachine:
             lines += [
                 f"    s{state} --> s{target}: {'<br>'.join(words).replace(':', '&colon;')}"
                 for target, words in labels.items()
-                if loops or target != state
+                if (loops or target != state) and (sinks or target not in self.sinks)
             ]
         return "\n".join(lines) + "\n"
 
