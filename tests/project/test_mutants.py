@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants.__main__ import ROOT, file_mutants, sample
+from tools.mutants.__main__ import file_mutants, sample
 from tools.mutants.fuzzed import Outcome
-from tools.mutants.mutation import mutants
+from tools.mutants.mutation import ROOT, mutants
 from tools.mutants.sandbox import COPIED, MutantRun, Sandbox, Status
 from tools.mutants.score import Key, Result, Results
 from tools.mutants.targets import EQUIVALENT, TARGETS, Equivalent

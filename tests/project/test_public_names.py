@@ -44,6 +44,8 @@ INTERNAL = {
     # The reference pages are drawn from the tables that the public names work by.
     "tools/docs": (
         "rdmawire.cli.program",
+        "rdmawire.fuzz.cm_model",
+        "rdmawire.fuzz.learn.systems",
         "rdmawire.fuzz.tshark_",
         "rdmawire.ib",
         "rdmawire.traffic.scenario",

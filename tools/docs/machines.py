@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rdmawire.fuzz import cm_model
+from rdmawire.fuzz.cm_model import FOLDER as CM_GOLDEN
 from rdmawire.fuzz.learn import MealyMachine, differences
 from rdmawire.fuzz.learn.systems import ROLES, LearnedRole
 
@@ -50,7 +50,7 @@ def _file(role: str, inputs: str) -> MachineFile:
     if role == "responder":
         return MachineFile(role, inputs, f"ibta-{inputs}", other=f"rxe-{inputs}")
     return MachineFile(
-        role, inputs, f"{role}-{inputs}", folder=cm_model.FOLDER if role == "cm" else GOLDEN
+        role, inputs, f"{role}-{inputs}", folder=CM_GOLDEN if role == "cm" else GOLDEN
     )
 
 
