@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
@@ -13,7 +13,7 @@ from rdmawire.capture.io import STREAM, OutputFile, display_path, open_output, w
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option, use_color
 from rdmawire.cli.progress import dissected
-from rdmawire.cli.streams import ByteWriter, EscapingTerminal, complain
+from rdmawire.cli.streams import ByteWriter, EscapingTerminal, complain, write_encoded
 from rdmawire.dissect.dissection import Dissection, Severity
 from rdmawire.dissect.output import (
     CountLines,
@@ -40,38 +40,26 @@ if TYPE_CHECKING:
 
 _LARGE = 1 << 20
 """Size in bytes from which importing NumPy pays off."""
-
-
-def field_lines(
-    path: str, output: Fields, wanted: "Filter | None", ports: Collection[int]
-) -> Iterator[str] | None:
-    """Return the lines of a capture read as columns; ``None`` to dissect it frame by frame.
-
-    Columns are for large pcap files and fields at fixed offsets, with NumPy installed. Both give
-    the same lines.
-    """
-    if not _is_large(path):
-        return None
-    try:
-        from rdmawire.columns.query import EVERY_FRAME, FrameSelection
-        from rdmawire.columns.text import FieldLines
-    except ImportError:
-        return None
-    choice = EVERY_FRAME if wanted is None else FrameSelection(where=wanted)
-    how = output.separators
-    fields = FieldLines(output.names, choice, output.line, how.separator, how.quote)
-    return fields.lines(path, ports)
-
-
+_PER_JOB = 2 << 20
+"""Bytes of a file for each process: the start of one takes as long as a small part of them."""
+_MAX_JOBS = 8
+"""Processes by default at most: each takes about 25 MiB of memory."""
 _FEW = 2000
 """Frames that are dissected in the time in which NumPy is imported."""
 
 
-def _is_large(path: str) -> bool:
+def _size(path: str) -> int:
+    """Return the bytes of a file, 0 if that is not known."""
     try:
-        return os.stat(path).st_size >= _LARGE
+        return os.stat(path).st_size
     except (OSError, ValueError):
-        return False
+        return 0
+
+
+def _usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +83,8 @@ class FileDissection:
     """Writes the frames of files, and counts them.
 
     ``count`` limits the frames of all files together; ``ports`` are the UDP destination ports of
-    RoCEv2. Frames that do not match the filter ``passes`` are neither shown nor counted.
+    RoCEv2. Frames that do not match the filter ``passes`` are neither shown nor counted. ``jobs``
+    is the maximum number of processes, by default the cores, at most eight.
     """
 
     def __init__(
@@ -107,6 +96,7 @@ class FileDissection:
         demands: Demands,
         *,
         passes: "Filter | None" = None,
+        jobs: int | None = None,
     ) -> None:
         self._show = show
         self._window = window
@@ -114,6 +104,7 @@ class FileDissection:
         self._ports = ports
         self._demands = demands
         self._passes = passes
+        self._jobs = min(_usable_cores(), _MAX_JOBS) if jobs is None else jobs
         self._progress = False
         self._read = 0
 
@@ -147,9 +138,6 @@ class FileDissection:
         """Write one file up to any damage; return 1 if it is damaged or fails the demands."""
         name, damage = path, ""
         try:
-            if lines := self._lines_at_once(path):
-                sys.stdout.writelines(lines)
-                return 0
             if (printer := self._printer(path, tally)) is not None:
                 self._print(printer, path, alone=alone)
                 return self._conclude(name, tally, damage)
@@ -165,27 +153,24 @@ class FileDissection:
             damage = f"{name}: out of memory for a frame"
         return self._conclude(name, tally, damage)
 
-    def _lines_at_once(self, path: str) -> Iterator[str] | None:
-        """Return the lines of all matching frames, if nothing but fields is asked for."""
-        fields = self._show.frames
-        part = self._left is not None or self._window != Window() or self._demands != Demands()
-        if part or not isinstance(fields, Fields):
-            return None
-        return field_lines(path, fields, self._passes, self._ports)
-
     def _printer(self, path: str, tally: FrameCounts) -> "FramePrinter | None":
         """Return what prints many frames at once; ``None`` to dissect them one by one."""
+        frames, encoding = self._show.frames, sys.stdout.encoding or "utf-8"
         few = self._left is not None and self._left < _FEW and self._passes is None
-        if few or not _is_large(path):
+        if few or _size(path) < _LARGE or not _extends_ascii(encoding):
+            return None
+        if isinstance(frames, Fields) and self._demands != Demands():
             return None
         try:
             from rdmawire.columns.frame_printer import open_printer
             from rdmawire.columns.query import FrameSelection
         except ImportError:
             return None
-        selection = FrameSelection(self._window, self._passes)
-        frames, most = self._show.frames, self._left
-        return open_printer(path, frames, tally, self._ports, selection=selection, most=most)
+        return open_printer(
+            path, frames, tally, self._ports,
+            selection=FrameSelection(self._window, self._passes), most=self._left,
+            jobs=max(min(self._jobs, _size(path) // _PER_JOB), 1), encoding=encoding,
+        )  # fmt: skip
 
     def _print(self, printer: "FramePrinter", path: str, *, alone: bool) -> None:
         """Print a file, many frames at once."""
@@ -195,7 +180,7 @@ class FileDissection:
             sys.stdout.write(frames.heading(path))
         texts = printer.texts()
         try:
-            sys.stdout.writelines(frames.following(texts) if isinstance(frames, Objects) else texts)
+            write_encoded(frames.following(texts) if isinstance(frames, Objects) else texts)
         finally:
             self._left = printer.left
 
@@ -363,6 +348,11 @@ _STYLES = {
 _OBJECTS = {"json", "ndjson"}
 
 
+def _extends_ascii(encoding: str) -> bool:
+    """Whether parts of a text in this encoding can be joined."""
+    return "\n".encode(encoding) == b"\n"
+
+
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
     """The options of output; :meth:`check` rejects those that do not go together."""
@@ -522,6 +512,10 @@ def _painter(color: str) -> Callable[[Severity, str], str]:
     "Output", "--color", type=click.Choice(["auto", "always", "never"]), default="auto",
     show_default=True, help="Colour lines; auto: only in a terminal.",
 )  # fmt: skip
+@option(
+    "Work", "-j", "--jobs", type=IntegerType(min=1, max=1024),
+    help=f"Number of processes for a large pcap file.  [default: the cores, at most {_MAX_JOBS}]",
+)  # fmt: skip
 @options.PROGRESS
 @option(
     "Exit status", "--fail-on-bad-checksum", is_flag=True, help="Exit with 1 if a checksum is bad."
@@ -556,6 +550,7 @@ def command(
     fail_on_malformed: bool,
     quiet: bool,
     color: str,
+    jobs: int | None,
     progress: bool | None,
 ) -> int:
     """Show the frames of each FILE: pcap or pcapng, also compressed; - is standard input.
@@ -578,9 +573,10 @@ def command(
         return table.write(paths, STREAM if output is None else output)
     demands = Demands(checksums if fail_on_bad_checksum else (), fail_on_malformed)
     bar = progress if progress is not None else sys.stderr.isatty() and not sys.stdout.isatty()
-    return FileDissection(shape.show(), window, count, ports, demands, passes=wanted).files(
-        paths, progress=bar
+    dissection = FileDissection(
+        shape.show(), window, count, ports, demands, passes=wanted, jobs=jobs
     )
+    return dissection.files(paths, progress=bar)
 
 
 def _window(start: Bound | None, end: Bound | None) -> Window:

@@ -7,6 +7,7 @@ imports this module, `rdmawire --help` too: it imports little, so that starting 
 import os
 import sys
 from codecs import getincrementaldecoder
+from collections.abc import Iterable
 from contextlib import suppress
 from io import TextIOWrapper
 from typing import Protocol, TextIO
@@ -47,6 +48,12 @@ class EscapingTerminal:
 def print_text(text: str) -> None:
     """Print ``text``; on a terminal, escape its control characters."""
     sys.stdout.write(escape_lines(text) if sys.stdout.isatty() else text)
+
+
+def write_encoded(parts: Iterable[bytes]) -> None:
+    """Write parts of a text, in the encoding of standard output, to it."""
+    sys.stdout.flush()
+    sys.stdout.buffer.writelines(parts)
 
 
 def prepare() -> bool:

@@ -1,335 +1,225 @@
-"""Prints the frames of a pcap: those on the fast path many at once, the others one by one."""
+"""Prints the frames of a pcap: many at once where that is possible, the others one by one.
 
+Chunks of records are prepared and printed by one :class:`~rdmawire.columns.chunk.ChunkPrinter`, or
+by one in each of several worker processes. Frames that depend on others (TCP streams, RMPP
+transfers, numbers of conversations) are always dissected here, in the order of the file. So the
+text does not depend on the number of processes.
+"""
+
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from contextlib import closing, nullcontext
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.capture.record_index import PcapFile, RecordBlock
-from rdmawire.columns.extract import Frames, IPChecksumStatus, expected_icrc
-from rdmawire.columns.fast_path import (
-    LEAD,
-    PATHS,
-    FastFilter,
-    FastFrames,
-    FastPackets,
-    HeaderStack,
-    Ports,
-    Records,
-    bytes_at,
-    row_bits,
-)
-from rdmawire.columns.frame_text import (
-    Constant,
-    FrameShape,
-    OpcodeFrames,
-    Part,
-    Texts,
-    joined_texts,
-    merged,
-)
-from rdmawire.columns.json_text import ObjectParts
-from rdmawire.columns.line_text import line_parts
-from rdmawire.columns.query import EVERY_FRAME, ColumnBuilder, FrameSelection, Query
-from rdmawire.columns.read import (
-    CHUNK,
-    as_array,
-    open_fast_path,
-    put_fields,
-    put_frame_fields,
-    with_selection_fields,
-)
-from rdmawire.columns.tree_text import tree_parts
+from rdmawire.capture.record_index import Offsets, PcapFile
+from rdmawire.columns.chunk import CHUNK, CHUNK_BYTES, ChunkPrinter, Found, PreparedChunk
+from rdmawire.columns.extract import Frames
+from rdmawire.columns.fast_path import LEAD, Ports, Records
+from rdmawire.columns.frame_text import Texts
+from rdmawire.columns.plain_frames import PlainPrinter, frame_form
+from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query
+from rdmawire.columns.read import as_array, open_fast_path, with_selection_fields
+from rdmawire.columns.text import FieldForm, FieldPrinter, field_query
+from rdmawire.columns.worker_pool import CAN_FORK, WorkerPool
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.generated import GOOD, IPV4_CHECKSUM
-from rdmawire.dissect.generated import ICRC as ICRC_CHECK
-from rdmawire.dissect.output import FrameCounts, Lines, Objects, Output
+from rdmawire.dissect.output import Fields, FrameCounts, Output
 from rdmawire.dissect.select import BoundKind
-from rdmawire.wire.header import Header
-from rdmawire.wire.inet import UDP, IPv4
-from rdmawire.wire.packet import LAYOUTS
-
-_EVERY: Final = slice(None)
-_LONGEST: Final = max(layout.size for layout in LAYOUTS.values())
-_UDP_CHECKSUM: Final = row_bits(UDP, "checksum")
+from rdmawire.errors import CaptureError
+from rdmawire.wire.inet import UDP
 
 
-def is_plain(fast: FastFrames) -> NDArray[np.bool_]:
-    """Return which frames have nothing behind the ICRC and only good checksums.
+class _Merged(NamedTuple):
+    """A chunk that is being printed, and the text of each of its dissected frames."""
 
-    The UDP checksum of these is 0: it was not computed.
-    """
-    udp = fast.path.bases[UDP]
-    found: NDArray[np.bool_] = fast.records.heads["captured"] == fast.packets.lengths + udp
-    found &= _UDP_CHECKSUM.read(fast.frames, udp) == 0
-    found &= expected_icrc(fast) == fast.records.numbers(fast.icrc, ">u4")
-    status = IPChecksumStatus().read(fast)
-    if status is not None:
-        found &= status.values == GOOD
-    return found
+    chunk: PreparedChunk
+    dissected: list[bytes]
 
 
-class FrameForm(NamedTuple):
-    """How frames are printed: the parts of the text of plain frames, and that of a dissection.
-
-    ``streams`` says whether the parts need the numbers of conversations.
-    """
-
-    parts: Callable[[FrameShape], Iterable[Part]]
-    dissected: Callable[[Dissection], str]
-    streams: bool = False
-
-
-def _no_parts(_: FrameShape) -> Iterable[Part]:
-    return (Constant(""),)
-
-
-COUNT_ONLY: Final = FrameForm(_no_parts, lambda _: "")
-"""Frames are counted, and not printed."""
-
-
-class _Plain(NamedTuple):
-    """Plain frames of a chunk on one path, with their rows in it."""
-
-    rows: NDArray[np.int64]
-    fast: FastFrames
-
-
-class _Chunk(NamedTuple):
-    """Consecutive records of a file: their numbers, and their times (ns since the epoch)."""
-
-    frames: Frames
-    numbers: NDArray[np.int64]
-    times: NDArray[np.int64]
-
-    @property
-    def records(self) -> Records:
-        """The records."""
-        return self.frames.records
-
-
-class FramePrinter:
-    """Prints and counts the frames of one pcap, in order: those of ``selection``.
-
-    ``most`` limits how many. They are counted in ``counts``.
-    """
-
-    def __init__(
-        self,
-        pcap: PcapFile,
-        ports: Ports,
-        form: FrameForm,
-        counts: FrameCounts,
-        *,
-        selection: FrameSelection = EVERY_FRAME,
-        most: int | None = None,
-    ) -> None:
-        self._pcap = pcap
-        self._form = form
-        self._selection = selection
-        self._counts = counts
-        self.left = most
-        self._query = Query(selection.names)
-        self._dissector = Dissector(int(port) for port in ports)
-        paths = [path for path in PATHS if path.link_type == pcap.link_type]
-        width = {path: max(path.width + _LONGEST, self._query.width(path)) for path in paths}
-        self._fast_filter = FastFilter({path: LEAD + width[path] for path in paths}, ports)
-        self._parts: dict[tuple[HeaderStack, int], list[Part]] = {}
-        self._first_ns: int | None = None
-        self._previous_ns = 0
-
-    def texts(self) -> Iterator[str]:
-        """Yield the text of some frames at a time; :class:`CaptureError` at damage."""
-        for block in self._pcap.blocks():
-            for start in range(0, len(block.offsets), CHUNK):
-                chunk = self._chunk(block, start)
-                yield self._text(chunk)
-                if self.left == 0 or self._is_over(chunk):
-                    return
-
-    def _is_over(self, chunk: _Chunk) -> bool:
-        """Whether no frame behind a chunk can be selected."""
-        end = self._selection.window.end
-        return (
-            end is not None and end.kind is BoundKind.NUMBER and int(chunk.numbers[-1]) >= end.value
-        )
-
-    def _chunk(self, block: RecordBlock, start: int) -> _Chunk:
-        offsets = block.offsets[start : start + CHUNK]
-        records = Records(block.data, offsets, self._pcap.form.order)
-        times = records.times(self._pcap.form.resolution)
-        if self._first_ns is None:
-            self._first_ns = self._previous_ns = int(times[0])
-        clock = self._first_ns, self._previous_ns, self._pcap.form.resolution
-        frames = Frames(records, block.first + start, *clock, self._pcap.name)
-        self._previous_ns = int(times[-1])
-        return _Chunk(frames, frames.numbers(), times)
-
-    def _text(self, chunk: _Chunk) -> str:
-        """Return the text of the frames of a chunk that are selected."""
-        found = list(self._plain(chunk))
-        wanted = self._wanted(chunk, found)
-        texts = self._dissected(chunk, found, wanted)
-        for rows, every in found:
-            chosen = np.flatnonzero(wanted[rows])
-            if len(chosen):
-                self._put(texts, chunk, rows[chosen], chosen_of(every, chosen))
-        texts[~wanted] = ""
-        return "".join(texts.tolist())
-
-    def _put(
-        self, texts: NDArray[Any], chunk: _Chunk, rows: NDArray[np.int64], fast: FastFrames
-    ) -> None:
-        """Put the texts of plain frames at their rows, and count them."""
-        self._count(fast)
-        if self._form is COUNT_ONLY:
-            texts[rows] = ""
-            return
-        for opcode in fast.packets.present.tolist():
-            chosen = np.flatnonzero(fast.packets.opcodes == opcode)
-            where, streams = rows[chosen], texts[rows[chosen]].tolist()
-            texts[where] = self._printed(chunk, where, chosen_of(fast, chosen), streams)
-
-    def _plain(self, chunk: _Chunk) -> Iterator[_Plain]:
-        every = np.arange(len(chunk.numbers))
-        for rows, fast in self._fast_filter.fast_frames(chunk.records):
-            good = np.flatnonzero(is_plain(fast))
-            if len(good):
-                yield _Plain(every[rows][good], chosen_of(fast, good))
-
-    def _wanted(self, chunk: _Chunk, found: list[_Plain]) -> NDArray[np.bool_]:
-        """Return which of the plain frames are selected, as a mask over the chunk."""
-        wanted = np.zeros(len(chunk.numbers), np.bool_)
-        for rows, _ in found:
-            wanted[rows] = True
-        if self._selection is EVERY_FRAME:
-            return wanted
-        builder = ColumnBuilder(self._query.fields, len(wanted))
-        put_frame_fields(builder, self._query, _EVERY, chunk.frames)
-        for rows, fast in found:
-            put_fields(builder, self._query, _EVERY, rows, fast)
-        return wanted & self._selection.rows(builder.columns())
-
-    def _dissected(
-        self, chunk: _Chunk, found: list[_Plain], wanted: NDArray[np.bool_]
-    ) -> NDArray[Any]:
-        """Dissect the frames that are not plain; return their texts, and mark them as wanted.
-
-        The text of a plain frame is its conversation's number, if that is printed. Frames behind
-        the last one to be printed are no longer wanted.
-        """
-        texts = np.full(len(wanted), "", object)
-        ends: dict[int, _Ends] = {}
-        rest = np.ones(len(wanted), np.bool_)
-        for rows, fast in found:
-            rest[rows] = False
-            if self._form.streams:
-                ends.update(zip(rows.tolist(), _ends(fast), strict=True))
-        before, taken = np.cumsum(wanted), 0
-        for row in range(len(wanted)) if ends else np.flatnonzero(rest).tolist():
-            if not rest[row]:
-                texts[row] = self._dissector.udp_stream(*ends[row])
-            elif self.left is not None and before[row] + taken >= self.left:
-                break
-            elif self._selection.takes(frame := self._dissect(chunk, row)):
-                self._counts.add(frame)
-                texts[row] = self._form.dissected(frame)
-                wanted[row] = True
-                taken += 1
-        self._cut(wanted)
-        return texts
-
-    def _cut(self, wanted: NDArray[np.bool_]) -> None:
-        """Count down the frames that are left to be printed; those behind are not wanted."""
-        if self.left is not None:
-            rows = np.flatnonzero(wanted)
-            wanted[rows[self.left :]] = False
-            self.left -= min(self.left, len(rows))
-
-    def _count(self, fast: FastFrames) -> None:
-        """Count plain frames: their checksums are good."""
-        count = len(fast.frames)
-        self._counts.frames += count
-        self._counts.good[ICRC_CHECK.name] += count
-        if fast.path.network is IPv4:
-            self._counts.good[IPV4_CHECKSUM.name] += count
-
-    def _printed(
-        self, chunk: _Chunk, rows: NDArray[np.int64], fast: FastFrames, streams: list[int]
-    ) -> list[str]:
-        """Return the texts of plain frames of one opcode on one path."""
-        key = fast.path, int(fast.packets.opcodes[0])
-        if key not in self._parts:
-            self._parts[key] = merged(self._form.parts(FrameShape(*key)))
-        numbers, times = chunk.numbers[rows], chunk.times[rows]
-        some = OpcodeFrames(fast, numbers, times, chunk.frames.first_ns, streams)
-        return joined_texts(self._parts[key], some)
-
-    def _dissect(self, chunk: _Chunk, row: int) -> Dissection:
-        """Dissect one frame."""
-        records = chunk.records
-        head, offset = records.heads[row], int(records.offsets[row]) + LEAD
-        frame = self._dissector.dissect(
-            bytes(records.data[offset : offset + int(head["captured"])]),
-            link_type=self._pcap.link_type,
-            time_ns=int(chunk.times[row]),
-            length=int(head["length"]),
-        )
-        frame.number, frame.file = int(chunk.numbers[row]), self._pcap.name
-        frame.first_ns, frame.previous_ns = chunk.frames.first_ns, chunk.frames.before(row)
-        return frame
-
-
-_Ends = tuple[tuple[bytes, bytes], UDP]
-"""The source and destination addresses of a datagram, and its UDP header with the ports."""
-
-
-def _of_bytes(data: bytes) -> _Ends:
-    """Return the ends in the addresses and ports of a datagram, which follow one another."""
+def _ends_of(data: bytes) -> tuple[tuple[bytes, bytes], UDP]:
+    """Return the addresses and the ports of a datagram, from their bytes."""
     size = (len(data) - 4) // 2
     ports = int.from_bytes(data[-4:-2], "big"), int.from_bytes(data[-2:], "big")
     return (data[:size], data[size:-4]), UDP(*ports)
 
 
-_ENDS: Final = Texts(_of_bytes)
+_ENDS: Final = Texts(_ends_of)
 
 
-def _ends(fast: FastFrames) -> Iterator[_Ends]:
-    """Return the ends of datagrams."""
-    start = fast.path.network_base + source_offset(fast.path.network)
-    found = bytes_at(fast.frames, start, fast.path.bases[UDP] + 4 - start)
-    return map(_ENDS.__getitem__, found.tolist())
+def _parts(offsets: Offsets) -> Iterator[slice]:
+    """Yield slices of records with these offsets: the chunks of a block."""
+    start = 0
+    while start < len(offsets):
+        most = int(np.searchsorted(offsets, offsets[start] + CHUNK_BYTES))
+        stop = min(start + CHUNK, most)
+        yield slice(start, stop)
+        start = stop
 
 
-def chosen_of(fast: FastFrames, rows: NDArray[np.int64]) -> FastFrames:
-    """Return the frames of these rows."""
-    if len(rows) == len(fast.frames):
-        return fast
-    packets = FastPackets(fast.packets.opcodes[rows], fast.packets.lengths[rows])
-    return FastFrames(fast.records.at(rows), fast.frames[rows], fast.path, packets)
+class FramePrinter:
+    """Prints and counts the frames of one pcap, in order: those of ``selection``.
 
-
-def source_offset(network: type[Header]) -> int:
-    """Return the offset of the source address in a network header."""
-    return next(row.bit for row in network.rows if row.name == "src") // 8
-
-
-def frame_form(output: Output | None, name: str) -> FrameForm | None:
-    """Return how frames of the capture ``name`` are printed; ``None`` if one by one alone.
-
-    Without an output they are counted.
+    ``printer`` prints chunks, ``dissected`` returns the text of a dissected frame, ``most`` limits
+    how many frames are printed, ``jobs`` is the number of processes that print (one where processes
+    cannot be forked). Frames are counted in ``counts``.
     """
-    if output is None:
-        return COUNT_ONLY
-    if isinstance(output, Lines) and output.are_plain:
-        parts = tree_parts if output.are_trees else line_parts
-        return FrameForm(parts, lambda frame: "".join(output.frame(frame)), output.are_trees)
-    if isinstance(output, Objects) and output.have_all_layers:
-        parts = ObjectParts(name, output.around)
-        return FrameForm(parts, lambda frame: "".join(output.frame(frame)), streams=True)
-    return None
+
+    def __init__(
+        self,
+        pcap: PcapFile,
+        ports: Iterable[int],
+        printer: ChunkPrinter,
+        dissected: Callable[[Dissection], bytes],
+        counts: FrameCounts,
+        *,
+        selection: FrameSelection = EVERY_FRAME,
+        most: int | None = None,
+        jobs: int = 1,
+    ) -> None:
+        self._pcap = pcap
+        self._printer = printer
+        self._dissected = dissected
+        self._selection = selection
+        self._counts = counts
+        self.left = most
+        self._jobs = jobs
+        self._dissector = Dissector(ports)
+
+    def texts(self) -> Iterator[bytes]:
+        """Yield the text of some frames at a time; :class:`CaptureError` at damage."""
+        if self._jobs == 1 or not CAN_FORK:
+            with nullcontext(self._printer) as printer:
+                yield from self._texts(printer, 0)
+        else:
+            with closing(WorkerPool(self._printer, self._jobs, self._pcap.form.longest)) as pool:
+                yield from self._texts(pool, self._jobs)
+
+    def _texts(self, printer: ChunkPrinter, ahead: int) -> Iterator[bytes]:
+        """Yield the texts; ``ahead`` chunks are being printed meanwhile."""
+        merged: deque[_Merged] = deque()
+        damage: CaptureError | None = None
+        try:
+            for chunk in self._merge(printer, ahead):
+                merged.append(chunk)
+                if len(merged) > ahead:
+                    yield self._printed(merged.popleft())
+        except CaptureError as error:
+            damage = error
+        yield from map(self._printed, merged)
+        if damage is not None:
+            raise damage
+
+    def _merge(self, printer: ChunkPrinter, ahead: int) -> Iterator[_Merged]:
+        """Yield the chunks with frames to print; ``ahead`` chunks are being prepared meanwhile."""
+        prepared: deque[tuple[Frames, PreparedChunk]] = deque()
+        damage: CaptureError | None = None
+        try:
+            for frames in self._chunks():
+                prepared.append((frames, printer.prepare(frames)))
+                if len(prepared) > ahead:
+                    yield self._merged(*prepared.popleft())
+                if self.left == 0:
+                    return
+        except CaptureError as error:
+            damage = error
+        while prepared and self.left != 0:
+            yield self._merged(*prepared.popleft())
+        if damage is not None and self.left != 0:
+            raise damage
+
+    def _chunks(self) -> Iterator[Frames]:
+        """Yield chunks, up to the last one with a frame that can be selected."""
+        first_ns, previous_ns = None, 0
+        form, name = self._pcap.form, self._pcap.name
+        for block in self._pcap.blocks():
+            for part in _parts(block.offsets):
+                records = Records(block.data, block.offsets[part], form.order)
+                first, last = records.at(np.array([0, -1])).times(form.resolution).tolist()
+                if first_ns is None:
+                    first_ns = previous_ns = first
+                clock = first_ns, previous_ns, form.resolution
+                yield Frames(records, block.first + part.start, *clock, name)
+                if self._is_over(block.first + part.stop):
+                    return
+                previous_ns = last
+
+    def _is_over(self, number: int) -> bool:
+        """Whether no frame from ``number`` on can be selected."""
+        end = self._selection.window.end
+        return end is not None and end.kind is BoundKind.NUMBER and number > end.value
+
+    def _merged(self, frames: Frames, chunk: PreparedChunk) -> _Merged:
+        """Dissect what is left of a chunk, and number the conversations of all its datagrams.
+
+        Frames after the last one to be printed are neither dissected nor counted.
+        """
+        found = chunk.found
+        wanted, texts = found.taken.copy(), []
+        before, taken, numbered = np.cumsum(wanted), 0, 0
+        streams = None if found.flows is None else np.zeros(len(wanted), np.int64)
+        for row in found.rest.tolist():
+            if self.left is not None and before[row] + taken >= self.left:
+                break
+            if streams is not None:
+                numbered = self._number(found, streams, numbered, row)
+            frame = self._dissect(frames, row)
+            if self._selection.takes(frame):
+                self._counts.add(frame)
+                wanted[row] = True
+                taken += 1
+                texts.append(self._dissected(frame))
+            else:
+                texts.append(b"")
+        if streams is not None:
+            self._number(found, streams, numbered, len(wanted))
+        chunk.print(streams, self._cut(wanted))
+        return _Merged(chunk, texts)
+
+    def _number(self, found: Found, streams: NDArray[np.int64], start: int, row: int) -> int:
+        """Put the conversations of datagrams before ``row`` into ``streams``.
+
+        ``start`` is the index of the first of them among the flows; returns the index after them.
+        """
+        assert found.flows is not None
+        ends, rows, indices = found.flows
+        stop = int(np.searchsorted(rows, row))
+        known, number = [_ENDS[end] for end in ends], self._dissector.udp_stream
+        streams[rows[start:stop]] = [number(*known[of]) for of in indices[start:stop].tolist()]
+        return stop
+
+    def _cut(self, wanted: NDArray[np.bool_]) -> int:
+        """Count down the frames that are left to be printed; return the row after the last one."""
+        if self.left is None:
+            return len(wanted)
+        rows = np.flatnonzero(wanted)[: self.left]
+        self.left -= len(rows)
+        return len(wanted) if self.left else int(rows[-1]) + 1
+
+    def _printed(self, merged: _Merged) -> bytes:
+        """Return the text of a chunk, and count its frames."""
+        texts, counts = merged.chunk.printed()
+        self._counts.include(counts)
+        parts = [texts[0]]
+        for dissected, text in zip(merged.dissected, texts[1:], strict=True):
+            parts += dissected, text
+        return b"".join(parts)
+
+    def _dissect(self, frames: Frames, row: int) -> Dissection:
+        """Dissect one frame."""
+        records = frames.records
+        head, offset = records.heads[row], int(records.offsets[row]) + LEAD
+        frame = self._dissector.dissect(
+            bytes(records.data[offset : offset + int(head["captured"])]),
+            link_type=self._pcap.link_type,
+            time_ns=int(records.at(slice(row, row + 1)).times(frames.resolution)[0]),
+            length=int(head["length"]),
+        )
+        frame.number, frame.file = frames.first + row, self._pcap.name
+        frame.first_ns, frame.previous_ns = frames.first_ns, frames.before(row)
+        return frame
 
 
 def open_printer(
@@ -340,10 +230,52 @@ def open_printer(
     *,
     selection: FrameSelection = EVERY_FRAME,
     most: int | None = None,
+    jobs: int = 1,
+    encoding: str = "utf-8",
 ) -> FramePrinter | None:
-    """Return what prints a capture; ``None`` if its frames must be dissected one by one."""
-    form = frame_form(output, path)
-    simple = with_selection_fields(Query([]), selection) is not None
-    if form is None or not simple or (pcap := open_fast_path(path)) is None:
+    """Return what prints a capture; ``None`` if its frames must be dissected one by one.
+
+    The text has this encoding; other characters are escaped. Of lines of fields, only the frames
+    are counted.
+    """
+    if (
+        with_selection_fields(Query([]), selection) is None
+        or (pcap := open_fast_path(path)) is None
+    ):
         return None
-    return FramePrinter(pcap, as_array(ports), form, counts, selection=selection, most=most)
+    how = selection, encoding
+    if isinstance(output, Fields):
+        printer = _field_printer(output, pcap, as_array(ports), *how)
+    else:
+        printer = _plain_printer(output, pcap, as_array(ports), *how)
+    if printer is None:
+        pcap.close()
+        return None
+
+    def dissected(frame: Dissection) -> bytes:
+        text = "" if output is None else "".join(output.frame(frame))
+        return text.encode(encoding, "backslashreplace")
+
+    return FramePrinter(
+        pcap, ports, printer, dissected, counts, selection=selection, most=most, jobs=jobs
+    )
+
+
+def _plain_printer(
+    output: Output | None, pcap: PcapFile, ports: Ports, selection: FrameSelection, encoding: str
+) -> ChunkPrinter | None:
+    form = frame_form(output, pcap.name)
+    if form is None:
+        return None
+    return PlainPrinter(pcap.link_type, ports, form, selection, encoding)
+
+
+def _field_printer(
+    output: Fields, pcap: PcapFile, ports: Ports, selection: FrameSelection, encoding: str
+) -> ChunkPrinter | None:
+    query, how = field_query(output.names, selection), output.separators
+    form = FieldForm(tuple(output.names), how.separator, how.quote)
+    if query is None:
+        return None
+    fast_filter = query.fast_filter(pcap.link_type, ports)
+    return FieldPrinter(form, query, fast_filter, selection, encoding)

@@ -16,7 +16,7 @@ from rdmawire.columns.extract import (
     IPChecksumStatus,
     RowExtractor,
 )
-from rdmawire.columns.fast_path import PATHS, Chosen, HeaderStack
+from rdmawire.columns.fast_path import LEAD, PATHS, Chosen, FastFilter, HeaderStack, Ports
 from rdmawire.columns.table import Columns
 from rdmawire.dissect import generated
 from rdmawire.dissect.dissection import Dissection
@@ -100,6 +100,15 @@ class Query:
             extractor.width(path) for field in self.fields for extractor in field.extractors or ()
         )
         return max(path.width, *widths, 0)
+
+    def fast_filter(self, link_type: int, ports: Ports, width: int = 0) -> FastFilter:
+        """Return what finds the frames that the fields are read from at once.
+
+        ``width`` are the bytes after the BTH that are needed in any case.
+        """
+        paths = [path for path in PATHS if path.link_type == link_type]
+        widths = {path: LEAD + max(path.width + width, self.width(path)) for path in paths}
+        return FastFilter(widths, ports)
 
     def values(self, frame: Dissection) -> list[Any]:
         """Return the first value of each field in a dissected frame; ``None`` if absent."""

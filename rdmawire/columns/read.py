@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from rdmawire.capture import open_capture
 from rdmawire.capture.record_index import PcapFile, RecordBlock, open_pcap
+from rdmawire.columns.chunk import CHUNK
 from rdmawire.columns.extract import FRAME_COLUMNS, Extracted, Frames, first_of
 from rdmawire.columns.fast_path import (
     LEAD,
     LINK_TYPES,
-    PATHS,
     Chosen,
     FastFilter,
     FastFrames,
@@ -130,8 +130,18 @@ def put_frame_fields(builder: ColumnBuilder, query: Query, chunk: slice, frames:
 
 
 _ALL = slice(None)
-CHUNK = 8192
-"""Frames that are read at once, so that their first bytes stay in the processor's cache."""
+
+
+def put_chunk(
+    builder: ColumnBuilder, query: Query, fast_filter: FastFilter, chunk: slice, frames: Frames
+) -> NDArray[np.bool_]:
+    """Store the fields of the frames of a chunk; return which of them must be dissected."""
+    rest = np.ones(len(frames.records.offsets), np.bool_)
+    for rows, fast in fast_filter.fast_frames(frames.records):
+        rest[rows] = False
+        put_fields(builder, query, chunk, rows, fast)
+    put_frame_fields(builder, query, chunk, frames)
+    return rest
 
 
 class MixedReader:
@@ -149,8 +159,7 @@ class MixedReader:
     ) -> None:
         self._pcap = pcap
         self._query = query
-        paths = [path for path in PATHS if path.link_type == pcap.link_type]
-        self._fast_filter = FastFilter({path: LEAD + query.width(path) for path in paths}, ports)
+        self._fast_filter = query.fast_filter(pcap.link_type, ports)
         self._dissector = Dissector(int(port) for port in ports)
         self._on_dissected = on_dissected
         self._first_ns: int | None = None
@@ -180,13 +189,8 @@ class MixedReader:
 
     def _read_chunk(self, frames: Frames, start: int, builder: ColumnBuilder) -> None:
         chunk = slice(start, min(start + CHUNK, len(frames.records.offsets)))
-        part = frames.at(chunk)
-        left = np.ones(len(part.records.offsets), np.bool_)
-        for rows, fast in self._fast_filter.fast_frames(part.records):
-            left[rows] = False
-            put_fields(builder, self._query, chunk, rows, fast)
-        put_frame_fields(builder, self._query, chunk, part)
-        for row in np.flatnonzero(left):
+        rest = put_chunk(builder, self._query, self._fast_filter, chunk, frames.at(chunk))
+        for row in np.flatnonzero(rest):
             self._dissect(frames, start + int(row), builder)
 
     def _dissect(self, frames: Frames, row: int, builder: ColumnBuilder) -> None:
@@ -272,19 +276,12 @@ def iter_selected(
     query: Query,
     ports: NDArray[np.uint16],
     selection: FrameSelection,
-    on_dissected: Callable[[int, Dissection], None] = lambda _row, _frame: None,
 ) -> Iterator[tuple[Columns, NDArray[np.bool_] | None]]:
-    """Yield blocks of columns, each with a mask of the selected rows; ``None`` for all rows.
-
-    ``on_dissected`` is called for each selected frame that is dissected, with its row in the next
-    block and the dissection.
-    """
+    """Yield blocks of columns, each with a mask of the selected rows; ``None`` for all rows."""
     dissected: dict[int, bool] = {}
 
     def note(row: int, frame: Dissection) -> None:
         dissected[row] = selection.takes(frame)
-        if dissected[row]:
-            on_dissected(row, frame)
 
     for block in MixedReader(pcap, query, ports, note).blocks():
         every = selection is EVERY_FRAME

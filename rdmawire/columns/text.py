@@ -4,88 +4,115 @@ This needs fields that occur at most once in a fast-path frame, so that a column
 Other frames are dissected and written with all occurrences.
 """
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rdmawire.columns.chunk import Found, Printed, gaps
 from rdmawire.columns.column import ADDRESSES, Column, Form, distinct_addresses
-from rdmawire.columns.query import FrameSelection, Query, notations, occurs_once
-from rdmawire.columns.read import as_array, iter_selected, open_fast_path, with_selection_fields
+from rdmawire.columns.extract import Frames
+from rdmawire.columns.fast_path import FastFilter
+from rdmawire.columns.query import (
+    EVERY_FRAME,
+    ColumnBuilder,
+    FrameSelection,
+    Query,
+    notations,
+    occurs_once,
+)
+from rdmawire.columns.read import put_chunk, with_selection_fields
 from rdmawire.columns.table import Columns
-from rdmawire.dissect.dissection import Dissection
+from rdmawire.dissect.output import FrameCounts
 from rdmawire.units import decimal_seconds
 from rdmawire.wire.show import Kind, Show, writer
 
 
-class FieldLines:
-    """Writes lines of fields, from columns and, for frames on the slow path, from dissections.
+class FieldForm(NamedTuple):
+    """How lines of fields are written: the ``names``, the separator, the quote around a value."""
 
-    ``line`` returns the line of a dissected frame, with its line end; ``quote`` is written around
-    each value.
+    names: tuple[str, ...]
+    separator: str
+    quote: str = ""
+
+
+class FieldPrinter:
+    """Writes lines of fields of the frames of chunks, those of ``selection``.
+
+    ``query`` is that of :func:`field_query`, ``fast_filter`` finds the frames that it can be read
+    from at once, ``encoding`` is that of the text.
     """
 
     def __init__(
         self,
-        names: Iterable[str],
-        selection: FrameSelection,
-        line: Callable[[Dissection], str],
-        separator: str,
-        quote: str = "",
+        form: FieldForm,
+        query: Query,
+        fast_filter: FastFilter,
+        selection: FrameSelection = EVERY_FRAME,
+        encoding: str = "utf-8",
     ) -> None:
-        self._names = list(names)
-        self._selection = selection
-        self._query = _written_from(self._names, selection)
-        self._line = line
-        self._separator = separator
-        self._quote = quote
-        self._dissected: dict[int, str] = {}
+        self.form = form
+        self.query = query
+        self.selection = selection
+        self.encoding = encoding
+        self.fast_filter = fast_filter
 
-    def lines(self, path: str | os.PathLike[str], ports: Iterable[int]) -> Iterator[str] | None:
-        """Return the lines of a capture; ``None`` if every frame must be dissected."""
-        if self._query is None:
-            return None
-        pcap = open_fast_path(path)
-        if pcap is None:
-            return None
-        return self._written(
-            iter_selected(pcap, self._query, as_array(ports), self._selection, self._keep)
-        )
+    def prepare(self, frames: Frames) -> "FieldChunk":
+        """Read the fields of a chunk."""
+        return FieldChunk(self, frames)
 
-    def _keep(self, row: int, frame: Dissection) -> None:
-        self._dissected[row] = self._line(frame)
 
-    def _written(self, blocks: Iterator[tuple[Columns, NDArray[np.bool_] | None]]) -> Iterator[str]:
-        for block, rows in blocks:
-            cells = self._cells(block if rows is None else block.at(rows))
-            lines = [f"{self._separator.join(row)}\n" for row in zip(*cells, strict=True)]
-            dissected = np.array(list(self._dissected), np.int64)
-            offsets = dissected if rows is None else np.cumsum(rows)[dissected] - 1
-            for offset, line in zip(offsets, self._dissected.values(), strict=True):
-                lines[offset] = line
-            self._dissected.clear()
-            yield from lines
+class FieldChunk:
+    """The fields of the frames of a chunk, except those that must be dissected."""
 
-    def _cells(self, block: Columns) -> list[list[str]]:
-        texts = {name: self._texts(name, block[name]) for name in set(self._names)}
-        return [texts[name] for name in self._names]
+    def __init__(self, printer: FieldPrinter, frames: Frames) -> None:
+        self._printer = printer
+        builder = ColumnBuilder(printer.query.fields, len(frames.records.offsets))
+        rest = put_chunk(builder, printer.query, printer.fast_filter, slice(None), frames)
+        self._columns = builder.columns()
+        taken = ~rest
+        if printer.selection is not EVERY_FRAME:
+            taken &= printer.selection.rows(self._columns)
+        self.found = Found(np.flatnonzero(rest), taken)
+        self._end = 0
 
-    def _texts(self, name: str, column: Column) -> list[str]:
-        texts = _WRITERS[column.type.form](column.values, notations(name)[0])
-        if self._quote:
-            texts = [f"{self._quote}{text}{self._quote}" for text in texts]
-        if column.valid.all():
-            return texts
-        return [t if valid else "" for t, valid in zip(texts, column.valid.tolist(), strict=True)]
+    def print(self, _: NDArray[np.int64] | None, end: int) -> None:
+        """Write the selected rows before ``end`` when the text is asked for."""
+        self._end = end
+
+    def printed(self) -> Printed:
+        """Return the lines, and the number of frames."""
+        taken = np.flatnonzero(self.found.taken[: self._end])
+        texts = np.full(self._end, "", object)
+        texts[taken] = self._lines(self._columns.at(taken))
+        counts = FrameCounts()
+        counts.frames = len(taken)
+        joined = ("".join(texts[gap].tolist()) for gap in gaps(self.found.rest, self._end))
+        encoding = self._printer.encoding
+        return Printed([text.encode(encoding, "backslashreplace") for text in joined], counts)
+
+    def _lines(self, columns: Columns) -> list[str]:
+        names, separator, quote = self._printer.form
+        cells = {name: _cells(name, columns[name], quote) for name in set(names)}
+        rows = zip(*(cells[name] for name in names), strict=True)
+        return [f"{separator.join(row)}\n" for row in rows]
+
+
+def _cells(name: str, column: Column, quote: str) -> list[str]:
+    texts = _WRITERS[column.type.form](column.values, notations(name)[0])
+    if quote:
+        texts = [f"{quote}{text}{quote}" for text in texts]
+    if column.valid.all():
+        return texts
+    return [t if valid else "" for t, valid in zip(texts, column.valid.tolist(), strict=True)]
 
 
 _CALENDAR = "frame.time"
 """A date in the local time zone as text, but a number in columns."""
 
 
-def _written_from(names: list[str], selection: FrameSelection) -> Query | None:
+def field_query(names: Sequence[str], selection: FrameSelection) -> Query | None:
     """Return a query for these fields; ``None`` if columns do not hold all their values."""
     if _CALENDAR in names or not all(map(occurs_once, names)):
         return None

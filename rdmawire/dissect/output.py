@@ -162,10 +162,10 @@ class Objects:
         """What is before an object that is not the first one, and behind each."""
         return (",\n", "") if self._array else ("", "\n")
 
-    def following(self, texts: Iterable[str]) -> Iterator[str]:
-        """Yield the texts of many objects, each with what is before one that is not the first.
+    def following(self, texts: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the encoded texts of many objects; the first one has nothing before it.
 
-        While they are made, :meth:`frame` makes such objects, too.
+        While they are made, :meth:`frame` makes objects that are not the first.
         """
         before, self._between = self._between, self.around[0]
         skipped = len(self._between) - len(before)

@@ -58,6 +58,12 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         "--color always",
         "-q --fail-on-bad-checksum --fail-on-malformed",
         "--port 4792",
+        "-T fields -e frame.number -e infiniband.bth.psn",
+        "-T fields -e frame.number -e ip.addr",
+        "-T fields -e frame.number -c 30",
+        "-T fields -e infiniband.bth.psn --from 3 --to 40 -E quote=d -E header=y",
+        "-T fields -e frame.number -Y infiniband.bth.psn>1 -c 4",
+        "-T fields -e frame.number --fail-on-bad-checksum",
     ],
 )
 def test_the_output_is_the_same(options: str, capture: Path, both: Callable[..., None]) -> None:

@@ -2,18 +2,20 @@
 
 import random
 from collections.abc import Callable, Iterator
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 
 from rdmawire.capture import LinkType, Record, create_capture, open_capture
-from rdmawire.columns import frame_printer
+from rdmawire.columns import frame_printer, plain_frames
 from rdmawire.columns.frame_printer import open_printer
 from rdmawire.columns.frame_text import _VARYING, segments
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.output import FrameCounts, Lines, Objects, Output
 from rdmawire.dissect.select import Bound, Window
+from rdmawire.errors import CaptureError
 from rdmawire.filter import Filter
 from rdmawire.fuzz.minimise_mutants import built
 from rdmawire.fuzz.mutator import Mutator
@@ -55,17 +57,19 @@ def dissected(
 
 
 def printed(
-    path: Path, output: Output | None, selection: FrameSelection, most: int | None
+    path: Path, output: Output | None, selection: FrameSelection, most: int | None, jobs: int = 1
 ) -> tuple[str, str] | None:
     """Return the text of frames printed many at once, and their counts."""
     counts = FrameCounts()
-    printer = open_printer(str(path), output, counts, (ROCE_PORT,), selection=selection, most=most)
+    printer = open_printer(
+        str(path), output, counts, (ROCE_PORT,), selection=selection, most=most, jobs=jobs
+    )
     if printer is None:
         return None
     texts = printer.texts()
     following = output.following(texts) if isinstance(output, Objects) else texts
     head = "" if output is None else output.head()
-    return head + "".join(following), str(counts)
+    return head + b"".join(following).decode(), str(counts)
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -97,16 +101,87 @@ def mutants(seed: int, count: int) -> Iterator[bytes]:
 def test_mutated_frames_are_printed_alike(
     name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, chance = tmp_path / "mutants.pcap", random.Random(seed)
-    with create_capture(path) as writer:
-        time = 1_700_000_000_000_000_000
-        for data in mutants(seed, 1200):
-            time += chance.choice((1000, 1_000_000_000, -500, 0))
-            length = len(data) + (chance.random() < 0.03)
-            writer.write(Record(data, time, length, 1))
+    path = tmp_path / "mutants.pcap"
+    write_mutants(path, seed, 1200)
     monkeypatch.setattr(frame_printer, "CHUNK", 100)
     every = EVERY_FRAME, None
     assert printed(path, OUTPUTS[name](), *every) == dissected(path, OUTPUTS[name](), *every)
+
+
+def write_mutants(path: Path, seed: int, count: int) -> None:
+    """Write a capture of mutants, some of them truncated, at times that go back and forth."""
+    chance, time = random.Random(seed), 1_700_000_000_000_000_000
+    with create_capture(path) as writer:
+        for data in mutants(seed, count):
+            time += chance.choice((1000, 1_000_000_000, -500, 0))
+            length = len(data) + (chance.random() < 0.03)
+            writer.write(Record(data, time, length, 1))
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_processes_print_the_same_as_one(
+    name: str, selection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mutants.pcap"
+    write_mutants(path, 3, 600)
+    monkeypatch.setattr(frame_printer, "CHUNK", 40)
+    how = SELECTIONS[selection]
+    assert printed(path, OUTPUTS[name](), *how, jobs=3) == printed(path, OUTPUTS[name](), *how)
+
+
+def test_chunks_of_a_worker_that_ended_are_printed_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole = tmp_path / "mutants.pcap", (EVERY_FRAME, None)
+    write_mutants(path, 4, 600)
+    monkeypatch.setattr(frame_printer, "CHUNK", 40)
+    expected, _ = printed(path, Lines(trees=True), *whole) or ("", "")
+    others = set(active_children())
+    counts = FrameCounts()
+    printer = open_printer(str(path), Lines(trees=True), counts, (ROCE_PORT,), jobs=2)
+    assert printer is not None
+    texts = printer.texts()
+    found = [next(texts), next(texts)]
+    victim = next(iter(set(active_children()) - others))
+    victim.kill()
+    victim.join()
+    assert b"".join([*found, *texts]).decode() == expected
+    assert counts.frames == 600
+    assert set(active_children()) <= others
+
+
+def test_an_exception_of_a_worker_is_raised_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mutants.pcap"
+    write_mutants(path, 5, 200)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    others = set(active_children())
+    monkeypatch.setattr(plain_frames, "expected_icrc", fail)
+    monkeypatch.setattr(frame_printer, "CHUNK", 40)
+    with pytest.raises(ZeroDivisionError):
+        printed(path, Lines(), EVERY_FRAME, None, jobs=2)
+    assert set(active_children()) <= others
+
+
+def test_damage_is_reported_after_the_frames_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cut.pcap"
+    write_mutants(path, 6, 200)
+    path.write_bytes(path.read_bytes()[:-3])
+    monkeypatch.setattr(frame_printer, "CHUNK", 40)
+    for jobs in (1, 3):
+        printer = open_printer(str(path), Lines(), FrameCounts(), (ROCE_PORT,), jobs=jobs)
+        assert printer is not None
+        texts: list[bytes] = []
+        with pytest.raises(CaptureError, match=r"cut\.pcap"):
+            texts.extend(printer.texts())
+        assert b"".join(texts).count(b"\n") == 199
 
 
 def test_headers_have_all_their_rows_in_segments() -> None:

@@ -1,19 +1,18 @@
 """Lines of fields written from columns: those that dissections give, character for character."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rdmawire.capture import open_capture
+from rdmawire.columns.frame_printer import open_printer
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query, occurs_once
-from rdmawire.columns.text import FieldLines
-from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import fields
-from rdmawire.dissect.output import Fields, Separators
+from rdmawire.dissect.output import Fields, FrameCounts, Separators
 from rdmawire.dissect.select import Selection
 from rdmawire.filter import Filter
+from rdmawire.wire.inet import ROCE_PORT
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 ONCE = [
@@ -23,9 +22,17 @@ ONCE = [
 ]
 
 
-def line_of(names: list[str], separators: Separators) -> Callable[[Dissection], str]:
-    output = Fields(Selection(names), separators)
-    return lambda frame: "".join(output.frame(frame))
+def lines_of(
+    path: Path, output: Fields, selection: FrameSelection = EVERY_FRAME, jobs: int = 1
+) -> list[str] | None:
+    """Return the lines of a capture; ``None`` if each frame must be dissected."""
+    counts, ports = FrameCounts(), (ROCE_PORT,)
+    printer = open_printer(str(path), output, counts, ports, selection=selection, jobs=jobs)
+    if printer is None:
+        return None
+    lines = b"".join(printer.texts()).decode().splitlines(keepends=True)
+    assert counts.frames == len(lines)
+    return lines
 
 
 SOME = [
@@ -49,15 +56,15 @@ def test_lines_are_those_of_dissections(
     names: list[str], captures: str, quote: str, text: str
 ) -> None:
     choice = FrameSelection(where=Filter(text)) if text else EVERY_FRAME
-    line = line_of(names, Separators(separator=";", quote=quote))
+    output = Fields(Selection(names), Separators(separator=";", quote=quote))
     written = 0
     for path in sorted(CAPTURES.glob(captures)):
-        lines = FieldLines(names, choice, line, ";", quote).lines(path, (4791,))
+        lines = lines_of(path, output, choice)
         if lines is None:
             continue
         with open_capture(path) as reader:
-            wanted = [line(f) for f in Dissector().capture(reader) if choice.takes(f)]
-        assert list(lines) == wanted, path
+            wanted = [output.line(f) for f in Dissector().capture(reader) if choice.takes(f)]
+        assert lines == wanted, path
         written += len(wanted)
     assert written > 0 or "frame" in text
 
@@ -65,14 +72,13 @@ def test_lines_are_those_of_dissections(
 @pytest.mark.parametrize("name", ["ip.addr", "udp.port", "infiniband.immdt", "frame.time", "data"])
 def test_fields_that_columns_do_not_hold_are_left_to_dissections(name: str) -> None:
     names = [name] if name != "data" else ["data.data"]
-    line = line_of(names, Separators())
-    lines = FieldLines(names, EVERY_FRAME, line, "\t")
-    assert lines.lines(CAPTURES / "linux" / "rxe61_rnr.pcap", (4791,)) is None
+    path = CAPTURES / "linux" / "rxe61_rnr.pcap"
+    assert lines_of(path, Fields(Selection(names), Separators())) is None
 
 
 def test_a_field_may_be_asked_for_twice() -> None:
     names = ["infiniband.bth.psn", "frame.number", "infiniband.bth.psn"]
     path = CAPTURES / "linux" / "rxe61_rnr.pcap"
-    lines = FieldLines(names, EVERY_FRAME, line_of(names, Separators()), "\t").lines(path, (4791,))
+    lines = lines_of(path, Fields(Selection(names), Separators()))
     assert lines is not None
-    assert list(lines)[17] == "256\t18\t256\n"
+    assert lines[17] == "256\t18\t256\n"

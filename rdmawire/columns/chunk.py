@@ -1,0 +1,85 @@
+"""Chunks of a capture: what is printed of many frames at once, and what is left to a dissector.
+
+A chunk is a number of consecutive records. A :class:`ChunkPrinter` prints the frames that need no
+memory of other frames. The others, ``rest``, are dissected one by one in the order of the file; a
+dissector also numbers the conversations of all datagrams.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.columns.extract import Frames
+from rdmawire.dissect.output import FrameCounts
+
+CHUNK = 8192
+"""Frames that are read at once, so that their first bytes stay in the processor's cache."""
+CHUNK_BYTES = 2 << 20
+"""Bytes of such frames, if there are several: their text takes several times as many."""
+
+
+class Flows(NamedTuple):
+    """The flows of the frames that are not dissected.
+
+    ``ends`` are the distinct ends: source and destination address, and both ports, as they are in a
+    frame. ``rows`` are the rows of the frames in the chunk, ascending, ``indices`` the index of
+    each frame's ends.
+    """
+
+    ends: list[bytes]
+    rows: NDArray[np.int64]
+    indices: NDArray[np.int64]
+
+
+class Found(NamedTuple):
+    """What is known of a chunk before it is printed.
+
+    ``rest`` are the rows that must be dissected, ascending. ``taken`` is a mask over the chunk: the
+    other rows that are selected. ``flows`` is ``None`` if no numbers of conversations are printed.
+    """
+
+    rest: NDArray[np.int64]
+    taken: NDArray[np.bool_]
+    flows: Flows | None = None
+
+
+class Printed(NamedTuple):
+    """The text of a chunk: of the frames before, between and after those of ``rest``.
+
+    ``counts`` are the counts of these frames.
+    """
+
+    texts: list[bytes]
+    counts: FrameCounts
+
+
+class PreparedChunk(Protocol):
+    """A chunk that is being printed, here or in another process."""
+
+    @property
+    def found(self) -> Found:
+        """What is known of it; waits until it is known."""
+
+    def print(self, streams: NDArray[np.int64] | None, end: int) -> None:
+        """Begin to print the selected rows before ``end``.
+
+        ``streams`` are the numbers of the conversations by row, if flows were found.
+        """
+
+    def printed(self) -> Printed:
+        """Return what was printed; waits until it is."""
+
+
+class ChunkPrinter(Protocol):
+    """Prints chunks of one capture. It remembers no frames."""
+
+    def prepare(self, frames: Frames) -> PreparedChunk:
+        """Find the frames of a chunk that need no dissector."""
+
+
+def gaps(rest: NDArray[np.int64], end: int) -> list[slice]:
+    """Return the rows before, between and after the rows of ``rest``, all before ``end``."""
+    cuts = rest[: np.searchsorted(rest, end)].tolist()
+    firsts = [0, *(cut + 1 for cut in cuts)]
+    return [slice(first, last) for first, last in zip(firsts, [*cuts, end], strict=True)]

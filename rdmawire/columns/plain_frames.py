@@ -1,0 +1,241 @@
+"""Prints plain frames: those whose text is made of parts that many frames share.
+
+A frame is plain if it takes the fast path, has nothing after the ICRC, and only good checksums.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.columns.chunk import Flows, Found, Printed, gaps
+from rdmawire.columns.extract import Frames, IPChecksumStatus, expected_icrc
+from rdmawire.columns.fast_path import (
+    FastFrames,
+    FastPackets,
+    HeaderStack,
+    Ports,
+    bytes_at,
+    row_bits,
+)
+from rdmawire.columns.frame_text import (
+    Constant,
+    FrameShape,
+    OpcodeFrames,
+    Part,
+    joined_texts,
+    merged,
+)
+from rdmawire.columns.json_text import ObjectParts
+from rdmawire.columns.line_text import line_parts
+from rdmawire.columns.query import EVERY_FRAME, ColumnBuilder, FrameSelection, Query
+from rdmawire.columns.read import put_fields, put_frame_fields
+from rdmawire.columns.tree_text import tree_parts
+from rdmawire.dissect.generated import GOOD, IPV4_CHECKSUM
+from rdmawire.dissect.generated import ICRC as ICRC_CHECK
+from rdmawire.dissect.output import FrameCounts, Lines, Objects, Output
+from rdmawire.wire.header import Header
+from rdmawire.wire.inet import UDP, IPv4
+from rdmawire.wire.packet import LAYOUTS
+
+_EVERY: Final = slice(None)
+_LONGEST: Final = max(layout.size for layout in LAYOUTS.values())
+_UDP_CHECKSUM: Final = row_bits(UDP, "checksum")
+
+
+def is_plain(fast: FastFrames) -> NDArray[np.bool_]:
+    """Return which frames have nothing after the ICRC and only good checksums.
+
+    The UDP checksum of these is 0: it was not computed.
+    """
+    udp = fast.path.bases[UDP]
+    found: NDArray[np.bool_] = fast.records.heads["captured"] == fast.packets.lengths + udp
+    found &= _UDP_CHECKSUM.read(fast.frames, udp) == 0
+    found &= expected_icrc(fast) == fast.records.numbers(fast.icrc, ">u4")
+    status = IPChecksumStatus().read(fast)
+    if status is not None:
+        found &= status.values == GOOD
+    return found
+
+
+class FrameForm(NamedTuple):
+    """How frames are printed: the parts of their text.
+
+    ``streams`` says whether the parts need the numbers of conversations.
+    """
+
+    parts: Callable[[FrameShape], Iterable[Part]]
+    streams: bool = False
+
+
+def _no_parts(_: FrameShape) -> Iterable[Part]:
+    return (Constant(""),)
+
+
+COUNT_ONLY: Final = FrameForm(_no_parts)
+"""Frames are counted, and not printed."""
+
+
+def frame_form(output: Output | None, name: str) -> FrameForm | None:
+    """Return how frames of the capture ``name`` are printed; ``None`` if one by one alone.
+
+    Without an output they are counted.
+    """
+    if output is None:
+        return COUNT_ONLY
+    if isinstance(output, Lines) and output.are_plain:
+        parts = tree_parts if output.are_trees else line_parts
+        return FrameForm(parts, output.are_trees)
+    if isinstance(output, Objects) and output.have_all_layers:
+        return FrameForm(ObjectParts(name, output.around), streams=True)
+    return None
+
+
+class _Plain(NamedTuple):
+    """Plain frames of a chunk on one path, with their rows in it."""
+
+    rows: NDArray[np.int64]
+    fast: FastFrames
+
+
+class PlainPrinter:
+    """Prints the plain frames of chunks as ``form`` says, those of ``selection``.
+
+    ``link_type`` is that of the capture, ``ports`` are the UDP ports of RoCEv2, ``encoding`` that
+    of the text.
+    """
+
+    def __init__(
+        self,
+        link_type: int,
+        ports: Ports,
+        form: FrameForm,
+        selection: FrameSelection = EVERY_FRAME,
+        encoding: str = "utf-8",
+    ) -> None:
+        self.form = form
+        self.selection = selection
+        self.encoding = encoding
+        self.query = Query(selection.names)
+        self.fast_filter = self.query.fast_filter(link_type, ports, _LONGEST)
+        self._parts: dict[tuple[HeaderStack, int], list[Part]] = {}
+
+    def prepare(self, frames: Frames) -> "PlainChunk":
+        """Find the plain frames of a chunk."""
+        return PlainChunk(self, frames)
+
+    def parts(self, shape: tuple[HeaderStack, int]) -> list[Part]:
+        """Return the parts of the text of frames on a path with an opcode."""
+        if shape not in self._parts:
+            self._parts[shape] = merged(self.form.parts(FrameShape(*shape)))
+        return self._parts[shape]
+
+
+class PlainChunk:
+    """The plain frames of a chunk."""
+
+    def __init__(self, printer: PlainPrinter, frames: Frames) -> None:
+        self._printer = printer
+        self._frames = frames
+        self._plain = list(self._find())
+        self.found = self._found()
+        self._streams: NDArray[np.int64] | None = None
+        self._end = 0
+
+    def _find(self) -> Iterator[_Plain]:
+        records = self._frames.records
+        every = np.arange(len(records.offsets))
+        for rows, fast in self._printer.fast_filter.fast_frames(records):
+            good = np.flatnonzero(is_plain(fast))
+            if len(good):
+                yield _Plain(every[rows][good], chosen_of(fast, good))
+
+    def _found(self) -> Found:
+        plain = np.zeros(len(self._frames.records.offsets), np.bool_)
+        for rows, _ in self._plain:
+            plain[rows] = True
+        flows = self._flows() if self._printer.form.streams else None
+        return Found(np.flatnonzero(~plain), plain & self._selected(), flows)
+
+    def _selected(self) -> NDArray[np.bool_]:
+        """Return which frames are selected, right for plain frames alone."""
+        count, selection = len(self._frames.records.offsets), self._printer.selection
+        if selection is EVERY_FRAME:
+            return np.ones(count, np.bool_)
+        query = self._printer.query
+        builder = ColumnBuilder(query.fields, count)
+        put_frame_fields(builder, query, _EVERY, self._frames)
+        for rows, fast in self._plain:
+            put_fields(builder, query, _EVERY, rows, fast)
+        return selection.rows(builder.columns())
+
+    def _flows(self) -> Flows:
+        """Return the flows of all plain frames, whether they are selected or not."""
+        rows, ends = np.zeros(0, np.int64), []
+        for some, fast in self._plain:
+            rows = np.concatenate((rows, some))
+            ends += _ends(fast)
+        numbers: dict[bytes, int] = {}
+        indices = np.array([numbers.setdefault(end, len(numbers)) for end in ends], np.int64)
+        order = np.argsort(rows)
+        return Flows(list(numbers), rows[order], indices[order])
+
+    def print(self, streams: NDArray[np.int64] | None, end: int) -> None:
+        """Print the selected rows before ``end`` when the text is asked for."""
+        self._streams, self._end = streams, end
+
+    def printed(self) -> Printed:
+        """Return the text and the counts."""
+        counts, texts = FrameCounts(), np.full(self._end, "", object)
+        for rows, every in self._plain:
+            chosen = np.flatnonzero(self.found.taken[rows] & (rows < self._end))
+            if len(chosen):
+                fast = chosen_of(every, chosen)
+                _count(counts, fast)
+                self._put(texts, rows[chosen], fast)
+        encoding = self._printer.encoding
+        joined = ("".join(texts[gap].tolist()) for gap in gaps(self.found.rest, self._end))
+        return Printed([text.encode(encoding, "backslashreplace") for text in joined], counts)
+
+    def _put(self, texts: NDArray[Any], rows: NDArray[np.int64], fast: FastFrames) -> None:
+        """Put the texts of plain frames of one path at their rows."""
+        if self._printer.form is COUNT_ONLY:
+            return
+        frames, streams = self._frames, self._streams
+        for opcode in fast.packets.present.tolist():
+            chosen = np.flatnonzero(fast.packets.opcodes == opcode)
+            where, own = rows[chosen], chosen_of(fast, chosen)
+            of_frames = [] if streams is None else streams[where].tolist()
+            numbers, times = where + frames.first, own.records.times(frames.resolution)
+            some = OpcodeFrames(own, numbers, times, frames.first_ns, of_frames)
+            texts[where] = joined_texts(self._printer.parts((fast.path, opcode)), some)
+
+
+def _count(counts: FrameCounts, fast: FastFrames) -> None:
+    """Count plain frames: their checksums are good."""
+    count = len(fast.frames)
+    counts.frames += count
+    counts.good[ICRC_CHECK.name] += count
+    if fast.path.network is IPv4:
+        counts.good[IPV4_CHECKSUM.name] += count
+
+
+def _ends(fast: FastFrames) -> list[bytes]:
+    """Return the ends of datagrams: addresses and ports, which follow one another."""
+    start = fast.path.network_base + source_offset(fast.path.network)
+    found: list[bytes] = bytes_at(fast.frames, start, fast.path.bases[UDP] + 4 - start).tolist()
+    return found
+
+
+def chosen_of(fast: FastFrames, rows: NDArray[np.int64]) -> FastFrames:
+    """Return the frames of these rows."""
+    if len(rows) == len(fast.frames):
+        return fast
+    packets = FastPackets(fast.packets.opcodes[rows], fast.packets.lengths[rows])
+    return FastFrames(fast.records.at(rows), fast.frames[rows], fast.path, packets)
+
+
+def source_offset(network: type[Header]) -> int:
+    """Return the offset of the source address in a network header."""
+    return next(row.bit for row in network.rows if row.name == "src") // 8

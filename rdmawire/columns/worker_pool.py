@@ -1,0 +1,209 @@
+"""Worker processes that print chunks of a capture.
+
+The records of a chunk are copied to memory that is shared with the workers; messages say where they
+are. A chunk whose worker ended is printed by the main process, so nothing is lost. Workers are
+forked: starting one takes few milliseconds.
+"""
+
+import mmap
+from collections import deque
+from contextlib import suppress
+from multiprocessing import get_all_start_methods, get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.capture.pcap import RECORD
+from rdmawire.columns.chunk import (
+    CHUNK,
+    CHUNK_BYTES,
+    ChunkPrinter,
+    Found,
+    PreparedChunk,
+    Printed,
+)
+from rdmawire.columns.extract import Frames
+from rdmawire.columns.fast_path import Records
+from rdmawire.worker_process import begin_worker
+
+CAN_FORK: Final = "fork" in get_all_start_methods()
+"""Whether this system can fork processes; Windows cannot."""
+
+_NUMBERS: Final = 2 * 8 * CHUNK
+"""Bytes of a slot for numbers: the offset of each record, and the number of its conversation."""
+
+
+class _Slot:
+    """Memory for one chunk of at most ``size`` bytes.
+
+    It has the records, their offsets, and the numbers of their conversations.
+    """
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number = number
+        memory = mmap.mmap(-1, _NUMBERS + size)
+        self.data = memoryview(memory)[_NUMBERS:]
+        self.offsets, self.streams = np.ndarray((2, CHUNK), np.int64, memory)
+
+    def put(self, frames: Frames) -> "_Prepare":
+        """Copy the records of a chunk, and return the message that says so."""
+        records = frames.records
+        first, count = int(records.offsets[0]), len(records.offsets)
+        end = int(records.offsets[-1]) + RECORD + int(records.heads["captured"][-1])
+        self.data[: end - first] = records.data[first:end]
+        self.offsets[:count] = records.offsets - first
+        return _Prepare(self.number, count, records.order, frames[1:])
+
+
+class _Prepare(NamedTuple):
+    """A message: a slot has a chunk of some records. ``rest`` are the other fields of it."""
+
+    slot: int
+    records: int
+    order: str
+    rest: tuple[Any, ...]
+
+    def frames(self, slot: _Slot) -> Frames:
+        """Return the chunk, in the memory of the slot."""
+        return Frames(Records(slot.data, slot.offsets[: self.records], self.order), *self.rest)
+
+
+class _Print(NamedTuple):
+    """A message: the rows before ``end`` of the chunk in a slot are to be printed.
+
+    ``streams`` says whether the slot has the numbers of conversations.
+    """
+
+    slot: int
+    streams: bool
+    end: int
+
+
+def _work(connection: Connection, slots: list[_Slot], printer: ChunkPrinter) -> None:
+    """Prepare and print chunks until the main process ends.
+
+    After an exception the worker ends; the main process then prints the chunk, and raises it.
+    """
+    begin_worker()
+    chunks: dict[int, PreparedChunk] = {}
+    with suppress(Exception):
+        while True:
+            message = connection.recv()
+            slot = slots[message.slot]
+            if isinstance(message, _Prepare):
+                chunks[slot.number] = printer.prepare(message.frames(slot))
+                connection.send((slot.number, chunks[slot.number].found))
+            else:
+                chunk = chunks.pop(slot.number)
+                chunk.print(slot.streams if message.streams else None, message.end)
+                connection.send((slot.number, chunk.printed()))
+
+
+class _Worker:
+    """A worker process, as the main process sees it."""
+
+    def __init__(self, slots: list[_Slot], printer: ChunkPrinter) -> None:
+        context = get_context("fork")
+        self._connection, theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(
+            target=_work, args=(theirs, slots, printer), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+        self._results: dict[int, deque[Any]] = {slot.number: deque() for slot in slots}
+
+    def send(self, message: _Prepare | _Print) -> bool:
+        """Send a message; return whether the worker is there."""
+        try:
+            self._connection.send(message)
+        except OSError:
+            return False
+        return True
+
+    def result(self, slot: int) -> Any:
+        """Wait for the next result about a slot; ``None`` if the worker ended before it."""
+        try:
+            while not self._results[slot]:
+                number, result = self._connection.recv()
+                self._results[number].append(result)
+        except (OSError, EOFError):
+            return None
+        return self._results[slot].popleft()
+
+
+class _RemoteChunk:
+    """A chunk that a worker prints."""
+
+    def __init__(self, pool: "WorkerPool", worker: _Worker, slot: _Slot, frames: Frames) -> None:
+        self._pool = pool
+        self._worker = worker
+        self._slot = slot
+        message = slot.put(frames)
+        self._frames = message.frames(slot)
+        self._here: PreparedChunk | None = None
+        self._found: Found | None = None
+        self._to_print: tuple[NDArray[np.int64] | None, int] = None, 0
+        if not worker.send(message):
+            self._take_over()
+
+    def _take_over(self) -> PreparedChunk:
+        """Prepare the chunk here, since its worker ended."""
+        if self._here is None:
+            self._here = self._pool.printer.prepare(self._frames)
+        return self._here
+
+    @property
+    def found(self) -> Found:
+        """What is known of the chunk."""
+        if self._found is None and self._here is None:
+            self._found = self._worker.result(self._slot.number)
+        return self._take_over().found if self._found is None else self._found
+
+    def print(self, streams: NDArray[np.int64] | None, end: int) -> None:
+        """Have the selected rows before ``end`` printed."""
+        self._to_print = streams, end
+        if streams is not None:
+            self._slot.streams[: len(streams)] = streams
+        if self._here is None:
+            self._worker.send(_Print(self._slot.number, streams is not None, end))
+
+    def printed(self) -> Printed:
+        """Return what was printed; the memory of the chunk is then free."""
+        done = None if self._here is not None else self._worker.result(self._slot.number)
+        if done is None:
+            chunk = self._take_over()
+            chunk.print(*self._to_print)
+            done = chunk.printed()
+        self._pool.free.append(self._slot)
+        return done
+
+
+class WorkerPool:
+    """Prints chunks with ``jobs`` worker processes, each chunk with the next one in turn.
+
+    At most ``2 * jobs + 2`` chunks may be in progress. ``longest`` is the maximum length of a
+    record in bytes.
+    """
+
+    def __init__(self, printer: ChunkPrinter, jobs: int, longest: int) -> None:
+        self.printer = printer
+        size = CHUNK_BYTES + RECORD + longest
+        slots = [_Slot(number, size) for number in range(2 * jobs + 2)]
+        self.free = deque(slots)
+        self._workers = deque(_Worker(slots, printer) for _ in range(jobs))
+
+    def prepare(self, frames: Frames) -> PreparedChunk:
+        """Have a chunk prepared by the next worker."""
+        worker = self._workers[0]
+        self._workers.rotate(-1)
+        return _RemoteChunk(self, worker, self.free.popleft(), frames)
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers:
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join()
