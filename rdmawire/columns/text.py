@@ -24,8 +24,17 @@ from rdmawire.columns.query import (
 )
 from rdmawire.columns.read import put_chunk, with_selection_fields
 from rdmawire.columns.table import Columns
+from rdmawire.columns.text_cells import (
+    Cells,
+    constant,
+    decimals,
+    from_texts,
+    from_values,
+    hexadecimals,
+    seconds,
+    text_of,
+)
 from rdmawire.dissect.output import FrameCounts
-from rdmawire.units import decimal_seconds
 from rdmawire.wire.show import Kind, Show, writer
 
 
@@ -84,28 +93,38 @@ class FieldChunk:
     def printed(self) -> Printed:
         """Return the lines, and the number of frames."""
         taken = np.flatnonzero(self.found.taken[: self._end])
-        texts = np.full(self._end, "", object)
-        texts[taken] = self._lines(self._columns.at(taken))
+        lines = self._lines(self._columns.at(taken))
         counts = FrameCounts()
         counts.frames = len(taken)
-        joined = ("".join(texts[gap].tolist()) for gap in gaps(self.found.rest, self._end))
-        encoding = self._printer.encoding
-        return Printed([text.encode(encoding, "backslashreplace") for text in joined], counts)
+        bounds = ((gap.start, gap.stop) for gap in gaps(self.found.rest, self._end))
+        rows = (slice(*np.searchsorted(taken, ends)) for ends in bounds)
+        return Printed([text_of(lines[some]) for some in rows], counts)
 
-    def _lines(self, columns: Columns) -> list[str]:
+    def _lines(self, columns: Columns) -> Cells:
+        """Return the lines of all rows."""
         names, separator, quote = self._printer.form
-        cells = {name: _cells(name, columns[name], quote) for name in set(names)}
-        rows = zip(*(cells[name] for name in names), strict=True)
-        return [f"{separator.join(row)}\n" for row in rows]
+        encoding, rows = self._printer.encoding, columns.rows
+        if not rows:
+            return constant(b"", 0)
+        cells = {name: _cells(name, columns[name], quote, encoding) for name in set(names)}
+        parts = [constant(separator.encode(encoding), rows), constant(b"\n", rows)]
+        between = [cells[names[0]]]
+        for name in names[1:]:
+            between += parts[0], cells[name]
+        return np.concatenate([*between, parts[1]], axis=1)
 
 
-def _cells(name: str, column: Column, quote: str) -> list[str]:
-    texts = _WRITERS[column.type.form](column.values, notations(name)[0])
+def _cells(name: str, column: Column, quote: str, encoding: str) -> Cells:
+    """Write a column; nothing where it has no value."""
+
+    def encoded(text: str) -> bytes:
+        return text.encode(encoding, "backslashreplace")
+
+    found = _WRITERS[column.type.form](column.values, notations(name)[0], encoded)
     if quote:
-        texts = [f"{quote}{text}{quote}" for text in texts]
-    if column.valid.all():
-        return texts
-    return [t if valid else "" for t, valid in zip(texts, column.valid.tolist(), strict=True)]
+        around = constant(encoded(quote), len(found))
+        found = np.concatenate((around, found, around), axis=1)
+    return found if column.valid.all() else found * column.valid[:, None]
 
 
 _CALENDAR = "frame.time"
@@ -120,44 +139,52 @@ def field_query(names: Sequence[str], selection: FrameSelection) -> Query | None
 
 
 Notation = tuple[Show, int]
+_Encode = Callable[[str], bytes]
 
 
-def _numbers(values: NDArray[Any], notation: Notation) -> list[str]:
+def _numbers(values: NDArray[Any], notation: Notation, encoded: _Encode) -> Cells:
     show, width = notation
     # Columns are scaled already: what remains is to write a decimal number.
     write = str if show.kind is Kind.DEC else writer(show, width)
-    if values.dtype.itemsize > 1:
-        return list(map(write, values.tolist()))
-    every = np.array([write(number) for number in range(256)], object)
-    return list(every[values])
+    if values.dtype.itemsize == 1:
+        return from_texts([encoded(write(number)) for number in range(256)], values)
+    if show.kind is Kind.DEC:
+        return decimals(values)
+    if show.kind is Kind.HEX and 4 * (digits := show.digits or 2 * -(-width // 8)) >= width:
+        return np.concatenate((constant(b"0x", len(values)), hexadecimals(values, digits)), axis=1)
+    return from_values(values, lambda number: encoded(write(number)))
 
 
-def _flags(values: NDArray[Any], _: Notation) -> list[str]:
-    return list(np.array(["0", "1"], object)[values.astype(np.uint8)])
+def _flags(values: NDArray[Any], _: Notation, __: _Encode) -> Cells:
+    return from_texts([b"0", b"1"], values.astype(np.uint8))
 
 
-def _times(values: NDArray[Any], _: Notation) -> list[str]:
-    return list(map(decimal_seconds, values.tolist()))
+def _times(values: NDArray[Any], _: Notation, __: _Encode) -> Cells:
+    return seconds(values)
 
 
-def _texts(values: NDArray[Any], _: Notation) -> list[str]:
-    return list(map(str, values))
+def _texts(values: NDArray[Any], _: Notation, encoded: _Encode) -> Cells:
+    return from_values(values, lambda value: encoded(str(value)))
 
 
-def _addresses(form: Form) -> Callable[[NDArray[Any], Notation], list[str]]:
-    def written(values: NDArray[Any], _: Notation) -> list[str]:
-        words, offsets = distinct_addresses(form, values)
-        return list(np.array(words, object)[offsets])
+def _addresses(form: Form) -> Callable[[NDArray[Any], Notation, _Encode], Cells]:
+    def written(values: NDArray[Any], _: Notation, encoded: _Encode) -> Cells:
+        words, indices = distinct_addresses(form, values)
+        return from_texts([encoded(word) for word in words], indices)
 
     return written
 
 
-_WRITERS: dict[Form, Callable[[NDArray[Any], Notation], list[str]]] = {
+def _nothing(values: NDArray[Any], _: Notation, __: _Encode) -> Cells:
+    return constant(b"", len(values))
+
+
+_WRITERS: dict[Form, Callable[[NDArray[Any], Notation, _Encode], Cells]] = {
     Form.NUMBER: _numbers,
     Form.FLAG: _flags,
     Form.TIME: _times,
     Form.DURATION: _times,
     **{form: _addresses(form) for form in ADDRESSES},
     Form.TEXT: _texts,
-    Form.BYTES: lambda values, _: [""] * len(values),  # fast-path frames have none
+    Form.BYTES: _nothing,  # fast-path frames have none
 }
