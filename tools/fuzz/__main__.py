@@ -18,21 +18,31 @@ _LONGEST = 8192
 
 
 @click.command()
-@click.option("--minutes", default=10.0, show_default=True, help="For all targets together.")
+@click.option(
+    "--minutes", default=10.0, show_default=True,
+    help="Time for all targets together, in minutes.",
+)  # fmt: skip
 @click.option("--target", "names", multiple=True, type=click.Choice(list(TARGETS)))
 @click.option("--repeat", type=click.Path(path_type=Path), help="Run one finding again.")
 def fuzz(minutes: float, names: tuple[str, ...], repeat: Path | None) -> None:
     """Feed hostile bytes to everything that reads bytes."""
-    chosen = names or tuple(TARGETS)
-    if repeat:
-        TARGETS[chosen[0]](repeat.read_bytes())
-        click.echo(f"{chosen[0]}: {repeat} is not a finding any more")
+    if repeat is not None:
+        _repeat(names, repeat)
         return
+    chosen = names or tuple(TARGETS)
     findings = Path(tempfile.mkdtemp(prefix="rdmawire-fuzz-"))
     failed = [name for name in chosen if not _run(name, minutes * 60 / len(chosen), findings)]
     if failed:
         raise click.ClickException(f"findings in {', '.join(failed)}: see {findings}")
-    click.echo(f"{', '.join(chosen)}: nothing but errors that are meant")
+    click.echo(f"{', '.join(chosen)}: no findings")
+
+
+def _repeat(names: tuple[str, ...], path: Path) -> None:
+    """Run one target on the bytes of a finding; an exception shows that it is still a finding."""
+    if len(names) != 1:
+        raise click.UsageError("--repeat needs one --target: the target of the finding")
+    TARGETS[names[0]](path.read_bytes())
+    click.echo(f"{names[0]}: {path} is no longer a finding")
 
 
 def _run(name: str, seconds: float, findings: Path) -> bool:
@@ -54,7 +64,7 @@ def _run(name: str, seconds: float, findings: Path) -> bool:
 def _last(log: str) -> str:
     """What libFuzzer says it has done."""
     lines = [line for line in log.splitlines() if line.startswith(("Done", "stat::", "#"))]
-    return lines[-1] if lines else "no word from the fuzzer"
+    return lines[-1] if lines else "libFuzzer printed no statistics"
 
 
 if __name__ == "__main__":

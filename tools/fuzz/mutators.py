@@ -4,7 +4,6 @@ Each returns other bytes for given ones, from a random generator. Targets withou
 libFuzzer alone.
 """
 
-import struct
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -13,11 +12,11 @@ from typing import Final
 from rdmawire.decode import LINK_TYPES
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.mutator import Mutator
-from rdmawire.fuzz.parser_target import FORMS
+from rdmawire.fuzz.parser_target import FORMS, stream_form
 from rdmawire.fuzz.parsers import frames_of_stream
 from rdmawire.fuzz.seed_corpus import corpus_of
 from tools.fuzz.responder import mutated_case
-from tools.fuzz.targets import ALL
+from tools.fuzz.targets import PARSER_TARGETS
 
 Mutate = Callable[[bytes, Random], bytes]
 
@@ -35,8 +34,7 @@ def _stream(data: bytes, random: Random) -> bytes:
     frames = list(frames_of_stream(data)) or [b""]
     place = random.randrange(len(frames))
     frames[place] = Mutator(random, corpus_of()).mutate(SeedFrame(frames[place])).build()
-    pieces = (frame[:0xFFFF] for frame in frames)
-    return b"".join(struct.pack(">H", len(piece)) + piece for piece in pieces)
+    return next(stream_form([SeedFrame(frame) for frame in frames]))
 
 
 def _other(data: bytes, random: Random, form: str) -> bytes:
@@ -52,7 +50,7 @@ _BY_FORM: Final[dict[str, Mutate]] = {
     **{form: partial(_other, form=form) for form in ("packet", "message", "segment")},
 }
 MUTATORS: Final[dict[str, Mutate]] = {
-    **{name: _BY_FORM[one.form] for name, one in ALL.items() if one.form in _BY_FORM},
+    **{name: _BY_FORM[one.form] for name, one in PARSER_TARGETS.items() if one.form in _BY_FORM},
     "responder": mutated_case,
 }
 """The mutator of each target that has one."""

@@ -5,14 +5,14 @@ from functools import partial
 
 from rdmawire.fuzz.parser_target import FORMS
 from tools.fuzz.responder import cases
-from tools.fuzz.targets import ALL
+from tools.fuzz.targets import PARSER_TARGETS
 
 _FRAMES_OF_EACH = 12
 """Consecutive frames of a capture in a seed of several."""
 
 
 def _seeds(name: str) -> Iterator[bytes]:
-    target = ALL[name]
+    target = PARSER_TARGETS[name]
     form, corpus = FORMS[target.form], target.corpus()
     if target.form == "stream":
         for frames in corpus.captures:
@@ -22,6 +22,6 @@ def _seeds(name: str) -> Iterator[bytes]:
 
 
 SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
-    **{name: partial(_seeds, name) for name in ALL},
+    **{name: partial(_seeds, name) for name in PARSER_TARGETS},
     "responder": cases,
 }

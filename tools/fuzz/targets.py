@@ -35,10 +35,10 @@ def edits(data: bytes) -> None:
     assert [len(frame) for _, frame in done] == [len(frame) for frame in frames]
 
 
-ALL: dict[str, OwnParser] = {**PARSERS, "edits": OwnParser(edits, "stream")}
+PARSER_TARGETS: dict[str, OwnParser] = {**PARSERS, "edits": OwnParser(edits, "stream")}
 """The targets with the form of their input and their seed corpora."""
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    **{name: one.function for name, one in ALL.items()},
+    **{name: one.function for name, one in PARSER_TARGETS.items()},
     "responder": responder,
 }
 """The functions that take bytes, by name."""

@@ -15,11 +15,9 @@ from typing import NamedTuple
 
 import click
 
-from tools.mutants.mutation import Mutant, mutants
+from tools.mutants.mutation import ROOT, Mutant, described, mutants
 from tools.mutants.sandbox import Sandbox, Status
 from tools.mutants.targets import EQUIVALENT, TARGETS
-
-ROOT = Path(__file__).parents[2]
 
 
 class FileMutant(NamedTuple):
@@ -47,17 +45,17 @@ def sample(files: tuple[str, ...], seed: int) -> list[FileMutant]:
     return found
 
 
-def described(one: FileMutant) -> str:
-    """Where a mutant is, and what it changes."""
-    file, mutant = one
-    return f"{file}:{mutant.line}\n  - {mutant.was}\n  + {mutant.becomes}"
-
-
 @click.command()
-@click.option("--minutes", default=10.0, show_default=True, help="No mutant is begun later.")
-@click.option("--seed", default=0, show_default=True, help="Draws the sample.")
+@click.option(
+    "--minutes", default=10.0, show_default=True,
+    help="Start no mutant after this time, in minutes.",
+)  # fmt: skip
+@click.option("--seed", default=0, show_default=True, help="Seed that selects the mutants.")
 @click.option("--count", type=int, help="How many mutants to run at most.")
-@click.option("--percent", default=95.0, show_default=True, help="To be killed, of those run.")
+@click.option(
+    "--percent", default=95.0, show_default=True,
+    help="Fail if fewer percent of the mutants are killed.",
+)  # fmt: skip
 @click.option("--file", "files", multiple=True, type=click.Choice(list(TARGETS)))
 def main(
     minutes: float, seed: int, count: int | None, percent: float, files: tuple[str, ...]
@@ -70,7 +68,9 @@ def main(
     survived = statuses.count(Status.SURVIVED)
     run = len(statuses)
     killed = 100 * (run - survived) / max(run, 1)
-    click.echo(f"{run - survived} of {run} mutants killed ({killed:.1f} %); of {len(drawn)} all")
+    click.echo(
+        f"{run - survived} of {run} mutants killed ({killed:.1f} %); {len(drawn)} mutants in all"
+    )
     if not run or killed < percent:
         raise click.ClickException(f"less than {percent:g} % of the mutants were killed")
 
@@ -85,7 +85,7 @@ def _run(sandbox: Sandbox, drawn: list[FileMutant], end: float) -> Iterator[Stat
         except ValueError as error:
             raise click.ClickException(str(error)) from error
         if status is Status.SURVIVED:
-            click.echo(f"survived  {described(one)}")
+            click.echo(f"survived  {described(*one)}")
         yield status
 
 

@@ -12,13 +12,11 @@ from enum import Enum
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
-from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
-from tools.mutants.mutation import mutants
+from tools.mutants.mutation import ROOT, mutants
 
-ROOT = Path(__file__).parents[2]
 SPECS = (
     ({"kind": "engine", "service": "all", "counters": "yes"}, 2400),
     ({"kind": "engine", "profile": "rxe", "accept": "all", "counters": "yes"}, 1200),

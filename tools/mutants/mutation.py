@@ -6,7 +6,10 @@ are changed; texts, messages of errors, annotations and ``__slots__`` are not.
 
 import ast
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -33,6 +36,11 @@ class Mutant(NamedTuple):
     def applied(self, source: str) -> str:
         """The source with the change in it."""
         return source[: self.start] + self.becomes + source[self.start + len(self.was) :]
+
+
+def described(file: str, mutant: Mutant) -> str:
+    """Where a mutant is, and what it changes."""
+    return f"{file}:{mutant.line}\n  - {mutant.was}\n  + {mutant.becomes}"
 
 
 def mutants(source: str) -> list[Mutant]:

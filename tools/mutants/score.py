@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import click
 
-from tools.mutants.fuzzed import ROOT, Outcome, fuzz_mutant
-from tools.mutants.mutation import Mutant, mutants
+from tools.mutants.fuzzed import Outcome, fuzz_mutant
+from tools.mutants.mutation import ROOT, Mutant, described, mutants
 from tools.mutants.sandbox import Sandbox, Status
 from tools.mutants.targets import EQUIVALENT, TARGETS
 
@@ -249,7 +249,12 @@ def _code(text: str) -> str:
 )  # fmt: skip
 @click.option("--file", "files", multiple=True, type=click.Choice(FILES))
 @click.option("--jobs", default=2, show_default=True, help="Mutants at a time.")
-@click.option("--minutes", default=240.0, show_default=True, help="No mutant is begun later.")
+@click.option(
+    "--minutes",
+    default=240.0,
+    show_default=True,
+    help="Start no mutant after this time, in minutes.",
+)
 @click.option("--again", is_flag=True, help="Fuzz again what survived.")
 @click.option("--tests/--no-tests", default=True, help="Give survivors to the tests, too.")
 @click.option("--write", is_flag=True, help=f"Write docs/{PAGE.name}.")
@@ -276,18 +281,12 @@ def main(
         click.echo(row.text())
     for one, reason in left:
         if not reason:
-            click.echo(described(one))
+            click.echo(described(one.key.file, one.mutant))
     if write:
         PAGE.write_text(page(rows, left), "utf-8")
         results.tidy(one.key for one in every)
     if unknown := sum(not reason for _, reason in left):
         raise click.ClickException(f"{unknown} mutants have no reason why nothing finds them")
-
-
-def described(one: KeyedMutant) -> str:
-    """Where a mutant is, and what it changes."""
-    file, _, was, becomes, _ = one.key
-    return f"{file}:{one.mutant.line}\n  - {was}\n  + {becomes}"
 
 
 def _to_fuzz(

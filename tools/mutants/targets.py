@@ -1,21 +1,20 @@
 """What is mutated, the tests that are to find it, and the mutants that no test can find."""
 
-from pathlib import Path
 from typing import NamedTuple
 
-from tools.mutants.mutation import Mutant
+from tools.mutants.mutation import ROOT, Mutant
 
 _KEYS = (
     "tests/test_identifier.py", "tests/fabric/test_identifiers.py",
     "tests/memory/test_key.py", "tests/memory/test_chosen_key.py", "tests/memory/test_mw.py",
     "tests/memory/test_region.py", "tests/memory/test_on_demand.py", "tests/memory/test_fast.py",
 )  # fmt: skip
-_ASKING = (
+_REQUESTER = (
     "tests/ib/test_completer.py", "tests/ib/test_requester.py", "tests/ib/test_rnr.py",
     "tests/ib/test_soft_roce.py", "tests/ib/test_congestion.py", "tests/ib/test_transition.py",
     "tests/ib/test_page_fault.py", "tests/ib/test_hw_counters.py", "tests/ib/test_retry.py",
 )  # fmt: skip
-_ANSWERING = (
+_RESPONDER = (
     "tests/ib/test_responder.py", "tests/ib/test_rights.py", "tests/ib/test_answer.py",
     "tests/ib/test_absent_memory.py", "tests/ib/test_turns.py", "tests/ib/test_reply.py",
     "tests/ib/test_unreliable.py", "tests/ib/test_xrc.py", "tests/ib/test_page_fault.py",
@@ -28,25 +27,24 @@ _SLOW = (
     "tests/ib/test_retry.py", "tests/ib/test_hostile_frames.py",
     "tests/ib/test_hostile_arguments.py",
 )  # fmt: skip
-_ROOT = Path(__file__).parents[2]
 _NIC = tuple(
     path
-    for path in (str(each.relative_to(_ROOT)) for each in sorted(_ROOT.glob("tests/ib/test_*.py")))
+    for path in (str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("tests/ib/test_*.py")))
     if path not in _SLOW
 )
-_ROOMS = ("tests/ib/congestion", "tests/ib/machines")
+_TEST_FOLDERS = ("tests/ib/congestion", "tests/ib/machines")
 
 TARGETS: dict[str, tuple[tuple[str, ...], ...]] = {
     "rdmawire/memory/key.py": (_KEYS, ("tests/memory",), _NIC),
     "rdmawire/memory/region.py": (_KEYS, ("tests/memory",), _NIC),
-    "rdmawire/ib/checks.py": (_ANSWERING, _NIC, _SLOW),
-    "rdmawire/ib/completer.py": (_ASKING, _NIC, (*_SLOW, _ROOMS[0])),
-    "rdmawire/ib/responder.py": (_ANSWERING, _NIC, (*_SLOW, *_ROOMS)),
-    "rdmawire/ib/execute.py": (_ANSWERING, _NIC, _SLOW),
-    "rdmawire/ib/responder_state.py": (_ANSWERING, _NIC, (*_SLOW, *_ROOMS)),
-    "rdmawire/ib/responses.py": (_ANSWERING, _NIC, (*_SLOW, *_ROOMS)),
-    "rdmawire/ib/service.py": (_ANSWERING, _NIC, _SLOW),
-    "rdmawire/ib/retransmit.py": (_ASKING, _NIC, (*_SLOW, _ROOMS[0])),
+    "rdmawire/ib/checks.py": (_RESPONDER, _NIC, _SLOW),
+    "rdmawire/ib/completer.py": (_REQUESTER, _NIC, (*_SLOW, _TEST_FOLDERS[0])),
+    "rdmawire/ib/responder.py": (_RESPONDER, _NIC, (*_SLOW, *_TEST_FOLDERS)),
+    "rdmawire/ib/execute.py": (_RESPONDER, _NIC, _SLOW),
+    "rdmawire/ib/responder_state.py": (_RESPONDER, _NIC, (*_SLOW, *_TEST_FOLDERS)),
+    "rdmawire/ib/responses.py": (_RESPONDER, _NIC, (*_SLOW, *_TEST_FOLDERS)),
+    "rdmawire/ib/service.py": (_RESPONDER, _NIC, _SLOW),
+    "rdmawire/ib/retransmit.py": (_REQUESTER, _NIC, (*_SLOW, _TEST_FOLDERS[0])),
 }
 """By file: tests, those first that most likely find a mutant; the next only if those do not."""
 
@@ -107,14 +105,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if end > packets or wqe.verb.takes_resource or wqe.status is not None:",
         "wqe.status is not None",
         "(wqe.status is None)",
-        "work at the front with a status was retired: nothing is completed here, as above",
+        "work at the front that has a status was retired already, so nothing is completed here",
     ),
     Equivalent(
         "rdmawire/ib/completer.py",
         '_place(qp, wqe, 0, b"")',
         "0",
         "1",
-        "where nothing is written its offset is not looked at",
+        "nothing is written, so the offset has no effect",
     ),
     Equivalent(
         "rdmawire/ib/execute.py",
@@ -143,7 +141,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if not (qp.device.profile.page_fault_ns and target.length):",
         "qp.device.profile.page_fault_ns and target.length",
         "(qp.device.profile.page_fault_ns or target.length)",
-        "of no bytes fault_in does nothing; without a time it brings in what the response reads",
+        "fault_in does nothing for 0 bytes; without page_fault_ns it only loads what the response "
+        "reads",
     ),
     Equivalent(
         "rdmawire/ib/execute.py",
@@ -157,21 +156,21 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "NO_MESSAGE = InboundMessage(IDLE, NOTHING, 0)",
         "0",
         "1",
-        "the limit is looked at after the family, and no packet goes on with no message",
+        "the family is compared before the limit, and no packet continues NO_MESSAGE",
     ),
     Equivalent(
         "rdmawire/ib/responses.py",
         "qp.inbound.reads -= 1",
         "qp.inbound.reads -= 1",
         "pass",
-        "a count that is too large lets keep look for READs, of which there is none",
+        "a count that is too large only makes keep search where there is no READ",
     ),
     Equivalent(
         "rdmawire/ib/responses.py",
         "qp.inbound.reads -= 1",
         "qp.inbound.reads -= 1",
         "qp.inbound.reads += 1",
-        "a count that is too large lets keep look for READs, of which there is none",
+        "a count that is too large only makes keep search where there is no READ",
     ),
     Equivalent(
         "rdmawire/ib/responses.py",
