@@ -1,11 +1,11 @@
-"""Progress bars on standard error; apart from its stream, which starts without captures."""
+"""Progress on standard error; apart from its stream, which starts without captures."""
 
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeVar
 
 from rdmawire.capture import Reader
 from rdmawire.capture.io import display_path
@@ -16,6 +16,7 @@ _SOON: Final = 0.5
 """Seconds after which a late bar appears."""
 _PARTS: Final = 10_000
 """Steps of a late bar."""
+_Value = TypeVar("_Value")
 
 
 @contextmanager
@@ -35,6 +36,23 @@ def bar(name: str, size: int) -> Iterator[Callable[[int], object]]:
     with Progress(console=console, transient=True) as drawn:
         task = drawn.add_task(escape(name), total=size)
         yield lambda done: drawn.update(task, completed=done)
+
+
+@contextmanager
+def status_line(words: Callable[[_Value], str]) -> Iterator[Callable[[_Value], None]]:
+    """Show a line of progress while the context lasts.
+
+    It yields a function that shows ``words`` of a value. Nothing is shown if standard error is not
+    a terminal.
+    """
+    from rich.console import Console
+
+    console = Console(file=sys.stderr)
+    if not console.is_interactive:
+        yield lambda _: None
+        return
+    with console.status("starting") as status:
+        yield lambda value: status.update(words(value))
 
 
 @contextmanager

@@ -102,8 +102,8 @@ def test_inputs_of_one_machine_alone_are_named(tmp_path: Path) -> None:
     rdmawire("fuzz", "learn", "--inputs", "SEND_ONLY,RECV", "-o", path)
     done = rdmawire("fuzz", "learn", "--inputs", "SEND_ONLY,GAP_SEND", "--against", path)
     assert done.returncode == 0
-    assert "not compared, inputs of ibta alone: GAP_SEND" in done.stderr
-    assert f"not compared, inputs of {path} alone: RECV" in done.stderr
+    assert "not compared, only ibta has the inputs: GAP_SEND" in done.stderr
+    assert f"not compared, only {path} has the inputs: RECV" in done.stderr
 
 
 def test_an_adapter_that_is_not_deterministic_ends_with_1() -> None:

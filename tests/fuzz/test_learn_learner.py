@@ -7,10 +7,10 @@ import pytest
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.learn.learner import (
     ALGORITHMS,
+    LearnProgress,
     MachineSystem,
     NonDeterminismError,
     Plan,
-    Progress,
     learn,
 )
 from rdmawire.fuzz.learn.machine import MealyMachine
@@ -51,7 +51,7 @@ def test_the_same_seed_asks_the_same_questions() -> None:
 
 
 def test_progress_counts_words_and_states() -> None:
-    seen: list[Progress] = []
+    seen: list[LearnProgress] = []
     machine = random_machine(2, 15)
     done = learn(MachineSystem(machine), random=Random(0), progress=seen.append)
     assert seen[-1].queries <= done.queries

@@ -153,7 +153,7 @@ def test_a_mermaid_diagram_can_leave_out_states_that_no_input_leaves() -> None:
         ("digraph x {\n}\n", "no line is a transition"),
         ('s0 -> s0 [label="a/1"];\ns0 -> s0 [label="a/2"];\n', "s0 has two transitions for a"),
         ('s0 -> s1 [label="a/1"];\ns1 -> s1 [label="b/1"];\n', "s1 has no transition for a"),
-        ('s0 -> s0 [label="a b/1"];\n', "an input is named 'a b'"),
+        ('s0 -> s0 [label="a b/1"];\n', r"named 'a b': use letters, digits, \. \+ - and _"),
     ],
 )
 def test_a_file_that_is_no_machine_is_refused(text: str, words: str) -> None:
@@ -175,6 +175,13 @@ def test_json_gives_back_its_machine(seed: int) -> None:
 def test_other_json_is_refused(values: object) -> None:
     with pytest.raises(FuzzError, match="state machine: "):
         MealyMachine.from_json(values)
+
+
+@pytest.mark.parametrize("output", ["", 'a "word"', "two\nlines"])
+def test_an_output_that_a_file_cannot_hold_is_refused(output: str) -> None:
+    words = "is not an output: it is empty, or has a quotation mark or a line end"
+    with pytest.raises(FuzzError, match=words):
+        MealyMachine.from_json({"states": [{"A": [output, 0]}]})
 
 
 def test_a_state_number_without_bound_is_refused() -> None:

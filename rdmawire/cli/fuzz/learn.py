@@ -2,9 +2,7 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,7 +24,7 @@ from rdmawire.terminal import escape, plural, quote, shorten, suggest
 
 if TYPE_CHECKING:
     from rdmawire.fuzz.learn.compare import Agreed, MachineDifference
-    from rdmawire.fuzz.learn.learner import Learned, Plan, Progress, System
+    from rdmawire.fuzz.learn.learner import Learned, LearnProgress, Plan, System
     from rdmawire.fuzz.learn.machine import MealyMachine
     from rdmawire.fuzz.learn.responder_case import Judged
 
@@ -98,14 +96,17 @@ class _Results(NamedTuple):
         help="Compare with another profile, or with the machine in a file.")  # fmt: skip
 @option("Comparison", "--agreed", metavar="FILE",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        help="Differences to go on past: lines of an input and both outputs.")  # fmt: skip
+        help="File of differences that are not reported: on each line an input and the outputs of "
+        "both.")  # fmt: skip
 @option("Comparison", "--findings", "folder", metavar="FOLDER",
         type=click.Path(path_type=Path, file_okay=False),
         help="Save differences that violate the standard as findings.")  # fmt: skip
 @option("Learning", "--algorithm", type=click.Choice(["kv", "lsharp"]), default="kv",
-        show_default=True, help="KV or L#.")  # fmt: skip
+        show_default=True,
+        help="Learning algorithm: Kearns-Vazirani (kv) or L# (lsharp).")  # fmt: skip
 @option("Learning", "--depth", type=IntegerType(0, 3), default=1, show_default=True,
-        help="The machine is proved for targets with at most this many states more.")  # fmt: skip
+        help="The machine is correct if the target has at most this number of states "
+        "more.")  # fmt: skip
 @option("Learning", "--seed", type=IntegerType(0, 2**64 - 1), default=1, show_default=True,
         help="Seed of the random walks.")  # fmt: skip
 @option("Output", "--format", "form", type=click.Choice(_FORMATS), default="dot",
@@ -138,7 +139,8 @@ def command(
 
     Each sequence of inputs is played on a fresh queue pair. The machine has a transition for each
     state and input, with what the adapter answers. With --against, the shortest sequences that two
-    machines answer differently are printed; each is played three times on both before.
+    machines answer differently are printed. Before it is printed, each is played three times on
+    every adapter that was learned.
 
     Exit status: 0 if there is no difference, 1 for differences, or for an adapter that answers the
     same sequence in two ways, 2 for a usage error.
@@ -323,11 +325,12 @@ def _learn(
     from dataclasses import replace
     from random import Random
 
+    from rdmawire.cli.progress import status_line
     from rdmawire.fuzz.learn.learner import learn
 
     plan = replace(request.plan, machines=() if other is None else (other,))
     began = monotonic()
-    with _line() as show:
+    with status_line(_progress) as show:
         done = learn(system, random=Random(request.seed), plan=plan, progress=show)  # noqa: S311
     _report(system, done, request.seed, monotonic() - began)
     return done.machine
@@ -336,10 +339,11 @@ def _learn(
 def _learn_both(
     request: _Request, one: "System", other: "System"
 ) -> tuple["MealyMachine", "MealyMachine"]:
+    from rdmawire.cli.progress import status_line
     from rdmawire.fuzz.learn.compare import learn_both
 
     began = monotonic()
-    with _line() as show:
+    with status_line(_progress) as show:
         both = learn_both(one, other, seed=request.seed, plan=request.plan, progress=show)
     for system, done in zip((one, other), both, strict=True):
         _report(system, done, request.seed, monotonic() - began)
@@ -355,19 +359,8 @@ def _report(system: "System", done: "Learned", seed: int, seconds: float) -> Non
     )
 
 
-@contextmanager
-def _line() -> Iterator[Callable[["Progress"], None]]:
-    """Show a line of progress on standard error while the context lasts, in a terminal."""
-    from rich.console import Console
-
-    console = Console(file=sys.stderr)
-    if not console.is_interactive:
-        yield lambda _: None
-        return
-    with console.status("starting") as status:
-        yield lambda progress: status.update(
-            f"{progress.queries:,} sequences, {plural(progress.states, 'state')}"
-        )
+def _progress(progress: "LearnProgress") -> str:
+    return f"{progress.queries:,} sequences, {plural(progress.states, 'state')}"
 
 
 def _write(machine: "MealyMachine", results: _Results, *, shows: bool) -> None:
@@ -408,7 +401,7 @@ def _print_not_compared(one: _Side, other: _Side) -> None:
     for side, inputs in ((one, other.machine.inputs), (other, one.machine.inputs)):
         if names := [name for name in side.machine.inputs if name not in inputs]:
             alone = escape(_names(names))
-            click.echo(f"not compared, inputs of {escape(side.name)} alone: {alone}", err=True)
+            click.echo(f"not compared, only {escape(side.name)} has the inputs: {alone}", err=True)
 
 
 def _print_difference(

@@ -36,7 +36,9 @@ def read_machine(path: Path) -> "MealyMachine":
     except (FuzzError, UnicodeDecodeError) as error:
         raise _about(path, error) from None
     if len(machine) > _MAX_STATES:
-        raise FuzzError(f"{path}: {len(machine)} states are too many to compare: {_MAX_STATES}")
+        raise FuzzError(
+            f"{path}: {len(machine)} states: a machine to compare with has at most {_MAX_STATES}"
+        )
     return machine
 
 
@@ -102,7 +104,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise FuzzError(f"{path}: cannot write it: it is no folder") from error
+        raise FuzzError(f"{path}: cannot write it: it is not a folder") from error
     except OSError as error:
         raise _not_written(path, error) from error
     if not os.access(path, os.W_OK | os.X_OK):

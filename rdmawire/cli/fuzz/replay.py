@@ -100,6 +100,13 @@ def _print(folder: Path, violation: "Violation | None") -> None:
         click.echo(f"{name}: no violation any more")
         return
     click.echo(f"{name}: {violation.what} at input {violation.place + 1}")
-    click.echo(f"  expected: {escape(violation.expected)}")
-    click.echo(f"  happened: {escape(violation.happened)}")
-    click.echo(f"  clause:   {violation.clause or 'none'}")
+    click.echo(violation_text(violation))
+
+
+def violation_text(violation: "Violation") -> str:
+    """Write what was expected, what happened and the clause, in three lines."""
+    return (
+        f"  expected: {escape(violation.expected)}\n"
+        f"  happened: {escape(violation.happened)}\n"
+        f"  clause:   {violation.clause or 'none'}"
+    )

@@ -5,14 +5,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.fuzz.replay import violation_text
 from rdmawire.cli.streams import complain
 from rdmawire.errors import FuzzError
 from rdmawire.terminal import escape, plural
@@ -96,9 +96,10 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         "[default: those installed]")  # fmt: skip
 @option("Limits", "--time", "seconds", metavar="TIME", callback=_seconds,
         help="Stop after this time, such as 60s, 10min or 8h.")  # fmt: skip
-@option("Limits", "--runs", type=IntegerType(1, 10**12), help="Stop after as many random cases.")
+@option("Limits", "--runs", type=IntegerType(1, 10**12),
+        help="Stop after this number of random cases.")  # fmt: skip
 @option("Limits", "--max-findings", type=IntegerType(1, 10**6),
-        help="Stop after as many different findings.")  # fmt: skip
+        help="Stop after this number of different findings.")  # fmt: skip
 @option("Work", "--seed", type=IntegerType(0, 2**64 - 1),
         help="Seed of all random values.  [default: the folder's, or a random one]")  # fmt: skip
 @option("Work", "-j", "--jobs", type=IntegerType(1, _MAX_JOBS), default=1, show_default=True,
@@ -225,8 +226,10 @@ def _words(spec: dict[str, Any]) -> str:
 
 def _run(campaign: "Campaign", jobs: int, scheduler: str | None) -> bool:
     """Run; return whether Ctrl-C ended it. What was found until then is kept."""
+    from rdmawire.cli.progress import status_line
+
     gc.freeze()  # the garbage collector need not visit what stays
-    with _line() as show:
+    with status_line(_progress) as show:
         try:
             if scheduler is None:
                 campaign.run(jobs, report=show)
@@ -244,19 +247,6 @@ def _run_on_cluster(
 
     with cluster(scheduler) as found:
         campaign.run(found.workers, found.executor, show)
-
-
-@contextmanager
-def _line() -> Iterator[Callable[["Progress"], object]]:
-    """Show a line of progress on standard error while the context lasts, in a terminal."""
-    from rich.console import Console
-
-    console = Console(file=sys.stderr)
-    if not console.is_interactive:
-        yield lambda _: None
-        return
-    with console.status("starting") as status:
-        yield lambda progress: status.update(_progress(progress))
 
 
 def _progress(progress: "Progress") -> str:
@@ -301,10 +291,5 @@ def _size(finding: "Finding") -> int:
 
 
 def _text(finding: "Finding", folder: Path) -> str:
-    violation = finding.violation
-    return (
-        f"{escape(str(folder / finding.name))} ({plural(_size(finding), 'input')})\n"
-        f"  expected: {escape(violation.expected)}\n"
-        f"  happened: {escape(violation.happened)}\n"
-        f"  clause:   {violation.clause or 'none'}"
-    )
+    name = escape(str(folder / finding.name))
+    return f"{name} ({plural(_size(finding), 'input')})\n{violation_text(finding.violation)}"

@@ -20,10 +20,10 @@ from rdmawire.fuzz.learn.compare import (
 )
 from rdmawire.fuzz.learn.learner import (
     Learned,
+    LearnProgress,
     MachineSystem,
     NonDeterminismError,
     Plan,
-    Progress,
     System,
     learn,
 )
@@ -35,6 +35,7 @@ from rdmawire.fuzz.learn.responder_system import ResponderSystem
 __all__ = [
     "Agreed",
     "CMSystem",
+    "LearnProgress",
     "Learned",
     "MPASystem",
     "MachineDifference",
@@ -42,7 +43,6 @@ __all__ = [
     "MealyMachine",
     "NonDeterminismError",
     "Plan",
-    "Progress",
     "RequesterSystem",
     "ResponderSystem",
     "System",

@@ -44,10 +44,10 @@ SERVICE: Final = 0x7174
 TIMEOUT: Final = 10
 """The exponent of all response times: 4 ms."""
 RETRIES: Final = 1
-"""How often an unanswered message is sent again."""
+"""How often an unanswered message is retransmitted."""
 PEER_IDS: Final = (0x7777, 0x7778)
 """Communication ids of the peer: one for a connection, one for a request besides it."""
-PEER_QPN: Final = 0x98
+CM_PEER_QPN: Final = 0x98
 _TIDS: Final = {CMAttribute.REQ: 0xA0, CMAttribute.DREQ: 0xB0, CMAttribute.SIDR_REQ: 0xC0}
 _GSI: Final = 1
 _GSI_QKEY: Final = 0x8001_0000
@@ -127,7 +127,7 @@ class CMPeer:
             service_prefix=SERVICE >> 24,
             service_protocol=SERVICE >> 16 & 0xFF,
             service_port=SERVICE & 0xFFFF,
-            local_qpn=PEER_QPN,
+            local_qpn=CM_PEER_QPN,
             responder_resources=1,
             initiator_depth=1,
             remote_cm_response_timeout=TIMEOUT,
@@ -174,7 +174,7 @@ class CMPeer:
 
     def sidr_rep(self, status: SIDRStatus) -> tuple[CMAttribute, tuple[Header, ...]]:
         """A SIDR_REP."""
-        answer = SIDRREP(self.theirs, status, qpn=PEER_QPN, service_id=SERVICE, q_key=5)
+        answer = SIDRREP(self.theirs, status, qpn=CM_PEER_QPN, service_id=SERVICE, q_key=5)
         return CMAttribute.SIDR_REP, (answer,)
 
     # Frames from the manager.
@@ -237,7 +237,7 @@ _Make = Callable[[CMPeer], tuple[CMAttribute, tuple[Header, ...]]]
 MESSAGES: Final[dict[str, _Make]] = {
     "REQ": lambda peer: peer.req(again=True),
     "REQ_OTHER_ID": lambda peer: peer.req(again=False),
-    "REP": lambda peer: peer.rep(PEER_QPN),
+    "REP": lambda peer: peer.rep(CM_PEER_QPN),
     "RTU": lambda peer: (CMAttribute.RTU, (RTU(peer.mine, peer.theirs),)),
     "REJ": lambda peer: peer.rej(RejectReason.CONSUMER_REJECT),
     "REJ_STALE": lambda peer: peer.rej(RejectReason.STALE_CONNECTION),

@@ -5,9 +5,10 @@ Outputs are the messages sent, the events reported and the state of the queue pa
 in this order: ``RTU,Established,QP=RTS``. ``-`` is nothing, ``EINVAL`` the error of a call.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from errno import errorcode
+from itertools import zip_longest
 from random import Random
 from typing import Final
 
@@ -57,9 +58,12 @@ _SETTINGS: Final = CMSettings(
     packet_life=TIMEOUT,
 )
 _BEGINS: Final = ("CONNECT", "RESOLVE")
-"""Calls that begin a connection. With them there is one connection at a time: a second one would
-make the machine the square of itself. Requests of the peer are for one queue pair, so that the
-manager accepts no second one."""
+"""Calls that begin a connection.
+
+With them a manager has one connection at a time: with two, the machine would have the square of the
+number of states. Requests of the peer name one queue pair, so that the manager accepts no second
+one.
+"""
 
 
 class CMSystem:
@@ -127,31 +131,46 @@ class CMSystem:
 
     def play(self, name: str, frame: bytes) -> str:
         """Play one input, whose frame may be another than :meth:`frame` returns for it."""
-        port, refusal = self._port, ""
-        assert port is not None
+        assert self._port is not None
         before = [qp.state for qp in self._qps]
         was_idle = not len(self._manager.registry)
-        if name in _CALLS:
-            refusal = self._call(name)
-        elif name == EXPIRE:
-            if (due := port.next_timer()) is not None:
-                self._now = max(due, self._now)
-                port.handle_timer(self._now)
-        elif frame:
-            self.frames.append((False, frame))
-            port.receive(frame, self._now)
+        refusal = self._take(name, frame)
         shown = [refusal, *map(self._peer.take, self._sent())]
         if not len(self._manager.registry):
             self._peer.forget()
         elif was_idle and name in MESSAGES:
             self._peer.begin()
-        shown += map(self._event, port.events())
-        states = [qp.state for qp in self._qps]
-        before += [QPState.RESET] * (len(states) - len(before))
-        shown += [
-            f"QP={state.name}" for was, state in zip(before, states, strict=True) if was != state
-        ]
+        shown += map(self._event, self._port.events())
+        shown += self._changed_states(before)
         return ",".join(filter(None, shown)) or "-"
+
+    def _take(self, name: str, frame: bytes) -> str:
+        """Call the manager, let its next timer expire or deliver the frame; return the error."""
+        if name in _CALLS:
+            return self._call(name)
+        if name == EXPIRE:
+            self._expire()
+        elif frame:
+            assert self._port is not None
+            self.frames.append((False, frame))
+            self._port.receive(frame, self._now)
+        return ""
+
+    def _expire(self) -> bool:
+        """Let time pass until the next timer, and handle it; return ``False`` if there is none."""
+        assert self._port is not None
+        if (due := self._port.next_timer()) is None:
+            return False
+        self._now = max(due, self._now)
+        self._port.handle_timer(self._now)
+        return True
+
+    def _changed_states(self, before: Sequence[QPState]) -> Iterator[str]:
+        """Yield the states of queue pairs that are not as ``before``; a new one was in RESET."""
+        states = [qp.state for qp in self._qps]
+        for was, state in zip_longest(before, states, fillvalue=QPState.RESET):
+            if was != state:
+                yield f"QP={state.name}"
 
     def _sent(self) -> list[bytes]:
         assert self._port is not None
@@ -164,17 +183,14 @@ class CMSystem:
 
         Return the number of connections that are left.
         """
-        port, manager = self._port, self._manager
-        assert port is not None
+        manager = self._manager
         for conn in [*manager.registry]:
             if not conn.silent:  # destroyed already
                 manager.destroy(conn.id, self._now)
         for _ in range(MAX_TIMERS):
             self._sent()
-            if (due := port.next_timer()) is None:
+            if not self._expire():
                 break
-            self._now = max(due, self._now)
-            port.handle_timer(self._now)
         return len(manager.registry)
 
     def _call(self, name: str) -> str:

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.learn.learner import (
     Learned,
+    LearnProgress,
     NonDeterminismError,
     Plan,
-    Progress,
     System,
     first_difference,
     known_words,
@@ -104,7 +104,7 @@ def learn_both(
     *,
     seed: int,
     plan: Plan,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[LearnProgress], None] | None = None,
 ) -> tuple[Learned, Learned]:
     """Learn two systems, each with the other's machine as a source of tests.
 

@@ -88,7 +88,7 @@ class NonDeterminismError(FuzzError):
         self.word, self.first, self.second = word, first, second
 
 
-class Progress(NamedTuple):
+class LearnProgress(NamedTuple):
     """How far learning is: words played, inputs in them, states of the hypothesis."""
 
     queries: int
@@ -97,13 +97,15 @@ class Progress(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """A learned machine: minimal, and the questions that were needed."""
+    """A learned machine, minimal.
+
+    ``queries`` words with ``steps`` inputs were played; the learner made ``rounds`` hypotheses.
+    """
 
     machine: MealyMachine
     queries: int
     steps: int
     rounds: int
-    """Hypotheses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +147,9 @@ class Questions:
     A word whose beginning is answered otherwise than before raises :class:`NonDeterminismError`.
     """
 
-    def __init__(self, system: System, report: Callable[[Progress], None] | None = None) -> None:
+    def __init__(
+        self, system: System, report: Callable[[LearnProgress], None] | None = None
+    ) -> None:
         self._system = system
         self._report = report
         self._root = _Node("")
@@ -200,7 +204,7 @@ class Questions:
     def report(self) -> None:
         """Call the progress function."""
         if self._report is not None:
-            self._report(Progress(self.queries, self.steps, self.states))
+            self._report(LearnProgress(self.queries, self.steps, self.states))
 
 
 class _Sul:
@@ -308,7 +312,7 @@ def learn(
     *,
     random: Random,
     plan: Plan | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[LearnProgress], None] | None = None,
 ) -> Learned:
     """Learn the machine of ``system``. The same ``random`` asks the same questions.
 

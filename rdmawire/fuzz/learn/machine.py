@@ -323,7 +323,7 @@ def _check_inputs(inputs: Sequence[str]) -> None:
     for name in inputs:
         if not _INPUT.fullmatch(name):
             raise FuzzError(
-                f"state machine: an input is named {name!r}: use letters, digits, . + -"
+                f"state machine: an input is named {name!r}: use letters, digits, . + - and _"
             )
 
 
@@ -334,7 +334,8 @@ def _check_steps(state: Any, steps: Mapping[str, tuple[str, Any]], inputs: Seque
             raise FuzzError(f"state machine: state {state} has no transition for {name}")
         if not _OUTPUT.fullmatch(steps[name][0]):
             raise FuzzError(
-                f"state machine: {steps[name][0]!r} is not an output: it is empty or quoted"
+                f"state machine: {steps[name][0]!r} is not an output: "
+                "it is empty, or has a quotation mark or a line end"
             )
 
 

@@ -59,7 +59,7 @@ ALPHABETS: Final[dict[str, tuple[str, ...]]] = {
     "markers": ("I_REQ", "I_REQ_MARKERS", "R_REP", "R_REP_MARKERS", "I_FPDU", "R_FPDU"),
     "lost": ("I_REQ", "R_REP_CRC", "I_FPDU", "R_FPDU", "I_LOST", "R_LOST"),
 }
-"""Alphabets."""
+"""The sets of inputs, by name."""
 
 
 class MPASystem:

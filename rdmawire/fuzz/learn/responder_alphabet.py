@@ -21,6 +21,7 @@ from rdmawire.fuzz.setup import AREAS, Setup
 from rdmawire.terminal import suggest
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire import serial
+from rdmawire.wire.ib import NO_CREDITS, Ack
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.opcode import Operation as Op
 
@@ -100,9 +101,11 @@ INPUTS: Final[dict[str, ResponderInput]] = {
     "GAP_FIRST": replace(_FIRST, ahead=1),
     "GHOST": replace(_WRITE, ahead=serial.HALF - 1),
     "CNP": PacketInput(Opcode.CNP, ackreq=0),
-    "ACK": PacketInput(Op.ACKNOWLEDGE, ackreq=0, value=31),
-    "NAK": PacketInput(Op.ACKNOWLEDGE, ackreq=0, value=3 << 5),
-    "READ_RESPONSE": PacketInput(Op.RDMA_READ_RESPONSE_ONLY, ackreq=0, length=_SHORT, value=31),
+    "ACK": PacketInput(Op.ACKNOWLEDGE, ackreq=0, value=NO_CREDITS),
+    "NAK": PacketInput(Op.ACKNOWLEDGE, ackreq=0, value=Ack.NAK << 5),
+    "READ_RESPONSE": PacketInput(
+        Op.RDMA_READ_RESPONSE_ONLY, ackreq=0, length=_SHORT, value=NO_CREDITS
+    ),
     "RESERVED_OPCODE": PacketInput(_RESERVED, length=_SHORT),
     "UC_WRITE": replace(_WRITE, opcode=Opcode.UC_RDMA_WRITE_ONLY),
     "BAD_ICRC": replace(_WRITE, checksum=ChecksumState.BROKEN.name),

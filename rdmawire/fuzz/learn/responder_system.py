@@ -9,7 +9,7 @@ and the memory that changed, separated by commas:
   ``.MSN+1`` after it: one more message is complete. Syndromes that are unusual follow the opcode.
 - ``RECV=64`` is a completion with its bytes; ``RECV=WR_FLUSH_ERR`` one with another status.
 - ``+receive`` is memory whose bytes changed: a region, the window, a receive, or a guard.
-- ``full`` is a receive that the peer does not post, for the queue has as many as it may have.
+- ``full`` is a receive that is not posted, because its queue already has ``receives`` of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -108,7 +108,10 @@ class ResponderSystem:
         return replace(one, opcode=opcode, seed=len(self.played) & 0xFF)
 
     def _packet(self, one: PacketInput) -> list[str]:
-        """Send a packet, and a barrier after it: what follows is the answer to the next input."""
+        """Send a packet, and take all replies before the next input.
+
+        Return the words of the output.
+        """
         psn = serial.add(self._expected, one.ahead)
         self.played.append((one, psn))
         replies = self.target.send(self._builder.frame(one, psn))

@@ -23,9 +23,9 @@ from rdmawire.terminal import suggest
 class LearnedRole(NamedTuple):
     """A role of an adapter, or another part with a state machine.
 
-    - ``alphabets``: the inputs of each set, by its name, with what it is about if that needs words.
+    - ``alphabets``: the inputs of each set, by its name, each with a description.
     - ``system``: makes the system of an adapter, with a set of inputs (a name, or inputs separated
-      by commas) unless it is the usual one, and with the first PSN unless it is the usual one.
+      by commas) or ``None`` for the default, and with the first PSN or ``None`` for the default.
     - ``judge``: plays a word on such a system, and judges it by the standard; ``None`` if there is
       no model of the role.
     """
