@@ -73,7 +73,8 @@ class Campaign:
     - ``seed``: of all random values.
     - ``folder``: where findings are written; ``None`` keeps them in memory.
     - ``runs``, ``seconds``: when it ends, whichever comes first; ``None`` for no limit.
-    - ``max_findings``: it ends when it has as many different findings; ``None`` for no limit.
+    - ``max_findings``: it ends when it has this number of different findings; ``None`` for no
+      limit.
     - ``clock``: the time in seconds.
     """
 
@@ -84,9 +85,9 @@ class Campaign:
     seconds: float | None = None
     max_findings: int | None = None
     clock: Callable[[], float] = monotonic
-    findings: list[Finding] = field(default_factory=list)
-    done: int = 0
-    executed: int = 0
+    findings: list[Finding] = field(init=False, default_factory=list)
+    done: int = field(init=False, default=0)
+    executed: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._fuzzer: Fuzzer = make_fuzzer(self.spec)
@@ -235,7 +236,7 @@ class Campaign:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in set(active_children()) - others:
                     worker.terminate()
-        raise FuzzError(f"{_MAX_LOST} times a process of the campaign was killed: it ends")
+        raise FuzzError(f"the campaign ends: its processes were killed {_MAX_LOST} times")
 
     def _feed(
         self, pool: Executor, jobs: int, queue: "_Queue", report: Callable[[Progress], object]
@@ -400,7 +401,7 @@ def seed_of(folder: Path) -> int | None:
 def _read_state(path: Path) -> dict[str, Any]:
     state = read_json(path)
     if not isinstance(state, dict) or not isinstance(state.get("target"), dict):
-        raise FuzzError(f"{path}: no state of a campaign: use another folder")
+        raise FuzzError(f"{path}: not the state of a campaign: use another folder")
     for name in ("runs", "executed", "next", "seed"):
         if type(state.get(name)) is not int or state[name] < 0:
             raise FuzzError(f"{path}: {name} is missing or not an integer: use another folder")

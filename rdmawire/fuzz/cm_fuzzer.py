@@ -30,8 +30,8 @@ from rdmawire.fuzz.learn.cm_peer import MESSAGES
 from rdmawire.fuzz.learn.cm_system import ALPHABETS, CMSystem
 from rdmawire.fuzz.mutator import Mutator, boundary_values, number_of
 from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.planted_bugs import planted, wrong_part
 from rdmawire.fuzz.seed_corpus import SeedCorpus
-from rdmawire.ib.cm import STANDARD
 
 MAX_INPUTS: Final = 24
 """Inputs of a case, at most."""
@@ -120,11 +120,9 @@ class CMFuzzer(BatchFuzzer):
 
     def __init__(self, spec: Spec) -> None:
         check_settings(spec, ("profile", "bug"))
+        if "bug" in spec and (bug := planted(str(spec["bug"]))).cm is None:
+            raise wrong_part(bug, "cm")
         (_, profile, name), rules = manager(spec)
-        if "bug" in spec and rules is STANDARD:
-            raise FuzzError(
-                f"{spec['bug']!r} is not a bug of a connection manager: rdmawire fuzz list"
-            )
         self._systems = {
             role: CMSystem(inputs, profile=profile, name=name, cm_rules=rules)
             for role, inputs in ALPHABETS.items()

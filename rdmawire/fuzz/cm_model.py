@@ -182,7 +182,7 @@ class CMModel:
 
 
 def _is_repetition(name: str, output: str) -> bool:
-    """Whether an output is that of a repeated request, which is known by its id whatever it has."""
+    """Whether an output answers a repeated request, which a manager recognises by its id alone."""
     return name in _REQUESTS and not output.startswith(_NEW)
 
 

@@ -153,7 +153,8 @@ class CommandParser:
         status, output = outcome
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
         if status is None:
-            return self._violation("time", "the end of the command", f"{self._seconds:g} s", "")
+            happened = f"no end within {self._seconds:g} s"
+            return self._violation("time", "the command ends", happened, "")
         if status < 0:
             return self._violation("signal", "no signal", signal_name(-status), last)
         if status not in self._statuses:
@@ -161,7 +162,8 @@ class CommandParser:
         for line in output.splitlines():
             for pattern in self._patterns:
                 if pattern.search(line):
-                    return self._violation("output", f"no /{pattern.pattern}/", "a line", line)
+                    expected = f"no line that matches /{pattern.pattern}/"
+                    return self._violation("output", expected, "a line that matches", line)
         return None
 
     @property

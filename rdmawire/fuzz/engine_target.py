@@ -1,4 +1,7 @@
-"""The software RNIC as a target: its responder, on a fresh queue pair for each case."""
+"""The software RNIC as a target.
+
+It has one queue pair, as responder and requester, fresh for each case.
+"""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -110,7 +113,10 @@ class _Adapter:
 
 
 class EngineTarget:
-    """One adapter. ``rules`` and ``profile`` are those of :class:`rdmawire.ib.engine.Nic`."""
+    """One adapter.
+
+    ``rules`` and ``profile`` are those of :class:`rdmawire.ib.engine.Nic`, ``name`` is for reports.
+    """
 
     def __init__(
         self, *, rules: Rules = STANDARD, profile: Profile = IBTA, name: str = "engine"

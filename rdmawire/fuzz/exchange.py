@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.fuzz.setup import QKEY
 from rdmawire.terminal import plural
-from rdmawire.wire.ib import Nak
+from rdmawire.wire.ib import Ack, Nak
 from rdmawire.wire.opcode import SHAPES, Service, service_of
 from rdmawire.wire.opcode import Operation as Op
 from rdmawire.wire.roce import Medium
@@ -13,9 +13,13 @@ from rdmawire.wire.roce import Medium
 class Numbers(NamedTuple):
     """Numbers of a target that its peer needs.
 
-    The QPN, address and key of each region, the Q_Key of datagrams, and the number of each shared
-    receive queue (:data:`rdmawire.fuzz.setup.SHARED_QUEUES`) of an XRC target. ``peer_lid`` is the
-    LID of the peer on an InfiniBand link, 0 on Ethernet.
+    - ``qpn``: its queue pair.
+    - ``vas``, ``rkeys``: address and key of each region of :data:`rdmawire.fuzz.setup.AREAS`, then
+      of :data:`rdmawire.fuzz.setup.WINDOW`.
+    - ``qkey``: the Q_Key of datagrams.
+    - ``srqs``: the number of each queue of :data:`rdmawire.fuzz.setup.SHARED_QUEUES`, of an XRC
+      target.
+    - ``peer_lid``: the LID of the peer on an InfiniBand link, 0 on Ethernet.
     """
 
     qpn: int
@@ -99,9 +103,10 @@ def _opcode(opcode: int) -> str:
 
 def _syndrome(value: int) -> str:
     kind, code = value >> 5, value & 31
-    if kind == 3:
+    if kind == Ack.NAK:
         return Nak(code).name if code in set(Nak) else f"NAK {code}"
-    return {0: f"ACK credits {code}", 1: f"RNR NAK timer {code}"}.get(kind, f"syndrome {value:#x}")
+    known: dict[int, str] = {Ack.ACK: f"ACK credits {code}", Ack.RNR_NAK: f"RNR NAK timer {code}"}
+    return known.get(kind, f"syndrome {value:#x}")
 
 
 class Expected(NamedTuple):

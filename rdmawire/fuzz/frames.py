@@ -152,7 +152,10 @@ class FrameBuilder:
         Raises :class:`FuzzError` for a bad field, and for a payload that the link cannot carry.
         """
         if one.length > MAX_NATIVE_PAYLOAD and self.medium is Medium.INFINIBAND:
-            raise FuzzError(f"packet input: {one.length} bytes: LRH.pktlen counts 2047 words")
+            raise FuzzError(
+                f"packet input: {one.length} bytes of payload: on an InfiniBand link at most "
+                f"{MAX_NATIVE_PAYLOAD}, because LRH.pktlen counts 2047 words"
+            )
         if one.fields or one.extra or one.cut:
             return self._unusual(one, psn)
         word = psn | ACKREQ if one.ackreq else psn

@@ -51,7 +51,9 @@ class Found(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The result of some runs: how many, the packets (or parser calls) executed, and findings.
+    """The result of ``runs`` runs from run ``first`` on.
+
+    It has the packets (or parser calls) ``executed``, and what was ``found``.
 
     ``reached`` are the different behaviours that the runs reached, as far as the fuzzer sees them.
     """
@@ -75,9 +77,9 @@ def joined(first: int, parts: Iterable[Batch]) -> Batch:
 
 
 class Frame(NamedTuple):
-    """One frame of a replay: its time (ns), its bytes, and whether the target sent it.
+    """One frame of a replay: ``time`` (ns), ``data``, and ``sent``: whether the target sent it.
 
-    ``link`` is the type of its link.
+    ``link_type`` is that of its link.
     """
 
     time: int
@@ -234,9 +236,10 @@ class EngineFuzzer(CaseFuzzer):
     ``profile`` and ``bug`` are names, of a profile and of a planted bug; ``service`` is one of
     :data:`rdmawire.fuzz.service_model.SERVICES`, or ``all`` for each in turn (the default).
     ``accept`` says which differences of the profile from ``ibta`` are no findings, one of
-    :data:`rdmawire.fuzz.profile_differences.ACCEPT`. With ``counters`` (any value), counters are
-    compared (:data:`rdmawire.fuzz.target.COUNTERS`). ``target`` is used instead of the adapter of
-    that specification; its default service is ``rc``. Raises :class:`FuzzError` for unknown names.
+    :data:`rdmawire.fuzz.profile_differences.ACCEPT`. With ``counters`` (any true value), counters
+    are compared (:data:`rdmawire.fuzz.target.COUNTERS`). ``target`` is used instead of the adapter
+    of that specification; its default service is ``rc``. Raises :class:`FuzzError` for unknown
+    names.
     """
 
     def __init__(self, spec: Spec, target: Target | None = None) -> None:
@@ -249,7 +252,7 @@ class EngineFuzzer(CaseFuzzer):
         self._session: Session = self._new_session()
 
     def _new_session(self) -> Session:
-        return Session(self._target, self._accepted, counters="counters" in self._spec)
+        return Session(self._target, self._accepted, counters=bool(self._spec.get("counters")))
 
     def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
         setup = random_setup(random, self._services[run % len(self._services)])
@@ -293,7 +296,9 @@ class RequesterFuzzer(CaseFuzzer):
         self._session: RequesterSession = self._new_session()
 
     def _new_session(self) -> RequesterSession:
-        return RequesterSession(self._target, self._accepted, counters="counters" in self._spec)
+        return RequesterSession(
+            self._target, self._accepted, counters=bool(self._spec.get("counters"))
+        )
 
     def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
         setup = random_requester_setup(random, self._services[run % len(self._services)])
@@ -403,7 +408,8 @@ FUZZERS: Final = {
         EngineFuzzer, "a queue pair of the software RNIC, by packets from its peer"
     ),
     "requester": FuzzerKind(
-        RequesterFuzzer, "the same as a requester: it posts work, and its peer answers"
+        RequesterFuzzer,
+        "the requester of the software RNIC, by work that it posts and responses of its peer",
     ),
     "state": FuzzerKind(
         _from_module("state_fuzzer", "SequenceFuzzer"),
@@ -415,7 +421,8 @@ FUZZERS: Final = {
     ),
     "mpa": FuzzerKind(
         _from_module("mpa_fuzzer", "MPAFuzzer"),
-        "the dissector's reading of MPA, by TCP connections cut and damaged in many ways",
+        "the MPA reader of the dissector, by TCP connections, cut into segments and damaged in "
+        "many ways",
     ),
     "parser": FuzzerKind(
         _from_module("parser_fuzzer", "function_fuzzer"),

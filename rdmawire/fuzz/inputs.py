@@ -15,6 +15,7 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.setup import AREAS, QKEY, Setup
 from rdmawire.terminal import plural, suggest
 from rdmawire.verbs.wr import SendOpcode
+from rdmawire.wire.ib import NO_CREDITS
 from rdmawire.wire.opcode import SHAPES, Opcode
 
 MAX_INPUTS: Final = 4096
@@ -259,7 +260,7 @@ class AnswerInput:
 
     opcode: int
     ahead: int = 0
-    syndrome: int = 31
+    syndrome: int = NO_CREDITS
     msn: int = 0
     length: int = 0
     seed: int = 0
@@ -294,7 +295,7 @@ class AnswerInput:
         return ", ".join(parts)
 
 
-_PLAIN_ACK: Final = 31
+_PLAIN_ACK: Final = NO_CREDITS
 """The syndrome of an ACK without credits."""
 
 ResponderInput = PacketInput | ReceiveInput | WaitInput

@@ -20,7 +20,7 @@ from rdmawire.fuzz.parser_target import Parser, no_result
 from rdmawire.worker_process import begin_worker
 
 PROCESS: Final = "process"
-"""The rule of a violation by a call that ends its process."""
+"""``Violation.what`` of a call that ends its process."""
 _EXPECTED: Final = "a result or an exception"
 _STARTUP_S: Final = 120.0
 """Seconds that a process may take to start: it imports the module of the function."""

@@ -329,7 +329,7 @@ def _by_side(
 
 def _ended(conversation: Conversation, made: Sequence[StreamPart]) -> int:
     """How many parts are complete when the capture ends."""
-    left = end_of(conversation, made)
+    left = captured_bytes(conversation, made)
     for number, part in enumerate(made):
         left -= len(part.data)
         if left < 0:
@@ -337,7 +337,7 @@ def _ended(conversation: Conversation, made: Sequence[StreamPart]) -> int:
     return len(made)
 
 
-def end_of(conversation: Conversation, made: Sequence[StreamPart]) -> int:
+def captured_bytes(conversation: Conversation, made: Sequence[StreamPart]) -> int:
     """Return the bytes of both directions that are captured."""
     whole = sum(len(part.data) for part in made)
     return conversation.at % (whole + 1) if conversation.damage is Damage.END else whole
@@ -400,7 +400,7 @@ def segments(conversation: Conversation) -> list[TCPSegment]:
     made = damaged(conversation)
     random = Random(f"{conversation.seed}/cut")  # noqa: S311  must be repeatable
     lost = lost_part(conversation, made)
-    left, sent = end_of(conversation, made), [0, 0]
+    left, sent = captured_bytes(conversation, made), [0, 0]
     found: list[TCPSegment] = []
     for run in _runs(conversation, made):
         side, number = made[run[0]].side, made[run[0]].unit

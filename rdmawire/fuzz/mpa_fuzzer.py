@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from rdmawire.dissect import mpa_event
 from rdmawire.dissect.mpa_framing import Streams
-from rdmawire.errors import FuzzError
 from rdmawire.fuzz.exception_text import Raised
 from rdmawire.fuzz.fuzzer import (
     FRAME_INTERVAL_NS,
@@ -41,7 +40,7 @@ from rdmawire.fuzz.mpa_conversation import (
     truth,
 )
 from rdmawire.fuzz.oracle import Violation
-from rdmawire.fuzz.planted_bugs import planted
+from rdmawire.fuzz.planted_bugs import planted, wrong_part
 from rdmawire.fuzz.small_mpa_reader import small_reader
 from rdmawire.wire.checksum import ipv4_header_checksum, tcp_checksum
 from rdmawire.wire.inet import TCP, Ethernet, EtherType, IPv4
@@ -245,10 +244,10 @@ class MPAFuzzer(BatchFuzzer):
 
 def _planted_reader(name: str) -> MPAReader:
     """The small reader with a planted bug."""
-    rules = planted(name).mpa
-    if rules is None:
-        raise FuzzError(f"{name!r} is not a bug of a reader of MPA: rdmawire fuzz list")
-    return small_reader(rules)
+    bug = planted(name)
+    if bug.mpa is None:
+        raise wrong_part(bug, "mpa")
+    return small_reader(bug.mpa)
 
 
 def _kind(text: str) -> str:

@@ -42,8 +42,10 @@ from rdmawire.wire.opcode import SHAPES, Operation, Payload, Service
 class Violation(NamedTuple):
     """The first difference between a target and the model.
 
-    ``place`` is the index of the input in the case. ``signature`` is equal for violations that
-    have probably the same cause.
+    - ``place``: the index of the input in the case.
+    - ``what``: what differs, such as ``replies`` or ``memory``.
+    - ``expected``, ``happened``: both, in words; ``clause``: what requires it, or ``""``.
+    - ``signature``: equal for violations that probably have the same cause.
     """
 
     place: int

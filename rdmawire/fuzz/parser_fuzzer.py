@@ -1,6 +1,6 @@
 """Fuzzers of parsers: mutants of a seed corpus for a function or a command.
 
-Two kinds of specification (:func:`rdmawire.fuzz.fuzzer.make_fuzzer`), whose lists may also be texts
+Four kinds of specification (:func:`rdmawire.fuzz.fuzzer.make_fuzzer`). A list may also be a text
 with commas:
 
 - ``parser``: ``function`` is a name in :data:`rdmawire.fuzz.parsers.PARSERS` or
@@ -53,7 +53,7 @@ from rdmawire.fuzz.parser_target import (
     function_named,
 )
 from rdmawire.fuzz.parsers import PARSERS
-from rdmawire.fuzz.planted_bugs import planted
+from rdmawire.fuzz.planted_bugs import planted, wrong_part
 from rdmawire.fuzz.seed_corpus import SeedCorpus, corpus_of
 from rdmawire.fuzz.tshark_fields import tshark_values
 
@@ -153,9 +153,9 @@ def _planted_fuzzer(spec: Spec) -> ParserFuzzer:
     """Return the fuzzer of a parser with a planted bug."""
     check_settings(spec, ("seconds", "corpus", "bug"))
     name = str(spec["bug"])
-    bug = planted(name).parser
-    if bug is None:
-        raise FuzzError(f"{name!r} is a bug of an adapter, not of a parser: see rdmawire fuzz list")
+    found = planted(name)
+    if (bug := found.parser) is None:
+        raise wrong_part(found, "parser")
     function, seconds = bug.check(bug.rules), _number(spec, "seconds", DEFAULT_SECONDS)
     parser = FunctionParser(function, form_named(bug.form), seconds=seconds, name=name)
     return ParserFuzzer(parser, _corpus(spec))
@@ -262,5 +262,5 @@ def _number(spec: Spec, name: str, default: float) -> float:
     except (TypeError, ValueError):
         raise FuzzError(f"{name}: {value!r} is not a number") from None
     if not 0 < found <= _MAX_SECONDS:
-        raise FuzzError(f"{name}: {value!r} is not above 0 and at most {_MAX_SECONDS}")
+        raise FuzzError(f"{name}: {value!r}: use a number above 0, at most {_MAX_SECONDS}")
     return found

@@ -91,7 +91,7 @@ class Station(Host):
         self.ends: list[QueueEnd] = []
         self.seen = EventCounts()
 
-    def found(self) -> bytes:
+    def arena_bytes(self) -> bytes:
         """Return the bytes of the arena."""
         return self.space.read(self.base, ARENA)
 
@@ -220,6 +220,6 @@ class QueueEnd:
         """Return the start in the arena of the next receive."""
         return RECEIVES + self.posted_receives % RECEIVE_SLOTS * RECEIVE_SLOT
 
-    def found_local(self) -> bytes:
+    def local_bytes(self) -> bytes:
         """Return the bytes of the local memory."""
         return self.station.space.read(self.local_base, LOCAL_SIZE)

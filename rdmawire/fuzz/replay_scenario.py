@@ -26,8 +26,10 @@ from rdmawire.fuzz.scenario_text import (
     APART,
     AREA_NAMES,
     arena_lines,
+    cannot_play,
     check_network,
     comment_lines,
+    difference_text,
     digit_lines,
     head_lines,
     key_lines,
@@ -154,7 +156,7 @@ def scenario_text(
     _check(case)
     run = ModelRun(case, accepted)
     if run.uses_window and case.setup.service is QPType.XRC_TGT:
-        raise FuzzError("a scenario cannot play this case: an XRC target cannot bind its window")
+        raise cannot_play("an XRC target cannot bind its window")
     parts = (
         head_lines(_about(violation, bug), violation, _end(case.inputs)),
         _hosts(case.setup, profile, window=run.uses_window),
@@ -170,12 +172,11 @@ def _check(case: Case) -> None:
     setup = case.setup
     check_network(setup)
     if setup.service not in _TYPES:
-        raise FuzzError(f"a scenario cannot play this case: service {setup.service.name}")
+        raise cannot_play(f"service {setup.service.name}")
     if any(isinstance(one, PacketInput) and one.room is not None for one in case.inputs):
-        raise FuzzError("a scenario cannot play this case: the target transmits later")
+        raise cannot_play("the target transmits later")
     if (end := _end(case.inputs)) > MAX_TIME:
-        longest = format_time(MAX_TIME)
-        raise FuzzError(f"a scenario cannot play this case: {end} ns are more than {longest}")
+        raise cannot_play(f"{end} ns are more than {format_time(MAX_TIME)}")
 
 
 def _end(inputs: Iterable[Input]) -> int:
@@ -191,13 +192,7 @@ def _about(violation: Violation | None, bug: str) -> str:
         "The client sends crafted packets to the server, and the server must answer as the "
         f"standard requires. Run it with: rdmawire run{option} FILE."
     )
-    if violation is None:
-        return text
-    return (
-        f"{text} The fuzzer found a difference at input {violation.place + 1}: {violation.what}. "
-        f"Expected: {violation.expected}. Happened: {violation.happened}. "
-        f"Clause: {violation.clause or 'none'}."
-    )
+    return text if violation is None else f"{text} {difference_text(violation)}"
 
 
 def _hosts(setup: Setup, profile: str, *, window: bool) -> Iterator[str]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from rdmawire.fuzz.datagram_model import PORT_MTU
 from rdmawire.fuzz.inputs import (
     ATOMIC_WORK,
     MAX_INLINE,
@@ -21,12 +20,13 @@ from rdmawire.fuzz.inputs import (
     WorkInput,
 )
 from rdmawire.fuzz.requester_model import READ_RESPONSES, RequesterModel
-from rdmawire.fuzz.requester_services import OWN_QKEY
+from rdmawire.fuzz.requester_services import SELECTS_OWN_QKEY
 from rdmawire.fuzz.responder_inputs import random_setup
+from rdmawire.fuzz.responder_services import PORT_MTU
 from rdmawire.fuzz.setup import AREAS, QKEY, Setup
 from rdmawire.fuzz.work_requests import QueuedWork
 from rdmawire.verbs.enums import QPType
-from rdmawire.wire.ib import RNR_TIMER_NS, Nak
+from rdmawire.wire.ib import NO_CREDITS, RNR_TIMER_NS, Ack, Nak
 from rdmawire.wire.opcode import SHAPES, Opcode, Service
 from rdmawire.wire.opcode import Operation as Op
 
@@ -179,7 +179,7 @@ class RequesterInputs:
 
     def _made(self, operation: int, ahead: int, **more: Any) -> AnswerInput:
         random, opcode = self._random, self._base | operation
-        granted = random.choice(_CREDITS) if random.random() < 0.3 else 31
+        granted = random.choice(_CREDITS) if random.random() < 0.3 else NO_CREDITS
         seed = random.randrange(256)
         return AnswerInput(opcode, max(ahead, -(1 << 23)), syndrome=granted, seed=seed, **more)
 
@@ -187,9 +187,9 @@ class RequesterInputs:
         """A NAK or RNR NAK of any packet that is outstanding."""
         random, model = self._random, self._model
         ahead = random.choice((0, 0, random.randrange(model.in_flight + 1)))
-        kind = random.choice((1, 1, 3, 3, 3, 2))
+        kind = random.choice((*(Ack.RNR_NAK,) * 2, *(Ack.NAK,) * 3, Ack.RESERVED))
         value = random.randrange(32)
-        if kind == _NAK:
+        if kind == Ack.NAK:
             value = random.choice((0, 0, 0, 0, *Nak, value))
         return replace(self._ack(ahead), syndrome=kind << 5 | value)
 
@@ -245,7 +245,6 @@ _DEPTHS: Final = (1, 4, 4, 8, 14)
 """How much work is kept outstanding, in different cases."""
 _SMALL: Final = 512
 _EIGHT: Final = 8
-_NAK: Final = 3
 _MUTATIONS: Final[tuple[Callable[[RequesterInputs, AnswerInput], AnswerInput], ...]] = (
     *(RequesterInputs._other_psn,) * 4,
     *(RequesterInputs._other_opcode,) * 3,
@@ -271,7 +270,7 @@ _OFFSETS: Final = (0, 0, 8, 100, -(1 << 63))
 _VALUES: Final = (0, 1, 2, 7, 0xFFFFFFFF, (1 << 64) - 1, 1 << 63)
 _CREDITS: Final = (0, 0, 1, 2, 3, 4, 30, 31)
 _STEPS: Final = (1, 1, 2, 3, -1, -1, -2, -8, 1 << 22, 1 << 23, -(1 << 23))
-_QKEYS: Final = (QKEY, QKEY, 0, OWN_QKEY - 1, OWN_QKEY, 0xFFFF_FFFF)
+_QKEYS: Final = (QKEY, QKEY, 0, SELECTS_OWN_QKEY - 1, SELECTS_OWN_QKEY, 0xFFFF_FFFF)
 _RESPONDING: Final = {Service.RC: Service.RC, Service.XRC: Service.XRC}
 """Services with responses; the others get those of RC, which they ignore."""
 _DATAGRAMS: Final = ("SEND", "SEND_WITH_IMM")

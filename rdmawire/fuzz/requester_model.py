@@ -23,18 +23,15 @@ from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPState, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
-from rdmawire.wire.ib import CREDITS, Nak
+from rdmawire.wire.ib import CREDITS, NO_CREDITS, Ack, Nak
 from rdmawire.wire.opcode import OPERATIONS
 from rdmawire.wire.opcode import Operation as Op
 
-_ACK, _RNR_NAK, _NAK = 0, 1, 3
-_NO_CREDITS: Final = 31
-_SEQUENCE_ERROR: Final = 0
-_STATUS: Final = {
-    1: WCStatus.REM_INV_REQ_ERR,
-    2: WCStatus.REM_ACCESS_ERR,
-    3: WCStatus.REM_OP_ERR,
-    4: WCStatus.REM_INV_RD_REQ_ERR,
+NAK_STATUS: Final[dict[int, WCStatus]] = {
+    Nak.INVALID_REQUEST: WCStatus.REM_INV_REQ_ERR,
+    Nak.REMOTE_ACCESS_ERROR: WCStatus.REM_ACCESS_ERR,
+    Nak.REMOTE_OPERATIONAL_ERROR: WCStatus.REM_OP_ERR,
+    Nak.INVALID_RD_REQUEST: WCStatus.REM_INV_RD_REQ_ERR,
 }
 """Completion status by NAK code. IBA 9.9.2.3."""
 _COUNTED: Final = {
@@ -195,7 +192,7 @@ class RequesterModel(WorkRequests):
         """A duplicate response may grant credits, a ghost response has no effect."""
         self._because("IBA 9.7.5.1.2", "a response to nothing that is outstanding")
         ghost = not -serial.HALF < ahead < 0
-        if ghost or reply.syndrome < 0 or reply.syndrome >> 5 != _ACK:
+        if ghost or reply.syndrome < 0 or reply.syndrome >> 5 != Ack.ACK:
             return
         limit = self._limit_in(reply)
         more = None not in (limit, self._limit) and serial.is_before(self._limit or 0, limit or 0)
@@ -206,20 +203,20 @@ class RequesterModel(WorkRequests):
     def _limit_in(self, reply: Reply) -> int | None:
         """The last message that the responder has a receive for; ``None`` without a limit."""
         count = reply.syndrome & 31
-        return None if count == _NO_CREDITS else serial.add(reply.msn, CREDITS[count])
+        return None if count == NO_CREDITS else serial.add(reply.msn, CREDITS[count])
 
     def _answer_in_window(self, reply: Reply, packet: int) -> None:
-        kind = reply.syndrome >> 5 if reply.syndrome >= 0 else _ACK
-        if kind == _ACK:
+        kind = reply.syndrome >> 5 if reply.syndrome >= 0 else Ack.ACK
+        if kind == Ack.ACK:
             if reply.syndrome >= 0:
                 self._limit = self._limit_in(reply)
             self._acknowledged(reply, packet)
         elif reply.operation != Op.ACKNOWLEDGE:
             if self._settle(packet):
                 self._bad_response("IBA 9.7.5.2", "only an Acknowledge packet has a NAK")
-        elif kind == _RNR_NAK:
+        elif kind == Ack.RNR_NAK:
             self._not_ready(reply.syndrome & 31, packet)
-        elif kind == _NAK:
+        elif kind == Ack.NAK:
             self._refused(reply.syndrome & 31, packet)
         else:
             self._because("IBA 9.7.5.2", "a reserved syndrome is ignored")
@@ -277,7 +274,7 @@ class RequesterModel(WorkRequests):
         self.counters["rcvd_rnr_err"] += 1
         if not self.work:
             return
-        self._because("IBA 9.7.5.2.8", "an RNR NAK: wait, then send again")
+        self._because("IBA 9.7.5.2.8", "an RNR NAK: wait, then retransmit")
         if self.waiting:
             return
         if not self._rnr_retries:
@@ -293,20 +290,20 @@ class RequesterModel(WorkRequests):
     def _refused(self, code: int, packet: int) -> None:
         if not self._settle(packet):
             return
-        if code == _SEQUENCE_ERROR:
+        if code == Nak.PSN_SEQUENCE_ERROR:
             self._sequence_error()
             return
         if not self.work:
             return
         self._because("IBA 9.9.2.3", f"{_nak_text(code)} ends the oldest work")
-        self._fail(_STATUS.get(code, WCStatus.BAD_RESP_ERR))
+        self._fail(NAK_STATUS.get(code, WCStatus.BAD_RESP_ERR))
 
     def _sequence_error(self) -> None:
-        """Send again from the oldest packet, as a NAK demands."""
+        """Retransmit from the oldest packet, as a NAK demands."""
         self.counters["rcvd_seq_err"] += 1
         repeats = self._repeating or self.waiting
         if self.work:
-            self._because("IBA 9.7.5.2", "a PSN sequence error: send again from there")
+            self._because("IBA 9.7.5.2", "a PSN sequence error: retransmit from there")
             repeats = self._repeat() or repeats
         self.counters["packet_seq_err"] += repeats
 
@@ -476,4 +473,4 @@ _NOT_YET: Final = {
 
 
 def _nak_text(code: int) -> str:
-    return f"NAK {Nak(code).name}" if code in _STATUS else "a NAK with a reserved code"
+    return f"NAK {Nak(code).name}" if code in NAK_STATUS else "a NAK with a reserved code"

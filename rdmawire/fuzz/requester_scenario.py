@@ -24,8 +24,10 @@ from rdmawire.fuzz.scenario_text import (
     APART,
     AREA_NAMES,
     arena_lines,
+    cannot_play,
     check_network,
     comment_lines,
+    difference_text,
     digit_lines,
     head_lines,
     key_lines,
@@ -160,7 +162,7 @@ class RequesterRun:
             if self.model.deadline is None:
                 return
             self._wait_until(self.model.deadline)
-        raise FuzzError("a scenario cannot play this case: the requester retries without end")
+        raise cannot_play("the requester retries without end")
 
 
 def requester_scenario(
@@ -181,31 +183,35 @@ def requester_scenario(
     check_network(case.setup)
     run = RequesterRun(case, accepted)
     if run.now > MAX_TIME:
-        raise FuzzError(
-            f"a scenario cannot play this case: {run.now} ns are more than {format_time(MAX_TIME)}"
-        )
+        raise cannot_play(f"{run.now} ns are more than {format_time(MAX_TIME)}")
 
     def text(profile: str, *, timed: bool) -> str:
-        begin = "".join(
-            f"{line}\n"
-            for part in (
-                head_lines(_about(violation, bug), violation, run.now, 2 * run.now + _SPARE),
-                _hosts(case.setup, profile),
-                _connection(case),
-                _work(run),
-            )
-            for line in part
-        )
-        numbers = _Numbers.of(begin)
-        return begin + "".join(f"{line}\n" for line in _expectations(run, numbers, timed=timed))
+        return _text(case, violation, run, profile=profile, bug=bug, timed=timed)
 
     timed = passes(text("ibta", timed=True))
     if not timed and not passes(text("ibta", timed=False)):
-        raise FuzzError("a scenario cannot play this case: it fails on a healthy adapter")
+        raise cannot_play("it fails on a healthy adapter")
     found = text(profile, timed=timed)
     if (bug or profile != "ibta") and passes(found, rules):
-        raise FuzzError("a scenario cannot play this case: it does not show the violation")
+        raise cannot_play("it does not show the violation")
     return found
+
+
+def _text(
+    case: Case, violation: Violation, run: RequesterRun, *, profile: str, bug: str, timed: bool
+) -> str:
+    """Return the text; ``timed`` says whether it expects the time at which the run ends."""
+    begin = _joined(
+        head_lines(_about(violation, bug), violation, run.now, 2 * run.now + _SPARE),
+        _hosts(case.setup, profile),
+        _connection(case),
+        _work(run),
+    )
+    return begin + _joined(_expectations(run, _Numbers.of(begin), timed=timed))
+
+
+def _joined(*parts: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for part in parts for line in part)
 
 
 def _about(violation: Violation, bug: str) -> str:
@@ -213,9 +219,7 @@ def _about(violation: Violation, bug: str) -> str:
     return (
         "The server posts work; the client, whose queue pair answers nothing, sends crafted "
         "responses. The server must send and complete what the standard requires. Run it with: "
-        f"rdmawire run{option} FILE. The fuzzer found a difference at input "
-        f"{violation.place + 1}: {violation.what}. Expected: {violation.expected}. "
-        f"Happened: {violation.happened}. Clause: {violation.clause or 'none'}."
+        f"rdmawire run{option} FILE. {difference_text(violation)}"
     )
 
 
@@ -273,7 +277,7 @@ def _remote_qkey(case: Case) -> int:
     """The Q_Key of all work: scenarios send with the Q_Key of the peer."""
     qkeys = {one.qkey for one in case.inputs if isinstance(one, WorkInput)}
     if len(qkeys) > 1:
-        raise FuzzError("a scenario cannot play this case: work with several Q_Keys")
+        raise cannot_play("work with several Q_Keys")
     return next(iter(qkeys), QKEY)
 
 

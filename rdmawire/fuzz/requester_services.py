@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.datagram_model import PORT_MTU
 from rdmawire.fuzz.exchange import Request
 from rdmawire.fuzz.inputs import WorkInput
 from rdmawire.fuzz.requester_model import RequesterModel
+from rdmawire.fuzz.responder_services import PORT_MTU
 from rdmawire.fuzz.setup import FRESH_ARENA, PEER_SRQN, TARGET_QPN, Setup
 from rdmawire.fuzz.work_requests import QueuedWork
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire.opcode import Service
 
-OWN_QKEY: Final = 1 << 31
+SELECTS_OWN_QKEY: Final = 1 << 31
 """The bit of a remote Q_Key that selects the queue pair's own. IBA 10.2.5."""
 
 
@@ -64,7 +64,7 @@ class DatagramRequester(UnreliableRequester):
             one.packets = 0
 
     def _request(self, work: WorkInput, operation: int, *values: Any, **named: Any) -> Request:
-        qkey = self.setup.qkey if work.qkey & OWN_QKEY else work.qkey
+        qkey = self.setup.qkey if work.qkey & SELECTS_OWN_QKEY else work.qkey
         request = super()._request(work, operation, *values, **named)
         return request._replace(qkey=qkey, source=TARGET_QPN)
 

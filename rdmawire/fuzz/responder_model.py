@@ -22,11 +22,12 @@ from rdmawire.fuzz.target import Completion
 from rdmawire.memory.key import REMOTE_READ, REMOTE_WRITE, Access
 from rdmawire.verbs.enums import WCOpcode, WCStatus
 from rdmawire.wire import serial
-from rdmawire.wire.ib import Nak
+from rdmawire.wire.ib import Ack, Nak
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.opcode import Operation as Op
 
 _MAX_DMALEN: Final = 1 << 31
+_DUPLICATES: Final = "IBA 9.7.5.1.2, 9.7.5.1.4"
 
 
 _IS_RESPONSE: Final = frozenset(
@@ -146,7 +147,7 @@ class ResponderModel(ResponderState):
         self.counters["out_of_buffer"] += 1
         self.counters["send_rnr_err"] += 1
         self.nak_sent = not self.profile.naks_gaps_after_rnr
-        rnr = Reply(Op.ACKNOWLEDGE, self.epsn, 1 << 5 | self.setup.rnr_timer, self.msn)
+        rnr = Reply(Op.ACKNOWLEDGE, self.epsn, Ack.RNR_NAK << 5 | self.setup.rnr_timer, self.msn)
         return Expected((rnr,), "IBA 9.7.5.2.8", "no receive is posted")
 
     def _bad_length(self, role: RequestRole, length: int) -> Expected | None:
@@ -360,32 +361,40 @@ class ResponderModel(ResponderState):
     # Duplicates.
 
     def _duplicate(self, operation: int, request: Request) -> Expected:
+        """Answer a request whose PSN is before the expected one."""
         self.counters["duplicate_request"] += 1
-        clause = "IBA 9.7.5.1.2, 9.7.5.1.4"
         found = [one for one in self.remembered if covers(one, request.psn)]
         one = found[-1] if found else None
         role = REQUEST_ROLES.get(operation)
         if role is None or request.malformed:
-            return Expected((), clause, "a malformed duplicate is dropped")
+            return Expected((), _DUPLICATES, "a malformed duplicate is dropped")
         if role.family != SINGLE:
-            if one is not None and self.profile.validates_duplicates:
-                return Expected((), clause, "a SEND or WRITE with the PSN of a READ or atomic")
-            newest = self.profile.acks_newest
-            psn = self.ack_psn if newest else self._ack_before(request.psn)
-            return Expected((self._ack(psn),), clause, "a duplicate")
+            return self._message_again(request, one)
         if one is None or one.opcode != request.opcode:
-            return Expected((), clause, "a duplicate that is not remembered")
+            return Expected((), _DUPLICATES, "a duplicate that is not remembered")
         if operation == Op.RDMA_READ_REQUEST:
-            return self._read_again(request, one, clause)
+            return self._read_again(request, one, _DUPLICATES)
         if operation in (Op.CMP_SWAP, Op.FETCH_ADD):
-            same = (one.va, one.rkey, one.value, one.compare) == (
-                request.va, request.rkey, request.value, request.compare
-            )  # fmt: skip
-            same = same or not self.profile.validates_duplicates
-            if not same or one.original is None:
-                return Expected((), clause, "an atomic with other operands than the original")
-            return self._atomic_reply(request.psn, one.original, "a duplicate atomic")
+            return self._atomic_again(request, one)
         return self._empty_response(request.psn, "a duplicate")
+
+    def _message_again(self, request: Request, one: Remembered | None) -> Expected:
+        """Acknowledge a duplicate SEND or WRITE. ``one`` is the READ or atomic with its PSN."""
+        if one is not None and self.profile.validates_duplicates:
+            return Expected((), _DUPLICATES, "a SEND or WRITE with the PSN of a READ or atomic")
+        newest = self.profile.acks_newest
+        psn = self.ack_psn if newest else self._ack_before(request.psn)
+        return Expected((self._ack(psn),), _DUPLICATES, "a duplicate")
+
+    def _atomic_again(self, request: Request, one: Remembered) -> Expected:
+        """Return the original value of an atomic again, if its operands are the same."""
+        same = (one.va, one.rkey, one.value, one.compare) == (
+            request.va, request.rkey, request.value, request.compare
+        )  # fmt: skip
+        same = same or not self.profile.validates_duplicates
+        if not same or one.original is None:
+            return Expected((), _DUPLICATES, "an atomic with other operands than the original")
+        return self._atomic_reply(request.psn, one.original, "a duplicate atomic")
 
     def _names_valid_queue(self, request: Request) -> bool:  # noqa: ARG002
         """Whether the shared receive queue that a request names is valid; RC requests name none."""

@@ -15,7 +15,7 @@ from rdmawire.fuzz.target import COUNTERS, Completion
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
-from rdmawire.wire.ib import CREDITS, NO_CREDITS, Nak
+from rdmawire.wire.ib import CREDITS, NO_CREDITS, Ack, Nak
 from rdmawire.wire.opcode import Operation as Op
 from rdmawire.wire.opcode import Service
 
@@ -36,7 +36,10 @@ class Grant:
 
 @dataclass(slots=True)
 class Message:
-    """A message in progress."""
+    """A message in progress.
+
+    It has its start in the arena, and the bytes it may have (``limit``) and has (``placed``).
+    """
 
     family: str = ""
     start: int = 0
@@ -45,7 +48,7 @@ class Message:
 
 
 NO_MESSAGE: Final = Message()
-"""The message between messages. No bytes are written for it, so it never changes."""
+"""``message`` while no message is in progress. It is shared, and nothing changes it."""
 
 
 class Receive(NamedTuple):
@@ -202,7 +205,7 @@ class ResponderState:
         return bisect_right(CREDITS, len(self.receives)) - 1
 
     def _nak(self, code: int) -> Reply:
-        return Reply(Op.ACKNOWLEDGE, self.epsn, 3 << 5 | code, self.msn)
+        return Reply(Op.ACKNOWLEDGE, self.epsn, Ack.NAK << 5 | code, self.msn)
 
     def _fail(self, status: WCStatus, *replies: Reply, clause: str, why: str) -> Expected:
         """End the queue pair: the receive in use gets ``status``, the others are flushed."""

@@ -29,11 +29,25 @@ _USUAL_LIMIT: Final = 10**10
 _WIDTH: Final = 96
 
 
+def cannot_play(why: str) -> FuzzError:
+    """Return the error about a case that a scenario cannot play."""
+    return FuzzError(f"a scenario cannot play this case: {why}")
+
+
+def difference_text(violation: Violation) -> str:
+    """Describe a violation in sentences."""
+    return (
+        f"The fuzzer found a difference at input {violation.place + 1}: {violation.what}. "
+        f"Expected: {violation.expected}. Happened: {violation.happened}. "
+        f"Clause: {violation.clause or 'none'}."
+    )
+
+
 def check_network(setup: Setup) -> None:
     """Raise :class:`FuzzError` for a network that scenarios do not have."""
     if setup.network.medium is not Medium.ETHERNET:
         sent = setup.network.value.partition(":")[0]
-        raise FuzzError(f"a scenario cannot play this case: its links are Ethernet, not {sent}")
+        raise cannot_play(f"its links are Ethernet, not {sent}")
 
 
 def read(text: str) -> Scenario:
@@ -41,7 +55,7 @@ def read(text: str) -> Scenario:
     try:
         return read_scenario_text(text)
     except ScenarioError as error:
-        raise FuzzError(f"a scenario cannot play this case: {error}") from error
+        raise cannot_play(str(error)) from error
 
 
 def passes(text: str, rules: Rules | None = None) -> bool:
@@ -107,7 +121,7 @@ def rights_text(access: int) -> str:
 def arena_lines(areas: Iterable[Area]) -> Iterator[str]:
     """Yield the memory of the server: the arena, and the regions within it."""
     yield "    memory:"
-    yield "      # Regions within one piece of memory: the bytes between them must not change."
+    yield "      # Regions within one buffer: the bytes between them must not change."
     yield f"      arena: {{size: {format_size(ARENA)}, fill: random, registered: false}}"
     for name, area in zip(AREA_NAMES, areas, strict=False):
         yield f"      {name}:"

@@ -4,12 +4,10 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.datagram_model import DatagramModel
 from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.responder_model import ResponderModel
+from rdmawire.fuzz.responder_services import DatagramModel, SharedReceiveModel, UnreliableModel
 from rdmawire.fuzz.setup import FRESH_ARENA, Setup
-from rdmawire.fuzz.shared_receive_model import SharedReceiveModel
-from rdmawire.fuzz.unreliable_model import UnreliableModel
 from rdmawire.terminal import suggest
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA, Profile

@@ -96,7 +96,10 @@ MAX_SEND_WR: Final = 16
 
 
 class SharedQueue(NamedTuple):
-    """A shared receive queue of an XRC target, and whether the target may use it."""
+    """A shared receive queue of an XRC target.
+
+    ``usable`` says whether the target may use it, ``is_xrc`` whether it belongs to an XRC domain.
+    """
 
     usable: bool
     is_xrc: bool = True
@@ -124,11 +127,13 @@ def receive_start(number: int, length: int) -> int:
 class Setup:
     """Parameters of one queue pair of a target.
 
-    ``psn`` is the first expected PSN, ``mtu`` the path MTU in bytes, ``rd_atomic`` the number of
-    READs and atomics that the responder supports (``max_dest_rd_atomic``). ``access`` says whether
-    the queue pair allows remote access, ``qkey`` is that of a queue pair for datagrams. Of a
-    requester, ``rd_atomic`` is ``max_rd_atomic``, and ``timeout``, ``retry_cnt`` and ``rnr_retry``
-    are those of ibv_modify_qp(3). Raises :class:`FuzzError` for values out of range.
+    ``service`` is the type of the queue pair, ``network`` the headers before the BTH, ``rnr_timer``
+    the timer code of its RNR NAKs (0 to 31). ``psn`` is the first expected PSN, ``mtu`` the path
+    MTU in bytes, ``rd_atomic`` the number of READs and atomics that the responder supports
+    (``max_dest_rd_atomic``). ``access`` says whether the queue pair allows remote access, ``qkey``
+    is that of a queue pair for datagrams. Of a requester, ``rd_atomic`` is ``max_rd_atomic``, and
+    ``timeout``, ``retry_cnt`` and ``rnr_retry`` are those of ibv_modify_qp(3). Raises
+    :class:`FuzzError` for values out of range.
     """
 
     service: QPType = QPType.RC

@@ -41,7 +41,7 @@ class PacketRules(NamedTuple):
     - ``headers``: the labels of the headers after the BTH, by opcode; ``sizes``: their bytes.
     - ``lengths``: whether an opcode's kind of payload allows a number of bytes, pad included.
     - ``pad``: the bytes of pad, of the second byte of the BTH.
-    - ``fits``: whether so many bytes of payload and pad can have that pad.
+    - ``fits``: given the bytes of payload and pad, and the pad count, whether they agree.
     - ``psn``: the PSN, of the last word of the BTH.
     """
 
@@ -119,10 +119,10 @@ def packet_check(rules: PacketRules) -> Check:
 class FPDURules(NamedTuple):
     """The rules of an FPDU parser. ``position`` is where in its stream the FPDU begins.
 
-    - ``pad``: the bytes of pad after a ULPDU of so many bytes.
+    - ``pad``: given the bytes of the ULPDU, the bytes of its pad.
     - ``marker``: bytes of the FPDU before its first Marker, at a position.
     - ``crc``: whether the CRC in the FPDU is accepted, and the computed one.
-    - ``payload``: bytes after a DDP header of so many bytes, in a ULPDU of so many bytes;
+    - ``payload``: given the bytes of the DDP header and of the ULPDU, the bytes after the header;
       ``None`` if the ULPDU is too short.
     """
 

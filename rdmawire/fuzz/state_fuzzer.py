@@ -25,7 +25,7 @@ from rdmawire.fuzz.work_model import Problem
 from rdmawire.ib.rules import Rules
 
 RUNS_AT_ONCE: Final = 20
-"""Runs between two questions to a deadline."""
+"""Sequences that are played between two calls of ``limit``."""
 _SEEDS: Final = 1 << 20
 
 
@@ -66,7 +66,7 @@ class StateFuzzer:
     - ``services``: those of connections, from :data:`~rdmawire.fuzz.state_setup.SERVICES`.
     - ``derandomized``: ignore the seed and the database, and play the same sequences always.
     - ``shrinks``: whether findings are made short, which takes more time than to find them.
-    - ``report``: called with lines for people.
+    - ``report``: called with each line of progress.
 
     Raises :class:`FuzzError` without Hypothesis. ``runs`` and ``executed`` count sequences and
     steps, those of shrinking included.

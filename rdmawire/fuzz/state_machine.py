@@ -256,7 +256,7 @@ class StateMachine(RuleBasedStateMachine):
         ahead=st.integers(0, 3),
     )
     def lose(self, ahead: int, **values: Any) -> None:
-        """Lose a frame of some work, and let it be sent again."""
+        """Lose a frame of some work, and let it be retransmitted."""
         self.play("fault", do="drop", ahead=ahead)
         self.play("post", **values)
         self.play("settle")
@@ -272,7 +272,7 @@ class StateMachine(RuleBasedStateMachine):
         self.play("settle")
 
     def teardown(self) -> None:
-        """End with a rest, so that work that never ends is found."""
+        """Let time pass until nothing is left to do, so that work that never ends is found."""
         if getattr(self, "session", None) is not None:
             self.play("settle")
 

@@ -13,7 +13,7 @@ from rdmawire.fabric.link import Delivery, Link
 from rdmawire.fabric.simulator import Simulator
 from rdmawire.fuzz.exchange import Expected
 from rdmawire.fuzz.queue_end import QueueEnd, Station
-from rdmawire.fuzz.state_oracle import NOTHING, Arrival, StateOracle, fail
+from rdmawire.fuzz.state_oracle import NOTHING, ExpectedArrival, StateOracle, fail
 from rdmawire.fuzz.state_setup import FIRST_QPN, StateSetup
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
@@ -84,7 +84,7 @@ class WatchedPort:
         self.station.nic.receive(frame, now)
         self._judge(arrival, now)
 
-    def _judge(self, arrival: Arrival, now: int) -> None:
+    def _judge(self, arrival: ExpectedArrival, now: int) -> None:
         """Judge the frames that the adapter has ready."""
         frames = self._drained(now)
         self.ready += frames
@@ -98,7 +98,7 @@ class WatchedPort:
 
     def posted(self, end: QueueEnd, expected: Expected, now: int) -> None:
         """Judge what follows at once from posted work of an end."""
-        self._judge(Arrival(end, was=end.state, replies=expected), now)
+        self._judge(ExpectedArrival(end, was=end.state, replies=expected), now)
 
     def _drained(self, now: int) -> list[bytes]:
         """Take all frames that the adapter has ready."""
@@ -106,7 +106,8 @@ class WatchedPort:
         while more := nic.transmit(now):
             frames += more
             if len(frames) > MAX_FRAMES:
-                fail("rest", "IBA 9.7", f"{MAX_FRAMES} frames at most", "frames without end")
+                expected = f"at most {MAX_FRAMES} frames"
+                fail("endless", "IBA 9.7", expected, "more frames at one event")
         return frames
 
     def next_timer(self) -> int | None:

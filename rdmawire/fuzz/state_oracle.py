@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import Copyable, WireError
 from rdmawire.fuzz.exchange import Expected, Reply, Request
-from rdmawire.fuzz.packet_validation import Accepted, accepted_packet, request_in
+from rdmawire.fuzz.packet_validation import Accepted, accepted_packet, reply_in, request_in
 from rdmawire.fuzz.queue_end import COMPLETIONS, QueueEnd, Station
 from rdmawire.fuzz.setup import AREAS, PKEY, WINDOW
 from rdmawire.fuzz.target import Completion
@@ -18,7 +18,7 @@ from rdmawire.ib.hw_counters import DATA_UNIT
 from rdmawire.memory.key import Access
 from rdmawire.verbs.enums import QPState, QPType, WCFlags, WCStatus, WorkCompletion
 from rdmawire.wire import roce
-from rdmawire.wire.ib import AETH, Ack, AtomicAckETH, Nak
+from rdmawire.wire.ib import Ack, Nak
 from rdmawire.wire.opcode import SHAPES
 from rdmawire.wire.opcode import Operation as Op
 
@@ -54,7 +54,7 @@ def fail(rule: str, clause: str, expected: str, happened: str) -> None:
     raise StateViolation(Problem(rule, clause, expected, happened))
 
 
-class Arrival(NamedTuple):
+class ExpectedArrival(NamedTuple):
     """A frame for an end of a host: what it is, and what may follow."""
 
     end: QueueEnd | None = None
@@ -65,7 +65,7 @@ class Arrival(NamedTuple):
     writable: tuple[tuple[int, int], ...] = ()
 
 
-NOTHING: Final = Arrival()
+NOTHING: Final = ExpectedArrival()
 
 
 class StateOracle:
@@ -76,16 +76,16 @@ class StateOracle:
 
     # Arriving frames.
 
-    def expect(self, station: Station, frame: bytes, now: int) -> Arrival:
+    def expect(self, station: Station, frame: bytes, now: int) -> ExpectedArrival:
         """Count and model a frame before the host receives it; return what it is and may do."""
         station.seen.received += 1
         station.seen.received_bytes += len(frame)
         end = self._addressed(station, frame)
         if end is None or end.state not in RECEIVING:
-            return NOTHING if end is None else Arrival(end, was=end.state)
+            return NOTHING if end is None else ExpectedArrival(end, was=end.state)
         found = accepted_packet(frame, end.headers, end.qpn)
         if found is None:
-            return Arrival(end, was=end.state)
+            return ExpectedArrival(end, was=end.state)
         if SHAPES.get(found.frame.packet.bth.opcode, _REQUEST).response:
             return self._expect_response(end, found.frame, now)
         return self._expect_request(end, found)
@@ -98,21 +98,21 @@ class StateOracle:
         qpn = int.from_bytes(frame[offset + 5 : offset + 8], "big")
         return next((end for end in station.ends if end.qpn == qpn), None)
 
-    def _expect_response(self, end: QueueEnd, frame: roce.Frame, now: int) -> Arrival:
+    def _expect_response(self, end: QueueEnd, frame: roce.Frame, now: int) -> ExpectedArrival:
         mine = frame.packet.bth.opcode & 0xE0 == end.base
         if mine and end.reliable and end.kind is not QPType.XRC_TGT:
             end.work.note_response(frame, now, end.station.profile.rnr_timer_ns)
-        return Arrival(end, response=frame, was=end.state)
+        return ExpectedArrival(end, response=frame, was=end.state)
 
-    def _expect_request(self, end: QueueEnd, found: Accepted) -> Arrival:
+    def _expect_request(self, end: QueueEnd, found: Accepted) -> ExpectedArrival:
         request = request_in(found.frame, malformed=found.malformed)
         if end.responder is not None:
             replies = end.responder.request(request)
-            return Arrival(end, request, was=end.state, replies=replies)
+            return ExpectedArrival(end, request, was=end.state, replies=replies)
         if request.opcode & 0xE0 != end.base or end.kind is QPType.XRC_INI:
-            return Arrival(end, was=end.state)
+            return ExpectedArrival(end, was=end.state)
         ranges = tuple(self._writable(end, request))
-        return Arrival(end, request, was=end.state, writable=ranges)
+        return ExpectedArrival(end, request, was=end.state, writable=ranges)
 
     def _writable(self, end: QueueEnd, request: Request) -> Iterator[tuple[int, int]]:
         """Yield the parts of the arena that a request may change."""
@@ -130,7 +130,9 @@ class StateOracle:
 
     # After an event.
 
-    def judge(self, station: Station, arrival: Arrival, frames: list[bytes], now: int) -> None:
+    def judge(
+        self, station: Station, arrival: ExpectedArrival, frames: list[bytes], now: int
+    ) -> None:
         """Judge what a host did in one event."""
         replies = list(self._judge_requests(station, arrival, frames, now))
         self._judge_replies(arrival, replies)
@@ -141,7 +143,7 @@ class StateOracle:
         self._judge_memory(station, arrival)
 
     def _judge_requests(
-        self, station: Station, arrival: Arrival, frames: list[bytes], now: int
+        self, station: Station, arrival: ExpectedArrival, frames: list[bytes], now: int
     ) -> Iterator[tuple[QueueEnd, Reply]]:
         """Judge the requests among frames that a host sends; yield its replies."""
         for data in frames:
@@ -151,7 +153,7 @@ class StateOracle:
             end = self._sender(station, frame)
             bth = frame.packet.bth
             if SHAPES[bth.opcode].response:
-                reply = _reply(frame)
+                reply = reply_in(frame)
                 _count_nak(station, reply)
                 self._check_answers(end, arrival)
                 yield end, reply
@@ -168,13 +170,13 @@ class StateOracle:
         assert peer is not None
         return peer.peer
 
-    def _check_answers(self, end: QueueEnd, arrival: Arrival) -> None:
+    def _check_answers(self, end: QueueEnd, arrival: ExpectedArrival) -> None:
         """Responses are sent in states that receive; in ERR only to the last request."""
         if end.state in RECEIVING or (end is arrival.end and arrival.was in RECEIVING):
             return
         fail("state", "IBA 10.3.1", f"no response in {end.state.name}", "a response")
 
-    def _judge_replies(self, arrival: Arrival, found: list[tuple[QueueEnd, Reply]]) -> None:
+    def _judge_replies(self, arrival: ExpectedArrival, found: list[tuple[QueueEnd, Reply]]) -> None:
         """Compare the replies with those of the model."""
         for other, reply in found:
             if other is not arrival.end and other.responder is not None:
@@ -189,7 +191,7 @@ class StateOracle:
 
     # Completions.
 
-    def _judge_completions(self, end: QueueEnd, arrival: Arrival, now: int) -> None:
+    def _judge_completions(self, end: QueueEnd, arrival: ExpectedArrival, now: int) -> None:
         sends = end.send_cq.poll(COMPLETIONS)
         receives = end.recv_cq.poll(COMPLETIONS)
         if end.responder is not None and end.responder.failed:
@@ -197,14 +199,14 @@ class StateOracle:
         elif end.responder is None and self._may_fail(end, arrival):
             end.state = end.qp.state
         if sends:
-            local = end.found_local()
+            local = end.local_bytes()
             for done in sends:
                 self._judge_send(end, done, now, local)
         self._judge_receives(end, receives)
         self._judge_state(end)
 
     @staticmethod
-    def _may_fail(end: QueueEnd, arrival: Arrival) -> bool:
+    def _may_fail(end: QueueEnd, arrival: ExpectedArrival) -> bool:
         """Whether a request that arrived may have ended a queue pair without an exact model."""
         asked = arrival.end is end and arrival.request is not None
         return asked and end.qp.state is QPState.ERR
@@ -257,18 +259,18 @@ class StateOracle:
 
     # Memory.
 
-    def _judge_local(self, end: QueueEnd, sinks: Ranges, arrival: Arrival) -> None:
+    def _judge_local(self, end: QueueEnd, sinks: Ranges, arrival: ExpectedArrival) -> None:
         """Local memory changes only in the slots of work that waits for a response."""
-        found = end.found_local()
+        found = end.local_bytes()
         if found == end.local:
             return
         allowed = sinks if arrival.end is end and arrival.response is not None else []
         _check_changes("local memory", "IBA 10.6.3.1", bytes(end.local), found, allowed)
         end.local[:] = found
 
-    def _judge_memory(self, station: Station, arrival: Arrival) -> None:
+    def _judge_memory(self, station: Station, arrival: ExpectedArrival) -> None:
         """The arena changes only as the request allows."""
-        found = station.found()
+        found = station.arena_bytes()
         if found == station.memory:
             return
         _check_changes(
@@ -339,16 +341,6 @@ def bth_words(frame: roce.Frame) -> str:
     """Describe a frame by its BTH."""
     bth = frame.packet.bth
     return f"opcode {bth.opcode:#04x}, PSN {bth.psn}, to QP {bth.destqp:#x}"
-
-
-def _reply(frame: roce.Frame) -> Reply:
-    packet = frame.packet
-    aeth, atomic = packet.header(AETH), packet.header(AtomicAckETH)
-    data = atomic.origremdt.to_bytes(8, "big") if atomic else packet.payload
-    syndrome, msn = (
-        (-1, 0) if aeth is None else (aeth.resv1 << 7 | aeth.ack << 5 | aeth.value, aeth.msn)
-    )
-    return Reply(packet.bth.opcode & 31, packet.bth.psn, syndrome, msn, data)
 
 
 def _count_nak(station: Station, reply: Reply) -> None:

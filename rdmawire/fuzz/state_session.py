@@ -71,7 +71,8 @@ class StateSession(StateNetwork):
         except (StateViolation, FuzzError):
             raise
         except SimulationLimit as error:
-            raise StateViolation(Problem("rest", "IBA 9.7", "rest", str(error))) from error
+            expected = "an end of the events of one step"
+            raise StateViolation(Problem("endless", "IBA 9.7", expected, str(error))) from error
         except Exception as error:
             happened = exception_text(error)
             raise StateViolation(Problem("exception", "", "no exception", happened)) from error

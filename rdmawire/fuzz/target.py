@@ -45,7 +45,10 @@ class Target(Protocol):
         ...
 
     def send(self, frame: bytes) -> list[bytes]:
-        """Deliver one Ethernet frame, without its FCS; return the frames of the answer."""
+        """Deliver one frame, and return the frames of the answer.
+
+        It is Ethernet without its FCS, or a native InfiniBand packet with its VCRC.
+        """
         ...
 
 

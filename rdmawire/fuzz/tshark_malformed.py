@@ -79,8 +79,8 @@ MALFORMED_DIFFERENCES: Final = (
     MalformedDifference(
         _TRANSPORT,
         "a length of IP, UDP or a GRH beyond the end of the frame",
-        "the last bytes that are there are shown as ICRC, and the others as management datagram; "
-        "rdmawire does not take an end for granted that is missing",
+        "the last bytes that are there are shown as ICRC, the others as management datagram; "
+        "rdmawire shows no ICRC, because the end of the packet is missing",
         Shown.TSHARK,
         _reason(r"says that \d+ bytes follow"),
     ),

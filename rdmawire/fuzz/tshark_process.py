@@ -43,7 +43,7 @@ class TsharkError(FuzzError):
 def pdml_packets(
     path: Path, seconds: float = DEFAULT_SECONDS, max_output: int = MAX_OUTPUT
 ) -> Iterator[bytes]:
-    """Yield the pdml_packets of a capture as tshark writes them in PDML.
+    """Yield the packets of a capture as tshark writes them in PDML.
 
     pyshark's own reader is not used: its event loop takes signals, such as Ctrl-C, from the caller.
     Raises :class:`TsharkError` if tshark ends with a signal or an error, or is waited for longer

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from rdmawire.fuzz.requester_model import NAK_STATUS, READ_RESPONSES
 from rdmawire.fuzz.state_setup import PATH_MTU, RD_ATOMIC, RETRY_CNT, RNR_RETRY, TIMEOUT
 from rdmawire.ib.retransmit_timer import ACK_TIMEOUT_UNIT
 from rdmawire.verbs.enums import WCStatus, WorkCompletion
@@ -20,21 +21,6 @@ from rdmawire.wire.opcode import Operation as Op
 
 ACK_TIMEOUT: Final = ACK_TIMEOUT_UNIT << TIMEOUT
 """The Local ACK Timeout in ns."""
-
-_NAK_STATUS: Final = {
-    Nak.INVALID_REQUEST: WCStatus.REM_INV_REQ_ERR,
-    Nak.REMOTE_ACCESS_ERROR: WCStatus.REM_ACCESS_ERR,
-    Nak.REMOTE_OPERATIONAL_ERROR: WCStatus.REM_OP_ERR,
-    Nak.INVALID_RD_REQUEST: WCStatus.REM_INV_RD_REQ_ERR,
-}
-_READ_RESPONSES: Final = frozenset(
-    (
-        Op.RDMA_READ_RESPONSE_FIRST,
-        Op.RDMA_READ_RESPONSE_MIDDLE,
-        Op.RDMA_READ_RESPONSE_LAST,
-        Op.RDMA_READ_RESPONSE_ONLY,
-    )
-)
 
 
 class Problem(NamedTuple):
@@ -290,8 +276,7 @@ class WorkModel:
         elif aeth.ack == Ack.NAK and aeth.value == Nak.PSN_SEQUENCE_ERROR:
             self._signals += 1
         elif aeth.ack == Ack.NAK:
-            self._reasons.add(_NAK_STATUS.get(Nak(aeth.value), WCStatus.BAD_RESP_ERR)
-                              if aeth.value in set(Nak) else WCStatus.BAD_RESP_ERR)  # fmt: skip
+            self._reasons.add(NAK_STATUS.get(aeth.value, WCStatus.BAD_RESP_ERR))
 
     def _note_data(self, operation: int, packet: Any, now: int) -> None:
         """Note the response that a READ or atomic waits for."""
@@ -299,7 +284,7 @@ class WorkModel:
         if work is None:
             return
         atomic = packet.header(AtomicAckETH)
-        fits = work.takes_resource and work.is_read == (operation in _READ_RESPONSES)
+        fits = work.takes_resource and work.is_read == (operation in READ_RESPONSES)
         if not fits or (work.is_read and not self._fits(work, operation, packet)):
             self._reasons.add(WCStatus.BAD_RESP_ERR)
             return

@@ -88,8 +88,9 @@ _OPERANDS: Final = {"ATOMIC_CMP_AND_SWP": (True, True), "ATOMIC_FETCH_AND_ADD": 
 class QueuedWork:
     """Work in the send queue.
 
-    ``first`` is the count of its first packet (-1 until it is started), of ``packets``;
-    ``answered`` counts the READ responses that were placed. ``error`` ends it when its turn comes.
+    ``first`` is the number of its first packet, counted from 0 (-1 until it starts); ``packets`` is
+    how many it has. ``answered`` counts the READ responses that were placed. ``error`` ends it when
+    its turn comes.
     """
 
     number: int

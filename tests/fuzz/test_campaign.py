@@ -306,7 +306,7 @@ STATE = {"target": ENGINE, "seed": 1, "runs": 0, "executed": 0, "seconds": 0, "n
         ("", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("\ud800", "not JSON"),
-        ("[]", "no state of a campaign"),
+        ("[]", "not the state of a campaign"),
         (json.dumps(STATE | {"next": 1.5}), "next is missing or not an integer"),
         (json.dumps(STATE | {"next": -1}), "next is missing or not an integer"),
         (json.dumps(STATE | {"runs": True}), "runs is missing or not an integer"),
@@ -374,7 +374,7 @@ def test_lost_batches_are_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_processes_that_always_die_end_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *_, **__: Broken({0, 200}))
-    with pytest.raises(FuzzError, match="was killed"):
+    with pytest.raises(FuzzError, match="its processes were killed 5 times"):
         Campaign(ENGINE, SEED, runs=RUNS).run(jobs=2)
 
 

@@ -202,7 +202,9 @@ def test_a_case_that_is_none_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_a_bug_of_something_else_is_refused() -> None:
-    with pytest.raises(FuzzError, match="'short-writes' is not a bug of a reader of MPA"):
+    with pytest.raises(
+        FuzzError, match="'short-writes' is a bug of an adapter, not of a reader of MPA"
+    ):
         make_fuzzer({"kind": "mpa", "bug": "short-writes"})
     with pytest.raises(FuzzError, match="mpa has no setting 'service'"):
         make_fuzzer({"kind": "mpa", "service": "rc"})

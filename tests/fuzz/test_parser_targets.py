@@ -380,8 +380,8 @@ def test_settings_of_a_finding_with_other_types_are_refused() -> None:
         (frames | {"corpus": ["a"]}, "corpus: .* is not the path of a folder"),
         (frames | {"corpus": ""}, "corpus: '' is not the path of a folder"),
         (frames | {"expected": [1]}, "expected: 1 is not a text"),
-        (frames | {"seconds": "inf"}, "seconds: 'inf' is not above 0 and at most 1000000"),
-        (frames | {"seconds": 1e30}, "is not above 0 and at most"),
+        (frames | {"seconds": "inf"}, "seconds: 'inf': use a number above 0, at most 1000000"),
+        (frames | {"seconds": 1e30}, "use a number above 0, at most"),
         ({"kind": "codecs", "libraries": [1]}, "libraries: 1 is not a text"),
         ({"kind": "command", "command": "a {pcap}", "patterns": [1]}, "patterns: 1 is not a text"),
     ):

@@ -75,11 +75,11 @@ _HEAD = f"""# Planted bugs
 
 Bugs planted in the software RNIC: its [rules](design.md#the-software-rnic) with one row replaced.
 `rdmawire fuzz run TARGET --bug NAME` finds each by packets alone: by replies, memory and
-completions, as in an adapter under test. Those of the target `parser` are in small parsers, of
-which each has rules or a table with one row replaced: they read other values than the codec, or
-raise an exception. Those of the target `cm` are in the rules of a connection manager, shown by a
-role and by inputs; those of `mpa` in a small reader of MPA, shown by TCP segments. With seed {SEED}
-each is found within {BUDGET:,} packets.
+completions, as in an adapter under test. Bugs of the target `parser` are in small parsers: a
+rule or a row of a table is replaced, so that the parser finds other values than the codec or raises
+an exception. Bugs of `cm` are in the rules of a connection manager, those of `mpa` in a small MPA
+reader. The column *service, part* has the transport service, the parser, or the role of the
+connection manager. With seed {SEED} each is found within {BUDGET:,} packets.
 *Packets* and *inputs* (of the minimised case) are the same on each machine; seconds are those of
 one process on the machine below. Regenerate this page with `python -m tools.bench.fuzz --write`.
 

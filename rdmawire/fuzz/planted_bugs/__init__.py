@@ -17,7 +17,7 @@ from rdmawire.fuzz.planted_bugs import (
     pending_bugs,
     requester_bugs,
 )
-from rdmawire.fuzz.planted_bugs.bug import PlantedBug
+from rdmawire.fuzz.planted_bugs.bug import PARTS, PlantedBug, wrong_part
 from rdmawire.ib.rules import Rules
 from rdmawire.terminal import suggest
 
@@ -51,17 +51,9 @@ def planted_rules(name: str) -> Rules:
     of a connection manager.
     """
     bug = planted(name)
-    if bug.parser is not None:
-        raise FuzzError(f"{name!r} is a bug of a parser, not of an adapter: see rdmawire fuzz list")
-    if bug.mpa is not None:
-        raise FuzzError(
-            f"{name!r} is a bug of a reader of MPA, not of an adapter: see rdmawire fuzz list"
-        )
-    if bug.cm is not None:
-        raise FuzzError(
-            f"{name!r} is a bug of a connection manager, not of an adapter: see rdmawire fuzz list"
-        )
+    if PARTS[bug.kind] != PARTS["engine"]:
+        raise wrong_part(bug, "engine")
     return bug.rules
 
 
-__all__ = ["PLANTED_BUGS", "PlantedBug", "planted", "planted_rules"]
+__all__ = ["PLANTED_BUGS", "PlantedBug", "planted", "planted_rules", "wrong_part"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from rdmawire.errors import FuzzError
 from rdmawire.fuzz.small_mpa_reader import MPARules
 from rdmawire.fuzz.small_parsers import SmallParser
 from rdmawire.ib.cm import CMRules
@@ -51,6 +52,24 @@ class PlantedBug(NamedTuple):
         if self.cm is not None or self.mpa is not None:
             return {"kind": self.kind}
         return {"kind": self.kind, "service": self.service}
+
+
+PARTS: Final = {
+    "engine": "an adapter",
+    "requester": "an adapter",
+    "cm": "a connection manager",
+    "mpa": "a reader of MPA",
+    "parser": "a parser",
+}
+"""What has the bug, by ``kind``."""
+
+
+def wrong_part(bug: PlantedBug, wanted: str) -> FuzzError:
+    """Return the error about a bug that a fuzzer of the kind ``wanted`` cannot plant."""
+    return FuzzError(
+        f"{bug.name!r} is a bug of {PARTS[bug.kind]}, not of {PARTS[wanted]}: "
+        "see rdmawire fuzz list"
+    )
 
 
 Change = Callable[[QueuePair, RequestRule, Arrival], None]

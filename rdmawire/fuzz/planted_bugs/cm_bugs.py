@@ -74,7 +74,7 @@ BUGS: Final = (
         _row(_S.ESTABLISHED, Input.DISCONNECT, _S.DREQ_SENT, _A.SEND_DREQ), "active",
     ),
     _bug(
-        "rep-for-ever", "a REP that is not answered is sent for ever", "IBA 12.9.6",
+        "rep-for-ever", "a REP that is not answered is retransmitted without end", "IBA 12.9.6",
         _row(_S.REP_SENT, Input.RETRIES_EXCEEDED, _S.REP_SENT, _A.RESEND),
     ),
     _bug(

@@ -196,7 +196,7 @@ BUGS = (
     ),
     _bug(
         "naks-repeated",
-        "each NAK is taken for a PSN sequence error, and the request is sent again",
+        "each NAK is taken for a PSN sequence error, and the request is retransmitted",
         "IBA 9.9.2.3",
         _refusal(Ack.NAK, _all_naks_are_repeated),
     ),
@@ -214,7 +214,7 @@ BUGS = (
     ),
     _bug(
         "rnr-without-wait",
-        "after an RNR NAK the request is sent again at once",
+        "after an RNR NAK the request is retransmitted at once",
         "IBA 9.7.5.2.8",
         _refusal(Ack.RNR_NAK, _rnr_without_wait),
     ),
