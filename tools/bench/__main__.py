@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tools.bench import columns, dissecting, edit, fabric, fuzz, gen, nic, scale
+from tools.bench import columns, commands, dissecting, edit, fabric, fuzz, gen, nic, scale
 from tools.bench.machine import machine
 from tools.bench.rate import Figure, Memory
 from tools.bench.traffic import large_frames, small_frames, write
@@ -37,6 +37,7 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
         for name, path, frames in captures:
             figures += columns.measure(name, path, frames)
             figures += dissecting.measure(name, path, frames, peer)
+            figures += commands.measure(name, path, frames)
             figures += edit.measure(name, path, frames, peer)
     figures += nic.measure()
     figures += fabric.measure()

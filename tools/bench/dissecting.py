@@ -21,8 +21,6 @@ from tools.bench.rate import Figure, best_rate
 
 _DISSECTED = 100_000
 """Frames that are dissected in full; more would only take longer."""
-_SHOWN = 20_000
-"""Frames of which everything is printed."""
 
 
 def walk_two_fields(path: Path) -> int:
@@ -78,24 +76,11 @@ Job = tuple[str, Callable[[Path], int], str]
 
 def jobs(frames: int) -> Iterator[Job]:
     """Everything that is measured on a capture of so many frames."""
-    dissected, shown = min(frames, _DISSECTED), min(frames, _SHOWN)
+    dissected = min(frames, _DISSECTED)
     yield "walk, two fields", walk_two_fields, "Scapy, two fields"
     yield "parse, all fields", parse_all_fields, "Scapy, all fields"
     yield "verify every ICRC, one by one", verify_icrc, ""
     yield "dissect into trees", partial(dissect, frames=dissected), "Scapy, all fields"
-    for label, count, options, rival in (
-        ("rdmawire dissect -q", dissected, ("-q",), ""),
-        ("rdmawire dissect", dissected, (), ""),
-        (
-            "rdmawire dissect -T fields, two fields",
-            dissected,
-            peer.TWO_FIELDS,
-            "tshark -T fields, two fields",
-        ),
-        ("rdmawire dissect -T ndjson", shown, ("-T", "ndjson"), ""),
-        ("rdmawire dissect -V", shown, ("-V",), ""),
-    ):
-        yield label, partial(_command, frames=count, options=options), rival
     yield "rdmawire stats", partial(stats, frames=frames), ""
 
 
@@ -105,13 +90,9 @@ def stats(path: Path, frames: int) -> int:
     return frames
 
 
-def _command(path: Path, frames: int, options: tuple[str, ...]) -> int:
-    return peer.dissect(path, frames, *options)
-
-
 def measure(name: str, path: Path, frames: int, peer_frames: int) -> Iterator[Figure]:
     """All figures for one capture of so many frames, printed as they come."""
-    peers = peer.scapy(path, peer_frames) | peer.tshark(path, min(frames, _DISSECTED))
+    peers = peer.scapy(path, peer_frames)
     for label, rate in peers.items():
         yield Figure(f"{name}: {label}", rate).shown()
     for label, run, rival in jobs(frames):

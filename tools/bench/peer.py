@@ -1,12 +1,9 @@
-"""Other programs over a capture: the peers Scapy and tshark, and the command line's own formats."""
+"""Scapy over a capture, and the names of programs and fields that benchmarks share."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-from tools.bench.rate import best_rate
 
 TWO_FIELDS = ("-T", "fields", "-e", "infiniband.bth.opcode", "-e", "infiniband.bth.psn")
 RDMAWIRE = str(Path(sys.executable).with_name("rdmawire"))
@@ -42,25 +39,3 @@ def scapy_edits(path: Path, frames: int, copy: Path) -> float:
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     rate: float = json.loads(done.stdout)
     return rate
-
-
-def tshark(path: Path, frames: int) -> dict[str, float]:
-    """The rate of tshark for two fields of the first frames; nothing if there is no tshark."""
-    if not shutil.which("tshark"):
-        return {}
-    command = ("tshark", "-r", str(path), *TWO_FIELDS)
-    return {"tshark -T fields, two fields": best_rate(lambda: first_frames(frames, *command))}
-
-
-def dissect(path: Path, frames: int, *options: str) -> int:
-    """`rdmawire dissect` with these options over the first frames."""
-    return first_frames(frames, RDMAWIRE, "dissect", *options, str(path))
-
-
-def first_frames(frames: int, *command: str) -> int:
-    """Run a command that ``-c`` tells how many frames to read; its output is thrown away."""
-    subprocess.run(
-        (*command, "-c", str(frames)),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True,
-    )  # fmt: skip
-    return frames
