@@ -126,6 +126,10 @@ def _scenario_lines(finding: Finding, text: str, fuzzer: ScenarioFuzzer) -> Iter
     """Yield the lines of a report about a scenario, which is played to see what it shows."""
     bug = finding.spec.get("bug")
     option = f"--bug server={bug} " if bug else ""
+    if not fuzzer.is_software_rnic:
+        yield f"See the packets in a scenario: rdmawire run FOLDER/{SCENARIO}"
+        yield "It is played on the software RNIC, not on the target of this finding."
+        return
     if fuzzer.passes(text):
         yield f"See the packets in a scenario: rdmawire run {option}FOLDER/{SCENARIO}"
         yield "It passes: what it expects does not tell the fault from a healthy adapter."
@@ -161,8 +165,27 @@ def report(finding: Finding, fuzzer: Fuzzer) -> Iterator[str]:
     yield f"happened: {violation.happened}"
     yield f"clause:   {violation.clause or 'none'}"
     yield ""
-    yield "Play it again: rdmawire fuzz replay FOLDER"
+    yield _replay_line(finding, fuzzer)
     yield "See the packets: rdmawire dissect FOLDER/packets.pcapng"
+
+
+def _replay_line(finding: Finding, fuzzer: Fuzzer) -> str:
+    """The line of a report that says how the case is played again."""
+    if isinstance(fuzzer, ScenarioFuzzer) and not fuzzer.is_software_rnic:
+        return "Play it again on this target, in Python: fuzzer.replay(read_finding(FOLDER).case)"
+    if code_of(finding.spec):
+        where = "" if "command" in finding.spec else ", in the folder of the module"
+        return f"Play it again{where}: rdmawire fuzz replay --trust FOLDER"
+    return "Play it again: rdmawire fuzz replay FOLDER"
+
+
+def code_of(spec: Spec) -> str:
+    """Return the command, or the function of another package, that a specification runs.
+
+    ``""`` if it runs none.
+    """
+    named = str(spec.get("command") or spec.get("function") or "")
+    return named if "command" in spec or ":" in f"{named}{spec.get('expected', '')}" else ""
 
 
 def read_finding(path: Path) -> Finding:

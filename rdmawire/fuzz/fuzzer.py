@@ -119,6 +119,11 @@ class Fuzzer(Protocol):
 class ScenarioFuzzer(Protocol):
     """A fuzzer whose findings can be scenarios of ``rdmawire run``."""
 
+    @property
+    def is_software_rnic(self) -> bool:
+        """Whether the target is the software RNIC, which plays such scenarios."""
+        ...
+
     def scenario(self, case: Any, shown: Violation) -> str:
         """Return the text of a scenario that plays a case on the host ``server``.
 
@@ -212,6 +217,11 @@ class CaseFuzzer(BatchFuzzer):
             for number, (sent, data) in enumerate(session.frames)
         ]
         return shown, frames
+
+    @property
+    def is_software_rnic(self) -> bool:
+        """Whether the target is the software RNIC."""
+        return isinstance(self._target, EngineTarget)
 
     def passes(self, text: str, *, healthy: bool = False) -> bool:
         """Whether a scenario passes if ``server`` has the rules of the target, or healthy ones."""

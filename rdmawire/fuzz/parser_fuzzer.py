@@ -158,7 +158,7 @@ def _planted_fuzzer(spec: Spec) -> ParserFuzzer:
         raise wrong_part(found, "parser")
     function, seconds = bug.check(bug.rules), _number(spec, "seconds", DEFAULT_SECONDS)
     parser = FunctionParser(function, form_named(bug.form), seconds=seconds, name=name)
-    return ParserFuzzer(parser, _corpus(spec))
+    return ParserFuzzer(parser, _corpus(spec).with_header(bug.header))
 
 
 def command_fuzzer(spec: Spec) -> ParserFuzzer:

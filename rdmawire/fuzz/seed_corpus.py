@@ -65,6 +65,14 @@ class SeedCorpus:
         """Return a corpus of the frames for which ``wanted`` is true."""
         return SeedCorpus([[one for one in frames if wanted(one)] for frames in self.captures])
 
+    def with_header(self, label: str) -> "SeedCorpus":
+        """Return a corpus of the frames that have a header; of all frames for ``""``."""
+        if not label:
+            return self
+        return self.only(
+            lambda frame: map_frame(frame.data, frame.link_type).find(label) is not None
+        )
+
     def frames(self) -> Iterator[SeedFrame]:
         """Yield the frames of every kind."""
         for frames in self.kinds:

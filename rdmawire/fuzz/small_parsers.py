@@ -24,12 +24,14 @@ Check = Callable[[bytes], None]
 class SmallParser(NamedTuple):
     """A parser: ``check`` makes its check from its rules.
 
-    ``form`` says what it parses, a name in :data:`rdmawire.fuzz.parser_target.FORMS`.
+    ``form`` says what it parses, a name in :data:`rdmawire.fuzz.parser_target.FORMS`; ``header`` is
+    the label of a header that its seed frames have, ``""`` for any frames.
     """
 
     check: Callable[[Any], Check]
     rules: Any
     form: str
+    header: str = ""
 
 
 # Packets, from the BTH to the pad. IBA 9.2.
@@ -321,7 +323,7 @@ def _codec_icrc(frame: roce.Frame) -> bool:
 
 SMALL_PARSERS: Final = {
     "packet-values": SmallParser(packet_check, PACKET_RULES, "packet"),
-    "fpdu-values": SmallParser(fpdu_check, FPDU_RULES, "message"),
+    "fpdu-values": SmallParser(fpdu_check, FPDU_RULES, "message", "mpa_fpdu"),
     "bth-offset": SmallParser(path_check, PATH_RULES, "frame"),
     "icrc-status": SmallParser(icrc_check, ICRC_RULES, "frame"),
 }

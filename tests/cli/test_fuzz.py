@@ -59,7 +59,10 @@ def test_targets_are_listed() -> None:
     assert "engine" in listed
     (line,) = (line for line in listed.splitlines() if line.startswith("  any-qkey "))
     assert line.split()[1] == "ud"  # where the bug shows
-    assert "engine" in json.loads(rdmawire("fuzz", "list", "--json").stdout)["targets"]
+    assert "  --profile   ibta, rxe" in listed
+    values = json.loads(rdmawire("fuzz", "list", "--json").stdout)
+    assert "engine" in values["targets"]
+    assert "frames" in values["options"]["--function"]
 
 
 @pytest.mark.parametrize(

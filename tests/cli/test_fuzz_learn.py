@@ -86,6 +86,16 @@ def test_agreed_differences_are_passed(tmp_path: Path) -> None:
     assert "ok,ACK@-1" in shown
 
 
+def test_agreed_differences_that_are_not_there_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "agreed.txt"
+    path.write_text("GAP_SEND NAK_SEQUENCE@0 -\nRECVV ok ok\n")
+    against = str(FOLDER / "ibta-messages.dot")
+    words = ("--profile", "rxe", "--against", against, "--inputs", SMALL, "--agreed", str(path))
+    done = rdmawire("fuzz", "learn", *words)
+    names = f"rxe and {against}, in this order"
+    assert f"agreed differences that {names}, do not have: RECVV ok ok\n" in done.stderr
+
+
 def test_roles_and_inputs_are_listed() -> None:
     done = rdmawire("fuzz", "learn", "--list")
     assert done.returncode == 0
@@ -156,6 +166,8 @@ def test_without_aalpy_one_line_says_what_to_install() -> None:
         (("--against", "pipe.dot"), "pipe.dot: cannot read it: it is a named pipe"),
         (("--against", "deep.json"), "deep.json: not JSON: it is nested too deeply"),
         (("--against", "digits.json"), "digits.json: not JSON: a number has too many digits"),
+        (("--against", "long.json"), "long.json: its states are too far from each other"),
+        (("--against", "wide.json"), "wide.json: 80,000 transitions: a machine to compare with"),
         (("-o", "pipe.dot"), "pipe.dot: cannot write it: it is a named pipe"),
         (("--against", "rxe", "--findings", "bad.dot"), "'bad.dot' is a file"),
     ],
@@ -168,6 +180,11 @@ def test_mistakes_are_one_line(
     Path("bad.json").write_text("{")
     Path("deep.json").write_text('{"a":' * 100_000)
     Path("digits.json").write_text('{"a": ' + "1" * 10_000 + "}")
+    inputs = [f"I{number}" for number in range(200)]
+    long = [{name: ["-", min(at + 1, 899)] for name in inputs[:5]} for at in range(900)]
+    wide = [{name: ["-", (at + 1) % 400] for name in inputs} for at in range(400)]
+    for name, states in ("long", long), ("wide", wide):
+        Path(f"{name}.json").write_text(json.dumps({"states": states}))
     os.mkfifo("pipe.dot")
     assert message in refused("fuzz", "learn", *words, status=2)
 

@@ -11,6 +11,7 @@ from rdmawire.fuzz.learn.compare import (
     differences,
     learn_both,
     read_agreed,
+    without_use,
 )
 from rdmawire.fuzz.learn.learner import MachineSystem, NonDeterminismError, Plan
 from rdmawire.fuzz.learn.machine import MealyMachine
@@ -43,6 +44,12 @@ def test_states_behind_a_difference_are_compared_if_it_is_agreed() -> None:
     assert second == MachineDifference(("b", "b", "a"), "x", "z")
     agreed.add(second.agreed)
     assert list(differences(ONE, OTHER, agreed)) == []
+
+
+def test_agreed_differences_that_machines_do_not_have_are_known() -> None:
+    first, other = Agreed("b", "y", "Y"), Agreed("b", "Y", "y")
+    assert without_use(ONE, OTHER, {first, other}) == [other]
+    assert without_use(ONE, ONE, {first}) == [first]
 
 
 @pytest.mark.parametrize("seed", range(10))

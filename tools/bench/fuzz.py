@@ -61,13 +61,14 @@ def _inputs(smallest: Found) -> int:
 
 
 def _first(fuzzer: Fuzzer, name: str) -> tuple[Found, int]:
-    """Return the first finding, and how many packets it took."""
+    """Return the first finding, and how many packets were played up to it."""
     packets = first = 0
     while packets < BUDGET:
-        batch = fuzzer.batch(SEED, first, _RUNS)
-        packets, first = packets + batch.executed, first + _RUNS
-        if batch.found:
-            return batch.found[0], packets
+        for part in fuzzer.parts(SEED, first, _RUNS):
+            packets += part.executed
+            if part.found:
+                return part.found[0], packets
+        first += _RUNS
     raise LookupError(f"{name} is not found by {packets} packets")
 
 
@@ -79,7 +80,10 @@ completions, as in an adapter under test. Bugs of the target `parser` are in sma
 rule or a row of a table is replaced, so that the parser finds other values than the codec or raises
 an exception. Bugs of `cm` are in the rules of a connection manager, those of `mpa` in a small MPA
 reader. The column *service, part* has the transport service, the parser, or the role of the
-connection manager. With seed {SEED} each is found within {BUDGET:,} packets.
+connection manager, and *violates* the clause that the bug violates: a finding names the clause of
+what was seen, which may be another one. With seed {SEED} each is found within {BUDGET:,} packets
+by `rdmawire fuzz run TARGET --bug NAME --seed {SEED} --max-findings 1`, for the targets `engine`
+and `requester` with the `--service` of the table.
 *Packets* and *inputs* (of the minimised case) are the same on each machine; seconds are those of
 one process on the machine below. Regenerate this page with `python -m tools.bench.fuzz --write`.
 

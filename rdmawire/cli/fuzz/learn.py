@@ -332,7 +332,7 @@ def _learn(
     began = monotonic()
     with status_line(_progress) as show:
         done = learn(system, random=Random(request.seed), plan=plan, progress=show)  # noqa: S311
-    _report(system, done, request.seed, monotonic() - began)
+    _report(request, system, done, monotonic() - began)
     return done.machine
 
 
@@ -346,15 +346,15 @@ def _learn_both(
     with status_line(_progress) as show:
         both = learn_both(one, other, seed=request.seed, plan=request.plan, progress=show)
     for system, done in zip((one, other), both, strict=True):
-        _report(system, done, request.seed, monotonic() - began)
+        _report(request, system, done, monotonic() - began)
     return both[0].machine, both[1].machine
 
 
-def _report(system: "System", done: "Learned", seed: int, seconds: float) -> None:
+def _report(request: _Request, system: "System", done: "Learned", seconds: float) -> None:
     click.echo(
-        f"{escape(system.name)}: {plural(len(done.machine), 'state')}, "
+        f"{request.role} of {escape(system.name)}: {plural(len(done.machine), 'state')}, "
         f"{plural(len(done.machine.inputs), 'input')}; {done.queries:,} sequences of "
-        f"{done.steps:,} inputs, {seconds:.1f} s; seed {seed}",
+        f"{done.steps:,} inputs, {seconds:.1f} s; seed {request.seed}",
         err=True,
     )
 
@@ -391,6 +391,7 @@ def _compare(request: _Request, sides: list[_Side], results: _Results) -> int:
         count += 1
         _print_difference(request, difference, sides, results.folder)
     _print_not_compared(one, other)
+    _print_without_use(one, other, results.agreed)
     names = f"{escape(one.name)} and {escape(other.name)}"
     click.echo(f"{names}: {plural(count, 'difference')}" if count else f"{names}: no difference")
     return int(count > 0)
@@ -402,6 +403,16 @@ def _print_not_compared(one: _Side, other: _Side) -> None:
         if names := [name for name in side.machine.inputs if name not in inputs]:
             alone = escape(_names(names))
             click.echo(f"not compared, only {escape(side.name)} has the inputs: {alone}", err=True)
+
+
+def _print_without_use(one: _Side, other: _Side, agreed: "frozenset[Agreed]") -> None:
+    """Name the agreed differences that the machines do not have."""
+    from rdmawire.fuzz.learn.compare import without_use
+
+    if unused := without_use(one.machine, other.machine, agreed):
+        shown = shorten("; ".join(map(str, unused)), _MAX_LINE)
+        pair = f"{one.name} and {other.name}, in this order"
+        complain(f"agreed differences that {pair}, do not have: {shown}")
 
 
 def _print_difference(

@@ -15,6 +15,10 @@ _MAX_MACHINE: Final = 16 << 20
 """Bytes of a machine's file that are read at most."""
 _MAX_STATES: Final = 1000
 """States of a machine that another one is compared with, at most."""
+_MAX_TRANSITIONS: Final = 50_000
+"""Transitions of such a machine, at most."""
+_MAX_INPUTS: Final = 1_000_000
+"""Inputs in the sequences that tell the states of such a machine apart, at most."""
 _MAX_AGREED: Final = 1 << 20
 """Bytes of a file of agreed differences that are read at most."""
 _MAX_MESSAGE: Final = 300
@@ -39,7 +43,22 @@ def read_machine(path: Path) -> "MealyMachine":
         raise FuzzError(
             f"{path}: {len(machine)} states: a machine to compare with has at most {_MAX_STATES}"
         )
+    _check_size(path, machine)
     return machine
+
+
+def _check_size(path: Path, machine: "MealyMachine") -> None:
+    """Raise :class:`FuzzError` for a machine whose comparison would take very long."""
+    if (transitions := len(machine) * len(machine.inputs)) > _MAX_TRANSITIONS:
+        raise FuzzError(
+            f"{path}: {transitions:,} transitions: a machine to compare with has at most "
+            f"{_MAX_TRANSITIONS:,}"
+        )
+    if machine.longest_tests > _MAX_INPUTS:
+        raise FuzzError(
+            f"{path}: its states are too far from each other: a comparison takes up to "
+            f"{machine.longest_tests:,} inputs, and at most {_MAX_INPUTS:,} are played"
+        )
 
 
 def read_agreed_file(path: Path) -> "frozenset[Agreed]":

@@ -70,10 +70,10 @@ def _search_current_folder() -> None:
 
 def _replayed(folder: Path, *, trust: bool) -> "Violation | None":
     """Play a finding. Raises :class:`FuzzError` for one that runs other code, without ``trust``."""
-    from rdmawire.fuzz.finding import read_finding, replay
+    from rdmawire.fuzz.finding import code_of, read_finding, replay
 
     finding = read_finding(folder)
-    code = _code(finding.spec)
+    code = code_of(finding.spec)
     if code and not trust:
         raise FuzzError(
             f"{folder}: it runs {quote(code)}: add --trust if you know where it is from"
@@ -82,12 +82,6 @@ def _replayed(folder: Path, *, trust: bool) -> "Violation | None":
         return replay(finding)
     except FuzzError as error:
         raise FuzzError(f"{folder}: {shorten(str(error), _MAX_MESSAGE)}") from error
-
-
-def _code(spec: dict[str, Any]) -> str:
-    """Return the command or the function of another package that a finding runs."""
-    named = str(spec.get("command") or spec.get("function") or "")
-    return named if "command" in spec or ":" in f"{named}{spec.get('expected', '')}" else ""
 
 
 def _object(folder: Path, violation: "Violation | None") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rdmawire.fuzz.learn.compare import (
     differences,
     learn_both,
     read_agreed,
+    without_use,
 )
 from rdmawire.fuzz.learn.learner import (
     Learned,
@@ -52,4 +53,5 @@ __all__ = [
     "learn",
     "learn_both",
     "read_agreed",
+    "without_use",
 ]

@@ -64,10 +64,29 @@ def differences(
     Each input with the same two outputs is yielded once. States after a difference are not
     compared unless it is ``agreed``. Raises :class:`FuzzError` for machines without common inputs.
     """
+    known = set(agreed)
+    for difference in _all_differences(one, other, agreed):
+        if difference.agreed not in known:
+            known.add(difference.agreed)
+            yield difference
+
+
+def without_use(one: MealyMachine, other: MealyMachine, agreed: Collection[Agreed]) -> list[Agreed]:
+    """Return the agreed differences that two machines do not have, in order.
+
+    Raises :class:`FuzzError` for machines without common inputs.
+    """
+    met = {difference.agreed for difference in _all_differences(one, other, agreed)}
+    return sorted(set(agreed) - met)
+
+
+def _all_differences(
+    one: MealyMachine, other: MealyMachine, agreed: Collection[Agreed]
+) -> Iterator[MachineDifference]:
+    """Yield each difference, agreed or not, for each pair of states that is compared."""
     names = [name for name in one.inputs if name in other.inputs]
     if not names:
         raise FuzzError("the machines have no input in common")
-    known = set(agreed)
     words: dict[tuple[int, int], Word] = {(0, 0): ()}
     waiting = deque(words)
     while waiting:
@@ -75,11 +94,10 @@ def differences(
         for name in names:
             mine, others = one.transitions[pair[0]][name], other.transitions[pair[1]][name]
             difference = MachineDifference((*words[pair], name), mine.output, others.output)
-            if mine.output != others.output and difference.agreed not in agreed:
-                if difference.agreed not in known:
-                    known.add(difference.agreed)
-                    yield difference
-            elif (following := (mine.target, others.target)) not in words:
+            if differs := mine.output != others.output:
+                yield difference
+            following = mine.target, others.target
+            if (not differs or difference.agreed in agreed) and following not in words:
                 words[following] = difference.word
                 waiting.append(following)
 

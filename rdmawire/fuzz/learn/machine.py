@@ -196,6 +196,15 @@ class MealyMachine:
             if max(levels[-1]) == max(last):
                 return levels
 
+    @property
+    def longest_tests(self) -> int:
+        """An upper bound of the inputs in the words of :meth:`tests` of depth 0, each word once.
+
+        It is known at once, and large for a machine whose states are far from each other.
+        """
+        longest = max(map(len, self.access)) + len(self._levels)
+        return len(self) * len(self.inputs) * longest
+
     def difference(self, one: int, other: int) -> Word | None:
         """Return a shortest word that two states answer differently, ``None`` if there is none."""
         level = next((i for i, each in enumerate(self._levels) if each[one] != each[other]), None)
