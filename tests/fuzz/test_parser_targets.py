@@ -302,7 +302,7 @@ print(number, "frames")
 ACTIONS = {
     "signal | SIGSEGV | ": "os.kill(os.getpid(), signal.SIGSEGV)",
     "exit status | 7 | frame N is bad": "print('frame', number, 'is bad'); sys.exit(7)",
-    "output | a line | [Dissector bug, protocol X: N]": (
+    "output | a line that matches | [Dissector bug, protocol X: N]": (
         "print('[Dissector bug, protocol X: %d]' % number)"
     ),
 }
