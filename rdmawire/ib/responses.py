@@ -89,7 +89,6 @@ def _break_off(qp: QueuePair, pending: ReadResponse) -> None:
     qp.fail()
     qp.inbound.fall_silent()
     if reaction.nak is not None:
-        qp.inbound.sends_last_responses = True
         qp.inbound.pending.append(Acknowledge(psn, qp.inbound.msn, Ack.NAK, reaction.nak))
 
 

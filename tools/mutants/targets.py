@@ -21,7 +21,7 @@ _RESPONDER = (
     "tests/ib/test_key_revocation.py", "tests/ib/test_congestion.py",
     "tests/ib/test_malformed_requests.py", "tests/ib/test_soft_roce.py",
     "tests/ib/test_hw_counters.py", "tests/ib/test_replay_of_requests.py",
-    "tests/ib/test_receive_completion.py",
+    "tests/ib/test_receive_completion.py", "tests/ib/test_responder_state.py",
 )  # fmt: skip
 _SLOW = (
     "tests/ib/test_retry.py", "tests/ib/test_hostile_frames.py",
@@ -199,6 +199,21 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "self.reads += isinstance(answer, ReadResponse)",
         "self.reads -= isinstance(answer, ReadResponse)",
         "keep only asks whether it is 0, and finds no READ where there is none",
+    ),
+    Equivalent(
+        "rdmawire/ib/responder_state.py",
+        "elif not any(serial.in_window(answer.psn, psn, done + 1) for answer in self.pending):",
+        "1",
+        "2",
+        "no pending answer has a PSN after the expected one",
+    ),
+    Equivalent(
+        "rdmawire/ib/responder.py",
+        "_XRC = _roles(Service.XRC, reliable=True)",
+        "True",
+        "False",
+        "the first step is replaced by one that checks the sequence of opcodes, too; the second "
+        "then checks it again",
     ),
     Equivalent(
         "rdmawire/ib/service.py",
