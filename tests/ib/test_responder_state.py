@@ -1,7 +1,10 @@
 """The responder's state: what is pending, what is kept, and what a reset leaves."""
 
+from typing import cast
+
 import pytest
 
+from rdmawire.errors import MemoryFault
 from rdmawire.fabric.pair import Pair
 from rdmawire.ib.responder_state import (
     NO_MESSAGE,
@@ -12,6 +15,8 @@ from rdmawire.ib.responder_state import (
     Resource,
     ResponderContext,
 )
+from rdmawire.ib.responses import _touched, keep_all
+from rdmawire.memory.key import Grant
 from rdmawire.verbs.sge import NOTHING, Piece
 from rdmawire.wire.ib import RETH, Ack, Nak
 from rdmawire.wire.opcode import Opcode
@@ -94,6 +99,38 @@ def test_a_payload_is_kept_once_and_not_without_access() -> None:
     stage.server.nic.memory.dereg_mr(stage.server.region.region)
     assert not read.keep(1, MTU)
     assert list(read.kept) == [0]
+
+
+class HalfPresent:
+    """A grant of memory whose first half cannot be read."""
+
+    generation = 0
+
+    def read(self, address: int, length: int) -> bytes:
+        if address < MTU:
+            raise MemoryFault("absent", address, length)
+        return bytes(length)
+
+
+def test_a_read_that_cannot_be_kept_does_not_hinder_the_others() -> None:
+    qp = Stage(Pair(attributes=PATIENT)).server.qp
+    grant = cast("Grant", HalfPresent())
+    for psn in range(2):
+        target = Piece(grant, psn * MTU, MTU, 0, 0)
+        qp.inbound.queue_response(ReadResponse(psn, 0, 1, target))
+    keep_all(qp, grant)
+    kept = [read.whole for read in qp.inbound.pending if isinstance(read, ReadResponse)]
+    assert kept == [None, bytes(MTU)]
+
+
+@pytest.mark.parametrize("whole", [None, b""])
+def test_a_read_that_is_kept_is_not_kept_again(whole: bytes | None) -> None:
+    stage = Stage(Pair(attributes=PATIENT))
+    read = ReadResponse(0, 0, 1, piece(stage))
+    change = read.target.memory.footprint(read.target.address, MTU)
+    assert _touched(read, change, MTU) == range(1)
+    read.whole, read.all_kept = whole, whole is None
+    assert not _touched(read, change, MTU)
 
 
 def test_a_read_response_is_the_next_frame_only_if_it_is_the_first_that_is_due() -> None:

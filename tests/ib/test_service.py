@@ -97,3 +97,12 @@ def test_every_fault_has_a_reaction_where_it_can_happen() -> None:
     never = {Fault.DUPLICATE, Fault.RESOURCES, Fault.MISALIGNED, Fault.INVALIDATE}
     assert set(SERVICES[QPType.UD].reactions) == set(Fault) - never
     assert set(SERVICES[QPType.UC].reactions) == set(Fault) - never
+
+
+@pytest.mark.parametrize(("kind", "op", "outbound"), OUTBOUND)
+def test_packets_have_the_opcode_of_their_place(
+    kind: QPType, op: SendOpcode, outbound: Outbound
+) -> None:
+    assert outbound.at(0, 0) == outbound.only, (kind, op)
+    expected = [outbound.first, outbound.middle, outbound.middle, outbound.last]
+    assert [outbound.at(index, 3) for index in range(4)] == expected
