@@ -72,7 +72,11 @@ class PreparedChunk(Protocol):
 
 
 class ChunkPrinter(Protocol):
-    """Prints chunks of one capture. It remembers no frames."""
+    """Prints chunks of one capture, of at most ``most`` frames. It remembers no frames."""
+
+    @property
+    def most(self) -> int:
+        """The most frames of a chunk, up to :data:`CHUNK`: fewer if their text is long."""
 
     def prepare(self, frames: Frames) -> PreparedChunk:
         """Find the frames of a chunk that need no dissector."""

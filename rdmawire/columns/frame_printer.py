@@ -49,12 +49,12 @@ def _ends_of(data: bytes) -> tuple[tuple[bytes, bytes], UDP]:
 _ENDS: Final = Texts(_ends_of)
 
 
-def _parts(offsets: Offsets) -> Iterator[slice]:
-    """Yield slices of records with these offsets: the chunks of a block."""
+def _parts(offsets: Offsets, frames: int) -> Iterator[slice]:
+    """Yield slices of up to ``frames`` records with these offsets: the chunks of a block."""
     start = 0
     while start < len(offsets):
         most = int(np.searchsorted(offsets, offsets[start] + CHUNK_BYTES))
-        stop = min(start + CHUNK, most)
+        stop = min(start + frames, most)
         yield slice(start, stop)
         start = stop
 
@@ -135,7 +135,7 @@ class FramePrinter:
         first_ns, previous_ns = None, 0
         form, name = self._pcap.form, self._pcap.name
         for block in self._pcap.blocks():
-            for part in _parts(block.offsets):
+            for part in _parts(block.offsets, min(self._printer.most, CHUNK)):
                 records = Records(block.data, block.offsets[part], form.order)
                 first, last = records.at(np.array([0, -1])).times(form.resolution).tolist()
                 if first_ns is None:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.chunk import Flows, Found, Printed, gaps
+from rdmawire.columns.chunk import CHUNK, Flows, Found, Printed, gaps
 from rdmawire.columns.extract import Frames, IPChecksumStatus, expected_icrc
 from rdmawire.columns.fast_path import (
     FastFrames,
@@ -92,6 +92,10 @@ def frame_form(output: Output | None, name: str) -> FrameForm | None:
     return None
 
 
+_FEWER: Final = CHUNK // 8
+"""Frames of a chunk whose text has all fields: some kilobytes of each frame."""
+
+
 class _Plain(NamedTuple):
     """Plain frames of a chunk on one path, with their rows in it."""
 
@@ -115,6 +119,7 @@ class PlainPrinter:
         encoding: str = "utf-8",
     ) -> None:
         self.form = form
+        self.most = _FEWER if form.streams else CHUNK
         self.selection = selection
         self.encoding = encoding
         self.query = Query(selection.names)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.chunk import Found, Printed, gaps
+from rdmawire.columns.chunk import CHUNK, Found, Printed, gaps
 from rdmawire.columns.column import ADDRESSES, Column, Form, distinct_addresses
 from rdmawire.columns.extract import Frames
 from rdmawire.columns.fast_path import FastFilter
@@ -62,6 +62,7 @@ class FieldPrinter:
         encoding: str = "utf-8",
     ) -> None:
         self.form = form
+        self.most = CHUNK
         self.query = query
         self.selection = selection
         self.encoding = encoding

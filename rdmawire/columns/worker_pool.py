@@ -190,6 +190,7 @@ class WorkerPool:
 
     def __init__(self, printer: ChunkPrinter, jobs: int, longest: int) -> None:
         self.printer = printer
+        self.most = printer.most
         size = CHUNK_BYTES + RECORD + longest
         slots = [_Slot(number, size) for number in range(2 * jobs + 2)]
         self.free = deque(slots)
