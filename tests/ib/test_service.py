@@ -106,3 +106,9 @@ def test_packets_have_the_opcode_of_their_place(
     assert outbound.at(0, 0) == outbound.only, (kind, op)
     expected = [outbound.first, outbound.middle, outbound.middle, outbound.last]
     assert [outbound.at(index, 3) for index in range(4)] == expected
+
+
+def test_a_grh_precedes_the_payload_of_datagrams_alone() -> None:
+    assert {kind: service.grh for kind, service in SERVICES.items() if service.grh} == {
+        QPType.UD: 40
+    }
