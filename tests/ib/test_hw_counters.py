@@ -20,6 +20,7 @@ from rdmawire.ib.hw_counters import (
     QPCounters,
 )
 from rdmawire.ib.qp import QPInit
+from rdmawire.ib.retransmit import timed_out
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.ib.service import Fault
 from rdmawire.units import ms
@@ -416,3 +417,10 @@ def test_a_write_of_no_bytes_is_a_write_request() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     stage.ask(Opcode.RC_RDMA_WRITE_ONLY, key_of(stage.server.region, 0), psn=FIRST_PSN)
     assert responder(stage) == {"rx_write_requests": 1}
+
+
+def test_a_timer_without_outstanding_requests_counts_no_time_out() -> None:
+    qp = Stage(Pair(attributes=PATIENT)).client.qp
+    timed_out(qp)
+    assert qp.counters.local_ack_timeout_err == 0
+    assert qp.state is QPState.RTS
