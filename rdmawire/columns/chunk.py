@@ -20,7 +20,7 @@ CHUNK_BYTES = 2 << 20
 
 
 class Flows(NamedTuple):
-    """The flows of the frames that are not dissected.
+    """The flows of the frames whose datagrams are known without a dissection.
 
     ``ends`` are the distinct ends: source and destination address, and both ports, as they are in a
     frame. ``rows`` are the rows of the frames in the chunk, ascending, ``indices`` the index of
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     """What is known of a chunk before it is printed.
 
     ``rest`` are the rows that must be dissected, ascending. ``taken`` is a mask over the chunk: the
-    other rows that are selected. ``flows`` is ``None`` if no numbers of conversations are printed.
+    other rows that are printed. ``flows`` is ``None`` if no numbers of conversations are.
     """
 
     rest: NDArray[np.int64]

@@ -96,11 +96,15 @@ _FEWER: Final = CHUNK // 8
 """Frames of a chunk whose text has all fields: some kilobytes of each frame."""
 
 
-class _Plain(NamedTuple):
-    """Plain frames of a chunk on one path, with their rows in it."""
+class _Group(NamedTuple):
+    """Frames of a chunk on one path, with their rows in it."""
 
     rows: NDArray[np.int64]
     fast: FastFrames
+
+    def chosen(self, which: NDArray[np.int64]) -> "_Group":
+        """Return some of the frames, by their indices."""
+        return _Group(self.rows[which], chosen_of(self.fast, which))
 
 
 class PlainPrinter:
@@ -138,47 +142,60 @@ class PlainPrinter:
 
 
 class PlainChunk:
-    """The plain frames of a chunk."""
+    """The plain frames of a chunk that are selected.
+
+    Frames on the fast path that are not selected are neither printed nor dissected: they have only
+    a conversation.
+    """
 
     def __init__(self, printer: PlainPrinter, frames: Frames) -> None:
         self._printer = printer
         self._frames = frames
-        self._plain = list(self._find())
-        self.found = self._found()
+        self._fast = list(self._on_fast_path())
+        selected = self._selected()
+        chosen = [group.chosen(np.flatnonzero(selected[group.rows])) for group in self._fast]
+        wanted = [group for group in chosen if len(group.rows)]
+        self._plain = [each.chosen(np.flatnonzero(is_plain(each.fast))) for each in wanted]
+        self.found = self._found(wanted)
         self._streams: NDArray[np.int64] | None = None
         self._end = 0
 
-    def _find(self) -> Iterator[_Plain]:
+    def _on_fast_path(self) -> Iterator[_Group]:
         records = self._frames.records
         every = np.arange(len(records.offsets))
         for rows, fast in self._printer.fast_filter.fast_frames(records):
-            good = np.flatnonzero(is_plain(fast))
-            if len(good):
-                yield _Plain(every[rows][good], chosen_of(fast, good))
-
-    def _found(self) -> Found:
-        plain = np.zeros(len(self._frames.records.offsets), np.bool_)
-        for rows, _ in self._plain:
-            plain[rows] = True
-        flows = self._flows() if self._printer.form.streams else None
-        return Found(np.flatnonzero(~plain), plain & self._selected(), flows)
+            yield _Group(every[rows], fast)
 
     def _selected(self) -> NDArray[np.bool_]:
-        """Return which frames are selected, right for plain frames alone."""
+        """Return which frames are selected, right for those on the fast path alone."""
         count, selection = len(self._frames.records.offsets), self._printer.selection
         if selection is EVERY_FRAME:
             return np.ones(count, np.bool_)
         query = self._printer.query
         builder = ColumnBuilder(query.fields, count)
         put_frame_fields(builder, query, _EVERY, self._frames)
-        for rows, fast in self._plain:
+        for rows, fast in self._fast:
             put_fields(builder, query, _EVERY, rows, fast)
         return selection.rows(builder.columns())
 
+    def _found(self, wanted: list[_Group]) -> Found:
+        """Return what is known; frames of ``wanted`` that are not plain are dissected."""
+        count = len(self._frames.records.offsets)
+        rest, taken = np.ones(count, np.bool_), np.zeros(count, np.bool_)
+        for group in self._fast:
+            rest[group.rows] = False
+        for group in wanted:
+            rest[group.rows] = True
+        for group in self._plain:
+            rest[group.rows] = False
+            taken[group.rows] = True
+        flows = self._flows() if self._printer.form.streams else None
+        return Found(np.flatnonzero(rest), taken, flows)
+
     def _flows(self) -> Flows:
-        """Return the flows of all plain frames, whether they are selected or not."""
+        """Return the flows of all frames on the fast path."""
         rows, ends = np.zeros(0, np.int64), []
-        for some, fast in self._plain:
+        for some, fast in self._fast:
             rows = np.concatenate((rows, some))
             ends += _ends(fast)
         numbers: dict[bytes, int] = {}
@@ -193,12 +210,11 @@ class PlainChunk:
     def printed(self) -> Printed:
         """Return the text and the counts."""
         counts, texts = FrameCounts(), np.full(self._end, "", object)
-        for rows, every in self._plain:
-            chosen = np.flatnonzero(self.found.taken[rows] & (rows < self._end))
-            if len(chosen):
-                fast = chosen_of(every, chosen)
+        for group in self._plain:
+            rows, fast = group.chosen(np.flatnonzero(group.rows < self._end))
+            if len(rows):
                 _count(counts, fast)
-                self._put(texts, rows[chosen], fast)
+                self._put(texts, rows, fast)
         encoding = self._printer.encoding
         joined = ("".join(texts[gap].tolist()) for gap in gaps(self.found.rest, self._end))
         return Printed([text.encode(encoding, "backslashreplace") for text in joined], counts)
