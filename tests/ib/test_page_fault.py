@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import ATTRIBUTES, End, Pair
+from rdmawire.ib.retransmit import paged_in
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.memory.address_space import HostMemory
 from rdmawire.memory.key import Access
@@ -330,3 +331,17 @@ def test_inline_data_are_read_by_the_processor_and_wait_for_no_page() -> None:
     assert stage.client.nic.transmit(stage.now)
     stage.drive()
     assert there.read(8) == b"12345678"
+
+
+def test_pages_that_are_present_end_the_wait_and_stop_the_timer() -> None:
+    stage = Stage(Pair(Link(us(10))))
+    stage.client.write(b"data", to=stage.server.region)
+    stage.drive(until=us(1))
+    qp = stage.client.qp
+    assert qp.retry_state.deadline is not None
+    qp.page_wait.resend = True
+    paged_in(qp)
+    assert qp.retry_state.deadline is None
+    assert not qp.page_wait.resend
+    stage.drive()
+    assert statuses(stage.client) == [WCStatus.SUCCESS]
