@@ -23,11 +23,14 @@ from rdmawire.capture import COMMENT, Record, create_capture
 from rdmawire.errors import CaptureError, FuzzError
 from rdmawire.fuzz.fuzzer import Found, Frame, Fuzzer, ScenarioFuzzer, Spec, make_fuzzer
 from rdmawire.fuzz.oracle import Violation
+from rdmawire.terminal import shorten
 
 FORMAT: Final = 1
 """Version of ``finding.json``."""
 MAX_JSON: Final = 8 << 20
 """Bytes of a ``finding.json`` that are read at most."""
+_MAX_COMMENT: Final = 8000
+"""Characters of the comment at the last frame: an option of a pcapng has at most 65535 bytes."""
 NAME: Final = "finding.json"
 SCENARIO: Final = "scenario.yaml"
 FRAMES: Final = "packets.pcapng"
@@ -141,7 +144,7 @@ def _scenario_lines(finding: Finding, text: str, fuzzer: ScenarioFuzzer) -> Iter
 
 def _write_frames(path: Path, frames: list[Frame], violation: Violation) -> None:
     last = f"expected: {violation.expected}; happened: {violation.happened}; {violation.clause}"
-    comment = last.encode(errors="backslashreplace")
+    comment = shorten(last, _MAX_COMMENT).encode(errors="backslashreplace")
     with create_capture(path) as writer:
         for number, frame in enumerate(frames, 1):
             options = ((COMMENT, comment),) if number == len(frames) else ()

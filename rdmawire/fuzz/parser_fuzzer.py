@@ -128,12 +128,12 @@ def function_fuzzer(spec: Spec) -> ParserFuzzer:
         raise FuzzError(f"function {name!r}: one of {', '.join(PARSERS)}, or package.module:name")
     parser = _function_parser(spec)
     if known is None:
-        make = partial(_function_parser, dict(spec))
+        make = partial(_function_parser, dict(spec), isolated=True)
         return ParserFuzzer(IsolatedParser(make, parser.name, parser.seconds), _corpus(spec))
     return ParserFuzzer(parser, _corpus(spec) if "corpus" in spec else known.corpus())
 
 
-def _function_parser(spec: Spec) -> FunctionParser:
+def _function_parser(spec: Spec, *, isolated: bool = False) -> FunctionParser:
     """Return the parser of a specification with a function. Raises :class:`FuzzError`."""
     name = str(spec["function"])
     known = PARSERS.get(name)
@@ -146,6 +146,7 @@ def _function_parser(spec: Spec) -> FunctionParser:
         else EXPECTED,
         seconds=_number(spec, "seconds", DEFAULT_SECONDS),
         name=name,
+        isolated=isolated,
     )
 
 

@@ -6,6 +6,7 @@ than the expected ones or a call that takes too long is a
 gets.
 """
 
+import os
 import signal
 import struct
 import threading
@@ -18,17 +19,19 @@ from typing import Any, Final, NoReturn, Protocol
 
 from rdmawire.decode import LINK_TYPES
 from rdmawire.errors import Ended, FuzzError, RdmaError
-from rdmawire.fuzz.exception_text import exception_text, raised_in
+from rdmawire.fuzz.exception_text import exception_name, exception_text, raised_in
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.other_values import OtherValuesError
-from rdmawire.terminal import quote, suggest
+from rdmawire.terminal import quote, shorten, suggest
 
 EXPECTED: Final[tuple[type[BaseException], ...]] = (RdmaError,)
 """The exceptions that a parser may raise by default."""
 DEFAULT_SECONDS: Final = 10.0
 """Seconds that a call may take."""
+_MAX_NAMES: Final = 300
+"""Characters of the names of expected exceptions in a report."""
 _MESSAGES: Final = ("mad", "directed_mad", "mpa_request", "mpa_reply", "mpa_fpdu")
 
 Form = Callable[[Sequence[SeedFrame]], Iterator[bytes]]
@@ -185,7 +188,11 @@ def no_result(seconds: float, expected: str) -> Violation:
 class FunctionParser:
     """A function that takes bytes; ``expected`` are the exceptions that it may raise.
 
-    ``seconds`` is how long a call may take; it is not checked outside the main thread.
+    - ``seconds``: how long a call may take; it is not checked outside the main thread.
+    - ``isolated``: whether the calls are in a process of their own, to which Ctrl-C does not come:
+      then ``KeyboardInterrupt`` is an exception as any other.
+
+    If a call forks, only the process that made it goes on.
     """
 
     def __init__(
@@ -196,8 +203,10 @@ class FunctionParser:
         expected: tuple[type[BaseException], ...] = EXPECTED,
         seconds: float = DEFAULT_SECONDS,
         name: str = "",
+        isolated: bool = False,
     ) -> None:
         self.name = name or getattr(function, "__qualname__", "a parser")
+        self._interrupts = () if isolated else (KeyboardInterrupt, Ended)
         self._function = function
         self._form = form
         self._exceptions = expected
@@ -216,12 +225,21 @@ class FunctionParser:
         return map(self.judge, cases)
 
     def _call(self, data: bytes) -> Violation | None:
+        process = os.getpid()
+        try:
+            return self._outcome(data)
+        finally:
+            if os.getpid() != process:  # two processes must not judge the cases that follow
+                os._exit(0)
+
+    def _outcome(self, data: bytes) -> Violation | None:
+        """Call the function, and judge how the call ends."""
         try:
             with _time_limit(self.seconds):
                 self._function(data)
         except self._exceptions:
             return None
-        except (KeyboardInterrupt, Ended):
+        except self._interrupts:
             raise
         except TimeLimitError:
             return no_result(self.seconds, self._expected)
@@ -233,16 +251,15 @@ class FunctionParser:
         return None
 
     def _raised(self, error: BaseException) -> Violation:
-        kind = type(error).__name__
         place, line = raised_in(error)
         happened = f"{exception_text(error)} in {place}, line {line}"
-        signature = f"exception | {kind} | {place}"
+        signature = f"exception | {exception_name(error)} | {place}"
         return Violation(0, "exception", self._expected, happened, "", signature)
 
     @property
     def _expected(self) -> str:
         names = ", ".join(kind.__name__ for kind in self._exceptions)
-        return f"a result or {names}" if names else "a result"
+        return f"a result or {shorten(names, _MAX_NAMES)}" if names else "a result"
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 import os
 import signal
 import struct
+import sys
+from collections.abc import Sequence
 
 from rdmawire.wire import roce
 
@@ -49,3 +51,73 @@ def never_comes_back(_: bytes) -> None:
 def healthy(data: bytes) -> None:
     """Parse a frame."""
     roce.parse(data)
+
+
+CALLS = "RDMAWIRE_TEST_CALLS"
+"""The environment variable with the path of a file to which functions write process ids."""
+
+
+def _note(process: int) -> None:
+    with open(os.environ[CALLS], "a") as file:
+        file.write(f"{process}\n")
+
+
+def forks(_: bytes) -> None:
+    """A parser of which two processes return."""
+    _note(os.getpid())
+    os.fork()
+
+
+def leaves_a_process(_: bytes) -> None:
+    """A parser that leaves a process running."""
+    _leave_a_process()
+
+
+def ends_but_leaves_a_process(_: bytes) -> None:
+    """A parser that ends its process and leaves another one, which has the same connections."""
+    _leave_a_process()
+    os._exit(3)
+
+
+def _leave_a_process() -> None:
+    process = os.fork()
+    if not process:
+        signal.pause()
+    _note(process)
+
+
+def prints(_: bytes) -> None:
+    """A parser that writes to standard output, also as a module in C does."""
+    print("printed", flush=True)
+    os.write(1, b"written")
+
+
+def interrupts(_: bytes) -> None:
+    """A parser that raises what Ctrl-C raises."""
+    raise KeyboardInterrupt
+
+
+def raises_a_long_name(_: bytes) -> None:
+    """A parser that raises an exception with a long name in a function with a long name."""
+    name = "f" * 100_000
+    code = f"def {name}():\n    raise type('E' * 100_000, (Exception,), {{}})('m')\n{name}()"
+    exec(code, {})
+
+
+class WritesJunk:
+    """A parser that writes to the connection on which its results are sent."""
+
+    name = "junk"
+
+    def __init__(self, junk: bytes) -> None:
+        self._junk = junk
+
+    def judge(self, _: object) -> None:
+        """Find nothing."""
+
+    def judge_all(self, cases: Sequence[object]) -> list[None]:
+        """Write junk before the results."""
+        lines = sys._getframe(1).f_locals["lines"]
+        lines.write(self._junk)
+        lines.flush()
+        return [None] * len(cases)

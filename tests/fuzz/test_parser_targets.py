@@ -19,6 +19,7 @@ from rdmawire.filter import Filter
 from rdmawire.fuzz import command_target, isolated_parser, parser_fuzzer, parsers
 from rdmawire.fuzz.campaign import Campaign
 from rdmawire.fuzz.command_target import CommandParser, without_numbers, write_frames
+from rdmawire.fuzz.exception_text import raised_in
 from rdmawire.fuzz.finding import findings_in, replay
 from rdmawire.fuzz.frame_mutation import Mutant, Mutation, SeedFrame, mutants_from_json
 from rdmawire.fuzz.fuzzer import make_fuzzer
@@ -446,10 +447,19 @@ class NoText(Exception):
         raise RuntimeError
 
 
+class Untold(BaseException):
+    """An exception whose text raises an exception that is no error."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+
 @pytest.mark.parametrize(
     ("error", "happened"),
     [
         (NoText(), "NoText (its text cannot be read)"),
+        (Untold(), "Untold (its text cannot be read) in test_parser_targets:fail"),
+        (type("E\x1b", (Exception,), {})(), r"E\x1b in test_parser_targets:fail"),
         (ValueError("\ud800\x1b"), r"ValueError: \ud800\x1b"),
         (GeneratorExit(), "GeneratorExit"),
     ],
@@ -461,6 +471,20 @@ def test_any_exception_is_described(error: BaseException, happened: str) -> None
     found = FunctionParser(fail).judge([SeedFrame(b"x", 1, "x")])
     assert found is not None
     assert found.happened.startswith(happened)
+
+
+class WithoutTraceback(Exception):
+    """An exception with another attribute where its traceback is."""
+
+    __traceback__ = property(lambda _: None)
+
+
+def test_the_traceback_of_any_exception_is_found() -> None:
+    try:
+        raise WithoutTraceback
+    except WithoutTraceback as error:
+        where, _ = raised_in(error)
+    assert where == "test_parser_targets:test_the_traceback_of_any_exception_is_found"
 
 
 @pytest.mark.parametrize(
