@@ -35,6 +35,11 @@ def quote(text: str, length: int = MAX_TEXT) -> str:
     return repr(shorten(text, length))
 
 
+def quote_value(value: object) -> str:
+    """Return any value on one line: a text in quotes, others as in Python, shortened."""
+    return quote(value) if isinstance(value, str) else shorten(_brief(value))
+
+
 def plural(count: int, name: str) -> str:
     """Write a count: ``1 frame``, ``2 frames``."""
     return f"{count} {name}" if count == 1 else f"{count} {name}s"

@@ -2,12 +2,15 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process
-from threading import Thread
+from types import FrameType
 
-_INTERRUPT = (signal.SIGINT,)
+_OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+"""Signals that a terminal sends to all processes of a command."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def begin_worker(*, own_group: bool = False) -> None:
@@ -21,8 +24,8 @@ def begin_worker(*, own_group: bool = False) -> None:
         os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
-    Thread(target=_end_with_parent, args=(own_group,), daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_TERMINAL)
+    threading.Thread(target=_end_with_parent, args=(own_group,), daemon=True).start()
 
 
 def _end_with_parent(own_group: bool) -> None:
@@ -47,13 +50,37 @@ def discard_output() -> None:
 
 
 @contextmanager
-def interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C in this thread, for workers that are started: they inherit it.
+def terminal_blocked() -> Iterator[None]:
+    """Block Ctrl-C and hangups in this thread, for processes that are started: they inherit it.
 
-    So a worker is not interrupted before :func:`begin_worker`, which ends that.
+    So a worker is not interrupted before :func:`begin_worker`, which unblocks them, and the
+    resource tracker of :mod:`multiprocessing` does not end before its processes.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINAL)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Let this process handle Ctrl-C, SIGTERM and SIGHUP after the body of the context.
+
+    It is for short work that must be completed. Outside the main thread, to which no signal comes,
+    it does nothing.
+    """
+    handlers = {number: signal.getsignal(number) for number in _ENDING}
+    ours = {number: handler for number, handler in handlers.items() if callable(handler)}
+    received: list[tuple[int, FrameType | None]] = []
+    if threading.current_thread() is not threading.main_thread():
+        ours = {}
+    for number in ours:
+        signal.signal(number, lambda *arguments: received.append(arguments))
+    try:
+        yield
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+        for ended, frame in received[:1]:
+            ours[signal.Signals(ended)](ended, frame)

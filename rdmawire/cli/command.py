@@ -34,6 +34,15 @@ class IntegerType(click.IntRange):
     name = "integer"
 
 
+class PathType(click.Path):
+    """A path, which is not empty: the empty one would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class _HelpFormatter(click.HelpFormatter):
     """Writes headings in bold and the names of options in colour, in a terminal."""
 

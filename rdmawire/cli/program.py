@@ -17,7 +17,7 @@ from rdmawire import __version__
 from rdmawire.cli import streams
 from rdmawire.cli.command import Command, Context
 from rdmawire.errors import Ended, RdmaError
-from rdmawire.terminal import quote
+from rdmawire.terminal import quote, shorten
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -83,6 +83,8 @@ _COMMANDS = {
 _COMPLETE = "_RDMAWIRE_COMPLETE"
 _INTERRUPTED = 130
 _INTERNAL_ERROR = 70
+_MAX_REASON = 2000
+"""Characters of a message about options, which may repeat a long one."""
 
 
 class _LazyGroup(click.Group):
@@ -193,7 +195,8 @@ def _check_completion(instruction: str, position: str) -> None:
 def _usage(error: click.UsageError) -> int:
     named = " ".join(["rdmawire", *(word for word in sys.argv[1:2] if word in _COMMANDS)])
     command = error.ctx.command_path if error.ctx else named
-    return _complain(f"{error.format_message().rstrip('.')}; see `{command} --help`", 2)
+    reason = shorten(error.format_message().rstrip("."), _MAX_REASON)
+    return _complain(f"{reason}; see `{command} --help`", 2)
 
 
 def _complain(text: str, status: int) -> int:

@@ -5,12 +5,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from rdmawire.capture import Reader
 from rdmawire.capture.io import display_path
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 _SOON: Final = 0.5
 """Seconds after which a late bar appears."""
@@ -38,21 +41,44 @@ def bar(name: str, size: int) -> Iterator[Callable[[int], object]]:
         yield lambda done: drawn.update(task, completed=done)
 
 
-@contextmanager
-def status_line(words: Callable[[_Value], str]) -> Iterator[Callable[[_Value], None]]:
-    """Show a line of progress while the context lasts.
+class StatusLine(Generic[_Value]):
+    """A line of progress: calling it shows ``words`` of a value, in a terminal."""
 
-    It yields a function that shows ``words`` of a value. Nothing is shown if standard error is not
-    a terminal.
+    def __init__(self, words: Callable[[_Value], str], status: "Status | None") -> None:
+        self._words = words
+        self._status = status
+
+    def __call__(self, value: _Value) -> None:
+        if self._status is not None:
+            self._status.update(self._words(value))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Remove the line while the context lasts, so that other text can be printed."""
+        if self._status is None:
+            yield
+            return
+        self._status.stop()
+        try:
+            yield
+        finally:
+            self._status.start()
+
+
+@contextmanager
+def status_line(words: Callable[[_Value], str]) -> Iterator[StatusLine[_Value]]:
+    """Show a line of progress while the context lasts; it yields the line.
+
+    Nothing is shown if standard error is not a terminal.
     """
     from rich.console import Console
 
     console = Console(file=sys.stderr)
     if not console.is_interactive:
-        yield lambda _: None
+        yield StatusLine(words, None)
         return
     with console.status("starting") as status:
-        yield lambda value: status.update(words(value))
+        yield StatusLine(words, status)
 
 
 @contextmanager

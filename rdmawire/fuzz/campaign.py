@@ -6,30 +6,30 @@ are minimised, kept once per signature, and written at once. ``campaign.json`` h
 a campaign that is started again in the same folder goes on.
 """
 
-import gc
-import json
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from functools import lru_cache
-from multiprocessing import active_children, get_context
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from rdmawire.errors import Ended, FuzzError
-from rdmawire.fuzz.finding import Finding, as_finding, findings_in, read_json, write_finding
-from rdmawire.fuzz.fuzzer import Batch, CaseFuzzer, Found, Fuzzer, Spec, joined, make_fuzzer
+from rdmawire.errors import Ended
+from rdmawire.fuzz.batch_pool import BatchExecutor, BatchPool, BatchQueue, run_batch
+from rdmawire.fuzz.campaign_state import STATE, CampaignState, check_same, read_state, write_state
+from rdmawire.fuzz.finding import Finding, as_finding, findings_in, write_finding
+from rdmawire.fuzz.fuzzer import Batch, Found, Fuzzer, Spec, make_fuzzer
 from rdmawire.fuzz.minimise import MAX_TRIALS, Trials
-from rdmawire.worker_process import begin_worker
+from rdmawire.fuzz.oracle import TIME
+from rdmawire.worker_process import signals_deferred
 
 RUNS_OF_BATCH: Final = 200
 """Runs of one batch, at most: fewer would cost more time between processes."""
 BATCH_S: Final = 2.0
 """Seconds after which a batch ends with fewer runs: a process that dies loses no more work."""
-_STATE: Final = "campaign.json"
+_FIRST_BATCH_S: Final = 0.2
+"""Seconds of the first batches: later ones take as long as the campaign so far, at most."""
 _LIMIT_CHECK_S: Final = 1.0
 """Seconds between two checks of the limits while no batch is done."""
 FREE_TRIALS: Final = 20_000
@@ -37,12 +37,10 @@ FREE_TRIALS: Final = 20_000
 
 So a target that shows a violation in each case is not fuzzed much more slowly than others.
 """
+_MINIMISE_S: Final = 5.0
+"""Seconds after the time limit in which a finding is still minimised, if its calls are not slow."""
 _BETWEEN_SAVES: Final = 10.0
 """Seconds after which what is done is saved, so that a killed campaign repeats little."""
-_MAX_SECONDS: Final = 1e12
-"""Seconds of a campaign, at most: NaN and infinity are none."""
-_MAX_LOST: Final = 5
-"""Process pools that may break before the campaign ends with an error."""
 
 
 class Progress(NamedTuple):
@@ -97,54 +95,40 @@ class Campaign:
         self._reached: set[Any] = set()
         self._trials = 0
         self._signatures: set[str] = set()
+        self._tell: Callable[[Finding], object] = lambda _: None
         self._elapsed, self._earlier = 0.0, 0
         if self.folder is not None:
             self._resume(self.folder)
-        self._begun = self._saved = self.clock()
+        self._begun = self._limited = self._saved = self.clock()
+        self._before = self.done
+
+    def check(self) -> None:
+        """Raise :class:`FuzzError` if the target cannot be fuzzed at all: a program is missing."""
+        self._fuzzer.check()
 
     # State.
 
     def _resume(self, folder: Path) -> None:
         """Go on with a campaign that was begun in the folder, if there is one."""
-        path = folder / _STATE
-        if not path.exists():
-            return
-        state = _read_state(path)
-        if not state["runs"]:
+        state = read_state(folder)
+        if state is None or not state.runs:
             return  # it ended before its first case: another may begin here
-        theirs = {**state["target"], "seed": state["seed"]}
-        if other := _differing({**self.spec, "seed": self.seed}, theirs):
-            raise FuzzError(
-                f"{path}: another campaign: {other}: use another folder, or the options of that "
-                f"campaign: {_words(theirs)}"
-            )
-        self.done, self.executed = state["runs"], state["executed"]
+        check_same(folder, state, self.spec, self.seed)
+        self.done, self.executed = state.runs, state.executed
         self._earlier = self.done
-        self._elapsed, self._next = state["seconds"], state["next"]
+        self._elapsed, self._next = state.seconds, state.next
         self.findings = list(findings_in(folder))
 
     def save(self) -> None:
-        """Write what is done to the folder."""
+        """Write what is done to the folder. Raises :class:`FuzzError` if it cannot be written."""
         if self.folder is None:
             return
-        if self._is_saved and not (self.folder / _STATE).exists():
+        if self._is_saved and not (self.folder / STATE).exists():
             self._write_again(self.folder)
         self._saved = self.clock()
-        state = {
-            "target": dict(self.spec),
-            "seed": self.seed,
-            "runs": self.done,
-            "executed": self.executed,
-            "seconds": round(self.progress.seconds, 3),
-            "next": self._next,
-        }
-        beside = self.folder / f".{_STATE}.{os.getpid()}"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            beside.write_text(json.dumps(state, indent=1) + "\n")
-            beside.replace(self.folder / _STATE)
-        except OSError as error:
-            raise FuzzError(f"{self.folder}: cannot write: {error.strerror or error}") from error
+        seconds = round(self.progress.seconds, 3)
+        done = self.done, self.executed, seconds, self._next
+        write_state(self.folder, CampaignState(dict(self.spec), self.seed, *done))
         self._is_saved = True
 
     def _write_again(self, folder: Path) -> None:
@@ -162,8 +146,16 @@ class Campaign:
 
     @property
     def _over(self) -> bool:
-        timed = self.seconds is not None and self.clock() - self._begun >= self.seconds
-        return self._has_enough or timed
+        return self._has_enough or self._is_late()
+
+    def _is_late(self, grace: float = 0.0) -> bool:
+        """Whether the time limit was reached ``grace`` seconds ago."""
+        return self.seconds is not None and self._passed >= self.seconds + grace
+
+    @property
+    def _passed(self) -> float:
+        """Seconds that count for the time limit."""
+        return self.clock() - self._limited
 
     @property
     def _has_enough(self) -> bool:
@@ -181,24 +173,30 @@ class Campaign:
     def run(
         self,
         jobs: int = 1,
-        executor: Executor | None = None,
+        executor: BatchExecutor | None = None,
         report: Callable[[Progress], object] = lambda _: None,
+        tell: Callable[[Finding], object] = lambda _: None,
     ) -> list[Finding]:
         """Run until a limit is reached; return the findings.
 
         ``jobs`` processes are used, or ``executor``, which may be that of a cluster. ``report`` is
-        called after each batch, and each second. At least one case is played, if there is one
-        left. Findings up to then are kept when an exception, such as ``KeyboardInterrupt``, ends
-        the run; one that was being minimised is kept as it was found.
+        called after each batch, and each second; ``tell`` with each finding when it is written. At
+        least one case is played, if there is one left. Findings up to then are kept when an
+        exception, such as ``KeyboardInterrupt``, ends the run; one that was being minimised, also
+        at the end of the time, is kept as it was found.
         """
+        self.check()
         self.save()  # a folder that cannot be written is reported before the work
+        self._tell = tell
+        self._limited, self._before = self.clock(), self.done
         try:
             if executor is None and jobs == 1:
                 self._run_here(report)
             else:
                 self._run_over(jobs, executor, report)
         finally:
-            self.save()
+            with signals_deferred():
+                self.save()
         return self.findings
 
     def _run_here(self, report: Callable[[Progress], object]) -> None:
@@ -216,30 +214,40 @@ class Campaign:
             report(self.progress)
 
     def _run_over(
-        self, jobs: int, executor: Executor | None, report: Callable[[Progress], object]
+        self, jobs: int, executor: BatchExecutor | None, report: Callable[[Progress], object]
     ) -> None:
         """Run batches in an executor; those lost with a process are run again."""
-        queue = _Queue(self._batches())
+        queue = BatchQueue(self._batches())
         if executor is not None:
             self._feed(executor, jobs, queue, report)
-            return
-        for _ in range(_MAX_LOST):
-            others = set(active_children())
-            context = get_context("spawn")
-            pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=begin_worker)
-            try:
-                self._feed(pool, jobs, queue, report)
-                return
-            except BrokenProcessPool:
+        elif not self._has_enough:
+            while not self._run_in_pool(jobs, queue, report):
                 queue.lost()
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for worker in set(active_children()) - others:
-                    worker.terminate()
-        raise FuzzError(f"the campaign ends: its processes were killed {_MAX_LOST} times")
+
+    def _run_in_pool(
+        self, jobs: int, queue: BatchQueue, report: Callable[[Progress], object]
+    ) -> bool:
+        """Run batches in new processes; return false if one of them was killed.
+
+        The time limit counts from when they are ready.
+        """
+        pool, begun = BatchPool(jobs), self.clock()
+        try:
+            pool.wait_until_ready(dict(self.spec))
+            self._limited += self.clock() - begun
+            self._feed(pool, jobs, queue, report)
+        except BrokenProcessPool:
+            return False
+        finally:
+            pool.end()
+        return True
 
     def _feed(
-        self, pool: Executor, jobs: int, queue: "_Queue", report: Callable[[Progress], object]
+        self,
+        pool: BatchExecutor,
+        jobs: int,
+        queue: BatchQueue,
+        report: Callable[[Progress], object],
     ) -> None:
         """Keep the processes busy until all batches are done, or a limit is reached."""
         spec, is_over = dict(self.spec), self._has_enough
@@ -253,17 +261,17 @@ class Campaign:
                 done = work.result()
                 self._take(done)
                 queue.finish(work, done.runs)
-                report(self.progress)
-            is_over = self._over
+            report(self.progress)
+            is_over = self._has_enough or (self._is_late() and self.done > self._before)
         for work in queue.running:
             work.cancel()
 
     @property
     def _batch_seconds(self) -> float:
         """Seconds that a batch may take that is given out now."""
-        if self.seconds is None:
-            return BATCH_S
-        return min(BATCH_S, max(self.seconds - (self.clock() - self._begun), 0.0))
+        passed = self._passed
+        most = min(BATCH_S, max(_FIRST_BATCH_S, passed))
+        return most if self.seconds is None else min(most, max(self.seconds - passed, 0.0))
 
     def _take(self, batch: Batch) -> None:
         """Count a batch and keep what it found.
@@ -297,18 +305,27 @@ class Campaign:
         try:
             smallest = self._minimised(found)
         except (KeyboardInterrupt, Ended):
+            self._fuzzer = make_fuzzer(self.spec)  # the target may be in any state
             self._add(found)
             raise
         self._add(smallest)
         return True
 
     def _add(self, found: Found) -> None:
-        """Write a finding, unless one with its signature is there."""
+        """Write a finding, unless one with its signature is there.
+
+        It is a finding, too, if it cannot be written.
+        """
         finding = as_finding(self.spec, self.seed, found)
-        if finding.violation.signature not in self._known():
-            if self.folder is not None:
-                write_finding(self.folder, finding, self._fuzzer)
+        if finding.violation.signature in self._known():
+            return
+        with signals_deferred():
             self.findings.append(finding)
+            try:
+                if self.folder is not None:
+                    write_finding(self.folder, finding, self._fuzzer)
+            finally:
+                self._tell(finding)
             self.save()
 
     def _known(self) -> set[str]:
@@ -319,92 +336,9 @@ class Campaign:
 
     def _minimised(self, found: Found) -> Found:
         """Minimise a finding, as far as the campaign may play cases for that."""
-        fuzzer = self._fuzzer
-        if not isinstance(fuzzer, CaseFuzzer):
-            return fuzzer.minimised(found)
-        left = max(FREE_TRIALS + self.done - self._trials, 0)
-        most = min(left, MAX_TRIALS)
-        trials = Trials(most)
-        smallest = fuzzer.minimised(found, trials)
-        self._trials += most - trials.left
+        grace = 0.0 if found.violation.what == TIME else _MINIMISE_S
+        left = min(max(FREE_TRIALS + self.done - self._trials, 0), MAX_TRIALS)
+        trials = Trials(left, partial(self._is_late, grace))
+        smallest = self._fuzzer.minimised(found, trials)
+        self._trials += left - trials.left
         return smallest
-
-
-class _Queue:
-    """Batches to run, and those that run, by their future."""
-
-    def __init__(self, batches: Iterator[tuple[int, int]]) -> None:
-        self._batches = batches
-        self._again: list[tuple[int, int]] = []
-        self.running: dict[Future[Batch], tuple[int, int]] = {}
-
-    def take(self) -> tuple[int, int] | None:
-        """Return the next batch, first those that were lost; ``None`` if there are no more."""
-        return self._again.pop() if self._again else next(self._batches, None)
-
-    def finish(self, work: Future[Batch], runs: int) -> None:
-        """Note that a batch has ended after ``runs`` runs; what is left of it is run again."""
-        first, wanted = self.running.pop(work)
-        if runs < wanted:
-            self._again.append((first + runs, wanted - runs))
-
-    def lost(self) -> None:
-        """Note that the batches that run were lost with their process."""
-        self._again += self.running.values()
-        self.running.clear()
-
-
-def run_batch(spec: dict[str, Any], seed: int, first: int, runs: int, seconds: float) -> Batch:
-    """Run a batch in this process, with fewer runs if they take more than ``seconds``."""
-    parts = _fuzzer(json.dumps(spec, sort_keys=True)).parts(seed, first, runs)
-    return joined(first, _until(monotonic() + seconds, parts))
-
-
-@lru_cache(maxsize=8)
-def _fuzzer(spec: str) -> Fuzzer:
-    """Return the fuzzer of a specification in JSON, which this process keeps."""
-    fuzzer = make_fuzzer(json.loads(spec))
-    gc.freeze()  # the garbage collector need not visit what stays
-    return fuzzer
-
-
-def _until(end: float, parts: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield parts, at least one, and none after the time ``end``."""
-    for part in parts:
-        yield part
-        if monotonic() >= end:
-            return
-
-
-def _differing(ours: Spec, theirs: Spec) -> str:
-    """Write which options of two campaigns differ; ``""`` for none."""
-    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
-    return ", ".join(
-        f"{'target' if name == 'kind' else name} {theirs.get(name, 'not given')} there and "
-        f"{ours.get(name, 'not given')} here"
-        for name in names
-    )
-
-
-def _words(target: dict[str, Any]) -> str:
-    """Write what a campaign fuzzes."""
-    more = (f"{name} {value}" for name, value in target.items() if name != "kind")
-    return ", ".join([f"target {target.get('kind')}", *more])
-
-
-def seed_of(folder: Path) -> int | None:
-    """Return the seed of the campaign that was begun in a folder, or ``None``."""
-    path = folder / _STATE
-    return int(_read_state(path)["seed"]) if path.exists() else None
-
-
-def _read_state(path: Path) -> dict[str, Any]:
-    state = read_json(path)
-    if not isinstance(state, dict) or not isinstance(state.get("target"), dict):
-        raise FuzzError(f"{path}: not the state of a campaign: use another folder")
-    for name in ("runs", "executed", "next", "seed"):
-        if type(state.get(name)) is not int or state[name] < 0:
-            raise FuzzError(f"{path}: {name} is missing or not an integer: use another folder")
-    if type(state.get("seconds")) not in (int, float) or not 0 <= state["seconds"] < _MAX_SECONDS:
-        raise FuzzError(f"{path}: seconds are missing or not a number: use another folder")
-    return state

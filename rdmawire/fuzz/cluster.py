@@ -13,9 +13,15 @@ from typing import Final, NamedTuple
 
 from rdmawire import __version__
 from rdmawire.errors import FuzzError
+from rdmawire.terminal import shorten
 
 _TIMEOUT: Final = 10.0
 """Seconds to connect to the scheduler, and for its first answer."""
+
+
+_EXAMPLE: Final = "tcp://10.0.0.1:8786"
+_MAX_ADDRESS: Final = 200
+"""Characters of an address in a message."""
 
 
 class Cluster(NamedTuple):
@@ -29,9 +35,13 @@ class Cluster(NamedTuple):
 def cluster(address: str) -> Iterator[Cluster]:
     """Connect to the Dask scheduler at ``address``, such as ``tcp://10.0.0.1:8786``.
 
-    Raises :class:`FuzzError` if distributed is missing, if nothing answers at the address, if there
-    are no workers, and if a worker has another version of rdmawire.
+    Raises :class:`FuzzError` if distributed is missing, if the address is not one of TCP, if
+    nothing answers there, if there are no workers, and if a worker has another version of rdmawire.
     """
+    name = shorten(address, _MAX_ADDRESS)
+    scheme, separator, _ = address.rpartition("://")
+    if separator and scheme != "tcp":
+        raise FuzzError(f"no Dask scheduler at {name}: use an address such as {_EXAMPLE}")
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
@@ -41,12 +51,12 @@ def cluster(address: str) -> Iterator[Cluster]:
     try:
         asyncio.run(_ask(address))
         client = Client(address, timeout=_TIMEOUT)
-    except (OSError, ValueError) as error:
-        reason = str(error) or "no answer"
-        raise FuzzError(f"no Dask scheduler at {address}: {reason}") from error
+    except (OSError, ValueError, OverflowError) as error:
+        reason = shorten(str(error) or "no answer", _MAX_ADDRESS)
+        raise FuzzError(f"no Dask scheduler at {name}: {reason}") from error
     with client:
         versions = client.run(_version)
-        _check_workers(address, versions)
+        _check_workers(name, versions)
         yield Cluster(client.get_executor(), len(versions))
 
 

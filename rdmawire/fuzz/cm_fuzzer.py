@@ -28,6 +28,7 @@ from rdmawire.fuzz.fuzzer import (
 )
 from rdmawire.fuzz.learn.cm_peer import MESSAGES
 from rdmawire.fuzz.learn.cm_system import ALPHABETS, CMSystem
+from rdmawire.fuzz.minimise import Trials
 from rdmawire.fuzz.mutator import Mutator, boundary_values, number_of
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.planted_bugs import planted, wrong_part
@@ -170,8 +171,9 @@ class CMFuzzer(BatchFuzzer):
         left = iter(inputs)
         return self._played(role, lambda _: next(left, None))
 
-    def minimised(self, found: Found) -> Found:
-        """Return a finding with fewer inputs and mutations."""
+    def minimised(self, found: Found, trials: Trials | None = None) -> Found:
+        """Return a finding with fewer inputs and mutations, as ``trials`` allow."""
+        trials = Trials() if trials is None else trials
         role, inputs = _from_json(found.case)
         best, shown = inputs, found.violation
         before: list[CMInput] | None = None
@@ -179,7 +181,7 @@ class CMFuzzer(BatchFuzzer):
             before = best
             for index in reversed(range(len(before))):
                 for fewer in _simpler(best, index):
-                    again = self._violation_of(role, fewer)
+                    again = self._violation_of(role, fewer) if trials.take() else None
                     if again is not None and _is_same(again, shown):
                         best, shown = fewer[: again.place + 1], again
                         break

@@ -17,7 +17,7 @@ from rdmawire.fuzz.frame_map import FrameMap, map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.other_values import CODEC_NAME
-from rdmawire.terminal import suggest
+from rdmawire.terminal import quote, suggest
 from rdmawire.wire import ib, mad, mpa, native, rdmap, roce
 from rdmawire.wire.header import Header
 from rdmawire.wire.layout import Piece, Placed, joined, size
@@ -72,7 +72,7 @@ def view_of(library: str) -> View:
     """Return the view of a library. Raises :class:`FuzzError` if it is not installed."""
     if library not in LIBRARIES:
         known = ", ".join(LIBRARIES)
-        raise FuzzError(f"no library {library!r}{suggest(library, LIBRARIES)}: {known}")
+        raise FuzzError(f"no library {quote(library)}{suggest(library, LIBRARIES)}: {known}")
     try:
         view: Any = import_module(f"rdmawire.layers.{library}.view")
     except ImportError as error:

@@ -1,12 +1,14 @@
 """External commands as targets: a program that reads a pcap, such as ``tshark -r {pcap}``.
 
 Many frames are given at once, fewer if the command is slow; if it fails, the frames are halved
-until the one is found that makes it fail. A signal, another exit status than expected, no end in
-time, or a line of output that matches a pattern is a violation.
+until the one is found that makes it fail; if it does not end in time, they are given one by one. A
+signal, another exit status than expected, no end in time, or a line of output that matches a
+pattern is a violation.
 """
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -20,7 +22,8 @@ from typing import IO, Final, NamedTuple
 from rdmawire.capture import LinkType, Record, create_capture
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.frame_mutation import SeedFrame
-from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.oracle import TIME, Violation
+from rdmawire.terminal import quote, shorten
 
 PLACEHOLDER: Final = "{pcap}"
 """The word of a command that stands for the path of the capture."""
@@ -36,7 +39,7 @@ _BLOCK: Final = 1 << 16
 _MAX_JOIN_S: Final = 1.0
 """Seconds to read what a command has written, after its end."""
 _FIRST_CASES: Final = 25
-"""Cases that the first run of a command gets."""
+"""Cases that a command gets at once after its first run, which has one: the command may hang."""
 _SHORT_RUN_S: Final = 0.5
 _LONG_RUN_S: Final = 2.0
 """Seconds of a run after which the next one gets more cases, or fewer."""
@@ -79,50 +82,84 @@ class CommandParser:
         self._statuses = frozenset(statuses)
         self._seconds = seconds
         self._clock = clock
-        self._at_once = _FIRST_CASES
+        self._at_once = 1
+        self._has_passed = False
         try:
             self._patterns = [re.compile(pattern) for pattern in patterns]
         except re.error as error:
-            raise FuzzError(f"{error.pattern!r} is not a regular expression: {error}") from error
+            raise FuzzError(
+                f"{quote(str(error.pattern))} is not a regular expression: {error}"
+            ) from error
         self.runs = 0
+
+    def check(self) -> None:
+        """Raise :class:`FuzzError` if there is no such program."""
+        if shutil.which(self.name) is None:
+            raise FuzzError(
+                f"{shorten(self.name)}: cannot run it: no program is found by this name"
+            )
 
     def judge(self, frames: Sequence[SeedFrame]) -> Violation | None:
         """Run the command on the frames; ``place`` of a violation is the last frame it needs."""
         found = self._run(frames)
-        if found is None:
-            return None
-        needed = self._shortest(len(frames), lambda count: self._run(frames[:count]) is not None)
-        again = self._run(frames[:needed])
+        return None if found is None else self._placed(frames, found)
+
+    def _placed(self, frames: Sequence[SeedFrame], found: Violation) -> Violation:
+        """Return the violation that frames have shown, at the last frame that it needs.
+
+        Without an end in time that is the last frame of all: each run would take as long again.
+        """
+        needed, again = len(frames), None
+        if found.what != TIME:
+            needed = self._shortest(needed, lambda count: self._run(frames[:count]) is not None)
+            again = self._run(frames[:needed]) if needed < len(frames) else None
         return (again or found)._replace(place=needed - 1)
 
     def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterator[Violation | None]:
         """Judge cases, with few runs of the command; results are yielded as they are known."""
         first = failures = 0
         while first < len(cases) and failures < _MAX_FINDINGS:
-            some = cases[first : first + self._at_once]
-            begun = self._clock()
-            bad = self._first_bad(some)
-            if bad is None:
-                self._adapt(self._clock() - begun)
-                yield from (None for _ in some)
-                first += len(some)
-            else:
-                yield from (None for _ in range(bad))
-                yield self.judge(some[bad])
-                first, failures = first + bad + 1, failures + 1
+            for result in self._judged_together(cases[first : first + self._at_once]):
+                first, failures = first + 1, failures + (result is not None)
+                yield result
         yield from (None for _ in range(first, len(cases)))
+
+    def _judged_together(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterator[Violation | None]:
+        """Judge cases with one run if none fails; yield results up to the first violation."""
+        begun = self._clock()
+        found = self._run(_joined(cases))
+        if found is None:
+            self._adapt(self._clock() - begun)
+            yield from (None for _ in cases)
+        elif len(cases) == 1:
+            yield self._placed(cases[0], found)
+        elif found.what == TIME:
+            self._at_once = max(self._at_once // 2, 1)
+            yield from self._one_by_one(cases)
+        else:
+            bad = self._first_bad(cases)
+            yield from (None for _ in range(bad))
+            yield self.judge(cases[bad])
+
+    def _one_by_one(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterator[Violation | None]:
+        """Judge cases with a run for each; yield results up to the first violation."""
+        for frames in cases:
+            found = self.judge(frames)
+            yield found
+            if found is not None:
+                return
 
     def _adapt(self, seconds: float) -> None:
         """Choose how many cases the next run gets, by the seconds that the last run took."""
-        if seconds < _SHORT_RUN_S:
+        if not self._has_passed:
+            self._has_passed, self._at_once = True, _FIRST_CASES
+        elif seconds < _SHORT_RUN_S:
             self._at_once *= 2
         elif seconds > _LONG_RUN_S:
             self._at_once = max(self._at_once // 2, 1)
 
-    def _first_bad(self, cases: Sequence[Sequence[SeedFrame]]) -> int | None:
-        """The index of the first case with which the command fails; ``None`` for none."""
-        if not cases or self._run(_joined(cases)) is None:
-            return None
+    def _first_bad(self, cases: Sequence[Sequence[SeedFrame]]) -> int:
+        """The index of the first case with which the command fails; it fails with all cases."""
 
         def fails(count: int) -> bool:
             return self._run(_joined(cases[:count])) is not None
@@ -154,7 +191,7 @@ class CommandParser:
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
         if status is None:
             happened = f"no end within {self._seconds:g} s"
-            return self._violation("time", "the command ends", happened, "")
+            return self._violation(TIME, "the command ends", happened, "")
         if status < 0:
             return self._violation("signal", "no signal", signal_name(-status), last)
         if status not in self._statuses:
@@ -210,7 +247,9 @@ def _outcome(command: Sequence[str], seconds: float) -> Outcome:
             start_new_session=True,
         )
     except OSError as error:
-        raise FuzzError(f"{command[0]}: cannot run it: {error.strerror or error}") from error
+        raise FuzzError(
+            f"{shorten(command[0])}: cannot run it: {error.strerror or error}"
+        ) from error
     assert process.stdout is not None
     output = bytearray()
     reader = Thread(target=_read_first, args=(process.stdout, output), daemon=True)

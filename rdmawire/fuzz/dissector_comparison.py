@@ -93,7 +93,7 @@ class DissectorComparison:
         try:
             return self._compared(cases)
         except TsharkError as error:
-            self._check_reader()
+            self.check()
             if len(cases) == 1:
                 self._failures += 1
                 return [self._failure(cases[0], error)]
@@ -109,8 +109,8 @@ class DissectorComparison:
             _LOG.warning("%s; not if half of the same %d cases are read", error, len(cases))
         return found
 
-    def _check_reader(self) -> None:
-        """Raise :class:`FuzzError` if tshark fails without any frame, too."""
+    def check(self) -> None:
+        """Raise :class:`FuzzError` if tshark is not installed, or fails without any frame, too."""
         if self._is_usable:
             return
         try:

@@ -29,6 +29,8 @@ FORMAT: Final = 1
 """Version of ``finding.json``."""
 MAX_JSON: Final = 8 << 20
 """Bytes of a ``finding.json`` that are read at most."""
+_MAX_PATH: Final = 200
+"""Characters of a path in a message."""
 _MAX_COMMENT: Final = 8000
 """Characters of the comment at the last frame: an option of a pcapng has at most 65535 bytes."""
 NAME: Final = "finding.json"
@@ -83,7 +85,7 @@ def write_finding(folder: Path, finding: Finding, fuzzer: Fuzzer) -> Path:
             temporary.rename(path)
     except (OSError, CaptureError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise FuzzError(f"{path}: cannot write the finding: {reason}") from error
+        raise FuzzError(f"{path_text(path)}: cannot write the finding: {reason}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return path
@@ -101,8 +103,7 @@ def _replace_files(folder: Path, temporary: Path) -> None:
 def _write_files(folder: Path, finding: Finding, fuzzer: Fuzzer) -> None:
     text = json.dumps(finding.as_json(), indent=1) + "\n"
     (folder / NAME).write_text(text)
-    _, frames = fuzzer.replay(finding.case)
-    if frames:
+    if frames := fuzzer.frames(finding.case):
         _write_frames(folder / FRAMES, frames, finding.violation)
     text, lines = _scenario(finding, fuzzer)
     if text:
@@ -191,34 +192,70 @@ def code_of(spec: Spec) -> str:
     return named if "command" in spec or ":" in f"{named}{spec.get('expected', '')}" else ""
 
 
+def path_text(path: Path) -> str:
+    """Write a path in a message."""
+    return shorten(str(path), _MAX_PATH)
+
+
 def read_finding(path: Path) -> Finding:
     """Read a finding: its folder or its ``finding.json``. Raises :class:`FuzzError` for others."""
-    file = path / NAME if path.is_dir() else path
-    if path.is_dir() and not file.exists():
-        raise FuzzError(f"{path}: no {NAME} in it{_folders_hint(path)}")
+    file = _file_of(path)
     values = read_json(file)
     if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise FuzzError(f"{file}: not a finding of format {FORMAT}")
+        raise FuzzError(f"{path_text(file)}: not a finding of format {FORMAT}")
     try:
         violation = Violation(**{name: values[name] for name in Violation._fields})
         finding = Finding(
             values["target"], values["seed"], values["run"], violation, values["case"]
         )
     except KeyError as error:
-        raise FuzzError(f"{file}: {error.args[0]} is missing") from None
+        raise FuzzError(f"{path_text(file)}: {error.args[0]} is missing") from None
     _check_types(file, finding)
     return finding
 
 
+def _file_of(path: Path) -> Path:
+    """Return the file of a finding: in the folder ``path``, or ``path`` itself."""
+    try:
+        if not path.is_dir():
+            return path
+        file = path / NAME
+        if file.exists():
+            return file
+        hint = _folders_hint(path)
+    except (OSError, ValueError) as error:
+        raise not_read(path, error) from error
+    raise FuzzError(f"{path_text(path)}: no {NAME} in it{hint}")
+
+
 def _folders_hint(path: Path) -> str:
     """The end of a message about a folder that has findings in folders of its own."""
-    return f": name the folders of its findings, {path}/*/" if any(path.glob(f"*/{NAME}")) else ""
+    if not any(path.glob(f"*/{NAME}")):
+        return ""
+    return f": name the folders of its findings, {path_text(path)}/*/"
+
+
+def not_read(path: Path, error: OSError | ValueError) -> FuzzError:
+    """Return the error for a path that cannot be read."""
+    reason = getattr(error, "strerror", None) or error
+    return FuzzError(f"{path_text(path)}: cannot read it: {reason}")
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a file. Raises :class:`FuzzError` if that cannot be said."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise not_read(path, error) from error
+    return True
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON file of bounded size. Raises :class:`FuzzError`, with the path, for others."""
-    if path.is_fifo():  # opening it would wait for a writer
-        raise FuzzError(f"{path}: cannot read it: it is a pipe")
+    if exists(path) and path.is_fifo():  # opening it would wait for a writer
+        raise FuzzError(f"{path_text(path)}: cannot read it: it is a pipe")
     return parse_json(path, read_bounded(path, MAX_JSON))
 
 
@@ -227,10 +264,10 @@ def read_bounded(path: Path, limit: int) -> bytes:
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)
-    except OSError as error:
-        raise FuzzError(f"{path}: cannot read it: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise not_read(path, error) from error
     if len(data) > limit:
-        raise FuzzError(f"{path}: more than {limit} bytes")
+        raise FuzzError(f"{path_text(path)}: more than {limit} bytes")
     return data
 
 
@@ -239,11 +276,11 @@ def parse_json(path: Path, data: bytes) -> Any:
     try:
         return json.loads(data)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FuzzError(f"{path}: not JSON: {error}") from error
+        raise FuzzError(f"{path_text(path)}: not JSON: {error}") from error
     except ValueError as error:
-        raise FuzzError(f"{path}: not JSON: a number has too many digits") from error
+        raise FuzzError(f"{path_text(path)}: not JSON: a number has too many digits") from error
     except RecursionError as error:
-        raise FuzzError(f"{path}: not JSON: it is nested too deeply") from error
+        raise FuzzError(f"{path_text(path)}: not JSON: it is nested too deeply") from error
 
 
 def _check_types(path: Path, finding: Finding) -> None:
@@ -256,7 +293,7 @@ def _check_types(path: Path, finding: Finding) -> None:
         and all(isinstance(text, str) for text in texts)
     )
     if not right:
-        raise FuzzError(f"{path}: values of other types than a finding has")
+        raise FuzzError(f"{path_text(path)}: values of other types than a finding has")
 
 
 def findings_in(folder: Path) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ from rdmawire.ib.cm import STANDARD as STANDARD_CM
 from rdmawire.ib.cm import CMRules
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
-from rdmawire.terminal import suggest
+from rdmawire.terminal import quote, suggest
 from rdmawire.verbs.profile import PROFILES, Profile
 from rdmawire.wire.roce import Medium
 
@@ -91,6 +91,10 @@ class Frame(NamedTuple):
 class Fuzzer(Protocol):
     """Something that plays random cases and finds violations."""
 
+    def check(self) -> None:
+        """Raise :class:`FuzzError` if the target cannot be fuzzed at all: a program is missing."""
+        ...
+
     def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
         """Play the runs ``first`` to ``first + runs - 1`` of a seed, in this order.
 
@@ -102,12 +106,19 @@ class Fuzzer(Protocol):
         """Play the same runs; return all that they did."""
         ...
 
-    def minimised(self, found: Found) -> Found:
-        """Return a finding with the smallest case that shows the same violation."""
+    def minimised(self, found: Found, trials: Trials | None = None) -> Found:
+        """Return a finding with the smallest case that shows the same violation.
+
+        Cases are played as ``trials`` allow: the finding itself may be returned.
+        """
         ...
 
     def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
         """Play a case of a finding. Return its violation, if it shows one, and its frames."""
+        ...
+
+    def frames(self, case: Any) -> list[Frame]:
+        """Return the frames of a case."""
         ...
 
     def describe(self, case: Any) -> list[str]:
@@ -141,7 +152,10 @@ class ScenarioFuzzer(Protocol):
 
 
 class BatchFuzzer:
-    """What all fuzzers share: the parts of some runs can be joined to one batch."""
+    """What all fuzzers share: parts can be joined to one batch, and a replay has the frames."""
+
+    def check(self) -> None:
+        """Most targets can always be fuzzed."""
 
     def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
         """Play runs; yield what each did."""
@@ -150,6 +164,14 @@ class BatchFuzzer:
     def batch(self, seed: int, first: int, runs: int) -> Batch:
         """Play the runs ``first`` to ``first + runs - 1`` of a seed."""
         return joined(first, self.parts(seed, first, runs))
+
+    def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
+        """Play a case of a finding."""
+        raise NotImplementedError
+
+    def frames(self, case: Any) -> list[Frame]:
+        """Return the frames of a case, which is played for that."""
+        return self.replay(case)[1]
 
 
 class CaseFuzzer(BatchFuzzer):
@@ -378,7 +400,7 @@ def _engine(spec: Spec, *more: str) -> EngineTarget:
 def _profile(name: str) -> Profile:
     if name not in PROFILES:
         raise FuzzError(
-            f"no profile is named {name!r}{suggest(name, PROFILES)}: {', '.join(PROFILES)}"
+            f"no profile is named {quote(name)}{suggest(name, PROFILES)}: {', '.join(PROFILES)}"
         )
     return PROFILES[name]
 
@@ -393,7 +415,9 @@ def check_settings(spec: Spec, known: Sequence[str]) -> None:
     """Raise :class:`FuzzError` for a setting that a kind of fuzzer does not have."""
     for name in spec:
         if name != "kind" and name not in known:
-            raise FuzzError(f"{spec['kind']} has no setting {name!r}: it has {', '.join(known)}")
+            raise FuzzError(
+                f"{spec['kind']} has no setting {quote(name)}: it has {', '.join(known)}"
+            )
 
 
 def _from_module(module: str, name: str) -> Callable[[Spec], Fuzzer]:
@@ -459,6 +483,6 @@ def make_fuzzer(spec: Spec) -> Fuzzer:
     kind = str(spec.get("kind"))
     if kind not in FUZZERS:
         raise FuzzError(
-            f"no target is named {kind!r}{suggest(kind, FUZZERS)}: {', '.join(FUZZERS)}"
+            f"no target is named {quote(kind)}{suggest(kind, FUZZERS)}: {', '.join(FUZZERS)}"
         )
     return FUZZERS[kind].make(spec)

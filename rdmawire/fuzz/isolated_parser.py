@@ -27,8 +27,8 @@ from rdmawire.fuzz.parser_target import Parser, no_result
 from rdmawire.worker_process import (
     begin_worker,
     discard_output,
-    interrupts_blocked,
     kill_own_group,
+    terminal_blocked,
 )
 
 PROCESS: Final = "process"
@@ -64,7 +64,7 @@ class _Worker:
         self.process: BaseProcess = context.Process(
             target=_serve, args=(theirs, lines, make), daemon=True
         )
-        with interrupts_blocked():
+        with terminal_blocked():
             self.process.start()
         theirs.close()
         lines.close()

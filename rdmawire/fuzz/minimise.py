@@ -29,15 +29,25 @@ Shows = Callable[[Case], bool]
 
 
 class Trials:
-    """Counts the cases that are played to minimise: at most ``left`` more."""
+    """Counts the cases that are played to minimise: at most ``left`` more.
 
-    def __init__(self, left: int = MAX_TRIALS) -> None:
+    None is left either when ``is_over`` returns true, such as at the time limit of a campaign.
+    """
+
+    def __init__(self, left: int = MAX_TRIALS, is_over: Callable[[], bool] = lambda: False) -> None:
         self.left = left
+        self._is_over = is_over
 
     def take(self) -> bool:
         """Count a case; return ``False`` if none is left."""
-        self.left -= self.left > 0
-        return self.left > 0
+        if self.left <= 0 or self._is_over():
+            return False
+        self.left -= 1
+        return True
+
+    def at_most(self, count: int) -> "Trials":
+        """Return trials of which at most ``count`` are left; they count here, too."""
+        return Trials(count, lambda: not self.take())
 
 
 def minimise(

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from rdmawire.fuzz.frame_map import NO_FRAME
 from rdmawire.fuzz.frame_mutation import Mutant, Mutation, SeedFrame
+from rdmawire.fuzz.minimise import Trials
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.parser_target import Parser
 
@@ -50,19 +51,19 @@ def minimise_bytes(data: bytes, shows: Callable[[bytes], bool]) -> bytes:
 
 
 def minimise_mutants(
-    parser: Parser, mutants: Mutants, found: Violation, trials: int = MAX_TRIALS
+    parser: Parser, mutants: Mutants, found: Violation, trials: Trials | None = None
 ) -> tuple[Mutants, Violation]:
     """Return the smallest case with the signature of ``found``, and its violation.
 
     The frames of the result are still frames: mutations are removed, and bytes only of seeds that
-    are not frames. At most ``trials`` cases are parsed.
+    are not frames. Cases are parsed as ``trials`` allow, by default :data:`MAX_TRIALS`.
     """
-    left = iter(range(trials))
+    left = Trials(MAX_TRIALS) if trials is None else trials
     best, shown = mutants, found
 
     def shows(other: Sequence[Mutant]) -> bool:
         nonlocal best, shown
-        if not other or next(left, None) is None:
+        if not other or not left.take():
             return False
         again = parser.judge(built(other))
         if again is None or again.signature != found.signature:

@@ -22,6 +22,7 @@ from rdmawire.fuzz.fuzzer import (
     Spec,
     check_settings,
 )
+from rdmawire.fuzz.minimise import Trials
 from rdmawire.fuzz.mpa_conversation import (
     FPDU,
     MAX_ULPDU,
@@ -204,14 +205,16 @@ class MPAFuzzer(BatchFuzzer):
             f"{sender} | {kinds}",
         )
 
-    def minimised(self, found: Found) -> Found:
-        """Return a finding with a simpler conversation."""
+    def minimised(self, found: Found, trials: Trials | None = None) -> Found:
+        """Return a finding with a simpler conversation, as ``trials`` allow."""
+        trials = Trials() if trials is None else trials
         best, shown = Conversation.from_json(found.case), found.violation
         before = None
         while before != best:
             before = best
             for simpler in _simpler(best):
-                again = None if simpler == best else self._violation(simpler)
+                is_tried = simpler != best and trials.take()
+                again = self._violation(simpler) if is_tried else None
                 if again is not None and again.signature == shown.signature:
                     best, shown = simpler, again
                     break

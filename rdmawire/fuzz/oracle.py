@@ -38,6 +38,9 @@ from rdmawire.wire import serial
 from rdmawire.wire.ib import Ack
 from rdmawire.wire.opcode import SHAPES, Operation, Payload, Service
 
+TIME: Final = "time"
+"""``Violation.what`` of a call that takes too long."""
+
 
 class Violation(NamedTuple):
     """The first difference between a target and the model.

@@ -40,12 +40,14 @@ from rdmawire.fuzz.fuzzer import (
     check_settings,
 )
 from rdmawire.fuzz.isolated_parser import PROCESS, IsolatedParser
+from rdmawire.fuzz.minimise import Trials
 from rdmawire.fuzz.minimise_mutants import built, minimise_mutants
 from rdmawire.fuzz.mutator import Mutator
-from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.oracle import TIME, Violation
 from rdmawire.fuzz.parser_target import (
     DEFAULT_SECONDS,
     EXPECTED,
+    CheckedParser,
     FunctionParser,
     Parser,
     exceptions_named,
@@ -56,6 +58,7 @@ from rdmawire.fuzz.parsers import PARSERS
 from rdmawire.fuzz.planted_bugs import planted, wrong_part
 from rdmawire.fuzz.seed_corpus import SeedCorpus, corpus_of
 from rdmawire.fuzz.tshark_fields import tshark_values
+from rdmawire.terminal import quote, quote_value
 
 _LOG: Final = logging.getLogger(__name__)
 _SEQUENCES: Final = 0.15
@@ -64,17 +67,22 @@ _MAX_SECONDS: Final = 1_000_000
 """The longest time limit of a call or a run, in seconds."""
 _COMMAND_TRIALS: Final = 60
 """Runs of a command at most to minimise one case."""
-_PROCESS_TRIALS: Final = 60
-"""Processes that a function may end at most to minimise one case."""
+_SLOW_TRIALS: Final = {PROCESS: 60, TIME: 12}
+"""Trials at most to minimise a case that ends its process, or takes too long: each is slow."""
 
 
 class ParserFuzzer(BatchFuzzer):
-    """Fuzzes a parser with mutants of ``corpus``. ``trials`` limits the work to minimise a case."""
+    """Fuzzes a parser with mutants of ``corpus``; at most ``trials`` calls minimise a case."""
 
     def __init__(self, parser: Parser, corpus: SeedCorpus, trials: int = 1000) -> None:
         self._parser = parser
         self._corpus = corpus
         self._trials = trials
+
+    def check(self) -> None:
+        """Raise :class:`FuzzError` if something that the parser needs is missing."""
+        if isinstance(self._parser, CheckedParser):
+            self._parser.check()
 
     def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
         """Parse the mutants of some runs."""
@@ -92,23 +100,25 @@ class ParserFuzzer(BatchFuzzer):
             return mutator.sequence()
         return (mutator.mutant(),)
 
-    def minimised(self, found: Found) -> Found:
-        """Return a finding with fewer frames and mutations."""
-        mutants = mutants_from_json(found.case)
-        ends_process = found.violation.what == PROCESS
-        trials = min(self._trials, _PROCESS_TRIALS) if ends_process else self._trials
-        best, shown = minimise_mutants(self._parser, mutants, found.violation, trials)
+    def minimised(self, found: Found, trials: Trials | None = None) -> Found:
+        """Return a finding with fewer frames and mutations, as ``trials`` allow."""
+        mutants, violation = mutants_from_json(found.case), found.violation
+        most = min(self._trials, _SLOW_TRIALS.get(violation.what, self._trials))
+        left = (Trials() if trials is None else trials).at_most(most)
+        best, shown = minimise_mutants(self._parser, mutants, violation, left)
         return Found(shown, mutants_as_json(best), found.run)
 
     def replay(self, case: Any) -> tuple[Violation | None, list[Frame]]:
         """Parse the frames of a case again."""
-        frames = built(mutants_from_json(case))
-        shown = [
+        return self._parser.judge(built(mutants_from_json(case))), self.frames(case)
+
+    def frames(self, case: Any) -> list[Frame]:
+        """Return the frames of a case, which are not parsed."""
+        return [
             Frame(number * FRAME_INTERVAL_NS, data, False, link_type)
-            for number, (data, link_type, _) in enumerate(frames)
+            for number, (data, link_type, _) in enumerate(built(mutants_from_json(case)))
             if link_type != NO_FRAME
         ]
-        return self._parser.judge(frames), shown
 
     def describe(self, case: Any) -> list[str]:
         """Return a line for each frame: its seed and what was changed."""
@@ -125,7 +135,9 @@ def function_fuzzer(spec: Spec) -> ParserFuzzer:
         raise FuzzError("the target parser needs a function: use --function")
     known = PARSERS.get(name)
     if known is None and ":" not in name:
-        raise FuzzError(f"function {name!r}: one of {', '.join(PARSERS)}, or package.module:name")
+        raise FuzzError(
+            f"function {quote(name)}: one of {', '.join(PARSERS)}, or package.module:name"
+        )
     parser = _function_parser(spec)
     if known is None:
         make = partial(_function_parser, dict(spec), isolated=True)
@@ -218,16 +230,16 @@ def _command_words(command: object) -> list[str]:
     try:
         found = shlex.split(command) if isinstance(command, str) else command
     except ValueError as error:
-        raise FuzzError(f"command {command!r}: {error}") from None
+        raise FuzzError(f"command {quote_value(command)}: {error}") from None
     if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
-        raise FuzzError(f"command: {command!r} is neither a text nor a list of words")
+        raise FuzzError(f"command: {quote_value(command)} is neither a text nor a list of words")
     return found
 
 
 def _corpus(spec: Spec) -> SeedCorpus:
     folder = spec.get("corpus")
     if folder is not None and (not isinstance(folder, str) or not folder):
-        raise FuzzError(f"corpus: {folder!r} is not the path of a folder")
+        raise FuzzError(f"corpus: {quote_value(folder)} is not the path of a folder")
     return corpus_of(None if folder is None else Path(folder))
 
 
@@ -237,15 +249,17 @@ def words(value: object) -> list[Any]:
         return [word.strip() for word in value.split(",")]
     if isinstance(value, Sequence):
         return list(value)
-    raise FuzzError(f"{value!r} is not a list")
+    raise FuzzError(f"{quote_value(value)} is not a list")
 
 
 def _texts(name: str, value: object) -> list[str]:
     """Return the members of a list of texts. Raises :class:`FuzzError` for another list."""
     found = words(value)
     for one in found:
+        if one == "":
+            raise FuzzError(f"{name}: a name is empty: leave it out")
         if not isinstance(one, str):
-            raise FuzzError(f"{name}: {one!r} is not a text")
+            raise FuzzError(f"{name}: {quote_value(one)} is not a text")
     return found
 
 
@@ -253,7 +267,7 @@ def _integer(name: str, value: object) -> int:
     try:
         return int(str(value), 0)
     except ValueError:
-        raise FuzzError(f"{name}: {value!r} is not an integer") from None
+        raise FuzzError(f"{name}: {quote_value(value)} is not an integer") from None
 
 
 def _number(spec: Spec, name: str, default: float) -> float:
@@ -261,7 +275,9 @@ def _number(spec: Spec, name: str, default: float) -> float:
     try:
         found = float(value)
     except (TypeError, ValueError):
-        raise FuzzError(f"{name}: {value!r} is not a number") from None
+        raise FuzzError(f"{name}: {quote_value(value)} is not a number") from None
     if not 0 < found <= _MAX_SECONDS:
-        raise FuzzError(f"{name}: {value!r}: use a number above 0, at most {_MAX_SECONDS}")
+        raise FuzzError(
+            f"{name}: {quote_value(value)}: use a number above 0, at most {_MAX_SECONDS}"
+        )
     return found

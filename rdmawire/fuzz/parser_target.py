@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from importlib import import_module
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import FrameType
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
 from rdmawire.decode import LINK_TYPES
 from rdmawire.errors import Ended, FuzzError, RdmaError
 from rdmawire.fuzz.exception_text import exception_name, exception_text, raised_in
 from rdmawire.fuzz.frame_map import map_frame
 from rdmawire.fuzz.frame_mutation import SeedFrame
-from rdmawire.fuzz.oracle import Violation
+from rdmawire.fuzz.oracle import TIME, Violation
 from rdmawire.fuzz.other_values import OtherValuesError
 from rdmawire.terminal import quote, shorten, suggest
 
@@ -52,6 +52,15 @@ class Parser(Protocol):
 
     def judge_all(self, cases: Sequence[Sequence[SeedFrame]]) -> Iterable[Violation | None]:
         """Judge each case by itself, in order; what is yielded early need not be judged again."""
+        ...
+
+
+@runtime_checkable
+class CheckedParser(Protocol):
+    """A parser that needs something which may be missing."""
+
+    def check(self) -> None:
+        """Raise :class:`FuzzError` if something that the parser needs is missing."""
         ...
 
 
@@ -182,7 +191,7 @@ class TimeLimitError(BaseException):
 def no_result(seconds: float, expected: str) -> Violation:
     """Return the violation of a call that takes longer than ``seconds``."""
     happened = f"no result within {seconds:g} s"
-    return Violation(0, "time", expected, happened, "", "time | no result in time")
+    return Violation(0, TIME, expected, happened, "", "time | no result in time")
 
 
 class FunctionParser:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FuzzError
-from rdmawire.terminal import suggest
+from rdmawire.terminal import quote, suggest
 from rdmawire.verbs.profile import IBTA, Profile
 
 
@@ -158,7 +158,7 @@ def accepted(
     """
     if accept not in ACCEPT:
         known = ", ".join(ACCEPT)
-        raise FuzzError(f"accept {accept!r} is none of {known}{suggest(accept, ACCEPT)}")
+        raise FuzzError(f"accept {quote(accept)} is none of {known}{suggest(accept, ACCEPT)}")
     fields = {
         row.field: getattr(profile, row.field)
         for row in rows

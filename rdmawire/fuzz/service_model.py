@@ -8,7 +8,7 @@ from rdmawire.fuzz.exchange import Numbers
 from rdmawire.fuzz.responder_model import ResponderModel
 from rdmawire.fuzz.responder_services import DatagramModel, SharedReceiveModel, UnreliableModel
 from rdmawire.fuzz.setup import FRESH_ARENA, Setup
-from rdmawire.terminal import suggest
+from rdmawire.terminal import quote, suggest
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire.opcode import Service
@@ -48,7 +48,9 @@ def service_named(name: str, names: Collection[str] = (*SERVICES,)) -> QPType:
     """
     known = name.lower()
     if known not in SERVICES:
-        raise FuzzError(f"service {name!r} is none of {', '.join(names)}{suggest(known, names)}")
+        raise FuzzError(
+            f"service {quote(name)} is none of {', '.join(names)}{suggest(known, names)}"
+        )
     return SERVICES[known]
 
 

@@ -17,12 +17,14 @@ from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.fuzzer import Batch, BatchFuzzer, Found, Frame, Spec, adapter, check_settings
+from rdmawire.fuzz.minimise import Trials
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.state_network import TimedFrame
 from rdmawire.fuzz.state_session import MAX_STEPS, SequenceStep, StateSession, checked, played
 from rdmawire.fuzz.state_setup import MAX_HOSTS, SERVICES, StateSetup
 from rdmawire.fuzz.work_model import Problem
 from rdmawire.ib.rules import Rules
+from rdmawire.terminal import quote
 
 RUNS_AT_ONCE: Final = 20
 """Sequences that are played between two calls of ``limit``."""
@@ -177,31 +179,42 @@ def _parts(case: Any) -> tuple[StateSetup, list[SequenceStep]]:
 
 
 def shortened(
-    case: dict[str, Any], signature: str, rules: Mapping[int, Rules] | None = None
+    case: dict[str, Any],
+    signature: str,
+    rules: Mapping[int, Rules] | None = None,
+    trials: Trials | None = None,
 ) -> dict[str, Any]:
     """Return the case with all steps removed that its violation does not need.
 
-    Runs of steps are removed, long ones first (delta debugging).
+    Runs of steps are removed, long ones first (delta debugging), as ``trials`` allow.
     """
+    trials = Trials() if trials is None else trials
+
+    def shows(other: dict[str, Any]) -> Violation | None:
+        shown = replay(other, rules)[0] if other["steps"] and trials.take() else None
+        return shown if shown is not None and shown.signature == signature else None
+
     size = max(len(case["steps"]) // 2, 1)
     while size:
-        case, removed = _without_runs(case, size, signature, rules)
+        case, removed = _without_runs(case, size, shows)
         size = size if removed and size == 1 else size // 2
     return case
 
 
 def _without_runs(
-    case: dict[str, Any], size: int, signature: str, rules: Mapping[int, Rules] | None
+    case: dict[str, Any], size: int, shows: Callable[[dict[str, Any]], Violation | None]
 ) -> tuple[dict[str, Any], bool]:
-    """Remove runs of ``size`` steps, from the end on; return whether any was removed."""
+    """Remove runs of ``size`` steps, from the end on; return whether any was removed.
+
+    ``shows`` returns the violation of a case if it is the same one.
+    """
     removed = False
     for start in range(len(case["steps"]) - size, -1, -1):
         steps = case["steps"]
         if start + size > len(steps):
             continue
         fewer = {**case, "steps": steps[:start] + steps[start + size :]}
-        shown = replay(fewer, rules)[0] if fewer["steps"] else None
-        if shown is not None and shown.signature == signature:
+        if (shown := shows(fewer)) is not None:
             case = {**fewer, "steps": fewer["steps"][: shown.place + 1]}
             removed = True
     return case, removed
@@ -238,9 +251,12 @@ class SequenceFuzzer(BatchFuzzer):
         found = [Found(one.violation, one.case, first) for one in fuzzer.run(runs)]
         return Batch(first, runs, fuzzer.executed, found)
 
-    def minimised(self, found: Found) -> Found:
-        """Return a finding without the steps that its violation does not need."""
-        case = shortened(found.case, found.violation.signature, self._rules)
+    def minimised(self, found: Found, trials: Trials | None = None) -> Found:
+        """Return a finding without the steps that its violation does not need.
+
+        Steps are removed as ``trials`` allow.
+        """
+        case = shortened(found.case, found.violation.signature, self._rules, trials)
         violation, _ = replay(case, self._rules)
         return found if violation is None else Found(violation, case, found.run)
 
@@ -259,7 +275,7 @@ def _services(name: str) -> tuple[str, ...]:
         return SERVICES
     if name.upper() not in SERVICES:
         known = ", ".join(one.lower() for one in SERVICES)
-        raise FuzzError(f"service {name!r} is none of {known}, all")
+        raise FuzzError(f"service {quote(name)} is none of {known}, all")
     return (name.upper(),)
 
 

@@ -4,26 +4,23 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rdmawire.capture import open_capture
 from rdmawire.errors import Ended, FuzzError
+from rdmawire.fuzz import batch_pool
 from rdmawire.fuzz import campaign as module
 from rdmawire.fuzz import fuzzer as fuzzer_module
-from rdmawire.fuzz.campaign import Campaign, Progress, run_batch, seed_of
+from rdmawire.fuzz.campaign import Campaign, Progress
+from rdmawire.fuzz.campaign_state import seed_of
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Request
 from rdmawire.fuzz.finding import findings_in, read_finding, replay
-from rdmawire.fuzz.fuzzer import FUZZERS, Batch, FuzzerKind, make_fuzzer
+from rdmawire.fuzz.fuzzer import FUZZERS, Batch, FuzzerKind
 from rdmawire.fuzz.inputs import Case, Input, input_from_json
 from rdmawire.fuzz.minimise import Trials, minimise
 from rdmawire.fuzz.oracle import Mismatch, Player, Violation, judge, violation
@@ -31,7 +28,6 @@ from rdmawire.fuzz.target import Completion, Target
 from rdmawire.verbs.enums import WCOpcode, WCStatus
 from rdmawire.wire.opcode import Opcode
 from tests.fuzz.planted import SHORT_WRITES, ShortWrites
-from tests.waiting import is_running, wait_until
 
 ENGINE = {"kind": "engine"}
 SPEC = {"kind": "short-writes"}
@@ -42,7 +38,7 @@ RUNS = 400
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FUZZERS, "short-writes", FuzzerKind(ShortWrites, ""))
-    module._fuzzer.cache_clear()
+    batch_pool._fuzzer.cache_clear()
 
 
 def test_a_healthy_engine_has_no_findings() -> None:
@@ -146,7 +142,7 @@ def test_a_batch_whose_finding_is_not_written_is_run_again(
         campaign = Campaign(SPEC, SEED, tmp_path, runs=200)
         with pytest.raises(type(error)):
             campaign.run()
-    assert campaign.findings == []
+    assert len(campaign.findings) == (work == "write_finding")  # it is shown all the same
     left = 200 - _next(tmp_path)
     assert left > 0
     names = {one.name for one in Campaign(SPEC, SEED, runs=200).run()}
@@ -261,23 +257,6 @@ def test_findings_are_written_again_to_a_folder_that_was_removed(tmp_path: Path)
     assert _next(folder) == RUNS
 
 
-def test_a_batch_ends_when_its_time_is_over() -> None:
-    whole = run_batch(SPEC, SEED, 0, 3, 60.0)
-    short = run_batch(SPEC, SEED, 0, 3, 0.0)
-    assert (whole.runs, short.runs) == (3, 1)
-
-
-def test_what_is_left_of_a_short_batch_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Broken({200})
-    monkeypatch.setattr(module, "BATCH_S", 0.0)
-    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *_, **__: pool)
-    campaign = Campaign(SPEC, SEED, runs=RUNS)
-    campaign.run(jobs=2)
-    assert campaign.done == RUNS
-    names = {finding.name for finding in Campaign(SPEC, SEED, runs=RUNS).run()}
-    assert {finding.name for finding in campaign.findings} == names
-
-
 def test_a_folder_that_a_killed_process_was_writing_is_no_finding(tmp_path: Path) -> None:
     found = Campaign(SPEC, SEED, tmp_path, runs=200).run()
     half = tmp_path / f".{found[0].name}.1"
@@ -310,6 +289,7 @@ STATE = {"target": ENGINE, "seed": 1, "runs": 0, "executed": 0, "seconds": 0, "n
         (json.dumps(STATE | {"next": 1.5}), "next is missing or not an integer"),
         (json.dumps(STATE | {"next": -1}), "next is missing or not an integer"),
         (json.dumps(STATE | {"runs": True}), "runs is missing or not an integer"),
+        (json.dumps(STATE | {"executed": 10**400}), "executed is missing or not an integer"),
         (json.dumps(STATE | {"seed": float("nan")}), "seed is missing or not an integer"),
         (json.dumps(STATE | {"seconds": float("nan")}), "seconds are missing or not a number"),
         (json.dumps(STATE | {"seconds": float("inf")}), "seconds are missing or not a number"),
@@ -340,99 +320,6 @@ def test_a_campaign_ends_when_its_time_is_over() -> None:
     campaign = Campaign(ENGINE, SEED, seconds=3, clock=lambda: float(next(times)))
     campaign.run()
     assert campaign.progress.runs <= 3 * module.RUNS_OF_BATCH
-
-
-class Broken:
-    """Runs a batch at once, but reports some as lost with their process."""
-
-    def __init__(self, lost: set[int]) -> None:
-        self.lost = lost
-
-    def submit(self, function: Any, *args: Any, **_: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        first = args[2]
-        if first in self.lost:
-            self.lost.discard(first)
-            future.set_exception(BrokenProcessPool("killed"))
-        else:
-            future.set_result(function(*args))
-        return future
-
-    def shutdown(self, **_: bool) -> None:
-        """Nothing runs any more."""
-
-
-def test_lost_batches_are_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Broken({200})
-    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *_, **__: pool)
-    campaign = Campaign(SPEC, SEED, runs=RUNS)
-    campaign.run(jobs=2)
-    assert campaign.done == RUNS
-    names = {finding.name for finding in Campaign(SPEC, SEED, runs=RUNS).run()}
-    assert {finding.name for finding in campaign.findings} == names
-
-
-def test_processes_that_always_die_end_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *_, **__: Broken({0, 200}))
-    with pytest.raises(FuzzError, match="its processes were killed 5 times"):
-        Campaign(ENGINE, SEED, runs=RUNS).run(jobs=2)
-
-
-def test_processes_end_with_a_campaign_that_is_interrupted() -> None:
-    def interrupt(_: Progress) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Campaign(ENGINE, SEED).run(2, report=interrupt)
-    wait_until(lambda: not active_children())
-
-
-CAMPAIGN = """
-import sys
-from rdmawire.fuzz.campaign import Campaign
-
-def main():
-    from multiprocessing import active_children
-    def report(_):
-        print(*(child.pid for child in active_children()), flush=True)
-    Campaign({"kind": "engine"}, 1).run(2, report=report)
-
-if __name__ == "__main__":
-    main()
-"""
-
-
-def test_processes_end_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
-    script = tmp_path / "main.py"
-    script.write_text(CAMPAIGN)
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as main:
-        assert main.stdout is not None
-        workers = [int(pid) for pid in main.stdout.readline().split()]
-        main.kill()
-    assert workers
-    wait_until(lambda: not any(is_running(pid) for pid in workers))
-
-
-def killed_once(spec: dict[str, Any], seed: int, first: int, runs: int, seconds: float) -> Batch:
-    """As run_batch; the first process that gets here is killed."""
-    try:
-        Path(spec["flag"]).unlink()
-    except FileNotFoundError:
-        return run_batch({"kind": "engine"}, seed, first, runs, seconds)
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("not killed")
-
-
-def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flag = tmp_path / "flag"
-    flag.touch()
-    flagged = FuzzerKind(lambda _: make_fuzzer(ENGINE), "")
-    monkeypatch.setitem(FUZZERS, "flagged", flagged)
-    monkeypatch.setattr(module, "run_batch", killed_once)
-    campaign = Campaign({"kind": "flagged", "flag": str(flag)}, SEED, runs=RUNS)
-    campaign.run(jobs=2)
-    assert campaign.done == RUNS
-    assert not flag.exists()
 
 
 @pytest.mark.parametrize(

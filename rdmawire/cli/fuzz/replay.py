@@ -2,7 +2,7 @@
 
 import json
 import sys
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,8 @@ from rdmawire.terminal import escape, quote, shorten
 if TYPE_CHECKING:
     from rdmawire.fuzz.oracle import Violation
 
+_MAX_TEXT: Final = 4000
+"""Characters of what was expected or happened that are printed."""
 _MAX_MESSAGE: Final = 300
 """Characters of a message about the values of a finding."""
 
@@ -26,12 +28,12 @@ _MAX_MESSAGE: Final = 300
     examples=("rdmawire fuzz replay findings/*/", "rdmawire fuzz replay --json findings/*/"),
 )
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...",
-                type=click.Path(path_type=Path))  # fmt: skip
+                type=click.Path(readable=False))  # fmt: skip
 @option("Safety", "--trust", is_flag=True,
         help="Also run the command or the Python function that a finding names. Use it for "
         "findings of your own.")  # fmt: skip
 @option("Output", "--json", "as_json", is_flag=True, help="Print a JSON array.")
-def command(folders: tuple[Path, ...], *, trust: bool, as_json: bool) -> int:
+def command(folders: tuple[str, ...], *, trust: bool, as_json: bool) -> int:
     """Play findings again, each on the target that it was found on.
 
     A finding of a command or of a Python function is played with --trust alone, since its file says
@@ -68,39 +70,48 @@ def _search_current_folder() -> None:
         sys.path.append("")
 
 
-def _replayed(folder: Path, *, trust: bool) -> "Violation | None":
+def _replayed(folder: str, *, trust: bool) -> "Violation | None":
     """Play a finding. Raises :class:`FuzzError` for one that runs other code, without ``trust``."""
-    from rdmawire.fuzz.finding import code_of, read_finding, replay
+    from rdmawire.fuzz.finding import code_of, path_text, read_finding, replay
 
-    finding = read_finding(folder)
+    if not folder:
+        raise FuzzError("the path of a finding is empty")
+    path = Path(folder)
+    finding = read_finding(path)
     code = code_of(finding.spec)
     if code and not trust:
         raise FuzzError(
-            f"{folder}: it runs {quote(code)}: add --trust if you know where it is from"
+            f"{path_text(path)}: it runs {quote(code)}: add --trust if you know where it is from"
         )
     try:
-        return replay(finding)
+        with redirect_stdout(sys.stderr):  # of modules that print when they are imported
+            return replay(finding)
     except FuzzError as error:
-        raise FuzzError(f"{folder}: {shorten(str(error), _MAX_MESSAGE)}") from error
+        raise FuzzError(f"{path_text(path)}: {shorten(str(error), _MAX_MESSAGE)}") from error
 
 
-def _object(folder: Path, violation: "Violation | None") -> dict[str, Any]:
-    return {"folder": str(folder), "violation": violation._asdict() if violation else None}
+def _object(folder: str, violation: "Violation | None") -> dict[str, Any]:
+    return {"folder": folder, "violation": violation._asdict() if violation else None}
 
 
-def _print(folder: Path, violation: "Violation | None") -> None:
-    name = escape(str(folder))
+def _print(folder: str, violation: "Violation | None") -> None:
+    name = escape(folder)
     if violation is None:
         click.echo(f"{name}: no violation any more")
         return
-    click.echo(f"{name}: {violation.what} at input {violation.place + 1}")
+    click.echo(f"{name}: {_text(violation.what)} at input {violation.place + 1}")
     click.echo(violation_text(violation))
 
 
 def violation_text(violation: "Violation") -> str:
     """Write what was expected, what happened and the clause, in three lines."""
     return (
-        f"  expected: {escape(violation.expected)}\n"
-        f"  happened: {escape(violation.happened)}\n"
-        f"  clause:   {violation.clause or 'none'}"
+        f"  expected: {_text(violation.expected)}\n"
+        f"  happened: {_text(violation.happened)}\n"
+        f"  clause:   {_text(violation.clause or 'none')}"
     )
+
+
+def _text(text: str) -> str:
+    """Write a text of a finding, whose file may be from someone else."""
+    return escape(shorten(text, _MAX_TEXT))

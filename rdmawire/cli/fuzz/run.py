@@ -1,27 +1,32 @@
 """`rdmawire fuzz run`: campaigns."""
 
 import gc
-import json
 import os
 import re
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
-from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.fuzz.replay import violation_text
+from rdmawire.cli.command import Command, IntegerType, PathType, option
+from rdmawire.cli.fuzz.campaign_report import CampaignReport, progress_text
 from rdmawire.cli.streams import complain
-from rdmawire.errors import FuzzError
-from rdmawire.terminal import escape, plural
+from rdmawire.errors import Ended, FuzzError
+from rdmawire.terminal import quote
 
 if TYPE_CHECKING:
-    from rdmawire.fuzz.campaign import Campaign, Progress
-    from rdmawire.fuzz.finding import Finding
+    from concurrent.futures import Executor
+
+    from rdmawire.fuzz.campaign import Campaign
 
 _INTERRUPTED: Final = 130
+_STORAGE: Final = "HYPOTHESIS_STORAGE_DIRECTORY"
+"""The environment variable with the folder of Hypothesis, by default in the current folder."""
 _MAX_JOBS: Final = 1024
 
 
@@ -34,7 +39,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
     found = None if text is None else _TIME.fullmatch(text)
     seconds = float(found[1]) * _UNITS[found[2]] if found else None
     if text is not None and not seconds:
-        said = f"{text!r} is not a time above 0, such as 60s, 10min or 8h"
+        said = f"{quote(text)} is not a time above 0, such as 60s, 10min or 8h"
         raise click.BadParameter(said, ctx, parameter)
     return seconds
 
@@ -96,6 +101,9 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         "[default: those installed]")  # fmt: skip
 @option("Limits", "--time", "seconds", metavar="TIME", callback=_seconds,
         help="Stop after this time, such as 60s, 10min or 8h.")  # fmt: skip
+@option("Limits", "--call-time", "call_seconds", metavar="TIME", callback=_seconds,
+        help="How long a call of a function, or a run of a command, may take.  [default: 10s, "
+        "60s]")  # fmt: skip
 @option("Limits", "--runs", type=IntegerType(1, 10**12),
         help="Stop after this number of random cases.")  # fmt: skip
 @option("Limits", "--max-findings", type=IntegerType(1, 10**6),
@@ -107,7 +115,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
 @option("Work", "--scheduler", metavar="ADDRESS",
         help="Run on the Dask cluster of this scheduler, e.g. tcp://10.0.0.1:8786.")  # fmt: skip
 @option("Output", "-o", "--output", "folder", metavar="FOLDER", default="findings",
-        show_default=True, type=click.Path(path_type=Path, file_okay=False),
+        show_default=True, type=PathType(path_type=Path, file_okay=False),
         help="Folder of the findings. A campaign that began there goes on where it ended, with the "
         "same target, options and seed.")  # fmt: skip
 @option("Output", "--json", "as_json", is_flag=True, help="Print a JSON object.")
@@ -116,6 +124,7 @@ def command(
     *,
     role: str | None,
     seconds: float | None,
+    call_seconds: float | None,
     runs: int | None,
     max_findings: int | None,
     seed: int | None,
@@ -137,34 +146,41 @@ def command(
     Exit status: 0 if nothing is found, 1 for findings, also those of a campaign that goes on, 2 for
     a usage error or a folder that cannot be written, 130 for Ctrl-C without findings.
     """
-    spec = {
+    _check_workers(scheduler)
+    spec: dict[str, Any] = {
         "kind": _kind(target or _target(settings, role), role),
         **{name: value for name, value in settings.items() if value is not None},
     }
+    if call_seconds is not None:
+        spec["seconds"] = call_seconds
     sys.path.append("")  # for a function in a module of this folder
+    if spec["kind"] == "state":
+        os.environ.setdefault(_STORAGE, os.path.abspath(folder / ".hypothesis"))
     campaign = _campaign(spec, seed, folder)
     campaign.runs, campaign.seconds, campaign.max_findings = runs, seconds, max_findings
-    if not as_json:
-        click.echo(f"{_words(spec)}; seed {campaign.seed}; findings in {escape(str(folder))}")
-        _tell_of_earlier_cases(campaign)
-    _hint(spec)
+    report = CampaignReport(campaign, folder, as_json=as_json)
     try:
-        interrupted = _run(campaign, jobs, scheduler)
+        ending = _run(campaign, jobs, scheduler, report)
     except FuzzError as error:
-        _print(campaign, folder, as_json=as_json)
+        report.end()
         complain(str(error))
         return 2
-    _print(campaign, folder, as_json=as_json)
+    report.end()
+    if isinstance(ending, Ended):
+        raise ending
     if campaign.findings:
         return 1
-    return _INTERRUPTED if interrupted else 0
+    return _INTERRUPTED if ending else 0
 
 
-def _tell_of_earlier_cases(campaign: "Campaign") -> None:
-    """Print what a campaign that goes on has done before."""
-    if campaign.done:
-        found = plural(len(campaign.findings), "finding")
-        click.echo(f"goes on after {plural(campaign.done, 'case')} with {found}")
+def _check_workers(scheduler: str | None) -> None:
+    """Raise ``UsageError`` for --jobs with the workers of a cluster."""
+    source = click.get_current_context().get_parameter_source("jobs")
+    if scheduler is not None and source is ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            "--jobs is for processes of this machine: with --scheduler there is one for each "
+            "worker of the cluster"
+        )
 
 
 def _target(settings: Mapping[str, str | None], role: str | None) -> str:
@@ -202,94 +218,56 @@ def _kind(target: str, role: str | None) -> str:
     if role is None:
         return target
     if target != _ROLES["responder"]:
-        raise click.UsageError(f"--role is for the target engine, not for {target!r}")
+        raise click.UsageError(f"--role is for the target engine, not for {quote(target)}")
     return _ROLES[role]
 
 
 def _campaign(spec: dict[str, Any], seed: int | None, folder: Path) -> "Campaign":
-    from rdmawire.fuzz.campaign import Campaign, seed_of
+    from rdmawire.fuzz.campaign import Campaign
+    from rdmawire.fuzz.campaign_state import seed_of
 
     try:
         if seed is None:
             seed = seed_of(folder)
         if seed is None:
             seed = int.from_bytes(os.urandom(4), "big")
-        return Campaign(spec, seed, folder)
+        with redirect_stdout(sys.stderr):  # of modules that print when they are imported
+            return Campaign(spec, seed, folder)
     except FuzzError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _words(spec: dict[str, Any]) -> str:
-    more = ", ".join(f"{name} {value}" for name, value in spec.items() if name != "kind")
-    return f"fuzzing {spec['kind']}" + (f" ({more})" if more else "")
+def _run(
+    campaign: "Campaign", jobs: int, scheduler: str | None, report: CampaignReport
+) -> KeyboardInterrupt | Ended | None:
+    """Run; return the signal that ended it early. What was found until then is kept.
 
-
-def _run(campaign: "Campaign", jobs: int, scheduler: str | None) -> bool:
-    """Run; return whether Ctrl-C ended it. What was found until then is kept."""
+    Nothing is printed, and no folder is made, before it is known that the target can be fuzzed.
+    """
     from rdmawire.cli.progress import status_line
 
     gc.freeze()  # the garbage collector need not visit what stays
-    with status_line(_progress) as show:
-        try:
-            if scheduler is None:
-                campaign.run(jobs, report=show)
-            else:
-                _run_on_cluster(campaign, scheduler, show)
-        except KeyboardInterrupt:
-            return True
-    return False
+    try:
+        with _workers(jobs, scheduler) as (count, executor):
+            campaign.check()
+            campaign.save()
+            report.begin()
+            _hint(campaign.spec)
+            with status_line(progress_text) as line:
+                campaign.run(count, executor, line, lambda finding: report.tell(finding, line))
+    except (KeyboardInterrupt, Ended) as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the summary is printed all the same
+        return error
+    return None
 
 
-def _run_on_cluster(
-    campaign: "Campaign", scheduler: str, show: Callable[["Progress"], object]
-) -> None:
+@contextmanager
+def _workers(jobs: int, scheduler: str | None) -> "Iterator[tuple[int, Executor | None]]":
+    """Yield how many processes there are, and the executor of a cluster, if one is named."""
+    if scheduler is None:
+        yield jobs, None
+        return
     from rdmawire.fuzz.cluster import cluster
 
     with cluster(scheduler) as found:
-        campaign.run(found.workers, found.executor, show)
-
-
-def _progress(progress: "Progress") -> str:
-    rate = f"{progress.rate:,.0f} packets/s"
-    reached = f"{plural(progress.reached, 'behaviour')}, " if progress.reached else ""
-    found = plural(progress.findings, "finding")
-    return f"{progress.executed:,} packets, {rate}, {reached}{found}, {progress.seconds:.0f} s"
-
-
-def _print(campaign: "Campaign", folder: Path, *, as_json: bool) -> None:
-    progress = campaign.progress
-    if as_json:
-        values = {
-            "target": dict(campaign.spec),
-            "seed": campaign.seed,
-            "runs": progress.runs,
-            "earlier_runs": progress.earlier,
-            "packets": progress.executed,
-            "behaviours": progress.reached,
-            "seconds": round(progress.seconds, 3),
-            "findings": [_object(one, folder) for one in campaign.findings],
-        }
-        click.echo(json.dumps(values, indent=1))
-        return
-    for one in campaign.findings:
-        click.echo(_text(one, folder))
-    before = "in all " if progress.earlier else ""
-    click.echo(
-        f"{before}{progress.runs:,} {'case' if progress.runs == 1 else 'cases'}, "
-        f"{_progress(progress)}"
-    )
-
-
-def _object(finding: "Finding", folder: Path) -> dict[str, Any]:
-    shown = finding.violation._asdict()
-    return {"folder": str(folder / finding.name), **shown, "inputs": _size(finding)}
-
-
-def _size(finding: "Finding") -> int:
-    case = finding.case
-    return len(case["inputs"]) if isinstance(case, dict) and "inputs" in case else 1
-
-
-def _text(finding: "Finding", folder: Path) -> str:
-    name = escape(str(folder / finding.name))
-    return f"{name} ({plural(_size(finding), 'input')})\n{violation_text(finding.violation)}"
+        yield found.workers, found.executor

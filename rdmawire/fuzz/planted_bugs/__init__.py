@@ -19,7 +19,7 @@ from rdmawire.fuzz.planted_bugs import (
 )
 from rdmawire.fuzz.planted_bugs.bug import PARTS, PlantedBug, wrong_part
 from rdmawire.ib.rules import Rules
-from rdmawire.terminal import suggest
+from rdmawire.terminal import quote, suggest
 
 _BUGS: Final = (
     *(
@@ -38,9 +38,8 @@ PLANTED_BUGS: Final = {bug.name: bug for bug in _BUGS}
 def planted(name: str) -> PlantedBug:
     """Return the planted bug of this name. Raises :class:`FuzzError` for an unknown name."""
     if name not in PLANTED_BUGS:
-        raise FuzzError(
-            f"no planted bug is named {name!r}{suggest(name, PLANTED_BUGS)}: see rdmawire fuzz list"
-        )
+        near = suggest(name, PLANTED_BUGS)
+        raise FuzzError(f"no planted bug is named {quote(name)}{near}: see rdmawire fuzz list")
     return PLANTED_BUGS[name]
 
 

@@ -1,0 +1,150 @@
+"""`rdmawire fuzz run`: signals, what is printed when, and what is refused before the work."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import RDMAWIRE, rdmawire, refused
+from tests.waiting import HANG
+
+RXE = ("--profile", "rxe", "--accept", "none", "--seed", "1")
+"""Options with which there are many findings."""
+
+
+@contextmanager
+def started(*words: str) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    command = [*RDMAWIRE, "fuzz", "run", *words]
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_a_campaign_with_its_summary(
+    number: signal.Signals, jobs: str, tmp_path: Path
+) -> None:
+    with started(*RXE, "-j", jobs, "-o", str(tmp_path)) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("  clause: "):  # a finding is printed when it is written
+                break
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=HANG)
+    assert process.returncode == (1 if number == signal.SIGINT else -number)
+    assert " findings, " in output.splitlines()[-1] or " finding, " in output.splitlines()[-1]
+    assert errors == ""
+    assert list(tmp_path.glob("*/finding.json"))
+
+
+def test_json_is_one_object_at_the_end_though_a_module_and_its_function_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("prints.py").write_text("print('imported')\ndef f(data):\n    print(data)\n    1 / 0\n")
+    words = ("--function", "prints:f", "--runs", "3", "--seed", "1", "--json")
+    for jobs in ("1", "2"):
+        done = rdmawire("fuzz", "run", *words, "-j", jobs, "-o", f"found{jobs}")
+        (found,) = json.loads(done.stdout)["findings"]
+        assert "ZeroDivisionError" in found["happened"]
+    again = rdmawire("fuzz", "replay", "--trust", "--json", found["folder"])
+    assert json.loads(again.stdout)[0]["violation"]
+
+
+def test_what_was_found_before_is_printed_once(tmp_path: Path) -> None:
+    words = ("fuzz", "run", *RXE, "-o", str(tmp_path), "--runs", "30")
+    first, second = rdmawire(*words).stdout, rdmawire(*words).stdout
+    folders = sorted(path.parent for path in tmp_path.glob("*/finding.json"))
+    for output in (first, second):
+        lines = [line for line in output.splitlines() if line.startswith(str(tmp_path))]
+        assert len(lines) == len(set(lines))
+    assert second.count("expected: ") == len(folders)
+
+
+def test_the_time_of_a_call_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hangs.py").write_text("import time\ndef f(data):\n    time.sleep(1000)\n")
+    words = ("--function", "hangs:f", "--call-time", "0.5s", "--time", "0.5s", "--seed", "1")
+    done = rdmawire("fuzz", "run", *words)
+    assert "fuzzing parser (function hangs:f, seconds 0.5); seed 1" in done.stdout
+    assert "happened: no result within 0.5 s" in done.stdout
+    assert "1 case, " in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--command", "no-such {pcap}"), "no-such: cannot run it: no program"),
+        (("--scheduler", "127.0.0.1:1", "--jobs", "2"), "--jobs is for processes of this machine"),
+        (("--scheduler", "tls://127.0.0.1:1"), "no Dask scheduler at tls://127.0.0.1:1: "),
+        (("--function", "json:loads", "--expected", ""), "expected: a name is empty"),
+        (("--function", "json:loads", "--expected", "ValueError,"), "expected: a name is empty"),
+        (("--call-time", "0s"), "'0s' is not a time above 0"),
+        (("--call-time", "1s"), "engine has no setting 'seconds'"),
+        (("--profile", "x" * 90_000), "no profile is named 'xxx"),
+        (("--form", "x" * 90_000, "--function", "frames"), "no form is named 'xxx"),
+        (("--service", "x" * 90_000), "service 'xxx"),
+        (("--bug", "x" * 90_000), "no planted bug is named 'xxx"),
+        (("--accept", "x" * 90_000), "xxx"),
+        (("--statuses", "x" * 90_000, "--command", "a {pcap}"), "statuses: 'xxx"),
+        (("--command", "x" * 90_000), "the command needs {pcap}"),
+        (("--command", "'" + "x" * 90_000), "No closing quotation"),
+        (("--command", "x" * 90_000 + " {pcap}"), "cannot run it"),
+        (("codecs", "--libraries", "x" * 90_000), "xxx"),
+        (("codecs", "--corpus", "x" * 90_000), "File name too long"),
+        (("--function", "x" * 90_000), "xxx"),
+        (("x" * 90_000,), "no target is named 'xxx"),
+        (("x" * 90_000, "--role", "requester"), "--role is for the target engine"),
+        (("--scheduler", "x" * 90_000), "no Dask scheduler at xxx"),
+        (("--time", "x" * 90_000), "'xxx"),
+    ],
+)
+def test_what_cannot_be_run_is_one_short_line_and_leaves_no_folder(
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = rdmawire("fuzz", "run", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert len(done.stderr) < 1000
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", ["", "x" * 90_000, "x/" * 3000])
+def test_a_folder_that_cannot_be_made_is_one_short_line(path: str) -> None:
+    line = refused("fuzz", "run", "--runs", "1", "-o", path, status=2)
+    assert ("the path is empty" if not path else "cannot read it: File name too long") in line
+    assert len(line) < 500
+
+
+def test_hypothesis_keeps_its_files_in_the_folder_of_the_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
+    assert rdmawire("fuzz", "run", "state", "--runs", "20", "--seed", "1").returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["findings"]
+
+
+def test_a_case_that_was_changed_by_hand_is_one_input(tmp_path: Path) -> None:
+    words = ("fuzz", "run", *RXE, "--runs", "1", "--max-findings", "1", "-o", str(tmp_path))
+    assert rdmawire(*words).returncode == 1
+    (path,) = tmp_path.glob("*/finding.json")
+    values = json.loads(path.read_text())
+    hostile = {"case": {"inputs": 5}, "clause": "\x1b[31mred", "what": "\x1b[2Jw"}
+    path.write_text(json.dumps(values | hostile | {"expected": "x" * 3_000_000}))
+    done = rdmawire(*words)
+    assert done.returncode == 1
+    assert "(1 input)" in done.stdout
+    assert r"clause:   \x1b[31mred" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert len(done.stdout) < 10_000
