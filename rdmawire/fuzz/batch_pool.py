@@ -6,6 +6,7 @@ again.
 
 import gc
 import json
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from functools import lru_cache
@@ -69,9 +70,13 @@ class BatchPool:
 
 
 def _begin() -> None:
-    """Prepare a process of the pool: modules of users may print when they are imported."""
+    """Prepare a process of the pool: modules of users may print when they are imported.
+
+    The main process warns of what is missing, once.
+    """
     begin_worker()
     discard_output()
+    logging.getLogger("rdmawire").setLevel(logging.ERROR)
 
 
 class BatchQueue:

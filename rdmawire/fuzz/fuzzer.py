@@ -15,7 +15,17 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.inputs import Case, Input, PacketInput
 from rdmawire.fuzz.minimise import Trials, minimise
-from rdmawire.fuzz.oracle import Mismatch, Player, Session, Violation, end, judge, play, violation
+from rdmawire.fuzz.oracle import (
+    Mismatch,
+    Player,
+    Session,
+    Violation,
+    begin,
+    end,
+    judge,
+    play,
+    violation,
+)
 from rdmawire.fuzz.planted_bugs import planted, planted_rules
 from rdmawire.fuzz.profile_differences import ACCEPT, REQUESTER_DIFFERENCES, accepted
 from rdmawire.fuzz.replay_scenario import scenario_text
@@ -183,8 +193,12 @@ class CaseFuzzer(BatchFuzzer):
     def _new_session(self) -> Player:
         raise NotImplementedError
 
-    def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
-        """Begin a case; return its setup, and what draws its next input."""
+    def _setup(self, random: Random, run: int) -> Setup:
+        """Draw the setup of a run."""
+        raise NotImplementedError
+
+    def _inputs(self, random: Random) -> Callable[[], Input]:
+        """Return what draws the next input of the case that the session has begun."""
         raise NotImplementedError
 
     def parts(self, seed: int, first: int, runs: int) -> Iterator[Batch]:
@@ -198,9 +212,10 @@ class CaseFuzzer(BatchFuzzer):
 
     def _run(self, seed: int, run: int) -> Found | None:
         random = Random(f"{seed}/{run}")  # noqa: S311  must be repeatable
-        setup, draw = self._begin(random, run)
-        session = self._session
-        played: list[Input] = []
+        session, setup = self._session, self._setup(random, run)
+        if (mismatch := begin(session, setup)) is not None:
+            return Found(violation(0, None, mismatch), Case(setup, ()).as_json(), run)
+        draw, played = self._inputs(random), list[Input]()
         while len(played) < MAX_INPUTS and not (session.failed and random.random() < 0.5):
             one = draw()
             played.append(one)
@@ -262,6 +277,12 @@ def _with_room(one: Input) -> Input:
     return replace(one, room=None) if isinstance(one, PacketInput) else one
 
 
+def _check_inputs(case: Any) -> None:
+    """Raise :class:`FuzzError` for a case without inputs, which a scenario cannot play."""
+    if not Case.from_json(case).inputs:
+        raise FuzzError("the target raises an exception before the first input")
+
+
 class EngineFuzzer(CaseFuzzer):
     """Fuzzes a queue pair of the software RNIC by packets.
 
@@ -286,16 +307,17 @@ class EngineFuzzer(CaseFuzzer):
     def _new_session(self) -> Session:
         return Session(self._target, self._accepted, counters=bool(self._spec.get("counters")))
 
-    def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
-        setup = random_setup(random, self._services[run % len(self._services)])
+    def _setup(self, random: Random, run: int) -> Setup:
+        return random_setup(random, self._services[run % len(self._services)])
+
+    def _inputs(self, random: Random) -> Callable[[], Input]:
         session = self._session
-        session.begin(setup)
         observed, holds = session.observed is not None, session.holding is not None
-        inputs = ResponderInputs(random, session.model, receives=observed, holds=holds)
-        return setup, inputs.next
+        return ResponderInputs(random, session.model, receives=observed, holds=holds).next
 
     def scenario(self, case: Any, shown: Violation) -> str:
         """Return the text of a scenario; the server has the profile of the specification."""
+        _check_inputs(case)
         profile, bug = (str(self._spec.get(name, "")) for name in ("profile", "bug"))
         return scenario_text(
             Case.from_json(case),
@@ -332,13 +354,15 @@ class RequesterFuzzer(CaseFuzzer):
             self._target, self._accepted, counters=bool(self._spec.get("counters"))
         )
 
-    def _begin(self, random: Random, run: int) -> tuple[Setup, Callable[[], Input]]:
-        setup = random_requester_setup(random, self._services[run % len(self._services)])
-        self._session.begin(setup)
-        return setup, RequesterInputs(random, self._session.model).next
+    def _setup(self, random: Random, run: int) -> Setup:
+        return random_requester_setup(random, self._services[run % len(self._services)])
+
+    def _inputs(self, random: Random) -> Callable[[], Input]:
+        return RequesterInputs(random, self._session.model).next
 
     def scenario(self, case: Any, shown: Violation) -> str:
         """Return the text of a scenario; the server has the profile of the specification."""
+        _check_inputs(case)
         return requester_scenario(
             Case.from_json(case),
             shown,

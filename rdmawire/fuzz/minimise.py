@@ -109,9 +109,9 @@ def _with_fewest(case: Case, shows: Shows) -> Case:
 
     Responses are relative to the oldest work, so that work and its response go together.
     """
-    *others, last = case.inputs
-    if len(others) > _VERY_SHORT:
+    if not 0 < len(case.inputs) <= _VERY_SHORT + 1:
         return case
+    *others, last = case.inputs
     for count in range(len(others)):
         for chosen in combinations(others, count):
             other = case.with_inputs((*chosen, last))

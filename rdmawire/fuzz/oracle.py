@@ -31,7 +31,16 @@ from rdmawire.fuzz.target import (
     ObservableTarget,
     Target,
 )
-from rdmawire.terminal import plural
+from rdmawire.fuzz.target_results import (
+    check_completions,
+    check_memory,
+    checked_frame,
+    completions_of,
+    frames_of,
+    numbers_of,
+    place_of,
+)
+from rdmawire.terminal import plural, shorten
 from rdmawire.validate import BytesLike
 from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.wire import serial
@@ -149,15 +158,10 @@ class Session(SessionRecord):
         """Make a fresh queue pair and a fresh model."""
         target = self._target
         target.reset(setup)
-        numbers = target.numbers(setup)
-        if not isinstance(numbers, Numbers):
-            raise _wrong_result(target, "numbers", numbers, "a Numbers")
+        numbers = numbers_of(target, setup)
         builder = self._builders.get(setup.network)
         if builder is None:
-            path = target.path(setup)
-            if not isinstance(path, tuple):
-                raise _wrong_result(target, "path", path, "an AddressHandle and a MAC address")
-            builder = FrameBuilder(*path, numbers)
+            builder = FrameBuilder(*place_of(target, setup), numbers)
             self._builders[setup.network] = builder
         builder.numbers = numbers
         self._builder = builder
@@ -185,10 +189,10 @@ class Session(SessionRecord):
             expected = self._post_receive(one)
             if not self.observed.post_receive(one.length, one.srq):
                 return Mismatch("a receive", ("accepted",), ("refused",), expected)
-            replies = self.observed.wait(0)
+            replies = self._waited(0)
         elif isinstance(one, WaitInput):
             expected = self._transmitted(_NOTHING_DUE)
-            replies = self.observed.wait(one.ns)
+            replies = self._waited(one.ns)
         else:
             raise FuzzError(f"a responder has no input of kind {one.kind}")
         if self.recording:
@@ -198,7 +202,7 @@ class Session(SessionRecord):
     def end(self) -> Mismatch | None:
         """Compare the replies that are still pending, and the counters."""
         if self._pending is not None and self.observed is not None:
-            found = self._compared(self._transmitted(_NOTHING_DUE), self.observed.wait(0))
+            found = self._compared(self._transmitted(_NOTHING_DUE), self._waited(0))
             if found is not None:
                 return found
         return self._counted()
@@ -221,12 +225,12 @@ class Session(SessionRecord):
             request = _PLAIN.get(one.opcode >> 5, _plain_request)(one, psn, builder.numbers, frame)
         if self.recording:
             self.frames.append((False, frame))
+        target = self._target
         if one.room is None:
-            replies = self._target.send(frame)
+            replies = frames_of(target, "send", target.send(frame))
         else:
             replies = self._hold(one).send_within(frame, one.room)
-        if replies.__class__ is not list:
-            raise _wrong_result(self._target, "send", replies, "a list of frames")
+            frames_of(target, "send_within", replies)
         self.executed += 1
         if self._pending is not None:
             return replies, self._expected(one, request)
@@ -235,6 +239,11 @@ class Session(SessionRecord):
         expected = model.request(request)
         self.reached.add((one.opcode, expected.why))
         return replies, expected
+
+    def _waited(self, ns: int) -> list[bytes]:
+        """Let time pass on an observable target; return the frames sent."""
+        assert self.observed is not None
+        return frames_of(self.observed, "wait", self.observed.wait(ns))
 
     def _hold(self, one: PacketInput) -> HoldingTarget:
         """Return the target, if it can transmit later; from now on replies may be pending."""
@@ -280,14 +289,16 @@ class Session(SessionRecord):
 
     def _seen(self, target: ObservableTarget, expected: Expected) -> Mismatch | None:
         """Compare completions and memory with the model's."""
-        model, done = self.model, target.completions()
+        model, done = self.model, completions_of(target, target.completions())
         if done or model.completions:
             due, model.completions = model.completions, []
             if done != due:
+                check_completions(target, done)
                 return Mismatch("completions", tuple(due), tuple(done), expected)
         found = target.memory()
         # Not the other way round: a view compares its bytes one by one, a bytearray all at once.
         if model.memory != found:
+            check_memory(target, found, model.memory)
             self._copy_undefined(found)
             if model.memory != found:
                 return Mismatch("memory", *different_bytes(model.memory, found), expected)
@@ -313,7 +324,8 @@ class Session(SessionRecord):
         return True
 
     def _reply_of(self, frame: bytes) -> Reply | None:
-        return reply_of(frame, self._builder.base, self._builder.medium)
+        checked = checked_frame(self._target, frame)
+        return reply_of(checked, self._builder.base, self._builder.medium)
 
 
 def different_counters(counted: Mapping[str, int], found: tuple[int, ...]) -> Mismatch | None:
@@ -336,10 +348,6 @@ def check_methods(target: object) -> None:
         raise FuzzError(f"{named}: a target needs the method {', '.join(missing)}")
     if not hasattr(target, "name"):
         raise FuzzError(f"{named}: a target needs the attribute name, a text for reports")
-
-
-def _wrong_result(target: Target, method: str, found: object, wanted: str) -> FuzzError:
-    return FuzzError(f"{target.name}: {method} returned {type(found).__name__}, not {wanted}")
 
 
 def _counting(target: Target) -> CountingTarget:
@@ -430,7 +438,9 @@ def judge(target: Target, case: Case, session: Player | None = None) -> Violatio
     ``session`` is that of the role that is fuzzed; by default that of a responder.
     """
     session = Session(target) if session is None else session
-    session.begin(case.setup)
+    found = begin(session, case.setup)
+    if found is not None:
+        return violation(0, None, found)
     for index, one in enumerate(case.inputs):
         found = play(session, one)
         if found is not None:
@@ -438,6 +448,15 @@ def judge(target: Target, case: Case, session: Player | None = None) -> Violatio
     if case.inputs and (found := end(session)) is not None:
         return violation(len(case.inputs) - 1, case.inputs[-1], found)
     return None
+
+
+def begin(session: Player, setup: Setup) -> Mismatch | None:
+    """Begin a case; an exception of the target is a difference, too."""
+
+    def step() -> None:
+        session.begin(setup)
+
+    return _caught(step)
 
 
 def play(session: Player, one: Input) -> Mismatch | None:
@@ -462,10 +481,13 @@ def _caught(step: Callable[[], Mismatch | None]) -> Mismatch | None:
         return Mismatch("exception", ("no exception",), (Raised.of(error),), Expected())
 
 
-def violation(index: int, one: Input, found: Mismatch) -> Violation:
-    """Describe a difference found at the input ``one`` with this ``index``."""
+def violation(index: int, one: Input | None, found: Mismatch) -> Violation:
+    """Describe a difference found at the input ``one`` with this ``index``.
+
+    ``one`` is ``None`` for a difference before the first input.
+    """
     what, wanted, happened, expected = found
-    shown = one.name if isinstance(one, _NAMED) else one.kind
+    shown = "" if one is None else one.name if isinstance(one, _NAMED) else one.kind
     kinds = ",".join(dict.fromkeys(_kinds(what, wanted, happened)))
     data = _different_data(wanted, happened)
     return Violation(
@@ -497,9 +519,13 @@ def _different_data(wanted: tuple[object, ...], happened: tuple[object, ...]) ->
 _NAMED: Final = (PacketInput, AnswerInput, WorkInput)
 
 
+_MAX_WORDS: Final = 4000
+"""Characters of what was expected, or happened, in words."""
+
+
 def _words(values: tuple[object, ...]) -> str:
     words = (str(value) if value is not None else "a damaged frame" for value in values)
-    return "; ".join(words) or "nothing"
+    return shorten("; ".join(words), _MAX_WORDS) or "nothing"
 
 
 def _kinds(what: str, wanted: tuple[object, ...], happened: tuple[object, ...]) -> Iterable[str]:

@@ -15,6 +15,15 @@ from rdmawire.fuzz.requester_model import Sent
 from rdmawire.fuzz.requester_services import fresh_requester
 from rdmawire.fuzz.setup import Network, Setup
 from rdmawire.fuzz.target import CountingRequesterTarget, RequesterTarget
+from rdmawire.fuzz.target_results import (
+    check_completions,
+    check_memory,
+    checked_frame,
+    completions_of,
+    frames_of,
+    numbers_of,
+    place_of,
+)
 from rdmawire.verbs.profile import IBTA, Profile
 
 
@@ -39,10 +48,10 @@ class RequesterSession(SessionRecord):
         """Make a fresh queue pair and a fresh model."""
         target = self._target
         target.reset(setup)
-        numbers = target.numbers(setup)
+        numbers = numbers_of(target, setup)
         builder = self._builders.get(setup.network)
         if builder is None:
-            builder = AnswerBuilder(*target.path(setup), numbers)
+            builder = AnswerBuilder(*place_of(target, setup), numbers)
             self._builders[setup.network] = builder
         builder.numbers = numbers
         self._builder = builder
@@ -72,9 +81,9 @@ class RequesterSession(SessionRecord):
             if self._target.post_send(one) is not accepts:
                 outcomes = ("refused",), ("accepted",)
                 return Mismatch("a send", outcomes[accepts], outcomes[not accepts], _expected(sent))
-            frames = self._target.wait(0)
+            frames = self._waited(0)
         elif isinstance(one, WaitInput):
-            sent, frames = self.model.wait(one.ns), self._target.wait(one.ns)
+            sent, frames = self.model.wait(one.ns), self._waited(one.ns)
         else:
             raise FuzzError(f"a requester has no input of kind {one.kind}")
         self.reached.add((one.kind, sent.why))
@@ -96,12 +105,15 @@ class RequesterSession(SessionRecord):
         reply = self._reply(one, frame, psn, msn)
         if self.recording:
             self.frames.append((False, frame))
-        frames = self._target.send(frame)
+        frames = frames_of(self._target, "send", self._target.send(frame))
         self.executed += 1
         if reply is None:
             why = "a packet that is damaged, or no response of this service, is dropped"
             return frames, Sent((), "IBA 9.6", why)
         return frames, model.answer(reply)
+
+    def _waited(self, ns: int) -> list[bytes]:
+        return frames_of(self._target, "wait", self._target.wait(ns))
 
     def _reply(self, one: AnswerInput, frame: bytes, psn: int, msn: int) -> Reply | None:
         if is_unusual(one):
@@ -113,12 +125,14 @@ class RequesterSession(SessionRecord):
         wanted = sent.requests
         if (frames or wanted) and not self._match_requests(wanted, frames):
             return Mismatch("requests", wanted, tuple(map(self._request_from, frames)), expected)
-        done = target.completions()
+        done = completions_of(target, target.completions())
         due, model.completions = model.completions, []
         if done != due:
+            check_completions(target, done)
             return Mismatch("completions", tuple(due), tuple(done), expected)
         found = target.memory()
         if model.memory != found:
+            check_memory(target, found, model.memory)
             return Mismatch("memory", *different_bytes(model.memory, found), expected)
         if (state := target.state()) is not model.state:
             return Mismatch("state", (model.state.name,), (state.name,), expected)
@@ -137,7 +151,7 @@ class RequesterSession(SessionRecord):
         return True
 
     def _request_from(self, frame: bytes) -> Request | None:
-        builder = self._builder
+        builder, frame = self._builder, checked_frame(self._target, frame)
         return request_from(frame, builder.medium, flush_twice=builder.flush_twice)
 
 

@@ -4,11 +4,13 @@ The kind of a frame is its headers and the opcode of its BTH. By default the cor
 shipped test vectors.
 """
 
+import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NoReturn
 
 from rdmawire.capture import open_capture
 from rdmawire.errors import CaptureError, FuzzError
@@ -21,6 +23,13 @@ from rdmawire.wire.ib import BTH
 
 MAX_OF_KIND: Final = 4
 """Frames of a kind that are kept."""
+MAX_FRAMES_OF_CAPTURE: Final = 20_000
+"""Frames of a capture that are read, and their bytes: it may be compressed."""
+MAX_BYTES_OF_CAPTURE: Final = 16 << 20
+MAX_FRAMES: Final = 100_000
+"""Frames of all captures that are read, and their bytes."""
+MAX_BYTES: Final = 64 << 20
+_LOG: Final = logging.getLogger(__name__)
 _SUFFIXES: Final = (".pcap", ".pcapng")
 Kind = tuple[str | int, ...]
 
@@ -83,28 +92,88 @@ class SeedCorpus:
 def corpus_of(folder: Path | None = None) -> SeedCorpus:
     """Return the corpus of the captures below ``folder``, by default the shipped test vectors.
 
+    Of many frames the first ones are read (:data:`MAX_FRAMES`, :data:`MAX_BYTES`), which is logged.
     Raises :class:`FuzzError` if there are none, or one cannot be read.
     """
     try:
         root = find_pack(default_folders()) if folder is None else folder
-        every = (path for path in root.rglob("*") if path.suffix in _SUFFIXES)
-        paths = sorted(path for path in every if path.is_file())
-        if folder is not None and folder.is_file():
-            paths = [folder]
+        paths = _captures(root)
         if not paths:
             raise FuzzError(_without_captures(root))
-        return SeedCorpus([list(_frames(path)) for path in paths])
+        return SeedCorpus(_read(paths))
     except (CaptureError, PackError) as error:
         raise FuzzError(f"seed corpus: {error}") from error
     except OSError as error:
         reason = error.strerror or error
-        raise FuzzError(f"seed corpus: {shorten(str(folder), 200)}: {reason}") from error
+        raise FuzzError(f"seed corpus: {_named(error.filename or folder)}: {reason}") from error
+
+
+def _named(path: object) -> str:
+    return shorten(str(path), 200)
+
+
+def _captures(root: Path) -> list[Path]:
+    """Return the paths of captures below a folder, or of one file. Raises ``OSError``."""
+    if root.is_file():
+        return [root]
+    if not root.exists():
+        return []
+    folders = os.walk(root, onerror=_fail)
+    every = (Path(folder, name) for folder, _, names in folders for name in names)
+    return sorted(path for path in every if path.suffix in _SUFFIXES and path.is_file())
+
+
+def _fail(error: OSError) -> NoReturn:
+    """Raise the error of a folder that cannot be read."""
+    raise error
 
 
 def _without_captures(folder: Path) -> str:
     if not folder.exists():
-        return f"seed corpus: {folder}: there is no such folder"
-    return f"seed corpus: {folder}: no file ends with {', '.join(sorted(_SUFFIXES))}"
+        return f"seed corpus: {_named(folder)}: there is no such folder"
+    return f"seed corpus: {_named(folder)}: no file ends with {', '.join(sorted(_SUFFIXES))}"
+
+
+def _read(paths: Sequence[Path]) -> list[list[SeedFrame]]:
+    """Read captures, up to the limits of one and of all."""
+    captures: list[list[SeedFrame]] = []
+    left = _Limit(MAX_FRAMES, MAX_BYTES)
+    for number, path in enumerate(paths):
+        if left.is_used_up:
+            _LOG.warning("seed corpus: %s: not read, nor %d others", path, len(paths) - number - 1)
+            break
+        captures.append(_first_frames(path, left))
+    return captures
+
+
+def _first_frames(path: Path, left: "_Limit") -> list[SeedFrame]:
+    """Read a capture, up to its own limits and what is left of those of all captures."""
+    own, frames = _Limit(MAX_FRAMES_OF_CAPTURE, MAX_BYTES_OF_CAPTURE), list[SeedFrame]()
+    for frame in _frames(path):
+        if own.is_used_up or left.is_used_up:
+            _LOG.warning("seed corpus: %s: the first %d frames are used", path, len(frames))
+            break
+        frames.append(frame)
+        own.take(frame)
+        left.take(frame)
+    return frames
+
+
+class _Limit:
+    """How many frames, and bytes of them, are still read."""
+
+    def __init__(self, frames: int, size: int) -> None:
+        self._frames = frames
+        self._size = size
+
+    @property
+    def is_used_up(self) -> bool:
+        return self._frames <= 0 or self._size <= 0
+
+    def take(self, frame: SeedFrame) -> None:
+        """Count a frame."""
+        self._frames -= 1
+        self._size -= len(frame.data)
 
 
 def _frames(path: Path) -> Iterator[SeedFrame]:

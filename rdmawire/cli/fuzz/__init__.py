@@ -23,3 +23,6 @@ from rdmawire.cli.command import CommandGroup
 )
 def command() -> None:
     """Fuzz RDMA state machines and parsers."""
+    from rdmawire.cli.fuzz.log import show_warnings
+
+    show_warnings()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 from click.core import ParameterSource
 
-from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.command import Command, IntegerType, PathType, option
 from rdmawire.cli.fuzz.learn_files import (
     check_output,
     make_folder,
@@ -95,11 +95,11 @@ class _Results(NamedTuple):
 @option("Comparison", "--against", metavar="NAME|FILE",
         help="Compare with another profile, or with the machine in a file.")  # fmt: skip
 @option("Comparison", "--agreed", metavar="FILE",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        type=PathType(path_type=Path, exists=True, dir_okay=False),
         help="File of differences that are not reported: on each line an input and the outputs of "
         "both.")  # fmt: skip
 @option("Comparison", "--findings", "folder", metavar="FOLDER",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=PathType(path_type=Path, file_okay=False),
         help="Save differences that violate the standard as findings.")  # fmt: skip
 @option("Learning", "--algorithm", type=click.Choice(["kv", "lsharp"]), default="kv",
         show_default=True,
@@ -112,7 +112,7 @@ class _Results(NamedTuple):
 @option("Output", "--format", "form", type=click.Choice(_FORMATS), default="dot",
         show_default=True, help="Graphviz, a Mermaid diagram, or JSON.")  # fmt: skip
 @option("Output", "-o", "--output", "path", metavar="FILE",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=PathType(path_type=Path, dir_okay=False),
         help="Write the machine to a file, not to standard output. With --against, it is "
         "written only to a file.")  # fmt: skip
 @option("Output", "--list", "lists", is_flag=True,

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rdmawire.errors import FuzzError
+from rdmawire.errors import CaptureError, FuzzError
 from rdmawire.terminal import shorten
 
 if TYPE_CHECKING:
@@ -111,11 +111,15 @@ def check_output(path: Path) -> None:
 
 
 def write_output(path: Path, text: str) -> None:
-    """Write a file. Raises :class:`FuzzError`."""
+    """Write a file, which replaces an older one when it is complete. Raises :class:`FuzzError`."""
+    from rdmawire.capture.io import STREAM, output_file
+
+    name = os.path.join(os.curdir, STREAM) if str(path) == STREAM else path  # a file of that name
     try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise _not_written(path, error) from error
+        with output_file(name) as output:
+            output.write(text.encode())
+    except CaptureError as error:
+        raise FuzzError(str(error)) from error
 
 
 def make_folder(path: Path) -> None:
