@@ -52,7 +52,8 @@ class Finding(NamedTuple):
     def name(self) -> str:
         """The name of the folder: the first words of the signature, and a number for all of it."""
         words = re.sub(r"[^a-z0-9]+", "-", self.violation.signature.lower()).strip("-")
-        number = crc32(f"{self.spec} {self.violation.signature}".encode())
+        every = f"{self.spec} {self.violation.signature}"
+        number = crc32(every.encode(errors="surrogatepass"))
         return f"{words[:48].rstrip('-')}-{number:08x}"
 
     def as_json(self) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def test_a_case_that_was_changed_by_hand_is_one_input(tmp_path: Path) -> None:
     assert rdmawire(*words).returncode == 1
     (path,) = tmp_path.glob("*/finding.json")
     values = json.loads(path.read_text())
-    hostile = {"case": {"inputs": 5}, "clause": "\x1b[31mred", "what": "\x1b[2Jw"}
+    hostile = {"case": {"inputs": 5}, "clause": "\x1b[31mred", "signature": "\ud800"}
     path.write_text(json.dumps(values | hostile | {"expected": "x" * 3_000_000}))
     done = rdmawire(*words)
     assert done.returncode == 1

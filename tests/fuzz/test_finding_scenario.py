@@ -10,8 +10,17 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.campaign import RUNS_OF_BATCH
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.finding import Finding, write_finding
-from rdmawire.fuzz.fuzzer import Batch, EngineFuzzer, Found, Frame, ScenarioFuzzer, make_fuzzer
+from rdmawire.fuzz.fuzzer import (
+    Batch,
+    BatchFuzzer,
+    EngineFuzzer,
+    Found,
+    Frame,
+    ScenarioFuzzer,
+    make_fuzzer,
+)
 from rdmawire.fuzz.inputs import Case, PacketInput
+from rdmawire.fuzz.minimise import Trials
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug, pending_bugs
 from rdmawire.fuzz.setup import Setup
@@ -153,16 +162,13 @@ def test_the_report_says_that_native_infiniband_has_no_scenario(tmp_path: Path) 
     )
 
 
-class NoScenario:
+class NoScenario(BatchFuzzer):
     """A fuzzer of something that has no scenarios."""
 
     def parts(self, _: int, first: int, runs: int) -> Iterator[Batch]:
         yield Batch(first, runs, 0, [])
 
-    def batch(self, _: int, first: int, runs: int) -> Batch:
-        return Batch(first, runs, 0, [])
-
-    def minimised(self, found: Found) -> Found:
+    def minimised(self, found: Found, trials: Trials | None = None) -> Found:
         return found
 
     def replay(self, _: Any) -> tuple[Violation | None, list[Frame]]:
@@ -174,6 +180,8 @@ class NoScenario:
 
 class RefusedScenario(NoScenario):
     """A fuzzer whose cases no scenario can play."""
+
+    is_software_rnic = True
 
     def scenario(self, case: Any, _: Violation) -> str:
         raise FuzzError(f"no scenario has value {case['value']}")
