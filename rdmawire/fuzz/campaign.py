@@ -29,7 +29,10 @@ RUNS_OF_BATCH: Final = 200
 BATCH_S: Final = 2.0
 """Seconds after which a batch ends with fewer runs: a process that dies loses no more work."""
 _FIRST_BATCH_S: Final = 0.2
-"""Seconds of the first batches: later ones take as long as the campaign so far, at most."""
+"""Seconds of the first batches: later ones take at most as long as all before them.
+
+So little is lost at an early end, and a batch that was lost is run again in short parts.
+"""
 _LIMIT_CHECK_S: Final = 1.0
 """Seconds between two checks of the limits while no batch is done."""
 FREE_TRIALS: Final = 20_000
@@ -99,7 +102,7 @@ class Campaign:
         self._elapsed, self._earlier = 0.0, 0
         if self.folder is not None:
             self._resume(self.folder)
-        self._begun = self._limited = self._saved = self.clock()
+        self._begun = self._limited = self._ready = self._saved = self.clock()
         self._before = self.done
 
     def check(self) -> None:
@@ -188,7 +191,8 @@ class Campaign:
         self.check()
         self.save()  # a folder that cannot be written is reported before the work
         self._tell = tell
-        self._limited, self._before = self.clock(), self.done
+        self._limited = self._ready = self.clock()
+        self._before = self.done
         try:
             if executor is None and jobs == 1:
                 self._run_here(report)
@@ -234,7 +238,8 @@ class Campaign:
         pool, begun = BatchPool(jobs), self.clock()
         try:
             pool.wait_until_ready(dict(self.spec))
-            self._limited += self.clock() - begun
+            self._ready = self.clock()
+            self._limited += self._ready - begun
             self._feed(pool, jobs, queue, report)
         except BrokenProcessPool:
             return False
@@ -269,9 +274,8 @@ class Campaign:
     @property
     def _batch_seconds(self) -> float:
         """Seconds that a batch may take that is given out now."""
-        passed = self._passed
-        most = min(BATCH_S, max(_FIRST_BATCH_S, passed))
-        return most if self.seconds is None else min(most, max(self.seconds - passed, 0.0))
+        most = min(BATCH_S, max(_FIRST_BATCH_S, self.clock() - self._ready))
+        return most if self.seconds is None else min(most, max(self.seconds - self._passed, 0.0))
 
     def _take(self, batch: Batch) -> None:
         """Count a batch and keep what it found.

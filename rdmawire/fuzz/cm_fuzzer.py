@@ -33,6 +33,7 @@ from rdmawire.fuzz.mutator import Mutator, boundary_values, number_of
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.planted_bugs import planted, wrong_part
 from rdmawire.fuzz.seed_corpus import SeedCorpus
+from rdmawire.terminal import quote_value
 
 MAX_INPUTS: Final = 24
 """Inputs of a case, at most."""
@@ -73,10 +74,10 @@ class CMInput:
         """Make an input of JSON values. Raises :class:`FuzzError` for others."""
         name = values.get("input") if isinstance(values, dict) else None
         if name not in ALPHABETS[role]:
-            raise FuzzError(f"case: {name!r} is not an input of the role {role}")
+            raise FuzzError(f"case: {quote_value(name)} is not an input of the role {role}")
         checksum, mutations = values.get("checksum", "GOOD"), values.get("mutations", [])
         if checksum not in ("GOOD", "BROKEN"):
-            raise FuzzError(f"case: checksum is GOOD or BROKEN, not {checksum!r}")
+            raise FuzzError(f"case: checksum is GOOD or BROKEN, not {quote_value(checksum)}")
         if not isinstance(mutations, list) or len(mutations) > MAX_MUTATIONS:
             raise FuzzError(f"case: mutations are a list of at most {MAX_MUTATIONS}")
         return cls(name, tuple(map(Mutation.from_json, mutations)), checksum)

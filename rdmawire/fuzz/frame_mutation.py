@@ -15,7 +15,7 @@ from rdmawire.decode import LengthField, Located
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.frame_map import NO_FRAME, FrameMap, map_frame, sealed, with_broken_checksum
 from rdmawire.fuzz.inputs import ChecksumState
-from rdmawire.terminal import suggest
+from rdmawire.terminal import quote_value, suggest
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.tables import tables
 
@@ -69,7 +69,9 @@ class Mutation:
             if name == "kind":
                 continue
             if name not in _DEFAULTS:
-                raise FuzzError(f"mutation: no value is named {name!r}{suggest(name, _DEFAULTS)}")
+                raise FuzzError(
+                    f"mutation: no value is named {quote_value(name)}{suggest(name, _DEFAULTS)}"
+                )
             made[name] = _checked(name, value)
         return cls(**made)
 
@@ -85,7 +87,7 @@ def _checked(name: str, value: Any) -> Any:
         return bytes_of_hex("mutation: data", value)
     kind = type(_DEFAULTS[name])
     if type(value) is not kind:
-        raise FuzzError(f"mutation: {name} is a {kind.__name__}, not {value!r}")
+        raise FuzzError(f"mutation: {name} is a {kind.__name__}, not {quote_value(value)}")
     if kind is int and value < 0:
         raise FuzzError(f"mutation: {name} is not negative")
     return value
@@ -334,7 +336,7 @@ class Mutant:
 
 def _link_type(value: Any) -> int:
     if type(value) is not int or not NO_FRAME <= value < 1 << 16:
-        raise FuzzError(f"mutant: link_type is a number of 16 bits, not {value!r}")
+        raise FuzzError(f"mutant: link_type is a number of 16 bits, not {quote_value(value)}")
     return value
 
 

@@ -15,6 +15,7 @@ from rdmawire.fuzz.inputs import ChecksumState, PacketInput
 from rdmawire.fuzz.setup import PEER_QPN, PKEY
 from rdmawire.ib.encapsulation import headers_to
 from rdmawire.ib.tx_template import ACKREQ, BytesLike, TxTemplate
+from rdmawire.terminal import quote_value
 from rdmawire.verbs.ah import AddressHandle
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.field_registry import find, unknown
@@ -318,7 +319,7 @@ def _with_extra(headers: list[Header], one: PacketInput) -> list[Header]:
         if not tables:
             known = ", ".join(table.label for table in _EXTENDED)
             raise FuzzError(
-                f"packet input: no extended header is named {name!r}; there are {known}"
+                f"packet input: no extended header is named {quote_value(name)}; there are {known}"
             )
         headers = [*headers, tables[0]()]
     return headers

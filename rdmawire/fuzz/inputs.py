@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.setup import AREAS, QKEY, Setup
-from rdmawire.terminal import plural, suggest
+from rdmawire.terminal import plural, quote_value, suggest
 from rdmawire.verbs.wr import SendOpcode
 from rdmawire.wire.ib import NO_CREDITS
 from rdmawire.wire.opcode import SHAPES, Opcode
@@ -362,7 +362,7 @@ def input_from_json(values: Any, where: str = "input") -> Input:
         if name == "input":
             continue
         if name not in names:
-            raise FuzzError(f"{where}: no value is named {name!r}{suggest(name, names)}")
+            raise FuzzError(f"{where}: no value is named {quote_value(name)}{suggest(name, names)}")
         made[name] = _checked(where, name, value)
     missing = [field.name for field in fields(kind) if field.default is MISSING]
     for name in missing:

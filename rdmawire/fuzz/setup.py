@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from rdmawire.errors import FuzzError
 from rdmawire.memory.key import Access
-from rdmawire.terminal import suggest
+from rdmawire.terminal import quote_value, suggest
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.roce import Medium
@@ -184,15 +184,17 @@ class Setup:
         names = [field.name for field in fields(cls)]
         for name in values:
             if name not in names:
-                raise FuzzError(f"setup: no value is named {name!r}{suggest(name, names)}")
+                raise FuzzError(
+                    f"setup: no value is named {quote_value(name)}{suggest(name, names)}"
+                )
         made = dict(values)
         made["service"] = _member(QPType, made.get("service", "RC"), "service")
         made["network"] = _member(Network, made.get("network", "ROCE2_IPV4"), "network")
         for name in _NUMBERS:
             if name in made and (not isinstance(made[name], int) or made[name] < 0):
-                raise FuzzError(f"setup: {name} is a number, not {made[name]!r}")
+                raise FuzzError(f"setup: {name} is a number, not {quote_value(made[name])}")
         if type(made.get("access", True)) is not bool:
-            raise FuzzError(f"setup: access is true or false, not {made['access']!r}")
+            raise FuzzError(f"setup: access is true or false, not {quote_value(made['access'])}")
         return cls(**made)
 
 
@@ -204,5 +206,7 @@ _NUMBERS: Final = (
 
 def _member(enum: Any, name: object, what: str) -> Any:
     if not isinstance(name, str) or name not in enum.__members__:
-        raise FuzzError(f"setup: {what} {name!r} is none of {', '.join(enum.__members__)}")
+        raise FuzzError(
+            f"setup: {what} {quote_value(name)} is none of {', '.join(enum.__members__)}"
+        )
     return enum[name]

@@ -32,6 +32,7 @@ from rdmawire.fuzz.state_oracle import StateViolation, fail
 from rdmawire.fuzz.state_setup import RETRY_CNT, RNR_RETRY, RNR_TIMER, StateSetup
 from rdmawire.fuzz.work_model import ACK_TIMEOUT, PostedWork, Problem
 from rdmawire.ib.rules import Rules
+from rdmawire.terminal import quote_value
 from rdmawire.units import us
 from rdmawire.verbs.enums import STATE_RULES, QPState, QPType
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttrMask
@@ -400,17 +401,23 @@ STEPS: Final[dict[str, Callable[..., None]]] = {
 def checked(step: Any) -> dict[str, Any]:
     """Return the arguments of a step. Raises :class:`FuzzError` if it cannot be played."""
     if not isinstance(step, Mapping) or str(step.get("step")) not in STEPS:
-        raise FuzzError(f"step {step!r}: its 'step' is none of {', '.join(STEPS)}")
+        raise FuzzError(f"step {quote_value(step)}: its 'step' is none of {', '.join(STEPS)}")
     name = step["step"]
     arguments = {key: value for key, value in step.items() if key != "step"}
     wanted = _ARGUMENTS[name]
     for key, value in arguments.items():
         if key not in wanted:
-            raise FuzzError(f"step {name}: no argument {key!r}; it has {', '.join(wanted)}")
+            raise FuzzError(
+                f"step {name}: no argument {quote_value(key)}; it has {', '.join(wanted)}"
+            )
         if type(value) is not wanted[key]:
-            raise FuzzError(f"step {name}: {key} is {value!r}, not of type {wanted[key].__name__}")
+            raise FuzzError(
+                f"step {name}: {key} is {quote_value(value)}, not of type {wanted[key].__name__}"
+            )
         if key in _NAMES and value not in _NAMES[key]:
-            raise FuzzError(f"step {name}: {key} {value!r} is none of {', '.join(_NAMES[key])}")
+            raise FuzzError(
+                f"step {name}: {key} {quote_value(value)} is none of {', '.join(_NAMES[key])}"
+            )
     if missing := [key for key in _NEEDED[name] if key not in arguments]:
         raise FuzzError(f"step {name}: {missing[0]} is missing")
     return arguments

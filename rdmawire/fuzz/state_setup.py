@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
 from rdmawire.errors import FuzzError
+from rdmawire.terminal import quote_value
 from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.qp_attr import QPAttributes
@@ -63,7 +64,9 @@ class StateSetup:
             raise FuzzError(f"setup: 2 to {MAX_HOSTS} hosts, not {len(self.profiles)}")
         for name in self.profiles:
             if name not in PROFILES:
-                raise FuzzError(f"setup: profile {name!r} is none of {', '.join(PROFILES)}")
+                raise FuzzError(
+                    f"setup: profile {quote_value(name)} is none of {', '.join(PROFILES)}"
+                )
         if not 1 <= len(self.connections) <= MAX_CONNECTIONS:
             raise FuzzError(f"setup: 1 to {MAX_CONNECTIONS} connections")
         for connection in self.connections:
@@ -72,7 +75,9 @@ class StateSetup:
     def _check(self, connection: Connection) -> None:
         service, hosts, psns = connection
         if service not in SERVICES:
-            raise FuzzError(f"setup: service {service!r} is none of {', '.join(SERVICES)}")
+            raise FuzzError(
+                f"setup: service {quote_value(service)} is none of {', '.join(SERVICES)}"
+            )
         if hosts[0] == hosts[1] or not all(0 <= host < len(self.profiles) for host in hosts):
             raise FuzzError(f"setup: hosts {hosts} are not two of {len(self.profiles)}")
         if not all(0 <= psn < MODULUS for psn in psns):
