@@ -178,6 +178,8 @@ def command_fuzzer(spec: Spec) -> ParserFuzzer:
     """Return the fuzzer of a ``command`` specification. Raises :class:`FuzzError`."""
     settings = ("command", "statuses", "patterns", "seconds", "corpus", "link_type")
     check_settings(spec, settings)
+    if "command" not in spec:
+        raise FuzzError("the target command needs a command: use --command")
     parser = CommandParser(
         _command_words(spec.get("command", "")),
         statuses=[_integer("statuses", one) for one in words(spec.get("statuses", [0]))],

@@ -75,6 +75,7 @@ def test_targets_are_listed() -> None:
         (("run", "requester", "--role", "requester"), "--role is for the target engine"),
         (("run", "--bug", ""), "no planted bug is named ''"),
         (("run", "--command", ""), "the command needs {pcap}"),
+        (("run", "command"), "the target command needs a command: use --command"),
         (("run", "--command", "cat ' {pcap}"), "No closing quotation"),
         (("run", "--role", "both"), "'both' is not one of 'responder', 'requester'"),
         (("run", "--time", "soon"), "'soon' is not a time above 0, such as 60s"),
