@@ -56,6 +56,16 @@ class Finding(NamedTuple):
         number = crc32(every.encode(errors="surrogatepass"))
         return f"{words[:48].rstrip('-')}-{number:08x}"
 
+    @property
+    def inputs(self) -> int:
+        """The number of inputs of the case: of MPA, start-up frames and FPDUs.
+
+        Mutants of frames count as one, and so does a case that was changed by hand.
+        """
+        values = self.case if isinstance(self.case, dict) else {}
+        lists = [values.get(name) for name in ("inputs", "sides", "units")]
+        return sum(len(one) for one in lists if isinstance(one, list)) or 1
+
     def as_json(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
         return {

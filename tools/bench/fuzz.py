@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 import click
 
-from rdmawire.fuzz import PLANTED_BUGS, EngineFuzzer, Found, Fuzzer, PlantedBug, make_fuzzer
+from rdmawire.fuzz import (
+    PLANTED_BUGS,
+    EngineFuzzer,
+    Finding,
+    Found,
+    Fuzzer,
+    PlantedBug,
+    make_fuzzer,
+)
 from tools.bench.machine import machine
 from tools.bench.rate import Figure, best_rate
 
@@ -49,15 +57,8 @@ def rows() -> Iterator[Row]:
         found, packets = _first(fuzzer, bug.name)
         seconds = time.perf_counter() - begun
         smallest = fuzzer.minimised(found)
-        yield Row(bug, packets, seconds, _inputs(smallest), smallest.violation.what)
-
-
-def _inputs(smallest: Found) -> int:
-    """The inputs of a minimised case: of MPA, start-up frames and FPDUs; of a parser, one."""
-    case = smallest.case
-    if "units" in case:
-        return len(case["sides"]) + len(case["units"])
-    return len(case.get("inputs", (case,)))
+        finding = Finding(dict(bug.spec), SEED, smallest.run, smallest.violation, smallest.case)
+        yield Row(bug, packets, seconds, finding.inputs, smallest.violation.what)
 
 
 def _first(fuzzer: Fuzzer, name: str) -> tuple[Found, int]:

@@ -75,11 +75,11 @@ class CampaignReport:
 
     def _object(self, finding: "Finding") -> dict[str, Any]:
         shown = finding.violation._asdict()
-        return {"folder": str(self._folder / finding.name), **shown, "inputs": _size(finding)}
+        return {"folder": str(self._folder / finding.name), **shown, "inputs": finding.inputs}
 
     def _text(self, finding: "Finding") -> str:
         name = escape(str(self._folder / finding.name))
-        return f"{name} ({plural(_size(finding), 'input')})\n{violation_text(finding.violation)}"
+        return f"{name} ({plural(finding.inputs, 'input')})\n{violation_text(finding.violation)}"
 
 
 def progress_text(progress: "Progress") -> str:
@@ -87,7 +87,8 @@ def progress_text(progress: "Progress") -> str:
     rate = f"{progress.rate:,.0f} packets/s"
     reached = f"{plural(progress.reached, 'behaviour')}, " if progress.reached else ""
     found = plural(progress.findings, "finding")
-    return f"{progress.executed:,} packets, {rate}, {reached}{found}, {progress.seconds:.0f} s"
+    packets = "1 packet" if progress.executed == 1 else f"{progress.executed:,} packets"
+    return f"{packets}, {rate}, {reached}{found}, {progress.seconds:.0f} s"
 
 
 def _words(spec: dict[str, Any]) -> str:
@@ -98,9 +99,3 @@ def _words(spec: dict[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     return shorten(escape(f"{value:g}" if isinstance(value, float) else str(value)), _MAX_VALUE)
-
-
-def _size(finding: "Finding") -> int:
-    """Return the number of inputs of a case; one that was changed by hand counts as one."""
-    inputs = finding.case.get("inputs") if isinstance(finding.case, dict) else None
-    return len(inputs) if isinstance(inputs, list) else 1
