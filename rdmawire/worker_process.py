@@ -3,27 +3,31 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from types import FrameType
+from typing import Final, NoReturn
 
-_OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+_OF_TERMINAL: Final = (signal.SIGINT, signal.SIGHUP)
 """Signals that a terminal sends to all processes of a command."""
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_cleanups: Final[list[Callable[[], object]]] = []
+"""What this process must do before it ends."""
 
 
-def begin_worker(*, own_group: bool = False) -> None:
+def begin_worker(*, own_group: bool = False, cleans_up: bool = False) -> None:
     """Prepare this worker process; call it before its work.
 
     Ctrl-C is for the main process, SIGTERM ends the worker at once, and so does the end of the main
     process, whatever its reason. With ``own_group`` the process leads a process group: processes
-    that it starts are in it, and are killed with it when the main process ends.
+    that it starts are in it, and are killed with it when the main process ends. With ``cleans_up``
+    what :func:`add_cleanup` was called with is called before the worker ends.
     """
     if own_group:
         os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, _clean_up_and_end if cleans_up else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_TERMINAL)
     threading.Thread(target=_end_with_parent, args=(own_group,), daemon=True).start()
 
@@ -34,7 +38,37 @@ def _end_with_parent(own_group: bool) -> None:
         parent.join()
         if own_group:
             kill_own_group()
+        _clean_up_and_end()
+
+
+def _clean_up_and_end(_: int = 0, __: FrameType | None = None) -> NoReturn:
+    try:
+        while _cleanups:
+            _cleanups.pop()()
+    finally:
         os._exit(1)
+
+
+def add_cleanup(work: Callable[[], object]) -> None:
+    """Note what must be done if a signal, or the end of the main process, ends this worker."""
+    _cleanups.append(work)
+
+
+def remove_cleanup(work: Callable[[], object]) -> None:
+    """Forget what :func:`add_cleanup` was called with, if it is not forgotten yet."""
+    if work in _cleanups:
+        _cleanups.remove(work)
+
+
+@contextmanager
+def cleaned_up(work: Callable[[], object]) -> Iterator[None]:
+    """Call ``work`` at the end of the context, also if this worker is ended before."""
+    add_cleanup(work)
+    try:
+        yield
+    finally:
+        remove_cleanup(work)
+        work()
 
 
 def kill_own_group() -> None:

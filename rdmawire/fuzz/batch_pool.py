@@ -7,10 +7,11 @@ again.
 import gc
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from functools import lru_cache
 from multiprocessing import active_children, get_context
+from multiprocessing.connection import wait as wait_for
 from multiprocessing.process import BaseProcess
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -27,6 +28,10 @@ from rdmawire.worker_process import (
 
 _MAX_LOST: Final = 5
 """Times that the process of a batch may be killed before the campaign ends with an error."""
+
+
+_END_S: Final = 5.0
+"""Seconds that a process may take to end."""
 
 
 class BatchExecutor(Protocol):
@@ -66,7 +71,17 @@ class BatchPool:
         with signals_deferred():
             for worker in self._workers:
                 worker.terminate()
+            _kill_late(self._workers)
             self._pool.shutdown(cancel_futures=True)
+
+
+def _kill_late(workers: Iterable[BaseProcess]) -> None:
+    """Kill processes that have not ended after some time: they are in code in C."""
+    late, end = list(workers), monotonic() + _END_S
+    while late and (ended := wait_for([one.sentinel for one in late], max(end - monotonic(), 0))):
+        late = [one for one in late if one.sentinel not in ended]
+    for worker in late:
+        worker.kill()
 
 
 def _begin() -> None:
@@ -74,7 +89,7 @@ def _begin() -> None:
 
     The main process warns of what is missing, once.
     """
-    begin_worker()
+    begin_worker(cleans_up=True)
     discard_output()
     logging.getLogger("rdmawire").setLevel(logging.ERROR)
 

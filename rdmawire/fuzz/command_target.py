@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from time import monotonic
@@ -24,6 +25,7 @@ from rdmawire.errors import FuzzError
 from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import TIME, Violation
 from rdmawire.terminal import quote, shorten
+from rdmawire.worker_process import cleaned_up
 
 PLACEHOLDER: Final = "{pcap}"
 """The word of a command that stands for the path of the capture."""
@@ -181,8 +183,9 @@ class CommandParser:
     def _run(self, frames: Sequence[SeedFrame]) -> Violation | None:
         """Run the command once, and judge its outcome."""
         self.runs += 1
-        with tempfile.TemporaryDirectory(prefix="rdmawire-fuzz-") as folder:
-            path = write_frames(Path(folder), frames)
+        folder = Path(tempfile.mkdtemp(prefix="rdmawire-fuzz-"))
+        with cleaned_up(partial(shutil.rmtree, folder, ignore_errors=True)):
+            path = write_frames(folder, frames)
             command = [word.replace(PLACEHOLDER, str(path)) for word in self._command]
             return self._judged(_outcome(command, self._seconds))
 
@@ -253,16 +256,13 @@ def _outcome(command: Sequence[str], seconds: float) -> Outcome:
     assert process.stdout is not None
     output = bytearray()
     reader = Thread(target=_read_first, args=(process.stdout, output), daemon=True)
-    reader.start()
     status: int | None = None
-    try:
-        status = process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        output.clear()
-    finally:
-        _kill_group(process)
-        reader.join(_MAX_JOIN_S)
-    return Outcome(status, bytes(output).decode(errors="replace"))
+    with cleaned_up(partial(_kill_group, process)):
+        reader.start()
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(seconds)
+    reader.join(_MAX_JOIN_S)
+    return Outcome(status, "" if status is None else bytes(output).decode(errors="replace"))
 
 
 def _read_first(stream: IO[bytes], output: bytearray) -> None:

@@ -25,9 +25,11 @@ from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.oracle import Violation
 from rdmawire.fuzz.parser_target import Parser, no_result
 from rdmawire.worker_process import (
+    add_cleanup,
     begin_worker,
     discard_output,
     kill_own_group,
+    remove_cleanup,
     terminal_blocked,
 )
 
@@ -66,6 +68,7 @@ class _Worker:
         )
         with terminal_blocked():
             self.process.start()
+        add_cleanup(self.kill)
         theirs.close()
         lines.close()
 
@@ -114,6 +117,7 @@ class _Worker:
             self._kill_group()
 
     def _close(self) -> None:
+        remove_cleanup(self.kill)
         self.cases.close()
         self._results.close()
 

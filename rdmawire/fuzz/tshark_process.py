@@ -10,6 +10,7 @@ from typing import IO, Final
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.command_target import DISSECTOR_BUG, signal_name
+from rdmawire.worker_process import add_cleanup, remove_cleanup
 
 PREFERENCES: Final = (
     "ip.check_checksum:TRUE",
@@ -87,6 +88,7 @@ class _Run:
             )
         except OSError as error:
             raise FuzzError(f"{command[0]}: cannot run it: {error.strerror or error}") from error
+        add_cleanup(self.end)
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the output in blocks. Raises :class:`TsharkError` if the process fails."""
@@ -108,6 +110,7 @@ class _Run:
 
     def end(self) -> None:
         """End the process if it still runs."""
+        remove_cleanup(self.end)
         self._process.kill()
         self._process.communicate()
 

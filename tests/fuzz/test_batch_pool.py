@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
+from rdmawire import worker_process
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz import batch_pool
 from rdmawire.fuzz import campaign as module
-from rdmawire.fuzz.batch_pool import BatchQueue, run_batch
+from rdmawire.fuzz.batch_pool import BatchPool, BatchQueue, run_batch
 from rdmawire.fuzz.campaign import Campaign, Progress
+from rdmawire.fuzz.command_target import CommandParser
+from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.fuzzer import FUZZERS, Batch, FuzzerKind, make_fuzzer
 from tests.fuzz.planted import ShortWrites
 from tests.waiting import is_running, wait_until
@@ -193,3 +196,40 @@ def test_first_batches_are_short() -> None:
         now[0] = time
         lengths.append(campaign._batch_seconds)
     assert lengths == [0.2, 0.2, 0.5, 1.0, 2.0, 1.0, 0.0]
+
+
+def test_a_command_and_its_folder_are_cleaned_up_if_the_process_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noted: list[int] = []
+    wait = subprocess.Popen.wait
+
+    def waits(process: subprocess.Popen[bytes], seconds: float | None = None) -> int:
+        noted.append(len(worker_process._cleanups))
+        return wait(process, seconds)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", waits)
+    before = len(worker_process._cleanups)
+    assert CommandParser(["true", "{pcap}"]).judge([SeedFrame(b"")]) is None
+    assert noted[0] == before + 2
+    assert len(worker_process._cleanups) == before
+
+
+def ignores_the_end(path: str) -> None:
+    """Go on after SIGTERM, as code in C does."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(path).touch()
+    while True:
+        signal.pause()
+
+
+def test_processes_that_do_not_end_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_pool, "_END_S", 0.0)
+    path = tmp_path / "begun"
+    pool = BatchPool(1)
+    pool.submit(ignores_the_end, str(path))
+    wait_until(path.exists)
+    pool.end()
+    wait_until(lambda: not active_children())
