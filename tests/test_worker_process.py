@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -26,7 +25,7 @@ def work(ready: Connection, path: Path, *, cleans_up: bool) -> None:
     with cleaned_up(path.touch), cleaned_up(partial(path.with_suffix(".2").touch)):
         ready.send(None)
         while True:
-            time.sleep(1)
+            signal.pause()
 
 
 @pytest.mark.parametrize("cleans_up", [True, False])

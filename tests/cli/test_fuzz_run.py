@@ -148,3 +148,17 @@ def test_a_case_that_was_changed_by_hand_is_one_input(tmp_path: Path) -> None:
     assert r"clause:   \x1b[31mred" in done.stdout
     assert "\x1b" not in done.stdout
     assert len(done.stdout) < 10_000
+
+
+def test_all_findings_are_played_again_whatever_their_paths_are(tmp_path: Path) -> None:
+    words = ("fuzz", "run", *RXE, "--runs", "1", "--max-findings", "1", "-o", str(tmp_path))
+    assert rdmawire(*words).returncode == 1
+    (path,) = tmp_path.glob("*/finding.json")
+    done = rdmawire("fuzz", "replay", "", "x" * 90_000, f"{path}/below", f"{path.parent}/")
+    assert done.returncode == 2
+    assert done.stdout.startswith(f"{path.parent}: replies at input ")
+    empty, long, below = done.stderr.splitlines()
+    assert empty == "rdmawire: the path of a finding is empty"
+    assert long.endswith("...: cannot read it: File name too long")
+    assert len(long) < 500
+    assert below == f"rdmawire: {path}/below: cannot read it: Not a directory"

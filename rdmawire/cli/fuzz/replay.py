@@ -47,7 +47,7 @@ def command(folders: tuple[str, ...], *, trust: bool, as_json: bool) -> int:
         _search_current_folder()
     shown: list[dict[str, Any]] = []
     status = 0
-    for folder in folders:
+    for folder in (str(Path(each)) if each else "" for each in folders):
         try:
             violation = _replayed(folder, trust=trust)
         except FuzzError as error:
