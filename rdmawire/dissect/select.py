@@ -11,6 +11,7 @@ from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.fields import FrameField, derived_fields, fields, frame_fields
 from rdmawire.dissect.node import Derived, Node
 from rdmawire.errors import RdmaError
+from rdmawire.terminal import quote
 from rdmawire.units import epoch_ns, parse_duration
 from rdmawire.wire.field_registry import HeaderField, find, unknown
 from rdmawire.wire.header import Group, Header
@@ -197,7 +198,7 @@ class Bound:
             with suppress(ValueError):
                 return cls(kind, read(text))
         raise BoundError(
-            f"{text!r} is no frame number (17), no time since the first frame "
+            f"{quote(text)} is no frame number (17), no time since the first frame "
             "(1.5s, 20ms), and no date (2026-11-21T02:15:59Z)"
         )
 

@@ -25,7 +25,7 @@ FUZZ = ["run", "replay", "learn", "list"]
         (("dissect", "-T", "text", "-e", "ip.src", RNR), "-e FIELD goes with -T fields"),
         (("dissect", "--from", "yesterday", RNR), "'yesterday' is no frame number"),
         (("dissect", "-E", "colour=red", "-e", "ip.src", RNR), "header=y|n"),
-        (("dissect", "--from", "9" * 5000, RNR), "9' is no frame number"),
+        (("dissect", "--from", "9" * 5000, RNR), "999...' is no frame number"),
         (("dissect", "--from", "7", "--to", "6", RNR), "the window ends before it begins"),
         (("dissect", "--from", "2ms", "--to", "1ms", RNR), "the window ends before it begins"),
         (("dissect", "-e", "ip.src", "-E", "separator=::", RNR), "separator=CHAR"),

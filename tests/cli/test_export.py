@@ -3,15 +3,16 @@
 import io
 import signal
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
 from rdmawire.cli import dissect as at_once
-from rdmawire.columns import read_columns
+from rdmawire.columns import frame_printer, read_columns
+from rdmawire.columns.frame_printer import FramePrinter, open_printer
 from tests.cli.command import CAPTURES, RDMAWIRE, RNR, WRITE, broken, rdmawire, refused
 from tests.waiting import HANG, asleep, wait_until
 from tests.writing import unfinished
@@ -162,12 +163,17 @@ def test_fields_are_the_same_at_once_and_one_by_one(
 
     words = ["-T", "fields", "-e", "frame.number", "-e", "infiniband.bth.psn", "-E", "header=y"]
     words += ["-Y", "infiniband.bth.psn >= 256", RNR]
-    printed = []
+    printed, opened = [], []
+
+    def opens(*args: Any, **more: Any) -> FramePrinter | None:
+        opened.append(args)
+        return open_printer(*args, **more)
+
+    monkeypatch.setattr(frame_printer, "open_printer", opens)
     for large in (1 << 40, 0):
         monkeypatch.setattr(at_once, "_LARGE", large)
-        sys.modules.pop("rdmawire.columns.text", None)
         command.main(words, standalone_mode=False)
-        assert ("rdmawire.columns.text" in sys.modules) is (large == 0)
+        assert bool(opened) is (large == 0)
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
     assert len(printed[0].splitlines()) > 10
