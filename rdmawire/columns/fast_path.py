@@ -282,8 +282,13 @@ class Records:
 
     def first_bytes(self, width: int) -> Matrix:
         """Return ``width`` bytes from the start of each record header: ``(records, width)``."""
+        return self.block(0, width)
+
+    def block(self, start: int, width: int) -> Matrix:
+        """Return ``width`` bytes of each record, ``start`` bytes after the start of its header."""
         every = self._everywhere(f"V{width}")
-        return every[self.offsets].view(np.uint8).reshape(len(self.offsets), width)
+        copies = every[self.offsets + start] if start else every[self.offsets]
+        return copies.view(np.uint8).reshape(len(self.offsets), width)
 
     def numbers(self, offset: NDArray[np.int64], dtype: str) -> NDArray[Any]:
         """Return a number of each record, ``offset`` bytes after the start of its header.
