@@ -5,6 +5,7 @@ memory of other frames. The others, ``rest``, are dissected one by one in the or
 dissector also numbers the conversations of all datagrams.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -45,13 +46,30 @@ class Found(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """The text of a chunk: of the frames before, between and after those of ``rest``.
+    """The text of a chunk without the frames of ``rest``, in pieces, and the counts of its frames.
 
-    ``counts`` are the counts of these frames.
+    ``lengths`` are the bytes of text before, between and after the frames of ``rest``.
     """
 
-    texts: list[bytes]
     counts: FrameCounts
+    lengths: list[int]
+    pieces: Iterable[bytes]
+
+    @classmethod
+    def of(cls, counts: FrameCounts, texts: list[bytes]) -> "Printed":
+        """Return it for the text before, between and after the frames of ``rest``."""
+        return cls(counts, list(map(len, texts)), [b"".join(texts)])
+
+    def merged(self, dissected: list[bytes]) -> Iterable[bytes]:
+        """Return the text with the texts of the frames of ``rest``, in pieces."""
+        if not dissected:
+            return self.pieces
+        text, start = b"".join(self.pieces), 0
+        found: list[bytes] = []
+        for length, after in zip(self.lengths, [*dissected, b""], strict=True):
+            found += text[start : start + length], after
+            start += length
+        return [b"".join(found)]
 
 
 class PreparedChunk(Protocol):

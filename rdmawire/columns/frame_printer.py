@@ -105,10 +105,11 @@ class FramePrinter:
             for chunk in self._merge(printer, ahead):
                 merged.append(chunk)
                 if len(merged) > ahead:
-                    yield self._printed(merged.popleft())
+                    yield from self._printed(merged.popleft())
         except CaptureError as error:
             damage = error
-        yield from map(self._printed, merged)
+        for chunk in merged:
+            yield from self._printed(chunk)
         if damage is not None:
             raise damage
 
@@ -198,14 +199,11 @@ class FramePrinter:
         self.left -= len(rows)
         return len(wanted) if self.left else int(rows[-1]) + 1
 
-    def _printed(self, merged: _Merged) -> bytes:
+    def _printed(self, merged: _Merged) -> Iterable[bytes]:
         """Return the text of a chunk, and count its frames."""
-        texts, counts = merged.chunk.printed()
-        self._counts.include(counts)
-        parts = [texts[0]]
-        for dissected, text in zip(merged.dissected, texts[1:], strict=True):
-            parts += dissected, text
-        return b"".join(parts)
+        printed = merged.chunk.printed()
+        self._counts.include(printed.counts)
+        return printed.merged(merged.dissected)
 
     def _dissect(self, frames: Frames, row: int) -> Dissection:
         """Dissect one frame."""

@@ -217,7 +217,7 @@ class PlainChunk:
                 self._put(texts, rows, fast)
         encoding = self._printer.encoding
         joined = ("".join(texts[gap].tolist()) for gap in gaps(self.found.rest, self._end))
-        return Printed([text.encode(encoding, "backslashreplace") for text in joined], counts)
+        return Printed.of(counts, [text.encode(encoding, "backslashreplace") for text in joined])
 
     def _put(self, texts: NDArray[Any], rows: NDArray[np.int64], fast: FastFrames) -> None:
         """Put the texts of plain frames of one path at their rows."""

@@ -99,7 +99,7 @@ class FieldChunk:
         counts.frames = len(taken)
         bounds = ((gap.start, gap.stop) for gap in gaps(self.found.rest, self._end))
         rows = (slice(*np.searchsorted(taken, ends)) for ends in bounds)
-        return Printed([text_of(lines[some]) for some in rows], counts)
+        return Printed.of(counts, [text_of(lines[some]) for some in rows])
 
     def _lines(self, columns: Columns) -> Cells:
         """Return the lines of all rows."""

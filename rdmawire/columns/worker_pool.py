@@ -1,13 +1,16 @@
 """Worker processes that print chunks of a capture.
 
-The records of a chunk are copied to memory that is shared with the workers; messages say where they
-are. A chunk whose worker ended is printed by the main process, so nothing is lost. Workers are
-forked: starting one takes few milliseconds.
+The records of a chunk are copied to memory that is shared with the workers, and their text to
+memory that is shared with the main process; messages say where they are. A chunk whose worker
+ended is printed by the main process, so nothing is lost. Workers are forked: starting one takes
+few milliseconds.
 """
 
 import mmap
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import cycle
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -82,7 +85,48 @@ class _Print(NamedTuple):
     end: int
 
 
-def _work(connection: Connection, slots: list[_Slot], printer: ChunkPrinter) -> None:
+_PIECE: Final = 1 << 20
+"""Bytes of text that a worker hands over at a time: few enough to stay in the processor's cache."""
+
+
+class _Outbox:
+    """Memory through which the text of one worker comes to the main process, in pieces.
+
+    There is room for two: the worker writes one while the main process takes the other.
+    """
+
+    def __init__(self) -> None:
+        memory = memoryview(mmap.mmap(-1, 2 * _PIECE))
+        self._rooms = cycle((memory[:_PIECE], memory[_PIECE:]))
+        self._taken, self._took = get_context("fork").Pipe(duplex=False)
+        self._waiting = 0
+
+    def put(self, text: bytes) -> Iterator[int]:
+        """Write a text; yield the bytes of each piece that the main process may take."""
+        for start in range(0, len(text), _PIECE):
+            if self._waiting == 2:
+                self._taken.recv_bytes()
+            else:
+                self._waiting += 1
+            piece = memoryview(text)[start : start + _PIECE]
+            next(self._rooms)[: len(piece)] = piece
+            yield len(piece)
+
+    def take(self, size: int) -> bytes:
+        """Return the next piece, of this number of bytes."""
+        piece = bytes(next(self._rooms)[:size])
+        self._took.send_bytes(b"\0")
+        return piece
+
+    def close(self) -> None:
+        """Close the pipe, in this process."""
+        self._taken.close()
+        self._took.close()
+
+
+def _work(
+    connection: Connection, slots: list[_Slot], outbox: _Outbox, printer: ChunkPrinter
+) -> None:
     """Prepare and print chunks until the main process ends.
 
     After an exception the worker ends; the main process then prints the chunk, and raises it.
@@ -99,7 +143,11 @@ def _work(connection: Connection, slots: list[_Slot], printer: ChunkPrinter) -> 
             else:
                 chunk = chunks.pop(slot.number)
                 chunk.print(slot.streams if message.streams else None, message.end)
-                connection.send((slot.number, chunk.printed()))
+                done = chunk.printed()
+                connection.send((slot.number, (done.counts, done.lengths)))
+                for text in done.pieces:
+                    for size in outbox.put(text):
+                        connection.send((slot.number, size))
 
 
 class _Worker:
@@ -108,8 +156,9 @@ class _Worker:
     def __init__(self, slots: list[_Slot], printer: ChunkPrinter) -> None:
         context = get_context("fork")
         self._connection, theirs = context.Pipe()
+        self.outbox = _Outbox()
         self.process: BaseProcess = context.Process(
-            target=_work, args=(theirs, slots, printer), daemon=True
+            target=_work, args=(theirs, slots, self.outbox, printer), daemon=True
         )
         self.process.start()
         theirs.close()
@@ -171,14 +220,31 @@ class _RemoteChunk:
             self._worker.send(_Print(self._slot.number, streams is not None, end))
 
     def printed(self) -> Printed:
-        """Return what was printed; the memory of the chunk is then free."""
+        """Return what was printed; the memory of the chunk is free after its last piece."""
         done = None if self._here is not None else self._worker.result(self._slot.number)
         if done is None:
-            chunk = self._take_over()
-            chunk.print(*self._to_print)
-            done = chunk.printed()
+            return self._printed_here()
+        counts, lengths = done
+        return Printed(counts, lengths, self._pieces(sum(lengths)))
+
+    def _printed_here(self) -> Printed:
+        chunk = self._take_over()
+        chunk.print(*self._to_print)
+        done = chunk.printed()
         self._pool.free.append(self._slot)
         return done
+
+    def _pieces(self, total: int) -> Iterator[bytes]:
+        """Yield the text of the worker; what is missing if it ended, is printed here."""
+        before = 0
+        while before < total:
+            size = self._worker.result(self._slot.number)
+            if size is None:
+                yield b"".join(self._printed_here().pieces)[before:]
+                return
+            before += size
+            yield self._worker.outbox.take(size)
+        self._pool.free.append(self._slot)
 
 
 class WorkerPool:
@@ -208,3 +274,4 @@ class WorkerPool:
             worker.process.terminate()
         for worker in self._workers:
             worker.process.join()
+            worker.outbox.close()
