@@ -172,7 +172,8 @@ def _complete_unanswered(qp: QueuePair, response: Arrival) -> None:
         _place(qp, wqe, 0, b"")
 
 
-def _read_responded(qp: QueuePair, response: Arrival) -> None:
+def read_responded(qp: QueuePair, response: Arrival) -> None:
+    """Process a response to a READ, FLUSH or ATOMIC WRITE."""
     wqe = _awaiting(qp, response, _READ)
     if wqe is None:
         return
@@ -235,8 +236,13 @@ def _place(qp: QueuePair, wqe: Wqe, offset: int, data: bytes) -> None:
         except MemoryFault:
             retransmit.fail(qp, wqe, WCStatus.LOC_PROT_ERR)
             return
-    wqe.answered += 1
-    qp.sq.acknowledge(wqe, 1)
+    count_responses(qp, wqe, 1)
+
+
+def count_responses(qp: QueuePair, wqe: Wqe, packets: int) -> None:
+    """Count ``packets`` more responses to the oldest work as placed; the last one completes it."""
+    wqe.answered += packets
+    qp.sq.acknowledge(wqe, packets)
     if wqe.answered == wqe.packets:
         qp.sq.finish(wqe, SUCCESS)
         qp.retire()
@@ -248,10 +254,10 @@ def _place(qp: QueuePair, wqe: Wqe, offset: int, data: bytes) -> None:
 _BY_OPERATION: dict[Operation, Response] = {
     Operation.ACKNOWLEDGE: _acknowledged,
     Operation.ATOMIC_ACKNOWLEDGE: _atomic_responded,
-    Operation.RDMA_READ_RESPONSE_FIRST: _read_responded,
-    Operation.RDMA_READ_RESPONSE_MIDDLE: _read_responded,
-    Operation.RDMA_READ_RESPONSE_LAST: _read_responded,
-    Operation.RDMA_READ_RESPONSE_ONLY: _read_responded,
+    Operation.RDMA_READ_RESPONSE_FIRST: read_responded,
+    Operation.RDMA_READ_RESPONSE_MIDDLE: read_responded,
+    Operation.RDMA_READ_RESPONSE_LAST: read_responded,
+    Operation.RDMA_READ_RESPONSE_ONLY: read_responded,
 }
 RESPONSES: dict[int, Response] = {
     service << 5 | operation: function

@@ -8,22 +8,17 @@ exception.
 from collections.abc import Sequence
 from threading import get_ident
 
-from isal.isal_zlib import crc32
-
-from rdmawire.errors import MemoryFault
 from rdmawire.ib.admission import refused
 from rdmawire.ib.completer import complete
 from rdmawire.ib.encapsulation import Encapsulation, gids_of
+from rdmawire.ib.packet_run import Way, run_for
 from rdmawire.ib.path_migration import process_migreq
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder import respond
-from rdmawire.ib.responder_state import InboundMessage
-from rdmawire.ib.responses import keep
 from rdmawire.ib.retransmit import paged_in, timed_out
 from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop, Flow
 from rdmawire.ib.scheduler import transmit
-from rdmawire.ib.tx_template import pack_word
 from rdmawire.ib.verbs import Verbs
 from rdmawire.validate import as_bytes, check_time, check_type
 from rdmawire.verbs.ah import FIRST_MULTICAST_LID, PERMISSIVE_LID
@@ -31,72 +26,11 @@ from rdmawire.verbs.async_event import CommunicationEstablished, Event
 from rdmawire.verbs.engine import BURST, in_use, one_thread_at_a_time
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.multicast import MULTICAST_QPN
-from rdmawire.wire import serial
-from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.native import with_vcrc
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.roce import Medium
 
-
-def take_run(flow: Flow, frames: Sequence[bytes], start: int) -> int:
-    """Process a run of frames from ``start`` on; return how many. The first belongs to ``flow``."""
-    if len(flow.ways) != 1:
-        return 0
-    qp, role = flow.ways[0]
-    if role is None or role.begins or role.ends or not _ready(qp, flow):
-        return 0
-    incoming = qp.inbound.incoming
-    if incoming.family is not role.family:
-        return 0
-    taken = _place(flow, frames, start, incoming, qp)
-    if taken:
-        qp.inbound.epsn = serial.add(qp.inbound.epsn, taken)
-        qp.inbound.refused = False
-    return taken
-
-
-def _ready(qp: QueuePair, flow: Flow) -> bool:
-    """Whether packets of this flow are accepted now, and are full.
-
-    Packets with headers to check one by one are not: each XRC packet names its receive queue.
-    """
-    read, _, payload, pad, _, _ = flow.layout
-    full = read is None and pad - payload == qp.mtu
-    return qp.takes_packets and full and not qp.migrating
-
-
-def _place(
-    flow: Flow, frames: Sequence[bytes], start: int, incoming: InboundMessage, qp: QueuePair
-) -> int:
-    """Write payloads while frames continue the message; return how many did."""
-    _, word, payload, pad, end, crc = flow.layout
-    head, length = frames[start][:word], pad - payload
-    first, last = payload - word, pad - word
-    fits = min((incoming.limit - incoming.placed) // length, len(frames) - start)
-    write, offset = incoming.sink.write, incoming.placed
-    if qp.inbound.reads:
-        keep(qp, incoming.sink, offset, fits * length)
-    taken = 0
-    for psn in serial.numbers(qp.inbound.epsn, fits):
-        frame = frames[start + taken]
-        if frame.__class__ is not bytes or len(frame) != end:
-            break  # the caller processes this frame alone, and reports the error
-        rest = memoryview(frame)[word:]
-        if frame[:payload] != head + pack_word(psn) or crc32(rest, crc) != RESIDUE:
-            break
-        try:
-            write(offset, rest[first:last])
-        except MemoryFault:
-            break  # the caller processes this packet alone, and reacts to the fault
-        offset += length
-        taken += 1
-    incoming.placed = offset
-    return taken
-
-
 _CNP = int(Opcode.CNP)
-Way = tuple[QueuePair, RequestRule | None]
-"""A queue pair that accepts a packet, and the row of the request (``None`` for a response)."""
 
 
 def is_for_group(frame: bytes, medium: Medium) -> bool:
@@ -180,7 +114,7 @@ class Nic(Verbs):
             qp.flush_late()
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
-        """Receive ``frames`` in order; runs of middle packets cost less.
+        """Receive ``frames`` in order; runs of packets with one head cost less.
 
         ``VerbsError`` for the first that is not bytes; those before it are processed.
         """
@@ -200,7 +134,7 @@ class Nic(Verbs):
                 if frame.__class__ is not bytes:
                     frame = as_bytes("frame", frame)
                 flow = flow_of(frame)
-                taken = take_run(flow, frames, index) if flow is not None and flow.runs else 0
+                taken = 0 if flow is None or flow.run is None else flow.run(flow, frames, index)
                 if taken:
                     index += taken
                     data += taken * len(frame)  # the frames of a run have one length
@@ -318,7 +252,8 @@ class Nic(Verbs):
                 ways.append((qp, _role(qp, flow)))
             else:
                 self.device.drops[reason] += 1
-        self._rx_parser.route(flow, tuple(ways))
+        found = tuple(ways)
+        self._rx_parser.route(flow, found, run_for(flow, found))
         return flow.ways
 
     def _addressed(self, flow: Flow) -> Sequence[QueuePair]:

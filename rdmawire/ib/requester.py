@@ -7,14 +7,12 @@ the queue, and the requester reads it.
 
 from collections.abc import Callable
 
-from isal.isal_zlib import crc32
-
 from rdmawire.errors import MemoryFault, PageFault, VerbsError
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import ExtendedHeader
 from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import Outbound
-from rdmawire.ib.tx_template import HeaderTemplate, TxTemplate, pack_word
+from rdmawire.ib.tx_template import HeaderTemplate, TxTemplate, append_middles
 from rdmawire.memory import fast_reg, mw
 from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.memory.page import LAST_ADDRESS
@@ -315,15 +313,10 @@ def _middles(
     qp: QueuePair, wqe: Wqe, head: HeaderTemplate, frames: list[bytes], count: int
 ) -> None:
     """Send ``count`` full middle packets without AckReq."""
-    data, crc = head
-    read, mtu, offset = wqe.source.read, qp.mtu, wqe.sent * qp.mtu
     before = len(frames)
+    psns = serial.numbers(serial.add(wqe.psn, wqe.sent), count)
     try:
-        for psn in serial.numbers(serial.add(wqe.psn, wqe.sent), count):
-            word, payload = pack_word(psn), read(offset, mtu)
-            icrc = crc32(payload, crc32(word, crc)).to_bytes(4, "little")
-            frames.append(b"".join((data, word, payload, icrc)))
-            offset += mtu
+        append_middles(frames, head, psns, wqe.source.read, wqe.sent * qp.mtu, qp.mtu)
     finally:
         qp.sq.advance(wqe, len(frames) - before)
         qp.unasked -= len(frames) - before

@@ -98,6 +98,16 @@ class ReadResponse:
         self.kept: dict[int, bytes] = {}
         self.whole: bytes | None = None
 
+    @property
+    def unchanged_middles(self) -> int:
+        """How many middle packets follow whose payloads are in memory; 0 if any payload is kept.
+
+        A first packet must have been sent.
+        """
+        if self.kept or self.whole is not None:
+            return 0
+        return self.packets - 1 - self.sent
+
     def payload(self, mtu: int) -> bytes | memoryview:
         """The payload of the next response. Raises ``MemoryFault`` if it can no longer be read."""
         offset = self.sent * mtu

@@ -24,6 +24,7 @@ from rdmawire.ib.responder_state import (
 )
 from rdmawire.ib.rules import REQUEST, ExtendedHeader, RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop
+from rdmawire.ib.tx_template import append_middles
 from rdmawire.memory.key import REMOTE_ATOMIC, REMOTE_READ, Footprint, Grant
 from rdmawire.verbs.profile import Bug
 from rdmawire.verbs.sge import NOTHING, Gather, Piece
@@ -68,8 +69,11 @@ def _read(qp: QueuePair, pending: ReadResponse, frames: list[bytes], room: int) 
     """Append response packets of a READ, up to ``room`` frames. Return whether it is complete."""
     try:
         while pending.sent < pending.packets and len(frames) < room:
-            frames.append(_response(qp, pending))
-            pending.sent += 1
+            if pending.sent and (run := min(pending.unchanged_middles, room - len(frames))) > 0:
+                _middles(qp, pending, frames, run)
+            else:
+                frames.append(_response(qp, pending))
+                pending.sent += 1
     except MemoryFault as fault:
         if pending.replayed or isinstance(fault, PageFault):
             qp.device.drops[Drop.FORGOTTEN] += 1
@@ -77,6 +81,17 @@ def _read(qp: QueuePair, pending: ReadResponse, frames: list[bytes], room: int) 
         _break_off(qp, pending)
         return False
     return pending.sent == pending.packets
+
+
+def _middles(qp: QueuePair, pending: ReadResponse, frames: list[bytes], count: int) -> None:
+    """Append ``count`` middle packets of a READ."""
+    mtu, before = qp.mtu, len(frames)
+    head = qp.response_template.head(qp.service.base | _MIDDLE, mtu)
+    psns = serial.numbers(serial.add(pending.psn, pending.sent), count)
+    try:
+        append_middles(frames, head, psns, pending.target.read, pending.sent * mtu, mtu)
+    finally:
+        pending.sent += len(frames) - before
 
 
 def _break_off(qp: QueuePair, pending: ReadResponse) -> None:

@@ -8,7 +8,7 @@ tags, options, UDP with a checksum) are parsed each time.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from struct import Struct
@@ -31,7 +31,7 @@ from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.inet import ECN, UDP, IPv4, IPv6
 from rdmawire.wire.layout import Piece
 from rdmawire.wire.native import has_good_vcrc
-from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Part, Service, Shape, service_of
+from rdmawire.wire.opcode import SHAPES, Opcode, Operation, Service, Shape, service_of
 from rdmawire.wire.packet import LAYOUTS, OpcodeTable
 from rdmawire.wire.roce import Medium
 from rdmawire.wire.serial import MODULUS
@@ -84,7 +84,7 @@ class Layout(NamedTuple):
 class Flow:
     """The parsed head of a frame.
 
-    ``runs`` is set for middle packets, which usually come in runs. ``marked`` packets met
+    ``marked`` packets met
     congestion (RFC 3168, 5); CNPs never are, or both ends would send CNPs for ever. ``solicited``
     is the Solicited Event bit (IBA 9.2.3). ``malformed`` requests have a reserved opcode, or a
     payload that their operation does not allow; all after their BTH counts as payload. ``origin``
@@ -92,7 +92,7 @@ class Flow:
     GRH. ``special`` packets are
     marked, tagged or RoCE: the path of each is examined. ``headers_twice`` says that the ICRC
     covers the headers twice. ``ways`` is set by the engine: queue pairs that accept such packets,
-    each with its rule.
+    each with its rule; and with them ``run``, the loop that processes several such packets.
     """
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Flow:
         "marked",
         "opcode",
         "origin",
-        "runs",
+        "run",
         "shape",
         "solicited",
         "special",
@@ -138,8 +138,8 @@ class Flow:
             isinstance(p, IPv4 | IPv6) and p.ecn == ECN.CE for p in headers
         )
         self.special = self.marked or self.encapsulation is not PLAIN
-        self.runs = self.shape.part is Part.MIDDLE and not self.marked
         self.ways: tuple[tuple[Any, Any], ...] = ()
+        self.run: Run | None = None
         self._way_back: tuple[Address, Address] | None = None
 
     @property
@@ -150,6 +150,10 @@ class Flow:
             source, destination = ends_of(self.headers)
             self._way_back = found = destination, source
         return found
+
+
+Run = Callable[[Flow, Sequence[bytes], int], int]
+"""Processes packets of the flow, in frames from an index on. Returns how many it processed."""
 
 
 _MALFORMED = {
@@ -253,17 +257,20 @@ class RxParser:
         self._flows.clear()
         self._routed.clear()
 
-    def route(self, flow: Flow, ways: tuple[tuple[Any, Any], ...]) -> None:
-        """Store the queue pairs that accept packets of this flow, each with its rule."""
+    def route(self, flow: Flow, ways: tuple[tuple[Any, Any], ...], run: "Run | None") -> None:
+        """Store the queue pairs that accept packets of this flow, each with its rule, and ``run``.
+
+        ``run`` is the loop that processes several such packets, if there is one.
+        """
         if len(self._routed) >= MAX_HEADS:
             self.forget()
-        flow.ways = ways
+        flow.ways, flow.run = ways, run
         self._routed.append(flow)
 
     def forget_routes(self) -> None:
         """Forget which queue pairs accept packets of which flow: a queue pair changed."""
         for flow in self._routed:
-            flow.ways = ()
+            flow.ways, flow.run = (), None
         self._routed.clear()
 
     def flow_of(self, frame: bytes) -> Flow | None:

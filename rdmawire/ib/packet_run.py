@@ -1,0 +1,131 @@
+"""Runs of packets with the same head, which are processed in one loop.
+
+Frames that arrive together are often of one flow: middle packets of a WRITE, responses of a READ.
+:data:`RUNS` has a loop for some request rules, by their steps, and :func:`run_for` chooses the one
+of a flow. A loop does what the steps do for each packet, and updates state and counters once, at
+its end. It ends before the first packet that is not the next of the run, or for which a step could
+return a fault: that packet is processed alone. So a rule with another step, a READ response with
+another handler, and a queue pair that examines each packet have no runs.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from isal.isal_zlib import crc32
+
+from rdmawire.errors import MemoryFault
+from rdmawire.ib import completer
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.responder import REQUESTS
+from rdmawire.ib.responses import keep
+from rdmawire.ib.rules import RequestRule, Step
+from rdmawire.ib.rx_parser import Flow, Run
+from rdmawire.ib.tx_template import pack_word
+from rdmawire.validate import BytesLike
+from rdmawire.verbs.enums import QPState, QPType
+from rdmawire.verbs.wr import Answer
+from rdmawire.wire import serial
+from rdmawire.wire.icrc import RESIDUE
+from rdmawire.wire.opcode import Opcode, Part
+
+Way = tuple[QueuePair, RequestRule | None]
+"""A queue pair that accepts a packet, and the row of the request (``None`` for a response)."""
+
+
+def run_for(flow: Flow, ways: tuple[Way, ...]) -> Run | None:
+    """Return the loop for packets of ``flow``, or ``None``: they are processed one by one."""
+    if len(ways) != 1 or flow.marked or flow.layout.read is not None:
+        return None
+    qp, role = ways[0]
+    if role is not None:
+        return RUNS.get(role.steps)
+    standard = qp.device.rules.responses.get(flow.opcode) is completer.read_responded
+    return take_read_responses if standard and flow.shape.part is Part.MIDDLE else None
+
+
+def take_middles(flow: Flow, frames: Sequence[bytes], start: int) -> int:
+    """Process middle packets of a SEND or WRITE from ``start`` on; return how many."""
+    qp, role = flow.ways[0]
+    inbound = qp.inbound
+    incoming = inbound.incoming
+    if not _is_full(qp, flow) or incoming.family is not role.family or _examines(qp, flow):
+        return 0
+    count = min((incoming.limit - incoming.placed) // qp.mtu, len(frames) - start)
+    if inbound.reads:
+        keep(qp, incoming.sink, incoming.placed, count * qp.mtu)
+    psns = serial.numbers(inbound.epsn, count)
+    taken = _place(flow, frames, start, psns, incoming.sink.write, incoming.placed)
+    if taken:
+        incoming.placed += taken * qp.mtu
+        inbound.epsn = serial.add(inbound.epsn, taken)
+        inbound.refused = False
+    return taken
+
+
+def take_read_responses(flow: Flow, frames: Sequence[bytes], start: int) -> int:
+    """Process middle READ responses from ``start`` on; return how many."""
+    qp, _ = flow.ways[0]
+    queue = qp.sq
+    if not (queue.sent and _is_full(qp, flow)) or queue.broken:
+        return 0
+    wqe = queue.sent[0]
+    if wqe.status is not None or wqe.verb.answer is not Answer.READ or not wqe.places:
+        return 0
+    count = min(wqe.packets - wqe.answered - 1, queue.in_flight, len(frames) - start)
+    psns = serial.numbers(queue.unacked_psn, max(count, 0))
+    taken = _place(flow, frames, start, psns, wqe.sink.write, wqe.answered * qp.mtu)
+    if taken:
+        completer.count_responses(qp, wqe, taken)
+        qp.wake()
+    return taken
+
+
+def _is_full(qp: QueuePair, flow: Flow) -> bool:
+    """Whether the queue pair accepts packets without examining their path, and these are full."""
+    _, _, payload, pad, _, _ = flow.layout
+    return qp.takes_packets and pad - payload == qp.mtu and not qp.migrating
+
+
+def _examines(qp: QueuePair, flow: Flow) -> bool:
+    """Whether a request tells the queue pair something new about its peer."""
+    first = qp.state is QPState.RTR and not qp.established
+    return first or flow.encapsulation != qp.request_encapsulation
+
+
+def _place(  # noqa: PLR0917  once for each run
+    flow: Flow,
+    frames: Sequence[bytes],
+    start: int,
+    psns: Iterable[int],
+    write: Callable[[int, BytesLike], None],
+    offset: int,
+) -> int:
+    """Write payloads from ``offset`` on, while frames have these PSNs; return how many."""
+    _, word, payload, pad, end, crc = flow.layout
+    head, length = frames[start][:word], pad - payload
+    first, last = payload - word, pad - word
+    taken = 0
+    for psn, frame in zip(psns, islice(frames, start, None), strict=False):
+        if frame.__class__ is not bytes or len(frame) != end:
+            break  # the caller processes this frame alone, and reports the error
+        rest = memoryview(frame)[word:]
+        if frame[:payload] != head + pack_word(psn) or crc32(rest, crc) != RESIDUE:
+            break
+        try:
+            write(offset, rest[first:last])
+        except MemoryFault:
+            break  # the caller processes this packet alone, and reacts to the fault
+        offset += length
+        taken += 1
+    return taken
+
+
+def _middles(kind: QPType, *opcodes: Opcode) -> dict[tuple[Step, ...], Run]:
+    return {REQUESTS[kind][opcode].steps: take_middles for opcode in opcodes}
+
+
+RUNS: dict[tuple[Step, ...], Run] = {
+    **_middles(QPType.RC, Opcode.RC_SEND_MIDDLE, Opcode.RC_RDMA_WRITE_MIDDLE),
+    **_middles(QPType.UC, Opcode.UC_SEND_MIDDLE, Opcode.UC_RDMA_WRITE_MIDDLE),
+}
+"""The loops of request rules, by the steps of the rule."""
