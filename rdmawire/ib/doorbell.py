@@ -143,6 +143,11 @@ class MemoryCompletionQueue(CompletionQueue):
     def __len__(self) -> int:
         return self._pushed - self.polled
 
+    @property
+    def room(self) -> int:
+        """0: completions are written one by one."""
+        return 0
+
     def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
         if self.broken or (self._pushed - self._taken >= self._size and len(self) >= self._size):
             self._overrun()

@@ -151,7 +151,7 @@ def _receipt(qp: QueuePair, role: RequestRule, request: Arrival, length: int) ->
     if role.plain:
         number, peer, flags = qp.qp_num, qp.dest_qp, qp.receive_flags
         fields = (wr_id, SUCCESS, role.receipt, 0, length, 0, 0, number, peer, flags)
-        fields += _NO_DATAGRAM
+        fields += NO_DATAGRAM
     else:
         fields = (wr_id, SUCCESS, role.receipt, 0, length, *_from_headers(qp, role, request))
     if not qp.report_receive(_new(WorkCompletion, fields), request.flow.solicited):
@@ -160,7 +160,7 @@ def _receipt(qp: QueuePair, role: RequestRule, request: Arrival, length: int) ->
     return True
 
 
-_NO_DATAGRAM = tuple(WorkCompletion(0)[10:])
+NO_DATAGRAM = tuple(WorkCompletion(0)[10:])
 
 
 def _from_headers(qp: QueuePair, role: RequestRule, request: Arrival) -> tuple[object, ...]:
@@ -175,7 +175,7 @@ def _from_headers(qp: QueuePair, role: RequestRule, request: Arrival) -> tuple[o
         inv = request.extended[role.places[IETH]].rkey
         flags |= _WITH_INV
     if DETH not in places:
-        return (imm, inv, qp.qp_num, qp.dest_qp, flags, *_NO_DATAGRAM)
+        return (imm, inv, qp.qp_num, qp.dest_qp, flags, *NO_DATAGRAM)
     src_qp = request.extended[places[DETH]].srcqp
     pkey_index = qp.pkey_index_of(request.flow.bth.pkey)
     if request.flow.local:

@@ -10,23 +10,29 @@ another handler, and a queue pair that examines each packet have no runs.
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from struct import Struct
 
 from isal.isal_zlib import crc32
 
 from rdmawire.errors import MemoryFault
 from rdmawire.ib import completer
+from rdmawire.ib.execute import NO_DATAGRAM
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder import REQUESTS
+from rdmawire.ib.responder_state import NO_RECEIVE
 from rdmawire.ib.responses import keep
-from rdmawire.ib.rules import RequestRule, Step
+from rdmawire.ib.rules import IDLE, RequestRule, Step
 from rdmawire.ib.rx_parser import Flow, Run
-from rdmawire.ib.tx_template import pack_word
+from rdmawire.ib.tx_template import ACKREQ, pack_word
+from rdmawire.memory.key import LOCAL_WRITE
+from rdmawire.memory.region import HostPages, Region
 from rdmawire.validate import BytesLike
-from rdmawire.verbs.enums import QPState, QPType
+from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WorkCompletion
 from rdmawire.verbs.wr import Answer
 from rdmawire.wire import serial
 from rdmawire.wire.icrc import RESIDUE
 from rdmawire.wire.opcode import Opcode, Part
+from rdmawire.wire.serial import MODULUS
 
 Way = tuple[QueuePair, RequestRule | None]
 """A queue pair that accepts a packet, and the row of the request (``None`` for a response)."""
@@ -80,6 +86,90 @@ def take_read_responses(flow: Flow, frames: Sequence[bytes], start: int) -> int:
     return taken
 
 
+def take_sends(flow: Flow, frames: Sequence[bytes], start: int) -> int:
+    """Process SENDs of one packet from ``start`` on; return how many.
+
+    Only for receives of the queue pair's own queue, with room for their completions, and not while
+    READs are pending, which may need the bytes that a SEND overwrites.
+    """
+    qp, role = flow.ways[0]
+    inbound = qp.inbound
+    busy = inbound.incoming.family is not IDLE or inbound.recv is not NO_RECEIVE or inbound.reads
+    if busy or qp.srq is not None or qp.migrating or not qp.takes_packets or _examines(qp, flow):
+        return 0
+    length = flow.layout.pad - flow.layout.payload
+    count = min(len(qp.rq), qp.recv_cq.room, len(frames) - start)
+    if not 0 < length <= qp.mtu or count <= 0:
+        return 0
+    taken, ackreq = _place_sends(flow, frames, start, count, qp)
+    if taken:
+        _receive_sends(qp, role, taken, length)
+        if ackreq & qp.ackreq:
+            inbound.ack_due = True
+            qp.wake()
+    return taken
+
+
+def _place_sends(
+    flow: Flow, frames: Sequence[bytes], start: int, count: int, qp: QueuePair
+) -> tuple[int, int]:
+    """Write at most ``count`` SENDs to their receives; return how many, and their AckReq bits."""
+    _, word, payload, pad, end, crc = flow.layout
+    head, length = frames[start][:word], pad - payload
+    check, pd = qp.device.keys.check, qp.recv_pd
+    taken = asked = 0
+    psns = serial.numbers(qp.inbound.epsn, count)
+    for psn, frame, recv in zip(psns, islice(frames, start, None), qp.rq, strict=False):
+        if frame.__class__ is not bytes or len(frame) != end or len(recv.sges) != 1:
+            break
+        (found,) = _read_word(frame, word)
+        wrong = found % MODULUS != psn or frame[:word] != head
+        if wrong or crc32(frame[word:], crc) != RESIDUE:
+            break
+        address, size, lkey = recv.sges[0]
+        granted = check(lkey, pd, address, size, LOCAL_WRITE)
+        if size < length or granted.__class__ is not Region or not _is_plain(granted):
+            break
+        granted.write(address, frame[payload:pad])
+        asked |= found & ACKREQ
+        taken += 1
+    return taken, asked
+
+
+def _is_plain(region: Region) -> bool:
+    """Whether writes to a region have no other effect, and do not fail: pinned host memory."""
+    return region.backing.__class__ is HostPages
+
+
+def _receive_sends(qp: QueuePair, role: RequestRule, count: int, length: int) -> None:
+    """Complete ``count`` receives of ``length`` bytes, and expect the next packet."""
+    inbound = qp.inbound
+    inbound.msn = serial.add(inbound.msn, count)
+    inbound.epsn = serial.add(inbound.epsn, count)
+    inbound.refused = False
+    more: tuple[object, ...] = (
+        SUCCESS,
+        role.receipt,
+        0,
+        length,
+        0,
+        0,
+        qp.qp_num,
+        qp.dest_qp,
+        qp.receive_flags,
+    )
+    more += NO_DATAGRAM
+    popleft = qp.rq.popleft
+    done = [_new(WorkCompletion, (popleft().wr_id, *more)) for _ in range(count)]
+    cq = qp.recv_cq
+    qp.recv_slots.reports[cq].extend(cq.push_all(done))
+    qp.counters.rdma_recvs += count
+
+
+_new = tuple.__new__
+_read_word = Struct(">I").unpack_from
+
+
 def _is_full(qp: QueuePair, flow: Flow) -> bool:
     """Whether the queue pair accepts packets without examining their path, and these are full."""
     _, _, payload, pad, _, _ = flow.layout
@@ -127,5 +217,7 @@ def _middles(kind: QPType, *opcodes: Opcode) -> dict[tuple[Step, ...], Run]:
 RUNS: dict[tuple[Step, ...], Run] = {
     **_middles(QPType.RC, Opcode.RC_SEND_MIDDLE, Opcode.RC_RDMA_WRITE_MIDDLE),
     **_middles(QPType.UC, Opcode.UC_SEND_MIDDLE, Opcode.UC_RDMA_WRITE_MIDDLE),
+    REQUESTS[QPType.RC][Opcode.RC_SEND_ONLY].steps: take_sends,
+    REQUESTS[QPType.UC][Opcode.UC_SEND_ONLY].steps: take_sends,
 }
 """The loops of request rules, by the steps of the rule."""

@@ -10,6 +10,7 @@ until ``period`` ns after the first one. CQEs in memory are written in :mod:`rdm
 """
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from errno import EBUSY, EINVAL, EOPNOTSUPP
 
 from rdmawire.errors import VerbsError
@@ -132,6 +133,17 @@ class CompletionQueue:
         if self._armed:
             self._tell(now, solicited or completion.status != 0)
         return self.polled + before + 1
+
+    @property
+    def room(self) -> int:
+        """How many completions :meth:`push_all` may add; 0 or less if an event is requested."""
+        return 0 if self._armed else self._room - len(self._held)
+
+    def push_all(self, completions: Sequence[WorkCompletion]) -> range:
+        """Queue at most :attr:`room` completions. Return their numbers, as :meth:`push` does."""
+        first = self.polled + len(self._held) + 1
+        self._held.extend(completions)
+        return range(first, first + len(completions))
 
     def poll(self, most: int) -> list[WorkCompletion]:
         """Remove and return the oldest completions, at most ``most`` (>= 0). ibv_poll_cq(3)."""

@@ -145,6 +145,7 @@ def jobs(connection: Connection) -> Iterator[Job]:
     write = connection.remote(SendOpcode.RDMA_WRITE)
     read = connection.remote(SendOpcode.RDMA_READ)
     yield Job("SEND 64 B", connection.send(), _BATCH, _SMALL, one_by_one)
+    yield Job("SEND 64 B, in bursts", connection.send(), _BATCH, _SMALL, in_bursts)
     yield Job("WRITE 1 MiB, MTU 4096", write, 0, _LARGE, one_by_one)
     yield Job("WRITE 1 MiB, MTU 4096, in bursts", write, 0, _LARGE, in_bursts)
     yield Job("READ 1 MiB, MTU 4096", read, 0, _LARGE, in_bursts)

@@ -131,7 +131,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "rdmawire/ib/execute.py",
-        "_NO_DATAGRAM = tuple(WorkCompletion(0)[10:])",
+        "NO_DATAGRAM = tuple(WorkCompletion(0)[10:])",
         "0",
         "1",
         "wr_id is the first field of a completion, and not among those from the tenth on",
