@@ -25,7 +25,7 @@ from rdmawire.ib.rules import IDLE, RequestRule, Step
 from rdmawire.ib.rx_parser import Flow, Run
 from rdmawire.ib.tx_template import ACKREQ, pack_word
 from rdmawire.memory.key import LOCAL_WRITE
-from rdmawire.memory.region import HostPages, Region
+from rdmawire.memory.region import Region
 from rdmawire.validate import BytesLike
 from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WorkCompletion
 from rdmawire.verbs.wr import Answer
@@ -128,17 +128,12 @@ def _place_sends(
             break
         address, size, lkey = recv.sges[0]
         granted = check(lkey, pd, address, size, LOCAL_WRITE)
-        if size < length or granted.__class__ is not Region or not _is_plain(granted):
+        if size < length or granted.__class__ is not Region or not granted.is_plain:
             break
         granted.write(address, frame[payload:pad])
         asked |= found & ACKREQ
         taken += 1
     return taken, asked
-
-
-def _is_plain(region: Region) -> bool:
-    """Whether writes to a region have no other effect, and do not fail: pinned host memory."""
-    return region.backing.__class__ is HostPages
 
 
 def _receive_sends(qp: QueuePair, role: RequestRule, count: int, length: int) -> None:

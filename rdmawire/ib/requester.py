@@ -16,9 +16,10 @@ from rdmawire.ib.tx_template import HeaderTemplate, TxTemplate, append_middles
 from rdmawire.memory import fast_reg, mw
 from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.memory.page import LAST_ADDRESS
+from rdmawire.memory.region import Region
 from rdmawire.verbs.enums import SUCCESS, WCStatus
 from rdmawire.verbs.profile import Bug
-from rdmawire.verbs.sge import Inline, gather
+from rdmawire.verbs.sge import Inline, Piece, gather
 from rdmawire.verbs.wr import FENCE, INLINE, LONGEST_MESSAGE, Answer, Local, SendOpcode, SendWR
 from rdmawire.wire import serial
 from rdmawire.wire.header import Header
@@ -249,6 +250,8 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
     while posted and len(frames) < room:
         wqe = posted[0]
         if wqe.psn == NO_PSN:
+            if _short_messages(qp, wqe, frames, room - len(frames)):
+                continue
             if held(qp, wqe):
                 break
             begin(qp, wqe)
@@ -257,6 +260,62 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
         queue.sent.append(posted.popleft())
     qp.retire()
     qp.retry_state.start_ack_timer()
+
+
+def _short_messages(qp: QueuePair, first: Wqe, frames: list[bytes], room: int) -> int:
+    """Send new messages of one packet without extended headers in one loop; return how many.
+
+    At most ``room``, from the work ``first`` on. The loop does what :func:`begin` and
+    :func:`_message` do. It ends before work that must wait, or that may end with an error.
+    """
+    queue, service, verb = qp.sq, qp.service, first.verb
+    plain = verb.answer is _ACK and verb.local is _SOURCE and not verb.ends_use
+    if not (plain and service.connected and service.reliable and qp.begins) or qp.halted:
+        return 0
+    opcodes = service.outbound[first.wr.opcode]
+    count = min(room, qp.window_left(queue.in_flight), _credits_left(qp, first))
+    if opcodes.headers or queue.outstanding_reads or count <= 0:
+        return 0
+    sent = _append_short(qp, first, opcodes.only, frames, count)
+    if sent:
+        queue.move_short(sent)
+        qp.unasked = qp.ask_after
+    return sent
+
+
+_ACK, _SOURCE = Answer.ACK, Local.SOURCE  # attribute lookups of enums take long
+
+
+def _credits_left(qp: QueuePair, wqe: Wqe) -> int:
+    """How many messages like this work the credits allow."""
+    if (limit := qp.credit_limit) is None or not wqe.verb.takes_receive:
+        return serial.HALF
+    left = serial.span(qp.sq.ssn, limit)
+    return left if left < serial.HALF else 0
+
+
+def _append_short(qp: QueuePair, first: Wqe, only: int, frames: list[bytes], count: int) -> int:
+    """Append the frames of at most ``count`` messages like ``first``; return how many."""
+    opcode, verb = first.wr.opcode, first.verb  # an invalid WQE in memory has another verb
+    check, pd, mtu, template = qp.device.keys.check, qp.pd, qp.mtu, qp.request_template
+    psns, before = serial.numbers(qp.sq.next_psn, count), len(frames)
+    for psn, wqe in zip(psns, qp.sq.posted, strict=False):
+        wr = wqe.wr
+        new = wqe.psn == NO_PSN and wr.opcode == opcode and wqe.verb is verb
+        if not new or wqe.status is not None or wqe.flags & INLINE or len(wr.sges) != 1:
+            break
+        address, length, lkey = wr.sges[0]
+        granted = check(lkey, pd, address, length, 0)
+        if not 0 < length <= mtu or granted.__class__ is not Region or not granted.is_plain:
+            break
+        wqe.source = _new(Piece, (granted, address, length, granted.generation, lkey))
+        wqe.length, wqe.psn = length, psn
+        payload = granted.read(address, length)
+        frames.append(template.frame(only, psn | qp.ackreq, b"", payload, wqe.se))
+    return len(frames) - before
+
+
+_new = tuple.__new__
 
 
 def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:

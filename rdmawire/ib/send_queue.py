@@ -138,6 +138,20 @@ class SendQueue:
             self.next_psn = (self.next_psn + packets) % MODULUS
             self.ssn = (self.ssn + 1) % MODULUS
 
+    def move_short(self, count: int) -> None:
+        """Move the first ``count`` messages, of one packet each, to ``sent``: they were sent.
+
+        They have their PSNs already.
+        """
+        posted, sent = self.posted, self.sent
+        for _ in range(count):
+            wqe = posted.popleft()
+            wqe.packets = wqe.unacked = wqe.sent = wqe.max_sent = 1
+            sent.append(wqe)
+        self.next_psn = (self.next_psn + count) % MODULUS
+        self.ssn = (self.ssn + count) % MODULUS
+        self.in_flight += count
+
     def go_back(self, psn: int) -> None:
         """Move work from ``psn`` on back to ``posted``; finished work keeps its status."""
         self.broken = False

@@ -346,6 +346,11 @@ class Region(Grant):
         return self._backing
 
     @property
+    def is_plain(self) -> bool:
+        """Whether accesses have no other effect and do not fail: it is pinned host memory."""
+        return self._backing.__class__ is HostPages
+
+    @property
     def page_faults(self) -> int:
         """Page faults of the adapter: only on-demand regions have any."""
         return self._backing.faults if self._backing else 0

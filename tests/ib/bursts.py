@@ -14,7 +14,7 @@ from unittest.mock import patch
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES
-from rdmawire.ib import responder_state
+from rdmawire.ib import requester, responder_state
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
@@ -295,7 +295,10 @@ def _seen_of_qp(qp: QueuePair) -> list[object]:
 def without_runs() -> Iterator[None]:
     """Process all packets and work one by one."""
     middles = property(lambda _: 0)
-    with patch.object(responder_state.ReadResponse, "unchanged_middles", middles):
+    with (
+        patch.object(responder_state.ReadResponse, "unchanged_middles", middles),
+        patch.object(requester, "_short_messages", lambda *_: 0),
+    ):
         yield
 
 
