@@ -6,7 +6,7 @@ once and cached, so a frame costs a lookup and a few additions.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import add, sub
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import WireError
 from rdmawire.fabric.frame import Envelope
@@ -376,30 +376,40 @@ def moved(nics: Iterable[Verbs]) -> dict[str, Moved]:
     return {name: way for name, way in ways.items() if any(way)}
 
 
+_PATHS: Final = TrafficSummary._fields.index("paths")
+"""Position of the only field that is no number."""
+
+
 def added(one: TrafficSummary, other: TrafficSummary) -> TrafficSummary:
     """Return the summary of both runs in sequence."""
-    sums = {
-        name: count + getattr(other, name)
-        for name, count in one._asdict().items()
-        if name != "paths"
-    }
-    return TrafficSummary(**sums, paths=_added(one.paths, other.paths))
+    counts = map(add, _counts(one), _counts(other))
+    return _summary([*counts], _added(one.paths, other.paths))
+
+
+def _counts(summary: TrafficSummary) -> tuple[Any, ...]:
+    """Return all fields except the paths."""
+    return (*summary[:_PATHS], *summary[_PATHS + 1 :])
+
+
+def _summary(counts: list[Any], paths: Mapping[str, Moved]) -> TrafficSummary:
+    return TrafficSummary._make((*counts[:_PATHS], paths, *counts[_PATHS:]))
+
+
+_PATH_NAMES: Final = tuple(path.name.lower() for path in Path)
 
 
 def _added(one: Mapping[str, Moved], other: Mapping[str, Moved]) -> dict[str, Moved]:
-    names = [path.name.lower() for path in Path]
     return {
         name: one.get(name, NO_DMA).plus(other.get(name, NO_DMA))
-        for name in names
+        for name in _PATH_NAMES
         if name in one or name in other
     }
 
 
 def repeated(summary: TrafficSummary, times: int) -> TrafficSummary:
     """Return the summary of ``times`` equal runs."""
-    counts = {name: count * times for name, count in summary._asdict().items() if name != "paths"}
-    paths = {name: way.by(times) for name, way in summary.paths.items()}
-    return TrafficSummary(**counts, paths=paths)
+    counts = [count * times for count in _counts(summary)]
+    return _summary(counts, {name: way.by(times) for name, way in summary.paths.items()})
 
 
 NOTHING: Final = TrafficSummary(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {}, 0)

@@ -4,7 +4,7 @@ import pytest
 
 from rdmawire.traffic.generate.endpoints import Unfinished
 from rdmawire.traffic.generate.link import Pattern
-from rdmawire.traffic.generate.replicate import FrameRecorder
+from rdmawire.traffic.generate.recording import FrameRecorder
 from rdmawire.traffic.generate.rounds import TestNetwork
 from rdmawire.traffic.generate.spec import TrafficSpec, Verb
 from rdmawire.verbs.enums import QPState

@@ -95,15 +95,35 @@ def test_progress_is_told_up_to_the_end(tmp_path: Path, spec: TrafficSpec, at_on
     assert told[0][0] < told[-1][0] or spec.verb is Verb.CNP  # all of those are made at once
 
 
+@pytest.mark.parametrize("loss", [0.0, 0.001, 0.01])
+def test_rounds_with_losses_are_really_made_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loss: float
+) -> None:
+    spec = TrafficSpec(verb=Verb.WRITE, count=5000, sizes=Sizes.parse("64"), loss=loss)
+    writes: list[int] = []
+    with writing(tmp_path / "x.pcap") as writer:
+        monkeypatch.setattr(writer, "write", None)  # nothing is written frame by frame
+        monkeypatch.setattr(writer, "write_built", lambda data: writes.append(len(data)))
+        summary = generate(spec, writer)
+    assert summary.messages == 5000
+    assert summary.lost > 0 or not loss
+    assert 1 <= len(writes) < 10
+
+
 def test_what_is_kept_of_rounds_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     short_rounds(monkeypatch)
-    monkeypatch.setattr(repeating, "MAX_HELD", 20_000)
     spec = TrafficSpec(verb=Verb.WRITE, sizes=Sizes.parse("64"), count=600, loss=0.05)
-    held = []
+    unbounded = made(spec)
+    monkeypatch.setattr(repeating, "MAX_HELD", 20_000)
+    monkeypatch.setattr(repeating, "CHUNK", 9_000)  # so that little is discarded in between
+    held: list[int] = []
+    sizes: list[int] = []
     with writing(tmp_path / "x.pcap") as writer:
-        one = Repetition(spec, writer, Progress(spec, lambda *_: held.append(one._held)))
-        one.run()
+        one = Repetition(spec, writer, Progress(spec, lambda *_: held.append(one.held)))
+        monkeypatch.setattr(writer, "write_built", lambda data: sizes.append(len(data)))
+        assert one.run() == unbounded.summary
     assert 20_000 < max(held) < 40_000
+    assert 4_500 < max(sizes) <= 9_000
 
 
 def test_a_message_much_longer_than_memory_is_a_stream(tmp_path: Path) -> None:
