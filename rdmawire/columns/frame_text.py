@@ -8,7 +8,6 @@ value is written once), and numbers that change in every frame.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import groupby, repeat
-from operator import mod
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -19,10 +18,10 @@ from rdmawire.columns.fast_path import (
     Bits,
     FastFrames,
     HeaderStack,
-    bits,
     bytes_at,
     row_bits,
 )
+from rdmawire.columns.text_cells import encoded
 from rdmawire.dissect import generated
 from rdmawire.dissect.node import Extra
 from rdmawire.dissect.tree import ItemLayout, layouts
@@ -74,17 +73,17 @@ class OpcodeFrames:
         return len(self.frames)
 
     @cached_property
-    def sizes(self) -> list[int]:
+    def sizes(self) -> NDArray[np.int64]:
         """The UDP length of each frame in bytes, times four, plus its pad in bytes."""
         pads = _PADCNT.read(self.frames, self.fast.path.bth)
-        sizes: list[int] = (self.fast.packets.lengths << 2 | pads).tolist()
+        sizes: NDArray[np.int64] = self.fast.packets.lengths << 2 | pads
         return sizes
 
     @cached_property
     def tails(self) -> list[Tail]:
         """The lengths of payload and pad of each frame."""
         known = Texts(self.shape.tail)
-        return [known[size] for size in self.sizes]
+        return [known[size] for size in self.sizes.tolist()]
 
     @cached_property
     def payloads(self) -> list[bytes]:
@@ -187,7 +186,7 @@ class OfTail:
         self._texts = Texts(lambda sizes: write(shape.tail(sizes)))
 
     def texts(self, some: OpcodeFrames) -> Iterable[str]:
-        return map(self._texts.__getitem__, some.sizes)
+        return map(self._texts.__getitem__, some.sizes.tolist())
 
 
 class OfNumber:
@@ -210,11 +209,6 @@ class OfFrames:
         self.texts = write
 
 
-def joined_texts(parts: Sequence[Part], some: OpcodeFrames) -> list[str]:
-    """Return the text of each frame."""
-    return list(map("".join, zip(*(part.texts(some) for part in parts), strict=True)))
-
-
 def merged(parts: Iterable[Part]) -> list[Part]:
     """Return parts without empty constants, and with adjacent constants as one."""
     found: list[Part] = []
@@ -227,6 +221,22 @@ def merged(parts: Iterable[Part]) -> list[Part]:
         else:
             found.append(part)
     return found
+
+
+class TextRows:
+    """The texts of the frames of a chunk, at their rows."""
+
+    def __init__(self, rows: int) -> None:
+        self._texts = np.full(rows, "", object)
+
+    def put(self, rows: NDArray[np.int64], parts: Sequence[Part], some: OpcodeFrames) -> None:
+        """Write frames at rows: the texts of parts one after the other."""
+        columns = (part.texts(some) for part in parts)
+        self._texts[rows] = list(map("".join, zip(*columns, strict=True)))
+
+    def between(self, rows: slice) -> bytes:
+        """Return the text of consecutive rows."""
+        return encoded("".join(self._texts[rows].tolist()))
 
 
 def seconds(times: NDArray[np.int64]) -> Iterator[str]:
@@ -323,61 +333,3 @@ def with_bytes(table: type[Header], places: Iterable[int], data: bytes) -> Any:
     for place, byte in zip(places, data, strict=True):
         every[place] = byte
     return table.parse(bytes(every))
-
-
-class _Place(int):
-    """A number that writes its place in a template of ``%``, and its index, instead of itself."""
-
-    def __format__(self, form: str) -> str:
-        return f"\0{int(self)}\0{form or 'd'}\0"
-
-
-class OfHeader:
-    """The text of a header at byte ``base`` of the frame: ``write`` gets the header.
-
-    It is called for each different value of the bytes that few frames change, with numbers that
-    write their places into the text; so it must write those numbers as ``{number:x}`` does, in the
-    order of their rows. Numbers that it does not write cost nothing if ``numbers`` is false.
-    """
-
-    def __init__(
-        self,
-        table: type[Header],
-        base: int,
-        write: Callable[[Any], str],
-        *,
-        numbers: bool = True,
-    ) -> None:
-        self._bytes = found = header_bytes(table)
-        self._write = write
-        self._names = [row.name for row in found.varying] if numbers else []
-        self._numbers = [bits(row.bit, row.width) for row in found.varying] if numbers else []
-        self._base = base
-        places = [base + at for at in found.places]
-        self._templates: Part = (
-            OfBytes(places, self._template) if places else Constant(self._template(b""))
-        )
-
-    def _template(self, others: bytes) -> str:
-        places = {name: _Place(index) for index, name in enumerate(self._names)}
-        text = self._write(self._bytes.header(others, **places))
-        return _template(text, len(places)) if places else text
-
-    def texts(self, some: OpcodeFrames) -> Iterable[str]:
-        templates = self._templates.texts(some)
-        numbers = [each.read(some.frames, self._base).tolist() for each in self._numbers]
-        return map(mod, templates, zip(*numbers, strict=True)) if numbers else templates
-
-
-_UNUSED: Final = "%.0s"
-"""Takes a value, and writes nothing."""
-
-
-def _template(text: str, count: int) -> str:
-    """Convert a text with the places of some of ``count`` numbers into a template for all."""
-    parts = text.replace("%", "%%").split("\0")
-    found, following = [parts[0]], 0
-    for index, form, after in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        found += [_UNUSED * (int(index) - following), f"%{form}", after]
-        following = int(index) + 1
-    return "".join(found) + _UNUSED * (count - following)

@@ -3,18 +3,16 @@
 from collections.abc import Iterable
 from functools import partial
 
-from rdmawire.columns.frame_text import (
-    Constant,
-    FrameShape,
-    OfBytes,
-    OfFrames,
-    OfHeader,
-    OfTail,
-    OpcodeFrames,
-    Part,
-    Tail,
-    seconds,
+from rdmawire.columns.cell_parts import (
+    CellConstant,
+    CellPart,
+    CellsOfBytes,
+    CellsOfFrames,
+    CellsOfHeader,
+    CellsOfTail,
 )
+from rdmawire.columns.frame_text import FrameShape, OpcodeFrames, Tail
+from rdmawire.columns.text_cells import Cells, formatted, seconds, side_by_side
 from rdmawire.dissect.dissection import (
     Others,
     addresses_of,
@@ -28,26 +26,25 @@ from rdmawire.wire.ib import BTH
 from rdmawire.wire.show import byte_count
 
 
-def line_parts(shape: FrameShape) -> Iterable[Part]:
+def line_parts(shape: FrameShape) -> Iterable[CellPart]:
     """Return the parts of the line of frames with these headers."""
     headers = [table() for table, _ in shape.headers]
     others: Others = {type(header): header for header in headers} | {BTH: BTH(opcode=shape.opcode)}
-    yield OfFrames(_numbers_and_times)
+    yield CellsOfFrames(_numbers_and_times)
     yield _ends(shape, protocol_of(headers))
     yield from _info_parts(shape, others)
-    yield OfTail(shape, _payload)
-    yield Constant("\n")
+    yield CellsOfTail(shape, _payload)
+    yield CellConstant("\n")
 
 
-def _info_parts(shape: FrameShape, others: Others) -> Iterable[Part]:
+def _info_parts(shape: FrameShape, others: Others) -> Iterable[CellPart]:
     """The texts of the headers; only those before the BTH may be empty."""
     before, after = "", ", "
     for table, base in shape.headers:
         if table is BTH:
             after = ""
         if has_info(table, others):
-            write = partial(_info, others, before, after)
-            yield OfHeader(table, base, write, numbers=not after)
+            yield CellsOfHeader(table, base, partial(_info, others, before, after))
         if table is BTH:
             before = ", "
 
@@ -57,13 +54,12 @@ def _info(others: Others, before: str, after: str, header: Header) -> str:
     return f"{before}{text}{after}" if text else ""
 
 
-def _numbers_and_times(some: OpcodeFrames) -> Iterable[str]:
-    after = some.times - some.first_ns
-    times = seconds(after)
-    return map("%6d %13s ".__mod__, zip(some.numbers.tolist(), times, strict=True))
+def _numbers_and_times(some: OpcodeFrames) -> Cells:
+    numbers, times = formatted(some.numbers, "6d"), seconds(some.times - some.first_ns, 13)
+    return side_by_side(len(some), numbers, " ", times, " ")
 
 
-def _ends(shape: FrameShape, protocol: str) -> Part:
+def _ends(shape: FrameShape, protocol: str) -> CellPart:
     """The addresses of the innermost header that has some, and the protocol."""
     network, base = shape.path.network, shape.path.network_base
     rows = [row for row in network.rows if row.name in ("src", "dst")]
@@ -74,7 +70,7 @@ def _ends(shape: FrameShape, protocol: str) -> Part:
         header = network(src=data[:half], dst=data[half:])
         return ends_and_protocol(*addresses_of([header]), protocol) + " "
 
-    return OfBytes(range(base + first, base + first + size), written)
+    return CellsOfBytes(range(base + first, base + first + size), written)
 
 
 def _payload(tail: Tail) -> str:

@@ -3,12 +3,13 @@
 A frame is plain if it takes the fast path, has nothing after the ICRC, and only good checksums.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rdmawire.columns.cell_parts import CellRows
 from rdmawire.columns.chunk import CHUNK, Flows, Found, Printed, gaps
 from rdmawire.columns.extract import Frames, IPChecksumStatus, expected_icrc
 from rdmawire.columns.fast_path import (
@@ -23,14 +24,14 @@ from rdmawire.columns.frame_text import (
     Constant,
     FrameShape,
     OpcodeFrames,
-    Part,
-    joined_texts,
+    TextRows,
     merged,
 )
 from rdmawire.columns.json_text import ObjectParts
 from rdmawire.columns.line_text import line_parts
 from rdmawire.columns.query import EVERY_FRAME, ColumnBuilder, FrameSelection, Query
 from rdmawire.columns.read import put_fields, put_frame_fields
+from rdmawire.columns.text_cells import in_encoding
 from rdmawire.columns.tree_text import tree_parts
 from rdmawire.dissect.generated import GOOD, IPV4_CHECKSUM
 from rdmawire.dissect.generated import ICRC as ICRC_CHECK
@@ -59,17 +60,28 @@ def is_plain(fast: FastFrames) -> NDArray[np.bool_]:
     return found
 
 
+class Rows(Protocol):
+    """The text of the frames of a chunk, at their rows."""
+
+    def put(self, rows: NDArray[np.int64], parts: Sequence[Any], some: OpcodeFrames) -> None:
+        """Write frames at rows: the texts of parts one after the other."""
+
+    def between(self, rows: slice) -> bytes:
+        """Return the text of consecutive rows, in UTF-8."""
+
+
 class FrameForm(NamedTuple):
-    """How frames are printed: the parts of their text.
+    """How frames are printed: the parts of their text, and what puts the text together.
 
     ``streams`` says whether the parts need the numbers of conversations.
     """
 
-    parts: Callable[[FrameShape], Iterable[Part]]
+    parts: Callable[[FrameShape], Iterable[Any]]
+    rows: Callable[[int], Rows] = TextRows
     streams: bool = False
 
 
-def _no_parts(_: FrameShape) -> Iterable[Part]:
+def _no_parts(_: FrameShape) -> Iterable[Any]:
     return (Constant(""),)
 
 
@@ -85,8 +97,9 @@ def frame_form(output: Output | None, name: str) -> FrameForm | None:
     if output is None:
         return COUNT_ONLY
     if isinstance(output, Lines) and output.are_plain:
-        parts = tree_parts if output.are_trees else line_parts
-        return FrameForm(parts, output.are_trees)
+        if output.are_trees:
+            return FrameForm(tree_parts, streams=True)
+        return FrameForm(line_parts, CellRows)
     if isinstance(output, Objects) and output.have_all_layers:
         return FrameForm(ObjectParts(name, output.around), streams=True)
     return None
@@ -128,13 +141,13 @@ class PlainPrinter:
         self.encoding = encoding
         self.query = Query(selection.names)
         self.fast_filter = self.query.fast_filter(link_type, ports, _LONGEST)
-        self._parts: dict[tuple[HeaderStack, int], list[Part]] = {}
+        self._parts: dict[tuple[HeaderStack, int], list[Any]] = {}
 
     def prepare(self, frames: Frames) -> "PlainChunk":
         """Find the plain frames of a chunk."""
         return PlainChunk(self, frames)
 
-    def parts(self, shape: tuple[HeaderStack, int]) -> list[Part]:
+    def parts(self, shape: tuple[HeaderStack, int]) -> list[Any]:
         """Return the parts of the text of frames on a path with an opcode."""
         if shape not in self._parts:
             self._parts[shape] = merged(self.form.parts(FrameShape(*shape)))
@@ -209,17 +222,17 @@ class PlainChunk:
 
     def printed(self) -> Printed:
         """Return the text and the counts."""
-        counts, texts = FrameCounts(), np.full(self._end, "", object)
+        counts, text = FrameCounts(), self._printer.form.rows(self._end)
         for group in self._plain:
             rows, fast = group.chosen(np.flatnonzero(group.rows < self._end))
             if len(rows):
                 _count(counts, fast)
-                self._put(texts, rows, fast)
+                self._put(text, rows, fast)
         encoding = self._printer.encoding
-        joined = ("".join(texts[gap].tolist()) for gap in gaps(self.found.rest, self._end))
-        return Printed.of(counts, [text.encode(encoding, "backslashreplace") for text in joined])
+        pieces = map(text.between, gaps(self.found.rest, self._end))
+        return Printed.of(counts, [in_encoding(piece, encoding) for piece in pieces])
 
-    def _put(self, texts: NDArray[Any], rows: NDArray[np.int64], fast: FastFrames) -> None:
+    def _put(self, text: Rows, rows: NDArray[np.int64], fast: FastFrames) -> None:
         """Put the texts of plain frames of one path at their rows."""
         if self._printer.form is COUNT_ONLY:
             return
@@ -230,7 +243,7 @@ class PlainChunk:
             of_frames = [] if streams is None else streams[where].tolist()
             numbers, times = where + frames.first, own.records.times(frames.resolution)
             some = OpcodeFrames(own, numbers, times, frames.first_ns, of_frames)
-            texts[where] = joined_texts(self._printer.parts((fast.path, opcode)), some)
+            text.put(where, self._printer.parts((fast.path, opcode)), some)
 
 
 def _count(counts: FrameCounts, fast: FastFrames) -> None:

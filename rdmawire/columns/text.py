@@ -28,10 +28,13 @@ from rdmawire.columns.text_cells import (
     Cells,
     constant,
     decimals,
+    encoded,
     from_texts,
     from_values,
     hexadecimals,
+    in_encoding,
     seconds,
+    side_by_side,
     text_of,
 )
 from rdmawire.dissect.output import FrameCounts
@@ -99,32 +102,24 @@ class FieldChunk:
         counts.frames = len(taken)
         bounds = ((gap.start, gap.stop) for gap in gaps(self.found.rest, self._end))
         rows = (slice(*np.searchsorted(taken, ends)) for ends in bounds)
-        return Printed.of(counts, [text_of(lines[some]) for some in rows])
+        encoding = self._printer.encoding
+        return Printed.of(counts, [in_encoding(text_of(lines[some]), encoding) for some in rows])
 
     def _lines(self, columns: Columns) -> Cells:
         """Return the lines of all rows."""
         names, separator, quote = self._printer.form
-        encoding, rows = self._printer.encoding, columns.rows
-        if not rows:
+        if not columns.rows:
             return constant(b"", 0)
-        cells = {name: _cells(name, columns[name], quote, encoding) for name in set(names)}
-        parts = [constant(separator.encode(encoding), rows), constant(b"\n", rows)]
-        between = [cells[names[0]]]
-        for name in names[1:]:
-            between += parts[0], cells[name]
-        return np.concatenate([*between, parts[1]], axis=1)
+        cells = {name: _cells(name, columns[name], quote) for name in set(names)}
+        parts = [part for name in names for part in (separator, cells[name])]
+        return side_by_side(columns.rows, *parts[1:], "\n")
 
 
-def _cells(name: str, column: Column, quote: str, encoding: str) -> Cells:
+def _cells(name: str, column: Column, quote: str) -> Cells:
     """Write a column; nothing where it has no value."""
-
-    def encoded(text: str) -> bytes:
-        return text.encode(encoding, "backslashreplace")
-
-    found = _WRITERS[column.type.form](column.values, notations(name)[0], encoded)
+    found = _WRITERS[column.type.form](column.values, notations(name)[0])
     if quote:
-        around = constant(encoded(quote), len(found))
-        found = np.concatenate((around, found, around), axis=1)
+        found = side_by_side(len(found), quote, found, quote)
     return found if column.valid.all() else found * column.valid[:, None]
 
 
@@ -140,10 +135,9 @@ def field_query(names: Sequence[str], selection: FrameSelection) -> Query | None
 
 
 Notation = tuple[Show, int]
-_Encode = Callable[[str], bytes]
 
 
-def _numbers(values: NDArray[Any], notation: Notation, encoded: _Encode) -> Cells:
+def _numbers(values: NDArray[Any], notation: Notation) -> Cells:
     show, width = notation
     # Columns are scaled already: what remains is to write a decimal number.
     write = str if show.kind is Kind.DEC else writer(show, width)
@@ -152,35 +146,35 @@ def _numbers(values: NDArray[Any], notation: Notation, encoded: _Encode) -> Cell
     if show.kind is Kind.DEC:
         return decimals(values)
     if show.kind is Kind.HEX and 4 * (digits := show.digits or 2 * -(-width // 8)) >= width:
-        return np.concatenate((constant(b"0x", len(values)), hexadecimals(values, digits)), axis=1)
-    return from_values(values, lambda number: encoded(write(number)))
+        return side_by_side(len(values), "0x", hexadecimals(values, digits))
+    return from_values(values, write)
 
 
-def _flags(values: NDArray[Any], _: Notation, __: _Encode) -> Cells:
+def _flags(values: NDArray[Any], _: Notation) -> Cells:
     return from_texts([b"0", b"1"], values.astype(np.uint8))
 
 
-def _times(values: NDArray[Any], _: Notation, __: _Encode) -> Cells:
+def _times(values: NDArray[Any], _: Notation) -> Cells:
     return seconds(values)
 
 
-def _texts(values: NDArray[Any], _: Notation, encoded: _Encode) -> Cells:
-    return from_values(values, lambda value: encoded(str(value)))
+def _texts(values: NDArray[Any], _: Notation) -> Cells:
+    return from_values(values, str)
 
 
-def _addresses(form: Form) -> Callable[[NDArray[Any], Notation, _Encode], Cells]:
-    def written(values: NDArray[Any], _: Notation, encoded: _Encode) -> Cells:
+def _addresses(form: Form) -> Callable[[NDArray[Any], Notation], Cells]:
+    def written(values: NDArray[Any], _: Notation) -> Cells:
         words, indices = distinct_addresses(form, values)
         return from_texts([encoded(word) for word in words], indices)
 
     return written
 
 
-def _nothing(values: NDArray[Any], _: Notation, __: _Encode) -> Cells:
+def _nothing(values: NDArray[Any], _: Notation) -> Cells:
     return constant(b"", len(values))
 
 
-_WRITERS: dict[Form, Callable[[NDArray[Any], Notation, _Encode], Cells]] = {
+_WRITERS: dict[Form, Callable[[NDArray[Any], Notation], Cells]] = {
     Form.NUMBER: _numbers,
     Form.FLAG: _flags,
     Form.TIME: _times,

@@ -6,12 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.columns.text_cells import (
-    constant,
     decimals,
+    decimals_with_zeros,
+    encoded,
+    formatted,
     from_texts,
     from_values,
     hexadecimals,
+    in_encoding,
     seconds,
+    side_by_side,
+    table,
     text_of,
 )
 from rdmawire.units import decimal_seconds
@@ -23,9 +28,15 @@ def rows_of(cells: np.ndarray) -> list[str]:
     return [text_of(row).decode() for row in cells]
 
 
-@given(st.lists(U64 | st.integers(0, 12)), st.integers(1, 12))
-def test_decimals(numbers: list[int], digits: int) -> None:
-    found = rows_of(decimals(np.array(numbers, np.uint64), digits))
+@given(st.lists(U64 | st.integers(0, 10_001)))
+def test_decimals(numbers: list[int]) -> None:
+    assert rows_of(decimals(np.array(numbers, np.uint64))) == list(map(str, numbers))
+
+
+@given(st.integers(1, 19), st.data())
+def test_decimals_with_zeros(digits: int, data: st.DataObject) -> None:
+    numbers = data.draw(st.lists(st.integers(0, 10**digits - 1)))
+    found = rows_of(decimals_with_zeros(np.array(numbers, np.uint64), digits))
     assert found == [f"{number:0{digits}d}" for number in numbers]
 
 
@@ -43,22 +54,59 @@ def test_hexadecimals(digits: int, data: st.DataObject) -> None:
     assert found == [f"{number:0{digits}x}" for number in numbers]
 
 
-@given(st.lists(st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-(10**10), 10**10)))
-def test_seconds(times: list[int]) -> None:
-    assert rows_of(seconds(np.array(times, np.int64))) == list(map(decimal_seconds, times))
+@given(
+    st.lists(U64 | st.integers(0, 70_000)),
+    st.sampled_from(["d", "x", "1d", "6d", "20d", "25d", "012d", "1x", "9x", "02x", "016x"]),
+)
+def test_formats(numbers: list[int], form: str) -> None:
+    found = rows_of(formatted(np.array(numbers, np.uint64), form))
+    assert found == [format(number, form) for number in numbers]
+
+
+@pytest.mark.parametrize("form", ["", "s", "-6d", "#x", ",d", "6", "x4"])
+def test_other_formats_are_refused(form: str) -> None:
+    with pytest.raises(ValueError, match=f"cannot write numbers as '{form}': d or x"):
+        formatted(np.array([1]), form)
+
+
+TIMES = st.lists(st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-(10**10), 10**10))
+
+
+@given(TIMES, st.sampled_from([0, 1, 13, 25]))
+def test_seconds(times: list[int], width: int) -> None:
+    found = rows_of(seconds(np.array(times, np.int64), width))
+    assert found == [decimal_seconds(time).rjust(width) for time in times]
 
 
 @given(st.lists(st.binary(max_size=9).map(lambda text: text.replace(b"\0", b"")), min_size=1))
 def test_texts(texts: list[bytes]) -> None:
     indices = np.arange(len(texts))[::-1]
     assert [text_of(row) for row in from_texts(texts, indices)] == texts[::-1]
-    values = np.empty(len(texts), object)
-    values[:] = texts
-    assert [text_of(row) for row in from_values(values, bytes)] == texts
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=9), min_size=1))
+def test_values(values: list[str]) -> None:
+    array = np.empty(len(values), object)
+    array[:] = values
+    assert [text_of(row) for row in from_values(array, str)] == list(map(encoded, values))
+
+
+@given(st.lists(st.sampled_from([b"", b"x", b"a longer text", 40 * b"y"]), min_size=1))
+def test_text_with_few_and_with_many_unused_characters(texts: list[bytes]) -> None:
+    assert text_of(table(texts)) == b"".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [("utf-8", "é→\ud800"), ("UTF_8", "→"), ("ascii", "a→é"), ("latin-1", "é→"), ("cp1252", "…")],
+)
+def test_other_encodings(encoding: str, text: str) -> None:
+    found = in_encoding(encoded(text), encoding)
+    assert found == text.encode(encoding, "backslashreplace")
 
 
 def test_cells_side_by_side_are_lines() -> None:
     numbers = np.array([7, 12345, 0], np.uint32)
-    lines = np.concatenate((decimals(numbers), constant(b";\n", 3)), axis=1)
+    lines = side_by_side(3, decimals(numbers), ";\n")
     assert text_of(lines) == b"7;\n12345;\n0;\n"
     assert text_of(lines[:0]) == b""
