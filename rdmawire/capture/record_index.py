@@ -221,12 +221,13 @@ class RecordBlock(NamedTuple):
     """Complete records in a buffer that the next block overwrites.
 
     ``offsets`` are those of their headers in ``data``; ``first`` is the frame number of the first
-    record, counted from one.
+    record, counted from one. ``times`` (ns since the epoch) are ``None`` if the headers have them.
     """
 
     data: memoryview
     offsets: Offsets
     first: int
+    times: NDArray[np.int64] | None = None
 
 
 _HUGE_PAGE = 2 << 20
@@ -251,7 +252,13 @@ class PcapFile:
         self.name = file.name
         self.form = form
         self.link_type = link_type
+        self.link_types = {link_type}
         self._file = file
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file that have been read."""
+        return self._file.position
 
     def blocks(self, size: int = _BLOCK) -> Iterator[RecordBlock]:
         """Read all complete records, about ``size`` bytes at a time; can be called once.

@@ -73,7 +73,14 @@ class Printed(NamedTuple):
 
 
 class PreparedChunk(Protocol):
-    """A chunk that is being printed, here or in another process."""
+    """A chunk that is being printed, here or in another process.
+
+    ``frames`` remain in memory until the chunk is printed.
+    """
+
+    @property
+    def frames(self) -> Frames:
+        """The frames of the chunk."""
 
     @property
     def found(self) -> Found:

@@ -267,17 +267,25 @@ Chosen = NDArray[np.int64] | slice
 class Records:
     """Records of a file: the offsets of their headers, and the byte order of the headers.
 
-    The headers are read at their first use.
+    The headers are read at their first use. ``own_times`` are in ns since the epoch, if the
+    headers do not have the times.
     """
 
-    __slots__ = ("_heads", "data", "offsets", "order")
+    __slots__ = ("_heads", "data", "offsets", "order", "own_times")
 
     def __init__(
-        self, data: memoryview, offsets: Offsets, order: str, heads: NDArray[Any] | None = None
+        self,
+        data: memoryview,
+        offsets: Offsets,
+        order: str,
+        *,
+        heads: NDArray[Any] | None = None,
+        times: NDArray[np.int64] | None = None,
     ) -> None:
         self.data = data
         self.offsets = offsets
         self.order = order
+        self.own_times = times
         self._heads = heads
 
     def first_bytes(self, width: int) -> Matrix:
@@ -314,6 +322,8 @@ class Records:
 
     def times(self, resolution: int) -> NDArray[np.int64]:
         """Return the capture times, in ns since the epoch, of records in ``1 / resolution`` s."""
+        if self.own_times is not None:
+            return self.own_times
         seconds = self.heads["seconds"].astype(np.int64)
         fractions = self.heads["fraction"].astype(np.int64)
         return seconds * SECOND + fractions * (SECOND // resolution)
@@ -321,7 +331,8 @@ class Records:
     def at(self, chosen: Chosen) -> "Records":
         """Return the records of these rows."""
         heads = None if self._heads is None else self._heads[chosen]
-        return Records(self.data, self.offsets[chosen], self.order, heads)
+        times = None if self.own_times is None else self.own_times[chosen]
+        return Records(self.data, self.offsets[chosen], self.order, heads=heads, times=times)
 
 
 class FastFrames(NamedTuple):

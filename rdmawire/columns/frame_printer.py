@@ -14,18 +14,18 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.capture.record_index import Offsets, PcapFile
+from rdmawire.capture.record_index import Offsets
 from rdmawire.columns.chunk import CHUNK, CHUNK_BYTES, ChunkPrinter, Found, PreparedChunk
 from rdmawire.columns.extract import Frames
-from rdmawire.columns.fast_path import LEAD, Ports, Records
+from rdmawire.columns.fast_path import Ports
 from rdmawire.columns.frame_text import Texts
 from rdmawire.columns.plain_frames import PlainPrinter, frame_form
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query
-from rdmawire.columns.read import as_array, open_fast_path, with_selection_fields
+from rdmawire.columns.read import as_array, with_selection_fields
+from rdmawire.columns.source import CaptureFile, FrameSource, open_fast_path
 from rdmawire.columns.text import FieldForm, FieldPrinter, field_query
 from rdmawire.columns.worker_pool import CAN_FORK, WorkerPool
 from rdmawire.dissect.dissection import Dissection
-from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.output import Fields, FrameCounts, Output
 from rdmawire.dissect.select import BoundKind
 from rdmawire.errors import CaptureError
@@ -69,8 +69,7 @@ class FramePrinter:
 
     def __init__(
         self,
-        pcap: PcapFile,
-        ports: Iterable[int],
+        source: FrameSource,
         printer: ChunkPrinter,
         dissected: Callable[[Dissection], bytes],
         counts: FrameCounts,
@@ -79,14 +78,13 @@ class FramePrinter:
         most: int | None = None,
         jobs: int = 1,
     ) -> None:
-        self._pcap = pcap
+        self._source = source
         self._printer = printer
         self._dissected = dissected
         self._selection = selection
         self._counts = counts
         self.left = most
         self._jobs = jobs
-        self._dissector = Dissector(ports)
 
     def texts(self) -> Iterator[bytes]:
         """Yield the text of some frames at a time; :class:`CaptureError` at damage."""
@@ -94,7 +92,8 @@ class FramePrinter:
             with nullcontext(self._printer) as printer:
                 yield from self._texts(printer, 0)
         else:
-            with closing(WorkerPool(self._printer, self._jobs, self._pcap.form.longest)) as pool:
+            longest = self._source.file.form.longest
+            with closing(WorkerPool(self._printer, self._jobs, longest)) as pool:
                 yield from self._texts(pool, self._jobs)
 
     def _texts(self, printer: ChunkPrinter, ahead: int) -> Iterator[bytes]:
@@ -115,44 +114,36 @@ class FramePrinter:
 
     def _merge(self, printer: ChunkPrinter, ahead: int) -> Iterator[_Merged]:
         """Yield the chunks with frames to print; ``ahead`` chunks are being prepared meanwhile."""
-        prepared: deque[tuple[Frames, PreparedChunk]] = deque()
+        prepared: deque[PreparedChunk] = deque()
         damage: CaptureError | None = None
         try:
             for frames in self._chunks():
-                prepared.append((frames, printer.prepare(frames)))
+                prepared.append(printer.prepare(frames))
                 if len(prepared) > ahead:
-                    yield self._merged(*prepared.popleft())
+                    yield self._merged(prepared.popleft())
                 if self.left == 0:
                     return
         except CaptureError as error:
             damage = error
         while prepared and self.left != 0:
-            yield self._merged(*prepared.popleft())
+            yield self._merged(prepared.popleft())
         if damage is not None and self.left != 0:
             raise damage
 
     def _chunks(self) -> Iterator[Frames]:
         """Yield chunks, up to the last one with a frame that can be selected."""
-        first_ns, previous_ns = None, 0
-        form, name = self._pcap.form, self._pcap.name
-        for block in self._pcap.blocks():
-            for part in _parts(block.offsets, min(self._printer.most, CHUNK)):
-                records = Records(block.data, block.offsets[part], form.order)
-                first, last = records.at(np.array([0, -1])).times(form.resolution).tolist()
-                if first_ns is None:
-                    first_ns = previous_ns = first
-                clock = first_ns, previous_ns, form.resolution
-                yield Frames(records, block.first + part.start, *clock, name)
-                if self._is_over(block.first + part.stop):
+        for frames in self._source.blocks():
+            for part in _parts(frames.records.offsets, min(self._printer.most, CHUNK)):
+                yield frames.at(part)
+                if self._is_over(frames.first + part.stop):
                     return
-                previous_ns = last
 
     def _is_over(self, number: int) -> bool:
         """Whether no frame from ``number`` on can be selected."""
         end = self._selection.window.end
         return end is not None and end.kind is BoundKind.NUMBER and number > end.value
 
-    def _merged(self, frames: Frames, chunk: PreparedChunk) -> _Merged:
+    def _merged(self, chunk: PreparedChunk) -> _Merged:
         """Dissect what is left of a chunk, and number the conversations of all its datagrams.
 
         Frames after the last one to be printed are neither dissected nor counted.
@@ -166,7 +157,7 @@ class FramePrinter:
                 break
             if streams is not None:
                 numbered = self._number(found, streams, numbered, row)
-            frame = self._dissect(frames, row)
+            frame = self._source.dissect(chunk.frames, row)
             if self._selection.takes(frame):
                 self._counts.add(frame)
                 wanted[row] = True
@@ -187,7 +178,7 @@ class FramePrinter:
         assert found.flows is not None
         ends, rows, indices = found.flows
         stop = int(np.searchsorted(rows, row))
-        known, number = [_ENDS[end] for end in ends], self._dissector.udp_stream
+        known, number = [_ENDS[end] for end in ends], self._source.dissector.udp_stream
         streams[rows[start:stop]] = [number(*known[of]) for of in indices[start:stop].tolist()]
         return stop
 
@@ -204,20 +195,6 @@ class FramePrinter:
         printed = merged.chunk.printed()
         self._counts.include(printed.counts)
         return printed.merged(merged.dissected)
-
-    def _dissect(self, frames: Frames, row: int) -> Dissection:
-        """Dissect one frame."""
-        records = frames.records
-        head, offset = records.heads[row], int(records.offsets[row]) + LEAD
-        frame = self._dissector.dissect(
-            bytes(records.data[offset : offset + int(head["captured"])]),
-            link_type=self._pcap.link_type,
-            time_ns=int(records.at(slice(row, row + 1)).times(frames.resolution)[0]),
-            length=int(head["length"]),
-        )
-        frame.number, frame.file = frames.first + row, self._pcap.name
-        frame.first_ns, frame.previous_ns = frames.first_ns, frames.before(row)
-        return frame
 
 
 def open_printer(
@@ -238,42 +215,43 @@ def open_printer(
     """
     if (
         with_selection_fields(Query([]), selection) is None
-        or (pcap := open_fast_path(path)) is None
+        or (file := open_fast_path(path)) is None
     ):
         return None
     how = selection, encoding
     if isinstance(output, Fields):
-        printer = _field_printer(output, pcap, as_array(ports), *how)
+        printer = _field_printer(output, file, as_array(ports), *how)
     else:
-        printer = _plain_printer(output, pcap, as_array(ports), *how)
+        printer = _plain_printer(output, file, as_array(ports), *how)
     if printer is None:
-        pcap.close()
+        file.close()
         return None
 
     def dissected(frame: Dissection) -> bytes:
         text = "" if output is None else "".join(output.frame(frame))
         return text.encode(encoding, "backslashreplace")
 
+    source = FrameSource(file, ports)
     return FramePrinter(
-        pcap, ports, printer, dissected, counts, selection=selection, most=most, jobs=jobs
+        source, printer, dissected, counts, selection=selection, most=most, jobs=jobs
     )
 
 
 def _plain_printer(
-    output: Output | None, pcap: PcapFile, ports: Ports, selection: FrameSelection, encoding: str
+    output: Output | None, file: CaptureFile, ports: Ports, selection: FrameSelection, encoding: str
 ) -> ChunkPrinter | None:
-    form = frame_form(output, pcap.name)
+    form = frame_form(output, file.name)
     if form is None:
         return None
-    return PlainPrinter(pcap.link_type, ports, form, selection, encoding)
+    return PlainPrinter(file.link_type, ports, form, selection, encoding)
 
 
 def _field_printer(
-    output: Fields, pcap: PcapFile, ports: Ports, selection: FrameSelection, encoding: str
+    output: Fields, file: CaptureFile, ports: Ports, selection: FrameSelection, encoding: str
 ) -> ChunkPrinter | None:
     query, how = field_query(output.names, selection), output.separators
     form = FieldForm(tuple(output.names), how.separator, how.quote)
     if query is None:
         return None
-    fast_filter = query.fast_filter(pcap.link_type, ports)
+    fast_filter = query.fast_filter(file.link_type, ports)
     return FieldPrinter(form, query, fast_filter, selection, encoding)

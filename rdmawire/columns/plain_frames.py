@@ -163,7 +163,7 @@ class PlainChunk:
 
     def __init__(self, printer: PlainPrinter, frames: Frames) -> None:
         self._printer = printer
-        self._frames = frames
+        self.frames = frames
         self._fast = list(self._on_fast_path())
         selected = self._selected()
         chosen = [group.chosen(np.flatnonzero(selected[group.rows])) for group in self._fast]
@@ -174,26 +174,26 @@ class PlainChunk:
         self._end = 0
 
     def _on_fast_path(self) -> Iterator[_Group]:
-        records = self._frames.records
+        records = self.frames.records
         every = np.arange(len(records.offsets))
         for rows, fast in self._printer.fast_filter.fast_frames(records):
             yield _Group(every[rows], fast)
 
     def _selected(self) -> NDArray[np.bool_]:
         """Return which frames are selected, right for those on the fast path alone."""
-        count, selection = len(self._frames.records.offsets), self._printer.selection
+        count, selection = len(self.frames.records.offsets), self._printer.selection
         if selection is EVERY_FRAME:
             return np.ones(count, np.bool_)
         query = self._printer.query
         builder = ColumnBuilder(query.fields, count)
-        put_frame_fields(builder, query, _EVERY, self._frames)
+        put_frame_fields(builder, query, _EVERY, self.frames)
         for rows, fast in self._fast:
             put_fields(builder, query, _EVERY, rows, fast)
         return selection.rows(builder.columns())
 
     def _found(self, wanted: list[_Group]) -> Found:
         """Return what is known; frames of ``wanted`` that are not plain are dissected."""
-        count = len(self._frames.records.offsets)
+        count = len(self.frames.records.offsets)
         rest, taken = np.ones(count, np.bool_), np.zeros(count, np.bool_)
         for group in self._fast:
             rest[group.rows] = False
@@ -236,7 +236,7 @@ class PlainChunk:
         """Put the texts of plain frames of one path at their rows."""
         if self._printer.form is COUNT_ONLY:
             return
-        frames, streams = self._frames, self._streams
+        frames, streams = self.frames, self._streams
         for opcode in fast.packets.present.tolist():
             chosen = np.flatnonzero(fast.packets.opcodes == opcode)
             where, own = rows[chosen], chosen_of(fast, chosen)

@@ -259,9 +259,9 @@ class ColumnBuilder:
     def put_row(self, row: int, elements: list[Any]) -> None:
         """Store one row: an element of each column, ``None`` if absent."""
         for column, element in enumerate(elements):
+            self._valid[column][row] = element is not None
             if element is not None:
                 self._values[column][row] = element
-                self._valid[column][row] = True
 
     def columns(self) -> Columns:
         """Return the columns."""

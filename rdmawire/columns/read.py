@@ -13,17 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.capture import open_capture
-from rdmawire.capture.record_index import PcapFile, RecordBlock, open_pcap
 from rdmawire.columns.chunk import CHUNK
 from rdmawire.columns.extract import FRAME_COLUMNS, Extracted, Frames, first_of
 from rdmawire.columns.fast_path import (
-    LEAD,
-    LINK_TYPES,
     Chosen,
     FastFilter,
     FastFrames,
     Ports,
-    Records,
 )
 from rdmawire.columns.query import (
     EVERY_FRAME,
@@ -33,6 +29,7 @@ from rdmawire.columns.query import (
     occurs_once,
     select_frames,
 )
+from rdmawire.columns.source import CaptureFile, FrameSource, open_fast_path
 from rdmawire.columns.table import Columns, joined
 from rdmawire.decode import PROTOCOLS, Protocols
 from rdmawire.dissect.dissection import Dissection
@@ -145,47 +142,31 @@ def put_chunk(
 
 
 class MixedReader:
-    """Reads a pcap whose link type has fast paths; dissects the frames that take none.
+    """Reads a file whose link type has fast paths; dissects the frames that take none.
 
     ``on_dissected`` is called for each dissected frame, with its row in the block.
     """
 
     def __init__(
         self,
-        pcap: PcapFile,
+        file: CaptureFile,
         query: Query,
         ports: Ports,
         on_dissected: Callable[[int, Dissection], None] | None = None,
     ) -> None:
-        self._pcap = pcap
+        self._source = FrameSource(file, (int(port) for port in ports))
         self._query = query
-        self._fast_filter = query.fast_filter(pcap.link_type, ports)
-        self._dissector = Dissector(int(port) for port in ports)
+        self._fast_filter = query.fast_filter(file.link_type, ports)
         self._on_dissected = on_dissected
-        self._first_ns: int | None = None
-        self._previous_ns = 0
 
     def blocks(self) -> Iterator[Columns]:
         """Yield columns in blocks; raises :class:`CaptureError` where the file is damaged."""
-        for block in self._pcap.blocks():
-            yield self._block(block)
-
-    def _block(self, block: RecordBlock) -> Columns:
-        records = Records(block.data, block.offsets, self._pcap.form.order)
-        builder = ColumnBuilder(self._query.fields, len(block.offsets))
-        frames = self._frames(records, block.first)
-        for start in range(0, len(block.offsets), CHUNK):
-            self._read_chunk(frames, start, builder)
-        return builder.columns()
-
-    def _frames(self, records: Records, first: int) -> Frames:
-        ends = records.at(np.array([0, -1])).times(self._pcap.form.resolution)
-        if self._first_ns is None:
-            self._first_ns = self._previous_ns = int(ends[0])
-        clock = self._first_ns, self._previous_ns, self._pcap.form.resolution
-        frames = Frames(records, first, *clock, self._pcap.name)
-        self._previous_ns = int(ends[1])
-        return frames
+        for frames in self._source.blocks():
+            count = len(frames.records.offsets)
+            builder = ColumnBuilder(self._query.fields, count)
+            for start in range(0, count, CHUNK):
+                self._read_chunk(frames, start, builder)
+            yield builder.columns()
 
     def _read_chunk(self, frames: Frames, start: int, builder: ColumnBuilder) -> None:
         chunk = slice(start, min(start + CHUNK, len(frames.records.offsets)))
@@ -195,16 +176,7 @@ class MixedReader:
 
     def _dissect(self, frames: Frames, row: int, builder: ColumnBuilder) -> None:
         """Dissect one frame that is not on the fast path."""
-        record = frames.records.at(slice(row, row + 1))
-        offset, captured = int(record.offsets[0]) + LEAD, int(record.heads["captured"][0])
-        frame = self._dissector.dissect(
-            bytes(record.data[offset : offset + captured]),
-            link_type=self._pcap.link_type,
-            time_ns=int(record.times(frames.resolution)[0]),
-            length=int(record.heads["length"][0]),
-        )
-        frame.number, frame.file = frames.first + row, self._pcap.name
-        frame.first_ns, frame.previous_ns = frames.first_ns, frames.before(row)
+        frame = self._source.dissect(frames, row)
         builder.put_row(row, self._query.values(frame))
         if self._on_dissected is not None:
             self._on_dissected(row, frame)
@@ -253,9 +225,9 @@ class Request:
         A capture that is still growing is read only as far as the ``first`` rows need.
         """
         query = self._fast_query
-        pcap = open_fast_path(path) if query is not None else None
-        if pcap is not None and query is not None:
-            yield from self._at_once(pcap, query)
+        file = open_fast_path(path) if query is not None else None
+        if file is not None and query is not None:
+            yield from self._at_once(file, query)
         else:
             ports = (int(port) for port in self._ports)
             yield from iter_dissected(
@@ -265,14 +237,14 @@ class Request:
     def _rows(self, query: Query, frame: Dissection) -> Iterable[list[Any]]:
         return _ROWS[self._row](query, frame) if self._selection.takes(frame) else ()
 
-    def _at_once(self, pcap: PcapFile, query: Query) -> Iterator[Columns]:
+    def _at_once(self, file: CaptureFile, query: Query) -> Iterator[Columns]:
         hidden = set(query.names) - set(self._query.names)
-        for block, rows in iter_selected(pcap, query, self._ports, self._selection):
+        for block, rows in iter_selected(file, query, self._ports, self._selection):
             yield block if rows is None else block.at(rows).without(hidden)
 
 
 def iter_selected(
-    pcap: PcapFile,
+    file: CaptureFile,
     query: Query,
     ports: NDArray[np.uint16],
     selection: FrameSelection,
@@ -283,7 +255,7 @@ def iter_selected(
     def note(row: int, frame: Dissection) -> None:
         dissected[row] = selection.takes(frame)
 
-    for block in MixedReader(pcap, query, ports, note).blocks():
+    for block in MixedReader(file, query, ports, note).blocks():
         every = selection is EVERY_FRAME
         yield block, None if every else _corrected(selection.rows(block), dissected)
         dissected.clear()
@@ -294,15 +266,6 @@ def _corrected(rows: NDArray[np.bool_], dissected: dict[int, bool]) -> NDArray[n
     for row, wanted in dissected.items():
         rows[row] = wanted
     return rows
-
-
-def open_fast_path(path: str | os.PathLike[str]) -> PcapFile | None:
-    """Open a pcap file whose link type has fast paths; ``None`` for any other file."""
-    pcap = open_pcap(path)
-    if pcap is None or pcap.link_type in LINK_TYPES:
-        return pcap
-    pcap.close()
-    return None
 
 
 def with_selection_fields(query: Query, selection: FrameSelection) -> Query | None:

@@ -81,6 +81,7 @@ class FieldChunk:
 
     def __init__(self, printer: FieldPrinter, frames: Frames) -> None:
         self._printer = printer
+        self.frames = frames
         builder = ColumnBuilder(printer.query.fields, len(frames.records.offsets))
         rest = put_chunk(builder, printer.query, printer.fast_filter, slice(None), frames)
         self._columns = builder.columns()

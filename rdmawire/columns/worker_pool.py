@@ -35,21 +35,21 @@ from rdmawire.worker_process import begin_worker
 CAN_FORK: Final = "fork" in get_all_start_methods()
 """Whether this system can fork processes; Windows cannot."""
 
-_NUMBERS: Final = 2 * 8 * CHUNK
-"""Bytes of a slot for numbers: the offset of each record, and the number of its conversation."""
+_NUMBERS: Final = 3 * 8 * CHUNK
+"""Bytes of a slot for numbers: offset, conversation and, if it has its own, time of each record."""
 
 
 class _Slot:
     """Memory for one chunk of at most ``size`` bytes.
 
-    It has the records, their offsets, and the numbers of their conversations.
+    It has the records, their offsets, the numbers of their conversations, and their own times.
     """
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
         memory = mmap.mmap(-1, _NUMBERS + size)
         self.data = memoryview(memory)[_NUMBERS:]
-        self.offsets, self.streams = np.ndarray((2, CHUNK), np.int64, memory)
+        self.offsets, self.streams, self.times = np.ndarray((3, CHUNK), np.int64, memory)
 
     def put(self, frames: Frames) -> "_Prepare":
         """Copy the records of a chunk, and return the message that says so."""
@@ -58,20 +58,29 @@ class _Slot:
         end = int(records.offsets[-1]) + RECORD + int(records.heads["captured"][-1])
         self.data[: end - first] = records.data[first:end]
         self.offsets[:count] = records.offsets - first
-        return _Prepare(self.number, count, records.order, frames[1:])
+        own_times = records.own_times is not None
+        if own_times:
+            self.times[:count] = records.own_times
+        return _Prepare(self.number, count, records.order, own_times, frames[1:])
 
 
 class _Prepare(NamedTuple):
-    """A message: a slot has a chunk of some records. ``rest`` are the other fields of it."""
+    """A message: a slot has a chunk of some records. ``rest`` are the other fields of it.
+
+    ``own_times`` says whether the slot has their times.
+    """
 
     slot: int
     records: int
     order: str
+    own_times: bool
     rest: tuple[Any, ...]
 
     def frames(self, slot: _Slot) -> Frames:
         """Return the chunk, in the memory of the slot."""
-        return Frames(Records(slot.data, slot.offsets[: self.records], self.order), *self.rest)
+        times = slot.times[: self.records] if self.own_times else None
+        offsets = slot.offsets[: self.records]
+        return Frames(Records(slot.data, offsets, self.order, times=times), *self.rest)
 
 
 class _Print(NamedTuple):
@@ -191,7 +200,7 @@ class _RemoteChunk:
         self._worker = worker
         self._slot = slot
         message = slot.put(frames)
-        self._frames = message.frames(slot)
+        self.frames = message.frames(slot)
         self._here: PreparedChunk | None = None
         self._found: Found | None = None
         self._to_print: tuple[NDArray[np.int64] | None, int] = None, 0
@@ -201,7 +210,7 @@ class _RemoteChunk:
     def _take_over(self) -> PreparedChunk:
         """Prepare the chunk here, since its worker ended."""
         if self._here is None:
-            self._here = self._pool.printer.prepare(self._frames)
+            self._here = self._pool.printer.prepare(self.frames)
         return self._here
 
     @property

@@ -104,20 +104,23 @@ class Dissector:
         link types that are not known, at once where all records have one, else at the end.
         """
         if reader.format == "pcap":
-            self._check_known(reader, {reader.interfaces[0].link_type})
+            self.check_link_types(reader.name, {reader.interfaces[0].link_type})
         link_types = set()
         for record in reader:
             link_types.add(record.link_type)
             yield self.record(record, reader)
-        self._check_known(reader, link_types)
+        self.check_link_types(reader.name, link_types)
 
-    def _check_known(self, reader: Reader, link_types: set[int]) -> None:
-        """Raise :class:`CaptureError` naming the link types that no protocol begins with."""
+    def check_link_types(self, name: str, link_types: set[int]) -> None:
+        """Raise :class:`CaptureError` naming the link types that no protocol begins with.
+
+        ``name`` is that of the capture.
+        """
         known = {number for selector, number in self._protocols if selector == By.LINK}
         if unknown := sorted(link_types - known):
             names = ", ".join(map(_link_name, sorted(known)))
             said = " and ".join(map(str, unknown))
-            raise CaptureError(f"{reader.name}: link type {said} is not known; known are {names}")
+            raise CaptureError(f"{name}: link type {said} is not known; known are {names}")
 
     def record(self, record: Record, reader: Reader) -> Dissection:
         """Dissect the next record of a capture, with its interface and comments."""

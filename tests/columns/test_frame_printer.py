@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from rdmawire.capture import LinkType, Record, create_capture, open_capture
+from rdmawire.capture import (
+    COMMENT,
+    Interface,
+    LinkType,
+    Record,
+    create_capture,
+    open_capture,
+    record_copies,
+)
+from rdmawire.capture.record_index import PcapFile, RecordBlock
 from rdmawire.columns import frame_printer, plain_frames
 from rdmawire.columns.frame_printer import open_printer
 from rdmawire.columns.frame_text import _VARYING, segments
@@ -168,20 +177,94 @@ def test_an_exception_of_a_worker_is_raised_here(
     assert set(active_children()) <= others
 
 
-def test_damage_is_reported_after_the_frames_before_it(
+def test_frames_are_dissected_though_the_next_block_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "cut.pcap"
+    path, whole = tmp_path / "large.pcap", (EVERY_FRAME, None)
+    write_mutants(path, 7, 300)
+    monkeypatch.setattr(frame_printer, "CHUNK", 10)
+    blocks = PcapFile.blocks
+
+    def small_blocks(file: PcapFile) -> Iterator[RecordBlock]:
+        for block in blocks(file):
+            for start in range(0, len(block.offsets), 10):
+                data = bytearray(block.data)
+                offsets = block.offsets[start : start + 10]
+                yield RecordBlock(memoryview(data), offsets, block.first + start)
+                data[:] = bytes(len(data))
+
+    expected = printed(path, Lines(), *whole)
+    monkeypatch.setattr(PcapFile, "blocks", small_blocks)
+    assert printed(path, Lines(), *whole, jobs=3) == expected
+
+
+INTERFACES = (
+    Interface(name="eth0"),
+    Interface(LinkType.IPV4, name="tun0"),
+    Interface(name="ancient", resolution=1, offset_seconds=-(10**11)),
+    Interface(name="far", resolution=1, offset_seconds=2**62),
+)
+
+
+def write_mixed(path: Path, seed: int, count: int, first: int = 0) -> None:
+    """Write a pcapng of mutants on several interfaces, with comments and flags on some frames."""
+    chance, time = random.Random(seed), 1_700_000_000_000_000_000
+    with create_capture(path, interfaces=INTERFACES) as writer:
+        for number, data in enumerate(mutants(seed, count)):
+            interface = chance.choices(range(4), (40, 2, 1, 1))[0] if number else first
+            options = chance.choices(((), ((2, bytes(4)),), ((COMMENT, b"seen"),)), (20, 2, 1))[0]
+            time += chance.choice((1000, 1_000_000_000, -500, 0))
+            there = INTERFACES[interface]
+            when = time if interface < 2 else there.time_ns(number)
+            length = len(data) + (chance.random() < 0.03)
+            writer.write(Record(data, when, length, there.link_type, interface, options))
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize(("first", "suffix"), [(0, "pcapng"), (0, "pcapng.gz"), (3, "pcapng")])
+def test_pcapng_is_printed_alike(
+    name: str, first: int, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole = tmp_path / f"mixed.{suffix}", (EVERY_FRAME, None)
+    write_mixed(path, 8, 500, first)
+    monkeypatch.setattr(frame_printer, "CHUNK", 100)
+    monkeypatch.setattr(record_copies, "_BLOCK", 20_000)
+    expected = dissected(path, OUTPUTS[name](), *whole)
+    assert printed(path, OUTPUTS[name](), *whole) == expected
+    assert printed(path, OUTPUTS[name](), *whole, jobs=2) == expected
+
+
+def test_link_types_that_are_not_known_are_named_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "other.pcapng"
+    with create_capture(path) as writer:
+        writer.write(Record(bytes(60), 0, 60, LinkType.ETHERNET))
+        writer.write(Record(bytes(60), 0, 60, 147))
+    printer = open_printer(str(path), Lines(), FrameCounts(), (ROCE_PORT,))
+    assert printer is not None
+    texts: list[bytes] = []
+    with pytest.raises(CaptureError, match=r"other\.pcapng: link type 147 is not known; known are"):
+        texts.extend(printer.texts())
+    assert b"".join(texts).count(b"\n") == 2
+
+
+@pytest.mark.parametrize("suffix", ["pcap", "pcapng", "pcap.gz"])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_damage_is_reported_after_the_frames_before_it(
+    suffix: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"cut.{suffix}"
     write_mutants(path, 6, 200)
     path.write_bytes(path.read_bytes()[:-3])
+    with open_capture(path) as reader, pytest.raises(CaptureError) as expected:
+        list(reader)
     monkeypatch.setattr(frame_printer, "CHUNK", 40)
-    for jobs in (1, 3):
-        printer = open_printer(str(path), Lines(), FrameCounts(), (ROCE_PORT,), jobs=jobs)
-        assert printer is not None
-        texts: list[bytes] = []
-        with pytest.raises(CaptureError, match=r"cut\.pcap"):
-            texts.extend(printer.texts())
-        assert b"".join(texts).count(b"\n") == 199
+    printer = open_printer(str(path), Lines(), FrameCounts(), (ROCE_PORT,), jobs=jobs)
+    assert printer is not None
+    texts: list[bytes] = []
+    with pytest.raises(CaptureError) as error:
+        texts.extend(printer.texts())
+    assert str(error.value) == str(expected.value)
+    assert b"".join(texts).count(b"\n") == (199 if suffix != "pcap.gz" else 200)
 
 
 def test_headers_have_all_their_rows_in_segments() -> None:
