@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from math import isqrt
 from struct import Struct, unpack_from
+from threading import Thread
 from typing import NamedTuple
 
 try:
@@ -245,6 +246,35 @@ def _memory(size: int) -> mmap.mmap:
     return memory
 
 
+class _ReadAhead:
+    """Fills a buffer from a file in a thread, while another buffer is used."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = file
+        self._thread: Thread | None = None
+        self._count = 0
+
+    def begin(self, buffer: memoryview) -> None:
+        """Begin to fill a buffer."""
+        self._count = 0
+        self._thread = Thread(target=self._fill, args=(buffer,))
+        self._thread.start()
+
+    def _fill(self, buffer: memoryview) -> None:
+        self._count = self._file.fill(buffer)
+
+    def filled(self) -> int:
+        """Wait until the buffer is full or the file ends; return the number of bytes read."""
+        self.close()
+        return self._count
+
+    def close(self) -> None:
+        """Wait until nothing is read."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+
 class PcapFile:
     """A pcap file, from its first record on."""
 
@@ -271,26 +301,32 @@ class PcapFile:
         pages = -(-(RECORD + self.form.longest) // mmap.PAGESIZE)
         room = pages * mmap.PAGESIZE + pcap.HEADER
         size = min(size, self._file.left + CHUNK)
-        memory = _memory(room + size)
-        data = memoryview(memory)
-        start, base, number, filled = room, pcap.HEADER - room, 1, size
-        with closing(self._file):
-            while filled == size:
-                filled = self._file.fill(data[room : room + size])
-                end = room + filled
+        memory, following = _memory(room + size), None
+        start, base, number = room, pcap.HEADER - room, 1
+        with closing(self._file), closing(_ReadAhead(self._file)) as ahead:
+            filled = self._file.fill(memoryview(memory)[room : room + size])
+            while True:
+                end, is_last = room + filled, filled < size
+                if not is_last:
+                    following = following or _memory(room + size)
+                    ahead.begin(memoryview(following)[room : room + size])
                 # A record that begins before this is complete, unless the file ends in it.
-                stop = end if filled < size else end - room
+                stop = end if is_last else end - room
                 offsets, after = RecordFinder(memory, self.form, end).find(start, stop)
                 if len(offsets):
-                    yield RecordBlock(data[:end], offsets, number)
+                    yield RecordBlock(memoryview(memory)[:end], offsets, number)
                 if after < stop:
-                    raise self._damage(data[after:end], base + after)
+                    ahead.close()
+                    raise self._damage(memory[after:end], base + after)
+                if is_last or following is None:
+                    break
                 start = room - (end - after)
-                memory.move(start, after, end - after)
+                following[start:room] = memory[after:end]
                 base, number = base + filled, number + len(offsets)
+                memory, following, filled = following, memory, ahead.filled()
             self._file.check_end()
 
-    def _damage(self, data: memoryview, offset: int) -> CaptureError:
+    def _damage(self, data: bytes, offset: int) -> CaptureError:
         """Return the error for the record that should begin with these bytes."""
         captured = unpack_from(f"{self.form.order}8xI", data)[0] if len(data) >= RECORD else 0
         if captured <= self.form.longest:

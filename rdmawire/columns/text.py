@@ -5,6 +5,7 @@ Other frames are dissected and written with all occurrences.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from rdmawire.columns.text_cells import (
     in_encoding,
     seconds,
     side_by_side,
+    table,
     text_of,
 )
 from rdmawire.dissect.output import FrameCounts
@@ -138,17 +140,28 @@ def field_query(names: Sequence[str], selection: FrameSelection) -> Query | None
 Notation = tuple[Show, int]
 
 
+def _write(notation: Notation) -> Callable[[int], str]:
+    # Columns are scaled already: what remains is to write a decimal number.
+    return str if notation[0].kind is Kind.DEC else writer(*notation)
+
+
+@cache
+def _bytes_table(notation: Notation) -> Cells:
+    """Return the texts of all numbers of one byte."""
+    write = _write(notation)
+    return table([encoded(write(number)) for number in range(256)])
+
+
 def _numbers(values: NDArray[Any], notation: Notation) -> Cells:
     show, width = notation
-    # Columns are scaled already: what remains is to write a decimal number.
-    write = str if show.kind is Kind.DEC else writer(show, width)
     if values.dtype.itemsize == 1:
-        return from_texts([encoded(write(number)) for number in range(256)], values)
+        cells: Cells = _bytes_table(notation)[values]
+        return cells
     if show.kind is Kind.DEC:
         return decimals(values)
     if show.kind is Kind.HEX and 4 * (digits := show.digits or 2 * -(-width // 8)) >= width:
         return side_by_side(len(values), "0x", hexadecimals(values, digits))
-    return from_values(values, write)
+    return from_values(values, _write(notation))
 
 
 def _flags(values: NDArray[Any], _: Notation) -> Cells:
