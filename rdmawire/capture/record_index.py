@@ -27,7 +27,7 @@ except ImportError as error:
 from numpy.typing import NDArray
 
 from rdmawire.capture import pcap
-from rdmawire.capture.compression import CHUNK
+from rdmawire.capture.compression import CHUNK, recognise
 from rdmawire.capture.io import STREAM, InputFile, open_input
 from rdmawire.capture.pcap import RECORD
 from rdmawire.capture.record import longest_record
@@ -246,10 +246,61 @@ def _memory(size: int) -> mmap.mmap:
     return memory
 
 
+class _DecompressedFile:
+    """A compressed file being read, whose decompressed bytes fill buffers.
+
+    ``left`` is a number of bytes that the file does not exceed.
+    """
+
+    left = 1 << 60
+
+    def __init__(self, file: InputFile, chunks: Iterator[bytes]) -> None:
+        self._file = file
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+        self._failure: CaptureError | None = None
+        self.name = file.name
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file, as it is stored, that have been read."""
+        return self._file.position
+
+    def fill(self, buffer: memoryview) -> int:
+        """Read until ``buffer`` is full or the file ends; return the number of bytes read.
+
+        After damage it returns fewer: :meth:`check_end` raises the error.
+        """
+        filled = 0
+        while filled < len(buffer) and (self._rest or self._next()):
+            part = self._rest[: len(buffer) - filled]
+            buffer[filled : filled + len(part)] = part
+            self._rest = self._rest[len(part) :]
+            filled += len(part)
+        return filled
+
+    def _next(self) -> bool:
+        """Decompress the next bytes; return whether there are some."""
+        try:
+            self._rest = memoryview(next(self._chunks, b""))
+        except CaptureError as error:
+            self._failure = error
+        return bool(self._rest)
+
+    def check_end(self) -> None:
+        """Raise :class:`CaptureError` if reading ended at damage."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 class _ReadAhead:
     """Fills a buffer from a file in a thread, while another buffer is used."""
 
-    def __init__(self, file: InputFile) -> None:
+    def __init__(self, file: InputFile | _DecompressedFile) -> None:
         self._file = file
         self._thread: Thread | None = None
         self._count = 0
@@ -278,7 +329,9 @@ class _ReadAhead:
 class PcapFile:
     """A pcap file, from its first record on."""
 
-    def __init__(self, file: InputFile, form: RecordFormat, link_type: int) -> None:
+    def __init__(
+        self, file: InputFile | _DecompressedFile, form: RecordFormat, link_type: int
+    ) -> None:
         self.name = file.name
         self.form = form
         self.link_type = link_type
@@ -340,22 +393,36 @@ class PcapFile:
 
 
 def open_pcap(path: str | os.PathLike[str]) -> PcapFile | None:
-    """Open a pcap file of version 2; return ``None`` for all that needs a general reader.
+    """Open a pcap file of version 2, which may be compressed.
 
-    That is standard input, pipes, compressed files, pcapng, and files that are no captures.
+    Returns ``None`` for all that needs a general reader: standard input, pipes, pcapng, and files
+    that are no captures.
     """
     name = os.fsdecode(path)
     try:
         if name == STREAM or not os.path.isfile(name):
             return None
-        file = open_input(name)
+        return _begun(open_input(name)) or _begun_decompressed(open_input(name))
     except (CaptureError, ValueError):  # the general reader reports it
         return None
-    header = bytearray(pcap.HEADER)
+
+
+def _begun_decompressed(file: InputFile) -> PcapFile | None:
+    """Read the header of a compressed pcap."""
     try:
-        is_complete = file.fill(memoryview(header)) == len(header)
+        compression, chunks = recognise(file.chunks(), file.name)
     except CaptureError:
-        is_complete = False
+        compression = ""
+    if compression:
+        return _begun(_DecompressedFile(file, chunks))
+    file.close()
+    return None
+
+
+def _begun(file: InputFile | _DecompressedFile) -> PcapFile | None:
+    """Read the header of a pcap; close the file if it has none."""
+    header = bytearray(pcap.HEADER)
+    is_complete = file.fill(memoryview(header)) == len(header)
     order, resolution = pcap.MAGICS.get(bytes(header[:4]), ("", 0))
     if not is_complete or not order or unpack_from(f"{order}H", header, 4)[0] != 2:
         file.close()

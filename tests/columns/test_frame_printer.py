@@ -1,5 +1,6 @@
 """Frames printed many at once: the same text and counts as of frames that are dissected."""
 
+import gzip
 import random
 from collections.abc import Callable, Iterator
 from multiprocessing import active_children
@@ -247,16 +248,28 @@ def test_link_types_that_are_not_known_are_named_at_the_end(tmp_path: Path) -> N
     assert b"".join(texts).count(b"\n") == 2
 
 
-@pytest.mark.parametrize("suffix", ["pcap", "pcapng", "pcap.gz"])
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut.pcap": lambda data: data[:-3],
+    "cut.pcapng": lambda data: data[:-3],
+    "cut.pcap.gz": lambda data: data[:-3],
+    "half.pcap.gz": lambda data: data[: len(data) // 2],
+    "half.pcap.xz": lambda data: data[: len(data) // 2],
+    "inside.pcap.gz": lambda data: gzip.compress(gzip.decompress(data)[:-3]),
+    "inside.pcapng.gz": lambda data: gzip.compress(gzip.decompress(data)[:-3]),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_damage_is_reported_after_the_frames_before_it(
-    suffix: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / f"cut.{suffix}"
+    path = tmp_path / name
     write_mutants(path, 6, 200)
-    path.write_bytes(path.read_bytes()[:-3])
+    path.write_bytes(DAMAGES[name](path.read_bytes()))
+    intact: list[Record] = []
     with open_capture(path) as reader, pytest.raises(CaptureError) as expected:
-        list(reader)
+        intact.extend(reader)
     monkeypatch.setattr(frame_printer, "CHUNK", 40)
     printer = open_printer(str(path), Lines(), FrameCounts(), (ROCE_PORT,), jobs=jobs)
     assert printer is not None
@@ -264,7 +277,7 @@ def test_damage_is_reported_after_the_frames_before_it(
     with pytest.raises(CaptureError) as error:
         texts.extend(printer.texts())
     assert str(error.value) == str(expected.value)
-    assert b"".join(texts).count(b"\n") == (199 if suffix != "pcap.gz" else 200)
+    assert b"".join(texts).count(b"\n") == len(intact) > 0
 
 
 def test_headers_have_all_their_rows_in_segments() -> None:
