@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import IntEnum
+from itertools import repeat
 from math import gcd
 from struct import Struct
 from typing import NamedTuple, NoReturn
@@ -201,6 +202,10 @@ class InterfaceClock(NamedTuple):
     offset_ns: int
     longest: int
 
+    def time_ns(self, ticks: int) -> int:
+        """Convert a time of the file to ns since 1970."""
+        return ticks * self.multiplier // self.divisor + self.offset_ns
+
 
 def interface_clock(interface: Interface, index: int) -> InterfaceClock:
     """Return the clock of an interface with this index."""
@@ -285,6 +290,35 @@ class _Packet(NamedTuple):
     options: Options
 
 
+class PacketRun(NamedTuple):
+    """Consecutive packets in one buffer: where the captured bytes of each start and end.
+
+    ``packet`` is that of a run of one packet that has options, or is no enhanced packet block.
+    Else the four words before the captured bytes are the upper and the lower half of the time, the
+    captured length and the length, before them is the interface, each in the byte ``order`` (``<``
+    or ``>``). ``clocks`` are those of the interfaces that the section has so far.
+    """
+
+    buffer: bytes
+    starts: list[int]
+    ends: list[int]
+    packet: _Packet | None
+    order: str
+    clocks: list[InterfaceClock]
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records of the packets."""
+        if self.packet is not None:
+            yield Record(self.buffer[self.packet.start : self.packet.end], *self.packet[2:])
+            return
+        fields = _STRUCTS[self.order].record.unpack_from
+        for start, end in zip(self.starts, self.ends, strict=True):
+            number, high, low, length = fields(self.buffer, start - 20)
+            clock = self.clocks[number]
+            time_ns, data = clock.time_ns(high << 32 | low), self.buffer[start:end]
+            yield Record(data, time_ns, length, clock.link_type, clock.interface)
+
+
 class PcapngParser:
     """Reads a pcapng file, from its first byte on."""
 
@@ -305,17 +339,24 @@ class PcapngParser:
             BlockType.ENHANCED: self._enhanced,
         }
         self._block()
+        self.runs = self._runs()
         self.spans = self._spans()
         self.records = self._records()
 
     def _spans(self) -> Iterator[RecordSpan]:
-        """One generator frame and no call but ``unpack`` for packets without options."""
+        for run in self.runs:
+            self._packet = run.packet
+            yield from zip(repeat(run.buffer), run.starts, run.ends)
+
+    def _runs(self) -> Iterator[PacketRun]:
+        """Yield the packets; no call but ``unpack`` and ``append`` for those without options."""
         file = self._file
         while file.need(1):
-            self._packet = self._block()
-            if self._packet is not None:
-                yield file.buffer, self._packet.start, self._packet.end
-                self._packet = None
+            packet = self._block()
+            if packet is not None:
+                yield self._run([packet.start], [packet.end], packet)
+            starts: list[int] = []
+            ends: list[int] = []
             buffer, at = file.buffer, file.at
             size = len(buffer)
             last = size - 32
@@ -334,10 +375,16 @@ class PcapngParser:
                     or word(buffer, after - 4)[0] != total
                 ):
                     break
-                start = at + 28
-                yield buffer, start, start + captured
+                starts.append(at + _DATA)
+                ends.append(at + _DATA + captured)
                 at = after
             file.at = at
+            if starts:
+                yield self._run(starts, ends)
+
+    def _run(self, starts: list[int], ends: list[int], packet: _Packet | None = None) -> PacketRun:
+        order = self._structs.order
+        return PacketRun(self._file.buffer, starts, ends, packet, order, self._clocks)
 
     def _records(self) -> Iterator[Record]:
         """Yield the spans with the other fields of their blocks."""

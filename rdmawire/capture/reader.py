@@ -39,13 +39,13 @@ class Reader:
         self._file = file
         self.name = file.name
         self.compression, chunks = recognise(file.chunks(), file.name)
-        self._parser = parser_of(ChunkBuffer(chunks, file.name))
-        self.format = self._parser.format
+        self.parser = parser_of(ChunkBuffer(chunks, file.name))
+        self.format = self.parser.format
 
     @property
     def interfaces(self) -> list[Interface]:
         """The interfaces; of a pcapng those declared so far, in all its sections."""
-        return self._parser.interfaces
+        return self.parser.interfaces
 
     @property
     def position(self) -> int:
@@ -59,7 +59,7 @@ class Reader:
 
     def __iter__(self) -> Iterator[Record]:
         self._file.check_open()
-        return self._parser.records
+        return self.parser.records
 
     def spans(self) -> Iterator[RecordSpan]:
         """Yield each record as a buffer, and where in it its captured bytes start and end.
@@ -67,7 +67,7 @@ class Reader:
         This is faster than records. A buffer holds many records, and never changes.
         """
         self._file.check_open()
-        return self._parser.spans
+        return self.parser.spans
 
     def close(self) -> None:
         """Close the file."""

@@ -3,14 +3,14 @@
 import os
 from collections.abc import Iterable, Iterator
 
-from rdmawire.capture.record_copies import CopiedRecords, open_copies
+from rdmawire.capture.pcapng_index import PcapngFile, open_pcapng
 from rdmawire.capture.record_index import PcapFile, open_pcap
 from rdmawire.columns.extract import Frames
 from rdmawire.columns.fast_path import LEAD, LINK_TYPES, Records
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 
-CaptureFile = PcapFile | CopiedRecords
+CaptureFile = PcapFile | PcapngFile
 
 
 class FrameSource:
@@ -45,7 +45,7 @@ class FrameSource:
     def dissect(self, frames: Frames, row: int) -> Dissection:
         """Dissect one frame; called once for each that is dissected, in the order of the file."""
         number = frames.first + row
-        if isinstance(self.file, CopiedRecords) and (other := self.file.others.pop(number, None)):
+        if isinstance(self.file, PcapngFile) and (other := self.file.others.pop(number, None)):
             frame = self.dissector.record(other.record, self.file.reader)
             frame.first_ns, frame.previous_ns = other.first_ns, other.previous_ns
         else:
@@ -69,7 +69,7 @@ class FrameSource:
 
 def open_fast_path(path: str | os.PathLike[str]) -> CaptureFile | None:
     """Open a capture file whose link type has fast paths; ``None`` for any other file."""
-    file = open_pcap(path) or open_copies(path)
+    file = open_pcap(path) or open_pcapng(path)
     if file is None or file.link_type in LINK_TYPES:
         return file
     file.close()

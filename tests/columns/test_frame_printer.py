@@ -15,7 +15,7 @@ from rdmawire.capture import (
     Record,
     create_capture,
     open_capture,
-    record_copies,
+    pcapng_index,
 )
 from rdmawire.capture.record_index import PcapFile, RecordBlock
 from rdmawire.columns import frame_printer, plain_frames
@@ -229,7 +229,7 @@ def test_pcapng_is_printed_alike(
     path, whole = tmp_path / f"mixed.{suffix}", (EVERY_FRAME, None)
     write_mixed(path, 8, 500, first)
     monkeypatch.setattr(frame_printer, "CHUNK", 100)
-    monkeypatch.setattr(record_copies, "_BLOCK", 20_000)
+    monkeypatch.setattr(pcapng_index, "_BLOCK", 20_000)
     expected = dissected(path, OUTPUTS[name](), *whole)
     assert printed(path, OUTPUTS[name](), *whole) == expected
     assert printed(path, OUTPUTS[name](), *whole, jobs=2) == expected
