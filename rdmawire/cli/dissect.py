@@ -12,7 +12,7 @@ from rdmawire.capture import Reader, open_capture
 from rdmawire.capture.io import STREAM, OutputFile, display_path, open_output, write_error
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option, use_color
-from rdmawire.cli.progress import dissected
+from rdmawire.cli.progress import dissected, texts_with_bar
 from rdmawire.cli.streams import ByteWriter, EscapingTerminal, complain, write_encoded
 from rdmawire.dissect.dissection import Dissection, Severity
 from rdmawire.dissect.output import (
@@ -179,6 +179,8 @@ class FileDissection:
         if frames and not alone:
             sys.stdout.write(frames.heading(path))
         texts = printer.texts()
+        if self._progress:
+            texts = texts_with_bar(texts, path, lambda: printer.position)
         try:
             write_encoded(frames.following(texts) if isinstance(frames, Objects) else texts)
         finally:

@@ -131,6 +131,22 @@ def dissected(reader: Reader, ports: Iterable[int], *, progress: bool) -> Iterat
     return frames
 
 
+def texts_with_bar(
+    texts: Iterator[bytes], path: str, position: Callable[[], int]
+) -> Iterator[bytes]:
+    """Yield the texts of a file, and draw a bar if it is long.
+
+    ``position`` returns the number of bytes that were read. The bar is drawn from the first text
+    on, by a thread: until then, other processes may be forked.
+    """
+    for first in texts:
+        yield first
+        with file_bar(path, _LONG, wanted=True) as done:
+            for text in texts:
+                done(position())
+                yield text
+
+
 def _with_progress(frames: Iterator[Dissection], reader: Reader) -> Iterator[Dissection]:
     with bar(reader.name, reader.size or 0) as done:
         for count, frame in enumerate(frames):

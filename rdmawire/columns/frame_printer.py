@@ -86,6 +86,11 @@ class FramePrinter:
         self.left = most
         self._jobs = jobs
 
+    @property
+    def position(self) -> int:
+        """Bytes of the file, as it is stored, that have been read."""
+        return self._source.file.position
+
     def texts(self) -> Iterator[bytes]:
         """Yield the text of some frames at a time; :class:`CaptureError` at damage."""
         if self._jobs == 1 or not CAN_FORK:

@@ -8,7 +8,9 @@ import pytest
 from rdmawire.capture import Reader, open_capture
 from rdmawire.capture.io import InputFile
 from rdmawire.cli import progress as source
-from rdmawire.cli.progress import dissected
+from rdmawire.cli.progress import dissected, texts_with_bar
+from rdmawire.columns.frame_printer import open_printer
+from rdmawire.dissect.output import FrameCounts, Lines
 
 CAPTURE = Path(__file__).parents[2] / "captures" / "linux" / "rxe61_rnr.pcap"
 FRAMES = 152
@@ -33,6 +35,26 @@ def test_a_bar_is_drawn_for_long_files_if_wanted(
     with open_capture(CAPTURE) as reader:
         frames = list(dissected(reader, [4791], progress=progress))
     assert [frame.number for frame in frames] == list(range(1, FRAMES + 1))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert ("rxe61_rnr" in err) == drawn
+
+
+@pytest.mark.parametrize(("least", "drawn"), [(1, True), (SIZE + 1, False)])
+def test_a_bar_is_drawn_while_texts_are_written(
+    least: int,
+    drawn: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(source, "_LONG", least)
+    printer = open_printer(str(CAPTURE), Lines(), FrameCounts(), [4791])
+    assert printer is not None
+    texts = [b"before", *printer.texts()]
+    found = list(texts_with_bar(iter(texts), str(CAPTURE), lambda: printer.position))
+    assert found == texts
+    assert printer.position == SIZE
     out, err = capsys.readouterr()
     assert out == ""
     assert ("rxe61_rnr" in err) == drawn
