@@ -48,6 +48,8 @@ class CellConstant:
 
 
 _SLOT_BITS: Final = 12
+_FEW: Final = 64
+"""Values with which the table begins: few others are then left for the dictionary."""
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 """An odd number whose multiples are spread over all 64-bit numbers."""
 
@@ -89,19 +91,20 @@ class Known(Generic[T]):
     def _forget(self) -> None:
         self._numbers.clear()
         self.made: list[T] = []
-        self._words: Words | None = None
+        self._words = np.zeros((0, 0), np.uint64)
         self._in_slot = np.zeros(1 << _SLOT_BITS, np.int64)
 
     def indices(self, values: Values) -> NDArray[np.int64]:
         """Return the index in ``made`` of each value; those of an earlier call are invalid."""
         if len(self.made) > MAX_TEXTS:
             self._forget()
+        if not len(values):
+            return np.zeros(0, np.int64)
         words = _words(values)
+        if not self.made:
+            self._looked_up(values[:_FEW])
         found = self._in_slot[_slots(words)]
-        if self._words is None:
-            others = np.arange(len(values))
-        else:
-            others = np.flatnonzero((self._words[found] != words).any(axis=1))
+        others = np.flatnonzero((self._words[found] != words).any(axis=1))
         if len(others):
             found[others] = self._looked_up(values[others])
         return found
