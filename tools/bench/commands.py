@@ -72,8 +72,13 @@ def _rows(name: str, form: Form, path: Path, frames: int, cores: int) -> Iterato
 
 
 def _run(frames: int, command: tuple[str, ...]) -> int:
-    """Run a command over ``frames`` frames, its output thrown away."""
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    """Run a command over ``frames`` frames, its output thrown away.
+
+    Python may keep compiled modules, as it does where a package is installed.
+    """
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    null = subprocess.DEVNULL
+    subprocess.run(command, stdout=null, stderr=null, check=True, env=env)
     return frames
 
 
