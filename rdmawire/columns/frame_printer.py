@@ -26,6 +26,7 @@ from rdmawire.columns.source import CaptureFile, FrameSource, open_fast_path
 from rdmawire.columns.text import FieldForm, FieldPrinter, field_query
 from rdmawire.columns.worker_pool import CAN_FORK, WorkerPool
 from rdmawire.dissect.dissection import Dissection
+from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.output import Fields, FrameCounts, Output
 from rdmawire.dissect.select import BoundKind
 from rdmawire.errors import CaptureError
@@ -183,8 +184,8 @@ class FramePrinter:
         assert found.flows is not None
         ends, rows, indices = found.flows
         stop = int(np.searchsorted(rows, row))
-        known, number = [_ENDS[end] for end in ends], self._source.dissector.udp_stream
-        streams[rows[start:stop]] = [number(*known[of]) for of in indices[start:stop].tolist()]
+        numbers = _streams(self._source.dissector, ends, indices[start:stop])
+        streams[rows[start:stop]] = numbers
         return stop
 
     def _cut(self, wanted: NDArray[np.bool_]) -> int:
@@ -200,6 +201,33 @@ class FramePrinter:
         printed = merged.chunk.printed()
         self._counts.include(printed.counts)
         return printed.merged(merged.dissected)
+
+
+def _streams(
+    dissector: Dissector, ends: list[bytes], indices: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Number the conversations of datagrams: for each, the index of its ends.
+
+    If none is forgotten meanwhile, the numbers depend only on the order of the first datagrams of
+    each, and which is forgotten later on the order of the last ones.
+    """
+    if not dissector.remembers_udp_streams(len(ends)):
+        each = [dissector.udp_stream(*_ENDS[ends[of]]) for of in indices.tolist()]
+        return np.array(each, np.int64)
+    numbers = np.zeros(len(ends), np.int64)
+    for of in _by_first(indices):
+        numbers[of] = dissector.udp_stream(*_ENDS[ends[of]])
+    for of in reversed(_by_first(indices[::-1])):
+        dissector.udp_stream(*_ENDS[ends[of]])
+    found: NDArray[np.int64] = numbers[indices]
+    return found
+
+
+def _by_first(indices: NDArray[np.int64]) -> list[int]:
+    """Return the different indices in the order in which they come first."""
+    different, first = np.unique(indices, return_index=True)
+    found: list[int] = different[np.argsort(first)].tolist()
+    return found
 
 
 def open_printer(

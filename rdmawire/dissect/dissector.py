@@ -97,6 +97,10 @@ class Dissector:
         """
         return self._session.udp_stream(hosts, udp)
 
+    def remembers_udp_streams(self, count: int) -> bool:
+        """Whether all conversations are remembered though datagrams of ``count`` more come."""
+        return self._session.udp.has_room(count)
+
     def capture(self, reader: Reader) -> Iterator[Dissection]:
         """Dissect all records of a capture, with their interfaces and comments.
 

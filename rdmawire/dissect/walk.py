@@ -47,6 +47,10 @@ class Conversations:
         self._maximum = maximum
         self._next = 0
 
+    def has_room(self, count: int) -> bool:
+        """Whether none is forgotten though frames of ``count`` more conversations come."""
+        return len(self._numbers) + count <= self._maximum
+
     def number(self, one: Hashable, other: Hashable) -> int:
         """The number of the conversation between two ends, in either direction."""
         key = (one, other) if (other, one) not in self._numbers else (other, one)
@@ -71,12 +75,12 @@ class Session:
         self.roce_ports = frozenset(roce_ports)
         self.rmpp = RMPPReassembly()
         self.streams = Streams()
-        self._udp = Conversations()
+        self.udp = Conversations()
 
     def udp_stream(self, hosts: tuple[bytes, bytes], udp: UDP) -> int:
         """The number of a datagram's conversation."""
         source, destination = hosts
-        return self._udp.number((source, udp.srcport), (destination, udp.dstport))
+        return self.udp.number((source, udp.srcport), (destination, udp.dstport))
 
 
 _HeaderT = TypeVar("_HeaderT", bound=Header)

@@ -2,7 +2,10 @@
 
 import gzip
 import random
+import re
+import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from rdmawire.columns import frame_printer, plain_frames
 from rdmawire.columns.frame_printer import open_printer
 from rdmawire.columns.frame_text import _VARYING, segments
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection
+from rdmawire.dissect import walk
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.output import FrameCounts, Lines, Objects, Output
 from rdmawire.dissect.select import Bound, Window
@@ -30,6 +34,7 @@ from rdmawire.filter import Filter
 from rdmawire.fuzz.minimise_mutants import built
 from rdmawire.fuzz.mutator import Mutator
 from rdmawire.fuzz.seed_corpus import corpus_of
+from rdmawire.wire.icrc import icrc_ipv4
 from rdmawire.wire.inet import ROCE_PORT
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*/*.pcap"))
@@ -197,6 +202,39 @@ def test_frames_are_dissected_though_the_next_block_is_read(
     expected = printed(path, Lines(), *whole)
     monkeypatch.setattr(PcapFile, "blocks", small_blocks)
     assert printed(path, Lines(), *whole, jobs=3) == expected
+
+
+def datagrams(seed: int, count: int) -> Iterator[bytes]:
+    """Yield frames of several conversations in both directions, some with a bad ICRC."""
+    chance = random.Random(seed)
+    with open_capture(CAPTURES[0].parents[1] / "linux" / "rxe61_rnr.pcap") as reader:
+        to_roce = ROCE_PORT.to_bytes(2, "big")
+        frame = next(record.data for record in reader if record.data[36:38] == to_roce)
+    for _ in range(count):
+        data = bytearray(frame)
+        if chance.random() < 0.5:
+            data[26:34] = data[30:34] + data[26:30]
+        struct.pack_into(">H", data, 34, chance.choice((1, 2, 3, 4, 5, 6, ROCE_PORT)))
+        crc = icrc_ipv4(bytes(data), 14, len(data) - 4)
+        struct.pack_into(">I", data, len(data) - 4, crc ^ (chance.random() < 0.2))
+        yield bytes(data)
+
+
+@pytest.mark.parametrize("maximum", [1, 4, 7, 100])
+def test_conversations_are_numbered_alike(
+    maximum: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, every = tmp_path / "many.pcap", (EVERY_FRAME, None)
+    with create_capture(path) as writer:
+        for number, data in enumerate(datagrams(9, 300)):
+            writer.write(Record(data, number, len(data), LinkType.ETHERNET))
+    monkeypatch.setattr(walk, "Conversations", partial(walk.Conversations, maximum))
+    monkeypatch.setattr(frame_printer, "CHUNK", 40)
+    form = OUTPUTS["ndjson"]
+    expected = dissected(path, form(), *every)
+    last = max(map(int, re.findall(r'"udp.stream": (\d+)', expected[0])))
+    assert last > 12 if maximum < 12 else last == 12
+    assert printed(path, form(), *every) == expected
 
 
 INTERFACES = (
