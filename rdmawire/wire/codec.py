@@ -8,10 +8,12 @@ run of rows fits none of them, its bytes are read as one big-endian number.
 import reprlib
 import struct
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import _tuplegetter, namedtuple  # type: ignore[attr-defined]
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from keyword import iskeyword
+from typing import Any, ClassVar, Self
 
 from rdmawire.errors import WireError
 from rdmawire.wire.show import byte_count
@@ -210,43 +212,122 @@ def build(self):
 """
 
 
+class Values(tuple[Any, ...]):
+    """Base of header classes: a tuple with a name for each position, as ``namedtuple`` makes it.
+
+    ``namedtuple`` itself compiles a constructor for each class, which takes 0.1 ms; that of a
+    header class is compiled at its first use.
+    """
+
+    __slots__ = ()
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _field_defaults: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def _make(cls, values: Iterable[Any]) -> Self:
+        """Make a header with all values in the order of the rows."""
+        result = tuple.__new__(cls, values)
+        if len(result) != len(cls._fields):
+            raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(result)}")
+        return result
+
+    def _replace(self, /, **changes: Any) -> Self:
+        """Return a copy with other values in the named rows."""
+        result = tuple.__new__(type(self), map(changes.pop, self._fields, self))
+        if changes:
+            raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+        return result
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return the values by the names of their rows."""
+        return dict(zip(self._fields, self, strict=True))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'=%r, '.join(self._fields)}=%r)" % self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """Return the arguments of the constructor, for ``copy`` and ``pickle``."""
+        return tuple(self)
+
+
+def values_type(name: str, fields: Sequence[Field]) -> type[Values]:
+    """Make the base of a header class with these rows: its constructor and a getter per row."""
+    names = tuple(field.name for field in fields)
+    if any(not text.isidentifier() or iskeyword(text) for text in (name, *names)) or any(
+        text.startswith("_") for text in names
+    ):
+        namedtuple(name, names)  # noqa: PYI024 - raises the error for the name
+    body: dict[str, Any] = {text: _getter(place) for place, text in enumerate(names)}
+    body |= {"__slots__": (), "__match_args__": names, "_fields": names}
+    body["_field_defaults"] = {field.name: field.default for field in fields}
+    cls = type(name, (Values,), body)
+    cls.__new__ = _Uncompiled(cls, "__new__", _compile_new)  # type: ignore[method-assign, assignment]
+    return cls
+
+
+@cache
+def _getter(place: int) -> Any:
+    """Make the attribute that reads the value at this place of a tuple."""
+    return _tuplegetter(place, f"Alias for field number {place}")
+
+
+_NEW = """
+def __new__(_cls, {names}):
+    return _new(_cls, ({names},))
+"""
+
+
+def _compile_new(cls: Any) -> None:
+    """Set the constructor of a tuple type that :func:`values_type` made."""
+    names = ", ".join(cls._fields)
+    new = compiled(_NEW.format(names=names), _new=tuple.__new__)["__new__"]
+    new.__defaults__ = tuple(cls._field_defaults.values())
+    new.__qualname__ = f"{cls.__name__}.__new__"
+    new.__doc__ = f"Create new instance of {cls.__name__}({names})"
+    cls.__new__ = staticmethod(new)
+
+
 def attach(cls: Any, fields: Sequence[Field]) -> None:
     """Set ``parse``, ``build`` and ``SIZE`` of a header class."""
     _check_words(cls.__name__, fields)
     cls.SIZE = sum(field.size for field in fields) // 8
-    cls.parse, cls.build = _Uncompiled(cls, "parse"), _Uncompiled(cls, "build")
+    cls.parse = _Uncompiled(cls, "parse", _compile)
+    cls.build = _Uncompiled(cls, "build", _compile)
 
 
 def _check_words(name: str, fields: Sequence[Field]) -> None:
     """Raise ``TypeError`` for rows that cannot be divided into words."""
-    start = 0
-    for end, field in enumerate(fields, 1):
-        if (field.bit + field.size) % 8 == 0:
-            run = Word(tuple(fields[start:end]))
-            if run.cost == float("inf") or run.size - field.size >= _MAX_WORD:
+    run: list[Field] = []
+    for field in fields:
+        run.append(field)
+        if (field.bit + field.width * field.times) % 8 == 0:
+            is_mixed = len(run) > 1 and any(row.is_bytes for row in run)
+            if is_mixed or field.bit - run[0].bit >= _MAX_WORD:
                 raise TypeError(f"{name}.{field.name}: no word of whole bytes holds this row")
-            start = end
+            run = []
 
 
 class _Uncompiled:
-    """``parse`` or ``build`` of a header class until its first use, which compiles both.
+    """A function of a header class until its first use, when ``compile_it`` sets the compiled one.
 
     There are 150 header classes, and few programs use all of them.
     """
 
-    def __init__(self, cls: Any, name: str) -> None:
+    def __init__(self, cls: Any, name: str, compile_it: Callable[[Any], None]) -> None:
         self._cls = cls
         self._name = name
+        self._compile = compile_it
 
-    def __get__(self, header: object, _: type) -> Callable[..., Any]:
-        _compile(self._cls, self._cls.rows)
-        owner = self._cls if header is None else header
-        function: Callable[..., Any] = getattr(owner, self._name)
+    def __get__(self, header: object, owner: type | None = None) -> Callable[..., Any]:
+        self._compile(self._cls)
+        holder = owner if header is None else header
+        function: Callable[..., Any] = getattr(holder, self._name)
         return function
 
 
-def _compile(cls: Any, fields: Sequence[Field]) -> None:
+def _compile(cls: Any) -> None:
     """Set ``parse`` and ``build`` of a header class."""
+    fields = cls.rows
     text = source(fields)
     layout = struct.Struct(">" + text.format)
     values = "t" if text.plain else f"({', '.join(text.values)},)"

@@ -14,7 +14,6 @@ and ``build`` for each table; they accept and return every bit pattern, reserved
 that building what was parsed gives the same bytes.
 """
 
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rdmawire.errors import WireError
 from rdmawire.snapshot import shared
-from rdmawire.wire.codec import Field, attach, misfit
+from rdmawire.wire.codec import Field, attach, misfit, values_type
 from rdmawire.wire.show import BOOL, BYTES, DEC, Show, Value
 
 
@@ -66,6 +65,11 @@ class Row(Field):
     clause: str = ""
     by: str = ""
     cases: Mapping[int, Meaning] | None = None
+
+    def placed(self, name: str, bit: int) -> "Row":
+        """Return this row with a name and its first bit; ``dataclasses.replace`` takes longer."""
+        encoding = (name, self.width, self.times, self.is_bytes, self.default, bit)
+        return Row(*encoding, self.meaning, self.also, self.clause, self.by, self.cases)
 
     def meaning_in(self, header: "Header") -> Meaning:
         """The meaning of this field in that header."""
@@ -202,16 +206,14 @@ class HeaderMeta(type):
         kept = {k: v for k, v in body.items() if k not in table} | {"__slots__": ()}
         if abstract:
             return super().__new__(mcs, name, bases, kept | {"_abstract": table})
-        rows = _placed(name, [replace(v, name=k) for k, v in table.items() if isinstance(v, Row)])
+        rows = _placed(name, {k: v for k, v in table.items() if isinstance(v, Row)})
         groups = [_spanned(name, k, v, rows) for k, v in table.items() if isinstance(v, Group)]
         kept |= {group.name: property(group.value_in) for group in groups}
         kept |= {"rows": tuple(rows), "groups": tuple(groups), "clause": clause, "_abstract": {}}
         kept |= {"wireshark": wireshark, "show": show, "label": label or name.lower()}
         if not rows:
             return super().__new__(mcs, name, bases, kept)
-        defaults = [row.default for row in rows]
-        bases += (namedtuple(name, [row.name for row in rows], defaults=defaults),)  # noqa: PYI024
-        cls = super().__new__(mcs, name, bases, kept)
+        cls = super().__new__(mcs, name, (*bases, values_type(name, rows)), kept)
         attach(cls, rows)
         return cls
 
@@ -231,15 +233,15 @@ def _no_row(table: type["Header"], names: Mapping[str, object]) -> TypeError:
     return TypeError(f"{table.__name__} has no row {name!r}{instead}")
 
 
-def _placed(name: str, rows: list[Row]) -> list[Row]:
-    """The rows with the first bit of each; raises for a header that is not complete bytes."""
+def _placed(header: str, rows: Mapping[str, Row]) -> list[Row]:
+    """The rows with the name and the first bit of each; raises if they are no complete bytes."""
     bit = 0
     placed = []
-    for row in rows:
-        placed.append(replace(row, bit=bit))
+    for name, row in rows.items():
+        placed.append(row.placed(name, bit))
         bit += row.width * row.times
     if bit % 8:
-        raise TypeError(f"{name}: the rows add up to {bit} bits, which is no number of bytes")
+        raise TypeError(f"{header}: the rows add up to {bit} bits, which is no number of bytes")
     return placed
 
 

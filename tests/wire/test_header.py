@@ -1,5 +1,12 @@
 """Header tables: codecs, errors, groups and choices."""
 
+import inspect
+import pickle
+from collections import namedtuple
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,6 +148,48 @@ def test_a_codec_is_compiled_once_at_its_first_use() -> None:
     assert Lone.parse is Lone.parse
     assert Lone.build is Derived.build
     assert Derived.parse(b"\0\7") == Lone(7)
+
+
+@pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda cls: repr(cls()),
+        lambda cls: cls()._asdict(),
+        lambda cls: (cls._fields, cls._field_defaults, cls.__match_args__),
+        inspect.signature,
+        lambda cls: [getattr(cls._make(range(len(cls._fields))), name) for name in cls._fields],
+        lambda cls: cls()._replace(**{cls._fields[-1]: 7}),
+        lambda cls: cls()._replace(nothing=7),
+        lambda cls: cls._make([1] * 99),
+        lambda cls: cls(nothing=7),
+        lambda cls: cls(*[1] * 99),
+    ],
+)
+def test_a_header_is_a_named_tuple(table: type[Header], use: Callable[[Any], object]) -> None:
+    defaults = {row.name: row.default for row in table.rows}
+    named = namedtuple(table.__name__, defaults, defaults=defaults.values())  # type: ignore[misc]  # noqa: PYI024
+    assert _outcome(use, table) == _outcome(use, named)
+
+
+def _outcome(use: Callable[[Any], object], cls: type) -> tuple[object, str]:
+    """Return the result as a tuple if it is one, or the type and the text of an error."""
+    try:
+        result = use(cls)
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+    return (tuple(result) if isinstance(result, tuple) else result), ""
+
+
+def test_a_header_is_copied_and_pickled() -> None:
+    header = ib.RDETH(1, 5)
+    assert copy(header) == header == pickle.loads(pickle.dumps(header))
+
+
+@pytest.mark.parametrize("name", ["class", "_kind", "a b"])
+def test_a_row_is_named_as_an_attribute(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        HeaderMeta("Wrong", (Header,), {name: bits(8)})
 
 
 @pytest.mark.parametrize(
