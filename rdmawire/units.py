@@ -28,8 +28,9 @@ RATES: Final = {
 SECOND: Final = TIMES["s"]
 
 _PREFIXES: Final = ("", "k", "m", "g", "t")
-_QUANTITY: Final = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/µ]*)", re.ASCII)
-_RATE: Final = re.compile(r"((?i:[kmgt]?))(?:(?i:bit/s)|b/s|bps)?", re.ASCII)
+# Patterns that `re` compiles, and keeps, at their first use.
+_QUANTITY: Final = r"(?a)(0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/µ]*)"
+_RATE: Final = r"(?a)((?i:[kmgt]?))(?:(?i:bit/s)|b/s|bps)?"
 
 
 # Numbers of a program, in the units of the simulator.
@@ -86,7 +87,7 @@ def parse_quantity(text: str, factor_of: FactorOf) -> Quantity:
 
     Raises :class:`QuantityError` for any other text.
     """
-    parts = _QUANTITY.fullmatch(text) if len(text) <= MAX_TEXT else None
+    parts = re.fullmatch(_QUANTITY, text) if len(text) <= MAX_TEXT else None
     if parts is None:
         raise QuantityError
     amount, unit = parts.groups()
@@ -115,16 +116,16 @@ def size_factor(unit: str) -> int | None:
 
 def rate_factor(unit: str) -> int | None:
     """Bits a second in ``G``, ``Gbit/s``, ``Gb/s`` or ``Gbps``; 1 without a unit."""
-    parts = _RATE.fullmatch(unit)
+    parts = re.fullmatch(_RATE, unit)
     return None if parts is None else 1000 ** _PREFIXES.index(parts[1].casefold())
 
 
-_DURATION: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?(s|ms|us|ns)")
+_DURATION: Final = r"([0-9]{1,18})(?:\.([0-9]{1,9}))?(s|ms|us|ns)"
 
 
 def parse_duration(text: str) -> int:
     """Read ``1.5s``, ``20ms``, ``7us`` or ``9ns`` in ns; ``ValueError`` for any other text."""
-    found = _DURATION.fullmatch(text)
+    found = re.fullmatch(_DURATION, text)
     if found is None:
         raise ValueError(text)
     whole, decimals, unit = found.groups()
@@ -136,14 +137,14 @@ def billionths(decimals: str | None) -> int:
     return int((decimals or "0").ljust(9, "0"))
 
 
-_SHARE: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,15})?|\.[0-9]{1,15}", re.ASCII)
+_SHARE: Final = r"(?a)[0-9]{1,9}(\.[0-9]{0,15})?|\.[0-9]{1,15}"
 
 
 def parse_share(text: str) -> float:
     """Read ``1%`` or ``0.01``; ``ValueError`` for any other text."""
     stripped = text.strip()
     digits = stripped.removesuffix("%").rstrip()
-    if not _SHARE.fullmatch(digits):
+    if not re.fullmatch(_SHARE, digits):
         raise ValueError(text)
     return float(digits) / (100 if stripped.endswith("%") else 1)
 

@@ -5,18 +5,19 @@ Errors of the system become :class:`~rdmawire.errors.CaptureError` with advice o
 
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO, UnsupportedOperation
-from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 from rdmawire.capture.compression import CHUNK
 from rdmawire.errors import CaptureError
 from rdmawire.terminal import escape
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STREAM = "-"
 """The path of standard input and standard output."""
@@ -370,9 +371,9 @@ class AtomicFile(OutputFile):
     ``mode`` is that of the file it replaces, whose permissions it keeps.
     """
 
-    def __init__(self, target: Path, name: str, mode: int | None = None) -> None:
+    def __init__(self, target: "Path", name: str, mode: int | None = None) -> None:
         self._target = target
-        self._part = target.with_name(f".rdmawire-{secrets.token_hex(8)}.part")
+        self._part = target.with_name(f".rdmawire-{os.urandom(8).hex()}.part")
         unnamed = _open_unnamed(target.parent)
         self._is_named = unnamed is None
         self._open: FileIO = unnamed or open(self._part, "xb", buffering=0)  # noqa: SIM115
@@ -395,7 +396,7 @@ class AtomicFile(OutputFile):
             self._is_named = self._link(self._part)
         os.replace(self._part, self._target)
 
-    def _link(self, path: Path) -> bool:
+    def _link(self, path: "Path") -> bool:
         """Give the file its first name; return false if another file has it."""
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -414,7 +415,7 @@ class AtomicFile(OutputFile):
                 self._part.unlink(missing_ok=True)
 
 
-def _open_unnamed(folder: Path) -> FileIO | None:
+def _open_unnamed(folder: "Path") -> FileIO | None:
     """Open a new file without a name in ``folder``; return ``None`` if it could not get one later.
 
     This happens if the file system has no such files, or /proc is missing. Other errors of the
@@ -452,6 +453,8 @@ def open_output(path: AnyPath) -> OutputFile:
 
 
 def _output(path: str) -> OutputFile:
+    from pathlib import Path
+
     name, target = display_path(path), Path(os.path.realpath(path))
     try:
         mode = os.stat(path).st_mode

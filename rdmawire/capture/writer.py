@@ -3,9 +3,8 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import PurePath
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from rdmawire.capture.compression import CHUNK, COMPRESSIONS, Encoder
 from rdmawire.capture.io import AnyPath, OutputFile, open_output, write_error
@@ -13,6 +12,9 @@ from rdmawire.capture.pcap import MICRO, NANO, PcapBuilder
 from rdmawire.capture.pcapng import PcapngBuilder
 from rdmawire.capture.record import MAX_RECORD, Interface, LinkType, Record, RecordLayout
 from rdmawire.errors import CaptureError
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
 
 Choice = TypeVar("Choice")
 
@@ -208,15 +210,22 @@ def create_capture(
 
 def format_named(path: AnyPath) -> str | None:
     """Return the format that a path's suffixes name, compressed or not; ``None`` for none."""
-    plain = PurePath(os.fsdecode(path))
+    plain = _pure(path)
     if _suffix(path) in _SUFFIXES:
         plain = plain.with_suffix("")
     suffix = plain.suffix.lower().removeprefix(".")
     return suffix if suffix in _BUILDERS else None
 
 
+def _pure(path: AnyPath) -> "PurePath":
+    """Return the path in its parts; pathlib is imported only for a capture that is written."""
+    from pathlib import PurePath
+
+    return PurePath(os.fsdecode(path))
+
+
 def _suffix(path: AnyPath) -> str:
-    return PurePath(os.fsdecode(path)).suffix.lower()
+    return _pure(path).suffix.lower()
 
 
 def _choice(name: str, value: str, known: Mapping[str, Choice]) -> Choice:

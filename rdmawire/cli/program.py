@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -130,6 +129,8 @@ def cli() -> None:
 def _no_command(word: str) -> str:
     """Return the message for an unknown command, with the nearest one, or one that reads a file."""
     if os.path.exists(word):
+        import shlex
+
         dissect = f"rdmawire dissect {shlex.quote(word)}"
         return f"{word!r} is not a command; to see what the file holds: {dissect}"
     near = [name for name in _COMMANDS if _alike(name, word)]

@@ -15,6 +15,7 @@ import struct
 from bisect import bisect_left
 from collections import deque
 from enum import IntEnum
+from functools import cache
 from heapq import heappop, heappush
 from itertools import count
 from struct import Struct
@@ -27,16 +28,22 @@ from rdmawire.wire.serial import BITS_32, BITS_64
 HEAD = 20
 """Bytes of a head that are examined: no FPDU is shorter."""
 
-HEADS = re.compile(
-    rb"[\x01\x41\x81\xc1](?:(?<=[\x81\xc1])(?=[\x40\x42])"
-    rb"|(?<=[\x01\x41])(?=[\x41\x43-\x4b].{4}\0\0\0[\0-\3]))",
-    re.DOTALL,
-)
-"""Finds the DDP control field of heads: version 1, no reserved bits, opcode and queue of the same
-buffer model. It follows the ULPDU length."""
-
 CONTROL = 2
 """Bytes of a head before the DDP control field."""
+
+
+@cache
+def _heads() -> re.Pattern[bytes]:
+    """Return the pattern that finds the DDP control field of heads.
+
+    They have version 1, no reserved bits, and opcode and queue of the same buffer model. The field
+    follows the ULPDU length.
+    """
+    return re.compile(
+        rb"[\x01\x41\x81\xc1](?:(?<=[\x81\xc1])(?=[\x40\x42])"
+        rb"|(?<=[\x01\x41])(?=[\x41\x43-\x4b].{4}\0\0\0[\0-\3]))",
+        re.DOTALL,
+    )
 
 
 class HeaderEvidence(IntEnum):
@@ -325,7 +332,7 @@ class Search:
         while self._likely and self._likely[0] + HEAD + Marker.SIZE <= self.end:
             self._look_behind_marker(self._likely.popleft())
         limit = len(self.buffer) - HEAD + CONTROL + 1
-        for match in HEADS.finditer(self.buffer, self._scanned - self.start + CONTROL):
+        for match in _heads().finditer(self.buffer, self._scanned - self.start + CONTROL):
             index = match.start()
             if index >= limit:
                 break

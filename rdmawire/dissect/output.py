@@ -1,6 +1,5 @@
 """Dissections as text: lines, trees, tables of fields, JSON. One class per format."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -333,6 +332,8 @@ class CountObjects:
 
 def dumped(value: object, indent: int | None = None) -> str:
     """JSON in ASCII only, safe for every locale and terminal."""
+    import json
+
     # JSON does not escape DEL, the only control character above the printable ones.
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 

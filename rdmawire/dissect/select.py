@@ -155,8 +155,8 @@ def _unknown(name: str) -> str:
     return f"{message}; `rdmawire fields` lists them all"
 
 
-_NUMBER = re.compile(r"[0-9]{1,18}")
-_DATE = re.compile(
+_NUMBER = r"[0-9]{1,18}"
+_DATE = (
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
@@ -208,13 +208,13 @@ class Bound:
 
 
 def _number(text: str) -> int:
-    if not _NUMBER.fullmatch(text):
+    if not re.fullmatch(_NUMBER, text):
         raise ValueError(text)
     return int(text)
 
 
 def _date(text: str) -> int:
-    found = _DATE.fullmatch(text)
+    found = re.fullmatch(_DATE, text)
     if found is None:
         raise ValueError(text)
     day, minute, second, decimals, zone = found.groups()

@@ -265,7 +265,7 @@ class PFC(Header, clause="IEEE 802.1Q, 36.2"):
     )
 
 
-_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}", re.ASCII)
+_MAC: Final = r"(?a)[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}"
 _GROUP_BIT: Final = 1
 _OF_NO_HOST: Final = tuple(
     map(
@@ -281,7 +281,7 @@ def mac_bytes(text: str) -> bytes:
 
     ``ValueError`` for any other text.
     """
-    if not _MAC.fullmatch(text):
+    if not re.fullmatch(_MAC, text):
         raise ValueError(f"{text!r} is no Ethernet address such as 02:00:00:00:00:01")
     return bytes.fromhex(re.sub("[:-]", "", text))
 
