@@ -10,12 +10,12 @@ import struct
 import sys
 from collections import _tuplegetter, namedtuple  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from keyword import iskeyword
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from rdmawire.errors import WireError
+from rdmawire.wire.row import Row
 from rdmawire.wire.show import byte_count
 
 _LETTERS = {8: "B", 16: "H", 32: "I", 64: "Q"}
@@ -23,28 +23,10 @@ _MAX_WORD = 64
 """Bits at which no more rows are added to a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """The encoding of a row: ``times`` numbers of ``width`` bits each, or bytes."""
-
-    name: str
-    width: int
-    times: int
-    is_bytes: bool
-    default: int | bytes | tuple[int, ...]
-    bit: int
-
-    @property
-    def size(self) -> int:
-        """Size on the wire in bits."""
-        return self.width * self.times
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """Consecutive rows that one item of a ``struct`` format reads."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[Row, ...]
 
     @property
     def size(self) -> int:
@@ -81,7 +63,7 @@ class Word:
         return _LETTERS[self.size]
 
 
-def words(fields: Sequence[Field]) -> list[Word]:
+def words(fields: Sequence[Row]) -> list[Word]:
     """Divide the rows into words at the lowest cost."""
 
     @cache
@@ -103,8 +85,7 @@ def words(fields: Sequence[Field]) -> list[Word]:
     return list(best(0)[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """The text of a codec: expressions that unpack and pack the values."""
 
     format: str
@@ -115,7 +96,7 @@ class Source:
     plain: bool
 
 
-def source(fields: Sequence[Field], first_item: int = 0) -> Source:
+def source(fields: Sequence[Row], first_item: int = 0) -> Source:
     """Write the codec's text; items of the struct are numbered from ``first_item``."""
     values: list[str] = []
     packed: list[str] = []
@@ -150,11 +131,11 @@ def _take_apart(word: Word, item: int) -> list[str]:
     return parts
 
 
-def _cut(number: str, field: Field, shift: int, uppermost: bool) -> str:
+def _cut(number: str, field: Row, shift: int, uppermost: bool) -> str:
     """The expression that extracts one row of a number; the uppermost row needs no mask."""
     if field.times > 1:
         steps = range(field.size - field.width + shift, shift - 1, -field.width)
-        single = replace(field, times=1)
+        single = field._replace(times=1)
         return "(" + "".join(_cut(number, single, step, False) + ", " for step in steps) + ")"
     shifted = f"{number} >> {shift}" if shift else number
     return shifted if uppermost else f"{shifted} & {(1 << field.width) - 1}"
@@ -250,12 +231,11 @@ class Values(tuple[Any, ...]):
         return tuple(self)
 
 
-def values_type(name: str, fields: Sequence[Field]) -> type[Values]:
+def values_type(name: str, fields: Sequence[Row]) -> type[Values]:
     """Make the base of a header class with these rows: its constructor and a getter per row."""
     names = tuple(field.name for field in fields)
-    if any(not text.isidentifier() or iskeyword(text) for text in (name, *names)) or any(
-        text.startswith("_") for text in names
-    ):
+    allowed = all(map(str.isidentifier, (name, *names))) and not iskeyword(name)
+    if not allowed or any(map(_is_reserved, names)):
         namedtuple(name, names)  # noqa: PYI024 - raises the error for the name
     body: dict[str, Any] = {text: _getter(place) for place, text in enumerate(names)}
     body |= {"__slots__": (), "__match_args__": names, "_fields": names}
@@ -263,6 +243,10 @@ def values_type(name: str, fields: Sequence[Field]) -> type[Values]:
     cls = type(name, (Values,), body)
     cls.__new__ = _Uncompiled(cls, "__new__", _compile_new)  # type: ignore[method-assign, assignment]
     return cls
+
+
+def _is_reserved(name: str) -> bool:
+    return name[0] == "_" or iskeyword(name)
 
 
 @cache
@@ -287,7 +271,7 @@ def _compile_new(cls: Any) -> None:
     cls.__new__ = staticmethod(new)
 
 
-def attach(cls: Any, fields: Sequence[Field]) -> None:
+def attach(cls: Any, fields: Sequence[Row]) -> None:
     """Set ``parse``, ``build`` and ``SIZE`` of a header class."""
     _check_words(cls.__name__, fields)
     cls.SIZE = sum(field.size for field in fields) // 8
@@ -295,9 +279,9 @@ def attach(cls: Any, fields: Sequence[Field]) -> None:
     cls.build = _Uncompiled(cls, "build", _compile)
 
 
-def _check_words(name: str, fields: Sequence[Field]) -> None:
+def _check_words(name: str, fields: Sequence[Row]) -> None:
     """Raise ``TypeError`` for rows that cannot be divided into words."""
-    run: list[Field] = []
+    run: list[Row] = []
     for field in fields:
         run.append(field)
         if (field.bit + field.width * field.times) % 8 == 0:
@@ -437,7 +421,7 @@ def does_not_fit(header: Any) -> WireError:
     raise AssertionError(f"{header!r} fits, yet its codec refused it")
 
 
-def misfit(field: Field, value: Any) -> str:
+def misfit(field: Row, value: Any) -> str:
     """Return the reason why the value does not fit this field; empty if it fits."""
     if field.is_bytes:
         length = field.width // 8

@@ -15,100 +15,28 @@ that building what was parsed gives the same bytes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rdmawire.errors import WireError
 from rdmawire.snapshot import shared
-from rdmawire.wire.codec import Field, attach, misfit, values_type
+from rdmawire.wire.codec import attach, misfit, values_type
+from rdmawire.wire.row import Group, Meaning, Row
 from rdmawire.wire.show import BOOL, BYTES, DEC, Show, Value
 
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The name, the notation and the words of a row's values.
-
-    ``words`` maps a number to the standard's words for it where no enum lists them. ``tree`` is the
-    notation in trees, if it differs from Wireshark's.
-    """
-
-    wireshark: str = ""
-    show: Show = DEC
-    enum: type[Enum] | None = None
-    words: Callable[[int], str] | None = None
-    tree: Show | None = None
-
-    def word(self, value: Value) -> str:
-        """The standard's word for this value; empty if it has none."""
-        if self.words is not None and isinstance(value, int):
-            return self.words(value)
-        if self.enum is None:
-            return ""
-        try:
-            return self.enum(value).name or ""
-        except ValueError:
-            return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Row(Field):
-    """A field of a header.
-
-    ``cases`` are the meanings of a field that another row selects: by the number in row ``by``.
-    ``also`` lists further Wireshark names of the field.
-    """
-
-    meaning: Meaning = Meaning()
-    also: tuple[str, ...] = ()
-    clause: str = ""
-    by: str = ""
-    cases: Mapping[int, Meaning] | None = None
-
-    def placed(self, name: str, bit: int) -> "Row":
-        """Return this row with a name and its first bit; ``dataclasses.replace`` takes longer."""
-        encoding = (name, self.width, self.times, self.is_bytes, self.default, bit)
-        return Row(*encoding, self.meaning, self.also, self.clause, self.by, self.cases)
-
-    def meaning_in(self, header: "Header") -> Meaning:
-        """The meaning of this field in that header."""
-        if self.cases is None:
-            return self.meaning
-        return self.cases.get(getattr(header, self.by), self.meaning)
-
-    def meanings(self) -> Iterator[Meaning]:
-        """Every meaning the field can have."""
-        yield self.meaning
-        yield from (self.cases or {}).values()
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Adjacent rows that are also read as one number, such as ``ip.dsfield``."""
-
-    name: str
-    members: tuple[str, ...]
-    meaning: Meaning
-    width: int = 0
-    bit: int = 0
-
-    def value_in(self, header: "Header") -> int:
-        """The members' bits as one number, the first member uppermost."""
-        value = 0
-        for row in type(header).rows:
-            if row.name in self.members:
-                value = value << row.width | getattr(header, row.name)
-        return value
-
-    def split(self, table: type["Header"], value: int) -> dict[str, int]:
-        """The number of each member in a value of the group; ``table`` is the header's."""
-        left, found = self.width, {}
-        for row in table.rows:
-            if row.name in self.members:
-                left -= row.width
-                found[row.name] = value >> left & (1 << row.width) - 1
-        return found
+__all__ = [
+    "Group",
+    "Header",
+    "HeaderMeta",
+    "Meaning",
+    "Row",
+    "bits",
+    "choice",
+    "flag",
+    "group",
+    "raw",
+]
 
 
 def bits(
@@ -256,7 +184,7 @@ def _spanned(header: str, name: str, group: Group, rows: list[Row]) -> Group:
     width = sum(row.width for row in members)
     if members[-1].bit + members[-1].width != members[0].bit + width:
         raise TypeError(f"{header}.{name}: {wanted} are not neighbours")
-    return replace(group, name=name, members=tuple(wanted), width=width, bit=members[0].bit)
+    return Group(name, tuple(wanted), group.meaning, width, members[0].bit)
 
 
 class Header(metaclass=HeaderMeta):
