@@ -143,7 +143,9 @@ def _possible_meanings(table: type[Header], row: Row | Group) -> Iterator[Meanin
 
 def find(name: str) -> Sequence[HeaderField]:
     """Return the fields with this name, in the order of the tables; none for an unknown name."""
-    known = _by_name()
+    if found := _exact().get(name):
+        return found
+    known = _by_name()  # mixed names too, which take as long again to collect
     return known.get(name) or known.get(name.removeprefix(OURS)) or ()
 
 
