@@ -4,7 +4,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from rdmawire.capture import LinkType, Reader, Record
 from rdmawire.decode import PROTOCOLS, By, Following, Protocols
-from rdmawire.dissect import iwarp
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.walk import NodeWalk, Session, piece_node
 from rdmawire.errors import CaptureError
@@ -22,6 +21,9 @@ class FrameWalk(NodeWalk):
     __slots__ = ()
 
     def enter_segment(self, tcp: TCP) -> Following:
+        """Add a segment to its stream; the modules of iWARP are imported at the first one."""
+        from rdmawire.dissect import iwarp
+
         return iwarp.add_segment(self, tcp)
 
     def enter_management(self, start: int, pieces: Sequence[Piece]) -> None:

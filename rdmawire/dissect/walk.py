@@ -6,7 +6,8 @@ nodes too, and fields that follow from elsewhere are added beside the headers.
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rdmawire.decode.checksum import (
     NOWHERE,
@@ -22,7 +23,6 @@ from rdmawire.decode.walk import By, Following, Protocols, Selected, Walk
 from rdmawire.dissect import generated
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.generated import ChecksumFields
-from rdmawire.dissect.mpa_framing import Streams
 from rdmawire.dissect.node import Extra, Node
 from rdmawire.dissect.rmpp import RMPPReassembly
 from rdmawire.errors import WireError
@@ -34,6 +34,9 @@ from rdmawire.wire.icrc import icrc_headers_twice, vcrc
 from rdmawire.wire.inet import ROCE_PORT, TCP, UDP
 from rdmawire.wire.layout import Piece, joined
 from rdmawire.wire.opcode import Opcode
+
+if TYPE_CHECKING:
+    from rdmawire.dissect.mpa_framing import Streams
 
 MAX_CONVERSATIONS: Final = 65536
 """Conversations remembered at most; past that, the one longest silent is forgotten."""
@@ -74,8 +77,14 @@ class Session:
     def __init__(self, roce_ports: Iterable[int] = (ROCE_PORT,)) -> None:
         self.roce_ports = frozenset(roce_ports)
         self.rmpp = RMPPReassembly()
-        self.streams = Streams()
         self.udp = Conversations()
+
+    @cached_property
+    def streams(self) -> "Streams":
+        """The TCP streams that carry iWARP."""
+        from rdmawire.dissect.mpa_framing import Streams
+
+        return Streams()
 
     def udp_stream(self, hosts: tuple[bytes, bytes], udp: UDP) -> int:
         """The number of a datagram's conversation."""
