@@ -7,7 +7,6 @@ singly: they hold the checksum, and the data that it covers are useful even if i
 
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, Protocol
@@ -105,8 +104,7 @@ class _Lz4Encoder:
         return header + compressed
 
 
-@dataclass(frozen=True, slots=True)
-class Compression:
+class Compression(NamedTuple):
     """A compression: the first bytes and the suffix of its files, and its codec.
 
     ``codec`` imports the library when it is called. ``pad`` is the byte that may fill the space

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import click
 
@@ -62,16 +62,14 @@ def _usable_cores() -> int:
     return cores or 1
 
 
-@dataclass(frozen=True, slots=True)
-class Demands:
+class Demands(NamedTuple):
     """What makes a run fail: bad checksums of these names, and malformed frames."""
 
     checksums: Collection[str] = ()
     malformed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DissectOutput:
+class DissectOutput(NamedTuple):
     """The output of a run: frames unless they are only counted, and counts with their stream."""
 
     frames: Output | None
@@ -355,8 +353,7 @@ def _extends_ascii(encoding: str) -> bool:
     return "\n".encode(encoding) == b"\n"
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOptions:
+class OutputOptions(NamedTuple):
     """The options of output; :meth:`check` rejects those that do not go together."""
 
     format: str

@@ -1,6 +1,6 @@
 """Generated fields: checks, reassembly, and values of the complete frame."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rdmawire.dissect.node import Check, Derived, Node
 from rdmawire.wire.show import BYTES, DEC, HEX, TEXT, Value
@@ -114,8 +114,7 @@ UDP_PAYLOAD = Derived("udp.payload", BYTES, "bytes of the datagram", 0, hidden=T
 _new = tuple.__new__
 
 
-@dataclass(frozen=True, slots=True)
-class ChecksumFields:
+class ChecksumFields(NamedTuple):
     """The fields of a checksum; ``bad``, ``good`` and ``absent`` are values of ``status``."""
 
     name: str

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rdmawire.dissect.dissection import Dissection, Severity, summary
 from rdmawire.dissect.node import Node
@@ -96,8 +95,7 @@ class Lines:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Separators:
+class Separators(NamedTuple):
     """The options of ``tshark -E`` for tables of fields."""
 
     header: bool = False

@@ -181,8 +181,7 @@ _MEASURES: dict[BoundKind, Callable[[Dissection], int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """A frame number, nanoseconds since the first frame, or nanoseconds since the epoch."""
 
     kind: BoundKind

@@ -6,6 +6,7 @@ packet layout: the operation selects the headers, the service adds its own.
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from rdmawire.snapshot import shared
 
@@ -71,8 +72,7 @@ class Payload(Enum):
     EIGHT = "eight bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """Layout of an operation's packets, for every service.
 
     ``headers`` are labels of tables in :mod:`rdmawire.wire.ib`.

@@ -9,8 +9,8 @@ payload of each opcode's segments.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from rdmawire.errors import WireError
 from rdmawire.wire.header import Header, Meaning, bits, choice, flag, group, raw
@@ -205,8 +205,7 @@ class Payload(Enum):
     TERMINATED = "the headers that its control field announces"
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """Layout of the segments of one opcode: a row of :data:`SHAPES`.
 
     ``queue`` is ``None`` for the tagged buffer model. ``whole`` means that a message is always

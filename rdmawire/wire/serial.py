@@ -6,13 +6,11 @@ No other module masks a PSN with ``0xFFFFFF``.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Circle:
+class Circle(NamedTuple):
     """Numbers from zero to ``modulus - 1`` that wrap around."""
 
     modulus: int
