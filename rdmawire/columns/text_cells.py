@@ -180,7 +180,8 @@ def text_of(cells: Cells) -> bytes:
     """Return the text of all rows, one after the other."""
     if cells.size - np.count_nonzero(cells) > _MANY * cells.size:
         every = cells.ravel()
-        return every[every != 0].tobytes()
+        used: Cells = every[every != 0]
+        return used.tobytes()
     return cells.tobytes().replace(b"\0", b"")
 
 
