@@ -4,6 +4,9 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
+# Commands that tests start import compiled modules, as users do: else each takes a second longer.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # An example may take as long as it takes: a slow machine is no failure. The examples follow from
 # each test's own code, so that two runs of one tree find the same; with RDMAWIRE_EFFORT set, they
 # are drawn anew each time, and what fails is printed with a line that repeats it
