@@ -122,17 +122,24 @@ def shown_fields(table: type[Header]) -> Iterator[tuple[str, HeaderField]]:
 
 
 def _shown_under(table: type[Header], row: Row | Group) -> Iterator[tuple[str, HeaderField]]:
-    seen: dict[str, Meaning] = {}
-    for meaning in _possible_meanings(table, row):
-        seen.setdefault(shown_name(table, row, meaning), meaning)
-    if isinstance(row, Row):
-        seen |= dict.fromkeys(row.also, row.meaning)
-    for name, meaning in seen.items():
+    if isinstance(row, Group) or not (row.cases or row.also):
+        found = {shown_name(table, row, row.meaning): row.meaning}
+    else:
+        found = _several_names(table, row)
+    for name, meaning in found.items():
         yield name, HeaderField(table, row, meaning, meaning.show.scale, own=False)
 
 
-def _possible_meanings(table: type[Header], row: Row | Group) -> Iterator[Meaning]:
-    if isinstance(row, Group) or not row.cases:
+def _several_names(table: type[Header], row: Row) -> dict[str, Meaning]:
+    """Return the names that a row is shown under, each with its first meaning."""
+    found: dict[str, Meaning] = {}
+    for meaning in _possible_meanings(table, row):
+        found.setdefault(shown_name(table, row, meaning), meaning)
+    return found | dict.fromkeys(row.also, row.meaning)
+
+
+def _possible_meanings(table: type[Header], row: Row) -> Iterator[Meaning]:
+    if not row.cases:
         yield row.meaning
         return
     by = next(other for other in rows_of(table) if other.name == row.by)
