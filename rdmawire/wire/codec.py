@@ -75,11 +75,12 @@ def words(fields: Sequence[Row]) -> list[Word]:
         return min(costs, key=lambda cut: cut[0])
 
     def _from(start: int) -> Iterator[Word]:
+        size = 0
         for end in range(start + 1, len(fields) + 1):
-            word = Word(tuple(fields[start:end]))
-            if word.cost < float("inf"):
+            size += fields[end - 1].size
+            if size % 8 == 0 and (word := Word(tuple(fields[start:end]))).cost < float("inf"):
                 yield word
-            if word.size >= _MAX_WORD:
+            if size >= _MAX_WORD:
                 return
 
     return list(best(0)[1])
