@@ -5,7 +5,6 @@ import re
 import signal
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -14,7 +13,7 @@ from click.shell_completion import get_completion_class, shell_complete
 
 from rdmawire import __version__
 from rdmawire.cli import streams
-from rdmawire.cli.command import Command, Context
+from rdmawire.cli.command import Command, Context, load
 from rdmawire.errors import Ended, RdmaError
 from rdmawire.terminal import quote, shorten
 
@@ -97,8 +96,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
         if name not in _COMMANDS:
             return None
-        command: click.Command = import_module(_COMMANDS[name][1]).command
-        return command
+        return load(_COMMANDS[name][1])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
