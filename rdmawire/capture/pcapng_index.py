@@ -133,8 +133,9 @@ class PcapngFile:
         times = np.zeros(len(records), np.int64)
         for row, record in enumerate(records):
             self.link_types.add(record.link_type)
+            times[row] = record.time_ns if record.time_ns in _TIMES else 0
             if self._fits(record):
-                heads[row, 2:], times[row] = (len(record.data), record.length), record.time_ns
+                heads[row, 2:] = len(record.data), record.length
             else:
                 clock = self._first_ns, self._previous_ns
                 self.others[self._number + row] = OtherRecord(record, *clock)

@@ -27,8 +27,8 @@ from rdmawire.columns.frame_text import _VARYING, segments
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection
 from rdmawire.dissect import walk
 from rdmawire.dissect.dissector import Dissector
-from rdmawire.dissect.output import FrameCounts, Lines, Objects, Output
-from rdmawire.dissect.select import Bound, Window
+from rdmawire.dissect.output import Fields, FrameCounts, Lines, Objects, Output, Separators
+from rdmawire.dissect.select import Bound, Selection, Window
 from rdmawire.errors import CaptureError
 from rdmawire.filter import Filter
 from rdmawire.fuzz.minimise_mutants import built
@@ -271,6 +271,24 @@ def test_pcapng_is_printed_alike(
     expected = dissected(path, OUTPUTS[name](), *whole)
     assert printed(path, OUTPUTS[name](), *whole) == expected
     assert printed(path, OUTPUTS[name](), *whole, jobs=2) == expected
+
+
+TIMES = ("frame.number", "frame.time_epoch", "frame.time_relative", "frame.time_delta")
+
+
+@pytest.mark.parametrize("first", [0, 2, 3])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_fields_of_pcapng_are_printed_alike(
+    first: int, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole = tmp_path / "mixed.pcapng", (EVERY_FRAME, None)
+    write_mixed(path, 10 + first, 500, first)
+    monkeypatch.setattr(frame_printer, "CHUNK", 100)
+    monkeypatch.setattr(pcapng_index, "_BLOCK", 20_000)
+    fields = Fields(Selection((*TIMES, "frame.len", "ip.src", "infiniband.bth.psn")), Separators())
+    found, expected = printed(path, fields, *whole, jobs), dissected(path, fields, *whole)
+    assert found is not None
+    assert found[0] == expected[0]
 
 
 def test_link_types_that_are_not_known_are_named_at_the_end(tmp_path: Path) -> None:
