@@ -72,7 +72,7 @@ def test_every_mutant_of_a_target_is_another_program(file: str) -> None:
 
 
 def test_a_sample_is_the_same_by_the_same_seed() -> None:
-    files = tuple(TARGETS)
+    files = tuple(TARGETS)[:2]
     assert sample(files, 1) == sample(files, 1) != sample(files, 2)
     assert sorted(sample(files, 1)) == sorted(sample(files, 2))
 

@@ -6,6 +6,7 @@ are changed; texts, messages of errors, annotations and ``__slots__`` are not.
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,8 @@ def described(file: str, mutant: Mutant) -> str:
     return f"{file}:{mutant.line}\n  - {mutant.was}\n  + {mutant.becomes}"
 
 
-def mutants(source: str) -> list[Mutant]:
+@cache
+def mutants(source: str) -> tuple[Mutant, ...]:
     """Every mutant of a source that can still be compiled, in the order of its lines."""
     starts = _line_starts(source)
     found = []
@@ -52,7 +54,7 @@ def mutants(source: str) -> list[Mutant]:
         start = starts[node.lineno - 1] + _characters(source, starts, node)
         if text is not None and text != changed:
             found.append(Mutant(node.lineno, start, text, changed))
-    return [each for each in dict.fromkeys(found) if _compiles(each.applied(source))]
+    return tuple(each for each in dict.fromkeys(found) if _compiles(each.applied(source)))
 
 
 def _line_starts(source: str) -> list[int]:
