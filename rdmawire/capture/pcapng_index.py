@@ -185,7 +185,7 @@ def open_pcapng(path: str | os.PathLike[str]) -> PcapngFile | None:
         runs = reader.parser.runs
         try:
             first = next(runs, None)
-        except CaptureError:
+        except CaptureError:  # the general reader reports it
             first = None
     if first is None:
         reader.close()

@@ -304,6 +304,7 @@ class _ReadAhead:
         self._file = file
         self._thread: Thread | None = None
         self._count = 0
+        self._error: BaseException | None = None
 
     def begin(self, buffer: memoryview) -> None:
         """Begin to fill a buffer."""
@@ -312,15 +313,23 @@ class _ReadAhead:
         self._thread.start()
 
     def _fill(self, buffer: memoryview) -> None:
-        self._count = self._file.fill(buffer)
+        try:
+            self._count = self._file.fill(buffer)
+        except BaseException as error:  # raised by filled(), in the thread that uses the buffers
+            self._error = error
 
     def filled(self) -> int:
-        """Wait until the buffer is full or the file ends; return the number of bytes read."""
+        """Wait until the buffer is full or the file ends; return the number of bytes read.
+
+        Raises the exception that ended reading, if there was one.
+        """
         self.close()
+        if self._error is not None:
+            raise self._error
         return self._count
 
     def close(self) -> None:
-        """Wait until nothing is read."""
+        """Wait for the thread to end."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -369,7 +378,7 @@ class PcapFile:
                 if len(offsets):
                     yield RecordBlock(memoryview(memory)[:end], offsets, number)
                 if after < stop:
-                    ahead.close()
+                    ahead.filled()  # what check_end() says depends on it
                     raise self._damage(memory[after:end], base + after)
                 if is_last or following is None:
                     break

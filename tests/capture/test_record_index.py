@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rdmawire.capture import Record, create_capture, open_capture
 from rdmawire.capture import record_index as module
+from rdmawire.capture.io import InputFile
 from rdmawire.capture.record_index import RecordFinder, RecordFormat, RecordRange, open_pcap
 from rdmawire.errors import CaptureError
 
@@ -137,3 +138,29 @@ def test_a_lane_starts_at_its_first_candidate_that_looks_like_a_record() -> None
     starts = RecordFinder(data, FORM)._lane_starts(24, len(data), 4096)
     assert len(starts) in (size := -(-(len(data) - 24) // 4096), size - 1)
     assert set(starts.tolist()) <= set(offsets_one_by_one(data, 24, len(data)))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_exception_while_the_next_block_is_read_is_raised(
+    whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, size = tmp_path / "long.pcap", 300_000
+    with create_capture(path) as writer:
+        for number in range(10_000):
+            writer.write(Record(bytes(84 if whole else 83), number, 84, 1))
+    fill, calls = InputFile.fill, 0
+
+    def fail_later(file: InputFile, buffer: memoryview) -> int:
+        nonlocal calls
+        calls += 1
+        if calls > 2:  # after the header of the file and the first block
+            raise MemoryError
+        return fill(file, buffer)
+
+    monkeypatch.setattr(InputFile, "fill", fail_later)
+    pcap = open_pcap(path)
+    assert pcap is not None
+    blocks = pcap.blocks(size)
+    assert len(next(blocks).offsets) > 0
+    with pytest.raises(MemoryError):
+        next(blocks)
