@@ -513,7 +513,7 @@ def _painter(color: str) -> Callable[[Severity, str], str]:
 )  # fmt: skip
 @option(
     "Work", "-j", "--jobs", type=IntegerType(min=1, max=1024),
-    help=f"Number of processes for a large pcap file.  [default: the cores, at most {_MAX_JOBS}]",
+    help=f"Number of processes for a large file.  [default: the cores, at most {_MAX_JOBS}]",
 )  # fmt: skip
 @options.PROGRESS
 @option(
