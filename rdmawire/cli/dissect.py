@@ -166,7 +166,7 @@ class FileDissection:
             return None
         return open_printer(
             path, frames, tally, self._ports,
-            selection=FrameSelection(self._window, self._passes), most=self._left,
+            selection=FrameSelection(self._window, self._passes), max_frames=self._left,
             jobs=max(min(self._jobs, _size(path) // _PER_JOB), 1), encoding=encoding,
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ dissector also numbers the conversations of all datagrams.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 from rdmawire.columns.extract import Frames
 from rdmawire.dissect.output import FrameCounts
 
-CHUNK = 8192
-"""Frames that are read at once, so that their first bytes stay in the processor's cache."""
-CHUNK_BYTES = 2 << 20
-"""Bytes of such frames, if there are several: their text takes several times as many."""
+MAX_FRAMES: Final = 8192
+"""Frames of a chunk at most, so that their first bytes stay in the processor's cache."""
+MAX_BYTES: Final = 8 << 20
+"""Bytes of the frames of a chunk at most, unless it has only one."""
 
 
 class Flows(NamedTuple):
     """The flows of the frames whose datagrams are known without a dissection.
 
-    ``ends`` are the distinct ends: source and destination address, and both ports, as they are in a
+    ``endpoints`` are distinct: source and destination address, and both ports, as they are in a
     frame. ``rows`` are the rows of the frames in the chunk, ascending, ``indices`` the index of
-    each frame's ends.
+    each frame's endpoints.
     """
 
-    ends: list[bytes]
+    endpoints: list[bytes]
     rows: NDArray[np.int64]
     indices: NDArray[np.int64]
 
@@ -60,7 +60,7 @@ class Printed(NamedTuple):
         """Return it for the text before, between and after the frames of ``rest``."""
         return cls(counts, list(map(len, texts)), [b"".join(texts)])
 
-    def merged(self, dissected: list[bytes]) -> Iterable[bytes]:
+    def with_dissected(self, dissected: list[bytes]) -> Iterable[bytes]:
         """Return the text with the texts of the frames of ``rest``, in pieces."""
         if not dissected:
             return self.pieces
@@ -97,11 +97,15 @@ class PreparedChunk(Protocol):
 
 
 class ChunkPrinter(Protocol):
-    """Prints chunks of one capture, of at most ``most`` frames. It remembers no frames."""
+    """Prints chunks of one capture, of limited size. It remembers no frames."""
 
     @property
-    def most(self) -> int:
-        """The most frames of a chunk, up to :data:`CHUNK`: fewer if their text is long."""
+    def max_frames(self) -> int:
+        """Frames of a chunk at most: few if their text is long."""
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes of the frames of a chunk at most, unless it has only one."""
 
     def prepare(self, frames: Frames) -> PreparedChunk:
         """Find the frames of a chunk that need no dissector."""

@@ -348,6 +348,13 @@ class FastFrames(NamedTuple):
         """Bytes from the start of the record header to the ICRC, for each frame."""
         return self.packets.lengths + np.int64(LEAD + self.path.bases[UDP] - ICRC.SIZE)
 
+    def at(self, rows: NDArray[np.int64]) -> "FastFrames":
+        """Return the frames of these rows, which are in order and different."""
+        if len(rows) == len(self.frames):
+            return self
+        packets = FastPackets(self.packets.opcodes[rows], self.packets.lengths[rows])
+        return FastFrames(self.records.at(rows), self.frames[rows], self.path, packets)
+
 
 class FastFilter:
     """Finds the frames among records that take the fast path.

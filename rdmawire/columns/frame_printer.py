@@ -1,4 +1,4 @@
-"""Prints the frames of a pcap: many at once where that is possible, the others one by one.
+"""Prints the frames of a capture file: many at once where that is possible, the others one by one.
 
 Chunks of records are prepared and printed by one :class:`~rdmawire.columns.chunk.ChunkPrinter`, or
 by one in each of several worker processes. Frames that depend on others (TCP streams, RMPP
@@ -9,21 +9,21 @@ text does not depend on the number of processes.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, nullcontext
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.capture.record_index import Offsets
-from rdmawire.columns.chunk import CHUNK, CHUNK_BYTES, ChunkPrinter, Found, PreparedChunk
+from rdmawire.columns.chunk import MAX_FRAMES, ChunkPrinter, Found, PreparedChunk
 from rdmawire.columns.extract import Frames
 from rdmawire.columns.fast_path import Ports
-from rdmawire.columns.frame_text import Texts
+from rdmawire.columns.field_text import FieldForm, FieldPrinter, field_query
+from rdmawire.columns.frame_source import CaptureFile, FrameSource, open_fast_path
+from rdmawire.columns.frame_text import BoundedCache
 from rdmawire.columns.plain_frames import PlainPrinter, frame_form
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query
 from rdmawire.columns.read import as_array, with_selection_fields
-from rdmawire.columns.source import CaptureFile, FrameSource, open_fast_path
-from rdmawire.columns.text import FieldForm, FieldPrinter, field_query
 from rdmawire.columns.worker_pool import CAN_FORK, WorkerPool
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
@@ -33,39 +33,62 @@ from rdmawire.errors import CaptureError
 from rdmawire.wire.inet import UDP
 
 
-class _Merged(NamedTuple):
+class _PendingChunk(NamedTuple):
     """A chunk that is being printed, and the text of each of its dissected frames."""
 
     chunk: PreparedChunk
     dissected: list[bytes]
 
 
-def _ends_of(data: bytes) -> tuple[tuple[bytes, bytes], UDP]:
+def _endpoints_of(data: bytes) -> tuple[tuple[bytes, bytes], UDP]:
     """Return the addresses and the ports of a datagram, from their bytes."""
     size = (len(data) - 4) // 2
     ports = int.from_bytes(data[-4:-2], "big"), int.from_bytes(data[-2:], "big")
     return (data[:size], data[size:-4]), UDP(*ports)
 
 
-_ENDS: Final = Texts(_ends_of)
+_ENDPOINTS: Final = BoundedCache(_endpoints_of)
 
 
-def _parts(offsets: Offsets, frames: int) -> Iterator[slice]:
-    """Yield slices of up to ``frames`` records with these offsets: the chunks of a block."""
+def _chunk_rows(offsets: Offsets, max_frames: int, max_bytes: int) -> Iterator[slice]:
+    """Yield the rows of each chunk of a block: ``offsets`` are those of its records."""
     start = 0
     while start < len(offsets):
-        most = int(np.searchsorted(offsets, offsets[start] + CHUNK_BYTES))
-        stop = min(start + frames, most)
+        end = int(np.searchsorted(offsets, offsets[start] + max_bytes))
+        stop = min(start + max_frames, end)
         yield slice(start, stop)
         start = stop
 
 
-class FramePrinter:
-    """Prints and counts the frames of one pcap, in order: those of ``selection``.
+T = TypeVar("T")
 
-    ``printer`` prints chunks, ``dissected`` returns the text of a dissected frame, ``most`` limits
-    how many frames are printed, ``jobs`` is the number of processes that print (one where processes
-    cannot be forked). Frames are counted in ``counts``.
+
+def _delayed(items: Iterable[T], count: int) -> Iterator[T]:
+    """Yield items, each when ``count`` more were made, so that work on them has begun.
+
+    :class:`CaptureError` is raised after the items that were made before it.
+    """
+    made: deque[T] = deque()
+    damage: CaptureError | None = None
+    try:
+        for item in items:
+            made.append(item)
+            if len(made) > count:
+                yield made.popleft()
+    except CaptureError as error:
+        damage = error
+    yield from made
+    if damage is not None:
+        raise damage
+
+
+class FramePrinter:
+    """Prints and counts the frames of one capture file, in order: those of ``selection``.
+
+    ``printer`` prints chunks, ``dissected`` returns the text of a dissected frame, ``max_frames``
+    limits how many frames are printed, ``jobs`` is the number of processes that print (one where
+    processes cannot be forked), ``chunk_frames`` the maximum number of frames of a chunk. Frames
+    are counted in ``counts``.
     """
 
     def __init__(
@@ -76,16 +99,18 @@ class FramePrinter:
         counts: FrameCounts,
         *,
         selection: FrameSelection = EVERY_FRAME,
-        most: int | None = None,
+        max_frames: int | None = None,
         jobs: int = 1,
+        chunk_frames: int = MAX_FRAMES,
     ) -> None:
         self._source = source
         self._printer = printer
         self._dissected = dissected
         self._selection = selection
         self._counts = counts
-        self.left = most
+        self.left = max_frames
         self._jobs = jobs
+        self._chunk_frames = chunk_frames
 
     @property
     def position(self) -> int:
@@ -103,54 +128,37 @@ class FramePrinter:
                 yield from self._texts(pool, self._jobs)
 
     def _texts(self, printer: ChunkPrinter, ahead: int) -> Iterator[bytes]:
-        """Yield the texts; ``ahead`` chunks are being printed meanwhile."""
-        merged: deque[_Merged] = deque()
-        damage: CaptureError | None = None
-        try:
-            for chunk in self._merge(printer, ahead):
-                merged.append(chunk)
-                if len(merged) > ahead:
-                    yield from self._printed(merged.popleft())
-        except CaptureError as error:
-            damage = error
-        for chunk in merged:
+        """Yield the texts; meanwhile ``ahead`` chunks are prepared, and others printed."""
+        chunks = self._chunks(printer.max_frames, printer.max_bytes)
+        prepared = _delayed(map(printer.prepare, chunks), ahead)
+        for chunk in _delayed(self._pending(prepared), ahead):
             yield from self._printed(chunk)
-        if damage is not None:
-            raise damage
 
-    def _merge(self, printer: ChunkPrinter, ahead: int) -> Iterator[_Merged]:
-        """Yield the chunks with frames to print; ``ahead`` chunks are being prepared meanwhile."""
-        prepared: deque[PreparedChunk] = deque()
-        damage: CaptureError | None = None
-        try:
-            for frames in self._chunks():
-                prepared.append(printer.prepare(frames))
-                if len(prepared) > ahead:
-                    yield self._merged(prepared.popleft())
-                if self.left == 0:
-                    return
-        except CaptureError as error:
-            damage = error
-        while prepared and self.left != 0:
-            yield self._merged(prepared.popleft())
-        if damage is not None and self.left != 0:
-            raise damage
-
-    def _chunks(self) -> Iterator[Frames]:
+    def _chunks(self, max_frames: int, max_bytes: int) -> Iterator[Frames]:
         """Yield chunks, up to the last one with a frame that can be selected."""
+        limits = min(max_frames, self._chunk_frames), max_bytes
         for frames in self._source.blocks():
-            for part in _parts(frames.records.offsets, min(self._printer.most, CHUNK)):
-                yield frames.at(part)
-                if self._is_over(frames.first + part.stop):
+            for rows in _chunk_rows(frames.records.offsets, *limits):
+                yield frames.at(rows)
+                if self._is_over(frames.first + rows.stop):
                     return
+
+    def _pending(self, prepared: Iterable[PreparedChunk]) -> Iterator[_PendingChunk]:
+        """Have chunks printed until no frames are left to be printed."""
+        for chunk in prepared:
+            if self.left == 0:
+                return
+            yield self._begun(chunk)
+            if self.left == 0:
+                return
 
     def _is_over(self, number: int) -> bool:
         """Whether no frame from ``number`` on can be selected."""
         end = self._selection.window.end
         return end is not None and end.kind is BoundKind.NUMBER and number > end.value
 
-    def _merged(self, chunk: PreparedChunk) -> _Merged:
-        """Dissect what is left of a chunk, and number the conversations of all its datagrams.
+    def _begun(self, chunk: PreparedChunk) -> _PendingChunk:
+        """Have a chunk printed: dissect what is left of it, and number all its conversations.
 
         Frames after the last one to be printed are neither dissected nor counted.
         """
@@ -174,7 +182,7 @@ class FramePrinter:
         if streams is not None:
             self._number(found, streams, numbered, len(wanted))
         chunk.print(streams, self._cut(wanted))
-        return _Merged(chunk, texts)
+        return _PendingChunk(chunk, texts)
 
     def _number(self, found: Found, streams: NDArray[np.int64], start: int, row: int) -> int:
         """Put the conversations of datagrams before ``row`` into ``streams``.
@@ -182,9 +190,9 @@ class FramePrinter:
         ``start`` is the index of the first of them among the flows; returns the index after them.
         """
         assert found.flows is not None
-        ends, rows, indices = found.flows
+        endpoints, rows, indices = found.flows
         stop = int(np.searchsorted(rows, row))
-        numbers = _streams(self._source.dissector, ends, indices[start:stop])
+        numbers = _streams(self._source.dissector, endpoints, indices[start:stop])
         streams[rows[start:stop]] = numbers
         return stop
 
@@ -196,29 +204,29 @@ class FramePrinter:
         self.left -= len(rows)
         return len(wanted) if self.left else int(rows[-1]) + 1
 
-    def _printed(self, merged: _Merged) -> Iterable[bytes]:
+    def _printed(self, pending: _PendingChunk) -> Iterable[bytes]:
         """Return the text of a chunk, and count its frames."""
-        printed = merged.chunk.printed()
+        printed = pending.chunk.printed()
         self._counts.include(printed.counts)
-        return printed.merged(merged.dissected)
+        return printed.with_dissected(pending.dissected)
 
 
 def _streams(
-    dissector: Dissector, ends: list[bytes], indices: NDArray[np.int64]
+    dissector: Dissector, endpoints: list[bytes], indices: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Number the conversations of datagrams: for each, the index of its ends.
+    """Number the conversations of datagrams: for each, the index of its endpoints.
 
     If none is forgotten meanwhile, the numbers depend only on the order of the first datagrams of
     each, and which is forgotten later on the order of the last ones.
     """
-    if not dissector.remembers_udp_streams(len(ends)):
-        each = [dissector.udp_stream(*_ENDS[ends[of]]) for of in indices.tolist()]
+    if not dissector.remembers_udp_streams(len(endpoints)):
+        each = [dissector.udp_stream(*_ENDPOINTS[endpoints[of]]) for of in indices.tolist()]
         return np.array(each, np.int64)
-    numbers = np.zeros(len(ends), np.int64)
+    numbers = np.zeros(len(endpoints), np.int64)
     for of in _by_first(indices):
-        numbers[of] = dissector.udp_stream(*_ENDS[ends[of]])
+        numbers[of] = dissector.udp_stream(*_ENDPOINTS[endpoints[of]])
     for of in reversed(_by_first(indices[::-1])):
-        dissector.udp_stream(*_ENDS[ends[of]])
+        dissector.udp_stream(*_ENDPOINTS[endpoints[of]])
     found: NDArray[np.int64] = numbers[indices]
     return found
 
@@ -237,14 +245,17 @@ def open_printer(
     ports: Iterable[int],
     *,
     selection: FrameSelection = EVERY_FRAME,
-    most: int | None = None,
+    max_frames: int | None = None,
     jobs: int = 1,
     encoding: str = "utf-8",
+    chunk_frames: int = MAX_FRAMES,
 ) -> FramePrinter | None:
-    """Return what prints a capture; ``None`` if its frames must be dissected one by one.
+    """Return what prints a capture file; ``None`` if its frames must be dissected one by one.
 
-    The text has this encoding; other characters are escaped. Of lines of fields, only the frames
-    are counted.
+    ``path`` is the file, ``output`` the form of the text (without one, frames are only counted in
+    ``counts``), ``ports`` are the UDP ports of RoCEv2. The other parameters are those of
+    :class:`FramePrinter`. The text has this ``encoding``; characters that it does not have are
+    escaped. With :class:`Fields`, frames are counted, but not their checksums.
     """
     if (
         with_selection_fields(Query([]), selection) is None
@@ -266,7 +277,14 @@ def open_printer(
 
     source = FrameSource(file, ports)
     return FramePrinter(
-        source, printer, dissected, counts, selection=selection, most=most, jobs=jobs
+        source,
+        printer,
+        dissected,
+        counts,
+        selection=selection,
+        max_frames=max_frames,
+        jobs=jobs,
+        chunk_frames=chunk_frames,
     )
 
 

@@ -23,7 +23,7 @@ from rdmawire.columns.fast_path import (
 )
 from rdmawire.columns.text_cells import encoded
 from rdmawire.dissect import generated
-from rdmawire.dissect.node import Extra
+from rdmawire.dissect.node import Derived, Extra, Node
 from rdmawire.dissect.tree import ItemLayout, layouts
 from rdmawire.units import decimal_seconds
 from rdmawire.wire.header import Header, Row
@@ -32,7 +32,7 @@ from rdmawire.wire.inet import UDP, IPv4
 from rdmawire.wire.packet import LAYOUTS, Layout
 
 MAX_TEXTS: Final = 4096
-"""Texts that a part remembers; with more different values it begins again."""
+"""Texts of different values that a part of a text remembers at most."""
 
 
 class Tail(NamedTuple):
@@ -82,7 +82,7 @@ class OpcodeFrames:
     @cached_property
     def tails(self) -> list[Tail]:
         """The lengths of payload and pad of each frame."""
-        known = Texts(self.shape.tail)
+        known = BoundedCache(self.shape.tail)
         return [known[size] for size in self.sizes.tolist()]
 
     @cached_property
@@ -141,8 +141,11 @@ class Constant:
         return repeat(self.text, len(some))
 
 
-class Texts(dict[Any, T]):
-    """Texts, or parts of texts, by value: each is written at the first use."""
+class BoundedCache(dict[Any, T]):
+    """What ``write`` returns for each value, written at its first use.
+
+    It begins again when it has :data:`MAX_TEXTS` values.
+    """
 
     def __init__(self, write: Callable[[Any], T]) -> None:
         super().__init__()
@@ -165,7 +168,7 @@ class OfBytes:
         self._places = np.array(places)
         self._first, self._length = places[0], len(places)
         self._adjacent = places[-1] - places[0] + 1 == len(places)
-        self._texts = Texts(write)
+        self._texts = BoundedCache(write)
 
     def texts(self, some: OpcodeFrames) -> Iterable[str]:
         return map(self._texts.__getitem__, self._values(some.frames))
@@ -183,7 +186,7 @@ class OfTail:
     """A text that depends on the lengths of payload and pad."""
 
     def __init__(self, shape: FrameShape, write: Callable[[Tail], str]) -> None:
-        self._texts = Texts(lambda sizes: write(shape.tail(sizes)))
+        self._texts = BoundedCache(lambda sizes: write(shape.tail(sizes)))
 
     def texts(self, some: OpcodeFrames) -> Iterable[str]:
         return map(self._texts.__getitem__, some.sizes.tolist())
@@ -209,7 +212,50 @@ class OfFrames:
         self.texts = write
 
 
-def merged(parts: Iterable[Part]) -> list[Part]:
+MARK: Final = 0x7E57
+"""A number in a text, where another one is put in its place."""
+
+
+class PayloadText:
+    """Writes the payload and the pad of frames of one shape, in hexadecimal.
+
+    ``around`` returns the text before and after the digits of a field, the only one beside a node.
+    At most ``max_bytes`` of a payload are written.
+    """
+
+    def __init__(
+        self,
+        shape: FrameShape,
+        around: Callable[[Node, Derived], tuple[str, str]],
+        max_bytes: int | None = None,
+    ) -> None:
+        self._at = shape.payload
+        self._around = around
+        self._shown = slice(max_bytes)
+        self._constants = BoundedCache(self._constants_of)
+
+    def _constants_of(self, tail: Tail) -> tuple[str, str, str, str]:
+        """Return the texts before the payload, after it, before the pad, and after it."""
+        at = self._at
+        around = self._around(Node("payload", at, bytes(tail.payload)), generated.PAYLOAD)
+        if not tail.pad:
+            return *around, "", ""
+        pad = Node("pad", at + tail.payload, bytes(tail.pad))
+        return *around, *self._around(pad, generated.PAD)
+
+    def texts(self, some: OpcodeFrames) -> Iterator[str]:
+        """Yield the text of each frame; empty for one without payload."""
+        for data, tail in zip(some.payloads, some.tails, strict=True):
+            if not data:
+                yield ""
+                continue
+            before, after, before_pad, after_pad = self._constants[tail]
+            payload = data[: tail.payload][self._shown].hex()
+            pad = data[tail.payload :].hex() if before_pad else ""
+            yield f"{before}{payload}{after}{before_pad}{pad}{after_pad}"
+
+
+def with_joined_constants(parts: Iterable[Part]) -> list[Part]:
     """Return parts without empty constants, and with adjacent constants as one."""
     found: list[Part] = []
     for part in parts:
@@ -239,7 +285,7 @@ class TextRows:
         return encoded("".join(self._texts[rows].tolist()))
 
 
-def seconds(times: NDArray[np.int64]) -> Iterator[str]:
+def seconds_texts(times: NDArray[np.int64]) -> Iterator[str]:
     """Write times (ns) as seconds with nine decimals."""
     if times.min(initial=0) < 0:
         return map(decimal_seconds, times.tolist())

@@ -1,10 +1,11 @@
 """The objects of ``rdmawire dissect -T json`` and ``-T ndjson`` for fast-path frames."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from rdmawire.columns.fast_path import bits
 from rdmawire.columns.frame_text import (
+    MARK,
     Constant,
     FrameShape,
     OfBytes,
@@ -13,12 +14,12 @@ from rdmawire.columns.frame_text import (
     OfTail,
     OpcodeFrames,
     Part,
+    PayloadText,
     Segment,
     Tail,
-    Texts,
     known_extras,
     places_of,
-    seconds,
+    seconds_texts,
     segments,
     with_bytes,
 )
@@ -49,7 +50,7 @@ class ObjectParts:
         for table, base in shape.headers:
             yield from _layer(shape, table, base)
             yield Constant(", ")
-        yield OfFrames(_Payloads(shape).texts)
+        yield OfFrames(PayloadText(shape, _around_bytes).texts)
         yield from _icrc(shape)
         yield Constant(_behind_layers() + self._after)
 
@@ -59,12 +60,8 @@ class ObjectParts:
         template = head + '%d, "time": "%s", "length": %d, "captured": %d, "comments": [], '
         template += '"layers": ['
         heads = some.fast.records.heads
-        columns = some.numbers.tolist(), seconds(some.times), heads["length"].tolist()
+        columns = some.numbers.tolist(), seconds_texts(some.times), heads["length"].tolist()
         return map(template.__mod__, zip(*columns, heads["captured"].tolist(), strict=True))
-
-
-_MARK: Final = 0x7E57
-"""A number in a text, where another one is put in its place."""
 
 
 def _behind_layers() -> str:
@@ -139,33 +136,6 @@ def _words(table: type[Header], base: int, extras: list[Item]) -> Part:
     return OfBytes([base + at for at in places], written)
 
 
-class _Payloads:
-    """Writes the layers of payload and pad."""
-
-    def __init__(self, shape: FrameShape) -> None:
-        self._at = shape.payload
-        self._parts = Texts(self._parts_of)
-
-    def _parts_of(self, tail: Tail) -> tuple[str, str, str, str]:
-        """What is before the payload, behind it, before the pad, and behind it."""
-        at = self._at
-        around = _around_bytes(Node("payload", at, bytes(tail.payload)), generated.PAYLOAD)
-        if not tail.pad:
-            return *around, "", ""
-        pad = Node("pad", at + tail.payload, bytes(tail.pad))
-        return *around, *_around_bytes(pad, generated.PAD)
-
-    def texts(self, some: OpcodeFrames) -> Iterator[str]:
-        """Yield the text of each frame; empty for one without payload."""
-        for data, tail in zip(some.payloads, some.tails, strict=True):
-            if not data:
-                yield ""
-                continue
-            before, after, pad, end = self._parts[tail]
-            size = tail.payload
-            yield f"{before}{data[:size].hex()}{after}{pad}{data[size:].hex() if pad else ''}{end}"
-
-
 def _around_bytes(node: Node, field: Derived) -> tuple[str, str]:
     """A layer of bytes: what is before their digits, and behind them."""
     node.extras = (Extra(field, b"\xf0\x9f\x98"),)
@@ -178,8 +148,8 @@ def _icrc(shape: FrameShape) -> Iterator[Part]:
 
     def around(tail: Tail) -> tuple[str, str]:
         at = shape.payload + tail.payload + tail.pad
-        node = Node(ICRC.label, at, bytes(ICRC.SIZE), ICRC(_MARK), known_extras(shape, ICRC))
-        before, _, after = dumped(layer_object(node)).partition(str(_MARK))
+        node = Node(ICRC.label, at, bytes(ICRC.SIZE), ICRC(MARK), known_extras(shape, ICRC))
+        before, _, after = dumped(layer_object(node)).partition(str(MARK))
         return before, after
 
     yield OfTail(shape, lambda tail: around(tail)[0])

@@ -9,12 +9,10 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.cell_parts import CellRows
-from rdmawire.columns.chunk import CHUNK, Flows, Found, Printed, gaps
+from rdmawire.columns.chunk import MAX_BYTES, MAX_FRAMES, Flows, Found, Printed, gaps
 from rdmawire.columns.extract import Frames, IPChecksumStatus, expected_icrc
 from rdmawire.columns.fast_path import (
     FastFrames,
-    FastPackets,
     HeaderStack,
     Ports,
     bytes_at,
@@ -25,10 +23,10 @@ from rdmawire.columns.frame_text import (
     FrameShape,
     OpcodeFrames,
     TextRows,
-    merged,
+    with_joined_constants,
 )
 from rdmawire.columns.json_text import ObjectParts
-from rdmawire.columns.line_text import line_parts
+from rdmawire.columns.line_text import CellRows, line_parts
 from rdmawire.columns.query import EVERY_FRAME, ColumnBuilder, FrameSelection, Query
 from rdmawire.columns.read import put_fields, put_frame_fields
 from rdmawire.columns.text_cells import in_encoding
@@ -45,7 +43,7 @@ _LONGEST: Final = max(layout.size for layout in LAYOUTS.values())
 _UDP_CHECKSUM: Final = row_bits(UDP, "checksum")
 
 
-def is_plain(fast: FastFrames) -> NDArray[np.bool_]:
+def _are_plain(fast: FastFrames) -> NDArray[np.bool_]:
     """Return which frames have nothing after the ICRC and only good checksums.
 
     The UDP checksum of these is 0: it was not computed.
@@ -60,7 +58,7 @@ def is_plain(fast: FastFrames) -> NDArray[np.bool_]:
     return found
 
 
-class Rows(Protocol):
+class FrameTexts(Protocol):
     """The text of the frames of a chunk, at their rows."""
 
     def put(self, rows: NDArray[np.int64], parts: Sequence[Any], some: OpcodeFrames) -> None:
@@ -73,12 +71,12 @@ class Rows(Protocol):
 class FrameForm(NamedTuple):
     """How frames are printed: the parts of their text, and what puts the text together.
 
-    ``streams`` says whether the parts need the numbers of conversations.
+    ``needs_streams`` says whether the parts need the numbers of conversations.
     """
 
     parts: Callable[[FrameShape], Iterable[Any]]
-    rows: Callable[[int], Rows] = TextRows
-    streams: bool = False
+    rows: Callable[[int], FrameTexts] = TextRows
+    needs_streams: bool = False
 
 
 def _no_parts(_: FrameShape) -> Iterable[Any]:
@@ -98,15 +96,15 @@ def frame_form(output: Output | None, name: str) -> FrameForm | None:
         return COUNT_ONLY
     if isinstance(output, Lines) and output.are_plain:
         if output.are_trees:
-            return FrameForm(tree_parts, streams=True)
+            return FrameForm(tree_parts, needs_streams=True)
         return FrameForm(line_parts, CellRows)
     if isinstance(output, Objects) and output.have_all_layers:
-        return FrameForm(ObjectParts(name, output.around), streams=True)
+        return FrameForm(ObjectParts(name, output.around), needs_streams=True)
     return None
 
 
-_FEWER: Final = CHUNK // 8
-"""Frames of a chunk whose text has all fields: some kilobytes of each frame."""
+_LONG_TEXT: Final = 1024, 2 << 20
+"""Frames and bytes of a chunk whose text has all fields: some kilobytes of each frame."""
 
 
 class _Group(NamedTuple):
@@ -117,7 +115,7 @@ class _Group(NamedTuple):
 
     def chosen(self, which: NDArray[np.int64]) -> "_Group":
         """Return some of the frames, by their indices."""
-        return _Group(self.rows[which], chosen_of(self.fast, which))
+        return _Group(self.rows[which], self.fast.at(which))
 
 
 class PlainPrinter:
@@ -136,7 +134,8 @@ class PlainPrinter:
         encoding: str = "utf-8",
     ) -> None:
         self.form = form
-        self.most = _FEWER if form.streams else CHUNK
+        limits = _LONG_TEXT if form.needs_streams else (MAX_FRAMES, MAX_BYTES)
+        self.max_frames, self.max_bytes = limits
         self.selection = selection
         self.encoding = encoding
         self.query = Query(selection.names)
@@ -150,7 +149,7 @@ class PlainPrinter:
     def parts(self, shape: tuple[HeaderStack, int]) -> list[Any]:
         """Return the parts of the text of frames on a path with an opcode."""
         if shape not in self._parts:
-            self._parts[shape] = merged(self.form.parts(FrameShape(*shape)))
+            self._parts[shape] = with_joined_constants(self.form.parts(FrameShape(*shape)))
         return self._parts[shape]
 
 
@@ -168,7 +167,7 @@ class PlainChunk:
         selected = self._selected()
         chosen = [group.chosen(np.flatnonzero(selected[group.rows])) for group in self._fast]
         wanted = [group for group in chosen if len(group.rows)]
-        self._plain = [each.chosen(np.flatnonzero(is_plain(each.fast))) for each in wanted]
+        self._plain = [each.chosen(np.flatnonzero(_are_plain(each.fast))) for each in wanted]
         self.found = self._found(wanted)
         self._streams: NDArray[np.int64] | None = None
         self._end = 0
@@ -202,17 +201,17 @@ class PlainChunk:
         for group in self._plain:
             rest[group.rows] = False
             taken[group.rows] = True
-        flows = self._flows() if self._printer.form.streams else None
+        flows = self._flows() if self._printer.form.needs_streams else None
         return Found(np.flatnonzero(rest), taken, flows)
 
     def _flows(self) -> Flows:
         """Return the flows of all frames on the fast path."""
-        rows, ends = np.zeros(0, np.int64), []
+        rows, endpoints = np.zeros(0, np.int64), []
         for some, fast in self._fast:
             rows = np.concatenate((rows, some))
-            ends += _ends(fast)
+            endpoints += _endpoints(fast)
         numbers: dict[bytes, int] = {}
-        indices = np.array([numbers.setdefault(end, len(numbers)) for end in ends], np.int64)
+        indices = np.array([numbers.setdefault(each, len(numbers)) for each in endpoints], np.int64)
         order = np.argsort(rows)
         return Flows(list(numbers), rows[order], indices[order])
 
@@ -232,14 +231,14 @@ class PlainChunk:
         pieces = map(text.between, gaps(self.found.rest, self._end))
         return Printed.of(counts, [in_encoding(piece, encoding) for piece in pieces])
 
-    def _put(self, text: Rows, rows: NDArray[np.int64], fast: FastFrames) -> None:
+    def _put(self, text: FrameTexts, rows: NDArray[np.int64], fast: FastFrames) -> None:
         """Put the texts of plain frames of one path at their rows."""
         if self._printer.form is COUNT_ONLY:
             return
         frames, streams = self.frames, self._streams
         for opcode in fast.packets.present.tolist():
             chosen = np.flatnonzero(fast.packets.opcodes == opcode)
-            where, own = rows[chosen], chosen_of(fast, chosen)
+            where, own = rows[chosen], fast.at(chosen)
             of_frames = [] if streams is None else streams[where].tolist()
             numbers, times = where + frames.first, own.records.times(frames.resolution)
             some = OpcodeFrames(own, numbers, times, frames.first_ns, of_frames)
@@ -255,21 +254,13 @@ def _count(counts: FrameCounts, fast: FastFrames) -> None:
         counts.good[IPV4_CHECKSUM.name] += count
 
 
-def _ends(fast: FastFrames) -> list[bytes]:
-    """Return the ends of datagrams: addresses and ports, which follow one another."""
-    start = fast.path.network_base + source_offset(fast.path.network)
+def _endpoints(fast: FastFrames) -> list[bytes]:
+    """Return the endpoints of datagrams: addresses and ports, which follow one another."""
+    start = fast.path.network_base + _source_offset(fast.path.network)
     found: list[bytes] = bytes_at(fast.frames, start, fast.path.bases[UDP] + 4 - start).tolist()
     return found
 
 
-def chosen_of(fast: FastFrames, rows: NDArray[np.int64]) -> FastFrames:
-    """Return the frames of these rows."""
-    if len(rows) == len(fast.frames):
-        return fast
-    packets = FastPackets(fast.packets.opcodes[rows], fast.packets.lengths[rows])
-    return FastFrames(fast.records.at(rows), fast.frames[rows], fast.path, packets)
-
-
-def source_offset(network: type[Header]) -> int:
+def _source_offset(network: type[Header]) -> int:
     """Return the offset of the source address in a network header."""
     return next(row.bit for row in network.rows if row.name == "src") // 8

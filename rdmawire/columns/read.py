@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.capture import open_capture
-from rdmawire.columns.chunk import CHUNK
+from rdmawire.columns.chunk import MAX_FRAMES
 from rdmawire.columns.extract import FRAME_COLUMNS, Extracted, Frames, first_of
 from rdmawire.columns.fast_path import (
     Chosen,
@@ -21,6 +21,7 @@ from rdmawire.columns.fast_path import (
     FastFrames,
     Ports,
 )
+from rdmawire.columns.frame_source import CaptureFile, FrameSource, open_fast_path
 from rdmawire.columns.query import (
     EVERY_FRAME,
     ColumnBuilder,
@@ -29,7 +30,6 @@ from rdmawire.columns.query import (
     occurs_once,
     select_frames,
 )
-from rdmawire.columns.source import CaptureFile, FrameSource, open_fast_path
 from rdmawire.columns.table import Columns, joined
 from rdmawire.decode import PROTOCOLS, Protocols
 from rdmawire.dissect.dissection import Dissection
@@ -164,12 +164,12 @@ class MixedReader:
         for frames in self._source.blocks():
             count = len(frames.records.offsets)
             builder = ColumnBuilder(self._query.fields, count)
-            for start in range(0, count, CHUNK):
+            for start in range(0, count, MAX_FRAMES):
                 self._read_chunk(frames, start, builder)
             yield builder.columns()
 
     def _read_chunk(self, frames: Frames, start: int, builder: ColumnBuilder) -> None:
-        chunk = slice(start, min(start + CHUNK, len(frames.records.offsets)))
+        chunk = slice(start, min(start + MAX_FRAMES, len(frames.records.offsets)))
         rest = put_chunk(builder, self._query, self._fast_filter, chunk, frames.at(chunk))
         for row in np.flatnonzero(rest):
             self._dissect(frames, start + int(row), builder)

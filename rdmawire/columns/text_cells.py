@@ -43,7 +43,7 @@ def constant(text: bytes, rows: int) -> Cells:
     return np.broadcast_to(np.frombuffer(text, np.uint8), (rows, len(text)))
 
 
-def joined(cells: Sequence[Cells]) -> Cells:
+def joined_cells(cells: Sequence[Cells]) -> Cells:
     """Return the texts of several cells as those of one."""
     return np.concatenate(cells, axis=1)
 
@@ -51,7 +51,7 @@ def joined(cells: Sequence[Cells]) -> Cells:
 def side_by_side(rows: int, *parts: Cells | str) -> Cells:
     """Return the texts of parts one after the other; a text is the same in each row."""
     cells = [constant(encoded(each), rows) if isinstance(each, str) else each for each in parts]
-    return joined(cells)
+    return joined_cells(cells)
 
 
 def _groups(values: NDArray[Any], count: int) -> list[NDArray[Any]]:
@@ -128,10 +128,10 @@ def with_spaces(cells: Cells, width: int) -> Cells:
     before = max(cells.shape[1] - width, 0)
     inside = cells[:, before:]
     spaces = constant(b" " * (width - inside.shape[1]), len(cells))
-    return joined((cells[:, :before], spaces, np.where(inside == 0, _SPACE, inside)))
+    return joined_cells((cells[:, :before], spaces, np.where(inside == 0, _SPACE, inside)))
 
 
-def seconds(times: NDArray[np.int64], width: int = 0) -> Cells:
+def seconds_cells(times: NDArray[np.int64], width: int = 0) -> Cells:
     """Write times (ns) as seconds with nine decimals, right-aligned in ``width`` characters."""
     if times.min(initial=0) < 0:
         return from_values(times, lambda time: decimal_seconds(time).rjust(width))
@@ -153,7 +153,7 @@ class Numbering(dict[Any, int]):
         return found
 
 
-def table(texts: Sequence[bytes]) -> Cells:
+def from_rows(texts: Sequence[bytes]) -> Cells:
     """Return one text in each row."""
     cells: Cells = np.array(texts, np.bytes_).view(np.uint8).reshape(len(texts), -1)
     return cells
@@ -161,7 +161,7 @@ def table(texts: Sequence[bytes]) -> Cells:
 
 def from_texts(texts: Sequence[bytes], indices: NDArray[Any]) -> Cells:
     """Write one of a few texts in each row, by its index."""
-    cells: Cells = table(texts)[indices]
+    cells: Cells = from_rows(texts)[indices]
     return cells
 
 

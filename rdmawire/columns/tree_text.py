@@ -5,6 +5,8 @@ from typing import Final
 
 from rdmawire.columns.fast_path import bits
 from rdmawire.columns.frame_text import (
+    MARK,
+    BoundedCache,
     Constant,
     FrameShape,
     OfBytes,
@@ -13,11 +15,11 @@ from rdmawire.columns.frame_text import (
     OfTail,
     OpcodeFrames,
     Part,
+    PayloadText,
     Segment,
     Tail,
-    Texts,
     known_extras,
-    seconds,
+    seconds_texts,
     segments,
     with_bytes,
 )
@@ -38,13 +40,13 @@ def tree_parts(shape: FrameShape) -> Iterator[Part]:
     yield OfFrames(_headings)
     for table, base in shape.headers:
         yield from _header(shape, table, base)
-    yield OfFrames(_Payloads(shape).texts)
+    yield OfFrames(PayloadText(shape, _around_bytes, _SHOWN).texts)
     yield from _icrc(shape)
     yield Constant("\n")
 
 
 def _headings(some: OpcodeFrames) -> Iterator[str]:
-    after = seconds(some.times - some.first_ns)
+    after = seconds_texts(some.times - some.first_ns)
     lengths = some.fast.records.heads["length"].tolist()
     columns = zip(some.numbers.tolist(), lengths, some.times.tolist(), after, strict=True)
     for number, length, time, later in columns:
@@ -59,7 +61,7 @@ def _around_decimals(whole: int) -> tuple[str, str]:
     return before, behind
 
 
-_calendar: Final = Texts(_around_decimals).__getitem__
+_calendar: Final = BoundedCache(_around_decimals).__getitem__
 
 
 def _header(shape: FrameShape, table: type[Header], base: int) -> Iterator[Part]:
@@ -110,45 +112,14 @@ def _extras(node: Node) -> str:
     return "".join(f"{generated_line(item)}\n" for item in generated_items(node))
 
 
-_MARK: Final = 0x7E57
-"""A number in a text, where another one is put in its place."""
-
-
 def _around(field: Derived) -> tuple[str, str]:
     """The line of a field beside a header: what is before and behind its number."""
-    before, _, after = _extras(Node("", 0, b"", None, (Extra(field, _MARK),))).partition(str(_MARK))
+    before, _, after = _extras(Node("", 0, b"", None, (Extra(field, MARK),))).partition(str(MARK))
     return before, after
 
 
-class _Payloads:
-    """Writes the payload and the pad of frames."""
-
-    def __init__(self, shape: FrameShape) -> None:
-        self._at = shape.payload
-        self._parts = Texts(self._parts_of)
-
-    def _parts_of(self, tail: Tail) -> tuple[str, str, str, str]:
-        """What is before the payload, behind it, before the pad, and behind it."""
-        at = self._at
-        before, after = _around_bytes(Node("payload", at, bytes(tail.payload)), generated.PAYLOAD)
-        if not tail.pad:
-            return before, after, "", ""
-        pad = Node("pad", at + tail.payload, bytes(tail.pad))
-        return before, after, *_around_bytes(pad, generated.PAD)
-
-    def texts(self, some: OpcodeFrames) -> Iterator[str]:
-        """Yield the text of each frame; empty for one without payload."""
-        for data, tail in zip(some.payloads, some.tails, strict=True):
-            if not data:
-                yield ""
-                continue
-            before, after, pad, end = self._parts[tail]
-            size = tail.payload
-            shown = data[:size][:_SHOWN].hex()
-            yield f"{before}{shown}{after}{pad}{data[size:].hex() if pad else ''}{end}"
-
-
 _SHOWN: Final = 64
+"""Bytes of a payload that are written, at most."""
 
 
 def _around_bytes(node: Node, field: Derived) -> tuple[str, str]:

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from rdmawire.capture.pcap import RECORD
 from rdmawire.columns.chunk import (
-    CHUNK,
-    CHUNK_BYTES,
+    MAX_FRAMES,
     ChunkPrinter,
     Found,
     PreparedChunk,
@@ -35,7 +34,9 @@ from rdmawire.worker_process import begin_worker
 CAN_FORK: Final = "fork" in get_all_start_methods()
 """Whether this system can fork processes; Windows cannot."""
 
-_NUMBERS: Final = 3 * 8 * CHUNK
+_MAX_BYTES: Final = 2 << 20
+"""Bytes of the frames of a chunk at most, since several are in memory at a time."""
+_NUMBERS: Final = 3 * 8 * MAX_FRAMES
 """Bytes of a slot for numbers: offset, conversation and, if it has its own, time of each record."""
 
 
@@ -49,7 +50,7 @@ class _Slot:
         self.number = number
         memory = mmap.mmap(-1, _NUMBERS + size)
         self.data = memoryview(memory)[_NUMBERS:]
-        self.offsets, self.streams, self.times = np.ndarray((3, CHUNK), np.int64, memory)
+        self.offsets, self.streams, self.times = np.ndarray((3, MAX_FRAMES), np.int64, memory)
 
     def put(self, frames: Frames) -> "_Prepare":
         """Copy the records of a chunk, and return the message that says so."""
@@ -86,11 +87,11 @@ class _Prepare(NamedTuple):
 class _Print(NamedTuple):
     """A message: the rows before ``end`` of the chunk in a slot are to be printed.
 
-    ``streams`` says whether the slot has the numbers of conversations.
+    ``has_streams`` says whether the slot has the numbers of conversations.
     """
 
     slot: int
-    streams: bool
+    has_streams: bool
     end: int
 
 
@@ -151,7 +152,7 @@ def _work(
                 connection.send((slot.number, chunks[slot.number].found))
             else:
                 chunk = chunks.pop(slot.number)
-                chunk.print(slot.streams if message.streams else None, message.end)
+                chunk.print(slot.streams if message.has_streams else None, message.end)
                 done = chunk.printed()
                 connection.send((slot.number, (done.counts, done.lengths)))
                 for text in done.pieces:
@@ -265,8 +266,9 @@ class WorkerPool:
 
     def __init__(self, printer: ChunkPrinter, jobs: int, longest: int) -> None:
         self.printer = printer
-        self.most = printer.most
-        size = CHUNK_BYTES + RECORD + longest
+        self.max_frames = printer.max_frames
+        self.max_bytes = min(printer.max_bytes, _MAX_BYTES)
+        size = self.max_bytes + RECORD + longest
         slots = [_Slot(number, size) for number in range(2 * jobs + 2)]
         self.free = deque(slots)
         self._workers = deque(_Worker(slots, printer) for _ in range(jobs))

@@ -18,10 +18,11 @@ from rdmawire.capture import (
     Record,
     create_capture,
     open_capture,
-    pcapng_index,
+    pcapng_blocks,
 )
 from rdmawire.capture.record_index import PcapFile, RecordBlock
-from rdmawire.columns import frame_printer, plain_frames
+from rdmawire.columns import plain_frames
+from rdmawire.columns.chunk import MAX_FRAMES
 from rdmawire.columns.frame_printer import open_printer
 from rdmawire.columns.frame_text import _VARYING, segments
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection
@@ -57,13 +58,13 @@ SELECTIONS = {
 
 
 def dissected(
-    path: Path, output: Output | None, selection: FrameSelection, most: int | None
+    path: Path, output: Output | None, selection: FrameSelection, max_frames: int | None
 ) -> tuple[str, str]:
     """Return the text of frames that are dissected one by one, and their counts."""
     counts, texts = FrameCounts(), [] if output is None else [output.head()]
     with open_capture(path) as reader:
         for frame in Dissector().capture(reader):
-            if counts.frames == most:
+            if counts.frames == max_frames:
                 break
             if selection.takes(frame):
                 counts.add(frame)
@@ -72,12 +73,24 @@ def dissected(
 
 
 def printed(
-    path: Path, output: Output | None, selection: FrameSelection, most: int | None, jobs: int = 1
+    path: Path,
+    output: Output | None,
+    selection: FrameSelection,
+    max_frames: int | None,
+    jobs: int = 1,
+    chunk_frames: int = MAX_FRAMES,
 ) -> tuple[str, str] | None:
     """Return the text of frames printed many at once, and their counts."""
     counts = FrameCounts()
     printer = open_printer(
-        str(path), output, counts, (ROCE_PORT,), selection=selection, most=most, jobs=jobs
+        str(path),
+        output,
+        counts,
+        (ROCE_PORT,),
+        selection=selection,
+        max_frames=max_frames,
+        jobs=jobs,
+        chunk_frames=chunk_frames,
     )
     if printer is None:
         return None
@@ -89,14 +102,14 @@ def printed(
 
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("selection", SELECTIONS)
-def test_each_capture_is_printed_alike(name: str, selection: str) -> None:
-    alike = 0
+def test_each_capture_is_printed_as_dissected(name: str, selection: str) -> None:
+    count = 0
     for path in CAPTURES:
         found = printed(path, OUTPUTS[name](), *SELECTIONS[selection])
         if found is not None:
             assert found == dissected(path, OUTPUTS[name](), *SELECTIONS[selection]), path
-            alike += 1
-    assert alike > 20
+            count += 1
+    assert count > 20
 
 
 def mutants(seed: int, count: int) -> Iterator[bytes]:
@@ -113,14 +126,13 @@ def mutants(seed: int, count: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_mutated_frames_are_printed_alike(
-    name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mutated_frames_are_printed_as_dissected(name: str, seed: int, tmp_path: Path) -> None:
     path = tmp_path / "mutants.pcap"
     write_mutants(path, seed, 1200)
-    monkeypatch.setattr(frame_printer, "CHUNK", 100)
     every = EVERY_FRAME, None
-    assert printed(path, OUTPUTS[name](), *every) == dissected(path, OUTPUTS[name](), *every)
+    assert printed(path, OUTPUTS[name](), *every, chunk_frames=100) == dissected(
+        path, OUTPUTS[name](), *every
+    )
 
 
 def write_mutants(path: Path, seed: int, count: int) -> None:
@@ -135,26 +147,24 @@ def write_mutants(path: Path, seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("selection", SELECTIONS)
-def test_processes_print_the_same_as_one(
-    name: str, selection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_print_the_same_as_one(name: str, selection: str, tmp_path: Path) -> None:
     path = tmp_path / "mutants.pcap"
     write_mutants(path, 3, 600)
-    monkeypatch.setattr(frame_printer, "CHUNK", 40)
     how = SELECTIONS[selection]
-    assert printed(path, OUTPUTS[name](), *how, jobs=3) == printed(path, OUTPUTS[name](), *how)
+    assert printed(path, OUTPUTS[name](), *how, jobs=3, chunk_frames=40) == printed(
+        path, OUTPUTS[name](), *how, chunk_frames=40
+    )
 
 
-def test_chunks_of_a_worker_that_ended_are_printed_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_of_a_worker_that_ended_are_printed_here(tmp_path: Path) -> None:
     path, whole = tmp_path / "mutants.pcap", (EVERY_FRAME, None)
     write_mutants(path, 4, 600)
-    monkeypatch.setattr(frame_printer, "CHUNK", 40)
-    expected, _ = printed(path, Lines(trees=True), *whole) or ("", "")
+    expected, _ = printed(path, Lines(trees=True), *whole, chunk_frames=40) or ("", "")
     others = set(active_children())
     counts = FrameCounts()
-    printer = open_printer(str(path), Lines(trees=True), counts, (ROCE_PORT,), jobs=2)
+    printer = open_printer(
+        str(path), Lines(trees=True), counts, (ROCE_PORT,), jobs=2, chunk_frames=40
+    )
     assert printer is not None
     texts = printer.texts()
     found = [next(texts), next(texts)]
@@ -177,9 +187,8 @@ def test_an_exception_of_a_worker_is_raised_here(
 
     others = set(active_children())
     monkeypatch.setattr(plain_frames, "expected_icrc", fail)
-    monkeypatch.setattr(frame_printer, "CHUNK", 40)
     with pytest.raises(ZeroDivisionError):
-        printed(path, Lines(), EVERY_FRAME, None, jobs=2)
+        printed(path, Lines(), EVERY_FRAME, None, jobs=2, chunk_frames=40)
     assert set(active_children()) <= others
 
 
@@ -188,7 +197,6 @@ def test_frames_are_dissected_though_the_next_block_is_read(
 ) -> None:
     path, whole = tmp_path / "large.pcap", (EVERY_FRAME, None)
     write_mutants(path, 7, 300)
-    monkeypatch.setattr(frame_printer, "CHUNK", 10)
     blocks = PcapFile.blocks
 
     def small_blocks(file: PcapFile) -> Iterator[RecordBlock]:
@@ -199,9 +207,9 @@ def test_frames_are_dissected_though_the_next_block_is_read(
                 yield RecordBlock(memoryview(data), offsets, block.first + start)
                 data[:] = bytes(len(data))
 
-    expected = printed(path, Lines(), *whole)
+    expected = printed(path, Lines(), *whole, chunk_frames=10)
     monkeypatch.setattr(PcapFile, "blocks", small_blocks)
-    assert printed(path, Lines(), *whole, jobs=3) == expected
+    assert printed(path, Lines(), *whole, jobs=3, chunk_frames=10) == expected
 
 
 def datagrams(seed: int, count: int) -> Iterator[bytes]:
@@ -221,7 +229,7 @@ def datagrams(seed: int, count: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("maximum", [1, 4, 7, 100])
-def test_conversations_are_numbered_alike(
+def test_conversations_are_numbered_as_dissected(
     maximum: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, every = tmp_path / "many.pcap", (EVERY_FRAME, None)
@@ -229,12 +237,11 @@ def test_conversations_are_numbered_alike(
         for number, data in enumerate(datagrams(9, 300)):
             writer.write(Record(data, number, len(data), LinkType.ETHERNET))
     monkeypatch.setattr(walk, "Conversations", partial(walk.Conversations, maximum))
-    monkeypatch.setattr(frame_printer, "CHUNK", 40)
     form = OUTPUTS["ndjson"]
     expected = dissected(path, form(), *every)
     last = max(map(int, re.findall(r'"udp.stream": (\d+)', expected[0])))
     assert last > 12 if maximum < 12 else last == 12
-    assert printed(path, form(), *every) == expected
+    assert printed(path, form(), *every, chunk_frames=40) == expected
 
 
 INTERFACES = (
@@ -261,16 +268,15 @@ def write_mixed(path: Path, seed: int, count: int, first: int = 0) -> None:
 
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize(("first", "suffix"), [(0, "pcapng"), (0, "pcapng.gz"), (3, "pcapng")])
-def test_pcapng_is_printed_alike(
+def test_pcapng_is_printed_as_dissected(
     name: str, first: int, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, whole = tmp_path / f"mixed.{suffix}", (EVERY_FRAME, None)
     write_mixed(path, 8, 500, first)
-    monkeypatch.setattr(frame_printer, "CHUNK", 100)
-    monkeypatch.setattr(pcapng_index, "_BLOCK", 20_000)
+    monkeypatch.setattr(pcapng_blocks, "_BLOCK", 20_000)
     expected = dissected(path, OUTPUTS[name](), *whole)
-    assert printed(path, OUTPUTS[name](), *whole) == expected
-    assert printed(path, OUTPUTS[name](), *whole, jobs=2) == expected
+    assert printed(path, OUTPUTS[name](), *whole, chunk_frames=100) == expected
+    assert printed(path, OUTPUTS[name](), *whole, jobs=2, chunk_frames=100) == expected
 
 
 TIMES = ("frame.number", "frame.time_epoch", "frame.time_relative", "frame.time_delta")
@@ -278,15 +284,17 @@ TIMES = ("frame.number", "frame.time_epoch", "frame.time_relative", "frame.time_
 
 @pytest.mark.parametrize("first", [0, 2, 3])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_fields_of_pcapng_are_printed_alike(
+def test_fields_of_pcapng_are_printed_as_dissected(
     first: int, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, whole = tmp_path / "mixed.pcapng", (EVERY_FRAME, None)
     write_mixed(path, 10 + first, 500, first)
-    monkeypatch.setattr(frame_printer, "CHUNK", 100)
-    monkeypatch.setattr(pcapng_index, "_BLOCK", 20_000)
+    monkeypatch.setattr(pcapng_blocks, "_BLOCK", 20_000)
     fields = Fields(Selection((*TIMES, "frame.len", "ip.src", "infiniband.bth.psn")), Separators())
-    found, expected = printed(path, fields, *whole, jobs), dissected(path, fields, *whole)
+    found, expected = (
+        printed(path, fields, *whole, jobs, chunk_frames=100),
+        dissected(path, fields, *whole),
+    )
     assert found is not None
     assert found[0] == expected[0]
 
@@ -318,7 +326,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("name", DAMAGES)
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_damage_is_reported_after_the_frames_before_it(
-    name: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, jobs: int, tmp_path: Path
 ) -> None:
     path = tmp_path / name
     write_mutants(path, 6, 200)
@@ -326,8 +334,9 @@ def test_damage_is_reported_after_the_frames_before_it(
     intact: list[Record] = []
     with open_capture(path) as reader, pytest.raises(CaptureError) as expected:
         intact.extend(reader)
-    monkeypatch.setattr(frame_printer, "CHUNK", 40)
-    printer = open_printer(str(path), Lines(), FrameCounts(), (ROCE_PORT,), jobs=jobs)
+    printer = open_printer(
+        str(path), Lines(), FrameCounts(), (ROCE_PORT,), jobs=jobs, chunk_frames=40
+    )
     assert printer is not None
     texts: list[bytes] = []
     with pytest.raises(CaptureError) as error:

@@ -10,13 +10,13 @@ from rdmawire.columns.text_cells import (
     decimals_with_zeros,
     encoded,
     formatted,
+    from_rows,
     from_texts,
     from_values,
     hexadecimals,
     in_encoding,
-    seconds,
+    seconds_cells,
     side_by_side,
-    table,
     text_of,
 )
 from rdmawire.units import decimal_seconds
@@ -74,7 +74,7 @@ TIMES = st.lists(st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-(10**10), 1
 
 @given(TIMES, st.sampled_from([0, 1, 13, 25]))
 def test_seconds(times: list[int], width: int) -> None:
-    found = rows_of(seconds(np.array(times, np.int64), width))
+    found = rows_of(seconds_cells(np.array(times, np.int64), width))
     assert found == [decimal_seconds(time).rjust(width) for time in times]
 
 
@@ -93,7 +93,7 @@ def test_values(values: list[str]) -> None:
 
 @given(st.lists(st.sampled_from([b"", b"x", b"a longer text", 40 * b"y"]), min_size=1))
 def test_text_with_few_and_with_many_unused_characters(texts: list[bytes]) -> None:
-    assert text_of(table(texts)) == b"".join(texts)
+    assert text_of(from_rows(texts)) == b"".join(texts)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.chunk import CHUNK, Found, Printed, gaps
+from rdmawire.columns.chunk import MAX_BYTES, MAX_FRAMES, Found, Printed, gaps
 from rdmawire.columns.column import ADDRESSES, Column, Form, distinct_addresses
 from rdmawire.columns.extract import Frames
 from rdmawire.columns.fast_path import FastFilter
@@ -30,13 +30,13 @@ from rdmawire.columns.text_cells import (
     constant,
     decimals,
     encoded,
+    from_rows,
     from_texts,
     from_values,
     hexadecimals,
     in_encoding,
-    seconds,
+    seconds_cells,
     side_by_side,
-    table,
     text_of,
 )
 from rdmawire.dissect.output import FrameCounts
@@ -67,7 +67,7 @@ class FieldPrinter:
         encoding: str = "utf-8",
     ) -> None:
         self.form = form
-        self.most = CHUNK
+        self.max_frames, self.max_bytes = MAX_FRAMES, MAX_BYTES
         self.query = query
         self.selection = selection
         self.encoding = encoding
@@ -103,8 +103,8 @@ class FieldChunk:
         lines = self._lines(self._columns.at(taken))
         counts = FrameCounts()
         counts.frames = len(taken)
-        bounds = ((gap.start, gap.stop) for gap in gaps(self.found.rest, self._end))
-        rows = (slice(*np.searchsorted(taken, ends)) for ends in bounds)
+        limits = ((gap.start, gap.stop) for gap in gaps(self.found.rest, self._end))
+        rows = (slice(*np.searchsorted(taken, pair)) for pair in limits)
         encoding = self._printer.encoding
         return Printed.of(counts, [in_encoding(text_of(lines[some]), encoding) for some in rows])
 
@@ -149,7 +149,7 @@ def _write(notation: Notation) -> Callable[[int], str]:
 def _bytes_table(notation: Notation) -> Cells:
     """Return the texts of all numbers of one byte."""
     write = _write(notation)
-    return table([encoded(write(number)) for number in range(256)])
+    return from_rows([encoded(write(number)) for number in range(256)])
 
 
 def _numbers(values: NDArray[Any], notation: Notation) -> Cells:
@@ -169,7 +169,7 @@ def _flags(values: NDArray[Any], _: Notation) -> Cells:
 
 
 def _times(values: NDArray[Any], _: Notation) -> Cells:
-    return seconds(values)
+    return seconds_cells(values)
 
 
 def _texts(values: NDArray[Any], _: Notation) -> Cells:

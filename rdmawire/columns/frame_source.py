@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator
 
-from rdmawire.capture.pcapng_index import PcapngFile, open_pcapng
+from rdmawire.capture.pcapng_blocks import PcapngFile, open_pcapng
 from rdmawire.capture.record_index import PcapFile, open_pcap
 from rdmawire.columns.extract import Frames
 from rdmawire.columns.fast_path import LEAD, LINK_TYPES, Records
