@@ -293,10 +293,11 @@ class _Packet(NamedTuple):
 class PacketRun(NamedTuple):
     """Consecutive packets in one buffer: where the captured bytes of each start and end.
 
-    ``packet`` is that of a run of one packet that has options, or is no enhanced packet block.
-    Else the four words before the captured bytes are the upper and the lower half of the time, the
-    captured length and the length, before them is the interface, each in the byte ``order`` (``<``
-    or ``>``). ``clocks`` are those of the interfaces that the section has so far.
+    ``packet`` is that of a run of one packet which has options, is no enhanced packet block, or was
+    not completely in the buffer. For other runs it is ``None``: before the captured bytes are the
+    number of the interface, the upper and the lower half of the time, the captured length and the
+    length, five words in the byte ``order`` (``<`` or ``>``). ``clocks`` are those of the
+    interfaces that the section has so far.
     """
 
     buffer: bytes
@@ -523,7 +524,7 @@ class PcapngParser:
         self._check_captured(captured, min(clock.longest, end - data), start + 20)
         after = data + (captured + 3 & ~3)
         options = parse_options(self._file, after, end, self._structs.order, PACKET_NUMBERS)
-        time_ns = (high << 32 | low) * clock.multiplier // clock.divisor + clock.offset_ns
+        time_ns = clock.time_ns(high << 32 | low)
         return _Packet(data, data + captured, time_ns, length, *clock[:2], options)
 
     def _simple(self, start: int, end: int) -> _Packet:

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from rdmawire.capture.io import STREAM
 from rdmawire.capture.pcap import RECORD
+from rdmawire.capture.pcap_blocks import RecordBlock
 from rdmawire.capture.pcapng import InterfaceClock, PacketRun, PcapngParser
 from rdmawire.capture.reader import Reader, open_capture
 from rdmawire.capture.record import COMMENT, Record, longest_record
-from rdmawire.capture.record_index import Offsets, RecordBlock, RecordFormat
+from rdmawire.capture.record_finder import Offsets, RecordFormat
 from rdmawire.errors import CaptureError
 from rdmawire.units import SECOND
 
-_BLOCK = 2 << 20
+_BLOCK_BYTES = 2 << 20
 """Bytes of records in a block: few enough to fit a processor's cache."""
 _BEHIND = bytes(256)
 """Behind the records of a block, so that the first bytes of the last one can be read at once."""
@@ -86,7 +87,7 @@ class PcapngFile:
                 for run in self._runs:
                     pieces.append(self._kept(run) or self._copied(list(run.records())))
                     size += len(pieces[-1].data)
-                    if size >= _BLOCK:
+                    if size >= _BLOCK_BYTES:
                         yield self._block(pieces)
                         pieces, size = [], 0
             except CaptureError as error:
@@ -111,8 +112,21 @@ class PcapngFile:
         in_range = self._first_ns in _TIMES and self._previous_ns in _TIMES
         if run.packet is not None or run.order != self.form.order or not in_range:
             return None
-        starts, size = np.array(run.starts), len(run.buffer) - 3
-        words = np.ndarray((size,), f"{run.order}u4", run.buffer, strides=(1,))
+        starts = np.array(run.starts)
+        times = self._times_of(run, starts)
+        if times is None:
+            return None
+        begin = run.starts[0] - RECORD
+        self._previous_ns = int(times[-1])
+        self._number += len(times)
+        return _Piece(run.buffer[begin : run.ends[-1]], starts - (begin + RECORD), times)
+
+    def _times_of(self, run: PacketRun, starts: Offsets) -> NDArray[np.int64] | None:
+        """Return the times of packets; ``None`` if a pcap cannot hold all of them.
+
+        ``starts`` are the offsets of the captured bytes.
+        """
+        words = np.ndarray((len(run.buffer) - 3,), f"{run.order}u4", run.buffer, strides=(1,))
         times = np.empty(len(starts), np.int64)
         interfaces = words[starts - 20]
         for interface in np.unique(interfaces).tolist():
@@ -122,10 +136,7 @@ class PcapngFile:
             if found is None or clock.link_type != self.link_type:
                 return None
             times[rows] = found
-        begin = run.starts[0] - RECORD
-        self._previous_ns = int(times[-1])
-        self._number += len(times)
-        return _Piece(run.buffer[begin : run.ends[-1]], starts - (begin + RECORD), times)
+        return times
 
     def _copied(self, records: list[Record]) -> _Piece:
         """Copy packets, and keep those apart that a pcap cannot hold."""
@@ -137,8 +148,9 @@ class PcapngFile:
             if self._fits(record):
                 heads[row, 2:] = len(record.data), record.length
             else:
-                clock = self._first_ns, self._previous_ns
-                self.others[self._number + row] = OtherRecord(record, *clock)
+                before = self._first_ns, self._previous_ns
+                self.others[self._number + row] = OtherRecord(record, *before)
+                # An empty record whose length is 1 is cut short, so it is dissected one by one.
                 data[row], heads[row, 3] = b"", 1
             self._previous_ns = record.time_ns
         self._number += len(records)
@@ -149,9 +161,9 @@ class PcapngFile:
 
     def _fits(self, record: Record) -> bool:
         """Whether a pcap can hold a record, and so the times since others can be computed."""
-        clocks = self._first_ns, self._previous_ns, record.time_ns
+        times = self._first_ns, self._previous_ns, record.time_ns
         has_comment = any(code == COMMENT for code, _ in record.options)
-        in_range = all(time in _TIMES for time in clocks)
+        in_range = all(time in _TIMES for time in times)
         return record.link_type == self.link_type and in_range and not has_comment
 
     def close(self) -> None:
@@ -161,10 +173,10 @@ class PcapngFile:
 
 def _times(clock: InterfaceClock, ticks: NDArray[np.uint64]) -> NDArray[np.int64] | None:
     """Return times in ns; ``None`` if numbers of 64 bits do not hold them."""
-    most = int(ticks.max()) * clock.multiplier
-    if most not in _TIMES or not _TIMES.start // 2 < clock.offset_ns < _TIMES.stop // 2:
+    last = int(ticks.max()) * clock.multiplier
+    if last not in _TIMES or not _TIMES.start // 2 < clock.offset_ns < _TIMES.stop // 2:
         return None
-    if most // clock.divisor >= _TIMES.stop // 2:
+    if last // clock.divisor >= _TIMES.stop // 2:
         return None
     scaled = ticks.astype(np.int64) * clock.multiplier
     found: NDArray[np.int64] = scaled // clock.divisor + clock.offset_ns

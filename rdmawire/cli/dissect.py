@@ -162,7 +162,7 @@ class FileDissection:
         try:
             from rdmawire.columns.frame_printer import open_printer
             from rdmawire.columns.query import FrameSelection
-        except ImportError:
+        except ImportError:  # without NumPy, all frames are dissected one by one
             return None
         return open_printer(
             path, frames, tally, self._ports,

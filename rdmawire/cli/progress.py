@@ -139,12 +139,14 @@ def texts_with_bar(
     ``position`` returns the number of bytes that were read. The bar is drawn from the first text
     on, by a thread: until then, other processes may be forked.
     """
-    for first in texts:
-        yield first
-        with file_bar(path, _LONG, wanted=True) as done:
-            for text in texts:
-                done(position())
-                yield text
+    first = next(texts, None)
+    if first is None:
+        return
+    yield first
+    with file_bar(path, _LONG, wanted=True) as done:
+        for text in texts:
+            done(position())
+            yield text
 
 
 def _with_progress(frames: Iterator[Dissection], reader: Reader) -> Iterator[Dissection]:

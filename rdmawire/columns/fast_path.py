@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rdmawire.capture.pcap import RECORD
 from rdmawire.capture.record import LinkType
-from rdmawire.capture.record_index import Offsets
+from rdmawire.capture.record_finder import Offsets
 from rdmawire.units import SECOND
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, ICRC
@@ -327,6 +327,10 @@ class Records:
         seconds = self.heads["seconds"].astype(np.int64)
         fractions = self.heads["fraction"].astype(np.int64)
         return seconds * SECOND + fractions * (SECOND // resolution)
+
+    def time_ns(self, row: int, resolution: int) -> int:
+        """Return the capture time of one record, as :meth:`times` does."""
+        return int(self.at(slice(row, row + 1)).times(resolution)[0])
 
     def at(self, chosen: Chosen) -> "Records":
         """Return the records of these rows."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.capture.record_index import Offsets
+from rdmawire.capture.record_finder import Offsets
 from rdmawire.columns.chunk import MAX_FRAMES, ChunkPrinter, Found, PreparedChunk
 from rdmawire.columns.extract import Frames
 from rdmawire.columns.fast_path import Ports

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator
 
+from rdmawire.capture.pcap_blocks import PcapFile, open_pcap
 from rdmawire.capture.pcapng_blocks import PcapngFile, open_pcapng
-from rdmawire.capture.record_index import PcapFile, open_pcap
 from rdmawire.columns.extract import Frames
 from rdmawire.columns.fast_path import LEAD, LINK_TYPES, Records
 from rdmawire.dissect.dissection import Dissection
@@ -32,13 +32,12 @@ class FrameSource:
         for block in file.blocks():
             records = Records(block.data, block.offsets, form.order, times=block.times)
             first, last = (
-                int(records.at(slice(row, row + 1)).times(form.resolution)[0])
-                for row in (0, len(block.offsets) - 1)
+                records.time_ns(row, form.resolution) for row in (0, len(block.offsets) - 1)
             )
             if first_ns is None:
                 first_ns = previous_ns = first
-            clock = first_ns, previous_ns, form.resolution
-            yield Frames(records, block.first, *clock, file.name)
+            times = first_ns, previous_ns, form.resolution
+            yield Frames(records, block.first, *times, file.name)
             previous_ns = last
         self.dissector.check_link_types(file.name, file.link_types)
 
@@ -59,7 +58,7 @@ class FrameSource:
         frame = self.dissector.dissect(
             bytes(record.data[offset : offset + captured]),
             link_type=self.file.link_type,
-            time_ns=int(record.times(frames.resolution)[0]),
+            time_ns=record.time_ns(0, frames.resolution),
             length=int(record.heads["length"][0]),
         )
         frame.file = self.file.name

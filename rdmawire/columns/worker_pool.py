@@ -139,7 +139,8 @@ def _work(
 ) -> None:
     """Prepare and print chunks until the main process ends.
 
-    After an exception the worker ends; the main process then prints the chunk, and raises it.
+    An exception ends the worker. The main process then prints the chunk itself, so the exception is
+    raised there.
     """
     begin_worker()
     chunks: dict[int, PreparedChunk] = {}

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from rdmawire.capture import Record, create_capture, open_capture
-from rdmawire.capture.record_index import PcapFile, open_pcap
+from rdmawire.capture.pcap_blocks import PcapFile, open_pcap
 from rdmawire.columns import iter_columns
 from rdmawire.errors import CaptureError
 from rdmawire.wire.ib import AETH

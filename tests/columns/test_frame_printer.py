@@ -20,7 +20,7 @@ from rdmawire.capture import (
     open_capture,
     pcapng_blocks,
 )
-from rdmawire.capture.record_index import PcapFile, RecordBlock
+from rdmawire.capture.pcap_blocks import PcapFile, RecordBlock
 from rdmawire.columns import plain_frames
 from rdmawire.columns.chunk import MAX_FRAMES
 from rdmawire.columns.frame_printer import open_printer
@@ -273,7 +273,7 @@ def test_pcapng_is_printed_as_dissected(
 ) -> None:
     path, whole = tmp_path / f"mixed.{suffix}", (EVERY_FRAME, None)
     write_mixed(path, 8, 500, first)
-    monkeypatch.setattr(pcapng_blocks, "_BLOCK", 20_000)
+    monkeypatch.setattr(pcapng_blocks, "_BLOCK_BYTES", 20_000)
     expected = dissected(path, OUTPUTS[name](), *whole)
     assert printed(path, OUTPUTS[name](), *whole, chunk_frames=100) == expected
     assert printed(path, OUTPUTS[name](), *whole, jobs=2, chunk_frames=100) == expected
@@ -289,7 +289,7 @@ def test_fields_of_pcapng_are_printed_as_dissected(
 ) -> None:
     path, whole = tmp_path / "mixed.pcapng", (EVERY_FRAME, None)
     write_mixed(path, 10 + first, 500, first)
-    monkeypatch.setattr(pcapng_blocks, "_BLOCK", 20_000)
+    monkeypatch.setattr(pcapng_blocks, "_BLOCK_BYTES", 20_000)
     fields = Fields(Selection((*TIMES, "frame.len", "ip.src", "infiniband.bth.psn")), Separators())
     found, expected = (
         printed(path, fields, *whole, jobs, chunk_frames=100),

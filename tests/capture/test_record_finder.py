@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.capture import Record, create_capture, open_capture
-from rdmawire.capture import record_index as module
+from rdmawire.capture import record_finder as module
 from rdmawire.capture.io import InputFile
-from rdmawire.capture.record_index import RecordFinder, RecordFormat, RecordRange, open_pcap
+from rdmawire.capture.pcap_blocks import open_pcap
+from rdmawire.capture.record_finder import RecordFinder, RecordFormat, RecordRange
 from rdmawire.errors import CaptureError
 
 FORM = RecordFormat("<", 1_000_000_000, 262_144)
