@@ -14,7 +14,7 @@ from tools.bench.traffic import large_frames, small_frames, write
 
 
 def _capture(folder: str, name: str, frames: Iterator[bytes], count: int) -> Path:
-    path = Path(folder, f"{name}.pcap")
+    path = Path(folder, name)
     write(path, list(frames), count)
     return path
 
@@ -30,8 +30,8 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         click.echo(f"writing {small} small and {large} large frames ...")
         captures = (
-            ("small", _capture(folder, "small", small_frames(), small), small),
-            ("large", _capture(folder, "large", large_frames(), large), large),
+            ("small", _capture(folder, "small.pcap", small_frames(), small), small),
+            ("large", _capture(folder, "large.pcap", large_frames(), large), large),
         )
         figures: list[Figure | Memory] = []
         for name, path, frames in captures:
@@ -39,6 +39,8 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
             figures += dissecting.measure(name, path, frames, peer)
             figures += commands.measure(name, path, frames)
             figures += edit.measure(name, path, frames, peer)
+        path = _capture(folder, "small.pcapng", small_frames(), small)
+        figures += commands.measure("small, pcapng", path, small, commands.FEW_FORMS)
     figures += nic.measure()
     figures += fabric.measure()
     figures += gen.measure()

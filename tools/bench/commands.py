@@ -1,13 +1,13 @@
 """`rdmawire dissect` beside tshark, in each form of output: with one process, and with all cores.
 
-``python -m tools.bench.commands CAPTURE FRAMES`` measures one capture of that many frames.
+``python -m tools.bench.commands CAPTURE FRAMES`` measures one capture of that number of frames.
 """
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,43 +23,48 @@ _COUNT = 100_000
 
 
 class Form(NamedTuple):
-    """A form of output: the options of both programs, and how many frames both read at most.
+    """A form of output: the options of rdmawire and of tshark, ``None`` if tshark cannot do it.
 
-    Without options of tshark, it cannot do this.
+    tshark reads the first ``tshark_frames`` frames, since it takes up to two minutes for a million.
     """
 
     label: str
     options: tuple[str, ...]
     tshark: tuple[str, ...] | None
-    most: int = 1_000_000
+    tshark_frames: int = 1_000_000
 
 
+_LINES = Form("a line per frame", (), ())
+_COUNTS = Form("-q, every checksum", ("-q",), None)
 FORMS = (
-    Form("a line per frame", (), ()),
+    _LINES,
     Form("-V", ("-V",), ("-V",), _COUNT),
     Form("-T json", ("-T", "json"), ("-T", "json"), _COUNT),
     Form("-T ndjson (-T ek)", ("-T", "ndjson"), ("-T", "ek"), _COUNT),
     Form("-Y, lines", _FILTER, _FILTER),
     Form("-T fields, 2 fields, -c", (*TWO_FIELDS, "-c", str(_COUNT)), TWO_FIELDS, _COUNT),
     Form("-T fields, 12 fields", _TWELVE, _TWELVE),
-    Form("-q, every checksum", ("-q",), None),
+    _COUNTS,
 )
+"""Every form of output."""
+FEW_FORMS = (_LINES, _COUNTS)
+"""Those with which reading the file takes the largest part of the time."""
 
 
-def measure(name: str, path: Path, frames: int) -> Iterator[Figure]:
-    """Yield the figures of a capture of ``frames`` frames, printed as they come.
+def measure(name: str, path: Path, frames: int, forms: Iterable[Form] = FORMS) -> Iterator[Figure]:
+    """Yield the figures of a capture of ``frames`` frames, and print each when it is known.
 
-    tshark reads the first ``most`` frames of a form, rdmawire reads all.
+    rdmawire reads all frames, except where a form has the option ``-c``.
     """
     cores = len(os.sched_getaffinity(0))
-    for form in FORMS:
+    for form in forms:
         yield from _rows(f"{name}: {form.label}", form, path, frames, cores)
 
 
 def _rows(name: str, form: Form, path: Path, frames: int, cores: int) -> Iterator[Figure]:
     peer = None
     if form.tshark is not None and shutil.which("tshark"):
-        count = min(frames, form.most)
+        count = min(frames, form.tshark_frames)
         command = ("tshark", "-r", str(path), "-c", str(count), *form.tshark)
         peer = best_rate(partial(_run, count, command))
         yield Figure(f"{name}, tshark", peer).shown()
