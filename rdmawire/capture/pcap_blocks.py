@@ -58,7 +58,7 @@ def _memory(size: int) -> mmap.mmap:
 class _DecompressedFile:
     """A compressed file being read, whose decompressed bytes fill buffers.
 
-    ``left`` is a number of bytes that the file does not exceed.
+    ``left`` is larger than any file: the number of decompressed bytes is not known.
     """
 
     left = 1 << 60
@@ -270,24 +270,24 @@ def open_pcap(path: str | os.PathLike[str]) -> PcapFile | None:
     try:
         if name == STREAM or not os.path.isfile(name):
             return None
-        return _begun(open_input(name)) or _begun_decompressed(open_input(name))
+        return _read_header(open_input(name)) or _read_compressed_header(open_input(name))
     except (CaptureError, ValueError):  # the general reader reports it
         return None
 
 
-def _begun_decompressed(file: InputFile) -> PcapFile | None:
+def _read_compressed_header(file: InputFile) -> PcapFile | None:
     """Read the header of a compressed pcap."""
     try:
         compression, chunks = recognise(file.chunks(), file.name)
     except CaptureError:  # the general reader reports it
         compression = ""
     if compression:
-        return _begun(_DecompressedFile(file, chunks))
+        return _read_header(_DecompressedFile(file, chunks))
     file.close()
     return None
 
 
-def _begun(file: InputFile | _DecompressedFile) -> PcapFile | None:
+def _read_header(file: InputFile | _DecompressedFile) -> PcapFile | None:
     """Read the header of a pcap; close the file if it has none."""
     header = bytearray(pcap.HEADER)
     is_complete = file.fill(memoryview(header)) == len(header)

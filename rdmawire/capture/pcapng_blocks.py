@@ -25,10 +25,10 @@ from rdmawire.units import SECOND
 
 _BLOCK_BYTES = 2 << 20
 """Bytes of records in a block: few enough to fit a processor's cache."""
-_BEHIND = bytes(256)
-"""Behind the records of a block, so that the first bytes of the last one can be read at once."""
+_PADDING = bytes(256)
+"""After the records of a block, so that the first bytes of the last one can be read at once."""
 _TIMES = range(-(2**62), 2**62)
-"""Times (ns) that differ by less than 64 bits can hold."""
+"""Times (ns) whose differences fit in 64 bits."""
 
 
 class OtherRecord(NamedTuple):
@@ -55,8 +55,8 @@ class PcapngFile:
     """A pcapng file, from its first record on, which is the first of ``run``.
 
     ``others`` are records that a pcap of this link type cannot hold, by their frame numbers: with
-    comments, of another link type, or next to a time out of range. In a block they are empty.
-    ``link_types`` are those of all records that were read.
+    comments, of another link type, or next to a time out of range. In a block, an empty record
+    stands in their place. ``link_types`` are those of all records that were read.
     """
 
     def __init__(self, reader: Reader, runs: Iterator[PacketRun], run: PacketRun) -> None:
@@ -102,7 +102,7 @@ class PcapngFile:
         data, offsets, times = zip(*pieces, strict=True)
         starts = np.cumsum([0, *map(len, data[:-1])])
         moved = [some + start for some, start in zip(offsets, starts.tolist(), strict=True)]
-        joined = memoryview(b"".join([*data, _BEHIND]))
+        joined = memoryview(b"".join([*data, _PADDING]))
         count = sum(map(len, offsets))
         first = self._number - count
         return RecordBlock(joined, np.concatenate(moved), first, np.concatenate(times))
@@ -160,7 +160,7 @@ class PcapngFile:
         return _Piece(b"".join(parts), offsets, times)
 
     def _fits(self, record: Record) -> bool:
-        """Whether a pcap can hold a record, and so the times since others can be computed."""
+        """Return whether a pcap can hold a record, and 64 bits the times since others."""
         times = self._first_ns, self._previous_ns, record.time_ns
         has_comment = any(code == COMMENT for code, _ in record.options)
         in_range = all(time in _TIMES for time in times)
@@ -192,14 +192,16 @@ def open_pcapng(path: str | os.PathLike[str]) -> PcapngFile | None:
         reader = open_capture(name)
     except (CaptureError, ValueError):  # the general reader reports it
         return None
-    first = None
-    if isinstance(reader.parser, PcapngParser):
-        runs = reader.parser.runs
-        try:
-            first = next(runs, None)
-        except CaptureError:  # the general reader reports it
-            first = None
-    if first is None:
-        reader.close()
+    parser = reader.parser
+    if isinstance(parser, PcapngParser) and (first := _first_run(parser)) is not None:
+        return PcapngFile(reader, parser.runs, first)
+    reader.close()
+    return None
+
+
+def _first_run(parser: PcapngParser) -> PacketRun | None:
+    """Return the first packets; ``None`` if there are none, or damage comes before them."""
+    try:
+        return next(parser.runs, None)
+    except CaptureError:  # the general reader reports it
         return None
-    return PcapngFile(reader, runs, first)

@@ -62,7 +62,7 @@ class RecordFinder:
     def find(self, start: int, end: int) -> RecordRange:
         """Return the complete records from ``start``, where one begins, up to before ``end``.
 
-        The range ends before ``end`` if there is no complete record.
+        The range ends before ``end`` if the record there is incomplete or too long.
         """
         sample = self._one_by_one(start, end, _SAMPLE)
         if len(sample.offsets) < _SAMPLE:
@@ -93,15 +93,18 @@ class RecordFinder:
         mark, find = self._mark(start), self._data.find
         spans = [(at, min(at + size, end)) for at in range(start + size, end, size)]
         starts = np.array([find(mark, *span) for span in spans], np.int64) - self._mark_at
-        for lane in np.flatnonzero(~self._look_like_records(starts, mark)).tolist():
+        for lane in np.flatnonzero(~self._which_look_like_records(starts, mark)).tolist():
             starts[lane] = self._next_start(mark, *spans[lane])
         return np.array([start, *starts[starts > 0]], np.int64)
 
     def _mark(self, at: int) -> bytes:
         return self._data[at + self._mark_at : at + self._mark_at + 2]
 
-    def _look_like_records(self, offsets: Offsets, mark: bytes) -> NDArray[np.bool_]:
-        """Check many offsets as :meth:`_looks_like_record` does; the last of the data fail."""
+    def _which_look_like_records(self, offsets: Offsets, mark: bytes) -> NDArray[np.bool_]:
+        """Check many offsets as :meth:`_looks_like_record` does.
+
+        Those with fewer than :data:`_CHAIN` records after them are rejected.
+        """
         seconds = int.from_bytes(mark, "little" if self._form.order == "<" else "big")
         looks = offsets >= 0
         for _ in range(_CHAIN):
@@ -126,9 +129,9 @@ class RecordFinder:
         return 0
 
     def _looks_like_record(self, at: int, mark: bytes) -> bool:
-        """Return whether ``_CHAIN`` records seem to start here, or the last of the data.
+        """Return whether ``_CHAIN`` records, or fewer that end with the data, seem to start here.
 
-        Of few offsets, this is faster than :meth:`_look_like_records`.
+        For a single offset this is faster than :meth:`_which_look_like_records`.
         """
         for _ in range(_CHAIN):
             if at + RECORD > self._size:

@@ -17,7 +17,7 @@ from rdmawire.dissect.output import FrameCounts
 MAX_FRAMES: Final = 8192
 """Frames of a chunk at most, so that their first bytes stay in the processor's cache."""
 MAX_BYTES: Final = 8 << 20
-"""Bytes of the frames of a chunk at most, unless it has only one."""
+"""The last record of a chunk starts less than this many bytes after the first one."""
 
 
 class Flows(NamedTuple):
@@ -37,7 +37,8 @@ class Found(NamedTuple):
     """What is known of a chunk before it is printed.
 
     ``rest`` are the rows that must be dissected, ascending. ``taken`` is a mask over the chunk: the
-    other rows that are printed. ``flows`` is ``None`` if no numbers of conversations are.
+    other rows that are printed. ``flows`` is ``None`` if the text needs no numbers of
+    conversations.
     """
 
     rest: NDArray[np.int64]
@@ -57,7 +58,7 @@ class Printed(NamedTuple):
 
     @classmethod
     def of(cls, counts: FrameCounts, texts: list[bytes]) -> "Printed":
-        """Return it for the text before, between and after the frames of ``rest``."""
+        """Make the result from the texts before, between and after the frames of ``rest``."""
         return cls(counts, list(map(len, texts)), [b"".join(texts)])
 
     def with_dissected(self, dissected: list[bytes]) -> Iterable[bytes]:
@@ -105,7 +106,7 @@ class ChunkPrinter(Protocol):
 
     @property
     def max_bytes(self) -> int:
-        """Bytes of the frames of a chunk at most, unless it has only one."""
+        """The last record of a chunk starts less than this many bytes after the first one."""
 
     def prepare(self, frames: Frames) -> PreparedChunk:
         """Find the frames of a chunk that need no dissector."""

@@ -189,7 +189,7 @@ PATHS = (
 LINK_TYPES = {path.link_type for path in PATHS}
 
 
-_OPCODE, _PADCNT, _DESTQP = (row_bits(BTH, name) for name in ("opcode", "padcnt", "destqp"))
+_OPCODE, PADCNT, _DESTQP = (row_bits(BTH, name) for name in ("opcode", "padcnt", "destqp"))
 _NEVER = 1 << 20
 """More bytes than any datagram has: for opcodes that never take the fast path."""
 
@@ -245,7 +245,7 @@ def are_consistent(
     """Return which packets parse to their end and are not management datagrams."""
     opcodes, lengths = found
     payload = lengths - HEADERS[opcodes]
-    padcnt = _PADCNT.read(frames, path.bth)
+    padcnt = PADCNT.read(frames, path.bth)
     exactly = _EXACTLY[opcodes]
     sense: NDArray[np.bool_] = np.where(
         exactly < 0,

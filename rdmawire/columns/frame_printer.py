@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 def _delayed(items: Iterable[T], count: int) -> Iterator[T]:
-    """Yield items, each when ``count`` more were made, so that work on them has begun.
+    """Yield each item after ``count`` later ones were made, so that workers can begin with those.
 
     :class:`CaptureError` is raised after the items that were made before it.
     """
@@ -85,8 +85,8 @@ def _delayed(items: Iterable[T], count: int) -> Iterator[T]:
 class FramePrinter:
     """Prints and counts the frames of one capture file, in order: those of ``selection``.
 
-    ``printer`` prints chunks, ``dissected`` returns the text of a dissected frame, ``max_frames``
-    limits how many frames are printed, ``jobs`` is the number of processes that print (one where
+    ``printer`` prints chunks, ``dissected_text`` returns the text of a dissected frame,
+    ``max_frames`` limits how many frames are printed, ``jobs`` is the number of processes that print (one where
     processes cannot be forked), ``chunk_frames`` the maximum number of frames of a chunk. Frames
     are counted in ``counts``.
     """
@@ -95,7 +95,7 @@ class FramePrinter:
         self,
         source: FrameSource,
         printer: ChunkPrinter,
-        dissected: Callable[[Dissection], bytes],
+        dissected_text: Callable[[Dissection], bytes],
         counts: FrameCounts,
         *,
         selection: FrameSelection = EVERY_FRAME,
@@ -105,7 +105,7 @@ class FramePrinter:
     ) -> None:
         self._source = source
         self._printer = printer
-        self._dissected = dissected
+        self._dissected_text = dissected_text
         self._selection = selection
         self._counts = counts
         self.left = max_frames
@@ -143,53 +143,58 @@ class FramePrinter:
                 if self._is_over(frames.first + rows.stop):
                     return
 
-    def _pending(self, prepared: Iterable[PreparedChunk]) -> Iterator[_PendingChunk]:
+    def _pending(self, prepared: Iterator[PreparedChunk]) -> Iterator[_PendingChunk]:
         """Have chunks printed until no frames are left to be printed."""
-        for chunk in prepared:
-            if self.left == 0:
-                return
-            yield self._begun(chunk)
-            if self.left == 0:
-                return
+        while self.left != 0 and (chunk := next(prepared, None)) is not None:
+            yield self._begin(chunk)
 
     def _is_over(self, number: int) -> bool:
         """Whether no frame from ``number`` on can be selected."""
         end = self._selection.window.end
         return end is not None and end.kind is BoundKind.NUMBER and number > end.value
 
-    def _begun(self, chunk: PreparedChunk) -> _PendingChunk:
-        """Have a chunk printed: dissect what is left of it, and number all its conversations.
-
-        Frames after the last one to be printed are neither dissected nor counted.
-        """
-        found = chunk.found
-        wanted, texts = found.taken.copy(), []
-        before, taken, numbered = np.cumsum(wanted), 0, 0
-        streams = None if found.flows is None else np.zeros(len(wanted), np.int64)
-        for row in found.rest.tolist():
-            if self.left is not None and before[row] + taken >= self.left:
-                break
-            if streams is not None:
-                numbered = self._number(found, streams, numbered, row)
-            frame = self._source.dissect(chunk.frames, row)
-            if self._selection.takes(frame):
-                self._counts.add(frame)
-                wanted[row] = True
-                taken += 1
-                texts.append(self._dissected(frame))
-            else:
-                texts.append(b"")
-        if streams is not None:
-            self._number(found, streams, numbered, len(wanted))
+    def _begin(self, chunk: PreparedChunk) -> _PendingChunk:
+        """Have a chunk printed: dissect what is left of it, and number all its conversations."""
+        flows = chunk.found.flows
+        streams = None if flows is None else np.zeros(len(chunk.found.taken), np.int64)
+        wanted, texts = self._dissect_rest(chunk, streams)
         chunk.print(streams, self._cut(wanted))
         return _PendingChunk(chunk, texts)
 
-    def _number(self, found: Found, streams: NDArray[np.int64], start: int, row: int) -> int:
+    def _dissect_rest(
+        self, chunk: PreparedChunk, streams: NDArray[np.int64] | None
+    ) -> tuple[NDArray[np.bool_], list[bytes]]:
+        """Dissect the frames that are left; return which rows are printed, and their texts.
+
+        Frames after the last one to be printed are neither dissected nor counted. Conversations are
+        numbered in ``streams``.
+        """
+        found = chunk.found
+        wanted, texts = found.taken.copy(), []
+        before, added, numbered = np.cumsum(wanted), 0, 0
+        for row in found.rest.tolist():
+            if self.left is not None and before[row] + added >= self.left:
+                break
+            numbered = self._number(found, streams, numbered, row)
+            frame = self._source.dissect(chunk.frames, row)
+            wanted[row] = self._selection.takes(frame)
+            added += int(wanted[row])
+            texts.append(self._text_of(frame) if wanted[row] else b"")
+        self._number(found, streams, numbered, len(wanted))
+        return wanted, texts
+
+    def _text_of(self, frame: Dissection) -> bytes:
+        """Count a selected frame, and return its text."""
+        self._counts.add(frame)
+        return self._dissected_text(frame)
+
+    def _number(self, found: Found, streams: NDArray[np.int64] | None, start: int, row: int) -> int:
         """Put the conversations of datagrams before ``row`` into ``streams``.
 
         ``start`` is the index of the first of them among the flows; returns the index after them.
         """
-        assert found.flows is not None
+        if streams is None or found.flows is None:
+            return start
         endpoints, rows, indices = found.flows
         stop = int(np.searchsorted(rows, row))
         numbers = _streams(self._source.dissector, endpoints, indices[start:stop])
@@ -214,19 +219,20 @@ class FramePrinter:
 def _streams(
     dissector: Dissector, endpoints: list[bytes], indices: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Number the conversations of datagrams: for each, the index of its endpoints.
+    """Return the number of the conversation of each datagram.
 
-    If none is forgotten meanwhile, the numbers depend only on the order of the first datagrams of
-    each, and which is forgotten later on the order of the last ones.
+    ``indices`` are the indices of their endpoints. If no conversation is forgotten meanwhile, each
+    endpoint is passed twice: in the order of the first datagrams, which gives the numbers, and in
+    the order of the last ones, which decides what is forgotten later.
     """
     if not dissector.remembers_udp_streams(len(endpoints)):
-        each = [dissector.udp_stream(*_ENDPOINTS[endpoints[of]]) for of in indices.tolist()]
+        each = [dissector.udp_stream(*_ENDPOINTS[endpoints[index]]) for index in indices.tolist()]
         return np.array(each, np.int64)
     numbers = np.zeros(len(endpoints), np.int64)
-    for of in _by_first(indices):
-        numbers[of] = dissector.udp_stream(*_ENDPOINTS[endpoints[of]])
-    for of in reversed(_by_first(indices[::-1])):
-        dissector.udp_stream(*_ENDPOINTS[endpoints[of]])
+    for index in _by_first(indices):
+        numbers[index] = dissector.udp_stream(*_ENDPOINTS[endpoints[index]])
+    for index in reversed(_by_first(indices[::-1])):
+        dissector.udp_stream(*_ENDPOINTS[endpoints[index]])
     found: NDArray[np.int64] = numbers[indices]
     return found
 
@@ -262,16 +268,15 @@ def open_printer(
         or (file := open_fast_path(path)) is None
     ):
         return None
-    how = selection, encoding
     if isinstance(output, Fields):
-        printer = _field_printer(output, file, as_array(ports), *how)
+        printer = _field_printer(output, file, as_array(ports), selection, encoding)
     else:
-        printer = _plain_printer(output, file, as_array(ports), *how)
+        printer = _plain_printer(output, file, as_array(ports), selection, encoding)
     if printer is None:
         file.close()
         return None
 
-    def dissected(frame: Dissection) -> bytes:
+    def dissected_text(frame: Dissection) -> bytes:
         text = "" if output is None else "".join(output.frame(frame))
         return text.encode(encoding, "backslashreplace")
 
@@ -279,7 +284,7 @@ def open_printer(
     return FramePrinter(
         source,
         printer,
-        dissected,
+        dissected_text,
         counts,
         selection=selection,
         max_frames=max_frames,
@@ -300,8 +305,8 @@ def _plain_printer(
 def _field_printer(
     output: Fields, file: CaptureFile, ports: Ports, selection: FrameSelection, encoding: str
 ) -> ChunkPrinter | None:
-    query, how = field_query(output.names, selection), output.separators
-    form = FieldForm(tuple(output.names), how.separator, how.quote)
+    query, separators = field_query(output.names, selection), output.separators
+    form = FieldForm(tuple(output.names), separators.separator, separators.quote)
     if query is None:
         return None
     fast_filter = query.fast_filter(file.link_type, ports)

@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 
 from rdmawire.columns.fast_path import (
     LEAD,
+    PADCNT,
     Bits,
     FastFrames,
     HeaderStack,
-    bytes_at,
-    row_bits,
 )
 from rdmawire.columns.text_cells import encoded
 from rdmawire.dissect import generated
 from rdmawire.dissect.node import Derived, Extra, Node
 from rdmawire.dissect.tree import ItemLayout, layouts
-from rdmawire.units import decimal_seconds
+from rdmawire.units import SECOND, decimal_seconds
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.ib import AETH, BTH, ICRC, RETH, AtomicAckETH, AtomicETH, ImmDt
 from rdmawire.wire.inet import UDP, IPv4
@@ -43,7 +42,6 @@ class Tail(NamedTuple):
 
 
 T = TypeVar("T")
-_PADCNT: Final = row_bits(BTH, "padcnt")
 
 
 class OpcodeFrames:
@@ -75,7 +73,7 @@ class OpcodeFrames:
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """The UDP length of each frame in bytes, times four, plus its pad in bytes."""
-        pads = _PADCNT.read(self.frames, self.fast.path.bth)
+        pads = PADCNT.read(self.frames, self.fast.path.bth)
         sizes: NDArray[np.int64] = self.fast.packets.lengths << 2 | pads
         return sizes
 
@@ -118,6 +116,10 @@ class FrameShape:
 
         self._overhead = at + ICRC.SIZE - path.bases[UDP]
 
+    def icrc(self, tail: Tail) -> int:
+        """Return the offset of the ICRC, in bytes."""
+        return self.payload + tail.payload + tail.pad
+
     def tail(self, sizes: int) -> Tail:
         """Return the lengths of payload and pad, from a number of :attr:`OpcodeFrames.sizes`."""
         length, pad = sizes >> 2, sizes & 3
@@ -158,6 +160,28 @@ class BoundedCache(dict[Any, T]):
         return text
 
 
+class BytesAt:
+    """Bytes at some places of a frame: their offsets, ascending."""
+
+    def __init__(self, places: Sequence[int]) -> None:
+        self.length = len(places)
+        self._places = LEAD + np.array(places)
+        first, end = self._places[0], self._places[-1] + 1
+        self._adjacent = slice(first, end) if end - first == self.length else None
+
+    def of(self, frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the bytes of each frame, a row for each."""
+        if self._adjacent:
+            return frames[:, self._adjacent]
+        return np.take(frames, self._places, axis=1)
+
+    def values(self, frames: NDArray[np.uint8]) -> list[bytes]:
+        """Return the bytes of each frame as one object."""
+        rows = np.ascontiguousarray(self.of(frames))
+        found: list[bytes] = rows.view(f"V{self.length}").ravel().tolist()
+        return found
+
+
 class OfBytes:
     """A text that depends on bytes of a frame which few frames change: ``write`` gets them.
 
@@ -165,21 +189,11 @@ class OfBytes:
     """
 
     def __init__(self, places: Sequence[int], write: Callable[[bytes], str]) -> None:
-        self._places = np.array(places)
-        self._first, self._length = places[0], len(places)
-        self._adjacent = places[-1] - places[0] + 1 == len(places)
+        self._bytes = BytesAt(places)
         self._texts = BoundedCache(write)
 
     def texts(self, some: OpcodeFrames) -> Iterable[str]:
-        return map(self._texts.__getitem__, self._values(some.frames))
-
-    def _values(self, frames: NDArray[np.uint8]) -> list[bytes]:
-        if self._adjacent:
-            found: list[bytes] = bytes_at(frames, self._first, self._length).tolist()
-        else:
-            taken = np.ascontiguousarray(frames[:, LEAD + self._places])
-            found = taken.view(f"V{self._length}").ravel().tolist()
-        return found
+        return map(self._texts.__getitem__, self._bytes.values(some.frames))
 
 
 class OfTail:
@@ -213,7 +227,7 @@ class OfFrames:
 
 
 MARK: Final = 0x7E57
-"""A number in a text, where another one is put in its place."""
+"""A placeholder for a number in a text. It is odd: no offset of an ICRC, all even, is like it."""
 
 
 class PayloadText:
@@ -289,7 +303,7 @@ def seconds_texts(times: NDArray[np.int64]) -> Iterator[str]:
     """Write times (ns) as seconds with nine decimals."""
     if times.min(initial=0) < 0:
         return map(decimal_seconds, times.tolist())
-    whole, rest = np.divmod(times, 1_000_000_000)
+    whole, rest = np.divmod(times, SECOND)
     return map("%d.%09d".__mod__, zip(whole.tolist(), rest.tolist(), strict=True))
 
 

@@ -26,7 +26,15 @@ from rdmawire.columns.frame_text import (
 from rdmawire.dissect import generated
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.node import Derived, Extra, Node
-from rdmawire.dissect.output import as_object, dumped, gathered, json_value, layer_object, words_of
+from rdmawire.dissect.output import (
+    MAX_NUMBER_BITS,
+    as_object,
+    dumped,
+    gathered,
+    json_value,
+    layer_object,
+    words_of,
+)
 from rdmawire.dissect.tree import Item, ItemLayout, generated_items
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC
@@ -36,7 +44,7 @@ from rdmawire.wire.inet import UDP
 class ObjectParts:
     """Makes the parts of the object of a frame; ``file`` is the name of the capture.
 
-    ``around`` is what is before each object, and behind it.
+    ``around`` is what is before each object, and after it.
     """
 
     def __init__(self, file: str, around: tuple[str, str]) -> None:
@@ -52,7 +60,7 @@ class ObjectParts:
             yield Constant(", ")
         yield OfFrames(PayloadText(shape, _around_bytes).texts)
         yield from _icrc(shape)
-        yield Constant(_behind_layers() + self._after)
+        yield Constant(_after_layers() + self._after)
 
     def _frames(self, some: OpcodeFrames) -> Iterator[str]:
         """What is before the first layer."""
@@ -64,7 +72,7 @@ class ObjectParts:
         return map(template.__mod__, zip(*columns, heads["captured"].tolist(), strict=True))
 
 
-def _behind_layers() -> str:
+def _after_layers() -> str:
     """What follows the layers of a frame without errors."""
     return dumped(as_object(Dissection(1, b"", 0, 0))).partition('"layers": [')[2]
 
@@ -116,7 +124,7 @@ def _number(layout: ItemLayout) -> Callable[[int], str]:
     name, show, *_ = layout.usual
     width = layout.row.width
     before = f"{dumped(name)}: "
-    if width <= 53:
+    if width <= MAX_NUMBER_BITS:
         scale = show.scale
         return f"{before}%d".__mod__ if scale == 1 else lambda number: f"{before}{number * scale}"
     return f'{before}"0x%0{-(-width // 4)}x"'.__mod__
@@ -137,9 +145,9 @@ def _words(table: type[Header], base: int, extras: list[Item]) -> Part:
 
 
 def _around_bytes(node: Node, field: Derived) -> tuple[str, str]:
-    """A layer of bytes: what is before their digits, and behind them."""
-    node.extras = (Extra(field, b"\xf0\x9f\x98"),)
-    before, _, after = dumped(layer_object(node)).partition("f09f98")
+    """A layer of bytes: what is before their digits, and after them."""
+    node.extras = (Extra(field, MARK.to_bytes(2, "big")),)
+    before, _, after = dumped(layer_object(node)).partition(f"{MARK:x}")
     return before, after + ", "
 
 
@@ -147,7 +155,7 @@ def _icrc(shape: FrameShape) -> Iterator[Part]:
     """The ICRC, whose offset depends on the length of the payload."""
 
     def around(tail: Tail) -> tuple[str, str]:
-        at = shape.payload + tail.payload + tail.pad
+        at = shape.icrc(tail)
         node = Node(ICRC.label, at, bytes(ICRC.SIZE), ICRC(MARK), known_extras(shape, ICRC))
         before, _, after = dumped(layer_object(node)).partition(str(MARK))
         return before, after

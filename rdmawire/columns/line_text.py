@@ -12,8 +12,15 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.columns.fast_path import LEAD, bits
-from rdmawire.columns.frame_text import MAX_TEXTS, FrameShape, OpcodeFrames, Tail, header_bytes
+from rdmawire.columns.fast_path import bits
+from rdmawire.columns.frame_text import (
+    MAX_TEXTS,
+    BytesAt,
+    FrameShape,
+    OpcodeFrames,
+    Tail,
+    header_bytes,
+)
 from rdmawire.columns.text_cells import (
     Cells,
     Numbering,
@@ -87,10 +94,11 @@ def _slots(words: Words) -> NDArray[np.uint64]:
 
 
 class DistinctValues(Generic[T]):
-    """What is made of values that few frames change: of each different value at its first use.
+    """Calls ``make`` once for each distinct value, and keeps the results in ``made``.
 
-    Values are bytes, all of one length. ``made`` has what was made of all values that are known; it
-    is another list after there are more.
+    Values are bytes, all of one length. When new values come, ``made`` is replaced by a new list,
+    so a caller can see the change. It is emptied before a call if it has more than
+    :data:`MAX_TEXTS` results.
 
     Values are looked up in a table, all at once: each has a slot there, which it may share with
     others. Those that are not in their slot are looked up in a dictionary.
@@ -153,21 +161,6 @@ class _TextsOfValues:
         return self._table[indices]
 
 
-class _Bytes:
-    """Bytes at some places of a frame: their offsets, ascending."""
-
-    def __init__(self, places: Sequence[int]) -> None:
-        self._places = LEAD + np.array(places)
-        first, end = self._places[0], self._places[-1] + 1
-        self._adjacent = slice(first, end) if end - first == len(places) else None
-
-    def of(self, frames: NDArray[np.uint8]) -> Values:
-        """Return the bytes of each frame."""
-        if self._adjacent:
-            return frames[:, self._adjacent]
-        return np.take(frames, self._places, axis=1)
-
-
 class CellsOfBytes:
     """A text that depends on bytes of a frame which few frames change: ``write`` gets them.
 
@@ -175,7 +168,7 @@ class CellsOfBytes:
     """
 
     def __init__(self, places: Sequence[int], write: Callable[[bytes], str]) -> None:
-        self._bytes = _Bytes(places)
+        self._bytes = BytesAt(places)
         self._texts = _TextsOfValues(write)
 
     def cells(self, some: OpcodeFrames) -> Cells:
@@ -251,11 +244,11 @@ class _Templates:
 
 
 class CellsOfHeader:
-    """The text of a header at byte ``base`` of the frame: ``write`` gets the header.
+    """The text of a header at byte ``base`` of the frame.
 
-    It is called for each different value of the bytes that few frames change, with numbers that
-    write their places into the text; so it must write those numbers as ``{number:x}`` does, in the
-    order of their rows.
+    ``write`` is called once for each distinct value of the bytes that few frames change. The
+    numbers in the other rows are placeholders (:class:`_Place`): ``write`` must format them with an
+    f-string, in the order of their rows, and must not calculate with them.
     """
 
     def __init__(self, table: type[Header], base: int, write: Callable[[Any], str]) -> None:
@@ -263,7 +256,7 @@ class CellsOfHeader:
         self._write = write
         self._numbers = [bits(row.bit, row.width) for row in found.varying]
         self._base = base
-        self._bytes = _Bytes([base + at for at in found.places]) if found.places else None
+        self._bytes = BytesAt([base + at for at in found.places]) if found.places else None
         self._values = DistinctValues(self._template)
         self._templates = _Templates([])
 

@@ -29,7 +29,7 @@ from rdmawire.columns.json_text import ObjectParts
 from rdmawire.columns.line_text import CellRows, line_parts
 from rdmawire.columns.query import EVERY_FRAME, ColumnBuilder, FrameSelection, Query
 from rdmawire.columns.read import put_fields, put_frame_fields
-from rdmawire.columns.text_cells import in_encoding
+from rdmawire.columns.text_cells import Numbering, in_encoding
 from rdmawire.columns.tree_text import tree_parts
 from rdmawire.dissect.generated import GOOD, IPV4_CHECKSUM
 from rdmawire.dissect.generated import ICRC as ICRC_CHECK
@@ -71,12 +71,18 @@ class FrameTexts(Protocol):
 class FrameForm(NamedTuple):
     """How frames are printed: the parts of their text, and what puts the text together.
 
-    ``needs_streams`` says whether the parts need the numbers of conversations.
+    ``needs_streams`` says whether the parts need the numbers of conversations, ``limits`` are the
+    maximum frames and bytes of a chunk.
     """
 
     parts: Callable[[FrameShape], Iterable[Any]]
-    rows: Callable[[int], FrameTexts] = TextRows
+    new_texts: Callable[[int], FrameTexts] = TextRows
     needs_streams: bool = False
+    limits: tuple[int, int] = MAX_FRAMES, MAX_BYTES
+
+
+_LONG_TEXT: Final = 1024, 2 << 20
+"""Limits of a chunk whose text has all fields: some kilobytes of each frame."""
 
 
 def _no_parts(_: FrameShape) -> Iterable[Any]:
@@ -96,15 +102,11 @@ def frame_form(output: Output | None, name: str) -> FrameForm | None:
         return COUNT_ONLY
     if isinstance(output, Lines) and output.are_plain:
         if output.are_trees:
-            return FrameForm(tree_parts, needs_streams=True)
+            return FrameForm(tree_parts, needs_streams=True, limits=_LONG_TEXT)
         return FrameForm(line_parts, CellRows)
     if isinstance(output, Objects) and output.have_all_layers:
-        return FrameForm(ObjectParts(name, output.around), needs_streams=True)
+        return FrameForm(ObjectParts(name, output.around), needs_streams=True, limits=_LONG_TEXT)
     return None
-
-
-_LONG_TEXT: Final = 1024, 2 << 20
-"""Frames and bytes of a chunk whose text has all fields: some kilobytes of each frame."""
 
 
 class _Group(NamedTuple):
@@ -134,8 +136,7 @@ class PlainPrinter:
         encoding: str = "utf-8",
     ) -> None:
         self.form = form
-        limits = _LONG_TEXT if form.needs_streams else (MAX_FRAMES, MAX_BYTES)
-        self.max_frames, self.max_bytes = limits
+        self.max_frames, self.max_bytes = form.limits
         self.selection = selection
         self.encoding = encoding
         self.query = Query(selection.names)
@@ -146,11 +147,12 @@ class PlainPrinter:
         """Find the plain frames of a chunk."""
         return PlainChunk(self, frames)
 
-    def parts(self, shape: tuple[HeaderStack, int]) -> list[Any]:
+    def parts(self, path: HeaderStack, opcode: int) -> list[Any]:
         """Return the parts of the text of frames on a path with an opcode."""
-        if shape not in self._parts:
-            self._parts[shape] = with_joined_constants(self.form.parts(FrameShape(*shape)))
-        return self._parts[shape]
+        key = path, opcode
+        if key not in self._parts:
+            self._parts[key] = with_joined_constants(self.form.parts(FrameShape(path, opcode)))
+        return self._parts[key]
 
 
 class PlainChunk:
@@ -206,14 +208,11 @@ class PlainChunk:
 
     def _flows(self) -> Flows:
         """Return the flows of all frames on the fast path."""
-        rows, endpoints = np.zeros(0, np.int64), []
-        for some, fast in self._fast:
-            rows = np.concatenate((rows, some))
-            endpoints += _endpoints(fast)
-        numbers: dict[bytes, int] = {}
-        indices = np.array([numbers.setdefault(each, len(numbers)) for each in endpoints], np.int64)
+        rows = np.concatenate([np.zeros(0, np.int64), *(group.rows for group in self._fast)])
+        numbering = Numbering()
+        indices = numbering.of([each for group in self._fast for each in _endpoints(group.fast)])
         order = np.argsort(rows)
-        return Flows(list(numbers), rows[order], indices[order])
+        return Flows(list(numbering), rows[order], indices[order])
 
     def print(self, streams: NDArray[np.int64] | None, end: int) -> None:
         """Print the selected rows before ``end`` when the text is asked for."""
@@ -221,7 +220,7 @@ class PlainChunk:
 
     def printed(self) -> Printed:
         """Return the text and the counts."""
-        counts, text = FrameCounts(), self._printer.form.rows(self._end)
+        counts, text = FrameCounts(), self._printer.form.new_texts(self._end)
         for group in self._plain:
             rows, fast = group.chosen(np.flatnonzero(group.rows < self._end))
             if len(rows):
@@ -242,7 +241,7 @@ class PlainChunk:
             of_frames = [] if streams is None else streams[where].tolist()
             numbers, times = where + frames.first, own.records.times(frames.resolution)
             some = OpcodeFrames(own, numbers, times, frames.first_ns, of_frames)
-            text.put(where, self._printer.parts((fast.path, opcode)), some)
+            text.put(where, self._printer.parts(fast.path, opcode), some)
 
 
 def _count(counts: FrameCounts, fast: FastFrames) -> None:

@@ -27,7 +27,14 @@ from rdmawire.dissect import generated
 from rdmawire.dissect.fields import calendar
 from rdmawire.dissect.node import Derived, Extra, Node
 from rdmawire.dissect.output import NAMES_AT, named_line
-from rdmawire.dissect.tree import ItemLayout, generated_items, generated_line, shortened, title
+from rdmawire.dissect.tree import (
+    MAX_SHOWN_BYTES,
+    ItemLayout,
+    generated_items,
+    generated_line,
+    shortened,
+    title,
+)
 from rdmawire.units import SECOND
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC
@@ -40,25 +47,25 @@ def tree_parts(shape: FrameShape) -> Iterator[Part]:
     yield OfFrames(_headings)
     for table, base in shape.headers:
         yield from _header(shape, table, base)
-    yield OfFrames(PayloadText(shape, _around_bytes, _SHOWN).texts)
+    yield OfFrames(PayloadText(shape, _around_bytes, MAX_SHOWN_BYTES).texts)
     yield from _icrc(shape)
     yield Constant("\n")
 
 
 def _headings(some: OpcodeFrames) -> Iterator[str]:
-    after = seconds_texts(some.times - some.first_ns)
+    relative = seconds_texts(some.times - some.first_ns)
     lengths = some.fast.records.heads["length"].tolist()
-    columns = zip(some.numbers.tolist(), lengths, some.times.tolist(), after, strict=True)
+    columns = zip(some.numbers.tolist(), lengths, some.times.tolist(), relative, strict=True)
     for number, length, time, later in columns:
         whole, rest = divmod(time, SECOND)
-        before, behind = _calendar(whole)
-        yield f"Frame {number}: {byte_count(length)}, {before}.{rest:09d}{behind} (+{later})\n"
+        before, after = _calendar(whole)
+        yield f"Frame {number}: {byte_count(length)}, {before}.{rest:09d}{after} (+{later})\n"
 
 
 def _around_decimals(whole: int) -> tuple[str, str]:
-    """What a time in this second (since the epoch) has before its decimals, and behind them."""
-    before, _, behind = calendar(whole * SECOND).rpartition(".000000000")
-    return before, behind
+    """Return the text of a time, in seconds since the epoch, before and after its decimals."""
+    before, _, after = calendar(whole * SECOND).rpartition(".000000000")
+    return before, after
 
 
 _calendar: Final = BoundedCache(_around_decimals).__getitem__
@@ -100,12 +107,12 @@ def _number(layout: ItemLayout, base: int) -> Callable[[int], str]:
     """
     prefix = f"{base + layout.byte:>6}{layout.label}"
     name, shown, width = layout.usual.name, layout.usual.write(0), NAMES_AT - len(prefix)
-    behind = "\n" if name == layout.row.name else f"  [{name}]\n"
+    after = "\n" if name == layout.row.name else f"  [{name}]\n"
     if shown == "0":
-        return f"{prefix}%-{width}d{behind}".__mod__
+        return f"{prefix}%-{width}d{after}".__mod__
     digits = shown.removeprefix("0x")
     sign, spaces = shown[: -len(digits)], " " * (width - len(shown))
-    return f"{prefix}{sign}%0{len(digits)}x{spaces}{behind}".__mod__
+    return f"{prefix}{sign}%0{len(digits)}x{spaces}{after}".__mod__
 
 
 def _extras(node: Node) -> str:
@@ -113,21 +120,17 @@ def _extras(node: Node) -> str:
 
 
 def _around(field: Derived) -> tuple[str, str]:
-    """The line of a field beside a header: what is before and behind its number."""
+    """The line of a field beside a header: what is before and after its number."""
     before, _, after = _extras(Node("", 0, b"", None, (Extra(field, MARK),))).partition(str(MARK))
     return before, after
 
 
-_SHOWN: Final = 64
-"""Bytes of a payload that are written, at most."""
-
-
 def _around_bytes(node: Node, field: Derived) -> tuple[str, str]:
-    """The title of bytes, and their line up to them; and what is behind them."""
+    """The title of bytes and their line up to the digits; and what is after the digits."""
     node.extras = (Extra(field, b""),)
     before = _title(node) + _extras(node).removesuffix("\n")
     digits = 2 * len(node.data)
-    return before, shortened("0" * digits)[min(digits, 2 * _SHOWN) :] + "\n"
+    return before, shortened("0" * digits)[min(digits, 2 * MAX_SHOWN_BYTES) :] + "\n"
 
 
 def _icrc(shape: FrameShape) -> Iterator[Part]:
@@ -135,7 +138,7 @@ def _icrc(shape: FrameShape) -> Iterator[Part]:
     (layout,) = (row for segment in segments(ICRC) for row in segment.rows)
 
     def before(tail: Tail) -> str:
-        at = shape.payload + tail.payload + tail.pad
+        at = shape.icrc(tail)
         return _title(Node(ICRC.label, at, bytes(ICRC.SIZE), ICRC())) + f"{at:>6}"
 
     write = _number(layout, 0)

@@ -35,7 +35,7 @@ CAN_FORK: Final = "fork" in get_all_start_methods()
 """Whether this system can fork processes; Windows cannot."""
 
 _MAX_BYTES: Final = 2 << 20
-"""Bytes of the frames of a chunk at most, since several are in memory at a time."""
+"""As ``MAX_BYTES`` of a chunk, but smaller: several chunks are in memory at a time."""
 _NUMBERS: Final = 3 * 8 * MAX_FRAMES
 """Bytes of a slot for numbers: offset, conversation and, if it has its own, time of each record."""
 
@@ -66,7 +66,9 @@ class _Slot:
 
 
 class _Prepare(NamedTuple):
-    """A message: a slot has a chunk of some records. ``rest`` are the other fields of it.
+    """A message: a slot has a chunk of ``records`` records.
+
+    ``rest`` are the other fields of its :class:`Frames`.
 
     ``own_times`` says whether the slot has their times.
     """
@@ -99,43 +101,44 @@ _PIECE: Final = 1 << 20
 """Bytes of text that a worker hands over at a time: few enough to stay in the processor's cache."""
 
 
-class _Outbox:
-    """Memory through which the text of one worker comes to the main process, in pieces.
+class _TextBuffers:
+    """Two shared buffers, used in turn, through which a worker passes text to the main process.
 
-    There is room for two: the worker writes one while the main process takes the other.
+    After each piece that it has copied, the main process sends one byte: the buffer is free.
     """
 
     def __init__(self) -> None:
         memory = memoryview(mmap.mmap(-1, 2 * _PIECE))
-        self._rooms = cycle((memory[:_PIECE], memory[_PIECE:]))
-        self._taken, self._took = get_context("fork").Pipe(duplex=False)
-        self._waiting = 0
+        # After the fork, each process has its own iterator; both begin with the first buffer.
+        self._buffers = cycle((memory[:_PIECE], memory[_PIECE:]))
+        self._free_reader, self._free_writer = get_context("fork").Pipe(duplex=False)
+        self._used = 0
 
     def put(self, text: bytes) -> Iterator[int]:
         """Write a text; yield the bytes of each piece that the main process may take."""
         for start in range(0, len(text), _PIECE):
-            if self._waiting == 2:
-                self._taken.recv_bytes()
+            if self._used == 2:
+                self._free_reader.recv_bytes()
             else:
-                self._waiting += 1
+                self._used += 1
             piece = memoryview(text)[start : start + _PIECE]
-            next(self._rooms)[: len(piece)] = piece
+            next(self._buffers)[: len(piece)] = piece
             yield len(piece)
 
     def take(self, size: int) -> bytes:
         """Return the next piece, of this number of bytes."""
-        piece = bytes(next(self._rooms)[:size])
-        self._took.send_bytes(b"\0")
+        piece = bytes(next(self._buffers)[:size])
+        self._free_writer.send_bytes(b"\0")
         return piece
 
     def close(self) -> None:
         """Close the pipe, in this process."""
-        self._taken.close()
-        self._took.close()
+        self._free_reader.close()
+        self._free_writer.close()
 
 
 def _work(
-    connection: Connection, slots: list[_Slot], outbox: _Outbox, printer: ChunkPrinter
+    connection: Connection, slots: list[_Slot], buffers: _TextBuffers, printer: ChunkPrinter
 ) -> None:
     """Prepare and print chunks until the main process ends.
 
@@ -157,7 +160,7 @@ def _work(
                 done = chunk.printed()
                 connection.send((slot.number, (done.counts, done.lengths)))
                 for text in done.pieces:
-                    for size in outbox.put(text):
+                    for size in buffers.put(text):
                         connection.send((slot.number, size))
 
 
@@ -167,9 +170,9 @@ class _Worker:
     def __init__(self, slots: list[_Slot], printer: ChunkPrinter) -> None:
         context = get_context("fork")
         self._connection, theirs = context.Pipe()
-        self.outbox = _Outbox()
+        self.buffers = _TextBuffers()
         self.process: BaseProcess = context.Process(
-            target=_work, args=(theirs, slots, self.outbox, printer), daemon=True
+            target=_work, args=(theirs, slots, self.buffers, printer), daemon=True
         )
         self.process.start()
         theirs.close()
@@ -254,7 +257,7 @@ class _RemoteChunk:
                 yield b"".join(self._printed_here().pieces)[before:]
                 return
             before += size
-            yield self._worker.outbox.take(size)
+            yield self._worker.buffers.take(size)
         self._pool.free.append(self._slot)
 
 
@@ -269,6 +272,7 @@ class WorkerPool:
         self.printer = printer
         self.max_frames = printer.max_frames
         self.max_bytes = min(printer.max_bytes, _MAX_BYTES)
+        # The last record starts before max_bytes, and may be as long as a record can be.
         size = self.max_bytes + RECORD + longest
         slots = [_Slot(number, size) for number in range(2 * jobs + 2)]
         self.free = deque(slots)
@@ -286,4 +290,4 @@ class WorkerPool:
             worker.process.terminate()
         for worker in self._workers:
             worker.process.join()
-            worker.outbox.close()
+            worker.buffers.close()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from rdmawire.dissect.dissection import Dissection, Severity, summary
 from rdmawire.dissect.node import Node
@@ -375,6 +375,10 @@ def gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
+MAX_NUMBER_BITS: Final = 53
+"""Bits of a number in JSON at most: those of a double, in which many readers keep numbers."""
+
+
 def json_value(item: Item) -> Any:
     """Return the value of a field for JSON."""
     value, show = item.value, item.show
@@ -386,8 +390,11 @@ def json_value(item: Item) -> Any:
         return value.hex() if show is BYTES else item.text
     if isinstance(value, str):
         return item.text
-    # A double, in which many JSON readers keep numbers, has 53 bits.
-    return value * show.scale if item.width <= 53 else f"0x{value:0{-(-item.width // 4)}x}"
+    return (
+        value * show.scale
+        if item.width <= MAX_NUMBER_BITS
+        else f"0x{value:0{-(-item.width // 4)}x}"
+    )
 
 
 def words_of(found: list[Item]) -> Iterator[tuple[str, str]]:

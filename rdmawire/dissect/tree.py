@@ -154,7 +154,7 @@ def layouts(table: type[Header]) -> tuple[ItemLayout, ...]:
 
 _BYTES = Kind.BYTES
 
-_LONGEST = 64
+MAX_SHOWN_BYTES = 64
 """Bytes of a field shown in a tree; the rest is counted."""
 
 
@@ -209,10 +209,10 @@ def generated_line(item: Item) -> str:
 
 
 def shortened(text: str) -> str:
-    """Hexadecimal digits, the first :data:`_LONGEST` bytes of them."""
-    if len(text) <= 2 * _LONGEST:
+    """Hexadecimal digits, the first :data:`MAX_SHOWN_BYTES` bytes of them."""
+    if len(text) <= 2 * MAX_SHOWN_BYTES:
         return text
-    return f"{text[: 2 * _LONGEST]}.. ({byte_count(len(text) // 2)})"
+    return f"{text[: 2 * MAX_SHOWN_BYTES]}.. ({byte_count(len(text) // 2)})"
 
 
 def hex_dump(data: bytes) -> Iterator[str]:
