@@ -86,9 +86,9 @@ class FramePrinter:
     """Prints and counts the frames of one capture file, in order: those of ``selection``.
 
     ``printer`` prints chunks, ``dissected_text`` returns the text of a dissected frame,
-    ``max_frames`` limits how many frames are printed, ``jobs`` is the number of processes that print (one where
-    processes cannot be forked), ``chunk_frames`` the maximum number of frames of a chunk. Frames
-    are counted in ``counts``.
+    ``max_frames`` limits how many frames are printed, ``jobs`` is the number of processes that
+    print (one where processes cannot be forked), ``chunk_frames`` the maximum number of frames of a
+    chunk. Frames are counted in ``counts``.
     """
 
     def __init__(
