@@ -97,6 +97,10 @@ class VerbsError(RdmaError):
         self.errno = errno
 
 
+class TopologyError(RdmaError):
+    """A host whose devices, or a description of them, cannot be."""
+
+
 class FabricError(RdmaError):
     """A name, setting, fault or field that a fabric does not have or cannot use."""
 

@@ -63,6 +63,10 @@ _COMMANDS = {
         "Find bugs", "rdmawire.cli.fuzz",
         "Fuzz RDMA state machines and parsers, and play findings again.",
     ),
+    "topo": (
+        "Look up", "rdmawire.cli.topo",
+        "Show how near the GPUs and adapters of a host are, and why it matters.",
+    ),
     "vectors": (
         "Look up", "rdmawire.cli.vectors",
         "Find test vectors by what they show; print their bytes.",

@@ -33,7 +33,7 @@ PACKAGES = (
         "rdmawire.ib.congestion",
     ),
     *("rdmawire.memory", "rdmawire.memory.gpu", "rdmawire.stats", "rdmawire.traffic.edit"),
-    *("rdmawire.traffic.generate", "rdmawire.vectors", "rdmawire.verbs"),
+    *("rdmawire.topology", "rdmawire.traffic.generate", "rdmawire.vectors", "rdmawire.verbs"),
 )
 MODULES = ("rdmawire.errors", "rdmawire.units", "rdmawire.testing.strategies")
 """Modules that are public as they are, besides those of `rdmawire.wire` and `rdmawire.layers`."""

@@ -1,0 +1,267 @@
+"""`rdmawire topo`: how near the devices of a host are, and which way their bytes take."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rdmawire.capture.io import STREAM
+from rdmawire.cli import options
+from rdmawire.cli.command import Command, option
+from rdmawire.cli.streams import complain
+from rdmawire.dissect.output import dumped
+from rdmawire.errors import RdmaError, TopologyError
+from rdmawire.terminal import escape
+
+if TYPE_CHECKING:
+    from rdmawire.topology import Device, Machine
+    from rdmawire.topology.advice import GpuAdvice
+    from rdmawire.topology.pci_tree import FoundMachine
+    from rdmawire.topology.route import Route
+
+_USAGE = 2
+_THIS = "/sys"
+_MEMORY = "memory"
+
+
+@click.command(
+    "topo",
+    cls=Command,
+    examples=(
+        "rdmawire topo",
+        "rdmawire topo dgx-h100",
+        "nvidia-smi topo -m | rdmawire topo - --advice",
+        "lspci -tv > tree.txt; rdmawire topo tree.txt",
+        "rdmawire topo two-sockets -p2p r",
+        "rdmawire topo two-sockets --path mlx5_0 GPU1",
+        "rdmawire topo two-sockets --path mlx5_0 memory1",
+        "rdmawire topo dgx-h200 --advice --json | jq '.advice[].direct'",
+    ),
+)
+@click.argument("host", required=False, default=_THIS)
+@option("Input", "--list", "as_list", is_flag=True, help="List the shipped hosts.")
+@option(
+    "Output", "-m", "--matrix", "with_matrix", is_flag=True,
+    help="Print the matrix of nvidia-smi topo -m. This is the default.",
+)  # fmt: skip
+@option(
+    "Output", "-p2p", "--p2p", "capability", type=click.Choice(["r", "w", "n", "a", "p"]),
+    help="Print which GPUs may access one another: read, write, NVLink, atomics, PCIe.",
+)  # fmt: skip
+@option(
+    "Output", "--advice", "with_advice", is_flag=True,
+    help="Print the adapters nearest to each GPU, whether GPUDirect RDMA works, and remedies.",
+)  # fmt: skip
+@option(
+    "Output", "--path", "ends", nargs=2, metavar="FROM TO",
+    help="Print the way of bytes between two devices, or a device and memory0, memory1, ...",
+)  # fmt: skip
+@options.text_or_json("Print one JSON object.")
+def command(
+    host: str,
+    *,
+    as_list: bool,
+    with_matrix: bool,
+    capability: str | None,
+    with_advice: bool,
+    ends: tuple[str, str] | None,
+    as_json: bool,
+) -> int:
+    """Show how near the GPUs and adapters of a host are, and what that means for RDMA.
+
+    HOST is a shipped host (--list), a file with the text of `nvidia-smi topo -m` or of `lspci -tv`
+    or a YAML description, - for standard input, or a folder as /sys, which is the default: this
+    machine. Exit status: 0, or 2 for a host that cannot be read.
+    """
+    from rdmawire.traffic.scenario.topology_file import shipped_hosts
+
+    if as_list:
+        click.echo("\n".join(shipped_hosts()))
+        return 0
+    try:
+        found = _host(host)
+        with_matrix = with_matrix or not (capability or with_advice or ends)
+        report = _Report(found.machine, capability, ends, matrix=with_matrix, advice=with_advice)
+        text = f"{dumped(report.values(), indent=1)}\n" if as_json else report.text()
+    except RdmaError as error:
+        for line in str(error).splitlines():
+            complain(line)
+        return _USAGE
+    click.echo(text, nl=False)
+    for note in found.notes:
+        complain(f"note: {note}")
+    return 0
+
+
+def _host(source: str) -> "FoundMachine":
+    from rdmawire.traffic.scenario.document import MAX_BYTES
+    from rdmawire.traffic.scenario.topology_file import open_host, parse_topology
+
+    if source != STREAM:
+        return open_host(source)
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    return parse_topology(data.decode("utf-8", "replace"), "standard input")
+
+
+class _Report:
+    """What is printed of a host."""
+
+    def __init__(
+        self,
+        machine: "Machine",
+        capability: str | None,
+        ends: tuple[str, str] | None,
+        *,
+        matrix: bool,
+        advice: bool,
+    ) -> None:
+        from rdmawire.topology.advice import gpu_advice
+
+        self._machine = machine
+        self._capability = capability
+        self._matrix = matrix
+        self._advice = [gpu_advice(machine, gpu) for gpu in machine.gpus] if advice else None
+        self._routes = list(_routes(machine, *ends)) if ends else None
+
+    def text(self) -> str:
+        """Return it as text."""
+        from rdmawire.topology import Capability, peer_matrix, topology_matrix
+
+        parts = [topology_matrix(self._machine)] if self._matrix else []
+        if self._capability:
+            parts.append(peer_matrix(self._machine, Capability(self._capability)))
+        if self._advice is not None:
+            lines = [line for each in self._advice for line in _advice_lines(each)]
+            parts.append(_joined(lines or ["the host has no GPU"]))
+        for name, route in self._routes or ():
+            parts.append(_joined(_route_lines(name, route)))
+        return "\n".join(map(_escaped, parts))
+
+    def values(self) -> dict[str, Any]:
+        """Return it as an object."""
+        from rdmawire.topology import Capability, peer_status, relation
+
+        machine, found = self._machine, {"host": self._machine.name}
+        devices = [*machine.gpus, *machine.adapters]
+        values: dict[str, Any] = dict(found)
+        if self._matrix:
+            values["matrix"] = {
+                one.name: {other.name: str(relation(machine, one, other)) for other in devices}
+                for one in devices
+            }
+        if self._capability:
+            asked = Capability(self._capability)
+            values["p2p"] = {
+                one.name: {
+                    other.name: peer_status(machine, one, other, asked).value
+                    for other in machine.gpus
+                }
+                for one in machine.gpus
+            }
+        if self._advice is not None:
+            values["advice"] = [_advice_object(each) for each in self._advice]
+        if self._routes is not None:
+            values["paths"] = [
+                {"name": name, **_route_object(route)} for name, route in self._routes
+            ]
+        return values
+
+
+def _escaped(text: str) -> str:
+    """Return text without control characters, which names from a file may have."""
+    return "\n".join("\t".join(map(escape, line.split("\t"))) for line in text.split("\n"))
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _routes(machine: "Machine", source: str, target: str) -> Iterator[tuple[str, "Route"]]:
+    """Yield the routes between two ends: over NVLink, over PCIe, and through host memory."""
+    from rdmawire.topology import DeviceKind
+    from rdmawire.topology.advice import bounce_routes
+    from rdmawire.topology.route import memory_route, nvlink_route, peer_route
+
+    first = machine.device(source)
+    if (node := _memory_node(machine, target)) is not None:
+        yield "host memory", memory_route(machine, first, node)
+        return
+    second = machine.device(target)
+    if first.name == second.name:
+        raise TopologyError(f"{source} to itself is no path: name two devices")
+    direct = nvlink_route(machine, first, second)
+    if direct.steps:
+        yield "NVLink", direct
+    yield f"peer-to-peer, {_status(machine, first, second)}", peer_route(machine, first, second)
+    if DeviceKind.GPU in (first.kind, second.kind):
+        other, gpu = (first, second) if second.kind is DeviceKind.GPU else (second, first)
+        to_memory, to_gpu = bounce_routes(machine, other, gpu)
+        yield "bounce, to host memory", to_memory
+        yield "bounce, to the GPU", to_gpu
+
+
+def _memory_node(machine: "Machine", word: str) -> int | None:
+    """Return the number of a NUMA node that a word such as ``memory1`` names."""
+    number = word.removeprefix(_MEMORY)
+    if not word.startswith(_MEMORY) or not number.isdecimal():
+        return None
+    known = [node.number for node in machine.nodes]
+    if int(number) not in known:
+        raise TopologyError(f"{word}: NUMA nodes are {', '.join(map(str, known))}")
+    return int(number)
+
+
+def _status(machine: "Machine", first: "Device", second: "Device") -> str:
+    from rdmawire.topology import Capability, PeerStatus, peer_status
+
+    status = peer_status(machine, first, second, Capability.PCIE)
+    return "allowed" if status is PeerStatus.OK else f"not allowed ({status.meaning})"
+
+
+def _route_lines(name: str, route: "Route") -> Iterator[str]:
+    yield f"{name}:"
+    yield from (f"  {step}" for step in route.steps)
+    if (slowest := route.slowest) is not None and len(route.steps) > 1:
+        yield f"  slowest: {slowest.link}, {(slowest.rate or 0) / 1e9:.1f} GB/s"
+    yield from (f"  {remark}" for remark in route.remarks)
+
+
+def _route_object(route: "Route") -> dict[str, Any]:
+    return {"steps": [step._asdict() for step in route.steps], "remarks": route.remarks}
+
+
+def _advice_lines(advice: "GpuAdvice") -> Iterator[str]:
+    if advice.level is None or advice.status is None:
+        yield f"{advice.gpu.name}: no adapter"
+    else:
+        names = ", ".join(adapter.name for adapter in advice.adapters)
+        yield f"{advice.gpu.name}: {names} by {advice.level.value}, across {advice.level.meaning}"
+        yield f"  {_verdict(advice)}"
+        if advice.route is not None and (slowest := advice.route.slowest) is not None:
+            yield f"  slowest link: {slowest.link}, {(slowest.rate or 0) / 1e9:.1f} GB/s"
+    yield from (f"  better: {remedy}" for remedy in advice.remedies)
+
+
+def _verdict(advice: "GpuAdvice") -> str:
+    """Say whether GPUDirect RDMA is used, and why not."""
+    from rdmawire.topology import PeerStatus
+    from rdmawire.topology.advice import DIRECT_LEVEL
+
+    if advice.is_direct:
+        return "GPUDirect RDMA"
+    if advice.status is PeerStatus.OK:
+        return f"through host memory, as NCCL does by default beyond {DIRECT_LEVEL.value}"
+    return f"through host memory: {'' if advice.status is None else advice.status.meaning}"
+
+
+def _advice_object(advice: "GpuAdvice") -> dict[str, Any]:
+    return {
+        "gpu": advice.gpu.name,
+        "adapters": [adapter.name for adapter in advice.adapters],
+        "level": None if advice.level is None else advice.level.value,
+        "direct": advice.is_direct,
+        "status": None if advice.status is None else advice.status.value,
+        "route": None if advice.route is None else _route_object(advice.route),
+        "remedies": advice.remedies,
+    }

@@ -1,0 +1,63 @@
+"""Hosts as peers on PCI Express see them: how near devices are, and what may reach what.
+
+A :class:`Machine` is the tree of a host. It is described by hand, or read from ``nvidia-smi topo
+-m``, ``lspci -tv`` or ``/sys/bus/pci``. This package does not depend on packets or queue pairs.
+"""
+
+from rdmawire.topology.advice import GpuAdvice, bounce_routes, gpu_advice
+from rdmawire.topology.machine import (
+    Device,
+    DeviceKind,
+    HostBridge,
+    Iommu,
+    Machine,
+    NumaNode,
+    Settings,
+    Switch,
+)
+from rdmawire.topology.matrix import parse_matrix, peer_matrix, topology_matrix
+from rdmawire.topology.pci_tree import FoundMachine, parse_lspci, read_sysfs
+from rdmawire.topology.pcie import PcieLink
+from rdmawire.topology.relation import (
+    Capability,
+    Level,
+    PeerStatus,
+    Relation,
+    nearest,
+    peer_status,
+    relation,
+)
+from rdmawire.topology.route import Route, Step, memory_route, nvlink_route, peer_route
+
+__all__ = [
+    "Capability",
+    "Device",
+    "DeviceKind",
+    "FoundMachine",
+    "GpuAdvice",
+    "HostBridge",
+    "Iommu",
+    "Level",
+    "Machine",
+    "NumaNode",
+    "PcieLink",
+    "PeerStatus",
+    "Relation",
+    "Route",
+    "Settings",
+    "Step",
+    "Switch",
+    "bounce_routes",
+    "gpu_advice",
+    "memory_route",
+    "nearest",
+    "nvlink_route",
+    "parse_lspci",
+    "parse_matrix",
+    "peer_matrix",
+    "peer_route",
+    "peer_status",
+    "read_sysfs",
+    "relation",
+    "topology_matrix",
+]

@@ -1,0 +1,85 @@
+"""`rdmawire topo`: matrices, advice and paths, as text and as JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rdmawire.topology import topology_matrix
+from rdmawire.traffic.scenario.topology_file import open_host, shipped_hosts
+from tests.cli.command import rdmawire as run
+
+
+def test_the_matrix_is_printed() -> None:
+    done = run("topo", "dgx-h100")
+    assert done.stdout == topology_matrix(open_host("dgx-h100").machine)
+    assert run("topo", "-m", "dgx-h100").stdout == done.stdout
+
+
+def test_shipped_hosts_are_listed() -> None:
+    assert run("topo", "--list").stdout.split() == list(shipped_hosts())
+
+
+def test_who_may_access_whom() -> None:
+    lines = run("topo", "two-sockets", "-p2p", "r").stdout.splitlines()
+    assert lines[1:3] == [" GPU0\tX\tTNS\t", " GPU1\tTNS\tX\t"]
+
+
+def test_advice() -> None:
+    text = run("topo", "two-sockets", "--advice").stdout
+    assert text.splitlines()[1] == "  GPUDirect RDMA"
+    assert "  through host memory: the path crosses the link between sockets\n" in text
+    assert "  better: a slot of pci0000_b1 would bring mlx5_0 from SYS to PHB\n" in text
+
+
+def test_paths() -> None:
+    text = run("topo", "dgx-h200", "--path", "GPU0", "GPU5").stdout
+    assert "NVLink:\n  GPU0 -> GPU5: 18 NVLinks, 370.8 GB/s\n" in text
+    assert "peer-to-peer, not allowed (the path crosses the link between sockets):\n" in text
+    memory = run("topo", "two-sockets", "--path", "GPU1", "memory0").stdout
+    assert "  pci0000_b1 -> memory of node 0: UPI, 10.0 GB/s\n" in memory
+
+
+def test_json_has_the_same() -> None:
+    done = run(
+        "topo", "two-sockets", "-m", "-p2p", "w", "--advice", "--path", "mlx5_0", "GPU0", "--json"
+    )
+    found = json.loads(done.stdout)
+    assert found["matrix"]["mlx5_0"] == {"GPU0": "PIX", "GPU1": "SYS", "mlx5_0": "X"}
+    assert found["p2p"]["GPU0"] == {"GPU0": "X", "GPU1": "TNS"}
+    assert [each["direct"] for each in found["advice"]] == [True, False]
+    assert found["paths"][0]["steps"][0]["source"] == "mlx5_0"
+
+
+def test_text_of_other_tools_from_standard_input() -> None:
+    matrix = run("topo", "two-sockets").stdout
+    done = run("topo", "-", "--advice", stdin=matrix.encode())
+    assert done.stdout.startswith("GPU0: mlx5_0 by PIX")
+    assert (
+        done.stderr
+        == "rdmawire: note: the matrix shows no links, ACS or IOMMU: no rates are known\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nowhere",), "'nowhere': no such file or directory; shipped hosts are dgx-h100"),
+        (("vm", "--path", "GPU7", "mlx5_0"), "no device is called 'GPU7'; there are GPU0, mlx5_0"),
+        (("vm", "--path", "GPU0", "GPU0"), "GPU0 to itself is no path: name two devices"),
+        (("vm", "--path", "GPU0", "memory3"), "memory3: NUMA nodes are 0"),
+    ],
+)
+def test_errors_are_one_line(words: tuple[str, ...], message: str) -> None:
+    done = run("topo", *words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"rdmawire: {message}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_every_error_of_a_file_has_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "host.yaml"
+    path.write_text("topology: a\nnuma nodes: {x: 1}\nhost bridges: {root: 0}\nspeed: 3\n")
+    done = run("topo", str(path))
+    assert [line.split(":")[2] for line in done.stderr.splitlines()] == ["2", "4"]
