@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from rdmawire.traffic.generate import Verb as Verb
     from rdmawire.traffic.generate import generate as generate
     from rdmawire.traffic.scenario import ScenarioError as ScenarioError
+    from rdmawire.traffic.scenario import open_host as open_host
     from rdmawire.traffic.scenario import play as play
     from rdmawire.traffic.scenario import read_scenario as read_scenario
     from rdmawire.traffic.scenario import read_scenario_text as read_scenario_text
@@ -120,6 +121,7 @@ _NAMES = {
     "rdmawire.traffic.generate": ("Sizes", "TrafficSpec", "Verb", "generate"),
     "rdmawire.traffic.scenario": (
         *("ScenarioError", "play", "read_scenario", "read_scenario_text", "read_shipped"),
+        "open_host",
     ),
     "rdmawire.units": ("gbps", "ms", "us"),
     "rdmawire.verbs": (

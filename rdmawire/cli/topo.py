@@ -12,7 +12,9 @@ from rdmawire.cli.command import Command, option
 from rdmawire.cli.streams import complain
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TopologyError
-from rdmawire.terminal import escape
+from rdmawire.terminal import escape, quote
+from rdmawire.units import QuantityError, parse_quantity, size_factor
+from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
     from rdmawire.topology import Device, Machine
@@ -23,6 +25,22 @@ if TYPE_CHECKING:
 _USAGE = 2
 _THIS = "/sys"
 _MEMORY = "memory"
+_MAX_SIZE = 1 << 50
+
+
+def _size(ctx: click.Context, _: click.Parameter, value: str | None) -> int | None:
+    """Read a number of bytes."""
+    if value is None:
+        return None
+    try:
+        found = parse_quantity(value, size_factor)
+    except QuantityError:
+        message = f"{quote(value)} is no number of bytes, such as 4096, 64k or 1MiB"
+        raise click.BadParameter(message, ctx=ctx) from None
+    if not (found.exact and found.value <= _MAX_SIZE):
+        message = f"{quote(value)}: whole bytes are expected, at most {_MAX_SIZE}"
+        raise click.BadParameter(message, ctx=ctx)
+    return found.value
 
 
 @click.command(
@@ -35,7 +53,7 @@ _MEMORY = "memory"
         "lspci -tv > tree.txt; rdmawire topo tree.txt",
         "rdmawire topo two-sockets -p2p r",
         "rdmawire topo two-sockets --path mlx5_0 GPU1",
-        "rdmawire topo two-sockets --path mlx5_0 memory1",
+        "rdmawire topo two-sockets --path mlx5_0 memory1 --size 1MiB",
         "rdmawire topo dgx-h200 --advice --json | jq '.advice[].direct'",
     ),
 )
@@ -57,6 +75,10 @@ _MEMORY = "memory"
     "Output", "--path", "ends", nargs=2, metavar="FROM TO",
     help="Print the way of bytes between two devices, or a device and memory0, memory1, ...",
 )  # fmt: skip
+@option(
+    "Output", "--size", metavar="SIZE", callback=_size,
+    help="With --path, print how long this many bytes take, such as 4096 or 1MiB.",
+)  # fmt: skip
 @options.text_or_json("Print one JSON object.")
 def command(
     host: str,
@@ -66,6 +88,7 @@ def command(
     capability: str | None,
     with_advice: bool,
     ends: tuple[str, str] | None,
+    size: int | None,
     as_json: bool,
 ) -> int:
     """Show how near the GPUs and adapters of a host are, and what that means for RDMA.
@@ -82,7 +105,8 @@ def command(
     try:
         found = _host(host)
         with_matrix = with_matrix or not (capability or with_advice or ends)
-        report = _Report(found.machine, capability, ends, matrix=with_matrix, advice=with_advice)
+        paths = _Paths(found.machine, ends, size) if ends else None
+        report = _Report(found.machine, capability, paths, matrix=with_matrix, advice=with_advice)
         text = f"{dumped(report.values(), indent=1)}\n" if as_json else report.text()
     except RdmaError as error:
         for line in str(error).splitlines():
@@ -111,7 +135,7 @@ class _Report:
         self,
         machine: "Machine",
         capability: str | None,
-        ends: tuple[str, str] | None,
+        paths: "_Paths | None",
         *,
         matrix: bool,
         advice: bool,
@@ -122,7 +146,7 @@ class _Report:
         self._capability = capability
         self._matrix = matrix
         self._advice = [gpu_advice(machine, gpu) for gpu in machine.gpus] if advice else None
-        self._routes = list(_routes(machine, *ends)) if ends else None
+        self._paths = paths
 
     def text(self) -> str:
         """Return it as text."""
@@ -134,8 +158,7 @@ class _Report:
         if self._advice is not None:
             lines = [line for each in self._advice for line in _advice_lines(each)]
             parts.append(_joined(lines or ["the host has no GPU"]))
-        for name, route in self._routes or ():
-            parts.append(_joined(_route_lines(name, route)))
+        parts += [] if self._paths is None else self._paths.texts()
         return "\n".join(map(_escaped, parts))
 
     def values(self) -> dict[str, Any]:
@@ -161,11 +184,45 @@ class _Report:
             }
         if self._advice is not None:
             values["advice"] = [_advice_object(each) for each in self._advice]
-        if self._routes is not None:
-            values["paths"] = [
-                {"name": name, **_route_object(route)} for name, route in self._routes
-            ]
+        if self._paths is not None:
+            values["paths"] = self._paths.values()
         return values
+
+
+class _Paths:
+    """The routes between two ends; with a size, how long that many bytes take."""
+
+    def __init__(self, machine: "Machine", ends: tuple[str, str], size: int | None) -> None:
+        self._machine = machine
+        self._size = size
+        self._routes = list(_routes(machine, *ends))
+
+    def texts(self) -> list[str]:
+        """Return the text of each route."""
+        return [_joined(self._lines(name, route)) for name, route in self._routes]
+
+    def _lines(self, name: str, route: "Route") -> Iterator[str]:
+        yield from _route_lines(name, route)
+        if self._size is not None:
+            time = self._time(route)
+            rate = f", {self._size / time:.2f} GB/s" if time and self._size else ""
+            yield f"  {byte_count(self._size)}: {time / 1000:.2f} us{rate}"
+
+    def _time(self, route: "Route") -> float:
+        from rdmawire.topology.cost import write_time
+
+        return write_time(self._machine, route, self._size or 0)
+
+    def values(self) -> list[dict[str, Any]]:
+        """Return the routes as objects."""
+        return [
+            {
+                "name": name,
+                **_route_object(route),
+                **({} if self._size is None else {"size": self._size, "ns": self._time(route)}),
+            }
+            for name, route in self._routes
+        ]
 
 
 def _escaped(text: str) -> str:

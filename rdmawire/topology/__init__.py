@@ -5,6 +5,16 @@ A :class:`Machine` is the tree of a host. It is described by hand, or read from 
 """
 
 from rdmawire.topology.advice import GpuAdvice, bounce_routes, gpu_advice
+from rdmawire.topology.cost import (
+    SOURCES,
+    CopyKind,
+    Costs,
+    Flow,
+    copy_time,
+    finish_times,
+    read_time,
+    write_time,
+)
 from rdmawire.topology.machine import (
     Device,
     DeviceKind,
@@ -30,9 +40,13 @@ from rdmawire.topology.relation import (
 from rdmawire.topology.route import Route, Step, memory_route, nvlink_route, peer_route
 
 __all__ = [
+    "SOURCES",
     "Capability",
+    "CopyKind",
+    "Costs",
     "Device",
     "DeviceKind",
+    "Flow",
     "FoundMachine",
     "GpuAdvice",
     "HostBridge",
@@ -48,6 +62,8 @@ __all__ = [
     "Step",
     "Switch",
     "bounce_routes",
+    "copy_time",
+    "finish_times",
     "gpu_advice",
     "memory_route",
     "nearest",
@@ -58,6 +74,8 @@ __all__ = [
     "peer_route",
     "peer_status",
     "read_sysfs",
+    "read_time",
     "relation",
     "topology_matrix",
+    "write_time",
 ]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         shipped,
     )
     from rdmawire.traffic.scenario.runner.play import Outcome, StepOutcome, play
+    from rdmawire.traffic.scenario.topology_file import open_host, read_topology, shipped_hosts
 
 __all__ = [
     "Failure",
@@ -36,11 +37,14 @@ __all__ = [
     "ScenarioError",
     "StepOutcome",
     "json_schema",
+    "open_host",
     "play",
     "read_scenario",
     "read_scenario_text",
     "read_shipped",
+    "read_topology",
     "shipped",
+    "shipped_hosts",
 ]
 
 _MODULES = {
@@ -48,6 +52,7 @@ _MODULES = {
     "model": ("Scenario",),
     "reader": ("json_schema", "read_scenario", "read_scenario_text", "read_shipped", "shipped"),
     "runner.play": ("Outcome", "StepOutcome", "play"),
+    "topology_file": ("open_host", "read_topology", "shipped_hosts"),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -1,0 +1,255 @@
+"""How long transfers take: constants with their sources, and what they give for a route.
+
+Times are ns, rates bytes per second. A transfer takes the latencies of its steps, and its bytes at
+the rate of the slowest one, since switches forward packets before they have all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from rdmawire.topology.machine import Device, Iommu, Machine
+from rdmawire.topology.route import Route, Step, memory_route, nvlink_route
+from rdmawire.units import SECOND
+
+_H200: Final = "measured on a server with four H200"
+_PAPER: Final = "Neugebauer et al., Understanding PCIe performance, SIGCOMM 2018"
+
+
+class Sourced(NamedTuple):
+    """The unit of a constant, and where its value is from."""
+
+    unit: str
+    source: str
+
+
+SOURCES: Final = {
+    "link_efficiency": Sourced("1", f"{_H200}: 55.4 of 57.6 GB/s, the rest is flow control"),
+    "switch_latency": Sourced("ns", "PEX89144 data sheet, 115 ns; PEX88000: 105 ns"),
+    "root_latency": Sourced("ns", f"{_PAPER}: half of a read of 64 bytes, 547 ns"),
+    "socket_latency": Sourced("ns", f"{_PAPER}: section 6.4"),
+    "translation_latency": Sourced("ns", f"{_PAPER}: section 6.5, a miss of the IO-TLB"),
+    "copy_launch": Sourced("ns", f"{_H200}: copies of 8 bytes, 3.6 to 7.1 us"),
+    "copy_sync": Sourced("ns", f"{_H200}: a copy and a synchronisation, 10.0 us"),
+    "pageable_launch": Sourced("ns", f"{_H200}: pageable copies of 8 bytes, 8.7 and 11.7 us"),
+    "peer_launch": Sourced("ns", f"{_H200}: copies of 8 bytes to another GPU, 11.0 and 13.7 us"),
+    "device_launch": Sourced("ns", f"{_H200}: copies of 8 bytes within a GPU, 6.7 us"),
+    "staging_rate": Sourced("bytes/s", f"{_H200}: pageable copies, 12.7 to 17.5 GB/s in all"),
+    "memcpy_rate": Sourced("bytes/s", f"{_H200}: copies through pageable memory"),
+    "device_rate": Sourced("bytes/s", f"{_H200}: copies within a GPU of 1 GiB"),
+}
+"""The units and sources of :class:`Costs`, by field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The constants of the model; :data:`SOURCES` says where each is from.
+
+    ``link_efficiency`` is the share of a link's data rate that flow control leaves. Each switch,
+    the root and the link between sockets add latency, and so does a translation of the IOMMU that
+    is not in its cache. The ``launch`` constants are the times of small copies that software
+    starts; ``copy_sync`` is the time until software knows that a copy is done. Pageable memory is
+    copied to pinned memory at ``staging_rate`` by the driver, and at ``memcpy_rate`` by an
+    application.
+    """
+
+    link_efficiency: float = 0.962
+    switch_latency: float = 115
+    root_latency: float = 270
+    socket_latency: float = 100
+    translation_latency: float = 330
+    copy_launch: float = 5250
+    copy_sync: float = 4350
+    pageable_launch: float = 10_200
+    peer_launch: float = 12_300
+    device_launch: float = 6600
+    staging_rate: float = 17.9e9
+    memcpy_rate: float = 10.1e9
+    device_rate: float = 2.13e12
+
+
+H200_COSTS: Final = Costs()
+"""Constants that give the times measured on a server with four H200."""
+
+_PCIE: Final = "PCIe"
+
+
+def rate_of(step: Step, costs: Costs = H200_COSTS) -> float | None:
+    """Return the rate of data over a step, if it is known."""
+    if step.rate is None:
+        return None
+    return step.rate * costs.link_efficiency if step.link.startswith(_PCIE) else step.rate
+
+
+def route_rate(route: Route, costs: Costs = H200_COSTS) -> float | None:
+    """Return the rate of the slowest step whose rate is known."""
+    rates = [rate for step in route.steps if (rate := rate_of(step, costs)) is not None]
+    return min(rates, default=None)
+
+
+def latency(machine: Machine, route: Route, costs: Costs = H200_COSTS) -> float:
+    """Return the time (ns) that the first bytes of a write need over a route."""
+    switches = {switch.name for switch in machine.switches}
+    roots = {bridge.name for bridge in machine.bridges}
+    total = 0.0
+    for step in route.steps[1:]:
+        total += costs.switch_latency * (step.source in switches)
+        total += costs.root_latency * (step.source in roots)
+    crosses = any(step.link == machine.settings.socket_link for step in route.steps)
+    total += costs.socket_latency * crosses
+    ends = {name for step in route.steps for name in (step.source, step.target)}
+    if machine.settings.iommu is Iommu.TRANSLATED and ends & roots:
+        total += costs.translation_latency
+    return total
+
+
+def write_time(machine: Machine, route: Route, size: int, costs: Costs = H200_COSTS) -> float:
+    """Return the time (ns) until ``size`` bytes of a DMA write are at their target."""
+    rate = route_rate(route, costs)
+    return latency(machine, route, costs) + (size / rate * SECOND if rate else 0.0)
+
+
+def read_time(
+    machine: Machine,
+    route: Route,
+    size: int,
+    costs: Costs = H200_COSTS,
+    *,
+    max_read: int = 512,
+    max_requests: int = 256,
+) -> float:
+    """Return the time (ns) of a DMA read of ``size`` bytes over a route.
+
+    A device has at most ``max_requests`` requests of ``max_read`` bytes (MRRS) in progress, so its
+    rate is limited by the time of a round trip as well.
+    """
+    there_and_back = 2 * latency(machine, route, costs)
+    rate = route_rate(route, costs)
+    if rate is None:
+        return there_and_back
+    if there_and_back:
+        rate = min(rate, max_requests * max_read / there_and_back * SECOND)
+    return there_and_back + size / rate * SECOND
+
+
+class CopyKind(Enum):
+    """Copies that software starts, as ``cudaMemcpyAsync`` does.
+
+    ``BOUNCE`` is a copy to pinned memory of the host and on to the other GPU, with a wait after
+    each; ``BOUNCE_PAGEABLE`` has a copy within the host's memory between them, and no waits.
+    """
+
+    PINNED = "pinned"
+    PINNED_AND_SYNC = "pinned, with a wait"
+    PAGEABLE = "pageable"
+    DEVICE = "within the GPU"
+    PEER = "to another GPU by NVLink"
+    BOUNCE = "to another GPU through the host"
+    BOUNCE_PAGEABLE = "through pageable memory of the host"
+
+
+def copy_time(
+    machine: Machine,
+    kind: CopyKind,
+    size: int,
+    gpu: Device,
+    peer: Device | None = None,
+    *,
+    costs: Costs = H200_COSTS,
+) -> float:
+    """Return the time (ns) of a copy of ``size`` bytes between a GPU and the host, or a peer.
+
+    The host's memory is that of the GPU's NUMA node. A ``peer`` without NVLinks to the GPU is
+    reached through the host.
+    """
+    node = machine.bridge_of(gpu).node
+    once = _transfer(memory_route(machine, gpu, node), size, costs)
+    if kind is CopyKind.DEVICE:
+        return costs.device_launch + size / costs.device_rate * SECOND
+    if kind is CopyKind.PAGEABLE:
+        return costs.pageable_launch + once + size / costs.staging_rate * SECOND
+    if kind is CopyKind.PEER and peer is not None:
+        direct = nvlink_route(machine, gpu, peer)
+        if direct.steps:
+            return costs.peer_launch + _transfer(direct, size, costs)
+        kind = CopyKind.BOUNCE
+    waits = costs.copy_sync if kind in (CopyKind.PINNED_AND_SYNC, CopyKind.BOUNCE) else 0.0
+    one = costs.copy_launch + once + waits
+    if kind in (CopyKind.PINNED, CopyKind.PINNED_AND_SYNC):
+        return one
+    back = memory_route(machine, peer, node) if peer is not None else None
+    other = one if back is None else costs.copy_launch + _transfer(back, size, costs) + waits
+    within = size / costs.memcpy_rate * SECOND if kind is CopyKind.BOUNCE_PAGEABLE else 0.0
+    return one + within + other
+
+
+def _transfer(route: Route, size: int, costs: Costs) -> float:
+    rate = route_rate(route, costs)
+    return size / rate * SECOND if rate else 0.0
+
+
+class Flow(NamedTuple):
+    """Bytes that take a route from a time (ns) on."""
+
+    route: Route
+    size: int
+    start: float = 0.0
+
+
+_Link = tuple[str, str]
+"""A link in one direction: from where to where."""
+
+
+def fair_rates(routes: Sequence[Route], costs: Costs = H200_COSTS) -> list[float]:
+    """Return the rate of each route when all are used at once: max-min fair shares of each link.
+
+    A route without a known rate gets infinity.
+    """
+    capacity: dict[_Link, float] = {}
+    users: dict[_Link, set[int]] = {}
+    for index, route in enumerate(routes):
+        for step in route.steps:
+            if (rate := rate_of(step, costs)) is not None:
+                link = step.source, step.target
+                capacity[link] = rate
+                users.setdefault(link, set()).add(index)
+    rates = [float("inf")] * len(routes)
+    while any(users.values()):
+        shares = {link: capacity[link] / len(those) for link, those in users.items() if those}
+        tightest = min(shares, key=shares.__getitem__)
+        share = shares[tightest]
+        for index in sorted(users[tightest]):
+            rates[index] = share
+            for link, those in users.items():
+                if index in those:
+                    those.discard(index)
+                    capacity[link] = max(capacity[link] - share, 0.0)
+    return rates
+
+
+def finish_times(machine: Machine, flows: Sequence[Flow], costs: Costs = H200_COSTS) -> list[float]:
+    """Return when (ns) each flow ends, if they share links fairly at every time."""
+    left = [float(flow.size) for flow in flows]
+    ends = [0.0] * len(flows)
+    running: list[int] = []
+    waiting = sorted(range(len(flows)), key=lambda index: flows[index].start)
+    now = 0.0
+    while running or waiting:
+        if not running:
+            now = max(now, flows[waiting[0]].start)
+        while waiting and flows[waiting[0]].start <= now:
+            running.append(waiting.pop(0))
+        rates = fair_rates([flows[index].route for index in running], costs)
+        spent = [left[index] / rate * SECOND for index, rate in zip(running, rates, strict=True)]
+        until = now + min(spent)
+        if waiting:
+            until = min(until, flows[waiting[0]].start)
+        for index, rate, needed in zip(running, rates, spent, strict=True):
+            done = now + needed <= until
+            left[index] = 0.0 if done else left[index] - (until - now) * rate / SECOND
+            if done:
+                ends[index] = until + latency(machine, flows[index].route, costs)
+        running = [index for index in running if left[index] > 0.0]
+        now = until
+    return ends
