@@ -101,6 +101,10 @@ class TopologyError(RdmaError):
     """A host whose devices, or a description of them, cannot be."""
 
 
+class CollectiveError(RdmaError):
+    """A collective operation that cannot be done, or that has failed."""
+
+
 class FabricError(RdmaError):
     """A name, setting, fault or field that a fabric does not have or cannot use."""
 

@@ -3,9 +3,9 @@
 import re
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,23 +43,15 @@ from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 if TYPE_CHECKING:
     from rdmawire.traffic.summary import TrafficSummary
 
-T = TypeVar("T")
+COLLECTIVES = ("allreduce", "allgather", "reducescatter")
+"""Operations of `rdmawire.cli.collective`."""
 _MANY = 100_000
 """Messages or frames from which NumPy pays off."""
 _GAP = re.compile(r"(?<=[0-9])\s+(?=[a-z]+$)")
 """The space between a number and its unit, which scenarios allow."""
 
 
-def _read(parse: Callable[[str], T]) -> Callable[..., T | None]:
-    """Return the callback of an option whose value ``parse`` reads."""
-
-    def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
-        try:
-            return None if text is None else parse(text)
-        except SpecError as error:
-            raise click.BadParameter(str(error), ctx, parameter) from None
-
-    return read
+_read = partial(options.reads, error=SpecError)
 
 
 def _latency(text: str) -> int:
@@ -79,14 +71,32 @@ def _psn(text: str) -> int:
     return number
 
 
+class _GenCommand(Command):
+    """The command, and those of collectives, which have other options."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and args[0] in COLLECTIVES:
+            command = import_module("rdmawire.cli.collective").command
+            made: click.Context = command.make_context(info_name, args, parent, **extra)
+            return made
+        return super().make_context(info_name, args, parent, **extra)
+
+
 @click.command(
     "gen",
-    cls=Command,
+    cls=_GenCommand,
     examples=(
         "rdmawire gen write --frames 10000 --loss 1% -w lossy.pcap",
         "rdmawire gen write --clients 8 --flows 1000 -w incast.pcap",
         "rdmawire gen mix --qps 64 --ipv6 --seed 7 -w mix.pcapng.zst",
         "rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap",
+        "rdmawire gen allreduce --hosts 8 --gpus 8 --size 64M -w ring.pcap",
         "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
     ),
 )
@@ -221,6 +231,9 @@ def command(
     cm                          connections, established and disconnected
     cnp                         congestion notification packets
     mix                         a mix of all message types
+    allreduce, allgather, reducescatter
+                                collectives of GPUs, with options of their own:
+                                see rdmawire gen allreduce --help
 
     Emulated adapters send and receive every frame, so ICRCs, PSNs, ACKs, NAKs, retransmissions and
     source ports are those of real adapters.

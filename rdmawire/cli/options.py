@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,8 +16,11 @@ from rdmawire.cli.command import F, IntegerType, option
 from rdmawire.dissect import generated
 from rdmawire.dissect.output import Separators
 from rdmawire.dissect.select import Bound, BoundError, FieldError, Selection
-from rdmawire.terminal import escape
+from rdmawire.terminal import escape, quote
+from rdmawire.units import QuantityError, parse_quantity, size_factor
 from rdmawire.wire.inet import ROCE_PORT
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from rdmawire.filter import Filter
@@ -144,6 +147,33 @@ def written(name: str, text: str, *, required: bool = False) -> Callable[[F], F]
     """Return the option -w or -o for a file to write: the parameter ``name``, with its help."""
     words = ("-w", "--write", "-o", "--output", name)
     return option("Output", *words, required=required, metavar="FILE", help=text)
+
+
+def reads(parse: Callable[[str], T], error: type[Exception]) -> Callable[..., T | None]:
+    """Return the callback of an option whose value ``parse`` reads, or refuses by this error."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
+        try:
+            return None if text is None else parse(text)
+        except error as reason:
+            raise click.BadParameter(str(reason), ctx, parameter) from None
+
+    return read
+
+
+def number_of_bytes(most: int) -> Callable[..., int | None]:
+    """Return the callback of an option for a number of bytes: ``4096``, ``64k`` or ``1MiB``."""
+
+    def parse(text: str) -> int:
+        try:
+            found = parse_quantity(text.strip(), size_factor)
+        except QuantityError:
+            raise ValueError(f"{quote(text)} is no number of bytes, such as 64k or 1MiB") from None
+        if not (found.exact and found.value <= most):
+            raise ValueError(f"{quote(text)}: whole bytes are expected, at most {most}")
+        return found.value
+
+    return reads(parse, ValueError)
 
 
 _STANDARD_OUTPUT = 1

@@ -12,8 +12,7 @@ from rdmawire.cli.command import Command, option
 from rdmawire.cli.streams import complain
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TopologyError
-from rdmawire.terminal import escape, quote
-from rdmawire.units import QuantityError, parse_quantity, size_factor
+from rdmawire.terminal import escape
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
@@ -26,21 +25,6 @@ _USAGE = 2
 _THIS = "/sys"
 _MEMORY = "memory"
 _MAX_SIZE = 1 << 50
-
-
-def _size(ctx: click.Context, _: click.Parameter, value: str | None) -> int | None:
-    """Read a number of bytes."""
-    if value is None:
-        return None
-    try:
-        found = parse_quantity(value, size_factor)
-    except QuantityError:
-        message = f"{quote(value)} is no number of bytes, such as 4096, 64k or 1MiB"
-        raise click.BadParameter(message, ctx=ctx) from None
-    if not (found.exact and found.value <= _MAX_SIZE):
-        message = f"{quote(value)}: whole bytes are expected, at most {_MAX_SIZE}"
-        raise click.BadParameter(message, ctx=ctx)
-    return found.value
 
 
 @click.command(
@@ -76,7 +60,7 @@ def _size(ctx: click.Context, _: click.Parameter, value: str | None) -> int | No
     help="Print the way of bytes between two devices, or a device and memory0, memory1, ...",
 )  # fmt: skip
 @option(
-    "Output", "--size", metavar="SIZE", callback=_size,
+    "Output", "--size", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
     help="With --path, print how long this many bytes take, such as 4096 or 1MiB.",
 )  # fmt: skip
 @options.text_or_json("Print one JSON object.")

@@ -33,7 +33,8 @@ PACKAGES = (
         "rdmawire.ib.congestion",
     ),
     *("rdmawire.memory", "rdmawire.memory.gpu", "rdmawire.stats", "rdmawire.traffic.edit"),
-    *("rdmawire.topology", "rdmawire.traffic.generate", "rdmawire.vectors", "rdmawire.verbs"),
+    *("rdmawire.gpudirect", "rdmawire.topology", "rdmawire.traffic.generate"),
+    *("rdmawire.vectors", "rdmawire.verbs"),
 )
 MODULES = ("rdmawire.errors", "rdmawire.units", "rdmawire.testing.strategies")
 """Modules that are public as they are, besides those of `rdmawire.wire` and `rdmawire.layers`."""

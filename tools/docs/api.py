@@ -30,6 +30,7 @@ PAGES = (
     Page("congestion", "Congestion control", ("rdmawire.ib.congestion",)),
     Page("memory", "Memory regions and windows", ("rdmawire.memory",)),
     Page("gpu", "GPU memory", ("rdmawire.memory.gpu",)),
+    Page("gpudirect", "Traffic of GPUs", ("rdmawire.gpudirect",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),
     Page("capture", "Capture files", ("rdmawire.capture",)),

@@ -1,0 +1,150 @@
+"""`rdmawire gen allreduce` and other collectives: the packets of NCCL's rings as a capture."""
+
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import click
+
+from rdmawire.capture.io import STREAM
+from rdmawire.cli import options
+from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.options import by_own_name, check_suffix
+from rdmawire.dissect.output import dumped
+from rdmawire.errors import CollectiveError
+from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, rate, share
+from rdmawire.units import us
+
+COLLECTIVES = ("allreduce", "allgather", "reducescatter")
+_MAX_SIZE = 1 << 34
+_MAX_HOSTS = 512
+
+
+@click.command(
+    "gen",
+    cls=Command,
+    examples=(
+        "rdmawire gen allreduce -w allreduce.pcapng",
+        "rdmawire gen allreduce --hosts 8 --gpus 8 --size 64M -w ring.pcap",
+        "rdmawire gen allgather --hosts 4 --protocol simple --loss 0.1% -w lossy.pcap",
+        "rdmawire gen allreduce --hosts 2 --size 1k -q -w - | rdmawire dissect -",
+    ),
+)
+@click.argument("collective", metavar="COLLECTIVE", type=click.Choice(COLLECTIVES))
+@option(
+    "Operation", "--size", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
+    default="1M", show_default=True, help="Bytes of values; of allgather, bytes of the result.",
+)  # fmt: skip
+@option(
+    "Operation", "--hosts", type=IntegerType(1, _MAX_HOSTS), default=2, show_default=True,
+    help="Number of hosts.",
+)  # fmt: skip
+@option(
+    "Operation", "--gpus", type=IntegerType(1, 16), default=1, show_default=True,
+    help="GPUs of each host, with an adapter each; NVLink joins them.",
+)  # fmt: skip
+@option(
+    "Operation", "--algo", type=click.Choice(["ring"]), default="ring", show_default=True,
+    help="Algorithm.",
+)  # fmt: skip
+@option(
+    "Operation", "--protocol", type=click.Choice(["ll", "simple"]),
+    help="NCCL's protocol.  [default: ll up to 1 MiB, else simple]",
+)  # fmt: skip
+@option(
+    "Operation", "--channels", type=IntegerType(1, 32),
+    help="Rings that share the work.  [default: 1 to 8, by the size]",
+)  # fmt: skip
+@option(
+    "Operation", "--dtype", type=click.Choice(["int32", "float32"]), default="int32",
+    show_default=True, help="Type of values.",
+)  # fmt: skip
+@option(
+    "Operation", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
+    help="Seed of values and losses: the same seed gives the same bytes.",
+)  # fmt: skip
+@option(
+    "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError), default="400G",
+    show_default=True, help="Rate of each adapter's link.",
+)  # fmt: skip
+@option(
+    "Network", "--loss", metavar="SHARE", default="0",
+    callback=options.reads(partial(share, most=MAX_LOSS), SpecError),
+    help="Share of frames that are lost on the links: 0.1% or 0.001.",
+)  # fmt: skip
+@options.written(
+    "path", "The capture of what all adapters send: FILE.pcap or .pcapng, also compressed.",
+    required=True,
+)  # fmt: skip
+@options.text_or_json("Print the summary as one JSON object.")
+@options.QUIET
+def command(path: str, *, as_json: bool, quiet: bool, **settings: Any) -> int:
+    """Generate the traffic of a collective operation of GPUs, as NCCL sends it.
+
+    Real values go around rings of emulated adapters, over RDMA WRITEs with immediates and the
+    clear-to-send entries of receivers, and every result is compared with the sum by NumPy.
+    """
+    if as_json and quiet:
+        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    check_suffix(path)
+    path = by_own_name(path)
+    if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
+        raise click.UsageError("a capture is binary: name a file with -w FILE")
+    try:
+        summary = _run(path, **settings)
+    except CollectiveError as error:
+        raise click.UsageError(str(error)) from None
+    if not quiet:
+        _show(summary, as_json=as_json, to_stderr=path == STREAM)
+    return 0
+
+
+def _run(
+    path: str, *, collective: str, rate: int, loss: float, algo: str, **settings: Any
+) -> dict[str, Any]:
+    """Do the operation, write the capture, and return the summary."""
+    from rdmawire.fabric import Cable, CaptureTap, Rule
+    from rdmawire.gpudirect import Collective, CollectiveRun, CollectiveSpec, bytes_sent
+
+    settings["protocol"] = settings["protocol"] or ""
+    settings["channels"] = settings["channels"] or 0
+    spec = CollectiveSpec(Collective(collective), **settings)
+    start = time.perf_counter()
+    run = CollectiveRun(spec, Cable(latency=us(1), rate=rate))
+    with CaptureTap(path) as tap:
+        for adapter in run.adapters:
+            run.network.tap(adapter.name, tap.point(adapter.name))
+        if loss:
+            for link in run.network.links:
+                run.network.set_faults(link, Rule("drop", chance=loss))
+        duration = run.run()
+    return {
+        "collective": collective,
+        "algorithm": algo,
+        "protocol": spec.chosen_protocol.name,
+        "ranks": spec.ranks,
+        "channels": spec.chosen_channels,
+        "bytes": spec.size,
+        "bytes_per_rank": bytes_sent(spec.collective, spec.size, spec.ranks),
+        "messages": sum(connection.messages for connection in run.connections),
+        "nvlink_bytes": sum(edge.bytes for edge in run.nvlink_edges),
+        "duration_ns": duration,
+        "wall_s": round(time.perf_counter() - start, 3),
+    }
+
+
+def _show(summary: dict[str, Any], *, as_json: bool, to_stderr: bool) -> None:
+    """Print the summary."""
+    if as_json:
+        click.echo(dumped(summary, indent=1), err=to_stderr)
+        return
+    time_us, speed = summary["duration_ns"] / 1000, summary["bytes"] / summary["duration_ns"]
+    text = (
+        "{collective} of {bytes} bytes by {ranks} GPUs: every result is right\n"
+        "{protocol} in {channels} channels: {messages} messages between hosts, "
+        "{nvlink_bytes} bytes over NVLink\n"
+        "each rank sent {bytes_per_rank} bytes of values\n"
+    ).format_map(summary)
+    text += f"{time_us:.1f} us of virtual time, {speed:.2f} GB/s; made in {summary['wall_s']:.1f} s"
+    click.echo(text, err=to_stderr)

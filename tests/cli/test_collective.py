@@ -1,0 +1,43 @@
+"""`rdmawire gen allreduce`: a capture of a ring, and its summary."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import rdmawire, refused
+
+
+def test_a_ring_is_captured(tmp_path: Path) -> None:
+    path = tmp_path / "ring.pcapng"
+    done = rdmawire("gen", "allreduce", "--gpus", "2", "--size", "64k", "-w", str(path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("allreduce of 65536 bytes by 4 GPUs: every result is right\n")
+    counts = rdmawire("dissect", "-q", str(path))
+    assert counts.returncode == 0
+    assert "none malformed" in counts.stdout + counts.stderr
+
+
+def test_the_summary_as_json_and_the_same_bytes_again(tmp_path: Path) -> None:
+    words = "gen", "allgather", "--hosts", "3", "--size", "96k", "--loss", "1%", "--seed", "5"
+    paths = [tmp_path / f"{number}.pcap" for number in range(2)]
+    found = [json.loads(rdmawire(*words, "-w", str(path), "--json").stdout) for path in paths]
+    assert found[0]["bytes_per_rank"] == 65536
+    assert found[0]["ranks"] == 3
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--size", "1001"), "1001 bytes are no whole number of values"),
+        (("--size", "many"), "'many' is no number of bytes, such as 64k or 1MiB"),
+        (("--hosts", "1"), "1 GPUs; 2 to 4096 are supported"),
+        (("--loss", "2"), "is no share of frames"),
+        (("--json", "-q"), "--json prints the summary, -q does not"),
+    ],
+)
+def test_errors_are_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.pcap"
+    assert message in refused("gen", "reducescatter", *words, "-w", str(path), status=2)
+    assert not path.exists()
