@@ -28,7 +28,7 @@ def begin_worker(*, own_group: bool = False, cleans_up: bool = False) -> None:
         os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _clean_up_and_end if cleans_up else signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_TERMINAL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     threading.Thread(target=_end_with_parent, args=(own_group,), daemon=True).start()
 
 
@@ -91,6 +91,20 @@ def terminal_blocked() -> Iterator[None]:
     resource tracker of :mod:`multiprocessing` does not end before its processes.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINAL)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def ending_blocked() -> Iterator[None]:
+    """Block Ctrl-C, SIGTERM and hangups in this thread while processes are forked.
+
+    A forked process has the handlers of this one until :func:`begin_worker`, which unblocks the
+    signals: so none of them is lost, or handled by a worker as if it were the main process.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         yield
     finally:

@@ -45,7 +45,17 @@ _HUGE_PAGE = 2 << 20
 
 
 def _memory(size: int) -> mmap.mmap:
-    """Return at least ``size`` bytes of memory, on Linux in huge pages: fewer page faults."""
+    """Return at least ``size`` bytes of memory, on Linux in huge pages: fewer page faults.
+
+    Raises ``MemoryError`` if there is not enough.
+    """
+    try:
+        return _mapped(size)
+    except OSError as error:
+        raise MemoryError(f"no memory for a block of {size} bytes") from error
+
+
+def _mapped(size: int) -> mmap.mmap:
     if size < _HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return mmap.mmap(-1, size)
     # Linux aligns private memory of whole huge pages; shared memory, Python's default, has none.
@@ -119,7 +129,11 @@ class _ReadAhead:
         """Begin to fill a buffer."""
         self._count = 0
         self._thread = Thread(target=self._fill, args=(buffer,))
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system allows no more threads
+            self._thread = None
+            self._fill(buffer)
 
     def _fill(self, buffer: memoryview) -> None:
         try:

@@ -44,11 +44,15 @@ class OtherRecord(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Some records: their bytes, the offsets of their headers, and their times in ns."""
+    """Some records: their bytes, the offsets of their headers, and their times in ns.
+
+    ``held`` are the bytes of memory of all of them, also of those that are kept apart.
+    """
 
     data: bytes
     offsets: Offsets
     times: NDArray[np.int64]
+    held: int
 
 
 class PcapngFile:
@@ -86,7 +90,7 @@ class PcapngFile:
             try:
                 for run in self._runs:
                     pieces.append(self._kept(run) or self._copied(list(run.records())))
-                    size += len(pieces[-1].data)
+                    size += pieces[-1].held
                     if size >= _BLOCK_BYTES:
                         yield self._block(pieces)
                         pieces, size = [], 0
@@ -99,7 +103,7 @@ class PcapngFile:
 
     def _block(self, pieces: list[_Piece]) -> RecordBlock:
         """Join pieces: those of the next records."""
-        data, offsets, times = zip(*pieces, strict=True)
+        data, offsets, times, _ = zip(*pieces, strict=True)
         starts = np.cumsum([0, *map(len, data[:-1])])
         moved = [some + start for some, start in zip(offsets, starts.tolist(), strict=True)]
         joined = memoryview(b"".join([*data, _PADDING]))
@@ -119,7 +123,8 @@ class PcapngFile:
         begin = run.starts[0] - RECORD
         self._previous_ns = int(times[-1])
         self._number += len(times)
-        return _Piece(run.buffer[begin : run.ends[-1]], starts - (begin + RECORD), times)
+        data = run.buffer[begin : run.ends[-1]]
+        return _Piece(data, starts - (begin + RECORD), times, len(data))
 
     def _times_of(self, run: PacketRun, starts: Offsets) -> NDArray[np.int64] | None:
         """Return the times of packets; ``None`` if a pcap cannot hold all of them.
@@ -157,7 +162,9 @@ class PcapngFile:
         offsets = np.cumsum(heads[:, 2] + RECORD) - heads[:, 2] - RECORD
         written = heads.astype(f"{self.form.order}u4").view(f"V{RECORD}").ravel().tolist()
         parts = chain.from_iterable(zip(written, data, strict=True))
-        return _Piece(b"".join(parts), offsets, times)
+        options = (value for record in records for _, value in record.options)
+        held = sum(len(record.data) + RECORD for record in records) + sum(map(len, options))
+        return _Piece(b"".join(parts), offsets, times, held)
 
     def _fits(self, record: Record) -> bool:
         """Return whether a pcap can hold a record, and 64 bits the times since others."""

@@ -43,7 +43,7 @@ _LARGE = 1 << 20
 _PER_JOB = 2 << 20
 """Bytes of a file for each process: the start of one takes as long as a small part of them."""
 _MAX_JOBS = 8
-"""Processes by default at most: each takes about 25 MiB of memory."""
+"""Processes by default at most: each takes about 30 MiB of memory of its own."""
 _FEW = 2000
 """Frames that are dissected in the time in which NumPy is imported."""
 
@@ -134,7 +134,7 @@ class FileDissection:
 
     def _file(self, path: str, tally: FrameCounts, *, alone: bool) -> int:
         """Write one file up to any damage; return 1 if it is damaged or fails the demands."""
-        name, damage = path, ""
+        name, damage = display_path(path), ""
         try:
             if (printer := self._printer(path, tally)) is not None:
                 self._print(printer, path, alone=alone)
@@ -175,7 +175,7 @@ class FileDissection:
         self._read += 1
         frames = self._show.frames
         if frames and not alone:
-            sys.stdout.write(frames.heading(path))
+            sys.stdout.write(frames.heading(display_path(path)))
         texts = printer.texts()
         if self._progress:
             texts = texts_with_bar(texts, path, lambda: printer.position)

@@ -332,6 +332,13 @@ class Records:
         """Return the capture time of one record, as :meth:`times` does."""
         return int(self.at(slice(row, row + 1)).times(resolution)[0])
 
+    def copied(self) -> "Records":
+        """Return consecutive records in memory of their own."""
+        first = int(self.offsets[0])
+        end = int(self.offsets[-1]) + RECORD + int(self.heads["captured"][-1])
+        data = memoryview(bytes(self.data[first:end]))
+        return Records(data, self.offsets - first, self.order, times=self.own_times)
+
     def at(self, chosen: Chosen) -> "Records":
         """Return the records of these rows."""
         heads = None if self._heads is None else self._heads[chosen]

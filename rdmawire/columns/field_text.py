@@ -6,7 +6,7 @@ Other frames are dissected and written with all occurrences.
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,9 @@ from rdmawire.columns.text_cells import (
 from rdmawire.dissect.output import FrameCounts
 from rdmawire.wire.show import Kind, Show, writer
 
+_MAX_CELLS: Final = 1 << 18
+"""Values of a chunk at most: with many fields, it has fewer frames."""
+
 
 class FieldForm(NamedTuple):
     """How lines of fields are written: the ``names``, the separator, the quote around a value."""
@@ -67,7 +70,8 @@ class FieldPrinter:
         encoding: str = "utf-8",
     ) -> None:
         self.form = form
-        self.max_frames, self.max_bytes = MAX_FRAMES, MAX_BYTES
+        frames = max(_MAX_CELLS // len(form.names), 1) if form.names else MAX_FRAMES
+        self.max_frames, self.max_bytes = min(MAX_FRAMES, frames), MAX_BYTES
         self.query = query
         self.selection = selection
         self.encoding = encoding

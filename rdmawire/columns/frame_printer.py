@@ -8,7 +8,7 @@ text does not depend on the number of processes.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -61,6 +61,8 @@ def _chunk_rows(offsets: Offsets, max_frames: int, max_bytes: int) -> Iterator[s
 
 
 T = TypeVar("T")
+_MAX_TEXT: Final = 4 << 20
+"""Bytes of the text of dissected frames of a chunk, after which it is cut."""
 
 
 def _delayed(items: Iterable[T], count: int) -> Iterator[T]:
@@ -119,13 +121,19 @@ class FramePrinter:
 
     def texts(self) -> Iterator[bytes]:
         """Yield the text of some frames at a time; :class:`CaptureError` at damage."""
-        if self._jobs == 1 or not CAN_FORK:
-            with nullcontext(self._printer) as printer:
-                yield from self._texts(printer, 0)
+        pool = None if self._jobs == 1 or not CAN_FORK else self._pool()
+        if pool is None:
+            yield from self._texts(self._printer, 0)
         else:
-            longest = self._source.file.form.longest
-            with closing(WorkerPool(self._printer, self._jobs, longest)) as pool:
+            with closing(pool):
                 yield from self._texts(pool, self._jobs)
+
+    def _pool(self) -> WorkerPool | None:
+        """Start the workers; ``None`` if the system has no room for them."""
+        try:
+            return WorkerPool(self._printer, self._jobs, self._source.file.form.longest)
+        except (OSError, MemoryError):  # then this process prints all chunks
+            return None
 
     def _texts(self, printer: ChunkPrinter, ahead: int) -> Iterator[bytes]:
         """Yield the texts; meanwhile ``ahead`` chunks are prepared, and others printed."""
@@ -146,31 +154,45 @@ class FramePrinter:
     def _pending(self, prepared: Iterator[PreparedChunk]) -> Iterator[_PendingChunk]:
         """Have chunks printed until no frames are left to be printed."""
         while self.left != 0 and (chunk := next(prepared, None)) is not None:
-            yield self._begin(chunk)
+            yield from self._begin(chunk)
 
     def _is_over(self, number: int) -> bool:
         """Whether no frame from ``number`` on can be selected."""
         end = self._selection.window.end
         return end is not None and end.kind is BoundKind.NUMBER and number > end.value
 
-    def _begin(self, chunk: PreparedChunk) -> _PendingChunk:
-        """Have a chunk printed: dissect what is left of it, and number all its conversations."""
-        flows = chunk.found.flows
-        streams = None if flows is None else np.zeros(len(chunk.found.taken), np.int64)
-        wanted, texts = self._dissect_rest(chunk, streams)
-        chunk.print(streams, self._cut(wanted))
-        return _PendingChunk(chunk, texts)
+    def _begin(self, chunk: PreparedChunk) -> Iterator[_PendingChunk]:
+        """Have a chunk printed: dissect what is left of it, and number all its conversations.
+
+        If the text of dissected frames becomes long, the rows after them are a chunk of their own.
+        """
+        following: PreparedChunk | None = chunk
+        while following is not None:
+            chunk = following
+            count = len(chunk.found.taken)
+            streams = None if chunk.found.flows is None else np.zeros(count, np.int64)
+            wanted, texts = self._dissect_rest(chunk, streams)
+            end = self._cut(wanted)
+            chunk.print(streams, end)
+            is_cut = len(wanted) < count and self.left != 0
+            following = self._after(chunk, len(wanted)) if is_cut else None
+            yield _PendingChunk(chunk, texts)
+
+    def _after(self, chunk: PreparedChunk, row: int) -> PreparedChunk:
+        """Prepare the rows of a chunk from ``row`` on, in memory of their own."""
+        frames = chunk.frames.at(slice(row, len(chunk.frames.records.offsets)))
+        return self._printer.prepare(frames._replace(records=frames.records.copied()))
 
     def _dissect_rest(
         self, chunk: PreparedChunk, streams: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.bool_], list[bytes]]:
         """Dissect the frames that are left; return which rows are printed, and their texts.
 
-        Frames after the last one to be printed are neither dissected nor counted. Conversations are
-        numbered in ``streams``.
+        Frames after the last one to be printed are neither dissected nor counted. The mask ends
+        after the frame with which the texts became long. Conversations are numbered in ``streams``.
         """
         found = chunk.found
-        wanted, texts = found.taken.copy(), []
+        wanted, texts, size = found.taken.copy(), [], 0
         before, added, numbered = np.cumsum(wanted), 0, 0
         for row in found.rest.tolist():
             if self.left is not None and before[row] + added >= self.left:
@@ -180,6 +202,10 @@ class FramePrinter:
             wanted[row] = self._selection.takes(frame)
             added += int(wanted[row])
             texts.append(self._text_of(frame) if wanted[row] else b"")
+            size += len(texts[-1])
+            if size > _MAX_TEXT:
+                wanted = wanted[: row + 1]
+                break
         self._number(found, streams, numbered, len(wanted))
         return wanted, texts
 

@@ -29,7 +29,7 @@ from rdmawire.columns.chunk import (
 )
 from rdmawire.columns.extract import Frames
 from rdmawire.columns.fast_path import Records
-from rdmawire.worker_process import begin_worker
+from rdmawire.worker_process import begin_worker, ending_blocked
 
 CAN_FORK: Final = "fork" in get_all_start_methods()
 """Whether this system can fork processes; Windows cannot."""
@@ -265,7 +265,7 @@ class WorkerPool:
     """Prints chunks with ``jobs`` worker processes, each chunk with the next one in turn.
 
     At most ``2 * jobs + 2`` chunks may be in progress. ``longest`` is the maximum length of a
-    record in bytes.
+    record in bytes. Raises ``OSError`` if the system has no room for the workers.
     """
 
     def __init__(self, printer: ChunkPrinter, jobs: int, longest: int) -> None:
@@ -276,7 +276,14 @@ class WorkerPool:
         size = self.max_bytes + RECORD + longest
         slots = [_Slot(number, size) for number in range(2 * jobs + 2)]
         self.free = deque(slots)
-        self._workers = deque(_Worker(slots, printer) for _ in range(jobs))
+        self._workers: deque[_Worker] = deque()
+        with ending_blocked():
+            try:
+                for _ in range(jobs):
+                    self._workers.append(_Worker(slots, printer))
+            except BaseException:
+                self.close()
+                raise
 
     def prepare(self, frames: Frames) -> PreparedChunk:
         """Have a chunk prepared by the next worker."""

@@ -5,6 +5,7 @@ import random
 import re
 import struct
 from collections.abc import Callable, Iterator
+from errno import EAGAIN
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
@@ -21,11 +22,13 @@ from rdmawire.capture import (
     pcapng_blocks,
 )
 from rdmawire.capture.pcap_blocks import PcapFile, RecordBlock
-from rdmawire.columns import plain_frames
+from rdmawire.columns import frame_printer, plain_frames
 from rdmawire.columns.chunk import MAX_FRAMES
+from rdmawire.columns.field_text import FieldForm, FieldPrinter
 from rdmawire.columns.frame_printer import open_printer
 from rdmawire.columns.frame_text import _VARYING, segments
-from rdmawire.columns.query import EVERY_FRAME, FrameSelection
+from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query
+from rdmawire.columns.read import as_array
 from rdmawire.dissect import walk
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.output import Fields, FrameCounts, Lines, Objects, Output, Separators
@@ -154,6 +157,39 @@ def test_processes_print_the_same_as_one(name: str, selection: str, tmp_path: Pa
     expected = printed(path, OUTPUTS[name](), *how, chunk_frames=40)
     assert expected is not None
     assert printed(path, OUTPUTS[name](), *how, jobs=3, chunk_frames=40) == expected
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_chunks_are_cut_where_the_text_of_dissected_frames_is_long(
+    name: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_printer, "_MAX_TEXT", 2000)
+    path = tmp_path / "mutants.pcap"
+    write_mutants(path, 4, 500)
+    for selection in SELECTIONS.values():
+        found = printed(path, OUTPUTS[name](), *selection, jobs=jobs, chunk_frames=200)
+        assert found == dissected(path, OUTPUTS[name](), *selection)
+
+
+def test_without_room_for_workers_this_process_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BlockingIOError(EAGAIN, "Resource temporarily unavailable")
+
+    path, whole = tmp_path / "mutants.pcap", (EVERY_FRAME, None)
+    write_mutants(path, 6, 300)
+    monkeypatch.setattr(frame_printer, "WorkerPool", refuse)
+    assert printed(path, Lines(), *whole, jobs=2) == dissected(path, Lines(), *whole)
+
+
+def test_many_fields_have_few_frames_in_a_chunk() -> None:
+    names = tuple(f"field{number}" for number in range(1000))
+    query = Query(["frame.number"])
+    fast_filter = query.fast_filter(LinkType.ETHERNET, as_array((ROCE_PORT,)))
+    printer = FieldPrinter(FieldForm(names, ","), query, fast_filter)
+    assert printer.max_frames * len(names) <= 1 << 18
 
 
 def test_chunks_of_a_worker_that_ended_are_printed_here(tmp_path: Path) -> None:
