@@ -76,3 +76,12 @@ def test_several_files_are_printed_in_turn(
 ) -> None:
     sound = str(CAPTURES / "golden/rc.pcap")
     both(*options.split(), sound, str(capture), sound)
+
+
+def test_a_name_with_control_characters_is_escaped(
+    both: Callable[..., None], capture: Path
+) -> None:
+    named = capture.rename(capture.with_name("a\nb\x1b[31m.pcap"))
+    both("-q", str(named))
+    both("-c", "3", str(named), str(named))
+    both("-T", "json", "-q", str(named))

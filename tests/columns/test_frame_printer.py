@@ -3,12 +3,14 @@
 import gzip
 import random
 import re
+import signal
 import struct
 from collections.abc import Callable, Iterator
 from errno import EAGAIN
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from rdmawire.capture import (
     pcapng_blocks,
 )
 from rdmawire.capture.pcap_blocks import PcapFile, RecordBlock
-from rdmawire.columns import frame_printer, plain_frames
+from rdmawire.columns import frame_printer, plain_frames, worker_pool
 from rdmawire.columns.chunk import MAX_FRAMES
 from rdmawire.columns.field_text import FieldForm, FieldPrinter
 from rdmawire.columns.frame_printer import open_printer
@@ -182,6 +184,25 @@ def test_without_room_for_workers_this_process_prints(
     write_mutants(path, 6, 300)
     monkeypatch.setattr(frame_printer, "WorkerPool", refuse)
     assert printed(path, Lines(), *whole, jobs=2) == dissected(path, Lines(), *whole)
+
+
+def test_workers_are_forked_while_signals_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks: list[set[int]] = []
+    worker = worker_pool._Worker
+
+    def recorded(*arguments: Any) -> Any:
+        masks.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+        return worker(*arguments)
+
+    path = tmp_path / "mutants.pcap"
+    write_mutants(path, 7, 100)
+    monkeypatch.setattr(worker_pool, "_Worker", recorded)
+    assert printed(path, Lines(), EVERY_FRAME, None, jobs=2) is not None
+    assert len(masks) == 2
+    assert all({signal.SIGINT, signal.SIGTERM, signal.SIGHUP} <= mask for mask in masks)
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_many_fields_have_few_frames_in_a_chunk() -> None:
