@@ -16,7 +16,7 @@ from rdmawire.errors import CollectiveError
 from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, rate, share
 from rdmawire.units import us
 
-COLLECTIVES = ("allreduce", "allgather", "reducescatter")
+COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv")
 _MAX_SIZE = 1 << 34
 _MAX_HOSTS = 512
 
@@ -34,7 +34,8 @@ _MAX_HOSTS = 512
 @click.argument("collective", metavar="COLLECTIVE", type=click.Choice(COLLECTIVES))
 @option(
     "Operation", "--size", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
-    default="1M", show_default=True, help="Bytes of values; of allgather, bytes of the result.",
+    default="1M", show_default=True,
+    help="Bytes of values of each GPU; of allgather, bytes of the result.",
 )  # fmt: skip
 @option(
     "Operation", "--hosts", type=IntegerType(1, _MAX_HOSTS), default=2, show_default=True,
@@ -83,7 +84,9 @@ def command(path: str, *, as_json: bool, quiet: bool, **settings: Any) -> int:
     """Generate the traffic of a collective operation of GPUs, as NCCL sends it.
 
     Real values go around rings of emulated adapters, over RDMA WRITEs with immediates and the
-    clear-to-send entries of receivers, and every result is compared with the sum by NumPy.
+    clear-to-send entries of receivers, and every result is compared with the sum by NumPy. In an
+    alltoall each pair of GPUs has a connection; a sendrecv sends to the next GPU. Both have neither
+    --protocol nor --channels.
     """
     if as_json and quiet:
         raise click.UsageError("--json prints the summary, -q does not: give one of them")

@@ -43,7 +43,7 @@ from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 if TYPE_CHECKING:
     from rdmawire.traffic.summary import TrafficSummary
 
-COLLECTIVES = ("allreduce", "allgather", "reducescatter")
+COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv")
 """Operations of `rdmawire.cli.collective`."""
 _MANY = 100_000
 """Messages or frames from which NumPy pays off."""
@@ -231,7 +231,7 @@ def command(
     cm                          connections, established and disconnected
     cnp                         congestion notification packets
     mix                         a mix of all message types
-    allreduce, allgather, reducescatter
+    allreduce, allgather, reducescatter, alltoall, sendrecv
                                 collectives of GPUs, with options of their own:
                                 see rdmawire gen allreduce --help
 

@@ -81,12 +81,16 @@ class CollectiveSpec(NamedTuple):
 
     @property
     def chosen_protocol(self) -> MessageProtocol:
-        """The protocol that is given, or the one for this size."""
+        """The protocol that is given, or the one for this size; values alone between pairs."""
+        if not self.collective.is_ring:
+            return SIMPLE
         return PROTOCOLS[self.protocol or ("ll" if self.size <= _LL_LIMIT else "simple")]
 
     @property
     def chosen_channels(self) -> int:
         """The channels that are given, or those that are worth using."""
+        if not self.collective.is_ring:
+            return 1
         wanted = self.size // (_THREADS * self.ranks)
         return self.channels or max(1, min(wanted, MAX_CHANNELS))
 
@@ -283,6 +287,52 @@ class _Task:
         return np.ascontiguousarray(lines[:, 0]).view(dtype)
 
 
+class _PairTask:
+    """What one rank sends to another: consecutive values, in messages.
+
+    The values are ``rows`` of the sender's. ``stored`` counts those that arrived and were right.
+    """
+
+    sender = None
+
+    def __init__(self, data: Data, source: int, target: int, rows: slice, message: int) -> None:
+        self._data = data
+        self._source = source
+        self.rank = target
+        every = range(rows.start, rows.stop, message)
+        parts = [slice(start, min(start + message, rows.stop)) for start in every]
+        self._to_send, self._to_receive = deque(parts), deque(parts)
+        self.stored = 0
+        self.before: Edge | None = None
+        self.after: Edge | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return not self._to_receive
+
+    @property
+    def receives(self) -> int:
+        return len(self._to_receive)
+
+    def progress(self) -> bool:
+        """Send and receive what is possible; return whether anything was."""
+        assert self.after is not None
+        begun = len(self._to_send) + len(self._to_receive)
+        while self._to_send and self.after.can_send:
+            rows = self._to_send.popleft()
+            self.after.send(self._data.values(self._source, rows).tobytes())
+        while self._to_receive and self.after.has_message:
+            rows = self._to_receive.popleft()
+            found = np.frombuffer(self.after.receive(), self._data.dtype)
+            if not np.array_equal(found, self._data.values(self._source, rows)):
+                raise CollectiveError(f"rank {self.rank}: wrong values from rank {self._source}")
+            self.stored += len(found)
+        return len(self._to_send) + len(self._to_receive) < begun
+
+
+_AnyTask = _Task | _PairTask
+
+
 def _parts(
     spec: CollectiveSpec, total: int, channel: int, order: Sequence[int], place: int
 ) -> Iterator[_Part]:
@@ -315,8 +365,8 @@ class _Adapter:
         self.name = f"host{number}"
         self.host = Host(place=place_of(number + 1))
         self.port = NotifyingPort(self.host.nic)
-        self.outgoing: list[tuple[NetConnection, _Task]] = []
-        self.incoming: list[tuple[NetConnection, _Task]] = []
+        self.outgoing: list[tuple[NetConnection, _Task | _PairTask]] = []
+        self.incoming: list[tuple[NetConnection, _Task | _PairTask]] = []
 
     @property
     def mac(self) -> bytes:
@@ -326,7 +376,7 @@ class _Adapter:
     def nic(self) -> NotifyingPort:
         return self.port
 
-    def poll(self) -> list[_Task]:
+    def poll(self) -> "list[_AnyTask]":
         """Take all completions; return the tasks that may go on."""
         for connection, _ in self.outgoing:
             connection.poll_sender()
@@ -350,9 +400,12 @@ class CollectiveRun:
         self._data = Data(spec)
         self.nvlink_edges: list[NvlinkEdge] = []
         self.connections: list[NetConnection] = []
-        self._tasks: list[_Task] = []
-        for channel in range(spec.chosen_channels):
-            self._add_channel(channel)
+        self._tasks: list[_AnyTask] = []
+        if spec.collective.is_ring:
+            for channel in range(spec.chosen_channels):
+                self._add_channel(channel)
+        else:
+            self._add_pairs()
 
     def _add_channel(self, channel: int) -> None:
         gpus = self.spec.gpus
@@ -374,7 +427,21 @@ class CollectiveRun:
             tasks[place].after = tasks[following].before = edge
             tasks[following].sender = tasks[place]
 
-    def _edge(self, rank: int, after: int, task: _Task, receiver: _Task) -> Edge:
+    def _add_pairs(self) -> None:
+        """Connect each rank with those that it sends to, the next one first."""
+        ranks, block = self.spec.ranks, self._data.total // self.spec.ranks
+        sends_all = self.spec.collective is Collective.SEND_RECEIVE
+        for distance in range(1, 2 if sends_all else ranks):
+            for rank in range(ranks):
+                target = (rank + distance) % ranks
+                rows = slice(target * block, (target + 1) * block)
+                rows = slice(0, self._data.total) if sends_all else rows
+                message = _pair_message(rows.stop - rows.start, self._data.dtype.itemsize)
+                task = _PairTask(self._data, rank, target, rows, message)
+                task.before = task.after = self._edge(rank, target, task, task)
+                self._tasks.append(task)
+
+    def _edge(self, rank: int, after: int, task: "_AnyTask", receiver: "_AnyTask") -> Edge:
         protocol = self.spec.chosen_protocol
         if rank // self.spec.gpus == after // self.spec.gpus:
             wake = partial(self._progress, (receiver, task))
@@ -417,7 +484,7 @@ class CollectiveRun:
     def _taken(self, adapter: _Adapter, _frame: bytes, _now: int) -> None:
         self._progress(adapter.poll())
 
-    def _progress(self, tasks: Sequence[_Task]) -> None:
+    def _progress(self, tasks: "Sequence[_AnyTask]") -> None:
         """Let tasks do what they can, and those before them, whose messages they have taken."""
         waiting = deque(tasks)
         while waiting:
@@ -430,12 +497,23 @@ class CollectiveRun:
         wanted = self._data.total
         if self.spec.collective is Collective.REDUCE_SCATTER:
             wanted //= self.spec.ranks
+        if self.spec.collective is Collective.ALL_TO_ALL:
+            wanted -= wanted // self.spec.ranks
         stored = [0] * self.spec.ranks
         for task in self._tasks:
             stored[task.rank] += task.stored
         for rank, count in enumerate(stored):
             if count != wanted:
                 raise CollectiveError(f"rank {rank} stored {count} of {wanted} values")
+
+
+def _pair_message(values: int, itemsize: int) -> int:
+    """Return the values in a message between two ranks.
+
+    NCCL's default is 128 KiB (``NCCL_P2P_NET_CHUNKSIZE``); up to 64 KiB it wrote 32 KiB.
+    """
+    size = values * itemsize
+    return (1 << 15 if size <= 1 << 16 else 1 << 17) // itemsize
 
 
 def _event_limit(spec: CollectiveSpec) -> int:

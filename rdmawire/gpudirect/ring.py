@@ -18,6 +18,13 @@ class Collective(Enum):
     ALL_REDUCE = "allreduce"
     ALL_GATHER = "allgather"
     REDUCE_SCATTER = "reducescatter"
+    ALL_TO_ALL = "alltoall"
+    SEND_RECEIVE = "sendrecv"
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether values go around a ring; else each pair of ranks has a connection."""
+        return self in _STEPS
 
 
 class RingStep(NamedTuple):
@@ -75,7 +82,10 @@ _STEPS: Final = {
 def bytes_sent(collective: Collective, size: int, ranks: int) -> int:
     """Return the bytes that each rank sends, for ``size`` bytes of data in all.
 
-    An all-reduce sends each chunk twice around the ring but for one step each: 2 (n - 1) / n.
+    An all-reduce sends each chunk twice around the ring but for one step each: 2 (n - 1) / n. In an
+    all-to-all each rank sends all but its own part, in a send-receive all to the next rank.
     """
+    if collective is Collective.SEND_RECEIVE:
+        return size
     rounds = 2 if collective is Collective.ALL_REDUCE else 1
     return rounds * (ranks - 1) * size // ranks
