@@ -57,7 +57,8 @@ _MAX_SIZE = 1 << 50
 )  # fmt: skip
 @option(
     "Output", "--path", "ends", nargs=2, metavar="FROM TO",
-    help="Print the way of bytes between two devices, or a device and memory0, memory1, ...",
+    help="Print the way of bytes between two devices, or a device and the memory of a NUMA node: "
+    "memory0, memory1, ...",
 )  # fmt: skip
 @option(
     "Output", "--size", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
@@ -83,6 +84,8 @@ def command(
     """
     from rdmawire.traffic.scenario.topology_file import shipped_hosts
 
+    if size is not None and ends is None:
+        raise click.UsageError("--size goes with --path, which names the two ends")
     if as_list:
         click.echo("\n".join(shipped_hosts()))
         return 0
@@ -108,8 +111,7 @@ def _host(source: str) -> "FoundMachine":
 
     if source != STREAM:
         return open_host(source)
-    data = sys.stdin.buffer.read(MAX_BYTES + 1)
-    return parse_topology(data.decode("utf-8", "replace"), "standard input")
+    return parse_topology(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
 
 
 class _Report:
@@ -189,12 +191,18 @@ class _Paths:
         yield from _route_lines(name, route)
         if self._size is not None:
             time = self._time(route)
+            if time is None:
+                yield f"  {byte_count(self._size)}: the rate of a link is not known"
+                return
             rate = f", {self._size / time:.2f} GB/s" if time and self._size else ""
             yield f"  {byte_count(self._size)}: {time / 1000:.2f} us{rate}"
 
-    def _time(self, route: "Route") -> float:
-        from rdmawire.topology.cost import write_time
+    def _time(self, route: "Route") -> float | None:
+        """Return the time in ns; ``None`` if the rate of a link is not known."""
+        from rdmawire.topology.cost import route_rate, write_time
 
+        if route_rate(route) is None:
+            return None
         return write_time(self._machine, route, self._size or 0)
 
     def values(self) -> list[dict[str, Any]]:
@@ -220,26 +228,34 @@ def _joined(lines: Iterable[str]) -> str:
 
 def _routes(machine: "Machine", source: str, target: str) -> Iterator[tuple[str, "Route"]]:
     """Yield the routes between two ends: over NVLink, over PCIe, and through host memory."""
-    from rdmawire.topology import DeviceKind
     from rdmawire.topology.advice import bounce_routes
     from rdmawire.topology.route import memory_route, nvlink_route, peer_route
 
-    first = machine.device(source)
+    if (node := _memory_node(machine, source)) is not None:
+        yield "host memory", memory_route(machine, _device(machine, target), node).reversed()
+        return
+    first = _device(machine, source)
     if (node := _memory_node(machine, target)) is not None:
         yield "host memory", memory_route(machine, first, node)
         return
-    second = machine.device(target)
+    second = _device(machine, target)
     if first.name == second.name:
         raise TopologyError(f"{source} to itself is no path: name two devices")
     direct = nvlink_route(machine, first, second)
     if direct.steps:
         yield "NVLink", direct
     yield f"peer-to-peer, {_status(machine, first, second)}", peer_route(machine, first, second)
-    if DeviceKind.GPU in (first.kind, second.kind):
-        other, gpu = (first, second) if second.kind is DeviceKind.GPU else (second, first)
-        to_memory, to_gpu = bounce_routes(machine, other, gpu)
-        yield "bounce, to host memory", to_memory
-        yield "bounce, to the GPU", to_gpu
+    to_memory, to_target = bounce_routes(machine, first, second)
+    yield "bounce, to host memory", to_memory
+    yield f"bounce, to {second.name}", to_target
+
+
+def _device(machine: "Machine", name: str) -> "Device":
+    """Return a device by its name, or by its label in the matrix."""
+    labels = {f"NIC{index}": one for index, one in enumerate(machine.adapters)}
+    labels |= {f"GPU{index}": one for index, one in enumerate(machine.gpus)}
+    known = {one.name for one in machine.devices}
+    return labels[name] if name in labels and name not in known else machine.device(name)
 
 
 def _memory_node(machine: "Machine", word: str) -> int | None:
@@ -281,6 +297,8 @@ def _advice_lines(advice: "GpuAdvice") -> Iterator[str]:
         yield f"  {_verdict(advice)}"
         if advice.route is not None and (slowest := advice.route.slowest) is not None:
             yield f"  slowest link: {slowest.link}, {(slowest.rate or 0) / 1e9:.1f} GB/s"
+        if port := advice.adapters[0].rate:
+            yield f"  port of {advice.adapters[0].name}: {port / 8e9:.1f} GB/s"
     yield from (f"  better: {remedy}" for remedy in advice.remedies)
 
 

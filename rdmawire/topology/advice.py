@@ -57,6 +57,8 @@ def gpu_advice(machine: Machine, gpu: Device) -> GpuAdvice:
 def _remedies(
     machine: Machine, adapter: Device, gpu: Device, level: Level, status: PeerStatus
 ) -> Iterator[str]:
+    if adapter.rate and adapter.link and adapter.link.data_rate() < adapter.rate / 8:
+        yield f"a wider slot for {adapter.name}: {adapter.link} is slower than its port"
     for switch in redirecting(machine, adapter, gpu):
         yield f"turn ACS off at {switch}: writes would stay below the switch"
     if status is PeerStatus.CHIPSET and machine.settings.virtual:
@@ -64,31 +66,30 @@ def _remedies(
     elif status is PeerStatus.CHIPSET:
         yield "allow peer-to-peer in the firmware: the root forwards no requests now"
     if status is PeerStatus.GPU:
-        yield f"{gpu.name} takes no part in peer-to-peer transfers: data goes through host memory"
+        return
     if machine.settings.iommu is Iommu.TRANSLATED and level in (Level.PHB, Level.NODE, Level.SYS):
         yield "set the IOMMU to passthrough (iommu=pt): each address is translated now"
     if level > DIRECT_LEVEL and not gpu.coherent:
-        yield from _better_slot(machine, adapter, gpu, level)
+        yield from _better_slot(machine, gpu, level)
 
 
-def _better_slot(machine: Machine, adapter: Device, gpu: Device, level: Level) -> Iterator[str]:
+def _better_slot(machine: Machine, gpu: Device, level: Level) -> Iterator[str]:
     switch = next(machine.above(gpu), None)
     if switch is not None:
-        yield f"a slot below {switch.name} would bring {adapter.name} from {level.value} to PIX"
-        return
-    bridge = machine.bridge_of(gpu)
-    if level is Level.PHB:
-        yield "a slot below one PCIe switch with the GPU would be nearer; this root has none"
+        yield f"an adapter in a slot below {switch.name} would be at PIX"
+    elif level is Level.PHB:
+        yield "NCCL_NET_GDR_LEVEL=PHB, if the root is fast enough: no switch is above the GPU"
     else:
-        yield f"a slot of {bridge.name} would bring {adapter.name} from {level.value} to PHB"
+        bridge = machine.bridge_of(gpu)
+        where = f"{bridge.name} (NUMA node {machine.node_of(gpu).shown})"
+        yield f"an adapter in a slot of {where} would be at PHB, with NCCL_NET_GDR_LEVEL=PHB"
 
 
-def bounce_routes(machine: Machine, adapter: Device, gpu: Device) -> tuple[Route, Route]:
-    """Return the routes of a transfer through host memory: adapter to memory, memory to GPU.
+def bounce_routes(machine: Machine, source: Device, target: Device) -> tuple[Route, Route]:
+    """Return the routes of a transfer through host memory: to the memory, and on to the target.
 
-    The memory is that of the GPU's NUMA node, where a pinned buffer is allocated by default.
+    The memory is that of a GPU's NUMA node, where a pinned buffer is allocated by default.
     """
+    gpu = source if source.kind is DeviceKind.GPU else target
     node = machine.bridge_of(gpu).node
-    back = memory_route(machine, gpu, node)
-    steps = [step._replace(source=step.target, target=step.source) for step in reversed(back.steps)]
-    return memory_route(machine, adapter, node), Route(steps, back.remarks)
+    return memory_route(machine, source, node), memory_route(machine, target, node).reversed()

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from rdmawire.topology.machine import Device, Iommu, Machine
-from rdmawire.topology.route import Route, Step, memory_route, nvlink_route
+from rdmawire.topology.route import UNKNOWN, Route, Step, memory_route, nvlink_route
 from rdmawire.units import SECOND
 
 _H200: Final = "measured on a server with four H200"
@@ -83,7 +83,12 @@ def rate_of(step: Step, costs: Costs = H200_COSTS) -> float | None:
 
 
 def route_rate(route: Route, costs: Costs = H200_COSTS) -> float | None:
-    """Return the rate of the slowest step whose rate is known."""
+    """Return the rate of the slowest step; ``None`` if that of a link is not known.
+
+    The insides of a processor, whose rates are never known, are taken as faster than its links.
+    """
+    if any(step.rate is None and step.link in UNKNOWN for step in route.steps):
+        return None
     rates = [rate for step in route.steps if (rate := rate_of(step, costs)) is not None]
     return min(rates, default=None)
 
@@ -105,7 +110,10 @@ def latency(machine: Machine, route: Route, costs: Costs = H200_COSTS) -> float:
 
 
 def write_time(machine: Machine, route: Route, size: int, costs: Costs = H200_COSTS) -> float:
-    """Return the time (ns) until ``size`` bytes of a DMA write are at their target."""
+    """Return the time (ns) until ``size`` bytes of a DMA write are at their target.
+
+    If the rate of the route is not known (:func:`route_rate`), this is the latency alone.
+    """
     rate = route_rate(route, costs)
     return latency(machine, route, costs) + (size / rate * SECOND if rate else 0.0)
 

@@ -110,7 +110,7 @@ class Settings:
     socket_link: str = "UPI"
 
 
-MAX_DEVICES: Final = 4096
+MAX_DEVICES: Final = 1024
 """Maximum devices and switches of a host."""
 
 

@@ -11,6 +11,7 @@ from rdmawire.topology.machine import (
     HostBridge,
     Machine,
     NumaNode,
+    Settings,
     Switch,
 )
 from rdmawire.topology.relation import (
@@ -199,7 +200,8 @@ class _Tree:
             for (first, second), count in self._nvlinks.items()
             if self._labels.index(first) < self._labels.index(second)
         }
-        return Machine(self._name, nodes, bridges, switches, devices, nvlinks)
+        settings = Settings(socket_link="")
+        return Machine(self._name, nodes, bridges, switches, devices, nvlinks, settings)
 
     def _groups(self, level: Level) -> dict[str, str]:
         """Return for each device the first one of its group: those joined by this level or nearer.

@@ -135,7 +135,7 @@ def read_sysfs(path: str | os.PathLike[str]) -> FoundMachine:
         if entries:
             break
     else:
-        raise TopologyError(f"{base}: no PCI devices are there")
+        raise TopologyError(f"{base}: no PCI devices are there, as in /sys or /sys/bus/pci")
     functions = [function for entry in entries for function in _functions(entry)]
     if not functions:
         raise TopologyError(f"{base}: of {len(entries)} PCI devices, none is a GPU, RDMA or NVMe")
@@ -143,7 +143,9 @@ def read_sysfs(path: str | os.PathLike[str]) -> FoundMachine:
     ports, could_read = _ports_of(functions, folder)
     if not could_read:
         notes.append("ACS of switches could not be read, which needs root")
-    settings = Settings(iommu=_iommu_of(entries), virtual=_is_virtual(folder.parents[2]))
+    settings = Settings(
+        iommu=_iommu_of(entries), virtual=_is_virtual(folder.parents[2]), socket_link=""
+    )
     return FoundMachine(_machine(str(base), _numbered(functions), ports, settings), notes)
 
 
@@ -310,12 +312,14 @@ def parse_lspci(text: str, name: str = "lspci -tv") -> FoundMachine:
         raise TopologyError(f"{name}: {len(text)} characters; {_MAX_TEXT} are supported")
     functions = _numbered(list(_functions_in(text)))
     if not functions:
-        raise TopologyError(f"{name}: no GPU, RDMA adapter or NVMe drive is in the tree")
+        raise TopologyError(
+            f"{name}: no GPU, RDMA adapter or NVMe drive is in the tree; its names are those of -tv"
+        )
     notes = [
         "lspci -tv does not show NUMA nodes: all host bridges are taken as of one node",
         "lspci -tv shows neither links nor NVLinks, ACS or the IOMMU",
     ]
-    return FoundMachine(_machine(name, functions, _Ports({}, {}), Settings()), notes)
+    return FoundMachine(_machine(name, functions, _Ports({}, {}), Settings(socket_link="")), notes)
 
 
 def _functions_in(text: str) -> Iterator[_Function]:

@@ -38,6 +38,13 @@ C2C_RATE: Final = 450e9
 """Bytes per second of NVLink-C2C in one direction: NVIDIA GH200 data sheet, 900 GB/s in both."""
 
 
+PCIE: Final = "PCIe"
+NVLINKS: Final = "NVLinks"
+SOCKETS: Final = "link between sockets"
+UNKNOWN: Final = (PCIE, NVLINKS, SOCKETS)
+"""Links whose generation, model or kind is not known."""
+
+
 class Step(NamedTuple):
     """A step of a route: from where to where, over what, and bytes per second of data, if known."""
 
@@ -57,6 +64,11 @@ class Route(NamedTuple):
     steps: list[Step]
     remarks: list[str]
 
+    def reversed(self) -> "Route":
+        """Return the way back."""
+        steps = [step._replace(source=step.target, target=step.source) for step in self.steps]
+        return Route(steps[::-1], self.remarks)
+
     @property
     def slowest(self) -> Step | None:
         """The step with the lowest rate that is known."""
@@ -71,7 +83,8 @@ def nvlink_route(machine: Machine, source: Device, target: Device) -> Route:
         return Route([], [])
     rate = NVLINK_RATES.get(source.model.split()[0] if source.model else "")
     total = None if rate is None else rate * count
-    return Route([Step(source.name, target.name, f"{count} NVLinks", total)], [])
+    link = NVLINKS if total is None else f"{count} NVLinks"
+    return Route([Step(source.name, target.name, link, total)], [])
 
 
 def peer_route(machine: Machine, source: Device, target: Device, max_payload: int = 256) -> Route:
@@ -137,7 +150,7 @@ def _chain(machine: Machine, device: Device) -> _Chain:
 
 def _pcie_step(source: str, target: str, link: PcieLink | None, max_payload: int) -> Step:
     if link is None:
-        return Step(source, target, "PCIe", None)
+        return Step(source, target, PCIE, None)
     return Step(source, target, f"PCIe {link}", link.data_rate(max_payload))
 
 
@@ -159,4 +172,4 @@ def _between_roots(
 
 def _socket_step(machine: Machine, source: str, target: str) -> Step:
     link = machine.settings.socket_link
-    return Step(source, target, link or "link between sockets", SOCKET_RATES.get(link))
+    return Step(source, target, link or SOCKETS, SOCKET_RATES.get(link))

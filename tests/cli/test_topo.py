@@ -29,7 +29,7 @@ def test_advice() -> None:
     text = run("topo", "two-sockets", "--advice").stdout
     assert text.splitlines()[1] == "  GPUDirect RDMA"
     assert "  through host memory: the path crosses the link between sockets\n" in text
-    assert "  better: a slot of pci0000_b1 would bring mlx5_0 from SYS to PHB\n" in text
+    assert "  better: an adapter in a slot of pci0000_b1 (NUMA node 1) would be at PHB" in text
 
 
 def test_paths() -> None:
@@ -38,6 +38,25 @@ def test_paths() -> None:
     assert "peer-to-peer, not allowed (the path crosses the link between sockets):\n" in text
     memory = run("topo", "two-sockets", "--path", "GPU1", "memory0").stdout
     assert "  pci0000_b1 -> memory of node 0: UPI, 10.0 GB/s\n" in memory
+
+
+def test_paths_from_memory_and_by_labels() -> None:
+    there = run("topo", "two-sockets", "--path", "memory0", "NIC0").stdout
+    assert there.splitlines()[1] == "  memory of node 0 -> pci0000_17: memory controller"
+    assert there.splitlines()[3].startswith("  sw0 -> mlx5_0")
+    bounce = run("topo", "two-sockets", "--path", "GPU0", "mlx5_0").stdout
+    assert "bounce, to mlx5_0:\n  memory of node 0 -> pci0000_17" in bounce
+
+
+def test_times_without_rates_are_not_known() -> None:
+    matrix = run("topo", "two-sockets").stdout.encode()
+    asked = "--path", "NIC0", "GPU1", "--size", "1MiB"
+    assert (
+        "  1048576 bytes: the rate of a link is not known\n"
+        in run("topo", "-", *asked, stdin=matrix).stdout
+    )
+    found = json.loads(run("topo", "-", *asked, "--json", stdin=matrix).stdout)
+    assert [path["ns"] for path in found["paths"]] == [None] * 3
 
 
 def test_json_has_the_same() -> None:
@@ -55,10 +74,8 @@ def test_text_of_other_tools_from_standard_input() -> None:
     matrix = run("topo", "two-sockets").stdout
     done = run("topo", "-", "--advice", stdin=matrix.encode())
     assert done.stdout.startswith("GPU0: mlx5_0 by PIX")
-    assert (
-        done.stderr
-        == "rdmawire: note: the matrix shows no links, ACS or IOMMU: no rates are known\n"
-    )
+    note = "the matrix shows no links, NVLink-C2C, ACS or IOMMU: no rates are known"
+    assert done.stderr == f"rdmawire: note: {note}\n"
 
 
 @pytest.mark.parametrize(
@@ -68,6 +85,8 @@ def test_text_of_other_tools_from_standard_input() -> None:
         (("vm", "--path", "GPU7", "mlx5_0"), "no device is called 'GPU7'; there are GPU0, mlx5_0"),
         (("vm", "--path", "GPU0", "GPU0"), "GPU0 to itself is no path: name two devices"),
         (("vm", "--path", "GPU0", "memory3"), "memory3: NUMA nodes are 0"),
+        (("vm", "--size", "1k"), "--size goes with --path"),
+        (("-",), "standard input: empty; expected the text of nvidia-smi topo -m"),
     ],
 )
 def test_errors_are_one_line(words: tuple[str, ...], message: str) -> None:

@@ -45,7 +45,7 @@ def test_a_host_is_read() -> None:
             "GPU2: rot",
             "8:3: found GPU2 below 'rot'; expected a host bridge or",
         ),
-        ("{root: 0}", "{root: 5}", "there is no NUMA node 5"),
+        ("{root: 0}", "{root: 5}", "found NUMA node 5; expected a NUMA node of this host: 0"),
         ("passthrough", "on", "'on'; expected"),
         ("x4]", "x400]", "expected two GPUs"),
         ("nvlinks: 12", "nvlink: 12", "did you mean 'nvlinks'"),

@@ -24,7 +24,8 @@ from rdmawire.traffic.scenario.section import read_section
 _SUFFIX: Final = ".yaml"
 _LSPCI: Final = "-[0000:"
 _MATRIX: Final = "GPU0"
-_MATRIX_NOTE: Final = "the matrix shows no links, ACS or IOMMU: no rates are known"
+_MATRIX_NOTE: Final = "the matrix shows no links, NVLink-C2C, ACS or IOMMU: no rates are known"
+_EXPECTED: Final = "expected the text of nvidia-smi topo -m, of lspci -tv, or YAML"
 
 
 def read_topology(text: str | bytes, source: str = "topology") -> Machine:
@@ -45,16 +46,31 @@ def read_topology(text: str | bytes, source: str = "topology") -> Machine:
     return machine
 
 
-def parse_topology(text: str, source: str = "topology") -> FoundMachine:
+def parse_topology(data: bytes | str, source: str = "topology") -> FoundMachine:
     """Read a host from the text of ``nvidia-smi topo -m``, of ``lspci -tv``, or from YAML.
 
-    Raises :class:`TopologyError` for a tree that cannot be, :class:`ScenarioError` for YAML.
+    Raises :class:`TopologyError` for other data and for a tree that cannot be,
+    :class:`ScenarioError` for YAML with errors.
     """
+    text = _text(data, source)
     if _LSPCI in text:
         return parse_lspci(text, source)
     if any(line.split()[:1] == [_MATRIX] for line in text.splitlines()):
         return FoundMachine(parse_matrix(text, source), [_MATRIX_NOTE])
     return FoundMachine(read_topology(text, source), [])
+
+
+def _text(data: bytes | str, source: str) -> str:
+    """Return the text of a file; raise :class:`TopologyError` for what cannot be a host."""
+    if len(data) > MAX_BYTES:
+        raise TopologyError(f"{source}: more than {MAX_BYTES} bytes; {_EXPECTED}")
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    if not text.strip() or "\0" in text:
+        raise TopologyError(f"{source}: {'no text in UTF-8' if data else 'empty'}; {_EXPECTED}")
+    return text
 
 
 def open_host(source: str) -> FoundMachine:
@@ -78,7 +94,7 @@ def open_host(source: str) -> FoundMachine:
         raise TopologyError(
             f"{quote(source)}: {reason}; shipped hosts are {known}{meant}"
         ) from None
-    return parse_topology(data.decode("utf-8", "replace"), source)
+    return parse_topology(data, source)
 
 
 def shipped_hosts() -> Mapping[str, Traversable]:

@@ -257,6 +257,11 @@ class TopologyPlan(Section):
     def finish(self, found: Found, context: ParseContext) -> "TopologyPlan":
         if context.diagnostics:
             return self
+        numbers = [node.number for node in self.nodes]
+        for bridge in self.bridges:
+            if bridge.node not in numbers:
+                expected = f"a NUMA node of this host: {listed(map(str, numbers))}"
+                raise NodeError(bridge.mark, f"NUMA node {bridge.node}", expected)
         parents = [bridge.name for bridge in self.bridges]
         parents += [switch.name for switch in self.switches]
         below: list[SwitchPlan | GpuDevicePlan | AdapterPlan | DrivePlan]
