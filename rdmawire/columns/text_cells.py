@@ -100,6 +100,13 @@ def _without_zeros(cells: Cells) -> Cells:
     return cells * begun
 
 
+def _with_zeros_to(cells: Cells, width: int) -> Cells:
+    """Return numbers without leading zeros beyond the last ``width`` characters."""
+    beyond = max(cells.shape[1] - width, 0)
+    begun = np.logical_or.accumulate(cells[:, :beyond] != ord("0"), axis=1)
+    return joined_cells((cells[:, :beyond] * begun, cells[:, beyond:]))
+
+
 _FORMAT: Final = re.compile(r"(0?)(\d*)([dx])")
 
 
@@ -115,7 +122,7 @@ def formatted(values: NDArray[Any], form: str) -> Cells:
     digits = len(f"{int(values.max(initial=0)):{kind}}")
     if zeros:
         write = decimals_with_zeros if kind == "d" else hexadecimals
-        return write(values, max(width, digits))
+        return _with_zeros_to(write(values, max(width, digits)), width)
     cells = decimals(values) if kind == "d" else _without_zeros(hexadecimals(values, digits))
     return with_spaces(cells, width) if width else cells
 

@@ -19,17 +19,18 @@ def _all() -> Iterator[tuple[str, click.Command]]:
             yield f"{name} {sub}", import_module(module_of_sub).command
 
 
-def _single() -> Iterator[tuple[str, str]]:
-    """Every option of every command that takes one value, and takes it once."""
+def _single() -> Iterator[tuple[str, str, int]]:
+    """Every option of every command that is given once, and how many values it takes."""
     for name, command in _all():
         for option in command.params:
             if isinstance(option, click.Option) and not (option.is_flag or option.multiple):
-                yield name, option.opts[-1]
+                yield name, option.opts[-1], option.nargs
 
 
-@pytest.mark.parametrize(("command", "option"), [*_single()])
-def test_of_two_values_none_is_dropped_in_silence(command: str, option: str) -> None:
-    done = CliRunner().invoke(cli, [*command.split(), option, "1", option, "2"])
+@pytest.mark.parametrize(("command", "option", "values"), [*_single()])
+def test_of_two_values_none_is_dropped_in_silence(command: str, option: str, values: int) -> None:
+    words = [option, *["1"] * values, option, *["2"] * values]
+    done = CliRunner().invoke(cli, [*command.split(), *words])
     assert done.exit_code == 2
     assert "is given 2 times; give it once" in done.output
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rdmawire.columns.text_cells import (
@@ -58,6 +58,8 @@ def test_hexadecimals(digits: int, data: st.DataObject) -> None:
     st.lists(U64 | st.integers(0, 70_000)),
     st.sampled_from(["d", "x", "1d", "6d", "20d", "25d", "012d", "1x", "9x", "02x", "016x"]),
 )
+@example([0, 10**12], "012d")
+@example([0, 2**32], "02x")
 def test_formats(numbers: list[int], form: str) -> None:
     found = rows_of(formatted(np.array(numbers, np.uint64), form))
     assert found == [format(number, form) for number in numbers]
