@@ -1,6 +1,5 @@
 """`rdmawire gen allreduce` and other collectives: the packets of NCCL's rings as a capture."""
 
-import sys
 import time
 from functools import partial
 from typing import Any
@@ -10,13 +9,12 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.options import by_own_name, check_suffix
+from rdmawire.cli.gen import COLLECTIVES
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import CollectiveError
 from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, rate, share
 from rdmawire.units import us
 
-COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv")
 _MAX_SIZE = 1 << 34
 _MAX_HOSTS = 512
 
@@ -90,10 +88,7 @@ def command(path: str, *, as_json: bool, quiet: bool, **settings: Any) -> int:
     """
     if as_json and quiet:
         raise click.UsageError("--json prints the summary, -q does not: give one of them")
-    check_suffix(path)
-    path = by_own_name(path)
-    if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
-        raise click.UsageError("a capture is binary: name a file with -w FILE")
+    path = options.capture_path(path)
     try:
         summary = _run(path, **settings)
     except CollectiveError as error:

@@ -13,7 +13,6 @@ from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.options import by_own_name, check_suffix
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.table import write_summary
@@ -241,10 +240,7 @@ def command(
     if as_json and quiet:
         raise click.UsageError("--json prints the summary, -q does not: give one of them")
     spec = _spec(**settings)
-    check_suffix(path)
-    path = by_own_name(path)
-    if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
-        raise click.UsageError("a capture is binary: name a file with -w FILE")
+    path = options.capture_path(path)
     if not quiet:
         _hint(spec)
     wanted = progress if progress is not None else sys.stderr.isatty()

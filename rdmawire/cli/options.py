@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
@@ -189,6 +190,19 @@ def check_suffix(path: str) -> None:
     if path == STREAM or format_named(path) or _is_no_file(path):
         return
     raise click.UsageError(f"-w {escape(path)} names no format; end it in {_SUFFIXES}")
+
+
+def capture_path(path: str) -> str:
+    """Return the name of a capture to write, ``-`` for standard output.
+
+    Raises ``click.UsageError`` for a suffix of no format, and if the capture would be written to a
+    terminal.
+    """
+    check_suffix(path)
+    path = by_own_name(path)
+    if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
+        raise click.UsageError("a capture is binary: name a file with -w FILE")
+    return path
 
 
 def by_own_name(path: str) -> str:

@@ -151,9 +151,9 @@ class _Report:
         """Return it as an object."""
         from rdmawire.topology import Capability, peer_status, relation
 
-        machine, found = self._machine, {"host": self._machine.name}
+        machine = self._machine
         devices = [*machine.gpus, *machine.adapters]
-        values: dict[str, Any] = dict(found)
+        values: dict[str, Any] = {"host": machine.name}
         if self._matrix:
             values["matrix"] = {
                 one.name: {other.name: str(relation(machine, one, other)) for other in devices}

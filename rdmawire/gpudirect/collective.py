@@ -365,8 +365,8 @@ class _Adapter:
         self.name = f"host{number}"
         self.host = Host(place=place_of(number + 1))
         self.port = NotifyingPort(self.host.nic)
-        self.outgoing: list[tuple[NetConnection, _Task | _PairTask]] = []
-        self.incoming: list[tuple[NetConnection, _Task | _PairTask]] = []
+        self.outgoing: list[tuple[NetConnection, _AnyTask]] = []
+        self.incoming: list[tuple[NetConnection, _AnyTask]] = []
 
     @property
     def mac(self) -> bytes:
@@ -376,7 +376,7 @@ class _Adapter:
     def nic(self) -> NotifyingPort:
         return self.port
 
-    def poll(self) -> "list[_AnyTask]":
+    def poll(self) -> list[_AnyTask]:
         """Take all completions; return the tasks that may go on."""
         for connection, _ in self.outgoing:
             connection.poll_sender()
@@ -441,7 +441,7 @@ class CollectiveRun:
                 task.before = task.after = self._edge(rank, target, task, task)
                 self._tasks.append(task)
 
-    def _edge(self, rank: int, after: int, task: "_AnyTask", receiver: "_AnyTask") -> Edge:
+    def _edge(self, rank: int, after: int, task: _AnyTask, receiver: _AnyTask) -> Edge:
         protocol = self.spec.chosen_protocol
         if rank // self.spec.gpus == after // self.spec.gpus:
             wake = partial(self._progress, (receiver, task))
@@ -484,7 +484,7 @@ class CollectiveRun:
     def _taken(self, adapter: _Adapter, _frame: bytes, _now: int) -> None:
         self._progress(adapter.poll())
 
-    def _progress(self, tasks: "Sequence[_AnyTask]") -> None:
+    def _progress(self, tasks: Sequence[_AnyTask]) -> None:
         """Let tasks do what they can, and those before them, whose messages they have taken."""
         waiting = deque(tasks)
         while waiting:

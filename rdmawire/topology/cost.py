@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from rdmawire.topology.machine import Device, Iommu, Machine
-from rdmawire.topology.route import UNKNOWN, Route, Step, memory_route, nvlink_route
+from rdmawire.topology.route import PCIE, UNKNOWN, Route, Step, memory_route, nvlink_route
 from rdmawire.units import SECOND
 
 _H200: Final = "measured on a server with four H200"
@@ -72,14 +72,12 @@ class Costs:
 H200_COSTS: Final = Costs()
 """Constants that give the times measured on a server with four H200."""
 
-_PCIE: Final = "PCIe"
-
 
 def rate_of(step: Step, costs: Costs = H200_COSTS) -> float | None:
     """Return the rate of data over a step, if it is known."""
     if step.rate is None:
         return None
-    return step.rate * costs.link_efficiency if step.link.startswith(_PCIE) else step.rate
+    return step.rate * costs.link_efficiency if step.link.startswith(PCIE) else step.rate
 
 
 def route_rate(route: Route, costs: Costs = H200_COSTS) -> float | None:
@@ -114,8 +112,7 @@ def write_time(machine: Machine, route: Route, size: int, costs: Costs = H200_CO
 
     If the rate of the route is not known (:func:`route_rate`), this is the latency alone.
     """
-    rate = route_rate(route, costs)
-    return latency(machine, route, costs) + (size / rate * SECOND if rate else 0.0)
+    return latency(machine, route, costs) + _transfer(route, size, costs)
 
 
 def read_time(

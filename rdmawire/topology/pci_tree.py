@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -84,16 +85,7 @@ def _machine(name: str, functions: list[_Function], ports: _Ports, settings: Set
             switches[upstream] = Switch(upstream, parent, ports.links.get(upstream), acs)
             parent = upstream
         device = function.device
-        key = device.kind, device.name
-        devices[key] = Device(
-            device.name,
-            device.kind,
-            parent,
-            device.link,
-            device.address,
-            device.model,
-            device.bar1,
-        )
+        devices[device.kind, device.name] = replace(device, parent=parent)
     return Machine(
         name,
         tuple(NumaNode(number, cpus[number]) for number in sorted(cpus)),
@@ -272,8 +264,7 @@ def _numbered(functions: list[_Function]) -> list[_Function]:
         device = function.device
         name = device.name or f"{words[device.kind]}{counts[device.kind]}"
         counts[device.kind] += 1
-        own = device.kind, "", device.link, device.address, device.model, device.bar1
-        named.append(function._replace(device=Device(name, *own)))
+        named.append(function._replace(device=replace(device, name=name)))
     return named
 
 

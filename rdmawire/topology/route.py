@@ -53,6 +53,10 @@ class Step(NamedTuple):
     link: str
     rate: float | None
 
+    def reversed(self) -> "Step":
+        """Return the step back."""
+        return self._replace(source=self.target, target=self.source)
+
     def __str__(self) -> str:
         rate = "" if self.rate is None else f", {self.rate / 1e9:.1f} GB/s"
         return f"{self.source} -> {self.target}: {self.link}{rate}"
@@ -66,8 +70,7 @@ class Route(NamedTuple):
 
     def reversed(self) -> "Route":
         """Return the way back."""
-        steps = [step._replace(source=step.target, target=step.source) for step in self.steps]
-        return Route(steps[::-1], self.remarks)
+        return Route([step.reversed() for step in reversed(self.steps)], self.remarks)
 
     @property
     def slowest(self) -> Step | None:
@@ -102,7 +105,7 @@ def peer_route(machine: Machine, source: Device, target: Device, max_payload: in
     steps = [
         *up.steps(common, max_payload),
         *_between_roots(machine, up.root, down.root, remarks),
-        *(_reversed(step) for step in reversed(list(down.steps(common, max_payload)))),
+        *(step.reversed() for step in reversed(list(down.steps(common, max_payload)))),
     ]
     through_root = common is None or common in (up.root.name, down.root.name)
     if through_root and machine.settings.iommu is Iommu.TRANSLATED:
@@ -152,10 +155,6 @@ def _pcie_step(source: str, target: str, link: PcieLink | None, max_payload: int
     if link is None:
         return Step(source, target, PCIE, None)
     return Step(source, target, f"PCIe {link}", link.data_rate(max_payload))
-
-
-def _reversed(step: Step) -> Step:
-    return step._replace(source=step.target, target=step.source)
 
 
 def _between_roots(

@@ -117,6 +117,16 @@ def test_ring_steps_move_each_chunk_once_around() -> None:
         ring_steps(Collective.ALL_REDUCE, 0, 1)
 
 
+def captured(spec: CollectiveSpec, folder: Path) -> Path:
+    """Return a capture of an operation, as all adapters send it."""
+    path, run = folder / "run.pcap", CollectiveRun(spec, CABLE)
+    with CaptureTap(path) as tap:
+        for adapter in run.adapters:
+            run.network.tap(adapter.name, tap)
+        run.run()
+    return path
+
+
 def messages(path: Path) -> dict[tuple[bytes, int], list[tuple[int, int | None]]]:
     """Return the RDMA WRITEs of each queue pair: their bytes, and immediates."""
     found: dict[Any, list[tuple[int, int | None]]] = defaultdict(list)
@@ -148,12 +158,7 @@ def test_messages_are_those_of_nccl(
     size: int, channels: int, data: list[tuple[int, int]], tmp_path: Path
 ) -> None:
     """NCCL 2.28 between two GPUs wrote these messages on each queue pair of an all-reduce."""
-    path = tmp_path / "ring.pcap"
-    run = CollectiveRun(CollectiveSpec(size=size), CABLE)
-    with CaptureTap(path) as tap:
-        for adapter in run.adapters:
-            run.network.tap(adapter.name, tap)
-        run.run()
+    path = captured(CollectiveSpec(size=size), tmp_path)
     entries: list[tuple[int, int | None]] = [(64, None)] * len(data)
     found = sorted(messages(path).values(), key=len)
     assert sorted(found, key=str) == sorted([entries, data] * 2 * channels, key=str)
@@ -171,12 +176,7 @@ def test_messages_are_those_of_nccl(
 def test_messages_between_pairs_are_those_of_nccl(
     collective: Collective, size: int, data: list[int], tmp_path: Path
 ) -> None:
-    path = tmp_path / "pairs.pcap"
-    run = CollectiveRun(CollectiveSpec(collective, size=size), CABLE)
-    with CaptureTap(path) as tap:
-        for adapter in run.adapters:
-            run.network.tap(adapter.name, tap)
-        run.run()
+    path = captured(CollectiveSpec(collective, size=size), tmp_path)
     found = [[size for size, _ in each] for each in messages(path).values()]
     assert sorted(found) == sorted([[64] * len(data), data] * 2)
 

@@ -5,13 +5,27 @@ its depth, and its nodes, with each alias counted as its target. Tags are refuse
 always text: ``on`` is a word, ``0x10`` four characters.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rdmawire.errors import Copyable, RdmaError
 from rdmawire.terminal import closest_names, escape, quote
+
+SUFFIX: Final = ".yaml"
+
+
+def shipped_files(folder: str) -> Mapping[str, Traversable]:
+    """Return the YAML files in a folder of the package, by name in alphabetical order."""
+    found = {
+        file.name.removesuffix(SUFFIX): file
+        for file in (files("rdmawire.traffic") / folder).iterdir()
+        if file.name.endswith(SUFFIX)
+    }
+    return dict(sorted(found.items()))
 
 
 class Mark(NamedTuple):

@@ -7,7 +7,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +23,7 @@ from rdmawire.traffic.scenario.document import (
     ScenarioError,
     decode,
     parse_document,
+    shipped_files,
 )
 from rdmawire.traffic.scenario.model import Scenario, homes
 from rdmawire.traffic.scenario.model.connection import ConnectionPlan
@@ -114,18 +114,11 @@ def json_schema() -> dict[str, Any]:
 # Scenarios of the package, by name: ``lost-first`` is ``lost-first.yaml``.
 
 FOLDER: Final = "scenarios"
-SUFFIX: Final = ".yaml"
 
 
 def shipped() -> Mapping[str, Traversable]:
     """Return the file of each shipped scenario, by name in alphabetical order."""
-    folder = files("rdmawire.traffic") / FOLDER
-    found = {
-        file.name.removesuffix(SUFFIX): file
-        for file in folder.iterdir()
-        if file.name.endswith(SUFFIX)
-    }
-    return dict(sorted(found.items()))
+    return shipped_files(FOLDER)
 
 
 def text_of(name: str) -> str:

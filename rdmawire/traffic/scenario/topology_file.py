@@ -1,7 +1,6 @@
 """Topologies of hosts: those of the package, from YAML, and from what other tools print."""
 
 from collections.abc import Mapping
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
@@ -17,11 +16,11 @@ from rdmawire.traffic.scenario.document import (
     NodeError,
     ReportedError,
     parse_document,
+    shipped_files,
 )
 from rdmawire.traffic.scenario.model.topology import TopologyPlan
 from rdmawire.traffic.scenario.section import read_section
 
-_SUFFIX: Final = ".yaml"
 _LSPCI: Final = "-[0000:"
 _MATRIX: Final = "GPU0"
 _MATRIX_NOTE: Final = "the matrix shows no links, NVLink-C2C, ACS or IOMMU: no rates are known"
@@ -99,9 +98,4 @@ def open_host(source: str) -> FoundMachine:
 
 def shipped_hosts() -> Mapping[str, Traversable]:
     """Return the file of each shipped host, by name in alphabetical order."""
-    found = {
-        file.name.removesuffix(_SUFFIX): file
-        for file in (files("rdmawire.traffic") / "hosts").iterdir()
-        if file.name.endswith(_SUFFIX)
-    }
-    return dict(sorted(found.items()))
+    return shipped_files("hosts")

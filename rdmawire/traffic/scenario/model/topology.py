@@ -1,6 +1,8 @@
 """A host in a file: its NUMA nodes, PCI Express switches, GPUs, adapters and drives."""
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
@@ -41,10 +43,15 @@ _MAX_BAR1: Final = 1 << 44
 MAX_NVLINKS: Final = 64
 
 
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise TextError
-    return text
+def _matching(pattern: re.Pattern[str]) -> Callable[[str], str]:
+    """Return what reads a text that a pattern matches."""
+
+    def parse(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise TextError
+        return text
+
+    return parse
 
 
 def _link(text: str) -> PcieLink:
@@ -69,20 +76,15 @@ def _pair(text: str) -> NvlinkPair:
     return NvlinkPair(found[1], found[2], int(found[3]))
 
 
-def _cpus(text: str) -> str:
-    if not _CPUS.fullmatch(text):
-        raise TextError
-    return text
-
-
-DEVICE_NAME: Final = Parsed("the name of a device, such as GPU0 or mlx5_0", _name, ("GPU0", "sw0"))
+DEVICE_NAME: Final = Parsed(
+    "the name of a device, such as GPU0 or mlx5_0", _matching(_NAME), ("GPU0", "sw0")
+)
 LINK: Final = Parsed("a PCIe link: generation and width", _link, ("Gen5 x16", "Gen4 x8"))
 PAIR: Final = Parsed("two GPUs and the number of NVLinks", _pair, ("GPU0-GPU1 x4",))
-CPUS: Final = Parsed("processors as Linux lists them", _cpus, ("0-55,112-167",))
+CPUS: Final = Parsed("processors as Linux lists them", _matching(_CPUS), ("0-55,112-167",))
 
 _Below = Annotated[str, DEVICE_NAME, key("The switch or host bridge that it is below.")]
 _Link = Annotated[PcieLink | None, LINK, key("Its PCIe link; not known by default.")]
-_Address = Annotated[str, DEVICE_NAME, key("PCI address.")]
 
 
 class NodePlan(Section):
@@ -118,17 +120,29 @@ class SwitchPlan(Section):
     acs: Annotated[bool, FLAG, key("Its ports redirect requests to the root (ACS).")] = False
 
 
-class GpuDevicePlan(Section):
-    """A GPU of a host. ``coherent``: a link such as NVLink-C2C connects it to the processor."""
+class _DevicePlan(Section):
+    """What all devices of a host have."""
 
-    called: ClassVar = "a GPU of a topology"
     short: ClassVar = "below"
+    kind: ClassVar[DeviceKind]
 
     name: Annotated[str, DEVICE_NAME]
     below: _Below
     link: _Link = None
     model: Annotated[str, TEXT, key("Its model.")] = ""
-    address: _Address = ""
+    address: Annotated[str, DEVICE_NAME, key("PCI address.")] = ""
+
+    def device(self) -> Device:
+        """Return the device."""
+        return Device(self.name, self.kind, self.below, self.link, self.address, self.model)
+
+
+class GpuDevicePlan(_DevicePlan):
+    """A GPU of a host. ``coherent``: a link such as NVLink-C2C connects it to the processor."""
+
+    called: ClassVar = "a GPU of a topology"
+    kind: ClassVar = DeviceKind.GPU
+
     bar1: Annotated[int | None, Size(1 << 16, _MAX_BAR1), key("Size of BAR1.")] = None
     numa_id: Annotated[
         int | None,
@@ -144,55 +158,33 @@ class GpuDevicePlan(Section):
 
     def device(self) -> Device:
         """Return the GPU."""
-        return Device(
-            self.name,
-            DeviceKind.GPU,
-            self.below,
-            self.link,
-            self.address,
-            self.model,
-            self.bar1,
-            self.numa_id,
+        return replace(
+            super().device(),
+            bar1=self.bar1,
+            numa_id=self.numa_id,
             peer_to_peer=self.peer_to_peer,
             coherent=self.coherent,
         )
 
 
-class AdapterPlan(Section):
+class AdapterPlan(_DevicePlan):
     """An RDMA adapter of a host."""
 
     called: ClassVar = "an adapter"
-    short: ClassVar = "below"
+    kind: ClassVar = DeviceKind.ADAPTER
 
-    name: Annotated[str, DEVICE_NAME]
-    below: _Below
-    link: _Link = None
-    model: Annotated[str, TEXT, key("Its model.")] = ""
-    address: _Address = ""
     rate: Annotated[int | None, Rate(), key("Rate of its port.")] = None
 
     def device(self) -> Device:
         """Return the adapter."""
-        own = self.link, self.address, self.model
-        return Device(self.name, DeviceKind.ADAPTER, self.below, *own, rate=self.rate)
+        return replace(super().device(), rate=self.rate)
 
 
-class DrivePlan(Section):
+class DrivePlan(_DevicePlan):
     """An NVMe drive of a host."""
 
     called: ClassVar = "an NVMe drive"
-    short: ClassVar = "below"
-
-    name: Annotated[str, DEVICE_NAME]
-    below: _Below
-    link: _Link = None
-    model: Annotated[str, TEXT, key("Its model.")] = ""
-    address: _Address = ""
-
-    def device(self) -> Device:
-        """Return the drive."""
-        own = self.link, self.address, self.model
-        return Device(self.name, DeviceKind.NVME, self.below, *own)
+    kind: ClassVar = DeviceKind.NVME
 
 
 class TopologyPlan(Section):
@@ -264,8 +256,7 @@ class TopologyPlan(Section):
                 raise NodeError(bridge.mark, f"NUMA node {bridge.node}", expected)
         parents = [bridge.name for bridge in self.bridges]
         parents += [switch.name for switch in self.switches]
-        below: list[SwitchPlan | GpuDevicePlan | AdapterPlan | DrivePlan]
-        below = [*self.switches, *self._devices()]
+        below: list[SwitchPlan | _DevicePlan] = [*self.switches, *self._devices()]
         for plan in below:
             if plan.below not in parents:
                 expected = f"a host bridge or switch: {listed(parents)}"
@@ -276,7 +267,7 @@ class TopologyPlan(Section):
             raise NodeError(found.mark, str(error), "a tree of devices") from None
         return self.model_copy(update={"machine": machine})
 
-    def _devices(self) -> "list[GpuDevicePlan | AdapterPlan | DrivePlan]":
+    def _devices(self) -> list[_DevicePlan]:
         return [*self.gpus, *self.adapters, *self.drives]
 
     def _machine(self) -> Machine:
