@@ -3,8 +3,8 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import parent_process
 from types import FrameType
 from typing import Final, NoReturn
@@ -84,31 +84,31 @@ def discard_output() -> None:
 
 
 @contextmanager
-def terminal_blocked() -> Iterator[None]:
-    """Block Ctrl-C and hangups in this thread, for processes that are started: they inherit it.
+def _blocked(numbers: Iterable[signal.Signals]) -> Iterator[None]:
+    """Block signals in this thread, for processes that are started: they inherit it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def terminal_blocked() -> AbstractContextManager[None]:
+    """Block Ctrl-C and hangups while processes are started.
 
     So a worker is not interrupted before :func:`begin_worker`, which unblocks them, and the
     resource tracker of :mod:`multiprocessing` does not end before its processes.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINAL)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return _blocked(_OF_TERMINAL)
 
 
-@contextmanager
-def ending_blocked() -> Iterator[None]:
-    """Block Ctrl-C, SIGTERM and hangups in this thread while processes are forked.
+def ending_blocked() -> AbstractContextManager[None]:
+    """Block Ctrl-C, SIGTERM and hangups while processes are forked.
 
     A forked process has the handlers of this one until :func:`begin_worker`, which unblocks the
     signals: so none of them is lost, or handled by a worker as if it were the main process.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return _blocked(_ENDING)
 
 
 @contextmanager

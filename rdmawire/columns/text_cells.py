@@ -93,13 +93,6 @@ def hexadecimals(values: NDArray[Any], digits: int) -> Cells:
     return found.view(np.uint8)[:, -digits:]
 
 
-def _without_zeros(cells: Cells) -> Cells:
-    """Return numbers without leading zeros; the last digit remains."""
-    begun = np.logical_or.accumulate(cells != ord("0"), axis=1)
-    begun[:, -1] = True
-    return cells * begun
-
-
 def _with_zeros_to(cells: Cells, width: int) -> Cells:
     """Return numbers without leading zeros beyond the last ``width`` characters."""
     beyond = max(cells.shape[1] - width, 0)
@@ -123,7 +116,7 @@ def formatted(values: NDArray[Any], form: str) -> Cells:
     if zeros:
         write = decimals_with_zeros if kind == "d" else hexadecimals
         return _with_zeros_to(write(values, max(width, digits)), width)
-    cells = decimals(values) if kind == "d" else _without_zeros(hexadecimals(values, digits))
+    cells = decimals(values) if kind == "d" else _with_zeros_to(hexadecimals(values, digits), 1)
     return with_spaces(cells, width) if width else cells
 
 
