@@ -150,10 +150,10 @@ def written(name: str, text: str, *, required: bool = False) -> Callable[[F], F]
     return option("Output", *words, required=required, metavar="FILE", help=text)
 
 
-def reads(parse: Callable[[str], T], error: type[Exception]) -> Callable[..., T | None]:
+def reads(parse: Callable[[Any], T], error: type[Exception]) -> Callable[..., T | None]:
     """Return the callback of an option whose value ``parse`` reads, or refuses by this error."""
 
-    def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
+    def read(ctx: click.Context, parameter: click.Parameter, text: Any) -> T | None:
         try:
             return None if text is None else parse(text)
         except error as reason:
@@ -164,6 +164,17 @@ def reads(parse: Callable[[str], T], error: type[Exception]) -> Callable[..., T 
 
 def number_of_bytes(most: int) -> Callable[..., int | None]:
     """Return the callback of an option for a number of bytes: ``4096``, ``64k`` or ``1MiB``."""
+    return reads(_byte_parser(most), ValueError)
+
+
+def numbers_of_bytes(most: int) -> Callable[..., list[int] | None]:
+    """Return the callback of an option that is given for each of several numbers of bytes."""
+    parse = _byte_parser(most)
+    return reads(lambda texts: [parse(text) for text in texts], ValueError)
+
+
+def _byte_parser(most: int) -> Callable[[str], int]:
+    """Return a function that reads a number of bytes, or raises ``ValueError``."""
 
     def parse(text: str) -> int:
         try:
@@ -174,7 +185,7 @@ def number_of_bytes(most: int) -> Callable[..., int | None]:
             raise ValueError(f"{quote(text)}: whole bytes are expected, at most {most}")
         return found.value
 
-    return reads(parse, ValueError)
+    return parse
 
 
 _STANDARD_OUTPUT = 1

@@ -59,6 +59,10 @@ _COMMANDS = {
         "Make traffic", "rdmawire.cli.run",
         "Run scenarios of virtual hosts and check their expectations.",
     ),
+    "transfer": (
+        "Make traffic", "rdmawire.cli.transfer",
+        "Send data between GPUs directly, through host memory, by TCP or NVLink.",
+    ),
     "fuzz": (
         "Find bugs", "rdmawire.cli.fuzz",
         "Fuzz RDMA state machines and parsers, and play findings again.",

@@ -5,6 +5,7 @@ A :class:`Machine` is the tree of a host. It is described by hand, or read from 
 """
 
 from rdmawire.topology.advice import GpuAdvice, bounce_routes, gpu_advice
+from rdmawire.topology.bus import Bus, BusRoute, LinkEnds, LinkUse
 from rdmawire.topology.cost import (
     SOURCES,
     CopyKind,
@@ -41,6 +42,8 @@ from rdmawire.topology.route import Route, Step, memory_route, nvlink_route, pee
 
 __all__ = [
     "SOURCES",
+    "Bus",
+    "BusRoute",
     "Capability",
     "CopyKind",
     "Costs",
@@ -52,6 +55,8 @@ __all__ = [
     "HostBridge",
     "Iommu",
     "Level",
+    "LinkEnds",
+    "LinkUse",
     "Machine",
     "NumaNode",
     "PcieLink",

@@ -14,6 +14,7 @@ from rdmawire.topology.route import PCIE, UNKNOWN, Route, Step, memory_route, nv
 from rdmawire.units import SECOND
 
 _H200: Final = "measured on a server with four H200"
+_PUBLISHED: Final = "published range"
 _PAPER: Final = "Neugebauer et al., Understanding PCIe performance, SIGCOMM 2018"
 
 
@@ -38,6 +39,10 @@ SOURCES: Final = {
     "staging_rate": Sourced("bytes/s", f"{_H200}: pageable copies, 12.7 to 17.5 GB/s in all"),
     "memcpy_rate": Sourced("bytes/s", f"{_H200}: copies through pageable memory"),
     "device_rate": Sourced("bytes/s", f"{_H200}: copies within a GPU of 1 GiB"),
+    "post_time": Sourced("ns", "perftest, ib_write_bw of 8 bytes: 4 to 6 M messages/s and core"),
+    "adapter_latency": Sourced("ns", f"{_PUBLISHED}, RDMA of 8 bytes with GPUDirect: 2 to 5 us"),
+    "tcp_latency": Sourced("ns", f"{_PUBLISHED}, TCP of 8 bytes between GPUs: 50 to 100 us"),
+    "tcp_rate": Sourced("bytes/s", f"{_PUBLISHED}, TCP on 100 Gbit/s: 60 to 70 Gbit/s"),
 }
 """The units and sources of :class:`Costs`, by field."""
 
@@ -51,7 +56,9 @@ class Costs:
     is not in its cache. The ``launch`` constants are the times of small copies that software
     starts; ``copy_sync`` is the time until software knows that a copy is done. Pageable memory is
     copied to pinned memory at ``staging_rate`` by the driver, and at ``memcpy_rate`` by an
-    application.
+    application. ``post_time`` is the time of a processor to post a work request,
+    ``adapter_latency`` what an adapter adds to a packet in either direction. A TCP stack adds
+    ``tcp_latency`` at either end, with system call and interrupt, and copies at ``tcp_rate``.
     """
 
     link_efficiency: float = 0.962
@@ -67,6 +74,10 @@ class Costs:
     staging_rate: float = 17.9e9
     memcpy_rate: float = 10.1e9
     device_rate: float = 2.13e12
+    post_time: float = 200
+    adapter_latency: float = 250
+    tcp_latency: float = 20_000
+    tcp_rate: float = 8.1e9
 
 
 H200_COSTS: Final = Costs()

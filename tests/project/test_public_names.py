@@ -33,7 +33,12 @@ PACKAGES = (
         "rdmawire.ib.congestion",
     ),
     *("rdmawire.memory", "rdmawire.memory.gpu", "rdmawire.stats", "rdmawire.traffic.edit"),
-    *("rdmawire.gpudirect", "rdmawire.topology", "rdmawire.traffic.generate"),
+    *(
+        "rdmawire.gpudirect",
+        "rdmawire.gpudirect.transfer",
+        "rdmawire.topology",
+        "rdmawire.traffic.generate",
+    ),
     *("rdmawire.vectors", "rdmawire.verbs"),
 )
 MODULES = ("rdmawire.errors", "rdmawire.units", "rdmawire.testing.strategies")

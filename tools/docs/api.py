@@ -31,6 +31,7 @@ PAGES = (
     Page("memory", "Memory regions and windows", ("rdmawire.memory",)),
     Page("gpu", "GPU memory", ("rdmawire.memory.gpu",)),
     Page("gpudirect", "Traffic of GPUs", ("rdmawire.gpudirect",)),
+    Page("transfer", "Transfers between GPUs", ("rdmawire.gpudirect.transfer",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),
     Page("capture", "Capture files", ("rdmawire.capture",)),

@@ -1,0 +1,240 @@
+"""`rdmawire transfer`: how long data takes from one GPU to another, by each path, as packets."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rdmawire.capture.io import STREAM
+from rdmawire.cli import options
+from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.streams import complain
+from rdmawire.dissect.output import dumped
+from rdmawire.errors import RdmaError, TransferError
+from rdmawire.terminal import escape, plural
+from rdmawire.traffic.generate.spec import SpecError, rate
+from rdmawire.wire.show import byte_count
+
+if TYPE_CHECKING:
+    from rdmawire.gpudirect.transfer import TransferReport, TransferSpec
+    from rdmawire.topology import Machine
+
+_PATHS = ("direct", "bounce", "pageable", "tcp", "nvlink")
+_SIZES = ("8", "4KiB", "64KiB", "1MiB", "16MiB")
+_MAX_SIZE = 1 << 30
+_USAGE = 2
+
+
+@click.command(
+    "transfer",
+    cls=Command,
+    examples=(
+        "rdmawire transfer dgx-h200",
+        "rdmawire transfer dgx-h200 --path direct --path bounce --size 1MiB",
+        "rdmawire transfer two-sockets --from GPU1 --path bounce --size 1MiB --links",
+        "rdmawire transfer dgx-h200 --path direct --size 64k -w direct.pcap",
+        "rdmawire transfer dgx-h200 --path bounce --size 16MiB --chunk 0",
+    ),
+)
+@click.argument("host")
+@option(
+    "Transfer", "--path", "paths", type=click.Choice(_PATHS), multiple=True,
+    help="Path of the data; may be repeated.  [default: all]",
+)  # fmt: skip
+@option(
+    "Transfer", "--size", "sizes", metavar="SIZE", multiple=True, default=_SIZES,
+    callback=options.numbers_of_bytes(_MAX_SIZE),
+    help="Bytes, such as 4096 or 1MiB; may be repeated.  [default: 8 to 16MiB]",
+)  # fmt: skip
+@option("Transfer", "--from", "source", metavar="GPU", help="Source.  [default: the first GPU]")
+@option(
+    "Transfer", "--to", "target", metavar="GPU",
+    help="Target, on another host of this kind except with --path nvlink.  "
+    "[default: the second GPU, or the only one]",
+)  # fmt: skip
+@option(
+    "Transfer", "--chunk", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
+    default="512k", show_default=True, help="Chunks of bounce and tcp; 0 for no pipeline.",
+)  # fmt: skip
+@option(
+    "Transfer", "--slots", type=IntegerType(1, 256), default=4, show_default=True,
+    help="Chunks that may be on their way.",
+)  # fmt: skip
+@option(
+    "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
+    help="Rate of the links between hosts.  [default: that of the adapter's port]",
+)  # fmt: skip
+@option(
+    "Network", "--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]),
+    default="4096", show_default=True, help="Path MTU of RDMA.",
+)  # fmt: skip
+@option(
+    "Network", "--latency", type=IntegerType(0, 1_000_000), default=300, show_default=True,
+    metavar="NS", help="Latency of each of the two cables, in ns.",
+)  # fmt: skip
+@option("Output", "--links", is_flag=True, help="Print the bytes on each link of the hosts.")
+@options.written(
+    "capture", "The packets of one path and size: FILE.pcap or .pcapng, also compressed."
+)  # fmt: skip
+@options.text_or_json("Print one JSON object.")
+def command(
+    host: str,
+    *,
+    paths: tuple[str, ...],
+    sizes: list[int],
+    links: bool,
+    capture: str | None,
+    as_json: bool,
+    **settings: Any,
+) -> int:
+    """Send data from a GPU to another one by each path, and show what it costs.
+
+    HOST is whatever `rdmawire topo` reads: a shipped host, such as dgx-h200, or a file. The two
+    GPUs are on two such hosts, joined by a switch, and real packets and copies move the data:
+    GPUDirect RDMA (direct), through pinned memory (bounce) or pageable memory of the hosts over
+    RDMA, over TCP, or over NVLink within one host. Times are virtual; docs/howto/transfers.md
+    explains the model. Exit status: 0, or 2 if the host has no such path.
+    """
+    if capture is not None:
+        if len(paths) != 1 or len(sizes) != 1:
+            raise click.UsageError("-w needs one --path and one --size, whose packets it writes")
+        if paths == ("nvlink",):
+            raise click.UsageError("-w: NVLink has no packets that a capture could hold")
+        capture = options.capture_path(capture)
+    try:
+        specs = list(_specs(host, paths or _PATHS, sizes, settings))
+        results = [_Result(spec, *_outcome(spec, capture)) for spec in specs]
+    except RdmaError as error:
+        complain(str(error))
+        return _USAGE
+    is_known = any(result.report for result in results)
+    lines = _lines(results, links=links)
+    text = dumped([one.values() for one in results], indent=1) if as_json else "\n".join(lines)
+    click.echo(text, err=capture == STREAM)
+    return 0 if is_known else _USAGE
+
+
+def _specs(
+    host: str, paths: Sequence[str], sizes: list[int], settings: dict[str, Any]
+) -> Iterator["TransferSpec"]:
+    """Yield what is to be done: each size by each path."""
+    from rdmawire.gpudirect.transfer import TransferPath, TransferSpec
+
+    machine = _machine(host)
+    source, target = _ends(machine, settings.pop("source"), settings.pop("target"))
+    settings["rate"] = settings["rate"] or 0
+    settings["mtu"] = int(settings["mtu"])
+    for size in sizes:
+        for path in paths:
+            yield TransferSpec(machine, source, target, TransferPath(path), size, **settings)
+
+
+def _machine(host: str) -> "Machine":
+    from rdmawire.traffic.scenario.document import MAX_BYTES
+    from rdmawire.traffic.scenario.topology_file import open_host, parse_topology
+
+    if host != STREAM:
+        return open_host(host).machine
+    return parse_topology(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input").machine
+
+
+def _ends(machine: "Machine", source: str | None, target: str | None) -> tuple[str, str]:
+    """Return the names of the two GPUs."""
+    names = [gpu.name for gpu in machine.gpus]
+    if not names:
+        raise TransferError("the host has no GPU")
+    source = source or names[0]
+    return source, target or next((name for name in names if name != source), source)
+
+
+class _Result(NamedTuple):
+    """A transfer: what was wanted, and what it took, or why it cannot be done."""
+
+    spec: "TransferSpec"
+    report: "TransferReport | None"
+    reason: str
+
+    def values(self) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        found = {"path": self.spec.path.value, "bytes": self.spec.size}
+        if (report := self.report) is None:
+            return found | {"reason": self.reason}
+        return found | {
+            "duration_ns": report.duration,
+            "bytes_per_s": round(report.rate),
+            "copies": report.copies,
+            "chunks": report.chunks,
+            "cpu_ns": round(report.cpu),
+            "frames": report.frames,
+            "wire_bytes": report.wire_bytes,
+            "links": [
+                {
+                    "host": host,
+                    "from": source,
+                    "to": target,
+                    "bytes": use.bytes,
+                    "transactions": use.transactions,
+                    "busy_ns": round(use.busy_ns),
+                }
+                for (host, source, target), use in report.links.items()
+            ],
+        }
+
+
+def _outcome(spec: "TransferSpec", capture: str | None) -> "tuple[TransferReport | None, str]":
+    """Do a transfer; return its report, or the reason why there is none."""
+    from rdmawire.fabric import CaptureTap
+    from rdmawire.gpudirect.transfer import Transfer
+
+    try:
+        one = Transfer(spec)
+        if capture is None:
+            return one.run(), ""
+        with CaptureTap(capture) as tap:
+            for host in one.hosts:
+                one.network.tap(host.name, tap.point(host.name))
+            return one.run(), ""
+    except TransferError as error:
+        return None, str(error)
+
+
+_COLUMNS = ("bytes", "path", "time", "rate", "copies", "CPU time", "frames")
+
+
+def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
+    """Yield the lines of the table, and those of links."""
+    rows = [_COLUMNS, *(_cells(one) for one in results if one.report)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows if len(rows) > 1 else []:
+        cells = [text.rjust(width) for text, width in zip(row, widths, strict=True)]
+        cells[1] = row[1].ljust(widths[1])
+        yield "  ".join(cells).rstrip()
+    for path, reason in {(one.spec.path.value, one.reason): None for one in results if one.reason}:
+        yield f"{path}: {escape(reason)}"
+    for result in results if links else []:
+        yield from _link_lines(result)
+
+
+def _cells(result: _Result) -> tuple[str, ...]:
+    report = result.report
+    assert report is not None
+    return (
+        str(report.size),
+        report.path.value,
+        f"{report.duration / 1000:.2f} us",
+        f"{report.rate / 1e9:.3f} GB/s",
+        str(report.copies),
+        f"{report.cpu / 1000:.1f} us",
+        str(report.frames),
+    )
+
+
+def _link_lines(result: _Result) -> Iterator[str]:
+    if result.report is None:
+        return
+    yield f"{byte_count(result.spec.size)} by {result.spec.path.value}:"
+    for (host, source, target), use in result.report.links.items():
+        share = use.busy_ns / result.report.duration
+        counted = f"{byte_count(use.bytes)} in {plural(use.transactions, 'transaction')}"
+        yield f"  {host}: {escape(source)} -> {escape(target)}: {counted}, busy {share:.0%}"

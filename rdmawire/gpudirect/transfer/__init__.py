@@ -1,0 +1,36 @@
+"""Transfers between GPUs: by GPUDirect RDMA, through host memory, over TCP or NVLink.
+
+::
+
+    from rdmawire import open_host
+    from rdmawire.gpudirect.transfer import TransferPath, TransferSpec, transfer
+
+    machine = open_host("dgx-h200").machine
+    report = transfer(TransferSpec(machine, "GPU0", "GPU1", TransferPath.BOUNCE, 1 << 20))
+"""
+
+from rdmawire.gpudirect.transfer.path import (
+    MAX_SIZE,
+    PLANS,
+    Plan,
+    Transfer,
+    TransferPath,
+    TransferReport,
+    TransferSpec,
+    WireKind,
+    transfer,
+)
+from rdmawire.gpudirect.transfer.stage import StageKind
+
+__all__ = [
+    "MAX_SIZE",
+    "PLANS",
+    "Plan",
+    "StageKind",
+    "Transfer",
+    "TransferPath",
+    "TransferReport",
+    "TransferSpec",
+    "WireKind",
+    "transfer",
+]

@@ -1,0 +1,163 @@
+"""A host that transfers data of a GPU: its memory, its adapter, its bus, and what it has spent."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rdmawire.errors import TransferError
+from rdmawire.fabric import ALL_ACCESS, DmaPort, Host, NotifyingPort, Place, Registered, place_of
+from rdmawire.memory.gpu import GpuDriver, GpuProfile, Peermem
+from rdmawire.memory.page import Path
+from rdmawire.topology import (
+    Bus,
+    BusRoute,
+    Costs,
+    Device,
+    DeviceKind,
+    Machine,
+    PeerStatus,
+    Route,
+    memory_route,
+    nearest,
+    nvlink_route,
+    peer_route,
+    peer_status,
+)
+from rdmawire.units import us
+
+_BLOCK: Final = 1 << 21
+_DEFAULT_BAR1: Final = 1 << 38
+_CAPABILITIES: Final[Mapping[str, tuple[int, int]]] = {
+    "V100": (7, 0), "T4": (7, 5), "A100": (8, 0), "A40": (8, 6), "L40": (8, 9), "L4": (8, 9),
+    "H100": (9, 0), "H200": (9, 0), "GH200": (9, 0), "B200": (10, 0),
+}  # fmt: skip
+"""Compute capabilities by model: CUDA's list of GPUs. Another model is taken as 8.0."""
+
+
+class Port:
+    """A host of a network: its MAC address and its port."""
+
+    def __init__(self, mac: bytes, port: DmaPort) -> None:
+        self.mac = mac
+        self.nic = port
+
+
+class TransferHost:
+    """A host with a GPU, the adapter nearest to it, and pinned memory of the GPU's NUMA node.
+
+    ``number`` makes its addresses. With a ``peer``, data goes to that GPU of the same host.
+    ``routes`` are those of a copy engine: ``out`` of the GPU and ``in``, and to the ``peer``.
+    ``copies`` and ``cpu`` (ns) count what was spent.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self,
+        name: str,
+        number: int,
+        machine: Machine,
+        device: Device,
+        costs: Costs,
+        peer: Device | None = None,
+    ) -> None:
+        self.name = name
+        self.machine = machine
+        self.device = device
+        self.costs = costs
+        self.bus = Bus(machine, costs)
+        self.node = machine.bridge_of(device).node
+        self.adapter = _adapter(machine, device) if peer is None else None
+        self.place: Place = place_of(number)
+        self.host = Host(place=self.place)
+        self.copies = 0
+        self.cpu = 0.0
+        self._driver = GpuDriver(self.host.space)
+        self.host.nic.memory.clients.append(Peermem(self._driver))
+        self.gpu = self._driver.add(_profile(device))
+        self._last = self.gpu if peer is None else self._driver.add(_profile(peer))
+        self._address = self._last_address = self._size = 0
+        self.routes = self._routes(peer)
+        self.application = NotifyingPort(self.host.nic)
+
+    def _routes(self, peer: Device | None) -> dict[str, BusRoute]:
+        memory = self.bus.route(memory_route(self.machine, self.device, self.node))
+        routes = {"out": memory, "in": memory}
+        if peer is not None:
+            direct = nvlink_route(self.machine, self.device, peer)
+            if not direct.steps:
+                raise TransferError(f"{self.device.name} and {peer.name} have no NVLinks")
+            routes["peer"] = self.bus.route(direct)
+        return routes
+
+    def port(self) -> Port:
+        """Return the adapter, whose DMA takes the time of the bus."""
+        return Port(self.place.mac, DmaPort(self.application, self.host.nic, self.adapter_routes()))
+
+    def adapter_routes(self) -> dict[Path, BusRoute]:
+        """Return the routes of the adapter, to pinned memory and to the GPU."""
+        assert self.adapter is not None
+        gpu: Route = peer_route(self.machine, self.adapter, self.device)
+        return {
+            Path.HOST: self.memory_route,
+            Path.GPU_DIRECT: self.bus.route(gpu),
+        }
+
+    @property
+    def memory_route(self) -> BusRoute:
+        """The route of the adapter to pinned memory."""
+        assert self.adapter is not None
+        return self.bus.route(memory_route(self.machine, self.adapter, self.node))
+
+    # Memory of the GPU.
+
+    def allocate(self, size: int) -> None:
+        """Allocate memory for the data, on the GPU and its peer."""
+        self._size = size
+        self._address = self.gpu.allocate(size).address
+        other = self._last is not self.gpu
+        self._last_address = self._last.allocate(size).address if other else self._address
+
+    def registered(self) -> Registered:
+        """Register the GPU's memory with the adapter.
+
+        :class:`TransferError` if the adapter may not access it, or if BAR1 is too small.
+        """
+        assert self.adapter is not None
+        size = self._size
+        status = peer_status(self.machine, self.adapter, self.device)
+        if status is not PeerStatus.OK:
+            raise TransferError(
+                f"{self.adapter.name} may not access {self.device.name}: {status.meaning}"
+            )
+        room = self.gpu.profile.bar1 - self.gpu.profile.bar1_reserved
+        if size > room:
+            raise TransferError(
+                f"{size} bytes cannot be registered: BAR1 of {self.device.name} has room for {room}"
+            )
+        return Registered(self.gpu, self.host.pd.reg_mr(self._address, size, ALL_ACCESS))
+
+    def fill(self, data: bytes) -> None:
+        """Write the data to the GPU's memory, as a kernel does."""
+        self.gpu.write(self._address, data)
+
+    def store(self, offset: int, data: bytes) -> None:
+        """Write a part of the data to where it is to arrive."""
+        self._last.write(self._last_address + offset, data)
+
+    def result(self, size: int) -> bytes:
+        """Return the data that has arrived, as a kernel reads it."""
+        return self._last.read(self._last_address, size)
+
+
+def _adapter(machine: Machine, device: Device) -> Device:
+    adapters = nearest(machine, device, DeviceKind.ADAPTER)
+    if not adapters:
+        raise TransferError("the host has no RDMA adapter")
+    return adapters[0]
+
+
+def _profile(device: Device) -> GpuProfile:
+    """Return a profile of a GPU, with memory for any transfer."""
+    model = device.model.split()[0] if device.model else "GPU"
+    bar1 = device.bar1 or _DEFAULT_BAR1
+    capability = _CAPABILITIES.get(model, (8, 0))
+    memory = max(bar1, _DEFAULT_BAR1)
+    return GpuProfile(model, memory - memory % _BLOCK, bar1, capability, max_visible_ns=us(5))

@@ -1,0 +1,349 @@
+"""Transfers from a GPU to another one, by each path that data can take, in virtual time.
+
+Between two hosts data goes by GPUDirect RDMA, or through host memory and then over RDMA or TCP;
+within a host over NVLink. Packets are real, copies move real bytes, and both take the time of the
+links of the hosts (:mod:`rdmawire.topology`). Times are ns, sizes bytes.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from itertools import pairwise
+from random import Random
+from typing import Final, NamedTuple
+
+from rdmawire.errors import FabricError, TransferError, VerbsError
+from rdmawire.fabric import Cable, Envelope, Network, Simulator, star
+from rdmawire.fabric.network import NetworkHost
+from rdmawire.gpudirect.transfer.host import TransferHost
+from rdmawire.gpudirect.transfer.stage import Chunk, Stage, StageKind
+from rdmawire.gpudirect.transfer.wire import RdmaWire, TcpWire, Wire
+from rdmawire.topology import Costs, Device, DeviceKind, LinkUse, Machine
+from rdmawire.topology.cost import H200_COSTS
+from rdmawire.units import SECOND
+
+MAX_SIZE: Final = 1 << 30
+
+
+class TransferPath(Enum):
+    """A path of data from one GPU to another."""
+
+    DIRECT = "direct"
+    BOUNCE = "bounce"
+    PAGEABLE = "pageable"
+    TCP = "tcp"
+    NVLINK = "nvlink"
+
+
+class WireKind(Enum):
+    """What carries data between hosts."""
+
+    RDMA = "RDMA from pinned memory"
+    RDMA_TO_GPU = "RDMA from GPU memory"
+    TCP = "TCP"
+
+
+class Plan(NamedTuple):
+    """How data takes a path: the stages of the sender, the wire, and the stages of the receiver.
+
+    ``pipelined`` paths are divided into chunks, of which several are on their way.
+    """
+
+    sender: tuple[StageKind, ...]
+    wire: WireKind | None
+    receiver: tuple[StageKind, ...]
+    pipelined: bool = False
+
+
+PLANS: Final[Mapping[TransferPath, Plan]] = {
+    TransferPath.DIRECT: Plan((), WireKind.RDMA_TO_GPU, ()),
+    TransferPath.BOUNCE: Plan(
+        (StageKind.COPY_OUT,), WireKind.RDMA, (StageKind.COPY_IN,), pipelined=True
+    ),
+    TransferPath.PAGEABLE: Plan(
+        (StageKind.PAGEABLE_OUT, StageKind.MEMCPY),
+        WireKind.RDMA,
+        (StageKind.MEMCPY, StageKind.PAGEABLE_IN),
+    ),
+    TransferPath.TCP: Plan(
+        (StageKind.COPY_OUT, StageKind.TCP_OUT),
+        WireKind.TCP,
+        (StageKind.TCP_IN, StageKind.COPY_IN),
+        pipelined=True,
+    ),
+    TransferPath.NVLINK: Plan((StageKind.PEER_COPY,), None, ()),
+}
+"""The plan of each path."""
+
+
+class TransferSpec(NamedTuple):
+    """A transfer: ``size`` bytes from a GPU to another one, both by their names in ``machine``.
+
+    Between hosts both hosts are such machines. ``chunk`` is the size of a chunk of a pipelined
+    path, 0 for no pipeline; ``slots`` the chunks on their way. NCCL's chunks over a network are of
+    128 KiB to 512 KiB, UCX's of 512 KiB (``UCX_RNDV_FRAG_SIZE``). ``rate`` is that of the wire in
+    bits per second, 0 for the rate of the adapter's port; ``mtu`` the path MTU of RDMA in bytes.
+    ``latency`` is that of each of the two cables to the switch.
+    """
+
+    machine: Machine
+    source: str
+    target: str
+    path: TransferPath = TransferPath.DIRECT
+    size: int = 1 << 20
+    chunk: int = 1 << 19
+    slots: int = 4
+    rate: int = 0
+    mtu: int = 4096
+    latency: int = 300
+    seed: int = 0
+    costs: Costs = H200_COSTS
+
+
+class TransferReport(NamedTuple):
+    """What a transfer took.
+
+    ``duration`` is the time (ns) from its start until a kernel on the target may use the data.
+    ``copies`` is how often processors and copy engines copied each byte. ``cpu`` is the time (ns)
+    of processors, without waits for a completion or a packet. ``frames`` and ``wire_bytes`` are
+    those of both directions. ``links`` is the use of the links of the hosts, by the names of host,
+    source and target.
+    """
+
+    path: TransferPath
+    size: int
+    duration: int
+    copies: int
+    chunks: int
+    cpu: float
+    frames: int
+    wire_bytes: int
+    links: Mapping[tuple[str, str, str], LinkUse]
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second."""
+        return self.size / self.duration * SECOND
+
+    @property
+    def cpu_share(self) -> float:
+        """Time of processors, as a share of the duration."""
+        return self.cpu / self.duration
+
+
+class Transfer:
+    """A transfer by one path; :meth:`run` does it, once. ``network`` carries its packets.
+
+    Raises :class:`TransferError` if the hosts do not have this path.
+    """
+
+    def __init__(self, spec: TransferSpec) -> None:
+        self.spec = spec
+        self.plan = PLANS[spec.path]
+        _check(spec)
+        self._data = _random_bytes(spec.size, spec.seed)
+        self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
+        self.hosts = [
+            TransferHost(name, number, spec.machine, gpu, spec.costs, peer)
+            for number, (name, gpu, peer) in enumerate(_ends(spec), 1)
+        ]
+        for host in self.hosts:
+            host.allocate(spec.size)
+        self._frames = self._wire_bytes = 0
+        pipelined = self.plan.pipelined and spec.chunk
+        self._size = min(spec.chunk, spec.size) if pipelined else spec.size
+        self._chunks = deque(self._cut())
+        self._total = len(self._chunks)
+        self._entered = self._freed = self._arrived = 0
+        self._end_at: int | None = None
+        self._wire = self._connect() if self.plan.wire else None
+        if self._wire is not None:
+            self._wire.on_free = self._free
+        self._stages = self._build()
+
+    def _cut(self) -> Iterator[Chunk]:
+        for number, offset in enumerate(range(0, self.spec.size, self._size)):
+            yield Chunk(number, offset, self._data[offset : offset + self._size])
+
+    def _connect(self) -> Wire:
+        """Connect the hosts by a switch; return what carries chunks between them."""
+        if self.plan.wire is WireKind.TCP:
+            return self._connect_tcp()
+        spec, (sender, receiver) = self.spec, self.hosts
+        self._join(sender.port(), receiver.port())
+        direct = self.plan.wire is WireKind.RDMA_TO_GPU
+        return RdmaWire(
+            sender,
+            receiver,
+            self.network.simulator,
+            self.network.wake,
+            self._received,
+            slots=min(spec.slots, self._total),
+            slot_size=max(len(chunk.data) for chunk in self._chunks),
+            mtu=spec.mtu,
+            buffers=(sender.registered(), receiver.registered()) if direct else None,
+        )
+
+    def _connect_tcp(self) -> Wire:
+        wire = TcpWire(self.hosts[0], self.hosts[1], self.network.wake, self._received)
+        self._join(*wire.endpoints)
+        return wire
+
+    def _join(self, *ports: NetworkHost) -> None:
+        spec, adapter = self.spec, self.hosts[0].adapter
+        rate = spec.rate or (adapter and adapter.rate) or _DEFAULT_RATE
+        names = [host.name for host in self.hosts]
+        star(self.network, dict(zip(names, ports, strict=True)), Cable(spec.latency, rate))
+        for name in names:
+            self.network.tap(name, self._count)
+
+    def _count(self, frame: Envelope, _: int) -> None:
+        self._frames += 1
+        self._wire_bytes += len(frame.data)
+
+    def _build(self) -> list[Stage]:
+        """Build the stages, each passing chunks on to the next; return those of the sender."""
+        simulator = self.network.simulator
+        sender, receiver = self.hosts[0], self.hosts[-1]
+        first = [Stage(kind, sender, simulator) for kind in self.plan.sender]
+        last = [Stage(kind, receiver, simulator) for kind in self.plan.receiver]
+        for stages in (first, last):
+            for one, following in pairwise(stages):
+                one.after = following.put
+        if first:
+            first[-1].after = self._send if self._wire else self._store
+        if last:
+            last[-1].after = self._store
+        self._inward = last[0].put if last else self._store
+        return first
+
+    # A transfer.
+
+    def run(self) -> TransferReport:
+        """Do it, and check the data at the target.
+
+        Raises :class:`TransferError` if a connection fails, or if data is wrong.
+        """
+        self.hosts[0].fill(self._data)
+        self._enter()
+        try:
+            self.network.simulator.run()
+        except FabricError as error:
+            raise TransferError(f"the transfer does not end: {error}") from error
+        if self._end_at is None:
+            raise TransferError(f"{self._arrived} of {self._total} chunks arrived")
+        if self.hosts[-1].result(self.spec.size) != self._data:
+            raise TransferError("the data at the target is not that of the source")
+        return self._report(self._end_at)
+
+    def _enter(self) -> None:
+        """Begin with chunks, as many as may be on their way."""
+        while self._chunks and self._entered - self._freed < self.spec.slots:
+            self._entered += 1
+            chunk = self._chunks.popleft()
+            if self._stages:
+                self._stages[0].put(chunk)
+            else:
+                self._send(chunk)
+
+    def _free(self) -> None:
+        self._freed += 1
+        self._enter()
+
+    def _send(self, chunk: Chunk) -> None:
+        assert self._wire is not None
+        self._wire.send(chunk.number, chunk.data)
+
+    def _received(self, number: int, data: bytes) -> None:
+        """Take a chunk from the wire: its bytes, with what its slot has after them."""
+        start = number * self._size
+        length = min(self._size, self.spec.size - start)
+        self._inward(Chunk(number, start, data[:length]))
+
+    def _store(self, chunk: Chunk) -> None:
+        """Store a chunk that has taken all stages; its slot is free."""
+        if self.plan.wire is not WireKind.RDMA_TO_GPU:
+            self.hosts[-1].store(chunk.offset, chunk.data)
+        self._arrived += 1
+        if self._wire is None:
+            self._free()
+        elif self._arrived < self._total:
+            self._wire.release()
+        if self._arrived == self._total:
+            self._end_at = self.network.simulator.now
+            if self._wire is not None:
+                self._wire.close()
+
+    def _report(self, duration: int) -> TransferReport:
+        links = {
+            (host.name, *ends): use
+            for host in self.hosts
+            for ends, use in host.bus.links.items()
+            if use.bytes
+        }
+        return TransferReport(
+            self.spec.path,
+            self.spec.size,
+            duration,
+            sum(host.copies for host in self.hosts) // self._total,
+            self._total,
+            sum(host.cpu for host in self.hosts),
+            self._frames,
+            self._wire_bytes,
+            links,
+        )
+
+
+_DEFAULT_RATE: Final = 100_000_000_000
+_MTUS: Final = (256, 512, 1024, 2048, 4096)
+
+
+def _ends(spec: TransferSpec) -> list[tuple[str, Device, Device | None]]:
+    """Return the hosts of a transfer, by their names: the GPU of each, and its peer within it."""
+    source, target = (spec.machine.device(name) for name in (spec.source, spec.target))
+    if spec.path is TransferPath.NVLINK:
+        return [("host", source, target)]
+    return [("sender", source, None), ("receiver", target, None)]
+
+
+def _random_bytes(size: int, seed: int) -> bytes:
+    """Return bytes that any seed makes: a block of them, again and again with its number."""
+    block = Random(seed).randbytes(_BLOCK)  # noqa: S311 - repeatable
+    count = -(-size // _BLOCK)
+    return b"".join(number.to_bytes(8, "little") + block[8:] for number in range(count))[:size]
+
+
+def _check(spec: TransferSpec) -> None:
+    for name in (spec.source, spec.target):
+        if spec.machine.device(name).kind is not DeviceKind.GPU:
+            raise TransferError(f"{name} is no GPU")
+    if not 0 < spec.size <= MAX_SIZE:
+        raise TransferError(f"a transfer of {spec.size} bytes; 1 to {MAX_SIZE} are supported")
+    if spec.mtu not in _MTUS:
+        raise TransferError(f"a path MTU of {spec.mtu}; there are {', '.join(map(str, _MTUS))}")
+    if spec.chunk < 0 or not 0 < spec.slots <= _MAX_SLOTS:
+        raise TransferError(f"chunks of {spec.chunk} bytes in {spec.slots} slots; up to 256 slots")
+    if -(-spec.size // (spec.chunk or spec.size)) > _MAX_CHUNKS:
+        least = -(-spec.size // _MAX_CHUNKS)
+        raise TransferError(f"chunks of {spec.chunk} bytes are too many: take {least} or more")
+
+
+_BLOCK: Final = 1 << 16
+_MAX_SLOTS: Final = 256
+_MAX_CHUNKS: Final = 1 << 16
+
+
+def _event_limit(spec: TransferSpec) -> int:
+    """Return more events than a transfer can have: many for each packet."""
+    return 1_000_000 + 100 * (spec.size // 256)
+
+
+def transfer(spec: TransferSpec) -> TransferReport:
+    """Do a transfer; return what it took.
+
+    Raises :class:`TransferError` if the hosts do not have this path, or if it fails.
+    """
+    try:
+        return Transfer(spec).run()
+    except VerbsError as error:
+        raise TransferError(f"{spec.path.value}: {error}") from error

@@ -1,0 +1,78 @@
+"""`rdmawire transfer`: the table, links, captures and errors."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import rdmawire as run
+
+
+def test_each_path_has_a_line() -> None:
+    lines = run("transfer", "dgx-h200", "--size", "8", "--size", "64k").stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [
+        [size, path]
+        for size in ("8", "65536")
+        for path in ("direct", "bounce", "pageable", "tcp", "nvlink")
+    ]
+
+
+def test_paths_that_a_host_does_not_have_are_explained() -> None:
+    done = run("transfer", "two-sockets", "--size", "8", "--size", "16")
+    assert done.stdout.count("direct: mlx5_0 may not access GPU1") == 1
+    assert done.returncode == 0
+    only = run("transfer", "two-sockets", "--size", "8", "--path", "nvlink")
+    assert only.stdout == "nvlink: GPU0 and GPU1 have no NVLinks\n"
+    assert only.returncode == 2
+
+
+def test_links_are_listed() -> None:
+    wanted = ("--path", "direct", "--size", "4096", "--links", "--to", "GPU0")
+    text = run("transfer", "two-sockets", *wanted).stdout
+    assert "  sender: GPU0 -> sw0: 4096 bytes in 16 transactions, busy" in text
+
+
+def test_json_has_all() -> None:
+    done = run("transfer", "dgx-h200", "--path", "bounce", "--size", "1k", "--json")
+    (found,) = json.loads(done.stdout)
+    assert found["copies"] == 2
+    assert {link["bytes"] for link in found["links"]} == {1024}
+    (none,) = json.loads(
+        run("transfer", "workstation", "--path", "nvlink", "--size", "1k", "--json").stdout
+    )
+    assert none == {"path": "nvlink", "bytes": 1024, "reason": "GPU0 and GPU0 have no NVLinks"}
+
+
+def test_a_capture_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "direct.pcap"
+    run("transfer", "dgx-h200", "--path", "direct", "--size", "64k", "-w", str(path))
+    shown = run("dissect", str(path), "--checksums", "icrc").stdout
+    assert shown.count("WRITE") == 16
+    assert "bad" not in shown.lower()
+
+
+def test_a_host_is_read_from_standard_input() -> None:
+    from rdmawire.traffic.scenario.topology_file import open_host
+
+    assert open_host("vm").machine.gpus
+    text = Path("rdmawire/traffic/hosts/vm.yaml").read_text(encoding="utf-8")
+    done = run("transfer", "-", "--size", "8", "--path", "bounce", stdin=text.encode())
+    assert "bounce" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("no-such-host",), "'no-such-host': no such file or directory"),
+        (("dgx-h200", "--size", "many"), "'many' is no number of bytes"),
+        (("dgx-h200", "--size", "2GiB"), "at most 1073741824"),
+        (("dgx-h200", "-w", "x.pcap"), "-w needs one --path and one --size"),
+        (("dgx-h200", "-w", "x.pcap", "--path", "nvlink", "--size", "8"), "NVLink has no packets"),
+        (("dgx-h200", "--from", "GPU9"), "no device is called 'GPU9'"),
+    ],
+)
+def test_what_cannot_be_is_one_line(words: tuple[str, ...], message: str) -> None:
+    done = run("transfer", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1

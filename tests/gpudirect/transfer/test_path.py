@@ -1,0 +1,180 @@
+"""Transfers: the data arrives by each path, with the copies, the bytes and the times it must."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rdmawire.errors import TransferError
+from rdmawire.fabric import CaptureTap
+from rdmawire.gpudirect.transfer import (
+    PLANS,
+    Transfer,
+    TransferPath,
+    TransferSpec,
+    WireKind,
+    transfer,
+)
+from rdmawire.topology import Machine
+from rdmawire.traffic.scenario.topology_file import open_host
+
+DGX: Machine = open_host("dgx-h200").machine
+SERVER: Machine = open_host("two-sockets").machine
+KIB = 1 << 10
+MIB = 1 << 20
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(TransferPath),
+    st.integers(1, 200_000),
+    st.sampled_from([0, 1000, 4096, 65_536]),
+    st.integers(1, 5),
+    st.sampled_from([256, 1024, 4096]),
+    st.integers(0, 100),
+)
+def test_data_arrives_by_each_path(
+    path: TransferPath, size: int, chunk: int, slots: int, mtu: int, seed: int
+) -> None:
+    spec = TransferSpec(DGX, "GPU0", "GPU5", path, size, chunk, slots, mtu=mtu, seed=seed)
+    report = transfer(spec)  # which checks the data
+    plan = PLANS[path]
+    assert report.copies == len(plan.sender) + len(plan.receiver)
+    assert report.chunks == (-(-size // chunk) if plan.pipelined and chunk else 1)
+    assert (report.frames > 0) == (plan.wire is not None)
+    assert report.wire_bytes >= (size if plan.wire else 0)
+    again = 2 if path is TransferPath.PAGEABLE else 1
+    assert all(use.bytes <= again * size for use in report.links.values())
+    assert max(use.bytes for use in report.links.values()) >= size
+
+
+def test_direct_data_stays_below_the_switch() -> None:
+    report = transfer(TransferSpec(SERVER, "GPU0", "GPU0", TransferPath.DIRECT, 10_000))
+    assert {ends: use.bytes for ends, use in report.links.items()} == {
+        ("sender", "GPU0", "sw0"): 10_000,
+        ("sender", "sw0", "mlx5_0"): 10_000,
+        ("receiver", "mlx5_0", "sw0"): 10_000,
+        ("receiver", "sw0", "GPU0"): 10_000,
+        # A100: one byte is read, after which kernels see the data.
+        ("receiver", "GPU0", "sw0"): 1,
+        ("receiver", "sw0", "mlx5_0"): 1,
+    }
+
+
+def test_bounced_data_takes_the_links_to_memory_twice() -> None:
+    report = transfer(TransferSpec(SERVER, "GPU0", "GPU0", TransferPath.BOUNCE, 10_000))
+    up, down = ("sw0", "pci0000_17"), ("pci0000_17", "sw0")
+    for host in ("sender", "receiver"):
+        assert report.links[host, *up].bytes == report.links[host, *down].bytes == 10_000
+
+
+@pytest.mark.parametrize(
+    ("path", "least", "most"),
+    [
+        (TransferPath.DIRECT, 2, 5),
+        (TransferPath.BOUNCE, 10, 21),
+        (TransferPath.TCP, 50, 100),
+    ],
+)
+def test_the_latency_is_in_the_published_range(
+    path: TransferPath, least: float, most: float
+) -> None:
+    report = transfer(TransferSpec(DGX, "GPU0", "GPU1", path, 8))
+    assert least <= report.duration / 1000 <= most
+
+
+@pytest.mark.parametrize(
+    ("path", "mtu", "least", "most"),
+    [
+        (TransferPath.DIRECT, 1024, 90, 95),
+        (TransferPath.DIRECT, 4096, 95, 98),
+        (TransferPath.TCP, 4096, 58, 70),
+    ],
+)
+def test_the_rate_at_100_gbit_is_in_the_published_range(
+    path: TransferPath, mtu: int, least: float, most: float
+) -> None:
+    spec = TransferSpec(DGX, "GPU0", "GPU1", path, 16 * MIB, rate=100_000_000_000, mtu=mtu)
+    assert least <= transfer(spec).rate * 8 / 1e9 <= most
+
+
+def test_chunks_that_overlap_are_faster() -> None:
+    whole = TransferSpec(DGX, "GPU0", "GPU1", TransferPath.BOUNCE, 4 * MIB, chunk=0)
+    parts = whole._replace(chunk=512 * KIB)
+    single = parts._replace(slots=1)
+    times = [transfer(spec).duration for spec in (parts, whole, single)]
+    assert times == sorted(times)
+
+
+def test_a_far_adapter_makes_bounced_data_slow() -> None:
+    near = TransferSpec(SERVER, "GPU0", "GPU0", TransferPath.BOUNCE, MIB)
+    assert transfer(near._replace(target="GPU1")).duration > 1.5 * transfer(near).duration
+
+
+@pytest.mark.parametrize(
+    ("host", "source", "target", "path", "message"),
+    [
+        ("two-sockets", "GPU1", "GPU1", "direct", "mlx5_0 may not access GPU1"),
+        ("two-sockets", "GPU0", "GPU1", "nvlink", "have no NVLinks"),
+        ("vm", "GPU0", "GPU0", "direct", "the root does not forward"),
+        ("dgx-h200", "mlx5_0", "GPU0", "direct", "mlx5_0 is no GPU"),
+    ],
+)
+def test_paths_that_a_host_does_not_have(
+    host: str, source: str, target: str, path: str, message: str
+) -> None:
+    machine = open_host(host).machine
+    with pytest.raises(TransferError, match=message):
+        transfer(TransferSpec(machine, source, target, TransferPath(path), KIB))
+
+
+def test_bar1_must_hold_what_is_registered() -> None:
+    gpu = SERVER.device("GPU0")
+    small = Machine(
+        SERVER.name,
+        SERVER.nodes,
+        SERVER.bridges,
+        SERVER.switches,
+        tuple(
+            type(gpu)(gpu.name, gpu.kind, gpu.parent, gpu.link, bar1=2 * MIB) if one is gpu else one
+            for one in SERVER.devices
+        ),
+    )
+    with pytest.raises(TransferError, match="BAR1 of GPU0 has room for 1048576"):
+        transfer(TransferSpec(small, "GPU0", "GPU0", TransferPath.DIRECT, 2 * MIB))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": 0}, "a transfer of 0 bytes"),
+        ({"size": (1 << 30) + 1}, "1 to 1073741824"),
+        ({"mtu": 1500}, "a path MTU of 1500"),
+        ({"slots": 0}, "0 slots"),
+        ({"size": MIB, "chunk": 1}, "take 16 or more"),
+    ],
+)
+def test_specifications_that_cannot_be(change: dict[str, int], message: str) -> None:
+    with pytest.raises(TransferError, match=message):
+        Transfer(TransferSpec(DGX, "GPU0", "GPU1", TransferPath.BOUNCE)._replace(**change))  # type: ignore[arg-type]
+
+
+def test_every_path_has_a_plan() -> None:
+    assert set(PLANS) == set(TransferPath)
+    assert {plan.wire for plan in PLANS.values()} == {*WireKind, None}
+
+
+def test_the_packets_are_written(tmp_path: Path) -> None:
+    from rdmawire.capture import open_capture
+
+    one = Transfer(TransferSpec(DGX, "GPU0", "GPU1", TransferPath.TCP, 20_000))
+    path = tmp_path / "tcp.pcap"
+    with CaptureTap(path) as tap:
+        for host in one.hosts:
+            one.network.tap(host.name, tap.point(host.name))
+        report = one.run()
+    with open_capture(path) as capture:
+        sizes = [len(frame.data) for frame in capture]
+    assert len(sizes) >= report.frames > 0
+    assert sum(sizes) >= 20_000
