@@ -105,6 +105,10 @@ class CollectiveError(RdmaError):
     """A collective operation that cannot be done, or that has failed."""
 
 
+class CudaError(RdmaError):
+    """A call of the CUDA driver that failed."""
+
+
 class TransferError(RdmaError):
     """A transfer between GPUs that cannot be done on its path, or that has failed."""
 

@@ -32,7 +32,13 @@ PACKAGES = (
         "rdmawire.ib.cm",
         "rdmawire.ib.congestion",
     ),
-    *("rdmawire.memory", "rdmawire.memory.gpu", "rdmawire.stats", "rdmawire.traffic.edit"),
+    *(
+        "rdmawire.memory",
+        "rdmawire.memory.gpu",
+        "rdmawire.memory.gpu.cuda",
+        "rdmawire.stats",
+        "rdmawire.traffic.edit",
+    ),
     *(
         "rdmawire.gpudirect",
         "rdmawire.gpudirect.transfer",

@@ -29,7 +29,7 @@ PAGES = (
     Page("cm", "Connection manager", ("rdmawire.ib.cm",)),
     Page("congestion", "Congestion control", ("rdmawire.ib.congestion",)),
     Page("memory", "Memory regions and windows", ("rdmawire.memory",)),
-    Page("gpu", "GPU memory", ("rdmawire.memory.gpu",)),
+    Page("gpu", "GPU memory", ("rdmawire.memory.gpu", "rdmawire.memory.gpu.cuda")),
     Page("gpudirect", "Traffic of GPUs", ("rdmawire.gpudirect",)),
     Page("transfer", "Transfers between GPUs", ("rdmawire.gpudirect.transfer",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
