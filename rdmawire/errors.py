@@ -109,6 +109,10 @@ class CudaError(RdmaError):
     """A call of the CUDA driver that failed."""
 
 
+class KernelError(RdmaError):
+    """A GPU kernel, or what one does with a queue or a symmetric heap, that cannot go on."""
+
+
 class TransferError(RdmaError):
     """A transfer between GPUs that cannot be done on its path, or that has failed."""
 

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 
 COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv")
 """Operations of `rdmawire.cli.collective`."""
+_OTHERS = {
+    **dict.fromkeys(COLLECTIVES, "rdmawire.cli.collective"),
+    "gpu-write": "rdmawire.cli.gpu_write",
+}
+"""Traffic with other options, and the module of its command."""
 _MANY = 100_000
 """Messages or frames from which NumPy pays off."""
 _GAP = re.compile(r"(?<=[0-9])\s+(?=[a-z]+$)")
@@ -71,7 +76,7 @@ def _psn(text: str) -> int:
 
 
 class _GenCommand(Command):
-    """The command, and those of collectives, which have other options."""
+    """The command, and those of traffic that has other options."""
 
     def make_context(
         self,
@@ -80,8 +85,8 @@ class _GenCommand(Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        if args and args[0] in COLLECTIVES:
-            command = import_module("rdmawire.cli.collective").command
+        if args and args[0] in _OTHERS:
+            command = import_module(_OTHERS[args[0]]).command
             made: click.Context = command.make_context(info_name, args, parent, **extra)
             return made
         return super().make_context(info_name, args, parent, **extra)
@@ -96,6 +101,7 @@ class _GenCommand(Command):
         "rdmawire gen mix --qps 64 --ipv6 --seed 7 -w mix.pcapng.zst",
         "rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap",
         "rdmawire gen allreduce --hosts 8 --gpus 8 --size 64M -w ring.pcap",
+        "rdmawire gen gpu-write --mode kernel -w doorbell.pcap",
         "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
     ),
 )

@@ -41,6 +41,7 @@ PACKAGES = (
     ),
     *(
         "rdmawire.gpudirect",
+        "rdmawire.gpudirect.kernel",
         "rdmawire.gpudirect.transfer",
         "rdmawire.topology",
         "rdmawire.traffic.generate",

@@ -32,6 +32,7 @@ PAGES = (
     Page("gpu", "GPU memory", ("rdmawire.memory.gpu", "rdmawire.memory.gpu.cuda")),
     Page("gpudirect", "Traffic of GPUs", ("rdmawire.gpudirect",)),
     Page("transfer", "Transfers between GPUs", ("rdmawire.gpudirect.transfer",)),
+    Page("kernel", "Kernels of GPUs", ("rdmawire.gpudirect.kernel",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),
     Page("capture", "Capture files", ("rdmawire.capture",)),

@@ -1,0 +1,190 @@
+"""`rdmawire gen gpu-write`: WRITEs that a GPU kernel, a proxy or a stream starts, step by step."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rdmawire.capture.io import STREAM
+from rdmawire.cli import options
+from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.dissect.output import dumped
+from rdmawire.errors import KernelError
+from rdmawire.terminal import plural
+from rdmawire.wire.show import byte_count
+
+if TYPE_CHECKING:
+    from rdmawire.gpudirect.kernel import GpuWriteReport, GpuWriteSpec
+
+_MAX_SIZE = 1 << 20
+_MAX_SEEDS = 10_000
+_STEPS = ("data-fence", "wqe-fence", "record-fence", "reader-fence", "flush")
+_WRONG = 1
+
+
+@click.command(
+    "gen",
+    cls=Command,
+    examples=(
+        "rdmawire gen gpu-write",
+        "rdmawire gen gpu-write --messages 1 -w doorbell.pcap",
+        "rdmawire gen gpu-write --mode proxy --queues host",
+        "rdmawire gen gpu-write --forget record-fence",
+        "rdmawire gen gpu-write --gpu A100 --notify cqe --forget flush --seeds 100",
+    ),
+)
+@click.argument("kind", metavar="gpu-write", type=click.Choice(["gpu-write"]))
+@option(
+    "Work", "--mode", type=click.Choice(["kernel", "proxy", "stream"]), default="kernel",
+    show_default=True,
+    help="Who posts the work: a kernel of the GPU (as IBGDA), a thread of the host that a kernel "
+    "asks, or operations of a stream.",
+)  # fmt: skip
+@option(
+    "Work", "--size", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE), default="4k",
+    show_default=True, help="Bytes of a message.",
+)  # fmt: skip
+@option(
+    "Work", "--messages", type=IntegerType(1, 4096), default=8, show_default=True,
+    help="Number of messages.",
+)  # fmt: skip
+@option(
+    "Work", "--depth", type=IntegerType(1, 16), default=4, show_default=True,
+    help="Messages that may be on their way.",
+)  # fmt: skip
+@option(
+    "Work", "--queues", type=click.Choice(["gpu", "host"]), default="gpu", show_default=True,
+    help="Memory with the queues of the sender.",
+)  # fmt: skip
+@option(
+    "Work", "--notify", type=click.Choice(["flag", "cqe"]), default="flag", show_default=True,
+    help="What the target waits for: a flag in GPU memory that is written behind the data, or a "
+    "completion in host memory.",
+)  # fmt: skip
+@option(
+    "Memory", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
+    show_default=True,
+    help="Model of the GPUs. Before H100, writes of an adapter may become visible late.",
+)  # fmt: skip
+@option(
+    "Memory", "--forget", "forgotten", type=click.Choice(_STEPS), multiple=True,
+    help="Leave out a fence or the flush; may be repeated.",
+)  # fmt: skip
+@option(
+    "Memory", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
+    help="Seed of the times at which stores become visible.",
+)  # fmt: skip
+@option(
+    "Memory", "--seeds", type=IntegerType(1, _MAX_SEEDS), default=1, show_default=True,
+    help="Try so many seeds, from --seed on, until one goes wrong.",
+)  # fmt: skip
+@options.written("path", "The capture of both adapters: FILE.pcap or .pcapng, also compressed.")
+@options.text_or_json("Print the summary and the timeline as one JSON object.")
+@options.QUIET
+def command(
+    path: str | None, *, seed: int, seeds: int, as_json: bool, quiet: bool, **settings: Any
+) -> int:
+    """Send data from GPU to GPU, and show each step: stores, fences, doorbells, completions.
+
+    Stores become visible late and in any order that the memory model of the GPU and of PCI Express
+    allows. The target compares the data, so that a forgotten fence is seen. Exit status: 0, or 1 if
+    data was wrong or the work never arrived.
+    """
+    if as_json and quiet:
+        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    if path is not None:
+        path = options.capture_path(path)
+    try:
+        report = _search(_spec(settings), range(seed, seed + seeds))
+        if path is not None:
+            report = _run(report.spec, path)
+    except KernelError as error:
+        raise click.UsageError(str(error)) from None
+    if not quiet:
+        text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
+        click.echo(text, err=path == STREAM)
+    return 0 if report.is_right else _WRONG
+
+
+def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
+    from rdmawire.gpudirect.kernel import Forgotten, GpuWriteSpec, Mode
+
+    return GpuWriteSpec(
+        Mode(settings["mode"]),
+        settings["size"],
+        settings["messages"],
+        settings["depth"],
+        settings["model"],
+        settings["queues"] == "gpu",
+        settings["notify"] == "cqe",
+        frozenset(map(Forgotten, settings["forgotten"])),
+    )
+
+
+def _search(spec: "GpuWriteSpec", seeds: range) -> "GpuWriteReport":
+    """Return the first run that goes wrong, else the last one."""
+    for seed in seeds:
+        report = _run(spec._replace(seed=seed), None)
+        if not report.is_right:
+            break
+    return report
+
+
+def _run(spec: "GpuWriteSpec", path: str | None) -> "GpuWriteReport":
+    from rdmawire.fabric import CaptureTap
+    from rdmawire.gpudirect.kernel import GpuWrite
+
+    run = GpuWrite(spec)
+    with ExitStack() as stack:
+        if path is not None:
+            tap = stack.enter_context(CaptureTap(path))
+            for host in run.hosts:
+                run.network.tap(host.name, tap.point(host.name))
+        return run.run()
+
+
+def _values(report: "GpuWriteReport") -> dict[str, Any]:
+    spec = report.spec
+    return {
+        "mode": spec.mode.value,
+        "bytes": spec.size,
+        "messages": spec.messages,
+        "gpu": spec.model,
+        "forgotten": sorted(step.value for step in spec.forgotten),
+        "seed": spec.seed,
+        "wrong": report.wrong,
+        "stuck": report.stuck or None,
+        "duration_ns": report.duration,
+        "frames": report.frames,
+        "timeline": [entry._asdict() for entry in report.timeline],
+    }
+
+
+def _lines(report: "GpuWriteReport", seeds: int) -> Iterator[str]:
+    """Yield the timeline, and what came of it."""
+    spec = report.spec
+    width = max((len(entry.who) for entry in report.timeline), default=0)
+    for entry in report.timeline:
+        yield f"{entry.time / 1000:9.3f} us  {entry.who.ljust(width)}  {entry.what}"
+    frames = plural(report.frames, "frame")
+    yield f"{plural(spec.messages, 'message')} of {byte_count(spec.size)} in {frames}"
+    if report.stuck:
+        yield f"never ended: {report.stuck}"
+    if report.wrong:
+        yield f"wrong data in {plural(len(report.wrong), 'message')}: {_few(report.wrong)}"
+    if report.is_right:
+        tried = f", with each of {seeds} seeds" if seeds > 1 else ""
+        yield f"all data was right{tried}"
+        return
+    yield f"seed {spec.seed}: --seed {spec.seed} repeats it"
+    for step in sorted(spec.forgotten, key=lambda one: one.value):
+        yield f"without {step.value}, {step.meaning}"
+
+
+def _few(numbers: list[int]) -> str:
+    text = ", ".join(map(str, numbers[:_SHOWN]))
+    return f"{text}, ..." if len(numbers) > _SHOWN else text
+
+
+_SHOWN = 20

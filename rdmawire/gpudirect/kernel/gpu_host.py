@@ -1,0 +1,182 @@
+"""A host whose GPU has queues of its adapter: memory of both, doorbells, and queue pairs.
+
+GPUDirect Async: the queues of a queue pair are in memory of the GPU (or the host), and the page of
+doorbells is mapped for the GPU. NVSHMEM (IBGDA), NCCL (GIN, GDAKI) and DOCA GPUNetIO work so.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from rdmawire.fabric import ALL_ACCESS, CAP, Host, Simulator, place_of
+from rdmawire.gpudirect.kernel.memory_model import Agent, Order, Target
+from rdmawire.gpudirect.kernel.run import MAX_DELAY, KernelSystem, SharedPeermem, Warp
+from rdmawire.ib import QPInit, QueuePair
+from rdmawire.memory.region import Region
+from rdmawire.verbs import CompletionRing, QPType, Sge, WorkRing
+from rdmawire.verbs.wqe import BLOCK_SIZE, CQE
+
+GPU_MEMORY: Final = 1 << 28
+HOST_MEMORY: Final = 1 << 26
+_HOST_SHIFT: Final = 40
+_HOST_AT: Final = 1 << 38
+_DOORBELLS_AT: Final = 1 << 39
+_PAGE: Final = 1 << 12
+ENTRIES: Final = 64
+"""Blocks of a work queue, and entries of a completion queue."""
+
+MODELS: Final[Mapping[str, Order]] = {"A100": Order.POSTED, "H200": Order.TOTAL}
+"""GPUs, and the order in which writes of an adapter become visible on its host.
+
+Before compute capability 9.0 a write to GPU memory may become visible after a later one to host
+memory, as the GPUDirect RDMA guide says; from then on it does not.
+"""
+
+
+class GpuHost:
+    """A host with one GPU and one adapter; ``name`` is that of the host, ``model`` of the GPU.
+
+    Its memory is at addresses that no other host has, from ``gpu_base`` and ``host_base`` on.
+    ``doorbells`` is the address of the adapter's page.
+    """
+
+    def __init__(self, name: str, number: int, model: str = "H200") -> None:
+        self.name = name
+        self.host = Host(place=place_of(number))
+        self.gpu = f"{name}.GPU0"
+        self.gpu_base = number << _HOST_SHIFT
+        self.host_base = self.gpu_base + _HOST_AT
+        self.doorbells = self.gpu_base + _DOORBELLS_AT
+        self.adapter = Agent(f"{name}.adapter", MODELS[model])
+        self.processor = Agent(f"{name}.processor", Order.TOTAL, name)
+        self._free = {self.gpu: self.gpu_base, name: self.host_base}
+        self._system: KernelSystem | None = None
+        self._wake: Wake = _nothing
+
+    def targets(self) -> list[Target]:
+        """Return the memory and the registers of this host."""
+        return [
+            Target(self.gpu, self.gpu, self.gpu_base, GPU_MEMORY),
+            Target(self.name, self.name, self.host_base, HOST_MEMORY),
+            Target(f"{self.name} doorbells", self.adapter.name, self.doorbells, _PAGE, self._ring),
+        ]
+
+    def _ring(self, _: int, doorbell: bytes) -> None:
+        """Execute a doorbell that has become visible to the adapter."""
+        self.system.note(self.adapter.name, "a doorbell arrives")
+        self.host.nic.ring(doorbell)
+        self._wake(self.name)
+
+    @property
+    def system(self) -> KernelSystem:
+        """The memory of all hosts."""
+        assert self._system is not None
+        return self._system
+
+    def join(self, system: KernelSystem, wake: "Wake") -> None:
+        """Become a part of a system; ``wake`` is called with its name when it has to transmit."""
+        self._system = system
+        self._wake = wake
+        self.host.nic.memory.clients.append(SharedPeermem(system, self.adapter, self.name))
+
+    def warp(self, name: str = "warp") -> Agent:
+        """Return an agent for a kernel of the GPU."""
+        return Agent(f"{self.name}.{name}", Order.WEAK, self.gpu)
+
+    def allocate(self, size: int, *, on_gpu: bool = True) -> int:
+        """Return the address of free memory."""
+        owner = self.gpu if on_gpu else self.name
+        address = self._free[owner]
+        self._free[owner] = address + size + -size % _PAGE
+        return address
+
+    def register(self, address: int, size: int) -> Region:
+        """Register memory with the adapter."""
+        return self.host.pd.reg_mr(address, size, ALL_ACCESS)
+
+    def flush(self) -> None:
+        """Read from GPU memory through the adapter: its earlier writes become visible.
+
+        NCCL posts an RDMA READ of one byte on a loopback queue pair.
+        """
+        self.system.memory.flush(self.adapter, self.gpu)
+
+
+Wake = Callable[[str], None]
+
+
+def _nothing(_: str) -> None:
+    """Do nothing: the host is in no network."""
+
+
+class _Layout(NamedTuple):
+    """Offsets of the parts of a queue pair in its memory."""
+
+    sends: int = 0
+    receives: int = ENTRIES * BLOCK_SIZE
+    completions: int = 2 * ENTRIES * BLOCK_SIZE
+    record: int = 2 * ENTRIES * BLOCK_SIZE + ENTRIES * CQE.SIZE
+    cq_record: int = 2 * ENTRIES * BLOCK_SIZE + ENTRIES * CQE.SIZE + 8
+    size: int = 2 * ENTRIES * BLOCK_SIZE + ENTRIES * CQE.SIZE + 16
+
+
+class DeviceQueue:
+    """A queue pair whose queues are in memory of the GPU, or with ``on_gpu`` false of the host."""
+
+    def __init__(self, host: GpuHost, *, on_gpu: bool = True) -> None:
+        self.host = host
+        self._layout = _Layout()
+        self._base = host.allocate(self._layout.size, on_gpu=on_gpu)
+        self.region = host.register(self._base, self._layout.size)
+        nic, pd = host.host.nic, host.host.pd
+        layout = self._layout
+        cq = nic.create_cq(
+            ENTRIES,
+            cq_buffer=self._sge(layout.completions, ENTRIES * CQE.SIZE),
+            doorbell_record=self._sge(layout.cq_record, 8),
+        )
+        self.qp: QueuePair = nic.create_qp(
+            QPType.RC,
+            QPInit(pd, cq, cq, CAP._replace(max_send_wr=ENTRIES, max_recv_wr=ENTRIES)),
+            sq_buffer=self._sge(layout.sends, ENTRIES * BLOCK_SIZE),
+            rq_buffer=self._sge(layout.receives, ENTRIES * BLOCK_SIZE),
+            doorbell_record=self._sge(layout.record, 8),
+        )
+        host.system.memory.drain(host.adapter, host.adapter.pending)
+
+    def _sge(self, offset: int, length: int) -> Sge:
+        return Sge(self._base + offset, length, self.region.lkey)
+
+    def sends(self, warp: Warp) -> WorkRing:
+        """Return the send queue as a kernel uses it."""
+        return self._ring(warp, self._layout.sends, receives=False)
+
+    def receives(self, warp: Warp) -> WorkRing:
+        """Return the receive queue as a kernel uses it."""
+        return self._ring(warp, self._layout.receives, receives=True)
+
+    def _ring(self, warp: Warp, offset: int, *, receives: bool) -> WorkRing:
+        return WorkRing(
+            warp,
+            self._base + offset,
+            ENTRIES * BLOCK_SIZE,
+            self._base + self._layout.record,
+            self.qp.qp_num,
+            receives=receives,
+        )
+
+    def completions(self, warp: Warp) -> CompletionRing:
+        """Return the completion queue as a kernel polls it."""
+        layout = self._layout
+        at, record = self._base + layout.completions, self._base + layout.cq_record
+        return CompletionRing(warp, at, ENTRIES, record)
+
+
+def system_of(
+    hosts: list[GpuHost], simulator: Simulator, wake: "Wake", seed: int, max_delay: int = MAX_DELAY
+) -> KernelSystem:
+    """Return a system of these hosts, which join it."""
+    targets = [target for host in hosts for target in host.targets()]
+    system = KernelSystem(simulator, targets, seed=seed, max_delay=max_delay)
+    for host in hosts:
+        host.join(system, wake)
+    return system

@@ -1,0 +1,455 @@
+"""WRITEs from GPU to GPU that a kernel, a proxy of the host or a stream starts, step by step.
+
+A kernel makes data, RDMA WRITEs carry it and a flag (or a completion at the target), and a kernel
+of the target waits, loads the data and compares it. Steps can be forgotten: the run then shows what
+happens, for a seed.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import partial
+from typing import Final, NamedTuple
+
+from rdmawire.errors import FabricError, KernelError
+from rdmawire.fabric import (
+    ATTRIBUTES,
+    Cable,
+    Envelope,
+    Network,
+    NotifyingPort,
+    Simulator,
+    connect,
+    star,
+)
+from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, MODELS, DeviceQueue, GpuHost, system_of
+from rdmawire.gpudirect.kernel.run import Happened, Kernel, Warp
+from rdmawire.units import us
+from rdmawire.verbs import RecvWR, SendFlags, SendOpcode, SendWR, Sge, WCStatus, WorkCompletion
+
+MAX_SIZE: Final = 1 << 20
+MAX_MESSAGES: Final = 4096
+_FLAG: Final = 8
+_WORK: Final = 300
+"""Time (ns) in which a kernel makes the data of a message."""
+_PROXY: Final = 500
+"""Time (ns) in which a thread of the host posts work."""
+_FLUSH: Final = 1000
+"""Time (ns) of a read through the adapter."""
+_RNR_10_US: Final = 1
+"""Code of the RNR timer: IBA 9.7.5.2.8, table 46."""
+_TIMEOUT_66_US: Final = 4
+"""Code of the time after which a packet is sent again: IBA 9.7.6.1.3."""
+_TIMEOUT: Final = us(2000)
+"""Time (ns) after which a kernel that waits is stuck."""
+
+
+class Mode(Enum):
+    """Who posts the work and rings the doorbell."""
+
+    KERNEL = "kernel"
+    PROXY = "proxy"
+    STREAM = "stream"
+
+
+class Forgotten(Enum):
+    """A step that can be forgotten."""
+
+    DATA_FENCE = "data-fence"
+    WQE_FENCE = "wqe-fence"
+    RECORD_FENCE = "record-fence"
+    READER_FENCE = "reader-fence"
+    FLUSH = "flush"
+
+    @property
+    def meaning(self) -> str:
+        """What the step is for."""
+        return _MEANINGS[self]
+
+
+FORGETTABLE: Final[Mapping[Mode, tuple[Forgotten, ...]]] = {
+    Mode.KERNEL: (
+        Forgotten.WQE_FENCE,
+        Forgotten.RECORD_FENCE,
+        Forgotten.READER_FENCE,
+        Forgotten.FLUSH,
+    ),
+    Mode.PROXY: (Forgotten.DATA_FENCE, Forgotten.READER_FENCE, Forgotten.FLUSH),
+    Mode.STREAM: (Forgotten.READER_FENCE, Forgotten.FLUSH),
+}
+"""The steps of each mode. The end of a kernel in a stream is a fence that nobody can forget."""
+_MEANINGS: Final[Mapping[Forgotten, str]] = {
+    Forgotten.DATA_FENCE: "the adapter may read the data before the kernel's stores are visible",
+    Forgotten.WQE_FENCE: "the adapter may see the index before the WQE, or the WQE before its data",
+    Forgotten.RECORD_FENCE: "the doorbell may arrive before the index: the work is not found",
+    Forgotten.READER_FENCE: "loads may return what the memory was before the flag",
+    Forgotten.FLUSH: "a completion in host memory may be visible before data in GPU memory",
+}
+
+
+class GpuWriteSpec(NamedTuple):
+    """What is done: ``messages`` of ``size`` bytes each, of which ``depth`` may be on their way.
+
+    ``queues_on_gpu`` says where the queues of the sender are. With ``by_completion`` the target
+    waits for a completion in host memory instead of a flag in GPU memory. ``max_delay`` is the
+    latest time (ns) after which a store is visible.
+    """
+
+    mode: Mode = Mode.KERNEL
+    size: int = 4096
+    messages: int = 8
+    depth: int = 4
+    model: str = "H200"
+    queues_on_gpu: bool = True
+    by_completion: bool = False
+    forgotten: frozenset[Forgotten] = frozenset()
+    seed: int = 0
+    max_delay: int = 2000
+
+
+class GpuWriteReport(NamedTuple):
+    """What came of it: ``wrong`` are the messages whose data was not right when it was loaded.
+
+    ``stuck`` is what waited for ever, or nothing. ``duration`` is in ns.
+    """
+
+    spec: GpuWriteSpec
+    duration: int
+    wrong: list[int]
+    stuck: str
+    frames: int
+    timeline: list[Happened]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all data was right."""
+        return not self.wrong and not self.stuck
+
+
+class GpuWrite:
+    """A run; :meth:`run` may be called once. ``network`` carries the packets."""
+
+    def __init__(self, spec: GpuWriteSpec) -> None:
+        _check(spec)
+        self.spec = spec
+        self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
+        self.hosts = [GpuHost(name, number, spec.model) for number, name in enumerate("ab", 1)]
+        self.system = system_of(
+            self.hosts, self.network.simulator, self.network.wake, spec.seed, spec.max_delay
+        )
+        star(self.network, {host.name: _Attached(host) for host in self.hosts}, _CABLE)
+        sender, target = self.hosts
+        self._queue = DeviceQueue(sender, on_gpu=spec.queues_on_gpu)
+        self._target_queue = DeviceQueue(target, on_gpu=False)
+        attributes = ATTRIBUTES._replace(min_rnr_timer=_RNR_10_US, timeout=_TIMEOUT_66_US)
+        connect(sender.host, self._queue.qp, target.host, self._target_queue.qp, attributes)
+        self._source = self._memory(sender)
+        self._sink = self._memory(target)
+        self._command = sender.allocate(16, on_gpu=False)
+        self._done: list[int] = []
+        self._wrong: list[int] = []
+        self._frames = 0
+        for host in self.hosts:
+            self.network.tap(host.name, self._count)
+
+    def _memory(self, host: GpuHost) -> "_Memory":
+        size = self.spec.size + -self.spec.size % _FLAG + _FLAG
+        address = host.allocate(size * self.spec.depth)
+        region = host.register(address, size * self.spec.depth)
+        return _Memory(address, size, self.spec.depth, region.lkey, region.rkey)
+
+    def _count(self, _frame: Envelope, _now: int) -> None:
+        self._frames += 1
+
+    def run(self) -> GpuWriteReport:
+        """Do it, and return what came of it."""
+        sender, target = self.hosts
+        producer = {
+            Mode.KERNEL: self._kernel,
+            Mode.PROXY: self._asking_kernel,
+            Mode.STREAM: self._stream,
+        }[self.spec.mode]
+        self.system.launch(producer, sender.warp())
+        if self.spec.mode is Mode.PROXY:
+            self.system.launch(self._proxy, sender.processor)
+        self.system.launch(self._reader, target.warp())
+        stuck = ""
+        try:
+            self.network.simulator.run()
+        except (KernelError, FabricError) as error:
+            stuck = str(error)
+        return GpuWriteReport(
+            self.spec,
+            self.network.simulator.now,
+            self._wrong,
+            stuck,
+            self._frames,
+            self.system.timeline,
+        )
+
+    # The sender.
+
+    def _data(self, number: int) -> bytes:
+        """Return the data of a message: each byte says which message it is of."""
+        return bytes([number % 251 + 1]) * self.spec.size
+
+    def _needs(self, step: Forgotten) -> bool:
+        return step not in self.spec.forgotten
+
+    def _fence(self, warp: Warp, step: Forgotten) -> Kernel:
+        if self._needs(step):
+            yield from warp.fence()
+
+    def _make(self, warp: Warp, number: int) -> Kernel:
+        """Make the data of a message, as a kernel computes it."""
+        yield _WORK
+        warp.store(self._source.data(number), self._data(number))
+        warp.note(f"data of message {number} is stored")
+
+    def _writes(self, number: int) -> Iterator[SendWR]:
+        """Yield the work of a message: the data, and the flag behind it."""
+        source, sink, size = self._source, self._sink, self.spec.size
+        opcode = SendOpcode.RDMA_WRITE
+        if self.spec.by_completion:
+            opcode = SendOpcode.RDMA_WRITE_WITH_IMM
+        yield SendWR(
+            opcode,
+            (Sge(source.data(number), size, source.lkey),),
+            remote_address=sink.data(number),
+            rkey=sink.rkey,
+            imm_data=number if self.spec.by_completion else 0,
+            flags=SendFlags.SIGNALED if self.spec.by_completion else SendFlags(0),
+        )
+        if not self.spec.by_completion:
+            yield SendWR(
+                SendOpcode.RDMA_WRITE,
+                inline=number.to_bytes(_FLAG, "little"),
+                remote_address=sink.flag(number),
+                rkey=sink.rkey,
+                flags=SendFlags.SIGNALED | SendFlags.INLINE,
+            )
+
+    def _kernel(self, warp: Warp) -> Kernel:
+        """Make data, post WQEs, ring the doorbell and poll for completions."""
+        queue = _Queue(self._queue, warp, self.spec.depth)
+        for number in range(1, self.spec.messages + 1):
+            yield from self._until_free(warp, queue, number)
+            yield from self._make(warp, number)
+            queue.post(self._writes(number))
+            warp.note(f"WQEs of message {number} are stored")
+            yield from self._fence(warp, Forgotten.WQE_FENCE)
+            doorbell = queue.work.publish()
+            yield from self._fence(warp, Forgotten.RECORD_FENCE)
+            warp.store(self.hosts[0].doorbells, doorbell)
+            warp.note("the doorbell is rung")
+        yield from queue.until(self.spec.messages)
+
+    def _until_free(self, warp: Warp, queue: "_Queue", number: int) -> Kernel:
+        """Wait until the slot of a message is free: completed here, and read by the target."""
+        before = number - self.spec.depth
+        yield from queue.until(before)
+        yield from warp.wait(lambda: len(self._done) >= before, _TIMEOUT)
+
+    def _asking_kernel(self, warp: Warp) -> Kernel:
+        """Make data, and ask the proxy of the host by a number in its memory."""
+        depth = self.spec.depth
+        for number in range(1, self.spec.messages + 1):
+            yield from warp.wait(partial(self._is_answered, warp, number - depth), _TIMEOUT)
+            yield from self._make(warp, number)
+            yield from self._fence(warp, Forgotten.DATA_FENCE)
+            warp.store(self._command, number.to_bytes(_FLAG, "little"))
+            warp.note(f"the proxy is asked for message {number}")
+
+    def _is_answered(self, warp: Warp, number: int) -> bool:
+        answer = int.from_bytes(warp.read(self._command + _FLAG, _FLAG), "little")
+        return answer >= number and len(self._done) >= number
+
+    def _proxy(self, warp: Warp) -> Kernel:
+        """Post the work that the kernel asks for, as a thread of the host does."""
+        queue = _Queue(self._queue, warp, self.spec.depth)
+        for number in range(1, self.spec.messages + 1):
+            yield from warp.wait(partial(self._is_asked, warp, queue, number), 2 * _TIMEOUT)
+            yield _PROXY
+            queue.post(self._writes(number))
+            warp.store(self.hosts[0].doorbells, queue.work.publish())
+            warp.note("the doorbell is rung")
+        yield from queue.until(self.spec.messages)
+
+    def _is_asked(self, warp: Warp, queue: "_Queue", number: int) -> bool:
+        """Pass completions on to the kernel, and return whether it asks for a message."""
+        if queue.poll():
+            warp.store(self._command + _FLAG, queue.completed.to_bytes(_FLAG, "little"))
+        return int.from_bytes(warp.read(self._command, _FLAG), "little") >= number
+
+    def _stream(self, warp: Warp) -> Kernel:
+        """Run kernels in a stream, with operations that write the doorbell and wait for the CQE.
+
+        The end of a kernel, and each operation of a stream, is a fence of the system.
+        """
+        queue = _Queue(self._queue, warp, self.spec.depth)
+        for number in range(1, self.spec.messages + 1):
+            yield from self._until_free(warp, queue, number)
+            queue.post(self._writes(number))
+            yield from self._make(warp, number)
+            yield from warp.fence()
+            warp.note("the kernel ends")
+            doorbell = queue.work.publish()
+            yield from warp.fence()
+            warp.store(self.hosts[0].doorbells, doorbell)
+            warp.note("the stream rings the doorbell")
+        yield from queue.until(self.spec.messages)
+
+    # The target.
+
+    def _reader(self, warp: Warp) -> Kernel:
+        """Wait for each message, load its data, and compare it."""
+        queue = _Receives(self._target_queue, warp, self.hosts[1].doorbells)
+        if self.spec.by_completion:
+            yield from queue.post(min(self.spec.depth, self.spec.messages))
+        for number in range(1, self.spec.messages + 1):
+            if self.spec.by_completion:
+                yield from self._completion(warp, queue, number)
+            else:
+                yield from self._flag(warp, number)
+            if self._needs(Forgotten.READER_FENCE):
+                yield from warp.fence()
+            loaded = warp.load(self._sink.data(number), self.spec.size)
+            self._compare(warp, number, loaded)
+            if self.spec.by_completion:
+                yield from queue.post(1)
+            self._done.append(number)
+
+    def _compare(self, warp: Warp, number: int, loaded: bytes) -> None:
+        is_right = loaded == self._data(number)
+        warp.note(f"data of message {number} is loaded: {'right' if is_right else 'WRONG'}")
+        if not is_right:
+            self._wrong.append(number)
+
+    def _flag(self, warp: Warp, number: int) -> Kernel:
+        wanted, at = number.to_bytes(_FLAG, "little"), self._sink.flag(number)
+        yield from warp.wait(lambda: warp.read(at, _FLAG) == wanted, 2 * _TIMEOUT)
+        warp.note(f"the flag of message {number} is seen")
+
+    def _completion(self, warp: Warp, queue: "_Receives", number: int) -> Kernel:
+        """Wait for a completion in host memory, and flush the adapter's writes."""
+        yield from warp.wait(queue.poll, 2 * _TIMEOUT)
+        warp.note(f"the completion of message {number} is seen")
+        if self._needs(Forgotten.FLUSH):
+            yield _FLUSH
+            self.hosts[1].flush()
+
+
+class _Memory(NamedTuple):
+    """Slots in GPU memory for data and a flag behind it, with their keys."""
+
+    base: int
+    stride: int
+    slots: int
+    lkey: int
+    rkey: int
+
+    def data(self, number: int) -> int:
+        """Return the address of the data of a message."""
+        return self.base + number % self.slots * self.stride
+
+    def flag(self, number: int) -> int:
+        """Return the address of the flag of a message."""
+        return self.data(number) + self.stride - _FLAG
+
+
+class _Queue:
+    """The queue pair of the sender as an agent uses it; ``completed`` counts its messages."""
+
+    def __init__(self, queue: DeviceQueue, warp: Warp, depth: int) -> None:
+        self.work = queue.sends(warp)
+        self.completed = 0
+        self._completions = queue.completions(warp)
+        self._warp = warp
+        self._depth = depth
+
+    def post(self, work: Iterator[SendWR]) -> None:
+        """Store the WQEs of a message."""
+        for wr in work:
+            self.work.post(wr)
+
+    def poll(self) -> bool:
+        """Take completions; return whether there were any."""
+        found = self._completions.poll(self._depth)
+        for completion in found:
+            _check_completion(completion)
+            self.work.retire(completion.wr_id)
+            self.completed += 1
+            self._warp.note(f"the completion of message {self.completed} is seen")
+        return bool(found)
+
+    def until(self, number: int) -> Kernel:
+        """Poll until this many messages are complete."""
+
+        def is_complete() -> bool:
+            self.poll()
+            return self.completed >= number
+
+        yield from self._warp.wait(is_complete, _TIMEOUT)
+
+
+class _Receives:
+    """The receive queue of the target, whose messages have their data elsewhere."""
+
+    def __init__(self, queue: DeviceQueue, warp: Warp, doorbells: int) -> None:
+        self._work = queue.receives(warp)
+        self._completions = queue.completions(warp)
+        self._warp = warp
+        self._doorbells = doorbells
+
+    def post(self, count: int) -> Kernel:
+        """Post receives, and ring the doorbell."""
+        for _ in range(count):
+            self._work.post(RecvWR())
+        yield from self._warp.fence()
+        doorbell = self._work.publish()
+        yield from self._warp.fence()
+        self._warp.store(self._doorbells, doorbell)
+
+    def poll(self) -> bool:
+        """Take a completion; return whether there was one."""
+        for completion in self._completions.poll(1):
+            _check_completion(completion)
+            self._work.retire(completion.wr_id)
+            return True
+        return False
+
+
+class _Attached:
+    """A host of a network."""
+
+    def __init__(self, host: GpuHost) -> None:
+        self.mac = host.host.mac
+        self.nic = NotifyingPort(host.host.nic)
+
+
+_CABLE: Final = Cable(latency=us(1), rate=400_000_000_000)
+
+
+def _check_completion(completion: WorkCompletion) -> None:
+    if completion.status is not WCStatus.SUCCESS:
+        raise KernelError(f"a WQE failed: {completion.status.name}")
+
+
+def _event_limit(spec: GpuWriteSpec) -> int:
+    """Return more events than a run can have: polls up to the timeout, and packets."""
+    return 100_000 + spec.messages * (200_000 + spec.size // 16)
+
+
+def _check(spec: GpuWriteSpec) -> None:
+    if not 0 < spec.size <= MAX_SIZE:
+        raise KernelError(f"messages of {spec.size} bytes; 1 to {MAX_SIZE} are supported")
+    if not 0 < spec.messages <= MAX_MESSAGES:
+        raise KernelError(f"{spec.messages} messages; 1 to {MAX_MESSAGES} are supported")
+    if spec.model not in MODELS:
+        raise KernelError(f"{spec.model} is no GPU that is known: {', '.join(MODELS)}")
+    most = ENTRIES // 4
+    if not 0 < spec.depth <= most:
+        raise KernelError(f"{spec.depth} messages on their way; 1 to {most} are supported")
+    for step in sorted(spec.forgotten - set(FORGETTABLE[spec.mode]), key=lambda one: one.value):
+        raise KernelError(f"a {spec.mode.value} has no {step.value}, which could be forgotten")
+    if Forgotten.FLUSH in spec.forgotten and not spec.by_completion:
+        raise KernelError("there is no flush to forget: the target waits for a flag")
