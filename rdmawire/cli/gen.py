@@ -47,6 +47,7 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv"
 _OTHERS = {
     **dict.fromkeys(COLLECTIVES, "rdmawire.cli.collective"),
     "gpu-write": "rdmawire.cli.gpu_write",
+    "nvshmem-put": "rdmawire.cli.nvshmem",
 }
 """Traffic with other options, and the module of its command."""
 _MANY = 100_000
@@ -102,6 +103,7 @@ class _GenCommand(Command):
         "rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap",
         "rdmawire gen allreduce --hosts 8 --gpus 8 --size 64M -w ring.pcap",
         "rdmawire gen gpu-write --mode kernel -w doorbell.pcap",
+        "rdmawire gen nvshmem-put --hosts 2 --gpus 2 -w puts.pcap",
         "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
     ),
 )

@@ -83,7 +83,14 @@ _WRONG = 1
 @options.text_or_json("Print the summary and the timeline as one JSON object.")
 @options.QUIET
 def command(
-    path: str | None, *, seed: int, seeds: int, as_json: bool, quiet: bool, **settings: Any
+    kind: str,  # noqa: ARG001  the name of this traffic
+    path: str | None,
+    *,
+    seed: int,
+    seeds: int,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
 ) -> int:
     """Send data from GPU to GPU, and show each step: stores, fences, doorbells, completions.
 

@@ -28,6 +28,15 @@ from rdmawire.gpudirect.kernel.litmus import (
     outcomes,
 )
 from rdmawire.gpudirect.kernel.memory_model import Agent, Order, Scope, SharedMemory, Target
+from rdmawire.gpudirect.kernel.nvshmem import (
+    Comparison,
+    Nvshmem,
+    NvshmemSpec,
+    Shmem,
+    SignalOp,
+    Transport,
+    ring_put,
+)
 from rdmawire.gpudirect.kernel.run import (
     Happened,
     Kernel,
@@ -42,6 +51,7 @@ __all__ = [
     "TESTS",
     "Add",
     "Agent",
+    "Comparison",
     "DeviceQueue",
     "Fence",
     "Flush",
@@ -56,17 +66,23 @@ __all__ = [
     "LitmusTest",
     "Load",
     "Mode",
+    "Nvshmem",
+    "NvshmemSpec",
     "Order",
     "Scope",
     "SharedMemory",
     "SharedPeermem",
+    "Shmem",
+    "SignalOp",
     "Store",
     "Target",
     "Thread",
+    "Transport",
     "Wait",
     "Warp",
     "find",
     "outcome",
     "outcomes",
+    "ring_put",
     "system_of",
 ]

@@ -1,0 +1,146 @@
+"""`rdmawire gen nvshmem-put`: puts with signals between GPUs, as NVSHMEM does them."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rdmawire.capture.io import STREAM
+from rdmawire.cli import options
+from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.streams import complain
+from rdmawire.dissect.output import dumped
+from rdmawire.errors import KernelError
+from rdmawire.terminal import plural
+from rdmawire.wire.show import byte_count
+
+if TYPE_CHECKING:
+    from rdmawire.gpudirect.kernel import Happened, Nvshmem
+
+_MAX_SIZE = 1 << 20
+_FAILED = 1
+
+
+@click.command(
+    "gen",
+    cls=Command,
+    examples=(
+        "rdmawire gen nvshmem-put",
+        "rdmawire gen nvshmem-put --hosts 2 --gpus 2 --size 64k -w puts.pcap",
+        "rdmawire gen nvshmem-put --transport proxy --messages 3",
+    ),
+)
+@click.argument("kind", metavar="nvshmem-put", type=click.Choice(["nvshmem-put"]))
+@option(
+    "Job", "--hosts", type=IntegerType(1, 64), default=2, show_default=True,
+    help="Number of hosts.",
+)  # fmt: skip
+@option(
+    "Job", "--gpus", type=IntegerType(1, 16), default=1, show_default=True,
+    help="GPUs of each host, each a PE with an adapter; NVLink joins them.",
+)  # fmt: skip
+@option(
+    "Job", "--size", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE), default="4k",
+    show_default=True, help="Bytes of a put.",
+)  # fmt: skip
+@option(
+    "Job", "--messages", type=IntegerType(1, 1000), default=1, show_default=True,
+    help="Puts of each PE, each to the next PE.",
+)  # fmt: skip
+@option(
+    "Job", "--transport", type=click.Choice(["ibgda", "proxy"]), default="ibgda",
+    show_default=True,
+    help="Who posts the work: the kernel itself (IBGDA), or a proxy thread of the host.",
+)  # fmt: skip
+@option(
+    "Job", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
+    show_default=True, help="Model of the GPUs.",
+)  # fmt: skip
+@option(
+    "Job", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
+    help="Seed of the times at which stores become visible.",
+)  # fmt: skip
+@options.written("path", "The capture of all adapters: FILE.pcap or .pcapng, also compressed.")
+@options.text_or_json("Print the summary and the timeline as one JSON object.")
+@options.QUIET
+def command(
+    kind: str,  # noqa: ARG001  the name of this traffic
+    path: str | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+    messages: int,
+    size: int,
+    **settings: Any,
+) -> int:
+    """Put data with a signal to the next GPU of a ring, and show each step of the kernels.
+
+    Each PE puts to the next one (nvshmem_putmem_signal), waits for its own signal, compares the
+    data and takes part in a barrier. Between hosts this is RDMA, within one loads and stores.
+    Exit status: 0, 1 if an operation fails, 2 for what cannot be done.
+    """
+    if as_json and quiet:
+        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    if not size:
+        raise click.UsageError("--size: a put has 1 byte or more")
+    if path is not None:
+        path = options.capture_path(path)
+    try:
+        job = _job(settings, size)
+    except KernelError as error:
+        raise click.UsageError(str(error)) from None
+    frames: list[int] = []
+    try:
+        duration = _run(job, path, frames, size=size, messages=messages)
+    except KernelError as error:
+        complain(str(error))
+        return _FAILED
+    summary = {
+        "pes": job.spec.pes,
+        "transport": job.spec.transport.value,
+        "bytes": size,
+        "messages": messages,
+        "duration_ns": duration,
+        "frames": len(frames),
+        "timeline": [entry._asdict() for entry in job.system.timeline],
+    }
+    if not quiet:
+        lines = _lines(summary, job.system.timeline)
+        click.echo(dumped(summary, indent=1) if as_json else "\n".join(lines), err=path == STREAM)
+    return 0
+
+
+def _job(settings: dict[str, Any], size: int) -> "Nvshmem":
+    from rdmawire.gpudirect.kernel import Nvshmem, NvshmemSpec, Transport
+
+    transport = Transport(settings.pop("transport"))
+    return Nvshmem(NvshmemSpec(heap=2 * size + 64, transport=transport, **settings))
+
+
+def _run(job: "Nvshmem", path: str | None, frames: list[int], *, size: int, messages: int) -> int:
+    """Run the job, and write what its adapters send."""
+    from rdmawire.fabric import CaptureTap
+    from rdmawire.gpudirect.kernel import ring_put
+
+    kernel = ring_put(job, size, messages)
+    for pe in range(job.spec.pes):
+        job.launch(pe, kernel)
+    with ExitStack() as stack:
+        if path is not None:
+            tap = stack.enter_context(CaptureTap(path))
+            for name in job.network.hosts:
+                job.network.tap(name, tap.point(name))
+        for name in job.network.hosts:
+            job.network.tap(name, lambda frame, _: frames.append(len(frame.data)))
+        return job.run()
+
+
+def _lines(summary: dict[str, Any], timeline: "list[Happened]") -> Iterator[str]:
+    width = max(len(entry.who) for entry in timeline)
+    for entry in timeline:
+        if not entry.who.endswith(".adapter"):
+            yield f"{entry.time / 1000:9.3f} us  {entry.who.ljust(width)}  {entry.what}"
+    puts = plural(summary["pes"] * summary["messages"], "put")
+    frames = plural(summary["frames"], "frame")
+    yield f"{puts} of {byte_count(summary['bytes'])} in {frames}: all right"
