@@ -63,6 +63,10 @@ _COMMANDS = {
         "Make traffic", "rdmawire.cli.transfer",
         "Send data between GPUs directly, through host memory, by TCP or NVLink.",
     ),
+    "doctor": (
+        "Find bugs", "rdmawire.cli.doctor",
+        "Say why RDMA does not work on a host, in a scenario or in a capture.",
+    ),
     "fuzz": (
         "Find bugs", "rdmawire.cli.fuzz",
         "Fuzz RDMA state machines and parsers, and play findings again.",

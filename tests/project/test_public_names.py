@@ -41,6 +41,7 @@ PACKAGES = (
     ),
     *(
         "rdmawire.gpudirect",
+        "rdmawire.doctor",
         "rdmawire.gpudirect.kernel",
         "rdmawire.gpudirect.transfer",
         "rdmawire.topology",
