@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +30,7 @@ _WRONG = 1
     examples=(
         "rdmawire gen gpu-write",
         "rdmawire gen gpu-write --messages 1 -w doorbell.pcap",
+        "rdmawire gen gpu-write --messages 1 --plot timeline.svg",
         "rdmawire gen gpu-write --mode proxy --queues host",
         "rdmawire gen gpu-write --forget record-fence",
         "rdmawire gen gpu-write --gpu A100 --notify cqe --forget flush --seeds 100",
@@ -80,11 +82,13 @@ _WRONG = 1
     help="Try so many seeds, from --seed on, until one goes wrong.",
 )  # fmt: skip
 @options.written("path", "The capture of both adapters: FILE.pcap or .pcapng, also compressed.")
+@options.picture("Draw the timeline to FILE.svg or FILE.png.")
 @options.text_or_json("Print the summary and the timeline as one JSON object.")
 @options.QUIET
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     path: str | None,
+    picture: Path | None,
     *,
     seed: int,
     seeds: int,
@@ -102,12 +106,17 @@ def command(
         raise click.UsageError("--json prints the summary, -q does not: give one of them")
     if path is not None:
         path = options.capture_path(path)
+    options.check_drawing(picture)
     try:
         report = _search(_spec(settings), range(seed, seed + seeds))
         if path is not None:
             report = _run(report.spec, path)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
+    if picture is not None:
+        from rdmawire.gpudirect.plot import draw_timeline
+
+        draw_timeline(report.timeline, picture, f"WRITEs that a {report.spec.mode.value} starts")
     if not quiet:
         text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
         click.echo(text, err=path == STREAM)

@@ -1,17 +1,20 @@
 """Options that several commands have, and the callbacks that read their values."""
 
+import errno
 import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from rdmawire.capture.io import STREAM
+from rdmawire.capture.io import STREAM, display_path, write_error
 from rdmawire.capture.writer import format_named
 from rdmawire.cli.command import F, IntegerType, option
 from rdmawire.dissect import generated
@@ -148,6 +151,41 @@ def written(name: str, text: str, *, required: bool = False) -> Callable[[F], F]
     """Return the option -w or -o for a file to write: the parameter ``name``, with its help."""
     words = ("-w", "--write", "-o", "--output", name)
     return option("Output", *words, required=required, metavar="FILE", help=text)
+
+
+_PICTURES = (".svg", ".png")
+
+
+def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in _PICTURES:
+        wanted = " or ".join(_PICTURES)
+        raise click.BadParameter(f"{path.name!r} must end in {wanted}", ctx, parameter)
+    return path
+
+
+def picture(text: str) -> Callable[[F], F]:
+    """Return the option --plot with its help; the command gets ``picture``."""
+    return option(
+        "Output", "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE",
+        callback=_picture, help=text,
+    )  # fmt: skip
+
+
+def check_folder(picture: Path | None) -> None:
+    """Raise ``CaptureError`` if the folder does not exist, before a long capture is counted."""
+    if picture is not None and not picture.parent.is_dir():
+        raise write_error(FileNotFoundError(errno.ENOENT, ""), display_path(str(picture)))
+
+
+def check_drawing(picture: Path | None) -> None:
+    """Raise an error if a picture cannot be drawn, before any work is done."""
+    check_folder(picture)
+    if picture is None:
+        return
+    try:
+        import_module("rdmawire.figure")
+    except ImportError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def reads(parse: Callable[[Any], T], error: type[Exception]) -> Callable[..., T | None]:

@@ -1,6 +1,5 @@
 """`rdmawire stats`: opcodes, endpoints, queue pairs and throughput of captures."""
 
-import errno
 import json
 import sys
 from collections.abc import Collection, Iterator
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmawire.capture.io import STANDARD_INPUT, STREAM, display_path, write_error
+from rdmawire.capture.io import STANDARD_INPUT, STREAM, display_path
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.progress import file_bar
@@ -110,7 +109,6 @@ _SHOWN = 20
 """Intervals of throughput in a table, unless --interval gives their width."""
 _MAX_INTERVAL = 1 << 63
 """Exclusive, in nanoseconds: times are int64."""
-_PICTURES = (".svg", ".png")
 
 
 def _interval(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -120,13 +118,6 @@ def _interval(ctx: click.Context, parameter: click.Parameter, text: str | None) 
         if 0 < (width := parse_duration(text)) < _MAX_INTERVAL:
             return width
     raise click.BadParameter(f"{text!r} is not a duration such as 100ms or 1.5s", ctx, parameter)
-
-
-def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() not in _PICTURES:
-        wanted = " or ".join(_PICTURES)
-        raise click.BadParameter(f"{path.name!r} must end in {wanted}", ctx, parameter)
-    return path
 
 
 @click.command(
@@ -145,10 +136,7 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
 @options.PORTS
 @options.DISPLAY_FILTER
 @options.text_or_json("Print one JSON object.")
-@option(
-    "Output", "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE",
-    callback=_picture, help="Draw throughput, PSNs over time and opcodes to FILE.svg or FILE.png.",
-)  # fmt: skip
+@options.picture("Draw throughput, PSNs over time and opcodes to FILE.svg or FILE.png.")
 @option(
     "Output", "--interval", metavar="DURATION", callback=_interval,
     help="Width of the intervals of throughput: 100ms, 1s.  [default: about 20 intervals]",
@@ -183,7 +171,7 @@ def command(
     if picture is not None and len(files) > 1 and not together:
         raise click.UsageError("--plot draws one picture: give one FILE, or --together")
     _check_installed(drawing=picture is not None)
-    _check_folder(picture)
+    options.check_folder(picture)
     bar = progress if progress is not None else sys.stderr.isatty()
     counting = Counting(interval, ports, wanted, points=picture is not None, progress=bar)
     groups = [files] if together else [(file,) for file in files]
@@ -203,12 +191,6 @@ def _check_installed(*, drawing: bool) -> None:
             import_module("rdmawire.stats.plot")
     except ImportError as error:
         raise click.ClickException(str(error)) from None
-
-
-def _check_folder(picture: Path | None) -> None:
-    """Raise ``CaptureError`` if the folder does not exist, before a long capture is counted."""
-    if picture is not None and not picture.parent.is_dir():
-        raise write_error(FileNotFoundError(errno.ENOENT, ""), display_path(str(picture)))
 
 
 def _write_json(found: Iterator[CaptureStatistics]) -> CaptureStatistics | None:

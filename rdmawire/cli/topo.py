@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,6 +38,7 @@ _MAX_SIZE = 1 << 50
         "lspci -tv > tree.txt; rdmawire topo tree.txt",
         "rdmawire topo two-sockets -p2p r",
         "rdmawire topo two-sockets --path mlx5_0 GPU1",
+        "rdmawire topo dgx-h200 --plot host.svg",
         "rdmawire topo two-sockets --path mlx5_0 memory1 --size 1MiB",
         "rdmawire topo dgx-h200 --advice --json | jq '.advice[].direct'",
     ),
@@ -64,6 +66,7 @@ _MAX_SIZE = 1 << 50
     "Output", "--size", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
     help="With --path, print how long this many bytes take, such as 4096 or 1MiB.",
 )  # fmt: skip
+@options.picture("Draw the tree, with the ways of --path, to FILE.svg or FILE.png.")
 @options.text_or_json("Print one JSON object.")
 def command(
     host: str,
@@ -74,6 +77,7 @@ def command(
     with_advice: bool,
     ends: tuple[str, str] | None,
     size: int | None,
+    picture: Path | None,
     as_json: bool,
 ) -> int:
     """Show how near the GPUs and adapters of a host are, and what that means for RDMA.
@@ -89,12 +93,15 @@ def command(
     if as_list:
         click.echo("\n".join(shipped_hosts()))
         return 0
+    options.check_drawing(picture)
     try:
         found = _host(host)
         with_matrix = with_matrix or not (capability or with_advice or ends)
         paths = _Paths(found.machine, ends, size) if ends else None
         report = _Report(found.machine, capability, paths, matrix=with_matrix, advice=with_advice)
         text = f"{dumped(report.values(), indent=1)}\n" if as_json else report.text()
+        if picture is not None:
+            _draw(found.machine, ends, picture)
     except RdmaError as error:
         for line in str(error).splitlines():
             complain(line)
@@ -103,6 +110,13 @@ def command(
     for note in found.notes:
         complain(f"note: {note}")
     return 0
+
+
+def _draw(machine: "Machine", ends: tuple[str, str] | None, picture: Path) -> None:
+    from rdmawire.gpudirect.plot import draw_host
+
+    routes = [route for _, route in _routes(machine, *ends)] if ends else []
+    draw_host(machine, picture, routes)
 
 
 def _host(source: str) -> "FoundMachine":

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -35,6 +36,7 @@ _USAGE = 2
         "rdmawire transfer two-sockets --from GPU1 --path bounce --size 1MiB --links",
         "rdmawire transfer dgx-h200 --path direct --size 64k -w direct.pcap",
         "rdmawire transfer dgx-h200 --path bounce --size 16MiB --chunk 0",
+        "rdmawire transfer dgx-h200 --plot times.svg",
     ),
 )
 @click.argument("host")
@@ -77,6 +79,7 @@ _USAGE = 2
 @options.written(
     "capture", "The packets of one path and size: FILE.pcap or .pcapng, also compressed."
 )  # fmt: skip
+@options.picture("Draw times and rates by size to FILE.svg or FILE.png.")
 @options.text_or_json("Print one JSON object.")
 def command(
     host: str,
@@ -85,6 +88,7 @@ def command(
     sizes: list[int],
     links: bool,
     capture: str | None,
+    picture: Path | None,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -102,12 +106,18 @@ def command(
         if paths == ("nvlink",):
             raise click.UsageError("-w: NVLink has no packets that a capture could hold")
         capture = options.capture_path(capture)
+    options.check_drawing(picture)
     try:
         specs = list(_specs(host, paths or _PATHS, sizes, settings))
         results = [_Result(spec, *_outcome(spec, capture)) for spec in specs]
     except RdmaError as error:
         complain(str(error))
         return _USAGE
+    if picture is not None:
+        from rdmawire.gpudirect.plot import draw_transfers
+
+        reports = [one.report for one in results if one.report]
+        draw_transfers(reports, picture, f"From GPU to GPU, {host}")
     is_known = any(result.report for result in results)
     lines = _lines(results, links=links)
     text = dumped([one.values() for one in results], indent=1) if as_json else "\n".join(lines)

@@ -1,8 +1,6 @@
 """A report as a figure of Matplotlib: throughput, PSNs over time, opcodes."""
 
-import warnings
 from collections.abc import Iterator
-from io import BytesIO
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.capture.io import output_file
+from rdmawire.figure import COLOURS, GREY, STYLE, plain, save
 from rdmawire.stats.packets import IntArray
 from rdmawire.stats.psn_sequence import REACH
 from rdmawire.stats.report import FlowReport, Report, Throughput
@@ -26,26 +24,14 @@ try:
 except ImportError as error:
     raise ImportError("pictures need Matplotlib: pip install 'rdmawire[plot]'") from error
 
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#882255")
-"""Colours that colour-blind people can distinguish: Okabe and Ito's, and a wine red."""
 _MARKERS = ("o", "^", "s")
 _COLOURED = 20
 """Flows that have a colour, those with the most requests."""
-_GREY = "#9A9A9A"
 _DRAWN = 40_000
 """Points that are drawn; of more, every n-th."""
 _OPCODES = 14
 """Opcodes that have a bar of their own."""
 _TIMES: Units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_STYLE: dict[Any, Any] = {
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 10,
-    "grid.color": "#E3E3E3",
-    "svg.hashsalt": "rdmawire",
-}
 
 
 def draw(report: Report, points: PsnPoints, path: Path) -> None:
@@ -53,27 +39,15 @@ def draw(report: Report, points: PsnPoints, path: Path) -> None:
 
     Raises :class:`~rdmawire.errors.CaptureError` if the file cannot be written.
     """
-    with mpl.rc_context(_STYLE):
-        picture = _encoded(_figure(report, points), path.suffix.lower().lstrip("."))
-    with output_file(path) as output:
-        output.write(picture)
-
-
-def _encoded(figure: Figure, form: str) -> bytes:
-    file = BytesIO()
-    metadata = {"Date": None} if form == "svg" else {}
-    with warnings.catch_warnings():
-        # File names may contain letters that the font lacks, which appear as boxes.
-        warnings.filterwarnings("ignore", "Glyph")
-        figure.savefig(file, format=form, dpi=130, metadata=metadata)
-    return file.getvalue()
+    with mpl.rc_context(STYLE):
+        figure = _figure(report, points)
+    save(figure, path)
 
 
 def _figure(report: Report, points: PsnPoints) -> Figure:
     figure = Figure(figsize=(11, 10.5), layout="constrained")
     rates, psns, opcodes = figure.subplots(3, 1, height_ratios=[3, 4, 3])
-    # A dollar sign would begin a formula.
-    title = ", ".join(report.files).replace("$", r"\$")
+    title = plain(", ".join(report.files))
     figure.suptitle(title if len(title) < 100 else f"{title[:99]}…", fontweight="bold")
     scale, unit = unit_of(report.seconds, _TIMES)
     _throughput(rates, report.throughput, scale)
@@ -89,9 +63,9 @@ def _throughput(axes: Axes, found: Throughput, scale: float) -> None:
     seconds = found.interval_ns / SECOND
     edges = np.arange(len(found.bytes) + 1) * seconds / scale
     lines = (
-        ("RDMA, on the wire", found.bytes, _COLOURS[0], "-"),
-        ("RDMA, payload", found.payload, _COLOURS[1], "-"),
-        ("other, on the wire", found.other_bytes, _GREY, "--"),
+        ("RDMA, on the wire", found.bytes, COLOURS[0], "-"),
+        ("RDMA, payload", found.payload, COLOURS[1], "-"),
+        ("other, on the wire", found.other_bytes, GREY, "--"),
     )
     largest = max(max(sizes, default=0) for _, sizes, _, _ in lines) * 8 / seconds
     scale_bps, unit = unit_of(largest, RATE_UNITS)
@@ -132,8 +106,8 @@ def _looks(report: Report, flows: IntArray) -> Iterator[tuple[NDArray[np.bool_],
     ranked = _ranked(report, flows)
     rest = ~np.isin(flows, ranked)
     if rest.any():
-        yield rest, _Look(_GREY, ".", "other")
-    for number, colour, marker in zip(ranked, cycle(_COLOURS), cycle(_MARKERS), strict=False):
+        yield rest, _Look(GREY, ".", "other")
+    for number, colour, marker in zip(ranked, cycle(COLOURS), cycle(_MARKERS), strict=False):
         yield flows == number, _Look(colour, marker, _name(report.flows[number]))
 
 
@@ -176,7 +150,7 @@ def _opcodes(axes: Axes, report: Report) -> None:
         return
     names, frames = zip(*reversed(counts), strict=True)
     rows = range(len(names))
-    bars = axes.barh(rows, frames, color=_COLOURS[0], height=0.72)
+    bars = axes.barh(rows, frames, color=COLOURS[0], height=0.72)
     axes.set_yticks(rows, names, fontsize=9)
     total = sum(frames)
     axes.bar_label(bars, [f"{n:,} ({n / total:.1%})" for n in frames], padding=3, fontsize=9)

@@ -102,3 +102,12 @@ def test_every_error_of_a_file_has_a_line(tmp_path: Path) -> None:
     path.write_text("topology: a\nnuma nodes: {x: 1}\nhost bridges: {root: 0}\nspeed: 3\n")
     done = run("topo", str(path))
     assert [line.split(":")[2] for line in done.stderr.splitlines()] == ["2", "4"]
+
+
+def test_the_tree_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "host.svg"
+    done = run("topo", "two-sockets", "--path", "GPU1", "mlx5_0", "--plot", str(path))
+    assert done.returncode == 0
+    assert "GPU1 to memory of node 1" in path.read_text(encoding="utf-8")
+    wrong = run("topo", "two-sockets", "--plot", "host.gif")
+    assert "'host.gif' must end in .svg or .png" in wrong.stderr

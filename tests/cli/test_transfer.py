@@ -76,3 +76,9 @@ def test_what_cannot_be_is_one_line(words: tuple[str, ...], message: str) -> Non
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_times_are_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "times.svg"
+    run("transfer", "dgx-h200", "--size", "8", "--size", "64", "--plot", str(path))
+    assert "<!-- bounce -->" in path.read_text(encoding="utf-8")
