@@ -2,7 +2,7 @@
 
 import time
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,12 +10,18 @@ from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.gen import COLLECTIVES
+from rdmawire.cli.streams import complain
 from rdmawire.dissect.output import dumped
-from rdmawire.errors import CollectiveError
+from rdmawire.errors import CollectiveError, FabricError
 from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, rate, share
 from rdmawire.units import us
 
+if TYPE_CHECKING:
+    from rdmawire.fabric import Cable
+    from rdmawire.gpudirect import CollectiveRun, CollectiveSpec
+
 _MAX_SIZE = 1 << 34
+_FAILED = 1
 _MAX_HOSTS = 512
 
 
@@ -26,6 +32,7 @@ _MAX_HOSTS = 512
         "rdmawire gen allreduce -w allreduce.pcapng",
         "rdmawire gen allreduce --hosts 8 --gpus 8 --size 64M -w ring.pcap",
         "rdmawire gen allgather --hosts 4 --protocol simple --loss 0.1% -w lossy.pcap",
+        "rdmawire gen allreduce --hosts 128 --gpus 8 --size 1G --flows",
         "rdmawire gen allreduce --hosts 2 --size 1k -q -w - | rdmawire dissect -",
     ),
 )
@@ -72,54 +79,132 @@ _MAX_HOSTS = 512
     callback=options.reads(partial(share, most=MAX_LOSS), SpecError),
     help="Share of frames that are lost on the links: 0.1% or 0.001.",
 )  # fmt: skip
+@option(
+    "Operation", "--flows", is_flag=True,
+    help="Compute times and bytes message by message, without packets and values: for 1,024 GPUs "
+    "and more.",
+)  # fmt: skip
 @options.written(
-    "path", "The capture of what all adapters send: FILE.pcap or .pcapng, also compressed.",
-    required=True,
+    "path", "The capture of what all adapters send: FILE.pcap or .pcapng, also compressed."
 )  # fmt: skip
 @options.text_or_json("Print the summary as one JSON object.")
 @options.QUIET
-def command(path: str, *, as_json: bool, quiet: bool, **settings: Any) -> int:
+def command(path: str | None, *, flows: bool, as_json: bool, quiet: bool, **settings: Any) -> int:
     """Generate the traffic of a collective operation of GPUs, as NCCL sends it.
 
     Real values go around rings of emulated adapters, over RDMA WRITEs with immediates and the
     clear-to-send entries of receivers, and every result is compared with the sum by NumPy. In an
     alltoall each pair of GPUs has a connection; a sendrecv sends to the next GPU. Both have neither
-    --protocol nor --channels.
+    --protocol nor --channels. Exit status: 0, 1 if a connection fails, 2 for what cannot be.
     """
     if as_json and quiet:
         raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    if flows:
+        return _flows(path, settings, as_json=as_json, quiet=quiet)
+    if path is None:
+        raise click.UsageError("Missing option '-w' / '--write': name a capture, or give --flows")
     path = options.capture_path(path)
     try:
-        summary = _run(path, **settings)
+        run = _operation(settings)
     except CollectiveError as error:
         raise click.UsageError(str(error)) from None
+    try:
+        summary = _run(run, path, settings)
+    except (CollectiveError, FabricError) as error:
+        complain(f"the operation failed after {run.now / 1000:.1f} us: {error}")
+        return _FAILED
     if not quiet:
         _show(summary, as_json=as_json, to_stderr=path == STREAM)
     return 0
 
 
-def _run(
-    path: str, *, collective: str, rate: int, loss: float, algo: str, **settings: Any
-) -> dict[str, Any]:
-    """Do the operation, write the capture, and return the summary."""
-    from rdmawire.fabric import Cable, CaptureTap, Rule
-    from rdmawire.gpudirect import Collective, CollectiveRun, CollectiveSpec, bytes_sent
+def _flows(path: str | None, settings: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
+    """Compute an operation as flows, and print what it takes."""
+    from rdmawire.gpudirect import flow_run
 
-    settings["protocol"] = settings["protocol"] or ""
-    settings["channels"] = settings["channels"] or 0
-    spec = CollectiveSpec(Collective(collective), **settings)
+    if path is not None:
+        raise click.UsageError("--flows makes no packets: leave -w out")
+    if settings["loss"]:
+        raise click.UsageError("--flows knows no losses: leave --loss out")
+    spec, cable = _wanted(settings)
     start = time.perf_counter()
-    run = CollectiveRun(spec, Cable(latency=us(1), rate=rate))
+    try:
+        report = flow_run(spec, cable)
+    except CollectiveError as error:
+        raise click.UsageError(str(error)) from None
+    summary = {
+        "collective": spec.collective.value,
+        "protocol": spec.chosen_protocol.name,
+        "ranks": spec.ranks,
+        "channels": spec.chosen_channels,
+        "bytes": spec.size,
+        "adapter_bytes": report.adapter_bytes,
+        "nvlink_bytes": report.nvlink_bytes,
+        "duration_ns": report.duration,
+        "wall_s": round(time.perf_counter() - start, 3),
+    }
+    if quiet:
+        return 0
+    if as_json:
+        click.echo(dumped(summary, indent=1))
+        return 0
+    click.echo(_FLOW_TEXT.format_map(summary))
+    moved = _sent(spec) / report.duration
+    click.echo(
+        f"{report.duration / 1000:.1f} us of virtual time, {spec.size / report.duration:.2f} GB/s, "
+        f"bus bandwidth {moved:.2f} GB/s; made in {summary['wall_s']:.1f} s"
+    )
+    return 0
+
+
+_FLOW_TEXT = (
+    "{collective} of {bytes} bytes by {ranks} GPUs, as flows\n"
+    "{protocol} in {channels} channels: the busiest adapter sends {adapter_bytes} bytes, "
+    "{nvlink_bytes} bytes go over NVLink"
+)
+
+
+def _sent(spec: "CollectiveSpec") -> int:
+    """Return the bytes of values that each rank sends, from which bus bandwidth is computed."""
+    from rdmawire.gpudirect import bytes_sent
+
+    return bytes_sent(spec.collective, spec.size, spec.ranks)
+
+
+def _wanted(settings: dict[str, Any]) -> "tuple[CollectiveSpec, Cable]":
+    from rdmawire.fabric import Cable
+    from rdmawire.gpudirect import Collective, CollectiveSpec
+
+    wanted = {name: settings[name] for name in CollectiveSpec._fields if name in settings}
+    wanted["collective"] = Collective(settings["collective"])
+    wanted["protocol"] = settings["protocol"] or ""
+    wanted["channels"] = settings["channels"] or 0
+    return CollectiveSpec(**wanted), Cable(latency=us(1), rate=settings["rate"])
+
+
+def _operation(settings: dict[str, Any]) -> "CollectiveRun":
+    """Return the operation; :class:`CollectiveError` for what cannot be."""
+    from rdmawire.gpudirect import CollectiveRun
+
+    return CollectiveRun(*_wanted(settings))
+
+
+def _run(run: "CollectiveRun", path: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Do the operation, write the capture, and return the summary."""
+    from rdmawire.fabric import CaptureTap, Rule
+    from rdmawire.gpudirect import bytes_sent
+
+    spec, start = run.spec, time.perf_counter()
     with CaptureTap(path) as tap:
         for adapter in run.adapters:
             run.network.tap(adapter.name, tap.point(adapter.name))
-        if loss:
+        if settings["loss"]:
             for link in run.network.links:
-                run.network.set_faults(link, Rule("drop", chance=loss))
+                run.network.set_faults(link, Rule("drop", chance=settings["loss"]))
         duration = run.run()
     return {
-        "collective": collective,
-        "algorithm": algo,
+        "collective": spec.collective.value,
+        "algorithm": settings["algo"],
         "protocol": spec.chosen_protocol.name,
         "ranks": spec.ranks,
         "channels": spec.chosen_channels,

@@ -1,24 +1,46 @@
 """GPUDirect: what GPUs and the libraries on them send, as packets of emulated adapters.
 
 A :class:`CollectiveRun` does a collective operation as NCCL does, in virtual time; the results are
-compared with NumPy's.
+compared with NumPy's. :mod:`rdmawire.gpudirect.transfer` has transfers by each path, and
+:mod:`rdmawire.gpudirect.kernel` kernels that start the work; both need no NumPy.
 """
 
-from rdmawire.gpudirect.collective import (
-    PROTOCOLS,
-    CollectiveRun,
-    CollectiveSpec,
-    MessageProtocol,
-)
-from rdmawire.gpudirect.ring import Collective, RingStep, bytes_sent, ring_steps
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rdmawire.gpudirect.collective import (
+        PROTOCOLS,
+        CollectiveRun,
+        CollectiveSpec,
+        MessageProtocol,
+    )
+    from rdmawire.gpudirect.flow_model import FlowReport, flow_run
+    from rdmawire.gpudirect.ring import Collective, RingStep, bytes_sent, ring_steps
 
 __all__ = [
     "PROTOCOLS",
     "Collective",
     "CollectiveRun",
     "CollectiveSpec",
+    "FlowReport",
     "MessageProtocol",
     "RingStep",
     "bytes_sent",
+    "flow_run",
     "ring_steps",
 ]
+
+_MODULES = {
+    "collective": ("PROTOCOLS", "CollectiveRun", "CollectiveSpec", "MessageProtocol"),
+    "flow_model": ("FlowReport", "flow_run"),
+    "ring": ("Collective", "RingStep", "bytes_sent", "ring_steps"),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module, at its first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

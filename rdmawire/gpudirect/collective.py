@@ -401,6 +401,7 @@ class CollectiveRun:
         self.nvlink_edges: list[NvlinkEdge] = []
         self.connections: list[NetConnection] = []
         self._tasks: list[_AnyTask] = []
+        self._ended = 0
         if spec.collective.is_ring:
             for channel in range(spec.chosen_channels):
                 self._add_channel(channel)
@@ -462,8 +463,13 @@ class CollectiveRun:
         self.connections.append(connection)
         return connection
 
+    @property
+    def now(self) -> int:
+        """The virtual time (ns)."""
+        return self.network.simulator.now
+
     def run(self) -> int:
-        """Do it; return the virtual time (ns) that it took.
+        """Do it; return the virtual time (ns) until the last result was stored.
 
         Raises :class:`CollectiveError` if a connection fails, or if a result is wrong.
         """
@@ -479,7 +485,7 @@ class CollectiveRun:
         if undone:
             raise CollectiveError(f"{undone} of {len(self._tasks)} ranks in channels did not end")
         self._check_results()
-        return simulator.clock()
+        return self._ended
 
     def _taken(self, adapter: _Adapter, _frame: bytes, _now: int) -> None:
         self._progress(adapter.poll())
@@ -489,7 +495,10 @@ class CollectiveRun:
         waiting = deque(tasks)
         while waiting:
             task = waiting.popleft()
-            if task.progress() and task.sender is not None:
+            if not task.progress():
+                continue
+            self._ended = self.now
+            if task.sender is not None:
                 waiting.append(task.sender)
 
     def _check_results(self) -> None:

@@ -41,3 +41,23 @@ def test_errors_are_one_line(words: tuple[str, ...], message: str, tmp_path: Pat
     path = tmp_path / "x.pcap"
     assert message in refused("gen", "reducescatter", *words, "-w", str(path), status=2)
     assert not path.exists()
+
+
+def test_flows_need_no_packets() -> None:
+    words = ("gen", "allreduce", "--hosts", "128", "--gpus", "8", "--size", "64M", "--flows")
+    found = json.loads(rdmawire(*words, "--json").stdout)
+    assert found["ranks"] == 1024
+    assert found["duration_ns"] > 1_000_000
+    assert "bus bandwidth" in rdmawire(*words).stdout
+    for more, message in (("-w", "x.pcap"), "no packets"), (("--loss", "1%"), "no losses"):
+        done = rdmawire(*words, *more)
+        assert done.returncode == 2
+        assert message in done.stderr
+
+
+def test_a_failed_connection_is_no_error_of_usage(tmp_path: Path) -> None:
+    path = str(tmp_path / "lossy.pcap")
+    done = rdmawire("gen", "allreduce", "--loss", "40%", "-w", path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("rdmawire: the operation failed after ")
+    assert "RETRY_EXC_ERR" in done.stderr

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import click
 
-from tools.bench import columns, commands, dissecting, edit, fabric, fuzz, gen, nic, scale
+from tools.bench import (
+    columns,
+    commands,
+    dissecting,
+    edit,
+    fabric,
+    fuzz,
+    gen,
+    gpudirect,
+    nic,
+    scale,
+)
 from tools.bench.machine import machine
 from tools.bench.rate import Figure, Memory
 from tools.bench.traffic import large_frames, small_frames, write
@@ -46,6 +57,7 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
     figures += gen.measure()
     figures += scale.measure()
     figures += fuzz.measure()
+    gpudirect.measure()
     figures.append(dissecting.start_up())
     if report:
         report.write_text(json.dumps([figure._asdict() for figure in figures], indent=1))

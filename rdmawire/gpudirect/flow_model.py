@@ -1,0 +1,192 @@
+"""Collective operations as flows: when each message is sent and arrives, without its packets.
+
+Rings are computed message by message for all ranks at once, by the rates and latencies of a
+:class:`~rdmawire.gpudirect.CollectiveRun`: a rank sends a message when it has it, when its link is
+free, and when the receiver has a free buffer. Channels that use one adapter
+wait for one another. Between
+pairs of ranks, the adapter with the most bytes decides. There are no losses.
+"""
+
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmawire.errors import CollectiveError
+from rdmawire.fabric import Cable
+from rdmawire.fabric.link import wire_time
+from rdmawire.gpudirect.collective import CollectiveSpec
+from rdmawire.gpudirect.ring import Collective, bytes_sent
+from rdmawire.units import SECOND
+
+Times = NDArray[Any]
+MAX_RANKS: Final = 8192
+_MTU: Final = 4096
+_PACKET: Final = 14 + 20 + 8 + 12 + 4
+"""Bytes of a frame beside the payload, without FCS: Ethernet, IPv4, UDP, BTH, ICRC."""
+_FIRST: Final = 16 + 4
+"""Bytes of RETH and immediate data, once in a message."""
+_ENTRY: Final = 64
+_STEPS: Final = {
+    Collective.ALL_REDUCE: lambda ranks: 2 * ranks - 1,
+    Collective.ALL_GATHER: lambda ranks: ranks,
+    Collective.REDUCE_SCATTER: lambda ranks: ranks,
+}
+"""Steps of a rank in one loop, as those of :func:`~rdmawire.gpudirect.ring_steps`."""
+
+
+class FlowReport(NamedTuple):
+    """What an operation takes: ``duration`` in ns, and the bytes on links.
+
+    ``adapter_bytes`` are bytes of values that the busiest adapter sends, ``nvlink_bytes`` those
+    over all NVLinks.
+    """
+
+    duration: int
+    adapter_bytes: int
+    nvlink_bytes: int
+    messages: int
+
+
+def message_time(size: int, cable: Cable) -> tuple[float, float]:
+    """Return how long (ns) a message occupies the link of an adapter, and when it has arrived.
+
+    The second link, of the switch, adds the time of one packet.
+    """
+    full, rest = divmod(size, _MTU)
+    if cable.rate is None:
+        return 0.0, 2.0 * cable.latency
+    packet = wire_time(_MTU + _PACKET, cable.rate)
+    last = wire_time(rest + _PACKET, cable.rate) if rest or not full else 0
+    busy = full * packet + last + _FIRST * 8 / cable.rate * SECOND
+    return busy, busy + 2 * cable.latency + (last or packet)
+
+
+class _Edge(NamedTuple):
+    """An edge of a ring: how long (ns) a message occupies it, and when it has arrived."""
+
+    busy: float
+    way: float
+
+
+def _edges(spec: CollectiveSpec, cable: Cable, size: int) -> tuple[_Edge, _Edge]:
+    """Return an edge over NVLink, and one between hosts, for messages of this size in bytes."""
+    near = size / spec.nvlink_rate * SECOND
+    return _Edge(near, near + spec.nvlink_latency), _Edge(*message_time(size, cable))
+
+
+def _ring(spec: CollectiveSpec, cable: Cable) -> FlowReport:
+    """Follow the messages of all rings, loop by loop and step by step."""
+    protocol = spec.chosen_protocol
+    item = np.dtype(spec.dtype).itemsize
+    in_place = spec.collective is Collective.ALL_REDUCE
+    parts = spec.ranks if in_place else 1
+    share = spec.size // (1 if in_place else spec.ranks) // spec.chosen_channels
+    steps = _STEPS[spec.collective](spec.ranks)
+    times = _RingTimes(spec, steps, 2 * cable.latency + _ENTRY)
+    left, messages = share, 0
+    while left > 0:
+        chunk = min(protocol.chunk // item * item, -(-left // parts))
+        size = -(-chunk // protocol.slices) * (2 if protocol.flags else 1)
+        times.loop(*_edges(spec, cable, size))
+        left -= chunk * parts
+        messages += (steps - 1) * protocol.slices * spec.hosts * spec.chosen_channels
+    far = bytes_sent(spec.collective, spec.size, spec.ranks)
+    by_adapter = far * _busiest(spec) // spec.chosen_channels if spec.hosts > 1 else 0
+    inner = spec.ranks - (spec.hosts if spec.hosts > 1 else 0)
+    nvlink = far * inner * (2 if protocol.flags else 1) if spec.gpus > 1 else 0
+    return FlowReport(round(times.end), by_adapter, nvlink, messages if spec.hosts > 1 else 0)
+
+
+def _busiest(spec: CollectiveSpec) -> int:
+    """Return the channels of the adapter that most channels use."""
+    return -(-spec.chosen_channels // spec.gpus)
+
+
+class _RingTimes:
+    """When each rank sends its messages, in all channels.
+
+    ``offer`` is the time (ns) of an entry that offers a buffer. The k-th message of a step arrives
+    for the k-th one of the next step of the next rank. An adapter sends the messages of its
+    channels one after the other; each channel has NVLinks of its own.
+    """
+
+    def __init__(self, spec: CollectiveSpec, steps: int, offer: int) -> None:
+        protocol = spec.chosen_protocol
+        self.end = 0.0
+        self._steps = steps
+        self._slices = protocol.slices
+        self._slots = protocol.slots
+        self._ranks = spec.ranks
+        last = np.arange(spec.ranks) % spec.gpus == spec.gpus - 1
+        self._is_far = last & (spec.hosts > 1)
+        self._offer = np.where(self._is_far, float(offer), 0.0)
+        channels = range(spec.chosen_channels)
+        self._adapters = [(channel + spec.gpus - 1) % spec.gpus for channel in channels]
+        self._adapter_free = {number: self._offer.copy() for number in set(self._adapters)}
+        self._nvlink_free = [np.zeros(spec.ranks) for _ in channels]
+        self._done: list[deque[Times]] = [deque(maxlen=self._slots) for _ in channels]
+
+    def loop(self, near: _Edge, far: _Edge) -> None:
+        """Follow one loop, with edges for messages of its size."""
+        edges = tuple(
+            np.where(self._is_far, over_wire, over_nvlink)
+            for over_nvlink, over_wire in zip(near, far, strict=True)
+        )
+        slots = [(channel, part) for part in range(self._slices) for channel in self._channels]
+        arrived = dict.fromkeys(slots, np.zeros(self._ranks))
+        for step in range(self._steps):
+            for slot in slots:
+                taken, channel = arrived[slot], slot[0]
+                if step:
+                    self._done[channel].append(taken)
+                if step < self._steps - 1:
+                    arrived[slot] = self._send(channel, taken, *edges)
+                else:
+                    self.end = max(self.end, float(taken.max()))
+
+    @property
+    def _channels(self) -> range:
+        return range(len(self._adapters))
+
+    def _send(self, channel: int, ready: Times, busy: Times, way: Times) -> Times:
+        """Send a message of each rank; return when those arrive that each rank receives."""
+        adapter = self._adapter_free[self._adapters[channel]]
+        nvlink = self._nvlink_free[channel]
+        done = self._done[channel]
+        sent = np.maximum(ready, np.where(self._is_far, adapter, nvlink))
+        if len(done) == self._slots:  # a buffer of the next rank was offered again
+            sent = np.maximum(sent, np.roll(done[0], -1) + self._offer)
+        free = sent + busy
+        np.copyto(adapter, free, where=self._is_far)
+        np.copyto(nvlink, free, where=~self._is_far)
+        return np.roll(sent + way, 1)
+
+
+def _pairs(spec: CollectiveSpec, cable: Cable) -> FlowReport:
+    """Return what messages between pairs take: the adapter with the most bytes decides."""
+    every = spec.collective is Collective.SEND_RECEIVE
+    block = spec.size if every else spec.size // spec.ranks
+    far = 1 if every else spec.ranks - spec.gpus
+    near = 0 if every else spec.gpus - 1
+    far = far if spec.hosts > 1 else 0
+    near = near if spec.hosts > 1 or not every else 1
+    busy, way = message_time(block, cable)
+    over_wire = far * busy + (way - busy) + 2 * cable.latency if far else 0.0
+    over_nvlink = block / spec.nvlink_rate * SECOND + spec.nvlink_latency if near else 0.0
+    duration = round(max(over_wire, over_nvlink))
+    return FlowReport(duration, far * block, near * block * spec.ranks, 0)
+
+
+def flow_run(spec: CollectiveSpec, cable: Cable) -> FlowReport:
+    """Return what an operation takes; :class:`CollectiveError` for what cannot be."""
+    item = np.dtype(spec.dtype).itemsize
+    if not 2 <= spec.ranks <= MAX_RANKS:
+        raise CollectiveError(f"{spec.ranks} GPUs; 2 to {MAX_RANKS} are supported")
+    if spec.size % (item * spec.ranks) or not spec.size:
+        raise CollectiveError(
+            f"{spec.size} bytes are no whole number of values of {item} bytes for each of"
+            f" {spec.ranks} GPUs: take a multiple of {item * spec.ranks}"
+        )
+    return _ring(spec, cable) if spec.collective.is_ring else _pairs(spec, cable)

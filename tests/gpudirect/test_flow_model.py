@@ -1,0 +1,76 @@
+"""Collectives as flows: near what packets take, and the bytes of the formula."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rdmawire.errors import CollectiveError
+from rdmawire.fabric import Cable
+from rdmawire.gpudirect import Collective, CollectiveRun, CollectiveSpec, bytes_sent, flow_run
+from rdmawire.units import gbps, us
+
+CABLE = Cable(latency=us(1), rate=gbps(400))
+RINGS, PAIRS = 1.4, 1.6
+"""How far flows may be from packets: senders of pairs wait for one another at receivers."""
+
+
+@pytest.mark.parametrize("collective", Collective)
+@pytest.mark.parametrize(("hosts", "gpus"), [(2, 1), (4, 1), (4, 2), (2, 4), (1, 4)])
+@pytest.mark.parametrize("size", [1 << 14, 1 << 18, 1 << 20])
+@pytest.mark.parametrize("protocol", ["ll", "simple"])
+def test_times_are_near_those_of_packets(
+    collective: Collective, hosts: int, gpus: int, size: int, protocol: str
+) -> None:
+    spec = CollectiveSpec(collective, hosts, gpus, size, protocol)
+    packets = CollectiveRun(spec, CABLE).run()
+    bound = RINGS if collective.is_ring else PAIRS
+    assert packets / bound < flow_run(spec, CABLE).duration < packets * bound
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(Collective), st.integers(1, 6), st.integers(1, 4), st.integers(1, 5000),
+    st.sampled_from(["", "ll", "simple"]),
+)  # fmt: skip
+def test_more_data_takes_longer_and_more_rate_is_no_slower(
+    collective: Collective, hosts: int, gpus: int, values: int, protocol: str
+) -> None:
+    ranks = hosts * gpus
+    if ranks < 2:
+        return
+    spec = CollectiveSpec(collective, hosts, gpus, values * 4 * ranks, protocol, channels=2)
+    found = flow_run(spec, CABLE)
+    more = flow_run(spec._replace(size=spec.size * 8), CABLE)
+    slow = flow_run(spec, Cable(us(1), gbps(50)))
+    assert 0 < found.duration <= more.duration
+    assert found.duration <= slow.duration
+
+
+def test_rings_reach_the_rate_of_the_adapters() -> None:
+    spec = CollectiveSpec(Collective.ALL_REDUCE, 8, 1, 1 << 28, "simple")
+    found = flow_run(spec, CABLE)
+    assert found.adapter_bytes == bytes_sent(Collective.ALL_REDUCE, 1 << 28, 8)
+    rate = found.adapter_bytes / found.duration
+    assert 40 < rate < 50
+
+
+def test_a_thousand_gpus() -> None:
+    spec = CollectiveSpec(Collective.ALL_REDUCE, 128, 8, 1 << 26)
+    found = flow_run(spec, CABLE)
+    sent = bytes_sent(Collective.ALL_REDUCE, 1 << 26, 1024)
+    assert found.adapter_bytes == sent // 8
+    assert found.nvlink_bytes == sent * (1024 - 128)
+    assert found.duration > us(1024)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (CollectiveSpec(Collective.ALL_REDUCE, 1, 1, 1024), "1 GPUs; 2 to 8192"),
+        (CollectiveSpec(Collective.ALL_REDUCE, 2, 1, 12), "no whole number of values"),
+        (CollectiveSpec(Collective.ALL_REDUCE, 2, 1, 0), "0 bytes"),
+    ],
+)
+def test_what_cannot_be(spec: CollectiveSpec, message: str) -> None:
+    with pytest.raises(CollectiveError, match=message):
+        flow_run(spec, CABLE)
