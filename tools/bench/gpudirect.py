@@ -4,10 +4,10 @@ import time
 
 import click
 
+from rdmawire import open_host
 from rdmawire.fabric import Cable
 from rdmawire.gpudirect import Collective, CollectiveRun, CollectiveSpec, flow_run
 from rdmawire.gpudirect.transfer import TransferPath, TransferSpec, transfer
-from rdmawire.traffic.scenario import open_host
 from rdmawire.units import gbps, us
 
 _CABLE = Cable(latency=us(1), rate=gbps(400))
