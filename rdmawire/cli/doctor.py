@@ -106,6 +106,7 @@ def _show(examination: "Examination", found: "list[Finding]", what: str, *, as_j
         for one in found:
             click.echo("\n".join(map(escape, one.lines())))
         count = plural(len(found), "problem") if found else "no problem"
-        click.echo(f"{escape(what)}, a {subject}: {count} found")
+        name = "standard input" if what == STREAM else escape(what)
+        click.echo(f"{name}, a {subject}: {count} found")
     for note in examination.notes:
         complain(f"note: {note}")

@@ -16,7 +16,7 @@ _MANY_QPS: Final = 8
 _FIELDS: Final = (
     "frame.number", "ip.src", "ip.dst", "ip.dsfield.dscp", "ipv6.tclass.dscp", "vlan.priority",
     "udp.srcport", "infiniband.bth.opcode", "infiniband.bth.destqp", "rdmawire.icrc.status",
-    "macc.cbfc.enbv", "infiniband.cm.rej.reason",
+    "macc.cbfc.enbv", "infiniband.cm.rej.reason", "rdmawire.vcrc.status", "rdmawire.malformed",
 )  # fmt: skip
 _CNP: Final = 0x81
 _PRIORITY_SHIFT: Final = 3
@@ -25,12 +25,14 @@ _PRIORITY_SHIFT: Final = 3
 class Frames(NamedTuple):
     """Counts of frames that statistics do not have.
 
-    ``bad_icrcs`` are numbers of frames. ``priorities`` of RDMA are those of VLAN tags, else of the
-    class selector of the DSCP, with their frames; ``paused`` those that PFC pauses. ``ports`` are
-    the UDP source ports and queue pairs between two addresses.
+    ``bad_icrcs``, ``bad_vcrcs`` and ``malformed`` are numbers of frames. ``priorities`` of RDMA are
+    those of VLAN tags, else of the class selector of the DSCP, with their frames; ``paused`` those
+    that PFC pauses. ``ports`` are the UDP source ports and queue pairs between two addresses.
     """
 
     bad_icrcs: list[int]
+    bad_vcrcs: list[int]
+    malformed: list[int]
     priorities: Counter[int]
     cnp_priorities: Counter[int]
     paused: Counter[int]
@@ -49,7 +51,7 @@ def read_capture(path: str | Path) -> CaptureFacts:
     """Read a capture; :class:`~rdmawire.errors.CaptureError` if it is damaged."""
     statistics = Statistics()
     statistics.read(path)
-    frames = Frames([], Counter(), Counter(), Counter(), Counter(), {})
+    frames = Frames([], [], [], Counter(), Counter(), Counter(), Counter(), {})
     for block in iter_columns(path, list(_FIELDS)):
         _count(block, frames)
     return CaptureFacts(report_of(statistics, [str(path)]), frames)
@@ -57,9 +59,11 @@ def read_capture(path: str | Path) -> CaptureFacts:
 
 def _count(block: Any, frames: Frames) -> None:
     """Count the frames of a block of columns."""
-    status = block["rdmawire.icrc.status"]
-    bad = status.valid & (status.values == "bad")
-    frames.bad_icrcs.extend(block["frame.number"].values[bad].tolist())
+    numbers = block["frame.number"].values
+    for found, name in ((frames.bad_icrcs, "icrc"), (frames.bad_vcrcs, "vcrc")):
+        status = block[f"rdmawire.{name}.status"]
+        found.extend(numbers[status.valid & (status.values == "bad")].tolist())
+    frames.malformed.extend(numbers[block["rdmawire.malformed"].valid].tolist())
     rejects = block["infiniband.cm.rej.reason"]
     frames.rejects.update(rejects.values[rejects.valid].tolist())
     pauses = block["macc.cbfc.enbv"]
@@ -165,6 +169,16 @@ def _reordered(facts: CaptureFacts) -> Iterator[str]:
 
 def _icrcs(facts: CaptureFacts) -> Iterator[str]:
     for number in facts.frames.bad_icrcs:
+        yield f"frame {number}"
+
+
+def _vcrcs(facts: CaptureFacts) -> Iterator[str]:
+    for number in facts.frames.bad_vcrcs:
+        yield f"frame {number}"
+
+
+def _malformed(facts: CaptureFacts) -> Iterator[str]:
+    for number in facts.frames.malformed:
         yield f"frame {number}"
 
 
@@ -284,6 +298,17 @@ CAPTURE_CHECKS: Final = (
         "bad-icrc", _CAPTURE, _ERROR,
         "frames are damaged: the ICRC is bad", "replace cables and transceivers on the way",
         "IBA 9.2.1", _icrcs,
+    ),
+    Check(
+        "bad-vcrc", _CAPTURE, _ERROR,
+        "packets are damaged on a link: the VCRC is bad",
+        "replace cables and transceivers of the link before the capture", "IBA 7.8.2", _vcrcs,
+    ),
+    Check(
+        "malformed", _CAPTURE, _ERROR,
+        "frames cannot be parsed: lengths or headers contradict each other",
+        "rdmawire dissect -V shows what does not fit; look for software that builds frames",
+        "IBA 9.6.1", _malformed,
     ),
     Check(
         "pfc-on-wrong-priority", _CAPTURE, _ERROR,

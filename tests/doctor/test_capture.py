@@ -60,10 +60,20 @@ def test_faults_are_named(name: str, expected: list[str]) -> None:
     assert causes(LINUX / f"{name}.pcap") == expected
 
 
-def test_damaged_frames_are_numbered() -> None:
-    found = examine_capture(LINUX.parent / "faulty" / "bad_icrc.pcap")
-    (icrc,) = [finding for finding in found if finding.check.name == "bad-icrc"]
-    assert icrc.evidence[0].startswith("frame ")
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("bad_icrc", "bad-icrc"),
+        ("bad_vcrc", "bad-vcrc"),
+        ("malformed", "malformed"),
+        ("two_reasons", "malformed"),
+        ("iwarp_bad_crc", "bad-crc"),
+    ],
+)
+def test_damaged_frames_are_named(file: str, name: str) -> None:
+    found = examine_capture(LINUX.parent / "faulty" / f"{file}.pcap")
+    (one,) = [finding for finding in found if finding.check.name == name]
+    assert one.evidence[0]
 
 
 def traffic(path: Path, *, dscp: int, pairs: int = 1, source_port: int | None = None) -> None:
