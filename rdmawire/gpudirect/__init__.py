@@ -15,25 +15,34 @@ if TYPE_CHECKING:
         CollectiveSpec,
         MessageProtocol,
     )
-    from rdmawire.gpudirect.flow_model import FlowReport, flow_run
+    from rdmawire.gpudirect.flow_model import (
+        LOCAL_PATHS,
+        FlowReport,
+        LocalPath,
+        flow_run,
+        local_time,
+    )
     from rdmawire.gpudirect.ring import Collective, RingStep, bytes_sent, ring_steps
 
 __all__ = [
+    "LOCAL_PATHS",
     "PROTOCOLS",
     "Collective",
     "CollectiveRun",
     "CollectiveSpec",
     "FlowReport",
+    "LocalPath",
     "MessageProtocol",
     "RingStep",
     "bytes_sent",
     "flow_run",
+    "local_time",
     "ring_steps",
 ]
 
 _MODULES = {
     "collective": ("PROTOCOLS", "CollectiveRun", "CollectiveSpec", "MessageProtocol"),
-    "flow_model": ("FlowReport", "flow_run"),
+    "flow_model": ("LOCAL_PATHS", "FlowReport", "LocalPath", "flow_run", "local_time"),
     "ring": ("Collective", "RingStep", "bytes_sent", "ring_steps"),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}

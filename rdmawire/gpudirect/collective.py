@@ -111,6 +111,15 @@ class Edge(Protocol):
     def receive(self) -> bytes: ...
 
 
+class NvlinkPort:
+    """The NVLinks of a GPU, which all its edges share; ``free_at`` is when they are free (ns)."""
+
+    __slots__ = ("free_at",)
+
+    def __init__(self) -> None:
+        self.free_at = 0
+
+
 class NvlinkEdge:
     """An edge within a host: messages arrive after a latency, one after the other.
 
@@ -118,15 +127,20 @@ class NvlinkEdge:
     """
 
     def __init__(
-        self, spec: CollectiveSpec, slots: int, simulator: Simulator, wake: Callable[[], None]
+        self,
+        spec: CollectiveSpec,
+        slots: int,
+        port: NvlinkPort,
+        simulator: Simulator,
+        wake: Callable[[], None],
     ) -> None:
         self._spec = spec
         self._slots = slots
+        self._port = port
         self._simulator = simulator
         self._wake = wake
         self._pending: deque[bytes] = deque()
         self._arrived = 0
-        self._free_at = 0
         self.bytes = 0
 
     @property
@@ -142,11 +156,11 @@ class NvlinkEdge:
 
     def send(self, data: bytes) -> None:
         """Begin to copy a message."""
-        begin = max(self._simulator.now, self._free_at)
-        self._free_at = begin + round(len(data) / self._spec.nvlink_rate * SECOND)
+        begin = max(self._simulator.now, self._port.free_at)
+        self._port.free_at = begin + round(len(data) / self._spec.nvlink_rate * SECOND)
         self._pending.append(data)
         self.bytes += len(data)
-        self._simulator.call_at(self._free_at + self._spec.nvlink_latency, self._arrive)
+        self._simulator.call_at(self._port.free_at + self._spec.nvlink_latency, self._arrive)
 
     def _arrive(self) -> None:
         self._arrived += 1
@@ -399,6 +413,7 @@ class CollectiveRun:
         star(self.network, {one.name: one for one in self.adapters}, cable)
         self._data = Data(spec)
         self.nvlink_edges: list[NvlinkEdge] = []
+        self._nvlink_ports = [NvlinkPort() for _ in range(spec.ranks)]
         self.connections: list[NetConnection] = []
         self._tasks: list[_AnyTask] = []
         self._ended = 0
@@ -446,7 +461,8 @@ class CollectiveRun:
         protocol = self.spec.chosen_protocol
         if rank // self.spec.gpus == after // self.spec.gpus:
             wake = partial(self._progress, (receiver, task))
-            edge = NvlinkEdge(self.spec, protocol.slots, self.network.simulator, wake)
+            port = self._nvlink_ports[rank]
+            edge = NvlinkEdge(self.spec, protocol.slots, port, self.network.simulator, wake)
             self.nvlink_edges.append(edge)
             return edge
         source, target = self.adapters[rank], self.adapters[after]

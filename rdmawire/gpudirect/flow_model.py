@@ -108,8 +108,8 @@ class _RingTimes:
     """When each rank sends its messages, in all channels.
 
     ``offer`` is the time (ns) of an entry that offers a buffer. The k-th message of a step arrives
-    for the k-th one of the next step of the next rank. An adapter sends the messages of its
-    channels one after the other; each channel has NVLinks of its own.
+    for the k-th one of the next step of the next rank. An adapter, and the NVLinks of a GPU, send
+    the messages of their channels one after the other.
     """
 
     def __init__(self, spec: CollectiveSpec, steps: int, offer: int) -> None:
@@ -125,7 +125,10 @@ class _RingTimes:
         channels = range(spec.chosen_channels)
         self._adapters = [(channel + spec.gpus - 1) % spec.gpus for channel in channels]
         self._adapter_free = {number: self._offer.copy() for number in set(self._adapters)}
-        self._nvlink_free = [np.zeros(spec.ranks) for _ in channels]
+        places = np.arange(spec.ranks)
+        within = places % spec.gpus
+        self._gpus = [places - within + (channel + within) % spec.gpus for channel in channels]
+        self._nvlink_free = np.zeros(spec.ranks)
         self._done: list[deque[Times]] = [deque(maxlen=self._slots) for _ in channels]
 
     def loop(self, near: _Edge, far: _Edge) -> None:
@@ -153,14 +156,15 @@ class _RingTimes:
     def _send(self, channel: int, ready: Times, busy: Times, way: Times) -> Times:
         """Send a message of each rank; return when those arrive that each rank receives."""
         adapter = self._adapter_free[self._adapters[channel]]
-        nvlink = self._nvlink_free[channel]
+        gpus = self._gpus[channel]
+        nvlink = self._nvlink_free[gpus]
         done = self._done[channel]
         sent = np.maximum(ready, np.where(self._is_far, adapter, nvlink))
         if len(done) == self._slots:  # a buffer of the next rank was offered again
             sent = np.maximum(sent, np.roll(done[0], -1) + self._offer)
         free = sent + busy
         np.copyto(adapter, free, where=self._is_far)
-        np.copyto(nvlink, free, where=~self._is_far)
+        self._nvlink_free[gpus] = np.where(self._is_far, nvlink, free)
         return np.roll(sent + way, 1)
 
 
@@ -174,7 +178,7 @@ def _pairs(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     near = near if spec.hosts > 1 or not every else 1
     busy, way = message_time(block, cable)
     over_wire = far * busy + (way - busy) + 2 * cable.latency if far else 0.0
-    over_nvlink = block / spec.nvlink_rate * SECOND + spec.nvlink_latency if near else 0.0
+    over_nvlink = near * block / spec.nvlink_rate * SECOND + spec.nvlink_latency if near else 0.0
     duration = round(max(over_wire, over_nvlink))
     return FlowReport(duration, far * block, near * block * spec.ranks, 0)
 
@@ -190,3 +194,37 @@ def flow_run(spec: CollectiveSpec, cable: Cable) -> FlowReport:
             f" {spec.ranks} GPUs: take a multiple of {item * spec.ranks}"
         )
     return _ring(spec, cable) if spec.collective.is_ring else _pairs(spec, cable)
+
+
+class LocalPath(NamedTuple):
+    """How GPUs of one host send to one another: bytes per second of each, and latency in ns."""
+
+    rate: float
+    latency: int
+
+
+LOCAL_PATHS: Final[dict[str, LocalPath]] = {
+    "nvlink": LocalPath(370.8e9, 1000),
+    "host": LocalPath(36e9, 1000),
+    "tcp": LocalPath(3.2e9, 8000),
+}
+"""NCCL between GPUs of a host: over NVLink, through host memory, and over TCP on loopback.
+
+The first rate is what NCCL reckons with for H200 and NVSwitch, the others were measured there with
+``NCCL_P2P_DISABLE=1``, and with ``NCCL_SHM_DISABLE=1`` too, as the latencies were.
+"""
+LAUNCH: Final = 32_000
+"""Time (ns) of a collective of few bytes, from the call to its end: measured on H200 by PyTorch."""
+
+
+def local_time(collective: Collective, gpus: int, size: int, path: str) -> int:
+    """Return the time (ns) of an operation of NCCL by GPUs of one host.
+
+    ``size`` in bytes is rounded up to values for each GPU; ``path`` is one of
+    :data:`LOCAL_PATHS`.
+    """
+    rate, delay = LOCAL_PATHS[path]
+    unit = 4 * gpus
+    whole = -(-size // unit) * unit
+    spec = CollectiveSpec(collective, 1, gpus, whole, nvlink_rate=rate, nvlink_latency=delay)
+    return LAUNCH + flow_run(spec, Cable()).duration

@@ -6,8 +6,17 @@ from hypothesis import strategies as st
 
 from rdmawire.errors import CollectiveError
 from rdmawire.fabric import Cable
-from rdmawire.gpudirect import Collective, CollectiveRun, CollectiveSpec, bytes_sent, flow_run
+from rdmawire.gpudirect import (
+    LOCAL_PATHS,
+    Collective,
+    CollectiveRun,
+    CollectiveSpec,
+    bytes_sent,
+    flow_run,
+    local_time,
+)
 from rdmawire.units import gbps, us
+from tests.gpudirect.nccl_measured import MEASURED
 
 CABLE = Cable(latency=us(1), rate=gbps(400))
 RINGS, PAIRS = 1.4, 1.6
@@ -44,6 +53,26 @@ def test_more_data_takes_longer_and_more_rate_is_no_slower(
     slow = flow_run(spec, Cable(us(1), gbps(50)))
     assert 0 < found.duration <= more.duration
     assert found.duration <= slow.duration
+
+
+MISSES = {
+    ("alltoall", 1 << 16, "host"),
+    ("alltoall", 1 << 20, "host"),
+    ("allreduce", 1 << 16, "tcp"),
+    ("sendrecv", 1 << 16, "tcp"),
+    *(("alltoall", size, "tcp") for size in (8, 1024, 8192, 1 << 16, 1 << 20)),
+}
+"""Measured times that the model misses by more than a factor of 1.5."""
+
+
+def test_measured_times_of_nccl_are_reproduced() -> None:
+    missed = set()
+    for (word, size), times in MEASURED.items():
+        for path, time in zip(LOCAL_PATHS, times, strict=True):
+            ratio = local_time(Collective(word), 4, size, path) / (time * 1000)
+            if not 1 / 1.5 <= ratio <= 1.5:
+                missed.add((word, size, path))
+    assert missed == MISSES
 
 
 def test_rings_reach_the_rate_of_the_adapters() -> None:
