@@ -14,7 +14,7 @@ from rdmawire.memory.key import Access, ProtectionDomain, next_variant
 from rdmawire.memory.mr_table import WHOLE_SPACE, Extent, Limits, MemoryRegionTable, Rereg
 from rdmawire.memory.mw import Bind, MemoryWindow, WindowType
 from rdmawire.memory.page import PAGE_4K, Path, PathCounters
-from rdmawire.memory.region import Region
+from rdmawire.memory.region import LockedMemory, Region
 
 __all__ = [
     "PAGE_4K",
@@ -29,6 +29,7 @@ __all__ = [
     "FastRegistration",
     "HostMemory",
     "Limits",
+    "LockedMemory",
     "MemoryRegionTable",
     "MemoryWindow",
     "Path",

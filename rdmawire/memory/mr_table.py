@@ -20,7 +20,7 @@ from rdmawire.memory.key import (
 )
 from rdmawire.memory.mw import MemoryWindow, WindowType
 from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, DmaCounters
-from rdmawire.memory.region import Backing, HostPages, OnDemand, Region
+from rdmawire.memory.region import Backing, HostPages, LockedMemory, OnDemand, Region
 from rdmawire.validate import check_int, check_methods, check_type, iterate
 
 WHOLE_SPACE: Final = LAST_ADDRESS  # SIZE_MAX: the length of an implicit on-demand region
@@ -84,7 +84,7 @@ class MemoryRegionTable:
     """Regions and windows of one adapter (``peer`` to the owners of GPUs), and their keys.
 
     ``initiator`` is the adapter as a bus initiator, with its time. With ``random``, keys are drawn
-    from it.
+    from it. ``locked`` counts the host memory that is pinned; set its limit to have ``ulimit -l``.
 
     Every refusal is a ``VerbsError`` with libibverbs' errno, and has no other effect.
     """
@@ -107,6 +107,7 @@ class MemoryRegionTable:
             check_methods("client", client, "claim")
         self.peer = self if peer is None else peer
         self.initiator = initiator
+        self.locked = LockedMemory()
         self.keys = KeyTable(MAX_KEYS, random)
         self.counter = DmaCounters()
         self._regions = 0
@@ -128,7 +129,8 @@ class MemoryRegionTable:
         """ibv_reg_mr(3), ibv_reg_mr_iova(3): host memory, or a GPU's through a client.
 
         On demand, address 0 and length ``WHOLE_SPACE`` register all present and future memory.
-        EINVAL for invalid arguments, EFAULT for unmapped memory, ENOMEM if a limit is reached.
+        EINVAL for invalid arguments, EFAULT for unmapped memory, ENOMEM if a limit is reached, that
+        of locked memory included.
         """
         access = check_access(access)
         for name, value in (
@@ -287,7 +289,8 @@ class MemoryRegionTable:
             backing = client.claim(address, length, self.peer)
             if backing is not None:
                 return backing
-        return HostPages(self.space, address, length, writing=bool(access & LOCAL_WRITE))
+        writing = bool(access & LOCAL_WRITE)
+        return HostPages(self.space, address, length, writing=writing, locked=self.locked)
 
     def _on_demand(self) -> Backing:
         if not self.limits.on_demand:

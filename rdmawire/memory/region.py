@@ -8,7 +8,7 @@ lost its pages has no view and no backing: accesses need no check for that.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from errno import EFAULT, EINVAL
+from errno import EFAULT, EINVAL, ENOMEM
 from typing import Final, Protocol
 
 from rdmawire.errors import MemoryFault, PageFault, VerbsError
@@ -80,15 +80,65 @@ class Backing(ABC):
         """Release the pages of a destroyed region."""
 
 
+class LockedMemory:
+    """Host memory that a process has pinned, and the most that it may: ``ulimit -l``.
+
+    ``limit`` is the maximum in bytes (RLIMIT_MEMLOCK), ``None`` for no limit; ``bytes`` is what is
+    pinned, in whole pages of 4 KiB. As in Linux, the pages of a GPU do not count.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self.bytes = 0
+
+    def lock(self, size: int) -> None:
+        """Count ``size`` more bytes; ``VerbsError`` ENOMEM if they exceed the limit."""
+        if self.limit is not None and self.bytes + size > self.limit:
+            raise VerbsError(
+                f"Cannot allocate memory: {self.bytes + size} bytes would be locked, and ulimit -l"
+                f" allows {self.limit}",
+                ENOMEM,
+            )
+        self.bytes += size
+
+    def unlock(self, size: int) -> None:
+        """Count ``size`` fewer bytes."""
+        self.bytes -= size
+
+
+def _whole_pages(address: int, length: int) -> int:
+    """Return the bytes of all pages of 4 KiB that a range touches."""
+    return (address + length + -(address + length) % PAGE_4K) - (address - address % PAGE_4K)
+
+
 class HostPages(Backing):
     """Pinned host memory: its mappings remain even if the space unmaps them."""
 
     path = Path.HOST
     by_bus_address = True
 
-    def __init__(self, space: AddressSpace, address: int, length: int, *, writing: bool) -> None:
-        """``VerbsError`` EFAULT for memory that cannot be pinned: holes, MMIO, read-only memory."""
-        mappings = list(_pinned(space, address, length, writing=writing))
+    def __init__(
+        self,
+        space: AddressSpace,
+        address: int,
+        length: int,
+        *,
+        writing: bool,
+        locked: LockedMemory | None = None,
+    ) -> None:
+        """Pin memory, and count it in ``locked``.
+
+        ``VerbsError`` ENOMEM if that is too much, which Linux checks first; EFAULT for memory that
+        cannot be pinned: holes, MMIO, read-only memory.
+        """
+        self._locked = LockedMemory() if locked is None else locked
+        self._size = _whole_pages(address, length)
+        self._locked.lock(self._size)
+        try:
+            mappings = list(_pinned(space, address, length, writing=writing))
+        except VerbsError:
+            self._locked.unlock(self._size)
+            raise
         self._space = AddressSpace()
         for mapping in mappings:
             self._space.map(mapping)
@@ -108,6 +158,9 @@ class HostPages(Backing):
 
     def write(self, address: int, data: BytesLike) -> None:
         (self._pages if self._pages and self.writable else self._space).write(address, data)
+
+    def release(self) -> None:
+        self._locked.unlock(self._size)
 
 
 def _pinned(

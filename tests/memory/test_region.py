@@ -12,6 +12,7 @@ from rdmawire.memory.address_space import DoorbellPage, HostMemory
 from rdmawire.memory.key import LOCAL_WRITE, REMOTE_READ, Access, KeyFault, ProtectionDomain
 from rdmawire.memory.mr_table import WHOLE_SPACE, Limits, Rereg
 from rdmawire.memory.page import PAGE_2M, PAGE_4K, PAGE_64K, Path
+from rdmawire.memory.region import Region
 from tests.memory.machine import FULL, Machine
 
 
@@ -405,3 +406,57 @@ def test_a_copy_of_a_region_is_of_memory_of_its_own() -> None:
     copied.write(memory.base, b"two")
     assert machine.space.read(memory.base, 3) == bytes(region.read(memory.base, 3)) == b"one"
     assert copied_machine.space.read(memory.base, 3) == b"two"
+
+
+def limited(limit: int) -> tuple[Machine, HostMemory]:
+    """Return a machine whose process may lock ``limit`` bytes, and memory of 16 pages."""
+    machine = Machine()
+    machine.registrar.locked.limit = limit
+    return machine, machine.space.allocate(16 * PAGE_4K)
+
+
+def test_no_more_memory_is_locked_than_the_limit() -> None:
+    machine, memory = limited(4 * PAGE_4K)
+    first = machine.registrar.reg_mr(machine.pd, memory.base, 4 * PAGE_4K, FULL)
+    with pytest.raises(VerbsError, match="20480 bytes would be locked, and ulimit -l allows 16384"):
+        machine.registrar.reg_mr(machine.pd, memory.base + 5 * PAGE_4K, 1, FULL)
+    machine.registrar.dereg_mr(first)
+    assert machine.registrar.locked.bytes == 0
+    machine.registrar.reg_mr(machine.pd, memory.base + 5 * PAGE_4K, 1, FULL)
+    assert machine.registrar.locked.bytes == PAGE_4K
+
+
+def test_memory_that_is_refused_is_not_locked() -> None:
+    machine, memory = limited(64 * PAGE_4K)
+    with pytest.raises(VerbsError) as refused:
+        machine.registrar.reg_mr(machine.pd, memory.end + PAGE_64K, PAGE_4K, FULL)
+    assert refused.value.errno == EFAULT
+    assert machine.registrar.locked.bytes == 0
+
+
+def test_a_limit_is_checked_before_the_memory() -> None:
+    machine, memory = limited(PAGE_4K)
+    with pytest.raises(VerbsError) as refused:
+        machine.registrar.reg_mr(machine.pd, memory.end + PAGE_64K, 2 * PAGE_4K, FULL)
+    assert refused.value.errno == ENOMEM
+
+
+@given(st.data())
+def test_locked_bytes_are_those_of_all_pages_that_regions_touch(data: st.DataObject) -> None:
+    most = data.draw(st.integers(0, 24)) * PAGE_4K
+    machine, memory = limited(most)
+    live: list[tuple[Region, int]] = []
+    for _ in range(data.draw(st.integers(1, 8))):
+        start = data.draw(st.integers(0, 12 * PAGE_4K))
+        length = data.draw(st.integers(1, 16 * PAGE_4K - start))
+        size = ((start + length - 1) // PAGE_4K - start // PAGE_4K + 1) * PAGE_4K
+        if sum(one for _, one in live) + size <= most:
+            region = machine.registrar.reg_mr(machine.pd, memory.base + start, length, FULL)
+            live.append((region, size))
+        else:
+            with pytest.raises(VerbsError, match="Cannot allocate memory"):
+                machine.registrar.reg_mr(machine.pd, memory.base + start, length, FULL)
+            for region, _ in live[-1:]:
+                machine.registrar.dereg_mr(region)
+            live = live[:-1]
+        assert machine.registrar.locked.bytes == sum(one for _, one in live)

@@ -117,3 +117,33 @@ def test_memory_that_a_gpu_has_no_room_for_is_a_failure() -> None:
             "found ENOMEM (no 1099511627776 bytes of GPU memory left)"
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("driver", "via", "errno"),
+    [
+        ("peermem", "peermem", "EFAULT"),
+        ("peermem", "peermem-legacy", "EFAULT"),
+        ("dmabuf", "dmabuf", "EOPNOTSUPP"),
+    ],
+)
+def test_memory_of_a_gpu_needs_its_driver(driver: str, via: str, errno: str) -> None:
+    client, server = gpu_pair(via)
+    outcome = play(scene(write(), hosts=(client, server.model_copy(update={driver: False}))))
+    (refused,) = [one for one in told(outcome) if "registration of server.sink" in one]
+    assert f"found {errno} (" in refused
+    other = "dmabuf" if driver == "peermem" else "peermem"
+    both = gpu_pair(other)
+    assert (
+        told(play(scene(write(), hosts=(both[0], both[1].model_copy(update={driver: False})))))
+        == []
+    )
+
+
+def test_memory_beyond_the_limit_is_refused() -> None:
+    small = host("server", memory("sink")).model_copy(update={"locked_memory": 4096})
+    outcome = play(scene(write(), hosts=(host("client", memory("source", content=COUNT)), small)))
+    assert any("ENOMEM" in one and "ulimit -l" in one for one in told(outcome))
+    enough = small.model_copy(update={"locked_memory": 8192})
+    outcome = play(scene(write(), hosts=(host("client", memory("source", content=COUNT)), enough)))
+    assert told(outcome) == []

@@ -106,6 +106,8 @@ def test_hosts_have_addresses_gpus_memory_windows_and_queues(everything: Scenari
     )  # fmt: skip
     assert client.srqs == (SrqPlan(name="pool", mark=Mark(16, 23), max_wr=64, limit=8, xrc=True),)
     assert server.windows == (WindowPlan(name="slot", mark=Mark(17, 59)),)
+    assert (client.locked_memory, client.peermem, client.dmabuf) == (None, True, True)
+    assert (server.locked_memory, server.peermem, server.dmabuf) == (1 << 20, False, False)
 
 
 def test_switches_have_queues(everything: Scenario) -> None:

@@ -429,6 +429,8 @@ class HostPlan(Section):
     """A host with one adapter. ``address`` is IPv4 or IPv6; its number gives default addresses.
 
     ``further`` are more addresses of its port: queue pairs of a connection use them in turn.
+    ``locked_memory`` is what its applications may register, ``peermem`` and ``dmabuf`` say which
+    drivers register memory of GPUs.
     """
 
     called: ClassVar = "a host"
@@ -460,6 +462,30 @@ class HostPlan(Section):
         Named(MemoryPlan, "memory by name", "source"),
         key("Memory, by name."),
     ] = ()
+    locked_memory: Annotated[
+        int | None,
+        Size(0, MAX_MEMORY),
+        Clause("getrlimit(2)"),
+        key(
+            "Bytes of host memory that may be registered at once (`ulimit -l`); by default no "
+            "limit. More is refused with ENOMEM.",
+            "locked memory",
+        ),
+    ] = None
+    peermem: Annotated[
+        Flag,
+        key(
+            "Whether nvidia-peermem is loaded. Without it, `via: peermem` is refused with EFAULT: "
+            "the address of a GPU is no host memory."
+        ),
+    ] = True
+    dmabuf: Annotated[
+        Flag,
+        key(
+            "Whether Linux and the adapter's driver take dma-bufs. Without it, `via: dmabuf` is "
+            "refused with EOPNOTSUPP."
+        ),
+    ] = True
     srqs: Annotated[
         tuple[SrqPlan, ...],
         Named(SrqPlan, "shared receive queues by name", "pool"),

@@ -73,6 +73,8 @@ def Numbers(low: int, high: int) -> Custom:  # noqa: N802 - a type
 
 # Switches.
 
+TRUSTS: Final = ("dscp", "pcp")
+"""What gives a frame its priority at a switch."""
 MAX_BUFFER: Final = 1 << 34
 _BUFFER: Final = Size(0, MAX_BUFFER)
 
@@ -149,6 +151,15 @@ class SwitchPlan(Section):
         Word(SCHEDULERS),
         key("Order in which a port serves its queues: by priority, or in turn."),
     ] = "strict"
+    trust: Annotated[
+        str,
+        Word(TRUSTS),
+        Clause("IEEE 802.1Q, 6.9.3"),
+        key(
+            "What gives a frame its priority: its DSCP, or only the PCP of its VLAN tag (pcp), so "
+            "that frames without a tag have priority 0."
+        ),
+    ] = "dscp"
     queues: Annotated[
         tuple[QueuePlan, ...],
         Named(QueuePlan, "queues by priority", "3"),

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from errno import EINVAL, errorcode
+from errno import EINVAL, EOPNOTSUPP, errorcode
 from functools import partial, reduce
 from operator import or_
 from random import Random
@@ -102,10 +102,15 @@ def access_of(names: tuple[str, ...] | None, allowed: int = ALL_ACCESS) -> int:
 
 
 class MemoryRegistrar:
-    """Registers the memory of one host, by the method in ``via``."""
+    """Registers the memory of one host, by the method in ``via``.
 
-    def __init__(self, host: Host) -> None:
+    ``peermem`` and ``dmabuf`` say which drivers the host has for the memory of GPUs.
+    """
+
+    def __init__(self, host: Host, *, peermem: bool = True, dmabuf: bool = True) -> None:
         self.host = host
+        self.peermem = peermem
+        self.dmabuf = dmabuf
         self.driver = GpuDriver(host.space)
         self.files = DmaBufFiles()
 
@@ -144,7 +149,7 @@ def _by_peermem(
     persistent: bool = True,
 ) -> Region:
     clients = of.host.nic.memory.clients
-    clients[:] = [Peermem(of.driver, persistent=persistent)]
+    clients[:] = [Peermem(of.driver, persistent=persistent)] if of.peermem else []
     try:
         return _plain(of, buffer, access)
     finally:
@@ -152,6 +157,8 @@ def _by_peermem(
 
 
 def _by_dmabuf(of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None) -> Region:
+    if not of.dmabuf:
+        raise VerbsError("Operation not supported: this host registers no dma-bufs", EOPNOTSUPP)
     descriptor = of.files.open(export_dmabuf(of.driver, buffer.start, buffer.length))
     wanted = DmaBufRange(0, buffer.length, buffer.start, descriptor)
     flags = access_of(access, DMABUF_FLAGS)
@@ -185,7 +192,8 @@ NEARBY: Final = CMSettings(response_timeout=14, packet_life=8)
 """Response timeouts of milliseconds, as hosts of a scenario are close to each other."""
 
 _ANY_MAC: Final = "00:00:00:00:00:00"
-_ERRNOS: Final = {**errorcode, ENOTSUPP: "ENOTSUPP"}
+# Python calls 95 ENOTSUP, which Linux and verbs call EOPNOTSUPP.
+_ERRNOS: Final = {**errorcode, EOPNOTSUPP: "EOPNOTSUPP", ENOTSUPP: "ENOTSUPP"}
 
 
 def errno_name(error: VerbsError) -> str:
@@ -214,7 +222,8 @@ class HostRuntime:
             self.host.nic.gids = self.gids
             self.host.events()  # discard the resulting event
         self.port = NotifyingPort(self.host.nic)
-        self.registering = MemoryRegistrar(self.host)
+        self.host.nic.memory.locked.limit = plan.locked_memory
+        self.registering = MemoryRegistrar(self.host, peermem=plan.peermem, dmabuf=plan.dmabuf)
         self.gpus: dict[str, Gpu] = {}
         for gpu in plan.gpus:
             profile = MODELS[gpu.model]

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from rdmawire.decode import PROTOCOLS, Protocols, opcodes_of
 from rdmawire.errors import MemoryFault
+from rdmawire.fabric.classify import BY_CLASS_SELECTOR
 from rdmawire.fabric.fault import Faults, Rule, Wanted
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Delivery, Link
@@ -228,14 +229,16 @@ def _event_limit(scenario: Scenario) -> int:
 def _settings(plan: SwitchPlan, headroom: int) -> SwitchSettings:
     """Return a switch's settings; without given queues, DSCPs have their default priorities.
 
-    ``headroom`` (bytes) is for queues without their own.
+    ``headroom`` (bytes) is for queues without their own. A switch that does not trust DSCPs has no
+    priorities for them.
     """
+    by_dscp = {dscp: queue.priority for queue in plan.queues for dscp in queue.dscp}
     if not plan.queues:
-        return SwitchSettings(plan.buffer, plan.queue, scheduling=plan.scheduling)
+        by_dscp = dict(BY_CLASS_SELECTOR)
     return SwitchSettings(
         plan.buffer,
         plan.queue,
-        priorities={dscp: queue.priority for queue in plan.queues for dscp in queue.dscp},
+        priorities=by_dscp if plan.trust == "dscp" else {},
         marking={
             queue.priority: Marking(queue.kmin, queue.kmax, queue.pmax)
             for queue in plan.queues
