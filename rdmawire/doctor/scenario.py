@@ -3,7 +3,7 @@
 A scenario is then run, and what its frames show is found as in a capture.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -15,8 +15,7 @@ from rdmawire.traffic.scenario.model.host import MODELS, HostPlan, MemoryPlan
 
 _ROCE_OVERHEAD: Final = 20 + 8 + 12 + 16 + 4 + 4
 """Bytes of an IP packet beside the payload: IPv4, UDP, BTH, RETH, immediate and ICRC."""
-_MTU_1024: Final = 3
-_MTU_UNIT: Final = 128
+_PAGE: Final = 4096
 
 
 def _queue_of(switch: Any, dscp: int) -> Any:
@@ -43,6 +42,40 @@ def _wrong_priority(scenario: Scenario) -> Iterator[str]:
                 )
 
 
+def _not_trusted(scenario: Scenario) -> Iterator[str]:
+    for switch in scenario.switches:
+        for connection in scenario.connections if switch.trust == "pcp" else ():
+            queue = _queue_of(switch, connection.dscp)
+            if queue is not None and queue.priority:
+                yield (
+                    f"{switch.name} takes priorities from VLAN tags, not DSCP {connection.dscp} of "
+                    f"connection {connection.name}, which is for queue {queue.priority}"
+                )
+
+
+def _locked(scenario: Scenario) -> Iterator[str]:
+    for host in scenario.hosts:
+        if host.locked_memory is None:
+            continue
+        pinned = (one for one in host.memory if one.registered and not (one.gpu or one.on_demand))
+        wanted = sum(-(-memory.size // _PAGE) * _PAGE for memory in pinned)
+        if wanted > host.locked_memory:
+            what = f"{host.name} registers {wanted} bytes"
+            yield f"{what}, and may lock {host.locked_memory} (ulimit -l)"
+
+
+def _refused_via(word: str) -> Callable[[Scenario], Iterator[str]]:
+    """Return what finds GPU memory whose registration needs a driver that a host does not have."""
+
+    def find(scenario: Scenario) -> Iterator[str]:
+        for host in scenario.hosts:
+            for memory in host.memory if not getattr(host, word) else ():
+                if memory.gpu and memory.via.startswith(word) and memory.registered:
+                    yield f"{host.name}.{memory.name}, via {memory.via}"
+
+    return find
+
+
 def _late_marks(scenario: Scenario) -> Iterator[str]:
     for switch in scenario.switches:
         for queue in switch.queues:
@@ -66,8 +99,7 @@ def _not_capable(scenario: Scenario) -> Iterator[str]:
 def _small_mtu(scenario: Scenario) -> Iterator[str]:
     needed = 0
     for connection in scenario.connections:
-        code = connection.attributes.get("path_mtu", _MTU_1024)
-        needed = max(needed, (_MTU_UNIT << code) + _ROCE_OVERHEAD)
+        needed = max(needed, connection.mtu + _ROCE_OVERHEAD)
     for link in scenario.links:
         if link.mtu is not None and link.mtu < needed:
             yield f"link {'-'.join(link.ends)}: MTU {link.mtu}, packets have up to {needed} bytes"
@@ -121,6 +153,31 @@ SCENARIO_CHECKS: Final = (
         "a switch has PFC, but not for the priority of this traffic",
         "map the DSCP of the connection to the queue with xoff, or set the DSCP that it has",
         "IEEE 802.1Q, 36", _wrong_priority,
+    ),
+    Check(
+        "dscp-not-trusted", _SCENARIO, _ERROR,
+        "a switch does not trust DSCPs: frames without a VLAN tag are in the default class",
+        "trust DSCP at the ports of the switch (trust: dscp), or tag the frames",
+        "IEEE 802.1Q, 6.9.3", _not_trusted,
+    ),
+    Check(
+        "locked-memory", _SCENARIO, _ERROR,
+        "more memory is registered than may be locked: ibv_reg_mr says Cannot allocate memory",
+        "raise ulimit -l (locked memory), or register less at once",
+        "ibv_reg_mr(3), getrlimit(2)", _locked,
+    ),
+    Check(
+        "peermem-not-loaded", _SCENARIO, _ERROR,
+        "nvidia-peermem is not loaded: ibv_reg_mr of a GPU address says Bad address",
+        "modprobe nvidia-peermem, or register a dma-buf (via: dmabuf)",
+        "nvidia-peermem documentation", _refused_via("peermem"),
+    ),
+    Check(
+        "dmabuf-not-supported", _SCENARIO, _ERROR,
+        "the kernel or the adapter's driver takes no dma-bufs: ibv_reg_dmabuf_mr says Operation "
+        "not supported",
+        "use Linux 5.12 or later and a driver with dma-buf, or nvidia-peermem (via: peermem)",
+        "ibv_reg_dmabuf_mr(3)", _refused_via("dmabuf"),
     ),
     Check(
         "ecn-too-late", _SCENARIO, _WARNING,

@@ -61,6 +61,13 @@ def test_a_link_with_a_small_mtu() -> None:
     ("name", "expected"),
     [
         ("bar1-exhausted", ["bar1-full"]),
+        ("dmabuf-not-supported", ["dmabuf-not-supported"]),
+        ("dscp-not-trusted", ["dscp-not-trusted", "loss"]),
+        ("ecn-after-pfc", ["ecn-too-late"]),
+        ("locked-memory", ["locked-memory"]),
+        ("mtu-mismatch", ["mtu-too-small", "tail-loss"]),
+        ("peermem-not-loaded", ["peermem-not-loaded"]),
+        ("pfc-wrong-priority", ["pfc-not-for-dscp", "loss"]),
         ("gpu-revoked", ["freed-while-registered", "remote-access"]),
         ("gpu-bounce", ["through-host-memory"]),
         ("no-pfc", ["loss"]),
