@@ -49,7 +49,9 @@ _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its module, at its first use."""
+    """Load a public name when it is first used (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

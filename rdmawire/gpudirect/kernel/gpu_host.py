@@ -7,12 +7,15 @@ doorbells is mapped for the GPU. NVSHMEM (IBGDA), NCCL (GIN, GDAKI) and DOCA GPU
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from rdmawire.fabric import ALL_ACCESS, CAP, Host, Simulator, place_of
+from rdmawire.errors import KernelError
+from rdmawire.fabric import ALL_ACCESS, CAP, Cable, Host, NotifyingPort, Simulator, place_of
 from rdmawire.gpudirect.kernel.memory_model import Agent, Order, Target
-from rdmawire.gpudirect.kernel.run import MAX_DELAY, KernelSystem, SharedPeermem, Warp
+from rdmawire.gpudirect.kernel.run import MAX_DELAY, Kernel, KernelSystem, SharedPeermem, Warp
 from rdmawire.ib import QPInit, QueuePair
+from rdmawire.memory.gpu import A100, H200
 from rdmawire.memory.region import Region
-from rdmawire.verbs import CompletionRing, QPType, Sge, WorkRing
+from rdmawire.units import gbps, us
+from rdmawire.verbs import CompletionRing, QPType, Sge, WCStatus, WorkCompletion, WorkRing
 from rdmawire.verbs.wqe import BLOCK_SIZE, CQE
 
 GPU_MEMORY: Final = 1 << 28
@@ -24,12 +27,24 @@ _PAGE: Final = 1 << 12
 ENTRIES: Final = 64
 """Blocks of a work queue, and entries of a completion queue."""
 
-MODELS: Final[Mapping[str, Order]] = {"A100": Order.POSTED, "H200": Order.TOTAL}
+CABLE: Final = Cable(latency=us(1), rate=gbps(400))
+"""Each cable between an adapter and the switch."""
+TIMEOUT_66_US: Final = 4
+"""Code of the time after which a packet is sent again: IBA 9.7.6.1.3."""
+PROXY: Final = 500
+"""Time (ns) in which a thread of the host posts work."""
+MODELS: Final[Mapping[str, Order]] = {
+    profile.name: Order.POSTED if profile.posts_writes else Order.TOTAL for profile in (A100, H200)
+}
 """GPUs, and the order in which writes of an adapter become visible on its host.
 
 Before compute capability 9.0 a write to GPU memory may become visible after a later one to host
 memory, as the GPUDirect RDMA guide says; from then on it does not.
 """
+
+
+Wake = Callable[[str], None]
+"""Function called with the name of a host that has something to transmit."""
 
 
 class GpuHost:
@@ -42,6 +57,8 @@ class GpuHost:
     def __init__(self, name: str, number: int, model: str = "H200") -> None:
         self.name = name
         self.host = Host(place=place_of(number))
+        self.mac = self.host.mac
+        self.nic = NotifyingPort(self.host.nic)
         self.gpu = f"{name}.GPU0"
         self.gpu_base = number << _HOST_SHIFT
         self.host_base = self.gpu_base + _HOST_AT
@@ -72,7 +89,7 @@ class GpuHost:
         assert self._system is not None
         return self._system
 
-    def join(self, system: KernelSystem, wake: "Wake") -> None:
+    def join(self, system: KernelSystem, wake: Wake) -> None:
         """Become a part of a system; ``wake`` is called with its name when it has to transmit."""
         self._system = system
         self._wake = wake
@@ -99,9 +116,6 @@ class GpuHost:
         NCCL posts an RDMA READ of one byte on a loopback queue pair.
         """
         self.system.memory.flush(self.adapter, self.gpu)
-
-
-Wake = Callable[[str], None]
 
 
 def _nothing(_: str) -> None:
@@ -171,8 +185,54 @@ class DeviceQueue:
         return CompletionRing(warp, at, ENTRIES, record)
 
 
+def ring_doorbell(warp: Warp, work: WorkRing, doorbells: int) -> Kernel:
+    """Store the index behind the WQEs, and the doorbell, with a fence before each."""
+    yield from warp.fence()
+    doorbell = work.publish()
+    yield from warp.fence()
+    warp.store(doorbells, doorbell)
+
+
+class SendQueue:
+    """The send queue of a queue pair as one agent uses it; ``completed`` counts completions.
+
+    A wait ends with an error after ``timeout`` (ns). What a completion means is that of
+    :meth:`complete`.
+    """
+
+    def __init__(self, queue: DeviceQueue, warp: Warp, timeout: int) -> None:
+        self.work = queue.sends(warp)
+        self.completed = 0
+        self.warp = warp
+        self._completions = queue.completions(warp)
+        self._timeout = timeout
+
+    def poll(self) -> bool:
+        """Take completions; return whether there were any."""
+        found = self._completions.poll(ENTRIES)
+        for completion in found:
+            self.complete(completion)
+            self.work.retire(completion.wr_id)
+            self.completed += 1
+        return bool(found)
+
+    def complete(self, completion: WorkCompletion) -> None:
+        """Look at a completion; :class:`KernelError` if the work failed."""
+        if completion.status is not WCStatus.SUCCESS:
+            raise KernelError(f"{self.warp.agent.name}: {completion.status.name}")
+
+    def until(self, count: int) -> Kernel:
+        """Poll until this many completions were taken."""
+
+        def is_complete() -> bool:
+            self.poll()
+            return self.completed >= count
+
+        yield from self.warp.wait(is_complete, self._timeout)
+
+
 def system_of(
-    hosts: list[GpuHost], simulator: Simulator, wake: "Wake", seed: int, max_delay: int = MAX_DELAY
+    hosts: list[GpuHost], simulator: Simulator, wake: Wake, seed: int, max_delay: int = MAX_DELAY
 ) -> KernelSystem:
     """Return a system of these hosts, which join it."""
     targets = [target for host in hosts for target in host.targets()]

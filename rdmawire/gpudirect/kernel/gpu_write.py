@@ -13,15 +13,24 @@ from typing import Final, NamedTuple
 from rdmawire.errors import FabricError, KernelError
 from rdmawire.fabric import (
     ATTRIBUTES,
-    Cable,
     Envelope,
     Network,
-    NotifyingPort,
     Simulator,
     connect,
     star,
 )
-from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, MODELS, DeviceQueue, GpuHost, system_of
+from rdmawire.gpudirect.kernel.gpu_host import (
+    CABLE,
+    ENTRIES,
+    MODELS,
+    PROXY,
+    TIMEOUT_66_US,
+    DeviceQueue,
+    GpuHost,
+    SendQueue,
+    ring_doorbell,
+    system_of,
+)
 from rdmawire.gpudirect.kernel.run import Happened, Kernel, Warp
 from rdmawire.units import us
 from rdmawire.verbs import RecvWR, SendFlags, SendOpcode, SendWR, Sge, WCStatus, WorkCompletion
@@ -31,14 +40,10 @@ MAX_MESSAGES: Final = 4096
 _FLAG: Final = 8
 _WORK: Final = 300
 """Time (ns) in which a kernel makes the data of a message."""
-_PROXY: Final = 500
-"""Time (ns) in which a thread of the host posts work."""
 _FLUSH: Final = 1000
 """Time (ns) of a read through the adapter."""
 _RNR_10_US: Final = 1
 """Code of the RNR timer: IBA 9.7.5.2.8, table 46."""
-_TIMEOUT_66_US: Final = 4
-"""Code of the time after which a packet is sent again: IBA 9.7.6.1.3."""
 _TIMEOUT: Final = us(2000)
 """Time (ns) after which a kernel that waits is stuck."""
 
@@ -76,7 +81,7 @@ FORGETTABLE: Final[Mapping[Mode, tuple[Forgotten, ...]]] = {
     Mode.PROXY: (Forgotten.DATA_FENCE, Forgotten.READER_FENCE, Forgotten.FLUSH),
     Mode.STREAM: (Forgotten.READER_FENCE, Forgotten.FLUSH),
 }
-"""The steps of each mode. The end of a kernel in a stream is a fence that nobody can forget."""
+"""The steps of each mode. The end of a kernel in a stream is a fence that cannot be forgotten."""
 _MEANINGS: Final[Mapping[Forgotten, str]] = {
     Forgotten.DATA_FENCE: "the adapter may read the data before the kernel's stores are visible",
     Forgotten.WQE_FENCE: "the adapter may see the index before the WQE, or the WQE before its data",
@@ -136,11 +141,11 @@ class GpuWrite:
         self.system = system_of(
             self.hosts, self.network.simulator, self.network.wake, spec.seed, spec.max_delay
         )
-        star(self.network, {host.name: _Attached(host) for host in self.hosts}, _CABLE)
+        star(self.network, {host.name: host for host in self.hosts}, CABLE)
         sender, target = self.hosts
         self._queue = DeviceQueue(sender, on_gpu=spec.queues_on_gpu)
         self._target_queue = DeviceQueue(target, on_gpu=False)
-        attributes = ATTRIBUTES._replace(min_rnr_timer=_RNR_10_US, timeout=_TIMEOUT_66_US)
+        attributes = ATTRIBUTES._replace(min_rnr_timer=_RNR_10_US, timeout=TIMEOUT_66_US)
         connect(sender.host, self._queue.qp, target.host, self._target_queue.qp, attributes)
         self._source = self._memory(sender)
         self._sink = self._memory(target)
@@ -230,7 +235,7 @@ class GpuWrite:
 
     def _kernel(self, warp: Warp) -> Kernel:
         """Make data, post WQEs, ring the doorbell and poll for completions."""
-        queue = _Queue(self._queue, warp, self.spec.depth)
+        queue = _Messages(self._queue, warp, _TIMEOUT)
         for number in range(1, self.spec.messages + 1):
             yield from self._until_free(warp, queue, number)
             yield from self._make(warp, number)
@@ -243,7 +248,7 @@ class GpuWrite:
             warp.note("the doorbell is rung")
         yield from queue.until(self.spec.messages)
 
-    def _until_free(self, warp: Warp, queue: "_Queue", number: int) -> Kernel:
+    def _until_free(self, warp: Warp, queue: "_Messages", number: int) -> Kernel:
         """Wait until the slot of a message is free: completed here, and read by the target."""
         before = number - self.spec.depth
         yield from queue.until(before)
@@ -265,16 +270,16 @@ class GpuWrite:
 
     def _proxy(self, warp: Warp) -> Kernel:
         """Post the work that the kernel asks for, as a thread of the host does."""
-        queue = _Queue(self._queue, warp, self.spec.depth)
+        queue = _Messages(self._queue, warp, _TIMEOUT)
         for number in range(1, self.spec.messages + 1):
             yield from warp.wait(partial(self._is_asked, warp, queue, number), 2 * _TIMEOUT)
-            yield _PROXY
+            yield PROXY
             queue.post(self._writes(number))
             warp.store(self.hosts[0].doorbells, queue.work.publish())
             warp.note("the doorbell is rung")
         yield from queue.until(self.spec.messages)
 
-    def _is_asked(self, warp: Warp, queue: "_Queue", number: int) -> bool:
+    def _is_asked(self, warp: Warp, queue: "_Messages", number: int) -> bool:
         """Pass completions on to the kernel, and return whether it asks for a message."""
         if queue.poll():
             warp.store(self._command + _FLAG, queue.completed.to_bytes(_FLAG, "little"))
@@ -285,7 +290,7 @@ class GpuWrite:
 
         The end of a kernel, and each operation of a stream, is a fence of the system.
         """
-        queue = _Queue(self._queue, warp, self.spec.depth)
+        queue = _Messages(self._queue, warp, _TIMEOUT)
         for number in range(1, self.spec.messages + 1):
             yield from self._until_free(warp, queue, number)
             queue.post(self._writes(number))
@@ -356,39 +361,17 @@ class _Memory(NamedTuple):
         return self.data(number) + self.stride - _FLAG
 
 
-class _Queue:
-    """The queue pair of the sender as an agent uses it; ``completed`` counts its messages."""
-
-    def __init__(self, queue: DeviceQueue, warp: Warp, depth: int) -> None:
-        self.work = queue.sends(warp)
-        self.completed = 0
-        self._completions = queue.completions(warp)
-        self._warp = warp
-        self._depth = depth
+class _Messages(SendQueue):
+    """The queue pair of the sender: each message has one completion."""
 
     def post(self, work: Iterator[SendWR]) -> None:
         """Store the WQEs of a message."""
         for wr in work:
             self.work.post(wr)
 
-    def poll(self) -> bool:
-        """Take completions; return whether there were any."""
-        found = self._completions.poll(self._depth)
-        for completion in found:
-            _check_completion(completion)
-            self.work.retire(completion.wr_id)
-            self.completed += 1
-            self._warp.note(f"the completion of message {self.completed} is seen")
-        return bool(found)
-
-    def until(self, number: int) -> Kernel:
-        """Poll until this many messages are complete."""
-
-        def is_complete() -> bool:
-            self.poll()
-            return self.completed >= number
-
-        yield from self._warp.wait(is_complete, _TIMEOUT)
+    def complete(self, completion: WorkCompletion) -> None:
+        _check_completion(completion)
+        self.warp.note(f"the completion of message {self.completed + 1} is seen")
 
 
 class _Receives:
@@ -404,10 +387,7 @@ class _Receives:
         """Post receives, and ring the doorbell."""
         for _ in range(count):
             self._work.post(RecvWR())
-        yield from self._warp.fence()
-        doorbell = self._work.publish()
-        yield from self._warp.fence()
-        self._warp.store(self._doorbells, doorbell)
+        yield from ring_doorbell(self._warp, self._work, self._doorbells)
 
     def poll(self) -> bool:
         """Take a completion; return whether there was one."""
@@ -416,17 +396,6 @@ class _Receives:
             self._work.retire(completion.wr_id)
             return True
         return False
-
-
-class _Attached:
-    """A host of a network."""
-
-    def __init__(self, host: GpuHost) -> None:
-        self.mac = host.host.mac
-        self.nic = NotifyingPort(host.host.nic)
-
-
-_CABLE: Final = Cable(latency=us(1), rate=400_000_000_000)
 
 
 def _check_completion(completion: WorkCompletion) -> None:

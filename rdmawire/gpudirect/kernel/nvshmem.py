@@ -13,12 +13,22 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import KernelError
-from rdmawire.fabric import ATTRIBUTES, Cable, Network, NotifyingPort, Simulator, connect, star
-from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, DeviceQueue, GpuHost, system_of
+from rdmawire.fabric import ATTRIBUTES, Network, Simulator, connect, star
+from rdmawire.gpudirect.kernel.gpu_host import (
+    CABLE,
+    ENTRIES,
+    PROXY,
+    TIMEOUT_66_US,
+    DeviceQueue,
+    GpuHost,
+    SendQueue,
+    ring_doorbell,
+    system_of,
+)
 from rdmawire.gpudirect.kernel.memory_model import Agent
 from rdmawire.gpudirect.kernel.run import Kernel, KernelSystem, Warp
 from rdmawire.units import us
-from rdmawire.verbs import SendFlags, SendOpcode, SendWR, Sge, WCStatus
+from rdmawire.verbs import SendFlags, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
 
 MAX_PES: Final = 64
@@ -31,11 +41,7 @@ _SCRATCH: Final = 64
 _RESERVED: Final = _BARRIERS + _SCRATCH
 _MAX_POSTED: Final = ENTRIES // 4
 """WQEs of a queue that may be incomplete."""
-_PROXY: Final = 500
-"""Time (ns) in which a thread of the host posts work."""
 _TIMEOUT: Final = us(20_000)
-_TIMEOUT_66_US: Final = 4
-_CABLE: Final = Cable(latency=us(1), rate=400_000_000_000)
 
 
 class Transport(Enum):
@@ -109,7 +115,7 @@ class Nvshmem:
             self.hosts, self.network.simulator, self.network.wake, spec.seed, spec.max_delay
         )
         if spec.hosts > 1:
-            star(self.network, {host.name: _Attached(host) for host in self.hosts}, _CABLE)
+            star(self.network, {host.name: host for host in self.hosts}, CABLE)
         size = _RESERVED + spec.heap
         self.heaps = [host.allocate(size) for host in self.hosts]
         self.keys = [
@@ -131,7 +137,7 @@ class Nvshmem:
     def _connect(self, one: int, other: int, *, on_gpu: bool) -> None:
         queues_on_gpu = on_gpu and self.spec.transport is Transport.IBGDA
         here, there = (DeviceQueue(self.hosts[pe], on_gpu=queues_on_gpu) for pe in (one, other))
-        attributes = ATTRIBUTES._replace(timeout=_TIMEOUT_66_US, path_mtu=MTU.MTU_4096)
+        attributes = ATTRIBUTES._replace(timeout=TIMEOUT_66_US, path_mtu=MTU.MTU_4096)
         connect(here.host.host, here.qp, there.host.host, there.qp, attributes)
         self._queues[one, other, on_gpu] = here
         self._queues[other, one, on_gpu] = there
@@ -196,14 +202,6 @@ class Nvshmem:
         return self.network.simulator.now
 
 
-class _Attached:
-    """A host of a network."""
-
-    def __init__(self, host: GpuHost) -> None:
-        self.mac = host.host.mac
-        self.nic = NotifyingPort(host.host.nic)
-
-
 def _check(spec: NvshmemSpec) -> None:
     if not 1 <= spec.pes <= MAX_PES:
         raise KernelError(f"{spec.pes} PEs; 1 to {MAX_PES} are supported")
@@ -211,44 +209,26 @@ def _check(spec: NvshmemSpec) -> None:
         raise KernelError(f"a heap of {spec.heap} bytes; 1 to {MAX_HEAP} are supported")
 
 
-class _Sender:
+class _Sender(SendQueue):
     """A queue pair as one agent uses it: posts work, rings, and counts completions."""
 
     def __init__(self, queue: DeviceQueue, warp: Warp) -> None:
-        self._work = queue.sends(warp)
-        self._completions = queue.completions(warp)
+        super().__init__(queue, warp, _TIMEOUT)
         self._doorbells = queue.host.doorbells
-        self._warp = warp
-        self.posted = self.completed = 0
+        self.posted = 0
 
     def post(self, *work: SendWR) -> Kernel:
         """Store WQEs, the index and the doorbell, with a fence after each."""
         yield from self.until(self.posted + len(work) - _MAX_POSTED)
         for wr in work:
-            self._work.post(wr)
+            self.work.post(wr)
             self.posted += 1
-        yield from self._warp.fence()
-        doorbell = self._work.publish()
-        yield from self._warp.fence()
-        self._warp.store(self._doorbells, doorbell)
-
-    def poll(self) -> None:
-        """Take completions."""
-        for completion in self._completions.poll(_MAX_POSTED):
-            if completion.status is not WCStatus.SUCCESS:
-                raise KernelError(f"{self._warp.agent.name}: {completion.status.name}")
-            self._work.retire(completion.wr_id)
-            self.completed += 1
+        yield from ring_doorbell(self.warp, self.work, self._doorbells)
 
     def until(self, count: int) -> Kernel:
-        """Poll until this many WQEs are complete."""
-
-        def is_complete() -> bool:
-            if self.completed < count:
-                self.poll()
-            return self.completed >= count
-
-        yield from self._warp.wait(is_complete, _TIMEOUT)
+        """Poll until this many WQEs are complete, if they are not yet known to be."""
+        if self.completed < count:
+            yield from super().until(count)
 
 
 class Shmem:
@@ -528,7 +508,7 @@ class _Commands:
                 if pe not in senders:
                     queue = self._job.queue(self._pe, pe, on_gpu=True)
                     senders[pe] = _Sender(queue, warp)
-                yield _PROXY
+                yield PROXY
                 yield from senders[pe].post(work)
                 taken += 1
             for sender in senders.values():
@@ -537,7 +517,7 @@ class _Commands:
             if complete > done:
                 done = complete
                 warp.store(self._counters + _WORD, done.to_bytes(_WORD, "little"))
-            yield _PROXY
+            yield PROXY
 
 
 def ring_put(job: Nvshmem, size: int, count: int = 1) -> Callable[[Shmem], Kernel]:

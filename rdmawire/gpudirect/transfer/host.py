@@ -1,6 +1,7 @@
 """A host that transfers data of a GPU: its memory, its adapter, its bus, and what it has spent."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Final
 
 from rdmawire.errors import TransferError
@@ -15,7 +16,6 @@ from rdmawire.topology import (
     DeviceKind,
     Machine,
     PeerStatus,
-    Route,
     memory_route,
     nearest,
     nvlink_route,
@@ -31,14 +31,6 @@ _CAPABILITIES: Final[Mapping[str, tuple[int, int]]] = {
     "H100": (9, 0), "H200": (9, 0), "GH200": (9, 0), "B200": (10, 0),
 }  # fmt: skip
 """Compute capabilities by model: CUDA's list of GPUs. Another model is taken as 8.0."""
-
-
-class Port:
-    """A host of a network: its MAC address and its port."""
-
-    def __init__(self, mac: bytes, port: DmaPort) -> None:
-        self.mac = mac
-        self.nic = port
 
 
 class TransferHost:
@@ -66,6 +58,7 @@ class TransferHost:
         self.node = machine.bridge_of(device).node
         self.adapter = _adapter(machine, device) if peer is None else None
         self.place: Place = place_of(number)
+        self.mac = self.place.mac
         self.host = Host(place=self.place)
         self.copies = 0
         self.cpu = 0.0
@@ -87,24 +80,18 @@ class TransferHost:
             routes["peer"] = self.bus.route(direct)
         return routes
 
-    def port(self) -> Port:
-        """Return the adapter, whose DMA takes the time of the bus."""
-        return Port(self.place.mac, DmaPort(self.application, self.host.nic, self.adapter_routes()))
+    @cached_property
+    def nic(self) -> DmaPort:
+        """The adapter, whose DMA takes the time of the bus."""
+        return DmaPort(self.application, self.host.nic, self.adapter_routes)
 
+    @cached_property
     def adapter_routes(self) -> dict[Path, BusRoute]:
-        """Return the routes of the adapter, to pinned memory and to the GPU."""
+        """The routes of the adapter, to pinned memory and to the GPU."""
         assert self.adapter is not None
-        gpu: Route = peer_route(self.machine, self.adapter, self.device)
-        return {
-            Path.HOST: self.memory_route,
-            Path.GPU_DIRECT: self.bus.route(gpu),
-        }
-
-    @property
-    def memory_route(self) -> BusRoute:
-        """The route of the adapter to pinned memory."""
-        assert self.adapter is not None
-        return self.bus.route(memory_route(self.machine, self.adapter, self.node))
+        memory = memory_route(self.machine, self.adapter, self.node)
+        gpu = peer_route(self.machine, self.adapter, self.device)
+        return {Path.HOST: self.bus.route(memory), Path.GPU_DIRECT: self.bus.route(gpu)}
 
     # Memory of the GPU.
 

@@ -21,6 +21,7 @@ from rdmawire.gpudirect.transfer.wire import RdmaWire, TcpWire, Wire
 from rdmawire.topology import Costs, Device, DeviceKind, LinkUse, Machine
 from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
+from rdmawire.wire.management import PATH_MTUS
 
 MAX_SIZE: Final = 1 << 30
 
@@ -170,7 +171,7 @@ class Transfer:
         if self.plan.wire is WireKind.TCP:
             return self._connect_tcp()
         spec, (sender, receiver) = self.spec, self.hosts
-        self._join(sender.port(), receiver.port())
+        self._join(sender, receiver)
         direct = self.plan.wire is WireKind.RDMA_TO_GPU
         return RdmaWire(
             sender,
@@ -295,7 +296,6 @@ class Transfer:
 
 
 _DEFAULT_RATE: Final = 100_000_000_000
-_MTUS: Final = (256, 512, 1024, 2048, 4096)
 
 
 def _ends(spec: TransferSpec) -> list[tuple[str, Device, Device | None]]:
@@ -319,8 +319,9 @@ def _check(spec: TransferSpec) -> None:
             raise TransferError(f"{name} is no GPU")
     if not 0 < spec.size <= MAX_SIZE:
         raise TransferError(f"a transfer of {spec.size} bytes; 1 to {MAX_SIZE} are supported")
-    if spec.mtu not in _MTUS:
-        raise TransferError(f"a path MTU of {spec.mtu}; there are {', '.join(map(str, _MTUS))}")
+    if spec.mtu not in PATH_MTUS:
+        known = ", ".join(map(str, PATH_MTUS))
+        raise TransferError(f"a path MTU of {spec.mtu}; there are {known}")
     if spec.chunk < 0 or not 0 < spec.slots <= _MAX_SLOTS:
         raise TransferError(f"chunks of {spec.chunk} bytes in {spec.slots} slots; up to 256 slots")
     if -(-spec.size // (spec.chunk or spec.size)) > _MAX_CHUNKS:

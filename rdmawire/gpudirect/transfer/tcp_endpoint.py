@@ -47,7 +47,6 @@ class TcpEndpoint:
     ) -> None:
         self.mac = own.mac
         self.max_segment = mtu - _HEADERS
-        self.retransmitted = 0
         self._ethernet = Ethernet(peer.mac, own.mac, EtherType.IPV4).build()
         self._ends = own.gid[12:], peer.gid[12:]
         self._ports = ports
@@ -250,7 +249,6 @@ class TcpEndpoint:
     # Time.
 
     def _go_back(self, now: int) -> None:
-        self.retransmitted += 1
         self._duplicates = 0
         self._next = self._acked
         self._deadline = now + TIMEOUT

@@ -117,7 +117,7 @@ class RdmaWire:
         """Post work; the WQE is written to the adapter with the doorbell (BlueFlame)."""
         costs = host.costs
         host.cpu += costs.post_time
-        delay = costs.post_time + host.memory_route.latency + costs.adapter_latency
+        delay = costs.post_time + host.adapter_routes[Path.HOST].latency + costs.adapter_latency
         self._simulator.call_at(
             ceil(self._simulator.now + delay), partial(self._ring, host, queue, work)
         )
@@ -141,7 +141,7 @@ class RdmaWire:
 
     def _later(self, host: TransferHost, delay: float, action: Callable[[], None]) -> None:
         """Do something when software has seen the completion."""
-        delay += host.costs.adapter_latency + host.memory_route.latency
+        delay += host.costs.adapter_latency + host.adapter_routes[Path.HOST].latency
         self._simulator.call_at(ceil(self._simulator.now + delay), action)
 
     def _flush_time(self) -> float:
@@ -152,7 +152,7 @@ class RdmaWire:
         gpu = self._receiver.gpu
         if not self._is_direct or not gpu.profile.posts_writes:
             return 0.0
-        route = self._receiver.adapter_routes()[Path.GPU_DIRECT]
+        route = self._receiver.adapter_routes[Path.GPU_DIRECT]
         end = route.read(1, self._simulator.now) - self._simulator.now
         gpu.flush()
         return end
