@@ -191,13 +191,11 @@ def _operation(settings: dict[str, Any]) -> "CollectiveRun":
 
 def _run(run: "CollectiveRun", path: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Do the operation, write the capture, and return the summary."""
-    from rdmawire.fabric import CaptureTap, Rule
+    from rdmawire.fabric import Rule
     from rdmawire.gpudirect import bytes_sent
 
     spec, start = run.spec, time.perf_counter()
-    with CaptureTap(path) as tap:
-        for adapter in run.adapters:
-            run.network.tap(adapter.name, tap.point(adapter.name))
+    with run.network.captured(path):
         if settings["loss"]:
             for link in run.network.links:
                 run.network.set_faults(link, Rule("drop", chance=settings["loss"]))

@@ -1,14 +1,13 @@
 """`rdmawire doctor`: why RDMA does not work or is slow."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
+from rdmawire.capture.io import STANDARD_INPUT, STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, option
-from rdmawire.cli.streams import complain
+from rdmawire.cli.streams import bytes_of_input, complain
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError
 from rdmawire.terminal import escape, plural
@@ -70,9 +69,8 @@ def command(what: str, *, as_list: bool, names: tuple[str, ...], as_json: bool) 
 
 def _standard_input() -> "Examination":
     from rdmawire.doctor.examine import examine_text
-    from rdmawire.traffic.scenario.document import MAX_BYTES
 
-    return examine_text(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
+    return examine_text(bytes_of_input(), STANDARD_INPUT)
 
 
 def _list(*, as_json: bool) -> None:
@@ -106,7 +104,7 @@ def _show(examination: "Examination", found: "list[Finding]", what: str, *, as_j
         for one in found:
             click.echo("\n".join(map(escape, one.lines())))
         count = plural(len(found), "problem") if found else "no problem"
-        name = "standard input" if what == STREAM else escape(what)
+        name = STANDARD_INPUT if what == STREAM else escape(what)
         click.echo(f"{name}, a {subject}: {count} found")
     for note in examination.notes:
         complain(f"note: {note}")

@@ -1,7 +1,7 @@
 """`rdmawire gen gpu-write`: WRITEs that a GPU kernel, a proxy or a stream starts, step by step."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,7 @@ _WRONG = 1
 )  # fmt: skip
 @option(
     "Memory", "--seeds", type=IntegerType(1, _MAX_SEEDS), default=1, show_default=True,
-    help="Try so many seeds, from --seed on, until one goes wrong.",
+    help="Try this many seeds, from --seed on, until one goes wrong.",
 )  # fmt: skip
 @options.written("path", "The capture of both adapters: FILE.pcap or .pcapng, also compressed.")
 @options.picture("Draw the timeline to FILE.svg or FILE.png.")
@@ -108,9 +108,7 @@ def command(
         path = options.capture_path(path)
     options.check_drawing(picture)
     try:
-        report = _search(_spec(settings), range(seed, seed + seeds))
-        if path is not None:
-            report = _run(report.spec, path)
+        report = _search(_spec(settings), range(seed, seed + seeds), path)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
     if picture is not None:
@@ -138,25 +136,25 @@ def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
     )
 
 
-def _search(spec: "GpuWriteSpec", seeds: range) -> "GpuWriteReport":
-    """Return the first run that goes wrong, else the last one."""
+def _search(spec: "GpuWriteSpec", seeds: range, path: str | None) -> "GpuWriteReport":
+    """Return the first run that goes wrong, else the last one, and write its packets.
+
+    Of several seeds, the one is run again with a capture.
+    """
+    if len(seeds) == 1:
+        return _run(spec._replace(seed=seeds[0]), path)
     for seed in seeds:
         report = _run(spec._replace(seed=seed), None)
         if not report.is_right:
             break
-    return report
+    return report if path is None else _run(report.spec, path)
 
 
 def _run(spec: "GpuWriteSpec", path: str | None) -> "GpuWriteReport":
-    from rdmawire.fabric import CaptureTap
     from rdmawire.gpudirect.kernel import GpuWrite
 
     run = GpuWrite(spec)
-    with ExitStack() as stack:
-        if path is not None:
-            tap = stack.enter_context(CaptureTap(path))
-            for host in run.hosts:
-                run.network.tap(host.name, tap.point(host.name))
+    with nullcontext() if path is None else run.network.captured(path):
         return run.run()
 
 

@@ -1,7 +1,7 @@
 """`rdmawire gen nvshmem-put`: puts with signals between GPUs, as NVSHMEM does them."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,17 +120,12 @@ def _job(settings: dict[str, Any], size: int) -> "Nvshmem":
 
 def _run(job: "Nvshmem", path: str | None, frames: list[int], *, size: int, messages: int) -> int:
     """Run the job, and write what its adapters send."""
-    from rdmawire.fabric import CaptureTap
     from rdmawire.gpudirect.kernel import ring_put
 
     kernel = ring_put(job, size, messages)
     for pe in range(job.spec.pes):
         job.launch(pe, kernel)
-    with ExitStack() as stack:
-        if path is not None:
-            tap = stack.enter_context(CaptureTap(path))
-            for name in job.network.hosts:
-                job.network.tap(name, tap.point(name))
+    with nullcontext() if path is None else job.network.captured(path):
         for name in job.network.hosts:
             job.network.tap(name, lambda frame, _: frames.append(len(frame.data)))
         return job.run()

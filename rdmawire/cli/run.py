@@ -20,7 +20,7 @@ from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option, use_color
 from rdmawire.cli.options import by_own_name, check_compatible, check_suffix
 from rdmawire.cli.progress import late_bar
-from rdmawire.cli.streams import complain, print_text
+from rdmawire.cli.streams import bytes_of_input, complain, print_text
 from rdmawire.cli.table import as_object, write_summary
 from rdmawire.errors import CaptureError
 from rdmawire.terminal import escape, plural, quote
@@ -80,13 +80,6 @@ def text_of_word(word: str, *, shipped: bool) -> str:
     if word == STREAM:
         return text_of_bytes(bytes_of_input(), STANDARD_INPUT)
     return text_of_bytes(read_bytes(word), word)
-
-
-def bytes_of_input() -> bytes:
-    """Read standard input up to one byte more than the maximum of a scenario."""
-    from rdmawire.traffic.scenario.document import MAX_BYTES
-
-    return sys.stdin.buffer.read(MAX_BYTES + 1)
 
 
 _FOLDER = "captures/"

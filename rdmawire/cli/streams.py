@@ -10,9 +10,12 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterable
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rdmawire.terminal import escape, escape_lines
+
+if TYPE_CHECKING:
+    from rdmawire.topology import FoundMachine
 
 
 class LossyStream(TextIOWrapper):
@@ -81,3 +84,20 @@ def complain(text: str) -> None:
     """Write ``text`` as one line to standard error."""
     sys.stderr.write(f"rdmawire: {escape(' '.join(text.split()))}\n")
     sys.stderr.flush()
+
+
+def bytes_of_input() -> bytes:
+    """Read standard input up to one byte more than the maximum of a scenario or a host."""
+    from rdmawire.traffic.scenario.document import MAX_BYTES
+
+    return sys.stdin.buffer.read(MAX_BYTES + 1)
+
+
+def open_host(source: str) -> "FoundMachine":
+    """Return a host by a name, a file or a folder, or ``-`` for the text on standard input."""
+    from rdmawire.capture.io import STANDARD_INPUT, STREAM
+    from rdmawire.traffic.scenario import topology_file
+
+    if source != STREAM:
+        return topology_file.open_host(source)
+    return topology_file.parse_topology(bytes_of_input(), STANDARD_INPUT)

@@ -1,16 +1,14 @@
 """`rdmawire topo`: how near the devices of a host are, and which way their bytes take."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, option
-from rdmawire.cli.streams import complain
+from rdmawire.cli.streams import complain, open_host
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TopologyError
 from rdmawire.terminal import escape
@@ -19,7 +17,6 @@ from rdmawire.wire.show import byte_count
 if TYPE_CHECKING:
     from rdmawire.topology import Device, Machine
     from rdmawire.topology.advice import GpuAdvice
-    from rdmawire.topology.pci_tree import FoundMachine
     from rdmawire.topology.route import Route
 
 _USAGE = 2
@@ -95,7 +92,7 @@ def command(
         return 0
     options.check_drawing(picture)
     try:
-        found = _host(host)
+        found = open_host(host)
         with_matrix = with_matrix or not (capability or with_advice or ends)
         paths = _Paths(found.machine, ends, size) if ends else None
         report = _Report(found.machine, capability, paths, matrix=with_matrix, advice=with_advice)
@@ -117,15 +114,6 @@ def _draw(machine: "Machine", ends: tuple[str, str] | None, picture: Path) -> No
 
     routes = [route for _, route in _routes(machine, *ends)] if ends else []
     draw_host(machine, picture, routes)
-
-
-def _host(source: str) -> "FoundMachine":
-    from rdmawire.traffic.scenario.document import MAX_BYTES
-    from rdmawire.traffic.scenario.topology_file import open_host, parse_topology
-
-    if source != STREAM:
-        return open_host(source)
-    return parse_topology(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
 
 
 class _Report:

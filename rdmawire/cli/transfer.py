@@ -1,7 +1,7 @@
 """`rdmawire transfer`: how long data takes from one GPU to another, by each path, as packets."""
 
-import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,11 +10,12 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.streams import complain
+from rdmawire.cli.streams import complain, open_host
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TransferError
 from rdmawire.terminal import escape, plural
 from rdmawire.traffic.generate.spec import SpecError, rate
+from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ _USAGE = 2
     help="Rate of the links between hosts.  [default: that of the adapter's port]",
 )  # fmt: skip
 @option(
-    "Network", "--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]),
+    "Network", "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]),
     default="4096", show_default=True, help="Path MTU of RDMA.",
 )  # fmt: skip
 @option(
@@ -131,22 +132,13 @@ def _specs(
     """Yield what is to be done: each size by each path."""
     from rdmawire.gpudirect.transfer import TransferPath, TransferSpec
 
-    machine = _machine(host)
+    machine = open_host(host).machine
     source, target = _ends(machine, settings.pop("source"), settings.pop("target"))
     settings["rate"] = settings["rate"] or 0
     settings["mtu"] = int(settings["mtu"])
     for size in sizes:
         for path in paths:
             yield TransferSpec(machine, source, target, TransferPath(path), size, **settings)
-
-
-def _machine(host: str) -> "Machine":
-    from rdmawire.traffic.scenario.document import MAX_BYTES
-    from rdmawire.traffic.scenario.topology_file import open_host, parse_topology
-
-    if host != STREAM:
-        return open_host(host).machine
-    return parse_topology(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input").machine
 
 
 def _ends(machine: "Machine", source: str | None, target: str | None) -> tuple[str, str]:
@@ -194,16 +186,11 @@ class _Result(NamedTuple):
 
 def _outcome(spec: "TransferSpec", capture: str | None) -> "tuple[TransferReport | None, str]":
     """Do a transfer; return its report, or the reason why there is none."""
-    from rdmawire.fabric import CaptureTap
     from rdmawire.gpudirect.transfer import Transfer
 
     try:
         one = Transfer(spec)
-        if capture is None:
-            return one.run(), ""
-        with CaptureTap(capture) as tap:
-            for host in one.hosts:
-                one.network.tap(host.name, tap.point(host.name))
+        with nullcontext() if capture is None else one.network.captured(capture):
             return one.run(), ""
     except TransferError as error:
         return None, str(error)

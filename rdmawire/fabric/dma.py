@@ -29,10 +29,11 @@ _READ_AHEAD: Final = 1 << 17
 
 
 class _Payload(NamedTuple):
-    """Where a frame goes: the number of the queue pair, and the bytes of its payload."""
+    """Where a frame goes: the queue pair, the bytes of its payload, and the key of its RETH."""
 
     qpn: int
     size: int
+    rkey: int | None = None
 
 
 _RKEY_OFFSET: Final = 8
@@ -46,7 +47,11 @@ def _payload(frame: bytes) -> _Payload:
     if layout is None:
         return _NOTHING
     size = len(frame) - at - BTH.SIZE - layout.size - ICRC.SIZE - (frame[at + 1] >> 4 & 3)
-    return _Payload(int.from_bytes(frame[at + 5 : at + 8], "big"), max(size, 0))
+    key = None
+    if layout.shape is not None and "reth" in layout.shape.headers:
+        start = at + BTH.SIZE + _RKEY_OFFSET
+        key = int.from_bytes(frame[start : start + 4], "big")
+    return _Payload(int.from_bytes(frame[at + 5 : at + 8], "big"), max(size, 0), key)
 
 
 class DmaPort:
@@ -74,7 +79,7 @@ class DmaPort:
         self._routes = routes
         self._max_buffered = max_buffered
         self._buffered = 0
-        self._received: deque[tuple[int, bytes]] = deque()
+        self._received: deque[tuple[int, bytes, _Payload]] = deque()
         self._ready: list[tuple[int, int, bytes]] = []
         self._last_ready: dict[int, int] = {}
         self._paths: dict[int, Path] = {}
@@ -105,39 +110,34 @@ class DmaPort:
         delivered, else the host's.
         """
         self._now = now
-        qpn, size = _payload(frame)
         if self._max_buffered is not None and self._buffered + len(frame) > self._max_buffered:
             self.discarded += 1
             return
-        due = now
-        if size:
-            due = ceil(self._routes[self._path(qpn, frame)].write(size, now))
+        payload, due = _payload(frame), now
+        if payload.size:
+            due = ceil(self._routes[self._path(payload)].write(payload.size, now))
         if self._received:
             due = max(due, self._received[-1][0])
         self._buffered += len(frame)
         self.most_buffered = max(self.most_buffered, self._buffered)
-        self._received.append((due, frame))
+        self._received.append((due, frame, payload))
         self._deliver(now)
 
-    def _path(self, qpn: int, frame: bytes) -> Path:
+    def _path(self, payload: _Payload) -> Path:
         """Return the path to the memory that a frame's RETH names, else that of the last frame."""
-        at = bth_offset(frame, 0, len(frame))
-        layout = LAYOUTS.get(frame[at])
-        if layout is not None and layout.shape is not None and "reth" in layout.shape.headers:
-            start = at + BTH.SIZE + _RKEY_OFFSET
-            key = int.from_bytes(frame[start : start + 4], "big")
-            backing = getattr(self._nic.memory.keys.find(key), "backing", None)
+        if payload.rkey is not None:
+            backing = getattr(self._nic.memory.keys.find(payload.rkey), "backing", None)
             if backing is not None:
-                self._paths[qpn] = backing.path
-        return self._paths.get(qpn, Path.HOST)
+                self._paths[payload.qpn] = backing.path
+        return self._paths.get(payload.qpn, Path.HOST)
 
     def _deliver(self, now: int) -> None:
         while self._received and self._received[0][0] <= now:
-            _, frame = self._received.popleft()
+            _, frame, payload = self._received.popleft()
             self._buffered -= len(frame)
             before = self._bytes()
             self.port.receive(frame, now)
-            self._learn(_payload(frame), before)
+            self._learn(payload, before)
 
     def _bytes(self) -> dict[Path, int]:
         return {path: self._counters[path].bytes for path in self._routes}
@@ -179,7 +179,7 @@ class DmaPort:
 
         Inline data is not read from memory. Frames of one queue pair stay in order.
         """
-        qpn, size = _payload(frame)
+        qpn, size, _ = _payload(frame)
         due = now
         path = next((path for path, left in read.items() if left >= size), None) if size else None
         if path is not None:

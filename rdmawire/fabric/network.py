@@ -11,13 +11,16 @@
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from errno import EINVAL
 from functools import partial
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
+from rdmawire.capture.io import AnyPath
 from rdmawire.errors import FabricError, VerbsError
+from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.classify import Classifier
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.host import Place
@@ -193,6 +196,14 @@ class Network:
         """Add a tap to a link, a host or a port: for frames sent, or with ``arrivals`` received."""
         place = self.attachments.get(where) or self.simulator.segment(self._link(where))
         (place.on_arrival if arrivals else place.on_sent).append(tap)
+
+    @contextmanager
+    def captured(self, path: AnyPath) -> Iterator[None]:
+        """Capture what each host sends, lost frames too; in a pcapng each host is an interface."""
+        with CaptureTap(path) as tap:
+            for name in self.hosts:
+                self.tap(name, tap.point(name))
+            yield
 
     def _link(self, name: str) -> Link:
         if name not in self.links:
