@@ -1,4 +1,7 @@
-"""Figures of Matplotlib: their style, their colours, and how they are written to a file."""
+"""Figures of Matplotlib: their style, their colours, and how they are written to a file.
+
+What draws takes Matplotlib from here: without it, the error says how to install it.
+"""
 
 import warnings
 from io import BytesIO
@@ -9,9 +12,23 @@ from rdmawire.capture.io import output_file
 
 try:
     import matplotlib as mpl
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 except ImportError as error:
     raise ImportError("pictures need Matplotlib: pip install 'rdmawire[plot]'") from error
+
+__all__ = [
+    "COLOURS",
+    "GREY",
+    "STYLE",
+    "Axes",
+    "Figure",
+    "MaxNLocator",
+    "mpl",
+    "plain",
+    "save",
+]
 
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#882255")
 """Colours that colour-blind people can distinguish: Okabe and Ito's, and a wine red."""

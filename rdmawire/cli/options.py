@@ -171,19 +171,22 @@ def picture(text: str) -> Callable[[F], F]:
     )  # fmt: skip
 
 
-def check_folder(picture: Path | None) -> None:
-    """Raise ``CaptureError`` if the folder does not exist, before a long capture is counted."""
-    if picture is not None and not picture.parent.is_dir():
+def check_drawing(picture: Path | None) -> None:
+    """Raise an error if a picture cannot be drawn, before any work is done.
+
+    ``ClickException`` without Matplotlib, ``CaptureError`` if the folder does not exist.
+    """
+    if picture is None:
+        return
+    check_installed("rdmawire.figure")
+    if not picture.parent.is_dir():
         raise write_error(FileNotFoundError(errno.ENOENT, ""), display_path(str(picture)))
 
 
-def check_drawing(picture: Path | None) -> None:
-    """Raise an error if a picture cannot be drawn, before any work is done."""
-    check_folder(picture)
-    if picture is None:
-        return
+def check_installed(module: str) -> None:
+    """Raise ``ClickException`` if a module needs a library that is not installed."""
     try:
-        import_module("rdmawire.figure")
+        import_module(module)
     except ImportError as error:
         raise click.ClickException(str(error)) from None
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,8 +169,8 @@ def command(
         raise click.UsageError("Missing argument 'FILE...'")
     if picture is not None and len(files) > 1 and not together:
         raise click.UsageError("--plot draws one picture: give one FILE, or --together")
-    _check_installed(drawing=picture is not None)
-    options.check_folder(picture)
+    options.check_installed("rdmawire.stats")
+    options.check_drawing(picture)
     bar = progress if progress is not None else sys.stderr.isatty()
     counting = Counting(interval, ports, wanted, points=picture is not None, progress=bar)
     groups = [files] if together else [(file,) for file in files]
@@ -181,16 +180,6 @@ def command(
     if picture is not None and last is not None:
         _draw(last, picture)
     return counting.status
-
-
-def _check_installed(*, drawing: bool) -> None:
-    """Raise ``ClickException`` if a library is missing, before any work is done."""
-    try:
-        import_module("rdmawire.stats")
-        if drawing:
-            import_module("rdmawire.stats.plot")
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _write_json(found: Iterator[CaptureStatistics]) -> CaptureStatistics | None:

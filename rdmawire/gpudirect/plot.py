@@ -4,15 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rdmawire.figure import COLOURS, GREY, STYLE, plain, save
+from rdmawire.figure import COLOURS, GREY, STYLE, Axes, Figure, mpl, plain, save
 from rdmawire.gpudirect.kernel import Happened
 from rdmawire.gpudirect.transfer import TransferPath, TransferReport
 from rdmawire.topology import Device, DeviceKind, Machine, Route, Switch
 from rdmawire.units import SECOND
-
-import matplotlib as mpl  # isort: skip  after the module that says how to install it
-from matplotlib.axes import Axes  # isort: skip
-from matplotlib.figure import Figure  # isort: skip
 
 _FILLS: Final = {
     DeviceKind.GPU: "#CDE8D9",

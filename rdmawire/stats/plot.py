@@ -8,21 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmawire.figure import COLOURS, GREY, STYLE, plain, save
+from rdmawire.figure import COLOURS, GREY, STYLE, Axes, Figure, MaxNLocator, mpl, plain, save
 from rdmawire.stats.packets import IntArray
 from rdmawire.stats.psn_sequence import REACH
 from rdmawire.stats.report import FlowReport, Report, Throughput
 from rdmawire.stats.throughput import PsnPoints
 from rdmawire.units import RATE_UNITS, SECOND, Units, format_duration, unit_of
 from rdmawire.wire.serial import MODULUS
-
-try:
-    import matplotlib as mpl
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-except ImportError as error:
-    raise ImportError("pictures need Matplotlib: pip install 'rdmawire[plot]'") from error
 
 _MARKERS = ("o", "^", "s")
 _COLOURED = 20
