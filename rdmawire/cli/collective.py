@@ -1,4 +1,4 @@
-"""`rdmawire gen allreduce` and other collectives: the packets of NCCL's rings as a capture."""
+"""`rdmawire gen allreduce` and other collectives: the packets of NCCL as a capture."""
 
 import time
 from functools import partial
@@ -10,7 +10,7 @@ from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.gen import COLLECTIVES
-from rdmawire.cli.streams import complain
+from rdmawire.cli.streams import complain, open_host
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import CollectiveError, FabricError
 from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, rate, share
@@ -32,6 +32,9 @@ _MAX_HOSTS = 512
         "rdmawire gen allreduce -w allreduce.pcapng",
         "rdmawire gen allreduce --hosts 8 --gpus 8 --size 64M -w ring.pcap",
         "rdmawire gen allgather --hosts 4 --protocol simple --loss 0.1% -w lossy.pcap",
+        "rdmawire gen allreduce --hosts 8 --algo tree --protocol ll128 -w tree.pcap",
+        "rdmawire gen allreduce --topology dgx-h200 --algo collnet -w sharp.pcap",
+        "rdmawire gen sendrecv --qps 4 --split --ar-threshold 8k -w qps.pcap",
         "rdmawire gen allreduce --hosts 128 --gpus 8 --size 1G --flows",
         "rdmawire gen allreduce --hosts 2 --size 1k -q -w - | rdmawire dissect -",
     ),
@@ -47,20 +50,31 @@ _MAX_HOSTS = 512
     help="Number of hosts.",
 )  # fmt: skip
 @option(
-    "Operation", "--gpus", type=IntegerType(1, 16), default=1, show_default=True,
-    help="GPUs of each host, with an adapter each; NVLink joins them.",
+    "Operation", "--gpus", type=IntegerType(1, 16),
+    help="GPUs of each host.  [default: 1, or those of --topology]",
 )  # fmt: skip
 @option(
-    "Operation", "--algo", type=click.Choice(["ring"]), default="ring", show_default=True,
-    help="Algorithm.",
+    "Operation", "--topology", metavar="HOST",
+    help="What each host is, as `rdmawire topo` reads it: dgx-h200 or a file. It gives each "
+    "GPU's adapter and the path between GPUs.  [default: an adapter for each GPU, and NVLink]",
 )  # fmt: skip
 @option(
-    "Operation", "--protocol", type=click.Choice(["ll", "simple"]),
+    "Operation", "--algo", type=click.Choice(["ring", "tree", "collnet", "nvls", "nvls-tree"]),
+    default="ring", show_default=True,
+    help="NCCL's algorithm. All but ring are for allreduce; in collnet and nvls the switch of the "
+    "network adds (SHARP), in nvls and nvls-tree the NVSwitches do.",
+)  # fmt: skip
+@option(
+    "Operation", "--protocol", type=click.Choice(["ll", "ll128", "simple"]),
     help="NCCL's protocol.  [default: ll up to 1 MiB, else simple]",
 )  # fmt: skip
 @option(
+    "Operation", "--root", type=IntegerType(0, 4095), default=0, show_default=True,
+    help="Rank that has the values of broadcast, or gets the sum of reduce.",
+)  # fmt: skip
+@option(
     "Operation", "--channels", type=IntegerType(1, 32),
-    help="Rings that share the work.  [default: 1 to 8, by the size]",
+    help="Rings or trees that share the work.  [default: 1 to 8, by the size]",
 )  # fmt: skip
 @option(
     "Operation", "--dtype", type=click.Choice(["int32", "float32"]), default="int32",
@@ -80,6 +94,23 @@ _MAX_HOSTS = 512
     help="Share of frames that are lost on the links: 0.1% or 0.001.",
 )  # fmt: skip
 @option(
+    "Connections", "--qps", type=IntegerType(1, 16), default=1, show_default=True,
+    help="Queue pairs of a connection (NCCL_IB_QPS_PER_CONNECTION).",
+)  # fmt: skip
+@option(
+    "Connections", "--split", is_flag=True,
+    help="Split each message over all queue pairs (NCCL_IB_SPLIT_DATA_ON_QPS).",
+)  # fmt: skip
+@option(
+    "Connections", "--ar-threshold", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
+    help="With adaptive routing, messages of more bytes are a WRITE and an empty one with the "
+    "immediate (NCCL_IB_AR_THRESHOLD, 8k).  [default: no adaptive routing]",
+)  # fmt: skip
+@option(
+    "Connections", "--gdr-flush", "flush", is_flag=True,
+    help="Flush what was written to GPUs by a READ (NCCL_NET_FORCE_FLUSH).",
+)  # fmt: skip
+@option(
     "Operation", "--flows", is_flag=True,
     help="Compute times and bytes message by message, without packets and values: for 1,024 GPUs "
     "and more.",
@@ -92,7 +123,7 @@ _MAX_HOSTS = 512
 def command(path: str | None, *, flows: bool, as_json: bool, quiet: bool, **settings: Any) -> int:
     """Generate the traffic of a collective operation of GPUs, as NCCL sends it.
 
-    Real values go around rings of emulated adapters, over RDMA WRITEs with immediates and the
+    Real values go over rings and trees of emulated adapters, by RDMA WRITEs with immediates and the
     clear-to-send entries of receivers, and every result is compared with the sum by NumPy. In an
     alltoall each pair of GPUs has a connection; a sendrecv sends to the next GPU. Both have neither
     --protocol nor --channels. Exit status: 0, 1 if a connection fails, 2 for what cannot be.
@@ -126,9 +157,9 @@ def _flows(path: str | None, settings: dict[str, Any], *, as_json: bool, quiet: 
         raise click.UsageError("--flows makes no packets: leave -w out")
     if settings["loss"]:
         raise click.UsageError("--flows knows no losses: leave --loss out")
-    spec, cable = _wanted(settings)
     start = time.perf_counter()
     try:
+        spec, cable = _wanted(settings)
         report = flow_run(spec, cable)
     except CollectiveError as error:
         raise click.UsageError(str(error)) from None
@@ -173,12 +204,18 @@ def _sent(spec: "CollectiveSpec") -> int:
 
 def _wanted(settings: dict[str, Any]) -> "tuple[CollectiveSpec, Cable]":
     from rdmawire.fabric import Cable
-    from rdmawire.gpudirect import Collective, CollectiveSpec
+    from rdmawire.gpudirect import Algorithm, Collective, CollectiveSpec, HostLayout, NetSettings
 
     wanted = {name: settings[name] for name in CollectiveSpec._fields if name in settings}
     wanted["collective"] = Collective(settings["collective"])
+    wanted["algorithm"] = Algorithm(settings["algo"])
     wanted["protocol"] = settings["protocol"] or ""
     wanted["channels"] = settings["channels"] or 0
+    wanted["net"] = NetSettings(*(settings[name] for name in NetSettings._fields))
+    if settings["topology"] is not None:
+        wanted["layout"] = HostLayout.of(open_host(settings["topology"]).machine)
+    if settings["gpus"] is None:
+        wanted["gpus"] = wanted["layout"].gpus if settings["topology"] is not None else 1
     return CollectiveSpec(**wanted), Cable(latency=us(1), rate=settings["rate"])
 
 
@@ -192,7 +229,6 @@ def _operation(settings: dict[str, Any]) -> "CollectiveRun":
 def _run(run: "CollectiveRun", path: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Do the operation, write the capture, and return the summary."""
     from rdmawire.fabric import Rule
-    from rdmawire.gpudirect import bytes_sent
 
     spec, start = run.spec, time.perf_counter()
     with run.network.captured(path):
@@ -200,19 +236,36 @@ def _run(run: "CollectiveRun", path: str, settings: dict[str, Any]) -> dict[str,
             for link in run.network.links:
                 run.network.set_faults(link, Rule("drop", chance=settings["loss"]))
         duration = run.run()
+    sent = [run.sent[rank] * spec.itemsize for rank in range(spec.ranks)]
     return {
         "collective": spec.collective.value,
-        "algorithm": settings["algo"],
+        "algorithm": spec.algorithm.value,
         "protocol": spec.chosen_protocol.name,
         "ranks": spec.ranks,
         "channels": spec.chosen_channels,
         "bytes": spec.size,
-        "bytes_per_rank": bytes_sent(spec.collective, spec.size, spec.ranks),
+        "bytes_per_rank": max(sent),
+        "is_even": min(sent) == max(sent),
         "messages": sum(connection.messages for connection in run.connections),
-        "nvlink_bytes": sum(edge.bytes for edge in run.nvlink_edges),
+        "nvlink_bytes": sum(edge.bytes for edge in run.local_edges),
+        "paths": sorted({edge.path.name for edge in run.local_edges}),
+        "flushes": sum(connection.flushes for connection in run.connections),
         "duration_ns": duration,
         "wall_s": round(time.perf_counter() - start, 3),
     }
+
+
+_PATHS = {
+    "NVL": "over NVLink",
+    "P2P": "by peer-to-peer over PCIe",
+    "SHM": "through host memory",
+    "TCP": "over TCP",
+}
+"""What is said of the paths within a host."""
+
+
+def _within(paths: list[str]) -> str:
+    return " and ".join(_PATHS[path] for path in paths)
 
 
 def _show(summary: dict[str, Any], *, as_json: bool, to_stderr: bool) -> None:
@@ -221,11 +274,12 @@ def _show(summary: dict[str, Any], *, as_json: bool, to_stderr: bool) -> None:
         click.echo(dumped(summary, indent=1), err=to_stderr)
         return
     time_us, speed = summary["duration_ns"] / 1000, summary["bytes"] / summary["duration_ns"]
+    within = f", {summary['nvlink_bytes']} bytes {_within(summary['paths'])}"
     text = (
         "{collective} of {bytes} bytes by {ranks} GPUs: every result is right\n"
-        "{protocol} in {channels} channels: {messages} messages between hosts, "
-        "{nvlink_bytes} bytes over NVLink\n"
-        "each rank sent {bytes_per_rank} bytes of values\n"
-    ).format_map(summary)
+        "{algorithm}, {protocol}, channels: {channels}, messages between hosts: {messages}"
+        f"{within if summary['paths'] else ''}\n"
+        "{who} sent {bytes_per_rank} bytes of values\n"
+    ).format(who="each rank" if summary["is_even"] else "the busiest rank", **summary)
     text += f"{time_us:.1f} us of virtual time, {speed:.2f} GB/s; made in {summary['wall_s']:.1f} s"
     click.echo(text, err=to_stderr)

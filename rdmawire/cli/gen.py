@@ -42,7 +42,10 @@ from rdmawire.wire.serial import MAX_IN_FLIGHT, MODULUS
 if TYPE_CHECKING:
     from rdmawire.traffic.summary import TrafficSummary
 
-COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv")
+COLLECTIVES = (
+    *("allreduce", "allgather", "reducescatter", "broadcast", "reduce"),
+    *("alltoall", "sendrecv"),
+)
 """Operations of `rdmawire.cli.collective`."""
 _OTHERS = {
     **dict.fromkeys(COLLECTIVES, "rdmawire.cli.collective"),

@@ -9,41 +9,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rdmawire.gpudirect.collective import (
-        PROTOCOLS,
-        CollectiveRun,
-        CollectiveSpec,
-        MessageProtocol,
-    )
-    from rdmawire.gpudirect.flow_model import (
-        LOCAL_PATHS,
-        FlowReport,
-        LocalPath,
-        flow_run,
-        local_time,
-    )
-    from rdmawire.gpudirect.ring import Collective, RingStep, bytes_sent, ring_steps
+    from rdmawire.gpudirect.nccl.collective import Algorithm, Collective, CollectiveSpec, bytes_sent
+    from rdmawire.gpudirect.nccl.connection import NetSettings
+    from rdmawire.gpudirect.nccl.flow import FlowReport, flow_run, local_time
+    from rdmawire.gpudirect.nccl.layout import LOCAL_PATHS, HostLayout, LocalPath
+    from rdmawire.gpudirect.nccl.protocol import PROTOCOLS, MessageProtocol
+    from rdmawire.gpudirect.nccl.ring import RingStep, ring_steps
+    from rdmawire.gpudirect.nccl.run import CollectiveRun
+    from rdmawire.gpudirect.nccl.tree import tree_parent
 
 __all__ = [
     "LOCAL_PATHS",
     "PROTOCOLS",
+    "Algorithm",
     "Collective",
     "CollectiveRun",
     "CollectiveSpec",
     "FlowReport",
+    "HostLayout",
     "LocalPath",
     "MessageProtocol",
+    "NetSettings",
     "RingStep",
     "bytes_sent",
     "flow_run",
     "local_time",
     "ring_steps",
+    "tree_parent",
 ]
 
 _MODULES = {
-    "collective": ("PROTOCOLS", "CollectiveRun", "CollectiveSpec", "MessageProtocol"),
-    "flow_model": ("LOCAL_PATHS", "FlowReport", "LocalPath", "flow_run", "local_time"),
-    "ring": ("Collective", "RingStep", "bytes_sent", "ring_steps"),
+    "nccl.collective": ("Algorithm", "Collective", "CollectiveSpec", "bytes_sent"),
+    "nccl.connection": ("NetSettings",),
+    "nccl.flow": ("FlowReport", "flow_run", "local_time"),
+    "nccl.layout": ("LOCAL_PATHS", "HostLayout", "LocalPath"),
+    "nccl.protocol": ("PROTOCOLS", "MessageProtocol"),
+    "nccl.ring": ("RingStep", "ring_steps"),
+    "nccl.run": ("CollectiveRun",),
+    "nccl.tree": ("tree_parent",),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -61,3 +61,71 @@ def test_a_failed_connection_is_no_error_of_usage(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("rdmawire: the operation failed after ")
     assert "RETRY_EXC_ERR" in done.stderr
+
+
+@pytest.mark.parametrize("algorithm", ["tree", "collnet", "nvls", "nvls-tree"])
+def test_algorithms_of_nccl(algorithm: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.pcapng"
+    words = (
+        "gen",
+        "allreduce",
+        "--gpus",
+        "2",
+        "--hosts",
+        "3",
+        "--size",
+        "96k",
+        "--algo",
+        algorithm,
+    )
+    done = rdmawire(*words, "-w", str(path))
+    assert done.returncode == 0, done.stderr
+    assert f"\n{algorithm}, " in done.stdout
+    who = "the busiest rank" if "tree" in algorithm else "each rank"
+    assert f"\n{who} sent " in done.stdout
+    counts = rdmawire("dissect", "-q", str(path))
+    assert "none malformed" in counts.stdout + counts.stderr
+
+
+def test_the_paths_of_a_host(tmp_path: Path) -> None:
+    path = str(tmp_path / "run.pcap")
+    done = rdmawire(
+        "gen", "allreduce", "--topology", "two-sockets", "--size", "96k", "-w", path, "--json"
+    )
+    found = json.loads(done.stdout)
+    assert found["paths"] == ["SHM"]
+    assert found["ranks"] == 4
+    message = refused(
+        "gen", "allreduce", "--topology", "dgx-h200", "--gpus", "4", "-w", path, status=2
+    )
+    assert "the layout is of 8 GPUs, the hosts have 4" in message
+    assert "none" in refused("gen", "allreduce", "--topology", "none", "-w", path, status=1)
+
+
+def test_queue_pairs_adaptive_routing_and_flushes(tmp_path: Path) -> None:
+    path = tmp_path / "run.pcap"
+    words = ("gen", "sendrecv", "--size", "1M", "--qps", "4", "--split", "--ar-threshold", "8k")
+    done = rdmawire(*words, "--gdr-flush", "-w", str(path), "--json")
+    assert json.loads(done.stdout)["flushes"] == 16
+    opcodes = rdmawire(
+        "dissect",
+        "-Y",
+        "infiniband.immdt",
+        "-T",
+        "fields",
+        "-e",
+        "infiniband.bth.opcode",
+        str(path),
+    ).stdout.split()
+    assert len(opcodes) == 16 * 4
+    assert set(opcodes) == {"11"}
+
+
+def test_a_root(tmp_path: Path) -> None:
+    path = str(tmp_path / "run.pcap")
+    for word in ("broadcast", "reduce"):
+        done = rdmawire("gen", word, "--hosts", "3", "--root", "1", "--size", "96k", "-w", path)
+        assert done.stdout.startswith(f"{word} of 98304 bytes by 3 GPUs: every result is right")
+    assert "root 3: ranks are 0 to 2" in refused(
+        "gen", "reduce", "--hosts", "3", "--root", "3", "--size", "96k", "-w", path, status=2
+    )

@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 from rdmawire.capture import open_capture
 from rdmawire.errors import CollectiveError
 from rdmawire.fabric import Cable, CaptureTap, Rule
-from rdmawire.gpudirect import Collective, CollectiveRun, CollectiveSpec, bytes_sent, ring_steps
-from rdmawire.gpudirect.collective import Data
-from rdmawire.gpudirect.nccl_net import immediate_of
+from rdmawire.gpudirect import (
+    LOCAL_PATHS,
+    Algorithm,
+    Collective,
+    CollectiveRun,
+    CollectiveSpec,
+    HostLayout,
+    NetSettings,
+    bytes_sent,
+    ring_steps,
+)
+from rdmawire.gpudirect.nccl.connection import immediate_of
+from rdmawire.gpudirect.nccl.task import Data
 from rdmawire.units import gbps, us
 from rdmawire.wire import roce
 from rdmawire.wire.ib import ImmDt
@@ -27,46 +37,69 @@ CABLE = Cable(latency=us(1), rate=gbps(100))
 def specs(draw: st.DrawFn) -> CollectiveSpec:
     """Draw a small operation."""
     hosts, gpus = draw(st.sampled_from([(1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (3, 2), (5, 1)]))
+    collective = draw(st.sampled_from(Collective))
+    algorithms = list(Algorithm) if collective is Collective.ALL_REDUCE else [Algorithm.RING]
+    if gpus == 1:
+        algorithms = [one for one in algorithms if not one.uses_nvswitch]
+    algorithm = draw(st.sampled_from(algorithms))
+    flagged = ["", "ll", "ll128", "simple"]
+    adds_in_switch = algorithm not in {Algorithm.RING, Algorithm.TREE}
     return CollectiveSpec(
-        draw(st.sampled_from(Collective)),
+        collective,
         hosts,
         gpus,
-        draw(st.integers(1, 400)) * 4 * hosts * gpus * draw(st.sampled_from([1, 7])),
-        draw(st.sampled_from(["", "ll", "simple"])),
+        draw(st.integers(1, 400)) * 4 * hosts * gpus * draw(st.sampled_from([1, 7, 60])),
+        draw(st.sampled_from(["", "simple"] if adds_in_switch else flagged)),
         draw(st.sampled_from([0, 1, 3])),
         draw(st.sampled_from(["int32", "float32"])),
         draw(st.integers(0, 100)),
+        algorithm=algorithm,
+        root=draw(st.integers(0, hosts * gpus - 1)),
+        net=NetSettings(
+            draw(st.integers(1, 3)),
+            split=draw(st.booleans()),
+            ar_threshold=draw(st.sampled_from([None, 0, 8192])),
+            flush=draw(st.booleans()),
+        ),
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=80)
 @given(specs())
 def test_results_are_right(spec: CollectiveSpec) -> None:
     run = CollectiveRun(spec, CABLE)
     assert run.run() > 0
     assert all(task.is_done for task in run._tasks)
+    flushes = sum(connection.flushes for connection in run.connections)
+    messages = sum(connection.messages for connection in run.connections)
+    from_ranks = 0.5 if run.network.hosts.get("aggregation") else 1
+    assert flushes == messages * from_ranks * spec.net.flush
 
 
-@settings(max_examples=10)
+@settings(max_examples=20)
 @given(specs(), st.integers(0, 1 << 20))
 def test_what_is_expected_is_numpys_sum(spec: CollectiveSpec, seed: int) -> None:
-    spec = spec._replace(seed=seed)
-    data = Data(spec)
+    data = Data(spec._replace(seed=seed))
     every = slice(0, data.total)
     values = [data.values(rank, every) for rank in range(spec.ranks)]
-    block = data.total // spec.ranks
-    if not spec.collective.is_ring:
-        return
-    if spec.collective is Collective.ALL_GATHER:
-        rows = [slice(rank * block, (rank + 1) * block) for rank in range(spec.ranks)]
-        for rank, own in enumerate(rows):
-            assert np.array_equal(data.expected(own), values[rank][own])
-    else:
-        assert np.array_equal(data.expected(every), np.sum(values, axis=0, dtype=spec.dtype))
+    assert np.array_equal(data.expected(every, None), np.sum(values, axis=0, dtype=spec.dtype))
+    for rank in range(spec.ranks):
+        assert np.array_equal(data.expected(every, rank), values[rank])
 
 
-def test_lost_frames_are_sent_again() -> None:
-    run = CollectiveRun(CollectiveSpec(hosts=3, size=3 * (1 << 18)), CABLE)
+LOSSY = [
+    CollectiveSpec(hosts=3, size=3 * (1 << 18)),
+    CollectiveSpec(hosts=3, size=3 * (1 << 18), net=NetSettings(4, split=True, ar_threshold=0)),
+    CollectiveSpec(hosts=3, size=3 * (1 << 18), net=NetSettings(4, flush=True)),
+    CollectiveSpec(hosts=5, size=5 * (1 << 16), algorithm=Algorithm.TREE),
+    CollectiveSpec(hosts=4, gpus=2, size=1 << 19, algorithm=Algorithm.COLLNET),
+    CollectiveSpec(Collective.BROADCAST, hosts=4, size=1 << 19, root=2),
+]
+
+
+@pytest.mark.parametrize("spec", LOSSY)
+def test_lost_frames_are_sent_again(spec: CollectiveSpec) -> None:
+    run = CollectiveRun(spec, CABLE)
     rules = [Rule("drop", chance=0.02) for _ in run.network.links]
     for link, rule in zip(run.network.links, rules, strict=True):
         run.network.set_faults(link, rule)
@@ -87,7 +120,7 @@ def test_a_wrong_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         run.run()
 
 
-RINGS = [collective for collective in Collective if collective.is_ring]
+RINGS = [one for one in Collective if one.is_ring and not one.has_root]
 
 
 @pytest.mark.parametrize("collective", RINGS)
@@ -98,7 +131,7 @@ def test_bytes_are_those_of_the_formula(collective: Collective, hosts: int, gpus
     run.run()
     rank_bytes = bytes_sent(collective, size, hosts * gpus)
     edges = hosts * gpus - (hosts if hosts > 1 else 0)
-    assert sum(edge.bytes for edge in run.nvlink_edges) == edges * rank_bytes
+    assert sum(edge.bytes for edge in run.local_edges) == edges * rank_bytes
     assert (len(run.connections) > 0) == (hosts > 1)
 
 
@@ -185,7 +218,7 @@ def test_pairs_send_their_parts_only() -> None:
     spec = CollectiveSpec(Collective.ALL_TO_ALL, hosts=2, gpus=4, size=1 << 16)
     run = CollectiveRun(spec, CABLE)
     run.run()
-    assert sum(edge.bytes for edge in run.nvlink_edges) == 8 * 3 * (1 << 13)
+    assert sum(edge.bytes for edge in run.local_edges) == 8 * 3 * (1 << 13)
     assert sum(connection.messages for connection in run.connections) == 8 * 4
 
 
@@ -200,6 +233,23 @@ def test_the_immediate_is_the_size_in_the_order_of_the_processor() -> None:
         (CollectiveSpec(hosts=1), "1 GPUs; 2 to 4096 are supported"),
         (CollectiveSpec(size=10), "take a multiple of 8"),
         (CollectiveSpec(size=0), "take a multiple of 8"),
+        (CollectiveSpec(root=2), "root 2: ranks are 0 to 1"),
+        (CollectiveSpec(root=-1), "root -1: ranks are 0 to 1"),
+        (CollectiveSpec(net=NetSettings(17)), "17 queue pairs of a connection; 1 to 16"),
+        (CollectiveSpec(net=NetSettings(ar_threshold=-1)), "a threshold of -1 bytes"),
+        (
+            CollectiveSpec(Collective.ALL_GATHER, algorithm=Algorithm.TREE),
+            "tree is for allreduce, not for allgather: take ring",
+        ),
+        (CollectiveSpec(algorithm=Algorithm.NVLS), "nvls needs hosts with two GPUs or more"),
+        (
+            CollectiveSpec(protocol="ll", algorithm=Algorithm.COLLNET),
+            "collnet has switches that add values, not flags",
+        ),
+        (
+            CollectiveSpec(layout=HostLayout.alike(2, LOCAL_PATHS["host"])),
+            "the layout is of 2 GPUs, the hosts have 1",
+        ),
     ],
 )
 def test_what_cannot_be_done(spec: CollectiveSpec, message: str) -> None:

@@ -2,9 +2,8 @@
 
 Rings are computed message by message for all ranks at once, by the rates and latencies of a
 :class:`~rdmawire.gpudirect.CollectiveRun`: a rank sends a message when it has it, when its link is
-free, and when the receiver has a free buffer. Channels that use one adapter
-wait for one another. Between
-pairs of ranks, the adapter with the most bytes decides. There are no losses.
+free, and when the receiver has a free buffer. Channels that use one adapter wait for one another.
+Between pairs of ranks, the adapter with the most bytes decides. There are no losses.
 """
 
 from collections import deque
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 from rdmawire.errors import CollectiveError
 from rdmawire.fabric import Cable
 from rdmawire.fabric.link import wire_time
-from rdmawire.gpudirect.collective import CollectiveSpec
-from rdmawire.gpudirect.ring import Collective, bytes_sent
+from rdmawire.gpudirect.nccl.collective import Algorithm, Collective, CollectiveSpec, bytes_sent
+from rdmawire.gpudirect.nccl.layout import LOCAL_PATHS
 from rdmawire.units import SECOND
 
 Times = NDArray[Any]
@@ -88,14 +87,14 @@ def _ring(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     left, messages = share, 0
     while left > 0:
         chunk = min(protocol.chunk // item * item, -(-left // parts))
-        size = -(-chunk // protocol.slices) * (2 if protocol.flags else 1)
+        size = protocol.wire_size(-(-chunk // protocol.slices))
         times.loop(*_edges(spec, cable, size))
         left -= chunk * parts
         messages += (steps - 1) * protocol.slices * spec.hosts * spec.chosen_channels
     far = bytes_sent(spec.collective, spec.size, spec.ranks)
     by_adapter = far * _busiest(spec) // spec.chosen_channels if spec.hosts > 1 else 0
     inner = spec.ranks - (spec.hosts if spec.hosts > 1 else 0)
-    nvlink = far * inner * (2 if protocol.flags else 1) if spec.gpus > 1 else 0
+    nvlink = protocol.wire_size(far * inner) if spec.gpus > 1 else 0
     return FlowReport(round(times.end), by_adapter, nvlink, messages if spec.hosts > 1 else 0)
 
 
@@ -185,34 +184,13 @@ def _pairs(spec: CollectiveSpec, cable: Cable) -> FlowReport:
 
 def flow_run(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     """Return what an operation takes; :class:`CollectiveError` for what cannot be."""
-    item = np.dtype(spec.dtype).itemsize
-    if not 2 <= spec.ranks <= MAX_RANKS:
-        raise CollectiveError(f"{spec.ranks} GPUs; 2 to {MAX_RANKS} are supported")
-    if spec.size % (item * spec.ranks) or not spec.size:
-        raise CollectiveError(
-            f"{spec.size} bytes are no whole number of values of {item} bytes for each of"
-            f" {spec.ranks} GPUs: take a multiple of {item * spec.ranks}"
-        )
+    if spec.algorithm is not Algorithm.RING or spec.collective.has_root:
+        name = f"{spec.collective.value} by {spec.algorithm.value}"
+        raise CollectiveError(f"there are no flows of {name}: leave --flows out, for packets")
+    spec.check(MAX_RANKS)
     return _ring(spec, cable) if spec.collective.is_ring else _pairs(spec, cable)
 
 
-class LocalPath(NamedTuple):
-    """How GPUs of one host send to one another: bytes per second of each, and latency in ns."""
-
-    rate: float
-    latency: int
-
-
-LOCAL_PATHS: Final[dict[str, LocalPath]] = {
-    "nvlink": LocalPath(370.8e9, 1000),
-    "host": LocalPath(36e9, 1000),
-    "tcp": LocalPath(3.2e9, 8000),
-}
-"""NCCL between GPUs of a host: over NVLink, through host memory, and over TCP on loopback.
-
-The first rate is what NCCL reckons with for H200 and NVSwitch, the others were measured there with
-``NCCL_P2P_DISABLE=1``, and with ``NCCL_SHM_DISABLE=1`` too, as the latencies were.
-"""
 LAUNCH: Final = 32_000
 """Time (ns) of a collective of few bytes, from the call to its end: measured on H200 by PyTorch."""
 
@@ -223,7 +201,7 @@ def local_time(collective: Collective, gpus: int, size: int, path: str) -> int:
     ``size`` in bytes is rounded up to values for each GPU; ``path`` is one of
     :data:`LOCAL_PATHS`.
     """
-    rate, delay = LOCAL_PATHS[path]
+    rate, delay, _ = LOCAL_PATHS[path]
     unit = 4 * gpus
     whole = -(-size // unit) * unit
     spec = CollectiveSpec(collective, 1, gpus, whole, nvlink_rate=rate, nvlink_latency=delay)

@@ -1,0 +1,1 @@
+"""Collective operations as NCCL does them: algorithms, protocols, and its transport over RDMA."""

@@ -1,0 +1,226 @@
+"""Workers at run time: the values of ranks, the edges between nodes, and what is done when."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from rdmawire.errors import CollectiveError
+from rdmawire.fabric import Simulator
+from rdmawire.gpudirect.nccl.collective import CollectiveSpec
+from rdmawire.gpudirect.nccl.layout import LocalPath
+from rdmawire.gpudirect.nccl.plan import EdgeId, Step, Worker
+from rdmawire.gpudirect.nccl.protocol import MessageProtocol, Values
+from rdmawire.units import SECOND
+
+_MAX_VALUE: Final = 1000
+
+
+class Edge(Protocol):
+    """One direction between two nodes."""
+
+    @property
+    def can_send(self) -> bool: ...
+
+    @property
+    def has_message(self) -> bool: ...
+
+    def expect(self, messages: int) -> None: ...
+
+    def send(self, data: bytes) -> None: ...
+
+    def receive(self) -> bytes: ...
+
+
+class LocalPort:
+    """The links of a GPU to others of its host, which all its edges share.
+
+    ``free_at`` is when they are free (ns).
+    """
+
+    __slots__ = ("free_at",)
+
+    def __init__(self) -> None:
+        self.free_at = 0
+
+
+class LocalEdge:
+    """An edge within a host: messages arrive after a latency, one after the other.
+
+    ``slots`` are the messages that may be on their way or not yet taken. ``wake`` is called when a
+    message arrives, and when one was taken.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self,
+        path: LocalPath,
+        slots: int,
+        port: LocalPort,
+        simulator: Simulator,
+        wake_source: Callable[[], None],
+        wake_target: Callable[[], None],
+    ) -> None:
+        self.path = path
+        self._slots = slots
+        self._port = port
+        self._simulator = simulator
+        self._wake_source = wake_source
+        self._wake_target = wake_target
+        self._pending: deque[bytes] = deque()
+        self._arrived = 0
+        self.bytes = 0
+
+    @property
+    def can_send(self) -> bool:
+        return len(self._pending) < self._slots
+
+    @property
+    def has_message(self) -> bool:
+        return self._arrived > 0
+
+    def expect(self, messages: int) -> None:
+        """Do nothing: the buffers at the target are always offered."""
+
+    def send(self, data: bytes) -> None:
+        """Begin to copy a message."""
+        begin = max(self._simulator.now, self._port.free_at)
+        self._port.free_at = begin + round(len(data) / self.path.rate * SECOND)
+        self._pending.append(data)
+        self.bytes += len(data)
+        self._simulator.call_at(self._port.free_at + self.path.latency, self._arrive)
+
+    def _arrive(self) -> None:
+        self._arrived += 1
+        self._wake_target()
+
+    def receive(self) -> bytes:
+        """Take the next message."""
+        self._arrived -= 1
+        data = self._pending.popleft()
+        self._wake_source()
+        return data
+
+
+class Data:
+    """The values of all ranks, made when they are needed, and what each result must be.
+
+    The values of a rank are common random integers and one number of its own, so that sums are
+    exact and memory does not grow with the ranks.
+    """
+
+    def __init__(self, spec: CollectiveSpec) -> None:
+        generator = np.random.default_rng(spec.seed)
+        self.dtype: np.dtype[Any] = np.dtype(spec.dtype)
+        self.total = spec.values
+        self._common: Values = generator.integers(-_MAX_VALUE, _MAX_VALUE, self.total).astype(
+            spec.dtype
+        )
+        self._own: Values = generator.integers(-_MAX_VALUE, _MAX_VALUE, spec.ranks).astype(
+            spec.dtype
+        )
+        self._ranks = spec.ranks
+
+    def values(self, rank: int, rows: slice) -> Values:
+        """Return some values of a rank."""
+        found: Values = self._common[rows] + self._own[rank]
+        return found
+
+    def expected(self, rows: slice, origin: int | None) -> Values:
+        """Return the result: the values of ``origin``, or the sum of all ranks as NumPy adds."""
+        if origin is not None:
+            return self.values(origin, rows)
+        dtype = self._common.dtype.type
+        found: Values = self._common[rows] * dtype(self._ranks) + self._own.sum(dtype=dtype)
+        return found
+
+
+class _End:
+    """An end of an edge, which counts its messages."""
+
+    __slots__ = ("count", "edge")
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+        self.count = 0
+
+
+class _Bound(NamedTuple):
+    """A step, and the ends of its edges."""
+
+    step: Step
+    sources: tuple[_End, ...]
+    targets: tuple[_End, ...]
+
+
+class Task:
+    """A worker at run time. ``stored`` counts the values whose result was right."""
+
+    def __init__(self, data: Data, worker: Worker, protocol: MessageProtocol) -> None:
+        self._data = data
+        self.worker = worker
+        self.node = worker.node
+        self._protocol = protocol
+        self._steps: deque[_Bound] = deque()
+        self.stored = 0
+
+    def bind(self, edges: Mapping[EdgeId, Edge]) -> None:
+        """Take the edges, when all are made."""
+        ends: dict[EdgeId, _End] = {}
+        for step in self.worker.steps:
+            for edge in (*step.sources, *step.targets):
+                if edge not in ends:
+                    ends[edge] = _End(edges[edge])
+            sources = tuple(ends[source] for source in step.sources)
+            targets = tuple(ends[target] for target in step.targets)
+            self._steps.append(_Bound(step, sources, targets))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self._steps
+
+    def progress(self) -> bool:
+        """Do what can be done; return whether anything was."""
+        begun = len(self._steps)
+        while self._steps and _is_ready(self._steps[0]):
+            self._do(self._steps.popleft())
+        return len(self._steps) < begun
+
+    def _do(self, bound: _Bound) -> None:
+        step = bound.step
+        rows = slice(step.start, step.start + step.length)
+        found = self._data.values(self.node, rows) if step.own else None
+        for source in bound.sources:
+            received = self._received(source)[: step.length]
+            found = received if found is None else found + received
+        assert found is not None
+        if step.store:
+            self._store(step, found)
+        for target in bound.targets:
+            target.count += 1
+            target.edge.send(self._protocol.encoded(found, target.count))
+
+    def _store(self, step: Step, found: Values) -> None:
+        """Compare a result with what it must be."""
+        rows = slice(step.start, step.start + step.length)
+        wrong = np.flatnonzero(found != self._data.expected(rows, step.origin))
+        if len(wrong):
+            at = step.start + int(wrong[0])
+            raise CollectiveError(f"rank {self.node}: the result is wrong at value {at}")
+        self.stored += len(found)
+
+    def _received(self, source: _End) -> Values:
+        source.count += 1
+        return self._protocol.decoded(source.edge.receive(), source.count, self._data.dtype)
+
+
+def _is_ready(bound: _Bound) -> bool:
+    """Return whether all messages of a step are there, and all edges can send."""
+    for source in bound.sources:
+        if not source.edge.has_message:
+            return False
+    for target in bound.targets:  # noqa: SIM110 - half of the time of all()
+        if not target.edge.can_send:
+            return False
+    return True
