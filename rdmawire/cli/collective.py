@@ -111,6 +111,16 @@ _MAX_HOSTS = 512
     help="Flush what was written to GPUs by a READ (NCCL_NET_FORCE_FLUSH).",
 )  # fmt: skip
 @option(
+    "Network", "--spines", type=IntegerType(0, 64), default=0, show_default=True,
+    help="Spine switches between two leaves, which have the adapters in turn; 0 is one switch.",
+)  # fmt: skip
+@option(
+    "Network", "--balancing", type=click.Choice(["flow", "packet", "adaptive"]), default="flow",
+    show_default=True,
+    help="What chooses the spine: a hash of the flow; for each packet, each in turn (packet "
+    "spray) or the one with the shortest queue (adaptive routing).",
+)  # fmt: skip
+@option(
     "Operation", "--flows", is_flag=True,
     help="Compute times and bytes message by message, without packets and values: for 1,024 GPUs "
     "and more.",
@@ -249,6 +259,7 @@ def _run(run: "CollectiveRun", path: str, settings: dict[str, Any]) -> dict[str,
         "messages": sum(connection.messages for connection in run.connections),
         "nvlink_bytes": sum(edge.bytes for edge in run.local_edges),
         "paths": sorted({edge.path.name for edge in run.local_edges}),
+        "retries": sum(one.host.nic.counters.completer_retry_err for one in run.adapters),
         "flushes": sum(connection.flushes for connection in run.connections),
         "duration_ns": duration,
         "wall_s": round(time.perf_counter() - start, 3),
@@ -279,7 +290,7 @@ def _show(summary: dict[str, Any], *, as_json: bool, to_stderr: bool) -> None:
         "{collective} of {bytes} bytes by {ranks} GPUs: every result is right\n"
         "{algorithm}, {protocol}, channels: {channels}, messages between hosts: {messages}"
         f"{within if summary['paths'] else ''}\n"
-        "{who} sent {bytes_per_rank} bytes of values\n"
+        "{who} sent {bytes_per_rank} bytes of values, and adapters retransmitted {retries} times\n"
     ).format(who="each rank" if summary["is_even"] else "the busiest rank", **summary)
     text += f"{time_us:.1f} us of virtual time, {speed:.2f} GB/s; made in {summary['wall_s']:.1f} s"
     click.echo(text, err=to_stderr)

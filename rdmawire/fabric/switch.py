@@ -139,10 +139,11 @@ OnCounted = Callable[[Envelope], object]
 
 
 class Route(NamedTuple):
-    """Egress ports and traffic class of a flow."""
+    """Egress ports and traffic class of a flow; with ``is_choice`` each frame takes one of them."""
 
     ports: "tuple[SwitchPort, ...]"
     traffic_class: TrafficClass
+    is_choice: bool = False
 
 
 class Arbiter:
@@ -219,7 +220,8 @@ class SwitchPort:
             route = self._find(key)
         if not route.ports:
             self.switch.drop_unroutable(frame)
-        for port in route.ports:
+        ports = self.switch.balance(route.ports) if route.is_choice else route.ports
+        for port in ports:
             self.switch.forward(frame, route.traffic_class, port, now)
 
     def _obey(self, frame: Envelope, now: int) -> None:
@@ -322,6 +324,7 @@ class Switch:
         self.table = AddressTable(self.settings.addresses)
         self.buffer = Buffer(self.settings)
         self.stranded = 0
+        self._turn = -1
         self.on_counted: list[OnCounted] = []
         self._own: set[bytes] = set()
         self._random = random
@@ -365,8 +368,22 @@ class Switch:
         if not given:
             return Route(tuple(self._along_tree(ingress, key[:6])), traffic_class)
         # A nearer switch would not send the frame here: never send it back to one of them.
-        port = self.ports[chosen(given, traits.tuple, self.settings.seed)]
-        return Route(() if ingress.number in given else (port,), traffic_class)
+        if ingress.number in given:
+            return Route((), traffic_class)
+        if self.settings.balancing != "flow" and len(given) > 1:
+            return Route(
+                tuple(self.ports[number] for number in given), traffic_class, is_choice=True
+            )
+        return Route((self.ports[chosen(given, traits.tuple, self.settings.seed)],), traffic_class)
+
+    def balance(self, ports: tuple[SwitchPort, ...]) -> tuple[SwitchPort, ...]:
+        """Choose one of several equal paths for one frame: in turn, or the shortest queue."""
+        self._turn += 1
+        first = self._turn % len(ports)
+        if self.settings.balancing == "packet":
+            return ports[first : first + 1]
+        turned = ports[first:] + ports[:first]
+        return (min(turned, key=lambda port: sum(port.egress.bytes)),)
 
     def _is_local(self, mac: bytes) -> bool:
         """Whether frames to an address are consumed or dropped, not forwarded."""

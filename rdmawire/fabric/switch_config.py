@@ -22,6 +22,8 @@ from rdmawire.validate import (
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 
+BALANCINGS: Final = ("flow", "packet", "adaptive")
+"""What chooses one of several equal paths."""
 _BYTES: Final = Integer(called="a number of bytes")
 _PRIORITY: Final = Integer(0, PRIORITIES - 1, "a priority")
 
@@ -95,7 +97,10 @@ class SwitchSettings:
     - ``marking``, ``pausing``: ECN and PFC by priority. A priority with PFC is bounded by it, not
       by ``queue``.
     - ``scheduling``: ``strict`` or ``round_robin``.
-    - ``seed``: varies the choice among equal paths.
+    - ``balancing``: what chooses one of several equal paths: ``flow``, by a hash of addresses and
+      ports, so that a flow keeps its path; ``packet``, each path in turn (packet spray); or
+      ``adaptive``, the port with the fewest queued bytes, for each packet.
+    - ``seed``: varies the choice of paths by flow.
     - ``addresses``: maximum number of learnt MAC addresses.
     """
 
@@ -105,6 +110,7 @@ class SwitchSettings:
     marking: Mapping[int, Marking] = field(default_factory=dict)
     pausing: Mapping[int, Pausing] = field(default_factory=dict)
     scheduling: str = "strict"
+    balancing: str = "flow"
     seed: int = 0
     addresses: int = 1 << 14
 
@@ -128,6 +134,7 @@ SWITCH_SETTINGS: Final[dict[str, Constraint]] = {
     "marking": MappingOf(_PRIORITY, InstanceOf(Marking)),
     "pausing": MappingOf(_PRIORITY, InstanceOf(Pausing)),
     "scheduling": OneOf(tuple(SCHEDULERS)),
+    "balancing": OneOf(BALANCINGS),
     "seed": InstanceOf(int),
     "addresses": Integer(called="a number of addresses"),
 }

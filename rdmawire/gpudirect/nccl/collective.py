@@ -84,6 +84,8 @@ class CollectiveSpec(NamedTuple):
     ``nvlink_latency`` in ns. ``root`` is the rank of a broadcast or reduce. ``net`` are the
     settings of connections between hosts. ``layout`` says which adapters the GPUs of a host have,
     and how they reach one another; without it, each has its own adapter, and NVLink joins them.
+    With ``spines``, adapters are on two leaf switches in turn, joined by this many spines, and
+    ``balancing`` chooses among them (:class:`~rdmawire.fabric.SwitchSettings`); else on one switch.
     """
 
     collective: Collective = Collective.ALL_REDUCE
@@ -100,6 +102,8 @@ class CollectiveSpec(NamedTuple):
     root: int = 0
     net: NetSettings = NetSettings()
     layout: HostLayout | None = None
+    spines: int = 0
+    balancing: str = "flow"
 
     @property
     def ranks(self) -> int:

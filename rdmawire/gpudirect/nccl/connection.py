@@ -179,7 +179,12 @@ class NetConnection:
         threshold = self._settings.ar_threshold
         if threshold is not None and size > threshold:
             yield SendWR(
-                SendOpcode.RDMA_WRITE, sges, wr_id=self._sent, remote_address=address, rkey=key
+                SendOpcode.RDMA_WRITE,
+                sges,
+                wr_id=self._sent,
+                remote_address=address,
+                rkey=key,
+                flags=0,
             )
             sges = ()
         yield SendWR(

@@ -184,6 +184,8 @@ def _pairs(spec: CollectiveSpec, cable: Cable) -> FlowReport:
 
 def flow_run(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     """Return what an operation takes; :class:`CollectiveError` for what cannot be."""
+    if spec.layout is not None or spec.spines:
+        raise CollectiveError("flows have an adapter for each GPU, and one switch: use packets")
     if spec.algorithm is not Algorithm.RING or spec.collective.has_root:
         name = f"{spec.collective.value} by {spec.algorithm.value}"
         raise CollectiveError(f"there are no flows of {name}: leave --flows out, for packets")

@@ -6,6 +6,7 @@ Within a host data goes over NVLink or what the host has, between hosts over RDM
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -46,7 +47,7 @@ _WORKERS: Final[dict[Algorithm, Callable[[CollectiveSpec], Iterator[Worker]]]] =
     Algorithm.NVLS: in_network_workers,
     Algorithm.NVLS_TREE: in_network_workers,
 }
-_SWITCH: Final = "s1"
+_LEAVES: Final = ("leaf1", "leaf2")
 _UNLIMITED: Final = SwitchSettings(buffer=1 << 50, queue=1 << 50)
 """A switch that loses nothing for want of buffers: networks of GPUs have PFC or credits."""
 _DEST_QP: Final = slice(47, 50)
@@ -118,7 +119,8 @@ class _LoopbackPort(NotifyingPort):
 class CollectiveRun:
     """A collective operation in virtual time; ``network`` has a host for each adapter.
 
-    ``cable`` is that of each adapter to the one switch. :meth:`run` may be called once.
+    ``cable`` is that of each adapter to its switch, and of the spines. :meth:`run` may be called
+    once.
     """
 
     def __init__(self, spec: CollectiveSpec, cable: Cable) -> None:
@@ -128,7 +130,8 @@ class CollectiveRun:
         workers = list(workers_of(spec))
         self._expected, self.sent = _traffic(workers)
         limit = _event_limit(spec, self._expected, self.sent)
-        self.network = Network(Simulator(event_limit=limit), seed=spec.seed, settings=_UNLIMITED)
+        switches = replace(_UNLIMITED, balancing=spec.balancing)
+        self.network = Network(Simulator(event_limit=limit), seed=spec.seed, settings=switches)
         self.adapters = self._built_network(cable)
         self._data = Data(spec)
         self.local_edges: list[LocalEdge] = []
@@ -145,8 +148,8 @@ class CollectiveRun:
     # Building.
 
     def _built_network(self, cable: Cable) -> list[Adapter]:
-        """Return the adapters of all hosts, and that of a switch that adds, on one switch."""
-        self.network.add_switch(_SWITCH)
+        """Return the adapters of all hosts, and that of a switch that adds, in the network."""
+        leaves = self._add_switches(cable)
         rates = self.layout.rates * self.spec.hosts
         cables = [cable._replace(rate=_slower(cable.rate, rate)) for rate in rates]
         if aggregation_node(self.spec) is not None:
@@ -156,9 +159,20 @@ class CollectiveRun:
             name = f"host{number}" if number < len(rates) else "aggregation"
             adapters.append(adapter := Adapter(name, number, self.network))
             self.network.add_host(name, adapter)
-            self.network.join(name, _SWITCH, wire.link())
+            self.network.join(name, leaves[number % len(leaves)], wire.link())
         self.network.find_routes()
         return adapters
+
+    def _add_switches(self, cable: Cable) -> tuple[str, ...]:
+        """Add one leaf, or two and the spines between them; return the leaves."""
+        leaves = _LEAVES if self.spec.spines else _LEAVES[:1]
+        for leaf in leaves:
+            self.network.add_switch(leaf)
+        for number in range(1, self.spec.spines + 1):
+            self.network.add_switch(f"spine{number}")
+            for leaf in leaves:
+                self.network.join(leaf, f"spine{number}", cable.link())
+        return leaves
 
     def _join(self) -> None:
         """Make the edges between tasks."""

@@ -133,6 +133,14 @@ def test_switches_have_queues(everything: Scenario) -> None:
     )
 
 
+def test_a_switch_chooses_among_equal_paths() -> None:
+    text = (HERE / "shortest.yaml").read_text() + "switches: {leaf: {balancing: %s}}\n"
+    text += "links: {client-leaf: {}, leaf-server: {}}\n"
+    assert read_scenario_text(text % "adaptive").switches[0].balancing == "adaptive"
+    with pytest.raises(ScenarioError, match=r"expected .*adaptive"):
+        read_scenario_text(text % "spray")
+
+
 def test_links_have_faults(everything: Scenario) -> None:
     first, second = everything.links
     assert (first.name, first.latency, first.rate, first.mtu) == (

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final
 from rdmawire.fabric.classify import PRIORITIES
 from rdmawire.fabric.fault import ACTIONS, OPTIONS
 from rdmawire.fabric.port_queue import SCHEDULERS
+from rdmawire.fabric.switch_config import BALANCINGS
 from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Items, Node, NodeError, Pairs, Scalar, TextError
@@ -151,6 +152,14 @@ class SwitchPlan(Section):
         Word(SCHEDULERS),
         key("Order in which a port serves its queues: by priority, or in turn."),
     ] = "strict"
+    balancing: Annotated[
+        str,
+        Word(BALANCINGS),
+        key(
+            "What chooses one of several equal paths: a hash of each flow; for each packet, the "
+            "paths in turn (packet), or the one with the shortest queue (adaptive)."
+        ),
+    ] = "flow"
     trust: Annotated[
         str,
         Word(TRUSTS),

@@ -252,4 +252,5 @@ def _settings(plan: SwitchPlan, headroom: int) -> SwitchSettings:
             if queue.xoff is not None and queue.xon is not None
         },
         scheduling=plan.scheduling,
+        balancing=plan.balancing,
     )
