@@ -12,6 +12,7 @@ from rdmawire.gpudirect import (
     Collective,
     CollectiveRun,
     CollectiveSpec,
+    HostLayout,
     bytes_sent,
     flow_run,
     local_time,
@@ -21,6 +22,7 @@ from tests.gpudirect.nccl_measured import MEASURED
 
 CABLE = Cable(latency=us(1), rate=gbps(400))
 FLOWS = [one for one in Collective if not one.has_root]
+NVLINK = {gpus: HostLayout.alike(gpus, LOCAL_PATHS["nvlink"]) for gpus in (2, 4)}
 RINGS, PAIRS = 1.4, 1.6
 """How far flows may be from packets: senders of pairs wait for one another at receivers."""
 
@@ -36,6 +38,27 @@ def test_times_are_near_those_of_packets(
     packets = CollectiveRun(spec, CABLE).run()
     bound = RINGS if collective.is_ring else PAIRS
     assert packets / bound < flow_run(spec, CABLE).duration < packets * bound
+
+
+OTHERS = [
+    *(CollectiveSpec(algorithm=algorithm) for algorithm in Algorithm),
+    CollectiveSpec(Collective.BROADCAST),
+    CollectiveSpec(Collective.REDUCE),
+]
+
+
+@pytest.mark.parametrize("spec", OTHERS)
+@pytest.mark.parametrize(("hosts", "gpus"), [(4, 2), (3, 4), (1, 4)])
+@pytest.mark.parametrize("size", [48 << 10, 3 << 20])
+def test_times_of_other_algorithms_are_near_those_of_packets(
+    spec: CollectiveSpec, hosts: int, gpus: int, size: int
+) -> None:
+    spec = spec._replace(hosts=hosts, gpus=gpus, size=size, layout=NVLINK[gpus])
+    run = CollectiveRun(spec, CABLE)
+    packets, flows = run.run(), flow_run(spec, CABLE)
+    assert packets / RINGS < flows.duration < packets * RINGS
+    assert flows.nvlink_bytes == sum(edge.bytes for edge in run.local_edges)
+    assert flows.messages == sum(connection.messages for connection in run.connections)
 
 
 @settings(max_examples=40)
@@ -100,8 +123,15 @@ def test_a_thousand_gpus() -> None:
         (CollectiveSpec(Collective.ALL_REDUCE, 1, 1, 1024), "1 GPUs; 2 to 8192"),
         (CollectiveSpec(Collective.ALL_REDUCE, 2, 1, 12), "no whole number of values"),
         (CollectiveSpec(Collective.ALL_REDUCE, 2, 1, 0), "0 bytes"),
-        (CollectiveSpec(algorithm=Algorithm.TREE), "there are no flows of allreduce by tree"),
-        (CollectiveSpec(Collective.REDUCE), "there are no flows of reduce by ring"),
+        (CollectiveSpec(spines=2), "flows have one switch"),
+        (
+            CollectiveSpec(hosts=512, gpus=8, size=1 << 34, algorithm=Algorithm.TREE),
+            "about 268435456 messages, at most 1048576 are followed",
+        ),
+        (
+            CollectiveSpec(Collective.ALL_TO_ALL, layout=HostLayout.alike(1, LOCAL_PATHS["tcp"])),
+            "flows of alltoall have an adapter for each GPU",
+        ),
     ],
 )
 def test_what_cannot_be(spec: CollectiveSpec, message: str) -> None:

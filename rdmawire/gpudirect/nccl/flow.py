@@ -3,7 +3,8 @@
 Rings are computed message by message for all ranks at once, by the rates and latencies of a
 :class:`~rdmawire.gpudirect.CollectiveRun`: a rank sends a message when it has it, when its link is
 free, and when the receiver has a free buffer. Channels that use one adapter wait for one another.
-Between pairs of ranks, the adapter with the most bytes decides. There are no losses.
+Between pairs of ranks, the adapter with the most bytes decides. Other operations are followed event
+by event. There are no losses.
 """
 
 from collections import deque
@@ -14,52 +15,20 @@ from numpy.typing import NDArray
 
 from rdmawire.errors import CollectiveError
 from rdmawire.fabric import Cable
-from rdmawire.fabric.link import wire_time
 from rdmawire.gpudirect.nccl.collective import Algorithm, Collective, CollectiveSpec, bytes_sent
+from rdmawire.gpudirect.nccl.flow_events import EventFlow
+from rdmawire.gpudirect.nccl.flow_time import ENTRY, FlowReport, message_time
 from rdmawire.gpudirect.nccl.layout import LOCAL_PATHS
 from rdmawire.units import SECOND
 
 Times = NDArray[Any]
 MAX_RANKS: Final = 8192
-_MTU: Final = 4096
-_PACKET: Final = 14 + 20 + 8 + 12 + 4
-"""Bytes of a frame beside the payload, without FCS: Ethernet, IPv4, UDP, BTH, ICRC."""
-_FIRST: Final = 16 + 4
-"""Bytes of RETH and immediate data, once in a message."""
-_ENTRY: Final = 64
 _STEPS: Final = {
     Collective.ALL_REDUCE: lambda ranks: 2 * ranks - 1,
     Collective.ALL_GATHER: lambda ranks: ranks,
     Collective.REDUCE_SCATTER: lambda ranks: ranks,
 }
 """Steps of a rank in one loop, as those of :func:`~rdmawire.gpudirect.ring_steps`."""
-
-
-class FlowReport(NamedTuple):
-    """What an operation takes: ``duration`` in ns, and the bytes on links.
-
-    ``adapter_bytes`` are bytes of values that the busiest adapter sends, ``nvlink_bytes`` those
-    over all NVLinks.
-    """
-
-    duration: int
-    adapter_bytes: int
-    nvlink_bytes: int
-    messages: int
-
-
-def message_time(size: int, cable: Cable) -> tuple[float, float]:
-    """Return how long (ns) a message occupies the link of an adapter, and when it has arrived.
-
-    The second link, of the switch, adds the time of one packet.
-    """
-    full, rest = divmod(size, _MTU)
-    if cable.rate is None:
-        return 0.0, 2.0 * cable.latency
-    packet = wire_time(_MTU + _PACKET, cable.rate)
-    last = wire_time(rest + _PACKET, cable.rate) if rest or not full else 0
-    busy = full * packet + last + _FIRST * 8 / cable.rate * SECOND
-    return busy, busy + 2 * cable.latency + (last or packet)
 
 
 class _Edge(NamedTuple):
@@ -83,7 +52,7 @@ def _ring(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     parts = spec.ranks if in_place else 1
     share = spec.size // (1 if in_place else spec.ranks) // spec.chosen_channels
     steps = _STEPS[spec.collective](spec.ranks)
-    times = _RingTimes(spec, steps, 2 * cable.latency + _ENTRY)
+    times = _RingTimes(spec, steps, 2 * cable.latency + ENTRY)
     left, messages = share, 0
     while left > 0:
         chunk = min(protocol.chunk // item * item, -(-left // parts))
@@ -182,14 +151,24 @@ def _pairs(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     return FlowReport(duration, far * block, near * block * spec.ranks, 0)
 
 
+def _is_regular(spec: CollectiveSpec) -> bool:
+    """Return whether all ranks do the same steps, so that they can be computed at once."""
+    is_ring = spec.algorithm is Algorithm.RING and not spec.collective.has_root
+    return is_ring and spec.layout is None
+
+
 def flow_run(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     """Return what an operation takes; :class:`CollectiveError` for what cannot be."""
-    if spec.layout is not None or spec.spines:
-        raise CollectiveError("flows have an adapter for each GPU, and one switch: use packets")
-    if spec.algorithm is not Algorithm.RING or spec.collective.has_root:
-        name = f"{spec.collective.value} by {spec.algorithm.value}"
-        raise CollectiveError(f"there are no flows of {name}: leave --flows out, for packets")
     spec.check(MAX_RANKS)
+    if spec.spines:
+        raise CollectiveError("flows have one switch: leave --flows out, or the spines")
+    if spec.collective.is_ring and not _is_regular(spec):
+        return EventFlow(spec, cable).run()
+    if spec.layout is not None:
+        raise CollectiveError(
+            f"flows of {spec.collective.value} have an adapter for each GPU: leave --flows or"
+            " the topology out"
+        )
     return _ring(spec, cable) if spec.collective.is_ring else _pairs(spec, cable)
 
 

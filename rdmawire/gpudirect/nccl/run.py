@@ -4,8 +4,7 @@ Within a host data goes over NVLink or what the host has, between hosts over RDM
 :mod:`rdmawire.gpudirect.nccl.connection`. Values are really added, and the results checked.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -20,33 +19,18 @@ from rdmawire.fabric import (
     SwitchSettings,
     place_of,
 )
+from rdmawire.gpudirect.nccl.algorithm import traffic_of, workers_of
 from rdmawire.gpudirect.nccl.collective import (
     MAX_RANKS,
-    Algorithm,
     Collective,
     CollectiveSpec,
 )
-from rdmawire.gpudirect.nccl.connection import NetConnection, NetSettings
-from rdmawire.gpudirect.nccl.in_network import (
-    aggregation_node,
-    in_network_workers,
-    nvswitch_of,
-)
-from rdmawire.gpudirect.nccl.layout import LocalPath
-from rdmawire.gpudirect.nccl.pairs import pair_workers
-from rdmawire.gpudirect.nccl.plan import EdgeId, Worker
-from rdmawire.gpudirect.nccl.ring import ring_workers
-from rdmawire.gpudirect.nccl.task import Data, Edge, LocalEdge, LocalPort, Task
-from rdmawire.gpudirect.nccl.tree import tree_workers
+from rdmawire.gpudirect.nccl.connection import NetConnection
+from rdmawire.gpudirect.nccl.node import Nodes
+from rdmawire.gpudirect.nccl.plan import EdgeId
+from rdmawire.gpudirect.nccl.task import Data, Edge, LocalEdge, LocalPort, ReadyQueue, Task
 from rdmawire.ib import QueuePair
 
-_WORKERS: Final[dict[Algorithm, Callable[[CollectiveSpec], Iterator[Worker]]]] = {
-    Algorithm.RING: ring_workers,
-    Algorithm.TREE: tree_workers,
-    Algorithm.COLLNET: in_network_workers,
-    Algorithm.NVLS: in_network_workers,
-    Algorithm.NVLS_TREE: in_network_workers,
-}
 _LEAVES: Final = ("leaf1", "leaf2")
 _UNLIMITED: Final = SwitchSettings(buffer=1 << 50, queue=1 << 50)
 """A switch that loses nothing for want of buffers: networks of GPUs have PFC or credits."""
@@ -58,11 +42,6 @@ _LOOPBACK: Final = 547 // 2
 Neugebauer et al., Understanding PCIe performance, SIGCOMM 2018: 547 ns for a read of 64 bytes.
 """
 _PACKET: Final = 4096
-
-
-def workers_of(spec: CollectiveSpec) -> Iterator[Worker]:
-    """Yield what all nodes do."""
-    return _WORKERS[spec.algorithm](spec) if spec.collective.is_ring else pair_workers(spec)
 
 
 class Adapter:
@@ -126,9 +105,9 @@ class CollectiveRun:
     def __init__(self, spec: CollectiveSpec, cable: Cable) -> None:
         spec.check(MAX_RANKS)
         self.spec = spec
-        self.layout = spec.chosen_layout
+        self.nodes = Nodes(spec)
         workers = list(workers_of(spec))
-        self._expected, self.sent = _traffic(workers)
+        self._expected, self.sent = traffic_of(workers)
         limit = _event_limit(spec, self._expected, self.sent)
         switches = replace(_UNLIMITED, balancing=spec.balancing)
         self.network = Network(Simulator(event_limit=limit), seed=spec.seed, settings=switches)
@@ -137,9 +116,8 @@ class CollectiveRun:
         self.local_edges: list[LocalEdge] = []
         self.connections: list[NetConnection] = []
         self._ports: dict[tuple[int, ...], LocalPort] = {}
-        self._edges: dict[EdgeId, Edge] = {}
-        self._ready: deque[Task] = deque()
-        self._is_draining = False
+        self._edges: dict[EdgeId, Edge[bytes]] = {}
+        self._ready = ReadyQueue(self._note_progress)
         self._ended = 0
         protocol = spec.chosen_protocol
         self._tasks = [Task(self._data, worker, protocol) for worker in workers]
@@ -150,9 +128,9 @@ class CollectiveRun:
     def _built_network(self, cable: Cable) -> list[Adapter]:
         """Return the adapters of all hosts, and that of a switch that adds, in the network."""
         leaves = self._add_switches(cable)
-        rates = self.layout.rates * self.spec.hosts
+        rates = self.nodes.layout.rates * self.spec.hosts
         cables = [cable._replace(rate=_slower(cable.rate, rate)) for rate in rates]
-        if aggregation_node(self.spec) is not None:
+        if self.nodes.aggregation is not None:
             cables.append(Cable())
         adapters = []
         for number, wire in enumerate(cables):
@@ -187,19 +165,19 @@ class CollectiveRun:
         for task in self._tasks:
             task.bind(self._edges)
 
-    def _edge(self, edge: EdgeId, source: Task, target: Task) -> Edge:
-        if self._host_of(edge.source) == self._host_of(edge.target):
+    def _edge(self, edge: EdgeId, source: Task, target: Task) -> Edge[bytes]:
+        if self.nodes.is_local(edge):
             return self._local_edge(edge, source, target)
-        protocol = self.spec.chosen_protocol
-        sender, receiver = self._adapter_of(edge.source), self._adapter_of(edge.target)
+        sender, receiver = (self.adapters[self.nodes.adapter_of(node)] for node in edge[:2])
         names = {sender.host: sender.name, receiver.host: receiver.name}
+        flush = self.spec.net.flush and self.nodes.is_direct(edge.target)
         connection = NetConnection(
             sender.host,
             receiver.host,
-            protocol,
-            self._settings_for(edge.target),
+            self.spec.chosen_protocol,
+            self.spec.net._replace(flush=flush),
             lambda host: self.network.wake(names[host]),
-            f"from {self._name_of(edge.source)} to {self._name_of(edge.target)}",
+            f"from {self.nodes.name_of(edge.source)} to {self.nodes.name_of(edge.target)}",
         )
         sender.add_end(connection, connection.sending, source)
         receiver.add_end(connection, connection.receiving, target)
@@ -208,51 +186,17 @@ class CollectiveRun:
         self.connections.append(connection)
         return connection
 
-    def _settings_for(self, node: int) -> NetSettings:
-        """Return the settings of connections to a node: only the memory of GPUs is flushed."""
-        settings = self.spec.net
-        is_gpu = node < self.spec.ranks and self.layout.direct[node % self.spec.gpus]
-        return settings if is_gpu else settings._replace(flush=False)
-
     def _local_edge(self, edge: EdgeId, source: Task, target: Task) -> LocalEdge:
-        # Each port of an NVSwitch has its own links; a GPU shares its links among all others.
-        shared = edge[:1] if edge.source < self.spec.ranks else edge[:2]
         made = LocalEdge(
-            self._local_path(edge),
+            self.nodes.local_path(edge),
             self.spec.chosen_protocol.slots,
-            self._ports.setdefault(shared, LocalPort()),
+            self._ports.setdefault(self.nodes.local_port(edge), LocalPort()),
             self.network.simulator,
-            partial(self._wake, source),
-            partial(self._wake, target),
+            partial(self._ready.wake, source),
+            partial(self._ready.wake, target),
         )
         self.local_edges.append(made)
         return made
-
-    def _local_path(self, edge: EdgeId) -> LocalPath:
-        """Return the path between two GPUs, or between a GPU and the NVSwitches of its host."""
-        gpus, ranks = self.spec.gpus, self.spec.ranks
-        if max(edge.source, edge.target) >= ranks:
-            return LocalPath(self.spec.nvlink_rate, self.spec.nvlink_latency)
-        return self.layout.paths[edge.source % gpus][edge.target % gpus]
-
-    # Nodes.
-
-    def _host_of(self, node: int) -> int | None:
-        """Return the host of a GPU or of NVSwitches; none for the switch of the network."""
-        if node == aggregation_node(self.spec):
-            return None
-        return (
-            node // self.spec.gpus if node < self.spec.ranks else node - nvswitch_of(self.spec, 0)
-        )
-
-    def _adapter_of(self, node: int) -> Adapter:
-        if node == aggregation_node(self.spec):
-            return self.adapters[-1]
-        host, gpu = divmod(node, self.spec.gpus)
-        return self.adapters[host * len(self.layout.rates) + self.layout.adapters[gpu]]
-
-    def _name_of(self, node: int) -> str:
-        return f"rank {node}" if node < self.spec.ranks else "the aggregation node"
 
     # Running.
 
@@ -271,7 +215,7 @@ class CollectiveRun:
         for edge, messages in self._expected.items():
             self._edges[edge].expect(messages)
         for task in self._tasks:
-            self._wake(task)
+            self._ready.wake(task)
         self.network.simulator.run()
         for connection in self.connections:
             connection.poll_all()
@@ -284,19 +228,10 @@ class CollectiveRun:
     def _taken(self, adapter: Adapter, frame: bytes, _now: int) -> None:
         task = adapter.poll(frame)
         if task is not None:
-            self._wake(task)
+            self._ready.wake(task)
 
-    def _wake(self, task: Task) -> None:
-        """Let a task do what it can, and then those that it woke."""
-        if not task.is_done:
-            self._ready.append(task)
-        if self._is_draining:
-            return
-        self._is_draining = True
-        while self._ready:
-            if self._ready.popleft().progress():
-                self._ended = self.now
-        self._is_draining = False
+    def _note_progress(self) -> None:
+        self._ended = self.now
 
     def _check_results(self) -> None:
         """Check that each rank has all its results; they were compared when they were stored."""
@@ -328,17 +263,6 @@ def _slower(rate: int | None, other: float | None) -> int | None:
     if other is None:
         return rate
     return round(other * 8) if rate is None else min(rate, round(other * 8))
-
-
-def _traffic(workers: list[Worker]) -> tuple[Counter[EdgeId], Counter[int]]:
-    """Return the messages of each edge, and the values that each node sends."""
-    messages: Counter[EdgeId] = Counter()
-    values: Counter[int] = Counter()
-    for worker in workers:
-        for step in worker.steps:
-            messages.update(step.sources)
-            values[worker.node] += step.length * len(step.targets)
-    return messages, values
 
 
 def _event_limit(spec: CollectiveSpec, messages: Counter[EdgeId], sent: Counter[int]) -> int:

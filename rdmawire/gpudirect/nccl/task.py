@@ -1,8 +1,9 @@
 """Workers at run time: the values of ranks, the edges between nodes, and what is done when."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,7 +18,11 @@ from rdmawire.units import SECOND
 _MAX_VALUE: Final = 1000
 
 
-class Edge(Protocol):
+M = TypeVar("M")
+"""A message: its bytes, or only how many they are."""
+
+
+class Edge(Protocol[M]):
     """One direction between two nodes."""
 
     @property
@@ -28,9 +33,9 @@ class Edge(Protocol):
 
     def expect(self, messages: int) -> None: ...
 
-    def send(self, data: bytes) -> None: ...
+    def send(self, data: M) -> None: ...
 
-    def receive(self) -> bytes: ...
+    def receive(self) -> M: ...
 
 
 class LocalPort:
@@ -135,45 +140,42 @@ class Data:
         return found
 
 
-class _End:
+class End(Generic[M]):
     """An end of an edge, which counts its messages."""
 
     __slots__ = ("count", "edge")
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: Edge[M]) -> None:
         self.edge = edge
         self.count = 0
 
 
-class _Bound(NamedTuple):
+class BoundStep(NamedTuple, Generic[M]):
     """A step, and the ends of its edges."""
 
     step: Step
-    sources: tuple[_End, ...]
-    targets: tuple[_End, ...]
+    sources: tuple[End[M], ...]
+    targets: tuple[End[M], ...]
 
 
-class Task:
-    """A worker at run time. ``stored`` counts the values whose result was right."""
+class Runner(ABC, Generic[M]):
+    """A worker at run time: it does its steps as soon as their messages are there."""
 
-    def __init__(self, data: Data, worker: Worker, protocol: MessageProtocol) -> None:
-        self._data = data
+    def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.node = worker.node
-        self._protocol = protocol
-        self._steps: deque[_Bound] = deque()
-        self.stored = 0
+        self._steps: deque[BoundStep[M]] = deque()
 
-    def bind(self, edges: Mapping[EdgeId, Edge]) -> None:
+    def bind(self, edges: Mapping[EdgeId, Edge[M]]) -> None:
         """Take the edges, when all are made."""
-        ends: dict[EdgeId, _End] = {}
+        ends: dict[EdgeId, End[M]] = {}
         for step in self.worker.steps:
             for edge in (*step.sources, *step.targets):
                 if edge not in ends:
-                    ends[edge] = _End(edges[edge])
+                    ends[edge] = End(edges[edge])
             sources = tuple(ends[source] for source in step.sources)
             targets = tuple(ends[target] for target in step.targets)
-            self._steps.append(_Bound(step, sources, targets))
+            self._steps.append(BoundStep(step, sources, targets))
 
     @property
     def is_done(self) -> bool:
@@ -184,10 +186,57 @@ class Task:
         """Do what can be done; return whether anything was."""
         begun = len(self._steps)
         while self._steps and _is_ready(self._steps[0]):
-            self._do(self._steps.popleft())
+            self.do(self._steps.popleft())
         return len(self._steps) < begun
 
-    def _do(self, bound: _Bound) -> None:
+    @abstractmethod
+    def do(self, bound: BoundStep[M]) -> None:
+        """Do a step, whose messages are there."""
+
+
+def _is_ready(bound: BoundStep[M]) -> bool:
+    """Return whether all messages of a step are there, and all edges can send."""
+    for source in bound.sources:
+        if not source.edge.has_message:
+            return False
+    for target in bound.targets:  # noqa: SIM110 - half of the time of all()
+        if not target.edge.can_send:
+            return False
+    return True
+
+
+class ReadyQueue:
+    """Runners that may go on. ``on_progress`` is called after each that did something."""
+
+    def __init__(self, on_progress: Callable[[], None]) -> None:
+        self._ready: deque[Runner[Any]] = deque()
+        self._on_progress = on_progress
+        self._is_draining = False
+
+    def wake(self, runner: Runner[Any]) -> None:
+        """Let a runner do what it can, and then those that it woke."""
+        if not runner.is_done:
+            self._ready.append(runner)
+        if self._is_draining:
+            return
+        self._is_draining = True
+        while self._ready:
+            if self._ready.popleft().progress():
+                self._on_progress()
+        self._is_draining = False
+
+
+class Task(Runner[bytes]):
+    """A worker with values. ``stored`` counts those whose result was right."""
+
+    def __init__(self, data: Data, worker: Worker, protocol: MessageProtocol) -> None:
+        super().__init__(worker)
+        self._data = data
+        self._protocol = protocol
+        self.stored = 0
+
+    def do(self, bound: BoundStep[bytes]) -> None:
+        """Receive, add, store and send values."""
         step = bound.step
         rows = slice(step.start, step.start + step.length)
         found = self._data.values(self.node, rows) if step.own else None
@@ -210,17 +259,6 @@ class Task:
             raise CollectiveError(f"rank {self.node}: the result is wrong at value {at}")
         self.stored += len(found)
 
-    def _received(self, source: _End) -> Values:
+    def _received(self, source: End[bytes]) -> Values:
         source.count += 1
         return self._protocol.decoded(source.edge.receive(), source.count, self._data.dtype)
-
-
-def _is_ready(bound: _Bound) -> bool:
-    """Return whether all messages of a step are there, and all edges can send."""
-    for source in bound.sources:
-        if not source.edge.has_message:
-            return False
-    for target in bound.targets:  # noqa: SIM110 - half of the time of all()
-        if not target.edge.can_send:
-            return False
-    return True
