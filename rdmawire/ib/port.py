@@ -5,11 +5,12 @@ Raw packet queue pairs send and receive complete Ethernet frames: ibv_create_flo
 
 from collections.abc import Sequence
 from errno import EINVAL
-from typing import Final, NamedTuple
+from typing import Final
 
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.device import Device
 from rdmawire.ib.encapsulation import gids_of
+from rdmawire.ib.flow_steering import FlowRule, takers
 from rdmawire.ib.post_checks import check_qp
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rx_parser import Drop, RxParser
@@ -18,7 +19,6 @@ from rdmawire.validate import check_bytes, check_int, check_type, iterate
 from rdmawire.verbs.ah import (
     FIRST_MULTICAST_LID,
     GID_BYTES,
-    MAC_BYTES,
     PERMISSIVE_LID,
     is_multicast,
 )
@@ -66,38 +66,6 @@ def check_lid(medium: Medium, lid: int, lmc: int) -> None:
 
 def _check_port(port_num: int) -> None:
     check_int("port_num", port_num, PORT, PORT)
-
-
-_LAST_ETHERTYPE: Final = 0xFFFF
-
-
-class FlowRule(NamedTuple):
-    """The frames that go to a raw packet queue pair: those that match all given fields.
-
-    ``dmac`` has six bytes, ``ethertype`` is a number; ``None`` matches any.
-    """
-
-    qp: QueuePair
-    dmac: bytes | None = None
-    ethertype: int | None = None
-
-    def check(self) -> None:
-        """``VerbsError`` EINVAL for impossible values, and for other queue pair types."""
-        if self.qp.service.wire is not None:
-            raise VerbsError(f"QP {self.qp.qp_num:#x} takes no raw packets", EINVAL)
-        if self.dmac is not None:
-            check_bytes("dmac", self.dmac, MAC_BYTES)
-        if self.ethertype is not None:
-            check_int("ethertype", self.ethertype, 0, _LAST_ETHERTYPE)
-
-    def takes(self, frame: bytes) -> bool:
-        """Whether a frame matches the rule."""
-        ethertype = int.from_bytes(frame[12:14], "big")
-        return (
-            self.qp.takes_packets
-            and self.dmac in (None, frame[:6])
-            and self.ethertype in (None, ethertype)
-        )
 
 
 def deliver(qp: QueuePair, frame: bytes) -> None:
@@ -218,7 +186,8 @@ class Port:
     def create_flow(self, rule: FlowRule) -> FlowRule:
         """Deliver non-RDMA frames that match ``rule`` to its queue pair. ibv_create_flow(3)."""
         check_type("rule", rule, FlowRule)
-        check_qp(self.device, rule.qp)
+        for qp in (rule.qp, *rule.rss):
+            check_qp(self.device, qp)
         rule.check()
         self._flow_rules.append(rule)
         return rule
@@ -231,11 +200,11 @@ class Port:
 
     def _take_raw(self, frame: bytes) -> bool:
         """Deliver a frame to the raw packet queue pairs whose rules match; ``False`` if none."""
-        takers = [rule.qp for rule in self._flow_rules if rule.takes(frame)]
-        for qp in takers:
+        found = takers(self._flow_rules, frame)
+        for qp in found:
             deliver(qp, frame)
-        self.device.rcv_raw += bool(takers)
-        return bool(takers)
+        self.device.rcv_raw += bool(found)
+        return bool(found)
 
     def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
         """Whether a frame's destination is this port, or a multicast group of its members."""

@@ -15,10 +15,11 @@ from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, NotificationPoint
 from rdmawire.ib.device import GSI_QPN, Device
 from rdmawire.ib.doorbell import Doorbells, MemoryCompletionQueue, completion_memory, work_rings
 from rdmawire.ib.encapsulation import check_medium, init_ah_from_wc
+from rdmawire.ib.flow_steering import FlowRule
 from rdmawire.ib.hw_counters import AdapterCounters
 from rdmawire.ib.modify_qp import modify
 from rdmawire.ib.path_migration import migrate, selects_alternate
-from rdmawire.ib.port import FlowRule, Port, check_lid, checked_gids
+from rdmawire.ib.port import Port, check_lid, checked_gids
 from rdmawire.ib.post_checks import (
     check_cq,
     check_init,
@@ -445,7 +446,7 @@ class Verbs(Port):
         it.
         """
         check_qp(self.device, qp)
-        if any(rule.qp is qp for rule in self._flow_rules):
+        if any(qp in (rule.qp, *rule.rss) for rule in self._flow_rules):
             raise VerbsError(f"QP {qp.qp_num:#x} has flows: destroy them first", EBUSY)
         if self.groups.holds(qp.qp_num):
             raise VerbsError(f"QP {qp.qp_num:#x} is attached to a multicast group", EBUSY)

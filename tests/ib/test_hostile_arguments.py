@@ -9,8 +9,8 @@ import pytest
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair
+from rdmawire.ib import FlowRule
 from rdmawire.ib.engine import Nic
-from rdmawire.ib.port import FlowRule
 from rdmawire.ib.qp import QPInit
 from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.fast_reg import FastRegistration

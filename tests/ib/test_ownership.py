@@ -7,7 +7,7 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.pair import Pair
-from rdmawire.ib.port import FlowRule
+from rdmawire.ib import FlowRule
 from rdmawire.ib.qp import QPInit
 from rdmawire.ib.service import SERVICES
 from rdmawire.memory.mw import Bind

@@ -9,8 +9,8 @@ from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.fabric.simulator import Simulator
+from rdmawire.ib import FlowRule
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
-from rdmawire.ib.port import FlowRule
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import us
