@@ -49,6 +49,7 @@ COLLECTIVES = (
 """Operations of `rdmawire.cli.collective`."""
 _OTHERS = {
     **dict.fromkeys(COLLECTIVES, "rdmawire.cli.collective"),
+    "gpu-echo": "rdmawire.cli.gpu_echo",
     "gpu-write": "rdmawire.cli.gpu_write",
     "nvshmem-put": "rdmawire.cli.nvshmem",
 }
@@ -106,6 +107,7 @@ class _GenCommand(Command):
         "rdmawire gen send --size 64 --count 1000000 --psn 0xfffff0 -w small.pcap",
         "rdmawire gen allreduce --hosts 8 --gpus 8 --size 64M -w ring.pcap",
         "rdmawire gen gpu-write --mode kernel -w doorbell.pcap",
+        "rdmawire gen gpu-echo --protocol udp -w echo.pcap",
         "rdmawire gen nvshmem-put --hosts 2 --gpus 2 -w puts.pcap",
         "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
     ),

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rdmawire.capture.io import STREAM
-from rdmawire.cli import options
+from rdmawire.cli import kernel_run, options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import KernelError
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from rdmawire.gpudirect.kernel import GpuWriteReport, GpuWriteSpec
 
 _MAX_SIZE = 1 << 20
-_MAX_SEEDS = 10_000
 _STEPS = ("data-fence", "wqe-fence", "record-fence", "reader-fence", "flush")
-_WRONG = 1
 
 
 @click.command(
@@ -64,23 +63,13 @@ _WRONG = 1
     help="What the target waits for: a flag in GPU memory that is written behind the data, or a "
     "completion in host memory.",
 )  # fmt: skip
-@option(
-    "Memory", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
-    show_default=True,
-    help="Model of the GPUs. Before H100, writes of an adapter may become visible late.",
-)  # fmt: skip
+@kernel_run.MODEL
 @option(
     "Memory", "--forget", "forgotten", type=click.Choice(_STEPS), multiple=True,
     help="Leave out a fence or the flush; may be repeated.",
 )  # fmt: skip
-@option(
-    "Memory", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-    help="Seed of the times at which stores become visible.",
-)  # fmt: skip
-@option(
-    "Memory", "--seeds", type=IntegerType(1, _MAX_SEEDS), default=1, show_default=True,
-    help="Try this many seeds, from --seed on, until one goes wrong.",
-)  # fmt: skip
+@kernel_run.SEED
+@kernel_run.SEEDS
 @options.written("path", "The capture of both adapters: FILE.pcap or .pcapng, also compressed.")
 @options.picture("Draw the timeline to FILE.svg or FILE.png.")
 @options.text_or_json("Print the summary and the timeline as one JSON object.")
@@ -108,7 +97,8 @@ def command(
         path = options.capture_path(path)
     options.check_drawing(picture)
     try:
-        report = _search(_spec(settings), range(seed, seed + seeds), path)
+        spec = _spec(settings)
+        report = kernel_run.first_wrong(partial(_run, spec), range(seed, seed + seeds), path)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
     if picture is not None:
@@ -118,7 +108,7 @@ def command(
     if not quiet:
         text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
         click.echo(text, err=path == STREAM)
-    return 0 if report.is_right else _WRONG
+    return 0 if report.is_right else kernel_run.WRONG
 
 
 def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
@@ -136,24 +126,10 @@ def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
     )
 
 
-def _search(spec: "GpuWriteSpec", seeds: range, path: str | None) -> "GpuWriteReport":
-    """Return the first run that goes wrong, else the last one, and write its packets.
-
-    Of several seeds, the one is run again with a capture.
-    """
-    if len(seeds) == 1:
-        return _run(spec._replace(seed=seeds[0]), path)
-    for seed in seeds:
-        report = _run(spec._replace(seed=seed), None)
-        if not report.is_right:
-            break
-    return report if path is None else _run(report.spec, path)
-
-
-def _run(spec: "GpuWriteSpec", path: str | None) -> "GpuWriteReport":
+def _run(spec: "GpuWriteSpec", seed: int, path: str | None) -> "GpuWriteReport":
     from rdmawire.gpudirect.kernel import GpuWrite
 
-    run = GpuWrite(spec)
+    run = GpuWrite(spec._replace(seed=seed))
     with nullcontext() if path is None else run.network.captured(path):
         return run.run()
 
@@ -178,9 +154,7 @@ def _values(report: "GpuWriteReport") -> dict[str, Any]:
 def _lines(report: "GpuWriteReport", seeds: int) -> Iterator[str]:
     """Yield the timeline, and what came of it."""
     spec = report.spec
-    width = max((len(entry.who) for entry in report.timeline), default=0)
-    for entry in report.timeline:
-        yield f"{entry.time / 1000:9.3f} us  {entry.who.ljust(width)}  {entry.what}"
+    yield from kernel_run.timeline_lines(report.timeline)
     frames = plural(report.frames, "frame")
     yield f"{plural(spec.messages, 'message')} of {byte_count(spec.size)} in {frames}"
     if report.stuck:
@@ -191,9 +165,7 @@ def _lines(report: "GpuWriteReport", seeds: int) -> Iterator[str]:
         tried = f", with each of {seeds} seeds" if seeds > 1 else ""
         yield f"all data was right{tried}"
         return
-    yield f"seed {spec.seed}: --seed {spec.seed} repeats it"
-    for step in sorted(spec.forgotten, key=lambda one: one.value):
-        yield f"without {step.value}, {step.meaning}"
+    yield from kernel_run.forgotten_lines(spec.seed, spec.forgotten)
 
 
 def _few(numbers: list[int]) -> str:

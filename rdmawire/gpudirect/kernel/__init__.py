@@ -1,9 +1,14 @@
 """Work that GPUs start: kernels as coroutines, the memory shared with adapters, and doorbells.
 
 A :class:`GpuWrite` sends data from GPU to GPU, started by a kernel, a proxy or a stream.
+A :class:`GpuEcho` answers packets that an adapter writes to GPU memory.
 :data:`TESTS` are litmus tests of the memory model.
 """
 
+from rdmawire.gpudirect.kernel.echo import EchoProtocol, EchoRequest, echo_reply, os_reply
+from rdmawire.gpudirect.kernel.echo_kernels import QueueCount
+from rdmawire.gpudirect.kernel.echo_spec import FORGETTABLE_ECHO, GpuEchoSpec, Pipeline
+from rdmawire.gpudirect.kernel.gpu_echo import GpuEcho, GpuEchoReport
 from rdmawire.gpudirect.kernel.gpu_host import MODELS, DeviceQueue, GpuHost, system_of
 from rdmawire.gpudirect.kernel.gpu_write import (
     FORGETTABLE,
@@ -37,6 +42,16 @@ from rdmawire.gpudirect.kernel.nvshmem import (
     Transport,
     ring_put,
 )
+from rdmawire.gpudirect.kernel.raw_packet import (
+    PacketBuffers,
+    PacketInfo,
+    Received,
+    ReceiveQueue,
+    Semaphore,
+    SemaphoreStatus,
+    TransmitQueue,
+    raw_queue,
+)
 from rdmawire.gpudirect.kernel.run import (
     Happened,
     Kernel,
@@ -47,15 +62,21 @@ from rdmawire.gpudirect.kernel.run import (
 
 __all__ = [
     "FORGETTABLE",
+    "FORGETTABLE_ECHO",
     "MODELS",
     "TESTS",
     "Add",
     "Agent",
     "Comparison",
     "DeviceQueue",
+    "EchoProtocol",
+    "EchoRequest",
     "Fence",
     "Flush",
     "Forgotten",
+    "GpuEcho",
+    "GpuEchoReport",
+    "GpuEchoSpec",
     "GpuHost",
     "GpuWrite",
     "GpuWriteReport",
@@ -69,7 +90,15 @@ __all__ = [
     "Nvshmem",
     "NvshmemSpec",
     "Order",
+    "PacketBuffers",
+    "PacketInfo",
+    "Pipeline",
+    "QueueCount",
+    "ReceiveQueue",
+    "Received",
     "Scope",
+    "Semaphore",
+    "SemaphoreStatus",
     "SharedMemory",
     "SharedPeermem",
     "Shmem",
@@ -77,12 +106,16 @@ __all__ = [
     "Store",
     "Target",
     "Thread",
+    "TransmitQueue",
     "Transport",
     "Wait",
     "Warp",
+    "echo_reply",
     "find",
+    "os_reply",
     "outcome",
     "outcomes",
+    "raw_queue",
     "ring_put",
     "system_of",
 ]

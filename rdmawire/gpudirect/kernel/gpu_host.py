@@ -136,7 +136,7 @@ class _Layout(NamedTuple):
 class DeviceQueue:
     """A queue pair whose queues are in memory of the GPU, or with ``on_gpu`` false of the host."""
 
-    def __init__(self, host: GpuHost, *, on_gpu: bool = True) -> None:
+    def __init__(self, host: GpuHost, *, on_gpu: bool = True, qp_type: QPType = QPType.RC) -> None:
         self.host = host
         self._layout = _Layout()
         self._base = host.allocate(self._layout.size, on_gpu=on_gpu)
@@ -149,7 +149,7 @@ class DeviceQueue:
             doorbell_record=self._sge(layout.cq_record, 8),
         )
         self.qp: QueuePair = nic.create_qp(
-            QPType.RC,
+            qp_type,
             QPInit(pd, cq, cq, CAP._replace(max_send_wr=ENTRIES, max_recv_wr=ENTRIES)),
             sq_buffer=self._sge(layout.sends, ENTRIES * BLOCK_SIZE),
             rq_buffer=self._sge(layout.receives, ENTRIES * BLOCK_SIZE),
@@ -185,11 +185,20 @@ class DeviceQueue:
         return CompletionRing(warp, at, ENTRIES, record)
 
 
-def ring_doorbell(warp: Warp, work: WorkRing, doorbells: int) -> Kernel:
+def ring_doorbell(
+    warp: Warp,
+    work: WorkRing,
+    doorbells: int,
+    *,
+    wqe_fence: bool = True,
+    record_fence: bool = True,
+) -> Kernel:
     """Store the index behind the WQEs, and the doorbell, with a fence before each."""
-    yield from warp.fence()
+    if wqe_fence:
+        yield from warp.fence()
     doorbell = work.publish()
-    yield from warp.fence()
+    if record_fence:
+        yield from warp.fence()
     warp.store(doorbells, doorbell)
 
 

@@ -64,6 +64,7 @@ class Forgotten(Enum):
     RECORD_FENCE = "record-fence"
     READER_FENCE = "reader-fence"
     FLUSH = "flush"
+    SEMAPHORE_FENCE = "semaphore-fence"
 
     @property
     def meaning(self) -> str:
@@ -86,8 +87,9 @@ _MEANINGS: Final[Mapping[Forgotten, str]] = {
     Forgotten.DATA_FENCE: "the adapter may read the data before the kernel's stores are visible",
     Forgotten.WQE_FENCE: "the adapter may see the index before the WQE, or the WQE before its data",
     Forgotten.RECORD_FENCE: "the doorbell may arrive before the index: the work is not found",
-    Forgotten.READER_FENCE: "loads may return what the memory was before the flag",
+    Forgotten.READER_FENCE: "loads may return what the memory was before the flag or completion",
     Forgotten.FLUSH: "a completion in host memory may be visible before data in GPU memory",
+    Forgotten.SEMAPHORE_FENCE: "the status of a semaphore may be visible before its packets",
 }
 
 
@@ -241,10 +243,13 @@ class GpuWrite:
             yield from self._make(warp, number)
             queue.post(self._writes(number))
             warp.note(f"WQEs of message {number} are stored")
-            yield from self._fence(warp, Forgotten.WQE_FENCE)
-            doorbell = queue.work.publish()
-            yield from self._fence(warp, Forgotten.RECORD_FENCE)
-            warp.store(self.hosts[0].doorbells, doorbell)
+            yield from ring_doorbell(
+                warp,
+                queue.work,
+                self.hosts[0].doorbells,
+                wqe_fence=self._needs(Forgotten.WQE_FENCE),
+                record_fence=self._needs(Forgotten.RECORD_FENCE),
+            )
             warp.note("the doorbell is rung")
         yield from queue.until(self.spec.messages)
 

@@ -9,7 +9,7 @@ Sources: PTX ISA 8.5, chapter 8 (memory consistency model); PCIe Base 6.0, 2.4.1
 CUDA's GPUDirect RDMA guide, 2.5 (synchronization and memory ordering); Intel SDM, volume 3, 9.2.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -101,6 +101,13 @@ class Agent:
     def ready(self) -> list[Pending]:
         """Return the pending stores that may become visible next."""
         return [one for index, one in enumerate(self.pending) if self._is_free(index)]
+
+    def first_ready(self, numbers: Collection[int]) -> Pending | None:
+        """Return the first of these stores, by number, that may become visible next."""
+        for index, one in enumerate(self.pending):
+            if one.number in numbers and self._is_free(index):
+                return one
+        return None
 
     def _is_free(self, index: int) -> bool:
         one = self.pending[index]

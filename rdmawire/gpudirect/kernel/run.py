@@ -90,7 +90,7 @@ class KernelSystem:
         """Make a store visible, as soon as those that must precede it are."""
         due = self._due.setdefault(agent.name, set())
         due.add(pending.number)
-        while found := next((one for one in agent.ready() if one.number in due), None):
+        while found := agent.first_ready(due):
             due.discard(found.number)
             self.memory.show(agent, found)
         due.intersection_update(one.number for one in agent.pending)
