@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -40,6 +40,17 @@ def _line(table: "ReportTable", row: list[str], widths: list[int]) -> str:
         for column, cell, width in zip(table.columns, map(escape, row), widths, strict=True)
     ]
     return "  ".join(cells).rstrip()
+
+
+def aligned(rows: Sequence[Sequence[str]], left: frozenset[int]) -> Iterator[str]:
+    """Yield the lines of a table; columns of these numbers are aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            text.ljust(width) if number in left else text.rjust(width)
+            for number, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
 
 
 _GAP = 3

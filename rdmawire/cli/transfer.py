@@ -11,6 +11,7 @@ from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.streams import complain, open_host
+from rdmawire.cli.table import aligned
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TransferError
 from rdmawire.terminal import escape, plural
@@ -133,7 +134,7 @@ def _specs(
     from rdmawire.gpudirect.transfer import TransferPath, TransferSpec
 
     machine = open_host(host).machine
-    source, target = _ends(machine, settings.pop("source"), settings.pop("target"))
+    source, target = ends_of(machine, settings.pop("source"), settings.pop("target"))
     settings["rate"] = settings["rate"] or 0
     settings["mtu"] = int(settings["mtu"])
     for size in sizes:
@@ -141,7 +142,7 @@ def _specs(
             yield TransferSpec(machine, source, target, TransferPath(path), size, **settings)
 
 
-def _ends(machine: "Machine", source: str | None, target: str | None) -> tuple[str, str]:
+def ends_of(machine: "Machine", source: str | None, target: str | None) -> tuple[str, str]:
     """Return the names of the two GPUs."""
     names = [gpu.name for gpu in machine.gpus]
     if not names:
@@ -202,11 +203,8 @@ _COLUMNS = ("bytes", "path", "time", "rate", "copies", "CPU time", "frames")
 def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
     """Yield the lines of the table, and those of links."""
     rows = [_COLUMNS, *(_cells(one) for one in results if one.report)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows if len(rows) > 1 else []:
-        cells = [text.rjust(width) for text, width in zip(row, widths, strict=True)]
-        cells[1] = row[1].ljust(widths[1])
-        yield "  ".join(cells).rstrip()
+    if len(rows) > 1:
+        yield from aligned(rows, frozenset({1}))
     for path, reason in {(one.spec.path.value, one.reason): None for one in results if one.reason}:
         yield f"{path}: {escape(reason)}"
     for result in results if links else []:

@@ -177,12 +177,14 @@ class DmaPort:
     def _read(self, frame: bytes, read: dict[Path, int], now: int) -> None:
         """Keep a frame until its payload has been read; ``read`` are the bytes of the burst.
 
-        Inline data is not read from memory. Frames of one queue pair stay in order.
+        Inline data is not read from memory. A payload of two memories takes the route to the one of
+        which most was read. Frames of one queue pair stay in order.
         """
         qpn, size, _ = _payload(frame)
         due = now
-        path = next((path for path, left in read.items() if left >= size), None) if size else None
-        if path is not None:
+        most = max(read, key=read.__getitem__)
+        path = next((path for path, left in read.items() if left >= size), most)
+        if size and read[path] > 0:
             read[path] -= size
             due = ceil(self._routes[path].read(size, now))
         due = self._last_ready[qpn] = max(due, self._last_ready.get(qpn, 0))

@@ -44,6 +44,7 @@ PACKAGES = (
         "rdmawire.doctor",
         "rdmawire.gpudirect.kernel",
         "rdmawire.gpudirect.transfer",
+        "rdmawire.gpudirect.ucx",
         "rdmawire.topology",
         "rdmawire.traffic.generate",
     ),

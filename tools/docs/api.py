@@ -33,6 +33,7 @@ PAGES = (
     Page("gpudirect", "Traffic of GPUs", ("rdmawire.gpudirect",)),
     Page("transfer", "Transfers between GPUs", ("rdmawire.gpudirect.transfer",)),
     Page("kernel", "Kernels of GPUs", ("rdmawire.gpudirect.kernel",)),
+    Page("ucx", "Messages of UCX", ("rdmawire.gpudirect.ucx",)),
     Page("doctor", "Causes of problems", ("rdmawire.doctor",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),

@@ -1,11 +1,24 @@
 """A host that transfers data of a GPU: its memory, its adapter, its bus, and what it has spent."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
 from rdmawire.errors import TransferError
-from rdmawire.fabric import ALL_ACCESS, DmaPort, Host, NotifyingPort, Place, Registered, place_of
+from rdmawire.fabric import (
+    ALL_ACCESS,
+    Cable,
+    DmaPort,
+    Envelope,
+    Host,
+    Network,
+    NotifyingPort,
+    Place,
+    Registered,
+    place_of,
+    star,
+)
+from rdmawire.fabric.network import NetworkHost
 from rdmawire.memory.gpu import GpuDriver, GpuProfile, Peermem
 from rdmawire.memory.page import Path
 from rdmawire.topology import (
@@ -14,6 +27,7 @@ from rdmawire.topology import (
     Costs,
     Device,
     DeviceKind,
+    LinkUse,
     Machine,
     PeerStatus,
     memory_route,
@@ -26,6 +40,7 @@ from rdmawire.units import us
 
 _BLOCK: Final = 1 << 21
 _DEFAULT_BAR1: Final = 1 << 38
+_DEFAULT_RATE: Final = 100_000_000_000
 _CAPABILITIES: Final[Mapping[str, tuple[int, int]]] = {
     "V100": (7, 0), "T4": (7, 5), "A100": (8, 0), "A40": (8, 6), "L40": (8, 9), "L4": (8, 9),
     "H100": (9, 0), "H200": (9, 0), "GH200": (9, 0), "B200": (10, 0),
@@ -121,6 +136,15 @@ class TransferHost:
             )
         return Registered(self.gpu, self.host.pd.reg_mr(self._address, size, ALL_ACCESS))
 
+    @property
+    def address(self) -> int:
+        """Address of the data."""
+        return self._address
+
+    def load(self, offset: int, size: int) -> bytes:
+        """Read a part of the data, as a kernel does."""
+        return self.gpu.read(self._address + offset, size)
+
     def fill(self, data: bytes) -> None:
         """Write the data to the GPU's memory, as a kernel does."""
         self.gpu.write(self._address, data)
@@ -132,6 +156,43 @@ class TransferHost:
     def result(self, size: int) -> bytes:
         """Return the data that has arrived, as a kernel reads it."""
         return self._last.read(self._last_address, size)
+
+
+class Traffic:
+    """A tap that counts frames and their bytes."""
+
+    def __init__(self) -> None:
+        self.frames = self.bytes = 0
+
+    def __call__(self, frame: Envelope, _: int) -> None:
+        """Count a frame."""
+        self.frames += 1
+        self.bytes += len(frame.data)
+
+
+def cable_of(host: TransferHost, rate: int, latency: int) -> Cable:
+    """Return a cable of a host: of its adapter's rate without a ``rate`` (bits per second)."""
+    adapter = host.adapter
+    return Cable(latency, rate or (adapter and adapter.rate) or _DEFAULT_RATE)
+
+
+def join(network: Network, ports: Mapping[str, NetworkHost], cable: Cable) -> Traffic:
+    """Join hosts by a switch; return what counts the frames that they send."""
+    star(network, ports, cable)
+    traffic = Traffic()
+    for name in ports:
+        network.tap(name, traffic)
+    return traffic
+
+
+def link_uses(hosts: Sequence[TransferHost]) -> dict[tuple[str, str, str], LinkUse]:
+    """Return the use of the links of hosts, by the names of host, source and target."""
+    return {
+        (host.name, *ends): use
+        for host in hosts
+        for ends, use in host.bus.links.items()
+        if use.bytes
+    }
 
 
 def _adapter(machine: Machine, device: Device) -> Device:

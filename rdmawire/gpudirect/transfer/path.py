@@ -13,9 +13,15 @@ from random import Random
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FabricError, TransferError, VerbsError
-from rdmawire.fabric import Cable, Envelope, Network, Simulator, star
+from rdmawire.fabric import Network, Simulator
 from rdmawire.fabric.network import NetworkHost
-from rdmawire.gpudirect.transfer.host import TransferHost
+from rdmawire.gpudirect.transfer.host import (
+    Traffic,
+    TransferHost,
+    cable_of,
+    join,
+    link_uses,
+)
 from rdmawire.gpudirect.transfer.stage import Chunk, Stage, StageKind
 from rdmawire.gpudirect.transfer.wire import RdmaWire, TcpWire, Wire
 from rdmawire.topology import Costs, Device, DeviceKind, LinkUse, Machine
@@ -142,7 +148,7 @@ class Transfer:
         self.spec = spec
         self.plan = PLANS[spec.path]
         _check(spec)
-        self._data = _random_bytes(spec.size, spec.seed)
+        self._data = random_bytes(spec.size, spec.seed)
         self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
         self.hosts = [
             TransferHost(name, number, spec.machine, gpu, spec.costs, peer)
@@ -150,7 +156,7 @@ class Transfer:
         ]
         for host in self.hosts:
             host.allocate(spec.size)
-        self._frames = self._wire_bytes = 0
+        self._traffic = Traffic()
         pipelined = self.plan.pipelined and spec.chunk
         self._size = min(spec.chunk, spec.size) if pipelined else spec.size
         self._chunks = deque(self._cut())
@@ -191,16 +197,9 @@ class Transfer:
         return wire
 
     def _join(self, *ports: NetworkHost) -> None:
-        spec, adapter = self.spec, self.hosts[0].adapter
-        rate = spec.rate or (adapter and adapter.rate) or _DEFAULT_RATE
+        cable = cable_of(self.hosts[0], self.spec.rate, self.spec.latency)
         names = [host.name for host in self.hosts]
-        star(self.network, dict(zip(names, ports, strict=True)), Cable(spec.latency, rate))
-        for name in names:
-            self.network.tap(name, self._count)
-
-    def _count(self, frame: Envelope, _: int) -> None:
-        self._frames += 1
-        self._wire_bytes += len(frame.data)
+        self._traffic = join(self.network, dict(zip(names, ports, strict=True)), cable)
 
     def _build(self) -> list[Stage]:
         """Build the stages, each passing chunks on to the next; return those of the sender."""
@@ -276,12 +275,7 @@ class Transfer:
                 self._wire.close()
 
     def _report(self, duration: int) -> TransferReport:
-        links = {
-            (host.name, *ends): use
-            for host in self.hosts
-            for ends, use in host.bus.links.items()
-            if use.bytes
-        }
+        links = link_uses(self.hosts)
         return TransferReport(
             self.spec.path,
             self.spec.size,
@@ -289,13 +283,10 @@ class Transfer:
             sum(host.copies for host in self.hosts) // self._total,
             self._total,
             sum(host.cpu for host in self.hosts),
-            self._frames,
-            self._wire_bytes,
+            self._traffic.frames,
+            self._traffic.bytes,
             links,
         )
-
-
-_DEFAULT_RATE: Final = 100_000_000_000
 
 
 def _ends(spec: TransferSpec) -> list[tuple[str, Device, Device | None]]:
@@ -306,7 +297,7 @@ def _ends(spec: TransferSpec) -> list[tuple[str, Device, Device | None]]:
     return [("sender", source, None), ("receiver", target, None)]
 
 
-def _random_bytes(size: int, seed: int) -> bytes:
+def random_bytes(size: int, seed: int) -> bytes:
     """Return bytes that any seed makes: a block of them, again and again with its number."""
     block = Random(seed).randbytes(_BLOCK)  # noqa: S311 - repeatable
     count = -(-size // _BLOCK)

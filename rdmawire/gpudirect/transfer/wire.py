@@ -3,36 +3,24 @@
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from math import ceil
 from typing import Final, Protocol
 
 from rdmawire.errors import TransferError
-from rdmawire.fabric import CAP, Registered, Simulator, connect
-from rdmawire.fabric.pair import ATTRIBUTES
+from rdmawire.fabric import CAP, Registered, Simulator
 from rdmawire.gpudirect.transfer.host import TransferHost
+from rdmawire.gpudirect.transfer.rdma_endpoint import RdmaEndpoint, Wake, connect_endpoints
 from rdmawire.gpudirect.transfer.tcp_endpoint import TcpEndpoint
-from rdmawire.ib import QPInit, QueuePair
-from rdmawire.memory.page import Path
 from rdmawire.verbs import (
-    QPType,
     RecvWR,
     SendFlags,
     SendOpcode,
     SendWR,
     WCOpcode,
-    WCStatus,
     WorkCompletion,
 )
-from rdmawire.wire.management import MTU
 
-Wake = Callable[[str], None]
-"""Function called with the name of a host that has something to transmit."""
 Received = Callable[[int, bytes], None]
 """Function called with the number of a chunk and its bytes."""
-
-_MAX_POLLED: Final = 1 << 10
-_IN_FLIGHT: Final = 1 << 21
-"""Bytes of packets in flight: more than any of the wires holds in a round trip."""
 
 
 class Wire(Protocol):
@@ -70,9 +58,6 @@ class RdmaWire:
         buffers: tuple[Registered, Registered] | None = None,
     ) -> None:
         self.on_free: Callable[[], None] = _nothing
-        self._sender, self._receiver = sender, receiver
-        self._simulator = simulator
-        self._wake = wake
         self._received = received
         self._slots, self._slot_size = slots, slot_size
         self._is_direct = buffers is not None
@@ -81,20 +66,14 @@ class RdmaWire:
             sender.host.buffer(size),
             receiver.host.buffer(size),
         )
-        self._sending, self._receiving = _queue_pair(sender, slots), _queue_pair(receiver, slots)
-        attributes = ATTRIBUTES._replace(path_mtu=MTU[f"MTU_{mtu}"])
-        connect(
-            sender.host,
-            self._sending,
-            receiver.host,
-            self._receiving,
-            attributes,
-            packets_in_flight=_IN_FLIGHT // mtu,
-        )
-        for queue in (self._sending, self._receiving):
-            queue.post_recv(tuple(RecvWR() for _ in range(slots)))
-        sender.application.on_taken.append(self._poll_sender)
-        receiver.application.on_taken.append(self._poll_receiver)
+        cap = CAP._replace(max_send_wr=2 * slots, max_recv_wr=2 * slots)
+        self._sending = RdmaEndpoint(sender, simulator, wake, cap)
+        self._receiving = RdmaEndpoint(receiver, simulator, wake, cap)
+        connect_endpoints(self._sending, self._receiving, mtu)
+        for end in (self._sending, self._receiving):
+            end.queue.post_recv(tuple(RecvWR() for _ in range(slots)))
+        self._sending.on_completion = self._at_sender
+        self._receiving.on_completion = self._at_receiver
 
     def send(self, number: int, data: bytes) -> None:
         """Send a chunk; a slot is free."""
@@ -111,51 +90,18 @@ class RdmaWire:
             imm_data=number,
             flags=SendFlags.SIGNALED,
         )
-        self._post(self._sender, self._sending, work)
+        self._sending.post(work)
 
-    def _post(self, host: TransferHost, queue: QueuePair, work: SendWR) -> None:
-        """Post work; the WQE is written to the adapter with the doorbell (BlueFlame)."""
-        costs = host.costs
-        host.cpu += costs.post_time
-        delay = costs.post_time + host.adapter_routes[Path.HOST].latency + costs.adapter_latency
-        self._simulator.call_at(
-            ceil(self._simulator.now + delay), partial(self._ring, host, queue, work)
-        )
+    def _at_sender(self, completion: WorkCompletion) -> None:
+        if completion.opcode is WCOpcode.RECV_RDMA_WITH_IMM:
+            self._sending.queue.post_recv((RecvWR(),))
+            self._sending.later(0.0, self.on_free)
 
-    def _ring(self, host: TransferHost, queue: QueuePair, work: SendWR) -> None:
-        queue.post_send((work,))
-        self._wake(host.name)
-
-    def _poll_sender(self, _frame: bytes, _now: int) -> None:
-        for completion in _polled(self._sending):
-            if completion.opcode is WCOpcode.RECV_RDMA_WITH_IMM:
-                self._sending.post_recv((RecvWR(),))
-                self._later(self._sender, 0.0, self.on_free)
-
-    def _poll_receiver(self, _frame: bytes, _now: int) -> None:
-        for completion in _polled(self._receiving):
-            if completion.opcode is WCOpcode.RECV_RDMA_WITH_IMM:
-                self._receiving.post_recv((RecvWR(),))
-                arrived = partial(self._arrived, completion.imm_data)
-                self._later(self._receiver, self._flush_time(), arrived)
-
-    def _later(self, host: TransferHost, delay: float, action: Callable[[], None]) -> None:
-        """Do something when software has seen the completion."""
-        delay += host.costs.adapter_latency + host.adapter_routes[Path.HOST].latency
-        self._simulator.call_at(ceil(self._simulator.now + delay), action)
-
-    def _flush_time(self) -> float:
-        """Return the time of a read that makes the adapter's writes visible to kernels.
-
-        NCCL reads a byte through the adapter, from GPUs before compute capability 9.0.
-        """
-        gpu = self._receiver.gpu
-        if not self._is_direct or not gpu.profile.posts_writes:
-            return 0.0
-        route = self._receiver.adapter_routes[Path.GPU_DIRECT]
-        end = route.read(1, self._simulator.now) - self._simulator.now
-        gpu.flush()
-        return end
+    def _at_receiver(self, completion: WorkCompletion) -> None:
+        if completion.opcode is WCOpcode.RECV_RDMA_WITH_IMM:
+            self._receiving.queue.post_recv((RecvWR(),))
+            delay = self._receiving.flush_time() if self._is_direct else 0.0
+            self._receiving.later(delay, partial(self._arrived, completion.imm_data))
 
     def _arrived(self, number: int) -> None:
         if self._is_direct:
@@ -172,24 +118,10 @@ class RdmaWire:
             rkey=self._source.rkey,
             flags=SendFlags.SIGNALED,
         )
-        self._post(self._receiver, self._receiving, work)
+        self._receiving.post(work)
 
     def close(self) -> None:
         """Do nothing: the queue pairs stay as they are."""
-
-
-def _queue_pair(host: TransferHost, slots: int) -> QueuePair:
-    cq = host.host.nic.create_cq(_MAX_POLLED)
-    cap = CAP._replace(max_send_wr=2 * slots, max_recv_wr=2 * slots)
-    return host.host.nic.create_qp(QPType.RC, QPInit(host.host.pd, cq, cq, cap))
-
-
-def _polled(queue: QueuePair) -> list[WorkCompletion]:
-    found = queue.send_cq.poll(_MAX_POLLED)
-    for completion in found:
-        if completion.status is not WCStatus.SUCCESS:
-            raise TransferError(f"the connection failed: {completion.status.name}")
-    return found
 
 
 def _nothing() -> None:
