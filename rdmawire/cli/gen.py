@@ -53,6 +53,7 @@ _OTHERS = {
     "gpu-write": "rdmawire.cli.gpu_write",
     "nvshmem-put": "rdmawire.cli.nvshmem",
     "ucx": "rdmawire.cli.ucx",
+    "nixl": "rdmawire.cli.nixl",
 }
 """Traffic with other options, and the module of its command."""
 _MANY = 100_000
@@ -111,6 +112,7 @@ class _GenCommand(Command):
         "rdmawire gen gpu-echo --protocol udp -w echo.pcap",
         "rdmawire gen nvshmem-put --hosts 2 --gpus 2 -w puts.pcap",
         "rdmawire gen ucx --size 64k -x UCX_RNDV_THRESH=8k -w message.pcap",
+        "rdmawire gen nixl --blocks 64 --layers 8 -w kv.pcap",
         "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
     ),
 )

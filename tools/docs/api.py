@@ -34,6 +34,7 @@ PAGES = (
     Page("transfer", "Transfers between GPUs", ("rdmawire.gpudirect.transfer",)),
     Page("kernel", "Kernels of GPUs", ("rdmawire.gpudirect.kernel",)),
     Page("ucx", "Messages of UCX", ("rdmawire.gpudirect.ucx",)),
+    Page("nixl", "KV caches over NIXL", ("rdmawire.gpudirect.nixl",)),
     Page("doctor", "Causes of problems", ("rdmawire.doctor",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),

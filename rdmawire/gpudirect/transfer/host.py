@@ -118,12 +118,15 @@ class TransferHost:
         self._last_address = self._last.allocate(size).address if other else self._address
 
     def registered(self) -> Registered:
-        """Register the GPU's memory with the adapter.
+        """Register the data with the adapter, as :meth:`register` does."""
+        return self.register(self._address, self._size)
+
+    def register(self, address: int, size: int) -> Registered:
+        """Register memory of the GPU with the adapter.
 
         :class:`TransferError` if the adapter may not access it, or if BAR1 is too small.
         """
         assert self.adapter is not None
-        size = self._size
         status = peer_status(self.machine, self.adapter, self.device)
         if status is not PeerStatus.OK:
             raise TransferError(
@@ -134,16 +137,7 @@ class TransferHost:
             raise TransferError(
                 f"{size} bytes cannot be registered: BAR1 of {self.device.name} has room for {room}"
             )
-        return Registered(self.gpu, self.host.pd.reg_mr(self._address, size, ALL_ACCESS))
-
-    @property
-    def address(self) -> int:
-        """Address of the data."""
-        return self._address
-
-    def load(self, offset: int, size: int) -> bytes:
-        """Read a part of the data, as a kernel does."""
-        return self.gpu.read(self._address + offset, size)
+        return Registered(self.gpu, self.host.pd.reg_mr(address, size, ALL_ACCESS))
 
     def fill(self, data: bytes) -> None:
         """Write the data to the GPU's memory, as a kernel does."""

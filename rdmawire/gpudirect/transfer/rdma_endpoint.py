@@ -37,6 +37,7 @@ class RdmaEndpoint:
         self.on_completion: Callable[[WorkCompletion], None] = _ignore
         self._simulator = simulator
         self._wake = wake
+        self._free_at = 0.0
         nic = host.host.nic
         cq = nic.create_cq(max(_MAX_POLLED, cap.max_send_wr + cap.max_recv_wr))
         self.queue: QueuePair = nic.create_qp(QPType.RC, QPInit(host.host.pd, cq, cq, cap))
@@ -45,9 +46,16 @@ class RdmaEndpoint:
     def post(self, *works: SendWR) -> None:
         """Post work; the WQEs are written to the adapter with the doorbell (BlueFlame)."""
         costs = self.host.costs
-        self.host.cpu += costs.post_time
+        spent = len(works) * costs.post_time
+        self.host.cpu += spent
+        self._free_at = self.next_post() + spent
         latency = self.host.adapter_routes[Path.HOST].latency
-        self.after(costs.post_time + latency + costs.adapter_latency, partial(self._ring, works))
+        delay = self._free_at - self._simulator.now + latency + costs.adapter_latency
+        self.after(delay, partial(self._ring, works))
+
+    def next_post(self) -> float:
+        """Return the time (ns) at which the thread that posts is free: one post after the other."""
+        return max(self._free_at, self._simulator.now)
 
     def _ring(self, works: tuple[SendWR, ...]) -> None:
         self.queue.post_send(works)

@@ -17,6 +17,8 @@ from rdmawire.gpudirect.transfer.stage import Chunk, Stage, StageKind
 from rdmawire.gpudirect.ucx.am import TRANSPORTS, AmId, MemoryType, Message
 from rdmawire.gpudirect.ucx.config import UcxConfig
 from rdmawire.gpudirect.ucx.protocol import Memory
+from rdmawire.memory.address_space import HostMemory
+from rdmawire.memory.gpu import Gpu
 from rdmawire.verbs import RecvWR, SendFlags, SendOpcode, SendWR, Sge, WCOpcode, WorkCompletion
 
 Done = Callable[[], None]
@@ -33,41 +35,39 @@ class UserBuffer:
     """
 
     def __init__(self, host: TransferHost, memory_type: MemoryType, size: int) -> None:
-        self._host = host
+        self.size = size
         self.reason = ""
         self.registered: Registered | None = None
-        self._is_host = memory_type is MemoryType.HOST
-        if self._is_host:
-            self.registered = host.host.buffer(max(size, 1))
+        self._memory: HostMemory | Gpu
+        if memory_type is MemoryType.HOST:
+            buffer = host.host.buffer(max(size, 1))
+            self.registered = buffer
+            self.address = buffer.address
+            self._memory = buffer.memory
         else:
-            host.allocate(max(size, 1))
-            self._register()
+            self.address = host.gpu.allocate(max(size, 1)).address
+            self._memory = host.gpu
+            self._register(host)
         self.memory = Memory(memory_type, self.registered is not None)
-        self.address = host.address if self.registered is None else self.registered.address
 
-    def _register(self) -> None:
+    def _register(self, host: TransferHost) -> None:
         try:
-            self.registered = self._host.registered()
+            self.registered = host.register(self.address, max(self.size, 1))
         except TransferError as error:
             self.reason = str(error)
 
     @property
     def is_flushed(self) -> bool:
         """Whether writes of the adapter must be made visible to kernels."""
-        return not self._is_host
+        return self.memory.type is MemoryType.CUDA
 
     def read(self, offset: int, size: int) -> bytes:
         """Read a part, as the application or a copy does."""
-        if self._is_host and self.registered is not None:
-            return self.registered.read(size, offset)
-        return self._host.load(offset, size)
+        return self._memory.read(self.address + offset, size)
 
     def write(self, offset: int, data: bytes) -> None:
         """Write a part, as the application or a copy does."""
-        if self._is_host and self.registered is not None:
-            self.registered.write(data, offset)
-        else:
-            self._host.store(offset, data)
+        self._memory.write(self.address + offset, data)
 
     def sge(self, offset: int, size: int) -> Sge:
         """Return an SGE of a part; the buffer is registered."""
@@ -204,7 +204,8 @@ class Worker:
         self._post(SendWR(opcode, (sge,), remote_address=remote_address, rkey=rkey), done)
 
     def _note(self, what: str, size: int) -> None:
-        self._posted.append(Posted(self._simulator.now, self.host.name, what, size))
+        time = round(self.end.next_post())
+        self._posted.append(Posted(time, self.host.name, what, size))
 
     def _post(self, work: SendWR, done: Done | None) -> None:
         self._numbers += 1
