@@ -54,6 +54,7 @@ _OTHERS = {
     "nvshmem-put": "rdmawire.cli.nvshmem",
     "ucx": "rdmawire.cli.ucx",
     "nixl": "rdmawire.cli.nixl",
+    "deepep": "rdmawire.cli.deepep",
 }
 """Traffic with other options, and the module of its command."""
 _MANY = 100_000
@@ -113,6 +114,7 @@ class _GenCommand(Command):
         "rdmawire gen nvshmem-put --hosts 2 --gpus 2 -w puts.pcap",
         "rdmawire gen ucx --size 64k -x UCX_RNDV_THRESH=8k -w message.pcap",
         "rdmawire gen nixl --blocks 64 --layers 8 -w kv.pcap",
+        "rdmawire gen deepep --hosts 2 --gpus 4 --experts 16 --topk 4 -w moe.pcap",
         "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
     ),
 )

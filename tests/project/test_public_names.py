@@ -43,6 +43,7 @@ PACKAGES = (
         "rdmawire.gpudirect",
         "rdmawire.doctor",
         "rdmawire.gpudirect.kernel",
+        "rdmawire.gpudirect.deepep",
         "rdmawire.gpudirect.nixl",
         "rdmawire.gpudirect.transfer",
         "rdmawire.gpudirect.ucx",

@@ -33,6 +33,7 @@ from rdmawire.wire.management import MTU
 
 MAX_PES: Final = 64
 MAX_HEAP: Final = 1 << 26
+MAX_RCS: Final = 32
 _WORD: Final = 8
 _BARRIERS: Final = 64
 """Bytes for the signals of barriers: one for each round among up to 256 PEs."""
@@ -82,7 +83,8 @@ class SignalOp(Enum):
 class NvshmemSpec(NamedTuple):
     """A job: ``hosts`` with ``gpus`` each, and the bytes of the symmetric heap of each.
 
-    ``max_delay`` is the latest time (ns) after which a store is visible.
+    ``max_delay`` is the latest time (ns) after which a store is visible. ``rc_per_pe`` is the
+    number of queue pairs of kernels to each PE of another host (``NVSHMEM_IBGDA_NUM_RC_PER_PE``).
     """
 
     hosts: int = 2
@@ -92,6 +94,7 @@ class NvshmemSpec(NamedTuple):
     model: str = "H200"
     seed: int = 0
     max_delay: int = 2000
+    rc_per_pe: int = 1
 
     @property
     def pes(self) -> int:
@@ -122,7 +125,7 @@ class Nvshmem:
             host.register(heap, size) for host, heap in zip(self.hosts, self.heaps, strict=True)
         ]
         self._next = _RESERVED
-        self._queues: dict[tuple[int, int, bool], DeviceQueue] = {}
+        self._queues: dict[tuple[int, int, bool, int], DeviceQueue] = {}
         self._connect_all()
 
     def _connect_all(self) -> None:
@@ -131,24 +134,25 @@ class Nvshmem:
         for one in pes:
             for other in pes:
                 if other > one and not self.is_near(one, other):
-                    for on_gpu in (True, False):
-                        self._connect(one, other, on_gpu=on_gpu)
+                    for number in range(self.spec.rc_per_pe):
+                        self._connect(one, other, number, on_gpu=True)
+                    self._connect(one, other, on_gpu=False)
 
-    def _connect(self, one: int, other: int, *, on_gpu: bool) -> None:
+    def _connect(self, one: int, other: int, number: int = 0, *, on_gpu: bool) -> None:
         queues_on_gpu = on_gpu and self.spec.transport is Transport.IBGDA
         here, there = (DeviceQueue(self.hosts[pe], on_gpu=queues_on_gpu) for pe in (one, other))
         attributes = ATTRIBUTES._replace(timeout=TIMEOUT_66_US, path_mtu=MTU.MTU_4096)
         connect(here.host.host, here.qp, there.host.host, there.qp, attributes)
-        self._queues[one, other, on_gpu] = here
-        self._queues[other, one, on_gpu] = there
+        self._queues[one, other, on_gpu, number] = here
+        self._queues[other, one, on_gpu, number] = there
 
     def is_near(self, one: int, other: int) -> bool:
         """Whether two PEs are on one host, which NVLink joins."""
         return one // self.spec.gpus == other // self.spec.gpus
 
-    def queue(self, pe: int, peer: int, *, on_gpu: bool) -> DeviceQueue:
-        """Return the queue pair of a PE to another one, for kernels or for the host."""
-        return self._queues[pe, peer, on_gpu]
+    def queue(self, pe: int, peer: int, number: int = 0, *, on_gpu: bool) -> DeviceQueue:
+        """Return a queue pair of a PE to another one, for kernels or for the host."""
+        return self._queues[pe, peer, on_gpu, number]
 
     def malloc(self, size: int) -> int:
         """Allocate symmetric memory (``nvshmem_malloc``); return its offset in each heap."""
@@ -207,6 +211,8 @@ def _check(spec: NvshmemSpec) -> None:
         raise KernelError(f"{spec.pes} PEs; 1 to {MAX_PES} are supported")
     if not 0 < spec.heap <= MAX_HEAP:
         raise KernelError(f"a heap of {spec.heap} bytes; 1 to {MAX_HEAP} are supported")
+    if not 1 <= spec.rc_per_pe <= MAX_RCS:
+        raise KernelError(f"{spec.rc_per_pe} queue pairs to a PE; 1 to {MAX_RCS} are supported")
 
 
 class _Sender(SendQueue):
@@ -252,7 +258,7 @@ class Shmem:
         self._job = job
         self._commands = commands
         self._on_gpu = on_gpu
-        self._senders: dict[int, _Sender] = {}
+        self._senders: dict[tuple[int, int], _Sender] = {}
         self._barriers = 0
 
     def _at(self, offset: int, length: int, pe: int | None = None) -> int:
@@ -281,13 +287,17 @@ class Shmem:
         yield from self.put_nbi(dest, source, nbytes, pe)
         yield from self._local_completion(pe)
 
-    def put_nbi(self, dest: int, source: int, nbytes: int, pe: int) -> Kernel:
-        """Copy to the heap of a PE, without a wait (``putmem_nbi``)."""
+    def put_nbi(self, dest: int, source: int, nbytes: int, pe: int, qp: int = 0) -> Kernel:
+        """Copy to the heap of a PE, without a wait (``putmem_nbi``); ``qp`` is a queue pair to it.
+
+        Operations on one queue pair are done in order, those on several are not.
+        """
         here, there = self._at(source, nbytes), self._at(dest, nbytes, pe)
         if self._is_near(pe):
             self.warp.store(there, self.warp.load(here, nbytes))
         elif nbytes:
-            yield from self._post(pe, self._work(SendOpcode.RDMA_WRITE, here, there, nbytes, pe))
+            work = self._work(SendOpcode.RDMA_WRITE, here, there, nbytes, pe)
+            yield from self._post(pe, work, qp)
 
     def get(self, dest: int, source: int, nbytes: int, pe: int) -> Kernel:
         """Copy from the heap of a PE to the own one; return when the data is there (``getmem``)."""
@@ -327,9 +337,9 @@ class Shmem:
         yield from self._local_completion(pe)
 
     def signal_op(
-        self, sig_addr: int, signal: int, pe: int, sig_op: SignalOp = SignalOp.SET
+        self, sig_addr: int, signal: int, pe: int, sig_op: SignalOp = SignalOp.SET, qp: int = 0
     ) -> Kernel:
-        """Update a signal of a PE, behind earlier puts to it (``signal_op``)."""
+        """Update a signal of a PE, behind earlier puts to it on this queue pair (``signal_op``)."""
         there = self._at(sig_addr, _WORD, pe)
         if self._is_near(pe):
             yield from self.warp.fence()
@@ -338,9 +348,10 @@ class Shmem:
             else:
                 self.warp.store(there, signal.to_bytes(_WORD, "little"))
         elif sig_op is SignalOp.ADD:
-            yield from self._post(pe, self._atomic(there, pe, signal))
+            yield from self._post(pe, self._atomic(there, pe, signal), qp)
         else:
-            yield from self._post(pe, self._inline(signal.to_bytes(_WORD, "little"), there, pe))
+            work = self._inline(signal.to_bytes(_WORD, "little"), there, pe)
+            yield from self._post(pe, work, qp)
 
     # Atomics.
 
@@ -374,7 +385,7 @@ class Shmem:
     def quiet(self) -> Kernel:
         """Wait until all puts are complete at their targets (``nvshmem_quiet``)."""
         yield from self.warp.fence()
-        for pe in list(self._senders):
+        for pe in {pe: None for pe, _ in self._senders}:
             yield from self._local_completion(pe)
         if self._commands is not None:
             yield from self._commands.until_done(self.warp)
@@ -444,18 +455,18 @@ class Shmem:
             flags=SendFlags.SIGNALED,
         )
 
-    def _post(self, pe: int, work: SendWR) -> Kernel:
+    def _post(self, pe: int, work: SendWR, qp: int = 0) -> Kernel:
         """Post work to a PE of another host, or let the proxy do it."""
         if self._commands is not None:
-            yield from self._commands.ask(self.warp, pe, work)
+            yield from self._commands.ask(self.warp, _Command(pe, qp, work))
             return
-        yield from self._sender(pe).post(work)
+        yield from self._sender(pe, qp).post(work)
 
-    def _sender(self, pe: int) -> _Sender:
-        if pe not in self._senders:
-            queue = self._job.queue(self.my_pe, pe, on_gpu=self._on_gpu)
-            self._senders[pe] = _Sender(queue, self.warp)
-        return self._senders[pe]
+    def _sender(self, pe: int, qp: int) -> _Sender:
+        if (pe, qp) not in self._senders:
+            queue = self._job.queue(self.my_pe, pe, qp, on_gpu=self._on_gpu)
+            self._senders[pe, qp] = _Sender(queue, self.warp)
+        return self._senders[pe, qp]
 
     def _local_completion(self, pe: int) -> Kernel:
         """Wait until the work for a PE is complete."""
@@ -463,9 +474,18 @@ class Shmem:
             return
         if self._commands is not None:
             yield from self._commands.until_done(self.warp)
-        elif pe in self._senders:
-            sender = self._senders[pe]
-            yield from sender.until(sender.posted)
+            return
+        for (peer, _), sender in list(self._senders.items()):
+            if peer == pe:
+                yield from sender.until(sender.posted)
+
+
+class _Command(NamedTuple):
+    """Work that a kernel asks its proxy for: to a PE, by a queue pair."""
+
+    pe: int
+    qp: int
+    work: SendWR
 
 
 class _Commands:
@@ -480,12 +500,12 @@ class _Commands:
         self._job = job
         self._pe = pe
         self._asked = 0
-        self._work: list[tuple[int, SendWR]] = []
+        self._work: list[_Command] = []
         self._counters = job.hosts[pe].allocate(2 * _WORD, on_gpu=False)
 
-    def ask(self, warp: Warp, pe: int, work: SendWR) -> Kernel:
+    def ask(self, warp: Warp, command: _Command) -> Kernel:
         """Ask for work, after a fence: the adapter must see the kernel's data."""
-        self._work.append((pe, work))
+        self._work.append(command)
         self._asked += 1
         yield from warp.fence()
         warp.store(self._counters, self._asked.to_bytes(_WORD, "little"))
@@ -499,17 +519,17 @@ class _Commands:
 
     def proxy(self, warp: Warp) -> Kernel:
         """Post what the kernel asks for, in order, and count completions."""
-        senders: dict[int, _Sender] = {}
+        senders: dict[tuple[int, int], _Sender] = {}
         taken = done = 0
         while not self.ended or done < self._asked:
             count = int.from_bytes(warp.read(self._counters, _WORD), "little")
             while taken < count:
-                pe, work = self._work[taken]
-                if pe not in senders:
-                    queue = self._job.queue(self._pe, pe, on_gpu=True)
-                    senders[pe] = _Sender(queue, warp)
+                pe, qp, work = self._work[taken]
+                if (pe, qp) not in senders:
+                    queue = self._job.queue(self._pe, pe, qp, on_gpu=True)
+                    senders[pe, qp] = _Sender(queue, warp)
                 yield PROXY
-                yield from senders[pe].post(work)
+                yield from senders[pe, qp].post(work)
                 taken += 1
             for sender in senders.values():
                 sender.poll()

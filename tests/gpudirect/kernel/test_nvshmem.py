@@ -29,6 +29,7 @@ specs = st.builds(
     st.sampled_from(["A100", "H200"]),
     st.integers(0, 1000),
     st.sampled_from([0, 500, 3000]),
+    st.integers(1, 2),
 )
 
 
@@ -241,3 +242,31 @@ def test_what_is_outside_of_the_heap_is_refused() -> None:
         one.launch(0, call)
         with pytest.raises(KernelError):
             one.run()
+
+
+def test_a_signal_follows_the_data_on_its_queue_pair() -> None:
+    job = Nvshmem(NvshmemSpec(rc_per_pe=3))
+    source, data, signal = job.malloc(8), job.malloc(8 * 3), job.malloc(8 * 3)
+
+    def sender(shmem: Shmem) -> Kernel:
+        shmem.store(source, b"weights!")
+        yield from shmem.fence()
+        for qp in range(3):
+            yield from shmem.put_nbi(data + 8 * qp, source, 8, 1, qp)
+            yield from shmem.signal_op(signal + 8 * qp, qp + 1, 1, SignalOp.ADD, qp)
+
+    def receiver(shmem: Shmem) -> Kernel:
+        for qp in range(3):
+            yield from shmem.signal_wait_until(signal + 8 * qp, Comparison.EQ, qp + 1)
+            assert shmem.load(data + 8 * qp) == b"weights!"
+
+    job.launch(0, sender)
+    job.launch(1, receiver)
+    job.run()
+    numbers = {job.queue(0, 1, qp, on_gpu=True).qp.qp_num for qp in range(3)}
+    assert len(numbers) == 3
+
+
+def test_the_number_of_queue_pairs_is_bounded() -> None:
+    with pytest.raises(KernelError, match="33 queue pairs to a PE; 1 to 32"):
+        Nvshmem(NvshmemSpec(rc_per_pe=33))
