@@ -21,6 +21,9 @@ from rdmawire.wire.show import byte_count
 _LETTERS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 _MAX_WORD = 64
 """Bits at which no more rows are added to a word."""
+BIG, LITTLE = "big", "little"
+"""Orders of the bytes of a header's numbers."""
+_PREFIXES = {BIG: ">", LITTLE: "<"}
 
 
 class Word(NamedTuple):
@@ -63,8 +66,10 @@ class Word(NamedTuple):
         return _LETTERS[self.size]
 
 
-def words(fields: Sequence[Row]) -> list[Word]:
-    """Divide the rows into words at the lowest cost."""
+def words(fields: Sequence[Row], order: str = BIG) -> list[Word]:
+    """Divide the rows into words at the lowest cost; each little-endian number is its own word."""
+    if order != BIG:
+        return list(_numbers(fields))
 
     @cache
     def best(start: int) -> tuple[float, tuple[Word, ...]]:
@@ -86,6 +91,16 @@ def words(fields: Sequence[Row]) -> list[Word]:
     return list(best(0)[1])
 
 
+def _numbers(fields: Sequence[Row]) -> Iterator[Word]:
+    """Yield the shortest runs of rows that are whole bytes."""
+    run: tuple[Row, ...] = ()
+    for field in fields:
+        run = (*run, field)
+        if sum(row.size for row in run) % 8 == 0:
+            yield Word(run)
+            run = ()
+
+
 class Source(NamedTuple):
     """The text of a codec: expressions that unpack and pack the values."""
 
@@ -97,17 +112,17 @@ class Source(NamedTuple):
     plain: bool
 
 
-def source(fields: Sequence[Row], first_item: int = 0) -> Source:
+def source(fields: Sequence[Row], first_item: int = 0, order: str = BIG) -> Source:
     """Write the codec's text; items of the struct are numbered from ``first_item``."""
     values: list[str] = []
     packed: list[str] = []
     checks: list[str] = []
     item = first_item
-    run = words(fields)
+    run = words(fields, order)
     for word in run:
         names = [f"v{len(values) + i}" for i in range(len(word.fields))]
-        values += _take_apart(word, item)
-        packed.append(_put_together(word, names))
+        values += _take_apart(word, item, order)
+        packed.append(_put_together(word, names, order))
         checks += _limits(word, names)
         item += word.fields[0].times if word.array else 1
     plain = all(len(word.fields) == 1 and word.fields[0].times == 1 for word in run) and not any(
@@ -117,13 +132,13 @@ def source(fields: Sequence[Row], first_item: int = 0) -> Source:
     return Source(text, tuple(values), tuple(packed), tuple(checks), item - first_item, plain)
 
 
-def _take_apart(word: Word, item: int) -> list[str]:
+def _take_apart(word: Word, item: int, order: str = BIG) -> list[str]:
     """One expression per row of the word, using the items ``t0, t1, ..`` of the struct."""
     if word.array:
         return ["(" + "".join(f"t{item + i}, " for i in range(word.fields[0].times)) + ")"]
     if word.fields[0].is_bytes:
         return [f"t{item}"]
-    number = f"t{item}" if word.size in _LETTERS else f'from_bytes(t{item}, "big")'
+    number = f"t{item}" if word.size in _LETTERS else f'from_bytes(t{item}, "{order}")'
     shift = word.size
     parts = []
     for field in word.fields:
@@ -142,7 +157,7 @@ def _cut(number: str, field: Row, shift: int, uppermost: bool) -> str:
     return shifted if uppermost else f"{shifted} & {(1 << field.width) - 1}"
 
 
-def _put_together(word: Word, names: list[str]) -> str:
+def _put_together(word: Word, names: list[str], order: str) -> str:
     """The expression that builds the word from the rows' values."""
     if word.array:
         return f"*{names[0]}"
@@ -156,7 +171,7 @@ def _put_together(word: Word, names: list[str]) -> str:
             value = name if field.times == 1 else f"{name}[{i}]"
             terms.append(f"{value} << {shift}" if shift else value)
     number = " | ".join(terms)
-    return number if word.size in _LETTERS else f'({number}).to_bytes({word.size // 8}, "big")'
+    return number if word.size in _LETTERS else f'({number}).to_bytes({word.size // 8}, "{order}")'
 
 
 def _limits(word: Word, names: list[str]) -> list[str]:
@@ -313,8 +328,8 @@ class _Uncompiled:
 def _compile(cls: Any) -> None:
     """Set ``parse`` and ``build`` of a header class."""
     fields = cls.rows
-    text = source(fields)
-    layout = struct.Struct(">" + text.format)
+    text = source(fields, order=cls.order)
+    layout = struct.Struct(_PREFIXES[cls.order] + text.format)
     values = "t" if text.plain else f"({', '.join(text.values)},)"
     code = _PARSE.format(
         items="t" if text.plain else _items(text.items), result=f"new(cls, {values})"
@@ -336,9 +351,12 @@ def _items(count: int) -> str:
 def fused(*tables: Any) -> Callable[..., tuple[Any, ...]]:
     """Make a function that parses consecutive headers with one ``struct`` call.
 
-    Tables may be nested in tuples; the headers are returned in tuples of the same shape.
+    Tables may be nested in tuples; the headers are returned in tuples of the same shape. Their
+    numbers are big-endian; ``TypeError`` for another table.
     """
     flat = _flattened(tables)
+    if little := [table.__name__ for table in flat if table.order != BIG]:
+        raise TypeError(f"{little[0]} is little-endian: it cannot be read with others at once")
     texts: list[Source] = []
     items = 0
     for table in flat:
@@ -375,19 +393,19 @@ def reader(table: Any, *names: str) -> Callable[..., Any]:
     formats: list[str] = []
     parts: dict[str, str] = {}
     items = 0
-    for word in words(table.rows):
+    for word in words(table.rows, table.order):
         if not any(field.name in names for field in word.fields):
             formats.append(f"{word.size // 8}x")
             continue
         formats.append(word.format)
         fields = [field.name for field in word.fields]
-        parts |= dict(zip(fields, _take_apart(word, items), strict=True))
+        parts |= dict(zip(fields, _take_apart(word, items, table.order), strict=True))
         items += word.fields[0].times if word.array else 1
     if unknown := [name for name in names if name not in parts]:
         raise WireError(f"{table.__name__} has no field {unknown[0]!r}")
     values = ", ".join(parts[name] for name in names)
     code = _PARSE.format(items=_items(items), result=f"({values},)" if len(names) > 1 else values)
-    layout = struct.Struct(">" + "".join(formats))
+    layout = struct.Struct(_PREFIXES[table.order] + "".join(formats))
     return compiled(code, cls=table, unpack_from=layout.unpack_from)["parse"]
 
 

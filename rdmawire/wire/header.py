@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rdmawire.errors import WireError
 from rdmawire.snapshot import shared
-from rdmawire.wire.codec import attach, misfit, values_type
+from rdmawire.wire.codec import BIG, attach, misfit, values_type
 from rdmawire.wire.row import Group, Meaning, Row
 from rdmawire.wire.show import BOOL, BYTES, DEC, Show, Value
 
@@ -115,7 +115,8 @@ class HeaderMeta(type):
     """Makes an immutable tuple type with its own codec from the table in a class body.
 
     An ``abstract`` table has no codec: its rows are the first of each table derived from it, which
-    may declare some of them again.
+    may declare some of them again. With the ``order`` "little", numbers of several bytes are
+    little-endian; of rows that share one, the first has its highest bits.
     """
 
     def __new__(
@@ -129,6 +130,7 @@ class HeaderMeta(type):
         show: Show = BYTES,
         label: str = "",
         abstract: bool = False,
+        order: str = BIG,
     ) -> "HeaderMeta":
         table = _declared(bases, body)
         kept = {k: v for k, v in body.items() if k not in table} | {"__slots__": ()}
@@ -139,6 +141,7 @@ class HeaderMeta(type):
         kept |= {group.name: property(group.value_in) for group in groups}
         kept |= {"rows": tuple(rows), "groups": tuple(groups), "clause": clause, "_abstract": {}}
         kept |= {"wireshark": wireshark, "show": show, "label": label or name.lower()}
+        kept |= {"order": order}
         if not rows:
             return super().__new__(mcs, name, bases, kept)
         cls = super().__new__(mcs, name, (*bases, values_type(name, rows)), kept)
@@ -203,6 +206,7 @@ class Header(metaclass=HeaderMeta):
     wireshark: ClassVar[str]
     show: ClassVar[Show]
     label: ClassVar[str]
+    order: ClassVar[str]
     SIZE: ClassVar[int] = 0
 
     if TYPE_CHECKING:

@@ -51,7 +51,8 @@ _CAPABILITIES: Final[Mapping[str, tuple[int, int]]] = {
 class TransferHost:
     """A host with a GPU, the adapter nearest to it, and pinned memory of the GPU's NUMA node.
 
-    ``number`` makes its addresses. With a ``peer``, data goes to that GPU of the same host.
+    ``number`` makes its addresses. With a ``peer``, data goes to that GPU of the same host. Regions
+    of GPU memory keep its pages after it was freed, unless ``persistent`` is false.
     ``routes`` are those of a copy engine: ``out`` of the GPU and ``in``, and to the ``peer``.
     ``copies`` and ``cpu`` (ns) count what was spent.
     """
@@ -64,6 +65,8 @@ class TransferHost:
         device: Device,
         costs: Costs,
         peer: Device | None = None,
+        *,
+        persistent: bool = True,
     ) -> None:
         self.name = name
         self.machine = machine
@@ -71,14 +74,13 @@ class TransferHost:
         self.costs = costs
         self.bus = Bus(machine, costs)
         self.node = machine.bridge_of(device).node
-        self.adapter = _adapter(machine, device) if peer is None else None
         self.place: Place = place_of(number)
         self.mac = self.place.mac
         self.host = Host(place=self.place)
         self.copies = 0
         self.cpu = 0.0
         self._driver = GpuDriver(self.host.space)
-        self.host.nic.memory.clients.append(Peermem(self._driver))
+        self.host.nic.memory.clients.append(Peermem(self._driver, persistent=persistent))
         self.gpu = self._driver.add(_profile(device))
         self._last = self.gpu if peer is None else self._driver.add(_profile(peer))
         self._address = self._last_address = self._size = 0
@@ -96,6 +98,14 @@ class TransferHost:
         return routes
 
     @cached_property
+    def adapter(self) -> Device:
+        """The adapter nearest to the GPU; :class:`TransferError` if there is none."""
+        adapters = nearest(self.machine, self.device, DeviceKind.ADAPTER)
+        if not adapters:
+            raise TransferError("the host has no RDMA adapter")
+        return adapters[0]
+
+    @cached_property
     def nic(self) -> DmaPort:
         """The adapter, whose DMA takes the time of the bus."""
         return DmaPort(self.application, self.host.nic, self.adapter_routes)
@@ -103,10 +113,21 @@ class TransferHost:
     @cached_property
     def adapter_routes(self) -> dict[Path, BusRoute]:
         """The routes of the adapter, to pinned memory and to the GPU."""
-        assert self.adapter is not None
         memory = memory_route(self.machine, self.adapter, self.node)
         gpu = peer_route(self.machine, self.adapter, self.device)
         return {Path.HOST: self.bus.route(memory), Path.GPU_DIRECT: self.bus.route(gpu)}
+
+    def post_delay(self) -> float:
+        """Return the time (ns) until the adapter has a WQE that a processor posts now.
+
+        The WQE is written to the adapter with the doorbell (BlueFlame).
+        """
+        self.cpu += self.costs.post_time
+        return self.costs.post_time + self.completion_delay()
+
+    def completion_delay(self) -> float:
+        """Return the time (ns) from a completion until software sees it."""
+        return self.costs.adapter_latency + self.adapter_routes[Path.HOST].latency
 
     # Memory of the GPU.
 
@@ -126,7 +147,6 @@ class TransferHost:
 
         :class:`TransferError` if the adapter may not access it, or if BAR1 is too small.
         """
-        assert self.adapter is not None
         status = peer_status(self.machine, self.adapter, self.device)
         if status is not PeerStatus.OK:
             raise TransferError(
@@ -147,9 +167,9 @@ class TransferHost:
         """Write a part of the data to where it is to arrive."""
         self._last.write(self._last_address + offset, data)
 
-    def result(self, size: int) -> bytes:
+    def result(self, size: int, offset: int = 0) -> bytes:
         """Return the data that has arrived, as a kernel reads it."""
-        return self._last.read(self._last_address, size)
+        return self._last.read(self._last_address + offset, size)
 
 
 class Traffic:
@@ -166,8 +186,7 @@ class Traffic:
 
 def cable_of(host: TransferHost, rate: int, latency: int) -> Cable:
     """Return a cable of a host: of its adapter's rate without a ``rate`` (bits per second)."""
-    adapter = host.adapter
-    return Cable(latency, rate or (adapter and adapter.rate) or _DEFAULT_RATE)
+    return Cable(latency, rate or host.adapter.rate or _DEFAULT_RATE)
 
 
 def join(network: Network, ports: Mapping[str, NetworkHost], cable: Cable) -> Traffic:
@@ -187,13 +206,6 @@ def link_uses(hosts: Sequence[TransferHost]) -> dict[tuple[str, str, str], LinkU
         for ends, use in host.bus.links.items()
         if use.bytes
     }
-
-
-def _adapter(machine: Machine, device: Device) -> Device:
-    adapters = nearest(machine, device, DeviceKind.ADAPTER)
-    if not adapters:
-        raise TransferError("the host has no RDMA adapter")
-    return adapters[0]
 
 
 def _profile(device: Device) -> GpuProfile:

@@ -45,12 +45,10 @@ class RdmaEndpoint:
 
     def post(self, *works: SendWR) -> None:
         """Post work; the WQEs are written to the adapter with the doorbell (BlueFlame)."""
-        costs = self.host.costs
-        spent = len(works) * costs.post_time
+        spent = len(works) * self.host.costs.post_time
         self.host.cpu += spent
         self._free_at = self.next_post() + spent
-        latency = self.host.adapter_routes[Path.HOST].latency
-        delay = self._free_at - self._simulator.now + latency + costs.adapter_latency
+        delay = self._free_at - self._simulator.now + self.host.completion_delay()
         self.after(delay, partial(self._ring, works))
 
     def next_post(self) -> float:
@@ -63,8 +61,7 @@ class RdmaEndpoint:
 
     def later(self, delay: float, action: Callable[[], None]) -> None:
         """Do something when software has seen a completion, and ``delay`` (ns) after it."""
-        latency = self.host.adapter_routes[Path.HOST].latency
-        self.after(delay + self.host.costs.adapter_latency + latency, action)
+        self.after(delay + self.host.completion_delay(), action)
 
     def after(self, delay: float, action: Callable[[], None]) -> None:
         """Do something after ``delay`` (ns)."""

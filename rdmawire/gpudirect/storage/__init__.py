@@ -1,0 +1,85 @@
+"""GPUDirect Storage: NVMe over Fabrics on RDMA, and a drive's DMA, into memory of a GPU.
+
+::
+
+    from rdmawire import open_host
+    from rdmawire.gpudirect.storage import StoragePath, StorageSpec, storage
+
+    machine = open_host("dgx-h200").machine
+    report = storage(StorageSpec(machine, "GPU0", StoragePath.FABRIC, reads=4, writes=4))
+
+The capsules, and the private data of the connections, are header tables
+(:mod:`rdmawire.gpudirect.storage.capsule`).
+"""
+
+from rdmawire.gpudirect.storage.capsule import (
+    AdminCommand,
+    AdminOpcode,
+    Completion,
+    ConnectCommand,
+    ConnectData,
+    FabricsCommand,
+    FabricsType,
+    IdentifyController,
+    IdentifyNamespace,
+    IOCommand,
+    IOOpcode,
+    Property,
+    PropertyCommand,
+    RdmaConnectAccept,
+    RdmaConnectReject,
+    RdmaConnectRequest,
+    RejectStatus,
+    SglSubtype,
+    SglType,
+    Status,
+)
+from rdmawire.gpudirect.storage.controller import Controller, Outcome
+from rdmawire.gpudirect.storage.drive import DriveCosts, Namespace
+from rdmawire.gpudirect.storage.run import (
+    PLANS,
+    StorageFault,
+    StoragePath,
+    StoragePlan,
+    StorageReport,
+    StorageRun,
+    StorageSpec,
+    storage,
+)
+from rdmawire.gpudirect.storage.workload import Executed
+
+__all__ = [
+    "PLANS",
+    "AdminCommand",
+    "AdminOpcode",
+    "Completion",
+    "ConnectCommand",
+    "ConnectData",
+    "Controller",
+    "DriveCosts",
+    "Executed",
+    "FabricsCommand",
+    "FabricsType",
+    "IOCommand",
+    "IOOpcode",
+    "IdentifyController",
+    "IdentifyNamespace",
+    "Namespace",
+    "Outcome",
+    "Property",
+    "PropertyCommand",
+    "RdmaConnectAccept",
+    "RdmaConnectReject",
+    "RdmaConnectRequest",
+    "RejectStatus",
+    "SglSubtype",
+    "SglType",
+    "Status",
+    "StorageFault",
+    "StoragePath",
+    "StoragePlan",
+    "StorageReport",
+    "StorageRun",
+    "StorageSpec",
+    "storage",
+]
