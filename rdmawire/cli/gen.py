@@ -51,6 +51,7 @@ _OTHERS = {
     **dict.fromkeys(COLLECTIVES, "rdmawire.cli.collective"),
     "gpu-echo": "rdmawire.cli.gpu_echo",
     "gpu-write": "rdmawire.cli.gpu_write",
+    "nvme": "rdmawire.cli.nvme",
     "nvshmem-put": "rdmawire.cli.nvshmem",
     "ucx": "rdmawire.cli.ucx",
     "nixl": "rdmawire.cli.nixl",
@@ -115,6 +116,7 @@ class _GenCommand(Command):
         "rdmawire gen ucx --size 64k -x UCX_RNDV_THRESH=8k -w message.pcap",
         "rdmawire gen nixl --blocks 64 --layers 8 -w kv.pcap",
         "rdmawire gen deepep --hosts 2 --gpus 4 --experts 16 --topk 4 -w moe.pcap",
+        "rdmawire gen nvme dgx-h200 -w nvme.pcap",
         "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
     ),
 )

@@ -63,6 +63,10 @@ _COMMANDS = {
         "Make traffic", "rdmawire.cli.transfer",
         "Send data between GPUs directly, through host memory, by TCP or NVLink.",
     ),
+    "storage": (
+        "Make traffic", "rdmawire.cli.storage",
+        "Read and write between drives and GPUs directly, or through host memory.",
+    ),
     "doctor": (
         "Find bugs", "rdmawire.cli.doctor",
         "Say why RDMA does not work on a host, in a scenario or in a capture.",

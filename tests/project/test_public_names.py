@@ -45,6 +45,7 @@ PACKAGES = (
         "rdmawire.gpudirect.kernel",
         "rdmawire.gpudirect.deepep",
         "rdmawire.gpudirect.nixl",
+        "rdmawire.gpudirect.storage",
         "rdmawire.gpudirect.transfer",
         "rdmawire.gpudirect.ucx",
         "rdmawire.topology",

@@ -36,6 +36,7 @@ PAGES = (
     Page("ucx", "Messages of UCX", ("rdmawire.gpudirect.ucx",)),
     Page("nixl", "KV caches over NIXL", ("rdmawire.gpudirect.nixl",)),
     Page("deepep", "Tokens of experts", ("rdmawire.gpudirect.deepep",)),
+    Page("storage", "GPUDirect Storage", ("rdmawire.gpudirect.storage",)),
     Page("doctor", "Causes of problems", ("rdmawire.doctor",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),

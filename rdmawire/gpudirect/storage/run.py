@@ -117,7 +117,8 @@ class StorageReport(NamedTuple):
 
     ``setup`` is the time until the I/O queue was connected, ``duration`` that of all commands.
     ``copies`` is how often processors and copy engines copied each byte, ``cpu`` the time of the
-    processors of the host with the GPU. ``executed`` are the commands, ``errors`` the failures of
+    processors of the host with the GPU for the commands. ``frames``, ``wire_bytes`` and ``links``
+    are of the setup, too. ``executed`` are the commands, ``errors`` the failures of
     RDMA work of the target. ``links`` is the use of links, by host, source and target.
     """
 
@@ -166,6 +167,7 @@ class StorageRun:
         self.plan = PLANS[spec.path]
         self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
         self._frames = self._wire_bytes = self._setup_at = 0
+        self._cpu = 0.0
         self._end_at: int | None = None
         random = Random(spec.seed)  # noqa: S311 - repeatable
         self._namespace = Namespace(random.randbytes(spec.size))
@@ -290,10 +292,12 @@ class StorageRun:
 
     def _ready(self) -> None:
         self._setup_at = self.network.simulator.now
+        self._cpu = -self._host.cpu
         self._workload.start()
 
     def _ended(self) -> None:
         self._end_at = self.network.simulator.now
+        self._cpu += self._host.cpu
         if self._initiator is not None:
             self._initiator.close()
 
@@ -311,7 +315,7 @@ class StorageRun:
             self._setup_at,
             end - self._setup_at,
             -(-self._host.copies // len(executed)),
-            self._host.cpu,
+            self._cpu,
             self._frames,
             self._wire_bytes,
             executed,

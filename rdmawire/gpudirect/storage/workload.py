@@ -152,14 +152,6 @@ class Workload:
         else:
             self._next(self._places[access.number])
 
-    def abort(self) -> None:
-        """End all commands that have no response: their connection has ended."""
-        self._waiting.clear()
-        for access in self._accesses:
-            if self.executed[access.number] is None:
-                self._places.setdefault(access.number, 0)
-                self._finish(access, ABORTED)
-
     # Checks.
 
     def check(self) -> None:

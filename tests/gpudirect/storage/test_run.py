@@ -33,7 +33,7 @@ DIRECT = (StoragePath.FABRIC, StoragePath.DRIVE)
 FABRIC, DRIVE = DIRECT
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.sampled_from(StoragePath),
     st.integers(0, 6),

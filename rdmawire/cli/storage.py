@@ -1,0 +1,262 @@
+"""`rdmawire storage`: how long data takes between a drive and a GPU, by each path."""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from rdmawire.cli import options
+from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.streams import complain, open_host
+from rdmawire.dissect.output import dumped
+from rdmawire.errors import RdmaError, TransferError
+from rdmawire.terminal import escape, plural
+from rdmawire.traffic.generate.spec import SpecError, rate
+from rdmawire.wire.management import PATH_MTUS
+from rdmawire.wire.show import byte_count
+
+if TYPE_CHECKING:
+    from rdmawire.gpudirect.storage import StorageReport, StorageSpec
+
+MAX_BLOCK = 1 << 20
+"""Most bytes of a command."""
+_PATHS = ("drive", "drive-bounce", "fabric", "fabric-bounce")
+_OPERATIONS = ("read", "write")
+_SIZES = ("4KiB", "64KiB", "1MiB")
+_BLOCK = 512
+_MIN_NAMESPACE = 1 << 20
+_USAGE = 2
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def network_options(function: F) -> F:
+    """Add the options of the network between two hosts."""
+    for add in (
+        option(
+            "Network", "--latency", type=IntegerType(0, 1_000_000), default=300,
+            show_default=True, metavar="NS", help="Latency of each of the two cables, in ns.",
+        ),
+        option(
+            "Network", "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]),
+            default="4096", show_default=True, help="Path MTU of RDMA.",
+        ),
+        option(
+            "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
+            help="Rate of the links between hosts.  [default: that of the adapter's port]",
+        ),
+    ):  # fmt: skip
+        function = add(function)
+    return function
+
+
+def spec_of(host: str, path: str, **settings: Any) -> "StorageSpec":
+    """Return what is to be done on a host; the settings are the values of options."""
+    from rdmawire.gpudirect.storage import StorageFault, StoragePath, StorageSpec
+
+    machine = open_host(host).machine
+    gpu = settings.pop("gpu") or next((one.name for one in machine.gpus), None)
+    if gpu is None:
+        raise TransferError("the host has no GPU")
+    settings["rate"] = settings["rate"] or 0
+    settings["mtu"] = int(settings["mtu"])
+    if fault := settings.pop("fault", None):
+        settings["fault"] = StorageFault(fault)
+    return StorageSpec(machine, gpu, StoragePath(path), **settings)
+
+
+@click.command(
+    "storage",
+    cls=Command,
+    examples=(
+        "rdmawire storage dgx-h200",
+        "rdmawire storage dgx-h200 --path drive --path drive-bounce --block-size 1MiB --links",
+        "rdmawire storage two-sockets --gpu GPU1 --operation read",
+        "rdmawire storage dgx-h200 --queue-depth 1 --commands 1",
+    ),
+)
+@click.argument("host")
+@option(
+    "Commands", "--path", "paths", type=click.Choice(_PATHS), multiple=True,
+    help="Path of the data; may be repeated.  [default: all]",
+)  # fmt: skip
+@option(
+    "Commands", "--operation", "operations", type=click.Choice(_OPERATIONS), multiple=True,
+    help="What the commands do; may be repeated.  [default: both]",
+)  # fmt: skip
+@option(
+    "Commands", "--block-size", "sizes", metavar="SIZE", multiple=True, default=_SIZES,
+    callback=options.numbers_of_bytes(MAX_BLOCK),
+    help="Bytes of a command, a multiple of 512; may be repeated.  [default: 4KiB, 64KiB, 1MiB]",
+)  # fmt: skip
+@option(
+    "Commands", "--commands", "count", type=IntegerType(1, 256), default=8, show_default=True,
+    help="Number of commands.",
+)  # fmt: skip
+@option(
+    "Commands", "--queue-depth", type=IntegerType(1, 127), default=4, show_default=True,
+    help="Commands in progress.",
+)  # fmt: skip
+@option(
+    "Commands", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
+    help="Seed of the data and of the blocks.",
+)  # fmt: skip
+@option("Devices", "--gpu", metavar="GPU", help="GPU of the host.  [default: the first]")
+@option(
+    "Devices", "--drive", metavar="NAME", default="",
+    help="NVMe drive.  [default: the one nearest to the GPU, or to the adapter of the target]",
+)  # fmt: skip
+@network_options
+@option("Output", "--links", is_flag=True, help="Print the bytes on each link of the hosts.")
+@options.text_or_json("Print one JSON array.")
+def command(
+    host: str,
+    *,
+    paths: tuple[str, ...],
+    operations: tuple[str, ...],
+    sizes: list[int],
+    count: int,
+    links: bool,
+    as_json: bool,
+    **settings: Any,
+) -> int:
+    """Read and write between a drive and a GPU by each path, and show what it costs.
+
+    HOST is whatever `rdmawire topo` reads: a shipped host, such as dgx-h200, or a file. The data
+    takes GPUDirect Storage (drive: by DMA of a drive of the host; fabric: by NVMe over RDMA of
+    another host), or pinned memory of the host and a copy (with -bounce). Times are virtual;
+    docs/howto/gpudirect-storage.md explains the model. Exit status: 0, or 2 if the host has no
+    such path.
+    """
+    for size in sizes:
+        if not size or size % _BLOCK:
+            raise click.UsageError(f"--block-size {size}: take a multiple of {_BLOCK} bytes")
+    wanted = product(sizes, operations or _OPERATIONS, paths or _PATHS)
+    try:
+        results = [_result(host, one, count, settings) for one in wanted]
+    except RdmaError as error:
+        complain(str(error))
+        return _USAGE
+    is_known = any(result.report for result in results)
+    reasons = {result.reason for result in results}
+    if not is_known and len(reasons) == 1 and not as_json:
+        complain(reasons.pop())
+        return _USAGE
+    lines = _lines(results, links=links)
+    click.echo(dumped([one.values() for one in results], indent=1) if as_json else "\n".join(lines))
+    return 0 if is_known else _USAGE
+
+
+class _Result(NamedTuple):
+    """A run: what was wanted, and what it took, or why it cannot be done."""
+
+    spec: "StorageSpec"
+    operation: str
+    report: "StorageReport | None"
+    reason: str
+
+    def values(self) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        if self.report is None:
+            found = {"path": self.spec.path.value, "block_size": self.spec.block_size}
+            return found | {"operation": self.operation, "reason": self.reason}
+        return report_values(self.report)
+
+
+def _result(
+    host: str, wanted: tuple[int, str, str], count: int, settings: dict[str, Any]
+) -> _Result:
+    """Do one run: ``wanted`` is the size of its commands, what they do, and the path."""
+    size, operation, path = wanted
+    counts = {"reads": 0, "writes": 0} | {f"{operation}s": count}
+    space = max(count * size, _MIN_NAMESPACE)
+    spec = spec_of(host, path, block_size=size, size=space, **counts, **settings)
+    return _Result(spec, operation, *_outcome(spec))
+
+
+def _outcome(spec: "StorageSpec") -> "tuple[StorageReport | None, str]":
+    from rdmawire.gpudirect.storage import storage
+
+    try:
+        return storage(spec), ""
+    except TransferError as error:
+        return None, str(error)
+
+
+def report_values(report: "StorageReport") -> dict[str, Any]:
+    """Return a report as JSON has it."""
+    spec = report.spec
+    return {
+        "path": spec.path.value,
+        "gpu": spec.gpu,
+        "drive": report.drive,
+        "reads": spec.reads,
+        "writes": spec.writes,
+        "block_size": spec.block_size,
+        "queue_depth": spec.queue_depth,
+        "bytes": report.size,
+        "setup_ns": report.setup,
+        "duration_ns": report.duration,
+        "mean_latency_ns": round(report.mean_latency),
+        "bytes_per_s": round(report.rate),
+        "copies": report.copies,
+        "cpu_ns": round(report.cpu),
+        "frames": report.frames,
+        "wire_bytes": report.wire_bytes,
+        "links": [
+            {
+                "host": host,
+                "from": source,
+                "to": target,
+                "bytes": use.bytes,
+                "transactions": use.transactions,
+                "busy_ns": round(use.busy_ns),
+            }
+            for (host, source, target), use in report.links.items()
+        ],
+    }
+
+
+_COLUMNS = ("bytes", "operation", "path", "latency", "rate", "copies", "CPU time", "frames")
+_LEFT = ("operation", "path")
+
+
+def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
+    """Yield the lines of the table, and those of links."""
+    rows = [_COLUMNS, *(_cells(one) for one in results if one.report)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows if len(rows) > 1 else []:
+        cells = zip(_COLUMNS, row, widths, strict=True)
+        texts = (t.ljust(width) if name in _LEFT else t.rjust(width) for name, t, width in cells)
+        yield "  ".join(texts).rstrip()
+    for path, reason in {(one.spec.path.value, one.reason): None for one in results if one.reason}:
+        yield f"{path}: {escape(reason)}"
+    for result in results if links else []:
+        if result.report is not None:
+            spec = result.spec
+            yield f"{byte_count(spec.block_size)}, {result.operation}, {spec.path.value}:"
+            yield from link_lines(result.report)
+
+
+def _cells(result: _Result) -> tuple[str, ...]:
+    report = result.report
+    assert report is not None
+    return (
+        str(report.spec.block_size),
+        result.operation,
+        report.spec.path.value,
+        f"{report.mean_latency / 1000:.2f} us",
+        f"{report.rate / 1e9:.3f} GB/s",
+        str(report.copies),
+        f"{report.cpu / 1000:.1f} us",
+        str(report.frames),
+    )
+
+
+def link_lines(report: "StorageReport") -> Iterator[str]:
+    """Yield a line for each link that data took."""
+    for (host, source, target), use in report.links.items():
+        share = use.busy_ns / (report.setup + report.duration)
+        counted = f"{byte_count(use.bytes)} in {plural(use.transactions, 'transaction')}"
+        yield f"  {host}: {escape(source)} -> {escape(target)}: {counted}, busy {share:.0%}"
