@@ -32,6 +32,7 @@ from rdmawire.terminal import suggest
 from rdmawire.wire.header import Header, Row
 from rdmawire.wire.layout import Piece, Placed, size
 from rdmawire.wire.show import BOOL
+from rdmawire.wire.tables import check_order
 
 
 @cache
@@ -39,8 +40,9 @@ def struct(table: type[Header]) -> Construct:
     """Make a struct of the table: parses to a ``Container`` of its rows, builds from one or a dict.
 
     Numbers with an enum name become ``EnumIntegerString``, flags ``bool``; omitted rows keep the
-    table's default.
+    table's default. ``TypeError`` for a little-endian table.
     """
+    check_order(table)
     fields = [row.name / Default(_field(row), _default(row)) for row in table.rows]
     return table.__name__ / Bitwise(Struct(*fields))
 

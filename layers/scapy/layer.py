@@ -25,7 +25,7 @@ from rdmawire.wire.rdmap import (
     TaggedHeader,
     UntaggedHeader,
 )
-from rdmawire.wire.tables import tables
+from rdmawire.wire.tables import check_order, tables
 
 _OPCODE = "RDMAP %opcode%"
 
@@ -201,7 +201,8 @@ def _layer_or_raw(cls: type[TableLayer], _pkt: bytes = b"", *_: Any, **__: Any) 
 
 
 def layer(table: type[Header]) -> type[TableLayer]:
-    """The layer of a table, made at first use."""
+    """The layer of a table, made at first use; ``TypeError`` for a little-endian one."""
+    check_order(table)
     return _BUILT.get(table) or define(table)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rdmawire.gpudirect.storage import StorageReport, StorageSpec
 
 _MAX_COMMANDS = 4096
-_MAX_SIZE = 1 << 30
+_MAX_SIZE = 1 << 28
 _FAILED, _USAGE = 1, 2
 
 

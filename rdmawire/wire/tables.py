@@ -7,6 +7,7 @@ from functools import cache, lru_cache, wraps
 from importlib import import_module
 from typing import Any, Final, ParamSpec, TypeVar
 
+from rdmawire.wire.codec import BIG
 from rdmawire.wire.header import Header
 
 MANAGEMENT = ("management", "mad", "rmpp", "smp", "notice", "sa", "perf", "cm")
@@ -29,14 +30,22 @@ def known_headers(*headers: type[Header]) -> Iterator[None]:
         with known_headers(TagETH):
             wanted = Filter("rdmawire.tageth.tag == 7")
 
-    Raises ``ValueError`` for a header whose label another one has.
+    Raises ``ValueError`` for a header whose label another one has, ``TypeError`` for a
+    little-endian one.
     """
+    check_order(*headers)
     _check_labels(headers)
     token = _OWN.set(_OWN.get() + headers)
     try:
         yield
     finally:
         _OWN.reset(token)
+
+
+def check_order(*headers: type[Header]) -> None:
+    """Raise ``TypeError`` for a little-endian header: only its own codec reads and builds it."""
+    if little := [table.__name__ for table in headers if table.order != BIG]:
+        raise TypeError(f"{little[0]} is little-endian: its own codec alone reads and builds it")
 
 
 def _check_labels(headers: tuple[type[Header], ...]) -> None:

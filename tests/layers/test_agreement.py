@@ -16,6 +16,7 @@ from rdmawire.columns.fast_path import LEAD, bits, bytes_at
 from rdmawire.layers.construct import struct
 from rdmawire.layers.scapy.layer import layer
 from rdmawire.testing.strategies import headers
+from rdmawire.wire import header as wire_header
 from rdmawire.wire.header import Header
 from rdmawire.wire.tables import tables
 
@@ -104,3 +105,15 @@ def test_what_is_left_out_has_the_tables_default(table: type[Header]) -> None:
     worked_out = {field.name for field in layer(table).fields_desc if field.default is None}
     given_here = {row.name: row.default for row in table.rows if row.name in worked_out}
     assert layer(table)(**given_here).self_build() == table().build()
+
+
+@pytest.mark.parametrize("make", [struct, layer])
+def test_little_endian_tables_have_their_codec_alone(make: Callable[[type[Header]], Any]) -> None:
+    class Little(Header, order="little"):
+        """A number whose first byte is the lowest."""
+
+        number: int = wire_header.bits(16)
+
+    assert Little.parse(b"\1\0") == Little(1)
+    with pytest.raises(TypeError, match="Little is little-endian"):
+        make(Little)

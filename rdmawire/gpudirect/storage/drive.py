@@ -17,7 +17,7 @@ from rdmawire.units import SECOND, us
 
 BLOCK: Final = 512
 """Size of a logical block."""
-MAX_NAMESPACE: Final = 1 << 30
+MAX_NAMESPACE: Final = 1 << 28
 MAX_TRANSFER: Final = 1 << 20
 """Most bytes of one command (MDTS)."""
 _OPCODES: Final = frozenset(IOOpcode)

@@ -44,8 +44,6 @@ from rdmawire.units import SECOND
 from rdmawire.wire.management import PATH_MTUS
 
 MAX_COMMANDS: Final = 4096
-MAX_DATA: Final = 1 << 28
-"""Most bytes of all commands of a run."""
 _DEFAULT_RATE: Final = 100_000_000_000
 
 
@@ -371,9 +369,10 @@ def _check(spec: StorageSpec) -> None:
         raise TransferError(
             f"a namespace of {spec.size} bytes; it is a multiple of {BLOCK}, up to {MAX_NAMESPACE}"
         )
-    if count * size > min(spec.size, MAX_DATA):
-        most = min(spec.size, MAX_DATA)
-        raise TransferError(f"{count} commands of {size} bytes; each has other blocks of {most}")
+    if count * size > spec.size:
+        raise TransferError(
+            f"{count} commands of {size} bytes; each has other blocks of {spec.size}"
+        )
     if spec.mtu not in PATH_MTUS:
         known = ", ".join(map(str, PATH_MTUS))
         raise TransferError(f"a path MTU of {spec.mtu}; there are {known}")

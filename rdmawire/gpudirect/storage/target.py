@@ -181,7 +181,7 @@ class _TargetQueue:
     def _connect(self, slot: int, command: ConnectCommand, address: int) -> None:
         data = self._host.host.space.read(address, ConnectData.SIZE)
         outcome = self._target.controller.connect(command, data)
-        if command.qid != self.qid:
+        if (command.qid, command.sqsize + 1) != (self.qid, self.depth):
             outcome = Outcome(Status.CONNECT_INVALID_PARAMETERS)
         self._is_connected = outcome.status is Status.SUCCESS
         self._answer(slot, outcome)

@@ -107,6 +107,22 @@ def test_one_read_takes_the_time_of_the_media_and_of_the_way() -> None:
     assert 88_000 < storage(spec._replace(path=FABRIC)).mean_latency < 95_000
 
 
+def test_data_of_the_fabric_goes_to_the_memory_that_the_command_names() -> None:
+    spec = StorageSpec(DGX, "GPU0", FABRIC, 4, 0)
+    direct = used(storage(spec), "host")
+    bounce = used(storage(spec._replace(path=StoragePath.FABRIC_BOUNCE)), "host")
+    memory, gpu, out = (
+        ("root0", "memory of node 0"),
+        ("sw0g", "GPU0"),
+        ("memory of node 0", "root0"),
+    )
+    size = 4 * spec.block_size
+    assert size <= direct[gpu] < size + 8192
+    assert direct[memory] < 16 * KIB > direct[out]  # capsules, and Identify
+    assert bounce[gpu] == size
+    assert bounce[memory] > size < bounce[out]
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     spec = StorageSpec(DGX, "GPU0", FABRIC, seed=5)
     one, two, other = storage(spec), storage(spec), storage(spec._replace(seed=6))
@@ -167,7 +183,7 @@ def test_a_queue_that_is_too_deep_is_rejected() -> None:
         ({"block_size": 1 << 21}, "up to 1048576"),
         ({"queue_depth": 128}, "1 to 127 are supported"),
         ({"size": 1000}, "a namespace of 1000 bytes"),
-        ({"size": 1 << 31}, "a namespace of 2147483648 bytes"),
+        ({"size": 1 << 29}, "a namespace of 536870912 bytes"),
         ({"size": 1 << 19}, "16 commands of 65536 bytes; each has other blocks of 524288"),
         ({"mtu": 1500}, "a path MTU of 1500"),
         ({"gpu": "mlx5_0"}, "mlx5_0 is no GPU"),
