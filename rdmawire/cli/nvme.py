@@ -61,6 +61,11 @@ _FAILED, _USAGE = 1, 2
     help="Data goes through pinned memory of the host, and a copy engine copies it.",
 )  # fmt: skip
 @option(
+    "Commands", "--invalidate", is_flag=True,
+    help="Memory is registered for each command, and the response invalidates its key, as Linux's "
+    "hosts do. Without it, memory is registered once.",
+)  # fmt: skip
+@option(
     "Commands", "--fault", type=click.Choice(["lba", "revoke"]),
     help="The last command addresses blocks that are not there (lba), or the memory of the GPU "
     "is freed after half of the commands (revoke).",

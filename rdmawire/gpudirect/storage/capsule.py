@@ -82,10 +82,14 @@ class SglType(IntEnum):
 
 
 class SglSubtype(IntEnum):
-    """Subtypes of SGL descriptors: what the address is. Base 4.1.2.1."""
+    """Subtypes of SGL descriptors: what the address is; RDMA 3.1 has the last one.
+
+    The key is to be invalidated by the response then.
+    """
 
     ADDRESS = 0x0
     OFFSET = 0x1
+    INVALIDATE_KEY = 0xF
 
 
 class Status(IntEnum):

@@ -36,6 +36,7 @@ from rdmawire.gpudirect.storage.capsule import (
 )
 from rdmawire.gpudirect.storage.controller import ANY_CONTROLLER, SUBSYSTEM
 from rdmawire.gpudirect.storage.host import StorageHost, polled
+from rdmawire.gpudirect.storage.registration import CommandRegions
 from rdmawire.gpudirect.storage.target import SERVICE
 from rdmawire.gpudirect.storage.workload import ABORTED, Finished
 from rdmawire.ib.cm import (
@@ -94,8 +95,14 @@ class HostQueue:
         sge = self._responses.sge(COMPLETION_SIZE, slot * COMPLETION_SIZE)
         self.qp.post_recv((RecvWR((sge,), wr_id=slot),))
 
-    def submit(self, command: Capsule, responded: Responded, data: Sge | None = None) -> None:
-        """Send a command, with data in the capsule; a slot is free."""
+    def submit(
+        self,
+        command: Capsule,
+        responded: Responded,
+        data: Sge | None = None,
+        before: tuple[SendWR, ...] = (),
+    ) -> None:
+        """Send a command, with data in the capsule, after other work; a slot is free."""
         if self.is_failed:
             responded(None)
             return
@@ -104,7 +111,7 @@ class HostQueue:
         at = slot * COMMAND_SIZE
         self._commands.write(command.replace(cid=slot).build(), at)
         sges = (self._commands.sge(COMMAND_SIZE, at),) + ((data,) if data else ())
-        self._host.post(self.qp, SendWR(SendOpcode.SEND, sges, slot))
+        self._host.post(self.qp, *before, SendWR(SendOpcode.SEND, sges, slot))
 
     def poll(self) -> bool:
         """Take completions; return whether one failed."""
@@ -135,13 +142,16 @@ class HostQueue:
 class Initiator:
     """The host: :meth:`start` connects it to a target, and calls ``on_ready`` then.
 
-    ``depth`` is that of the I/O queue. ``capsule_data`` is the most data of a capsule that the
-    controller takes, ``blocks`` the size of its namespace.
+    ``depth`` is that of the I/O queue. The data of commands is in ``memory``, whose key they have
+    without ``regions``; with them, the key of each is its own. ``capsule_data`` is the most data of
+    a capsule that the controller takes, ``blocks`` the size of its namespace.
     """
 
     def __init__(self, host: StorageHost, path: AddressHandle, depth: int, mtu: int) -> None:
         self.host = host
         self.on_ready: Callable[[], None] = _nothing
+        self.memory: Registered | None = None
+        self.regions: CommandRegions | None = None
         self.capsule_data = 0
         self.blocks = 0
         self.is_closed = False
@@ -265,19 +275,23 @@ class Initiator:
 
     # Commands of the workload.
 
-    def submit(
-        self, memory: Registered, command: IOCommand, offset: int, finished: Finished
-    ) -> None:
-        """Send a READ or WRITE, whose data is at an offset of ``memory``."""
+    def submit(self, slot: int, command: IOCommand, offset: int, finished: Finished) -> None:
+        """Send a READ or WRITE of a slot, whose data is at an offset of the memory."""
+        assert self.memory is not None
         is_write = command.opcode == IOOpcode.WRITE
         in_capsule = is_write and command.length <= self.capsule_data
-        sgl = _sgl(memory, offset, command.length, in_capsule=in_capsule)
-        data = memory.sge(command.length, offset) if in_capsule else None
+        if self.regions is not None and not in_capsule:
+            work, command = self.regions.register(slot, command, offset)
+            self.io.submit(command, partial(self._invalidated, slot, finished), before=(work,))
+            return
+        sgl = _sgl(self.memory, offset, command.length, in_capsule=in_capsule)
+        data = self.memory.sge(command.length, offset) if in_capsule else None
+        self.io.submit(command.replace(**sgl), partial(_responded, finished), data)
 
-        def responded(response: Completion | None) -> None:
-            finished(ABORTED if response is None else status_name(response.status))
-
-        self.io.submit(command.replace(**sgl), responded, data)
+    def _invalidated(self, slot: int, finished: Finished, response: Completion | None) -> None:
+        if response is not None and self.regions is not None:
+            self.regions.check(slot)
+        _responded(finished, response)
 
     # Events.
 
@@ -305,6 +319,10 @@ class Initiator:
         for queue in self._queues:
             if queue.poll() and not queue.is_failed and not self.is_closed:
                 self.host.later(queue.fail)
+
+
+def _responded(finished: Finished, response: Completion | None) -> None:
+    finished(ABORTED if response is None else status_name(response.status))
 
 
 _REJECTIONS: Final = {reason.value: reason.name for reason in RejectStatus}

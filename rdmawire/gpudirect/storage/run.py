@@ -6,13 +6,11 @@ ns, sizes bytes.
 
 from collections.abc import Mapping
 from enum import Enum
-from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FabricError, TransferError
 from rdmawire.fabric import Cable, Envelope, Network, Registered, Simulator, star
-from rdmawire.gpudirect.storage.capsule import IOCommand
 from rdmawire.gpudirect.storage.controller import MAX_ENTRIES
 from rdmawire.gpudirect.storage.drive import (
     BLOCK,
@@ -25,8 +23,10 @@ from rdmawire.gpudirect.storage.drive import (
 from rdmawire.gpudirect.storage.host import StorageHost
 from rdmawire.gpudirect.storage.initiator import Initiator
 from rdmawire.gpudirect.storage.local import LocalQueue, contiguous
+from rdmawire.gpudirect.storage.registration import CommandRegions
 from rdmawire.gpudirect.storage.target import Target
-from rdmawire.gpudirect.storage.workload import Executed, Finished, Workload, plan
+from rdmawire.gpudirect.storage.workload import Executed, Workload, plan
+from rdmawire.memory.page import PAGE_4K, PAGE_64K
 from rdmawire.topology import (
     Costs,
     Device,
@@ -87,9 +87,10 @@ class StorageSpec(NamedTuple):
 
     ``gpu`` is a GPU of ``machine``; over a fabric the target is another such host. ``queue_depth``
     commands are in progress. ``size`` is that of the namespace. ``drive`` is the name of the
-    drive, by default the one nearest to the GPU or to the adapter. ``rate`` is that of the wire in
-    bits per second, 0 for the rate of the adapter's port; ``latency`` that of each of the two
-    cables.
+    drive, by default the one nearest to the GPU or to the adapter. With ``invalidate``, memory is
+    registered for each command over a fabric, and the response invalidates its key. ``rate`` is
+    that of the wire in bits per second, 0 for the rate of the adapter's port; ``latency`` that of
+    each of the two cables.
     """
 
     machine: Machine
@@ -102,6 +103,7 @@ class StorageSpec(NamedTuple):
     size: int = 1 << 24
     drive: str = ""
     fault: StorageFault | None = None
+    invalidate: bool = False
     rate: int = 0
     mtu: int = 4096
     latency: int = 300
@@ -239,10 +241,24 @@ class StorageRun:
         self._target = Target(target, drive, route, spec.mtu, spec.block_size)
         path = host.host.path_to(target.host)
         self._initiator = Initiator(host, path, spec.queue_depth + 1, spec.mtu)
-        memory = self._staging or host.registered()
+        self._initiator.memory = self._staging or host.registered()
+        if spec.invalidate:
+            self._initiator.regions = self._regions(self._initiator.memory)
         self._initiator.on_ready = self._ready
-        self._workload.submit = partial(_submit, self._initiator, memory)
+        self._workload.submit = self._initiator.submit
         return device.name
+
+    def _regions(self, memory: Registered) -> CommandRegions:
+        """Return regions for the commands, in pages of the host or of the GPU."""
+        spec, size = self.spec, memory.region.length
+        if self._staging is None:
+            page_size, pages = PAGE_64K, list(self._host.bus_addresses(size))
+        else:
+            end = memory.address + size
+            page_size, pages = PAGE_4K, list(range(memory.address, end, PAGE_4K))
+        return CommandRegions(
+            self._host, memory.address, pages, page_size, spec.queue_depth, spec.block_size
+        )
 
     def _make_drive(self, host: StorageHost) -> Drive:
         simulator = self.network.simulator
@@ -320,17 +336,6 @@ class StorageRun:
             self._target.errors if self._target else [],
             links,
         )
-
-
-def _submit(
-    initiator: Initiator,
-    memory: Registered,
-    _slot: int,
-    command: IOCommand,
-    offset: int,
-    finished: Finished,
-) -> None:
-    initiator.submit(memory, command, offset, finished)
 
 
 def _gpu(spec: StorageSpec) -> Device:

@@ -259,16 +259,19 @@ class _TargetQueue:
 
     def _answer(self, slot: int, outcome: Outcome, writes: tuple[SendWR, ...] = ()) -> None:
         """Send the response, after the data."""
-        cid = int.from_bytes(self._capsules.read(2, slot * self._capsule + 2), "little")
+        command = AdminCommand.parse(self._capsules.read(COMMAND_SIZE, slot * self._capsule))
         failed = outcome.status is not Status.SUCCESS
         response = Completion(
-            outcome.result, self._head, 0, cid, dnr=int(failed), status=outcome.status
+            outcome.result, self._head, 0, command.cid, dnr=int(failed), status=outcome.status
         )
         at = slot * COMPLETION_SIZE
         self._responses.write(response.build(), at)
         self._receive(slot)
         sge = self._responses.sge(COMPLETION_SIZE, at)
         send = SendWR(SendOpcode.SEND, (sge,), _SEND * MAX_ENTRIES + slot)
+        if _is_keyed(command) and command.sgl_subtype == SglSubtype.INVALIDATE_KEY:
+            opcode = SendOpcode.SEND_WITH_INV
+            send = send._replace(opcode=opcode, invalidate_rkey=command.key)
         self._host.post(self.qp, *writes, send)
 
 

@@ -25,6 +25,7 @@ from rdmawire.gpudirect.storage import (
 )
 from rdmawire.topology import Machine
 from rdmawire.traffic.scenario.topology_file import open_host
+from rdmawire.wire.ib import IETH, RETH
 
 DGX: Machine = open_host("dgx-h200").machine
 SERVER: Machine = open_host("two-sockets").machine
@@ -41,14 +42,32 @@ FABRIC, DRIVE = DIRECT
     st.sampled_from([512, 1024, 4096, 4608, 8192, 65_536, 66_048]),
     st.integers(1, 9),
     st.sampled_from([512, 1024, 4096]),
+    st.booleans(),
     st.integers(0, 100),
 )
 def test_all_bytes_are_right(
-    path: StoragePath, reads: int, writes: int, size: int, depth: int, mtu: int, seed: int
+    path: StoragePath,
+    reads: int,
+    writes: int,
+    size: int,
+    depth: int,
+    mtu: int,
+    invalidate: bool,
+    seed: int,
 ) -> None:
     count = max(reads + writes, 1)
     spec = StorageSpec(
-        DGX, "GPU3", path, count - writes, writes, size, depth, 1 << 20, mtu=mtu, seed=seed
+        DGX,
+        "GPU3",
+        path,
+        count - writes,
+        writes,
+        size,
+        depth,
+        1 << 20,
+        invalidate=invalidate,
+        mtu=mtu,
+        seed=seed,
     )
     report = storage(spec)  # which checks the namespace and the memory of the GPU
     assert report.is_right
@@ -235,6 +254,18 @@ def test_small_writes_are_in_the_capsule(tmp_path: Path) -> None:
     assert names(path)["RC_RDMA_READ_REQUEST"] == 1  # Connect of the Admin queue
     captured(StorageSpec(DGX, "GPU0", FABRIC, 0, 5, 4608), path)
     assert names(path)["RC_RDMA_READ_REQUEST"] == 6
+
+
+def test_the_response_invalidates_the_key_of_its_command(tmp_path: Path) -> None:
+    path = tmp_path / "invalidate.pcap"
+    spec = StorageSpec(DGX, "GPU0", FABRIC, 5, 4, 8192, 3, invalidate=True)
+    captured(spec, path)
+    with open_capture(path) as reader:
+        frames = list(Dissector().capture(reader))
+    headers = [node.header for frame in frames for node in frame.nodes]
+    invalidated = [one.rkey for one in headers if isinstance(one, IETH)]
+    assert len(invalidated) == len(set(invalidated)) == 9
+    assert set(invalidated) < {one.rkey for one in headers if isinstance(one, RETH)}
 
 
 def tshark(path: Path, only: str, *fields: str) -> list[list[str]]:
