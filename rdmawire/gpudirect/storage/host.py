@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from math import ceil
 from random import Random
+from typing import NamedTuple
 
 from rdmawire.errors import TransferError, VerbsError
 from rdmawire.fabric import CAP, NotifyingPort, Simulator
@@ -22,6 +23,14 @@ Wake = Callable[[str], None]
 """Function called with the name of a host that has something to transmit."""
 
 
+class StorageHostSpec(NamedTuple):
+    """A host: its tree, one of its GPUs, and the constants of its times."""
+
+    machine: Machine
+    gpu: Device
+    costs: Costs
+
+
 class StorageHost(TransferHost):
     """A host whose software posts work after the time that it takes, and polls completions.
 
@@ -29,15 +38,15 @@ class StorageHost(TransferHost):
     """
 
     def __init__(
-        self, name: str, number: int, machine: Machine, device: Device, costs: Costs
+        self, name: str, number: int, spec: "StorageHostSpec", simulator: Simulator
     ) -> None:
+        machine, device, costs = spec
         super().__init__(name, number, machine, device, costs, persistent=False)
-        self.simulator = Simulator()
+        self.simulator = simulator
         self._wake: Wake = _nothing
 
-    def manage(self, simulator: Simulator, wake: Wake, neighbours: Neighbours, seed: int) -> None:
-        """Make the connection manager; ``simulator`` and ``wake`` are those of the network."""
-        self.simulator = simulator
+    def manage(self, wake: Wake, neighbours: Neighbours, seed: int) -> None:
+        """Make the connection manager; ``wake`` is that of the network."""
         self._wake = wake
         random = Random(f"{seed}/{self.name}")  # noqa: S311 - repeatable
         managed = ManagedPort(self.host.nic, neighbours, random, _NEARBY)

@@ -116,9 +116,12 @@ class HostQueue:
     def poll(self) -> bool:
         """Take completions; return whether one failed."""
         for completion in polled(self.qp):
-            if completion.status is not WCStatus.SUCCESS:
+            is_response = completion.opcode is WCOpcode.RECV
+            if completion.status is not WCStatus.SUCCESS or (
+                is_response and completion.byte_len != COMPLETION_SIZE
+            ):
                 return True
-            if completion.opcode is WCOpcode.RECV:
+            if is_response:
                 self._host.later(partial(self._response, completion))
         return False
 

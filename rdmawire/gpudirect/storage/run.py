@@ -9,7 +9,7 @@ from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
 
-from rdmawire.errors import FabricError, TransferError
+from rdmawire.errors import FabricError, TransferError, VerbsError
 from rdmawire.fabric import Cable, Envelope, Network, Registered, Simulator, star
 from rdmawire.gpudirect.storage.controller import MAX_ENTRIES
 from rdmawire.gpudirect.storage.drive import (
@@ -20,7 +20,7 @@ from rdmawire.gpudirect.storage.drive import (
     DriveCosts,
     Namespace,
 )
-from rdmawire.gpudirect.storage.host import StorageHost
+from rdmawire.gpudirect.storage.host import StorageHost, StorageHostSpec
 from rdmawire.gpudirect.storage.initiator import Initiator
 from rdmawire.gpudirect.storage.local import LocalQueue, contiguous
 from rdmawire.gpudirect.storage.registration import CommandRegions
@@ -172,11 +172,10 @@ class StorageRun:
         random = Random(spec.seed)  # noqa: S311 - repeatable
         self._namespace = Namespace(random.randbytes(spec.size))
         count = spec.reads + spec.writes
-        self._host = StorageHost("host", 1, spec.machine, _gpu(spec), spec.costs)
+        self._host = self._make_host("host", 1)
         self._hosts = [self._host]
         self._host.allocate(max(count * spec.block_size, 1 << 21))
         self._host.fill(random.randbytes(count * spec.block_size))
-        self._host.simulator = self.network.simulator
         self._target: Target | None = None
         self._initiator: Initiator | None = None
         if self.plan.is_remote:
@@ -184,6 +183,10 @@ class StorageRun:
         self._staging = self._staged()
         self._workload = self._make_workload()
         self._drive = self._connect()
+
+    def _make_host(self, name: str, number: int) -> StorageHost:
+        host = StorageHostSpec(self.spec.machine, _gpu(self.spec), self.spec.costs)
+        return StorageHost(name, number, host, self.network.simulator)
 
     def _staged(self) -> Registered | None:
         """Return the pinned memory of a bounce, if there is one."""
@@ -215,11 +218,10 @@ class StorageRun:
     def _join(self) -> None:
         """Join the host and the target by a switch."""
         spec, network = self.spec, self.network
-        target = StorageHost("target", 2, spec.machine, _gpu(spec), spec.costs)
-        self._hosts.append(target)
+        self._hosts.append(self._make_host("target", 2))
         neighbours = {host.host.gid: host.mac for host in self._hosts}
         for host in self._hosts:
-            host.manage(network.simulator, network.wake, neighbours.get, spec.seed)
+            host.manage(network.wake, neighbours.get, spec.seed)
         rate = spec.rate or self._host.adapter.rate or _DEFAULT_RATE
         star(network, {host.name: host for host in self._hosts}, Cable(spec.latency, rate))
         for host in self._hosts:
@@ -391,5 +393,11 @@ def _event_limit(spec: StorageSpec) -> int:
 
 
 def storage(spec: StorageSpec) -> StorageReport:
-    """Do a run; return what it took. Raises as :class:`StorageRun`."""
-    return StorageRun(spec).run()
+    """Do a run; return what it took.
+
+    Raises :class:`TransferError` if the host does not have this path, or if it fails.
+    """
+    try:
+        return StorageRun(spec).run()
+    except VerbsError as error:
+        raise TransferError(f"{spec.path.value}: {error}") from error

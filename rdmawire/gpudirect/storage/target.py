@@ -99,17 +99,27 @@ class Target:
     def _poll(self, _frame: bytes, _now: int) -> None:
         for number, queue in list(self._queues.items()):
             for completion in polled(queue.qp):
-                if completion.status is WCStatus.SUCCESS:
+                reason = _failure(completion)
+                if reason is None:
                     self.host.later(partial(queue.completed, completion))
                 elif completion.status is not WCStatus.WR_FLUSH_ERR:
-                    self._fail(number, queue, completion)
+                    self._fail(number, f"{queue.work_of(completion.wr_id)}: {reason}")
                     break
 
-    def _fail(self, number: int, queue: "_TargetQueue", completion: WorkCompletion) -> None:
-        """Note work that failed, and end the connection."""
-        self.errors.append(f"{queue.work_of(completion.wr_id)}: {completion.status.name}")
+    def _fail(self, number: int, reason: str) -> None:
+        """Note why work failed, and end the connection."""
+        self.errors.append(reason)
         del self._queues[number]
         self.host.manager.disconnect(number, self.host.simulator.now)
+
+
+def _failure(completion: WorkCompletion) -> str | None:
+    """Return what is wrong with a completion; a capsule has a command at least."""
+    if completion.status is not WCStatus.SUCCESS:
+        return completion.status.name
+    if completion.opcode is WCOpcode.RECV and completion.byte_len < COMMAND_SIZE:
+        return f"a capsule of {completion.byte_len} bytes"
+    return None
 
 
 def _refusal(wanted: RdmaConnectRequest) -> RejectStatus | None:

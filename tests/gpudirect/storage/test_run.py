@@ -16,6 +16,9 @@ from rdmawire.errors import TransferError
 from rdmawire.fabric import Rule
 from rdmawire.gpudirect.storage import (
     PLANS,
+    Completion,
+    IOCommand,
+    Status,
     StorageFault,
     StoragePath,
     StorageReport,
@@ -23,8 +26,11 @@ from rdmawire.gpudirect.storage import (
     StorageSpec,
     storage,
 )
+from rdmawire.gpudirect.storage.workload import ABORTED, Finished
+from rdmawire.testing.strategies import headers
 from rdmawire.topology import Machine
 from rdmawire.traffic.scenario.topology_file import open_host
+from rdmawire.verbs import SendOpcode, SendWR
 from rdmawire.wire.ib import IETH, RETH
 
 DGX: Machine = open_host("dgx-h200").machine
@@ -182,6 +188,60 @@ def test_a_drive_that_writes_to_revoked_memory_has_a_status() -> None:
     found = Counter(one.status for one in storage(spec).executed)
     assert set(found) == {"SUCCESS", "DATA_TRANSFER_ERROR"}
     assert found["SUCCESS"] >= 8
+
+
+def valid(command: IOCommand) -> IOCommand:
+    """The command with blocks that are there, and a length that fits; its address and key stay."""
+    count = command.nlb % 8 + 1
+    return command.replace(
+        opcode=1 + command.opcode % 2,
+        nsid=1,
+        slba=command.slba % 99,
+        nlb=count - 1,
+        length=512 * count,
+        sgl_type=4 * (command.sgl_type % 2),
+        sgl_subtype=command.sgl_subtype % 2,
+    )
+
+
+@settings(max_examples=30)
+@given(st.lists(headers(IOCommand), min_size=1, max_size=6), st.booleans())
+def test_any_command_has_a_response_or_ends_the_connection(
+    commands: list[IOCommand], are_known: bool
+) -> None:
+    run = StorageRun(StorageSpec(DGX, "GPU0", FABRIC, 1, 0, 4096, 8))
+    initiator = run._initiator
+    assert initiator is not None
+    answers: list[Completion | None] = []
+
+    def submit(_slot: int, _command: IOCommand, _at: int, finished: Finished) -> None:
+        for command in commands:
+            initiator.io.submit(valid(command) if are_known else command, answers.append)
+        initiator.io.submit(
+            IOCommand(), lambda answer: finished(ABORTED if answer is None else "?")
+        )
+
+    run._workload.submit = submit
+    report = run.run()
+    assert len(answers) == len(commands)
+    assert (None in answers) <= bool(report.errors)
+    assert all(answer is None or answer.status in set(Status) for answer in answers)
+
+
+def test_a_capsule_that_is_too_short_ends_the_connection() -> None:
+    run = StorageRun(StorageSpec(DGX, "GPU0", FABRIC, 1, 0, 4096))
+    initiator = run._initiator
+    assert initiator is not None
+
+    def submit(_slot: int, command: IOCommand, at: int, finished: Finished) -> None:
+        sge = run._host.host.buffer(63).sge()
+        run._host.post(initiator.io.qp, SendWR(SendOpcode.SEND, (sge,)))
+        initiator.submit(0, command, at, finished)
+
+    run._workload.submit = submit
+    report = run.run()
+    assert report.errors == ["RECV: a capsule of 63 bytes"]
+    assert [one.status for one in report.executed] == [ABORTED]
 
 
 def test_a_queue_that_is_too_deep_is_rejected() -> None:
