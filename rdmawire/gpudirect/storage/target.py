@@ -211,17 +211,28 @@ class _TargetQueue:
     # Commands of an I/O queue.
 
     def _execute(self, slot: int, command: IOCommand) -> None:
-        status = self._target.drive.namespace.check(command)
-        if status is Status.SUCCESS and command.length != size_of(command):
-            status = Status.DATA_SGL_LENGTH_INVALID
-        if status is not Status.SUCCESS or size_of(command) > self._target.max_transfer:
-            self._answer(slot, Outcome(status or Status.INVALID_FIELD))
+        status = self._check(command)
+        if status is not Status.SUCCESS:
+            self._answer(slot, Outcome(status))
         elif command.opcode == IOOpcode.READ:
             at = self._data.address + slot * self._room
             self._on_drive(slot, command, at)
         else:
             then = partial(self._on_drive, slot, command)
             self._with_data(slot, command, size_of(command), then)
+
+    def _check(self, command: IOCommand) -> Status:
+        """Return the status that a command has before its data is transferred."""
+        status = self._target.drive.namespace.check(command)
+        if status is not Status.SUCCESS:
+            return status
+        if size_of(command) > self._target.max_transfer:
+            return Status.INVALID_FIELD
+        if command.length != size_of(command):
+            return Status.DATA_SGL_LENGTH_INVALID
+        if command.opcode == IOOpcode.READ and not _is_keyed(command):
+            return Status.SGL_DESCRIPTOR_TYPE_INVALID
+        return Status.SUCCESS
 
     def _on_drive(self, slot: int, command: IOCommand, address: int) -> None:
         done = partial(self._done, slot, command)
