@@ -17,7 +17,7 @@ from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
-    from rdmawire.gpudirect.storage import StorageReport, StorageSpec
+    from rdmawire.gpudirect.storage import CapturedCommand, StorageReport, StorageSpec
 
 MAX_BLOCK = 1 << 20
 """Most bytes of a command."""
@@ -74,9 +74,10 @@ def spec_of(host: str, path: str, **settings: Any) -> "StorageSpec":
         "rdmawire storage dgx-h200 --path drive --path drive-bounce --block-size 1MiB --links",
         "rdmawire storage two-sockets --gpu GPU1 --operation read",
         "rdmawire storage dgx-h200 --queue-depth 1 --commands 1",
+        "rdmawire storage --read nvme.pcap",
     ),
 )
-@click.argument("host")
+@click.argument("host", required=False)
 @option(
     "Commands", "--path", "paths", type=click.Choice(_PATHS), multiple=True,
     help="Path of the data; may be repeated.  [default: all]",
@@ -108,11 +109,16 @@ def spec_of(host: str, path: str, **settings: Any) -> "StorageSpec":
     help="NVMe drive.  [default: the one nearest to the GPU, or to the adapter of the target]",
 )  # fmt: skip
 @network_options
+@option(
+    "Input", "--read", "capture", metavar="FILE",
+    help="List the commands of NVMe over RDMA in a capture, instead of HOST.",
+)  # fmt: skip
 @option("Output", "--links", is_flag=True, help="Print the bytes on each link of the hosts.")
 @options.text_or_json("Print one JSON array.")
 def command(
-    host: str,
+    host: str | None,
     *,
+    capture: str | None,
     paths: tuple[str, ...],
     operations: tuple[str, ...],
     sizes: list[int],
@@ -126,9 +132,14 @@ def command(
     HOST is whatever `rdmawire topo` reads: a shipped host, such as dgx-h200, or a file. The data
     takes GPUDirect Storage (drive: by DMA of a drive of the host; fabric: by NVMe over RDMA of
     another host), or pinned memory of the host and a copy (with -bounce). Times are virtual;
-    docs/howto/gpudirect-storage.md explains the model. Exit status: 0, or 2 if the host has no
-    such path.
+    docs/howto/gpudirect-storage.md explains the model. With --read, the commands of a capture are
+    listed, with their responses. Exit status: 0, or 2 if the host has no such path.
     """
+    if (host is None) == (capture is None):
+        raise click.UsageError("give a HOST, or --read and a capture")
+    if capture is not None:
+        return _list(capture, as_json=as_json)
+    assert host is not None
     for size in sizes:
         if not size or size % _BLOCK:
             raise click.UsageError(f"--block-size {size}: take a multiple of {_BLOCK} bytes")
@@ -146,6 +157,47 @@ def command(
     lines = _lines(results, links=links)
     click.echo(dumped([one.values() for one in results], indent=1) if as_json else "\n".join(lines))
     return 0 if is_known else _USAGE
+
+
+def _list(capture: str, *, as_json: bool) -> int:
+    """List the commands of a capture."""
+    from rdmawire.gpudirect.storage import read_capsules
+
+    rows = [_command_values(one) for one in read_capsules(capture)]
+    if not rows:
+        complain(f"note: {escape(capture)} has no connection of NVMe over RDMA (port 4420)")
+    if as_json:
+        click.echo(dumped(rows, indent=1))
+    for row in rows if not as_json else ():
+        click.echo(_command_line(row))
+    return 0
+
+
+def _command_values(one: "CapturedCommand") -> dict[str, Any]:
+    from rdmawire.gpudirect.storage import IOCommand, command_name, status_name
+
+    command, completion = one.command, one.completion
+    values: dict[str, Any] = {
+        "frame": one.frame,
+        "queue": one.qid,
+        "cid": command.cid,
+        "command": command_name(command),
+    }
+    if isinstance(command, IOCommand):
+        blocks = {"nsid": command.nsid, "slba": command.slba, "blocks": command.nlb + 1}
+        values |= blocks | {"key": command.key}
+    if completion is not None:
+        values["status"] = status_name(completion.status)
+        values["latency_ns"] = one.end_ns - one.time_ns
+    return values
+
+
+def _command_line(values: dict[str, Any]) -> str:
+    place = f"LBA {values['slba']} + {values['blocks']}" if "slba" in values else ""
+    status = values.get("status", "no response")
+    time = f"{values['latency_ns'] / 1000:.2f} us" if "latency_ns" in values else ""
+    head = f"{values['frame']:>6}  queue {values['queue']}  cid {values['cid']:<3}"
+    return f"{head}  {values['command']:<12}  {place:<18}  {time:>10}  {status}"
 
 
 class _Result(NamedTuple):

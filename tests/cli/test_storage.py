@@ -47,6 +47,20 @@ def test_commands_are_shown_and_captured(tmp_path: Path) -> None:
     assert "bad" not in shown.lower()
 
 
+def test_commands_of_a_capture_are_listed(tmp_path: Path) -> None:
+    path = str(tmp_path / "nvme.pcap")
+    words = ("--reads", "1", "--writes", "0", "--fault", "lba", "-q", "-w", path)
+    assert not run("gen", "nvme", "dgx-h200", *words).stdout
+    listed = run("storage", "--read", path).stdout.splitlines()
+    assert [line.split()[:5] for line in listed[:1]] == [["4", "queue", "0", "cid", "0"]]
+    assert any("READ" in line and line.endswith("LBA_OUT_OF_RANGE") for line in listed)
+    rows = json.loads(run("storage", "--read", path, "--json").stdout)
+    (read,) = [row for row in rows if row["command"] == "READ"]
+    assert (read["slba"], read["blocks"], read["queue"]) == (32768, 128, 1)
+    none = run("storage", "--read", "captures/generated/syndromes.pcap")
+    assert "no connection of NVMe over RDMA" in none.stderr
+
+
 def test_commands_are_json() -> None:
     words = ("--reads", "1", "--writes", "0", "--bounce", "--fault", "lba", "--json")
     done = run("gen", "nvme", "dgx-h200", *words)
@@ -73,6 +87,7 @@ def test_a_revoked_region_ends_the_connection() -> None:
         (("storage", "dgx-h200", "--block-size", "2MiB"), "at most 1048576"),
         (("storage", "dgx-h200", "--drive", "GPU0"), "GPU0 is no NVMe drive"),
         (("storage", "dgx-h200", "--gpu", "GPU9"), "no device is called 'GPU9'"),
+        (("storage",), "give a HOST, or --read and a capture"),
         (("gen", "nvme"), "Missing argument 'HOST'"),
         (("gen", "nvme", "vm"), "the host has no NVMe drive"),
         (("gen", "nvme", "dgx-h200", "--block-size", "1000"), "a multiple of 512"),

@@ -15,6 +15,7 @@ The capsules, and the private data of the connections, are header tables
 from rdmawire.gpudirect.storage.capsule import (
     AdminCommand,
     AdminOpcode,
+    Command,
     Completion,
     ConnectCommand,
     ConnectData,
@@ -33,7 +34,11 @@ from rdmawire.gpudirect.storage.capsule import (
     SglSubtype,
     SglType,
     Status,
+    command_name,
+    parse_command,
+    status_name,
 )
+from rdmawire.gpudirect.storage.capture import CapsuleReader, CapturedCommand, read_capsules
 from rdmawire.gpudirect.storage.controller import Controller, Outcome
 from rdmawire.gpudirect.storage.drive import DriveCosts, Namespace
 from rdmawire.gpudirect.storage.run import (
@@ -52,6 +57,9 @@ __all__ = [
     "PLANS",
     "AdminCommand",
     "AdminOpcode",
+    "CapsuleReader",
+    "CapturedCommand",
+    "Command",
     "Completion",
     "ConnectCommand",
     "ConnectData",
@@ -81,5 +89,9 @@ __all__ = [
     "StorageReport",
     "StorageRun",
     "StorageSpec",
+    "command_name",
+    "parse_command",
+    "read_capsules",
+    "status_name",
     "storage",
 ]

@@ -5,6 +5,7 @@ and RDMA Transport 1.0 (RDMA). Numbers are little-endian. A command capsule is a
 and its data, if they are in the capsule; a response capsule is a completion of 16 bytes.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -309,3 +310,40 @@ class IdentifyNamespace(Header, clause="NVM 4.1.5.1", label="nvme_identify_ns", 
     lbads: int = bits(8)
     rp: int = bits(8)
     other_132: bytes = raw(3964)
+
+
+Command = AdminCommand | IOCommand | FabricsCommand | ConnectCommand | PropertyCommand
+"""Any command."""
+_FABRICS: Final[Mapping[int, type[ConnectCommand | PropertyCommand]]] = {
+    FabricsType.CONNECT: ConnectCommand,
+    FabricsType.PROPERTY_GET: PropertyCommand,
+    FabricsType.PROPERTY_SET: PropertyCommand,
+}
+
+
+def parse_command(capsule: bytes, qid: int) -> Command:
+    """Parse the command of a capsule of a queue: 0 is the Admin queue, others are I/O queues.
+
+    :class:`~rdmawire.errors.WireError` for a capsule that is shorter than a command.
+    """
+    common = FabricsCommand.parse(capsule)
+    if common.opcode == FABRICS:
+        table = _FABRICS.get(common.fctype)
+        return common if table is None else table.parse(capsule)
+    return IOCommand.parse(capsule) if qid else AdminCommand.parse(capsule)
+
+
+def command_name(command: Command) -> str:
+    """Return the name of a command, or its numbers."""
+    if command.opcode == FABRICS and not isinstance(command, AdminCommand | IOCommand):
+        return _name(FabricsType, command.fctype)
+    return _name(IOOpcode if isinstance(command, IOCommand) else AdminOpcode, command.opcode)
+
+
+def _name(names: type[IntEnum], number: int) -> str:
+    return names(number).name if number in {*names} else f"{number:#04x}"
+
+
+def status_name(status: int) -> str:
+    """Return the name of a status, or its number."""
+    return Status(status).name if status in {*Status} else f"{status:#05x}"

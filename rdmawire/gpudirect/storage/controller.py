@@ -8,18 +8,17 @@ from typing import Final, NamedTuple
 
 from rdmawire.gpudirect.storage.capsule import (
     COMMAND_SIZE,
-    FABRICS,
     AdminCommand,
     AdminOpcode,
     ConnectCommand,
     ConnectData,
-    FabricsCommand,
     FabricsType,
     IdentifyController,
     IdentifyNamespace,
     Property,
     PropertyCommand,
     Status,
+    parse_command,
 )
 from rdmawire.gpudirect.storage.drive import BLOCK, MAX_TRANSFER, Namespace
 
@@ -83,17 +82,15 @@ class Controller:
         """Execute a command of the Admin queue, other than Connect."""
         if not self._is_connected:
             return Outcome(Status.COMMAND_SEQUENCE_ERROR)
-        if capsule[0] == FABRICS:
-            fctype = FabricsCommand.parse(capsule).fctype
-            handler = _PROPERTIES.get(fctype)
-            command = PropertyCommand.parse(capsule)
-            return Outcome(Status.INVALID_OPCODE) if handler is None else handler(self, command)
+        command = parse_command(capsule, 0)
+        if isinstance(command, PropertyCommand):
+            return _PROPERTIES[command.fctype](self, command)
+        if not isinstance(command, AdminCommand):
+            return Outcome(Status.INVALID_OPCODE)
         if not self.is_ready:
             return Outcome(Status.COMMAND_SEQUENCE_ERROR)
-        admin = _ADMIN.get(capsule[0])
-        if admin is None:
-            return Outcome(Status.INVALID_OPCODE)
-        return admin(self, AdminCommand.parse(capsule))
+        admin = _ADMIN.get(command.opcode)
+        return Outcome(Status.INVALID_OPCODE) if admin is None else admin(self, command)
 
     def get_property(self, command: PropertyCommand) -> Outcome:
         """Execute Property Get."""

@@ -33,6 +33,7 @@ from rdmawire.gpudirect.storage.capsule import (
     SglSubtype,
     SglType,
     Status,
+    status_name,
 )
 from rdmawire.gpudirect.storage.controller import ANY_CONTROLLER, SUBSYSTEM
 from rdmawire.gpudirect.storage.host import StorageHost, polled
@@ -329,7 +330,6 @@ def _responded(finished: Finished, response: Completion | None) -> None:
 
 
 _REJECTIONS: Final = {reason.value: reason.name for reason in RejectStatus}
-_STATUSES: Final = {status.value: status.name for status in Status}
 _KEYED: Final = SglType.KEYED_DATA_BLOCK
 
 
@@ -343,11 +343,6 @@ def _sgl(memory: Registered, offset: int, size: int, *, in_capsule: bool = False
         }
     address = memory.address + offset
     return {"address": address, "length": size, "key": memory.rkey, "sgl_type": _KEYED}
-
-
-def status_name(status: int) -> str:
-    """Return the name of a status, or its number."""
-    return _STATUSES.get(status, f"{status:#05x}")
 
 
 def _nothing() -> None:

@@ -18,10 +18,10 @@ from rdmawire.gpudirect.storage.capsule import (
     IOCommand,
     SglType,
     Status,
+    status_name,
 )
 from rdmawire.gpudirect.storage.drive import Drive
 from rdmawire.gpudirect.storage.host import StorageHost
-from rdmawire.gpudirect.storage.initiator import status_name
 from rdmawire.gpudirect.storage.workload import Finished
 from rdmawire.memory.page import PAGE_64K
 from rdmawire.topology import BusRoute

@@ -11,14 +11,11 @@ from typing import Final
 from rdmawire.gpudirect.storage.capsule import (
     COMMAND_SIZE,
     COMPLETION_SIZE,
-    FABRICS,
     PORT,
     AdminCommand,
     Completion,
     ConnectCommand,
     ConnectData,
-    FabricsCommand,
-    FabricsType,
     IOCommand,
     IOOpcode,
     RdmaConnectAccept,
@@ -28,6 +25,7 @@ from rdmawire.gpudirect.storage.capsule import (
     SglSubtype,
     SglType,
     Status,
+    parse_command,
 )
 from rdmawire.gpudirect.storage.controller import (
     MAX_ENTRIES,
@@ -177,14 +175,16 @@ class _TargetQueue:
         """Execute a command."""
         self._head = (self._head + 1) % self.depth
         data = self._capsules.read(self._capsule, slot * self._capsule)
-        is_connect = data[0] == FABRICS and FabricsCommand.parse(data).fctype == FabricsType.CONNECT
-        if is_connect:
-            connect = ConnectCommand.parse(data)
-            self._with_data(slot, connect, ConnectData.SIZE, partial(self._connect, slot, connect))
+        command = parse_command(data, self.qid)
+        if isinstance(command, ConnectCommand):
+            then = partial(self._connect, slot, command)
+            self._with_data(slot, command, ConnectData.SIZE, then)
         elif not self._is_connected:
             self._answer(slot, Outcome(Status.COMMAND_SEQUENCE_ERROR))
+        elif isinstance(command, IOCommand):
+            self._execute(slot, command)
         elif self.qid:
-            self._execute(slot, IOCommand.parse(data))
+            self._answer(slot, Outcome(Status.INVALID_OPCODE))
         else:
             self._administer(slot, data)
 

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -24,6 +25,9 @@ from rdmawire.gpudirect.storage import (
     StorageReport,
     StorageRun,
     StorageSpec,
+    command_name,
+    read_capsules,
+    status_name,
     storage,
 )
 from rdmawire.gpudirect.storage.workload import ABORTED, Finished
@@ -331,6 +335,39 @@ def test_the_response_invalidates_the_key_of_its_command(tmp_path: Path) -> None
     invalidated = [one.rkey for one in headers if isinstance(one, IETH)]
     assert len(invalidated) == len(set(invalidated)) == 9
     assert set(invalidated) < {one.rkey for one in headers if isinstance(one, RETH)}
+
+
+@settings(max_examples=6)
+@given(st.booleans(), st.booleans(), st.sampled_from([512, 4096, 16_384]), st.integers(0, 99))
+def test_a_capture_has_the_commands_of_the_run(
+    bounces: bool, invalidate: bool, size: int, seed: int
+) -> None:
+    path = StoragePath.FABRIC_BOUNCE if bounces else FABRIC
+    spec = StorageSpec(DGX, "GPU0", path, 4, 4, size, 3, seed=seed, fault=StorageFault.LBA)
+    run = StorageRun(spec._replace(invalidate=invalidate))
+    for link in run.network.links:
+        run.network.set_faults(link, Rule("drop", chance=0.01))
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "nvme.pcap")
+        with run.network.captured(file):
+            report = run.run()
+        found = list(read_capsules(file))
+    assert Counter(one.qid for one in found) == {0: 8, 1: 9}
+    names = Counter(command_name(one.command) for one in found if one.qid == 0)
+    assert names == {
+        "CONNECT": 1,
+        "PROPERTY_GET": 2,
+        "PROPERTY_SET": 2,
+        "IDENTIFY": 2,
+        "SET_FEATURES": 1,
+    }
+    executed = {(one.opcode, one.slba, one.status) for one in report.executed}
+    commands = [(one.command, one.completion) for one in found]
+    assert executed == {
+        (command_name(command), command.slba, status_name(completion.status))
+        for command, completion in commands
+        if isinstance(command, IOCommand) and completion is not None
+    }
 
 
 def tshark(path: Path, only: str, *fields: str) -> list[list[str]]:
