@@ -36,6 +36,7 @@ from rdmawire.gpudirect.storage.capsule import (
     status_name,
 )
 from rdmawire.gpudirect.storage.controller import ANY_CONTROLLER, SUBSYSTEM
+from rdmawire.gpudirect.storage.drive import BLOCK
 from rdmawire.gpudirect.storage.host import StorageHost, polled
 from rdmawire.gpudirect.storage.registration import CommandRegions
 from rdmawire.gpudirect.storage.target import SERVICE
@@ -61,7 +62,8 @@ _NUMBER_OF_QUEUES: Final = 0x07
 _KEEP_ALIVE: Final = 120_000
 """Keep alive timeout (ms) of the Admin queue; no run of virtual time is that long."""
 _HOST: Final = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001"
-_MAX_POLLS: Final = 1000
+_MAX_POLLS: Final = 100
+"""Most reads of CSTS until the controller is ready."""
 
 Answered = Callable[[Any], None]
 """Function called with what a step waited for."""
@@ -148,7 +150,7 @@ class Initiator:
 
     ``depth`` is that of the I/O queue. The data of commands is in ``memory``, whose key they have
     without ``regions``; with them, the key of each is its own. ``capsule_data`` is the most data of
-    a capsule that the controller takes, ``blocks`` the size of its namespace.
+    a capsule that the controller takes.
     """
 
     def __init__(self, host: StorageHost, path: AddressHandle, depth: int, mtu: int) -> None:
@@ -157,7 +159,6 @@ class Initiator:
         self.memory: Registered | None = None
         self.regions: CommandRegions | None = None
         self.capsule_data = 0
-        self.blocks = 0
         self.is_closed = False
         self._controller = ANY_CONTROLLER
         self._path = path
@@ -200,9 +201,13 @@ class Initiator:
         for _ in range(_MAX_POLLS):
             if (yield from self._get(Property.CSTS)) & 1:
                 break
+        else:
+            raise TransferError("the controller does not become ready")
         controller = IdentifyController.parse((yield from self._identify(1, 0)))
         self.capsule_data = controller.ioccsz * 16 - COMMAND_SIZE
-        self.blocks = IdentifyNamespace.parse((yield from self._identify(0, 1))).nsze
+        namespace = IdentifyNamespace.parse((yield from self._identify(0, 1)))
+        if 1 << namespace.lbads != BLOCK:
+            raise TransferError(f"the namespace has blocks of {1 << namespace.lbads} bytes")
         yield from self._admin(
             AdminCommand(AdminOpcode.SET_FEATURES, cdw10=_NUMBER_OF_QUEUES, sgl_type=_KEYED)
         )

@@ -261,6 +261,20 @@ def test_a_queue_that_is_too_deep_is_rejected() -> None:
         run.run()
 
 
+def test_a_controller_that_never_becomes_ready_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rdmawire.gpudirect.storage.controller._READY", 0)
+    with pytest.raises(TransferError, match="the controller does not become ready"):
+        storage(StorageSpec(DGX, "GPU0", FABRIC))
+
+
+def test_a_refused_connect_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rdmawire.gpudirect.storage.initiator.SUBSYSTEM", "nqn.2016-06.io.other")
+    with pytest.raises(TransferError, match="ConnectCommand: CONNECT_INVALID_PARAMETERS"):
+        storage(StorageSpec(DGX, "GPU0", FABRIC))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
