@@ -4,14 +4,18 @@ A scenario is then run, and what its frames show is found as in a capture.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from rdmawire.doctor.capture import examine_capture
 from rdmawire.doctor.finding import Check, Finding, Severity, Subject, findings
+from rdmawire.doctor.host import examine_host
+from rdmawire.topology import Machine
 from rdmawire.traffic.scenario import Scenario, play
 from rdmawire.traffic.scenario.model.host import MODELS, HostPlan, MemoryPlan
+from rdmawire.traffic.scenario.model.placement import PlacePlan
 
 _ROCE_OVERHEAD: Final = 20 + 8 + 12 + 16 + 4 + 4
 """Bytes of an IP packet beside the payload: IPv4, UDP, BTH, RETH, immediate and ICRC."""
@@ -144,6 +148,17 @@ def _bounced(scenario: Scenario) -> Iterator[str]:
                 yield f"{host.name}.{memory.name}"
 
 
+def _other_node(scenario: Scenario) -> Iterator[str]:
+    for host in scenario.hosts:
+        place = host.topology
+        if place is None or all(memory.gpu for memory in host.memory):
+            continue
+        own = place.host_machine.bridge_of(place.device).node
+        if place.node != own:
+            where = f"{place.device.name} on node {own}"
+            yield f"host memory of {host.name} is on node {place.node}, {where}"
+
+
 _SCENARIO: Final = Subject.SCENARIO
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 
@@ -213,13 +228,40 @@ SCENARIO_CHECKS: Final = (
         "load nvidia-peermem (via: peermem), or use a dma-buf (via: dmabuf)",
         "nvidia-peermem documentation", _bounced,
     ),
+    Check(
+        "memory-of-another-socket", _SCENARIO, _WARNING,
+        "host memory is on another NUMA node than the adapter: all bytes pass the link between",
+        "allocate it on the node of the adapter (numactl --membind, or where the process runs)",
+        "numactl(8), mbind(2)", _other_node,
+    ),
 )  # fmt: skip
 """Checks of a scenario."""
 
 
+def _of_hosts(scenario: Scenario) -> list[Finding]:
+    """Return what is wrong with the topologies of hosts, for the devices that they use."""
+    found: dict[Check, list[str]] = {}
+    for host in scenario.hosts:
+        if host.topology is not None:
+            for one in examine_host(_used(host, host.topology)):
+                shown = (f"{host.name}: {text}" for text in one.evidence)
+                found.setdefault(one.check, []).extend(shown)
+    return [Finding(check, evidence) for check, evidence in found.items()]
+
+
+def _used(host: HostPlan, place: PlacePlan) -> Machine:
+    """Return the topology of a host with the devices that it uses alone."""
+    gpu = place.gpu_device if host.gpus else None
+    devices = (place.device,) if gpu is None else (gpu, place.device)
+    return replace(place.host_machine, devices=devices, nvlinks={})
+
+
 def examine_scenario(scenario: Scenario) -> list[Finding]:
-    """Return what is wrong with a scenario, by its settings and by the frames of a run."""
-    found = findings(SCENARIO_CHECKS, scenario)
+    """Return what is wrong with a scenario, by its settings and by the frames of a run.
+
+    Hosts with a topology are examined as such, with the GPU and the adapter that they use.
+    """
+    found = [*_of_hosts(scenario), *findings(SCENARIO_CHECKS, scenario)]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "frames.pcap"
         play(scenario, capture=path)

@@ -6,7 +6,7 @@ Import public names from here; the modules of this package define them.
 from rdmawire.errors import FabricError
 from rdmawire.fabric.capture import CaptureTap, Meter, Sampler
 from rdmawire.fabric.classify import PRIORITIES
-from rdmawire.fabric.dma import DmaPort
+from rdmawire.fabric.dma import DmaPort, adapter_routes
 from rdmawire.fabric.fault import ACTIONS, OPTIONS, Faults, Rule
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, NotifyingPort, Place, Registered
@@ -62,6 +62,7 @@ __all__ = [
     "SwitchPort",
     "SwitchSettings",
     "Tap",
+    "adapter_routes",
     "connect",
     "headroom",
     "leaf_spine",

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rdmawire.fabric.host import NotifyingPort
 from rdmawire.ib.engine import Nic
 from rdmawire.memory.page import Path
-from rdmawire.topology.bus import BusRoute
+from rdmawire.topology import Bus, BusRoute, Device, Route, memory_route, peer_route
 from rdmawire.verbs.engine import Clock
 from rdmawire.wire.ib import BTH, ICRC
 from rdmawire.wire.packet import LAYOUTS
@@ -52,6 +52,23 @@ def _payload(frame: bytes) -> _Payload:
         start = at + BTH.SIZE + _RKEY_OFFSET
         key = int.from_bytes(frame[start : start + 4], "big")
     return _Payload(int.from_bytes(frame[at + 5 : at + 8], "big"), max(size, 0), key)
+
+
+def adapter_routes(
+    bus: Bus, adapter: Device, gpu: Device | None, node: int
+) -> dict[Path, BusRoute]:
+    """Return the routes of an adapter to memory of a NUMA node and of a GPU, by path of DMA.
+
+    Bounce buffers are in the memory of the node: their bytes go on to the GPU, or come from it.
+    """
+    memory = memory_route(bus.machine, adapter, node)
+    routes = {Path.HOST: bus.route(memory)}
+    if gpu is not None:
+        onward = memory_route(bus.machine, gpu, node).reversed()
+        bounce = Route([*memory.steps, *onward.steps], [*memory.remarks, *onward.remarks])
+        routes[Path.GPU_DIRECT] = bus.route(peer_route(bus.machine, adapter, gpu))
+        routes[Path.BOUNCE] = bus.route(bounce)
+    return routes
 
 
 class DmaPort:

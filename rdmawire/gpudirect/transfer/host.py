@@ -15,6 +15,7 @@ from rdmawire.fabric import (
     NotifyingPort,
     Place,
     Registered,
+    adapter_routes,
     place_of,
     star,
 )
@@ -33,7 +34,6 @@ from rdmawire.topology import (
     memory_route,
     nearest,
     nvlink_route,
-    peer_route,
     peer_status,
 )
 from rdmawire.units import us
@@ -113,9 +113,7 @@ class TransferHost:
     @cached_property
     def adapter_routes(self) -> dict[Path, BusRoute]:
         """The routes of the adapter, to pinned memory and to the GPU."""
-        memory = memory_route(self.machine, self.adapter, self.node)
-        gpu = peer_route(self.machine, self.adapter, self.device)
-        return {Path.HOST: self.bus.route(memory), Path.GPU_DIRECT: self.bus.route(gpu)}
+        return adapter_routes(self.bus, self.adapter, self.device, self.node)
 
     def post_delay(self) -> float:
         """Return the time (ns) until the adapter has a WQE that a processor posts now.

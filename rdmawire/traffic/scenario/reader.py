@@ -28,13 +28,16 @@ from rdmawire.traffic.scenario.document import (
 from rdmawire.traffic.scenario.model import Scenario, homes
 from rdmawire.traffic.scenario.model.connection import ConnectionPlan
 from rdmawire.traffic.scenario.model.expectation import EVENTS, REASONS
+from rdmawire.traffic.scenario.model.placement import PlacePlan
 from rdmawire.traffic.scenario.model.step import STATUS, StepPlan
 from rdmawire.traffic.scenario.rules import check_connection, check_step
 from rdmawire.traffic.scenario.section import read_section, sections_in
+from rdmawire.traffic.scenario.topology_file import check_place
 from rdmawire.traffic.scenario.types import Definitions
 
 RULES: Final[Mapping[type, Callable[..., Any]]] = {
     ConnectionPlan: check_connection,
+    PlacePlan: check_place,
     StepPlan: check_step,
 }
 """Functions that check a section beyond its keys, by its class."""

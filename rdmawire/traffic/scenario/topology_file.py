@@ -1,25 +1,31 @@
 """Topologies of hosts: those of the package, from YAML, and from what other tools print."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
 from rdmawire.errors import TopologyError
 from rdmawire.terminal import closest_names, quote
-from rdmawire.topology import Machine, parse_matrix
+from rdmawire.topology import DeviceKind, Iommu, Machine, nearest, parse_matrix
 from rdmawire.topology.pci_tree import FoundMachine, parse_lspci, read_sysfs
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import (
     MAX_BYTES,
     Diagnostics,
+    Mark,
     NodeError,
     ReportedError,
+    ScenarioError,
+    listed,
     parse_document,
     shipped_files,
 )
+from rdmawire.traffic.scenario.model.placement import PlacePlan
 from rdmawire.traffic.scenario.model.topology import TopologyPlan
-from rdmawire.traffic.scenario.section import read_section
+from rdmawire.traffic.scenario.section import Found, read_section
 
 _LSPCI: Final = "-[0000:"
 _MATRIX: Final = "GPU0"
@@ -79,7 +85,7 @@ def open_host(source: str) -> FoundMachine:
     """
     hosts, path = shipped_hosts(), Path(source)
     if source in hosts:
-        return FoundMachine(read_topology(hosts[source].read_bytes(), source), [])
+        return FoundMachine(_shipped_host(source), [])
     if path.is_dir():
         return read_sysfs(path)
     try:
@@ -96,6 +102,83 @@ def open_host(source: str) -> FoundMachine:
     return parse_topology(data, source)
 
 
+@cache
+def _shipped_host(name: str) -> Machine:
+    return read_topology(shipped_hosts()[name].read_bytes(), name)
+
+
 def shipped_hosts() -> Mapping[str, Traversable]:
     """Return the file of each shipped host, by name in alphabetical order."""
     return shipped_files("hosts")
+
+
+# The topology of a scenario's host.
+
+
+def check_place(plan: PlacePlan, found: Found, context: ParseContext) -> PlacePlan:
+    """Return the topology of a scenario's host, with its devices and its settings.
+
+    Raises :class:`NodeError` for a host, a device or a NUMA node that does not exist.
+    """
+    machine = _with_settings(_host_named(plan.host, found.at("host"), context), plan, found)
+    gpu = _chosen(plan.gpu, machine, DeviceKind.GPU, found.at("gpu"))
+    near = nearest(machine, machine.device(gpu), DeviceKind.ADAPTER) if gpu else machine.adapters
+    wanted = plan.adapter or next((one.name for one in near), "")
+    adapter = _chosen(wanted, machine, DeviceKind.ADAPTER, found.at("adapter"))
+    if not adapter:
+        raise NodeError(found.mark, f"{plan.host} without an adapter", "an RDMA adapter")
+    node = machine.bridge_of(machine.device(adapter)).node if plan.node is None else plan.node
+    nodes = [one.number for one in machine.nodes]
+    if node not in nodes:
+        expected = f"a NUMA node of {plan.host}: {listed(map(str, nodes))}"
+        raise NodeError(found.at("memory node"), f"NUMA node {node}", expected)
+    given = {"machine": machine, "gpu": gpu, "adapter": adapter, "node": node}
+    return plan.model_copy(update=given)
+
+
+def _host_named(name: str, mark: Mark, context: ParseContext) -> Machine:
+    """Return a shipped host, or that of a file beside the scenario."""
+    hosts = shipped_hosts()
+    if name in hosts:
+        return _shipped_host(name)
+    path = Path(context.diagnostics.source).parent / name
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(name)
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError):
+        expected = f"a shipped host or a file with a host; shipped are {listed(hosts)}"
+        raise NodeError(mark, quote(name), expected, word=name, known=hosts) from None
+    try:
+        return parse_topology(data, name).machine
+    except (ScenarioError, TopologyError) as error:
+        first = str(error).partition("\n")[0]
+        raise NodeError(mark, first, "the file of a host, as rdmawire topo reads it") from None
+
+
+def _with_settings(machine: Machine, plan: PlacePlan, found: Found) -> Machine:
+    """Return a host with the IOMMU, the permission of the firmware, and the ACS of a scenario."""
+    switches = [switch.name for switch in machine.switches]
+    for name in plan.acs:
+        if name not in switches:
+            expected = f"a PCIe switch of {plan.host}: {listed(switches)}"
+            raise NodeError(found.at("acs"), quote(name), expected, word=name, known=switches)
+    settings = machine.settings
+    if plan.iommu is not None:
+        settings = replace(settings, iommu=Iommu(plan.iommu))
+    if plan.peer_to_peer is not None:
+        settings = replace(settings, peer_to_peer=plan.peer_to_peer)
+    redirecting = tuple(
+        replace(one, acs=one.acs or one.name in plan.acs) for one in machine.switches
+    )
+    return replace(machine, switches=redirecting, settings=settings)
+
+
+def _chosen(name: str, machine: Machine, kind: DeviceKind, mark: Mark) -> str:
+    """Return the name of a device of a kind, by default of the first; empty if there is none."""
+    known = [device.name for device in machine.of_kind(kind)]
+    if name and name not in known:
+        what = f"{kind.value} {quote(name)}"
+        raise NodeError(mark, what, f"one of {listed(known)}", word=name, known=known)
+    return name or next(iter(known), "")

@@ -25,6 +25,7 @@ TEXT = """\
 name: Everything
 hosts:
   client:
+    topology: {host: dgx-h200}
     gpus: {gpu0: {model: H200}}
     windows: [slot]
     memory:
@@ -100,6 +101,7 @@ Path = tuple[str | int, ...]
 PLACES: dict[str, Path] = {
     "a scenario": (),
     "a host": ("hosts", "client"),
+    "the topology of a host": ("hosts", "client", "topology"),
     "a GPU": ("hosts", "client", "gpus", "gpu0"),
     "memory": ("hosts", "client", "memory", "source"),
     "bytes": ("expect", "memory", "client.source"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.errors import RdmaError
+from rdmawire.topology import Iommu
 from rdmawire.traffic.scenario.context import MAX_LISTED
 from rdmawire.traffic.scenario.document import (
     MAX_BYTES,
@@ -108,6 +109,11 @@ def test_hosts_have_addresses_gpus_memory_windows_and_queues(everything: Scenari
     assert server.windows == (WindowPlan(name="slot", mark=Mark(17, 59)),)
     assert (client.locked_memory, client.peermem, client.dmabuf) == (None, True, True)
     assert (server.locked_memory, server.peermem, server.dmabuf) == (1 << 20, False, False)
+    place = server.topology
+    assert place is not None
+    assert (place.gpu, place.adapter, place.node) == ("GPU0", "mlx5_0", 1)
+    assert place.host_machine.settings.iommu is Iommu.TRANSLATED
+    assert [switch.name for switch in place.host_machine.switches if switch.acs] == ["sw0"]
 
 
 def test_switches_have_queues(everything: Scenario) -> None:

@@ -22,12 +22,14 @@ from rdmawire.traffic.scenario.document import (
     TextError,
     listed,
 )
+from rdmawire.traffic.scenario.model.placement import PlacePlan
 from rdmawire.traffic.scenario.references import GPU, MEMORY, SPAN
 from rdmawire.traffic.scenario.section import (
     Clause,
     Found,
     Given,
     Named,
+    OneSection,
     Section,
     key,
     read_section,
@@ -409,6 +411,18 @@ def _wrong_part(part: MemoryPlan, whole: MemoryPlan | None) -> Iterator[NodeErro
         yield NodeError(part.mark, what, f"a part of its {whole.size} bytes")
 
 
+def _wrong_gpus(host: "HostPlan", found: Found) -> Iterator[NodeError]:
+    """Yield a mistake for GPUs that have no place in the topology: it is that of one GPU."""
+    if host.topology is None or not host.gpus:
+        return
+    if len(host.gpus) > 1:
+        what = f"a topology with {len(host.gpus)} GPUs"
+        yield NodeError(found.at("topology"), what, "one GPU at most, whose place is its 'gpu'")
+    elif not host.topology.gpu:
+        what = f"{host.topology.host}, which has no GPU"
+        yield NodeError(found.at("topology"), what, f"a place for {host.gpus[0].name}")
+
+
 def _read_addresses(node: Node, context: ParseContext) -> tuple[str, ...]:
     found: tuple[str, ...] = _MANY.read(node, context)
     if not found:
@@ -430,7 +444,7 @@ class HostPlan(Section):
 
     ``further`` are more addresses of its port: queue pairs of a connection use them in turn.
     ``locked_memory`` is what its applications may register, ``peermem`` and ``dmabuf`` say which
-    drivers register memory of GPUs.
+    drivers register memory of GPUs. With a ``topology``, DMA takes the time of the host's links.
     """
 
     called: ClassVar = "a host"
@@ -486,6 +500,15 @@ class HostPlan(Section):
             "refused with EOPNOTSUPP."
         ),
     ] = True
+    topology: Annotated[
+        PlacePlan | None,
+        OneSection(PlacePlan),
+        key(
+            "The links within the host: then DMA takes their time, and memory of the GPU is "
+            "registered only if the adapter may access it; else EINVAL. By default DMA takes no "
+            "time."
+        ),
+    ] = None
     srqs: Annotated[
         tuple[SrqPlan, ...],
         Named(SrqPlan, "shared receive queues by name", "pool"),
@@ -498,6 +521,7 @@ class HostPlan(Section):
         if len(set(names)) < len(names):
             raise NodeError(found.at("windows"), "one name more than once", "each window once")
         context.report(_wrong_parts(self.memory))
+        context.report(_wrong_gpus(self, found))
         addresses: Any = self.address or (None,)
         plan = self.model_copy(update={"address": addresses[0], "further": addresses[1:]})
         context.hosts[plan.name] = plan

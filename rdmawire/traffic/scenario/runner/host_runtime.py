@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from errno import EINVAL, EOPNOTSUPP, errorcode
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from random import Random
 from typing import Final
 
 from rdmawire.errors import ENOTSUPP, MemoryFault, VerbsError
+from rdmawire.fabric.dma import DmaPort, adapter_routes
 from rdmawire.fabric.host import ALL_ACCESS, Host, Memory, NotifyingPort, Place
 from rdmawire.ib.cm.connection import CMSettings
 from rdmawire.ib.cm.machine import Neighbours
@@ -23,6 +24,7 @@ from rdmawire.memory.key import DMABUF_FLAGS, Access
 from rdmawire.memory.mr_table import Extent
 from rdmawire.memory.mw import MemoryWindow
 from rdmawire.memory.region import Region
+from rdmawire.topology import Bus, PeerStatus
 from rdmawire.traffic.scenario.document import Failure
 from rdmawire.traffic.scenario.model.host import MODELS, HostPlan, MemoryPlan, SrqPlan
 from rdmawire.traffic.scenario.types import Content, Fill, Span
@@ -104,11 +106,20 @@ def access_of(names: tuple[str, ...] | None, allowed: int = ALL_ACCESS) -> int:
 class MemoryRegistrar:
     """Registers the memory of one host, by the method in ``via``.
 
-    ``peermem`` and ``dmabuf`` say which drivers the host has for the memory of GPUs.
+    ``peermem`` and ``dmabuf`` say which drivers the host has for the memory of GPUs, ``status``
+    whether the adapter may access it.
     """
 
-    def __init__(self, host: Host, *, peermem: bool = True, dmabuf: bool = True) -> None:
+    def __init__(
+        self,
+        host: Host,
+        *,
+        peermem: bool = True,
+        dmabuf: bool = True,
+        status: PeerStatus = PeerStatus.OK,
+    ) -> None:
         self.host = host
+        self.status = status
         self.peermem = peermem
         self.dmabuf = dmabuf
         self.driver = GpuDriver(host.space)
@@ -126,6 +137,11 @@ class MemoryRegistrar:
         way = _plain if buffer.gpu is None else WAYS[plan.via]
         region = way(self, buffer, access)
         buffer.take(region, region.iova)
+
+    def check_access(self) -> None:
+        """Refuse GPU memory that the adapter may not access on PCI Express."""
+        if self.status is not PeerStatus.OK:
+            raise VerbsError(f"Invalid argument: {self.status.meaning}", EINVAL)
 
     def deregister(self, buffer: NamedBuffer) -> None:
         """Deregister a buffer, but keep its key, which peers still use."""
@@ -148,6 +164,8 @@ def _by_peermem(
     *,
     persistent: bool = True,
 ) -> Region:
+    if of.peermem:
+        of.check_access()
     clients = of.host.nic.memory.clients
     clients[:] = [Peermem(of.driver, persistent=persistent)] if of.peermem else []
     try:
@@ -159,6 +177,7 @@ def _by_peermem(
 def _by_dmabuf(of: MemoryRegistrar, buffer: NamedBuffer, access: tuple[str, ...] | None) -> Region:
     if not of.dmabuf:
         raise VerbsError("Operation not supported: this host registers no dma-bufs", EOPNOTSUPP)
+    of.check_access()
     descriptor = of.files.open(export_dmabuf(of.driver, buffer.start, buffer.length))
     wanted = DmaBufRange(0, buffer.length, buffer.start, descriptor)
     flags = access_of(access, DMABUF_FLAGS)
@@ -223,7 +242,10 @@ class HostRuntime:
             self.host.events()  # discard the resulting event
         self.port = NotifyingPort(self.host.nic)
         self.host.nic.memory.locked.limit = plan.locked_memory
-        self.registering = MemoryRegistrar(self.host, peermem=plan.peermem, dmabuf=plan.dmabuf)
+        status = PeerStatus.OK if plan.topology is None else plan.topology.status
+        self.registering = MemoryRegistrar(
+            self.host, peermem=plan.peermem, dmabuf=plan.dmabuf, status=status
+        )
         self.gpus: dict[str, Gpu] = {}
         for gpu in plan.gpus:
             profile = MODELS[gpu.model]
@@ -239,10 +261,15 @@ class HostRuntime:
     def mac(self) -> bytes:
         return self.host.mac
 
-    @property
-    def nic(self) -> NotifyingPort:
-        """The port that is attached to the network."""
-        return self.port
+    @cached_property
+    def nic(self) -> NotifyingPort | DmaPort:
+        """The port that is attached to the network; with a topology, its DMA takes time."""
+        place = self.plan.topology
+        if place is None:
+            return self.port
+        node = place.node or 0
+        routes = adapter_routes(Bus(place.host_machine), place.device, place.gpu_device, node)
+        return DmaPort(self.port, self.host.nic, routes)
 
     def manage(self, neighbours: Neighbours, random: Random) -> None:
         managed = ManagedPort(self.host.nic, neighbours, random, NEARBY)
