@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _PATHS = ("direct", "bounce", "pageable", "tcp", "nvlink")
 _SIZES = ("8", "4KiB", "64KiB", "1MiB", "16MiB")
 _MAX_SIZE = 1 << 30
+_MAX_REPEAT = 10_000
+_KINDS = {"peermem": "PEERMEM", "dmabuf": "DMABUF"}
 _USAGE = 2
 
 
@@ -38,6 +40,7 @@ _USAGE = 2
         "rdmawire transfer two-sockets --from GPU1 --path bounce --size 1MiB --links",
         "rdmawire transfer dgx-h200 --path direct --size 64k -w direct.pcap",
         "rdmawire transfer dgx-h200 --path bounce --size 16MiB --chunk 0",
+        "rdmawire transfer dgx-h200 --path direct --registration cache --repeat 8 --buffers 2",
         "rdmawire transfer dgx-h200 --plot times.svg",
     ),
 )
@@ -64,6 +67,32 @@ _USAGE = 2
 @option(
     "Transfer", "--slots", type=IntegerType(1, 256), default=4, show_default=True,
     help="Chunks that may be on their way.",
+)  # fmt: skip
+@option(
+    "Registration", "--registration", "mode", type=click.Choice(["none", "each", "cache"]),
+    default="none", show_default=True,
+    help="When GPU memory is registered for --path direct: before all, with no time; for each "
+    "transfer; by a cache.",
+)  # fmt: skip
+@option(
+    "Registration", "--via", type=click.Choice(list(_KINDS)), default="peermem",
+    show_default=True, help="How: by nvidia-peermem, or as a dma-buf.",
+)  # fmt: skip
+@option(
+    "Registration", "--cache-regions", metavar="N", type=IntegerType(1, 1 << 20),
+    help="Regions that the cache keeps.  [default: no limit]",
+)  # fmt: skip
+@option(
+    "Registration", "--cache-bytes", metavar="SIZE", callback=options.number_of_bytes(1 << 50),
+    help="Bytes that the cache keeps.  [default: no limit]",
+)  # fmt: skip
+@option(
+    "Transfer", "--repeat", metavar="N", type=IntegerType(1, _MAX_REPEAT), default=1,
+    show_default=True, help="Do each transfer N times, one after the other.",
+)  # fmt: skip
+@option(
+    "Transfer", "--buffers", metavar="N", type=IntegerType(1, 256), default=1, show_default=True,
+    help="Buffers of each GPU that the repetitions use in turn.",
 )  # fmt: skip
 @option(
     "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
@@ -131,12 +160,19 @@ def _specs(
     host: str, paths: Sequence[str], sizes: list[int], settings: dict[str, Any]
 ) -> Iterator["TransferSpec"]:
     """Yield what is to be done: each size by each path."""
-    from rdmawire.gpudirect.transfer import TransferPath, TransferSpec
+    from rdmawire.gpudirect.transfer import Registering, TransferPath, TransferSpec
+    from rdmawire.topology import RegisteredKind, RegistrationMode
 
     machine = open_host(host).machine
     source, target = ends_of(machine, settings.pop("source"), settings.pop("target"))
     settings["rate"] = settings["rate"] or 0
     settings["mtu"] = int(settings["mtu"])
+    settings["registering"] = Registering(
+        RegistrationMode(settings.pop("mode")),
+        RegisteredKind[_KINDS[settings.pop("via")]],
+        settings.pop("cache_regions"),
+        settings.pop("cache_bytes"),
+    )
     for size in sizes:
         for path in paths:
             yield TransferSpec(machine, source, target, TransferPath(path), size, **settings)
@@ -165,12 +201,14 @@ class _Result(NamedTuple):
             return found | {"reason": self.reason}
         return found | {
             "duration_ns": report.duration,
+            "durations_ns": report.durations,
             "bytes_per_s": round(report.rate),
             "copies": report.copies,
             "chunks": report.chunks,
             "cpu_ns": round(report.cpu),
             "frames": report.frames,
             "wire_bytes": report.wire_bytes,
+            "registrations": report.registrations._asdict(),
             "links": [
                 {
                     "host": host,
@@ -198,26 +236,32 @@ def _outcome(spec: "TransferSpec", capture: str | None) -> "tuple[TransferReport
 
 
 _COLUMNS = ("bytes", "path", "time", "rate", "copies", "CPU time", "frames")
+_REPEATED = ("bytes", "path", "first", "later", "rate", "copies", "CPU time", "frames")
 
 
 def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
     """Yield the lines of the table, and those of links."""
-    rows = [_COLUMNS, *(_cells(one) for one in results if one.report)]
+    repeated = any(one.spec.repeat > 1 for one in results)
+    columns = _REPEATED if repeated else _COLUMNS
+    rows = [columns, *(_cells(one, repeated=repeated) for one in results if one.report)]
     if len(rows) > 1:
         yield from aligned(rows, frozenset({1}))
     for path, reason in {(one.spec.path.value, one.reason): None for one in results if one.reason}:
         yield f"{path}: {escape(reason)}"
+    for result in results:
+        yield from _registration_lines(result)
     for result in results if links else []:
         yield from _link_lines(result)
 
 
-def _cells(result: _Result) -> tuple[str, ...]:
+def _cells(result: _Result, *, repeated: bool) -> tuple[str, ...]:
     report = result.report
     assert report is not None
+    times = (report.duration, report.later) if repeated else (report.duration,)
     return (
         str(report.size),
         report.path.value,
-        f"{report.duration / 1000:.2f} us",
+        *(f"{time / 1000:.2f} us" for time in times),
         f"{report.rate / 1e9:.3f} GB/s",
         str(report.copies),
         f"{report.cpu / 1000:.1f} us",
@@ -225,11 +269,21 @@ def _cells(result: _Result) -> tuple[str, ...]:
     )
 
 
+def _registration_lines(result: _Result) -> Iterator[str]:
+    """Yield what was registered, if anything was."""
+    if result.report is None or not (found := result.report.registrations).time:
+        return
+    regions = f"{plural(found.registered, 'region')} registered, {found.deregistered} deregistered"
+    cache = f"{plural(found.hits, 'hit')}, {plural(found.evictions, 'eviction')}"
+    what = f"{byte_count(result.spec.size)} by {result.spec.path.value}"
+    yield f"{what}: {regions}, {cache}, {found.time / 1000:.1f} us"
+
+
 def _link_lines(result: _Result) -> Iterator[str]:
     if result.report is None:
         return
     yield f"{byte_count(result.spec.size)} by {result.spec.path.value}:"
     for (host, source, target), use in result.report.links.items():
-        share = use.busy_ns / result.report.duration
+        share = use.busy_ns / result.report.elapsed
         counted = f"{byte_count(use.bytes)} in {plural(use.transactions, 'transaction')}"
         yield f"  {host}: {escape(source)} -> {escape(target)}: {counted}, busy {share:.0%}"

@@ -29,6 +29,17 @@ from rdmawire.topology.machine import (
 from rdmawire.topology.matrix import parse_matrix, peer_matrix, topology_matrix
 from rdmawire.topology.pci_tree import FoundMachine, parse_lspci, read_sysfs
 from rdmawire.topology.pcie import PcieLink
+from rdmawire.topology.registration import (
+    PAGE_SIZES,
+    CachedRegion,
+    Lookup,
+    RegisteredKind,
+    Registrar,
+    Registration,
+    RegistrationCache,
+    RegistrationMode,
+    registration,
+)
 from rdmawire.topology.relation import (
     Capability,
     Level,
@@ -41,9 +52,11 @@ from rdmawire.topology.relation import (
 from rdmawire.topology.route import Route, Step, memory_route, nvlink_route, peer_route
 
 __all__ = [
+    "PAGE_SIZES",
     "SOURCES",
     "Bus",
     "BusRoute",
+    "CachedRegion",
     "Capability",
     "CopyKind",
     "Costs",
@@ -57,10 +70,16 @@ __all__ = [
     "Level",
     "LinkEnds",
     "LinkUse",
+    "Lookup",
     "Machine",
     "NumaNode",
     "PcieLink",
     "PeerStatus",
+    "RegisteredKind",
+    "Registrar",
+    "Registration",
+    "RegistrationCache",
+    "RegistrationMode",
     "Relation",
     "Route",
     "Settings",
@@ -80,6 +99,7 @@ __all__ = [
     "peer_status",
     "read_sysfs",
     "read_time",
+    "registration",
     "relation",
     "topology_matrix",
     "write_time",

@@ -15,6 +15,10 @@ from rdmawire.units import SECOND
 
 _H200: Final = "measured on a server with four H200"
 _PUBLISHED: Final = "published range"
+_UCX: Final = "UCX 1.17, defaults of its InfiniBand transport"
+_UMEM: Final = "Linux commit RDMA/umem: batch page unpin, 1 GiB of huge pages"
+_GDRCOPY: Final = "GDRCopy: pinning takes 10 us to 1 ms"
+_ASSUMED: Final = "assumed, no figure is published"
 _PAPER: Final = "Neugebauer et al., Understanding PCIe performance, SIGCOMM 2018"
 
 
@@ -43,6 +47,17 @@ SOURCES: Final = {
     "adapter_latency": Sourced("ns", f"{_PUBLISHED}, RDMA of 8 bytes with GPUDirect: 2 to 5 us"),
     "tcp_latency": Sourced("ns", f"{_PUBLISHED}, TCP of 8 bytes between GPUs: 50 to 100 us"),
     "tcp_rate": Sourced("bytes/s", f"{_PUBLISHED}, TCP on 100 Gbit/s: 60 to 70 Gbit/s"),
+    "reg_launch": Sourced("ns", f"{_UCX}: MEM_REG_OVERHEAD, 16 us"),
+    "pin_page": Sourced("ns", f"{_UCX}: MEM_REG_GROWTH, 0.06 ns a byte, less the entry"),
+    "pin_huge_page": Sourced("ns", f"{_UMEM}: 1861 us for both, 512 pages"),
+    "pin_gpu": Sourced("ns", f"{_GDRCOPY}: the lower end"),
+    "pin_gpu_page": Sourced("ns", f"{_GDRCOPY}: the upper end, taken as 256 MiB of BAR1"),
+    "export_dmabuf": Sourced("ns", f"{_ASSUMED}: one call of the GPU driver"),
+    "mtt_entry": Sourced("ns", f"{_ASSUMED}: one entry of 8 bytes, written and fetched"),
+    "dereg_launch": Sourced("ns", f"{_ASSUMED}: half of a registration, one command less"),
+    "unpin_page": Sourced("ns", f"{_UMEM}: 6.6 ms less for 262,144 pages that are not unpinned"),
+    "unpin_huge_page": Sourced("ns", f"{_UMEM}: one operation for all parts of a page"),
+    "cache_lookup": Sourced("ns", f"{_UCX}: RCACHE_OVERHEAD, 180 ns"),
 }
 """The units and sources of :class:`Costs`, by field."""
 
@@ -59,6 +74,11 @@ class Costs:
     application. ``post_time`` is the time of a processor to post a work request,
     ``adapter_latency`` what an adapter adds to a packet in either direction. A TCP stack adds
     ``tcp_latency`` at either end, with system call and interrupt, and copies at ``tcp_rate``.
+
+    A registration takes ``reg_launch``, and for each page the time to pin it and to write its
+    ``mtt_entry``; a GPU's driver adds ``pin_gpu`` for a region, and ``export_dmabuf`` for a file
+    descriptor. A deregistration takes ``dereg_launch`` and the time to unpin the pages, which for a
+    GPU is that of pinning. A registration cache takes ``cache_lookup``.
     """
 
     link_efficiency: float = 0.962
@@ -78,6 +98,17 @@ class Costs:
     adapter_latency: float = 250
     tcp_latency: float = 20_000
     tcp_rate: float = 8.1e9
+    reg_launch: float = 16_000
+    pin_page: float = 240
+    pin_huge_page: float = 3500
+    pin_gpu: float = 10_000
+    pin_gpu_page: float = 240
+    export_dmabuf: float = 5000
+    mtt_entry: float = 6
+    dereg_launch: float = 8000
+    unpin_page: float = 25
+    unpin_huge_page: float = 100
+    cache_lookup: float = 180
 
 
 H200_COSTS: Final = Costs()

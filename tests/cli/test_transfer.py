@@ -82,3 +82,22 @@ def test_times_are_drawn(tmp_path: Path) -> None:
     path = tmp_path / "times.svg"
     run("transfer", "dgx-h200", "--size", "8", "--size", "64", "--plot", str(path))
     assert "<!-- bounce -->" in path.read_text(encoding="utf-8")
+
+
+def test_registrations_are_counted() -> None:
+    wanted = ("--path", "direct", "--size", "64k", "--repeat", "3", "--registration", "cache")
+    lines = run("transfer", "dgx-h200", *wanted).stdout.splitlines()
+    assert lines[0].split()[2:4] == ["first", "later"]
+    assert lines[2].startswith(
+        "65536 bytes by direct: 2 regions registered, 0 deregistered, 4 hits"
+    )
+    (found,) = json.loads(run("transfer", "dgx-h200", *wanted, "--via", "dmabuf", "--json").stdout)
+    assert found["registrations"]["registered"] == 2
+    assert len(found["durations_ns"]) == 3
+    assert found["durations_ns"][0] == found["duration_ns"] > found["durations_ns"][1]
+
+
+def test_too_many_repetitions_are_refused() -> None:
+    done = run("transfer", "dgx-h200", "--size", "1G", "--repeat", "2", "--path", "direct")
+    assert done.returncode == 2
+    assert "all together may have 1073741824 bytes" in done.stdout

@@ -157,9 +157,14 @@ class TransferHost:
             )
         return Registered(self.gpu, self.host.pd.reg_mr(address, size, ALL_ACCESS))
 
-    def fill(self, data: bytes) -> None:
+    @property
+    def address(self) -> int:
+        """Address of the memory of the GPU that the adapter accesses."""
+        return self._address
+
+    def fill(self, data: bytes, offset: int = 0) -> None:
         """Write the data to the GPU's memory, as a kernel does."""
-        self.gpu.write(self._address, data)
+        self.gpu.write(self._address + offset, data)
 
     def store(self, offset: int, data: bytes) -> None:
         """Write a part of the data to where it is to arrive."""

@@ -6,9 +6,10 @@ links of the hosts (:mod:`rdmawire.topology`). Times are ns, sizes bytes.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from itertools import pairwise
+from math import ceil
 from random import Random
 from typing import Final, NamedTuple
 
@@ -24,7 +25,18 @@ from rdmawire.gpudirect.transfer.host import (
 )
 from rdmawire.gpudirect.transfer.stage import Chunk, Stage, StageKind
 from rdmawire.gpudirect.transfer.wire import RdmaWire, TcpWire, Wire
-from rdmawire.topology import Costs, Device, DeviceKind, LinkUse, Machine
+from rdmawire.topology import (
+    CachedRegion,
+    Costs,
+    Device,
+    DeviceKind,
+    LinkUse,
+    Machine,
+    RegisteredKind,
+    Registrar,
+    RegistrationCache,
+    RegistrationMode,
+)
 from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
 from rdmawire.wire.management import PATH_MTUS
@@ -83,6 +95,34 @@ PLANS: Final[Mapping[TransferPath, Plan]] = {
 """The plan of each path."""
 
 
+class Registering(NamedTuple):
+    """When the memory of GPUs is registered for a direct transfer, and by which driver.
+
+    ``max_regions`` and ``max_bytes`` are the limits of a cache (:class:`RegistrationCache`).
+    """
+
+    mode: RegistrationMode = RegistrationMode.NONE
+    kind: RegisteredKind = RegisteredKind.PEERMEM
+    max_regions: int | None = None
+    max_bytes: int | None = None
+
+    def registrar(self, costs: Costs) -> Registrar:
+        """Return what registers memory so, with a cache of its own."""
+        limits = {"max_regions": self.max_regions, "max_bytes": self.max_bytes}
+        return Registrar(self.mode, RegistrationCache(self.kind, costs=costs, **limits))
+
+
+class RegistrationCounts(NamedTuple):
+    """Registrations of both hosts: the regions, what the caches did, and the time of all (ns)."""
+
+    registered: int
+    deregistered: int
+    hits: int
+    misses: int
+    evictions: int
+    time: float
+
+
 class TransferSpec(NamedTuple):
     """A transfer: ``size`` bytes from a GPU to another one, both by their names in ``machine``.
 
@@ -90,7 +130,8 @@ class TransferSpec(NamedTuple):
     path, 0 for no pipeline; ``slots`` the chunks on their way. NCCL's chunks over a network are of
     128 KiB to 512 KiB, UCX's of 512 KiB (``UCX_RNDV_FRAG_SIZE``). ``rate`` is that of the wire in
     bits per second, 0 for the rate of the adapter's port; ``mtu`` the path MTU of RDMA in bytes.
-    ``latency`` is that of each of the two cables to the switch.
+    ``latency`` is that of each of the two cables to the switch. The transfer is done ``repeat``
+    times, one after the other, with ``buffers`` buffers in turn.
     """
 
     machine: Machine
@@ -105,37 +146,58 @@ class TransferSpec(NamedTuple):
     latency: int = 300
     seed: int = 0
     costs: Costs = H200_COSTS
+    registering: Registering = Registering()
+    repeat: int = 1
+    buffers: int = 1
 
 
 class TransferReport(NamedTuple):
     """What a transfer took.
 
-    ``duration`` is the time (ns) from its start until a kernel on the target may use the data.
-    ``copies`` is how often processors and copy engines copied each byte. ``cpu`` is the time (ns)
-    of processors, without waits for a completion or a packet. ``frames`` and ``wire_bytes`` are
-    those of both directions. ``links`` is the use of the links of the hosts, by the names of host,
-    source and target.
+    ``durations`` are the times (ns) of each repetition from its start until a kernel on the target
+    may use the data, and memory is deregistered if that is done each time. ``copies`` is how often
+    processors and copy engines copied each byte. ``cpu`` is the time (ns) of processors, without
+    waits for a completion or a packet. ``frames`` and ``wire_bytes`` are those of both directions.
+    ``links`` is the use of the links of the hosts, by the names of host, source and target. All but
+    ``durations`` and ``copies`` are sums of all repetitions.
     """
 
     path: TransferPath
     size: int
-    duration: int
+    durations: tuple[int, ...]
     copies: int
     chunks: int
     cpu: float
     frames: int
     wire_bytes: int
     links: Mapping[tuple[str, str, str], LinkUse]
+    registrations: RegistrationCounts
+
+    @property
+    def duration(self) -> int:
+        """Time of the first transfer (ns)."""
+        return self.durations[0]
+
+    @property
+    def later(self) -> float:
+        """Mean time of the transfers after the first one (ns); of the only one, if it is alone."""
+        others = self.durations[1:] or self.durations
+        return sum(others) / len(others)
+
+    @property
+    def elapsed(self) -> int:
+        """Time of all repetitions (ns)."""
+        return sum(self.durations)
 
     @property
     def rate(self) -> float:
-        """Bytes per second."""
-        return self.size / self.duration * SECOND
+        """Bytes per second, in all repetitions."""
+        return self.size * len(self.durations) / self.elapsed * SECOND
 
     @property
     def cpu_share(self) -> float:
-        """Time of processors, as a share of the duration."""
-        return self.cpu / self.duration
+        """Time of processors, as a share of the time."""
+        return self.cpu / self.elapsed
 
 
 class Transfer:
@@ -155,22 +217,31 @@ class Transfer:
             for number, (name, gpu, peer) in enumerate(_ends(spec), 1)
         ]
         for host in self.hosts:
-            host.allocate(spec.size)
+            host.allocate(spec.size * spec.buffers)
+        self._registrars = [spec.registering.registrar(spec.costs) for _ in self.hosts]
+        self._regions: list[CachedRegion | None] = []
         self._traffic = Traffic()
         pipelined = self.plan.pipelined and spec.chunk
         self._size = min(spec.chunk, spec.size) if pipelined else spec.size
-        self._chunks = deque(self._cut())
-        self._total = len(self._chunks)
+        self._round = self._started = 0
+        self._durations: list[int] = []
+        self._chunks: deque[Chunk] = deque()
+        self._total = -(-spec.size // self._size)
         self._entered = self._freed = self._arrived = 0
-        self._end_at: int | None = None
         self._wire = self._connect() if self.plan.wire else None
         if self._wire is not None:
             self._wire.on_free = self._free
         self._stages = self._build()
 
     def _cut(self) -> Iterator[Chunk]:
-        for number, offset in enumerate(range(0, self.spec.size, self._size)):
+        first = self._round * self._total
+        for number, offset in enumerate(range(0, self.spec.size, self._size), first):
             yield Chunk(number, offset, self._data[offset : offset + self._size])
+
+    @property
+    def _buffer(self) -> int:
+        """Where the buffer of this repetition begins in the memory of the GPUs."""
+        return self._round % self.spec.buffers * self.spec.size
 
     def _connect(self) -> Wire:
         """Connect the hosts by a switch; return what carries chunks between them."""
@@ -185,8 +256,8 @@ class Transfer:
             self.network.simulator,
             self.network.wake,
             self._received,
-            slots=min(spec.slots, self._total),
-            slot_size=max(len(chunk.data) for chunk in self._chunks),
+            slots=spec.buffers if direct else min(spec.slots, self._total),
+            slot_size=self._size,
             mtu=spec.mtu,
             buffers=(sender.registered(), receiver.registered()) if direct else None,
         )
@@ -224,17 +295,67 @@ class Transfer:
 
         Raises :class:`TransferError` if a connection fails, or if data is wrong.
         """
-        self.hosts[0].fill(self._data)
-        self._enter()
+        for buffer in range(self.spec.buffers):
+            self.hosts[0].fill(self._data, buffer * self.spec.size)
+        self._begin()
         try:
             self.network.simulator.run()
         except FabricError as error:
             raise TransferError(f"the transfer does not end: {error}") from error
-        if self._end_at is None:
-            raise TransferError(f"{self._arrived} of {self._total} chunks arrived")
-        if self.hosts[-1].result(self.spec.size) != self._data:
+        if len(self._durations) < self.spec.repeat:
+            arrived = f"{self._arrived} of {self._total * self.spec.repeat} chunks arrived"
+            raise TransferError(arrived)
+        return self._report()
+
+    def _begin(self) -> None:
+        """Begin a repetition: register the memory of both hosts, and then send."""
+        self._started = self.network.simulator.now
+        self._after(self._register(), self._start)
+
+    def _start(self) -> None:
+        self._chunks.extend(self._cut())
+        self._enter()
+
+    def _register(self) -> float:
+        """Register the buffers of a direct transfer; return the time until both hosts have it."""
+        if self.plan.wire is not WireKind.RDMA_TO_GPU:
+            return 0.0
+        times = []
+        for host, registrar in zip(self.hosts, self._registrars, strict=True):
+            time, region = registrar.acquire(host.address + self._buffer, self.spec.size)
+            host.cpu += time
+            times.append(time)
+            self._regions.append(region)
+        return max(times)
+
+    def _release(self) -> float:
+        """End the use of the buffers; return the time until both hosts have deregistered."""
+        times = [0.0]
+        registering = zip(self.hosts, self._registrars, self._regions, strict=False)
+        for host, registrar, region in registering:
+            times.append(registrar.release(region))
+            host.cpu += times[-1]
+        self._regions.clear()
+        return max(times)
+
+    def _after(self, delay: float, action: Callable[[], None]) -> None:
+        """Do something after a delay (ns), at once if there is none."""
+        if delay:
+            self.network.simulator.call_at(ceil(self.network.simulator.now + delay), action)
+        else:
+            action()
+
+    def _end(self) -> None:
+        """End a repetition, and begin the next one if there is one."""
+        if self.hosts[-1].result(self.spec.size, self._buffer) != self._data:
             raise TransferError("the data at the target is not that of the source")
-        return self._report(self._end_at)
+        self._durations.append(self.network.simulator.now - self._started)
+        self.hosts[-1].store(self._buffer, bytes(self.spec.size))  # the next data is to arrive
+        self._round += 1
+        if self._round < self.spec.repeat:
+            self._begin()
+        elif self._wire is not None:
+            self._wire.close()
 
     def _enter(self) -> None:
         """Begin with chunks, as many as may be on their way."""
@@ -256,37 +377,50 @@ class Transfer:
 
     def _received(self, number: int, data: bytes) -> None:
         """Take a chunk from the wire: its bytes, with what its slot has after them."""
-        start = number * self._size
+        start = number % self._total * self._size
         length = min(self._size, self.spec.size - start)
         self._inward(Chunk(number, start, data[:length]))
 
     def _store(self, chunk: Chunk) -> None:
         """Store a chunk that has taken all stages; its slot is free."""
         if self.plan.wire is not WireKind.RDMA_TO_GPU:
-            self.hosts[-1].store(chunk.offset, chunk.data)
+            self.hosts[-1].store(self._buffer + chunk.offset, chunk.data)
         self._arrived += 1
         if self._wire is None:
             self._free()
-        elif self._arrived < self._total:
+        elif self._arrived < self._total * self.spec.repeat:
             self._wire.release()
-        if self._arrived == self._total:
-            self._end_at = self.network.simulator.now
-            if self._wire is not None:
-                self._wire.close()
+        if self._arrived == self._total * (self._round + 1):
+            self._after(self._release(), self._end)
 
-    def _report(self, duration: int) -> TransferReport:
+    def _report(self) -> TransferReport:
         links = link_uses(self.hosts)
         return TransferReport(
             self.spec.path,
             self.spec.size,
-            duration,
-            sum(host.copies for host in self.hosts) // self._total,
+            tuple(self._durations),
+            sum(host.copies for host in self.hosts) // (self._total * self.spec.repeat),
             self._total,
             sum(host.cpu for host in self.hosts),
             self._traffic.frames,
             self._traffic.bytes,
             links,
+            self._registered(),
         )
+
+    def _registered(self) -> RegistrationCounts:
+        each = [
+            RegistrationCounts(
+                one.registered,
+                one.deregistered,
+                one.cache.hits,
+                one.cache.misses,
+                one.cache.evictions,
+                one.time,
+            )
+            for one in self._registrars
+        ]
+        return RegistrationCounts(*map(sum, zip(*each, strict=True)))
 
 
 def _ends(spec: TransferSpec) -> list[tuple[str, Device, Device | None]]:
@@ -310,6 +444,7 @@ def _check(spec: TransferSpec) -> None:
             raise TransferError(f"{name} is no GPU")
     if not 0 < spec.size <= MAX_SIZE:
         raise TransferError(f"a transfer of {spec.size} bytes; 1 to {MAX_SIZE} are supported")
+    _check_repeat(spec)
     if spec.mtu not in PATH_MTUS:
         known = ", ".join(map(str, PATH_MTUS))
         raise TransferError(f"a path MTU of {spec.mtu}; there are {known}")
@@ -320,14 +455,24 @@ def _check(spec: TransferSpec) -> None:
         raise TransferError(f"chunks of {spec.chunk} bytes are too many: take {least} or more")
 
 
+def _check_repeat(spec: TransferSpec) -> None:
+    if not (0 < spec.repeat <= _MAX_REPEAT and 0 < spec.buffers <= _MAX_SLOTS):
+        most = f"up to {_MAX_REPEAT} repetitions with {_MAX_SLOTS} buffers"
+        raise TransferError(f"{spec.repeat} repetitions with {spec.buffers} buffers; {most}")
+    if spec.size * max(spec.repeat, spec.buffers) > MAX_SIZE:
+        what = f"{spec.size} bytes, {spec.repeat} times, in {spec.buffers} buffers"
+        raise TransferError(f"{what}: all together may have {MAX_SIZE} bytes")
+
+
 _BLOCK: Final = 1 << 16
 _MAX_SLOTS: Final = 256
+_MAX_REPEAT: Final = 10_000
 _MAX_CHUNKS: Final = 1 << 16
 
 
 def _event_limit(spec: TransferSpec) -> int:
     """Return more events than a transfer can have: many for each packet."""
-    return 1_000_000 + 100 * (spec.size // 256)
+    return 1_000_000 + 100 * spec.repeat * (spec.size // 256 + 10)
 
 
 def transfer(spec: TransferSpec) -> TransferReport:

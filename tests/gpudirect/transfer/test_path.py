@@ -1,6 +1,7 @@
 """Transfers: the data arrives by each path, with the copies, the bytes and the times it must."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,14 +10,17 @@ from hypothesis import strategies as st
 from rdmawire.errors import TransferError
 from rdmawire.fabric import CaptureTap
 from rdmawire.gpudirect.transfer import (
+    MAX_SIZE,
     PLANS,
+    Registering,
     Transfer,
     TransferPath,
+    TransferReport,
     TransferSpec,
     WireKind,
     transfer,
 )
-from rdmawire.topology import Machine
+from rdmawire.topology import Costs, Machine, RegisteredKind, RegistrationMode, registration
 from rdmawire.traffic.scenario.topology_file import open_host
 
 DGX: Machine = open_host("dgx-h200").machine
@@ -178,3 +182,69 @@ def test_the_packets_are_written(tmp_path: Path) -> None:
         sizes = [len(frame.data) for frame in capture]
     assert len(sizes) >= report.frames > 0
     assert sum(sizes) >= 20_000
+
+
+# Registration, and transfers one after the other.
+
+
+def repeated(mode: str, *, buffers: int = 1, repeat: int = 4, **limits: Any) -> TransferReport:
+    registering = Registering(RegistrationMode(mode), **limits)
+    return transfer(
+        TransferSpec(
+            DGX, "GPU0", "GPU1", size=1 << 17, registering=registering, repeat=repeat,
+            buffers=buffers,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("path", TransferPath)
+def test_repetitions_take_the_same_time_and_frames(path: TransferPath) -> None:
+    spec = TransferSpec(DGX, "GPU0", "GPU1", path, 100_000, chunk=30_000, slots=2)
+    once, thrice = transfer(spec), transfer(spec._replace(repeat=3, buffers=2))
+    assert thrice.durations[0] == once.duration
+    assert thrice.later == pytest.approx(once.duration, rel=0.05)
+    assert thrice.copies == once.copies
+    answers = 3 * once.chunks * Costs().post_time
+    assert 3 * once.cpu <= thrice.cpu <= 3 * once.cpu + answers
+    for ends, use in once.links.items():
+        assert thrice.links[ends].bytes == 3 * use.bytes
+
+
+def test_a_cache_pays_once_for_each_buffer() -> None:
+    plain, cached = repeated("none"), repeated("cache", buffers=2)
+    row = registration(RegisteredKind.PEERMEM, 1 << 17)
+    longer = [cached.durations[i] - plain.durations[i] for i in range(4)]
+    assert longer[:2] == [pytest.approx(row.time + 180, abs=2)] * 2
+    assert longer[2:] == [pytest.approx(180, abs=2)] * 2
+    counts = cached.registrations
+    assert (counts.registered, counts.hits, counts.evictions) == (4, 4, 0)
+    assert counts.time == pytest.approx(cached.cpu - plain.cpu)
+
+
+def test_without_a_cache_each_transfer_pays_for_both_verbs() -> None:
+    plain, each = repeated("none"), repeated("each")
+    row = registration(RegisteredKind.PEERMEM, 1 << 17)
+    for one, other in zip(each.durations, plain.durations, strict=True):
+        assert one - other == pytest.approx(row.time + row.dereg_time, abs=3)
+    assert each.registrations[:2] == (8, 8)
+
+
+def test_a_cache_that_is_too_small_registers_each_time() -> None:
+    small = repeated("cache", buffers=3, repeat=6, max_regions=2)
+    assert small.registrations[:5] == (12, 8, 0, 12, 8)
+    by_bytes = repeated("cache", buffers=3, repeat=6, max_bytes=1 << 18)
+    assert by_bytes.durations == small.durations
+    assert repeated("cache", buffers=3, repeat=6, max_regions=3).registrations.evictions == 0
+
+
+def test_paths_through_host_memory_have_registered_buffers() -> None:
+    spec = TransferSpec(DGX, "GPU0", "GPU1", TransferPath.BOUNCE, 4096)
+    registering = Registering(RegistrationMode.EACH)
+    assert transfer(spec._replace(registering=registering)).duration == transfer(spec).duration
+
+
+@pytest.mark.parametrize("more", [{"repeat": 0}, {"buffers": 257}, {"repeat": 2, "size": MAX_SIZE}])
+def test_too_much_is_refused(more: dict[str, Any]) -> None:
+    spec = TransferSpec(DGX, "GPU0", "GPU1")
+    with pytest.raises(TransferError, match=r"repetitions|all together"):
+        transfer(spec._replace(**more))
