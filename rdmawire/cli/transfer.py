@@ -95,6 +95,18 @@ _USAGE = 2
     help="Buffers of each GPU that the repetitions use in turn.",
 )  # fmt: skip
 @option(
+    "Host", "--iommu", type=click.Choice(["off", "passthrough", "translated"]),
+    help="What the IOMMU of the hosts does.  [default: as the host has it]",
+)  # fmt: skip
+@option(
+    "Host", "--iommu-page", metavar="SIZE", callback=options.number_of_bytes(1 << 30),
+    help="Page size of the IOMMU, such as 4KiB or 2MiB.  [default: as the host has it]",
+)  # fmt: skip
+@option(
+    "Host", "--ats", is_flag=True,
+    help="Let the adapters keep translations (Address Translation Services).",
+)  # fmt: skip
+@option(
     "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
     help="Rate of the links between hosts.  [default: that of the adapter's port]",
 )  # fmt: skip
@@ -163,7 +175,7 @@ def _specs(
     from rdmawire.gpudirect.transfer import Registering, TransferPath, TransferSpec
     from rdmawire.topology import RegisteredKind, RegistrationMode
 
-    machine = open_host(host).machine
+    machine = _machine(host, settings)
     source, target = ends_of(machine, settings.pop("source"), settings.pop("target"))
     settings["rate"] = settings["rate"] or 0
     settings["mtu"] = int(settings["mtu"])
@@ -176,6 +188,24 @@ def _specs(
     for size in sizes:
         for path in paths:
             yield TransferSpec(machine, source, target, TransferPath(path), size, **settings)
+
+
+def _machine(host: str, settings: dict[str, Any]) -> "Machine":
+    """Return a host, with the IOMMU that the options want."""
+    from dataclasses import replace
+
+    from rdmawire.topology import DeviceKind, Iommu
+
+    machine = open_host(host).machine
+    mode, page, ats = (settings.pop(name) for name in ("iommu", "iommu_page", "ats"))
+    iommu = machine.settings.iommu if mode is None else Iommu(mode)
+    page = machine.settings.iommu_page if page is None else page
+    devices = tuple(
+        replace(one, ats=one.ats or (ats and one.kind is DeviceKind.ADAPTER))
+        for one in machine.devices
+    )
+    own = replace(machine.settings, iommu=iommu, iommu_page=page)
+    return replace(machine, devices=devices, settings=own)
 
 
 def ends_of(machine: "Machine", source: str | None, target: str | None) -> tuple[str, str]:
@@ -209,6 +239,7 @@ class _Result(NamedTuple):
             "frames": report.frames,
             "wire_bytes": report.wire_bytes,
             "registrations": report.registrations._asdict(),
+            "translations": report.translations._asdict(),
             "links": [
                 {
                     "host": host,
@@ -250,6 +281,7 @@ def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
         yield f"{path}: {escape(reason)}"
     for result in results:
         yield from _registration_lines(result)
+        yield from _translation_lines(result)
     for result in results if links else []:
         yield from _link_lines(result)
 
@@ -277,6 +309,16 @@ def _registration_lines(result: _Result) -> Iterator[str]:
     cache = f"{plural(found.hits, 'hit')}, {plural(found.evictions, 'eviction')}"
     what = f"{byte_count(result.spec.size)} by {result.spec.path.value}"
     yield f"{what}: {regions}, {cache}, {found.time / 1000:.1f} us"
+
+
+def _translation_lines(result: _Result) -> Iterator[str]:
+    """Yield what the IOMMUs translated, if they did."""
+    if result.report is None or not any(found := result.report.translations):
+        return
+    by_ats = f"ATS: {plural(found.ats_hits, 'hit')}, {found.ats_misses} missed; "
+    what = f"{byte_count(result.spec.size)} by {result.spec.path.value}"
+    counts = f"IO-TLB: {plural(found.hits, 'hit')}, {found.misses} missed"
+    yield f"{what}: {by_ats if found.ats_hits + found.ats_misses else ''}{counts}"
 
 
 def _link_lines(result: _Result) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from rdmawire.fabric.host import NotifyingPort
 from rdmawire.ib.engine import Nic
 from rdmawire.memory.page import Path
+from rdmawire.memory.region import Region
 from rdmawire.topology import Bus, BusRoute, Device, Route, memory_route, peer_route
 from rdmawire.verbs.engine import Clock
 from rdmawire.wire.ib import BTH, ICRC
@@ -29,11 +30,12 @@ _READ_AHEAD: Final = 1 << 17
 
 
 class _Payload(NamedTuple):
-    """Where a frame goes: the queue pair, the bytes of its payload, and the key of its RETH."""
+    """Where a frame goes: the queue pair, the bytes of its payload, key and address of its RETH."""
 
     qpn: int
     size: int
     rkey: int | None = None
+    address: int = 0
 
 
 _RKEY_OFFSET: Final = 8
@@ -47,11 +49,13 @@ def _payload(frame: bytes) -> _Payload:
     if layout is None:
         return _NOTHING
     size = len(frame) - at - BTH.SIZE - layout.size - ICRC.SIZE - (frame[at + 1] >> 4 & 3)
-    key = None
+    key, address = None, 0
     if layout.shape is not None and "reth" in layout.shape.headers:
-        start = at + BTH.SIZE + _RKEY_OFFSET
+        start = at + BTH.SIZE
+        address = int.from_bytes(frame[start : start + _RKEY_OFFSET], "big")
+        start += _RKEY_OFFSET
         key = int.from_bytes(frame[start : start + 4], "big")
-    return _Payload(int.from_bytes(frame[at + 5 : at + 8], "big"), max(size, 0), key)
+    return _Payload(int.from_bytes(frame[at + 5 : at + 8], "big"), max(size, 0), key, address)
 
 
 def adapter_routes(
@@ -100,6 +104,9 @@ class DmaPort:
         self._ready: list[tuple[int, int, bytes]] = []
         self._last_ready: dict[int, int] = {}
         self._paths: dict[int, Path] = {}
+        self._following: dict[int, int] = {}
+        translated = any(route.is_translated for route in routes.values())
+        self._burst = 1 if translated else _BURST  # the address of each frame's payload is needed
         self._number = 0
         self._read_ahead = 0
         self._now = 0
@@ -132,7 +139,8 @@ class DmaPort:
             return
         payload, due = _payload(frame), now
         if payload.size:
-            due = ceil(self._routes[self._path(payload)].write(payload.size, now))
+            route, address = self._target(payload)
+            due = ceil(route.write(payload.size, now, address))
         if self._received:
             due = max(due, self._received[-1][0])
         self._buffered += len(frame)
@@ -140,13 +148,21 @@ class DmaPort:
         self._received.append((due, frame, payload))
         self._deliver(now)
 
-    def _path(self, payload: _Payload) -> Path:
-        """Return the path to the memory that a frame's RETH names, else that of the last frame."""
+    def _target(self, payload: _Payload) -> tuple[BusRoute, int | None]:
+        """Return the route to the memory that a frame's RETH names, else to that of the last frame.
+
+        The address, if it is known, is that of the RETH, else the one after the last frame.
+        """
+        qpn = payload.qpn
         if payload.rkey is not None:
-            backing = getattr(self._nic.memory.keys.find(payload.rkey), "backing", None)
-            if backing is not None:
-                self._paths[payload.qpn] = backing.path
-        return self._paths.get(payload.qpn, Path.HOST)
+            region = self._nic.memory.keys.find(payload.rkey)
+            if isinstance(region, Region) and region.backing is not None:
+                self._paths[qpn] = region.backing.path
+                self._following[qpn] = region.address + payload.address - region.iova
+        address = self._following.get(qpn)
+        if address is not None:
+            self._following[qpn] = address + payload.size
+        return self._routes[self._paths.get(qpn, Path.HOST)], address
 
     def _deliver(self, now: int) -> None:
         while self._received and self._received[0][0] <= now:
@@ -166,6 +182,8 @@ class DmaPort:
         for path, count in before.items():
             if self._counters[path].bytes - count >= payload.size:
                 self._paths[payload.qpn] = path
+                end = self._counters[path].address + payload.size
+                self._following.setdefault(payload.qpn, end)
 
     # From memory to the wire.
 
@@ -184,7 +202,7 @@ class DmaPort:
         """Take frames from the engine while few wait for their payload."""
         while self._read_ahead < _READ_AHEAD:
             before = self._bytes()
-            frames = self.port.transmit(now, _BURST)
+            frames = self.port.transmit(now, self._burst)
             if not frames:
                 return
             read = {path: self._counters[path].bytes - count for path, count in before.items()}
@@ -197,13 +215,14 @@ class DmaPort:
         Inline data is not read from memory. A payload of two memories takes the route to the one of
         which most was read. Frames of one queue pair stay in order.
         """
-        qpn, size, _ = _payload(frame)
+        qpn, size, *_ = _payload(frame)
         due = now
         most = max(read, key=read.__getitem__)
         path = next((path for path, left in read.items() if left >= size), most)
         if size and read[path] > 0:
             read[path] -= size
-            due = ceil(self._routes[path].read(size, now))
+            address = self._counters[path].address if self._burst == 1 else None
+            due = ceil(self._routes[path].read(size, now, address))
         due = self._last_ready[qpn] = max(due, self._last_ready.get(qpn, 0))
         self._number += 1
         self._read_ahead += len(frame)

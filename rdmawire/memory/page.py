@@ -108,11 +108,15 @@ class Path(Enum):
 
 
 class PathCounters:
-    """DMA on one path: bytes, transactions, and copies made by a processor or GPU."""
+    """DMA on one path: bytes, transactions, and copies made by a processor or GPU.
 
-    __slots__ = ("bytes", "copies", "transactions")
+    ``address`` is that of the last DMA, in the memory's own addresses.
+    """
+
+    __slots__ = ("address", "bytes", "copies", "transactions")
 
     def __init__(self) -> None:
+        self.address = 0
         self.bytes = 0
         self.transactions = 0
         self.copies = 0

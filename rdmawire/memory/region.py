@@ -459,6 +459,7 @@ class Region(Grant):
         if page is None or end > self._page_size or iova < self.iova or iova + length > self.end:
             return self._read_pages(iova, length)
         counters = self._path
+        counters.address = address
         counters.bytes += length
         counters.transactions += 1
         return page[at:end]
@@ -475,6 +476,7 @@ class Region(Grant):
             return
         page[at:end] = data
         counters = self._path
+        counters.address = address
         counters.bytes += length
         counters.transactions += 1
 
@@ -526,6 +528,7 @@ class Region(Grant):
 
     def _count(self, iova: int, length: int) -> None:
         """Count a DMA, and cache the page it ended in for the next one."""
+        self._path.address = iova + self._delta
         self._path.bytes += length
         self._path.transactions += 1
         self._path.copies += self._copies

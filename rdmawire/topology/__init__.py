@@ -16,6 +16,14 @@ from rdmawire.topology.cost import (
     read_time,
     write_time,
 )
+from rdmawire.topology.iommu import (
+    IOMMU_LIMITS,
+    IOMMU_SOURCES,
+    IommuLimits,
+    RemappingUnit,
+    TranslationCache,
+    TranslationCounts,
+)
 from rdmawire.topology.machine import (
     Device,
     DeviceKind,
@@ -52,6 +60,8 @@ from rdmawire.topology.relation import (
 from rdmawire.topology.route import Route, Step, memory_route, nvlink_route, peer_route
 
 __all__ = [
+    "IOMMU_LIMITS",
+    "IOMMU_SOURCES",
     "PAGE_SIZES",
     "SOURCES",
     "Bus",
@@ -67,6 +77,7 @@ __all__ = [
     "GpuAdvice",
     "HostBridge",
     "Iommu",
+    "IommuLimits",
     "Level",
     "LinkEnds",
     "LinkUse",
@@ -81,10 +92,13 @@ __all__ = [
     "RegistrationCache",
     "RegistrationMode",
     "Relation",
+    "RemappingUnit",
     "Route",
     "Settings",
     "Step",
     "Switch",
+    "TranslationCache",
+    "TranslationCounts",
     "bounce_routes",
     "copy_time",
     "finish_times",

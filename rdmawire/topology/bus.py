@@ -9,7 +9,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from rdmawire.topology.cost import H200_COSTS, Costs, latency, rate_of
+from rdmawire.topology.cost import H200_COSTS, Costs, latency, rate_of, translating_root
+from rdmawire.topology.iommu import (
+    IOMMU_LIMITS,
+    Access,
+    IommuLimits,
+    RemappingUnit,
+    TranslationCounts,
+)
 from rdmawire.topology.machine import Machine
 from rdmawire.topology.route import PCIE, Route, Step
 from rdmawire.units import SECOND
@@ -59,32 +66,61 @@ class LinkUse:
 
 
 class BusRoute:
-    """A route from a device to memory, in use: :meth:`write` and :meth:`read` are its DMA."""
+    """A route from a device to memory, in use: :meth:`write` and :meth:`read` are its DMA.
+
+    ``latency`` is that of the links, without translations. An access without an address is taken as
+    the one after the last one.
+    """
 
     def __init__(self, bus: "Bus", route: Route) -> None:
         self.route = route
         self.latency = latency(bus.machine, route, bus.costs)
+        root = translating_root(bus.machine, route)
+        self._unit = None if root is None else bus.remapping_unit(root)
+        if self._unit is not None:
+            self.latency -= bus.costs.translation_latency
+        self._source = route.steps[0].source if route.steps else ""
+        self._by_ats = self._unit is not None and bus.machine.has_ats(self._source)
+        self._next = 0
         self._bus = bus
         self._there = [bus.link(step) for step in route.steps]
         self._back = [bus.link(step) for step in route.reversed().steps]
         self._pending: deque[tuple[float, int]] = deque()
         self._pending_bytes = 0
 
-    def write(self, size: int, now: float) -> float:
+    @property
+    def is_translated(self) -> bool:
+        """Whether an IOMMU translates the addresses of its accesses."""
+        return self._unit is not None
+
+    def write(self, size: int, now: float, address: int | None = None) -> float:
         """Write ``size`` bytes to the memory from ``now`` on; return when all are there."""
         payload = self._bus.max_payload
+        translated = self._translated(address, size, payload, now)
         ends = [link.carry(size, now, payload) for link in self._there]
-        return max(ends, default=now) + self.latency
+        return max(*ends, translated, now) + self.latency
 
-    def read(self, size: int, now: float) -> float:
+    def read(self, size: int, now: float, address: int | None = None) -> float:
         """Read ``size`` bytes from the memory from ``now`` on; return when all have come.
 
         At most :attr:`Bus.max_requests` requests of :attr:`Bus.max_read` bytes are in progress.
         """
         end = now
         for piece in self._pieces(size):
-            end = self._read_piece(piece, now)
+            end = self._read_piece(piece, now, address)
+            address = None
         return end
+
+    def _translated(self, address: int | None, size: int, part: int, now: float) -> float:
+        """Return when the requests of ``part`` bytes of an access are translated."""
+        unit, start = self._unit, self._next if address is None else address
+        self._next = start + size
+        if unit is None:
+            return now
+        access = Access(self._source, start, size, -(-size // part))
+        if self._by_ats:
+            return unit.translate_by_ats(access, now, 2 * self.latency)
+        return unit.translate(access, now)
 
     def _pieces(self, size: int) -> Iterator[int]:
         most = max(self._bus.max_reading // 2, 1)
@@ -92,7 +128,7 @@ class BusRoute:
             yield min(size, most)
             size -= most
 
-    def _read_piece(self, size: int, now: float) -> float:
+    def _read_piece(self, size: int, now: float, address: int | None) -> float:
         start, pending = now, self._pending
         while pending and (
             pending[0][0] <= now or self._pending_bytes + size > self._bus.max_reading
@@ -103,7 +139,7 @@ class BusRoute:
         requests = -(-size // self._bus.max_read)
         for link in self._there:
             link.transactions += requests if link.is_pcie else 1
-        asked = start + self.latency
+        asked = self._translated(address, size, self._bus.max_read, start) + self.latency
         payload = self._bus.max_payload
         ends = [link.carry(size, asked, payload) for link in self._back]
         end = max(ends, default=asked) + self.latency
@@ -116,7 +152,7 @@ class Bus:
     """The links of a host, shared by all that uses them; ``links`` has the use of each direction.
 
     ``max_payload`` and ``max_read`` are the MPS and the MRRS in bytes, ``max_requests`` the read
-    requests that one route may have in progress.
+    requests that one route may have in progress. ``limits`` are those of the IOMMU.
     """
 
     def __init__(
@@ -127,13 +163,16 @@ class Bus:
         max_payload: int = MAX_PAYLOAD,
         max_read: int = MAX_READ,
         max_requests: int = MAX_REQUESTS,
+        limits: IommuLimits = IOMMU_LIMITS,
     ) -> None:
         self.machine = machine
         self.costs = costs
         self.max_payload = max_payload
         self.max_read = max_read
         self.max_requests = max_requests
+        self.limits = limits
         self._links: dict[LinkEnds, LinkUse] = {}
+        self._units: dict[str, RemappingUnit] = {}
 
     @property
     def links(self) -> Mapping[LinkEnds, LinkUse]:
@@ -144,6 +183,21 @@ class Bus:
     def max_reading(self) -> int:
         """Bytes that a route may have asked for and not received."""
         return self.max_read * self.max_requests
+
+    @property
+    def translations(self) -> TranslationCounts:
+        """What the IOMMUs of all roots have translated."""
+        total = TranslationCounts()
+        for unit in self._units.values():
+            total = total.plus(unit.counts)
+        return total
+
+    def remapping_unit(self, root: str) -> RemappingUnit:
+        """Return the IOMMU of a root."""
+        if root not in self._units:
+            page = self.machine.settings.iommu_page
+            self._units[root] = RemappingUnit(page, self.limits, self.costs)
+        return self._units[root]
 
     def link(self, step: Step) -> LinkUse:
         """Return the use of the link of a step, in its direction."""

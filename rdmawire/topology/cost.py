@@ -35,6 +35,7 @@ SOURCES: Final = {
     "root_latency": Sourced("ns", f"{_PAPER}: half of a read of 64 bytes, 547 ns"),
     "socket_latency": Sourced("ns", f"{_PAPER}: section 6.4"),
     "translation_latency": Sourced("ns", f"{_PAPER}: section 6.5, a miss of the IO-TLB"),
+    "translation_hit": Sourced("ns", f"{_PAPER}: section 6.5, no difference was measured"),
     "copy_launch": Sourced("ns", f"{_H200}: copies of 8 bytes, 3.6 to 7.1 us"),
     "copy_sync": Sourced("ns", f"{_H200}: a copy and a synchronisation, 10.0 us"),
     "pageable_launch": Sourced("ns", f"{_H200}: pageable copies of 8 bytes, 8.7 and 11.7 us"),
@@ -67,8 +68,8 @@ class Costs:
     """The constants of the model; :data:`SOURCES` says where each is from.
 
     ``link_efficiency`` is the share of a link's data rate that flow control leaves. Each switch,
-    the root and the link between sockets add latency, and so does a translation of the IOMMU that
-    is not in its cache. The ``launch`` constants are the times of small copies that software
+    the root and the link between sockets add latency, and so does a translation of the IOMMU, by
+    whether it is in its cache. The ``launch`` constants are the times of small copies that software
     starts; ``copy_sync`` is the time until software knows that a copy is done. Pageable memory is
     copied to pinned memory at ``staging_rate`` by the driver, and at ``memcpy_rate`` by an
     application. ``post_time`` is the time of a processor to post a work request,
@@ -86,6 +87,7 @@ class Costs:
     root_latency: float = 270
     socket_latency: float = 100
     translation_latency: float = 330
+    translation_hit: float = 0
     copy_launch: float = 5250
     copy_sync: float = 4350
     pageable_launch: float = 10_200
@@ -143,10 +145,18 @@ def latency(machine: Machine, route: Route, costs: Costs = H200_COSTS) -> float:
         total += costs.root_latency * (step.source in roots)
     crosses = any(step.link == machine.settings.socket_link for step in route.steps)
     total += costs.socket_latency * crosses
-    ends = {name for step in route.steps for name in (step.source, step.target)}
-    if machine.settings.iommu is Iommu.TRANSLATED and ends & roots:
+    if translating_root(machine, route) is not None:
         total += costs.translation_latency
     return total
+
+
+def translating_root(machine: Machine, route: Route) -> str | None:
+    """Return the first root on a route whose IOMMU translates addresses, if there is one."""
+    if machine.settings.iommu is not Iommu.TRANSLATED:
+        return None
+    roots = {bridge.name for bridge in machine.bridges}
+    passed = (name for step in route.steps for name in (step.source, step.target))
+    return next((name for name in passed if name in roots), None)
 
 
 def write_time(machine: Machine, route: Route, size: int, costs: Costs = H200_COSTS) -> float:

@@ -78,6 +78,7 @@ class Device:
     ``numa_id`` the NUMA node of a GPU's own memory, if it is one. ``peer_to_peer`` says whether it
     takes part in peer-to-peer transfers: GPUs of some classes do not. A ``coherent`` GPU has a link
     to its processor such as NVLink-C2C. ``rate`` is that of an adapter's port in bits per second.
+    A device with ``ats`` keeps translations of the IOMMU (Address Translation Services).
     """
 
     name: str
@@ -91,16 +92,18 @@ class Device:
     peer_to_peer: bool = True
     coherent: bool = False
     rate: int | None = None
+    ats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the firmware and the kernel decide.
 
-    ``iommu`` is the mode of the IOMMU. ``peer_to_peer`` says whether the root forwards requests
-    between devices, which a firmware can forbid. ``relaxed_ordering`` says whether it may reorder
-    writes that allow it. ``virtual`` hosts are virtual machines, which do not see the real tree.
-    ``socket_link`` is the name of the link between sockets.
+    ``iommu`` is the mode of the IOMMU, ``iommu_page`` the page size of its table (bytes).
+    ``peer_to_peer`` says whether the root forwards requests between devices, which a firmware can
+    forbid. ``relaxed_ordering`` says whether it may reorder writes that allow it. ``virtual`` hosts
+    are virtual machines, which do not see the real tree. ``socket_link`` is the name of the link
+    between sockets.
     """
 
     iommu: Iommu = Iommu.OFF
@@ -108,6 +111,7 @@ class Settings:
     relaxed_ordering: bool = True
     virtual: bool = False
     socket_link: str = "UPI"
+    iommu_page: int = 4096
 
 
 MAX_DEVICES: Final = 1024
@@ -197,6 +201,11 @@ class Machine:
             known = ", ".join(self._devices) or "none"
             raise TopologyError(f"no device is called {name!r}; there are {known}")
         return found
+
+    def has_ats(self, name: str) -> bool:
+        """Return whether a device of this name keeps translations of the IOMMU."""
+        device = self._devices.get(name)
+        return device is not None and device.ats
 
     def above(self, device: Device) -> Iterator[Switch]:
         """Yield the switches above a device, the nearest one first."""

@@ -8,6 +8,7 @@ links of the hosts (:mod:`rdmawire.topology`). Times are ns, sizes bytes.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from functools import partial, reduce
 from itertools import pairwise
 from math import ceil
 from random import Random
@@ -36,6 +37,7 @@ from rdmawire.topology import (
     Registrar,
     RegistrationCache,
     RegistrationMode,
+    TranslationCounts,
 )
 from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
@@ -158,8 +160,9 @@ class TransferReport(NamedTuple):
     may use the data, and memory is deregistered if that is done each time. ``copies`` is how often
     processors and copy engines copied each byte. ``cpu`` is the time (ns) of processors, without
     waits for a completion or a packet. ``frames`` and ``wire_bytes`` are those of both directions.
-    ``links`` is the use of the links of the hosts, by the names of host, source and target. All but
-    ``durations`` and ``copies`` are sums of all repetitions.
+    ``links`` is the use of the links of the hosts, by the names of host, source and target;
+    ``translations`` are those of their IOMMUs. All but ``durations`` and ``copies`` are sums of all
+    repetitions.
     """
 
     path: TransferPath
@@ -172,6 +175,7 @@ class TransferReport(NamedTuple):
     wire_bytes: int
     links: Mapping[tuple[str, str, str], LinkUse]
     registrations: RegistrationCounts
+    translations: TranslationCounts
 
     @property
     def duration(self) -> int:
@@ -227,6 +231,7 @@ class Transfer:
         self._durations: list[int] = []
         self._chunks: deque[Chunk] = deque()
         self._total = -(-spec.size // self._size)
+        self._slots = min(spec.slots, self._total)
         self._entered = self._freed = self._arrived = 0
         self._wire = self._connect() if self.plan.wire else None
         if self._wire is not None:
@@ -256,7 +261,7 @@ class Transfer:
             self.network.simulator,
             self.network.wake,
             self._received,
-            slots=spec.buffers if direct else min(spec.slots, self._total),
+            slots=spec.buffers if direct else self._slots,
             slot_size=self._size,
             mtu=spec.mtu,
             buffers=(sender.registered(), receiver.registered()) if direct else None,
@@ -276,8 +281,9 @@ class Transfer:
         """Build the stages, each passing chunks on to the next; return those of the sender."""
         simulator = self.network.simulator
         sender, receiver = self.hosts[0], self.hosts[-1]
-        first = [Stage(kind, sender, simulator) for kind in self.plan.sender]
-        last = [Stage(kind, receiver, simulator) for kind in self.plan.receiver]
+        make = partial(Stage, simulator=simulator, slots=self._slots, slot_size=self._size)
+        first = [make(kind, sender) for kind in self.plan.sender]
+        last = [make(kind, receiver) for kind in self.plan.receiver]
         for stages in (first, last):
             for one, following in pairwise(stages):
                 one.after = following.put
@@ -406,6 +412,7 @@ class Transfer:
             self._traffic.bytes,
             links,
             self._registered(),
+            reduce(TranslationCounts.plus, (host.bus.translations for host in self.hosts)),
         )
 
     def _registered(self) -> RegistrationCounts:

@@ -72,11 +72,21 @@ class Stage:
     """A step that works on one chunk after the other, and passes each on to ``after``.
 
     The launch of a chunk that waited is done while the chunk before it is copied, and a wait for
-    the end of a chunk while the next one is copied. All of it is time of a processor.
+    the end of a chunk while the next one is copied. All of it is time of a processor. The buffer
+    in host memory has ``slots`` of ``slot_size`` bytes, which chunks use in turn.
     """
 
-    def __init__(self, kind: StageKind, host: TransferHost, simulator: Simulator) -> None:
+    def __init__(
+        self,
+        kind: StageKind,
+        host: TransferHost,
+        simulator: Simulator,
+        *,
+        slots: int,
+        slot_size: int,
+    ) -> None:
         self._cost = _COSTS[kind]
+        self._slots, self._slot_size = slots, slot_size
         self._host = host
         self._simulator = simulator
         self._route = host.routes.get(self._cost.bus)
@@ -113,7 +123,9 @@ class Stage:
             self._work(chunk)
             return
         piece = min(left, _PIECE)
-        end = route.read(piece, now) if self._cost.bus == "in" else route.write(piece, now)
+        address = chunk.number % self._slots * self._slot_size + len(chunk.data) - left
+        access = route.read if self._cost.bus == "in" else route.write
+        end = access(piece, now, address)
         if left > piece:
             self._at(end - _round_trip(route, self._cost), partial(self._move, chunk, left - piece))
         else:

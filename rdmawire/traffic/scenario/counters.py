@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rdmawire.fabric.port_queue import Mac
     from rdmawire.fabric.switch import Switch, SwitchPort
     from rdmawire.ib.verbs import Verbs
+    from rdmawire.topology import Bus
 
 T = TypeVar("T")
 
@@ -34,11 +35,12 @@ class Of(Enum):
 
 
 class HostCounts(NamedTuple):
-    """The sources of a host's counters: its adapter, its sent frames and its MAC."""
+    """The sources of a host's counters: its adapter, its sent frames, its MAC and its bus."""
 
     nic: "Verbs"
     sent: Mapping[str, int]
     mac: "Mac"
+    bus: "Bus | None" = None
 
 
 class LinkCounts(NamedTuple):
@@ -100,6 +102,17 @@ def _moved(path: Path, what: str, host: HostCounts) -> int:
     return int(getattr(host.nic.memory.counter[path], what))
 
 
+_TRANSLATED: Final = {
+    "hits": "PCIe requests of the host's devices whose translation was in the IO-TLB.",
+    "misses": "PCIe requests of the host's devices for which the IOMMU read its page table.",
+}
+"""What the IOMMU of a host with a topology translated."""
+
+
+def _translated(name: str, host: HostCounts) -> int:
+    return 0 if host.bus is None else int(getattr(host.bus.translations, name))
+
+
 def _hardware(name: str, host: HostCounts) -> int:
     return host.nic.device.counter(name)
 
@@ -120,6 +133,10 @@ _OF_HOST: Final[dict[str, Counter[HostCounts]]] = {
         f"{path.name.lower()}_{what}": Counter(help_.format(path.name), partial(_moved, path, what))
         for path in Path
         for what, help_ in _MOVED.items()
+    },
+    **{
+        f"iotlb_{name}": Counter(help_, partial(_translated, name))
+        for name, help_ in _TRANSLATED.items()
     },
     "pauses": Counter(
         "How often the host was paused, summed over priorities.",

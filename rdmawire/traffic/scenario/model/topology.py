@@ -20,6 +20,7 @@ from rdmawire.topology import (
     Switch,
 )
 from rdmawire.topology.pcie import GENERATIONS, WIDTHS
+from rdmawire.topology.registration import PAGE_2M, PAGE_4K, PAGE_64K
 from rdmawire.topology.route import SOCKET_RATES
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import NodeError, TextError, listed
@@ -29,10 +30,13 @@ from rdmawire.traffic.scenario.types import (
     TEXT,
     Many,
     Number,
+    OneOf,
     Parsed,
     Rate,
     Size,
     Word,
+    format_size,
+    parse_size,
 )
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_:.\-]{0,63}")
@@ -131,10 +135,14 @@ class _DevicePlan(Section):
     link: _Link = None
     model: Annotated[str, TEXT, key("Its model.")] = ""
     address: Annotated[str, DEVICE_NAME, key("PCI address.")] = ""
+    ats: Annotated[
+        bool, FLAG, key("It keeps translations of the IOMMU (Address Translation Services).")
+    ] = False
 
     def device(self) -> Device:
         """Return the device."""
-        return Device(self.name, self.kind, self.below, self.link, self.address, self.model)
+        own = Device(self.name, self.kind, self.below, self.link, self.address, self.model)
+        return replace(own, ats=self.ats)
 
 
 class GpuDevicePlan(_DevicePlan):
@@ -231,6 +239,11 @@ class TopologyPlan(Section):
     iommu: Annotated[str, Word([mode.value for mode in Iommu]), key("What the IOMMU does.")] = (
         Iommu.OFF.value
     )
+    iommu_page: Annotated[
+        int,
+        OneOf((PAGE_4K, PAGE_64K, PAGE_2M, 1 << 30), parse_size, format_size, ("string",)),
+        key("Page size of the IOMMU's table.", "iommu page"),
+    ] = PAGE_4K
     peer_to_peer: Annotated[
         bool,
         FLAG,
@@ -277,6 +290,7 @@ class TopologyPlan(Section):
             self.relaxed_ordering,
             self.virtual,
             self.socket_link,
+            self.iommu_page,
         )
         return Machine(
             self.topology,

@@ -60,8 +60,9 @@ class CounterReader(NamedTuple):
         """Return what a subject is, and the source of its counters."""
         testbed, network = self.testbed, self.testbed.network
         if of in testbed.machines:
-            nic = testbed.machines[of].host.nic
-            return Of.HOST, HostCounts(nic, self.observer.hosts[of].sent, network.macs[of])
+            machine = testbed.machines[of]
+            sent, mac = self.observer.hosts[of].sent, network.macs[of]
+            return Of.HOST, HostCounts(machine.host.nic, sent, mac, machine.bus)
         if of in network.links:
             faults = testbed.faults[of]
             return Of.LINK, LinkCounts(network.links[of], lambda: faults.lost, faults.hits)

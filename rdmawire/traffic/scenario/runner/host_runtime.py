@@ -229,7 +229,7 @@ class HostRuntime:
     """One host. ``buffers`` has memory and windows by name, ``events`` counts its events.
 
     ``gids`` are all its addresses. ``random`` generates the random content of its memory, ``rules``
-    are those of its adapter.
+    are those of its adapter. ``bus`` are its links, if it has a topology.
     """
 
     def __init__(self, plan: HostPlan, place: Place, random: Random, rules: Rules) -> None:
@@ -246,6 +246,7 @@ class HostRuntime:
         self.registering = MemoryRegistrar(
             self.host, peermem=plan.peermem, dmabuf=plan.dmabuf, status=status
         )
+        self.bus: Bus | None = None
         self.gpus: dict[str, Gpu] = {}
         for gpu in plan.gpus:
             profile = MODELS[gpu.model]
@@ -267,8 +268,8 @@ class HostRuntime:
         place = self.plan.topology
         if place is None:
             return self.port
-        node = place.node or 0
-        routes = adapter_routes(Bus(place.host_machine), place.device, place.gpu_device, node)
+        self.bus = Bus(place.host_machine)
+        routes = adapter_routes(self.bus, place.device, place.gpu_device, place.node or 0)
         return DmaPort(self.port, self.host.nic, routes)
 
     def manage(self, neighbours: Neighbours, random: Random) -> None:
