@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     from rdmawire.filter import Filter
+    from rdmawire.topology import Costs
 
 
 def bound(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Bound | None:
@@ -145,6 +146,21 @@ PROGRESS = option(
     help="Show a progress bar for long files.  [default: only in a terminal]",
 )  # fmt: skip
 QUIET = option("Output", "-q", "--quiet", is_flag=True, help="Suppress the summary.")
+
+
+COSTS = option(
+    "Host", "--costs", "costs_file", metavar="FILE",
+    help="Constants of the model of costs, as `rdmawire topo --calibrate` writes them.  "
+    "[default: those of servers with H200]",
+)  # fmt: skip
+
+
+def costs_of(path: str | None) -> "Costs":
+    """Return the constants of a file, or the usual ones; raise an ``RdmaError`` if it is bad."""
+    from rdmawire.topology import Costs
+    from rdmawire.traffic.scenario.topology_file import open_costs
+
+    return Costs() if path is None else open_costs(path)
 
 
 def written(name: str, text: str, *, required: bool = False) -> Callable[[F], F]:

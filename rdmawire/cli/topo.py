@@ -15,7 +15,7 @@ from rdmawire.terminal import escape
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
-    from rdmawire.topology import Device, Machine
+    from rdmawire.topology import Calibration, Costs, Device, Machine
     from rdmawire.topology.advice import GpuAdvice
     from rdmawire.topology.route import Route
 
@@ -38,6 +38,8 @@ _MAX_SIZE = 1 << 50
         "rdmawire topo dgx-h200 --plot host.svg",
         "rdmawire topo two-sockets --path mlx5_0 memory1 --size 1MiB",
         "rdmawire topo dgx-h200 --advice --json | jq '.advice[].direct'",
+        "rdmawire topo dgx-h200 --calibrate copies.csv -w costs.yaml",
+        "rdmawire topo dgx-h200 --path GPU0 memory0 --size 1MiB --costs costs.yaml",
     ),
 )
 @click.argument("host", required=False, default=_THIS)
@@ -63,6 +65,17 @@ _MAX_SIZE = 1 << 50
     "Output", "--size", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
     help="With --path, print how long this many bytes take, such as 4096 or 1MiB.",
 )  # fmt: skip
+@options.COSTS
+@option(
+    "Calibration", "--calibrate", "measured", metavar="FILE",
+    help="Fit constants of the model to times that were measured on this host: CSV or JSON with "
+    "path, size and time_us; docs/howto/topology.md lists the paths.",
+)  # fmt: skip
+@option(
+    "Calibration", "--constant", "constants", metavar="NAME", multiple=True,
+    help="Fit this constant alone; may be repeated.  [default: all that have an effect]",
+)  # fmt: skip
+@options.written("fitted", "With --calibrate, write the constants for --costs to FILE (YAML).")
 @options.picture("Draw the tree, with the ways of --path, to FILE.svg or FILE.png.")
 @options.text_or_json("Print one JSON object.")
 def command(
@@ -74,6 +87,10 @@ def command(
     with_advice: bool,
     ends: tuple[str, str] | None,
     size: int | None,
+    costs_file: str | None,
+    measured: str | None,
+    constants: tuple[str, ...],
+    fitted: str | None,
     picture: Path | None,
     as_json: bool,
 ) -> int:
@@ -87,26 +104,36 @@ def command(
 
     if size is not None and ends is None:
         raise click.UsageError("--size goes with --path, which names the two ends")
+    if measured is None and (constants or fitted is not None):
+        raise click.UsageError("--constant and -w go with --calibrate")
     if as_list:
         click.echo("\n".join(shipped_hosts()))
         return 0
+    if measured is not None:
+        return _calibrate(host, measured, costs_file, constants, fitted, as_json=as_json)
     options.check_drawing(picture)
     try:
         found = open_host(host)
         with_matrix = with_matrix or not (capability or with_advice or ends)
-        paths = _Paths(found.machine, ends, size) if ends else None
+        costs = options.costs_of(costs_file)
+        paths = _Paths(found.machine, ends, size, costs) if ends else None
         report = _Report(found.machine, capability, paths, matrix=with_matrix, advice=with_advice)
         text = f"{dumped(report.values(), indent=1)}\n" if as_json else report.text()
         if picture is not None:
             _draw(found.machine, ends, picture)
     except RdmaError as error:
-        for line in str(error).splitlines():
-            complain(line)
-        return _USAGE
+        return _failed(error)
     click.echo(text, nl=False)
     for note in found.notes:
         complain(f"note: {note}")
     return 0
+
+
+def _failed(error: RdmaError) -> int:
+    """Say what is wrong; return the exit status."""
+    for line in str(error).splitlines():
+        complain(line)
+    return _USAGE
 
 
 def _draw(machine: "Machine", ends: tuple[str, str] | None, picture: Path) -> None:
@@ -180,9 +207,12 @@ class _Report:
 class _Paths:
     """The routes between two ends; with a size, how long that many bytes take."""
 
-    def __init__(self, machine: "Machine", ends: tuple[str, str], size: int | None) -> None:
+    def __init__(
+        self, machine: "Machine", ends: tuple[str, str], size: int | None, costs: "Costs"
+    ) -> None:
         self._machine = machine
         self._size = size
+        self._costs = costs
         self._routes = list(_routes(machine, *ends))
 
     def texts(self) -> list[str]:
@@ -203,9 +233,9 @@ class _Paths:
         """Return the time in ns; ``None`` if the rate of a link is not known."""
         from rdmawire.topology.cost import route_rate, write_time
 
-        if route_rate(route) is None:
+        if route_rate(route, self._costs) is None:
             return None
-        return write_time(self._machine, route, self._size or 0)
+        return write_time(self._machine, route, self._size or 0, self._costs)
 
     def values(self) -> list[dict[str, Any]]:
         """Return the routes as objects."""
@@ -325,4 +355,87 @@ def _advice_object(advice: "GpuAdvice") -> dict[str, Any]:
         "status": None if advice.status is None else advice.status.value,
         "route": None if advice.route is None else _route_object(advice.route),
         "remedies": advice.remedies,
+    }
+
+
+# Calibration.
+
+
+def _calibrate(
+    host: str,
+    measured: str,
+    costs_file: str | None,
+    names: tuple[str, ...],
+    fitted: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Fit constants to the measurements of a file, and print them; return the exit status."""
+    options.check_installed("rdmawire.topology.calibration")
+    from rdmawire.topology import calibrate, parse_measurements
+    from rdmawire.traffic.scenario.topology_file import read_text
+
+    try:
+        machine, costs = open_host(host).machine, options.costs_of(costs_file)
+        rows = parse_measurements(read_text(measured, "measurements, as CSV or JSON"), measured)
+        found = calibrate(machine, rows, costs, names or None)
+        if fitted is not None:
+            _write_costs(found, fitted, machine.name, measured)
+    except RdmaError as error:
+        return _failed(error)
+    lines = _calibration_lines(found)
+    click.echo(dumped(_calibration_object(found), indent=1) if as_json else "\n".join(lines))
+    return 0
+
+
+def _write_costs(found: "Calibration", path: str, host: str, measured: str) -> None:
+    from rdmawire.capture.io import output_file
+    from rdmawire.traffic.scenario.topology_file import format_costs
+
+    source = f"rdmawire topo --calibrate {Path(measured).name}"
+    with output_file(path) as file:
+        file.write(format_costs(found.costs, host, source).encode())
+
+
+def _calibration_lines(found: "Calibration") -> Iterator[str]:
+    """Yield the constants before and after, and how near the model is to each measurement."""
+    from rdmawire.topology import SOURCES
+
+    rows: list[tuple[str, ...]] = [("constant", "before", "after", "unit")]
+    rows += [
+        (one.name, f"{one.before:.6g}", f"{one.after:.6g}", SOURCES[one.name].unit)
+        for one in found.fitted
+    ]
+    yield from _table(rows)
+    yield ""
+    rows = [("path", "bytes", "measured", "before", "after")]
+    rows += [
+        (one.path, str(one.size), f"{one.time / 1000:.1f} us", f"{before:.2f}", f"{after:.2f}")
+        for one, before, after in found.ratios
+    ]
+    yield from _table(rows)
+    yield ""
+    for what, (before, after) in (("typically", found.spread), ("at most", found.worst)):
+        yield f"{what} a factor of {before:.2f} before, {after:.2f} after"
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, *others = (
+            text.ljust(width) if index == 0 else text.rjust(width)
+            for index, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join([escape(first), *others]).rstrip()
+
+
+def _calibration_object(found: "Calibration") -> dict[str, Any]:
+    return {
+        "constants": [one._asdict() for one in found.fitted],
+        "ratios": [
+            {**one.measurement._asdict(), "before": one.before, "after": one.after}
+            for one in found.ratios
+        ],
+        "spread": {"before": found.spread[0], "after": found.spread[1]},
+        "worst": {"before": found.worst[0], "after": found.worst[1]},
     }

@@ -102,6 +102,7 @@ _USAGE = 2
     "Host", "--iommu-page", metavar="SIZE", callback=options.number_of_bytes(1 << 30),
     help="Page size of the IOMMU, such as 4KiB or 2MiB.  [default: as the host has it]",
 )  # fmt: skip
+@options.COSTS
 @option(
     "Host", "--ats", is_flag=True,
     help="Let the adapters keep translations (Address Translation Services).",
@@ -179,6 +180,7 @@ def _specs(
     source, target = ends_of(machine, settings.pop("source"), settings.pop("target"))
     settings["rate"] = settings["rate"] or 0
     settings["mtu"] = int(settings["mtu"])
+    settings["costs"] = options.costs_of(settings.pop("costs_file"))
     settings["registering"] = Registering(
         RegistrationMode(settings.pop("mode")),
         RegisteredKind[_KINDS[settings.pop("via")]],

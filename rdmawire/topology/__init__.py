@@ -4,6 +4,9 @@ A :class:`Machine` is the tree of a host. It is described by hand, or read from 
 -m``, ``lspci -tv`` or ``/sys/bus/pci``. This package does not depend on packets or queue pairs.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from rdmawire.topology.advice import GpuAdvice, bounce_routes, gpu_advice
 from rdmawire.topology.bus import Bus, BusRoute, LinkEnds, LinkUse
 from rdmawire.topology.cost import (
@@ -59,14 +62,25 @@ from rdmawire.topology.relation import (
 )
 from rdmawire.topology.route import Route, Step, memory_route, nvlink_route, peer_route
 
+if TYPE_CHECKING:
+    from rdmawire.topology.calibration import (
+        MEASURED,
+        Calibration,
+        Measurement,
+        calibrate,
+        parse_measurements,
+    )
+
 __all__ = [
     "IOMMU_LIMITS",
     "IOMMU_SOURCES",
+    "MEASURED",
     "PAGE_SIZES",
     "SOURCES",
     "Bus",
     "BusRoute",
     "CachedRegion",
+    "Calibration",
     "Capability",
     "CopyKind",
     "Costs",
@@ -83,6 +97,7 @@ __all__ = [
     "LinkUse",
     "Lookup",
     "Machine",
+    "Measurement",
     "NumaNode",
     "PcieLink",
     "PeerStatus",
@@ -100,6 +115,7 @@ __all__ = [
     "TranslationCache",
     "TranslationCounts",
     "bounce_routes",
+    "calibrate",
     "copy_time",
     "finish_times",
     "gpu_advice",
@@ -108,6 +124,7 @@ __all__ = [
     "nvlink_route",
     "parse_lspci",
     "parse_matrix",
+    "parse_measurements",
     "peer_matrix",
     "peer_route",
     "peer_status",
@@ -118,3 +135,14 @@ __all__ = [
     "topology_matrix",
     "write_time",
 ]
+
+_CALIBRATION = ("MEASURED", "Calibration", "Measurement", "calibrate", "parse_measurements")
+
+
+def __getattr__(name: str) -> object:
+    """Load a name of the calibration, which needs NumPy, when it is first used (PEP 562)."""
+    if name not in _CALIBRATION:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module("rdmawire.topology.calibration"), name)
+    globals()[name] = value
+    return value

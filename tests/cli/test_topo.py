@@ -111,3 +111,46 @@ def test_the_tree_is_drawn(tmp_path: Path) -> None:
     assert "GPU1 to memory of node 1" in path.read_text(encoding="utf-8")
     wrong = run("topo", "two-sockets", "--plot", "host.gif")
     assert "'host.gif' must end in .svg or .png" in wrong.stderr
+
+
+COPIES = "tests/topology/h200-copies.csv"
+
+
+def test_a_calibration_writes_constants_that_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "costs.yaml"
+    done = run("topo", "dgx-h200", "--calibrate", COPIES, "-w", str(path))
+    assert done.stdout.splitlines()[-2:] == [
+        "typically a factor of 1.15 before, 1.09 after",
+        "at most a factor of 1.48 before, 1.21 after",
+    ]
+    found = json.loads(run("topo", "dgx-h200", "--calibrate", COPIES, "--json").stdout)
+    assert len(found["ratios"]) == 42
+    again = run("topo", "dgx-h200", "--calibrate", COPIES, "--costs", str(path)).stdout
+    assert "typically a factor of 1.09 before, 1.09 after" in again
+    slow = tmp_path / "slow.yaml"
+    slow.write_text("costs: slow\nroot_latency: 5270\n")
+    wanted = ("topo", "two-sockets", "--path", "mlx5_0", "memory0", "--size", "8")
+    usual, slower = (run(*wanted, *more).stdout for more in ((), ("--costs", str(slow))))
+    assert (usual.split()[-4:-3], slower.split()[-4:-3]) == (["0.39"], ["5.39"])
+    times = [
+        run("transfer", "two-sockets", "--path", "bounce", "--size", "8", *more)
+        .stdout.splitlines()[1]
+        .split()[2]
+        for more in ((), ("--costs", str(slow)))
+    ]
+    assert float(times[1]) > float(times[0]) + 10
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--constant", "copy_launch"), "--constant and -w go with --calibrate"),
+        (("--calibrate", "none.csv"), "no such file or directory; expected a file with meas"),
+        (("--calibrate", COPIES, "--constant", "x"), "no constant is called 'x'"),
+        (("--costs", COPIES), "h200-copies.csv:1:1: found"),
+    ],
+)
+def test_calibrations_that_are_not_possible(words: tuple[str, ...], message: str) -> None:
+    done = run("topo", "dgx-h200", *words)
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
         shipped,
     )
     from rdmawire.traffic.scenario.runner.play import Outcome, StepOutcome, play
-    from rdmawire.traffic.scenario.topology_file import open_host, read_topology, shipped_hosts
+    from rdmawire.traffic.scenario.topology_file import (
+        format_costs,
+        open_costs,
+        open_host,
+        read_costs,
+        read_topology,
+        shipped_hosts,
+    )
 
 __all__ = [
     "Failure",
@@ -36,9 +43,12 @@ __all__ = [
     "Scenario",
     "ScenarioError",
     "StepOutcome",
+    "format_costs",
     "json_schema",
+    "open_costs",
     "open_host",
     "play",
+    "read_costs",
     "read_scenario",
     "read_scenario_text",
     "read_shipped",
@@ -52,7 +62,10 @@ _MODULES = {
     "model": ("Scenario",),
     "reader": ("json_schema", "read_scenario", "read_scenario_text", "read_shipped", "shipped"),
     "runner.play": ("Outcome", "StepOutcome", "play"),
-    "topology_file": ("open_host", "read_topology", "shipped_hosts"),
+    "topology_file": (
+        *("format_costs", "open_costs", "open_host", "read_costs"),
+        *("read_topology", "shipped_hosts"),
+    ),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -1,15 +1,16 @@
 """Topologies of hosts: those of the package, from YAML, and from what other tools print."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rdmawire.errors import TopologyError
 from rdmawire.terminal import closest_names, quote
-from rdmawire.topology import DeviceKind, Iommu, Machine, nearest, parse_matrix
+from rdmawire.topology import SOURCES, Costs, DeviceKind, Iommu, Machine, nearest, parse_matrix
 from rdmawire.topology.pci_tree import FoundMachine, parse_lspci, read_sysfs
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import (
@@ -23,9 +24,10 @@ from rdmawire.traffic.scenario.document import (
     parse_document,
     shipped_files,
 )
+from rdmawire.traffic.scenario.model.costs import CostsPlan
 from rdmawire.traffic.scenario.model.placement import PlacePlan
 from rdmawire.traffic.scenario.model.topology import TopologyPlan
-from rdmawire.traffic.scenario.section import Found, read_section
+from rdmawire.traffic.scenario.section import Found, Section, read_section
 
 _LSPCI: Final = "-[0000:"
 _MATRIX: Final = "GPU0"
@@ -38,17 +40,56 @@ def read_topology(text: str | bytes, source: str = "topology") -> Machine:
 
     Raises :class:`ScenarioError` with all its errors.
     """
+    machine: Machine = _read(TopologyPlan, text, source).machine
+    return machine
+
+
+def _read(section: type[Section], text: str | bytes, source: str) -> Any:
+    """Read a file that is one section; raise :class:`ScenarioError` with all its errors."""
     diagnostics = Diagnostics(source)
-    plan: TopologyPlan | None = None
+    found: Any = None
     try:
         root = parse_document(text, diagnostics)
-        plan = read_section(TopologyPlan, root, ParseContext(root, diagnostics, dict, {}))
+        found = read_section(section, root, ParseContext(root, diagnostics, dict, {}))
     except (NodeError, ReportedError) as error:
         diagnostics.report(error)
-    if plan is None or diagnostics:
+    if found is None or diagnostics:
         raise diagnostics.error()
-    machine: Machine = plan.machine
-    return machine
+    return found
+
+
+def read_costs(text: str | bytes, source: str = "costs") -> Costs:
+    """Read constants of the model of costs from YAML; those that are not given are as usual.
+
+    Raises :class:`ScenarioError` with all its errors.
+    """
+    costs: Costs = _read(CostsPlan, text, source)
+    return costs
+
+
+def open_costs(path: str) -> Costs:
+    """Return the constants of a file; raise :class:`TopologyError` if it cannot be read."""
+    return read_costs(read_text(path, "constants of costs"), path)
+
+
+def read_text(path: str, what: str) -> str:
+    """Return the text of a file of bounded size; raise :class:`TopologyError` without it."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise TopologyError(f"{quote(path)}: {reason}; expected a file with {what}") from None
+    return _text(data, path, f"expected {what}")
+
+
+def format_costs(costs: Costs, name: str, source: str) -> str:
+    """Return constants as the YAML that :func:`read_costs` reads, each with its unit."""
+    values = (
+        f"{field.name}: {getattr(costs, field.name):.6g}  # {SOURCES[field.name].unit}\n"
+        for field in fields(costs)
+    )
+    return f"costs: {json.dumps(name)}\nsource: {json.dumps(source)}\n{''.join(values)}"
 
 
 def parse_topology(data: bytes | str, source: str = "topology") -> FoundMachine:
@@ -65,16 +106,16 @@ def parse_topology(data: bytes | str, source: str = "topology") -> FoundMachine:
     return FoundMachine(read_topology(text, source), [])
 
 
-def _text(data: bytes | str, source: str) -> str:
-    """Return the text of a file; raise :class:`TopologyError` for what cannot be a host."""
+def _text(data: bytes | str, source: str, expected: str = _EXPECTED) -> str:
+    """Return the text of a file; raise :class:`TopologyError` for what cannot be one."""
     if len(data) > MAX_BYTES:
-        raise TopologyError(f"{source}: more than {MAX_BYTES} bytes; {_EXPECTED}")
+        raise TopologyError(f"{source}: more than {MAX_BYTES} bytes; {expected}")
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
     except UnicodeDecodeError:
         text = ""
     if not text.strip() or "\0" in text:
-        raise TopologyError(f"{source}: {'no text in UTF-8' if data else 'empty'}; {_EXPECTED}")
+        raise TopologyError(f"{source}: {'no text in UTF-8' if data else 'empty'}; {expected}")
     return text
 
 
