@@ -259,9 +259,9 @@ def _joined(lines: Iterable[str]) -> str:
 
 
 def _routes(machine: "Machine", source: str, target: str) -> Iterator[tuple[str, "Route"]]:
-    """Yield the routes between two ends: over NVLink, over PCIe, and through host memory."""
+    """Yield the routes between two ends: over NVLink or UALink, PCIe, and through host memory."""
     from rdmawire.topology.advice import bounce_routes
-    from rdmawire.topology.route import memory_route, nvlink_route, peer_route
+    from rdmawire.topology.route import memory_route, nvlink_route, peer_route, ualink_route
 
     if (node := _memory_node(machine, source)) is not None:
         yield "host memory", memory_route(machine, _device(machine, target), node).reversed()
@@ -273,9 +273,10 @@ def _routes(machine: "Machine", source: str, target: str) -> Iterator[tuple[str,
     second = _device(machine, target)
     if first.name == second.name:
         raise TopologyError(f"{source} to itself is no path: name two devices")
-    direct = nvlink_route(machine, first, second)
-    if direct.steps:
-        yield "NVLink", direct
+    links = (("NVLink", nvlink_route), ("UALink", ualink_route))
+    for name, route_by in links:
+        if (direct := route_by(machine, first, second)).steps:
+            yield name, direct
     yield f"peer-to-peer, {_status(machine, first, second)}", peer_route(machine, first, second)
     to_memory, to_target = bounce_routes(machine, first, second)
     yield "bounce, to host memory", to_memory

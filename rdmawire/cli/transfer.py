@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from rdmawire.gpudirect.transfer import TransferReport, TransferSpec
     from rdmawire.topology import Machine
 
-_PATHS = ("direct", "bounce", "pageable", "tcp", "nvlink")
+_BETWEEN_HOSTS = ("direct", "bounce", "pageable", "tcp")
+_WITHIN_HOST = ("nvlink", "ualink")
+_PATHS = (*_BETWEEN_HOSTS, *_WITHIN_HOST)
 _SIZES = ("8", "4KiB", "64KiB", "1MiB", "16MiB")
 _MAX_SIZE = 1 << 30
 _MAX_REPEAT = 10_000
@@ -47,7 +49,7 @@ _USAGE = 2
 @click.argument("host")
 @option(
     "Transfer", "--path", "paths", type=click.Choice(_PATHS), multiple=True,
-    help="Path of the data; may be repeated.  [default: all]",
+    help="Path of the data; may be repeated.  [default: all that the GPUs have links for]",
 )  # fmt: skip
 @option(
     "Transfer", "--size", "sizes", metavar="SIZE", multiple=True, default=_SIZES,
@@ -57,7 +59,7 @@ _USAGE = 2
 @option("Transfer", "--from", "source", metavar="GPU", help="Source.  [default: the first GPU]")
 @option(
     "Transfer", "--to", "target", metavar="GPU",
-    help="Target, on another host of this kind except with --path nvlink.  "
+    help="Target, on another host of this kind except with --path nvlink or ualink.  "
     "[default: the second GPU, or the only one]",
 )  # fmt: skip
 @option(
@@ -141,18 +143,18 @@ def command(
     HOST is whatever `rdmawire topo` reads: a shipped host, such as dgx-h200, or a file. The two
     GPUs are on two such hosts, joined by a switch, and real packets and copies move the data:
     GPUDirect RDMA (direct), through pinned memory (bounce) or pageable memory of the hosts over
-    RDMA, over TCP, or over NVLink within one host. Times are virtual; docs/howto/transfers.md
-    explains the model. Exit status: 0, or 2 if the host has no such path.
+    RDMA, over TCP, or over NVLink or UALink within one host. Times are virtual;
+    docs/howto/transfers.md explains the model. Exit status: 0, or 2 if the host has no such path.
     """
     if capture is not None:
         if len(paths) != 1 or len(sizes) != 1:
             raise click.UsageError("-w needs one --path and one --size, whose packets it writes")
-        if paths == ("nvlink",):
-            raise click.UsageError("-w: NVLink has no packets that a capture could hold")
+        if paths[0] in _WITHIN_HOST:
+            raise click.UsageError(f"-w: {paths[0]} has no packets that a capture could hold")
         capture = options.capture_path(capture)
     options.check_drawing(picture)
     try:
-        specs = list(_specs(host, paths or _PATHS, sizes, settings))
+        specs = list(_specs(host, paths, sizes, settings))
         results = [_Result(spec, *_outcome(spec, capture)) for spec in specs]
     except RdmaError as error:
         complain(str(error))
@@ -178,6 +180,8 @@ def _specs(
 
     machine = _machine(host, settings)
     source, target = ends_of(machine, settings.pop("source"), settings.pop("target"))
+    within = "ualink" if any(machine.ualinks.values()) else "nvlink"
+    paths = paths or (*_BETWEEN_HOSTS, within)
     settings["rate"] = settings["rate"] or 0
     settings["mtu"] = int(settings["mtu"])
     settings["costs"] = options.costs_of(settings.pop("costs_file"))

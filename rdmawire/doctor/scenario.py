@@ -253,7 +253,7 @@ def _used(host: HostPlan, place: PlacePlan) -> Machine:
     """Return the topology of a host with the devices that it uses alone."""
     gpu = place.gpu_device if host.gpus else None
     devices = (place.device,) if gpu is None else (gpu, place.device)
-    return replace(place.host_machine, devices=devices, nvlinks={})
+    return replace(place.host_machine, devices=devices, nvlinks={}, ualinks={})
 
 
 def examine_scenario(scenario: Scenario) -> list[Finding]:

@@ -60,7 +60,15 @@ from rdmawire.topology.relation import (
     peer_status,
     relation,
 )
-from rdmawire.topology.route import Route, Step, memory_route, nvlink_route, peer_route
+from rdmawire.topology.route import (
+    Route,
+    Step,
+    memory_route,
+    nvlink_route,
+    peer_route,
+    scale_up_route,
+    ualink_route,
+)
 
 if TYPE_CHECKING:
     from rdmawire.topology.calibration import (
@@ -132,7 +140,9 @@ __all__ = [
     "read_time",
     "registration",
     "relation",
+    "scale_up_route",
     "topology_matrix",
+    "ualink_route",
     "write_time",
 ]
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from rdmawire.topology.machine import Device, Iommu, Machine
-from rdmawire.topology.route import PCIE, UNKNOWN, Route, Step, memory_route, nvlink_route
+from rdmawire.topology.route import PCIE, UNKNOWN, Route, Step, memory_route, scale_up_route
 from rdmawire.units import SECOND
 
 _H200: Final = "measured on a server with four H200"
@@ -201,7 +201,7 @@ class CopyKind(Enum):
     PINNED_AND_SYNC = "pinned, with a wait"
     PAGEABLE = "pageable"
     DEVICE = "within the GPU"
-    PEER = "to another GPU by NVLink"
+    PEER = "to another GPU by NVLink or UALink"
     BOUNCE = "to another GPU through the host"
     BOUNCE_PAGEABLE = "through pageable memory of the host"
 
@@ -217,8 +217,8 @@ def copy_time(
 ) -> float:
     """Return the time (ns) of a copy of ``size`` bytes between a GPU and the host, or a peer.
 
-    The host's memory is that of the GPU's NUMA node. A ``peer`` without NVLinks to the GPU is
-    reached through the host.
+    The host's memory is that of the GPU's NUMA node. A ``peer`` without NVLinks or UALinks to the
+    GPU is reached through the host.
     """
     node = machine.bridge_of(gpu).node
     once = _transfer(memory_route(machine, gpu, node), size, costs)
@@ -227,7 +227,7 @@ def copy_time(
     if kind is CopyKind.PAGEABLE:
         return costs.pageable_launch + once + size / costs.staging_rate * SECOND
     if kind is CopyKind.PEER and peer is not None:
-        direct = nvlink_route(machine, gpu, peer)
+        direct = scale_up_route(machine, gpu, peer)
         if direct.steps:
             return costs.peer_launch + _transfer(direct, size, costs)
         kind = CopyKind.BOUNCE

@@ -103,7 +103,7 @@ class Settings:
     ``peer_to_peer`` says whether the root forwards requests between devices, which a firmware can
     forbid. ``relaxed_ordering`` says whether it may reorder writes that allow it. ``virtual`` hosts
     are virtual machines, which do not see the real tree. ``socket_link`` is the name of the link
-    between sockets.
+    between sockets, ``ualink`` the generation of the UALinks.
     """
 
     iommu: Iommu = Iommu.OFF
@@ -112,6 +112,7 @@ class Settings:
     virtual: bool = False
     socket_link: str = "UPI"
     iommu_page: int = 4096
+    ualink: str = "200G"
 
 
 MAX_DEVICES: Final = 1024
@@ -121,6 +122,9 @@ MAX_DEVICES: Final = 1024
 @dataclass(frozen=True)
 class Machine:
     """A host. ``nvlinks`` are the NVLinks between two GPUs, by the pair of their names in order.
+
+    ``ualinks`` are the UALinks of four lanes between two, directly or through UALink switches; a
+    host has one kind.
 
     Raises :class:`TopologyError` for a parent that is not there, a cycle, or a name used twice.
     """
@@ -132,6 +136,7 @@ class Machine:
     devices: tuple[Device, ...] = ()
     nvlinks: Mapping[tuple[str, str], int] = field(default_factory=dict)
     settings: Settings = Settings()
+    ualinks: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         things: list[HostBridge | Switch | Device] = [*self.bridges]
@@ -167,9 +172,12 @@ class Machine:
 
     def _check_nvlinks(self) -> None:
         gpus = {gpu.name for gpu in self.gpus}
-        for first, second in self.nvlinks:
-            if first == second or not {first, second} <= gpus:
-                raise TopologyError(f"an NVLink between {first} and {second}: not two GPUs")
+        for what, links in (("an NVLink", self.nvlinks), ("a UALink", self.ualinks)):
+            for first, second in links:
+                if first == second or not {first, second} <= gpus:
+                    raise TopologyError(f"{what} between {first} and {second}: not two GPUs")
+        if any(self.nvlinks.values()) and any(self.ualinks.values()):
+            raise TopologyError("NVLinks and UALinks in one host: GPUs have one kind")
 
     @cached_property
     def _parents(self) -> dict[str, HostBridge | Switch]:
@@ -228,8 +236,16 @@ class Machine:
 
     def nvlinks_between(self, first: Device, second: Device) -> int:
         """Return the number of NVLinks between two GPUs, directly or through NVSwitches."""
-        names = first.name, second.name
-        return self.nvlinks.get(names, 0) or self.nvlinks.get(names[::-1], 0)
+        return _between(self.nvlinks, first, second)
+
+    def ualinks_between(self, first: Device, second: Device) -> int:
+        """Return the number of UALinks of four lanes between two GPUs, also through switches."""
+        return _between(self.ualinks, first, second)
+
+
+def _between(links: Mapping[tuple[str, str], int], first: Device, second: Device) -> int:
+    names = first.name, second.name
+    return links.get(names, 0) or links.get(names[::-1], 0)
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -32,6 +32,8 @@ Legend:
   PIX  = Connection traversing at most a single PCIe bridge
   NV#  = Connection traversing a bonded set of # NVLinks
 """  # noqa: E501 - the words that nvidia-smi writes
+_UALINK_LEGEND: Final = "  UA#  = Connection traversing a bonded set of # UALinks\n"
+"""The words of another vendor's links are not known: these are in the manner of the others."""
 _PEER_LEGEND: Final = """
 Legend:
 
@@ -46,7 +48,10 @@ Legend:
 
 
 def topology_matrix(machine: Machine) -> str:
-    """Return the matrix of GPUs and adapters as ``nvidia-smi topo -m`` writes it."""
+    """Return the matrix of GPUs and adapters as ``nvidia-smi topo -m`` writes it.
+
+    UALinks, which that program does not know, are ``UA`` with their number.
+    """
     devices = [*machine.gpus, *machine.adapters]
     labels = _labels(machine)
     head = ["", *labels, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]
@@ -60,7 +65,8 @@ def topology_matrix(machine: Machine) -> str:
         if device.kind is DeviceKind.ADAPTER
     ]
     legend = ["", "NIC Legend:", "", *names, ""] if names else [""]
-    return "\n".join(lines) + "\n" + _LEGEND + "\n".join(legend)
+    meanings = _LEGEND + (_UALINK_LEGEND if any(machine.ualinks.values()) else "")
+    return "\n".join(lines) + "\n" + meanings + "\n".join(legend)
 
 
 def _labels(machine: Machine) -> list[str]:
@@ -95,7 +101,7 @@ def peer_matrix(machine: Machine, capability: Capability) -> str:
 
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _LABEL: Final = re.compile(r"(GPU|NIC)?[\w.\-]+")
-_NVLINKS: Final = re.compile(r"NV(\d{1,3})")
+_GPU_LINKS: Final = re.compile(r"(NV|UA)(\d{1,3})")
 _NIC_NAME: Final = re.compile(r"\s+(NIC\d+):\s+(\S+)\s*")
 _MAX_COLUMNS: Final = 1024
 _TREE_LEVELS: Final = (Level.PIX, Level.PXB, Level.PHB, Level.NODE)
@@ -170,7 +176,10 @@ class _Tree:
         self._names = names
         self._rows = rows
         self._levels: dict[tuple[str, str], Level] = {}
-        self._nvlinks: dict[tuple[str, str], int] = {}
+        self._links: dict[Level, dict[tuple[str, str], int]] = {
+            Level.NVLINK: {},
+            Level.UALINK: {},
+        }
         for label in labels:
             for other, word in zip(labels, rows[label].words, strict=True):
                 self._read(label, other, word)
@@ -179,12 +188,12 @@ class _Tree:
         if first == second:
             if word != "X":
                 raise TopologyError(f"{self._name}: {first} to itself is {word}, not X")
-        elif found := _NVLINKS.fullmatch(word):
-            self._nvlinks[first, second] = int(found[1])
-        elif word in Level.__members__ and word not in ("SELF", "NVLINK"):
+        elif found := _GPU_LINKS.fullmatch(word):
+            self._links[Level(found[1])][first, second] = int(found[2])
+        elif word in Level.__members__ and word not in ("SELF", "NVLINK", "UALINK"):
             self._levels[first, second] = Level(word)
         else:
-            known = "PIX, PXB, PHB, NODE, SYS and NV with a number"
+            known = "PIX, PXB, PHB, NODE, SYS, and NV or UA with a number"
             raise TopologyError(f"{self._name}: {first} to {second} is {word}; known are {known}")
 
     def machine(self) -> Machine:
@@ -195,13 +204,17 @@ class _Tree:
         bridges, roots = self._bridges(groups[Level.PHB], of)
         switches, parents = self._switches(groups, roots)
         devices = tuple(self._device(label, parents[label]) for label in self._labels)
-        nvlinks = {
+        nvlinks, ualinks = (self._named(links) for links in self._links.values())
+        settings = Settings(socket_link="")
+        return Machine(self._name, nodes, bridges, switches, devices, nvlinks, settings, ualinks)
+
+    def _named(self, links: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+        """Return links by the names of their devices, each pair once."""
+        return {
             (self._names.get(first, first), self._names.get(second, second)): count
-            for (first, second), count in self._nvlinks.items()
+            for (first, second), count in links.items()
             if self._labels.index(first) < self._labels.index(second)
         }
-        settings = Settings(socket_link="")
-        return Machine(self._name, nodes, bridges, switches, devices, nvlinks, settings)
 
     def _groups(self, level: Level) -> dict[str, str]:
         """Return for each device the first one of its group: those joined by this level or nearer.

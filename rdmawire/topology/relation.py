@@ -11,11 +11,12 @@ from rdmawire.topology.machine import Device, DeviceKind, Machine
 class Level(Enum):
     """The part of the host that a path between two devices crosses, the nearest one first.
 
-    The words and their meanings are those of ``nvidia-smi topo -m``.
+    The words and their meanings are those of ``nvidia-smi topo -m``, but that of UALinks.
     """
 
     SELF = "X"
     NVLINK = "NV"
+    UALINK = "UA"
     PIX = "PIX"
     PXB = "PXB"
     PHB = "PHB"
@@ -35,6 +36,7 @@ _ORDER: Final = {level: index for index, level in enumerate(Level)}
 _MEANINGS: Final = {
     Level.SELF: "the device itself",
     Level.NVLINK: "a number of bonded NVLinks",
+    Level.UALINK: "a number of bonded UALinks",
     Level.PIX: "at most one PCIe bridge",
     Level.PXB: "several PCIe bridges, but no host bridge",
     Level.PHB: "a PCIe host bridge (typically the CPU)",
@@ -44,21 +46,23 @@ _MEANINGS: Final = {
 
 
 class Relation(NamedTuple):
-    """A level, and the number of NVLinks if they are the path."""
+    """A level, and the number of NVLinks or UALinks if they are the path."""
 
     level: Level
-    nvlinks: int = 0
+    links: int = 0
 
     def __str__(self) -> str:
-        return f"{self.level.value}{self.nvlinks or ''}"
+        return f"{self.level.value}{self.links or ''}"
 
 
 def relation(machine: Machine, first: Device, second: Device) -> Relation:
-    """Return how near two devices are; GPUs with NVLinks between them are related by these."""
+    """Return how near two devices are; GPUs with links between them are related by these."""
     if first.name == second.name:
         return Relation(Level.SELF)
     if nvlinks := machine.nvlinks_between(first, second):
         return Relation(Level.NVLINK, nvlinks)
+    if ualinks := machine.ualinks_between(first, second):
+        return Relation(Level.UALINK, ualinks)
     return Relation(pcie_level(machine, first, second))
 
 
@@ -116,19 +120,20 @@ def peer_status(
 ) -> PeerStatus:
     """Return whether a device may access the memory of another one, and why not.
 
-    Over NVLink everything is allowed. On PCI Express, requests below one switch need nothing else,
-    unless ACS sends them to the root; requests through the root need its permission, and none pass
-    the link between sockets. There are no atomics between devices through a root, which needs
-    AtomicOp routing (PCIe Base 6.0, 6.15).
+    Over NVLink and UALink everything is allowed. On PCI Express, requests below one switch need
+    nothing else, unless ACS sends them to the root; requests through the root need its permission,
+    and none pass the link between sockets. There are no atomics between devices through a root,
+    which needs AtomicOp routing (PCIe Base 6.0, 6.15).
     """
     if first.name == second.name:
         return PeerStatus.SELF
-    if machine.nvlinks_between(first, second):
+    by_nvlink = machine.nvlinks_between(first, second) > 0
+    if capability is Capability.NVLINK:
+        return PeerStatus.OK if by_nvlink else PeerStatus.NOT_SUPPORTED
+    if by_nvlink or machine.ualinks_between(first, second):
         if capability is Capability.PCIE:
             return _pcie_status(machine, first, second)
         return PeerStatus.OK
-    if capability is Capability.NVLINK:
-        return PeerStatus.NOT_SUPPORTED
     status = _pcie_status(machine, first, second)
     if status is PeerStatus.OK and capability is Capability.ATOMICS:
         return PeerStatus.NOT_SUPPORTED if through_root(machine, first, second) else status

@@ -34,12 +34,19 @@ NVLINK_RATES: Final = {
     "B200": 40.1e9,
 }
 """Bytes per second of one NVLink in one direction, by the model of the GPU: NCCL's ``topo.h``."""
+UALINK_RATES: Final = {"200G": 93e9, "128G": 59.5e9}
+"""Bytes per second of data of a UALink of four lanes in one direction, by generation.
+
+UALink 200G 1.0: 200 Gbit/s a lane, of which 93% are for data; 128G: 128 Gbit/s a lane, on the
+physical layer of PCI Express 7.0, with the same share.
+"""
 C2C_RATE: Final = 450e9
 """Bytes per second of NVLink-C2C in one direction: NVIDIA GH200 data sheet, 900 GB/s in both."""
 
 
 PCIE: Final = "PCIe"
 NVLINKS: Final = "NVLinks"
+UALINKS: Final = "UALinks"
 SOCKETS: Final = "link between sockets"
 UNKNOWN: Final = (PCIE, NVLINKS, SOCKETS)
 """Links whose generation, model or kind is not known."""
@@ -88,6 +95,22 @@ def nvlink_route(machine: Machine, source: Device, target: Device) -> Route:
     total = None if rate is None else rate * count
     link = NVLINKS if total is None else f"{count} NVLinks"
     return Route([Step(source.name, target.name, link, total)], [])
+
+
+def ualink_route(machine: Machine, source: Device, target: Device) -> Route:
+    """Return the route between two GPUs over their UALinks; without steps if there are none."""
+    count = machine.ualinks_between(source, target)
+    if not count:
+        return Route([], [])
+    generation = machine.settings.ualink
+    rate = UALINK_RATES[generation] * count
+    return Route([Step(source.name, target.name, f"{count} {UALINKS} {generation}", rate)], [])
+
+
+def scale_up_route(machine: Machine, source: Device, target: Device) -> Route:
+    """Return the route between two GPUs over their NVLinks or UALinks, if there are any."""
+    direct = nvlink_route(machine, source, target)
+    return direct if direct.steps else ualink_route(machine, source, target)
 
 
 def peer_route(machine: Machine, source: Device, target: Device, max_payload: int = 256) -> Route:

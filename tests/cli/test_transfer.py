@@ -67,7 +67,7 @@ def test_a_host_is_read_from_standard_input() -> None:
         (("dgx-h200", "--size", "many"), "'many' is no number of bytes"),
         (("dgx-h200", "--size", "2GiB"), "at most 1073741824"),
         (("dgx-h200", "-w", "x.pcap"), "-w needs one --path and one --size"),
-        (("dgx-h200", "-w", "x.pcap", "--path", "nvlink", "--size", "8"), "NVLink has no packets"),
+        (("dgx-h200", "-w", "x.pcap", "--path", "nvlink", "--size", "8"), "nvlink has no packets"),
         (("dgx-h200", "--from", "GPU9"), "no device is called 'GPU9'"),
     ],
 )

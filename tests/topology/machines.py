@@ -39,6 +39,10 @@ def machines(draw: st.DrawFn) -> Machine:
     gpus = [device.name for device in devices if device.kind is DeviceKind.GPU]
     links = draw(st.sampled_from([0, 4, 18]))
     pairs = {(one, other): links for one in gpus for other in gpus if one < other and links}
+    of_nvidia = draw(st.booleans())
     numa = tuple(NumaNode(i, f"{8 * i}-{8 * i + 7}") for i in range(nodes))
     settings = Settings(peer_to_peer=draw(st.booleans()))
-    return Machine("drawn", numa, tuple(bridges), tuple(switches), tuple(devices), pairs, settings)
+    nvlinks, ualinks = (pairs, {}) if of_nvidia else ({}, pairs)
+    return Machine(
+        "drawn", numa, tuple(bridges), tuple(switches), tuple(devices), nvlinks, settings, ualinks
+    )

@@ -7,6 +7,7 @@ from hypothesis import given
 
 from rdmawire.errors import TopologyError
 from rdmawire.topology import (
+    Capability,
     Device,
     DeviceKind,
     HostBridge,
@@ -18,13 +19,21 @@ from rdmawire.topology import (
     PeerStatus,
     Switch,
     nearest,
+    parse_matrix,
     peer_status,
     relation,
+    topology_matrix,
 )
 from rdmawire.topology.advice import bounce_routes, gpu_advice
 from rdmawire.topology.pcie import generation_of
 from rdmawire.topology.relation import pcie_level, redirecting
-from rdmawire.topology.route import memory_route, nvlink_route, peer_route
+from rdmawire.topology.route import (
+    memory_route,
+    nvlink_route,
+    peer_route,
+    scale_up_route,
+    ualink_route,
+)
 from rdmawire.traffic.scenario.topology_file import open_host, shipped_hosts
 from tests.topology.machines import machines
 
@@ -54,6 +63,7 @@ def host(name: str) -> Machine:
         ("workstation", "GPU0", ["mlx5_0"], Level.PHB, False),
         ("vm", "GPU0", ["mlx5_0"], Level.PHB, False),
         ("grace-hopper", "GPU0", ["mlx5_0"], Level.NODE, True),
+        ("ualink-node", "GPU2", ["nic2"], Level.PIX, True),
     ],
 )
 def test_the_adapter_of_a_gpu(
@@ -69,7 +79,8 @@ def test_the_adapter_of_a_gpu(
 
 def test_every_shipped_host_is_tested() -> None:
     assert set(shipped_hosts()) == {
-        *("dgx-h100", "dgx-h200", "grace-hopper", "two-sockets", "vm", "workstation"),
+        *("dgx-h100", "dgx-h200", "grace-hopper", "two-sockets", "ualink-node", "vm"),
+        "workstation",
     }
 
 
@@ -143,6 +154,39 @@ def test_nvlinks_have_the_rate_that_was_measured() -> None:
     assert alone.slowest is None
 
 
+def test_ualinks_have_the_rate_of_their_generation() -> None:
+    """93% of 260 TB/s for 72 GPUs, in both directions, as AMD announced for Helios."""
+    machine = host("ualink-node")
+    first, last = machine.device("GPU0"), machine.device("GPU3")
+    route = ualink_route(machine, first, last)
+    assert route.steps[0].rate == pytest.approx(0.93 * 260e12 / 72 / 2, rel=0.01)
+    assert scale_up_route(machine, first, last) == route
+    assert nvlink_route(machine, first, last).steps == []
+    slower = replace(machine, settings=replace(machine.settings, ualink="128G"))
+    assert ualink_route(slower, first, last).steps[0].rate == pytest.approx(
+        (route.steps[0].rate or 0) * 128 / 200, rel=0.001
+    )
+    dgx = host("dgx-h200")
+    assert scale_up_route(dgx, *dgx.gpus[:2]) == nvlink_route(dgx, *dgx.gpus[:2])
+
+
+def test_what_ualinks_allow() -> None:
+    machine = host("ualink-node")
+    first, second = machine.gpus[:2]
+    assert str(relation(machine, first, second)) == "UA18"
+    allowed = {one: peer_status(machine, first, second, one) is PeerStatus.OK for one in Capability}
+    assert [one for one, is_allowed in allowed.items() if not is_allowed] == [Capability.NVLINK]
+    again = parse_matrix(topology_matrix(machine))
+    assert again.ualinks_between(again.gpus[0], again.gpus[3]) == 18
+    assert not any(again.nvlinks.values())
+
+
+def test_a_host_has_one_kind_of_links() -> None:
+    machine = host("ualink-node")
+    with pytest.raises(TopologyError, match="NVLinks and UALinks in one host"):
+        replace(machine, nvlinks={("GPU0", "GPU1"): 4})
+
+
 @pytest.mark.parametrize(
     ("link", "rate"), [(PcieLink(3, 16), 15.754e9), (PcieLink(5, 16), 63.015e9)]
 )
@@ -164,7 +208,8 @@ def test_speeds_of_linux() -> None:
         ({"switches": (Switch("sw", "nowhere"),)}, "sw is below 'nowhere'"),
         ({"switches": (Switch("sw", "sw"),)}, "switch sw is below itself"),
         ({"switches": (Switch("sw", "root"), Switch("sw", "root"))}, "'sw' is the name of two"),
-        ({"nvlinks": {("GPU0", "mlx5_0"): 4}}, "not two GPUs"),
+        ({"nvlinks": {("GPU0", "mlx5_0"): 4}}, "an NVLink between GPU0 and mlx5_0: not two GPUs"),
+        ({"ualinks": {("GPU0", "mlx5_0"): 4}}, "a UALink between GPU0 and mlx5_0: not two GPUs"),
     ],
 )
 def test_hosts_that_cannot_be(changes: dict[str, object], message: str) -> None:

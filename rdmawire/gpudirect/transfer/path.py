@@ -1,8 +1,8 @@
 """Transfers from a GPU to another one, by each path that data can take, in virtual time.
 
 Between two hosts data goes by GPUDirect RDMA, or through host memory and then over RDMA or TCP;
-within a host over NVLink. Packets are real, copies move real bytes, and both take the time of the
-links of the hosts (:mod:`rdmawire.topology`). Times are ns, sizes bytes.
+within a host over NVLink or UALink. Packets are real, copies move real bytes, and both take the
+time of the links of the hosts (:mod:`rdmawire.topology`). Times are ns, sizes bytes.
 """
 
 from collections import deque
@@ -38,6 +38,8 @@ from rdmawire.topology import (
     RegistrationCache,
     RegistrationMode,
     TranslationCounts,
+    nvlink_route,
+    ualink_route,
 )
 from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
@@ -54,6 +56,7 @@ class TransferPath(Enum):
     PAGEABLE = "pageable"
     TCP = "tcp"
     NVLINK = "nvlink"
+    UALINK = "ualink"
 
 
 class WireKind(Enum):
@@ -93,6 +96,7 @@ PLANS: Final[Mapping[TransferPath, Plan]] = {
         pipelined=True,
     ),
     TransferPath.NVLINK: Plan((StageKind.PEER_COPY,), None, ()),
+    TransferPath.UALINK: Plan((StageKind.PEER_COPY,), None, ()),
 }
 """The plan of each path."""
 
@@ -217,7 +221,7 @@ class Transfer:
         self._data = random_bytes(spec.size, spec.seed)
         self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
         self.hosts = [
-            TransferHost(name, number, spec.machine, gpu, spec.costs, peer)
+            TransferHost(name, number, spec.machine, gpu, spec.costs, peer, _PEER.get(spec.path))
             for number, (name, gpu, peer) in enumerate(_ends(spec), 1)
         ]
         for host in self.hosts:
@@ -430,10 +434,17 @@ class Transfer:
         return RegistrationCounts(*map(sum, zip(*each, strict=True)))
 
 
+_PEER: Final = {
+    TransferPath.NVLINK: ("NVLinks", nvlink_route),
+    TransferPath.UALINK: ("UALinks", ualink_route),
+}
+"""What joins the GPUs of a host, by the path, and the route over it."""
+
+
 def _ends(spec: TransferSpec) -> list[tuple[str, Device, Device | None]]:
     """Return the hosts of a transfer, by their names: the GPU of each, and its peer within it."""
     source, target = (spec.machine.device(name) for name in (spec.source, spec.target))
-    if spec.path is TransferPath.NVLINK:
+    if PLANS[spec.path].wire is None:
         return [("host", source, target)]
     return [("sender", source, None), ("receiver", target, None)]
 

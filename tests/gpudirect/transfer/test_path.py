@@ -25,13 +25,15 @@ from rdmawire.traffic.scenario.topology_file import open_host
 
 DGX: Machine = open_host("dgx-h200").machine
 SERVER: Machine = open_host("two-sockets").machine
+PATHS = [path for path in TransferPath if path is not TransferPath.UALINK]
+"""The paths of a DGX."""
 KIB = 1 << 10
 MIB = 1 << 20
 
 
 @settings(max_examples=40)
 @given(
-    st.sampled_from(TransferPath),
+    st.sampled_from(PATHS),
     st.integers(1, 200_000),
     st.sampled_from([0, 1000, 4096, 65_536]),
     st.integers(1, 5),
@@ -197,7 +199,7 @@ def repeated(mode: str, *, buffers: int = 1, repeat: int = 4, **limits: Any) -> 
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", TransferPath)
+@pytest.mark.parametrize("path", PATHS)
 def test_repetitions_take_the_same_time_and_frames(path: TransferPath) -> None:
     spec = TransferSpec(DGX, "GPU0", "GPU1", path, 100_000, chunk=30_000, slots=2)
     once, thrice = transfer(spec), transfer(spec._replace(repeat=3, buffers=2))
@@ -248,3 +250,28 @@ def test_too_much_is_refused(more: dict[str, Any]) -> None:
     spec = TransferSpec(DGX, "GPU0", "GPU1")
     with pytest.raises(TransferError, match=r"repetitions|all together"):
         transfer(spec._replace(**more))
+
+
+@settings(max_examples=10)
+@given(st.integers(1, 1 << 22))
+def test_ualinks_carry_data_at_their_rate(size: int) -> None:
+    node = open_host("ualink-node").machine
+    report = transfer(TransferSpec(node, "GPU0", "GPU3", TransferPath.UALINK, size))
+    launch = Costs().peer_launch
+    assert report.duration == pytest.approx(launch + size / 1674, abs=2 + size // (1 << 16))
+    assert {ends: use.bytes for ends, use in report.links.items()} == {
+        ("host", "GPU0", "GPU3"): size
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "links"),
+    [
+        ("dgx-h200", TransferPath.UALINK, "UALinks"),
+        ("ualink-node", TransferPath.NVLINK, "NVLinks"),
+    ],
+)
+def test_links_that_a_host_does_not_have(name: str, path: TransferPath, links: str) -> None:
+    machine = open_host(name).machine
+    with pytest.raises(TransferError, match=f"GPU0 and GPU1 have no {links}"):
+        transfer(TransferSpec(machine, "GPU0", "GPU1", path, KIB))

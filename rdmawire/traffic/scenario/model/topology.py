@@ -21,7 +21,7 @@ from rdmawire.topology import (
 )
 from rdmawire.topology.pcie import GENERATIONS, WIDTHS
 from rdmawire.topology.registration import PAGE_2M, PAGE_4K, PAGE_64K
-from rdmawire.topology.route import SOCKET_RATES
+from rdmawire.topology.route import SOCKET_RATES, UALINK_RATES
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import NodeError, TextError, listed
 from rdmawire.traffic.scenario.section import Found, Named, Section, key
@@ -65,26 +65,26 @@ def _link(text: str) -> PcieLink:
     return PcieLink(int(found[1]), int(found[2]))
 
 
-class NvlinkPair(NamedTuple):
-    """A number of NVLinks between two GPUs."""
+class LinkedPair(NamedTuple):
+    """A number of NVLinks or UALinks between two GPUs."""
 
     first: str
     second: str
     links: int
 
 
-def _pair(text: str) -> NvlinkPair:
+def _pair(text: str) -> LinkedPair:
     found = _PAIR.fullmatch(text)
     if found is None or not 0 < int(found[3]) <= MAX_NVLINKS:
         raise TextError
-    return NvlinkPair(found[1], found[2], int(found[3]))
+    return LinkedPair(found[1], found[2], int(found[3]))
 
 
 DEVICE_NAME: Final = Parsed(
     "the name of a device, such as GPU0 or mlx5_0", _matching(_NAME), ("GPU0", "sw0")
 )
 LINK: Final = Parsed("a PCIe link: generation and width", _link, ("Gen5 x16", "Gen4 x8"))
-PAIR: Final = Parsed("two GPUs and the number of NVLinks", _pair, ("GPU0-GPU1 x4",))
+PAIR: Final = Parsed("two GPUs and the number of links", _pair, ("GPU0-GPU1 x4",))
 CPUS: Final = Parsed("processors as Linux lists them", _matching(_CPUS), ("0-55,112-167",))
 
 _Below = Annotated[str, DEVICE_NAME, key("The switch or host bridge that it is below.")]
@@ -232,10 +232,21 @@ class TopologyPlan(Section):
         key("NVLinks between every two GPUs, through NVSwitches."),
     ] = 0
     pairs: Annotated[
-        tuple[NvlinkPair, ...],
+        tuple[LinkedPair, ...],
         Many(PAIR),
         key("NVLinks between some GPUs.", "nvlink pairs"),
     ] = ()
+    ualinks: Annotated[
+        int,
+        Number(0, MAX_NVLINKS, "a number of UALinks"),
+        key("UALinks of four lanes between every two GPUs, through UALink switches."),
+    ] = 0
+    ualink_pairs: Annotated[
+        tuple[LinkedPair, ...],
+        Many(PAIR),
+        key("UALinks of four lanes between some GPUs.", "ualink pairs"),
+    ] = ()
+    ualink: Annotated[str, Word(UALINK_RATES), key("Generation of the UALinks.")] = "200G"
     iommu: Annotated[str, Word([mode.value for mode in Iommu]), key("What the IOMMU does.")] = (
         Iommu.OFF.value
     )
@@ -291,6 +302,7 @@ class TopologyPlan(Section):
             self.virtual,
             self.socket_link,
             self.iommu_page,
+            self.ualink,
         )
         return Machine(
             self.topology,
@@ -298,11 +310,13 @@ class TopologyPlan(Section):
             tuple(HostBridge(bridge.name, bridge.node) for bridge in self.bridges),
             tuple(Switch(one.name, one.below, one.link, one.acs) for one in self.switches),
             tuple(plan.device() for plan in self._devices()),
-            self._nvlinks(),
+            self._links(self.nvlinks, self.pairs),
             settings,
+            self._links(self.ualinks, self.ualink_pairs),
         )
 
-    def _nvlinks(self) -> dict[tuple[str, str], int]:
+    def _links(self, number: int, pairs: tuple[LinkedPair, ...]) -> dict[tuple[str, str], int]:
+        """Return the links between every two GPUs, or those of pairs, by the names of the GPUs."""
         names = [gpu.name for gpu in self.gpus]
-        every = dict.fromkeys(combinations(names, 2), self.nvlinks) if self.nvlinks else {}
-        return every | {(pair.first, pair.second): pair.links for pair in self.pairs}
+        every = dict.fromkeys(combinations(names, 2), number) if number else {}
+        return every | {(pair.first, pair.second): pair.links for pair in pairs}
