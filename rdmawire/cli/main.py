@@ -13,7 +13,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     # NumPy starts a thread of OpenBLAS per core when it is imported, which takes up to 0.1 s of
-    # processor time. No command multiplies matrices.
+    # processor time. The matrices of commands are small.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from rdmawire.cli.program import run
 

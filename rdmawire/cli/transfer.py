@@ -324,7 +324,8 @@ def _translation_lines(result: _Result) -> Iterator[str]:
     by_ats = f"ATS: {plural(found.ats_hits, 'hit')}, {found.ats_misses} missed; "
     what = f"{byte_count(result.spec.size)} by {result.spec.path.value}"
     counts = f"IO-TLB: {plural(found.hits, 'hit')}, {found.misses} missed"
-    yield f"{what}: {by_ats if found.ats_hits + found.ats_misses else ''}{counts}"
+    waited = f"accesses waited {found.waited / 1000:.1f} us in all"
+    yield f"{what}: {by_ats if found.ats_hits + found.ats_misses else ''}{counts}; {waited}"
 
 
 def _link_lines(result: _Result) -> Iterator[str]:

@@ -119,8 +119,11 @@ class BusRoute:
             return now
         access = Access(self._source, start, size, -(-size // part))
         if self._by_ats:
-            return unit.translate_by_ats(access, now, 2 * self.latency)
-        return unit.translate(access, now)
+            end = unit.translate_by_ats(access, now, 2 * self.latency)
+        else:
+            end = unit.translate(access, now)
+        unit.waited += end - now
+        return end
 
     def _pieces(self, size: int) -> Iterator[int]:
         most = max(self._bus.max_reading // 2, 1)

@@ -40,17 +40,25 @@ class TranslationCounts(NamedTuple):
     """Requests whose translation was in the IO-TLB, and those that needed a walk.
 
     ``ats_hits`` found it in the cache of their device; ``ats_misses`` asked the IOMMU, where each
-    is a hit or a miss, too.
+    is a hit or a miss, too. ``waited`` is the time (ns) that accesses waited for translations, the
+    sum of all.
     """
 
     hits: int = 0
     misses: int = 0
     ats_hits: int = 0
     ats_misses: int = 0
+    waited: float = 0.0
 
     def plus(self, other: "TranslationCounts") -> "TranslationCounts":
         """Return the sums of both."""
-        return TranslationCounts(*map(sum, zip(self, other, strict=True)))
+        return TranslationCounts(
+            self.hits + other.hits,
+            self.misses + other.misses,
+            self.ats_hits + other.ats_hits,
+            self.ats_misses + other.ats_misses,
+            self.waited + other.waited,
+        )
 
 
 class Access(NamedTuple):
@@ -98,6 +106,7 @@ class RemappingUnit:
         self.page_size = page_size
         self.limits = limits
         self.hits = self.misses = self.ats_hits = self.ats_misses = 0
+        self.waited = 0.0
         self._costs = costs
         self._cache = TranslationCache(limits.entries)
         self._of_device: dict[str, TranslationCache] = {}
@@ -106,7 +115,8 @@ class RemappingUnit:
     @property
     def counts(self) -> TranslationCounts:
         """What was translated."""
-        return TranslationCounts(self.hits, self.misses, self.ats_hits, self.ats_misses)
+        counts = self.hits, self.misses, self.ats_hits, self.ats_misses
+        return TranslationCounts(*counts, self.waited)
 
     def translate(self, access: Access, now: float) -> float:
         """Translate the requests of an access from ``now`` on; return when all are translated.

@@ -154,6 +154,9 @@ class Machine:
         for switch in self.switches:
             self._check_chain(switch)
         self._check_nvlinks()
+        page = self.settings.iommu_page
+        if page < 1 << 12 or page & (page - 1):
+            raise TopologyError(f"IOMMU pages of {page} bytes; a power of two from 4096 on is one")
 
     def _check_nodes(self) -> None:
         numbers = {node.number for node in self.nodes}

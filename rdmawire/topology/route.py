@@ -103,8 +103,9 @@ def ualink_route(machine: Machine, source: Device, target: Device) -> Route:
     if not count:
         return Route([], [])
     generation = machine.settings.ualink
-    rate = UALINK_RATES[generation] * count
-    return Route([Step(source.name, target.name, f"{count} {UALINKS} {generation}", rate)], [])
+    rate = UALINK_RATES.get(generation)
+    total = None if rate is None else rate * count
+    return Route([Step(source.name, target.name, f"{count} {UALINKS} {generation}", total)], [])
 
 
 def scale_up_route(machine: Machine, source: Device, target: Device) -> Route:

@@ -97,6 +97,18 @@ def test_registrations_are_counted() -> None:
     assert found["durations_ns"][0] == found["duration_ns"] > found["durations_ns"][1]
 
 
+def test_translations_are_counted() -> None:
+    wanted = ("two-sockets", "--path", "bounce", "--size", "8", "--iommu", "translated")
+    assert run("transfer", *wanted).stdout.splitlines()[-1] == (
+        "8 bytes by bounce: IO-TLB: 0 hits, 4 missed; accesses waited 1.3 us in all"
+    )
+    text = run("transfer", *wanted, "--ats").stdout
+    assert "8 bytes by bounce: ATS: 0 hits, 2 missed; IO-TLB: 0 hits, 4 missed" in text
+    (found,) = json.loads(run("transfer", *wanted, "--json").stdout)
+    assert found["translations"]["misses"] == 4
+    assert run("transfer", *wanted, "--iommu-page", "5000").returncode == 2
+
+
 def test_too_many_repetitions_are_refused() -> None:
     done = run("transfer", "dgx-h200", "--size", "1G", "--repeat", "2", "--path", "direct")
     assert done.returncode == 2

@@ -83,6 +83,7 @@ def test_a_miss_costs_a_walk_and_a_hit_nothing() -> None:
         assert missed - 10_000 - first == pytest.approx(WALK, abs=3)
         assert hit - 20_000 == pytest.approx(first)
         assert bus.translations[:2] == (1, 1)
+        assert bus.translations.waited == pytest.approx(WALK)
 
 
 @pytest.mark.parametrize(("pages", "again"), [(64, 0), (65, 65), (128, 128)])

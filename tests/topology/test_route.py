@@ -17,6 +17,7 @@ from rdmawire.topology import (
     NumaNode,
     PcieLink,
     PeerStatus,
+    Settings,
     Switch,
     nearest,
     parse_matrix,
@@ -209,6 +210,8 @@ def test_speeds_of_linux() -> None:
         ({"switches": (Switch("sw", "sw"),)}, "switch sw is below itself"),
         ({"switches": (Switch("sw", "root"), Switch("sw", "root"))}, "'sw' is the name of two"),
         ({"nvlinks": {("GPU0", "mlx5_0"): 4}}, "an NVLink between GPU0 and mlx5_0: not two GPUs"),
+        ({"settings": Settings(iommu_page=0)}, "IOMMU pages of 0 bytes"),
+        ({"settings": Settings(iommu_page=12_288)}, "IOMMU pages of 12288 bytes; a power of two"),
         ({"ualinks": {("GPU0", "mlx5_0"): 4}}, "a UALink between GPU0 and mlx5_0: not two GPUs"),
     ],
 )

@@ -1,6 +1,6 @@
 """A host that transfers data of a GPU: its memory, its adapter, its bus, and what it has spent."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -38,9 +38,6 @@ from rdmawire.topology import (
 )
 from rdmawire.units import us
 
-PeerRoute = Callable[[Machine, Device, Device], Route]
-"""Function that returns the route between two GPUs of a host, without steps if there is none."""
-
 _BLOCK: Final = 1 << 21
 _DEFAULT_BAR1: Final = 1 << 38
 _DEFAULT_RATE: Final = 100_000_000_000
@@ -55,8 +52,8 @@ class TransferHost:
     """A host with a GPU, the adapter nearest to it, and pinned memory of the GPU's NUMA node.
 
     ``number`` makes its addresses. With a ``peer``, data goes to that GPU of the same host, by a
-    ``link``: its name, and what returns the route. Regions of GPU memory keep its pages after it
-    was freed, unless ``persistent`` is false.
+    ``link``. Regions of GPU memory keep its pages after it was freed, unless ``persistent`` is
+    false.
     ``routes`` are those of a copy engine: ``out`` of the GPU and ``in``, and to the ``peer``.
     ``copies`` and ``cpu`` (ns) count what was spent.
     """
@@ -69,7 +66,7 @@ class TransferHost:
         device: Device,
         costs: Costs,
         peer: Device | None = None,
-        link: tuple[str, PeerRoute] | None = None,
+        link: Route | None = None,
         *,
         persistent: bool = True,
     ) -> None:
@@ -89,21 +86,13 @@ class TransferHost:
         self.gpu = self._driver.add(_profile(device))
         self._last = self.gpu if peer is None else self._driver.add(_profile(peer))
         self._address = self._last_address = self._size = 0
-        self.routes = self._routes(peer, link)
+        self.routes = self._routes(link)
         self.application = NotifyingPort(self.host.nic)
 
-    def _routes(
-        self, peer: Device | None, link: tuple[str, PeerRoute] | None
-    ) -> dict[str, BusRoute]:
+    def _routes(self, link: Route | None) -> dict[str, BusRoute]:
         memory = self.bus.route(memory_route(self.machine, self.device, self.node))
         routes = {"out": memory, "in": memory}
-        if peer is not None and link is not None:
-            name, route_by = link
-            direct = route_by(self.machine, self.device, peer)
-            if not direct.steps:
-                raise TransferError(f"{self.device.name} and {peer.name} have no {name}")
-            routes["peer"] = self.bus.route(direct)
-        return routes
+        return routes if link is None else routes | {"peer": self.bus.route(link)}
 
     @cached_property
     def adapter(self) -> Device:

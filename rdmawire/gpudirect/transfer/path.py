@@ -37,6 +37,7 @@ from rdmawire.topology import (
     Registrar,
     RegistrationCache,
     RegistrationMode,
+    Route,
     TranslationCounts,
     nvlink_route,
     ualink_route,
@@ -220,8 +221,9 @@ class Transfer:
         _check(spec)
         self._data = random_bytes(spec.size, spec.seed)
         self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
+        link = _link(spec)
         self.hosts = [
-            TransferHost(name, number, spec.machine, gpu, spec.costs, peer, _PEER.get(spec.path))
+            TransferHost(name, number, spec.machine, gpu, spec.costs, peer, link)
             for number, (name, gpu, peer) in enumerate(_ends(spec), 1)
         ]
         for host in self.hosts:
@@ -434,11 +436,23 @@ class Transfer:
         return RegistrationCounts(*map(sum, zip(*each, strict=True)))
 
 
-_PEER: Final = {
+_LINKS: Final = {
     TransferPath.NVLINK: ("NVLinks", nvlink_route),
     TransferPath.UALINK: ("UALinks", ualink_route),
 }
-"""What joins the GPUs of a host, by the path, and the route over it."""
+"""What joins the GPUs of a host, by the path, and the function that returns the route over it."""
+
+
+def _link(spec: TransferSpec) -> Route | None:
+    """Return the route over the links between GPUs of a host, for the paths that take them."""
+    if spec.path not in _LINKS:
+        return None
+    name, route = _LINKS[spec.path]
+    source, target = (spec.machine.device(gpu) for gpu in (spec.source, spec.target))
+    direct = route(spec.machine, source, target)
+    if not direct.steps:
+        raise TransferError(f"{source.name} and {target.name} have no {name}")
+    return direct
 
 
 def _ends(spec: TransferSpec) -> list[tuple[str, Device, Device | None]]:
