@@ -84,7 +84,8 @@ class Workload:
         self._before = namespace.read(0, namespace.blocks * BLOCK)
         self._memory = host.result(len(accesses) * size)
         self._out, self._in = (
-            Stage(kind, host, host.simulator) for kind in (StageKind.COPY_OUT, StageKind.COPY_IN)
+            Stage(kind, host, host.simulator, slots=len(self._slots), slot_size=size)
+            for kind in (StageKind.COPY_OUT, StageKind.COPY_IN)
         )
         self._out.after, self._in.after = self._copied_out, self._copied_in
 

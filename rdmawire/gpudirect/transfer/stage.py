@@ -73,7 +73,8 @@ class Stage:
 
     The launch of a chunk that waited is done while the chunk before it is copied, and a wait for
     the end of a chunk while the next one is copied. All of it is time of a processor. The buffer
-    in host memory has ``slots`` of ``slot_size`` bytes, which chunks use in turn.
+    in host memory has ``slots`` of ``slot_size`` bytes, which chunks use in turn; without them, all
+    chunks use one place.
     """
 
     def __init__(
@@ -82,8 +83,8 @@ class Stage:
         host: TransferHost,
         simulator: Simulator,
         *,
-        slots: int,
-        slot_size: int,
+        slots: int = 1,
+        slot_size: int = 0,
     ) -> None:
         self._cost = _COSTS[kind]
         self._slots, self._slot_size = slots, slot_size
