@@ -254,6 +254,8 @@ def command(
     allreduce, allgather, reducescatter, alltoall, sendrecv
                                 collectives of GPUs, with options of their own:
                                 see rdmawire gen allreduce --help
+    gpu-write, nvshmem-put      work that kernels of GPUs start
+    ucx, nixl, deepep           messages of MPI, KV caches, tokens of experts
 
     Emulated adapters send and receive every frame, so ICRCs, PSNs, ACKs, NAKs, retransmissions and
     source ports are those of real adapters.

@@ -10,12 +10,11 @@ from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.streams import complain, open_host
-from rdmawire.cli.transfer import ends_of
+from rdmawire.cli.transfer import ends_of, network_options
+from rdmawire.cli.ucx import UCX_VARIABLES
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError
 from rdmawire.terminal import plural
-from rdmawire.traffic.generate.spec import SpecError, rate
-from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
@@ -70,22 +69,8 @@ _USAGE = 2
     "Cache", "--to", "target", metavar="GPU",
     help="Decode, on another host of this kind.  [default: the second GPU, or the only one]",
 )  # fmt: skip
-@option(
-    "UCX", "-x", "variables", metavar="NAME=VALUE", multiple=True,
-    help="Variable of UCX, such as UCX_TLS=rc_verbs; may be repeated.",
-)  # fmt: skip
-@option(
-    "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
-    help="Rate of the links between hosts.  [default: that of the adapter's port]",
-)  # fmt: skip
-@option(
-    "Network", "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]),
-    default="4096", show_default=True, help="Path MTU of RDMA.",
-)  # fmt: skip
-@option(
-    "Network", "--latency", type=IntegerType(0, 1_000_000), default=300, show_default=True,
-    metavar="NS", help="Latency of each of the two cables, in ns.",
-)  # fmt: skip
+@UCX_VARIABLES
+@network_options
 @option(
     "Cache", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
     help="Seed of the caches and of the blocks of the request.",

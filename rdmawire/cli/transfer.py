@@ -9,7 +9,7 @@ import click
 
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
-from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.command import Command, F, IntegerType, option
 from rdmawire.cli.streams import complain, open_host
 from rdmawire.cli.table import aligned
 from rdmawire.dissect.output import dumped
@@ -31,6 +31,28 @@ _MAX_SIZE = 1 << 30
 _MAX_REPEAT = 10_000
 _KINDS = {"peermem": "PEERMEM", "dmabuf": "DMABUF"}
 _USAGE = 2
+
+_NETWORK = (
+    option(
+        "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
+        help="Rate of the links between hosts.  [default: that of the adapter's port]",
+    ),
+    option(
+        "Network", "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]),
+        default="4096", show_default=True, help="Path MTU of RDMA.",
+    ),
+    option(
+        "Network", "--latency", type=IntegerType(0, 1_000_000), default=300, show_default=True,
+        metavar="NS", help="Latency of each of the two cables, in ns.",
+    ),
+)  # fmt: skip
+
+
+def network_options(command: F) -> F:
+    """Add the options of the network between two hosts: rate, mtu and latency."""
+    for add in reversed(_NETWORK):
+        command = add(command)
+    return command
 
 
 @click.command(
@@ -109,18 +131,7 @@ _USAGE = 2
     "Host", "--ats", is_flag=True,
     help="Let the adapters keep translations (Address Translation Services).",
 )  # fmt: skip
-@option(
-    "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
-    help="Rate of the links between hosts.  [default: that of the adapter's port]",
-)  # fmt: skip
-@option(
-    "Network", "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]),
-    default="4096", show_default=True, help="Path MTU of RDMA.",
-)  # fmt: skip
-@option(
-    "Network", "--latency", type=IntegerType(0, 1_000_000), default=300, show_default=True,
-    metavar="NS", help="Latency of each of the two cables, in ns.",
-)  # fmt: skip
+@network_options
 @option("Output", "--links", is_flag=True, help="Print the bytes on each link of the hosts.")
 @options.written(
     "capture", "The packets of one path and size: FILE.pcap or .pcapng, also compressed."

@@ -11,12 +11,10 @@ from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.streams import complain, open_host
 from rdmawire.cli.table import aligned
-from rdmawire.cli.transfer import ends_of
+from rdmawire.cli.transfer import ends_of, network_options
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TransferError
 from rdmawire.terminal import escape
-from rdmawire.traffic.generate.spec import SpecError, rate
-from rdmawire.wire.management import PATH_MTUS
 
 if TYPE_CHECKING:
     from rdmawire.gpudirect.ucx import TagReport, TagSpec
@@ -26,6 +24,11 @@ _MAX_SIZE = 1 << 26
 _MAX_TAG = (1 << 23) - 1
 _MAX_RANK = (1 << 20) - 1
 _USAGE = 2
+
+UCX_VARIABLES = option(
+    "UCX", "-x", "variables", metavar="NAME=VALUE", multiple=True,
+    help="Variable of UCX, such as UCX_TLS=rc_verbs; may be repeated.",
+)  # fmt: skip
 
 
 @click.command(
@@ -63,22 +66,8 @@ _USAGE = 2
     "Message", "--rank", type=IntegerType(0, _MAX_RANK), default=0, show_default=True,
     help="Rank of the sender.",
 )  # fmt: skip
-@option(
-    "UCX", "-x", "variables", metavar="NAME=VALUE", multiple=True,
-    help="Variable of UCX, such as UCX_RNDV_SCHEME=put_zcopy; may be repeated.",
-)  # fmt: skip
-@option(
-    "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
-    help="Rate of the links between hosts.  [default: that of the adapter's port]",
-)  # fmt: skip
-@option(
-    "Network", "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]),
-    default="4096", show_default=True, help="Path MTU of RDMA.",
-)  # fmt: skip
-@option(
-    "Network", "--latency", type=IntegerType(0, 1_000_000), default=300, show_default=True,
-    metavar="NS", help="Latency of each of the two cables, in ns.",
-)  # fmt: skip
+@UCX_VARIABLES
+@network_options
 @option(
     "Message", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
     help="Seed of the data and of ids.",

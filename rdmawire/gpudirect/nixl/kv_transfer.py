@@ -9,22 +9,21 @@ from random import Random
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FabricError, TransferError, VerbsError, WireError
-from rdmawire.fabric import Network, Simulator
 from rdmawire.gpudirect.nixl.descriptor import Descriptor, Pair, deserialize, merged, serialize
-from rdmawire.gpudirect.transfer.host import TransferHost, cable_of, join
+from rdmawire.gpudirect.transfer.host import TransferHost
+from rdmawire.gpudirect.transfer.host_pair import HostPair
 from rdmawire.gpudirect.transfer.path import random_bytes
 from rdmawire.gpudirect.ucx.am import AmHeader, AmId, MemoryType, Message
 from rdmawire.gpudirect.ucx.config import UcxConfig
-from rdmawire.gpudirect.ucx.worker import MAX_DEPTH, Posted, UserBuffer, Worker
-from rdmawire.topology import Costs, DeviceKind, Machine
+from rdmawire.gpudirect.ucx.worker import Posted, UserBuffer, connected_workers
+from rdmawire.topology import Costs, Machine
 from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
 from rdmawire.verbs import SendOpcode
-from rdmawire.wire.management import PATH_MTUS
 
 MAX_BYTES: Final = 1 << 27
 """Bytes of the caches of a worker."""
-MAX_READS: Final = MAX_DEPTH
+MAX_READS: Final = 4096
 _SIDES: Final = 2
 """Tensors of a layer: keys and values."""
 _DEPTH: Final = 8
@@ -107,13 +106,8 @@ class KvTransfer:
     def __init__(self, spec: KvSpec) -> None:
         _check(spec)
         self.spec = spec
-        self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
-        self.hosts = [
-            TransferHost(name, number, spec.machine, spec.machine.device(gpu), spec.costs)
-            for number, (name, gpu) in enumerate(
-                (("prefill", spec.source), ("decode", spec.target)), 1
-            )
-        ]
+        self._pair = HostPair(spec, ("prefill", "decode"), spec.size)
+        self.network, self.hosts = self._pair.network, self._pair.hosts
         self.caches = [self._cache(host) for host in self.hosts]
         random = Random(spec.seed)  # noqa: S311 - repeatable
         self.block_ids = [self._choose(random) for _ in self.hosts]
@@ -121,7 +115,10 @@ class KvTransfer:
         self._descriptors = len(pairs)
         self._reads = merged(pairs) if spec.merges else pairs
         self._posted: list[Posted] = []
-        self._connect()
+        depths = (_DEPTH, max(_DEPTH, len(self._reads)))
+        workers = connected_workers(self._pair, spec, depths, self._posted)
+        self._prefill, self._decode = workers
+        self._prefill.handlers[AmId.AM_SINGLE] = self._take_notification
         self._duration = self._notified = 0
         self._left = len(self._reads)
         self._before = self._fill()
@@ -158,18 +155,6 @@ class KvTransfer:
         size = self.spec.block_bytes
         return Descriptor(self.caches[worker][tensor].address + number * size, size, tensor)
 
-    def _connect(self) -> None:
-        spec, simulator = self.spec, self.network.simulator
-        ports = {host.name: host for host in self.hosts}
-        self._traffic = join(self.network, ports, cable_of(self.hosts[0], spec.rate, spec.latency))
-        depths = (_DEPTH, max(_DEPTH, len(self._reads)))
-        self._prefill, self._decode = (
-            Worker(host, simulator, self.network.wake, spec.config, depth, self._posted)
-            for host, depth in zip(self.hosts, depths, strict=True)
-        )
-        self._prefill.connect(self._decode, spec.mtu)
-        self._prefill.handlers[AmId.AM_SINGLE] = self._take_notification
-
     def _fill(self) -> list[list[bytes]]:
         """Fill both caches with bytes that differ; return what they are, by worker and tensor."""
         written = []
@@ -204,8 +189,8 @@ class KvTransfer:
             self._duration,
             self._notified,
             sum(host.cpu for host in self.hosts),
-            self._traffic.frames,
-            self._traffic.bytes,
+            self._pair.traffic.frames,
+            self._pair.traffic.bytes,
             tuple(self._posted),
         )
 
@@ -268,17 +253,12 @@ _BOUNDS: Final = {
 
 
 def _check(spec: KvSpec) -> None:
-    for name in (spec.source, spec.target):
-        if spec.machine.device(name).kind is not DeviceKind.GPU:
-            raise TransferError(f"{name} is no GPU")
     for name, (least, most) in _BOUNDS.items():
         if not least <= getattr(spec, name) <= most:
             words = name.replace("_", " ")
             raise TransferError(f"{words}: {getattr(spec, name)}; {least} to {most} are supported")
     if spec.blocks > spec.pool:
         raise TransferError(f"{spec.blocks} blocks of a pool of {spec.pool}")
-    if spec.mtu not in PATH_MTUS:
-        raise TransferError(f"a path MTU of {spec.mtu}; there are {sorted(PATH_MTUS)}")
     _check_sizes(spec)
 
 
@@ -295,8 +275,3 @@ def _check_sizes(spec: KvSpec) -> None:
 
 
 _MAX_NOTIFICATION: Final = 512
-
-
-def _event_limit(spec: KvSpec) -> int:
-    """Return more events than a transfer can have: many for each packet."""
-    return 1_000_000 + 100 * (spec.size // 256)

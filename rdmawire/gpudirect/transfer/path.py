@@ -24,13 +24,13 @@ from rdmawire.gpudirect.transfer.host import (
     join,
     link_uses,
 )
+from rdmawire.gpudirect.transfer.host_pair import check_pair, event_limit
 from rdmawire.gpudirect.transfer.stage import Chunk, Stage, StageKind
 from rdmawire.gpudirect.transfer.wire import RdmaWire, TcpWire, Wire
 from rdmawire.topology import (
     CachedRegion,
     Costs,
     Device,
-    DeviceKind,
     LinkUse,
     Machine,
     RegisteredKind,
@@ -44,7 +44,6 @@ from rdmawire.topology import (
 )
 from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
-from rdmawire.wire.management import PATH_MTUS
 
 MAX_SIZE: Final = 1 << 30
 
@@ -220,7 +219,8 @@ class Transfer:
         self.plan = PLANS[spec.path]
         _check(spec)
         self._data = random_bytes(spec.size, spec.seed)
-        self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
+        limit = event_limit(spec.size, spec.repeat)
+        self.network = Network(Simulator(event_limit=limit), seed=spec.seed)
         link = _link(spec)
         self.hosts = [
             TransferHost(name, number, spec.machine, gpu, spec.costs, peer, link)
@@ -471,15 +471,10 @@ def random_bytes(size: int, seed: int) -> bytes:
 
 
 def _check(spec: TransferSpec) -> None:
-    for name in (spec.source, spec.target):
-        if spec.machine.device(name).kind is not DeviceKind.GPU:
-            raise TransferError(f"{name} is no GPU")
+    check_pair(spec)
     if not 0 < spec.size <= MAX_SIZE:
         raise TransferError(f"a transfer of {spec.size} bytes; 1 to {MAX_SIZE} are supported")
     _check_repeat(spec)
-    if spec.mtu not in PATH_MTUS:
-        known = ", ".join(map(str, PATH_MTUS))
-        raise TransferError(f"a path MTU of {spec.mtu}; there are {known}")
     if spec.chunk < 0 or not 0 < spec.slots <= _MAX_SLOTS:
         raise TransferError(f"chunks of {spec.chunk} bytes in {spec.slots} slots; up to 256 slots")
     if -(-spec.size // (spec.chunk or spec.size)) > _MAX_CHUNKS:
@@ -500,11 +495,6 @@ _BLOCK: Final = 1 << 16
 _MAX_SLOTS: Final = 256
 _MAX_REPEAT: Final = 10_000
 _MAX_CHUNKS: Final = 1 << 16
-
-
-def _event_limit(spec: TransferSpec) -> int:
-    """Return more events than a transfer can have: many for each packet."""
-    return 1_000_000 + 100 * spec.repeat * (spec.size // 256 + 10)
 
 
 def transfer(spec: TransferSpec) -> TransferReport:

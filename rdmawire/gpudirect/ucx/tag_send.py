@@ -9,8 +9,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FabricError, TransferError, VerbsError, WireError
-from rdmawire.fabric import Network, Registered, Simulator
-from rdmawire.gpudirect.transfer.host import TransferHost, cable_of, join
+from rdmawire.fabric import Registered, Simulator
+from rdmawire.gpudirect.transfer.host_pair import HostPair
 from rdmawire.gpudirect.transfer.path import random_bytes
 from rdmawire.gpudirect.transfer.stage import Chunk
 from rdmawire.gpudirect.ucx.am import (
@@ -28,14 +28,22 @@ from rdmawire.gpudirect.ucx.am import (
 )
 from rdmawire.gpudirect.ucx.config import UcxConfig
 from rdmawire.gpudirect.ucx.protocol import Fragment, Protocol, choose, fragments
-from rdmawire.gpudirect.ucx.worker import MAX_DEPTH, Copies, Posted, UserBuffer, Worker
-from rdmawire.topology import Costs, DeviceKind, Machine
+from rdmawire.gpudirect.ucx.worker import (
+    Copies,
+    Posted,
+    UserBuffer,
+    Worker,
+    connected_workers,
+)
+from rdmawire.topology import Costs, Machine
 from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
 from rdmawire.verbs import SendOpcode, Sge
-from rdmawire.wire.management import PATH_MTUS
 
 MAX_SIZE: Final = 1 << 26
+MAX_FRAGMENTS: Final = 4096
+_VARIABLES: Final = {False: "UCX_RC_SEG_SIZE or UCX_RNDV_THRESH", True: "UCX_RNDV_FRAG_SIZE"}
+"""Settings that change the number of fragments: of eager messages, and of a rendezvous."""
 _SPARE: Final = 8
 """Receives beside those of fragments: for RTS, RTR, ATS and ATP."""
 
@@ -98,13 +106,8 @@ class TagSend:
     def __init__(self, spec: TagSpec) -> None:
         _check(spec)
         self.spec = spec
-        self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
-        self.hosts = [
-            TransferHost(name, number, spec.machine, spec.machine.device(gpu), spec.costs)
-            for number, (name, gpu) in enumerate(
-                (("sender", spec.source), ("receiver", spec.target)), 1
-            )
-        ]
+        self._pair = HostPair(spec, ("sender", "receiver"), spec.size)
+        self.network, self.hosts = self._pair.network, self._pair.hosts
         kinds = (spec.send_memory, spec.recv_memory)
         self._buffers = [
             UserBuffer(host, kind, spec.size) for host, kind in zip(self.hosts, kinds, strict=True)
@@ -112,19 +115,8 @@ class TagSend:
         memories = [buffer.memory for buffer in self._buffers]
         self.protocol = choose(spec.size, spec.config, *memories)
         self._posted: list[Posted] = []
-        self._workers = self._connected()
-
-    def _connected(self) -> list[Worker]:
-        spec, simulator = self.spec, self.network.simulator
-        ports = {host.name: host for host in self.hosts}
-        self._traffic = join(self.network, ports, cable_of(self.hosts[0], spec.rate, spec.latency))
         depth = _SPARE + self._fragment_count()
-        workers = [
-            Worker(host, simulator, self.network.wake, spec.config, depth, self._posted)
-            for host in self.hosts
-        ]
-        workers[0].connect(workers[1], spec.mtu)
-        return workers
+        self._workers = connected_workers(self._pair, spec, (depth, depth), self._posted)
 
     def _fragment_count(self) -> int:
         """Return the number of SENDs or fragments; :class:`TransferError` for too many."""
@@ -134,10 +126,11 @@ class TagSend:
             count = -(-spec.size // step) if self.protocol.is_pipeline else 1
         else:
             count = len(fragments(spec.size, spec.config))
-        if count > MAX_DEPTH - _SPARE:
+        if count > MAX_FRAGMENTS:
+            variables = _VARIABLES[self.protocol.is_rendezvous]
             raise TransferError(
-                f"{spec.size} bytes by {self.protocol.value} are {count} fragments; "
-                f"{MAX_DEPTH - _SPARE} are supported: take longer ones, or a rendezvous"
+                f"{spec.size} bytes by {self.protocol.value} are {count} fragments; up to "
+                f"{MAX_FRAGMENTS} are supported: set {variables}"
             )
         return count
 
@@ -172,8 +165,8 @@ class TagSend:
             send_duration,
             copied // size if size else 0,
             sum(host.cpu for host in self.hosts),
-            self._traffic.frames,
-            self._traffic.bytes,
+            self._pair.traffic.frames,
+            self._pair.traffic.bytes,
             tuple(self._posted),
             tuple(buffer.reason for buffer in self._buffers if buffer.reason),
         )
@@ -478,18 +471,7 @@ class _Receiver(_Side):
 
 
 def _check(spec: TagSpec) -> None:
-    for name in (spec.source, spec.target):
-        if spec.machine.device(name).kind is not DeviceKind.GPU:
-            raise TransferError(f"{name} is no GPU")
     if not 0 <= spec.size <= MAX_SIZE:
         raise TransferError(f"a message of {spec.size} bytes; up to {MAX_SIZE} are supported")
-    if spec.mtu not in PATH_MTUS:
-        known = ", ".join(map(str, PATH_MTUS))
-        raise TransferError(f"a path MTU of {spec.mtu}; there are {known}")
     if not 0 <= spec.tag < 1 << 64:
         raise TransferError(f"a tag of {spec.tag}; it has 64 bits")
-
-
-def _event_limit(spec: TagSpec) -> int:
-    """Return more events than a message can have: many for each packet."""
-    return 1_000_000 + 100 * (spec.size // 256)

@@ -7,11 +7,12 @@ noted with its time.
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import TransferError
 from rdmawire.fabric import CAP, Registered, Simulator
 from rdmawire.gpudirect.transfer.host import TransferHost
+from rdmawire.gpudirect.transfer.host_pair import HostPair
 from rdmawire.gpudirect.transfer.rdma_endpoint import RdmaEndpoint, Wake, connect_endpoints
 from rdmawire.gpudirect.transfer.stage import Chunk, Stage, StageKind
 from rdmawire.gpudirect.ucx.am import TRANSPORTS, AmId, MemoryType, Message
@@ -23,8 +24,6 @@ from rdmawire.verbs import RecvWR, SendFlags, SendOpcode, SendWR, Sge, WCOpcode,
 
 Done = Callable[[], None]
 """Function called when something is complete."""
-MAX_DEPTH: Final = 4096
-"""Sends and receives that a queue holds: UCX_RC_RX_QUEUE_LEN is 4095."""
 _MAX_INLINE: Final = 1024
 
 
@@ -136,19 +135,16 @@ class Worker:
         self._numbers = 0
         self._done: dict[int, Done] = {}
         self._free: dict[int, list[Registered]] = {}
-        depth = min(depth, MAX_DEPTH)
         cap = CAP._replace(max_send_wr=2 * depth, max_recv_wr=depth, max_inline_data=_MAX_INLINE)
         self.end = RdmaEndpoint(host, simulator, wake, cap)
         self.end.on_completion = self._completed
         self._receives = host.host.buffer(depth * self._segment)
         self._depth = depth
 
-    def connect(self, other: "Worker", mtu: int) -> None:
-        """Connect the endpoints of two workers, and post the receives of both."""
-        connect_endpoints(self.end, other.end, mtu)
-        for worker in (self, other):
-            for slot in range(worker._depth):
-                worker._receive(slot)
+    def receive_all(self) -> None:
+        """Post all receives."""
+        for slot in range(self._depth):
+            self._receive(slot)
 
     def copies_out(self, memory: MemoryType) -> Copies:
         """Return copies from memory of the application."""
@@ -237,3 +233,28 @@ class Worker:
         """Do something when kernels see what the adapter wrote to a buffer."""
         delay = self.end.flush_time() if buffer.is_flushed else 0.0
         self.end.after(delay, action)
+
+
+class _WorkerSpec(Protocol):
+    """What workers need of a specification."""
+
+    @property
+    def config(self) -> UcxConfig: ...
+
+    @property
+    def mtu(self) -> int: ...
+
+
+def connected_workers(
+    pair: HostPair, spec: _WorkerSpec, depths: tuple[int, int], posted: list[Posted]
+) -> list[Worker]:
+    """Return workers of two hosts, with so many receives, whose endpoints are connected."""
+    simulator, wake = pair.network.simulator, pair.network.wake
+    workers = [
+        Worker(host, simulator, wake, spec.config, depth, posted)
+        for host, depth in zip(pair.hosts, depths, strict=True)
+    ]
+    connect_endpoints(workers[0].end, workers[1].end, spec.mtu)
+    for worker in workers:
+        worker.receive_all()
+    return workers

@@ -1,11 +1,14 @@
 """The protocol that UCX chooses, and its settings."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.errors import TransferError
 from rdmawire.gpudirect.ucx import (
+    AUTO_THRESHOLDS,
     VARIABLES,
     AmId,
     Memory,
@@ -102,6 +105,16 @@ def test_defaults_are_those_of_the_variables() -> None:
     written = [f"{name}={variable.default}" for name, variable in VARIABLES.items()]
     assert read_config(written) == read_config() == UcxConfig()
     assert {variable.field for variable in VARIABLES.values()} == set(UcxConfig._fields)
+
+
+def test_the_page_has_the_variables_and_the_thresholds() -> None:
+    page = (Path(__file__).parents[3] / "docs/howto/ucx.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `UCX_")]
+    assert [row.split("|")[1:3] for row in rows] == [
+        [f" `{name}` ", f" `{variable.default}` "] for name, variable in VARIABLES.items()
+    ]
+    for thresholds in AUTO_THRESHOLDS.values():
+        assert thresholds.source in page.replace("`", "")
 
 
 @pytest.mark.parametrize(
