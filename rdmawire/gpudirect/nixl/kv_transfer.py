@@ -15,6 +15,7 @@ from rdmawire.gpudirect.transfer.host_pair import HostPair
 from rdmawire.gpudirect.transfer.path import random_bytes
 from rdmawire.gpudirect.ucx.am import AmHeader, AmId, MemoryType, Message
 from rdmawire.gpudirect.ucx.config import UcxConfig
+from rdmawire.gpudirect.ucx.protocol import segment_size
 from rdmawire.gpudirect.ucx.worker import Posted, UserBuffer, connected_workers
 from rdmawire.topology import Costs, Machine
 from rdmawire.topology.cost import H200_COSTS
@@ -212,8 +213,8 @@ class KvTransfer:
     def _notify(self) -> None:
         """Send the notification: an active message with the name of the agent and the text."""
         self._duration = self.network.simulator.now
-        text = {"name": b"decode", "msg": self.spec.notification.encode()}
-        message = Message(AmId.AM_SINGLE, AmHeader(_NOTIFICATION, _EAGER, 0), serialize(text))
+        header = AmHeader(_NOTIFICATION, _EAGER, 0)
+        message = Message(AmId.AM_SINGLE, header, _notification(self.spec))
         self._decode.send(message, inline=True)
 
     def _take_notification(self, message: Message) -> None:
@@ -270,8 +271,11 @@ def _check_sizes(spec: KvSpec) -> None:
         raise TransferError(
             f"{spec.blocks * spec.layers * _SIDES} descriptors; up to {MAX_READS} are supported"
         )
-    if len(spec.notification.encode()) > _MAX_NOTIFICATION:
-        raise TransferError(f"a notification has up to {_MAX_NOTIFICATION} bytes")
+    room = segment_size(spec.config, AmId.AM_SINGLE)
+    if (size := len(_notification(spec))) > room:
+        raise TransferError(f"a notification of {size} bytes; a segment of UCX has room for {room}")
 
 
-_MAX_NOTIFICATION: Final = 512
+def _notification(spec: KvSpec) -> bytes:
+    """Return the name of the agent and the text that it sends."""
+    return serialize({"name": b"decode", "msg": spec.notification.encode()})

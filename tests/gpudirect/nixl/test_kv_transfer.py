@@ -89,6 +89,11 @@ def test_a_block_that_nobody_asked_for_is_found() -> None:
         one.run()
 
 
+def test_the_longest_notification_arrives() -> None:
+    report = kv_transfer(SMALL._replace(notification="x" * 8204))
+    assert report.posted[-1].size == 8256
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -99,7 +104,7 @@ def test_a_block_that_nobody_asked_for_is_found() -> None:
         ({"mtu": 1500}, "a path MTU of 1500"),
         ({"pool": 1 << 16, "token_bytes": 1024}, "caches of 4294967296 bytes"),
         ({"blocks": 2048, "pool": 2048, "block_size": 1, "token_bytes": 1}, "8192 descriptors"),
-        ({"notification": "x" * 513}, "up to 512 bytes"),
+        ({"notification": "x" * 8205}, "a notification of 8247 bytes; .* room for 8246"),
     ],
 )
 def test_specifications_that_cannot_be(change: dict[str, object], message: str) -> None:
