@@ -20,7 +20,7 @@ SERVER: Machine = open_host("two-sockets").machine
 SMALL = KvSpec(DGX, "GPU0", "GPU1", blocks=4, layers=2, token_bytes=64, pool=9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     st.sampled_from([(DGX, "GPU0", "GPU5"), (SERVER, "GPU0", "GPU0")]),
     st.integers(1, 6),
