@@ -117,6 +117,10 @@ class TransferError(RdmaError):
     """A transfer between GPUs that cannot be done on its path, or that has failed."""
 
 
+class WorkloadError(RdmaError):
+    """A trace of a workload that cannot be read, or a workload that does not end."""
+
+
 class FabricError(RdmaError):
     """A name, setting, fault or field that a fabric does not have or cannot use."""
 

@@ -48,6 +48,7 @@ PACKAGES = (
         "rdmawire.gpudirect.storage",
         "rdmawire.gpudirect.transfer",
         "rdmawire.gpudirect.ucx",
+        "rdmawire.gpudirect.workload",
         "rdmawire.topology",
         "rdmawire.traffic.generate",
     ),

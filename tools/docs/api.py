@@ -37,6 +37,7 @@ PAGES = (
     Page("nixl", "KV caches over NIXL", ("rdmawire.gpudirect.nixl",)),
     Page("deepep", "Tokens of experts", ("rdmawire.gpudirect.deepep",)),
     Page("storage", "GPUDirect Storage", ("rdmawire.gpudirect.storage",)),
+    Page("workload", "Workloads of others", ("rdmawire.gpudirect.workload",)),
     Page("doctor", "Causes of problems", ("rdmawire.doctor",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),

@@ -1,0 +1,62 @@
+"""Workloads of others as packets or flows: GOAL schedules, MSCCL algorithms, Chakra's traces.
+
+::
+
+    from rdmawire.gpudirect.workload import WorkloadRun, WorkloadSpec, read_trace
+
+    workload = read_trace(["ring.goal"])
+    report = WorkloadRun(workload, WorkloadSpec(flows=True)).run()
+
+Whatever the trace, a :class:`Workload` has the operations of each rank, with their dependencies.
+"""
+
+try:
+    import numpy  # noqa: F401
+except ImportError as error:
+    raise ImportError("workloads need NumPy: pip install 'rdmawire[columns]'") from error
+
+from rdmawire.errors import WorkloadError
+from rdmawire.gpudirect.workload.algorithm import (
+    Algorithm,
+    Block,
+    CollectiveType,
+    Program,
+    Ref,
+    Step,
+    ring_algorithm,
+)
+from rdmawire.gpudirect.workload.chakra import parse_chakra, parse_groups
+from rdmawire.gpudirect.workload.goal import parse_goal
+from rdmawire.gpudirect.workload.goal_binary import parse_goal_binary
+from rdmawire.gpudirect.workload.graph import ANY, Call, Kind, Operation, Workload, check_workload
+from rdmawire.gpudirect.workload.msccl import parse_msccl
+from rdmawire.gpudirect.workload.placement import Link
+from rdmawire.gpudirect.workload.run import WorkloadReport, WorkloadRun, WorkloadSpec
+from rdmawire.gpudirect.workload.trace import read_trace
+
+__all__ = [
+    "ANY",
+    "Algorithm",
+    "Block",
+    "Call",
+    "CollectiveType",
+    "Kind",
+    "Link",
+    "Operation",
+    "Program",
+    "Ref",
+    "Step",
+    "Workload",
+    "WorkloadError",
+    "WorkloadReport",
+    "WorkloadRun",
+    "WorkloadSpec",
+    "check_workload",
+    "parse_chakra",
+    "parse_goal",
+    "parse_goal_binary",
+    "parse_groups",
+    "parse_msccl",
+    "read_trace",
+    "ring_algorithm",
+]

@@ -1,0 +1,245 @@
+"""Where ranks are: their hosts, GPUs and adapters, and the links between two of them.
+
+Each rank has a GPU; hosts are filled one after the other. All adapters are on one switch. Within a
+host data goes over NVLinks, or over PCI Express where GPUs have none between them.
+"""
+
+from functools import cache, cached_property
+from typing import Final, NamedTuple
+
+from rdmawire.errors import WorkloadError
+from rdmawire.fabric import Cable
+from rdmawire.topology import (
+    Bus,
+    BusRoute,
+    Device,
+    DeviceKind,
+    HostBridge,
+    Machine,
+    NumaNode,
+    PcieLink,
+    PeerStatus,
+    Route,
+    Switch,
+    memory_route,
+    nearest,
+    nvlink_route,
+    peer_route,
+    peer_status,
+)
+
+MAX_GPUS: Final = 64
+MAX_ADAPTERS: Final = 16
+"""Adapters of a GPU of a plain host."""
+_NVLINKS: Final = 18
+SWITCH: Final = "switch"
+
+
+class Link(NamedTuple):
+    """A link in one direction; ``host`` is the number of the host, -1 for one to the switch."""
+
+    host: int
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        where = "" if self.host < 0 else f"host{self.host}: "
+        return f"{where}{self.source} -> {self.target}"
+
+
+class Way(NamedTuple):
+    """The links of a message, and the time (ns) that its first bytes need: ``dma`` and ``cables``.
+
+    A message without data needs no DMA. ``wired`` messages go from adapter to adapter.
+    """
+
+    links: tuple[Link, ...]
+    dma: float
+    cables: float
+    wired: bool
+
+
+def plain_machine(gpus: int, adapters: int = 1, rate: int = 400_000_000_000) -> Machine:
+    """Return a host with this many H200, all joined by NVLinks, each with adapters of its own.
+
+    GPU and adapters are below one PCIe switch, by links of PCIe 5.0 x16. ``rate`` is in bits per
+    second.
+    """
+    link = PcieLink(5, 16)
+    switches, devices = [], []
+    for number in range(gpus):
+        switch = f"sw{number}"
+        switches.append(Switch(switch, "root", link))
+        devices.append(Device(f"GPU{number}", DeviceKind.GPU, switch, link, model="H200"))
+        devices += [
+            Device(f"mlx5_{number * adapters + place}", DeviceKind.ADAPTER, switch, link, rate=rate)
+            for place in range(adapters)
+        ]
+    names = [f"GPU{number}" for number in range(gpus)]
+    nvlinks = {
+        (one, other): _NVLINKS for place, one in enumerate(names) for other in names[place + 1 :]
+    }
+    return Machine(
+        "plain host", (NumaNode(0),), (HostBridge("root", 0),), tuple(switches), tuple(devices),
+        nvlinks,
+    )  # fmt: skip
+
+
+class Placement:
+    """The places of ``ranks`` on hosts of one kind, ``gpus`` on each: the first ones of a machine.
+
+    ``cable`` joins an adapter and the switch; without a rate it has that of the adapter's port.
+    Raises :class:`WorkloadError` if a host has too few GPUs, or if an adapter may not access one.
+    """
+
+    def __init__(self, ranks: int, machine: Machine, gpus: int, cable: Cable) -> None:
+        have = machine.gpus
+        if not 0 < gpus <= len(have):
+            raise WorkloadError(f"{gpus} ranks on a host with {len(have)} GPUs: {machine.name}")
+        self.ranks = ranks
+        self.machine = machine
+        self.gpus = gpus
+        self.hosts = -(-ranks // gpus)
+        self.cable = cable
+        self._devices = have[:gpus]
+        self._bus = Bus(machine)
+        if self.hosts > 1:
+            for device in self._devices[: min(gpus, ranks)]:
+                self._check(device)
+
+    def _check(self, device: Device) -> None:
+        adapters = nearest(self.machine, device, DeviceKind.ADAPTER)
+        if not adapters:
+            raise WorkloadError(f"{self.machine.name} has no RDMA adapter")
+        status = peer_status(self.machine, adapters[0], device)
+        if status is not PeerStatus.OK:
+            raise WorkloadError(
+                f"{adapters[0].name} may not access {device.name} of {self.machine.name}:"
+                f" {status.meaning}; place fewer ranks on a host"
+            )
+
+    def host(self, rank: int) -> int:
+        """Return the number of the host of a rank."""
+        return rank // self.gpus
+
+    def gpu(self, rank: int) -> Device:
+        """Return the GPU of a rank."""
+        return self._devices[rank % self.gpus]
+
+    def adapter(self, rank: int, nic: int) -> Device:
+        """Return the adapter of a rank with this number; beyond the last one it begins again."""
+        return self._adapter(rank % self.gpus, nic)
+
+    @cache  # noqa: B019  a placement lives as long as its run
+    def _adapter(self, gpu: int, nic: int) -> Device:
+        found = nearest(self.machine, self._devices[gpu], DeviceKind.ADAPTER)
+        return found[nic % len(found)]
+
+    def port(self, rank: int, nic: int) -> str:
+        """Return the name of an adapter among those of all hosts."""
+        return f"host{self.host(rank)}.{self.adapter(rank, nic).name}"
+
+    def rate(self, adapter: Device) -> int:
+        """Return the rate (bits per second) of the cable of an adapter."""
+        return self.cable.rate or adapter.rate or _DEFAULT_RATE
+
+    # Links.
+
+    def local_route(self, source: int, target: int) -> Route:
+        """Return the route of a copy between the GPUs of two ranks of one host."""
+        return self._local_route(source % self.gpus, target % self.gpus)
+
+    @cache  # noqa: B019
+    def _local_route(self, source: int, target: int) -> Route:
+        if source == target:
+            return Route([], [])
+        one, other = self._devices[source], self._devices[target]
+        direct = nvlink_route(self.machine, one, other)
+        if direct.steps:
+            return direct
+        if peer_status(self.machine, one, other) is PeerStatus.OK:
+            return peer_route(self.machine, one, other)
+        node = self.machine.bridge_of(one).node
+        out = memory_route(self.machine, one, node)
+        back = memory_route(self.machine, other, node).reversed()
+        return Route([*out.steps, *back.steps], [*out.remarks, *back.remarks])
+
+    def adapter_route(self, rank: int, nic: int) -> Route:
+        """Return the route of an adapter's access to the GPU of a rank."""
+        return self._adapter_route(rank % self.gpus, nic)
+
+    @cache  # noqa: B019
+    def _adapter_route(self, gpu: int, nic: int) -> Route:
+        return peer_route(self.machine, self._adapter(gpu, nic), self._devices[gpu])
+
+    def _latency(self, route: Route) -> float:
+        return BusRoute(self._bus, route).latency
+
+    def way(self, source: int, target: int, nic: int) -> Way:
+        """Return the way of a message between two ranks."""
+        host = self.host(source)
+        if host == self.host(target):
+            return _located(self._local_way(source % self.gpus, target % self.gpus), host)
+        there = self._half(source % self.gpus, nic, outward=True)
+        back = self._half(target % self.gpus, nic, outward=False)
+        out, into = self.port(source, nic), self.port(target, nic)
+        links = (
+            *_located(there, host).links,
+            Link(-1, out, SWITCH),
+            Link(-1, SWITCH, into),
+            *_located(back, self.host(target)).links,
+        )
+        return Way(links, there.dma + back.dma, 2 * self.cable.latency, wired=True)
+
+    @cache  # noqa: B019
+    def _local_way(self, source: int, target: int) -> Way:
+        route = self._local_route(source, target)
+        return Way(_links(route), 0.0, self._latency(route), wired=False)
+
+    @cache  # noqa: B019
+    def _half(self, gpu: int, nic: int, *, outward: bool) -> Way:
+        """Return the way between a GPU and its adapter: a read there and back, or a write."""
+        route = self._adapter_route(gpu, nic)
+        latency = self._latency(route)
+        if outward:
+            return Way(_links(route.reversed()), 2 * latency, 0.0, wired=True)
+        return Way(_links(route), latency, 0.0, wired=True)
+
+    @cached_property
+    def _rates(self) -> dict[tuple[str, str], float | None]:
+        """Bytes per second of the links of a host, by their ends."""
+        routes = [
+            self._local_route(one, other) for one in range(self.gpus) for other in range(self.gpus)
+        ]
+        if self.hosts > 1:
+            routes += [
+                self._adapter_route(gpu, nic)
+                for gpu in range(min(self.gpus, self.ranks))
+                for nic in range(MAX_ADAPTERS)
+            ]
+        return {
+            (step.source, step.target): self._bus.link(step).rate
+            for route in routes
+            for one in (route, route.reversed())
+            for step in one.steps
+        }
+
+    def capacity(self, link: Link) -> float | None:
+        """Return the bytes per second of a link of a host, if they are limited."""
+        return self._rates[link.source, link.target]
+
+    def port_rate(self, link: Link) -> int:
+        """Return the rate (bits per second) of a link between an adapter and the switch."""
+        port = link.source if link.target == SWITCH else link.target
+        return self.rate(self.machine.device(port.partition(".")[2]))
+
+
+_DEFAULT_RATE: Final = 100_000_000_000
+
+
+def _links(route: Route) -> tuple[Link, ...]:
+    return tuple(Link(0, step.source, step.target) for step in route.steps)
+
+
+def _located(way: Way, host: int) -> Way:
+    return way._replace(links=tuple(Link(host, one.source, one.target) for one in way.links))

@@ -1,0 +1,353 @@
+"""A workload in virtual time: dependencies, processors and the matching of messages.
+
+A :class:`Carrier` moves messages; it calls back when something has arrived. A message of at most
+``eager`` bytes is sent at once, and its send ends when it is acknowledged. A longer one is
+announced; the receiver clears it when a receive matches, and then it is sent (rendezvous). A
+computation occupies its stream, a message occupies none.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from rdmawire.errors import WorkloadError
+from rdmawire.fabric import Simulator
+from rdmawire.gpudirect.workload.graph import ANY, Kind, Operation, Workload, followers
+from rdmawire.terminal import plural
+
+EAGER: Final = 1 << 13
+"""Bytes up to which messages are eager: UCX's threshold over RC is of this order."""
+_BEGUN: Final = 1
+_ENDED: Final = 2
+
+
+class Message:
+    """A message of the operation ``index`` of its source.
+
+    ``number`` counts the messages from its source to its target, ``payload`` are its bytes if
+    they mean something, and ``receive`` is the operation of the target that takes it.
+    """
+
+    __slots__ = (
+        *("announced", "index", "nic", "number", "payload"),
+        *("receive", "size", "source", "tag", "target"),
+    )
+
+    def __init__(self, source: int, index: int, operation: Operation, number: int) -> None:
+        self.source = source
+        self.target = operation.peer
+        self.index = index
+        self.size = operation.size
+        self.tag = operation.tag
+        self.nic = operation.nic
+        self.number = number
+        self.payload: bytes | None = None
+        self.receive: int | None = None
+        self.announced = False
+
+
+Done = Callable[[Message], None]
+"""Function called with a message to which something has happened."""
+
+
+class Carrier(Protocol):
+    """Moves messages, and calls the methods of a :class:`Replay` when they have arrived.
+
+    Calls :meth:`Replay.arrived` and :meth:`Replay.acknowledged` after :meth:`send`,
+    :meth:`Replay.arrived` after :meth:`announce`, :meth:`Replay.cleared` after :meth:`clear`.
+    :meth:`finish` raises :class:`WorkloadError` if messages were lost for good.
+    """
+
+    def send(self, message: Message) -> None: ...
+
+    def announce(self, message: Message) -> None: ...
+
+    def clear(self, message: Message) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class _Receive(NamedTuple):
+    """A receive that waits; ``order`` counts those of its rank."""
+
+    order: int
+    operation: int
+
+
+class _Mailbox:
+    """Receives of a rank that wait, and messages that no receive has taken yet, in their orders."""
+
+    def __init__(self) -> None:
+        self._order = 0
+        self._exact: dict[tuple[int, int], deque[_Receive]] = defaultdict(deque)
+        self._wild: list[tuple[_Receive, Operation]] = []
+        self._messages: dict[tuple[int, int], deque[tuple[int, Message]]] = {}
+
+    def post(self, index: int, operation: Operation) -> Message | None:
+        """Take the first message that a receive matches; without one, let it wait."""
+        keys = [key for key in self._keys(operation) if key in self._messages]
+        if keys:
+            key = min(keys, key=lambda one: self._messages[one][0][0])
+            waiting = self._messages[key]
+            message = waiting.popleft()[1]
+            if not waiting:
+                del self._messages[key]
+            return message
+        self._order += 1
+        receive = _Receive(self._order, index)
+        if ANY in {operation.peer, operation.tag}:
+            self._wild.append((receive, operation))
+        else:
+            self._exact[operation.peer, operation.tag].append(receive)
+        return None
+
+    def _keys(self, operation: Operation) -> Iterator[tuple[int, int]]:
+        if ANY not in {operation.peer, operation.tag}:
+            yield operation.peer, operation.tag
+            return
+        for source, tag in self._messages:
+            if _matches(operation, source, tag):
+                yield source, tag
+
+    def deliver(self, message: Message) -> int | None:
+        """Return the first receive that a message matches; without one, keep the message."""
+        key = message.source, message.tag
+        exact = self._exact.get(key)
+        wild = next(
+            (place for place, (_, one) in enumerate(self._wild) if _matches(one, *key)), None
+        )
+        if wild is not None and (not exact or self._wild[wild][0].order < exact[0].order):
+            return self._wild.pop(wild)[0].operation
+        if exact:
+            return exact.popleft().operation
+        self._order += 1
+        self._messages.setdefault(key, deque()).append((self._order, message))
+        return None
+
+    def waiting(self) -> list[int]:
+        """Return the receives that wait, in order."""
+        found = [receive for queue in self._exact.values() for receive in queue]
+        found += [receive for receive, _ in self._wild]
+        return [receive.operation for receive in sorted(found)]
+
+
+def _matches(receive: Operation, source: int, tag: int) -> bool:
+    is_tag = tag >= 0 if receive.tag == ANY else receive.tag == tag
+    return is_tag and receive.peer in {ANY, source}
+
+
+class _Rank:
+    """What a rank has done: operations that others wait for, busy streams, and its mailbox."""
+
+    def __init__(self, operations: list[Operation]) -> None:
+        self.operations = operations
+        self.ends, self.starts = followers(operations)
+        self.waits = [len(one.after) + len(one.after_start) for one in operations]
+        self.mailbox = _Mailbox()
+        self.left = len(operations)
+        self.ended = 0
+        self.state = bytearray(len(operations))
+        self.busy: set[int] = set()
+        self.queues: dict[int, deque[int]] = defaultdict(deque)
+
+
+class Replay:
+    """Runs a workload: :meth:`run` may be called once.
+
+    ``simulator`` is the clock, ``carrier`` moves the messages. ``on_message`` is called with each
+    message when it is sent.
+    """
+
+    def __init__(self, workload: Workload, simulator: Simulator, *, eager: int = EAGER) -> None:
+        self.workload = workload
+        self.simulator = simulator
+        self.eager = eager
+        self.carrier: Carrier
+        self.on_message: Done = _ignore
+        self._ranks = [_Rank(operations) for operations in workload.ranks]
+        self._ready: deque[tuple[int, int]] = deque()
+        self._is_working = False
+        self._sent: dict[tuple[int, int], int] = defaultdict(int)
+        self._expected: dict[tuple[int, int], int] = defaultdict(int)
+        self._early: dict[tuple[int, int], dict[int, Message]] = defaultdict(dict)
+
+    def run(self) -> list[int]:
+        """Run it; return when each rank has ended (ns).
+
+        Raises :class:`WorkloadError` if operations are left that wait for one another, and if a
+        message is longer than its receive.
+        """
+        for number, rank in enumerate(self._ranks):
+            self._ready.extend(
+                (number, index) for index, count in enumerate(rank.waits) if not count
+            )
+        self._work()
+        self.simulator.run()
+        self.carrier.finish()
+        left = sum(rank.left for rank in self._ranks)
+        if left:
+            raise WorkloadError(self._stuck(left))
+        return [rank.ended for rank in self._ranks]
+
+    # Operations.
+
+    def _work(self) -> None:
+        """Begin all operations that are ready; what they cause may make others ready."""
+        if self._is_working:
+            return
+        self._is_working = True
+        while self._ready:
+            self._begin(*self._ready.popleft())
+        self._is_working = False
+
+    def _begin(self, number: int, index: int) -> None:
+        rank = self._ranks[number]
+        operation = rank.operations[index]
+        if operation.kind is Kind.COMPUTE:
+            self._compute(number, index, operation)
+            return
+        self._started(number, index)
+        if operation.kind is Kind.SEND:
+            self._send(number, index, operation)
+        else:
+            message = rank.mailbox.post(index, operation)
+            if message is not None:
+                self._matched(message, index)
+
+    def _compute(self, number: int, index: int, operation: Operation) -> None:
+        rank = self._ranks[number]
+        if not operation.size:
+            self._started(number, index)
+            self._end(number, index)
+        elif operation.stream in rank.busy:
+            rank.queues[operation.stream].append(index)
+        else:
+            rank.busy.add(operation.stream)
+            self._started(number, index)
+            end = self.simulator.now + operation.size
+            self.simulator.call_at(end, partial(self._computed, number, index, operation.stream))
+
+    def _computed(self, number: int, index: int, stream: int) -> None:
+        rank = self._ranks[number]
+        rank.busy.discard(stream)
+        if rank.queues[stream]:
+            self._ready.append((number, rank.queues[stream].popleft()))
+        self._end(number, index)
+        self._work()
+
+    def _started(self, number: int, index: int) -> None:
+        rank = self._ranks[number]
+        rank.state[index] = _BEGUN
+        for after in rank.starts[index]:
+            self._release(number, after)
+
+    def _end(self, number: int, index: int) -> None:
+        rank = self._ranks[number]
+        operation = rank.operations[index]
+        if operation.kind is Kind.COMPUTE and operation.move is not None:
+            operation.move.apply()
+        rank.state[index] = _ENDED
+        rank.left -= 1
+        rank.ended = self.simulator.now
+        for after in rank.ends[index]:
+            self._release(number, after)
+
+    def _release(self, number: int, index: int) -> None:
+        waits = self._ranks[number].waits
+        waits[index] -= 1
+        if not waits[index]:
+            self._ready.append((number, index))
+
+    # Messages.
+
+    def _send(self, number: int, index: int, operation: Operation) -> None:
+        pair = number, operation.peer
+        message = Message(number, index, operation, self._sent[pair])
+        self._sent[pair] += 1
+        if operation.move is not None:
+            message.payload = operation.move.load()
+        self.on_message(message)
+        if operation.size <= self.eager:
+            self.carrier.send(message)
+        else:
+            message.announced = True
+            self.carrier.announce(message)
+
+    def arrived(self, message: Message) -> None:
+        """Take a message, or its announcement: the target has it.
+
+        Messages between two ranks are matched in the order in which they were sent.
+        """
+        if message.receive is not None:
+            self._received(message)
+            self._work()
+            return
+        pair = message.source, message.target
+        early = self._early[pair]
+        early[message.number] = message
+        while (found := early.pop(self._expected[pair], None)) is not None:
+            self._expected[pair] += 1
+            receive = self._ranks[found.target].mailbox.deliver(found)
+            if receive is not None:
+                self._matched(found, receive)
+        self._work()
+
+    def _matched(self, message: Message, receive: int) -> None:
+        """Begin the data of a message that was announced; else it is there."""
+        message.receive = receive
+        room = self._ranks[message.target].operations[receive].size
+        if message.size > room:
+            text = self.workload.describe(message.target, receive)
+            sent = self.workload.describe(message.source, message.index)
+            raise WorkloadError(f"{text}, but its message is longer: {sent}")
+        if message.announced:
+            self.carrier.clear(message)
+        else:
+            self._received(message)
+
+    def cleared(self, message: Message) -> None:
+        """Send a message whose receiver is ready: the source knows it."""
+        self.carrier.send(message)
+
+    def _received(self, message: Message) -> None:
+        assert message.receive is not None
+        operation = self._ranks[message.target].operations[message.receive]
+        if operation.move is not None:
+            operation.move.store(message.payload or b"")
+        self._end(message.target, message.receive)
+
+    def acknowledged(self, message: Message) -> None:
+        """End a send: the source knows that its message has arrived."""
+        self._end(message.source, message.index)
+        self._work()
+
+    # What went wrong.
+
+    def _stuck(self, left: int) -> str:
+        counted = f"{plural(left, 'operation')} of {self.workload.operations} not done"
+        for number, rank in enumerate(self._ranks):
+            for index in rank.mailbox.waiting():
+                text = self.workload.describe(number, index)
+                return f"{text} waits forever{self._missing(number, index)}; {counted}"
+        number, index = next(
+            (number, rank.state.index(_BEGUN))
+            for number, rank in enumerate(self._ranks)
+            if _BEGUN in rank.state
+        )
+        return f"{self.workload.describe(number, index)} waits forever for a receive; {counted}"
+
+    def _missing(self, number: int, index: int) -> str:
+        """Return what is known about a send that a receive waits for."""
+        receive = self._ranks[number].operations[index]
+        for source, rank in enumerate(self._ranks):
+            for place, one in enumerate(rank.operations):
+                if rank.state[place] or one.kind is not Kind.SEND or one.peer != number:
+                    continue
+                if _matches(receive, source, one.tag):
+                    return f": {self.workload.name(source, place)} has not begun"
+        return ": no message is left for it"
+
+
+def _ignore(_: Message) -> None:
+    """Do nothing: nobody counts messages."""

@@ -1,0 +1,137 @@
+"""A run of a workload, as packets or as flows, and what it took."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from rdmawire.fabric import Cable, Network, Rule, Simulator
+from rdmawire.gpudirect.workload.flows import FlowCarrier
+from rdmawire.gpudirect.workload.graph import Kind, Workload, check_workload
+from rdmawire.gpudirect.workload.lowering import lower
+from rdmawire.gpudirect.workload.packets import PacketCarrier
+from rdmawire.gpudirect.workload.placement import MAX_ADAPTERS, Link, Placement, plain_machine
+from rdmawire.gpudirect.workload.replay import EAGER, Message, Replay
+from rdmawire.topology import Machine
+from rdmawire.units import gbps
+
+_NO_LIMIT: Final = 1 << 62
+
+
+class WorkloadSpec(NamedTuple):
+    """How a workload is run: as packets, or with ``flows`` as flows.
+
+    ``machine`` is the host that all hosts are like; without one, a host has just the GPUs that are
+    needed, all joined by NVLinks, with an adapter each. ``gpus`` are the ranks of a host, 0 for one
+    on each GPU of ``machine``, or one without it. ``rate`` (bits per second) is that of cables, 0
+    for the rate of the adapter's port; ``latency`` (ns) that of each of the two cables. Messages of
+    up to ``eager`` bytes are sent before their receive is posted. ``loss`` is the share of frames
+    that are lost on each link.
+    """
+
+    machine: Machine | None = None
+    gpus: int = 0
+    flows: bool = False
+    rate: int = 0
+    latency: int = 300
+    eager: int = EAGER
+    loss: float = 0.0
+    seed: int = 0
+
+
+class WorkloadReport(NamedTuple):
+    """What a workload took: ``ranks`` is when each rank ended (ns), ``duration`` the last of these.
+
+    ``links`` are the bytes of messages on each link, ``frames`` and ``wire_bytes`` those that
+    adapters sent, 0 of flows.
+    """
+
+    duration: int
+    ranks: list[int]
+    messages: int
+    message_bytes: int
+    links: Mapping[Link, int]
+    frames: int
+    wire_bytes: int
+
+
+class WorkloadRun:
+    """A workload in virtual time; :meth:`run` may be called once. ``network`` has its packets.
+
+    Raises :class:`WorkloadError` for a workload that cannot be run: unmatched messages, cycles.
+    """
+
+    def __init__(self, workload: Workload, spec: WorkloadSpec = WorkloadSpec()) -> None:  # noqa: B008
+        self.spec = spec
+        self.network: Network | None = None
+        self._placement = _placement(workload, spec)
+        workload = lower(workload, flows=spec.flows, hop=self._hop, seed=spec.seed)
+        check_workload(workload)
+        self.workload = workload
+        self._links: Counter[Link] = Counter()
+        self._messages = self._message_bytes = 0
+        simulator = Simulator(time_limit=_NO_LIMIT, event_limit=_NO_LIMIT)
+        self._replay = Replay(workload, simulator, eager=spec.eager)
+        self._replay.on_message = self._count
+        self._packets: PacketCarrier | None = None
+        if spec.flows:
+            self._replay.carrier = FlowCarrier(self._replay, self._placement)
+        else:
+            self.network = Network(simulator, seed=spec.seed)
+            self._packets = PacketCarrier(self._replay, self._placement, self.network, spec.seed)
+            self._replay.carrier = self._packets
+
+    @property
+    def now(self) -> int:
+        """The virtual time (ns)."""
+        return self._replay.simulator.now
+
+    def _hop(self, source: int, target: int, size: int) -> float:
+        """Return the time (ns) of a message without its data; of a long one, with its protocol."""
+        way = self._placement.way(source, target, 0)
+        return way.dma + way.cables * (1 if size <= self.spec.eager else 3)
+
+    def _count(self, message: Message) -> None:
+        operation = self.workload.ranks[message.source][message.index]
+        self._messages += operation.count
+        self._message_bytes += message.size
+        for link in self._placement.way(message.source, message.target, message.nic).links:
+            self._links[link] += message.size
+
+    def run(self) -> WorkloadReport:
+        """Run it, and check the data of messages and the results of collectives.
+
+        Raises :class:`WorkloadError` for operations that wait forever, failed connections and wrong
+        results.
+        """
+        if self.network is not None and self.spec.loss:
+            for link in self.network.links:
+                self.network.set_faults(link, Rule("drop", chance=self.spec.loss))
+        ranks = self._replay.run()
+        packets = self._packets
+        return WorkloadReport(
+            max(ranks, default=0),
+            ranks,
+            self._messages,
+            self._message_bytes,
+            dict(sorted(self._links.items())),
+            packets.frames if packets else 0,
+            packets.wire_bytes if packets else 0,
+        )
+
+
+def _placement(workload: Workload, spec: WorkloadSpec) -> Placement:
+    ranks = len(workload.ranks)
+    machine, gpus = spec.machine, spec.gpus
+    if machine is None:
+        gpus = gpus or 1
+        machine = plain_machine(gpus, _adapters(workload), spec.rate or gbps(400))
+    gpus = gpus or len(machine.gpus)
+    return Placement(ranks, machine, gpus, Cable(spec.latency, spec.rate or None))
+
+
+def _adapters(workload: Workload) -> int:
+    """Return how many adapters a rank uses."""
+    most = max(
+        (one.nic for rank in workload.ranks for one in rank if one.kind is Kind.SEND), default=0
+    )
+    return min(most + 1, MAX_ADAPTERS)

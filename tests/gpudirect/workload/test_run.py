@@ -1,0 +1,185 @@
+"""Runs as packets and as flows: data, bytes on links, times that agree, and placements."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rdmawire import open_host
+from rdmawire.capture import open_capture
+from rdmawire.gpudirect.workload import (
+    Call,
+    CollectiveType,
+    Kind,
+    Link,
+    Operation,
+    Workload,
+    WorkloadError,
+    WorkloadRun,
+    WorkloadSpec,
+    ring_algorithm,
+)
+from rdmawire.units import gbps
+from tests.gpudirect.workload.schedules import failure, goal, schedules
+
+AGREE = 1.5
+"""Factor within which flows agree with packets. Packets of control wait behind those of data."""
+SLACK = 300
+"""Time (ns) of rounding in short runs."""
+
+
+def near(packets: int, flows: int) -> bool:
+    return packets / AGREE - SLACK <= flows <= packets * AGREE + SLACK
+
+
+@settings(max_examples=25)
+@given(schedules(sizes=60_000), st.sampled_from([1, 2]), st.sampled_from([0, 8192, 1 << 20]))
+def test_flows_agree_with_packets(ranks: list[list[Operation]], gpus: int, eager: int) -> None:
+    workload = Workload("x", ["x"], ranks)
+    spec = WorkloadSpec(gpus=gpus, eager=eager)
+    if "waits forever" in failure(WorkloadRun(workload, spec).run):
+        return
+    packets = WorkloadRun(workload, spec).run()
+    flows = WorkloadRun(workload, spec._replace(flows=True)).run()
+    assert flows.links == packets.links
+    assert (flows.messages, flows.message_bytes) == (packets.messages, packets.message_bytes)
+    assert near(packets.duration, flows.duration)
+
+
+@pytest.mark.parametrize("collective", CollectiveType)
+@pytest.mark.parametrize("gpus", [1, 2, 3, 6])
+@pytest.mark.parametrize("exact", [False, True])
+def test_collectives_give_their_results_as_packets_and_flows(
+    collective: CollectiveType, gpus: int, exact: bool
+) -> None:
+    root = gpus // 2
+    call = Call(ring_algorithm(collective, gpus, root), tuple(range(gpus)), exact=exact)
+    for size in (gpus, 20_001):
+        one = [[Operation(Kind.COLLECTIVE, size, call=call)] for _ in range(gpus)]
+        workload = Workload("x", ["x"], one)
+        spec = WorkloadSpec(gpus=1 if gpus < 4 else 2)
+        packets = WorkloadRun(workload, spec).run()
+        flows = WorkloadRun(workload, spec._replace(flows=True)).run()
+        assert flows.links == packets.links
+        assert flows.messages == packets.messages
+        assert near(packets.duration, flows.duration)
+
+
+def test_two_senders_share_the_link_of_their_receiver() -> None:
+    text = "num_ranks 3\n" + "".join(
+        f"rank {rank} {{\nsend 4096000b to 2 tag {rank}\n}}\n" for rank in (0, 1)
+    )
+    text += "rank 2 {\nrecv 4096000b from 0 tag 0\nrecv 4096000b from 1 tag 1\n}\n"
+    spec = WorkloadSpec(rate=gbps(100), flows=True)
+    found = WorkloadRun(goal(text), spec).run()
+    bits = 2 * (1000 * (4096 + 58 + 4 + 20) + 20) * 8
+    assert bits / 100 < found.ranks[2] < bits / 100 + 5000
+    assert abs(found.ranks[0] - found.ranks[1]) <= 1
+    assert found.links[Link(-1, "switch", "host2.mlx5_0")] == 8_192_000
+
+
+def test_a_flow_that_ends_leaves_its_share_to_others() -> None:
+    text = """num_ranks 3
+    rank 0 { short: send 4096000b to 2 tag 0
+    }
+    rank 1 { long: send 12288000b to 2 tag 1
+    }
+    rank 2 { recv 4096000b from 0 tag 0
+    recv 12288000b from 1 tag 1
+    }"""
+    found = WorkloadRun(goal(text), WorkloadSpec(rate=gbps(100), flows=True)).run()
+    each = 1000 * (4096 + 58 + 4 + 20) * 8 / 100
+    assert 2 * each < found.ranks[0] < 2 * each + 5000
+    assert 4 * each < found.ranks[1] < 4 * each + 5000
+
+
+PAIR = """num_ranks 2
+rank 0 {
+send 100000b to 1 nic 0
+send 100000b to 1 tag 1 nic 1
+}
+rank 1 {
+recv 100000b from 0
+recv 100000b from 0 tag 1
+}"""
+
+
+def test_messages_take_the_adapter_that_they_name() -> None:
+    report = WorkloadRun(goal(PAIR)).run()
+    ports = {link.source: count for link, count in report.links.items() if link.target == "switch"}
+    assert ports == {"host0.mlx5_0": 100_000, "host0.mlx5_1": 100_000}
+
+
+def test_ranks_are_on_gpus_of_a_real_host() -> None:
+    machine = open_host("dgx-h200").machine
+    text = PAIR.replace("num_ranks 2", "num_ranks 3") + "\nrank 2 {\n}"
+    near_by = WorkloadRun(goal(text), WorkloadSpec(machine=machine)).run()
+    assert [str(link) for link in near_by.links] == ["host0: GPU0 -> GPU1"]
+    far = WorkloadRun(goal(text), WorkloadSpec(machine=machine, gpus=1)).run()
+    assert far.links[Link(-1, "host0.mlx5_0", "switch")] == 200_000
+    assert far.duration > near_by.duration
+    assert near_by.frames == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "gpus", "message"),
+    [
+        ("two-sockets", 3, "3 ranks on a host with 2 GPUs: two-socket server"),
+        ("two-sockets", 2, "mlx5_0 may not access GPU1 of two-socket server: the path crosses"),
+    ],
+)
+def test_placements_that_cannot_be_are_refused(host: str, gpus: int, message: str) -> None:
+    ranks: list[list[Operation]] = [[], [], []]
+    spec = WorkloadSpec(machine=open_host(host).machine, gpus=gpus)
+    with pytest.raises(WorkloadError, match="^" + re.escape(message)):
+        WorkloadRun(Workload("x", ["x"], ranks), spec)
+
+
+def test_frames_are_writes_with_immediate_and_losses_cost_time(tmp_path: Path) -> None:
+    path = tmp_path / "pair.pcap"
+    run = WorkloadRun(goal(PAIR))
+    assert run.network is not None
+    with run.network.captured(path):
+        report = run.run()
+    with open_capture(path) as capture:
+        opcodes = [record.data[42] for record in capture]
+    assert len(opcodes) == report.frames
+    with_immediate = {0x09, 0x0B}
+    # For each message: an announcement, a clearance, and its last packet.
+    assert sum(opcode in with_immediate for opcode in opcodes) == 6
+    lossy = WorkloadRun(goal(PAIR), WorkloadSpec(loss=0.1, seed=3)).run()
+    assert lossy.duration > report.duration
+    assert lossy.links == report.links
+
+
+def test_runs_are_repeatable(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.pcap" for number in range(2)]
+    for path in paths:
+        run = WorkloadRun(goal(PAIR), WorkloadSpec(loss=0.01, seed=7))
+        assert run.network is not None
+        with run.network.captured(path):
+            run.run()
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_too_much_for_packets_is_refused() -> None:
+    text = "num_ranks 2\nrank 0 {\nsend 300000000b to 1\n}\nrank 1 {\nrecv 300000000b from 0\n}"
+    with pytest.raises(WorkloadError, match="300000000 bytes of messages between hosts; at most"):
+        WorkloadRun(goal(text))
+    assert WorkloadRun(goal(text), WorkloadSpec(flows=True)).run().frames == 0
+    many = Workload("x", ["x"], [[] for _ in range(300)])
+    with pytest.raises(WorkloadError, match="300 ranks; at most 256 as packets: compute flows"):
+        WorkloadRun(many)
+
+
+def test_a_thousand_ranks_are_flows_at_the_rate_of_a_ring() -> None:
+    ranks, size = 1024, 1 << 30
+    algorithm = ring_algorithm(CollectiveType.ALL_REDUCE, ranks)
+    call = Call(algorithm, tuple(range(ranks)))
+    operations = [[Operation(Kind.COLLECTIVE, size, call=call)] for _ in range(ranks)]
+    found = WorkloadRun(Workload("x", ["x"], operations), WorkloadSpec(gpus=8, flows=True)).run()
+    moved = 2 * size * (ranks - 1) / ranks
+    assert moved / 50 < found.duration < 1.2 * moved / 50
+    assert found.messages == 2 * (ranks - 1) * ranks
