@@ -56,6 +56,7 @@ _OTHERS = {
     "ucx": "rdmawire.cli.ucx",
     "nixl": "rdmawire.cli.nixl",
     "deepep": "rdmawire.cli.deepep",
+    "trace": "rdmawire.cli.trace",
 }
 """Traffic with other options, and the module of its command."""
 _MANY = 100_000
@@ -117,6 +118,7 @@ class _GenCommand(Command):
         "rdmawire gen nixl --blocks 64 --layers 8 -w kv.pcap",
         "rdmawire gen deepep --hosts 2 --gpus 4 --experts 16 --topk 4 -w moe.pcap",
         "rdmawire gen nvme dgx-h200 -w nvme.pcap",
+        "rdmawire gen trace ring.goal -w ring.pcap",
         "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
     ),
 )
@@ -256,6 +258,7 @@ def command(
                                 see rdmawire gen allreduce --help
     gpu-write, nvshmem-put      work that kernels of GPUs start
     ucx, nixl, deepep           messages of MPI, KV caches, tokens of experts
+    trace                       a workload of another tool: rdmawire gen trace --help
 
     Emulated adapters send and receive every frame, so ICRCs, PSNs, ACKs, NAKs, retransmissions and
     source ports are those of real adapters.

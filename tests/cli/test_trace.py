@@ -1,0 +1,92 @@
+"""`rdmawire gen trace`: traces of each kind, their summaries, captures and errors."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import rdmawire, refused
+
+FOLDER = Path(__file__).parents[2] / "examples" / "workloads"
+GOAL, MSCCL = str(FOLDER / "exchange.goal"), str(FOLDER / "allreduce.xml")
+CHAKRA = [str(FOLDER / f"training.{rank}.json") for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("files", "form", "ranks", "messages"),
+    [([GOAL], "GOAL", 3, 4), ([MSCCL], "MSCCL", 4, 8), (CHAKRA, "Chakra", 2, 5)],
+)
+@pytest.mark.parametrize("flows", [False, True])
+def test_each_kind_is_run(
+    files: list[str], form: str, ranks: int, messages: int, flows: bool
+) -> None:
+    words = ("gen", "trace", *files, "--json", *(["--flows"] if flows else []))
+    found = json.loads(rdmawire(*words).stdout)
+    assert (found["form"], found["ranks"], found["messages"]) == (form, ranks, messages)
+    assert found["mode"] == ("flows" if flows else "packets")
+    assert max(found["rank_ns"]) == found["duration_ns"]
+    assert bool(found["frames"]) != flows
+    assert sum(link["bytes"] for link in found["links"]) >= found["message_bytes"]
+
+
+def test_a_capture_has_the_frames(tmp_path: Path) -> None:
+    path = tmp_path / "trace.pcap"
+    done = rdmawire("gen", "trace", GOAL, "--links", "-w", str(path))
+    assert done.stdout.startswith("GOAL: 3 ranks with 12 operations, as 45 frames\n")
+    assert "  host0.mlx5_0 -> switch: 65792 bytes\n" in done.stdout
+    assert len(rdmawire("dissect", str(path)).stdout.splitlines()) == 45
+    fields = ("-Y", "infiniband.immdt", "-T", "fields", "-e", "infiniband.bth.opcode")
+    assert set(rdmawire("dissect", str(path), *fields).stdout.split()) == {"9", "11"}
+
+
+def test_hosts_are_filled_with_ranks() -> None:
+    words = ("gen", "trace", MSCCL, "--size", "1MiB", "--host", "dgx-h200", "--links", "-q")
+    assert rdmawire(*words).stdout == ""
+    found = rdmawire(*words[:-1]).stdout
+    assert "host0: GPU0 -> GPU1: 1048576 bytes" in found
+    assert "switch" not in found
+    apart = rdmawire(*words[:-1], "--gpus-per-host", "1").stdout
+    assert "host3.mlx5_0 -> switch: 2097152 bytes" in apart
+
+
+def test_many_ranks_are_summed_up(tmp_path: Path) -> None:
+    path = tmp_path / "many.goal"
+    ranks = "".join(f"rank {rank} {{\ncalc {100 - rank}\n}}\n" for rank in range(20))
+    path.write_text(f"num_ranks 20\n{ranks}")
+    lines = rdmawire("gen", "trace", str(path)).stdout.splitlines()
+    assert lines[-2:] == ["  rank 19: 0.08 us, the first", "  rank 0: 0.10 us, the last"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("missing.goal",), "missing.goal: no such file or directory"),
+        ((GOAL, MSCCL), "has all ranks: give it alone, without "),
+        ((GOAL, "--size", "1M"), "a size is for an MSCCL algorithm; this trace has its own"),
+        ((GOAL, "--flows", "-w", "x.pcap"), "--flows makes no packets: leave -w and --loss out"),
+        ((GOAL, "--flows", "--loss", "1%"), "--flows makes no packets: leave -w and --loss out"),
+        ((GOAL, "--json", "-q"), "give one of them"),
+        ((GOAL, "--host", "dgx-h300"), "did you mean 'dgx-h"),
+        ((GOAL, "--host", "two-sockets"), "mlx5_0 may not access GPU1 of two-socket server"),
+        ((*CHAKRA, "--groups", GOAL), "exchange.goal, line 1: expecting value"),
+        ((*CHAKRA, "--groups", "missing"), "--groups: missing: no such file or directory"),
+    ],
+)
+def test_errors_of_usage_are_one_line(words: tuple[str, ...], message: str) -> None:
+    assert message in refused("gen", "trace", *words, status=2)
+
+
+def test_a_deadlock_is_one_line_with_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "stuck.goal"
+    text = Path(GOAL).read_text(encoding="utf-8")
+    path.write_text(text.replace("out requires compute", "out requires in"))
+    line = refused("gen", "trace", str(path), status=1)
+    assert line.startswith("rdmawire: after 3.0 us: rank 0, in (")
+    assert (
+        "line 7): recv of 65536 bytes from rank 1 with tag 1 waits forever: rank 1, out (" in line
+    )
+
+
+def test_losses_that_are_too_many_fail(tmp_path: Path) -> None:
+    line = refused("gen", "trace", GOAL, "--loss", "40%", status=1)
+    assert "failed: RETRY_EXC_ERR" in line
