@@ -23,30 +23,42 @@ class Inputs:
         self.algorithm = algorithm
         self.chunk = chunk
         self._seed = seed
-
-    def values(self, gpu: int, first: int, count: int) -> Values:
-        """Return chunks of the input of a GPU."""
-        size = self.algorithm.inputs * self.chunk
-        data = shake_128(f"{self._seed}/{gpu}".encode()).digest(_BLOCK)
-        whole = np.resize(np.frombuffer(data, np.uint8), size)
-        found: Values = whole[first * self.chunk : (first + count) * self.chunk].copy()
-        found += np.uint8(first % 251)
-        return found
+        self._blocks: dict[int, Values] = {}
+        self._sums: dict[int, Values] = {}
+        self._checked = 0
 
     def chunk_of(self, gpu: int, place: int) -> Values:
         """Return one chunk of the input of a GPU."""
-        return self.values(gpu, place, 1)
+        if gpu not in self._blocks:
+            data = shake_128(f"{self._seed}/{gpu}".encode()).digest(_BLOCK)
+            self._blocks[gpu] = np.frombuffer(data, np.uint8)
+        start = place * self.chunk % _BLOCK
+        repeats = -(-(start + self.chunk) // _BLOCK)
+        found: Values = np.tile(self._blocks[gpu], repeats)[start : start + self.chunk]
+        return found + np.uint8(place % 251)
 
     def sum_of(self, place: int) -> Values:
         """Return the sum of a chunk over all GPUs."""
-        total = np.zeros(self.chunk, np.uint8)
-        for gpu in range(len(self.algorithm.programs)):
-            total += self.chunk_of(gpu, place)
-        return total
+        if place not in self._sums:
+            total = np.zeros(self.chunk, np.uint8)
+            for gpu in range(len(self.algorithm.programs)):
+                total += self.chunk_of(gpu, place)
+            self._sums[place] = total
+        return self._sums[place]
+
+    def count_check(self) -> None:
+        """Forget what was kept, when the results of all GPUs have been compared."""
+        self._checked += 1
+        if self._checked == len(self.algorithm.programs):
+            self._blocks = {}
+            self._sums = {}
 
 
 _BLOCK: Final = 8191
 """Bytes after which values begin again: prime, so that chunks differ."""
+
+MAX_BYTES: Final = 1 << 30
+"""Bytes of the buffers of all GPUs of an operation."""
 
 Expected = Callable[[Inputs, int, int], Values]
 """Function that returns a chunk of the result of a GPU."""
@@ -146,6 +158,20 @@ class Buffers:
                 )
         self._arrays = {}
         self.registers = {}
+        self._inputs.count_check()
+
+
+def check_buffers(algorithm: Algorithm, chunk: int) -> None:
+    """Raise :class:`WorkloadError` if the buffers of an operation are too large.
+
+    ``chunk`` is the length of a chunk in bytes.
+    """
+    chunks = sum(sum(program.chunks.values()) for program in algorithm.programs)
+    if chunks * chunk > MAX_BYTES:
+        raise WorkloadError(
+            f"{algorithm.name}: buffers of {chunks * chunk} bytes; at most {MAX_BYTES} are"
+            " supported"
+        )
 
 
 class SendMove(NamedTuple):

@@ -10,13 +10,14 @@ the jsonizer of Chakra, and the workload layer of ASTRA-sim: a computation takes
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
 from rdmawire.gpudirect.workload.algorithm import Algorithm, CollectiveType, ring_algorithm
 from rdmawire.gpudirect.workload.chakra_proto import NODE_TYPES, read_messages
 from rdmawire.gpudirect.workload.graph import (
+    MAX_OPERATIONS,
     MAX_RANKS,
     Call,
     Kind,
@@ -72,21 +73,23 @@ class ChakraNode(NamedTuple):
     attributes: Mapping[str, Any]
 
 
-def parse_chakra(files: Sequence[tuple[BinaryIO, str]], groups: Groups | None = None) -> Workload:
+def parse_chakra(files: Iterable[tuple[BinaryIO, str]], groups: Groups | None = None) -> Workload:
     """Read a workload from a binary file and its name for each rank, in the order of ranks.
 
     ``groups`` are process groups that nodes name by ``pg_name``; others have the ranks that use
     their name, and a node without one is of all ranks. Raises :class:`WorkloadError` for the first
     error, with its file and node.
     """
-    if len(files) > MAX_RANKS:
-        raise WorkloadError(f"{len(files)} files; at most {MAX_RANKS} ranks are supported")
-    traces = [_Trace(file, source, rank) for rank, (file, source) in enumerate(files)]
+    traces: list[_Trace] = []
+    for rank, (file, source) in enumerate(files):
+        if rank == MAX_RANKS:
+            raise WorkloadError(f"{source}: at most {MAX_RANKS} ranks are supported")
+        traces.append(_Trace(file, source, rank, sum(len(one.nodes) for one in traces)))
     _add_calls(traces, groups or {})
     ranks: list[list[Operation]] = []
     for trace in traces:
         ranks.append(trace.operations(sum(map(len, ranks))))
-    return Workload("Chakra", [source for _, source in files], ranks)
+    return Workload("Chakra", [trace.source for trace in traces], ranks)
 
 
 def parse_groups(data: bytes, source: str = "groups") -> Groups:
@@ -105,9 +108,12 @@ def parse_groups(data: bytes, source: str = "groups") -> Groups:
 
 
 class _Trace:
-    """The nodes of one rank, in the order of the file; ``calls`` are its collectives, by node."""
+    """The nodes of one rank, in the order of the file; ``calls`` are its collectives, by node.
 
-    def __init__(self, file: BinaryIO, source: str, rank: int) -> None:
+    ``total`` are the nodes of earlier ranks.
+    """
+
+    def __init__(self, file: BinaryIO, source: str, rank: int, total: int) -> None:
         self.source = source
         self.rank = rank
         self.calls: dict[int, tuple[Call, int]] = {}
@@ -116,6 +122,8 @@ class _Trace:
             if node.id in self.nodes:
                 raise WorkloadError(f"{self.where(node)} is there already")
             self.nodes[node.id] = node
+            if total + len(self.nodes) > MAX_OPERATIONS:
+                raise WorkloadError(f"{self.where(node)}: more than {MAX_OPERATIONS} nodes")
 
     def where(self, node: ChakraNode) -> str:
         """Return the place of a node in messages."""

@@ -1,16 +1,17 @@
 """Messages as flows: each gets its max-min fair share of the links that it takes.
 
 All flows grow alike until a link is full; its flows then have their rates, and the others go on
-(Bertsekas and Gallager, Data Networks, 6.5.2). Rates change when a flow begins or ends. There are
-no packets, no losses and no queues. Fractions of a nanosecond are rounded up.
+(Bertsekas and Gallager, Data Networks, 6.5.2). Rates change when a flow begins or ends. Messages
+between two ranks are sent one after the other, as by a queue pair. There are no packets, no losses
+and no other queues. Fractions of a nanosecond are rounded up.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from functools import lru_cache, partial
 from heapq import heapify, heappop, heappush
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from rdmawire.fabric import Simulator
 from rdmawire.fabric.link import bit_times, wire_time
@@ -53,16 +54,40 @@ class _Link:
 class _Flow:
     """A message on its way: bytes that are left at ``since`` (ns), and its rate from then on."""
 
-    __slots__ = ("call", "left", "links", "message", "rate", "since", "tail")
+    __slots__ = ("call", "left", "message", "path", "rate", "since")
 
-    def __init__(self, message: Message, links: list[_Link], left: float, tail: int) -> None:
+    def __init__(self, message: Message, path: "_Path", left: float) -> None:
         self.message = message
-        self.links = links
+        self.path = path
         self.left = left
-        self.tail = tail
         self.rate = 0.0
         self.since = 0
         self.call: ScheduledCall | None = None
+
+
+class _Path(NamedTuple):
+    """The limited links between two ranks, times (ns), and the rate of the wire, 0 for none.
+
+    ``trip`` is the latency of data, ``empty`` the time of a message without data. ``queue`` has the
+    messages that are sent, of which the first one is a flow: a queue pair sends them in order.
+    """
+
+    links: list[_Link]
+    trip: int
+    empty: int
+    wire: int
+    queue: deque[_Flow]
+
+    def volume(self, size: int) -> float:
+        """Return the bytes that a message takes from the rates of links."""
+        return wire_volume(size) if self.wire else float(size)
+
+    def tail(self, size: int) -> int:
+        """Return the time (ns) after the last byte of a message: its last packet goes on."""
+        if not size:
+            return self.empty
+        last = size % MTU or min(size, MTU)
+        return self.trip + (wire_time(last + HEADERS, self.wire) if self.wire else 0)
 
 
 class FlowCarrier:
@@ -72,7 +97,8 @@ class FlowCarrier:
         self._replay = replay
         self._placement = placement
         self._simulator: Simulator = replay.simulator
-        self._links: dict[Link, _Link | None] = {}
+        self._links: dict[Link, _Link] = {}
+        self._paths: dict[tuple[int, int, int], _Path] = {}
         self._changed: set[_Link] = set()
         self._is_due = False
 
@@ -80,18 +106,20 @@ class FlowCarrier:
 
     def send(self, message: Message) -> None:
         """Begin a flow; a message over no limited link has only its latency."""
-        way = self._way(message)
-        links = [link for one in way.links if (link := self._link(one)) is not None]
-        tail = ceil(way.dma + way.cables) + (self._last_packet(message, way) if way.wired else 0)
-        volume = wire_volume(message.size) if way.wired else float(message.size)
-        flow = _Flow(message, links, volume, tail)
-        if not links or not volume:
+        path = self._path(message)
+        flow = _Flow(message, path, path.volume(message.size))
+        if not path.links or not flow.left:
             self._deliver(flow)
             return
+        path.queue.append(flow)
+        if len(path.queue) == 1:
+            self._begin(flow)
+
+    def _begin(self, flow: _Flow) -> None:
         flow.since = self._simulator.now
-        for link in links:
+        for link in flow.path.links:
             link.flows[flow] = None
-        self._change(links)
+        self._change(flow.path.links)
 
     def announce(self, message: Message) -> None:
         """Let the target know of a message."""
@@ -105,35 +133,34 @@ class FlowCarrier:
         """Do nothing: no flow is lost."""
 
     def _control(self, message: Message, done: Done) -> None:
-        way = self._way(message)
-        self._simulator.call_at(self._simulator.now + self._empty(way), partial(done, message))
+        end = self._simulator.now + self._path(message).empty
+        self._simulator.call_at(end, partial(done, message))
 
-    def _way(self, message: Message) -> Way:
-        return self._placement.way(message.source, message.target, message.nic)
+    def _path(self, message: Message) -> _Path:
+        key = message.source, message.target, message.nic
+        if key not in self._paths:
+            self._paths[key] = self._new_path(self._placement.way(*key))
+        return self._paths[key]
 
-    def _wire_rate(self, way: Way) -> int:
-        return next(self._placement.port_rate(one) for one in way.links if one.host < 0)
-
-    def _empty(self, way: Way) -> int:
-        """Return the time (ns) of a message without data, which crosses two wires."""
-        wires = 2 * wire_time(HEADERS + FIRST, self._wire_rate(way)) if way.wired else 0
-        return ceil(way.cables) + wires
-
-    def _last_packet(self, message: Message, way: Way) -> int:
-        """Return the time (ns) of the last packet on the second wire."""
-        last = message.size % MTU or min(message.size, MTU)
-        return wire_time(last + HEADERS, self._wire_rate(way))
+    def _new_path(self, way: Way) -> _Path:
+        links = [link for one in way.links if (link := self._link(one)) is not None]
+        trip, empty = ceil(way.dma + way.cables), ceil(way.cables)
+        if not way.wired:
+            return _Path(links, trip, empty, 0, deque())
+        wire = min(self._placement.port_rate(one) for one in way.links if one.host < 0)
+        return _Path(links, trip, empty + 2 * wire_time(HEADERS + FIRST, wire), wire, deque())
 
     def _link(self, link: Link) -> _Link | None:
+        """Return a link, if its rate is limited."""
         if link not in self._links:
-            self._links[link] = self._new_link(link)
+            if link.host < 0:
+                capacity = self._placement.port_rate(link) / 8 * _EFFICIENCY
+            elif (known := self._placement.capacity(link)) is not None:
+                capacity = known
+            else:
+                return None
+            self._links[link] = _Link(capacity)
         return self._links[link]
-
-    def _new_link(self, link: Link) -> _Link | None:
-        if link.host < 0:
-            return _Link(self._placement.port_rate(link) / 8 * _EFFICIENCY)
-        capacity = self._placement.capacity(link)
-        return None if capacity is None else _Link(capacity)
 
     # Rates.
 
@@ -160,7 +187,7 @@ class FlowCarrier:
                 if flow in found:
                     continue
                 found[flow] = None
-                new = [link for link in flow.links if link not in seen]
+                new = [link for link in flow.path.links if link not in seen]
                 seen.update(new)
                 waiting += new
         return found
@@ -177,18 +204,21 @@ class FlowCarrier:
         flow.call = self._simulator.call_at(end, partial(self._finish, flow))
 
     def _finish(self, flow: _Flow) -> None:
-        for link in flow.links:
+        for link in flow.path.links:
             del link.flows[flow]
-        self._change(flow.links)
+        self._change(flow.path.links)
+        queue = flow.path.queue
+        queue.popleft()
+        if queue:
+            self._begin(queue[0])
         self._deliver(flow)
 
     def _deliver(self, flow: _Flow) -> None:
         """Let a message arrive, and its acknowledgment."""
-        message, now = flow.message, self._simulator.now
-        back = self._empty(self._way(message))
-        self._simulator.call_at(now + flow.tail, partial(self._replay.arrived, message))
-        end = now + flow.tail + back
-        self._simulator.call_at(end, partial(self._replay.acknowledged, message))
+        message, path = flow.message, flow.path
+        end = self._simulator.now + path.tail(message.size)
+        self._simulator.call_at(end, partial(self._replay.arrived, message))
+        self._simulator.call_at(end + path.empty, partial(self._replay.acknowledged, message))
 
 
 def _fair_rates(flows: dict[_Flow, None]) -> dict[_Flow, float]:
@@ -197,8 +227,8 @@ def _fair_rates(flows: dict[_Flow, None]) -> dict[_Flow, float]:
     room: dict[_Link, float] = {}
     count: Counter[_Link] = Counter()
     for flow in flows:
-        count.update(flow.links)
-        room.update((link, link.capacity) for link in flow.links)
+        count.update(flow.path.links)
+        room.update((link, link.capacity) for link in flow.path.links)
     heap = [(room[link] / count[link], place, link) for place, link in enumerate(room)]
     heapify(heap)
     while heap:
@@ -211,7 +241,7 @@ def _fair_rates(flows: dict[_Flow, None]) -> dict[_Flow, float]:
             continue
         for flow in [one for one in link.flows if one not in rates]:
             rates[flow] = now
-            for other in flow.links:
+            for other in flow.path.links:
                 room[other] = max(room[other] - now, 0.0)
                 count[other] -= 1
     return rates

@@ -7,7 +7,7 @@ time by which the steps wait for one another.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
 from rdmawire.gpudirect.workload.algorithm import (
@@ -25,6 +25,7 @@ from rdmawire.gpudirect.workload.buffers import (
     Inputs,
     ReceiveMove,
     SendMove,
+    check_buffers,
 )
 from rdmawire.gpudirect.workload.graph import (
     ANY,
@@ -39,11 +40,26 @@ from rdmawire.gpudirect.workload.graph import (
 
 _SMALL: Final = 4
 """Bytes of a chunk for the check of an algorithm whose messages are flows."""
-Hop = Callable[[int, int, int], float]
-"""Function that returns the time (ns) of a message without data between two ranks, by its size."""
 
 
-def lower(workload: Workload, *, flows: bool, hop: Hop, seed: int = 0) -> Workload:
+class Hop(NamedTuple):
+    """A message between two ranks: the times (ns) of its way and of its data.
+
+    ``latency`` is that of the way and of the protocol, ``transfer`` that of the bytes. ``control``
+    is the time in which no next message can be on its way: a receive that is posted after another
+    one is cleared first.
+    """
+
+    latency: float
+    control: float
+    transfer: float
+
+
+Hops = Callable[[int, int, int], Hop]
+"""Function that returns what a message takes, by its source, its target and its size."""
+
+
+def lower(workload: Workload, *, flows: bool, hop: Hops, seed: int = 0) -> Workload:
     """Return a workload without collective operations.
 
     Raises :class:`WorkloadError` if it has too many operations.
@@ -58,13 +74,13 @@ def lower(workload: Workload, *, flows: bool, hop: Hop, seed: int = 0) -> Worklo
 class _Lowering:
     """Lowers one rank after the other; the inputs of a collective are common to its ranks."""
 
-    def __init__(self, workload: Workload, *, flows: bool, hop: Hop, seed: int) -> None:
+    def __init__(self, workload: Workload, *, flows: bool, hop: Hops, seed: int) -> None:
         self._workload = workload
         self._flows = flows
         self._hop = hop
         self._seed = seed
         self._calls: dict[tuple[tuple[int, ...], int], tuple[int, Inputs]] = {}
-        self._hops: dict[tuple[tuple[int, ...], int], float] = {}
+        self._steps: dict[tuple[tuple[int, ...], int], float] = {}
         self._total = 0
 
     def rank(self, number: int) -> list[Operation]:
@@ -91,11 +107,13 @@ class _Lowering:
                 f" are more than {MAX_OPERATIONS} operations"
             )
 
-    def _inputs(self, call: Call, chunk: int) -> tuple[int, Inputs]:
+    def _inputs(self, call: Call, chunk: int, *, bulk: bool) -> tuple[int, Inputs]:
         """Return the number of a collective, and its inputs."""
         key = call.group, call.number
         if key not in self._calls:
             number = len(self._calls)
+            if not bulk:
+                check_buffers(call.algorithm, chunk)
             seed = f"{self._seed}/{number}"
             self._calls[key] = number, Inputs(call.algorithm, chunk, seed)
         return self._calls[key]
@@ -107,7 +125,7 @@ class _Lowering:
             return [_copied(operation)]
         chunk = -(-operation.size // call.algorithm.chunks)
         is_bulk = self._flows and not call.exact and _is_ring(call.algorithm)
-        number, inputs = self._inputs(call, _SMALL if self._flows else chunk)
+        number, inputs = self._inputs(call, _SMALL if self._flows else chunk, bulk=is_bulk)
         emitter = _Emitter(operation, call, rank, chunk=chunk, number=number, base=base)
         if is_bulk:
             emitter.bulk(self._waits(call, chunk))
@@ -116,14 +134,20 @@ class _Lowering:
         return emitter.found
 
     def _waits(self, call: Call, chunk: int) -> int:
-        """Return the time (ns) by which the steps of a ring wait for one another."""
+        """Return the time (ns) by which the steps of a ring wait for one another.
+
+        A step takes as long as a chunk needs for an edge, on an average of all edges, or as the
+        slowest edge needs for a message. The bytes of all steps are a flow.
+        """
         group = call.group
-        if (group, chunk) not in self._hops:
+        if (group, chunk) not in self._steps:
             around = zip(group, (*group[1:], group[0]), strict=True)
-            total = sum(self._hop(one, other, chunk) for one, other in around)
-            self._hops[group, chunk] = total / len(group)
+            hops = [self._hop(one, other, chunk) for one, other in around]
+            average = sum(hop.latency + hop.transfer for hop in hops) / len(hops)
+            slowest = max(hop.control + hop.transfer for hop in hops)
+            self._steps[group, chunk] = max(average, slowest) - max(hop.transfer for hop in hops)
         steps = ring_messages(call.algorithm.collective, len(group))
-        return round(self._hops[group, chunk] * (steps - 1))
+        return max(round(self._steps[group, chunk] * (steps - 1)), 0)
 
 
 def _copied(operation: Operation) -> Operation:

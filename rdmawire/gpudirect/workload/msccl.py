@@ -135,6 +135,8 @@ class _Reader:
         except ExpatError as error:
             reason = str(error).partition(":")[0]
             raise WorkloadError(f"{self._source}, line {error.lineno}: {reason}") from None
+        except (LookupError, ValueError):  # of codecs
+            raise WorkloadError(f"{self._source}: the encoding is not supported") from None
         assert self._algo is not None
         return self._algorithm(self._algo)
 

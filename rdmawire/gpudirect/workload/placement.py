@@ -4,7 +4,7 @@ Each rank has a GPU; hosts are filled one after the other. All adapters are on o
 host data goes over NVLinks, or over PCI Express where GPUs have none between them.
 """
 
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
@@ -27,6 +27,7 @@ from rdmawire.topology import (
     peer_route,
     peer_status,
 )
+from rdmawire.units import SECOND
 
 MAX_GPUS: Final = 64
 MAX_ADAPTERS: Final = 16
@@ -175,6 +176,7 @@ class Placement:
     def _latency(self, route: Route) -> float:
         return BusRoute(self._bus, route).latency
 
+    @lru_cache(1 << 16)  # noqa: B019
     def way(self, source: int, target: int, nic: int) -> Way:
         """Return the way of a message between two ranks."""
         host = self.host(source)
@@ -227,6 +229,12 @@ class Placement:
     def capacity(self, link: Link) -> float | None:
         """Return the bytes per second of a link of a host, if they are limited."""
         return self._rates[link.source, link.target]
+
+    def transfer_time(self, way: Way, size: int) -> float:
+        """Return the time (ns) of ``size`` bytes at the rate of the slowest link of a way."""
+        rates = [self.port_rate(one) / 8 for one in way.links if one.host < 0]
+        rates += [rate for one in way.links if one.host >= 0 and (rate := self.capacity(one))]
+        return size / min(rates) * SECOND if rates else 0.0
 
     def port_rate(self, link: Link) -> int:
         """Return the rate (bits per second) of a link between an adapter and the switch."""

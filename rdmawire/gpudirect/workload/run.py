@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from rdmawire.fabric import Cable, Network, Rule, Simulator
+from rdmawire.fabric import Cable, Network, Rule, Simulator, SwitchSettings
 from rdmawire.gpudirect.workload.flows import FlowCarrier
 from rdmawire.gpudirect.workload.graph import Kind, Workload, check_workload
-from rdmawire.gpudirect.workload.lowering import lower
+from rdmawire.gpudirect.workload.lowering import Hop, lower
 from rdmawire.gpudirect.workload.packets import PacketCarrier
 from rdmawire.gpudirect.workload.placement import MAX_ADAPTERS, Link, Placement, plain_machine
 from rdmawire.gpudirect.workload.replay import EAGER, Message, Replay
@@ -15,6 +15,8 @@ from rdmawire.topology import Machine
 from rdmawire.units import gbps
 
 _NO_LIMIT: Final = 1 << 62
+_ROOMY: Final = SwitchSettings(buffer=1 << 40, queue=1 << 40)
+"""The switch drops no frame."""
 
 
 class WorkloadSpec(NamedTuple):
@@ -67,7 +69,7 @@ class WorkloadRun:
         workload = lower(workload, flows=spec.flows, hop=self._hop, seed=spec.seed)
         check_workload(workload)
         self.workload = workload
-        self._links: Counter[Link] = Counter()
+        self._volumes: Counter[tuple[int, int, int]] = Counter()
         self._messages = self._message_bytes = 0
         simulator = Simulator(time_limit=_NO_LIMIT, event_limit=_NO_LIMIT)
         self._replay = Replay(workload, simulator, eager=spec.eager)
@@ -76,7 +78,7 @@ class WorkloadRun:
         if spec.flows:
             self._replay.carrier = FlowCarrier(self._replay, self._placement)
         else:
-            self.network = Network(simulator, seed=spec.seed)
+            self.network = Network(simulator, seed=spec.seed, settings=_ROOMY)
             self._packets = PacketCarrier(self._replay, self._placement, self.network, spec.seed)
             self._replay.carrier = self._packets
 
@@ -85,17 +87,27 @@ class WorkloadRun:
         """The virtual time (ns)."""
         return self._replay.simulator.now
 
-    def _hop(self, source: int, target: int, size: int) -> float:
-        """Return the time (ns) of a message without its data; of a long one, with its protocol."""
+    def _hop(self, source: int, target: int, size: int) -> Hop:
+        """Return what a message of ``size`` bytes takes that finds all links free."""
         way = self._placement.way(source, target, 0)
-        return way.dma + way.cables * (1 if size <= self.spec.eager else 3)
+        trip = way.dma + way.cables
+        transfer = self._placement.transfer_time(way, size)
+        if size <= self.spec.eager:
+            return Hop(trip, 0.0, transfer)
+        return Hop(trip + 2 * way.cables, trip + way.cables, transfer)
 
     def _count(self, message: Message) -> None:
         operation = self.workload.ranks[message.source][message.index]
         self._messages += operation.count
         self._message_bytes += message.size
-        for link in self._placement.way(message.source, message.target, message.nic).links:
-            self._links[link] += message.size
+        self._volumes[message.source, message.target, message.nic] += message.size
+
+    def _links(self) -> dict[Link, int]:
+        """Return the bytes of messages on each link."""
+        found: Counter[Link] = Counter()
+        for (source, target, nic), size in self._volumes.items():
+            found.update(dict.fromkeys(self._placement.way(source, target, nic).links, size))
+        return dict(sorted(found.items()))
 
     def run(self) -> WorkloadReport:
         """Run it, and check the data of messages and the results of collectives.
@@ -113,7 +125,7 @@ class WorkloadRun:
             ranks,
             self._messages,
             self._message_bytes,
-            dict(sorted(self._links.items())),
+            self._links(),
             packets.frames if packets else 0,
             packets.wire_bytes if packets else 0,
         )

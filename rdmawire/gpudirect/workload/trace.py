@@ -1,8 +1,8 @@
 """Traces of workloads in files: of which kind they are, and how they are read."""
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -33,51 +33,56 @@ def read_trace(
     if not paths:
         raise WorkloadError("no trace is given")
     names = [str(path) for path in paths]
-    with ExitStack() as stack:
-        files = [(stack.enter_context(_opened(name)), name) for name in names]
-        head = files[0][0].read(_HEAD)
-        files[0][0].seek(0)
-        return _read(head, files, size, groups)
+    name = names[0]
+    with _opened(name) as file:
+        head = file.read(_HEAD)
+        read = _reader(head)
+        if read is None and not head.strip():
+            raise WorkloadError(f"{name}: the file is empty")
+        if read is not None and len(names) > 1:
+            raise WorkloadError(f"{name} has all ranks: give it alone, without {names[1]}")
+        if size and read is not parse_msccl:
+            raise WorkloadError(f"{name}: a size is for an MSCCL algorithm; this trace has its own")
+        file.seek(0)
+        if read is parse_msccl:
+            return parse_msccl(file, name, size)
+        if read is not None:
+            return read(file, name)
+    return parse_chakra(_each(_by_rank(names)), groups)
 
 
-def _read(
-    head: bytes, files: list[tuple[BinaryIO, str]], size: int, groups: Groups | None
-) -> Workload:
-    file, name = files[0]
-    is_goal = _GOAL.match(head) is not None
-    is_binary = head[: len(MAGIC)] in {MAGIC, USED}
-    is_algorithm = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
-    if len(files) > 1 and (is_goal or is_binary or is_algorithm):
-        raise WorkloadError(f"{name} has all ranks: give it alone, without {files[1][1]}")
-    if size and not is_algorithm:
-        raise WorkloadError(f"{name}: a size is for an MSCCL algorithm; this trace has its own")
-    if is_algorithm:
-        return parse_msccl(file, name, size)
-    if is_binary:
-        return parse_goal_binary(file, name)
-    if is_goal:
-        return parse_goal(file, name)
-    if not head.strip():
-        raise WorkloadError(f"{name}: the file is empty")
-    return parse_chakra(_by_rank(files), groups)
+def _reader(head: bytes) -> Callable[[BinaryIO, str], Workload] | None:
+    """Return the function that reads a file with this beginning; none for one of Chakra's."""
+    if head[: len(MAGIC)] in {MAGIC, USED}:
+        return parse_goal_binary
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<":
+        return parse_msccl
+    return parse_goal if _GOAL.match(head) is not None else None
 
 
-def _by_rank(files: list[tuple[BinaryIO, str]]) -> list[tuple[BinaryIO, str]]:
+def _each(names: list[str]) -> Iterator[tuple[BinaryIO, str]]:
+    """Yield one file after the other, open."""
+    for name in names:
+        with _opened(name) as file:
+            yield file, name
+
+
+def _by_rank(names: list[str]) -> list[str]:
     """Return files in the order of the ranks that their names have."""
-    if len(files) == 1:
-        return files
-    found: dict[int, tuple[BinaryIO, str]] = {}
-    for file, name in files:
+    if len(names) == 1:
+        return names
+    found: dict[int, str] = {}
+    for name in names:
         number = _NUMBER.search(name)
         if number is None or len(number[1]) > 9:
             raise WorkloadError(f"{name}: the number of its rank is expected, as in step.0.json")
         if int(number[1]) in found:
             raise WorkloadError(f"{name}: rank {int(number[1])} is there already")
-        found[int(number[1])] = file, name
-    missing = next((rank for rank in range(len(files)) if rank not in found), None)
+        found[int(number[1])] = name
+    missing = next((rank for rank in range(len(names)) if rank not in found), None)
     if missing is not None:
-        raise WorkloadError(f"{len(files)} files, but none of rank {missing}")
-    return [found[rank] for rank in range(len(files))]
+        raise WorkloadError(f"{len(names)} files, but none of rank {missing}")
+    return [found[rank] for rank in range(len(names))]
 
 
 @contextmanager

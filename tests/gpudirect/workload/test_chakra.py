@@ -300,7 +300,7 @@ def test_files_that_are_no_trace_are_refused(
     assert message in str(error.value)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.data(), st.sampled_from([jsonizer, graph, protobuf]))
 def test_any_file_is_read_or_refused(data: st.DataObject, form: Any) -> None:
     nodes = [node(3, "COMP", time=5), SEND | {"comm_dst": 0}, REDUCE]

@@ -130,7 +130,7 @@ WORDS = [
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=24).map(lambda words: " ".join(words).encode())
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.one_of(st.binary(max_size=120), TEXTS))
 def test_any_text_is_read_or_refused(data: bytes) -> None:
     try:

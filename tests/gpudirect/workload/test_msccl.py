@@ -174,6 +174,12 @@ def test_errors_name_the_line(old: str, new: str, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["many", "utf-32", "euc-jp", "idna"])
+def test_strange_encodings_are_refused(name: str) -> None:
+    with pytest.raises(WorkloadError, match=r"^a\.xml"):
+        parse(f"<?xml version='1.0' encoding='{name}'?>" + TEXT)
+
+
 def test_sizes_have_a_byte_for_each_chunk() -> None:
     with pytest.raises(WorkloadError, match=r"^a\.xml: 1 bytes are too few for 2 chunks"):
         parse(TEXT, 1)
@@ -181,7 +187,7 @@ def test_sizes_have_a_byte_for_each_chunk() -> None:
         parse(TEXT.replace("allreduce", "allgather"))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.data())
 def test_any_file_is_read_or_refused(data: st.DataObject) -> None:
     text = bytearray(TEXT.encode())

@@ -106,7 +106,7 @@ def check_times(log: Log) -> None:
         assert all(first[1] <= second[0] for first, second in itertools.pairwise(times))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(schedules(), st.integers(0, 200), st.integers(0, 9))
 def test_all_is_done_in_order_and_messages_are_matched_in_order(
     ranks: list[list[Operation]], eager: int, seed: int
@@ -131,7 +131,7 @@ def test_all_is_done_in_order_and_messages_are_matched_in_order(
             assert log.got[rank, index] == sends[one.peer, rank, one.tag].pop(0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(schedules(), st.integers(0, 200), st.integers(0, 9))
 def test_receives_of_any_source_get_each_message_once(
     ranks: list[list[Operation]], eager: int, seed: int
@@ -191,7 +191,7 @@ def deadlocked(ranks: list[list[Operation]], eager: int) -> bool:
     return any(one.kind is Kind.SEND and one.size > eager for rank in ranks for one in rank)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(schedules(unique=True, circles=True), st.integers(0, 200), st.integers(0, 9))
 def test_circles_and_deadlocks_are_those_of_a_plain_model(
     ranks: list[list[Operation]], eager: int, seed: int

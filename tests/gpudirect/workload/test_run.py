@@ -25,13 +25,15 @@ from rdmawire.units import gbps
 from tests.gpudirect.workload.schedules import failure, goal, schedules
 
 AGREE = 1.5
-"""Factor within which flows agree with packets. Packets of control wait behind those of data."""
-SLACK = 300
+"""Factor within which the times of flows and packets of small schedules agree."""
+RINGS, PAIRS = 1.25, 1.7
+"""The same for collectives: between pairs, announcements wait behind data of other messages."""
+SLACK = 100
 """Time (ns) of rounding in short runs."""
 
 
-def near(packets: int, flows: int) -> bool:
-    return packets / AGREE - SLACK <= flows <= packets * AGREE + SLACK
+def near(packets: int, flows: int, factor: float) -> bool:
+    return packets / factor - SLACK <= flows <= packets * factor + SLACK
 
 
 @settings(max_examples=25)
@@ -45,18 +47,19 @@ def test_flows_agree_with_packets(ranks: list[list[Operation]], gpus: int, eager
     flows = WorkloadRun(workload, spec._replace(flows=True)).run()
     assert flows.links == packets.links
     assert (flows.messages, flows.message_bytes) == (packets.messages, packets.message_bytes)
-    assert near(packets.duration, flows.duration)
+    assert near(packets.duration, flows.duration, AGREE)
 
 
 @pytest.mark.parametrize("collective", CollectiveType)
-@pytest.mark.parametrize("gpus", [1, 2, 3, 6])
+@pytest.mark.parametrize("gpus", [1, 2, 3, 8])
 @pytest.mark.parametrize("exact", [False, True])
 def test_collectives_give_their_results_as_packets_and_flows(
     collective: CollectiveType, gpus: int, exact: bool
 ) -> None:
     root = gpus // 2
     call = Call(ring_algorithm(collective, gpus, root), tuple(range(gpus)), exact=exact)
-    for size in (gpus, 20_001):
+    factor = PAIRS if collective is CollectiveType.ALL_TO_ALL else RINGS
+    for size in (gpus, 150_001):
         one = [[Operation(Kind.COLLECTIVE, size, call=call)] for _ in range(gpus)]
         workload = Workload("x", ["x"], one)
         spec = WorkloadSpec(gpus=1 if gpus < 4 else 2)
@@ -64,7 +67,7 @@ def test_collectives_give_their_results_as_packets_and_flows(
         flows = WorkloadRun(workload, spec._replace(flows=True)).run()
         assert flows.links == packets.links
         assert flows.messages == packets.messages
-        assert near(packets.duration, flows.duration)
+        assert near(packets.duration, flows.duration, factor)
 
 
 def test_two_senders_share_the_link_of_their_receiver() -> None:
