@@ -6,12 +6,12 @@ between two ranks are sent one after the other, as by a queue pair. There are no
 and no other queues. Fractions of a nanosecond are rounded up.
 """
 
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from heapq import heapify, heappop, heappush
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from rdmawire.fabric import Simulator
 from rdmawire.fabric.link import bit_times, wire_time
@@ -19,6 +19,9 @@ from rdmawire.fabric.scheduler import ScheduledCall
 from rdmawire.gpudirect.workload.placement import Link, Placement, Way
 from rdmawire.gpudirect.workload.replay import Done, Message, Replay
 from rdmawire.units import SECOND
+
+F = TypeVar("F", bound=Hashable)
+L = TypeVar("L", bound=Hashable)
 
 MTU: Final = 4096
 HEADERS: Final = 14 + 20 + 8 + 12 + 4
@@ -175,7 +178,9 @@ class FlowCarrier:
         self._is_due = False
         flows = self._concerned()
         self._changed.clear()
-        for flow, rate in _fair_rates(flows).items():
+        ways = {flow: flow.path.links for flow in flows}
+        capacities = {link: link.capacity for links in ways.values() for link in links}
+        for flow, rate in fair_rates(ways, capacities).items():
             self._set_rate(flow, rate)
 
     def _concerned(self) -> dict[_Flow, None]:
@@ -221,16 +226,20 @@ class FlowCarrier:
         self._simulator.call_at(end + path.empty, partial(self._replay.acknowledged, message))
 
 
-def _fair_rates(flows: dict[_Flow, None]) -> dict[_Flow, float]:
-    """Return max-min fair rates (bytes per second): the fullest link first decides its flows."""
-    rates: dict[_Flow, float] = {}
-    room: dict[_Link, float] = {}
-    count: Counter[_Link] = Counter()
-    for flow in flows:
-        count.update(flow.path.links)
-        room.update((link, link.capacity) for link in flow.path.links)
-    heap = [(room[link] / count[link], place, link) for place, link in enumerate(room)]
+def fair_rates(ways: Mapping[F, Sequence[L]], capacities: Mapping[L, float]) -> dict[F, float]:
+    """Return max-min fair rates of flows, by the links that each takes; both in bytes per second.
+
+    The link that is full first decides the rates of its flows, and so on.
+    """
+    users: dict[L, list[F]] = {}
+    for flow, links in ways.items():
+        for link in links:
+            users.setdefault(link, []).append(flow)
+    room = {link: capacities[link] for link in users}
+    count = {link: len(flows) for link, flows in users.items()}
+    heap = [(room[link] / count[link], place, link) for place, link in enumerate(users)]
     heapify(heap)
+    rates: dict[F, float] = {}
     while heap:
         share, place, link = heappop(heap)
         if not count[link]:
@@ -239,9 +248,9 @@ def _fair_rates(flows: dict[_Flow, None]) -> dict[_Flow, float]:
         if now > share * _SAME:
             heappush(heap, (now, place, link))
             continue
-        for flow in [one for one in link.flows if one not in rates]:
+        for flow in [one for one in users[link] if one not in rates]:
             rates[flow] = now
-            for other in flow.path.links:
+            for other in ways[flow]:
                 room[other] = max(room[other] - now, 0.0)
                 count[other] -= 1
     return rates

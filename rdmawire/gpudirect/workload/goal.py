@@ -121,6 +121,9 @@ class _Parser:
 
     def take(self, text: str) -> None:
         """Read one line: a statement, or what begins or ends a rank before one."""
+        if self._operations is not None and "}" not in text and "{" not in text:
+            self._statement(text)
+            return
         while text:
             if text[0] == "}":
                 self._end_rank()

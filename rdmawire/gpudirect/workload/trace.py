@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -35,7 +36,7 @@ def read_trace(
     names = [str(path) for path in paths]
     name = names[0]
     with _opened(name) as file:
-        head = file.read(_HEAD)
+        head = file.peek(_HEAD)[:_HEAD]
         read = _reader(head)
         if read is None and not head.strip():
             raise WorkloadError(f"{name}: the file is empty")
@@ -43,11 +44,12 @@ def read_trace(
             raise WorkloadError(f"{name} has all ranks: give it alone, without {names[1]}")
         if size and read is not parse_msccl:
             raise WorkloadError(f"{name}: a size is for an MSCCL algorithm; this trace has its own")
-        file.seek(0)
         if read is parse_msccl:
             return parse_msccl(file, name, size)
         if read is not None:
             return read(file, name)
+        if len(names) == 1:
+            return parse_chakra([(file, name)], groups)
     return parse_chakra(_each(_by_rank(names)), groups)
 
 
@@ -69,8 +71,6 @@ def _each(names: list[str]) -> Iterator[tuple[BinaryIO, str]]:
 
 def _by_rank(names: list[str]) -> list[str]:
     """Return files in the order of the ranks that their names have."""
-    if len(names) == 1:
-        return names
     found: dict[int, str] = {}
     for name in names:
         number = _NUMBER.search(name)
@@ -86,7 +86,7 @@ def _by_rank(names: list[str]) -> list[str]:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
+def _opened(name: str) -> Iterator[BufferedReader]:
     try:
         file = Path(name).open("rb")  # noqa: SIM115 - it is closed below
     except (OSError, ValueError) as error:

@@ -21,6 +21,15 @@ from rdmawire.gpudirect.workload import (
     WorkloadSpec,
     ring_algorithm,
 )
+from rdmawire.topology import (
+    Device,
+    DeviceKind,
+    HostBridge,
+    Machine,
+    NumaNode,
+    PcieLink,
+    Switch,
+)
 from rdmawire.units import gbps
 from tests.gpudirect.workload.schedules import failure, goal, schedules
 
@@ -124,6 +133,31 @@ def test_ranks_are_on_gpus_of_a_real_host() -> None:
     assert far.links[Link(-1, "host0.mlx5_0", "switch")] == 200_000
     assert far.duration > near_by.duration
     assert near_by.frames == 0
+
+
+@pytest.mark.parametrize("flows", [False, True])
+def test_two_gpus_share_an_adapter(flows: bool) -> None:
+    link = PcieLink(5, 16)
+    gpus = tuple(
+        Device(f"GPU{number}", DeviceKind.GPU, "sw", link, model="H200") for number in range(2)
+    )
+    adapter = Device("mlx5_0", DeviceKind.ADAPTER, "sw", link, rate=gbps(100))
+    machine = Machine(
+        "x", (NumaNode(0),), (HostBridge("root", 0),), (Switch("sw", "root", link),),
+        (*gpus, adapter),
+    )  # fmt: skip
+    text = """num_ranks 4
+    rank 0 { send 1000000b to 2
+    }
+    rank 1 { send 1000000b to 3
+    }
+    rank 2 { recv 1000000b from 0
+    }
+    rank 3 { recv 1000000b from 1
+    }"""
+    report = WorkloadRun(goal(text), WorkloadSpec(machine=machine, flows=flows)).run()
+    assert report.links[Link(-1, "host0.mlx5_0", "switch")] == 2_000_000
+    assert 2_000_000 * 8 / 100 < report.duration < 1.1 * 2_000_000 * 8 / 100
 
 
 @pytest.mark.parametrize(
