@@ -11,6 +11,7 @@ the jsonizer of Chakra, and the workload layer of ASTRA-sim: a computation takes
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
@@ -204,21 +205,22 @@ def _add_calls(traces: list[_Trace], groups: Groups) -> None:
     """Match the collectives of ranks: the calls of a group are in the same order in each rank."""
     members = _members(traces, groups)
     algorithms: dict[tuple[str, int, int], Algorithm] = {}
+    numbers = count()
     for name, group in members.items():
         calls = {rank: _calls_of(traces[rank], name) for rank in group}
         first = calls[group[0]]
         for rank, found in calls.items():
             _compare(traces, name, group[0], rank, first, found)
-        for number, node in enumerate(first):
+        for index, node in enumerate(first):
             kind, size, root = traces[group[0]].collective(node)
             place = group.index(root) if root in group else 0
             key = kind, len(group), place
             if key not in algorithms:
                 algorithms[key] = ring_algorithm(_SUPPORTED[kind], len(group), place)
-            call = Call(algorithms[key], group, number)
+            call = Call(algorithms[key], group, next(numbers))
             total = size * (len(group) if kind == "ALL_GATHER" else 1)
             for rank in group:
-                traces[rank].calls[calls[rank][number].id] = call, max(total, len(group))
+                traces[rank].calls[calls[rank][index].id] = call, max(total, len(group))
 
 
 def _group_name(node: ChakraNode) -> str:
@@ -235,7 +237,7 @@ def _members(traces: list[_Trace], groups: Groups) -> dict[str, tuple[int, ...]]
     found: dict[str, tuple[int, ...]] = {}
     for name, ranks in users.items():
         everyone = range(len(traces)) if not name else ranks
-        found[name] = tuple(groups.get(name, everyone))
+        found[name] = tuple(groups.get(name or "0", everyone))
         for rank in {*ranks, *found[name]}:
             if rank not in range(len(traces)) or rank not in found[name]:
                 raise WorkloadError(

@@ -39,9 +39,9 @@ class Kind(Enum):
 class Call(NamedTuple):
     """The call of a collective operation by the ranks of a ``group``.
 
-    ``number`` counts the calls of this group by a rank. Rank ``group[place]`` does what GPU
-    ``place`` of the algorithm does. ``exact`` algorithms are a part of the trace: their messages
-    are sent one by one, also as flows.
+    ``number`` is that of the operation among those of the workload. Rank ``group[place]`` does what
+    GPU ``place`` of the algorithm does. ``exact`` algorithms are a part of the trace: their
+    messages are sent one by one, also as flows.
     """
 
     algorithm: Algorithm

@@ -79,7 +79,7 @@ class _Lowering:
         self._flows = flows
         self._hop = hop
         self._seed = seed
-        self._calls: dict[tuple[tuple[int, ...], int], tuple[int, Inputs]] = {}
+        self._calls: dict[int, Inputs] = {}
         self._steps: dict[tuple[tuple[int, ...], int], float] = {}
         self._total = 0
 
@@ -107,16 +107,13 @@ class _Lowering:
                 f" are more than {MAX_OPERATIONS} operations"
             )
 
-    def _inputs(self, call: Call, chunk: int, *, bulk: bool) -> tuple[int, Inputs]:
-        """Return the number of a collective, and its inputs."""
-        key = call.group, call.number
-        if key not in self._calls:
-            number = len(self._calls)
-            if not bulk:
-                check_buffers(call.algorithm, chunk)
-            seed = f"{self._seed}/{number}"
-            self._calls[key] = number, Inputs(call.algorithm, chunk, seed)
-        return self._calls[key]
+    def _inputs(self, call: Call, chunk: int) -> Inputs:
+        """Return the inputs of a collective."""
+        if call.number not in self._calls:
+            check_buffers(call.algorithm, chunk)
+            seed = f"{self._seed}/{call.number}"
+            self._calls[call.number] = Inputs(call.algorithm, chunk, seed)
+        return self._calls[call.number]
 
     def _replacement(self, rank: int, operation: Operation, base: int) -> list[Operation]:
         """Return what replaces an operation; ``base`` is the index of the first of them."""
@@ -124,12 +121,11 @@ class _Lowering:
         if call is None:
             return [_copied(operation)]
         chunk = -(-operation.size // call.algorithm.chunks)
-        is_bulk = self._flows and not call.exact and _is_ring(call.algorithm)
-        number, inputs = self._inputs(call, _SMALL if self._flows else chunk, bulk=is_bulk)
-        emitter = _Emitter(operation, call, rank, chunk=chunk, number=number, base=base)
-        if is_bulk:
+        emitter = _Emitter(operation, call, rank, chunk=chunk, base=base)
+        if self._flows and not call.exact and _is_ring(call.algorithm):
             emitter.bulk(self._waits(call, chunk))
         else:
+            inputs = self._inputs(call, _SMALL if self._flows else chunk)
             emitter.blocks(Buffers(inputs, call.group.index(rank)))
         return emitter.found
 
@@ -171,13 +167,13 @@ class _Emitter:
     """Makes the operations of a collective of one rank: ``found``."""
 
     def __init__(
-        self, operation: Operation, call: Call, rank: int, *, chunk: int, number: int, base: int
+        self, operation: Operation, call: Call, rank: int, *, chunk: int, base: int
     ) -> None:
         self._one = operation
         self._call = call
         self._place = call.group.index(rank)
         self._chunk = chunk
-        self._tags = ANY - 1 - number * CHANNELS
+        self._tags = ANY - 1 - call.number * CHANNELS
         self._base = base
         self.found: list[Operation] = []
         self._add(Kind.COMPUTE, 0, operation.line)

@@ -100,7 +100,7 @@ class _End:
 class PacketCarrier:
     """Moves the messages of a :class:`Replay` as packets of a ``network``, within hosts by copies.
 
-    Raises :class:`WorkloadError` for too many ranks or bytes.
+    Raises :class:`WorkloadError` for too many bytes.
     """
 
     def __init__(
@@ -116,7 +116,6 @@ class PacketCarrier:
         self._local: dict[tuple[int, int], BusRoute] = {}
         self._block = Random(seed).randbytes(_BLOCK)  # noqa: S311 - repeatable
         self.frames = self.wire_bytes = 0
-        _check_ranks(replay.workload)
         totals = self._totals(replay.workload)
         self._ports: dict[str, _Port] = {}
         self._ends: dict[tuple[int, int, int], _End] = {}
@@ -313,7 +312,8 @@ class PacketCarrier:
         return self._local[key]
 
 
-def _check_ranks(workload: Workload) -> None:
+def check_ranks(workload: Workload) -> None:
+    """Raise :class:`WorkloadError` for too many ranks."""
     if len(workload.ranks) > MAX_RANKS:
         raise WorkloadError(
             f"{len(workload.ranks)} ranks; at most {MAX_RANKS} as packets: compute flows"

@@ -29,10 +29,11 @@ from rdmawire.topology import (
 )
 from rdmawire.units import SECOND
 
-MAX_GPUS: Final = 64
 MAX_ADAPTERS: Final = 16
 """Adapters of a GPU of a plain host."""
 _NVLINKS: Final = 18
+_MAX_WAYS: Final = 1 << 16
+"""Ways between ranks that are kept."""
 SWITCH: Final = "switch"
 
 
@@ -104,6 +105,12 @@ class Placement:
         self.cable = cable
         self._devices = have[:gpus]
         self._bus = Bus(machine)
+        self._adapters = cache(self._find_adapter)
+        self._local_routes = cache(self._find_local_route)
+        self._adapter_routes = cache(self._find_adapter_route)
+        self._local_ways = cache(self._find_local_way)
+        self._halves = cache(self._find_half)
+        self._ways = lru_cache(_MAX_WAYS)(self._find_way)
         if self.hosts > 1:
             for device in self._devices[: min(gpus, ranks)]:
                 self._check(device)
@@ -123,16 +130,11 @@ class Placement:
         """Return the number of the host of a rank."""
         return rank // self.gpus
 
-    def gpu(self, rank: int) -> Device:
-        """Return the GPU of a rank."""
-        return self._devices[rank % self.gpus]
-
     def adapter(self, rank: int, nic: int) -> Device:
         """Return the adapter of a rank with this number; beyond the last one it begins again."""
-        return self._adapter(rank % self.gpus, nic)
+        return self._adapters(rank % self.gpus, nic)
 
-    @cache  # noqa: B019  a placement lives as long as its run
-    def _adapter(self, gpu: int, nic: int) -> Device:
+    def _find_adapter(self, gpu: int, nic: int) -> Device:
         found = nearest(self.machine, self._devices[gpu], DeviceKind.ADAPTER)
         return found[nic % len(found)]
 
@@ -148,10 +150,9 @@ class Placement:
 
     def local_route(self, source: int, target: int) -> Route:
         """Return the route of a copy between the GPUs of two ranks of one host."""
-        return self._local_route(source % self.gpus, target % self.gpus)
+        return self._local_routes(source % self.gpus, target % self.gpus)
 
-    @cache  # noqa: B019
-    def _local_route(self, source: int, target: int) -> Route:
+    def _find_local_route(self, source: int, target: int) -> Route:
         if source == target:
             return Route([], [])
         one, other = self._devices[source], self._devices[target]
@@ -167,23 +168,24 @@ class Placement:
 
     def adapter_route(self, rank: int, nic: int) -> Route:
         """Return the route of an adapter's access to the GPU of a rank."""
-        return self._adapter_route(rank % self.gpus, nic)
+        return self._adapter_routes(rank % self.gpus, nic)
 
-    @cache  # noqa: B019
-    def _adapter_route(self, gpu: int, nic: int) -> Route:
-        return peer_route(self.machine, self._adapter(gpu, nic), self._devices[gpu])
+    def _find_adapter_route(self, gpu: int, nic: int) -> Route:
+        return peer_route(self.machine, self._adapters(gpu, nic), self._devices[gpu])
 
     def _latency(self, route: Route) -> float:
         return BusRoute(self._bus, route).latency
 
-    @lru_cache(1 << 16)  # noqa: B019
     def way(self, source: int, target: int, nic: int) -> Way:
         """Return the way of a message between two ranks."""
+        return self._ways(source, target, nic)
+
+    def _find_way(self, source: int, target: int, nic: int) -> Way:
         host = self.host(source)
         if host == self.host(target):
-            return _located(self._local_way(source % self.gpus, target % self.gpus), host)
-        there = self._half(source % self.gpus, nic, outward=True)
-        back = self._half(target % self.gpus, nic, outward=False)
+            return _located(self._local_ways(source % self.gpus, target % self.gpus), host)
+        there = self._halves(source % self.gpus, nic, True)
+        back = self._halves(target % self.gpus, nic, False)
         out, into = self.port(source, nic), self.port(target, nic)
         links = (
             *_located(there, host).links,
@@ -193,15 +195,13 @@ class Placement:
         )
         return Way(links, there.dma + back.dma, 2 * self.cable.latency, wired=True)
 
-    @cache  # noqa: B019
-    def _local_way(self, source: int, target: int) -> Way:
-        route = self._local_route(source, target)
+    def _find_local_way(self, source: int, target: int) -> Way:
+        route = self._local_routes(source, target)
         return Way(_links(route), 0.0, self._latency(route), wired=False)
 
-    @cache  # noqa: B019
-    def _half(self, gpu: int, nic: int, *, outward: bool) -> Way:
+    def _find_half(self, gpu: int, nic: int, outward: bool) -> Way:
         """Return the way between a GPU and its adapter: a read there and back, or a write."""
-        route = self._adapter_route(gpu, nic)
+        route = self._adapter_routes(gpu, nic)
         latency = self._latency(route)
         if outward:
             return Way(_links(route.reversed()), 2 * latency, 0.0, wired=True)
@@ -211,11 +211,11 @@ class Placement:
     def _rates(self) -> dict[tuple[str, str], float | None]:
         """Bytes per second of the links of a host, by their ends."""
         routes = [
-            self._local_route(one, other) for one in range(self.gpus) for other in range(self.gpus)
+            self._local_routes(one, other) for one in range(self.gpus) for other in range(self.gpus)
         ]
         if self.hosts > 1:
             routes += [
-                self._adapter_route(gpu, nic)
+                self._adapter_routes(gpu, nic)
                 for gpu in range(min(self.gpus, self.ranks))
                 for nic in range(MAX_ADAPTERS)
             ]

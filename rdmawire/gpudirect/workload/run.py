@@ -8,7 +8,7 @@ from rdmawire.fabric import Cable, Network, Rule, Simulator, SwitchSettings
 from rdmawire.gpudirect.workload.flows import FlowCarrier
 from rdmawire.gpudirect.workload.graph import Kind, Workload, check_workload
 from rdmawire.gpudirect.workload.lowering import Hop, lower
-from rdmawire.gpudirect.workload.packets import PacketCarrier
+from rdmawire.gpudirect.workload.packets import PacketCarrier, check_ranks
 from rdmawire.gpudirect.workload.placement import MAX_ADAPTERS, Link, Placement, plain_machine
 from rdmawire.gpudirect.workload.replay import EAGER, Message, Replay
 from rdmawire.topology import Machine
@@ -65,6 +65,8 @@ class WorkloadRun:
     def __init__(self, workload: Workload, spec: WorkloadSpec = WorkloadSpec()) -> None:  # noqa: B008
         self.spec = spec
         self.network: Network | None = None
+        if not spec.flows:
+            check_ranks(workload)
         self._placement = _placement(workload, spec)
         workload = lower(workload, flows=spec.flows, hop=self._hop, seed=spec.seed)
         check_workload(workload)

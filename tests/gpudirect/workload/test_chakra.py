@@ -179,6 +179,15 @@ def group(number: int, name: str) -> Node:
     return node(number, "COMM_COLL", comm_type=0, comm_size=64, pg_name=name)
 
 
+@pytest.mark.parametrize("flows", [False, True])
+def test_groups_of_the_same_ranks_have_collectives_of_their_own(flows: bool) -> None:
+    ranks = [[group(1, ""), group(2, "x") | {"comm_size": 90}, group(3, "")] for _ in range(3)]
+    found = parse(*ranks)
+    moved = WorkloadRun(found, WorkloadSpec(flows=flows)).run().message_bytes
+    assert moved == 3 * 4 * (22 + 30 + 22)
+    assert {one.call and one.call.number for one in found.ranks[2]} == {0, 1, 2}
+
+
 def test_groups_are_those_that_use_their_name_or_are_given() -> None:
     ranks = [[group(1, "a")], [group(1, "b")], [group(1, "a"), group(2, "0")], [group(1, "b")]]
     for one in ranks:
