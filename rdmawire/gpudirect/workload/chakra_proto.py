@@ -90,7 +90,8 @@ class _Reader:
 
     def error(self, text: str) -> WorkloadError:
         place = self._start + self._at
-        return WorkloadError(f"{self._source}: no Chakra trace at byte {place}: {text}")
+        reason = f"as Chakra's protocol buffers, byte {place}: {text}"
+        return WorkloadError(f"{self._source}: no known trace; {reason}")
 
     def varint(self) -> int:
         """Return a number of up to ten bytes, seven bits in each."""

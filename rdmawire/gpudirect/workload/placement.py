@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
 from rdmawire.fabric import Cable
+from rdmawire.terminal import plural
 from rdmawire.topology import (
     Bus,
     BusRoute,
@@ -112,19 +113,20 @@ class Placement:
         self._halves = cache(self._find_half)
         self._ways = lru_cache(_MAX_WAYS)(self._find_way)
         if self.hosts > 1:
-            for device in self._devices[: min(gpus, ranks)]:
-                self._check(device)
+            self._check_adapters()
 
-    def _check(self, device: Device) -> None:
-        adapters = nearest(self.machine, device, DeviceKind.ADAPTER)
-        if not adapters:
-            raise WorkloadError(f"{self.machine.name} has no RDMA adapter")
-        status = peer_status(self.machine, adapters[0], device)
-        if status is not PeerStatus.OK:
-            raise WorkloadError(
-                f"{adapters[0].name} may not access {device.name} of {self.machine.name}:"
-                f" {status.meaning}; place fewer ranks on a host"
-            )
+    def _check_adapters(self) -> None:
+        for number, device in enumerate(self._devices):
+            adapters = nearest(self.machine, device, DeviceKind.ADAPTER)
+            if not adapters:
+                raise WorkloadError(f"{self.machine.name} has no RDMA adapter")
+            status = peer_status(self.machine, adapters[0], device)
+            if status is not PeerStatus.OK:
+                advice = f"; at most {plural(number, 'rank')} on each host" if number else ""
+                raise WorkloadError(
+                    f"{adapters[0].name} may not access {device.name} of {self.machine.name}:"
+                    f" {status.meaning}{advice}"
+                )
 
     def host(self, rank: int) -> int:
         """Return the number of the host of a rank."""

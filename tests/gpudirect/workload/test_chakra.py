@@ -250,10 +250,6 @@ def test_errors_name_the_file_and_the_node(ranks: list[list[Node]], message: str
         (b'{"id": 1, "attr": [{"x": 1}]}', "t: an attribute without a name"),
         (b"{" + b"\xff" * 5, "t: no JSON in UTF-8"),
         (b"[" * 100_000, "t: too deeply nested"),
-        (b"\x05ab", "t: no Chakra trace at byte 1: 5 bytes are expected, 2 are left"),
-        (b"\x00\x01\x0b", "t: no Chakra trace at byte 3: wire type 3"),
-        (b"\x00\x02\x08\x80", "t: no Chakra trace at byte 4: a number is cut off"),
-        (b"\x00" + b"\x80" * 11, "t: no Chakra trace at byte 11: a number of more than ten"),
         (b"\x1f\x8babc", "t: the compressed data is damaged"),
     ],
 )
@@ -262,6 +258,22 @@ def test_damaged_files_are_refused(data: bytes, message: str) -> None:
         parse_chakra([(BytesIO(data), "t")])
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x05ab", "byte 1: 5 bytes are expected, 2 are left"),
+        (b"\x00\x01\x0b", "byte 3: wire type 3"),
+        (b"\x00\x02\x08\x80", "byte 4: a number is cut off"),
+        (b"\x00" + b"\x80" * 11, "byte 11: a number of more than ten bytes"),
+        (b"\x00\x02\x50\x01", "byte 4: an attribute is no message"),
+    ],
+)
+def test_other_bytes_are_no_protocol_buffers(data: bytes, message: str) -> None:
+    with pytest.raises(WorkloadError) as error:
+        parse_chakra([(BytesIO(data), "t")])
+    assert str(error.value) == f"t: no known trace; as Chakra's protocol buffers, {message}"
 
 
 @pytest.mark.parametrize(
