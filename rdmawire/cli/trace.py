@@ -130,6 +130,7 @@ def command(
         return _FAILED
     if not quiet:
         summary = _summary(workload, report, flows=flows)
+        summary["places"] = [place._asdict() for place in run.places]
         lines = _lines(workload, report, flows=flows, links=links)
         click.echo(dumped(summary, indent=1) if as_json else "\n".join(lines), err=path == STREAM)
     return 0

@@ -45,6 +45,8 @@ def test_hosts_are_filled_with_ranks() -> None:
     found = rdmawire(*words[:-1]).stdout
     assert "host0: GPU0 -> GPU1: 1048576 bytes" in found
     assert "switch" not in found
+    listed = json.loads(rdmawire(*words[:-2], "--json").stdout)["places"]
+    assert listed[3] == {"host": 0, "gpu": "GPU3", "adapter": "mlx5_3"}
     apart = rdmawire(*words[:-1], "--gpus-per-host", "1").stdout
     assert "host3.mlx5_0 -> switch: 2097152 bytes" in apart
 

@@ -30,7 +30,7 @@ from rdmawire.gpudirect.workload.goal import parse_goal
 from rdmawire.gpudirect.workload.goal_binary import parse_goal_binary
 from rdmawire.gpudirect.workload.graph import ANY, Call, Kind, Operation, Workload, check_workload
 from rdmawire.gpudirect.workload.msccl import parse_msccl
-from rdmawire.gpudirect.workload.placement import Link
+from rdmawire.gpudirect.workload.placement import Link, RankPlace
 from rdmawire.gpudirect.workload.run import WorkloadReport, WorkloadRun, WorkloadSpec
 from rdmawire.gpudirect.workload.trace import read_trace
 
@@ -44,6 +44,7 @@ __all__ = [
     "Link",
     "Operation",
     "Program",
+    "RankPlace",
     "Ref",
     "Step",
     "Workload",

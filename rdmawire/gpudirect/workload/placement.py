@@ -50,6 +50,14 @@ class Link(NamedTuple):
         return f"{where}{self.source} -> {self.target}"
 
 
+class RankPlace(NamedTuple):
+    """Where a rank is: the number of its host, its GPU, and its first adapter, ``""`` for none."""
+
+    host: int
+    gpu: str
+    adapter: str
+
+
 class Way(NamedTuple):
     """The links of a message, and the time (ns) that its first bytes need: ``dma`` and ``cables``.
 
@@ -127,6 +135,13 @@ class Placement:
                     f"{adapters[0].name} may not access {device.name} of {self.machine.name}:"
                     f" {status.meaning}{advice}"
                 )
+
+    def place(self, rank: int) -> RankPlace:
+        """Return the place of a rank."""
+        gpu = self._devices[rank % self.gpus]
+        has_adapter = bool(self.machine.adapters)
+        adapter = self.adapter(rank, 0).name if has_adapter else ""
+        return RankPlace(self.host(rank), gpu.name, adapter)
 
     def host(self, rank: int) -> int:
         """Return the number of the host of a rank."""

@@ -9,7 +9,13 @@ from rdmawire.gpudirect.workload.flows import FlowCarrier
 from rdmawire.gpudirect.workload.graph import Kind, Workload, check_workload
 from rdmawire.gpudirect.workload.lowering import Hop, lower
 from rdmawire.gpudirect.workload.packets import PacketCarrier, check_ranks
-from rdmawire.gpudirect.workload.placement import MAX_ADAPTERS, Link, Placement, plain_machine
+from rdmawire.gpudirect.workload.placement import (
+    MAX_ADAPTERS,
+    Link,
+    Placement,
+    RankPlace,
+    plain_machine,
+)
 from rdmawire.gpudirect.workload.replay import EAGER, Message, Replay
 from rdmawire.topology import Machine
 from rdmawire.units import gbps
@@ -83,6 +89,11 @@ class WorkloadRun:
             self.network = Network(simulator, seed=spec.seed, settings=_ROOMY)
             self._packets = PacketCarrier(self._replay, self._placement, self.network, spec.seed)
             self._replay.carrier = self._packets
+
+    @property
+    def places(self) -> list[RankPlace]:
+        """Where the ranks are."""
+        return [self._placement.place(rank) for rank in range(self._placement.ranks)]
 
     @property
     def now(self) -> int:
