@@ -253,11 +253,13 @@ def command(
     cm                          connections, established and disconnected
     cnp                         congestion notification packets
     mix                         a mix of all message types
-    allreduce, allgather, reducescatter, alltoall, sendrecv
+    allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv
                                 collectives of GPUs, with options of their own:
                                 see rdmawire gen allreduce --help
-    gpu-write, nvshmem-put      work that kernels of GPUs start
+    gpu-write, gpu-echo, nvshmem-put
+                                work that kernels of GPUs start
     ucx, nixl, deepep           messages of MPI, KV caches, tokens of experts
+    nvme                        commands of GPUDirect Storage
     trace                       a workload of another tool: rdmawire gen trace --help
 
     Emulated adapters send and receive every frame, so ICRCs, PSNs, ACKs, NAKs, retransmissions and
