@@ -40,15 +40,15 @@ def test_a_capture_has_the_frames(tmp_path: Path) -> None:
 
 
 def test_hosts_are_filled_with_ranks() -> None:
-    words = ("gen", "trace", MSCCL, "--size", "1MiB", "--host", "dgx-h200", "--links", "-q")
+    words = ("gen", "trace", MSCCL, "--size", "64KiB", "--host", "dgx-h200", "--links", "-q")
     assert rdmawire(*words).stdout == ""
     found = rdmawire(*words[:-1]).stdout
-    assert "host0: GPU0 -> GPU1: 1048576 bytes" in found
+    assert "host0: GPU0 -> GPU1: 65536 bytes" in found
     assert "switch" not in found
     listed = json.loads(rdmawire(*words[:-2], "--json").stdout)["places"]
     assert listed[3] == {"host": 0, "gpu": "GPU3", "adapter": "mlx5_3"}
     apart = rdmawire(*words[:-1], "--gpus-per-host", "1").stdout
-    assert "host3.mlx5_0 -> switch: 2097152 bytes" in apart
+    assert "host3.mlx5_0 -> switch: 131072 bytes" in apart
 
 
 def test_many_ranks_are_summed_up(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ Each rank has a GPU; hosts are filled one after the other. All adapters are on o
 host data goes over NVLinks, or over PCI Express where GPUs have none between them.
 """
 
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
@@ -114,6 +114,7 @@ class Placement:
         self.cable = cable
         self._devices = have[:gpus]
         self._bus = Bus(machine)
+        self._rates: dict[tuple[str, str], float | None] = {}
         self._adapters = cache(self._find_adapter)
         self._local_routes = cache(self._find_local_route)
         self._adapter_routes = cache(self._find_adapter_route)
@@ -175,20 +176,21 @@ class Placement:
         one, other = self._devices[source], self._devices[target]
         direct = nvlink_route(self.machine, one, other)
         if direct.steps:
-            return direct
+            return self._noted(direct)
         if peer_status(self.machine, one, other) is PeerStatus.OK:
-            return peer_route(self.machine, one, other)
+            return self._noted(peer_route(self.machine, one, other))
         node = self.machine.bridge_of(one).node
         out = memory_route(self.machine, one, node)
         back = memory_route(self.machine, other, node).reversed()
-        return Route([*out.steps, *back.steps], [*out.remarks, *back.remarks])
+        return self._noted(Route([*out.steps, *back.steps], [*out.remarks, *back.remarks]))
 
     def adapter_route(self, rank: int, nic: int) -> Route:
         """Return the route of an adapter's access to the GPU of a rank."""
         return self._adapter_routes(rank % self.gpus, nic)
 
     def _find_adapter_route(self, gpu: int, nic: int) -> Route:
-        return peer_route(self.machine, self._adapters(gpu, nic), self._devices[gpu])
+        route = peer_route(self.machine, self._adapters(gpu, nic), self._devices[gpu])
+        return self._noted(route)
 
     def _latency(self, route: Route) -> float:
         return BusRoute(self._bus, route).latency
@@ -224,27 +226,14 @@ class Placement:
             return Way(_links(route.reversed()), 2 * latency, 0.0, wired=True)
         return Way(_links(route), latency, 0.0, wired=True)
 
-    @cached_property
-    def _rates(self) -> dict[tuple[str, str], float | None]:
-        """Bytes per second of the links of a host, by their ends."""
-        routes = [
-            self._local_routes(one, other) for one in range(self.gpus) for other in range(self.gpus)
-        ]
-        if self.hosts > 1:
-            routes += [
-                self._adapter_routes(gpu, nic)
-                for gpu in range(min(self.gpus, self.ranks))
-                for nic in range(MAX_ADAPTERS)
-            ]
-        return {
-            (step.source, step.target): self._bus.link(step).rate
-            for route in routes
-            for one in (route, route.reversed())
-            for step in one.steps
-        }
+    def _noted(self, route: Route) -> Route:
+        """Note the rates of the links of a route, in both directions."""
+        for step in (*route.steps, *route.reversed().steps):
+            self._rates[step.source, step.target] = self._bus.link(step).rate
+        return route
 
     def capacity(self, link: Link) -> float | None:
-        """Return the bytes per second of a link of a host, if they are limited."""
+        """Return the bytes per second of a link of a way in a host, if they are limited."""
         return self._rates[link.source, link.target]
 
     def transfer_time(self, way: Way, size: int) -> float:

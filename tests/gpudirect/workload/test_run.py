@@ -124,6 +124,23 @@ def test_messages_take_the_adapter_that_they_name() -> None:
     assert ports == {"host0.mlx5_0": 100_000, "host0.mlx5_1": 100_000}
 
 
+@pytest.mark.parametrize("flows", [False, True])
+def test_a_gpu_may_have_many_adapters(flows: bool) -> None:
+    link = PcieLink(5, 16)
+    adapters = [
+        Device(f"mlx5_{number}", DeviceKind.ADAPTER, "sw", link, rate=gbps(100))
+        for number in range(20)
+    ]
+    machine = Machine(
+        "x", (NumaNode(0),), (HostBridge("root", 0),), (Switch("sw", "root", link),),
+        (Device("GPU0", DeviceKind.GPU, "sw", link), *adapters),
+    )  # fmt: skip
+    text = PAIR.replace("nic 1", "nic 18").replace("nic 0", "nic 23")
+    report = WorkloadRun(goal(text), WorkloadSpec(machine=machine, flows=flows)).run()
+    ports = {link.source for link in report.links if link.target == "switch"}
+    assert ports == {"host0.mlx5_18", "host0.mlx5_3"}
+
+
 def test_ranks_are_on_gpus_of_a_real_host() -> None:
     machine = open_host("dgx-h200").machine
     text = PAIR.replace("num_ranks 2", "num_ranks 3") + "\nrank 2 {\n}"
