@@ -15,6 +15,7 @@ from rdmawire.traffic.scenario import (
     play,
     read_scenario,
     read_scenario_text,
+    read_shipped,
 )
 
 TEXT = """
@@ -161,3 +162,24 @@ def test_the_doctor_finds_memory_of_another_socket() -> None:
     )
     assert [one.check.name for one in found] == ["memory-of-another-socket"]
     assert found[0].evidence == ["host memory of server is on node 1, mlx5_0 on node 0"]
+
+
+SAME = (
+    *("atomics", "cm-connect", "fenced", "gpu-to-gpu-write", "lost-first", "memory-window"),
+    *("nak-remote-access", "read", "send", "srq-limit", "write-imm", "xrc"),
+)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_a_topology_changes_no_result(name: str) -> None:
+    """Shipped scenarios hold their expectations when each DMA takes time, and translations."""
+    scenario = read_shipped(name)
+    given = read_scenario_text(text("{host: two-sockets, gpu: GPU0, iommu: translated}"))
+    place = {"topology": given.hosts[0].topology}
+    hosts = tuple(host.model_copy(update=place) for host in scenario.hosts)
+    outcome, plain = play(scenario.model_copy(update={"hosts": hosts})), play(scenario)
+    assert not outcome.failures
+    for host in hosts:
+        for counted in ("messages", "bytes", "host_bytes", "gpu_direct_bytes"):
+            of = f"{host.name}.{counted}"
+            assert outcome.counters[of] == plain.counters[of]
