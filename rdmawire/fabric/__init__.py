@@ -9,7 +9,15 @@ from rdmawire.fabric.classify import PRIORITIES
 from rdmawire.fabric.dma import DmaPort, adapter_routes
 from rdmawire.fabric.fault import ACTIONS, OPTIONS, Faults, Rule
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.host import ALL_ACCESS, Buffer, Host, NotifyingPort, Place, Registered
+from rdmawire.fabric.host import (
+    ALL_ACCESS,
+    Buffer,
+    Host,
+    LoopbackPort,
+    NotifyingPort,
+    Place,
+    Registered,
+)
 from rdmawire.fabric.link import Arrival, Chances, Link
 from rdmawire.fabric.network import Cable, Network, leaf_spine, place_of, row, star
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, Posted, Responder, connect
@@ -41,6 +49,7 @@ __all__ = [
     "Faults",
     "Host",
     "Link",
+    "LoopbackPort",
     "Mac",
     "Marking",
     "Meter",

@@ -9,10 +9,15 @@ from rdmawire.gpudirect.kernel.echo import EchoProtocol, EchoRequest, echo_reply
 from rdmawire.gpudirect.kernel.echo_kernels import QueueCount
 from rdmawire.gpudirect.kernel.echo_spec import FORGETTABLE_ECHO, GpuEchoSpec, Pipeline
 from rdmawire.gpudirect.kernel.gpu_echo import GpuEcho, GpuEchoReport
-from rdmawire.gpudirect.kernel.gpu_host import MODELS, DeviceQueue, GpuHost, system_of
+from rdmawire.gpudirect.kernel.gpu_host import (
+    MODELS,
+    DeviceQueue,
+    Forgotten,
+    GpuHost,
+    system_of,
+)
 from rdmawire.gpudirect.kernel.gpu_write import (
     FORGETTABLE,
-    Forgotten,
     GpuWrite,
     GpuWriteReport,
     GpuWriteSpec,

@@ -15,8 +15,7 @@ from rdmawire.gpudirect.kernel.echo import (
     os_reply,
 )
 from rdmawire.gpudirect.kernel.echo_spec import LANES, GpuEchoSpec
-from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, GpuHost
-from rdmawire.gpudirect.kernel.gpu_write import Forgotten
+from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, Forgotten, GpuHost
 from rdmawire.gpudirect.kernel.raw_packet import (
     PacketBuffers,
     PacketInfo,
@@ -207,8 +206,7 @@ class EchoKernels:
             yield from transmit.send(
                 list(replies.values()),
                 tag,
-                wqe_fence=self._spec.needs(Forgotten.WQE_FENCE),
-                record_fence=self._spec.needs(Forgotten.RECORD_FENCE),
+                self._spec.forgotten,
             )
             transmit.warp.note(f"{len(replies)} answered: the doorbell is rung")
 

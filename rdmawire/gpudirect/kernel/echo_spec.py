@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import KernelError
 from rdmawire.gpudirect.kernel.echo import ECHO_PORT, EchoProtocol
-from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, MODELS
-from rdmawire.gpudirect.kernel.gpu_write import Forgotten
+from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, MODELS, Forgotten
 from rdmawire.units import SECOND, ms, us
 
 LANES: Final = 32

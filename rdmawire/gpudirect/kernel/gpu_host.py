@@ -4,7 +4,8 @@ GPUDirect Async: the queues of a queue pair are in memory of the GPU (or the hos
 doorbells is mapped for the GPU. NVSHMEM (IBGDA), NCCL (GIN, GDAKI) and DOCA GPUNetIO work so.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
 from typing import Final, NamedTuple
 
 from rdmawire.errors import KernelError
@@ -106,9 +107,9 @@ class GpuHost:
         self._free[owner] = address + size + -size % _PAGE
         return address
 
-    def register(self, address: int, size: int) -> Region:
-        """Register memory with the adapter."""
-        return self.host.pd.reg_mr(address, size, ALL_ACCESS)
+    def register(self, address: int, size: int, iova: int | None = None) -> Region:
+        """Register memory with the adapter, at its address or at ``iova``."""
+        return self.host.pd.reg_mr(address, size, ALL_ACCESS, iova)
 
     def flush(self) -> None:
         """Read from GPU memory through the adapter: its earlier writes become visible.
@@ -185,19 +186,45 @@ class DeviceQueue:
         return CompletionRing(warp, at, ENTRIES, record)
 
 
+class Forgotten(Enum):
+    """A step that can be forgotten."""
+
+    DATA_FENCE = "data-fence"
+    WQE_FENCE = "wqe-fence"
+    RECORD_FENCE = "record-fence"
+    READER_FENCE = "reader-fence"
+    FLUSH = "flush"
+    SEMAPHORE_FENCE = "semaphore-fence"
+    SOURCE_FLUSH = "source-flush"
+
+    @property
+    def meaning(self) -> str:
+        """What the step is for."""
+        return _MEANINGS[self]
+
+
+_MEANINGS: Final[Mapping[Forgotten, str]] = {
+    Forgotten.DATA_FENCE: "the adapter may read the data before the kernel's stores are visible",
+    Forgotten.WQE_FENCE: "the adapter may see the index before the WQE, or the WQE before its data",
+    Forgotten.RECORD_FENCE: "the doorbell may arrive before the index: the work is not found",
+    Forgotten.READER_FENCE: "loads may return what the memory was before the flag or completion",
+    Forgotten.FLUSH: "a completion in host memory may be visible before data in GPU memory",
+    Forgotten.SEMAPHORE_FENCE: "the status of a semaphore may be visible before its packets",
+    Forgotten.SOURCE_FLUSH: "the adapter may read the source after the kernel has changed it",
+}
+
+
 def ring_doorbell(
-    warp: Warp,
-    work: WorkRing,
-    doorbells: int,
-    *,
-    wqe_fence: bool = True,
-    record_fence: bool = True,
+    warp: Warp, work: WorkRing, doorbells: int, forgotten: Collection[Forgotten] = ()
 ) -> Kernel:
-    """Store the index behind the WQEs, and the doorbell, with a fence before each."""
-    if wqe_fence:
+    """Store the index behind the WQEs, and the doorbell, with a fence before each.
+
+    A ``forgotten`` fence is left out.
+    """
+    if Forgotten.WQE_FENCE not in forgotten:
         yield from warp.fence()
     doorbell = work.publish()
-    if record_fence:
+    if Forgotten.RECORD_FENCE not in forgotten:
         yield from warp.fence()
     warp.store(doorbells, doorbell)
 

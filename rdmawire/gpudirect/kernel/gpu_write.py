@@ -11,26 +11,19 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FabricError, KernelError
-from rdmawire.fabric import (
-    ATTRIBUTES,
-    Envelope,
-    Network,
-    Simulator,
-    connect,
-    star,
-)
+from rdmawire.fabric import ATTRIBUTES, connect
 from rdmawire.gpudirect.kernel.gpu_host import (
-    CABLE,
     ENTRIES,
     MODELS,
     PROXY,
     TIMEOUT_66_US,
     DeviceQueue,
+    Forgotten,
     GpuHost,
     SendQueue,
     ring_doorbell,
-    system_of,
 )
+from rdmawire.gpudirect.kernel.job import GpuJob
 from rdmawire.gpudirect.kernel.run import Happened, Kernel, Warp
 from rdmawire.units import us
 from rdmawire.verbs import RecvWR, SendFlags, SendOpcode, SendWR, Sge, WCStatus, WorkCompletion
@@ -56,22 +49,6 @@ class Mode(Enum):
     STREAM = "stream"
 
 
-class Forgotten(Enum):
-    """A step that can be forgotten."""
-
-    DATA_FENCE = "data-fence"
-    WQE_FENCE = "wqe-fence"
-    RECORD_FENCE = "record-fence"
-    READER_FENCE = "reader-fence"
-    FLUSH = "flush"
-    SEMAPHORE_FENCE = "semaphore-fence"
-
-    @property
-    def meaning(self) -> str:
-        """What the step is for."""
-        return _MEANINGS[self]
-
-
 FORGETTABLE: Final[Mapping[Mode, tuple[Forgotten, ...]]] = {
     Mode.KERNEL: (
         Forgotten.WQE_FENCE,
@@ -83,14 +60,6 @@ FORGETTABLE: Final[Mapping[Mode, tuple[Forgotten, ...]]] = {
     Mode.STREAM: (Forgotten.READER_FENCE, Forgotten.FLUSH),
 }
 """The steps of each mode. The end of a kernel in a stream is a fence that cannot be forgotten."""
-_MEANINGS: Final[Mapping[Forgotten, str]] = {
-    Forgotten.DATA_FENCE: "the adapter may read the data before the kernel's stores are visible",
-    Forgotten.WQE_FENCE: "the adapter may see the index before the WQE, or the WQE before its data",
-    Forgotten.RECORD_FENCE: "the doorbell may arrive before the index: the work is not found",
-    Forgotten.READER_FENCE: "loads may return what the memory was before the flag or completion",
-    Forgotten.FLUSH: "a completion in host memory may be visible before data in GPU memory",
-    Forgotten.SEMAPHORE_FENCE: "the status of a semaphore may be visible before its packets",
-}
 
 
 class GpuWriteSpec(NamedTuple):
@@ -132,18 +101,15 @@ class GpuWriteReport(NamedTuple):
         return not self.wrong and not self.stuck
 
 
-class GpuWrite:
+class GpuWrite(GpuJob):
     """A run; :meth:`run` may be called once. ``network`` carries the packets."""
 
     def __init__(self, spec: GpuWriteSpec) -> None:
         _check(spec)
         self.spec = spec
-        self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
-        self.hosts = [GpuHost(name, number, spec.model) for number, name in enumerate("ab", 1)]
-        self.system = system_of(
-            self.hosts, self.network.simulator, self.network.wake, spec.seed, spec.max_delay
+        super().__init__(
+            "ab", spec.model, spec.seed, spec.max_delay, event_limit=_event_limit(spec)
         )
-        star(self.network, {host.name: host for host in self.hosts}, CABLE)
         sender, target = self.hosts
         self._queue = DeviceQueue(sender, on_gpu=spec.queues_on_gpu)
         self._target_queue = DeviceQueue(target, on_gpu=False)
@@ -154,18 +120,12 @@ class GpuWrite:
         self._command = sender.allocate(16, on_gpu=False)
         self._done: list[int] = []
         self._wrong: list[int] = []
-        self._frames = 0
-        for host in self.hosts:
-            self.network.tap(host.name, self._count)
 
     def _memory(self, host: GpuHost) -> "_Memory":
         size = self.spec.size + -self.spec.size % _FLAG + _FLAG
         address = host.allocate(size * self.spec.depth)
         region = host.register(address, size * self.spec.depth)
         return _Memory(address, size, self.spec.depth, region.lkey, region.rkey)
-
-    def _count(self, _frame: Envelope, _now: int) -> None:
-        self._frames += 1
 
     def run(self) -> GpuWriteReport:
         """Do it, and return what came of it."""
@@ -189,7 +149,7 @@ class GpuWrite:
             self.network.simulator.now,
             self._wrong,
             stuck,
-            self._frames,
+            self.frames,
             self.system.timeline,
         )
 
@@ -243,13 +203,8 @@ class GpuWrite:
             yield from self._make(warp, number)
             queue.post(self._writes(number))
             warp.note(f"WQEs of message {number} are stored")
-            yield from ring_doorbell(
-                warp,
-                queue.work,
-                self.hosts[0].doorbells,
-                wqe_fence=self._needs(Forgotten.WQE_FENCE),
-                record_fence=self._needs(Forgotten.RECORD_FENCE),
-            )
+            doorbells = self.hosts[0].doorbells
+            yield from ring_doorbell(warp, queue.work, doorbells, self.spec.forgotten)
             warp.note("the doorbell is rung")
         yield from queue.until(self.spec.messages)
 

@@ -13,23 +13,18 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import KernelError
-from rdmawire.fabric import ATTRIBUTES, Network, Simulator, connect, star
-from rdmawire.gpudirect.kernel.gpu_host import (
-    CABLE,
-    ENTRIES,
-    PROXY,
-    TIMEOUT_66_US,
-    DeviceQueue,
-    GpuHost,
-    SendQueue,
-    ring_doorbell,
-    system_of,
+from rdmawire.gpudirect.kernel.gpu_host import PROXY, DeviceQueue
+from rdmawire.gpudirect.kernel.job import (
+    GpuJob,
+    PostingQueue,
+    atomic_work,
+    inline_work,
+    rdma_work,
 )
 from rdmawire.gpudirect.kernel.memory_model import Agent
-from rdmawire.gpudirect.kernel.run import Kernel, KernelSystem, Warp
+from rdmawire.gpudirect.kernel.run import Kernel, Warp
 from rdmawire.units import us
-from rdmawire.verbs import SendFlags, SendOpcode, SendWR, Sge
-from rdmawire.wire.management import MTU
+from rdmawire.verbs import SendOpcode, SendWR, Sge
 
 MAX_PES: Final = 64
 MAX_HEAP: Final = 1 << 26
@@ -40,8 +35,6 @@ _BARRIERS: Final = 64
 _SCRATCH: Final = 64
 """Bytes for results of atomics."""
 _RESERVED: Final = _BARRIERS + _SCRATCH
-_MAX_POSTED: Final = ENTRIES // 4
-"""WQEs of a queue that may be incomplete."""
 _TIMEOUT: Final = us(20_000)
 
 
@@ -102,7 +95,7 @@ class NvshmemSpec(NamedTuple):
         return self.hosts * self.gpus
 
 
-class Nvshmem:
+class Nvshmem(GpuJob):
     """A job; ``network`` carries its packets. Each PE has an adapter of its own.
 
     :meth:`launch` starts a kernel on a PE, :meth:`run` runs all.
@@ -112,13 +105,8 @@ class Nvshmem:
         spec = NvshmemSpec() if spec is None else spec
         _check(spec)
         self.spec = spec
-        self.network = Network(Simulator(event_limit=50_000_000), seed=spec.seed)
-        self.hosts = [GpuHost(f"pe{number}", number + 1, spec.model) for number in range(spec.pes)]
-        self.system: KernelSystem = system_of(
-            self.hosts, self.network.simulator, self.network.wake, spec.seed, spec.max_delay
-        )
-        if spec.hosts > 1:
-            star(self.network, {host.name: host for host in self.hosts}, CABLE)
+        names = [f"pe{number}" for number in range(spec.pes)]
+        super().__init__(names, spec.model, spec.seed, spec.max_delay, on_network=spec.hosts > 1)
         size = _RESERVED + spec.heap
         self.heaps = [host.allocate(size) for host in self.hosts]
         self.keys = [
@@ -140,9 +128,7 @@ class Nvshmem:
 
     def _connect(self, one: int, other: int, number: int = 0, *, on_gpu: bool) -> None:
         queues_on_gpu = on_gpu and self.spec.transport is Transport.IBGDA
-        here, there = (DeviceQueue(self.hosts[pe], on_gpu=queues_on_gpu) for pe in (one, other))
-        attributes = ATTRIBUTES._replace(timeout=TIMEOUT_66_US, path_mtu=MTU.MTU_4096)
-        connect(here.host.host, here.qp, there.host.host, there.qp, attributes)
+        here, there = self.connected(one, other, on_gpu=queues_on_gpu)
         self._queues[one, other, on_gpu, number] = here
         self._queues[other, one, on_gpu, number] = there
 
@@ -200,10 +186,7 @@ class Nvshmem:
 
     def run(self) -> int:
         """Run all; return the time (ns). :class:`KernelError` if an operation fails."""
-        self.network.simulator.run()
-        if self.system.running:
-            raise KernelError(f"did not end: {', '.join(self.system.running)}")
-        return self.network.simulator.now
+        return self.simulate()
 
 
 def _check(spec: NvshmemSpec) -> None:
@@ -213,28 +196,6 @@ def _check(spec: NvshmemSpec) -> None:
         raise KernelError(f"a heap of {spec.heap} bytes; 1 to {MAX_HEAP} are supported")
     if not 1 <= spec.rc_per_pe <= MAX_RCS:
         raise KernelError(f"{spec.rc_per_pe} queue pairs to a PE; 1 to {MAX_RCS} are supported")
-
-
-class _Sender(SendQueue):
-    """A queue pair as one agent uses it: posts work, rings, and counts completions."""
-
-    def __init__(self, queue: DeviceQueue, warp: Warp) -> None:
-        super().__init__(queue, warp, _TIMEOUT)
-        self._doorbells = queue.host.doorbells
-        self.posted = 0
-
-    def post(self, *work: SendWR) -> Kernel:
-        """Store WQEs, the index and the doorbell, with a fence after each."""
-        yield from self.until(self.posted + len(work) - _MAX_POSTED)
-        for wr in work:
-            self.work.post(wr)
-            self.posted += 1
-        yield from ring_doorbell(self.warp, self.work, self._doorbells)
-
-    def until(self, count: int) -> Kernel:
-        """Poll until this many WQEs are complete, if they are not yet known to be."""
-        if self.completed < count:
-            yield from super().until(count)
 
 
 class Shmem:
@@ -258,7 +219,7 @@ class Shmem:
         self._job = job
         self._commands = commands
         self._on_gpu = on_gpu
-        self._senders: dict[tuple[int, int], _Sender] = {}
+        self._senders: dict[tuple[int, int], PostingQueue] = {}
         self._barriers = 0
 
     def _at(self, offset: int, length: int, pe: int | None = None) -> int:
@@ -425,35 +386,15 @@ class Shmem:
         return self._job.is_near(self.my_pe, pe)
 
     def _work(self, opcode: SendOpcode, here: int, there: int, nbytes: int, pe: int) -> SendWR:
-        return SendWR(
-            opcode,
-            (Sge(here, nbytes, self._job.keys[self.my_pe].lkey),),
-            remote_address=there,
-            rkey=self._job.keys[pe].rkey,
-            flags=SendFlags.SIGNALED,
-        )
+        memory = Sge(here, nbytes, self._job.keys[self.my_pe].lkey)
+        return rdma_work(opcode, memory, there, self._job.keys[pe].rkey)
 
     def _inline(self, data: bytes, there: int, pe: int) -> SendWR:
-        return SendWR(
-            SendOpcode.RDMA_WRITE,
-            inline=data,
-            remote_address=there,
-            rkey=self._job.keys[pe].rkey,
-            flags=SendFlags.SIGNALED | SendFlags.INLINE,
-        )
+        return inline_work(data, there, self._job.keys[pe].rkey)
 
     def _atomic(self, there: int, pe: int, value: int, compare: int | None = None) -> SendWR:
-        result = self._at(_BARRIERS, _WORD)
-        swaps = compare is not None
-        return SendWR(
-            SendOpcode.ATOMIC_CMP_AND_SWP if swaps else SendOpcode.ATOMIC_FETCH_AND_ADD,
-            (Sge(result, _WORD, self._job.keys[self.my_pe].lkey),),
-            remote_address=there,
-            rkey=self._job.keys[pe].rkey,
-            compare_add=value if compare is None else compare,
-            swap=value if swaps else 0,
-            flags=SendFlags.SIGNALED,
-        )
+        result = Sge(self._at(_BARRIERS, _WORD), _WORD, self._job.keys[self.my_pe].lkey)
+        return atomic_work(result, there, self._job.keys[pe].rkey, value, compare)
 
     def _post(self, pe: int, work: SendWR, qp: int = 0) -> Kernel:
         """Post work to a PE of another host, or let the proxy do it."""
@@ -462,10 +403,10 @@ class Shmem:
             return
         yield from self._sender(pe, qp).post(work)
 
-    def _sender(self, pe: int, qp: int) -> _Sender:
+    def _sender(self, pe: int, qp: int) -> PostingQueue:
         if (pe, qp) not in self._senders:
             queue = self._job.queue(self.my_pe, pe, qp, on_gpu=self._on_gpu)
-            self._senders[pe, qp] = _Sender(queue, self.warp)
+            self._senders[pe, qp] = PostingQueue(queue, self.warp, _TIMEOUT)
         return self._senders[pe, qp]
 
     def _local_completion(self, pe: int) -> Kernel:
@@ -519,7 +460,7 @@ class _Commands:
 
     def proxy(self, warp: Warp) -> Kernel:
         """Post what the kernel asks for, in order, and count completions."""
-        senders: dict[tuple[int, int], _Sender] = {}
+        senders: dict[tuple[int, int], PostingQueue] = {}
         taken = done = 0
         while not self.ended or done < self._asked:
             count = int.from_bytes(warp.read(self._counters, _WORD), "little")
@@ -527,7 +468,7 @@ class _Commands:
                 pe, qp, work = self._work[taken]
                 if (pe, qp) not in senders:
                     queue = self._job.queue(self._pe, pe, qp, on_gpu=True)
-                    senders[pe, qp] = _Sender(queue, warp)
+                    senders[pe, qp] = PostingQueue(queue, warp, _TIMEOUT)
                 yield PROXY
                 yield from senders[pe, qp].post(work)
                 taken += 1

@@ -6,7 +6,7 @@ are those of ``doca_gpu_dev_eth_rxq``, ``doca_gpu_dev_eth_txq`` and ``doca_gpu_d
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ from rdmawire.errors import KernelError
 from rdmawire.gpudirect.kernel.gpu_host import (
     ENTRIES,
     DeviceQueue,
+    Forgotten,
     GpuHost,
     SendQueue,
     ring_doorbell,
@@ -133,9 +134,7 @@ class TransmitQueue(SendQueue):
         self,
         frames: Sequence[Sge],
         tag: Sequence[int],
-        *,
-        wqe_fence: bool = True,
-        record_fence: bool = True,
+        forgotten: Collection[Forgotten] = (),
     ) -> Kernel:
         """Post frames, wait for free WQEs before if needed, and ring the doorbell.
 
@@ -148,13 +147,7 @@ class TransmitQueue(SendQueue):
             flags = SendFlags.SIGNALED if number == last else SendFlags(0)
             self.work.post(SendWR(SendOpcode.SEND, (frame,), flags=flags))
         self._tags.append(tag)
-        yield from ring_doorbell(
-            self.warp,
-            self.work,
-            self._doorbells,
-            wqe_fence=wqe_fence,
-            record_fence=record_fence,
-        )
+        yield from ring_doorbell(self.warp, self.work, self._doorbells, forgotten)
 
     def _is_free(self, count: int) -> bool:
         self.poll()

@@ -13,8 +13,8 @@ from rdmawire.errors import CollectiveError
 from rdmawire.fabric import (
     Cable,
     Host,
+    LoopbackPort,
     Network,
-    NotifyingPort,
     Simulator,
     SwitchSettings,
     place_of,
@@ -36,11 +36,6 @@ _UNLIMITED: Final = SwitchSettings(buffer=1 << 50, queue=1 << 50)
 """A switch that loses nothing for want of buffers: networks of GPUs have PFC or credits."""
 _DEST_QP: Final = slice(47, 50)
 """The destination queue pair in a frame of RoCEv2: after Ethernet, IPv4, UDP and 5 bytes of BTH."""
-_LOOPBACK: Final = 547 // 2
-"""Time (ns) of a packet that an adapter sends to itself to flush: half of a read over PCIe.
-
-Neugebauer et al., Understanding PCIe performance, SIGCOMM 2018: 547 ns for a read of 64 bytes.
-"""
 _PACKET: Final = 4096
 
 
@@ -54,7 +49,12 @@ class Adapter:
         self.name = name
         self.host = Host(place=place_of(number + 1))
         self.mac = self.host.mac
-        self.nic = _LoopbackPort(self.host, network, name)
+        self.nic = LoopbackPort(
+            self.host.nic,
+            self.mac,
+            network.simulator.call_at,
+            partial(network.wake, name),
+        )
         self._ends: dict[int, tuple[NetConnection, QueuePair, Task]] = {}
 
     def add_end(self, connection: NetConnection, qps: list[QueuePair], task: Task) -> None:
@@ -70,29 +70,6 @@ class Adapter:
         connection, qp, task = end
         connection.poll(qp)
         return task
-
-
-class _LoopbackPort(NotifyingPort):
-    """A port whose frames to its own address come back to it."""
-
-    def __init__(self, host: Host, network: Network, name: str) -> None:
-        super().__init__(host.nic)
-        self._mac = host.mac
-        self._network = network
-        self._name = name
-
-    def transmit(self, now: int, *more: int) -> list[bytes]:
-        frames = super().transmit(now, *more)
-        if not any(frame.startswith(self._mac) for frame in frames):
-            return frames
-        for frame in frames:
-            if frame.startswith(self._mac):
-                self._network.simulator.call_at(now + _LOOPBACK, partial(self._return, frame))
-        return [frame for frame in frames if not frame.startswith(self._mac)]
-
-    def _return(self, frame: bytes) -> None:
-        self.receive(frame, self._network.simulator.now)
-        self._network.wake(self._name)
 
 
 class CollectiveRun:
