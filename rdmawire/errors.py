@@ -125,5 +125,13 @@ class FabricError(RdmaError):
     """A name, setting, fault or field that a fabric does not have or cannot use."""
 
 
+class ClusterError(RdmaError):
+    """A Dask cluster that cannot be used, or has ended."""
+
+
+class SweepError(RdmaError):
+    """A sweep with more combinations than are supported."""
+
+
 class FuzzError(RdmaError):
     """A fuzz case, setup, target or finding that cannot be used."""

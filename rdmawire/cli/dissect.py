@@ -56,12 +56,6 @@ def _size(path: str) -> int:
         return 0
 
 
-def _usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return cores or 1
-
-
 class Demands(NamedTuple):
     """What makes a run fail: bad checksums of these names, and malformed frames."""
 
@@ -102,7 +96,7 @@ class FileDissection:
         self._ports = ports
         self._demands = demands
         self._passes = passes
-        self._jobs = min(_usable_cores(), _MAX_JOBS) if jobs is None else jobs
+        self._jobs = min(options.usable_cores(), _MAX_JOBS) if jobs is None else jobs
         self._progress = False
         self._read = 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from rdmawire.capture.io import STREAM, display_path, write_error
@@ -145,6 +146,10 @@ PROGRESS = option(
     "Output", "--progress/--no-progress", default=None,
     help="Show a progress bar for long files.  [default: only in a terminal]",
 )  # fmt: skip
+SCHEDULER = option(
+    "Work", "--scheduler", metavar="ADDRESS",
+    help="Run on the Dask cluster of this scheduler, e.g. tcp://10.0.0.1:8786.",
+)  # fmt: skip
 QUIET = option("Output", "-q", "--quiet", is_flag=True, help="Suppress the summary.")
 
 
@@ -219,18 +224,34 @@ def reads(parse: Callable[[Any], T], error: type[Exception]) -> Callable[..., T 
     return read
 
 
+def check_workers(scheduler: str | None) -> None:
+    """Raise ``UsageError`` for --jobs with the workers of a cluster."""
+    source = click.get_current_context().get_parameter_source("jobs")
+    if scheduler is not None and source is ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            "--jobs is for processes of this machine: with --scheduler there is one for each "
+            "worker of the cluster"
+        )
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores or 1
+
+
 def number_of_bytes(most: int) -> Callable[..., int | None]:
     """Return the callback of an option for a number of bytes: ``4096``, ``64k`` or ``1MiB``."""
-    return reads(_byte_parser(most), ValueError)
+    return reads(byte_parser(most), ValueError)
 
 
 def numbers_of_bytes(most: int) -> Callable[..., list[int] | None]:
     """Return the callback of an option that is given for each of several numbers of bytes."""
-    parse = _byte_parser(most)
+    parse = byte_parser(most)
     return reads(lambda texts: [parse(text) for text in texts], ValueError)
 
 
-def _byte_parser(most: int) -> Callable[[str], int]:
+def byte_parser(most: int) -> Callable[[str], int]:
     """Return a function that reads a number of bytes, or raises ``ValueError``."""
 
     def parse(text: str) -> int:

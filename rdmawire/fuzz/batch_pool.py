@@ -6,32 +6,19 @@ again.
 
 import gc
 import json
-import logging
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import lru_cache
-from multiprocessing import active_children, get_context
-from multiprocessing.connection import wait as wait_for
-from multiprocessing.process import BaseProcess
 from time import monotonic
 from typing import Any, Final, Protocol
 
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.fuzzer import Batch, Fuzzer, joined, make_fuzzer
+from rdmawire.process_pool import ProcessPool
 from rdmawire.terminal import plural
-from rdmawire.worker_process import (
-    begin_worker,
-    discard_output,
-    signals_deferred,
-    terminal_blocked,
-)
 
 _MAX_LOST: Final = 5
 """Times that the process of a batch may be killed before the campaign ends with an error."""
-
-
-_END_S: Final = 5.0
-"""Seconds that a process may take to end."""
 
 
 class BatchExecutor(Protocol):
@@ -42,56 +29,14 @@ class BatchExecutor(Protocol):
         ...
 
 
-class BatchPool:
-    """``jobs`` processes that run batches, until :meth:`end`."""
-
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
-        self._workers: set[BaseProcess] = set()
-        context = get_context("spawn")
-        with terminal_blocked():
-            self._pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin)
-
-    def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Call a function in one of the processes, which are started for that."""
-        before = set(active_children())
-        with terminal_blocked():
-            work = self._pool.submit(function, *args)
-        self._workers |= set(active_children()) - before
-        return work
+class BatchPool(ProcessPool):
+    """Processes that run batches, until :meth:`end`."""
 
     def wait_until_ready(self, spec: dict[str, Any]) -> None:
         """Start all processes, and wait until one has the fuzzer of a specification."""
-        started = [self.submit(prepare, spec) for _ in range(self._jobs)]
+        started = [self.submit(prepare, spec) for _ in range(self.processes)]
         for first in wait(started, return_when=FIRST_COMPLETED).done:
             first.result()
-
-    def end(self) -> None:
-        """End the processes, whatever they do."""
-        with signals_deferred():
-            for worker in self._workers:
-                worker.terminate()
-            _kill_late(self._workers)
-            self._pool.shutdown(cancel_futures=True)
-
-
-def _kill_late(workers: Iterable[BaseProcess]) -> None:
-    """Kill processes that have not ended after some time: they are in code in C."""
-    late, end = list(workers), monotonic() + _END_S
-    while late and (ended := wait_for([one.sentinel for one in late], max(end - monotonic(), 0))):
-        late = [one for one in late if one.sentinel not in ended]
-    for worker in late:
-        worker.kill()
-
-
-def _begin() -> None:
-    """Prepare a process of the pool: modules of users may print when they are imported.
-
-    The main process warns of what is missing, once.
-    """
-    begin_worker(cleans_up=True)
-    discard_output()
-    logging.getLogger("rdmawire").setLevel(logging.ERROR)
 
 
 class BatchQueue:

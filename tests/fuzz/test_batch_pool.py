@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rdmawire import worker_process
+from rdmawire import process_pool, worker_process
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz import batch_pool
 from rdmawire.fuzz import campaign as module
@@ -45,7 +45,7 @@ def test_a_batch_ends_when_its_time_is_over() -> None:
 def test_what_is_left_of_a_short_batch_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Broken({200})
     monkeypatch.setattr(module, "BATCH_S", 0.0)
-    monkeypatch.setattr(batch_pool, "ProcessPoolExecutor", lambda *_, **__: pool)
+    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", lambda *_, **__: pool)
     campaign = Campaign(SPEC, SEED, runs=RUNS)
     campaign.run(jobs=2)
     assert campaign.done == RUNS
@@ -75,7 +75,7 @@ class Broken:
 
 def test_lost_batches_are_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Broken({200})
-    monkeypatch.setattr(batch_pool, "ProcessPoolExecutor", lambda *_, **__: pool)
+    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", lambda *_, **__: pool)
     campaign = Campaign(SPEC, SEED, runs=RUNS)
     campaign.run(jobs=2)
     assert campaign.done == RUNS
@@ -84,7 +84,7 @@ def test_lost_batches_are_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_processes_that_always_die_end_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_pool, "ProcessPoolExecutor", lambda *_, **__: Broken({0, 200}))
+    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", lambda *_, **__: Broken({0, 200}))
     with pytest.raises(FuzzError, match="its processes were killed 5 times"):
         Campaign(ENGINE, SEED, runs=RUNS).run(jobs=2)
 
@@ -153,7 +153,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_many_processes_may_be_killed_in_a_long_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Broken(set(range(0, 2000, 200)))
-    monkeypatch.setattr(batch_pool, "ProcessPoolExecutor", lambda *_, **__: pool)
+    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", lambda *_, **__: pool)
     campaign = Campaign(SPEC, SEED, runs=2000)
     campaign.run(jobs=2)
     assert campaign.done == 2000
@@ -226,7 +226,7 @@ def ignores_the_end(path: str) -> None:
 def test_processes_that_do_not_end_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_pool, "_END_S", 0.0)
+    monkeypatch.setattr(process_pool, "_END_S", 0.0)
     path = tmp_path / "begun"
     pool = BatchPool(1)
     pool.submit(ignores_the_end, str(path))

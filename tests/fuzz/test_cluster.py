@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from distributed import LocalCluster
 
-from rdmawire.errors import FuzzError
-from rdmawire.fuzz import cluster as module
+from rdmawire import cluster as module
+from rdmawire.cluster import cluster
+from rdmawire.errors import ClusterError
 from rdmawire.fuzz.campaign import Campaign, Progress
-from rdmawire.fuzz.cluster import cluster
 from tests.cli.command import rdmawire, refused
 
 SPEC = {"kind": "engine", "profile": "rxe"}
@@ -60,7 +60,7 @@ def test_workers_of_another_version_are_refused(
 ) -> None:
     monkeypatch.setattr(module, "__version__", "0.0.1")
     with (
-        pytest.raises(FuzzError, match=r"not 0\.0\.1: install it there"),
+        pytest.raises(ClusterError, match=r"not 0\.0\.1: install it there"),
         cluster(local.scheduler_address),
     ):
         pass
@@ -78,5 +78,5 @@ def test_a_server_that_is_no_scheduler_is_not_waited_for(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(FuzzError, match="no Dask scheduler at"), cluster(address):
+        with pytest.raises(ClusterError, match="no Dask scheduler at"), cluster(address):
             pass

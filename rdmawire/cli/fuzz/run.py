@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.core import ParameterSource
 
+from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, PathType, option
 from rdmawire.cli.fuzz.campaign_report import CampaignReport, progress_text
 from rdmawire.cli.streams import complain
-from rdmawire.errors import Ended, FuzzError
+from rdmawire.errors import ClusterError, Ended, FuzzError
 from rdmawire.terminal import quote
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, text: str | None) -
         help="Seed of all random values.  [default: the folder's, or a random one]")  # fmt: skip
 @option("Work", "-j", "--jobs", type=IntegerType(1, _MAX_JOBS), default=1, show_default=True,
         help="Number of processes.")  # fmt: skip
-@option("Work", "--scheduler", metavar="ADDRESS",
-        help="Run on the Dask cluster of this scheduler, e.g. tcp://10.0.0.1:8786.")  # fmt: skip
+@options.SCHEDULER
 @option("Output", "-o", "--output", "folder", metavar="FOLDER", default="findings",
         show_default=True, type=PathType(path_type=Path, file_okay=False),
         help="Folder of the findings. A campaign that began there goes on where it ended, with the "
@@ -146,7 +145,7 @@ def command(
     Exit status: 0 if nothing is found, 1 for findings, also those of a campaign that goes on, 2 for
     a usage error or a folder that cannot be written, 130 for Ctrl-C without findings.
     """
-    _check_workers(scheduler)
+    options.check_workers(scheduler)
     spec: dict[str, Any] = {
         "kind": _kind(target or _target(settings, role), role),
         **{name: value for name, value in settings.items() if value is not None},
@@ -161,7 +160,7 @@ def command(
     report = CampaignReport(campaign, folder, as_json=as_json)
     try:
         ending = _run(campaign, jobs, scheduler, report)
-    except FuzzError as error:
+    except (ClusterError, FuzzError) as error:
         report.end()
         complain(str(error))
         return 2
@@ -171,16 +170,6 @@ def command(
     if campaign.findings:
         return 1
     return _INTERRUPTED if ending else 0
-
-
-def _check_workers(scheduler: str | None) -> None:
-    """Raise ``UsageError`` for --jobs with the workers of a cluster."""
-    source = click.get_current_context().get_parameter_source("jobs")
-    if scheduler is not None and source is ParameterSource.COMMANDLINE:
-        raise click.UsageError(
-            "--jobs is for processes of this machine: with --scheduler there is one for each "
-            "worker of the cluster"
-        )
 
 
 def _target(settings: Mapping[str, str | None], role: str | None) -> str:
@@ -267,7 +256,7 @@ def _workers(jobs: int, scheduler: str | None) -> "Iterator[tuple[int, Executor 
     if scheduler is None:
         yield jobs, None
         return
-    from rdmawire.fuzz.cluster import cluster
+    from rdmawire.cluster import cluster
 
     with cluster(scheduler) as found:
         yield found.workers, found.executor

@@ -1,6 +1,6 @@
-"""Campaigns on a Dask cluster: batches run on its workers, findings are merged here.
+"""A Dask cluster whose workers do the work of a campaign or a sweep.
 
-A batch depends on the seed and its numbers alone, so Dask runs it again elsewhere when a worker
+What is submitted must depend on its arguments alone: Dask runs it again elsewhere when a worker
 dies. The workers need rdmawire of the same version. Needs distributed:
 ``pip install "rdmawire[cluster]"``.
 """
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from rdmawire import __version__
-from rdmawire.errors import FuzzError
+from rdmawire.errors import ClusterError
 from rdmawire.terminal import shorten
 
 _TIMEOUT: Final = 10.0
@@ -25,39 +25,43 @@ _MAX_ADDRESS: Final = 200
 
 
 class Cluster(NamedTuple):
-    """A connected cluster: where batches are submitted, and how many workers there are."""
+    """A connected cluster: where work is submitted, and how many workers there are.
+
+    ``killed`` is the error of work that ended several workers, one after the other.
+    """
 
     executor: Executor
     workers: int
+    killed: type[Exception]
 
 
 @contextmanager
 def cluster(address: str) -> Iterator[Cluster]:
     """Connect to the Dask scheduler at ``address``, such as ``tcp://10.0.0.1:8786``.
 
-    Raises :class:`FuzzError` if distributed is missing, if the address is not one of TCP, if
+    Raises :class:`ClusterError` if distributed is missing, if the address is not one of TCP, if
     nothing answers there, if there are no workers, and if a worker has another version of rdmawire.
     """
     name = shorten(address, _MAX_ADDRESS)
     scheme, separator, _ = address.rpartition("://")
     if separator and scheme != "tcp":
-        raise FuzzError(f"no Dask scheduler at {name}: use an address such as {_EXAMPLE}")
+        raise ClusterError(f"no Dask scheduler at {name}: use an address such as {_EXAMPLE}")
     try:
-        from distributed import Client
+        from distributed import Client, KilledWorker
     except ModuleNotFoundError as error:
         if error.name != "distributed":
             raise
-        raise FuzzError('a cluster needs Dask: pip install "rdmawire[cluster]"') from None
+        raise ClusterError('a cluster needs Dask: pip install "rdmawire[cluster]"') from None
     try:
         asyncio.run(_ask(address))
         client = Client(address, timeout=_TIMEOUT)
     except (OSError, ValueError, OverflowError) as error:
         reason = shorten(str(error) or "no answer", _MAX_ADDRESS)
-        raise FuzzError(f"no Dask scheduler at {name}: {reason}") from error
+        raise ClusterError(f"no Dask scheduler at {name}: {reason}") from error
     with client:
         versions = client.run(_version)
         _check_workers(name, versions)
-        yield Cluster(client.get_executor(), len(versions))
+        yield Cluster(client.get_executor(), len(versions), KilledWorker)
 
 
 async def _ask(address: str) -> None:
@@ -82,8 +86,8 @@ def _version() -> str:
 
 def _check_workers(address: str, versions: dict[str, str]) -> None:
     if not versions:
-        raise FuzzError(f"the Dask scheduler at {address} has no workers: start dask worker")
+        raise ClusterError(f"the Dask scheduler at {address} has no workers: start dask worker")
     for worker, version in versions.items():
         if version != __version__:
             found = f"rdmawire {version}" if version else "no rdmawire"
-            raise FuzzError(f"worker {worker} has {found}, not {__version__}: install it there")
+            raise ClusterError(f"worker {worker} has {found}, not {__version__}: install it there")
