@@ -18,11 +18,11 @@ from rdmawire.units import us
 
 if TYPE_CHECKING:
     from rdmawire.fabric import Cable
-    from rdmawire.gpudirect import CollectiveRun, CollectiveSpec
+    from rdmawire.gpudirect import CollectiveRun, CollectiveSpec, HostLayout
 
-_MAX_SIZE = 1 << 34
+MAX_SIZE = 1 << 34
 _FAILED = 1
-_MAX_HOSTS = 512
+MAX_HOSTS = 512
 
 
 @click.command(
@@ -41,12 +41,12 @@ _MAX_HOSTS = 512
 )
 @click.argument("collective", metavar="COLLECTIVE", type=click.Choice(COLLECTIVES))
 @option(
-    "Operation", "--size", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
+    "Operation", "--size", metavar="SIZE", callback=options.number_of_bytes(MAX_SIZE),
     default="1M", show_default=True,
     help="Bytes of values of each GPU; of allgather, bytes of the result.",
 )  # fmt: skip
 @option(
-    "Operation", "--hosts", type=IntegerType(1, _MAX_HOSTS), default=2, show_default=True,
+    "Operation", "--hosts", type=IntegerType(1, MAX_HOSTS), default=2, show_default=True,
     help="Number of hosts.",
 )  # fmt: skip
 @option(
@@ -102,7 +102,7 @@ _MAX_HOSTS = 512
     help="Split each message over all queue pairs (NCCL_IB_SPLIT_DATA_ON_QPS).",
 )  # fmt: skip
 @option(
-    "Connections", "--ar-threshold", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
+    "Connections", "--ar-threshold", metavar="SIZE", callback=options.number_of_bytes(MAX_SIZE),
     help="With adaptive routing, messages of more bytes are a WRITE and an empty one with the "
     "immediate (NCCL_IB_AR_THRESHOLD, 8k).  [default: no adaptive routing]",
 )  # fmt: skip
@@ -169,7 +169,7 @@ def _flows(path: str | None, settings: dict[str, Any], *, as_json: bool, quiet: 
         raise click.UsageError("--flows knows no losses: leave --loss out")
     start = time.perf_counter()
     try:
-        spec, cable = _wanted(settings)
+        spec, cable = wanted_collective(settings, layout_of(settings["topology"]))
         report = flow_run(spec, cable)
     except CollectiveError as error:
         raise click.UsageError(str(error)) from None
@@ -212,9 +212,19 @@ def _sent(spec: "CollectiveSpec") -> int:
     return bytes_sent(spec.collective, spec.size, spec.ranks)
 
 
-def _wanted(settings: dict[str, Any]) -> "tuple[CollectiveSpec, Cable]":
+def layout_of(topology: str | None) -> "HostLayout | None":
+    """Return the layout of a host that `rdmawire topo` reads."""
+    from rdmawire.gpudirect import HostLayout
+
+    return None if topology is None else HostLayout.of(open_host(topology).machine)
+
+
+def wanted_collective(
+    settings: dict[str, Any], layout: "HostLayout | None"
+) -> "tuple[CollectiveSpec, Cable]":
+    """Return an operation, and its cables, by the options of the command."""
     from rdmawire.fabric import Cable
-    from rdmawire.gpudirect import Algorithm, Collective, CollectiveSpec, HostLayout, NetSettings
+    from rdmawire.gpudirect import Algorithm, Collective, CollectiveSpec, NetSettings
 
     wanted = {name: settings[name] for name in CollectiveSpec._fields if name in settings}
     wanted["collective"] = Collective(settings["collective"])
@@ -222,10 +232,9 @@ def _wanted(settings: dict[str, Any]) -> "tuple[CollectiveSpec, Cable]":
     wanted["protocol"] = settings["protocol"] or ""
     wanted["channels"] = settings["channels"] or 0
     wanted["net"] = NetSettings(*(settings[name] for name in NetSettings._fields))
-    if settings["topology"] is not None:
-        wanted["layout"] = HostLayout.of(open_host(settings["topology"]).machine)
+    wanted["layout"] = layout
     if settings["gpus"] is None:
-        wanted["gpus"] = wanted["layout"].gpus if settings["topology"] is not None else 1
+        wanted["gpus"] = layout.gpus if layout is not None else 1
     return CollectiveSpec(**wanted), Cable(latency=us(1), rate=settings["rate"])
 
 
@@ -233,18 +242,14 @@ def _operation(settings: dict[str, Any]) -> "CollectiveRun":
     """Return the operation; :class:`CollectiveError` for what cannot be."""
     from rdmawire.gpudirect import CollectiveRun
 
-    return CollectiveRun(*_wanted(settings))
+    return CollectiveRun(*wanted_collective(settings, layout_of(settings["topology"])))
 
 
 def _run(run: "CollectiveRun", path: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Do the operation, write the capture, and return the summary."""
-    from rdmawire.fabric import Rule
-
     spec, start = run.spec, time.perf_counter()
     with run.network.captured(path):
-        if settings["loss"]:
-            for link in run.network.links:
-                run.network.set_faults(link, Rule("drop", chance=settings["loss"]))
+        run.lose(settings["loss"])
         duration = run.run()
     sent = [run.sent[rank] * spec.itemsize for rank in range(spec.ranks)]
     return {

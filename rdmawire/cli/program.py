@@ -67,6 +67,10 @@ _COMMANDS = {
         "Make traffic", "rdmawire.cli.storage",
         "Read and write between drives and GPUs directly, or through host memory.",
     ),
+    "sweep": (
+        "Make traffic", "rdmawire.cli.sweep",
+        "Measure collectives and transfers with every combination of settings.",
+    ),
     "doctor": (
         "Find bugs", "rdmawire.cli.doctor",
         "Say why RDMA does not work on a host, in a scenario or in a capture.",

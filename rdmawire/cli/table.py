@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 def show(table: "ReportTable") -> None:
     """Print a table and the number of rows it leaves out."""
     click.echo()
+    draw(table)
+    if table.left_out:
+        click.echo(f"... and {table.left_out} more; --top 0 shows all")
+
+
+def draw(table: "ReportTable") -> None:
+    """Print a table: drawn in a terminal, else in aligned columns."""
     if sys.stdout.isatty():
         _rich(table)
     else:
         click.echo("".join(f"{line}\n" for line in _plain(table)), nl=False)
-    if table.left_out:
-        click.echo(f"... and {table.left_out} more; --top 0 shows all")
 
 
 def _plain(table: "ReportTable") -> list[str]:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _BETWEEN_HOSTS = ("direct", "bounce", "pageable", "tcp")
 _WITHIN_HOST = ("nvlink", "ualink")
-_PATHS = (*_BETWEEN_HOSTS, *_WITHIN_HOST)
+PATHS = (*_BETWEEN_HOSTS, *_WITHIN_HOST)
 _SIZES = ("8", "4KiB", "64KiB", "1MiB", "16MiB")
-_MAX_SIZE = 1 << 30
+MAX_SIZE = 1 << 30
 _MAX_REPEAT = 10_000
 _KINDS = {"peermem": "PEERMEM", "dmabuf": "DMABUF"}
 _USAGE = 2
@@ -71,12 +71,12 @@ def network_options(command: F) -> F:
 )
 @click.argument("host")
 @option(
-    "Transfer", "--path", "paths", type=click.Choice(_PATHS), multiple=True,
+    "Transfer", "--path", "paths", type=click.Choice(PATHS), multiple=True,
     help="Path of the data; may be repeated.  [default: all that the GPUs have links for]",
 )  # fmt: skip
 @option(
     "Transfer", "--size", "sizes", metavar="SIZE", multiple=True, default=_SIZES,
-    callback=options.numbers_of_bytes(_MAX_SIZE),
+    callback=options.numbers_of_bytes(MAX_SIZE),
     help="Bytes, such as 4096 or 1MiB; may be repeated.  [default: 8 to 16MiB]",
 )  # fmt: skip
 @option("Transfer", "--from", "source", metavar="GPU", help="Source.  [default: the first GPU]")
@@ -86,7 +86,7 @@ def network_options(command: F) -> F:
     "[default: the second GPU, or the only one]",
 )  # fmt: skip
 @option(
-    "Transfer", "--chunk", metavar="SIZE", callback=options.number_of_bytes(_MAX_SIZE),
+    "Transfer", "--chunk", metavar="SIZE", callback=options.number_of_bytes(MAX_SIZE),
     default="512k", show_default=True, help="Chunks of bounce and tcp; 0 for no pipeline.",
 )  # fmt: skip
 @option(
@@ -242,7 +242,7 @@ def _machine(host: str, settings: dict[str, Any]) -> "Machine":
 
 
 def ends_of(machine: "Machine", source: str | None, target: str | None) -> tuple[str, str]:
-    """Return the names of the two GPUs."""
+    """Return the names of the two GPUs, by default the first ones."""
     names = [gpu.name for gpu in machine.gpus]
     if not names:
         raise TransferError("the host has no GPU")
@@ -263,14 +263,8 @@ class _Result(NamedTuple):
         if (report := self.report) is None:
             return found | {"reason": self.reason}
         return found | {
-            "duration_ns": report.duration,
+            **report.totals(),
             "durations_ns": report.durations,
-            "bytes_per_s": round(report.rate),
-            "copies": report.copies,
-            "chunks": report.chunks,
-            "cpu_ns": round(report.cpu),
-            "frames": report.frames,
-            "wire_bytes": report.wire_bytes,
             "registrations": report.registrations._asdict(),
             "translations": report.translations._asdict(),
             "links": [

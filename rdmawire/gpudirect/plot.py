@@ -222,24 +222,73 @@ def _bytes(count: int) -> str:
 
 def draw_transfers(reports: Sequence[TransferReport], path: Path, title: str) -> None:
     """Draw the times of transfers by their size, and the rates, with a line for each path."""
+    lines = [
+        Line(
+            one.value,
+            [(each.size, each.duration, each.rate) for each in reports if each.path is one],
+            number,
+        )
+        for number, one in enumerate(TransferPath)
+    ]
+    draw_lines(lines, path, title, "bytes", "rate")
+
+
+class Line(NamedTuple):
+    """A line of :func:`draw_lines`: its label, its points, and the number of its style.
+
+    A point is what is across, a time in ns, and bytes per second.
+    """
+
+    label: str
+    points: Sequence[tuple[int, int, float]]
+    style: int
+
+
+_DASHES: Final = ("-", "--", ":", "-.")
+_MARKERS: Final = ("o", "s", "^", "D")
+MAX_LINES: Final = len(COLOURS) * len(_DASHES)
+"""Lines that can be told from one another."""
+_FEW_LINES: Final = 5
+"""Lines whose legend has room within the axes."""
+
+
+def draw_lines(lines: Sequence[Line], path: Path, title: str, across: str, speed: str) -> None:
+    """Draw times, and rates, of up to :data:`MAX_LINES` lines; all axes are logarithmic.
+
+    ``across`` and ``speed`` are what the axis across, and that of rates, are named by.
+    """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10, 4.6), layout="constrained")
         figure.suptitle(plain(title), fontweight="bold")
         times, rates = figure.subplots(1, 2)
-        for number, one in enumerate(TransferPath):
-            mine = sorted((report.size, report) for report in reports if report.path is one)
-            sizes = [size for size, _ in mine]
-            style = {"color": COLOURS[number], "marker": "o", "markersize": 4, "label": one.value}
-            if mine:
-                times.plot(sizes, [report.duration / 1000 for _, report in mine], **style)
-                rates.plot(sizes, [report.rate / 1e9 for _, report in mine], **style)
-        for axes, label in ((times, "time (µs)"), (rates, "rate (GB/s)")):
+        drawn = [line for line in lines if line.points]
+        for line in drawn:
+            points = sorted(line.points)
+            places, style = [point[0] for point in points], _line_style(line)
+            times.plot(places, [time / 1000 for _, time, _ in points], **style)
+            rates.plot(places, [rate / 1e9 for *_, rate in points], **style)
+        for axes, label in ((times, "time (µs)"), (rates, f"{speed} (GB/s)")):
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
-            axes.set_xlabel("bytes")
+            axes.set_xlabel(plain(across))
             axes.set_ylabel(label)
-        times.legend(frameon=False)
+        if len(drawn) <= _FEW_LINES:
+            times.legend(frameon=False)
+        else:
+            handles, labels = times.get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
     save(figure, path)
+
+
+def _line_style(line: Line) -> dict[str, Any]:
+    turn, colour = divmod(line.style, len(COLOURS))
+    return {
+        "color": COLOURS[colour],
+        "linestyle": _DASHES[turn % len(_DASHES)],
+        "marker": _MARKERS[turn % len(_MARKERS)],
+        "markersize": 4,
+        "label": plain(line.label),
+    }
 
 
 def draw_timeline(timeline: Sequence[Happened], path: Path, title: str) -> None:

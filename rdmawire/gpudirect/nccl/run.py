@@ -15,6 +15,7 @@ from rdmawire.fabric import (
     Host,
     LoopbackPort,
     Network,
+    Rule,
     Simulator,
     SwitchSettings,
     place_of,
@@ -181,6 +182,11 @@ class CollectiveRun:
     def now(self) -> int:
         """The virtual time (ns)."""
         return self.network.simulator.now
+
+    def lose(self, share: float) -> None:
+        """Let each link lose this share of its frames, at random by the seed."""
+        for link in self.network.links if share else ():
+            self.network.set_faults(link, Rule("drop", chance=share))
 
     def run(self) -> int:
         """Do it; return the virtual time (ns) until the last result was stored.

@@ -202,6 +202,18 @@ class TransferReport(NamedTuple):
         """Bytes per second, in all repetitions."""
         return self.size * len(self.durations) / self.elapsed * SECOND
 
+    def totals(self) -> dict[str, int]:
+        """Return what it took, by name, as JSON has it."""
+        return {
+            "duration_ns": self.duration,
+            "bytes_per_s": round(self.rate),
+            "copies": self.copies,
+            "chunks": self.chunks,
+            "cpu_ns": round(self.cpu),
+            "frames": self.frames,
+            "wire_bytes": self.wire_bytes,
+        }
+
     @property
     def cpu_share(self) -> float:
         """Time of processors, as a share of the time."""

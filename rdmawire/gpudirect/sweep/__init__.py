@@ -1,0 +1,46 @@
+"""Sweeps: collectives and transfers with every combination of some settings, over processes.
+
+::
+
+    from rdmawire.fabric import Cable
+    from rdmawire.gpudirect import CollectiveSpec
+    from rdmawire.gpudirect.sweep import CollectiveJob, Sweep, combinations
+
+    axes = {"hosts": [2, 4, 8], "size": [1 << 16, 1 << 20]}
+    cable = Cable(latency=1000, rate=400_000_000_000)
+    specs = [CollectiveSpec(**settings) for settings in combinations(axes)]
+    sweep = Sweep([CollectiveJob(spec, cable, flows=True) for spec in specs])
+    sweep.run(processes=2)
+    durations = [row.results["duration_ns"] for row in sweep.rows]
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from rdmawire.gpudirect.sweep.run import MAX_JOBS, Job, Row, Sweep, Value, combinations
+
+if TYPE_CHECKING:
+    from rdmawire.gpudirect.sweep.collective import CollectiveJob
+    from rdmawire.gpudirect.sweep.transfer import TransferJob
+
+__all__ = [
+    "MAX_JOBS",
+    "CollectiveJob",
+    "Job",
+    "Row",
+    "Sweep",
+    "TransferJob",
+    "Value",
+    "combinations",
+]
+
+_HOMES = {"CollectiveJob": f"{__name__}.collective", "TransferJob": f"{__name__}.transfer"}
+
+
+def __getattr__(name: str) -> object:
+    """Load a kind of job when it is first used: that of collectives needs NumPy (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
