@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rdmawire import open_host
 from rdmawire.capture import open_capture
+from rdmawire.fabric import Buffer
 from rdmawire.gpudirect.workload import (
     Call,
     CollectiveType,
@@ -206,6 +207,35 @@ def test_frames_are_writes_with_immediate_and_losses_cost_time(tmp_path: Path) -
     lossy = WorkloadRun(goal(PAIR), WorkloadSpec(loss=0.1, seed=3)).run()
     assert lossy.duration > report.duration
     assert lossy.links == report.links
+
+
+def test_data_that_arrives_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Buffer.write
+
+    def change_a_byte(buffer: Buffer, data: bytes, offset: int = 0) -> None:
+        write(buffer, bytes([data[0] ^ 1]) + data[1:], offset)
+
+    monkeypatch.setattr(Buffer, "write", change_a_byte)
+    run = WorkloadRun(goal(PAIR))
+    message = (
+        r"rank 0, operation \d \(x.goal, line \d\): the data that arrived is not what was sent"
+    )
+    with pytest.raises(WorkloadError, match=message):
+        run.run()
+
+
+@pytest.mark.parametrize("flows", [False, True])
+def test_many_short_messages_arrive_before_they_are_received(flows: bool) -> None:
+    count = 200
+    sends = "".join(f"send {10 + number}b to 1\n" for number in range(count))
+    receives = "".join(
+        f"r{number}: recv {10 + number}b from 0\nr{number} requires wait\n"
+        for number in range(count)
+    )
+    text = f"num_ranks 2\nrank 0 {{\n{sends}}}\nrank 1 {{\nwait: calc 100000\n{receives}}}\n"
+    report = WorkloadRun(goal(text), WorkloadSpec(flows=flows)).run()
+    assert report.ranks[0] < 100_000 == report.ranks[1]
+    assert report.messages == count
 
 
 def test_runs_are_repeatable(tmp_path: Path) -> None:
