@@ -69,7 +69,7 @@ def test_collectives_give_their_results_as_packets_and_flows(
     root = gpus // 2
     call = Call(ring_algorithm(collective, gpus, root), tuple(range(gpus)), exact=exact)
     factor = PAIRS if collective is CollectiveType.ALL_TO_ALL else RINGS
-    for size in (gpus, 150_001):
+    for size in (gpus, 1 << 16, 150_001):
         one = [[Operation(Kind.COLLECTIVE, size, call=call)] for _ in range(gpus)]
         workload = Workload("x", ["x"], one)
         spec = WorkloadSpec(gpus=1 if gpus < 4 else 2)
@@ -236,6 +236,16 @@ def test_many_short_messages_arrive_before_they_are_received(flows: bool) -> Non
     report = WorkloadRun(goal(text), WorkloadSpec(flows=flows)).run()
     assert report.ranks[0] < 100_000 == report.ranks[1]
     assert report.messages == count
+
+
+def test_no_frame_of_an_incast_is_lost() -> None:
+    senders = 4
+    text = f"num_ranks {senders + 1}\n" + "".join(
+        f"rank {rank} {{\nsend 1000000b to {senders}\n}}\n" for rank in range(senders)
+    )
+    receives = "".join(f"recv 1000000b from {rank}\n" for rank in range(senders))
+    report = WorkloadRun(goal(f"{text}rank {senders} {{\n{receives}}}\n")).run()
+    assert senders * 1_000_000 / 50 < report.duration < 1.1 * senders * 1_000_000 / 50
 
 
 def test_runs_are_repeatable(tmp_path: Path) -> None:
