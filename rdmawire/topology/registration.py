@@ -18,7 +18,7 @@ PAGE_4K: Final = 1 << 12
 PAGE_64K: Final = 1 << 16
 PAGE_2M: Final = 1 << 21
 MTTS_IN_PAGE: Final = 512
-"""Entries in a page of the translation table: 8 bytes each, as mlx5, irdma and bnxt_re have them"""
+"""Entries in a page of the translation table: 8 bytes each in mlx5, irdma and bnxt_re."""
 
 
 class RegisteredKind(Enum):
