@@ -15,7 +15,7 @@ from rdmawire.units import SECOND
 
 _H200: Final = "measured on a server with four H200"
 _PUBLISHED: Final = "published range"
-_UCX: Final = "UCX 1.17, defaults of its InfiniBand transport"
+_UCX: Final = "UCX, defaults of its InfiniBand transport"
 _UMEM: Final = "Linux commit RDMA/umem: batch page unpin, 1 GiB of huge pages"
 _GDRCOPY: Final = "GDRCopy: pinning takes 10 us to 1 ms"
 _ASSUMED: Final = "assumed, no figure is published"

@@ -38,7 +38,7 @@ UALINK_RATES: Final = {"200G": 93e9, "128G": 59.5e9}
 """Bytes per second of data of a UALink of four lanes in one direction, by generation.
 
 UALink 200G 1.0: 200 Gbit/s a lane, of which 93% are for data; 128G: 128 Gbit/s a lane, on the
-physical layer of PCI Express 7.0, with the same share.
+physical layer of PCI Express 7.0, for which the same share is assumed.
 """
 C2C_RATE: Final = 450e9
 """Bytes per second of NVLink-C2C in one direction: NVIDIA GH200 data sheet, 900 GB/s in both."""
