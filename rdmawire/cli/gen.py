@@ -50,6 +50,8 @@ COLLECTIVES = (
 _OTHERS = {
     **dict.fromkeys(COLLECTIVES, "rdmawire.cli.collective"),
     "gpu-echo": "rdmawire.cli.gpu_echo",
+    "gin-alltoall": "rdmawire.cli.gin",
+    "gin-put": "rdmawire.cli.gin",
     "gpu-write": "rdmawire.cli.gpu_write",
     "nvme": "rdmawire.cli.nvme",
     "nvshmem-put": "rdmawire.cli.nvshmem",
@@ -119,6 +121,7 @@ class _GenCommand(Command):
         "rdmawire gen deepep --hosts 2 --gpus 4 --experts 16 --topk 4 -w moe.pcap",
         "rdmawire gen nvme dgx-h200 -w nvme.pcap",
         "rdmawire gen trace ring.goal -w ring.pcap",
+        "rdmawire gen gin-put --backend proxy -w gin.pcap",
         "rdmawire gen ud --size 64-1k --vlan 100:3 -q -w - | tcpreplay -i eth1 -",
     ),
 )

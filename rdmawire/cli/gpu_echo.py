@@ -1,8 +1,6 @@
 """`rdmawire gen gpu-echo`: packets in GPU memory that kernels answer, step by step."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +9,16 @@ import click
 
 from rdmawire.capture import LinkType, open_capture
 from rdmawire.capture.io import STREAM
-from rdmawire.cli import kernel_run, options
+from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.kernel_report import (
+    MODEL,
+    WRONG,
+    forgotten_and_seeds,
+    repeat_lines,
+    search,
+    timeline_lines,
+)
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import KernelError
 from rdmawire.terminal import plural, quote
@@ -138,13 +144,8 @@ def _share(text: str) -> float:
     "Memory", "--queues", type=click.Choice(["gpu", "host"]), default="gpu", show_default=True,
     help="Memory with WQEs and CQEs. Packets are in GPU memory in any case.",
 )  # fmt: skip
-@kernel_run.MODEL
-@option(
-    "Memory", "--forget", "forgotten", type=click.Choice(_STEPS), multiple=True,
-    help="Leave out a fence or the flush; may be repeated.",
-)  # fmt: skip
-@kernel_run.SEED
-@kernel_run.SEEDS
+@MODEL
+@forgotten_and_seeds(_STEPS)
 @options.written("path", "The capture of both hosts: FILE.pcap or .pcapng, also compressed.")
 @options.picture("Draw the timeline to FILE.svg or FILE.png.")
 @options.text_or_json("Print the summary and the timeline as one JSON object.")
@@ -174,7 +175,7 @@ def command(
     options.check_drawing(picture)
     try:
         spec = _spec(settings)
-        report = kernel_run.first_wrong(partial(_run, spec), range(seed, seed + seeds), path)
+        report = _search(spec, range(seed, seed + seeds), path)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
     if picture is not None:
@@ -184,7 +185,7 @@ def command(
     if not quiet:
         text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
         click.echo(text, err=path == STREAM)
-    return 0 if report.is_right else kernel_run.WRONG
+    return 0 if report.is_right else WRONG
 
 
 def _spec(settings: dict[str, Any]) -> "GpuEchoSpec":
@@ -217,12 +218,10 @@ _MIN_HEADER = 14
 """Bytes of an Ethernet header."""
 
 
-def _run(spec: "GpuEchoSpec", seed: int, path: str | None) -> "GpuEchoReport":
+def _search(spec: "GpuEchoSpec", seeds: range, path: str | None) -> "GpuEchoReport":
     from rdmawire.gpudirect.kernel import GpuEcho
 
-    run = GpuEcho(spec._replace(seed=seed))
-    with nullcontext() if path is None else run.network.captured(path):
-        return run.run()
+    return search(lambda seed: GpuEcho(spec._replace(seed=seed)), seeds, path)
 
 
 def _values(report: "GpuEchoReport") -> dict[str, Any]:
@@ -255,7 +254,7 @@ def _lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
     """Yield the timeline, and what came of it."""
     spec = report.spec
     steps = [entry for entry in report.timeline if not entry.who.endswith(".adapter")]
-    yield from kernel_run.timeline_lines(steps, _SHOWN)
+    yield from timeline_lines(steps, _SHOWN)
     for number, queue in enumerate(report.queues):
         counts = (f"{count} {name}" for name, count in queue._asdict().items())
         yield f"queue {number}: {', '.join(counts)}"
@@ -278,7 +277,7 @@ def _lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
         yield f"all replies that came were right{tried}"
         return
     yield f"{report.wrong} wrong, {report.missing} missing"
-    yield from kernel_run.forgotten_lines(spec.seed, spec.forgotten)
+    yield from repeat_lines(spec)
 
 
 def _times(times: list[int]) -> str:

@@ -1,16 +1,23 @@
 """`rdmawire gen gpu-write`: WRITEs that a GPU kernel, a proxy or a stream starts, step by step."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rdmawire.capture.io import STREAM
-from rdmawire.cli import kernel_run, options
+from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.kernel_report import (
+    MODEL,
+    WRONG,
+    forgotten_and_seeds,
+    outcome_lines,
+    outcome_values,
+    search,
+    timeline_lines,
+)
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import KernelError
 from rdmawire.terminal import plural
@@ -63,13 +70,8 @@ _STEPS = ("data-fence", "wqe-fence", "record-fence", "reader-fence", "flush")
     help="What the target waits for: a flag in GPU memory that is written behind the data, or a "
     "completion in host memory.",
 )  # fmt: skip
-@kernel_run.MODEL
-@option(
-    "Memory", "--forget", "forgotten", type=click.Choice(_STEPS), multiple=True,
-    help="Leave out a fence or the flush; may be repeated.",
-)  # fmt: skip
-@kernel_run.SEED
-@kernel_run.SEEDS
+@MODEL
+@forgotten_and_seeds(_STEPS)
 @options.written("path", "The capture of both adapters: FILE.pcap or .pcapng, also compressed.")
 @options.picture("Draw the timeline to FILE.svg or FILE.png.")
 @options.text_or_json("Print the summary and the timeline as one JSON object.")
@@ -97,8 +99,7 @@ def command(
         path = options.capture_path(path)
     options.check_drawing(picture)
     try:
-        spec = _spec(settings)
-        report = kernel_run.first_wrong(partial(_run, spec), range(seed, seed + seeds), path)
+        report = _search(_spec(settings), range(seed, seed + seeds), path)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
     if picture is not None:
@@ -108,7 +109,7 @@ def command(
     if not quiet:
         text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
         click.echo(text, err=path == STREAM)
-    return 0 if report.is_right else kernel_run.WRONG
+    return 0 if report.is_right else WRONG
 
 
 def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
@@ -126,12 +127,10 @@ def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
     )
 
 
-def _run(spec: "GpuWriteSpec", seed: int, path: str | None) -> "GpuWriteReport":
+def _search(spec: "GpuWriteSpec", seeds: range, path: str | None) -> "GpuWriteReport":
     from rdmawire.gpudirect.kernel import GpuWrite
 
-    run = GpuWrite(spec._replace(seed=seed))
-    with nullcontext() if path is None else run.network.captured(path):
-        return run.run()
+    return search(lambda seed: GpuWrite(spec._replace(seed=seed)), seeds, path)
 
 
 def _values(report: "GpuWriteReport") -> dict[str, Any]:
@@ -141,36 +140,14 @@ def _values(report: "GpuWriteReport") -> dict[str, Any]:
         "bytes": spec.size,
         "messages": spec.messages,
         "gpu": spec.model,
-        "forgotten": sorted(step.value for step in spec.forgotten),
-        "seed": spec.seed,
-        "wrong": report.wrong,
-        "stuck": report.stuck or None,
-        "duration_ns": report.duration,
-        "frames": report.frames,
-        "timeline": [entry._asdict() for entry in report.timeline],
+        **outcome_values(report),
     }
 
 
 def _lines(report: "GpuWriteReport", seeds: int) -> Iterator[str]:
     """Yield the timeline, and what came of it."""
-    spec = report.spec
-    yield from kernel_run.timeline_lines(report.timeline)
+    yield from timeline_lines(report.timeline)
     frames = plural(report.frames, "frame")
+    spec = report.spec
     yield f"{plural(spec.messages, 'message')} of {byte_count(spec.size)} in {frames}"
-    if report.stuck:
-        yield f"never ended: {report.stuck}"
-    if report.wrong:
-        yield f"wrong data in {plural(len(report.wrong), 'message')}: {_few(report.wrong)}"
-    if report.is_right:
-        tried = f", with each of {seeds} seeds" if seeds > 1 else ""
-        yield f"all data was right{tried}"
-        return
-    yield from kernel_run.forgotten_lines(spec.seed, spec.forgotten)
-
-
-def _few(numbers: list[int]) -> str:
-    text = ", ".join(map(str, numbers[:_SHOWN]))
-    return f"{text}, ..." if len(numbers) > _SHOWN else text
-
-
-_SHOWN = 20
+    yield from outcome_lines(report, seeds, "message")

@@ -9,7 +9,7 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.kernel_run import timeline_lines
+from rdmawire.cli.kernel_report import timeline_lines
 from rdmawire.cli.streams import complain
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import KernelError
@@ -133,7 +133,7 @@ def _run(job: "Nvshmem", path: str | None, frames: list[int], *, size: int, mess
 
 
 def _lines(summary: dict[str, Any], timeline: "list[Happened]") -> Iterator[str]:
-    yield from timeline_lines([one for one in timeline if not one.who.endswith(".adapter")])
+    yield from timeline_lines(entry for entry in timeline if not entry.who.endswith(".adapter"))
     puts = plural(summary["pes"] * summary["messages"], "put")
     frames = plural(summary["frames"], "frame")
     yield f"{puts} of {byte_count(summary['bytes'])} in {frames}: all right"

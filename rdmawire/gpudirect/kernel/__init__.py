@@ -1,13 +1,26 @@
 """Work that GPUs start: kernels as coroutines, the memory shared with adapters, and doorbells.
 
-A :class:`GpuWrite` sends data from GPU to GPU, started by a kernel, a proxy or a stream.
-A :class:`GpuEcho` answers packets that an adapter writes to GPU memory.
-:data:`TESTS` are litmus tests of the memory model.
+A :class:`GpuWrite` sends data from GPU to GPU, started by a kernel, a proxy or a stream. A
+:class:`GpuEcho` answers packets that an adapter writes to GPU memory. Jobs of several GPUs are
+:class:`Nvshmem` and :class:`GinJob`, which is the device API of NCCL. :data:`TESTS` are litmus
+tests of the memory model.
 """
 
 from rdmawire.gpudirect.kernel.echo import EchoProtocol, EchoRequest, echo_reply, os_reply
 from rdmawire.gpudirect.kernel.echo_kernels import QueueCount
 from rdmawire.gpudirect.kernel.echo_spec import FORGETTABLE_ECHO, GpuEchoSpec, Pipeline
+from rdmawire.gpudirect.kernel.gfd import GFD_SIZE, Gfd, GfdOp
+from rdmawire.gpudirect.kernel.gin import DevComm, Gin, GinJob, Team
+from rdmawire.gpudirect.kernel.gin_job import (
+    GIN_FORGETTABLE,
+    Backend,
+    CounterInc,
+    GinSpec,
+    SignalAdd,
+    SignalInc,
+    Window,
+)
+from rdmawire.gpudirect.kernel.gin_run import GinAllToAll, GinPut, GinReport, GinRun, PutSignal
 from rdmawire.gpudirect.kernel.gpu_echo import GpuEcho, GpuEchoReport
 from rdmawire.gpudirect.kernel.gpu_host import (
     MODELS,
@@ -68,17 +81,31 @@ from rdmawire.gpudirect.kernel.run import (
 __all__ = [
     "FORGETTABLE",
     "FORGETTABLE_ECHO",
+    "GFD_SIZE",
+    "GIN_FORGETTABLE",
     "MODELS",
     "TESTS",
     "Add",
     "Agent",
+    "Backend",
     "Comparison",
+    "CounterInc",
+    "DevComm",
     "DeviceQueue",
     "EchoProtocol",
     "EchoRequest",
     "Fence",
     "Flush",
     "Forgotten",
+    "Gfd",
+    "GfdOp",
+    "Gin",
+    "GinAllToAll",
+    "GinJob",
+    "GinPut",
+    "GinReport",
+    "GinRun",
+    "GinSpec",
     "GpuEcho",
     "GpuEchoReport",
     "GpuEchoSpec",
@@ -98,6 +125,7 @@ __all__ = [
     "PacketBuffers",
     "PacketInfo",
     "Pipeline",
+    "PutSignal",
     "QueueCount",
     "ReceiveQueue",
     "Received",
@@ -107,14 +135,18 @@ __all__ = [
     "SharedMemory",
     "SharedPeermem",
     "Shmem",
+    "SignalAdd",
+    "SignalInc",
     "SignalOp",
     "Store",
     "Target",
+    "Team",
     "Thread",
     "TransmitQueue",
     "Transport",
     "Wait",
     "Warp",
+    "Window",
     "echo_reply",
     "find",
     "os_reply",

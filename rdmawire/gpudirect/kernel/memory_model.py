@@ -84,13 +84,17 @@ class Agent:
     """A thread, a processor or a device: its ``order``, and its ``pending`` stores.
 
     ``owner`` is where it runs, such as ``GPU0``. ``acquired`` is the number of changes of memory up
-    to its last fence; a weak agent has seen no later value for sure.
+    to its last fence; a weak agent has seen no later value for sure. ``max_delay`` is the latest
+    time (ns) after which its stores are visible, if it is not that of the system.
     """
 
-    def __init__(self, name: str, order: Order, owner: str = "") -> None:
+    def __init__(
+        self, name: str, order: Order, owner: str = "", max_delay: int | None = None
+    ) -> None:
         self.name = name
         self.order = order
         self.owner = owner or name
+        self.max_delay = max_delay
         self.pending: list[Pending] = []
         self.acquired = 0
         self.seen: dict[int, int] = {}
@@ -194,6 +198,8 @@ class SharedMemory:
 
     @staticmethod
     def _first(agent: Agent, wanted: Pending) -> Pending:
+        if wanted is agent.pending[0]:
+            return wanted
         ready = agent.ready()
         return wanted if wanted in ready else ready[0]
 

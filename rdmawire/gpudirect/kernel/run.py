@@ -82,7 +82,8 @@ class KernelSystem:
     def store(self, agent: Agent, address: int, data: bytes) -> None:
         """Store bytes; they become visible after a time that is drawn."""
         pending = self.memory.store(agent, address, data)
-        delay = int(self._random.random() * (self._max_delay + 1))
+        latest = self._max_delay if agent.max_delay is None else agent.max_delay
+        delay = int(self._random.random() * (latest + 1))
         time = self.simulator.now + delay
         self.simulator.call_at(time, partial(self._is_due, agent, pending))
 

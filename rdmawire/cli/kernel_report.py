@@ -1,0 +1,159 @@
+"""Reports of GPU kernels on the command line, and the search for a seed that goes wrong."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
+
+from rdmawire.cli.command import F, IntegerType, option
+from rdmawire.terminal import plural
+
+if TYPE_CHECKING:
+    from rdmawire.fabric import Network
+    from rdmawire.gpudirect.kernel import Forgotten, Happened
+
+_MAX_SEEDS = 10_000
+_SHOWN = 20
+WRONG = 1
+"""Exit status if data was wrong or missing."""
+
+MODEL = option(
+    "Memory", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
+    show_default=True,
+    help="Model of the GPUs. Before H100, writes of an adapter may become visible late.",
+)  # fmt: skip
+
+
+class _Spec(Protocol):
+    @property
+    def forgotten(self) -> "frozenset[Forgotten]": ...
+
+    @property
+    def seed(self) -> int: ...
+
+
+class SeedReport(Protocol):
+    """Whether a run with a seed went well."""
+
+    @property
+    def spec(self) -> _Spec: ...
+
+    @property
+    def is_right(self) -> bool: ...
+
+
+class KernelReport(SeedReport, Protocol):
+    """What came of a run, as the reports of :mod:`rdmawire.gpudirect.kernel` say it."""
+
+    @property
+    def stuck(self) -> str: ...
+
+    @property
+    def wrong(self) -> list[Any]: ...
+
+    @property
+    def duration(self) -> int: ...
+
+    @property
+    def frames(self) -> int: ...
+
+    @property
+    def timeline(self) -> "list[Happened]": ...
+
+
+R_co = TypeVar("R_co", bound=SeedReport, covariant=True)
+R = TypeVar("R", bound=SeedReport)
+
+
+class KernelRun(Protocol[R_co]):
+    """A run: the network that carries its packets, and :meth:`run`."""
+
+    @property
+    def network(self) -> "Network": ...
+
+    def run(self) -> R_co: ...
+
+
+def forgotten_and_seeds(steps: tuple[str, ...]) -> Callable[[F], F]:
+    """Return the options --forget, --seed and --seeds of a command."""
+    forget = option(
+        "Memory", "--forget", "forgotten", type=click.Choice(steps), multiple=True,
+        help="Leave out a fence or a flush; may be repeated.",
+    )  # fmt: skip
+    seed = option(
+        "Memory", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
+        help="Seed of the times at which stores become visible.",
+    )  # fmt: skip
+    seeds = option(
+        "Memory", "--seeds", type=IntegerType(1, _MAX_SEEDS), default=1, show_default=True,
+        help="Try this many seeds, from --seed on, until one goes wrong.",
+    )  # fmt: skip
+    return lambda command: forget(seed(seeds(command)))
+
+
+def search(make: Callable[[int], KernelRun[R]], seeds: range, path: str | None) -> R:
+    """Return the first run that goes wrong, else the last one, and write its packets.
+
+    ``make`` returns the run of a seed. Of several seeds, the one is run again with a capture.
+    """
+    if len(seeds) == 1:
+        return _run(make(seeds[0]), path)
+    for seed in seeds:
+        report = _run(make(seed), None)
+        if not report.is_right:
+            break
+    return report if path is None else _run(make(report.spec.seed), path)
+
+
+def _run(run: KernelRun[R], path: str | None) -> R:
+    with nullcontext() if path is None else run.network.captured(path):
+        return run.run()
+
+
+def outcome_values(report: KernelReport) -> dict[str, Any]:
+    """Return what came of a run as JSON has it."""
+    return {
+        "forgotten": sorted(step.value for step in report.spec.forgotten),
+        "seed": report.spec.seed,
+        "wrong": report.wrong,
+        "stuck": report.stuck or None,
+        "duration_ns": report.duration,
+        "frames": report.frames,
+        "timeline": [entry._asdict() for entry in report.timeline],
+    }
+
+
+def timeline_lines(timeline: "Iterable[Happened]", most: int | None = None) -> Iterator[str]:
+    """Yield a line for each of the first ``most`` entries, and how many more there are."""
+    entries = list(timeline)
+    width = max((len(entry.who) for entry in entries), default=0)
+    for entry in entries[:most]:
+        yield f"{entry.time / 1000:9.3f} us  {entry.who.ljust(width)}  {entry.what}"
+    if most is not None and len(entries) > most:
+        yield f"and {plural(len(entries) - most, 'more step')}, which --json has"
+
+
+def outcome_lines(report: KernelReport, seeds: int, unit: str) -> Iterator[str]:
+    """Yield what came of a run of so many seeds; ``unit`` is what data was wrong in."""
+    if report.stuck:
+        yield f"never ended: {report.stuck}"
+    if report.wrong:
+        yield f"wrong data in {plural(len(report.wrong), unit)}: {_few(report.wrong)}"
+    if report.is_right:
+        tried = f", with each of {seeds} seeds" if seeds > 1 else ""
+        yield f"all data was right{tried}"
+        return
+    yield from repeat_lines(report.spec)
+
+
+def repeat_lines(spec: _Spec) -> Iterator[str]:
+    """Yield how a wrong run is repeated, and what the forgotten steps are for."""
+    yield f"seed {spec.seed}: --seed {spec.seed} repeats it"
+    for step in sorted(spec.forgotten, key=lambda one: one.value):
+        yield f"without {step.value}, {step.meaning}"
+
+
+def _few(names: list[Any]) -> str:
+    text = ", ".join(map(str, names[:_SHOWN]))
+    return f"{text}, ..." if len(names) > _SHOWN else text
