@@ -253,8 +253,7 @@ def _values(report: "GpuEchoReport") -> dict[str, Any]:
 def _lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
     """Yield the timeline, and what came of it."""
     spec = report.spec
-    steps = [entry for entry in report.timeline if not entry.who.endswith(".adapter")]
-    yield from timeline_lines(steps, _SHOWN)
+    yield from timeline_lines(report.timeline, _SHOWN, adapters=False)
     for number, queue in enumerate(report.queues):
         counts = (f"{count} {name}" for name, count in queue._asdict().items())
         yield f"queue {number}: {', '.join(counts)}"

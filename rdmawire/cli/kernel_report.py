@@ -1,6 +1,6 @@
 """Reports of GPU kernels on the command line, and the search for a seed that goes wrong."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -124,9 +124,14 @@ def outcome_values(report: KernelReport) -> dict[str, Any]:
     }
 
 
-def timeline_lines(timeline: "Iterable[Happened]", most: int | None = None) -> Iterator[str]:
-    """Yield a line for each of the first ``most`` entries, and how many more there are."""
-    entries = list(timeline)
+def timeline_lines(
+    timeline: "Iterable[Happened]", most: int | None = None, *, adapters: bool = True
+) -> Iterator[str]:
+    """Yield a line for each of the first ``most`` entries, and how many more there are.
+
+    Entries of adapters are left out without ``adapters``.
+    """
+    entries = [one for one in timeline if adapters or not one.who.endswith(".adapter")]
     width = max((len(entry.who) for entry in entries), default=0)
     for entry in entries[:most]:
         yield f"{entry.time / 1000:9.3f} us  {entry.who.ljust(width)}  {entry.what}"

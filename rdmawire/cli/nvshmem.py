@@ -133,7 +133,7 @@ def _run(job: "Nvshmem", path: str | None, frames: list[int], *, size: int, mess
 
 
 def _lines(summary: dict[str, Any], timeline: "list[Happened]") -> Iterator[str]:
-    yield from timeline_lines(entry for entry in timeline if not entry.who.endswith(".adapter"))
+    yield from timeline_lines(timeline, adapters=False)
     puts = plural(summary["pes"] * summary["messages"], "put")
     frames = plural(summary["frames"], "frame")
     yield f"{puts} of {byte_count(summary['bytes'])} in {frames}: all right"
