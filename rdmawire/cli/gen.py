@@ -259,7 +259,7 @@ def command(
     allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv
                                 collectives of GPUs, with options of their own:
                                 see rdmawire gen allreduce --help
-    gpu-write, gpu-echo, nvshmem-put
+    gpu-write, gpu-echo, nvshmem-put, gin-put, gin-alltoall
                                 work that kernels of GPUs start
     ucx, nixl, deepep           messages of MPI, KV caches, tokens of experts
     nvme                        commands of GPUDirect Storage

@@ -1,6 +1,6 @@
 """Reports of GPU kernels on the command line, and the search for a seed that goes wrong."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 

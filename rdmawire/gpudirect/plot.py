@@ -273,7 +273,8 @@ def draw_lines(lines: Sequence[Line], path: Path, title: str, across: str, speed
             axes.set_xlabel(plain(across))
             axes.set_ylabel(label)
         if len(drawn) <= _FEW_LINES:
-            times.legend(frameon=False)
+            if any(line.label for line in drawn):
+                times.legend(frameon=False)
         else:
             handles, labels = times.get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)

@@ -46,6 +46,7 @@ PACKAGES = (
         "rdmawire.gpudirect.deepep",
         "rdmawire.gpudirect.nixl",
         "rdmawire.gpudirect.storage",
+        "rdmawire.gpudirect.sweep",
         "rdmawire.gpudirect.transfer",
         "rdmawire.gpudirect.ucx",
         "rdmawire.gpudirect.workload",

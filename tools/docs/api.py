@@ -38,6 +38,7 @@ PAGES = (
     Page("deepep", "Tokens of experts", ("rdmawire.gpudirect.deepep",)),
     Page("storage", "GPUDirect Storage", ("rdmawire.gpudirect.storage",)),
     Page("workload", "Workloads of others", ("rdmawire.gpudirect.workload",)),
+    Page("sweep", "Sweeps", ("rdmawire.gpudirect.sweep",)),
     Page("doctor", "Causes of problems", ("rdmawire.doctor",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),

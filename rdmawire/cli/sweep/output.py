@@ -109,7 +109,9 @@ class SweepOutput(NamedTuple):
             raise click.UsageError("--json prints the rows, -q does not: give one of them")
         if self.path is not None:
             if self.form not in _FORMS:
-                raise click.UsageError(f"-o {escape(self.path)} must end in .csv, .parquet, .arrow")
+                raise click.UsageError(
+                    f"-o {escape(self.path)} must end in .csv, .parquet or .arrow"
+                )
             options.check_installed("rdmawire.columns.arrow")
         options.check_drawing(self.picture)
 
