@@ -14,6 +14,7 @@ from tests.cli.command import RDMAWIRE, RNR, rdmawire, refused
 from tests.waiting import HANG
 
 COMMANDS = [*_COMMANDS]
+SWEEP = ["collective", "transfer"]
 FUZZ = ["run", "replay", "learn", "list"]
 
 
@@ -180,7 +181,13 @@ def test_completion_without_what_a_shell_says_is_wrong_usage(env: dict[str, str]
 
 
 @pytest.mark.parametrize(
-    "command", [[], *([name] for name in COMMANDS), *(["fuzz", name] for name in FUZZ)]
+    "command",
+    [
+        [],
+        *([name] for name in COMMANDS),
+        *(["fuzz", name] for name in FUZZ),
+        *(["sweep", name] for name in SWEEP),
+    ],
 )
 def test_help_has_examples(command: list[str]) -> None:
     done = rdmawire(*command, "--help")
@@ -192,7 +199,12 @@ def test_help_has_examples(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [*([name] for name in COMMANDS), *(["fuzz", name] for name in FUZZ)]
+    "command",
+    [
+        *([name] for name in COMMANDS),
+        *(["fuzz", name] for name in FUZZ),
+        *(["sweep", name] for name in SWEEP),
+    ],
 )
 def test_every_option_is_under_a_heading(command: list[str]) -> None:
     help_ = rdmawire(*command, "--help").stdout

@@ -323,7 +323,7 @@ def test_ranks_of_teams() -> None:
 
 
 def test_a_queue_of_descriptors_is_used_again() -> None:
-    job = GinJob(GinSpec(backend=Backend.PROXY))
+    job = GinJob(GinSpec(backend=Backend.PROXY, max_delay=0))
     target = job.register(8 * 40)
 
     def kernel(comm: DevComm) -> Kernel:
