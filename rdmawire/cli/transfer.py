@@ -66,7 +66,6 @@ def network_options(command: F) -> F:
         "rdmawire transfer dgx-h200 --path bounce --size 16MiB --chunk 0",
         "rdmawire transfer dgx-h200 --path direct --registration cache --repeat 8 --buffers 2",
         "rdmawire transfer dgx-h200 --plot times.svg",
-        "rdmawire transfer two-sockets --path bounce --size 1MiB --links --plot links.svg",
     ),
 )
 @click.argument("host")
@@ -137,9 +136,7 @@ def network_options(command: F) -> F:
 @options.written(
     "capture", "The packets of one path and size: FILE.pcap or .pcapng, also compressed."
 )  # fmt: skip
-@options.picture(
-    "Draw times and rates by size to FILE.svg or FILE.png; with --links, the bytes on each link."
-)
+@options.picture("Draw times and rates by size to FILE.svg or FILE.png.")
 @options.text_or_json("Print one JSON object.")
 def command(
     host: str,
@@ -166,8 +163,6 @@ def command(
         if paths[0] in _WITHIN_HOST:
             raise click.UsageError(f"-w: {paths[0]} has no packets that a capture could hold")
         capture = options.capture_path(capture)
-    if picture is not None and links and (len(paths) != 1 or len(sizes) != 1):
-        raise click.UsageError("--links with --plot draws one --path and one --size")
     options.check_drawing(picture)
     try:
         specs = list(_specs(host, paths, sizes, settings))
@@ -175,27 +170,16 @@ def command(
     except RdmaError as error:
         complain(str(error))
         return _USAGE
-    reported = [one for one in results if one.report]
-    if picture is not None and (reported or not links):
-        _draw(reported, picture, host, links=links)
+    if picture is not None:
+        from rdmawire.gpudirect.plot import draw_transfers
+
+        reports = [one.report for one in results if one.report]
+        draw_transfers(reports, picture, f"From GPU to GPU, {host}")
     is_known = any(result.report for result in results)
     lines = _lines(results, links=links)
     text = dumped([one.values() for one in results], indent=1) if as_json else "\n".join(lines)
     click.echo(text, err=capture == STREAM)
     return 0 if is_known else _USAGE
-
-
-def _draw(results: "list[_Result]", picture: Path, host: str, *, links: bool) -> None:
-    """Draw times and rates, or with ``links`` the bytes on the links of the only transfer."""
-    from rdmawire.gpudirect.plot import draw_links, draw_transfers
-
-    reports = [one.report for one in results if one.report]
-    if not links:
-        draw_transfers(reports, picture, f"From GPU to GPU, {host}")
-        return
-    spec, report = results[0].spec, reports[0]
-    what = f"{byte_count(spec.size)} by {spec.path.value}, {report.duration / 1000:.1f} us"
-    draw_links(spec.machine, report, picture, f"{host}: {what}")
 
 
 def _specs(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rdmawire.figure import COLOURS, GREY, STYLE, Axes, Figure, mpl, plain, save
 from rdmawire.gpudirect.kernel import Happened
@@ -138,86 +138,6 @@ def _draw_nodes(axes: Axes, tree: _Tree) -> None:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
-
-
-_BUSY: Final = "#C0392B"
-_HALF: Final = 0.5
-_WIDEST: Final = 9.0
-"""Points of the line of the link that carried the most bytes."""
-
-
-def draw_links(machine: Machine, report: TransferReport, path: Path, title: str) -> None:
-    """Draw the bytes on the links of each host of a transfer.
-
-    The wider a line, the more bytes; links that were busy for half of the time are red. Texts say
-    the bytes of each direction, down and up, and the share of time.
-    """
-    with mpl.rc_context({**STYLE, "axes.grid": False}):
-        hosts = list(dict.fromkeys(host for host, *_ in report.links))
-        tree = _Tree(machine)
-        size = min(max(6.0, 1.25 * tree.width), _MAX_WIDTH), (1.6 + 1.5 * tree.depth) * len(hosts)
-        figure = Figure(figsize=size, layout="constrained")
-        figure.suptitle(plain(title), fontweight="bold")
-        rows = figure.subplots(len(hosts), 1, squeeze=False)[:, 0]
-        for axes, host in zip(rows, hosts, strict=True):
-            axes.set_axis_off()
-            axes.set_title(plain(host), loc="left", fontweight="bold")
-            axes.set_xlim(-0.6, tree.width - 0.4)
-            axes.set_ylim(-tree.depth - 0.5, 0.6)
-            _draw_links(axes, tree)
-            _draw_carried(axes, tree, report, host)
-            _draw_nodes(axes, tree)
-    save(figure, path)
-
-
-class _Carried(NamedTuple):
-    """Bytes that a link carried down and up the tree; ``busy`` is the larger share of time."""
-
-    down: int
-    up: int
-    busy: float
-
-
-def _carried(tree: _Tree, report: TransferReport, host: str) -> dict[tuple[str, str], _Carried]:
-    """Return what the links of a host carried, by their upper and lower node."""
-    found: dict[tuple[str, str], _Carried] = {}
-    for (name, source, target), use in report.links.items():
-        if name != host:
-            continue
-        is_down = tree.place(source)[1] >= tree.place(target)[1]
-        ends = (source, target) if is_down else (target, source)
-        before = found.get(ends, _Carried(0, 0, 0.0))
-        found[ends] = _Carried(
-            before.down + use.bytes * is_down,
-            before.up + use.bytes * (not is_down),
-            max(before.busy, use.busy_ns / report.elapsed),
-        )
-    return found
-
-
-def _draw_carried(axes: Axes, tree: _Tree, report: TransferReport, host: str) -> None:
-    most = max(use.bytes for use in report.links.values())
-    for ends, link in _carried(tree, report, host).items():
-        (x, y), (other_x, other_y) = (tree.place(name) for name in ends)
-        width = max(_WIDEST * max(link.down, link.up) / most, 1.0)
-        colour = _BUSY if link.busy >= _HALF else COLOURS[0]
-        axes.plot([x, other_x], [y, other_y], color=colour, linewidth=width, alpha=0.6, zorder=1.5,
-                  solid_capstyle="round")  # fmt: skip
-        text = "  ".join(
-            f"{arrow} {_bytes(count)}"
-            for arrow, count in (("↓", link.down), ("↑", link.up))
-            if count
-        )
-        axes.text(
-            (x + 2 * other_x) / 3, (y + 2 * other_y) / 3, f"{text}\n{link.busy:.0%}", **_LABEL
-        )
-
-
-def _bytes(count: int) -> str:
-    """Return a number of bytes, of at least one, with a binary unit."""
-    units = ("B", "KiB", "MiB", "GiB")
-    power = min((count.bit_length() - 1) // 10, len(units) - 1)
-    return f"{count / (1 << 10 * power):.4g} {units[power]}"
 
 
 def draw_transfers(reports: Sequence[TransferReport], path: Path, title: str) -> None:

@@ -113,13 +113,3 @@ def test_too_many_repetitions_are_refused() -> None:
     done = run("transfer", "dgx-h200", "--size", "1G", "--repeat", "2", "--path", "direct")
     assert done.returncode == 2
     assert "all together may have 1073741824 bytes" in done.stdout
-
-
-def test_the_bytes_on_links_are_drawn_for_one_transfer(tmp_path: Path) -> None:
-    picture = tmp_path / "links.svg"
-    words = ("transfer", "two-sockets", "--links", "--plot", str(picture))
-    message = "--links with --plot draws one --path and one --size"
-    assert message in run(*words, "--path", "bounce").stderr
-    done = run(*words, "--path", "bounce", "--size", "64KiB")
-    assert done.returncode == 0, done.stderr
-    assert "64 KiB" in picture.read_text(encoding="utf-8")

@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from rdmawire.gpudirect.kernel import GpuWrite, GpuWriteSpec, Happened
-from rdmawire.gpudirect.plot import (
-    _bytes,
-    _host,
-    draw_host,
-    draw_links,
-    draw_timeline,
-    draw_transfers,
-)
+from rdmawire.gpudirect.plot import _host, draw_host, draw_timeline, draw_transfers
 from rdmawire.gpudirect.transfer import TransferPath, TransferSpec, transfer
 from rdmawire.topology import Machine, memory_route, peer_route
 from rdmawire.traffic.scenario.topology_file import open_host, shipped_hosts
@@ -41,25 +34,6 @@ def test_shipped_hosts_are_drawn(name: str, tmp_path: Path) -> None:
 @given(machines())
 def test_any_host_is_drawn(machine: Machine) -> None:
     assert _host(machine, []).axes
-
-
-def test_bytes_on_links_are_drawn(tmp_path: Path) -> None:
-    machine = open_host("two-sockets").machine
-    report = transfer(TransferSpec(machine, "GPU0", "GPU1", TransferPath.BOUNCE, 1 << 20))
-    pictures = [tmp_path / "one.svg", tmp_path / "other.svg"]
-    for picture in pictures:
-        draw_links(machine, report, picture, "$ by bounce")
-    assert pictures[0].read_bytes() == pictures[1].read_bytes()
-    text = pictures[0].read_text(encoding="utf-8")
-    assert "<!-- sender -->" in text
-    assert "<!-- receiver -->" in text
-    assert text.count("1 MiB") >= 9
-
-
-def test_bytes_have_binary_units() -> None:
-    found = [_bytes(count) for count in (1, 1023, 1024, 1536, 1 << 20, 3 << 30, 1 << 45)]
-    assert found[:4] == ["1 B", "1023 B", "1 KiB", "1.5 KiB"]
-    assert found[4:] == ["1 MiB", "3 GiB", "3.277e+04 GiB"]
 
 
 def test_transfers_and_timelines_are_drawn(tmp_path: Path) -> None:
