@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rdmawire.gpudirect.nccl.collective import Algorithm, Collective, CollectiveSpec, bytes_sent
     from rdmawire.gpudirect.nccl.connection import NetSettings
     from rdmawire.gpudirect.nccl.flow import flow_run, local_time
-    from rdmawire.gpudirect.nccl.flow_time import FlowReport
+    from rdmawire.gpudirect.nccl.flow_events import FlowReport
     from rdmawire.gpudirect.nccl.layout import LOCAL_PATHS, HostLayout, LocalPath
     from rdmawire.gpudirect.nccl.protocol import PROTOCOLS, MessageProtocol
     from rdmawire.gpudirect.nccl.ring import RingStep, ring_steps
@@ -43,7 +43,7 @@ _MODULES = {
     "nccl.collective": ("Algorithm", "Collective", "CollectiveSpec", "bytes_sent"),
     "nccl.connection": ("NetSettings",),
     "nccl.flow": ("flow_run", "local_time"),
-    "nccl.flow_time": ("FlowReport",),
+    "nccl.flow_events": ("FlowReport",),
     "nccl.layout": ("LOCAL_PATHS", "HostLayout", "LocalPath"),
     "nccl.protocol": ("PROTOCOLS", "MessageProtocol"),
     "nccl.ring": ("RingStep", "ring_steps"),

@@ -4,10 +4,12 @@ Times are ns, rates bytes per second. A transfer takes the latencies of its step
 the rate of the slowest one, since switches forward packets before they have all of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Final, NamedTuple, TypeVar
 
 from rdmawire.topology.machine import Device, Iommu, Machine
 from rdmawire.topology.route import PCIE, UNKNOWN, Route, Step, memory_route, scale_up_route
@@ -254,6 +256,8 @@ class Flow(NamedTuple):
     start: float = 0.0
 
 
+F = TypeVar("F", bound=Hashable)
+L = TypeVar("L", bound=Hashable)
 _Link = tuple[str, str]
 """A link in one direction: from where to where."""
 
@@ -263,26 +267,50 @@ def fair_rates(routes: Sequence[Route], costs: Costs = H200_COSTS) -> list[float
 
     A route without a known rate gets infinity.
     """
-    capacity: dict[_Link, float] = {}
-    users: dict[_Link, set[int]] = {}
+    capacities: dict[_Link, float] = {}
+    paths: dict[int, list[_Link]] = {}
     for index, route in enumerate(routes):
-        for step in route.steps:
-            if (rate := rate_of(step, costs)) is not None:
-                link = step.source, step.target
-                capacity[link] = rate
-                users.setdefault(link, set()).add(index)
-    rates = [float("inf")] * len(routes)
-    while any(users.values()):
-        shares = {link: capacity[link] / len(those) for link, those in users.items() if those}
-        tightest = min(shares, key=shares.__getitem__)
-        share = shares[tightest]
-        for index in sorted(users[tightest]):
-            rates[index] = share
-            for link, those in users.items():
-                if index in those:
-                    those.discard(index)
-                    capacity[link] = max(capacity[link] - share, 0.0)
+        known = {(step.source, step.target): rate_of(step, costs) for step in route.steps}
+        limited = {link: rate for link, rate in known.items() if rate is not None}
+        capacities |= limited
+        paths[index] = list(limited)
+    rates = max_min_rates(paths, capacities)
+    return [rates.get(index, inf) for index in range(len(routes))]
+
+
+def max_min_rates(paths: Mapping[F, Sequence[L]], capacities: Mapping[L, float]) -> dict[F, float]:
+    """Return max-min fair rates of flows, by the links of each; both in bytes per second.
+
+    All flows grow alike until a link is full; its flows then have their rates, and the others go on
+    (Bertsekas and Gallager, Data Networks, 6.5.2). Flows without links have no rate.
+    """
+    users: dict[L, list[F]] = {}
+    for flow, links in paths.items():
+        for link in links:
+            users.setdefault(link, []).append(flow)
+    room = {link: capacities[link] for link in users}
+    count = {link: len(flows) for link, flows in users.items()}
+    heap = [(room[link] / count[link], place, link) for place, link in enumerate(users)]
+    heapify(heap)
+    rates: dict[F, float] = {}
+    while heap:
+        share, place, link = heappop(heap)
+        if not count[link]:
+            continue
+        now = room[link] / count[link]
+        if now > share * _SAME:
+            heappush(heap, (now, place, link))
+            continue
+        for flow in [one for one in users[link] if one not in rates]:
+            rates[flow] = now
+            for other in paths[flow]:
+                room[other] = max(room[other] - now, 0.0)
+                count[other] -= 1
     return rates
+
+
+_SAME: Final = 1 + 1e-12
+"""Shares that differ by less are the same, for rounding."""
 
 
 def finish_times(machine: Machine, flows: Sequence[Flow], costs: Costs = H200_COSTS) -> list[float]:

@@ -17,6 +17,7 @@ from rdmawire.topology.cost import (
     fair_rates,
     finish_times,
     latency,
+    max_min_rates,
     rate_of,
     read_time,
     route_rate,
@@ -115,6 +116,36 @@ def test_rates_are_max_min_fair(drawn: tuple[Machine, list[Flow]]) -> None:
             if index in users
         )
         assert any(full)
+
+
+LINKS = st.integers(0, 5)
+PATHS = st.dictionaries(
+    st.integers(0, 30), st.lists(LINKS, min_size=1, max_size=4, unique=True), max_size=12
+)
+CAPACITIES = st.lists(st.floats(1, 1e12), min_size=6, max_size=6)
+
+
+@given(PATHS, CAPACITIES)
+def test_each_flow_has_a_full_link_where_none_is_faster(
+    paths: dict[int, list[int]], capacities: list[float]
+) -> None:
+    rates = max_min_rates(paths, dict(enumerate(capacities)))
+    assert rates.keys() == paths.keys()
+    used = [sum(rates[flow] for flow in paths if link in paths[flow]) for link in range(6)]
+    assert all(used[link] <= capacities[link] * (1 + 1e-9) for link in range(6))
+    for flow, links in paths.items():
+        assert any(
+            used[link] >= capacities[link] * (1 - 1e-9)
+            and all(
+                rates[other] <= rates[flow] * (1 + 1e-9) for other in paths if link in paths[other]
+            )
+            for link in links
+        )
+
+
+def test_rates_of_a_small_network() -> None:
+    paths = {"a": [1], "b": [1, 2], "c": [2], "d": [2]}
+    assert max_min_rates(paths, {1: 10.0, 2: 9.0}) == {"b": 3.0, "c": 3.0, "d": 3.0, "a": 7.0}
 
 
 @given(flows())

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from rdmawire.errors import CollectiveError
 from rdmawire.fabric import Cable
+from rdmawire.gpudirect.message_time import message_time
 from rdmawire.gpudirect.nccl.collective import Algorithm, Collective, CollectiveSpec, bytes_sent
-from rdmawire.gpudirect.nccl.flow_events import EventFlow
-from rdmawire.gpudirect.nccl.flow_time import ENTRY, FlowReport, message_time
+from rdmawire.gpudirect.nccl.flow_events import ENTRY, EventFlow, FlowReport
 from rdmawire.gpudirect.nccl.layout import LOCAL_PATHS
 from rdmawire.units import SECOND
 

@@ -7,13 +7,13 @@ links that it shares with others, but there are no packets and no values.
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from rdmawire.errors import CollectiveError
 from rdmawire.fabric import Cable, Simulator
+from rdmawire.gpudirect.message_time import message_time
 from rdmawire.gpudirect.nccl.algorithm import traffic_of, workers_of
 from rdmawire.gpudirect.nccl.collective import CollectiveSpec
-from rdmawire.gpudirect.nccl.flow_time import ENTRY, FlowReport, message_time
 from rdmawire.gpudirect.nccl.node import Nodes
 from rdmawire.gpudirect.nccl.plan import EdgeId, Worker
 from rdmawire.gpudirect.nccl.task import BoundStep, LocalPort, ReadyQueue, Runner
@@ -22,6 +22,21 @@ from rdmawire.units import SECOND
 MAX_MESSAGES: Final = 1 << 20
 _EVENTS: Final = 8
 """More events than a message has."""
+ENTRY: Final = 64
+"""Bytes of an entry that offers a buffer; about the time (ns) that it adds."""
+
+
+class FlowReport(NamedTuple):
+    """What an operation takes: ``duration`` in ns, and the bytes on links.
+
+    ``adapter_bytes`` are bytes of values that the busiest adapter sends, ``nvlink_bytes`` those
+    over all NVLinks.
+    """
+
+    duration: int
+    adapter_bytes: int
+    nvlink_bytes: int
+    messages: int
 
 
 class _FlowEdge:
@@ -64,7 +79,7 @@ class _FlowEdge:
         """Do nothing: buffers are always offered."""
 
     def send(self, data: int) -> None:
-        """Send a message of so many bytes."""
+        """Send a message of ``data`` bytes."""
         self._free -= 1
         busy, way = self._times(data)
         begin = max(self._simulator.now, self._sender.free_at)

@@ -1,47 +1,27 @@
 """Messages as flows: each gets its max-min fair share of the links that it takes.
 
-All flows grow alike until a link is full; its flows then have their rates, and the others go on
-(Bertsekas and Gallager, Data Networks, 6.5.2). Rates change when a flow begins or ends. Messages
-between two ranks are sent one after the other, as by a queue pair. There are no packets, no losses
-and no other queues. Fractions of a nanosecond are rounded up.
+Rates change when a flow begins or ends. Messages between two ranks are sent one after the other, as
+by a queue pair. There are no packets, no losses and no other queues. Fractions of a nanosecond are
+rounded up.
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable
+from functools import partial
 from math import ceil
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from rdmawire.fabric import Simulator
-from rdmawire.fabric.link import bit_times, wire_time
+from rdmawire.fabric.link import wire_time
 from rdmawire.fabric.scheduler import ScheduledCall
+from rdmawire.gpudirect.message_time import EFFICIENCY, FIRST_HEADERS, HEADERS, MTU, wire_volume
 from rdmawire.gpudirect.workload.placement import Link, Placement, Way
 from rdmawire.gpudirect.workload.replay import Done, Message, Replay
+from rdmawire.topology.cost import max_min_rates
 from rdmawire.units import SECOND
 
-F = TypeVar("F", bound=Hashable)
-L = TypeVar("L", bound=Hashable)
-
-MTU: Final = 4096
-HEADERS: Final = 14 + 20 + 8 + 12 + 4
-"""Bytes of a frame beside the payload, without FCS: Ethernet, IPv4, UDP, BTH, ICRC."""
-FIRST: Final = 16 + 4
-"""Bytes of RETH and immediate data, once in a message."""
-_EFFICIENCY: Final = MTU * 8 / bit_times(MTU + HEADERS)
-"""Share of the rate of a wire that full packets leave for data."""
 _LEAST: Final = 1e-6
 """Bytes of a flow that count as none, for rounding."""
-
-
-@lru_cache(4096)
-def wire_volume(size: int) -> float:
-    """Return the bytes of data that would take as long on a wire as a message of ``size`` bytes."""
-    full, rest = divmod(size, MTU)
-    bits = full * bit_times(MTU + HEADERS)
-    if rest or not full:
-        bits += bit_times(rest + HEADERS)
-    return (bits + FIRST * 8) / 8 * _EFFICIENCY
 
 
 class _Link:
@@ -151,13 +131,15 @@ class FlowCarrier:
         if not way.wired:
             return _Path(links, trip, empty, 0, deque())
         wire = min(self._placement.port_rate(one) for one in way.links if one.host < 0)
-        return _Path(links, trip, empty + 2 * wire_time(HEADERS + FIRST, wire), wire, deque())
+        return _Path(
+            links, trip, empty + 2 * wire_time(HEADERS + FIRST_HEADERS, wire), wire, deque()
+        )
 
     def _link(self, link: Link) -> _Link | None:
         """Return a link, if its rate is limited."""
         if link not in self._links:
             if link.host < 0:
-                capacity = self._placement.port_rate(link) / 8 * _EFFICIENCY
+                capacity = self._placement.port_rate(link) / 8 * EFFICIENCY
             elif (known := self._placement.capacity(link)) is not None:
                 capacity = known
             else:
@@ -178,9 +160,9 @@ class FlowCarrier:
         self._is_due = False
         flows = self._concerned()
         self._changed.clear()
-        ways = {flow: flow.path.links for flow in flows}
-        capacities = {link: link.capacity for links in ways.values() for link in links}
-        for flow, rate in fair_rates(ways, capacities).items():
+        paths = {flow: flow.path.links for flow in flows}
+        capacities = {link: link.capacity for links in paths.values() for link in links}
+        for flow, rate in max_min_rates(paths, capacities).items():
             self._set_rate(flow, rate)
 
     def _concerned(self) -> dict[_Flow, None]:
@@ -224,37 +206,3 @@ class FlowCarrier:
         end = self._simulator.now + path.tail(message.size)
         self._simulator.call_at(end, partial(self._replay.arrived, message))
         self._simulator.call_at(end + path.empty, partial(self._replay.acknowledged, message))
-
-
-def fair_rates(ways: Mapping[F, Sequence[L]], capacities: Mapping[L, float]) -> dict[F, float]:
-    """Return max-min fair rates of flows, by the links that each takes; both in bytes per second.
-
-    The link that is full first decides the rates of its flows, and so on.
-    """
-    users: dict[L, list[F]] = {}
-    for flow, links in ways.items():
-        for link in links:
-            users.setdefault(link, []).append(flow)
-    room = {link: capacities[link] for link in users}
-    count = {link: len(flows) for link, flows in users.items()}
-    heap = [(room[link] / count[link], place, link) for place, link in enumerate(users)]
-    heapify(heap)
-    rates: dict[F, float] = {}
-    while heap:
-        share, place, link = heappop(heap)
-        if not count[link]:
-            continue
-        now = room[link] / count[link]
-        if now > share * _SAME:
-            heappush(heap, (now, place, link))
-            continue
-        for flow in [one for one in users[link] if one not in rates]:
-            rates[flow] = now
-            for other in ways[flow]:
-                room[other] = max(room[other] - now, 0.0)
-                count[other] -= 1
-    return rates
-
-
-_SAME: Final = 1 + 1e-12
-"""Shares that differ by less are the same, for rounding."""
