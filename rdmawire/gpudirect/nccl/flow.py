@@ -35,7 +35,7 @@ class _Edge(NamedTuple):
     """An edge of a ring: how long (ns) a message occupies it, and when it has arrived."""
 
     busy: float
-    way: float
+    arrival: float
 
 
 def _edges(spec: CollectiveSpec, cable: Cable, size: int) -> tuple[_Edge, _Edge]:
@@ -121,7 +121,7 @@ class _RingTimes:
     def _channels(self) -> range:
         return range(len(self._adapters))
 
-    def _send(self, channel: int, ready: Times, busy: Times, way: Times) -> Times:
+    def _send(self, channel: int, ready: Times, busy: Times, arrival: Times) -> Times:
         """Send a message of each rank; return when those arrive that each rank receives."""
         adapter = self._adapter_free[self._adapters[channel]]
         gpus = self._gpus[channel]
@@ -133,7 +133,7 @@ class _RingTimes:
         free = sent + busy
         np.copyto(adapter, free, where=self._is_far)
         self._nvlink_free[gpus] = np.where(self._is_far, nvlink, free)
-        return np.roll(sent + way, 1)
+        return np.roll(sent + arrival, 1)
 
 
 def _pairs(spec: CollectiveSpec, cable: Cable) -> FlowReport:
@@ -144,8 +144,8 @@ def _pairs(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     near = 0 if every else spec.gpus - 1
     far = far if spec.hosts > 1 else 0
     near = near if spec.hosts > 1 or not every else 1
-    busy, way = message_time(block, cable)
-    over_wire = far * busy + (way - busy) + 2 * cable.latency if far else 0.0
+    busy, arrival = message_time(block, cable)
+    over_wire = far * busy + (arrival - busy) + 2 * cable.latency if far else 0.0
     over_nvlink = near * block / spec.nvlink_rate * SECOND + spec.nvlink_latency if near else 0.0
     duration = round(max(over_wire, over_nvlink))
     return FlowReport(duration, far * block, near * block * spec.ranks, 0)

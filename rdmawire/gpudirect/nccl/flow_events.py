@@ -81,10 +81,10 @@ class _FlowEdge:
     def send(self, data: int) -> None:
         """Send a message of ``data`` bytes."""
         self._free -= 1
-        busy, way = self._times(data)
+        busy, duration = self._times(data)
         begin = max(self._simulator.now, self._sender.free_at)
         self._sender.free_at = round(begin + busy)
-        arrival = round(max(begin + way, self._receiver.free_at + busy))
+        arrival = round(max(begin + duration, self._receiver.free_at + busy))
         self._receiver.free_at = arrival
         self._simulator.call_at(arrival, self._arrive)
 

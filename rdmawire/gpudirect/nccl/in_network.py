@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rdmawire.gpudirect.nccl.collective import Algorithm, CollectiveSpec
-from rdmawire.gpudirect.nccl.plan import EdgeId, Loop, Step, Worker, loops
+from rdmawire.gpudirect.nccl.plan import EdgeId, Loop, Worker, WorkerStep, loops
 from rdmawire.gpudirect.nccl.tree import children_of, host_parents
 
 
@@ -74,8 +74,10 @@ def _direct(spec: CollectiveSpec, part: _Part, host: int, ranks: range) -> Itera
     given = tuple(EdgeId(rank, head, part.lane("scatter")) for rank in others)
     taken = tuple(EdgeId(head, rank, part.lane("gather")) for rank in others)
     for out, back in zip(given, taken, strict=True):
-        yield Worker(out.source, [Step(*each, own=True, targets=(out,)) for each in part.parts])
-        yield Worker(back.target, [Step(*each, (back,), store=True) for each in part.parts])
+        yield Worker(
+            out.source, [WorkerStep(*each, own=True, targets=(out,)) for each in part.parts]
+        )
+        yield Worker(back.target, [WorkerStep(*each, (back,), store=True) for each in part.parts])
     yield from _head(spec, part, host, head, _Local(given, taken, adds=True, stores=True))
 
 
@@ -87,10 +89,12 @@ def _nvswitch(spec: CollectiveSpec, part: _Part, host: int, ranks: range) -> Ite
     summed = EdgeId(switch, head, part.lane("reduced"))
     result = EdgeId(head, switch, part.lane("result"))
     for out, back in zip(given, taken, strict=True):
-        yield Worker(out.source, [Step(*each, own=True, targets=(out,)) for each in part.parts])
-        yield Worker(back.target, [Step(*each, (back,), store=True) for each in part.parts])
-    yield Worker(switch, [Step(*each, given, targets=(summed,)) for each in part.parts])
-    yield Worker(switch, [Step(*each, (result,), targets=taken) for each in part.parts])
+        yield Worker(
+            out.source, [WorkerStep(*each, own=True, targets=(out,)) for each in part.parts]
+        )
+        yield Worker(back.target, [WorkerStep(*each, (back,), store=True) for each in part.parts])
+    yield Worker(switch, [WorkerStep(*each, given, targets=(summed,)) for each in part.parts])
+    yield Worker(switch, [WorkerStep(*each, (result,), targets=taken) for each in part.parts])
     local = _Local((summed,), (result,), adds=False, stores=False)
     yield from _head(spec, part, host, head, local)
 
@@ -122,12 +126,14 @@ def _head(
     targets = (*local.targets, *(EdgeId(head, child, down) for child in below))
     adds, stores = local.adds, local.stores
     if above is None:
-        steps = [Step(*each, sources, adds, stores, targets) for each in part.parts]
+        steps = [WorkerStep(*each, sources, adds, stores, targets) for each in part.parts]
         yield Worker(head, steps)
         return
     raised, lowered = (EdgeId(head, above, up),), (EdgeId(above, head, down),)
-    yield Worker(head, [Step(*each, sources, adds, targets=raised) for each in part.parts])
-    yield Worker(head, [Step(*each, lowered, store=stores, targets=targets) for each in part.parts])
+    yield Worker(head, [WorkerStep(*each, sources, adds, targets=raised) for each in part.parts])
+    yield Worker(
+        head, [WorkerStep(*each, lowered, store=stores, targets=targets) for each in part.parts]
+    )
 
 
 def _aggregation(spec: CollectiveSpec, part: _Part) -> Iterator[Worker]:
@@ -138,4 +144,4 @@ def _aggregation(spec: CollectiveSpec, part: _Part) -> Iterator[Worker]:
     heads = [host * spec.gpus + part.head for host in range(spec.hosts)]
     sources = tuple(EdgeId(head, node, part.lane("up")) for head in heads)
     targets = tuple(EdgeId(node, head, part.lane("down")) for head in heads)
-    yield Worker(node, [Step(*each, sources, targets=targets) for each in part.parts])
+    yield Worker(node, [WorkerStep(*each, sources, targets=targets) for each in part.parts])

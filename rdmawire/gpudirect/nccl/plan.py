@@ -16,7 +16,7 @@ class EdgeId(NamedTuple):
     lane: tuple[int, str]
 
 
-class Step(NamedTuple):
+class WorkerStep(NamedTuple):
     """What a node does with values, in this order.
 
     It receives a message over each of ``sources``; adds them, and with ``own`` its own values;
@@ -41,7 +41,7 @@ class Worker:
 
     __slots__ = ("node", "steps")
 
-    def __init__(self, node: int, steps: Iterable[Step]) -> None:
+    def __init__(self, node: int, steps: Iterable[WorkerStep]) -> None:
         self.node = node
         self.steps = tuple(steps)
 

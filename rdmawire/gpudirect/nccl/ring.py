@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import CollectiveError
 from rdmawire.gpudirect.nccl.collective import Collective, CollectiveSpec
-from rdmawire.gpudirect.nccl.plan import EdgeId, Step, Worker, loops
+from rdmawire.gpudirect.nccl.plan import EdgeId, Worker, WorkerStep, loops
 
 
 class RingStep(NamedTuple):
@@ -97,13 +97,15 @@ def ring_workers(spec: CollectiveSpec) -> Iterator[Worker]:
             yield Worker(rank, _steps(spec, channel, order, place))
 
 
-def _steps(spec: CollectiveSpec, channel: int, order: Sequence[int], place: int) -> Iterator[Step]:
+def _steps(
+    spec: CollectiveSpec, channel: int, order: Sequence[int], place: int
+) -> Iterator[WorkerStep]:
     """Yield the steps of the rank at this place of a channel's ring."""
     rank, lane = order[place], (channel, "")
     before = EdgeId(order[place - 1], rank, lane)
     after = EdgeId(rank, order[(place + 1) % len(order)], lane)
     for step, start, count in _parts(spec, channel, order, place):
-        yield Step(
+        yield WorkerStep(
             start,
             count,
             (before,) if step.receive else (),

@@ -11,7 +11,7 @@ from rdmawire.errors import CollectiveError
 from rdmawire.fabric import Simulator
 from rdmawire.gpudirect.nccl.collective import CollectiveSpec
 from rdmawire.gpudirect.nccl.layout import LocalPath
-from rdmawire.gpudirect.nccl.plan import EdgeId, Step, Worker
+from rdmawire.gpudirect.nccl.plan import EdgeId, Worker, WorkerStep
 from rdmawire.gpudirect.nccl.protocol import MessageProtocol, Values
 from rdmawire.units import SECOND
 
@@ -153,7 +153,7 @@ class End(Generic[M]):
 class BoundStep(NamedTuple, Generic[M]):
     """A step, and the ends of its edges."""
 
-    step: Step
+    step: WorkerStep
     sources: tuple[End[M], ...]
     targets: tuple[End[M], ...]
 
@@ -250,7 +250,7 @@ class Task(Runner[bytes]):
             target.count += 1
             target.edge.send(self._protocol.encoded(found, target.count))
 
-    def _store(self, step: Step, found: Values) -> None:
+    def _store(self, step: WorkerStep, found: Values) -> None:
         """Compare a result with what it must be."""
         rows = slice(step.start, step.start + step.length)
         wrong = np.flatnonzero(found != self._data.expected(rows, step.origin))

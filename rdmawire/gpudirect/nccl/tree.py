@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rdmawire.gpudirect.nccl.collective import CollectiveSpec
-from rdmawire.gpudirect.nccl.plan import EdgeId, Loop, Step, Worker, loops
+from rdmawire.gpudirect.nccl.plan import EdgeId, Loop, Worker, WorkerStep, loops
 
 
 def tree_parent(place: int, places: int, tree: int = 0) -> int | None:
@@ -103,10 +103,10 @@ def _workers(node: TreeNode, channel: int, parts: list[Loop]) -> Iterator[Worker
     summed = tuple(EdgeId(child, rank, up) for child in node.children)
     sent = tuple(EdgeId(rank, child, down) for child in node.children)
     if node.parent is None:
-        steps = [Step(*part, summed, own=True, store=True, targets=sent) for part in parts]
+        steps = [WorkerStep(*part, summed, own=True, store=True, targets=sent) for part in parts]
         yield Worker(rank, steps)
         return
     raised = (EdgeId(rank, node.parent, up),)
     lowered = (EdgeId(node.parent, rank, down),)
-    yield Worker(rank, [Step(*part, summed, own=True, targets=raised) for part in parts])
-    yield Worker(rank, [Step(*part, lowered, store=True, targets=sent) for part in parts])
+    yield Worker(rank, [WorkerStep(*part, summed, own=True, targets=raised) for part in parts])
+    yield Worker(rank, [WorkerStep(*part, lowered, store=True, targets=sent) for part in parts])

@@ -67,9 +67,9 @@ _MAX_POLLS: Final = 100
 
 Answered = Callable[[Any], None]
 """Function called with what a step waited for."""
-Step = Callable[[Answered], None]
+SetupStep = Callable[[Answered], None]
 """A step of the setup: it begins something, and has its argument called at the end."""
-Steps = Generator[Step, Any, Any]
+Steps = Generator[SetupStep, Any, Any]
 Capsule = IOCommand | AdminCommand | ConnectCommand | PropertyCommand
 Responded = Callable[[Completion | None], None]
 """Function called with the response of a command, or with nothing if the connection ended."""

@@ -16,13 +16,13 @@ except ImportError as error:
     raise ImportError("workloads need NumPy: pip install 'rdmawire[columns]'") from error
 
 from rdmawire.errors import WorkloadError
+from rdmawire.gpudirect.nccl.collective import Collective
 from rdmawire.gpudirect.workload.algorithm import (
-    Algorithm,
     Block,
-    CollectiveType,
+    MscclAlgorithm,
+    MscclStep,
     Program,
     Ref,
-    Step,
     ring_algorithm,
 )
 from rdmawire.gpudirect.workload.chakra import parse_chakra, parse_groups
@@ -30,23 +30,23 @@ from rdmawire.gpudirect.workload.goal import parse_goal
 from rdmawire.gpudirect.workload.goal_binary import parse_goal_binary
 from rdmawire.gpudirect.workload.graph import ANY, Call, Kind, Operation, Workload, check_workload
 from rdmawire.gpudirect.workload.msccl import parse_msccl
-from rdmawire.gpudirect.workload.placement import Link, RankPlace
+from rdmawire.gpudirect.workload.placement import LinkId, RankPlace
 from rdmawire.gpudirect.workload.run import WorkloadReport, WorkloadRun, WorkloadSpec
 from rdmawire.gpudirect.workload.trace import read_trace
 
 __all__ = [
     "ANY",
-    "Algorithm",
     "Block",
     "Call",
-    "CollectiveType",
+    "Collective",
     "Kind",
-    "Link",
+    "LinkId",
+    "MscclAlgorithm",
+    "MscclStep",
     "Operation",
     "Program",
     "RankPlace",
     "Ref",
-    "Step",
     "Workload",
     "WorkloadError",
     "WorkloadReport",

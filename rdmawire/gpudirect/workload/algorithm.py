@@ -7,18 +7,12 @@ a trace names only the collective operation: rings as NCCL has them, and a chain
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
+from functools import partial
 from typing import Final, NamedTuple, overload
 
-
-class CollectiveType(Enum):
-    """A collective operation; the value is the word that MSCCL has for it."""
-
-    ALL_REDUCE = "allreduce"
-    ALL_GATHER = "allgather"
-    REDUCE_SCATTER = "reducescatter"
-    ALL_TO_ALL = "alltoall"
-    BROADCAST = "broadcast"
+from rdmawire.errors import WorkloadError
+from rdmawire.gpudirect.nccl.collective import Collective
+from rdmawire.gpudirect.nccl.ring import RingStep, ring_steps
 
 
 class Ref(NamedTuple):
@@ -51,7 +45,7 @@ STEP_TYPES: Final[Mapping[str, StepType]] = {
 """The types of steps: send, receive, copy and reduce, together or alone."""
 
 
-class Step(NamedTuple):
+class MscclStep(NamedTuple):
     """A step on ``chunks``; ``wait`` is a step of another thread block that is done before.
 
     ``line`` is where it is in its file, 0 for one of no file.
@@ -71,7 +65,7 @@ class Block(NamedTuple):
     send: int
     receive: int
     channel: int
-    steps: tuple[Step, ...]
+    steps: tuple[MscclStep, ...]
 
 
 class Program(NamedTuple):
@@ -81,14 +75,14 @@ class Program(NamedTuple):
     blocks: Mapping[int, Block]
 
 
-class Algorithm(NamedTuple):
+class MscclAlgorithm(NamedTuple):
     """An algorithm for ``len(programs)`` GPUs; the data of an operation is ``chunks`` chunks.
 
     In place, input and output are the same memory, or the smaller one is a part of the other.
     """
 
     name: str
-    collective: CollectiveType
+    collective: Collective
     chunks: int
     programs: Sequence[Program]
     in_place: bool = False
@@ -97,30 +91,35 @@ class Algorithm(NamedTuple):
     @property
     def inputs(self) -> int:
         """The chunks of the input of a GPU."""
-        gathers = self.collective is CollectiveType.ALL_GATHER
+        gathers = self.collective is Collective.ALL_GATHER
         return self.chunks // len(self.programs) if gathers else self.chunks
 
     @property
     def outputs(self) -> int:
         """The chunks of the output of a GPU."""
-        scatters = self.collective is CollectiveType.REDUCE_SCATTER
+        scatters = self.collective is Collective.REDUCE_SCATTER
         return self.chunks // len(self.programs) if scatters else self.chunks
 
 
 # Algorithms for collective operations that a trace only names.
 
 
-def ring_algorithm(collective: CollectiveType, gpus: int, root: int = 0) -> Algorithm:
-    """Return an algorithm: rings, pairs for an all-to-all, a chain for a broadcast."""
-    chunks = _CHAIN_CHUNKS if collective is CollectiveType.BROADCAST else gpus
+def ring_algorithm(collective: Collective, gpus: int, root: int = 0) -> MscclAlgorithm:
+    """Return an algorithm: rings, pairs for an all-to-all, a chain for a broadcast.
+
+    Raises :class:`WorkloadError` for a collective operation that has none.
+    """
+    if collective not in _PROGRAMS:
+        raise WorkloadError(f"{collective.value} has no algorithm for workloads")
+    chunks = _CHAIN_CHUNKS if collective is Collective.BROADCAST else gpus
     make = _PROGRAMS[collective]
-    name = f"{'pairs' if collective is CollectiveType.ALL_TO_ALL else 'ring'} of {gpus}"
+    name = f"{'pairs' if collective is Collective.ALL_TO_ALL else 'ring'} of {gpus}"
 
     def program(gpu: int) -> Program:
         blocks = dict(enumerate(make(gpu, gpus, root))) if gpus > 1 else _alone(collective)
         return Program({"i": chunks, "o": chunks, "s": 0}, blocks)
 
-    return Algorithm(name, collective, chunks, _Programs(program, gpus), root=root)
+    return MscclAlgorithm(name, collective, chunks, _Programs(program, gpus), root=root)
 
 
 class _Programs(Sequence[Program]):
@@ -145,56 +144,48 @@ class _Programs(Sequence[Program]):
         return self._make(range(self._gpus)[gpu])
 
 
-def ring_messages(collective: CollectiveType, gpus: int) -> int:
+def ring_messages(collective: Collective, gpus: int) -> int:
     """Return the messages that each GPU of a ring sends to the next one, a chunk each."""
-    return (gpus - 1) * (2 if collective is CollectiveType.ALL_REDUCE else 1)
+    return (gpus - 1) * (2 if collective is Collective.ALL_REDUCE else 1)
 
 
 _CHAIN_CHUNKS: Final = 8
 
 
-def _alone(collective: CollectiveType) -> dict[int, Block]:
-    chunks = _CHAIN_CHUNKS if collective is CollectiveType.BROADCAST else 1
-    return {0: Block(-1, -1, 0, (Step("cpy", chunks=chunks),))}
+def _alone(collective: Collective) -> dict[int, Block]:
+    chunks = _CHAIN_CHUNKS if collective is Collective.BROADCAST else 1
+    return {0: Block(-1, -1, 0, (MscclStep("cpy", chunks=chunks),))}
 
 
-def _ring(gpu: int, gpus: int, steps: list[Step]) -> Block:
-    return Block((gpu + 1) % gpus, (gpu - 1) % gpus, 0, tuple(steps))
+def _ring(collective: Collective, gpu: int, gpus: int, _: int) -> Iterator[Block]:
+    """Yield the ring. An all-reduce begins with the GPU's own chunk, not with the one before it."""
+    place = (gpu + 1) % gpus if collective is Collective.ALL_REDUCE else gpu
+    found = (_ring_step(collective, step) for step in ring_steps(collective, place, gpus))
+    steps = tuple(one for steps in found for one in steps)
+    yield Block((gpu + 1) % gpus, (gpu - 1) % gpus, 0, steps)
 
 
-def _all_reduce(gpu: int, gpus: int, _: int) -> Iterator[Block]:
-    """Yield the ring: each chunk goes around to be added, and again to be stored."""
-    places = [(gpu - distance) % gpus for distance in range(gpus)]
-    steps = [Step("s", Ref("i", places[0]))]
-    steps += [Step("rrs", Ref("i", place)) for place in places[1:-1]]
-    steps.append(Step("rrcs", Ref("i", places[-1]), Ref("o", places[-1])))
-    steps += [Step("rcs", target=Ref("o", place)) for place in places[:-2]]
-    steps.append(Step("r", target=Ref("o", places[-2])))
-    yield _ring(gpu, gpus, steps)
+def _ring_step(collective: Collective, step: RingStep) -> Iterator[MscclStep]:
+    source = Ref("i", 0 if collective is Collective.ALL_GATHER else step.chunk)
+    target = Ref("o", 0 if collective is Collective.REDUCE_SCATTER else step.chunk)
+    if step.receive:
+        does = StepType(step.receive, step.reduce, step.store, step.send)
+        yield MscclStep(_NAMES[does], source, target)
+        return
+    yield MscclStep("s", source)
+    if step.store:
+        yield MscclStep("cpy", source, target)
 
 
-def _all_gather(gpu: int, gpus: int, _: int) -> Iterator[Block]:
-    places = [(gpu - distance) % gpus for distance in range(gpus)]
-    steps = [Step("s"), Step("cpy", target=Ref("o", gpu))]
-    steps += [Step("rcs", target=Ref("o", place)) for place in places[1:-1]]
-    steps.append(Step("r", target=Ref("o", places[-1])))
-    yield _ring(gpu, gpus, steps)
-
-
-def _reduce_scatter(gpu: int, gpus: int, _: int) -> Iterator[Block]:
-    places = [(gpu - distance) % gpus for distance in range(1, gpus)]
-    steps = [Step("s", Ref("i", places[0]))]
-    steps += [Step("rrs", Ref("i", place)) for place in places[1:]]
-    steps.append(Step("rrc", Ref("i", gpu)))
-    yield _ring(gpu, gpus, steps)
+_NAMES: Final = {does: name for name, does in STEP_TYPES.items()}
 
 
 def _all_to_all(gpu: int, gpus: int, _: int) -> Iterator[Block]:
-    yield Block(-1, -1, 0, (Step("cpy", Ref("i", gpu), Ref("o", gpu)),))
+    yield Block(-1, -1, 0, (MscclStep("cpy", Ref("i", gpu), Ref("o", gpu)),))
     for distance in range(1, gpus):
         to, source = (gpu + distance) % gpus, (gpu - distance) % gpus
-        yield Block(to, -1, 0, (Step("s", Ref("i", to)),))
-        yield Block(-1, source, 0, (Step("r", target=Ref("o", source)),))
+        yield Block(to, -1, 0, (MscclStep("s", Ref("i", to)),))
+        yield Block(-1, source, 0, (MscclStep("r", target=Ref("o", source)),))
 
 
 def _broadcast(gpu: int, gpus: int, root: int) -> Iterator[Block]:
@@ -202,19 +193,19 @@ def _broadcast(gpu: int, gpus: int, root: int) -> Iterator[Block]:
     chunks = range(_CHAIN_CHUNKS)
     after, before = (gpu + 1) % gpus, (gpu - 1) % gpus
     if gpu == root:
-        yield Block(after, -1, 0, tuple(Step("s", Ref("i", chunk)) for chunk in chunks))
-        yield Block(-1, -1, 0, (Step("cpy", chunks=_CHAIN_CHUNKS),))
+        yield Block(after, -1, 0, tuple(MscclStep("s", Ref("i", chunk)) for chunk in chunks))
+        yield Block(-1, -1, 0, (MscclStep("cpy", chunks=_CHAIN_CHUNKS),))
         return
     is_last = after == root
     kind = "r" if is_last else "rcs"
-    steps = tuple(Step(kind, target=Ref("o", chunk)) for chunk in chunks)
+    steps = tuple(MscclStep(kind, target=Ref("o", chunk)) for chunk in chunks)
     yield Block(-1 if is_last else after, before, 0, steps)
 
 
-_PROGRAMS: Final[Mapping[CollectiveType, Callable[[int, int, int], Iterator[Block]]]] = {
-    CollectiveType.ALL_REDUCE: _all_reduce,
-    CollectiveType.ALL_GATHER: _all_gather,
-    CollectiveType.REDUCE_SCATTER: _reduce_scatter,
-    CollectiveType.ALL_TO_ALL: _all_to_all,
-    CollectiveType.BROADCAST: _broadcast,
+_PROGRAMS: Final[Mapping[Collective, Callable[[int, int, int], Iterator[Block]]]] = {
+    Collective.ALL_REDUCE: partial(_ring, Collective.ALL_REDUCE),
+    Collective.ALL_GATHER: partial(_ring, Collective.ALL_GATHER),
+    Collective.REDUCE_SCATTER: partial(_ring, Collective.REDUCE_SCATTER),
+    Collective.ALL_TO_ALL: _all_to_all,
+    Collective.BROADCAST: _broadcast,
 }

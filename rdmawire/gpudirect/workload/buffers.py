@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.errors import WorkloadError
-from rdmawire.gpudirect.workload.algorithm import Algorithm, CollectiveType, Ref
+from rdmawire.gpudirect.nccl.collective import Collective
+from rdmawire.gpudirect.workload.algorithm import MscclAlgorithm, Ref
 
 Values = NDArray[Any]
 
@@ -19,7 +20,7 @@ Values = NDArray[Any]
 class Inputs:
     """The inputs of all GPUs of an operation; ``chunk`` is the length of a chunk in bytes."""
 
-    def __init__(self, algorithm: Algorithm, chunk: int, seed: str) -> None:
+    def __init__(self, algorithm: MscclAlgorithm, chunk: int, seed: str) -> None:
         self.algorithm = algorithm
         self.chunk = chunk
         self._seed = seed
@@ -78,14 +79,12 @@ def _all_to_all(inputs: Inputs, gpu: int, place: int) -> Values:
     return inputs.chunk_of(source, gpu * each + rest)
 
 
-EXPECTED: Final[Mapping[CollectiveType, Expected]] = {
-    CollectiveType.ALL_REDUCE: lambda inputs, _, place: inputs.sum_of(place),
-    CollectiveType.ALL_GATHER: _all_gather,
-    CollectiveType.REDUCE_SCATTER: _reduce_scatter,
-    CollectiveType.ALL_TO_ALL: _all_to_all,
-    CollectiveType.BROADCAST: lambda inputs, _, place: inputs.chunk_of(
-        inputs.algorithm.root, place
-    ),
+EXPECTED: Final[Mapping[Collective, Expected]] = {
+    Collective.ALL_REDUCE: lambda inputs, _, place: inputs.sum_of(place),
+    Collective.ALL_GATHER: _all_gather,
+    Collective.REDUCE_SCATTER: _reduce_scatter,
+    Collective.ALL_TO_ALL: _all_to_all,
+    Collective.BROADCAST: lambda inputs, _, place: inputs.chunk_of(inputs.algorithm.root, place),
 }
 """What each operation must give: MPI 4.1, chapter 6, and NCCL's operations."""
 
@@ -116,10 +115,10 @@ class Buffers:
     def _alias(self) -> None:
         """Let the input be a part of the output, or the other way round."""
         algorithm, arrays = self._inputs.algorithm, self._arrays
-        if algorithm.collective is CollectiveType.REDUCE_SCATTER:
+        if algorithm.collective is Collective.REDUCE_SCATTER:
             start = self._gpu * algorithm.outputs * self._inputs.chunk
             arrays["o"] = arrays["i"][start:]
-        elif algorithm.collective is CollectiveType.ALL_GATHER:
+        elif algorithm.collective is Collective.ALL_GATHER:
             start = self._gpu * algorithm.inputs * self._inputs.chunk
             arrays["i"] = arrays["o"][start:]
         else:
@@ -161,7 +160,7 @@ class Buffers:
         self._inputs.count_check()
 
 
-def check_buffers(algorithm: Algorithm, chunk: int) -> None:
+def check_buffers(algorithm: MscclAlgorithm, chunk: int) -> None:
     """Raise :class:`WorkloadError` if the buffers of an operation are too large.
 
     ``chunk`` is the length of a chunk in bytes.

@@ -15,7 +15,8 @@ from itertools import count
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
-from rdmawire.gpudirect.workload.algorithm import Algorithm, CollectiveType, ring_algorithm
+from rdmawire.gpudirect.nccl.collective import Collective
+from rdmawire.gpudirect.workload.algorithm import MscclAlgorithm, ring_algorithm
 from rdmawire.gpudirect.workload.chakra_proto import NODE_TYPES, read_messages
 from rdmawire.gpudirect.workload.graph import (
     MAX_OPERATIONS,
@@ -40,13 +41,13 @@ _COLLECTIVES: Final = (
 )  # fmt: skip
 """Values of ``comm_type``, in order."""
 _SUPPORTED: Final = {
-    "ALL_REDUCE": CollectiveType.ALL_REDUCE,
-    "ALL_GATHER": CollectiveType.ALL_GATHER,
-    "BROADCAST": CollectiveType.BROADCAST,
-    "ALL_TO_ALL": CollectiveType.ALL_TO_ALL,
-    "REDUCE_SCATTER": CollectiveType.REDUCE_SCATTER,
-    "REDUCE_SCATTER_BLOCK": CollectiveType.REDUCE_SCATTER,
-    "BARRIER": CollectiveType.ALL_REDUCE,
+    "ALL_REDUCE": Collective.ALL_REDUCE,
+    "ALL_GATHER": Collective.ALL_GATHER,
+    "BROADCAST": Collective.BROADCAST,
+    "ALL_TO_ALL": Collective.ALL_TO_ALL,
+    "REDUCE_SCATTER": Collective.REDUCE_SCATTER,
+    "REDUCE_SCATTER_BLOCK": Collective.REDUCE_SCATTER,
+    "BARRIER": Collective.ALL_REDUCE,
 }
 _WORDS: Final = {
     "id": ("id", "Id"),
@@ -204,7 +205,7 @@ def _is_of_cpu(node: ChakraNode) -> bool:
 def _add_calls(traces: list[_Trace], groups: Groups) -> None:
     """Match the collectives of ranks: the calls of a group are in the same order in each rank."""
     members = _members(traces, groups)
-    algorithms: dict[tuple[str, int, int], Algorithm] = {}
+    algorithms: dict[tuple[str, int, int], MscclAlgorithm] = {}
     numbers = count()
     for name, group in members.items():
         calls = {rank: _calls_of(traces[rank], name) for rank in group}

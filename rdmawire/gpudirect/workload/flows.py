@@ -15,8 +15,8 @@ from rdmawire.fabric import Simulator
 from rdmawire.fabric.link import wire_time
 from rdmawire.fabric.scheduler import ScheduledCall
 from rdmawire.gpudirect.message_time import EFFICIENCY, FIRST_HEADERS, HEADERS, MTU, wire_volume
-from rdmawire.gpudirect.workload.placement import Link, Placement, Way
-from rdmawire.gpudirect.workload.replay import Done, Message, Replay
+from rdmawire.gpudirect.workload.placement import LinkId, MessageRoute, Placement
+from rdmawire.gpudirect.workload.replay import Done, RankMessage, Replay
 from rdmawire.topology.cost import max_min_rates
 from rdmawire.units import SECOND
 
@@ -39,7 +39,7 @@ class _Flow:
 
     __slots__ = ("call", "left", "message", "path", "rate", "since")
 
-    def __init__(self, message: Message, path: "_Path", left: float) -> None:
+    def __init__(self, message: RankMessage, path: "_Path", left: float) -> None:
         self.message = message
         self.path = path
         self.left = left
@@ -80,14 +80,14 @@ class FlowCarrier:
         self._replay = replay
         self._placement = placement
         self._simulator: Simulator = replay.simulator
-        self._links: dict[Link, _Link] = {}
+        self._links: dict[LinkId, _Link] = {}
         self._paths: dict[tuple[int, int, int], _Path] = {}
         self._changed: set[_Link] = set()
         self._is_due = False
 
     # Messages.
 
-    def send(self, message: Message) -> None:
+    def send(self, message: RankMessage) -> None:
         """Begin a flow; a message over no limited link has only its latency."""
         path = self._path(message)
         flow = _Flow(message, path, path.volume(message.size))
@@ -104,38 +104,38 @@ class FlowCarrier:
             link.flows[flow] = None
         self._change(flow.path.links)
 
-    def announce(self, message: Message) -> None:
+    def announce(self, message: RankMessage) -> None:
         """Let the target know of a message."""
         self._control(message, self._replay.arrived)
 
-    def clear(self, message: Message) -> None:
+    def clear(self, message: RankMessage) -> None:
         """Let the source know that the target is ready."""
         self._control(message, self._replay.cleared)
 
     def finish(self) -> None:
         """Do nothing: no flow is lost."""
 
-    def _control(self, message: Message, done: Done) -> None:
+    def _control(self, message: RankMessage, done: Done) -> None:
         end = self._simulator.now + self._path(message).empty
         self._simulator.call_at(end, partial(done, message))
 
-    def _path(self, message: Message) -> _Path:
+    def _path(self, message: RankMessage) -> _Path:
         key = message.source, message.target, message.nic
         if key not in self._paths:
-            self._paths[key] = self._new_path(self._placement.way(*key))
+            self._paths[key] = self._new_path(self._placement.message_route(*key))
         return self._paths[key]
 
-    def _new_path(self, way: Way) -> _Path:
-        links = [link for one in way.links if (link := self._link(one)) is not None]
-        trip, empty = ceil(way.dma + way.cables), ceil(way.cables)
-        if not way.wired:
+    def _new_path(self, route: MessageRoute) -> _Path:
+        links = [link for one in route.links if (link := self._link(one)) is not None]
+        trip, empty = ceil(route.dma + route.cables), ceil(route.cables)
+        if not route.wired:
             return _Path(links, trip, empty, 0, deque())
-        wire = min(self._placement.port_rate(one) for one in way.links if one.host < 0)
+        wire = min(self._placement.port_rate(one) for one in route.links if one.host < 0)
         return _Path(
             links, trip, empty + 2 * wire_time(HEADERS + FIRST_HEADERS, wire), wire, deque()
         )
 
-    def _link(self, link: Link) -> _Link | None:
+    def _link(self, link: LinkId) -> _Link | None:
         """Return a link, if its rate is limited."""
         if link not in self._links:
             if link.host < 0:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import WorkloadError
-from rdmawire.gpudirect.workload.algorithm import Algorithm
+from rdmawire.gpudirect.workload.algorithm import MscclAlgorithm
 from rdmawire.terminal import plural
 
 MAX_RANKS: Final = 1024
@@ -44,7 +44,7 @@ class Call(NamedTuple):
     messages are sent one by one, also as flows.
     """
 
-    algorithm: Algorithm
+    algorithm: MscclAlgorithm
     group: tuple[int, ...]
     number: int = 0
     exact: bool = False

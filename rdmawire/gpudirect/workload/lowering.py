@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
+from rdmawire.gpudirect.nccl.collective import Collective
 from rdmawire.gpudirect.workload.algorithm import (
     STEP_TYPES,
-    Algorithm,
     Block,
-    CollectiveType,
-    Step,
+    MscclAlgorithm,
+    MscclStep,
     ring_messages,
 )
 from rdmawire.gpudirect.workload.buffers import (
@@ -43,11 +43,11 @@ _SMALL: Final = 4
 
 
 class Hop(NamedTuple):
-    """A message between two ranks: the times (ns) of its way and of its data.
+    """A message between two ranks: the times (ns) of its route and of its data.
 
-    ``latency`` is that of the way and of the protocol, ``transfer`` that of the bytes. ``control``
-    is the time in which no next message can be on its way: a receive that is posted after another
-    one is cleared first.
+    ``latency`` is that of the route and of the protocol, ``transfer`` that of the bytes.
+    ``control`` is the time in which no next message can be on its way: a receive that is posted
+    after another one is cleared first.
     """
 
     latency: float
@@ -154,13 +154,11 @@ def _copied(operation: Operation) -> Operation:
     )  # fmt: skip
 
 
-def _is_ring(algorithm: Algorithm) -> bool:
+def _is_ring(algorithm: MscclAlgorithm) -> bool:
     return algorithm.collective in _RINGS and len(algorithm.programs) > 1
 
 
-_RINGS: Final = frozenset(
-    {CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER}
-)
+_RINGS: Final = frozenset({Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER})
 
 
 class _Emitter:
@@ -240,7 +238,7 @@ class _Emitter:
         is_send = self.found[before - self._base].kind is Kind.SEND
         self.found[index - self._base].require(before, start=is_send)
 
-    def _step(self, buffers: Buffers, number: int, block: Block, step: Step) -> Iterator[int]:
+    def _step(self, buffers: Buffers, number: int, block: Block, step: MscclStep) -> Iterator[int]:
         """Yield the operations of a step, in order."""
         does = STEP_TYPES[step.type]
         size = step.chunks * self._chunk

@@ -17,14 +17,14 @@ from typing import BinaryIO, Final
 from xml.parsers.expat import ExpatError, ParserCreate
 
 from rdmawire.errors import WorkloadError
+from rdmawire.gpudirect.nccl.collective import Collective
 from rdmawire.gpudirect.workload.algorithm import (
     STEP_TYPES,
-    Algorithm,
     Block,
-    CollectiveType,
+    MscclAlgorithm,
+    MscclStep,
     Program,
     Ref,
-    Step,
 )
 from rdmawire.gpudirect.workload.graph import (
     CHANNELS,
@@ -45,11 +45,11 @@ _MAX_NUMBER: Final = 1 << 20
 _PARTS: Final = {"algo": "", "gpu": "algo", "tb": "gpu", "step": "tb"}
 """Elements, and those that they are in."""
 _COLLECTIVES: Final = {
-    "allreduce": CollectiveType.ALL_REDUCE,
-    "allgather": CollectiveType.ALL_GATHER,
-    "reducescatter": CollectiveType.REDUCE_SCATTER,
-    "reduce_scatter": CollectiveType.REDUCE_SCATTER,
-    "alltoall": CollectiveType.ALL_TO_ALL,
+    "allreduce": Collective.ALL_REDUCE,
+    "allgather": Collective.ALL_GATHER,
+    "reducescatter": Collective.REDUCE_SCATTER,
+    "reduce_scatter": Collective.REDUCE_SCATTER,
+    "alltoall": Collective.ALL_TO_ALL,
 }
 _BUFFERS: Final = ("i", "o", "s")
 
@@ -118,14 +118,14 @@ class _Reader:
         self._algo: _Element | None = None
         self._gpus: dict[int, tuple[Mapping[str, int], dict[int, Block]]] = {}
         self._gpu = self._block = 0
-        self._steps: list[Step] = []
+        self._steps: list[MscclStep] = []
         self._count = 0
 
     @property
     def _where(self) -> str:
         return f"{self._source}, line {self._parser.CurrentLineNumber}"
 
-    def read(self, file: BinaryIO) -> Algorithm:
+    def read(self, file: BinaryIO) -> MscclAlgorithm:
         """Return the algorithm of a file."""
         data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
@@ -223,7 +223,7 @@ class _Reader:
         self._check_peers(step, kind)
         count = step.number("cnt", 0, default=1)
         wait = step.number("depid", -1, default=-1), step.number("deps", -1, default=-1)
-        one = Step(
+        one = MscclStep(
             kind,
             self._ref(step, "src", count, needed=_reads(kind)),
             self._ref(step, "dst", count, needed=STEP_TYPES[kind].stores),
@@ -263,21 +263,21 @@ class _Reader:
             )
         return Ref(buffer, offset)
 
-    def _empty(self, algo: _Element) -> Algorithm:
+    def _empty(self, algo: _Element) -> MscclAlgorithm:
         """Return the algorithm without its steps."""
         gpus, chunks = algo.number("ngpus", 1, MAX_RANKS), algo.number("nchunksperloop", 1)
         collective = _COLLECTIVES[algo.text("coll")]
-        if collective is not CollectiveType.ALL_REDUCE and chunks % gpus:
+        if collective is not Collective.ALL_REDUCE and chunks % gpus:
             raise algo.error(f"nchunksperloop={chunks} is no multiple of {gpus} GPUs")
         in_place = algo.number("inplace", 0, 1, default=0)
         both = algo.number("outofplace", 0, 1, default=1 - in_place)
         programs = (Program(dict.fromkeys(_BUFFERS, 0), {}),) * gpus
-        return Algorithm(
+        return MscclAlgorithm(
             algo.text("name", self._source), collective, chunks, programs,
             in_place=bool(in_place and not both),
         )  # fmt: skip
 
-    def _algorithm(self, algo: _Element) -> Algorithm:
+    def _algorithm(self, algo: _Element) -> MscclAlgorithm:
         """Return the algorithm, when all of it has been read."""
         empty = self._empty(algo)
         missing = [gpu for gpu in range(len(empty.programs)) if gpu not in self._gpus]

@@ -28,7 +28,7 @@ from rdmawire.fabric import (
 )
 from rdmawire.gpudirect.workload.graph import Kind, Workload
 from rdmawire.gpudirect.workload.placement import SWITCH, Placement
-from rdmawire.gpudirect.workload.replay import Done, Message, Replay
+from rdmawire.gpudirect.workload.replay import Done, RankMessage, Replay
 from rdmawire.ib import QPInit, QueuePair
 from rdmawire.memory.page import Path
 from rdmawire.topology import Bus, BusRoute
@@ -59,7 +59,7 @@ _BLOCK: Final = 1 << 16
 class _Work(NamedTuple):
     """A WRITE with immediate: of which message, its immediate, and whether it has the data."""
 
-    message: Message
+    message: RankMessage
     immediate: int
     has_data: bool
 
@@ -110,7 +110,7 @@ class PacketCarrier:
         self._placement = placement
         self.network = network
         self._simulator = network.simulator
-        self._messages: dict[tuple[int, int], Message] = {}
+        self._messages: dict[tuple[int, int], RankMessage] = {}
         self._offsets: dict[tuple[int, int], int] = {}
         self._buses = [Bus(placement.machine) for _ in range(placement.hosts)]
         self._local: dict[tuple[int, int], BusRoute] = {}
@@ -183,7 +183,7 @@ class PacketCarrier:
 
     # Messages.
 
-    def send(self, message: Message) -> None:
+    def send(self, message: RankMessage) -> None:
         """Write the data of a message."""
         if self._is_local(message):
             self._copy(message)
@@ -194,7 +194,7 @@ class PacketCarrier:
         end.source.write(data, self._offset(message))
         self._post(end, _Work(message, message.index, has_data=True))
 
-    def announce(self, message: Message) -> None:
+    def announce(self, message: RankMessage) -> None:
         """Let the target know of a message."""
         if self._is_local(message):
             self._control(message, self._replay.arrived)
@@ -202,7 +202,7 @@ class PacketCarrier:
         self._messages[message.source, message.index] = message
         self._post(self._end(message), _Work(message, message.index, has_data=False))
 
-    def clear(self, message: Message) -> None:
+    def clear(self, message: RankMessage) -> None:
         """Let the source know that the target is ready."""
         if self._is_local(message):
             self._control(message, self._replay.cleared)
@@ -214,13 +214,13 @@ class PacketCarrier:
         for port in self._ports.values():
             self._poll(port)
 
-    def _end(self, message: Message) -> _End:
+    def _end(self, message: RankMessage) -> _End:
         return self._ends[message.source, message.target, message.nic]
 
-    def _offset(self, message: Message) -> int:
+    def _offset(self, message: RankMessage) -> int:
         return self._offsets[message.source, message.index]
 
-    def _pattern(self, message: Message) -> bytes:
+    def _pattern(self, message: RankMessage) -> bytes:
         """Return bytes that each message has for itself."""
         number = (message.source << 20 | message.index) * 0x9E3779B1 % _BLOCK
         count = -(-(number + message.size) // _BLOCK)
@@ -279,7 +279,7 @@ class PacketCarrier:
             self._read(end, message)
         self._replay.arrived(message)
 
-    def _read(self, end: _End, message: Message) -> None:
+    def _read(self, end: _End, message: RankMessage) -> None:
         """Read the data of a message from memory; data that no one uses is compared."""
         data = end.target.read(message.size, self._offset(message)) if message.size else b""
         if message.payload is not None:
@@ -290,21 +290,21 @@ class PacketCarrier:
 
     # Within a host.
 
-    def _is_local(self, message: Message) -> bool:
+    def _is_local(self, message: RankMessage) -> bool:
         return self._placement.host(message.source) == self._placement.host(message.target)
 
-    def _copy(self, message: Message) -> None:
+    def _copy(self, message: RankMessage) -> None:
         now = self._simulator.now
         end = ceil(self._route(message).write(message.size, now))
         self._simulator.call_at(end, partial(self._replay.arrived, message))
         end += ceil(self._route(message).latency)
         self._simulator.call_at(end, partial(self._replay.acknowledged, message))
 
-    def _control(self, message: Message, done: Done) -> None:
+    def _control(self, message: RankMessage, done: Done) -> None:
         delay = ceil(self._route(message).latency)
         self._simulator.call_at(self._simulator.now + delay, partial(done, message))
 
-    def _route(self, message: Message) -> BusRoute:
+    def _route(self, message: RankMessage) -> BusRoute:
         key = message.source, message.target
         if key not in self._local:
             bus = self._buses[self._placement.host(message.source)]

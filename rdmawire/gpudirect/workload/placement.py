@@ -33,12 +33,12 @@ from rdmawire.units import SECOND
 MAX_ADAPTERS: Final = 16
 """Adapters of a GPU of a plain host."""
 _NVLINKS: Final = 18
-_MAX_WAYS: Final = 1 << 16
-"""Ways between ranks that are kept."""
+_MAX_ROUTES: Final = 1 << 16
+"""Routes between ranks that are kept."""
 SWITCH: Final = "switch"
 
 
-class Link(NamedTuple):
+class LinkId(NamedTuple):
     """A link in one direction; ``host`` is the number of the host, -1 for one to the switch."""
 
     host: int
@@ -58,13 +58,13 @@ class RankPlace(NamedTuple):
     adapter: str
 
 
-class Way(NamedTuple):
+class MessageRoute(NamedTuple):
     """The links of a message, and the time (ns) that its first bytes need: ``dma`` and ``cables``.
 
     A message without data needs no DMA. ``wired`` messages go from adapter to adapter.
     """
 
-    links: tuple[Link, ...]
+    links: tuple[LinkId, ...]
     dma: float
     cables: float
     wired: bool
@@ -118,9 +118,9 @@ class Placement:
         self._adapters = cache(self._find_adapter)
         self._local_routes = cache(self._find_local_route)
         self._adapter_routes = cache(self._find_adapter_route)
-        self._local_ways = cache(self._find_local_way)
+        self._local_message_routes = cache(self._find_local_message_route)
         self._halves = cache(self._find_half)
-        self._ways = lru_cache(_MAX_WAYS)(self._find_way)
+        self._message_routes = lru_cache(_MAX_ROUTES)(self._find_message_route)
         if self.hosts > 1:
             self._check_adapters()
 
@@ -195,36 +195,38 @@ class Placement:
     def _latency(self, route: Route) -> float:
         return BusRoute(self._bus, route).latency
 
-    def way(self, source: int, target: int, nic: int) -> Way:
-        """Return the way of a message between two ranks."""
-        return self._ways(source, target, nic)
+    def message_route(self, source: int, target: int, nic: int) -> MessageRoute:
+        """Return the route of a message between two ranks."""
+        return self._message_routes(source, target, nic)
 
-    def _find_way(self, source: int, target: int, nic: int) -> Way:
+    def _find_message_route(self, source: int, target: int, nic: int) -> MessageRoute:
         host = self.host(source)
         if host == self.host(target):
-            return _located(self._local_ways(source % self.gpus, target % self.gpus), host)
+            return _located(
+                self._local_message_routes(source % self.gpus, target % self.gpus), host
+            )
         there = self._halves(source % self.gpus, nic, True)
         back = self._halves(target % self.gpus, nic, False)
         out, into = self.port(source, nic), self.port(target, nic)
         links = (
             *_located(there, host).links,
-            Link(-1, out, SWITCH),
-            Link(-1, SWITCH, into),
+            LinkId(-1, out, SWITCH),
+            LinkId(-1, SWITCH, into),
             *_located(back, self.host(target)).links,
         )
-        return Way(links, there.dma + back.dma, 2 * self.cable.latency, wired=True)
+        return MessageRoute(links, there.dma + back.dma, 2 * self.cable.latency, wired=True)
 
-    def _find_local_way(self, source: int, target: int) -> Way:
+    def _find_local_message_route(self, source: int, target: int) -> MessageRoute:
         route = self._local_routes(source, target)
-        return Way(_links(route), 0.0, self._latency(route), wired=False)
+        return MessageRoute(_links(route), 0.0, self._latency(route), wired=False)
 
-    def _find_half(self, gpu: int, nic: int, outward: bool) -> Way:
-        """Return the way between a GPU and its adapter: a read there and back, or a write."""
+    def _find_half(self, gpu: int, nic: int, outward: bool) -> MessageRoute:
+        """Return the route between a GPU and its adapter: a read there and back, or a write."""
         route = self._adapter_routes(gpu, nic)
         latency = self._latency(route)
         if outward:
-            return Way(_links(route.reversed()), 2 * latency, 0.0, wired=True)
-        return Way(_links(route), latency, 0.0, wired=True)
+            return MessageRoute(_links(route.reversed()), 2 * latency, 0.0, wired=True)
+        return MessageRoute(_links(route), latency, 0.0, wired=True)
 
     def _noted(self, route: Route) -> Route:
         """Note the rates of the links of a route, in both directions."""
@@ -232,17 +234,17 @@ class Placement:
             self._rates[step.source, step.target] = self._bus.link(step).rate
         return route
 
-    def capacity(self, link: Link) -> float | None:
-        """Return the bytes per second of a link of a way in a host, if they are limited."""
+    def capacity(self, link: LinkId) -> float | None:
+        """Return the bytes per second of a link of a host, if they are limited."""
         return self._rates[link.source, link.target]
 
-    def transfer_time(self, way: Way, size: int) -> float:
-        """Return the time (ns) of ``size`` bytes at the rate of the slowest link of a way."""
-        rates = [self.port_rate(one) / 8 for one in way.links if one.host < 0]
-        rates += [rate for one in way.links if one.host >= 0 and (rate := self.capacity(one))]
+    def transfer_time(self, route: MessageRoute, size: int) -> float:
+        """Return the time (ns) of ``size`` bytes at the rate of the slowest link of a route."""
+        rates = [self.port_rate(one) / 8 for one in route.links if one.host < 0]
+        rates += [rate for one in route.links if one.host >= 0 and (rate := self.capacity(one))]
         return size / min(rates) * SECOND if rates else 0.0
 
-    def port_rate(self, link: Link) -> int:
+    def port_rate(self, link: LinkId) -> int:
         """Return the rate (bits per second) of a link between an adapter and the switch."""
         port = link.source if link.target == SWITCH else link.target
         return self.rate(self.machine.device(port.partition(".")[2]))
@@ -251,9 +253,9 @@ class Placement:
 _DEFAULT_RATE: Final = 100_000_000_000
 
 
-def _links(route: Route) -> tuple[Link, ...]:
-    return tuple(Link(0, step.source, step.target) for step in route.steps)
+def _links(route: Route) -> tuple[LinkId, ...]:
+    return tuple(LinkId(0, step.source, step.target) for step in route.steps)
 
 
-def _located(way: Way, host: int) -> Way:
-    return way._replace(links=tuple(Link(host, one.source, one.target) for one in way.links))
+def _located(route: MessageRoute, host: int) -> MessageRoute:
+    return route._replace(links=tuple(LinkId(host, one.source, one.target) for one in route.links))

@@ -22,7 +22,7 @@ _BEGUN: Final = 1
 _ENDED: Final = 2
 
 
-class Message:
+class RankMessage:
     """A message of the operation ``index`` of its source.
 
     ``number`` counts the messages from its source to its target, ``payload`` are its bytes if
@@ -47,7 +47,7 @@ class Message:
         self.announced = False
 
 
-Done = Callable[[Message], None]
+Done = Callable[[RankMessage], None]
 """Function called with a message to which something has happened."""
 
 
@@ -59,11 +59,11 @@ class Carrier(Protocol):
     :meth:`finish` raises :class:`WorkloadError` if messages were lost for good.
     """
 
-    def send(self, message: Message) -> None: ...
+    def send(self, message: RankMessage) -> None: ...
 
-    def announce(self, message: Message) -> None: ...
+    def announce(self, message: RankMessage) -> None: ...
 
-    def clear(self, message: Message) -> None: ...
+    def clear(self, message: RankMessage) -> None: ...
 
     def finish(self) -> None: ...
 
@@ -82,9 +82,9 @@ class _Mailbox:
         self._order = 0
         self._exact: dict[tuple[int, int], deque[_Receive]] = defaultdict(deque)
         self._wild: list[tuple[_Receive, Operation]] = []
-        self._messages: dict[tuple[int, int], deque[tuple[int, Message]]] = {}
+        self._messages: dict[tuple[int, int], deque[tuple[int, RankMessage]]] = {}
 
-    def post(self, index: int, operation: Operation) -> Message | None:
+    def post(self, index: int, operation: Operation) -> RankMessage | None:
         """Take the first message that a receive matches; without one, let it wait."""
         keys = [key for key in self._keys(operation) if key in self._messages]
         if keys:
@@ -110,7 +110,7 @@ class _Mailbox:
             if _matches(operation, source, tag):
                 yield source, tag
 
-    def deliver(self, message: Message) -> int | None:
+    def deliver(self, message: RankMessage) -> int | None:
         """Return the first receive that a message matches; without one, keep the message."""
         key = message.source, message.tag
         exact = self._exact.get(key)
@@ -170,7 +170,7 @@ class Replay:
         self._is_working = False
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
         self._expected: dict[tuple[int, int], int] = defaultdict(int)
-        self._early: dict[tuple[int, int], dict[int, Message]] = defaultdict(dict)
+        self._early: dict[tuple[int, int], dict[int, RankMessage]] = defaultdict(dict)
 
     def run(self) -> list[int]:
         """Run it; return when each rank has ended (ns).
@@ -263,7 +263,7 @@ class Replay:
 
     def _send(self, number: int, index: int, operation: Operation) -> None:
         pair = number, operation.peer
-        message = Message(number, index, operation, self._sent[pair])
+        message = RankMessage(number, index, operation, self._sent[pair])
         self._sent[pair] += 1
         if operation.move is not None:
             message.payload = operation.move.load()
@@ -274,7 +274,7 @@ class Replay:
             message.announced = True
             self.carrier.announce(message)
 
-    def arrived(self, message: Message) -> None:
+    def arrived(self, message: RankMessage) -> None:
         """Take a message, or its announcement: the target has it.
 
         Messages between two ranks are matched in the order in which they were sent.
@@ -293,7 +293,7 @@ class Replay:
                 self._matched(found, receive)
         self._work()
 
-    def _matched(self, message: Message, receive: int) -> None:
+    def _matched(self, message: RankMessage, receive: int) -> None:
         """Begin the data of a message that was announced; else it is there."""
         message.receive = receive
         room = self._ranks[message.target].operations[receive].size
@@ -306,18 +306,18 @@ class Replay:
         else:
             self._received(message)
 
-    def cleared(self, message: Message) -> None:
+    def cleared(self, message: RankMessage) -> None:
         """Send a message whose receiver is ready: the source knows it."""
         self.carrier.send(message)
 
-    def _received(self, message: Message) -> None:
+    def _received(self, message: RankMessage) -> None:
         assert message.receive is not None
         operation = self._ranks[message.target].operations[message.receive]
         if operation.move is not None:
             operation.move.store(message.payload or b"")
         self._end(message.target, message.receive)
 
-    def acknowledged(self, message: Message) -> None:
+    def acknowledged(self, message: RankMessage) -> None:
         """End a send: the source knows that its message has arrived."""
         self._end(message.source, message.index)
         self._work()
@@ -349,5 +349,5 @@ class Replay:
         return ": no message is left for it"
 
 
-def _ignore(_: Message) -> None:
+def _ignore(_: RankMessage) -> None:
     """Do nothing: nobody counts messages."""

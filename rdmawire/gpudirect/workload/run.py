@@ -11,12 +11,12 @@ from rdmawire.gpudirect.workload.lowering import Hop, lower
 from rdmawire.gpudirect.workload.packets import PacketCarrier, check_ranks
 from rdmawire.gpudirect.workload.placement import (
     MAX_ADAPTERS,
-    Link,
+    LinkId,
     Placement,
     RankPlace,
     plain_machine,
 )
-from rdmawire.gpudirect.workload.replay import EAGER, Message, Replay
+from rdmawire.gpudirect.workload.replay import EAGER, RankMessage, Replay
 from rdmawire.topology import Machine
 from rdmawire.units import gbps
 
@@ -57,7 +57,7 @@ class WorkloadReport(NamedTuple):
     ranks: list[int]
     messages: int
     message_bytes: int
-    links: Mapping[Link, int]
+    links: Mapping[LinkId, int]
     frames: int
     wire_bytes: int
 
@@ -102,24 +102,26 @@ class WorkloadRun:
 
     def _hop(self, source: int, target: int, size: int) -> Hop:
         """Return what a message of ``size`` bytes takes that finds all links free."""
-        way = self._placement.way(source, target, 0)
-        trip = way.dma + way.cables
-        transfer = self._placement.transfer_time(way, size)
+        route = self._placement.message_route(source, target, 0)
+        trip = route.dma + route.cables
+        transfer = self._placement.transfer_time(route, size)
         if size <= self.spec.eager:
             return Hop(trip, 0.0, transfer)
-        return Hop(trip + 2 * way.cables, trip + way.cables, transfer)
+        return Hop(trip + 2 * route.cables, trip + route.cables, transfer)
 
-    def _count(self, message: Message) -> None:
+    def _count(self, message: RankMessage) -> None:
         operation = self.workload.ranks[message.source][message.index]
         self._messages += operation.count
         self._message_bytes += message.size
         self._volumes[message.source, message.target, message.nic] += message.size
 
-    def _links(self) -> dict[Link, int]:
+    def _links(self) -> dict[LinkId, int]:
         """Return the bytes of messages on each link."""
-        found: Counter[Link] = Counter()
+        found: Counter[LinkId] = Counter()
         for (source, target, nic), size in self._volumes.items():
-            found.update(dict.fromkeys(self._placement.way(source, target, nic).links, size))
+            found.update(
+                dict.fromkeys(self._placement.message_route(source, target, nic).links, size)
+            )
         return dict(sorted(found.items()))
 
     def run(self) -> WorkloadReport:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.gpudirect.workload import (
-    CollectiveType,
+    Collective,
     Kind,
     Operation,
     Workload,
@@ -149,12 +149,12 @@ def test_nodes_become_operations(form: Any) -> None:
 
 
 KINDS = {
-    0: (CollectiveType.ALL_REDUCE, 900, 2 * 2 * 900),
-    2: (CollectiveType.ALL_GATHER, 900, 3 * 2 * 900),
-    5: (CollectiveType.BROADCAST, 800, 2 * 800),
-    6: (CollectiveType.ALL_TO_ALL, 900, 2 * 900),
-    7: (CollectiveType.REDUCE_SCATTER, 900, 2 * 900),
-    9: (CollectiveType.ALL_REDUCE, 0, 2 * 2 * 3),
+    0: (Collective.ALL_REDUCE, 900, 2 * 2 * 900),
+    2: (Collective.ALL_GATHER, 900, 3 * 2 * 900),
+    5: (Collective.BROADCAST, 800, 2 * 800),
+    6: (Collective.ALL_TO_ALL, 900, 2 * 900),
+    7: (Collective.REDUCE_SCATTER, 900, 2 * 900),
+    9: (Collective.ALL_REDUCE, 0, 2 * 2 * 3),
 }
 """Collectives by their numbers: what they are, and the bytes that three ranks send."""
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.gpudirect.workload import (
-    CollectiveType,
+    Collective,
     Workload,
     WorkloadError,
     WorkloadRun,
@@ -18,6 +18,7 @@ from rdmawire.gpudirect.workload import (
     parse_msccl,
     ring_algorithm,
 )
+from rdmawire.gpudirect.workload.buffers import EXPECTED
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "workloads" / "allreduce.xml"
 TEXT = EXAMPLE.read_text(encoding="utf-8")
@@ -37,7 +38,7 @@ def test_an_example_is_done_on_data(flows: bool) -> None:
     assert (report.messages, report.message_bytes) == (8, 8 * 8192)
 
 
-def written(collective: CollectiveType, gpus: int, *, in_place: bool = False) -> str:
+def written(collective: Collective, gpus: int, *, in_place: bool = False) -> str:
     """The file of a ring."""
     found = ring_algorithm(collective, gpus)
     place = f'inplace="{int(in_place)}" outofplace="{int(not in_place)}"'
@@ -66,11 +67,11 @@ def written(collective: CollectiveType, gpus: int, *, in_place: bool = False) ->
     return "\n".join([*lines, "</algo>"])
 
 
-CHECKED = [one for one in CollectiveType if one is not CollectiveType.BROADCAST]
+CHECKED = [one for one in EXPECTED if one is not Collective.BROADCAST]
 
 
 @pytest.mark.parametrize("collective", CHECKED)
-def test_written_rings_are_read_and_done(collective: CollectiveType) -> None:
+def test_written_rings_are_read_and_done(collective: Collective) -> None:
     text = written(collective, 3)
     run(text)
     call = parse(text).ranks[0][0].call
@@ -82,9 +83,9 @@ def test_written_rings_are_read_and_done(collective: CollectiveType) -> None:
 
 @pytest.mark.parametrize(
     "collective",
-    [CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER],
+    [Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER],
 )
-def test_rings_may_be_in_place(collective: CollectiveType) -> None:
+def test_rings_may_be_in_place(collective: Collective) -> None:
     run(written(collective, 3, in_place=True))
 
 
@@ -96,7 +97,7 @@ STEP = re.compile(r"<step [^>]*/>")
     st.sampled_from(CHECKED), st.integers(0, 30), st.sampled_from(["rrc", "rcs", "r", "rrs", "s"])
 )
 def test_a_step_of_another_type_is_no_right_result(
-    collective: CollectiveType, place: int, kind: str
+    collective: Collective, place: int, kind: str
 ) -> None:
     text = written(collective, 3)
     steps = list(STEP.finditer(text))

@@ -20,7 +20,7 @@ from rdmawire.gpudirect.workload import (
     WorkloadSpec,
     check_workload,
 )
-from rdmawire.gpudirect.workload.replay import Done, Message, Replay
+from rdmawire.gpudirect.workload.replay import Done, RankMessage, Replay
 from tests.gpudirect.workload.schedules import any_source, failure, goal, schedules
 
 Place = tuple[int, int]
@@ -34,25 +34,25 @@ class RandomCarrier:
         self.random = Random(seed)
         self.got: dict[Place, Place] = {}
 
-    def _later(self, message: Message, *done: Done) -> None:
+    def _later(self, message: RankMessage, *done: Done) -> None:
         time = self.replay.simulator.now
         for action in done:
             time += self.random.randrange(50)
             self.replay.simulator.call_at(time, partial(action, message))
 
-    def send(self, message: Message) -> None:
+    def send(self, message: RankMessage) -> None:
         self._later(message, self._arrive, self.replay.acknowledged)
 
-    def announce(self, message: Message) -> None:
+    def announce(self, message: RankMessage) -> None:
         self._later(message, self.replay.arrived)
 
-    def clear(self, message: Message) -> None:
+    def clear(self, message: RankMessage) -> None:
         self._later(message, self.replay.cleared)
 
     def finish(self) -> None:
         """Nothing is lost."""
 
-    def _arrive(self, message: Message) -> None:
+    def _arrive(self, message: RankMessage) -> None:
         self.replay.arrived(message)
 
 
@@ -77,7 +77,7 @@ class Log(Replay):
         self.ends[number, index] = self.simulator.now
         super()._end(number, index)
 
-    def _matched(self, message: Message, receive: int) -> None:
+    def _matched(self, message: RankMessage, receive: int) -> None:
         self.got[message.target, receive] = message.source, message.index
         super()._matched(message, receive)
 

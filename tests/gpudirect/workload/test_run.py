@@ -12,9 +12,9 @@ from rdmawire.capture import open_capture
 from rdmawire.fabric import Buffer
 from rdmawire.gpudirect.workload import (
     Call,
-    CollectiveType,
+    Collective,
     Kind,
-    Link,
+    LinkId,
     Operation,
     Workload,
     WorkloadError,
@@ -22,6 +22,7 @@ from rdmawire.gpudirect.workload import (
     WorkloadSpec,
     ring_algorithm,
 )
+from rdmawire.gpudirect.workload.buffers import EXPECTED
 from rdmawire.topology import (
     Device,
     DeviceKind,
@@ -60,15 +61,15 @@ def test_flows_agree_with_packets(ranks: list[list[Operation]], gpus: int, eager
     assert near(packets.duration, flows.duration, AGREE)
 
 
-@pytest.mark.parametrize("collective", CollectiveType)
+@pytest.mark.parametrize("collective", EXPECTED)
 @pytest.mark.parametrize("gpus", [1, 2, 3, 8])
 @pytest.mark.parametrize("exact", [False, True])
 def test_collectives_give_their_results_as_packets_and_flows(
-    collective: CollectiveType, gpus: int, exact: bool
+    collective: Collective, gpus: int, exact: bool
 ) -> None:
     root = gpus // 2
     call = Call(ring_algorithm(collective, gpus, root), tuple(range(gpus)), exact=exact)
-    factor = PAIRS if collective is CollectiveType.ALL_TO_ALL else RINGS
+    factor = PAIRS if collective is Collective.ALL_TO_ALL else RINGS
     for size in (gpus, 1 << 16, 150_001):
         one = [[Operation(Kind.COLLECTIVE, size, call=call)] for _ in range(gpus)]
         workload = Workload("x", ["x"], one)
@@ -90,7 +91,7 @@ def test_two_senders_share_the_link_of_their_receiver() -> None:
     bits = 2 * (1000 * (4096 + 58 + 4 + 20) + 20) * 8
     assert bits / 100 < found.ranks[2] < bits / 100 + 5000
     assert abs(found.ranks[0] - found.ranks[1]) <= 1
-    assert found.links[Link(-1, "switch", "host2.mlx5_0")] == 8_192_000
+    assert found.links[LinkId(-1, "switch", "host2.mlx5_0")] == 8_192_000
 
 
 def test_a_flow_that_ends_leaves_its_share_to_others() -> None:
@@ -148,7 +149,7 @@ def test_ranks_are_on_gpus_of_a_real_host() -> None:
     near_by = WorkloadRun(goal(text), WorkloadSpec(machine=machine)).run()
     assert [str(link) for link in near_by.links] == ["host0: GPU0 -> GPU1"]
     far = WorkloadRun(goal(text), WorkloadSpec(machine=machine, gpus=1)).run()
-    assert far.links[Link(-1, "host0.mlx5_0", "switch")] == 200_000
+    assert far.links[LinkId(-1, "host0.mlx5_0", "switch")] == 200_000
     assert far.duration > near_by.duration
     assert near_by.frames == 0
 
@@ -174,7 +175,7 @@ def test_two_gpus_share_an_adapter(flows: bool) -> None:
     rank 3 { recv 1000000b from 1
     }"""
     report = WorkloadRun(goal(text), WorkloadSpec(machine=machine, flows=flows)).run()
-    assert report.links[Link(-1, "host0.mlx5_0", "switch")] == 2_000_000
+    assert report.links[LinkId(-1, "host0.mlx5_0", "switch")] == 2_000_000
     assert 2_000_000 * 8 / 100 < report.duration < 1.1 * 2_000_000 * 8 / 100
 
 
@@ -270,7 +271,7 @@ def test_too_much_for_packets_is_refused() -> None:
 
 def test_a_thousand_ranks_are_flows_at_the_rate_of_a_ring() -> None:
     ranks, size = 1024, 1 << 30
-    algorithm = ring_algorithm(CollectiveType.ALL_REDUCE, ranks)
+    algorithm = ring_algorithm(Collective.ALL_REDUCE, ranks)
     call = Call(algorithm, tuple(range(ranks)))
     operations = [[Operation(Kind.COLLECTIVE, size, call=call)] for _ in range(ranks)]
     found = WorkloadRun(Workload("x", ["x"], operations), WorkloadSpec(gpus=8, flows=True)).run()
