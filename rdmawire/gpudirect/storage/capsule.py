@@ -59,6 +59,12 @@ class AdminOpcode(IntEnum):
     SET_FEATURES = 0x09
 
 
+class FeatureId(IntEnum):
+    """Features that Set Features sets. Base 5.27.1."""
+
+    NUMBER_OF_QUEUES = 0x07
+
+
 class IOOpcode(IntEnum):
     """Commands of an I/O queue. NVM 3."""
 

@@ -13,6 +13,7 @@ from rdmawire.gpudirect.storage.capsule import (
     ConnectCommand,
     ConnectData,
     FabricsType,
+    FeatureId,
     IdentifyController,
     IdentifyNamespace,
     Property,
@@ -32,7 +33,6 @@ _ENABLE: Final = 1
 _SHUTDOWN: Final = 0xC000
 _READY: Final = 1
 _SHUTDOWN_COMPLETE: Final = 2 << 2
-_NUMBER_OF_QUEUES: Final = 0x07
 _VERSION: Final = 2 << 16
 _PAGE: Final = 1 << 12
 _CAP: Final = 1 << 37 | 20 << 24 | 1 << 16 | MAX_ENTRIES - 1
@@ -145,7 +145,7 @@ class Controller:
 
     def set_features(self, command: AdminCommand) -> Outcome:
         """Execute Set Features of the number of queues, of which as many as wanted are given."""
-        if command.cdw10 & 0xFF != _NUMBER_OF_QUEUES:
+        if command.cdw10 & 0xFF != FeatureId.NUMBER_OF_QUEUES:
             return Outcome(Status.INVALID_FIELD)
         submission, completion = command.cdw11 & 0xFFFF, command.cdw11 >> 16
         most = MAX_QUEUES - 1

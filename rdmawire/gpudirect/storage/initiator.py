@@ -21,6 +21,7 @@ from rdmawire.gpudirect.storage.capsule import (
     ConnectCommand,
     ConnectData,
     FabricsType,
+    FeatureId,
     IdentifyController,
     IdentifyNamespace,
     IOCommand,
@@ -58,7 +59,6 @@ _ADMIN_DEPTH: Final = 32
 _ENABLED: Final = 4 << 20 | 6 << 16 | 1
 """CC: entries of 16 and 64 bytes, enabled. Base 3.1.3.5."""
 _NORMAL_SHUTDOWN: Final = 1 << 14
-_NUMBER_OF_QUEUES: Final = 0x07
 _KEEP_ALIVE: Final = 120_000
 """Keep alive timeout (ms) of the Admin queue; no run of virtual time is that long."""
 _HOST: Final = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001"
@@ -209,7 +209,9 @@ class Initiator:
         if 1 << namespace.lbads != BLOCK:
             raise TransferError(f"the namespace has blocks of {1 << namespace.lbads} bytes")
         yield from self._admin(
-            AdminCommand(AdminOpcode.SET_FEATURES, cdw10=_NUMBER_OF_QUEUES, sgl_type=_KEYED)
+            AdminCommand(
+                AdminOpcode.SET_FEATURES, cdw10=FeatureId.NUMBER_OF_QUEUES, sgl_type=_KEYED
+            )
         )
         yield from self._open(1, self._depth)
         self.on_ready()

@@ -10,7 +10,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FabricError, TransferError, VerbsError
-from rdmawire.fabric import Cable, Envelope, Network, Registered, Simulator, star
+from rdmawire.fabric import Network, Registered, Simulator
 from rdmawire.gpudirect.storage.controller import MAX_ENTRIES
 from rdmawire.gpudirect.storage.drive import (
     BLOCK,
@@ -26,6 +26,8 @@ from rdmawire.gpudirect.storage.local import LocalQueue, contiguous
 from rdmawire.gpudirect.storage.registration import CommandRegions
 from rdmawire.gpudirect.storage.target import Target
 from rdmawire.gpudirect.storage.workload import Executed, Workload, plan
+from rdmawire.gpudirect.transfer.host import Traffic, cable_of, join, link_uses
+from rdmawire.gpudirect.transfer.host_pair import check_mtu, event_limit
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
 from rdmawire.topology import (
     Costs,
@@ -41,10 +43,8 @@ from rdmawire.topology import (
 )
 from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
-from rdmawire.wire.management import PATH_MTUS
 
 MAX_COMMANDS: Final = 4096
-_DEFAULT_RATE: Final = 100_000_000_000
 
 
 class StoragePath(Enum):
@@ -165,13 +165,15 @@ class StorageRun:
         _check(spec)
         self.spec = spec
         self.plan = PLANS[spec.path]
-        self.network = Network(Simulator(event_limit=_event_limit(spec)), seed=spec.seed)
-        self._frames = self._wire_bytes = self._setup_at = 0
+        count = spec.reads + spec.writes
+        limit = event_limit(count * spec.block_size)
+        self.network = Network(Simulator(event_limit=limit), seed=spec.seed)
+        self._traffic = Traffic()
+        self._setup_at = 0
         self._cpu = 0.0
         self._end_at: int | None = None
         random = Random(spec.seed)  # noqa: S311 - repeatable
         self._namespace = Namespace(random.randbytes(spec.size))
-        count = spec.reads + spec.writes
         self._host = self._make_host("host", 1)
         self._hosts = [self._host]
         self._host.allocate(max(count * spec.block_size, 1 << 21))
@@ -222,14 +224,8 @@ class StorageRun:
         neighbours = {host.host.gid: host.mac for host in self._hosts}
         for host in self._hosts:
             host.manage(network.wake, neighbours.get, spec.seed)
-        rate = spec.rate or self._host.adapter.rate or _DEFAULT_RATE
-        star(network, {host.name: host for host in self._hosts}, Cable(spec.latency, rate))
-        for host in self._hosts:
-            network.tap(host.name, self._count)
-
-    def _count(self, frame: Envelope, _: int) -> None:
-        self._frames += 1
-        self._wire_bytes += len(frame.data)
+        ports = {host.name: host for host in self._hosts}
+        self._traffic = join(network, ports, cable_of(self._host, spec.rate, spec.latency))
 
     def _connect(self) -> str:
         """Prepare what carries the commands; return the name of the drive."""
@@ -319,12 +315,6 @@ class StorageRun:
 
     def _report(self, end: int) -> StorageReport:
         executed = [one for one in self._workload.executed if one is not None]
-        links = {
-            (host.name, *ends): use
-            for host in self._hosts
-            for ends, use in host.bus.links.items()
-            if use.bytes
-        }
         return StorageReport(
             self.spec,
             self._drive,
@@ -332,11 +322,11 @@ class StorageRun:
             end - self._setup_at,
             -(-self._host.copies // len(executed)),
             self._cpu,
-            self._frames,
-            self._wire_bytes,
+            self._traffic.frames,
+            self._traffic.bytes,
             executed,
             self._target.errors if self._target else [],
-            links,
+            link_uses(self._hosts),
         )
 
 
@@ -380,16 +370,9 @@ def _check(spec: StorageSpec) -> None:
         raise TransferError(
             f"{count} commands of {size} bytes; each has other blocks of {spec.size}"
         )
-    if spec.mtu not in PATH_MTUS:
-        known = ", ".join(map(str, PATH_MTUS))
-        raise TransferError(f"a path MTU of {spec.mtu}; there are {known}")
+    check_mtu(spec.mtu)
     if spec.fault is StorageFault.REVOKE and PLANS[spec.path].bounces:
         raise TransferError("memory of the GPU is revoked only on a path without a bounce")
-
-
-def _event_limit(spec: StorageSpec) -> int:
-    """Return more events than a run can have: many for each packet."""
-    return 1_000_000 + 100 * ((spec.reads + spec.writes) * spec.block_size // 256)
 
 
 def storage(spec: StorageSpec) -> StorageReport:

@@ -40,7 +40,7 @@ from rdmawire.units import us
 
 _BLOCK: Final = 1 << 21
 _DEFAULT_BAR1: Final = 1 << 38
-_DEFAULT_RATE: Final = 100_000_000_000
+DEFAULT_RATE: Final = 100_000_000_000
 _CAPABILITIES: Final[Mapping[str, tuple[int, int]]] = {
     "V100": (7, 0), "T4": (7, 5), "A100": (8, 0), "A40": (8, 6), "L40": (8, 9), "L4": (8, 9),
     "H100": (9, 0), "H200": (9, 0), "GH200": (9, 0), "B200": (10, 0),
@@ -186,7 +186,7 @@ class Traffic:
 
 def cable_of(host: TransferHost, rate: int, latency: int) -> Cable:
     """Return a cable of a host: of its adapter's rate without a ``rate`` (bits per second)."""
-    return Cable(latency, rate or host.adapter.rate or _DEFAULT_RATE)
+    return Cable(latency, rate or host.adapter.rate or DEFAULT_RATE)
 
 
 def join(network: Network, ports: Mapping[str, NetworkHost], cable: Cable) -> Traffic:

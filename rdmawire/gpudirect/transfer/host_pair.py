@@ -46,9 +46,14 @@ def check_pair(spec: PairSpec) -> None:
     for name in (spec.source, spec.target):
         if spec.machine.device(name).kind is not DeviceKind.GPU:
             raise TransferError(f"{name} is no GPU")
-    if spec.mtu not in PATH_MTUS:
+    check_mtu(spec.mtu)
+
+
+def check_mtu(mtu: int) -> None:
+    """Raise :class:`TransferError` for a path MTU (bytes) that is none."""
+    if mtu not in PATH_MTUS:
         known = ", ".join(map(str, PATH_MTUS))
-        raise TransferError(f"a path MTU of {spec.mtu}; there are {known}")
+        raise TransferError(f"a path MTU of {mtu}; there are {known}")
 
 
 def event_limit(size: int, repeat: int = 1) -> int:

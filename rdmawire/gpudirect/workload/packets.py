@@ -19,13 +19,13 @@ from rdmawire.fabric import (
     CAP,
     Buffer,
     DmaPort,
-    Envelope,
     Host,
     Network,
     NotifyingPort,
     connect,
     place_of,
 )
+from rdmawire.gpudirect.transfer.host import Traffic
 from rdmawire.gpudirect.workload.graph import Kind, Workload
 from rdmawire.gpudirect.workload.placement import SWITCH, Placement
 from rdmawire.gpudirect.workload.replay import Done, RankMessage, Replay
@@ -115,7 +115,7 @@ class PacketCarrier:
         self._buses = [Bus(placement.machine) for _ in range(placement.hosts)]
         self._local: dict[tuple[int, int], BusRoute] = {}
         self._block = Random(seed).randbytes(_BLOCK)  # noqa: S311 - repeatable
-        self.frames = self.wire_bytes = 0
+        self.traffic = Traffic()
         totals = self._totals(replay.workload)
         self._ports: dict[str, _Port] = {}
         self._ends: dict[tuple[int, int, int], _End] = {}
@@ -155,12 +155,8 @@ class PacketCarrier:
             self.network.add_host(name, port)
             rate = self._placement.rate(self._placement.adapter(rank, nic))
             self.network.join(name, SWITCH, self._placement.cable._replace(rate=rate).link())
-            self.network.tap(name, self._count)
+            self.network.tap(name, self.traffic)
         self.network.find_routes()
-
-    def _count(self, frame: Envelope, _: int) -> None:
-        self.frames += 1
-        self.wire_bytes += len(frame.data)
 
     def _connect(
         self, one: int, other: int, nic: int, totals: dict[tuple[int, int, int], int]

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
 from rdmawire.fabric import Cable
+from rdmawire.gpudirect.transfer.host import DEFAULT_RATE
 from rdmawire.terminal import plural
 from rdmawire.topology import (
     Bus,
@@ -162,7 +163,7 @@ class Placement:
 
     def rate(self, adapter: Device) -> int:
         """Return the rate (bits per second) of the cable of an adapter."""
-        return self.cable.rate or adapter.rate or _DEFAULT_RATE
+        return self.cable.rate or adapter.rate or DEFAULT_RATE
 
     # Links.
 
@@ -248,9 +249,6 @@ class Placement:
         """Return the rate (bits per second) of a link between an adapter and the switch."""
         port = link.source if link.target == SWITCH else link.target
         return self.rate(self.machine.device(port.partition(".")[2]))
-
-
-_DEFAULT_RATE: Final = 100_000_000_000
 
 
 def _links(route: Route) -> tuple[LinkId, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from rdmawire.fabric import Cable, Network, Rule, Simulator, SwitchSettings
+from rdmawire.gpudirect.transfer.host import Traffic
 from rdmawire.gpudirect.workload.flows import FlowCarrier
 from rdmawire.gpudirect.workload.graph import Kind, Workload, check_workload
 from rdmawire.gpudirect.workload.lowering import Hop, lower
@@ -134,15 +135,15 @@ class WorkloadRun:
             for link in self.network.links:
                 self.network.set_faults(link, Rule("drop", chance=self.spec.loss))
         ranks = self._replay.run()
-        packets = self._packets
+        traffic = self._packets.traffic if self._packets else Traffic()
         return WorkloadReport(
             max(ranks, default=0),
             ranks,
             self._messages,
             self._message_bytes,
             self._links(),
-            packets.frames if packets else 0,
-            packets.wire_bytes if packets else 0,
+            traffic.frames,
+            traffic.bytes,
         )
 
 
