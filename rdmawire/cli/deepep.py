@@ -1,7 +1,6 @@
 """`rdmawire gen deepep`: tokens of a mixture of experts, as DeepEP's kernels send them."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -72,10 +71,9 @@ _FAILED = 1
     callback=options.reads(partial(share, most=_MAX_LOSS), SpecError),
     help="Share of frames that are lost on the links: 1% or 0.01.",
 )  # fmt: skip
-@option(
-    "Job", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-    help="Seed of tokens, experts, weights, losses, and times at which stores become visible.",
-)  # fmt: skip
+@options.seed(
+    "Job", "Seed of tokens, experts, weights, losses, and times at which stores become visible."
+)
 @options.written("path", "The capture of all adapters: FILE.pcap or .pcapng, also compressed.")
 @options.text_or_json("Print the summary and the timeline as one JSON object.")
 @options.QUIET
@@ -95,8 +93,7 @@ def command(
     Tokens are compared at the experts, and sums with those of NumPy. Exit status: 0, 1 if data is
     wrong or an operation fails, 2 for what cannot be.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     options.check_installed("rdmawire.gpudirect.deepep")
     if path is not None:
         path = options.capture_path(path)
@@ -105,7 +102,7 @@ def command(
     except KernelError as error:
         raise click.UsageError(str(error)) from None
     try:
-        with nullcontext() if path is None else run.network.captured(path):
+        with options.captured(run.network, path):
             report = run.run()
     except KernelError as error:
         complain(str(error))

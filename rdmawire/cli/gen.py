@@ -268,8 +268,7 @@ def command(
     Emulated adapters send and receive every frame, so ICRCs, PSNs, ACKs, NAKs, retransmissions and
     source ports are those of real adapters.
     """  # noqa: D301 - click keeps the lines after a backspace
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     spec = _spec(**settings)
     path = options.capture_path(path)
     if not quiet:

@@ -103,8 +103,7 @@ def command(
     signal to each rank. The data is compared with what was put. Exit status: 0, 1 if data was
     wrong or a wait did not end, 2 for what cannot be done.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     if path is not None:
         path = options.capture_path(path)
     _check(kind, settings)

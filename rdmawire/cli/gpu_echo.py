@@ -168,8 +168,7 @@ def command(
     all other frames, and answers ARP. Each reply is compared. Exit status: 0, or 1 if replies were
     wrong, or missing without a loss.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     if path is not None:
         path = options.capture_path(path)
     options.check_drawing(picture)

@@ -1,11 +1,11 @@
 """Reports of GPU kernels on the command line, and the search for a seed that goes wrong."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from rdmawire.cli import options
 from rdmawire.cli.command import F, IntegerType, option
 from rdmawire.terminal import plural
 
@@ -81,10 +81,7 @@ def forgotten_and_seeds(steps: tuple[str, ...]) -> Callable[[F], F]:
         "Memory", "--forget", "forgotten", type=click.Choice(steps), multiple=True,
         help="Leave out a fence or a flush; may be repeated.",
     )  # fmt: skip
-    seed = option(
-        "Memory", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-        help="Seed of the times at which stores become visible.",
-    )  # fmt: skip
+    seed = options.seed("Memory", "Seed of the times at which stores become visible.")
     seeds = option(
         "Memory", "--seeds", type=IntegerType(1, _MAX_SEEDS), default=1, show_default=True,
         help="Try this many seeds, from --seed on, until one goes wrong.",
@@ -107,7 +104,7 @@ def search(make: Callable[[int], KernelRun[R]], seeds: range, path: str | None) 
 
 
 def _run(run: KernelRun[R], path: str | None) -> R:
-    with nullcontext() if path is None else run.network.captured(path):
+    with options.captured(run.network, path):
         return run.run()
 
 

@@ -1,7 +1,6 @@
 """`rdmawire gen nixl`: the KV cache of a request between two GPUs, as NIXL reads it over UCX."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,10 +70,7 @@ _USAGE = 2
 )  # fmt: skip
 @UCX_VARIABLES
 @network_options
-@option(
-    "Cache", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-    help="Seed of the caches and of the blocks of the request.",
-)  # fmt: skip
+@options.seed("Cache", "Seed of the caches and of the blocks of the request.")
 @option("Output", "--steps", is_flag=True, help="Print what both workers post.")
 @options.written("capture", "The packets: FILE.pcap or .pcapng, also compressed.")
 @options.text_or_json("Print one JSON object.")
@@ -95,8 +91,7 @@ def command(
     worker by an active message of UCX. All blocks of the decode worker are compared. HOST is
     whatever `rdmawire topo` reads. Exit status: 0, or 2 if it cannot be done.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     if capture is not None:
         capture = options.capture_path(capture)
     try:
@@ -131,7 +126,7 @@ def _run(spec: "KvSpec", capture: str | None) -> "KvReport":
     from rdmawire.gpudirect.nixl import KvTransfer
 
     one = KvTransfer(spec)
-    with nullcontext() if capture is None else one.network.captured(capture):
+    with options.captured(one.network, capture):
         return one.run()
 
 

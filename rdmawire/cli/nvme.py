@@ -1,7 +1,6 @@
 """`rdmawire gen nvme`: NVMe over RDMA between a namespace and GPU memory, as packets."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,8 +8,9 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.storage import MAX_BLOCK, link_lines, network_options, report_values, spec_of
+from rdmawire.cli.storage import MAX_BLOCK, link_lines, report_values, spec_of
 from rdmawire.cli.streams import complain
+from rdmawire.cli.transfer import network_options
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError
 from rdmawire.terminal import plural
@@ -70,10 +70,7 @@ _FAILED, _USAGE = 1, 2
     help="The last command addresses blocks that are not there (lba), or the memory of the GPU "
     "is freed after half of the commands (revoke).",
 )  # fmt: skip
-@option(
-    "Commands", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-    help="Seed of the data, and of the order and the blocks of commands.",
-)  # fmt: skip
+@options.seed("Commands", "Seed of the data, and of the order and the blocks of commands.")
 @option("Devices", "--gpu", metavar="GPU", help="GPU of the host.  [default: the first]")
 @option(
     "Devices", "--drive", metavar="NAME", default="",
@@ -102,8 +99,7 @@ def command(
     Identify, and the commands; tshark reads them. Data is real, and all of it is compared. Exit
     status: 0, 1 if a command fails, 2 for what cannot be done.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     if path is not None:
         path = options.capture_path(path)
     try:
@@ -123,7 +119,7 @@ def _run(spec: "StorageSpec", path: str | None) -> "StorageReport":
     from rdmawire.gpudirect.storage import StorageRun
 
     run = StorageRun(spec)
-    with nullcontext() if path is None else run.network.captured(path):
+    with options.captured(run.network, path):
         return run.run()
 
 

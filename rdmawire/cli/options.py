@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +28,7 @@ from rdmawire.wire.inet import ROCE_PORT
 T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from rdmawire.fabric import Network
     from rdmawire.filter import Filter
     from rdmawire.topology import Costs
 
@@ -151,6 +152,20 @@ SCHEDULER = option(
     help="Run on the Dask cluster of this scheduler, e.g. tcp://10.0.0.1:8786.",
 )  # fmt: skip
 QUIET = option("Output", "-q", "--quiet", is_flag=True, help="Suppress the summary.")
+
+
+def check_summary(*, as_json: bool, quiet: bool) -> None:
+    """Raise ``UsageError`` if a summary is asked for in JSON, and suppressed."""
+    if as_json and quiet:
+        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+
+
+def seed(group: str, text: str) -> Callable[[F], F]:
+    """Return the option --seed, 32 bits and by default 0, with its help."""
+    return option(
+        group, "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
+        help=text,
+    )  # fmt: skip
 
 
 COSTS = option(
@@ -292,6 +307,11 @@ def capture_path(path: str) -> str:
     if path == STREAM and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("a capture is binary: name a file with -w FILE")
     return path
+
+
+def captured(network: "Network", path: str | None) -> AbstractContextManager[None]:
+    """Return a context in which the packets of a network are written to a capture, if named."""
+    return nullcontext() if path is None else network.captured(path)
 
 
 def by_own_name(path: str) -> str:

@@ -1,19 +1,19 @@
 """`rdmawire storage`: how long data takes between a drive and a GPU, by each path."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.streams import complain, open_host
+from rdmawire.cli.table import aligned
+from rdmawire.cli.transfer import network_options
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TransferError
 from rdmawire.terminal import escape, plural
-from rdmawire.traffic.generate.spec import SpecError, rate
-from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
@@ -27,28 +27,6 @@ _SIZES = ("4KiB", "64KiB", "1MiB")
 _BLOCK = 512
 _MIN_NAMESPACE = 1 << 20
 _USAGE = 2
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def network_options(function: F) -> F:
-    """Add the options of the network between two hosts."""
-    for add in (
-        option(
-            "Network", "--latency", type=IntegerType(0, 1_000_000), default=300,
-            show_default=True, metavar="NS", help="Latency of each of the two cables, in ns.",
-        ),
-        option(
-            "Network", "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]),
-            default="4096", show_default=True, help="Path MTU of RDMA.",
-        ),
-        option(
-            "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
-            help="Rate of the links between hosts.  [default: that of the adapter's port]",
-        ),
-    ):  # fmt: skip
-        function = add(function)
-    return function
 
 
 def spec_of(host: str, path: str, **settings: Any) -> "StorageSpec":
@@ -99,10 +77,7 @@ def spec_of(host: str, path: str, **settings: Any) -> "StorageSpec":
     "Commands", "--queue-depth", type=IntegerType(1, 127), default=4, show_default=True,
     help="Commands in progress.",
 )  # fmt: skip
-@option(
-    "Commands", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-    help="Seed of the data and of the blocks.",
-)  # fmt: skip
+@options.seed("Commands", "Seed of the data and of the blocks.")
 @option("Devices", "--gpu", metavar="GPU", help="GPU of the host.  [default: the first]")
 @option(
     "Devices", "--drive", metavar="NAME", default="",
@@ -271,17 +246,14 @@ def report_values(report: "StorageReport") -> dict[str, Any]:
 
 
 _COLUMNS = ("bytes", "operation", "path", "latency", "rate", "copies", "CPU time", "frames")
-_LEFT = ("operation", "path")
+_LEFT = frozenset({1, 2})
 
 
 def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
     """Yield the lines of the table, and those of links."""
     rows = [_COLUMNS, *(_cells(one) for one in results if one.report)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows if len(rows) > 1 else []:
-        cells = zip(_COLUMNS, row, widths, strict=True)
-        texts = (t.ljust(width) if name in _LEFT else t.rjust(width) for name, t, width in cells)
-        yield "  ".join(texts).rstrip()
+    if len(rows) > 1:
+        yield from aligned(rows, _LEFT)
     for path, reason in {(one.spec.path.value, one.reason): None for one in results if one.reason}:
         yield f"{path}: {escape(reason)}"
     for result in results if links else []:

@@ -79,10 +79,7 @@ _FAILED = 1
     callback=options.reads(partial(share, most=MAX_LOSS), SpecError),
     help="Share of frames that are lost on the links: 0.1% or 0.001.",
 )  # fmt: skip
-@option(
-    "Network", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-    help="Seed of data and losses: the same seed gives the same bytes.",
-)  # fmt: skip
+@options.seed("Network", "Seed of data and losses: the same seed gives the same bytes.")
 @option("Output", "--links", is_flag=True, help="Print the bytes of messages on each link.")
 @options.written(
     "path", "The capture of what all adapters send: FILE.pcap or .pcapng, also compressed."
@@ -110,8 +107,7 @@ def command(
     collectives are checked. Exit status: 0, 1 if the workload does not end or a result is wrong,
     2 for a trace that cannot be run.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     if flows and (path is not None or settings["loss"]):
         raise click.UsageError("--flows makes no packets: leave -w and --loss out")
     if path is not None:

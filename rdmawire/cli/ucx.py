@@ -1,7 +1,6 @@
 """`rdmawire gen ucx`: messages of CUDA-aware MPI between two GPUs, as UCX sends them."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,10 +67,7 @@ UCX_VARIABLES = option(
 )  # fmt: skip
 @UCX_VARIABLES
 @network_options
-@option(
-    "Message", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-    help="Seed of the data and of ids.",
-)  # fmt: skip
+@options.seed("Message", "Seed of the data and of ids.")
 @option("Output", "--steps", is_flag=True, help="Print what sender and receiver post.")
 @options.written(
     "capture", "The packets of one size: FILE.pcap or .pcapng, also compressed."
@@ -96,8 +92,7 @@ def command(
     whatever `rdmawire topo` reads. The received bytes are compared. Exit status: 0, or 2 if a
     message cannot be sent.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     if capture is not None:
         if len(sizes) != 1:
             raise click.UsageError("-w needs one --size, whose packets it writes")
@@ -153,7 +148,7 @@ def _sent(spec: "TagSpec", capture: str | None) -> "TagReport":
     from rdmawire.gpudirect.ucx import TagSend
 
     run = TagSend(spec)
-    with nullcontext() if capture is None else run.network.captured(capture):
+    with options.captured(run.network, capture):
         return run.run()
 
 

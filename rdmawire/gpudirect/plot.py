@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rdmawire.figure import COLOURS, GREY, STYLE, Axes, Figure, mpl, plain, save
 from rdmawire.gpudirect.kernel import Happened
