@@ -284,10 +284,7 @@ def max_min_rates(paths: Mapping[F, Sequence[L]], capacities: Mapping[L, float])
     All flows grow alike until a link is full; its flows then have their rates, and the others go on
     (Bertsekas and Gallager, Data Networks, 6.5.2). Flows without links have no rate.
     """
-    users: dict[L, list[F]] = {}
-    for flow, links in paths.items():
-        for link in links:
-            users.setdefault(link, []).append(flow)
+    users = _users(paths)
     room = {link: capacities[link] for link in users}
     count = {link: len(flows) for link, flows in users.items()}
     heap = [(room[link] / count[link], place, link) for place, link in enumerate(users)]
@@ -307,6 +304,15 @@ def max_min_rates(paths: Mapping[F, Sequence[L]], capacities: Mapping[L, float])
                 room[other] = max(room[other] - now, 0.0)
                 count[other] -= 1
     return rates
+
+
+def _users(paths: Mapping[F, Sequence[L]]) -> dict[L, list[F]]:
+    """Return the flows of each link."""
+    users: dict[L, list[F]] = {}
+    for flow, links in paths.items():
+        for link in links:
+            users.setdefault(link, []).append(flow)
+    return users
 
 
 _SAME: Final = 1 + 1e-12

@@ -88,10 +88,7 @@ def registration(
     a page size that the memory does not have, and for no bytes.
     """
     page_size = PAGE_SIZES[kind][0] if page_size is None else page_size
-    row = _PINNING.get((kind, page_size))
-    if row is None:
-        known = ", ".join(map(str, PAGE_SIZES[kind]))
-        raise TopologyError(f"pages of {page_size} bytes; pages of {kind.value} have {known}")
+    row = _pinning(kind, page_size)
     if size <= 0:
         raise TopologyError(f"a registration of {size} bytes; expected one byte at least")
     pages = (address + size - 1) // page_size - address // page_size + 1
@@ -104,6 +101,13 @@ def registration(
     unpinned = launch + pages * _cost(costs, row.unpin)
     time = costs.reg_launch + pinned + again + pages * costs.mtt_entry
     return Registration(pages, pages, _levels(pages), time, costs.dereg_launch + unpinned)
+
+
+def _pinning(kind: RegisteredKind, page_size: int) -> _Pinning:
+    if (kind, page_size) not in _PINNING:
+        known = ", ".join(map(str, PAGE_SIZES[kind]))
+        raise TopologyError(f"pages of {page_size} bytes; pages of {kind.value} have {known}")
+    return _PINNING[kind, page_size]
 
 
 def _cost(costs: Costs, name: str) -> float:
@@ -144,8 +148,8 @@ class RegistrationCache:
     """Regions that stay registered, as UCX's rcache and NCCL's cache keep them.
 
     A lookup in a region is a hit. Else the memory is registered, by whole pages; regions that
-    overlap it are merged with it, and deregistered when nobody uses them. Regions without users are
-    deregistered, the least recently used first, while there are more than ``max_regions`` or
+    overlap it are merged with it, and deregistered when their last use ends. Regions without users
+    are deregistered, the least recently used first, while there are more than ``max_regions`` or
     ``max_bytes`` (``UCX_RCACHE_MAX_REGIONS``, ``UCX_RCACHE_MAX_SIZE``; ``None`` for no limit).
     """
 
@@ -220,7 +224,7 @@ class RegistrationCache:
         return [one for one in self._regions.values() if one.start < end and start < one.end]
 
     def _drop(self, region: CachedRegion) -> float:
-        """Deregister a region when nobody uses it any more; return the time if that is now."""
+        """Deregister a region when its last use ends; return the time if that is now."""
         del self._regions[region.start]
         if region.users:
             self._left.append(region)

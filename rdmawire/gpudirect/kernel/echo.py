@@ -78,28 +78,29 @@ class EchoRequest(NamedTuple):
 
     def frame(self, client: Place, server: bytes) -> bytes:
         """Build the frame to a server's IPv4 address; its Ethernet destination is left zero."""
-        if self.protocol is EchoProtocol.ICMP:
-            src = _address(client, self.flow)
-            echo = ICMPEcho(ICMPType.ECHO_REQUEST, 0, 0, self.flow + 1, self.number & 0xFFFF)
-            body = _with_icmp_checksum(echo.build() + self._data())
-        else:
-            src = _address(client, 0)
-            header = UDP(_FIRST_PORT + self.flow, self.port, UDP.SIZE + self.size)
-            body = header.build() + self._data()
+        is_icmp = self.protocol is EchoProtocol.ICMP
         ip = IPv4(
-            total_length=IPv4.SIZE + len(body),
+            total_length=HEADERS - _IP_AT + self.size,
             identification=self.number & 0xFFFF,
             df=1,
             ttl=OS_TTL,
             protocol=self.protocol.number,
-            src=src,
+            src=_address(client, self.flow if is_icmp else 0),
             dst=server,
         )
-        if self.protocol is EchoProtocol.UDP:
-            checksum = udp_checksum(ip, body)
-            body = UDP.parse(body).replace(checksum=checksum).build() + body[UDP.SIZE :]
+        body = self._icmp_message() if is_icmp else self._datagram(ip)
         link = Ethernet(bytes(6), client.mac, EtherType.IPV4)
         return padded(link.build() + _with_ip_checksum(ip) + body)
+
+    def _icmp_message(self) -> bytes:
+        echo = ICMPEcho(ICMPType.ECHO_REQUEST, 0, 0, self.flow + 1, self.number & 0xFFFF)
+        return _with_icmp_checksum(echo.build() + self._data())
+
+    def _datagram(self, ip: IPv4) -> bytes:
+        header = UDP(_FIRST_PORT + self.flow, self.port, UDP.SIZE + self.size)
+        data = self._data()
+        checksum = udp_checksum(ip, header.build() + data)
+        return header.replace(checksum=checksum).build() + data
 
     def _data(self) -> bytes:
         """Return data that says which request it is of, and counts up as that of ping does."""

@@ -43,8 +43,8 @@ class GpuEchoReport(NamedTuple):
 
     ``sent`` requests had ``answered`` right replies, of ``expected`` ones. ``wrong`` replies were
     not right, ``lost`` packets were lost on a link, and ``discarded`` ones found no buffer.
-    ``by_os`` frames were answered by the operating system, ARP included. ``stuck`` is what waited
-    for ever, or nothing.
+    ``by_os`` frames were answered by the operating system, ARP included. ``stuck`` is what never
+    ended, or nothing.
     """
 
     spec: GpuEchoSpec

@@ -39,8 +39,8 @@ class KvSpec(NamedTuple):
 
     ``token_bytes`` are the bytes of the keys of a token in a layer, and of its values. Each worker
     has ``pool`` blocks, of which the seed chooses those of the request; ``contiguous`` blocks are
-    next to each other. ``merges`` joins descriptors that are. ``notification`` is what the prefill
-    worker is told. ``source`` (prefill) and ``target`` (decode) are GPUs; ``rate`` is that of the
+    next to each other. ``merges`` joins descriptors that are. ``notification`` is the text to the
+    prefill worker. ``source`` (prefill) and ``target`` (decode) are GPUs; ``rate`` is that of the
     wire in bits per second, 0 for that of the adapter's port.
     """
 

@@ -232,13 +232,7 @@ class Initiator:
         queue.connection = yield partial(self._connect, queue, private.build())
         self._queues.append(queue)
         queue.connected()
-        data = ConnectData(
-            hostid=bytes(15) + b"\1",
-            cntlid=self._controller,
-            subnqn=SUBSYSTEM.encode().ljust(256, b"\0"),
-            hostnqn=_HOST.encode().ljust(256, b"\0"),
-        )
-        self._page.write(data.build())
+        self._page.write(_connect_data(self._controller).build())
         command = ConnectCommand(
             **_sgl(self._page, 0, ConnectData.SIZE, in_capsule=bool(qid)),
             qid=qid,
@@ -330,6 +324,16 @@ class Initiator:
         for queue in self._queues:
             if queue.poll() and not queue.is_failed and not self.is_closed:
                 self.host.later(queue.fail)
+
+
+def _connect_data(controller: int) -> ConnectData:
+    """Return the data of Connect for a controller's id."""
+    return ConnectData(
+        hostid=bytes(15) + b"\1",
+        cntlid=controller,
+        subnqn=SUBSYSTEM.encode().ljust(256, b"\0"),
+        hostnqn=_HOST.encode().ljust(256, b"\0"),
+    )
 
 
 def _responded(finished: Finished, response: Completion | None) -> None:

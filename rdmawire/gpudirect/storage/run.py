@@ -362,17 +362,23 @@ def _check(spec: StorageSpec) -> None:
         raise TransferError(
             f"{spec.queue_depth} commands in progress; 1 to {MAX_ENTRIES - 1} are supported"
         )
+    _check_namespace(spec, count * size)
+    check_mtu(spec.mtu)
+    if spec.fault is StorageFault.REVOKE and PLANS[spec.path].bounces:
+        raise TransferError("memory of the GPU is revoked only on a path without a bounce")
+
+
+def _check_namespace(spec: StorageSpec, size: int) -> None:
+    """Raise :class:`TransferError` for a namespace without room for ``size`` bytes of commands."""
     if spec.size % BLOCK or not 0 < spec.size <= MAX_NAMESPACE:
         raise TransferError(
             f"a namespace of {spec.size} bytes; it is a multiple of {BLOCK}, up to {MAX_NAMESPACE}"
         )
-    if count * size > spec.size:
+    if size > spec.size:
+        count = spec.reads + spec.writes
         raise TransferError(
-            f"{count} commands of {size} bytes; each has other blocks of {spec.size}"
+            f"{count} commands of {spec.block_size} bytes; each has other blocks of {spec.size}"
         )
-    check_mtu(spec.mtu)
-    if spec.fault is StorageFault.REVOKE and PLANS[spec.path].bounces:
-        raise TransferError("memory of the GPU is revoked only on a path without a bounce")
 
 
 def storage(spec: StorageSpec) -> StorageReport:

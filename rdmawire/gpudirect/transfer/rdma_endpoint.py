@@ -88,7 +88,7 @@ class RdmaEndpoint:
 
 
 def _ignore(_: WorkCompletion) -> None:
-    """Ignore the completion: nobody waits for it."""
+    """Do nothing with a completion that no software waits for."""
 
 
 def connect_endpoints(one: RdmaEndpoint, other: RdmaEndpoint, mtu: int) -> None:

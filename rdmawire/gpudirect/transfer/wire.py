@@ -125,7 +125,7 @@ class RdmaWire:
 
 
 def _nothing() -> None:
-    """Do nothing: nobody waits for a free slot."""
+    """Do nothing: no stage waits for a free slot."""
 
 
 class TcpWire:

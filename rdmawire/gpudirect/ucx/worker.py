@@ -248,7 +248,7 @@ class _WorkerSpec(Protocol):
 def connected_workers(
     pair: HostPair, spec: _WorkerSpec, depths: tuple[int, int], posted: list[Posted]
 ) -> list[Worker]:
-    """Return workers of two hosts, with so many receives, whose endpoints are connected."""
+    """Return workers of two hosts, whose endpoints are connected; ``depths`` are their receives."""
     simulator, wake = pair.network.simulator, pair.network.wake
     workers = [
         Worker(host, simulator, wake, spec.config, depth, posted)

@@ -350,4 +350,4 @@ class Replay:
 
 
 def _ignore(_: RankMessage) -> None:
-    """Do nothing: nobody counts messages."""
+    """Do nothing: messages are not counted."""
