@@ -11,12 +11,13 @@ the jsonizer of Chakra, and the workload layer of ASTRA-sim: a computation takes
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import count
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
 from rdmawire.gpudirect.nccl.collective import Collective
-from rdmawire.gpudirect.workload.algorithm import MscclAlgorithm, ring_algorithm
+from rdmawire.gpudirect.workload.algorithm import ring_algorithm
 from rdmawire.gpudirect.workload.chakra_proto import NODE_TYPES, read_messages
 from rdmawire.gpudirect.workload.graph import (
     MAX_OPERATIONS,
@@ -204,24 +205,24 @@ def _is_of_cpu(node: ChakraNode) -> bool:
 
 def _add_calls(traces: list[_Trace], groups: Groups) -> None:
     """Match the collectives of ranks: the calls of a group are in the same order in each rank."""
-    members = _members(traces, groups)
-    algorithms: dict[tuple[str, int, int], MscclAlgorithm] = {}
+    algorithm = cache(ring_algorithm)
     numbers = count()
-    for name, group in members.items():
-        calls = {rank: _calls_of(traces[rank], name) for rank in group}
-        first = calls[group[0]]
-        for rank, found in calls.items():
-            _compare(traces, name, group[0], rank, first, found)
-        for index, node in enumerate(first):
-            kind, size, root = traces[group[0]].collective(node)
+    for name, group in _members(traces, groups).items():
+        for nodes in zip(*_matched(traces, name, group), strict=True):
+            kind, size, root = traces[group[0]].collective(nodes[0])
             place = group.index(root) if root in group else 0
-            key = kind, len(group), place
-            if key not in algorithms:
-                algorithms[key] = ring_algorithm(_SUPPORTED[kind], len(group), place)
-            call = Call(algorithms[key], group, next(numbers))
+            call = Call(algorithm(_SUPPORTED[kind], len(group), place), group, next(numbers))
             total = size * (len(group) if kind == "ALL_GATHER" else 1)
-            for rank in group:
-                traces[rank].calls[calls[rank][index].id] = call, max(total, len(group))
+            for rank, node in zip(group, nodes, strict=True):
+                traces[rank].calls[node.id] = call, max(total, len(group))
+
+
+def _matched(traces: list[_Trace], name: str, group: tuple[int, ...]) -> list[list[ChakraNode]]:
+    """Return the calls of a group by each of its ranks, which are the same ones."""
+    calls = [_calls_of(traces[rank], name) for rank in group]
+    for rank, found in zip(group, calls, strict=True):
+        _compare(traces, name, group[0], rank, calls[0], found)
+    return calls
 
 
 def _group_name(node: ChakraNode) -> str:
