@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from rdmawire.topology.cost import H200_COSTS, Costs, latency, rate_of, translating_root
 from rdmawire.topology.iommu import (
     IOMMU_LIMITS,
-    Access,
+    DeviceAccess,
     IommuLimits,
     RemappingUnit,
     TranslationCounts,
@@ -117,7 +117,7 @@ class BusRoute:
         self._next = start + size
         if unit is None:
             return now
-        access = Access(self._source, start, size, -(-size // part))
+        access = DeviceAccess(self._source, start, size, -(-size // part))
         if self._by_ats:
             end = unit.translate_by_ats(access, now, 2 * self.latency)
         else:

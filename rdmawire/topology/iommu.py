@@ -61,7 +61,7 @@ class TranslationCounts(NamedTuple):
         )
 
 
-class Access(NamedTuple):
+class DeviceAccess(NamedTuple):
     """An access of a device: ``size`` bytes from an address on, in a number of requests."""
 
     device: str
@@ -118,7 +118,7 @@ class RemappingUnit:
         counts = self.hits, self.misses, self.ats_hits, self.ats_misses
         return TranslationCounts(*counts, self.waited)
 
-    def translate(self, access: Access, now: float) -> float:
+    def translate(self, access: DeviceAccess, now: float) -> float:
         """Translate the requests of an access from ``now`` on; return when all are translated.
 
         The first request to a page is a miss if it is not in the cache, the others are hits.
@@ -133,7 +133,7 @@ class RemappingUnit:
         self.hits += max(access.requests - misses, 0)
         return end
 
-    def translate_by_ats(self, access: Access, now: float, round_trip: float) -> float:
+    def translate_by_ats(self, access: DeviceAccess, now: float, round_trip: float) -> float:
         """Translate the requests of a device that keeps translations: PCIe Base 6.0, chapter 10.
 
         For a page that it does not have, it asks the IOMMU, ``round_trip`` ns away.
@@ -144,7 +144,7 @@ class RemappingUnit:
         for page in access.pages(self.page_size):
             if not cache.lookup(device, page):
                 misses += 1
-                asked = Access(device, page * self.page_size, 1, 1)
+                asked = DeviceAccess(device, page * self.page_size, 1, 1)
                 end = max(end, self.translate(asked, now) + round_trip)
         self.ats_misses += misses
         self.ats_hits += max(access.requests - misses, 0)

@@ -31,17 +31,17 @@ _STEPS: Final = {
 """Steps of a rank in one loop, as those of :func:`~rdmawire.gpudirect.ring_steps`."""
 
 
-class _Edge(NamedTuple):
+class _EdgeTimes(NamedTuple):
     """An edge of a ring: how long (ns) a message occupies it, and when it has arrived."""
 
     busy: float
     arrival: float
 
 
-def _edges(spec: CollectiveSpec, cable: Cable, size: int) -> tuple[_Edge, _Edge]:
+def _edges(spec: CollectiveSpec, cable: Cable, size: int) -> tuple[_EdgeTimes, _EdgeTimes]:
     """Return an edge over NVLink, and one between hosts, for messages of this size in bytes."""
     near = size / spec.nvlink_rate * SECOND
-    return _Edge(near, near + spec.nvlink_latency), _Edge(*message_time(size, cable))
+    return _EdgeTimes(near, near + spec.nvlink_latency), _EdgeTimes(*message_time(size, cable))
 
 
 def _ring(spec: CollectiveSpec, cable: Cable) -> FlowReport:
@@ -60,11 +60,15 @@ def _ring(spec: CollectiveSpec, cable: Cable) -> FlowReport:
         times.loop(*_edges(spec, cable, size))
         left -= chunk * parts
         messages += (steps - 1) * protocol.slices * spec.hosts * spec.chosen_channels
+    return FlowReport(round(times.end), *_ring_bytes(spec), messages if spec.hosts > 1 else 0)
+
+
+def _ring_bytes(spec: CollectiveSpec) -> tuple[int, int]:
+    """Return the bytes that the busiest adapter sends, and those over all NVLinks."""
     far = bytes_sent(spec.collective, spec.size, spec.ranks)
     by_adapter = far * _busiest(spec) // spec.chosen_channels if spec.hosts > 1 else 0
     inner = spec.ranks - (spec.hosts if spec.hosts > 1 else 0)
-    nvlink = protocol.wire_size(far * inner) if spec.gpus > 1 else 0
-    return FlowReport(round(times.end), by_adapter, nvlink, messages if spec.hosts > 1 else 0)
+    return by_adapter, spec.chosen_protocol.wire_size(far * inner) if spec.gpus > 1 else 0
 
 
 def _busiest(spec: CollectiveSpec) -> int:
@@ -99,7 +103,7 @@ class _RingTimes:
         self._nvlink_free = np.zeros(spec.ranks)
         self._done: list[deque[Times]] = [deque(maxlen=self._slots) for _ in channels]
 
-    def loop(self, near: _Edge, far: _Edge) -> None:
+    def loop(self, near: _EdgeTimes, far: _EdgeTimes) -> None:
         """Follow one loop, with edges for messages of its size."""
         edges = tuple(
             np.where(self._is_far, over_wire, over_nvlink)

@@ -112,15 +112,7 @@ def _head(
     spec: CollectiveSpec, part: _Part, host: int, head: int, local: _Local
 ) -> Iterator[Worker]:
     """Exchange the sum of a host for that of all: with a switch, or by a tree."""
-    node = aggregation_node(spec)
-    parents = host_parents(spec, part.channel)
-    if node is not None:
-        above: int | None = node
-        below: list[int] = []
-    else:
-        parent = parents[host]
-        above = None if parent is None else parent * spec.gpus + part.head
-        below = [child * spec.gpus + part.head for child in children_of(parents, host)]
+    above, below = _neighbours(spec, part, host)
     up, down = part.lane("up"), part.lane("down")
     sources = (*local.sources, *(EdgeId(child, head, up) for child in below))
     targets = (*local.targets, *(EdgeId(head, child, down) for child in below))
@@ -134,6 +126,17 @@ def _head(
     yield Worker(
         head, [WorkerStep(*each, lowered, store=stores, targets=targets) for each in part.parts]
     )
+
+
+def _neighbours(spec: CollectiveSpec, part: _Part, host: int) -> tuple[int | None, list[int]]:
+    """Return the node above the head of a host, and those below: the switch, or heads of a tree."""
+    node = aggregation_node(spec)
+    if node is not None:
+        return node, []
+    parents = host_parents(spec, part.channel)
+    parent = parents[host]
+    above = None if parent is None else parent * spec.gpus + part.head
+    return above, [child * spec.gpus + part.head for child in children_of(parents, host)]
 
 
 def _aggregation(spec: CollectiveSpec, part: _Part) -> Iterator[Worker]:

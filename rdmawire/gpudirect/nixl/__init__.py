@@ -9,7 +9,13 @@
     report = kv_transfer(KvSpec(machine, "GPU0", "GPU1", blocks=8, layers=2))
 """
 
-from rdmawire.gpudirect.nixl.descriptor import Descriptor, Pair, deserialize, merged, serialize
+from rdmawire.gpudirect.nixl.descriptor import (
+    Descriptor,
+    DescriptorPair,
+    deserialize,
+    merged,
+    serialize,
+)
 from rdmawire.gpudirect.nixl.kv_transfer import (
     MAX_BYTES,
     MAX_READS,
@@ -23,10 +29,10 @@ __all__ = [
     "MAX_BYTES",
     "MAX_READS",
     "Descriptor",
+    "DescriptorPair",
     "KvReport",
     "KvSpec",
     "KvTransfer",
-    "Pair",
     "deserialize",
     "kv_transfer",
     "merged",

@@ -18,23 +18,25 @@ class Descriptor(NamedTuple):
     tensor: int = 0
 
 
-class Pair(NamedTuple):
+class DescriptorPair(NamedTuple):
     """Memory of the initiator, and memory of the same length of the target."""
 
     local: Descriptor
     remote: Descriptor
 
 
-def merged(pairs: Sequence[Pair]) -> list[Pair]:
+def merged(pairs: Sequence[DescriptorPair]) -> list[DescriptorPair]:
     """Join pairs that follow each other at both ends, as ``makeXferReq`` does."""
-    found: list[Pair] = []
+    found: list[DescriptorPair] = []
     for pair in pairs:
         if (
             found
             and _follows(found[-1].local, pair.local)
             and _follows(found[-1].remote, pair.remote)
         ):
-            found[-1] = Pair(*(_joined(one, two) for one, two in zip(found[-1], pair, strict=True)))
+            found[-1] = DescriptorPair(
+                *(_joined(one, two) for one, two in zip(found[-1], pair, strict=True))
+            )
         else:
             found.append(pair)
     return found

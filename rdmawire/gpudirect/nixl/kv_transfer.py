@@ -9,14 +9,20 @@ from random import Random
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FabricError, TransferError, VerbsError, WireError
-from rdmawire.gpudirect.nixl.descriptor import Descriptor, Pair, deserialize, merged, serialize
+from rdmawire.gpudirect.nixl.descriptor import (
+    Descriptor,
+    DescriptorPair,
+    deserialize,
+    merged,
+    serialize,
+)
 from rdmawire.gpudirect.transfer.host import TransferHost
 from rdmawire.gpudirect.transfer.host_pair import HostPair
 from rdmawire.gpudirect.transfer.path import random_bytes
 from rdmawire.gpudirect.ucx.am import AmHeader, AmId, MemoryType, Message
 from rdmawire.gpudirect.ucx.config import UcxConfig
 from rdmawire.gpudirect.ucx.protocol import segment_size
-from rdmawire.gpudirect.ucx.worker import Posted, UserBuffer, connected_workers
+from rdmawire.gpudirect.ucx.worker import PostedOperation, UserBuffer, connected_workers
 from rdmawire.topology import Costs, Machine
 from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
@@ -90,7 +96,7 @@ class KvReport(NamedTuple):
     cpu: float
     frames: int
     wire_bytes: int
-    posted: tuple[Posted, ...]
+    posted: tuple[PostedOperation, ...]
 
     @property
     def rate(self) -> float:
@@ -115,7 +121,7 @@ class KvTransfer:
         pairs = self._pairs()
         self._descriptors = len(pairs)
         self._reads = merged(pairs) if spec.merges else pairs
-        self._posted: list[Posted] = []
+        self._posted: list[PostedOperation] = []
         depths = (_DEPTH, max(_DEPTH, len(self._reads)))
         workers = connected_workers(self._pair, spec, depths, self._posted)
         self._prefill, self._decode = workers
@@ -143,11 +149,11 @@ class KvTransfer:
             return list(range(first, first + spec.blocks))
         return random.sample(range(spec.pool), spec.blocks)
 
-    def _pairs(self) -> list[Pair]:
+    def _pairs(self) -> list[DescriptorPair]:
         """Return the descriptors of all blocks, tensor by tensor."""
         there, here = self.block_ids
         return [
-            Pair(self._block(1, tensor, own), self._block(0, tensor, other))
+            DescriptorPair(self._block(1, tensor, own), self._block(0, tensor, other))
             for tensor in range(self.spec.layers * _SIDES)
             for own, other in zip(here, there, strict=True)
         ]
@@ -195,7 +201,7 @@ class KvTransfer:
             tuple(self._posted),
         )
 
-    def _read(self, pair: Pair) -> None:
+    def _read(self, pair: DescriptorPair) -> None:
         """Post the READ of a pair (``ucp_get_nbx``)."""
         local, remote = pair
         tensor = self.caches[1][local.tensor]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rdmawire.errors import TransferError, VerbsError
 from rdmawire.fabric import CAP, NotifyingPort, Simulator
 from rdmawire.gpudirect.transfer.host import TransferHost
+from rdmawire.gpudirect.transfer.rdma_endpoint import Wake
 from rdmawire.ib import QPInit, QueuePair
 from rdmawire.ib.cm import CMSettings, ManagedPort
 from rdmawire.ib.cm.machine import Neighbours
@@ -19,8 +20,6 @@ from rdmawire.verbs import QPType, SendWR, WorkCompletion
 _NEARBY = CMSettings(response_timeout=14, packet_life=8)
 """Response timeouts of milliseconds: the hosts are on one switch."""
 _MAX_POLLED = 1 << 10
-Wake = Callable[[str], None]
-"""Function called with the name of a host that has something to transmit."""
 
 
 class StorageHostSpec(NamedTuple):

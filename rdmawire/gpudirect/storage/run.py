@@ -25,7 +25,7 @@ from rdmawire.gpudirect.storage.initiator import Initiator
 from rdmawire.gpudirect.storage.local import LocalQueue, contiguous
 from rdmawire.gpudirect.storage.registration import CommandRegions
 from rdmawire.gpudirect.storage.target import Target
-from rdmawire.gpudirect.storage.workload import Executed, Workload, plan
+from rdmawire.gpudirect.storage.workload import Executed, StorageWorkload, plan
 from rdmawire.gpudirect.transfer.host import Traffic, cable_of, join, link_uses
 from rdmawire.gpudirect.transfer.host_pair import check_mtu, event_limit
 from rdmawire.memory.page import PAGE_4K, PAGE_64K
@@ -196,14 +196,14 @@ class StorageRun:
             return None
         return self._host.host.buffer(self.spec.queue_depth * self.spec.block_size)
 
-    def _make_workload(self) -> Workload:
+    def _make_workload(self) -> StorageWorkload:
         spec = self.spec
         count = spec.reads + spec.writes
         accesses = plan(spec.reads, spec.writes, spec.block_size, self._namespace.blocks, spec.seed)
         if spec.fault is StorageFault.LBA:
             accesses[-1] = accesses[-1]._replace(slba=self._namespace.blocks)
         revoke_at = max(count // 2, 1) if spec.fault is StorageFault.REVOKE else None
-        made = Workload(
+        made = StorageWorkload(
             accesses,
             spec.block_size,
             spec.queue_depth,

@@ -21,7 +21,7 @@ ABORTED: Final = "ABORTED"
 """Status of a command whose connection ended before its response."""
 
 
-class Access(NamedTuple):
+class PlannedCommand(NamedTuple):
     """A command of the workload: its number, what it does, and the offset of its data (bytes)."""
 
     number: int
@@ -49,7 +49,7 @@ Submit = Callable[[int, IOCommand, int, Finished], None]
 """Function that submits a command in a slot, whose data is at an offset of the memory."""
 
 
-class Workload:
+class StorageWorkload:
     """The commands of a run, of which as many as there are ``slots`` are in progress.
 
     ``staging`` is pinned memory with a part for each slot, or nothing if commands use the memory of
@@ -59,7 +59,7 @@ class Workload:
 
     def __init__(  # noqa: PLR0917
         self,
-        accesses: list[Access],
+        accesses: list[PlannedCommand],
         size: int,
         slots: int,
         host: StorageHost,
@@ -116,7 +116,7 @@ class Workload:
         self._staging.write(chunk.data, self._places[chunk.number] * self.size)
         self._send(self._accesses[chunk.number])
 
-    def _send(self, access: Access) -> None:
+    def _send(self, access: PlannedCommand) -> None:
         slot = self._places[access.number]
         at = access.offset if self._staging is None else slot * self.size
         command = IOCommand(
@@ -128,7 +128,7 @@ class Workload:
         )
         self.submit(slot, command, at, partial(self._responded, access))
 
-    def _responded(self, access: Access, status: str) -> None:
+    def _responded(self, access: PlannedCommand, status: str) -> None:
         """Take the status of a command; copy the data of a READ to the GPU."""
         is_good = status == Status.SUCCESS.name
         if is_good and self._staging is not None and access.opcode is IOOpcode.READ:
@@ -141,7 +141,7 @@ class Workload:
         self._host.store(chunk.offset, chunk.data)
         self._finish(self._accesses[chunk.number], Status.SUCCESS.name)
 
-    def _finish(self, access: Access, status: str) -> None:
+    def _finish(self, access: PlannedCommand, status: str) -> None:
         now = self._host.simulator.now
         start = self._starts.pop(access.number, now)
         self.executed[access.number] = Executed(access.opcode.name, access.slba, start, now, status)
@@ -191,7 +191,7 @@ def _nothing() -> None:
     """Do nothing after the last command."""
 
 
-def plan(reads: int, writes: int, size: int, blocks: int, seed: int) -> list[Access]:
+def plan(reads: int, writes: int, size: int, blocks: int, seed: int) -> list[PlannedCommand]:
     """Return READs and WRITEs of ``size`` bytes in random order, each of other blocks.
 
     ``blocks`` is the number of blocks of the namespace.
@@ -202,6 +202,6 @@ def plan(reads: int, writes: int, size: int, blocks: int, seed: int) -> list[Acc
     each = size // BLOCK
     places = random.sample(range(blocks // each), len(opcodes))
     return [
-        Access(number, opcode, place * each, number * size)
+        PlannedCommand(number, opcode, place * each, number * size)
         for number, (opcode, place) in enumerate(zip(opcodes, places, strict=True))
     ]

@@ -40,7 +40,7 @@ from rdmawire.gpudirect.ucx.config import (
 )
 from rdmawire.gpudirect.ucx.protocol import Fragment, Memory, Protocol, choose, fragments
 from rdmawire.gpudirect.ucx.tag_send import MAX_SIZE, TagReport, TagSend, TagSpec, tag_send
-from rdmawire.gpudirect.ucx.worker import Posted
+from rdmawire.gpudirect.ucx.worker import PostedOperation
 
 __all__ = [
     "AUTO_THRESHOLDS",
@@ -63,7 +63,7 @@ __all__ = [
     "MemoryType",
     "Message",
     "PackedKey",
-    "Posted",
+    "PostedOperation",
     "Protocol",
     "RtrHeader",
     "RtsHeader",

@@ -105,7 +105,7 @@ class AmHeader(NamedTuple):
     header_length: int
 
 
-Header = (
+UcpHeader = (
     EagerHeader
     | EagerFirstHeader
     | EagerMiddleHeader
@@ -116,7 +116,7 @@ Header = (
 )
 """The header of any message."""
 
-_LAYOUTS: Final[Mapping[type[Header], Struct]] = {
+_LAYOUTS: Final[Mapping[type[UcpHeader], Struct]] = {
     EagerHeader: Struct("<Q"),
     EagerFirstHeader: Struct("<QQQ"),
     EagerMiddleHeader: Struct("<QQ"),
@@ -125,7 +125,7 @@ _LAYOUTS: Final[Mapping[type[Header], Struct]] = {
     AckHeader: Struct("<QbQ"),
     AmHeader: Struct("<HHI"),
 }
-HEADERS: Final[Mapping[AmId, type[Header]]] = {
+HEADERS: Final[Mapping[AmId, type[UcpHeader]]] = {
     AmId.EAGER_ONLY: EagerHeader,
     AmId.EAGER_FIRST: EagerFirstHeader,
     AmId.EAGER_MIDDLE: EagerMiddleHeader,
@@ -164,7 +164,7 @@ class Message(NamedTuple):
     """An active message: its id, its header, and the bytes after the header."""
 
     am_id: AmId
-    header: Header
+    header: UcpHeader
     rest: bytes = b""
 
     def build(self, transport: UctTransport) -> bytes:

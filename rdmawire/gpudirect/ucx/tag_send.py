@@ -19,18 +19,18 @@ from rdmawire.gpudirect.ucx.am import (
     EagerFirstHeader,
     EagerHeader,
     EagerMiddleHeader,
-    Header,
     MemoryType,
     Message,
     PackedKey,
     RtrHeader,
     RtsHeader,
+    UcpHeader,
 )
 from rdmawire.gpudirect.ucx.config import UcxConfig
 from rdmawire.gpudirect.ucx.protocol import Fragment, Protocol, choose, fragments
 from rdmawire.gpudirect.ucx.worker import (
     Copies,
-    Posted,
+    PostedOperation,
     UserBuffer,
     Worker,
     connected_workers,
@@ -88,7 +88,7 @@ class TagReport(NamedTuple):
     cpu: float
     frames: int
     wire_bytes: int
-    posted: tuple[Posted, ...]
+    posted: tuple[PostedOperation, ...]
     reasons: tuple[str, ...]
 
     @property
@@ -114,7 +114,7 @@ class TagSend:
         ]
         memories = [buffer.memory for buffer in self._buffers]
         self.protocol = choose(spec.size, spec.config, *memories)
-        self._posted: list[Posted] = []
+        self._posted: list[PostedOperation] = []
         depth = _SPARE + self._fragment_count()
         self._workers = connected_workers(self._pair, spec, (depth, depth), self._posted)
 
@@ -263,12 +263,12 @@ class _Sender(_Side):
             sges = (self.buffer.sge(offset, size),) if size else ()
             self.worker.send(Message(fragment.am_id, header), *sges, done=done)
 
-    def _send_copied(self, am_id: AmId, header: Header, chunk: Chunk) -> None:
+    def _send_copied(self, am_id: AmId, header: UcpHeader, chunk: Chunk) -> None:
         """Send a descriptor; with it the sender may change its data."""
         self.worker.send(Message(am_id, header, chunk.data))
         self._complete(len(chunk.data))
 
-    def _eager_header(self, fragment: Fragment) -> Header:
+    def _eager_header(self, fragment: Fragment) -> UcpHeader:
         if fragment.am_id is AmId.EAGER_ONLY:
             return EagerHeader(self.spec.tag)
         if fragment.am_id is AmId.EAGER_FIRST:
@@ -390,7 +390,7 @@ class _Receiver(_Side):
         else:
             self._arrived(0)
 
-    def _offset(self, header: Header) -> int:
+    def _offset(self, header: UcpHeader) -> int:
         if isinstance(header, EagerMiddleHeader):
             if header.msg_id != self._msg_id:
                 raise TransferError(f"a fragment of message {header.msg_id:#x}")

@@ -102,7 +102,7 @@ class Copies:
         self._actions.popleft()(chunk)
 
 
-class Posted(NamedTuple):
+class PostedOperation(NamedTuple):
     """What was posted: the time (ns), by whom, its name and its bytes."""
 
     time: int
@@ -124,7 +124,7 @@ class Worker:
         wake: Wake,
         config: UcxConfig,
         depth: int,
-        posted: list[Posted],
+        posted: list[PostedOperation],
     ) -> None:
         self.host = host
         self.handlers: dict[AmId, Callable[[Message], None]] = {}
@@ -201,7 +201,7 @@ class Worker:
 
     def _note(self, what: str, size: int) -> None:
         time = round(self.end.next_post())
-        self._posted.append(Posted(time, self.host.name, what, size))
+        self._posted.append(PostedOperation(time, self.host.name, what, size))
 
     def _post(self, work: SendWR, done: Done | None) -> None:
         self._numbers += 1
@@ -246,7 +246,7 @@ class _WorkerSpec(Protocol):
 
 
 def connected_workers(
-    pair: HostPair, spec: _WorkerSpec, depths: tuple[int, int], posted: list[Posted]
+    pair: HostPair, spec: _WorkerSpec, depths: tuple[int, int], posted: list[PostedOperation]
 ) -> list[Worker]:
     """Return workers of two hosts, whose endpoints are connected; ``depths`` are their receives."""
     simulator, wake = pair.network.simulator, pair.network.wake

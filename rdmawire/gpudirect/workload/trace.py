@@ -19,11 +19,11 @@ _HEAD: Final = 512
 """Bytes by which the kind of a file is seen."""
 _GOAL: Final = re.compile(rb"\s*(?:num_ranks\b|rank\b|//|/\*)")
 _NUMBER: Final = re.compile(r"(\d+)\.[^.]+\Z")
-AnyPath = str | PathLike[str]
+TracePath = str | PathLike[str]
 
 
 def read_trace(
-    paths: Sequence[AnyPath], *, size: int = 0, groups: Groups | None = None
+    paths: Sequence[TracePath], *, size: int = 0, groups: Groups | None = None
 ) -> Workload:
     """Read a workload from a GOAL schedule, an MSCCL algorithm, or Chakra's traces.
 

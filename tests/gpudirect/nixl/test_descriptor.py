@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.errors import WireError
-from rdmawire.gpudirect.nixl import Descriptor, Pair, deserialize, merged, serialize
+from rdmawire.gpudirect.nixl import Descriptor, DescriptorPair, deserialize, merged, serialize
 
 LOCAL, REMOTE, SIZE = 1 << 20, 1 << 30, 64
 
@@ -22,7 +22,7 @@ NUMBERS = st.integers(0, 5)
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(0, 1)), max_size=30))
 def test_merged_pairs_name_the_same_bytes(blocks: list[tuple[int, int, int]]) -> None:
     pairs = [
-        Pair(block(LOCAL, own, tensor), block(REMOTE, other, tensor))
+        DescriptorPair(block(LOCAL, own, tensor), block(REMOTE, other, tensor))
         for own, other, tensor in blocks
     ]
     found = merged(pairs)
