@@ -138,8 +138,7 @@ def command(path: str | None, *, flows: bool, as_json: bool, quiet: bool, **sett
     alltoall each pair of GPUs has a connection; a sendrecv sends to the next GPU. Both have neither
     --protocol nor --channels. Exit status: 0, 1 if a connection fails, 2 for what cannot be.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     if flows:
         return _flows(path, settings, as_json=as_json, quiet=quiet)
     if path is None:

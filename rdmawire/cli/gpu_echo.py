@@ -250,7 +250,7 @@ def _values(report: "GpuEchoReport") -> dict[str, Any]:
 
 
 def _lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
-    """Yield the timeline, and what came of it."""
+    """Yield the timeline, and what it led to."""
     spec = report.spec
     yield from timeline_lines(report.timeline, _SHOWN, adapters=False)
     for number, queue in enumerate(report.queues):
@@ -264,6 +264,11 @@ def _lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
     )
     if report.stuck:
         yield f"never ended: {report.stuck}"
+    yield from _outcome_lines(report, seeds)
+
+
+def _outcome_lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
+    """Yield the packets that were lost or discarded, and whether the replies were right."""
     for count, text in (
         (report.lost, "lost on the client's link"),
         (report.discarded, "discarded: no buffer was free"),
@@ -275,7 +280,7 @@ def _lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
         yield f"all replies that came were right{tried}"
         return
     yield f"{report.wrong} wrong, {report.missing} missing"
-    yield from repeat_lines(spec)
+    yield from repeat_lines(report.spec)
 
 
 def _times(times: list[int]) -> str:

@@ -93,8 +93,7 @@ def command(
     allows. The target compares the data, so that a forgotten fence is seen. Exit status: 0, or 1 if
     data was wrong or the work never arrived.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     if path is not None:
         path = options.capture_path(path)
     options.check_drawing(picture)

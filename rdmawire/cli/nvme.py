@@ -129,7 +129,7 @@ def _values(report: "StorageReport") -> dict[str, Any]:
 
 
 def _lines(report: "StorageReport", *, links: bool) -> Iterator[str]:
-    """Yield a line for each command, and what came of all of them."""
+    """Yield a line for each command, and the results of all of them."""
     for one in report.executed:
         times = f"{one.start / 1000:9.2f} us  {(one.end - one.start) / 1000:8.2f} us"
         yield f"{times}  {one.opcode.ljust(5)}  LBA {one.slba:<8d}  {one.status}"

@@ -81,8 +81,7 @@ def command(
     data and takes part in a barrier. Between hosts this is RDMA, within one loads and stores.
     Exit status: 0, 1 if an operation fails, 2 for what cannot be done.
     """
-    if as_json and quiet:
-        raise click.UsageError("--json prints the summary, -q does not: give one of them")
+    options.check_summary(as_json=as_json, quiet=quiet)
     if not size:
         raise click.UsageError("--size: a put has 1 byte or more")
     if path is not None:

@@ -39,7 +39,7 @@ _START: Final = us(5)
 
 
 class GpuEchoReport(NamedTuple):
-    """What came of it. ``duration`` and ``times`` (of right replies) are in ns.
+    """The result of a run. ``duration`` and ``times`` (of right replies) are in ns.
 
     ``sent`` requests had ``answered`` right replies, of ``expected`` ones. ``wrong`` replies were
     not right, ``lost`` packets were lost on a link, and ``discarded`` ones found no buffer.
@@ -135,7 +135,7 @@ class GpuEcho:
         return gpu_reply(self.spec, frame) or os_reply(frame, self._place)
 
     def run(self) -> GpuEchoReport:
-        """Do it, and return what came of it."""
+        """Do it, and return the result."""
         for number, kernels in enumerate(self._kernels):
             self._launch(number, kernels)
         self.system.launch(self._os.run, self.server.processor)

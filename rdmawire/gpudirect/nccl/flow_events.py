@@ -16,7 +16,7 @@ from rdmawire.gpudirect.nccl.algorithm import traffic_of, workers_of
 from rdmawire.gpudirect.nccl.collective import CollectiveSpec
 from rdmawire.gpudirect.nccl.node import Nodes
 from rdmawire.gpudirect.nccl.plan import EdgeId, Worker
-from rdmawire.gpudirect.nccl.task import BoundStep, LocalPort, ReadyQueue, Runner
+from rdmawire.gpudirect.nccl.task import BoundStep, LocalPort, ReadyQueue, Runner, bind_runners
 from rdmawire.units import SECOND
 
 MAX_MESSAGES: Final = 1 << 20
@@ -137,25 +137,16 @@ class EventFlow:
         self._sent: Counter[bool] = Counter()
         self._by_adapter: Counter[int] = Counter()
         self._runners = [_FlowRunner(worker, self._size_of) for worker in workers]
-        self._join()
+        bind_runners(self._runners, self._edge)
+        for worker in workers:
+            for step in worker.steps:
+                self._count(step.targets, step.length)
 
     def _size_of(self, length: int) -> int:
         return self._spec.chosen_protocol.wire_size(length * self._spec.itemsize)
 
     def _note_progress(self) -> None:
         self._ended = self._simulator.now
-
-    def _join(self) -> None:
-        sources: dict[EdgeId, _FlowRunner] = {}
-        targets: dict[EdgeId, _FlowRunner] = {}
-        for runner in self._runners:
-            for step in runner.worker.steps:
-                sources.update(dict.fromkeys(step.targets, runner))
-                targets.update(dict.fromkeys(step.sources, runner))
-                self._count(step.targets, step.length)
-        edges = {edge: self._edge(edge, sources[edge], targets[edge]) for edge in sources}
-        for runner in self._runners:
-            runner.bind(edges)
 
     def _count(self, edges: tuple[EdgeId, ...], length: int) -> None:
         """Count the bytes of a step: those of values from adapters, and those within hosts."""

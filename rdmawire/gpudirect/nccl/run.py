@@ -29,7 +29,15 @@ from rdmawire.gpudirect.nccl.collective import (
 from rdmawire.gpudirect.nccl.connection import NetConnection
 from rdmawire.gpudirect.nccl.node import Nodes
 from rdmawire.gpudirect.nccl.plan import EdgeId
-from rdmawire.gpudirect.nccl.task import Data, Edge, LocalEdge, LocalPort, ReadyQueue, Task
+from rdmawire.gpudirect.nccl.task import (
+    Data,
+    Edge,
+    LocalEdge,
+    LocalPort,
+    ReadyQueue,
+    Task,
+    bind_runners,
+)
 from rdmawire.ib import QueuePair
 
 _LEAVES: Final = ("leaf1", "leaf2")
@@ -94,12 +102,11 @@ class CollectiveRun:
         self.local_edges: list[LocalEdge] = []
         self.connections: list[NetConnection] = []
         self._ports: dict[tuple[int, ...], LocalPort] = {}
-        self._edges: dict[EdgeId, Edge[bytes]] = {}
         self._ready = ReadyQueue(self._note_progress)
         self._ended = 0
         protocol = spec.chosen_protocol
         self._tasks = [Task(self._data, worker, protocol) for worker in workers]
-        self._join()
+        self._edges = bind_runners(self._tasks, self._edge)
 
     # Building.
 
@@ -129,19 +136,6 @@ class CollectiveRun:
             for leaf in leaves:
                 self.network.join(leaf, f"spine{number}", cable.link())
         return leaves
-
-    def _join(self) -> None:
-        """Make the edges between tasks."""
-        sources: dict[EdgeId, Task] = {}
-        targets: dict[EdgeId, Task] = {}
-        for task in self._tasks:
-            for step in task.worker.steps:
-                sources.update(dict.fromkeys(step.targets, task))
-                targets.update(dict.fromkeys(step.sources, task))
-        for edge, source in sources.items():
-            self._edges[edge] = self._edge(edge, source, targets[edge])
-        for task in self._tasks:
-            task.bind(self._edges)
 
     def _edge(self, edge: EdgeId, source: Task, target: Task) -> Edge[bytes]:
         if self.nodes.is_local(edge):

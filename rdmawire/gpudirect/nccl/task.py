@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -192,6 +192,28 @@ class Runner(ABC, Generic[M]):
     @abstractmethod
     def do(self, bound: BoundStep[M]) -> None:
         """Do a step, whose messages are there."""
+
+
+R = TypeVar("R", bound=Runner[Any])
+
+
+def bind_runners(
+    runners: Sequence[R], make: Callable[[EdgeId, R, R], Edge[M]]
+) -> dict[EdgeId, Edge[M]]:
+    """Make the edges of all runners and bind their steps to them; return the edges.
+
+    ``make`` returns an edge, by its id and the runners that send and receive over it.
+    """
+    sources: dict[EdgeId, R] = {}
+    targets: dict[EdgeId, R] = {}
+    for runner in runners:
+        for step in runner.worker.steps:
+            sources.update(dict.fromkeys(step.targets, runner))
+            targets.update(dict.fromkeys(step.sources, runner))
+    edges = {edge: make(edge, source, targets[edge]) for edge, source in sources.items()}
+    for runner in runners:
+        runner.bind(edges)
+    return edges
 
 
 def _is_ready(bound: BoundStep[M]) -> bool:
