@@ -225,7 +225,8 @@ SCENARIO_CHECKS: Final = (
     Check(
         "through-host-memory", _SCENARIO, _WARNING,
         "data of the GPU goes through host memory: each DMA is copied once more",
-        "load nvidia-peermem (via: peermem), or use a dma-buf (via: dmabuf)",
+        "if the adapter may access the GPU, load nvidia-peermem (via: peermem) or use a dma-buf "
+        "(via: dmabuf)",
         "nvidia-peermem documentation", _bounced,
     ),
     Check(

@@ -60,6 +60,7 @@ def test_a_link_with_a_small_mtu() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        ("acs", ["acs"]),
         ("bar1-exhausted", ["bar1-full"]),
         ("dmabuf-not-supported", ["dmabuf-not-supported"]),
         ("dscp-not-trusted", ["dscp-not-trusted", "loss"]),
@@ -69,6 +70,9 @@ def test_a_link_with_a_small_mtu() -> None:
         ("peermem-not-loaded", ["peermem-not-loaded"]),
         ("pfc-wrong-priority", ["pfc-not-for-dscp", "loss"]),
         ("gpu-revoked", ["freed-while-registered", "remote-access"]),
+        ("gpu-of-another-socket", ["other-socket", "through-host-memory"]),
+        ("iommu", ["acs", "iommu"]),
+        ("peer-to-peer-off", ["peer-to-peer-off", "acs", "through-host-memory"]),
         ("gpu-bounce", ["through-host-memory"]),
         ("no-pfc", ["loss"]),
         ("rnr-exhausted", ["receiver-not-ready"]),
