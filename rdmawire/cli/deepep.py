@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +10,7 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.kernel_report import draw
 from rdmawire.cli.streams import complain
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import KernelError
@@ -75,12 +77,14 @@ _FAILED = 1
     "Job", "Seed of tokens, experts, weights, losses, and times at which stores become visible."
 )
 @options.written("path", "The capture of all adapters: FILE.pcap or .pcapng, also compressed.")
+@options.picture("Draw the timeline to FILE.svg or FILE.png.")
 @options.text_or_json("Print the summary and the timeline as one JSON object.")
 @options.QUIET
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     path: str | None,
     *,
+    picture: Path | None,
     as_json: bool,
     quiet: bool,
     unordered: bool,
@@ -97,6 +101,7 @@ def command(
     options.check_installed("rdmawire.gpudirect.deepep")
     if path is not None:
         path = options.capture_path(path)
+    options.check_drawing(picture)
     try:
         run = _job(settings, ordered=not unordered)
     except KernelError as error:
@@ -107,6 +112,8 @@ def command(
     except KernelError as error:
         complain(str(error))
         return _FAILED
+    steps = [one for one in report.timeline if not one.who.endswith(".adapter")]
+    draw(steps, picture, f"Tokens of {plural(run.spec.ranks, 'rank')}")
     if not quiet:
         text = dumped(_values(run, report), indent=1)
         click.echo(text if as_json else "\n".join(_lines(run, report)), err=path == STREAM)

@@ -14,6 +14,7 @@ from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.kernel_report import (
     MODEL,
     WRONG,
+    draw,
     forgotten_and_seeds,
     repeat_lines,
     search,
@@ -177,10 +178,7 @@ def command(
         report = _search(spec, range(seed, seed + seeds), path)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
-    if picture is not None:
-        from rdmawire.gpudirect.plot import draw_timeline
-
-        draw_timeline(report.timeline, picture, f"{spec.protocol.name} echo of a GPU")
+    draw(report.timeline, picture, f"{spec.protocol.name} echo of a GPU")
     if not quiet:
         text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
         click.echo(text, err=path == STREAM)

@@ -12,6 +12,7 @@ from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.kernel_report import (
     MODEL,
     WRONG,
+    draw,
     forgotten_and_seeds,
     outcome_lines,
     outcome_values,
@@ -101,10 +102,7 @@ def command(
         report = _search(_spec(settings), range(seed, seed + seeds), path)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
-    if picture is not None:
-        from rdmawire.gpudirect.plot import draw_timeline
-
-        draw_timeline(report.timeline, picture, f"WRITEs that a {report.spec.mode.value} starts")
+    draw(report.timeline, picture, f"WRITEs that a {report.spec.mode.value} starts")
     if not quiet:
         text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
         click.echo(text, err=path == STREAM)

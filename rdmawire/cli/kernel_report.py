@@ -1,6 +1,7 @@
 """Reports of GPU kernels on the command line, and the search for a seed that goes wrong."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
@@ -119,6 +120,14 @@ def outcome_values(report: KernelReport) -> dict[str, Any]:
         "frames": report.frames,
         "timeline": [entry._asdict() for entry in report.timeline],
     }
+
+
+def draw(timeline: "Sequence[Happened]", picture: Path | None, title: str) -> None:
+    """Draw a timeline, if a picture is wanted."""
+    if picture is not None:
+        from rdmawire.gpudirect.plot import draw_timeline
+
+        draw_timeline(timeline, picture, title)
 
 
 def timeline_lines(

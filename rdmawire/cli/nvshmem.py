@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.kernel_report import timeline_lines
+from rdmawire.cli.kernel_report import draw, timeline_lines
 from rdmawire.cli.streams import complain
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import KernelError
@@ -63,12 +64,14 @@ _FAILED = 1
     help="Seed of the times at which stores become visible.",
 )  # fmt: skip
 @options.written("path", "The capture of all adapters: FILE.pcap or .pcapng, also compressed.")
+@options.picture("Draw the timeline to FILE.svg or FILE.png.")
 @options.text_or_json("Print the summary and the timeline as one JSON object.")
 @options.QUIET
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     path: str | None,
     *,
+    picture: Path | None,
     as_json: bool,
     quiet: bool,
     messages: int,
@@ -86,6 +89,7 @@ def command(
         raise click.UsageError("--size: a put has 1 byte or more")
     if path is not None:
         path = options.capture_path(path)
+    options.check_drawing(picture)
     try:
         job = _job(settings, size)
     except KernelError as error:
@@ -96,6 +100,8 @@ def command(
     except KernelError as error:
         complain(str(error))
         return _FAILED
+    steps = [one for one in job.system.timeline if not one.who.endswith(".adapter")]
+    draw(steps, picture, f"Puts of {plural(job.spec.pes, 'PE')}")
     summary = {
         "pes": job.spec.pes,
         "transport": job.spec.transport.value,
@@ -106,7 +112,7 @@ def command(
         "timeline": [entry._asdict() for entry in job.system.timeline],
     }
     if not quiet:
-        lines = _lines(summary, job.system.timeline)
+        lines = _lines(summary, steps)
         click.echo(dumped(summary, indent=1) if as_json else "\n".join(lines), err=path == STREAM)
     return 0
 
@@ -132,7 +138,7 @@ def _run(job: "Nvshmem", path: str | None, frames: list[int], *, size: int, mess
 
 
 def _lines(summary: dict[str, Any], timeline: "list[Happened]") -> Iterator[str]:
-    yield from timeline_lines(timeline, adapters=False)
+    yield from timeline_lines(timeline)
     puts = plural(summary["pes"] * summary["messages"], "put")
     frames = plural(summary["frames"], "frame")
     yield f"{puts} of {byte_count(summary['bytes'])} in {frames}: all right"

@@ -199,10 +199,10 @@ def _picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) 
     return path
 
 
-def picture(text: str) -> Callable[[F], F]:
-    """Return the option --plot with its help; the command gets ``picture``."""
+def picture(text: str, flag: str = "--plot", name: str = "picture") -> Callable[[F], F]:
+    """Return the option of a picture with its help; the command gets it as ``name``."""
     return option(
-        "Output", "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE",
+        "Output", flag, name, type=click.Path(path_type=Path), metavar="FILE",
         callback=_picture, help=text,
     )  # fmt: skip
 

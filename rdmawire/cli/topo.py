@@ -139,8 +139,7 @@ def _failed(error: RdmaError) -> int:
 def _draw(machine: "Machine", ends: tuple[str, str] | None, picture: Path) -> None:
     from rdmawire.gpudirect.plot import draw_host
 
-    routes = [route for _, route in _routes(machine, *ends)] if ends else []
-    draw_host(machine, picture, routes)
+    draw_host(machine, picture, list(_routes(machine, *ends)) if ends else [])
 
 
 class _Report:

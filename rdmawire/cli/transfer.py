@@ -66,6 +66,7 @@ def network_options(command: F) -> F:
         "rdmawire transfer dgx-h200 --path bounce --size 16MiB --chunk 0",
         "rdmawire transfer dgx-h200 --path direct --registration cache --repeat 8 --buffers 2",
         "rdmawire transfer dgx-h200 --plot times.svg",
+        "rdmawire transfer dgx-h200 --path bounce --size 1MiB --plot-links links.svg",
     ),
 )
 @click.argument("host")
@@ -137,6 +138,10 @@ def network_options(command: F) -> F:
     "capture", "The packets of one path and size: FILE.pcap or .pcapng, also compressed."
 )  # fmt: skip
 @options.picture("Draw times and rates by size to FILE.svg or FILE.png.")
+@options.picture(
+    "Draw the hosts with the bytes on their links, for one path and size.",
+    "--plot-links", "links_picture",
+)  # fmt: skip
 @options.text_or_json("Print one JSON object.")
 def command(
     host: str,
@@ -146,6 +151,7 @@ def command(
     links: bool,
     capture: str | None,
     picture: Path | None,
+    links_picture: Path | None,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -157,29 +163,46 @@ def command(
     RDMA, over TCP, or over NVLink or UALink within one host. Times are virtual;
     docs/howto/transfers.md explains the model. Exit status: 0, or 2 if the host has no such path.
     """
+    is_one = len(paths) == len(sizes) == 1
+    if links_picture is not None and not is_one:
+        raise click.UsageError("--plot-links needs one --path and one --size, which it draws")
     if capture is not None:
-        if len(paths) != 1 or len(sizes) != 1:
+        if not is_one:
             raise click.UsageError("-w needs one --path and one --size, whose packets it writes")
         if paths[0] in _WITHIN_HOST:
             raise click.UsageError(f"-w: {paths[0]} has no packets that a capture could hold")
         capture = options.capture_path(capture)
     options.check_drawing(picture)
+    options.check_drawing(links_picture)
     try:
         specs = list(_specs(host, paths, sizes, settings))
         results = [_Result(spec, *_outcome(spec, capture)) for spec in specs]
     except RdmaError as error:
         complain(str(error))
         return _USAGE
-    if picture is not None:
-        from rdmawire.gpudirect.plot import draw_transfers
-
-        reports = [one.report for one in results if one.report]
-        draw_transfers(reports, picture, f"From GPU to GPU, {host}")
+    _draw(results, host, picture, links_picture)
     is_known = any(result.report for result in results)
     lines = _lines(results, links=links)
     text = dumped([one.values() for one in results], indent=1) if as_json else "\n".join(lines)
     click.echo(text, err=capture == STREAM)
     return 0 if is_known else _USAGE
+
+
+def _draw(
+    results: "list[_Result]", host: str, picture: Path | None, links_picture: Path | None
+) -> None:
+    """Draw what is wanted of the transfers that were done."""
+    done = [(one.spec, one.report) for one in results if one.report]
+    if not done or (picture is None and links_picture is None):
+        return
+    from rdmawire.gpudirect.plot import draw_links, draw_transfers
+
+    if picture is not None:
+        draw_transfers([report for _, report in done], picture, f"From GPU to GPU, {host}")
+    if links_picture is not None:
+        [(spec, report)] = done
+        title = f"{byte_count(report.size)} by {report.path.value}, {host}"
+        draw_links(spec.machine, report, links_picture, title)
 
 
 def _specs(

@@ -45,3 +45,9 @@ def test_what_cannot_be_is_one_line(words: tuple[str, ...], message: str) -> Non
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_timeline_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.svg"
+    assert run("gen", "deepep", "-q", "--plot", str(path)).stdout == ""
+    assert "<!-- Tokens of 2 ranks -->" in path.read_text(encoding="utf-8")

@@ -81,6 +81,13 @@ def test_what_cannot_be_is_one_line(words: tuple[str, ...], message: str) -> Non
 def test_times_are_drawn(tmp_path: Path) -> None:
     path = tmp_path / "times.svg"
     run("transfer", "dgx-h200", "--size", "8", "--size", "64", "--plot", str(path))
+    links = tmp_path / "links.svg"
+    words = ("transfer", "dgx-h200", "--path", "direct", "--plot-links", str(links))
+    run(*words, "--size", "8")
+    assert "<!-- 8 bytes by direct, dgx-h200 -->" in links.read_text(encoding="utf-8")
+    refused = run(*words)
+    assert refused.returncode == 2
+    assert "--plot-links needs one --path and one --size" in refused.stderr
     assert "<!-- bounce -->" in path.read_text(encoding="utf-8")
 
 
