@@ -97,6 +97,16 @@ class Command(click.Command):
         super().__init__(*args, **settings)
         self.examples = examples
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Leave out an argument that the name has already: the kind of traffic of `gen`."""
+        word = (ctx.info_name or "").partition(" ")[2]
+        named = [
+            one.metavar
+            for one in self.params
+            if isinstance(one.type, click.Choice) and word in one.type.choices
+        ]
+        return [piece for piece in super().collect_usage_pieces(ctx) if piece not in named]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):

@@ -12,7 +12,7 @@ import click
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
-from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.command import Command, IntegerType, load, option
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.table import write_summary
@@ -87,6 +87,12 @@ def _psn(text: str) -> int:
     return number
 
 
+def kinds() -> dict[str, click.Command]:
+    """Return the commands of traffic with other options, by name; of collectives the first."""
+    names = [name for name in _OTHERS if name not in COLLECTIVES[1:]]
+    return {name: load(_OTHERS[name]) for name in names}
+
+
 class _GenCommand(Command):
     """The command, and those of traffic that has other options."""
 
@@ -98,9 +104,8 @@ class _GenCommand(Command):
         **extra: Any,
     ) -> click.Context:
         if args and args[0] in _OTHERS:
-            command = import_module(_OTHERS[args[0]]).command
-            made: click.Context = command.make_context(info_name, args, parent, **extra)
-            return made
+            name = f"{info_name} {args[0]}"
+            return load(_OTHERS[args[0]]).make_context(name, args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
 

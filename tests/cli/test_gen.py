@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.capture import open_capture
+from rdmawire.cli.gen import kinds
 from tests.cli.command import RDMAWIRE, rdmawire, refused
 from tests.waiting import HANG, wait_until
 from tests.writing import unfinished
@@ -233,6 +234,15 @@ def test_wrong_usage_is_one_line_that_says_what_is_allowed(
     line = refused("gen", *words, status=2)
     assert message in line
     assert "gen --help" in line
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_each_kind_of_traffic_has_its_own_help(kind: str) -> None:
+    shown = rdmawire("gen", kind, "--help").stdout
+    assert shown.startswith(f"Usage: rdmawire gen {kind} [OPTIONS]")
+    assert shown.count(kind, 0, shown.index("\n")) == 1
+    line = refused("gen", kind, "--no-such", status=2)
+    assert line.rstrip().endswith(f"see `rdmawire gen {kind} --help`")
 
 
 def test_a_file_that_cannot_be_written_is_one_line() -> None:

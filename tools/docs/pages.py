@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from rdmawire import read_columns  # noqa: E402
+from rdmawire.cli.gen import kinds  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
 from rdmawire.dissect import fields  # noqa: E402
 from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES, KnownDifference  # noqa: E402
@@ -158,6 +159,8 @@ def _command(parent: click.Context | None, name: str, command: click.Command) ->
             found = command.get_command(context, sub)
             assert found is not None
             yield from _command(context, sub, found)
+            for kind, other in kinds().items() if sub == "gen" else ():
+                yield from _command(context, f"{sub} {kind}", other)
 
 
 def _wireshark() -> Iterator[str]:
