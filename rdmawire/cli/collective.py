@@ -29,6 +29,7 @@ MAX_HOSTS = 512
     "gen",
     cls=Command,
     examples=(
+        "rdmawire gen allreduce",
         "rdmawire gen allreduce -w allreduce.pcapng",
         "rdmawire gen allreduce --hosts 8 --gpus 8 --size 64M -w ring.pcap",
         "rdmawire gen allgather --hosts 4 --protocol simple --loss 0.1% -w lossy.pcap",
@@ -141,9 +142,8 @@ def command(path: str | None, *, flows: bool, as_json: bool, quiet: bool, **sett
     options.check_summary(as_json=as_json, quiet=quiet)
     if flows:
         return _flows(path, settings, as_json=as_json, quiet=quiet)
-    if path is None:
-        raise click.UsageError("Missing option '-w' / '--write': name a capture, or give --flows")
-    path = options.capture_path(path)
+    if path is not None:
+        path = options.capture_path(path)
     try:
         run = _operation(settings)
     except CollectiveError as error:
@@ -244,10 +244,10 @@ def _operation(settings: dict[str, Any]) -> "CollectiveRun":
     return CollectiveRun(*wanted_collective(settings, layout_of(settings["topology"])))
 
 
-def _run(run: "CollectiveRun", path: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Do the operation, write the capture, and return the summary."""
+def _run(run: "CollectiveRun", path: str | None, settings: dict[str, Any]) -> dict[str, Any]:
+    """Do the operation, write the capture if one is wanted, and return the summary."""
     spec, start = run.spec, time.perf_counter()
-    with run.network.captured(path):
+    with options.captured(run.network, path):
         run.lose(settings["loss"])
         duration = run.run()
     sent = [run.sent[rank] * spec.itemsize for rank in range(spec.ranks)]

@@ -43,6 +43,12 @@ def test_errors_are_one_line(words: tuple[str, ...], message: str, tmp_path: Pat
     assert not path.exists()
 
 
+def test_a_capture_is_not_needed() -> None:
+    done = rdmawire("gen", "alltoall", "--size", "64k")
+    assert done.returncode == 0
+    assert done.stdout.startswith("alltoall of 65536 bytes by 2 GPUs: every result is right\n")
+
+
 def test_flows_need_no_packets() -> None:
     words = ("gen", "allreduce", "--hosts", "128", "--gpus", "8", "--size", "64M", "--flows")
     found = json.loads(rdmawire(*words, "--json").stdout)
