@@ -7,9 +7,9 @@ computation occupies its stream, a message occupies none.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from rdmawire.errors import WorkloadError
 from rdmawire.fabric import Simulator
@@ -68,68 +68,86 @@ class Carrier(Protocol):
     def finish(self) -> None: ...
 
 
-class _Receive(NamedTuple):
-    """A receive that waits; ``order`` counts those of its rank."""
-
-    order: int
-    operation: int
+Pattern = tuple[int, int]
+"""Source and tag of messages, each of which may be :data:`ANY`."""
 
 
-class _Mailbox:
-    """Receives of a rank that wait, and messages that no receive has taken yet, in their orders."""
+class _Entry:
+    """A receive or a message that waits; ``order`` counts those of its rank."""
+
+    __slots__ = ("is_taken", "order", "value")
+
+    def __init__(self, order: int, value: int | RankMessage) -> None:
+        self.order = order
+        self.value = value
+        self.is_taken = False
+
+
+class Mailbox:
+    """Receives of a rank that wait, and messages that no receive has taken yet, in their orders.
+
+    A receive waits in the queue of its pattern, a message in those of all patterns that it matches:
+    each is found without a search.
+    """
 
     def __init__(self) -> None:
         self._order = 0
-        self._exact: dict[tuple[int, int], deque[_Receive]] = defaultdict(deque)
-        self._wild: list[tuple[_Receive, Operation]] = []
-        self._messages: dict[tuple[int, int], deque[tuple[int, RankMessage]]] = {}
+        self._receives: dict[Pattern, deque[_Entry]] = defaultdict(deque)
+        self._messages: dict[Pattern, deque[_Entry]] = defaultdict(deque)
 
     def post(self, index: int, operation: Operation) -> RankMessage | None:
         """Take the first message that a receive matches; without one, let it wait."""
-        keys = [key for key in self._keys(operation) if key in self._messages]
-        if keys:
-            key = min(keys, key=lambda one: self._messages[one][0][0])
-            waiting = self._messages[key]
-            message = waiting.popleft()[1]
-            if not waiting:
-                del self._messages[key]
-            return message
-        self._order += 1
-        receive = _Receive(self._order, index)
-        if ANY in {operation.peer, operation.tag}:
-            self._wild.append((receive, operation))
-        else:
-            self._exact[operation.peer, operation.tag].append(receive)
-        return None
-
-    def _keys(self, operation: Operation) -> Iterator[tuple[int, int]]:
-        if ANY not in {operation.peer, operation.tag}:
-            yield operation.peer, operation.tag
-            return
-        for source, tag in self._messages:
-            if _matches(operation, source, tag):
-                yield source, tag
+        pattern = operation.peer, operation.tag
+        found = self._first(self._messages, pattern)
+        if found is None:
+            self._receives[pattern].append(self._entry(index))
+            return None
+        found.is_taken = True
+        assert isinstance(found.value, RankMessage)
+        return found.value
 
     def deliver(self, message: RankMessage) -> int | None:
         """Return the first receive that a message matches; without one, keep the message."""
-        key = message.source, message.tag
-        exact = self._exact.get(key)
-        wild = next(
-            (place for place, (_, one) in enumerate(self._wild) if _matches(one, *key)), None
-        )
-        if wild is not None and (not exact or self._wild[wild][0].order < exact[0].order):
-            return self._wild.pop(wild)[0].operation
-        if exact:
-            return exact.popleft().operation
+        patterns = _patterns(message)
+        heads = (self._first(self._receives, pattern) for pattern in patterns)
+        found = min(filter(None, heads), key=lambda one: one.order, default=None)
+        if found is None:
+            entry = self._entry(message)
+            for pattern in patterns:
+                self._messages[pattern].append(entry)
+            return None
+        found.is_taken = True
+        assert isinstance(found.value, int)
+        return found.value
+
+    def _entry(self, value: int | RankMessage) -> _Entry:
         self._order += 1
-        self._messages.setdefault(key, deque()).append((self._order, message))
+        return _Entry(self._order, value)
+
+    @staticmethod
+    def _first(queues: dict[Pattern, deque[_Entry]], pattern: Pattern) -> _Entry | None:
+        """Return the first entry of a queue that is not taken."""
+        queue = queues.get(pattern)
+        while queue and queue[0].is_taken:
+            queue.popleft()
+        if queue:
+            return queue[0]
+        queues.pop(pattern, None)
         return None
 
     def waiting(self) -> list[int]:
         """Return the receives that wait, in order."""
-        found = [receive for queue in self._exact.values() for receive in queue]
-        found += [receive for receive, _ in self._wild]
-        return [receive.operation for receive in sorted(found)]
+        found = [one for queue in self._receives.values() for one in queue if not one.is_taken]
+        found.sort(key=lambda one: one.order)
+        return [one.value for one in found if isinstance(one.value, int)]
+
+
+def _patterns(message: RankMessage) -> tuple[Pattern, ...]:
+    """Return the patterns that a message matches; messages of collectives have a tag below 0."""
+    source, tag = message.source, message.tag
+    if tag < 0:
+        return (source, tag), (ANY, tag)
+    return (source, tag), (ANY, tag), (source, ANY), (ANY, ANY)
 
 
 def _matches(receive: Operation, source: int, tag: int) -> bool:
@@ -144,7 +162,7 @@ class _Rank:
         self.operations = operations
         self.ends, self.starts = followers(operations)
         self.waits = [len(one.after) + len(one.after_start) for one in operations]
-        self.mailbox = _Mailbox()
+        self.mailbox = Mailbox()
         self.left = len(operations)
         self.ended = 0
         self.state = bytearray(len(operations))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric import Simulator
 from rdmawire.gpudirect.workload import (
+    ANY,
     Kind,
     Operation,
     Workload,
@@ -20,7 +21,7 @@ from rdmawire.gpudirect.workload import (
     WorkloadSpec,
     check_workload,
 )
-from rdmawire.gpudirect.workload.replay import Done, RankMessage, Replay
+from rdmawire.gpudirect.workload.replay import Done, Mailbox, RankMessage, Replay
 from tests.gpudirect.workload.schedules import any_source, failure, goal, schedules
 
 Place = tuple[int, int]
@@ -268,3 +269,47 @@ def test_short_messages_do_not_wait_for_receives() -> None:
     assert WorkloadRun(goal(text)).run().messages == 2
     with pytest.raises(WorkloadError, match="waits forever for a receive"):
         WorkloadRun(goal(text), WorkloadSpec(eager=7999)).run()
+
+
+ENDS = st.tuples(st.integers(ANY, 2), st.integers(ANY, 2))
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.booleans(), ENDS), max_size=40))
+def test_a_mailbox_is_as_two_lists_that_are_searched(steps: list[tuple[bool, Place]]) -> None:
+    mailbox = Mailbox()
+    receives: list[tuple[int, Place]] = []
+    messages: list[RankMessage] = []
+    for index, (is_receive, (peer, tag)) in enumerate(steps):
+        if is_receive:
+            taken = next((one for one in messages if fits((peer, tag), one)), None)
+            if taken is None:
+                receives.append((index, (peer, tag)))
+            else:
+                messages.remove(taken)
+            assert mailbox.post(index, Operation(Kind.RECEIVE, 1, peer, tag)) is taken
+        else:
+            message = RankMessage(abs(peer), index, Operation(Kind.SEND, 1, 0, abs(tag)), index)
+            first = next((one for one in receives if fits(one[1], message)), None)
+            if first is None:
+                messages.append(message)
+            else:
+                receives.remove(first)
+            assert mailbox.deliver(message) == (first and first[0])
+    assert mailbox.waiting() == [index for index, _ in receives]
+
+
+def fits(ends: Place, message: RankMessage) -> bool:
+    return ends[0] in {ANY, message.source} and ends[1] in {ANY, message.tag}
+
+
+def test_a_mailbox_finds_the_last_of_many_receives() -> None:
+    """With a search for each message, this takes hours."""
+    count = 200_000
+    mailbox = Mailbox()
+    for index in range(count):
+        assert mailbox.post(index, Operation(Kind.RECEIVE, 1, ANY, index)) is None
+    for index in reversed(range(count)):
+        message = RankMessage(0, index, Operation(Kind.SEND, 1, 0, index), 0)
+        assert mailbox.deliver(message) == index
+    assert mailbox.waiting() == []
