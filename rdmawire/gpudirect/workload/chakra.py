@@ -361,7 +361,8 @@ def _node(values: dict[str, Any], where: str) -> ChakraNode:
     for name in _INTEGERS:
         if name in attributes:
             attributes[name] = _integer(attributes[name], name, where)
-    attributes["is_cpu_op"] = attributes.get("is_cpu_op") in {True, "true"}
+    flag = attributes.get("is_cpu_op")
+    attributes["is_cpu_op"] = isinstance(flag, int | str) and flag in {True, "true"}
     deps = [*_list(values.get("data", [])), *_list(values.get("control", []))]
     return ChakraNode(
         _integer(values.get("id", 0), "id", where),

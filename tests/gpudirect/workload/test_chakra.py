@@ -260,6 +260,13 @@ def test_damaged_files_are_refused(data: bytes, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("flag", ["[]", "{}", '"x"', "null"])
+def test_a_flag_of_another_type_is_not_set(flag: str) -> None:
+    text = f'{{"type": "COMM_COLL_NODE", "attr": [{{"name": "is_cpu_op", "x": {flag}}}]}}'
+    with pytest.raises(WorkloadError, match="comm_type"):
+        parse_chakra([(BytesIO(text.encode()), "t")])
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
