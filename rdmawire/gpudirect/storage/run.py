@@ -45,6 +45,7 @@ from rdmawire.topology.cost import H200_COSTS
 from rdmawire.units import SECOND
 
 MAX_COMMANDS: Final = 4096
+_PIECE: Final = 1 << 27
 
 
 class StoragePath(Enum):
@@ -173,11 +174,12 @@ class StorageRun:
         self._cpu = 0.0
         self._end_at: int | None = None
         random = Random(spec.seed)  # noqa: S311 - repeatable
-        self._namespace = Namespace(random.randbytes(spec.size))
+        self._namespace = Namespace(_data(random, spec.size))
+        count = spec.reads + spec.writes
         self._host = self._make_host("host", 1)
         self._hosts = [self._host]
         self._host.allocate(max(count * spec.block_size, 1 << 21))
-        self._host.fill(random.randbytes(count * spec.block_size))
+        self._host.fill(_data(random, count * spec.block_size))
         self._target: Target | None = None
         self._initiator: Initiator | None = None
         if self.plan.is_remote:
@@ -328,6 +330,11 @@ class StorageRun:
             self._target.errors if self._target else [],
             link_uses(self._hosts),
         )
+
+
+def _data(random: Random, size: int) -> bytes:
+    """Return random bytes, in pieces: ``randbytes`` makes less than 256 MiB at once."""
+    return b"".join(random.randbytes(min(_PIECE, size - at)) for at in range(0, size, _PIECE))
 
 
 def _gpu(spec: StorageSpec) -> Device:

@@ -444,3 +444,8 @@ def test_tshark_reads_the_same_commands_and_completions(tmp_path: Path) -> None:
 
 _NQN = "nvme.fabrics.cmd.connect.data.subnqn"
 _CRQ = "nvme-rdma.cm.rsp.crqsize"
+
+
+def test_the_largest_namespace_has_random_data() -> None:
+    run = StorageRun(StorageSpec(DGX, "GPU0", FABRIC, reads=1, writes=0, size=1 << 28))
+    assert run.run().is_right
