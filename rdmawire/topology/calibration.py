@@ -148,7 +148,10 @@ def parse_measurements(text: str, source: str = "measurements") -> list[Measurem
 def _rows(text: str, source: str) -> Iterator[Any]:
     if text.lstrip()[:1] not in ("[", "{"):
         lines = [line for line in text.splitlines() if not line.startswith("#")]
-        yield from csv.DictReader(lines, restkey="?")
+        try:
+            yield from csv.DictReader(lines, restkey="?")
+        except csv.Error as error:
+            raise TopologyError(f"{source}: no CSV: {error}") from None
         return
     try:
         rows = json.loads(text)

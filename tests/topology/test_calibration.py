@@ -138,6 +138,7 @@ def test_accesses_have_ends() -> None:
         ("path,size,time_us\npinned,8,nan", "time_us 'nan' is no number"),
         ("[1]", "expected an object with the keys"),
         ("[{]", "no JSON"),
+        ('path,size,time_us\n"' + "a" * 200_000, "no CSV: field larger than"),
         ("path,size,time_us\n" + "pinned,8,1\n" * 10_001, "more than 10000 measurements"),
     ],
 )
@@ -168,6 +169,8 @@ def test_constants_that_are_left_out_are_as_usual() -> None:
         ("costs: mine\nroot_latncy: 4\n", "2:1: found key 'root_latncy'.*mean 'root_latency'"),
         ("costs: mine\nroot_latency: -4\n", "2:15: found '-4'; expected a number from 0 on"),
         ("costs: mine\nroot_latency: inf\n", "expected a number from 0 on"),
+        ("costs: mine\ntcp_rate: 0\n", "2:11: found '0'; expected a number above 0"),
+        ("costs: mine\nlink_efficiency: 0.0\n", "expected a number above 0"),
         ("root_latency: 4\n", "constants of costs without 'costs'"),
     ],
 )

@@ -24,7 +24,15 @@ def _number(text: str) -> float:
     return value
 
 
+def _positive(text: str) -> float:
+    if not (value := _number(text)):
+        raise TextError
+    return value
+
+
 NUMBER: Final = Parsed("a number from 0 on, such as 5250 or 1.79e10", _number, ("5250", "1.79e10"))
+POSITIVE: Final = Parsed("a number above 0, such as 0.9 or 1.79e10", _positive, ("0.9", "1.79e10"))
+"""Rates and shares of them, by which sizes are divided."""
 
 
 class _Constants(Section):
@@ -49,7 +57,7 @@ CostsPlan: Final = made_section(
         field.name: (
             Annotated[
                 float,
-                NUMBER,
+                NUMBER if SOURCES[field.name].unit == "ns" else POSITIVE,
                 key(f"In {SOURCES[field.name].unit}: {SOURCES[field.name].source}."),
             ],
             field.default,
