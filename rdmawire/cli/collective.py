@@ -12,7 +12,7 @@ from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.gen import COLLECTIVES
 from rdmawire.cli.streams import complain, open_host
 from rdmawire.dissect.output import dumped
-from rdmawire.errors import CollectiveError, FabricError
+from rdmawire.errors import CollectiveError, FabricError, TopologyError
 from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, rate, share
 from rdmawire.units import us
 
@@ -146,7 +146,7 @@ def command(path: str | None, *, flows: bool, as_json: bool, quiet: bool, **sett
         path = options.capture_path(path)
     try:
         run = _operation(settings)
-    except CollectiveError as error:
+    except (CollectiveError, TopologyError) as error:
         raise click.UsageError(str(error)) from None
     try:
         summary = _run(run, path, settings)
@@ -170,7 +170,7 @@ def _flows(path: str | None, settings: dict[str, Any], *, as_json: bool, quiet: 
     try:
         spec, cable = wanted_collective(settings, layout_of(settings["topology"]))
         report = flow_run(spec, cable)
-    except CollectiveError as error:
+    except (CollectiveError, TopologyError) as error:
         raise click.UsageError(str(error)) from None
     summary = {
         "collective": spec.collective.value,

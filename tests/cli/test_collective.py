@@ -105,7 +105,7 @@ def test_the_paths_of_a_host(tmp_path: Path) -> None:
         "gen", "allreduce", "--topology", "dgx-h200", "--gpus", "4", "-w", path, status=2
     )
     assert "the layout is of 8 GPUs, the hosts have 4" in message
-    assert "none" in refused("gen", "allreduce", "--topology", "none", "-w", path, status=1)
+    assert "none" in refused("gen", "allreduce", "--topology", "none", "-w", path, status=2)
 
 
 def test_queue_pairs_adaptive_routing_and_flushes(tmp_path: Path) -> None:
