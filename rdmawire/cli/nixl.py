@@ -89,7 +89,7 @@ def command(
 
     The decode worker reads each block of each layer by an RDMA READ, and then notifies the prefill
     worker by an active message of UCX. All blocks of the decode worker are compared. HOST is
-    whatever `rdmawire topo` reads. Exit status: 0, or 2 if it cannot be done.
+    whatever `rdmawire topo` reads, by default dgx-h200. Exit status: 0, or 2 if it cannot be done.
     """
     options.check_summary(as_json=as_json, quiet=quiet)
     if capture is not None:

@@ -35,7 +35,7 @@ _FAILED, _USAGE = 1, 2
     ),
 )
 @click.argument("kind", metavar="nvme", type=click.Choice(["nvme"]))
-@click.argument("host")
+@click.argument("host", default="dgx-h200")
 @option(
     "Commands", "--reads", type=IntegerType(0, _MAX_COMMANDS), default=8, show_default=True,
     help="READs, from the namespace to the GPU.",
@@ -94,10 +94,10 @@ def command(
 ) -> int:
     """Read and write a namespace of another host by NVMe over RDMA, into memory of a GPU.
 
-    HOST is whatever `rdmawire topo` reads, such as dgx-h200; the target is another such host, with
-    an NVMe drive. The capture has the connections with their private data, Connect, properties,
-    Identify, and the commands; tshark reads them. Data is real, and all of it is compared. Exit
-    status: 0, 1 if a command fails, 2 for what cannot be done.
+    HOST is whatever `rdmawire topo` reads, by default dgx-h200; the target is another such host,
+    with an NVMe drive. The capture has the connections with their private data, Connect,
+    properties, Identify, and the commands; tshark reads them. Data is real, and all of it is
+    compared. Exit status: 0, 1 if a command fails, 2 for what cannot be done.
     """
     options.check_summary(as_json=as_json, quiet=quiet)
     if path is not None:

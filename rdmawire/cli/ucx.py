@@ -89,8 +89,8 @@ def command(
 
     UCX chooses the protocol by size, memory and its variables: short, bcopy and zcopy (eager), or
     a rendezvous by RDMA READ or WRITE, directly or through fragments in pinned memory. HOST is
-    whatever `rdmawire topo` reads. The received bytes are compared. Exit status: 0, or 2 if a
-    message cannot be sent.
+    whatever `rdmawire topo` reads, by default dgx-h200. The received bytes are compared. Exit
+    status: 0, or 2 if a message cannot be sent.
     """
     options.check_summary(as_json=as_json, quiet=quiet)
     if capture is not None:

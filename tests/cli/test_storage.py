@@ -88,7 +88,6 @@ def test_a_revoked_region_ends_the_connection() -> None:
         (("storage", "dgx-h200", "--drive", "GPU0"), "GPU0 is no NVMe drive"),
         (("storage", "dgx-h200", "--gpu", "GPU9"), "no device is called 'GPU9'"),
         (("storage",), "give a HOST, or --read and a capture"),
-        (("gen", "nvme"), "Missing argument 'HOST'"),
         (("gen", "nvme", "vm"), "the host has no NVMe drive"),
         (("gen", "nvme", "dgx-h200", "--block-size", "1000"), "a multiple of 512"),
         (("gen", "nvme", "dgx-h200", "--size", "64k"), "each has other blocks of 65536"),

@@ -154,3 +154,9 @@ def test_calibrations_that_are_not_possible(words: tuple[str, ...], message: str
     done = run("topo", "dgx-h200", *words)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_a_host_without_devices_names_the_shipped_ones(tmp_path: Path) -> None:
+    done = run("topo", str(tmp_path))
+    assert done.returncode == 2
+    assert "as in /sys or /sys/bus/pci; shipped hosts are dgx-h100, dgx-h200" in done.stderr

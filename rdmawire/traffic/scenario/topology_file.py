@@ -1,7 +1,7 @@
 """Topologies of hosts: those of the package, from YAML, and from what other tools print."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from importlib.resources.abc import Traversable
@@ -128,7 +128,7 @@ def open_host(source: str) -> FoundMachine:
     if source in hosts:
         return FoundMachine(_shipped_host(source), [])
     if path.is_dir():
-        return read_sysfs(path)
+        return _running_host(path, hosts)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -141,6 +141,14 @@ def open_host(source: str) -> FoundMachine:
             f"{quote(source)}: {reason}; shipped hosts are {known}{meant}"
         ) from None
     return parse_topology(data, source)
+
+
+def _running_host(folder: Path, hosts: Iterable[str]) -> FoundMachine:
+    """Read the devices of a running host; an error names the hosts that are shipped."""
+    try:
+        return read_sysfs(folder)
+    except TopologyError as error:
+        raise TopologyError(f"{error}; shipped hosts are {', '.join(hosts)}") from None
 
 
 @cache
