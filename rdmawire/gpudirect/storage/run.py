@@ -175,7 +175,6 @@ class StorageRun:
         self._end_at: int | None = None
         random = Random(spec.seed)  # noqa: S311 - repeatable
         self._namespace = Namespace(_data(random, spec.size))
-        count = spec.reads + spec.writes
         self._host = self._make_host("host", 1)
         self._hosts = [self._host]
         self._host.allocate(max(count * spec.block_size, 1 << 21))
