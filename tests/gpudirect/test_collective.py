@@ -255,3 +255,16 @@ def test_the_immediate_is_the_size_in_the_order_of_the_processor() -> None:
 def test_what_cannot_be_done(spec: CollectiveSpec, message: str) -> None:
     with pytest.raises(CollectiveError, match=message):
         CollectiveRun(spec, CABLE)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        CollectiveSpec(size=-8),
+        CollectiveSpec(channels=-1),
+        CollectiveSpec(protocol="lll"),
+    ],
+)
+def test_specs_that_cannot_be_are_refused(wrong: CollectiveSpec) -> None:
+    with pytest.raises(CollectiveError):
+        wrong.check()

@@ -163,11 +163,15 @@ class CollectiveSpec(NamedTuple):
         if not 2 <= self.ranks <= max_ranks:
             raise CollectiveError(f"{self.ranks} GPUs; 2 to {max_ranks} are supported")
         unit = self.itemsize * self.ranks
-        if self.size % unit or not self.size:
+        if self.size % unit or self.size <= 0:
             raise CollectiveError(
                 f"{self.size} bytes are no whole number of values of {self.itemsize} bytes for each"
                 f" of {self.ranks} GPUs: take a multiple of {unit}"
             )
+        if self.protocol not in {"", *PROTOCOLS}:
+            raise CollectiveError(f"protocol {self.protocol}: there are {', '.join(PROTOCOLS)}")
+        if self.channels < 0:
+            raise CollectiveError(f"{self.channels} channels; 0 is NCCL's choice")
         if not 0 <= self.root < self.ranks:
             raise CollectiveError(f"root {self.root}: ranks are 0 to {self.ranks - 1}")
         self._check_algorithm()
