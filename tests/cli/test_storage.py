@@ -92,6 +92,10 @@ def test_a_revoked_region_ends_the_connection() -> None:
         (("gen", "nvme", "dgx-h200", "--block-size", "1000"), "a multiple of 512"),
         (("gen", "nvme", "dgx-h200", "--size", "64k"), "each has other blocks of 65536"),
         (("gen", "nvme", "dgx-h200", "--bounce", "--fault", "revoke"), "without a bounce"),
+        (
+            ("gen", "nvme", "dgx-h200", "--reads", "1", "--writes", "0", "--fault", "revoke"),
+            "between commands: take 2 or more",
+        ),
         (("gen", "nvme", "dgx-h200", "--json", "-q"), "give one of them"),
     ],
 )

@@ -370,8 +370,15 @@ def _check(spec: StorageSpec) -> None:
         )
     _check_namespace(spec, count * size)
     check_mtu(spec.mtu)
-    if spec.fault is StorageFault.REVOKE and PLANS[spec.path].bounces:
+    if spec.fault is StorageFault.REVOKE:
+        _check_revocation(spec)
+
+
+def _check_revocation(spec: StorageSpec) -> None:
+    if PLANS[spec.path].bounces:
         raise TransferError("memory of the GPU is revoked only on a path without a bounce")
+    if spec.reads + spec.writes < 2:
+        raise TransferError("memory of the GPU is revoked between commands: take 2 or more")
 
 
 def _check_namespace(spec: StorageSpec, size: int) -> None:
