@@ -110,6 +110,8 @@ def command(
     options.check_summary(as_json=as_json, quiet=quiet)
     if flows and (path is not None or settings["loss"]):
         raise click.UsageError("--flows makes no packets: leave -w and --loss out")
+    if size == 0:
+        raise click.UsageError("--size 0: an operation has one byte or more")
     if path is not None:
         path = options.capture_path(path)
     options.check_installed("rdmawire.gpudirect.workload")

@@ -71,11 +71,19 @@ def test_many_ranks_are_summed_up(tmp_path: Path) -> None:
         ((GOAL, "--host", "dgx-h300"), "did you mean 'dgx-h"),
         ((GOAL, "--host", "two-sockets"), "mlx5_0 may not access GPU1 of two-socket server"),
         ((*CHAKRA, "--groups", GOAL), "exchange.goal, line 1: expecting value"),
+        ((GOAL, "--size", "0"), "--size 0: an operation has one byte or more"),
         ((*CHAKRA, "--groups", "missing"), "--groups: missing: no such file or directory"),
     ],
 )
 def test_errors_of_usage_are_one_line(words: tuple[str, ...], message: str) -> None:
     assert message in refused("gen", "trace", *words, status=2)
+
+
+def test_groups_are_for_traces_that_name_them(tmp_path: Path) -> None:
+    path = tmp_path / "groups.json"
+    path.write_text('{"a": [0, 1]}')
+    line = refused("gen", "trace", GOAL, "--groups", str(path), status=2)
+    assert "exchange.goal: process groups are for Chakra's traces" in line
 
 
 def test_a_deadlock_is_one_line_with_its_time(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def read_trace(
         read = _reader(head)
         if read is None and not head.strip():
             raise WorkloadError(f"{name}: the file is empty")
-        if read is not None and len(names) > 1:
-            raise WorkloadError(f"{name} has all ranks: give it alone, without {names[1]}")
+        if read is not None:
+            _check_alone(names, groups)
         if size and read is not parse_msccl:
             raise WorkloadError(f"{name}: a size is for an MSCCL algorithm; this trace has its own")
         if read is parse_msccl:
@@ -51,6 +51,14 @@ def read_trace(
         if len(names) == 1:
             return parse_chakra([(file, name)], groups)
     return parse_chakra(_each(_by_rank(names)), groups)
+
+
+def _check_alone(names: list[str], groups: Groups | None) -> None:
+    """Check that a file with all ranks is alone, and without the groups of Chakra's traces."""
+    if len(names) > 1:
+        raise WorkloadError(f"{names[0]} has all ranks: give it alone, without {names[1]}")
+    if groups is not None:
+        raise WorkloadError(f"{names[0]}: process groups are for Chakra's traces; this is another")
 
 
 def _reader(head: bytes) -> Callable[[BinaryIO, str], Workload] | None:
