@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from rdmawire.errors import WorkloadError
 from rdmawire.fabric import Cable, Network, Rule, Simulator, SwitchSettings
 from rdmawire.gpudirect.transfer.host import Traffic
 from rdmawire.gpudirect.workload.flows import FlowCarrier
@@ -70,6 +71,8 @@ class WorkloadRun:
     """
 
     def __init__(self, workload: Workload, spec: WorkloadSpec = WorkloadSpec()) -> None:  # noqa: B008
+        if min(spec.gpus, spec.rate, spec.latency, spec.eager) < 0:
+            raise WorkloadError("a number of GPUs, a rate, a latency or a size below 0")
         self.spec = spec
         self.network: Network | None = None
         if not spec.flows:

@@ -313,3 +313,17 @@ def test_a_mailbox_finds_the_last_of_many_receives() -> None:
         message = RankMessage(0, index, Operation(Kind.SEND, 1, 0, index), 0)
         assert mailbox.deliver(message) == index
     assert mailbox.waiting() == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        WorkloadSpec(gpus=-1),
+        WorkloadSpec(rate=-1),
+        WorkloadSpec(latency=-1),
+        WorkloadSpec(eager=-1),
+    ],
+)
+def test_numbers_below_0_are_refused(spec: WorkloadSpec) -> None:
+    with pytest.raises(WorkloadError, match="below 0"):
+        WorkloadRun(goal(TWO % ("", "")), spec._replace(flows=True))
