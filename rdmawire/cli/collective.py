@@ -230,7 +230,9 @@ def wanted_collective(
     wanted["algorithm"] = Algorithm(settings["algo"])
     wanted["protocol"] = settings["protocol"] or ""
     wanted["channels"] = settings["channels"] or 0
-    wanted["net"] = NetSettings(*(settings[name] for name in NetSettings._fields))
+    wanted["net"] = NetSettings(
+        **{name: settings[name] for name in NetSettings._fields if name in settings}
+    )
     wanted["layout"] = layout
     if settings["gpus"] is None:
         wanted["gpus"] = layout.gpus if layout is not None else 1

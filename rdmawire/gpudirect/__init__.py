@@ -1,7 +1,8 @@
 """GPUDirect: what GPUs and the libraries on them send, as packets of emulated adapters.
 
 A :class:`CollectiveRun` does a collective operation as NCCL does, in virtual time; the results are
-compared with NumPy's. :mod:`rdmawire.gpudirect.transfer` has transfers by each path, and
+compared with NumPy's; a :class:`HostedCollective` does it on hosts of another network.
+:mod:`rdmawire.gpudirect.transfer` has transfers by each path, and
 :mod:`rdmawire.gpudirect.kernel` kernels that start the work; both need no NumPy.
 """
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from rdmawire.gpudirect.nccl.connection import NetSettings
     from rdmawire.gpudirect.nccl.flow import flow_run, local_time
     from rdmawire.gpudirect.nccl.flow_events import FlowReport
+    from rdmawire.gpudirect.nccl.hosted import HostedCollective, RankAdapter
     from rdmawire.gpudirect.nccl.layout import LOCAL_PATHS, HostLayout, LocalPath
     from rdmawire.gpudirect.nccl.protocol import PROTOCOLS, MessageProtocol
     from rdmawire.gpudirect.nccl.ring import RingStep, ring_steps
@@ -28,9 +30,11 @@ __all__ = [
     "CollectiveSpec",
     "FlowReport",
     "HostLayout",
+    "HostedCollective",
     "LocalPath",
     "MessageProtocol",
     "NetSettings",
+    "RankAdapter",
     "RingStep",
     "bytes_sent",
     "flow_run",
@@ -44,6 +48,7 @@ _MODULES = {
     "nccl.connection": ("NetSettings",),
     "nccl.flow": ("flow_run", "local_time"),
     "nccl.flow_events": ("FlowReport",),
+    "nccl.hosted": ("HostedCollective", "RankAdapter"),
     "nccl.layout": ("LOCAL_PATHS", "HostLayout", "LocalPath"),
     "nccl.protocol": ("PROTOCOLS", "MessageProtocol"),
     "nccl.ring": ("RingStep", "ring_steps"),

@@ -18,6 +18,7 @@ from rdmawire.fabric.pair import ATTRIBUTES
 from rdmawire.gpudirect.nccl.protocol import MessageProtocol
 from rdmawire.ib import QPInit, QueuePair
 from rdmawire.verbs import (
+    QPAttributes,
     QPType,
     RecvWR,
     SendFlags,
@@ -57,12 +58,16 @@ class NetSettings(NamedTuple):
       are sent as a WRITE without an immediate, and an empty one with it, since packets may overtake
       one another (``NCCL_IB_AR_THRESHOLD``, 8192). ``None`` is without adaptive routing.
     - ``flush``: the receiver flushes what was written to a GPU (``NCCL_NET_FORCE_FLUSH``).
+    - ``traffic_class`` of all frames: DSCP, and ECN in the two lowest bits (``NCCL_IB_TC``).
+    - ``attributes`` of the queue pairs (``NCCL_IB_TIMEOUT``, ``NCCL_IB_RETRY_CNT`` and others).
     """
 
     qps: int = 1
     split: bool = False
     ar_threshold: int | None = None
     flush: bool = False
+    traffic_class: int = 0
+    attributes: QPAttributes = ATTRIBUTES._replace(path_mtu=MTU.MTU_4096)
 
     def check(self) -> None:
         """Raise :class:`~rdmawire.errors.CollectiveError` for values that cannot be."""
@@ -107,9 +112,15 @@ class NetConnection:
         self._fifo = sender.buffer(FIFO_ENTRIES * FIFO_STRIDE)
         self.sending = [_queue_pair(sender) for _ in range(settings.qps)]
         self.receiving = [_queue_pair(receiver) for _ in range(settings.qps)]
-        attributes = ATTRIBUTES._replace(path_mtu=MTU.MTU_4096)
         for one, other in zip(self.sending, self.receiving, strict=True):
-            connect(sender, one, receiver, other, attributes)
+            connect(
+                sender,
+                one,
+                receiver,
+                other,
+                settings.attributes,
+                traffic_class=settings.traffic_class,
+            )
         self._flusher = Flusher(receiver) if settings.flush else None
         self._sending_numbers = {qp.qp_num for qp in self.sending}
         self._sent = 0

@@ -1,5 +1,7 @@
 """Nodes of a collective operation: GPUs, NVSwitches, the switch that adds; and where they are."""
 
+from collections.abc import Sequence
+
 from rdmawire.gpudirect.nccl.collective import CollectiveSpec
 from rdmawire.gpudirect.nccl.in_network import aggregation_node, nvswitch_of
 from rdmawire.gpudirect.nccl.layout import LocalPath
@@ -7,10 +9,14 @@ from rdmawire.gpudirect.nccl.plan import EdgeId
 
 
 class Nodes:
-    """Where the nodes of an operation are, and what joins two of one host."""
+    """Where the nodes of an operation are, and what joins two of one host.
 
-    def __init__(self, spec: CollectiveSpec) -> None:
+    ``names`` are those of the ranks in messages, if they have names.
+    """
+
+    def __init__(self, spec: CollectiveSpec, names: Sequence[str] = ()) -> None:
         self._spec = spec
+        self._names = names
         self.layout = spec.chosen_layout
         self.aggregation = aggregation_node(spec)
         self._first_nvswitch = nvswitch_of(spec, 0)
@@ -59,4 +65,6 @@ class Nodes:
 
     def name_of(self, node: int) -> str:
         """Return what messages call a node."""
-        return f"rank {node}" if node < self._spec.ranks else "the aggregation node"
+        if node >= self._spec.ranks:
+            return "the aggregation node"
+        return f"rank {node} ({self._names[node]})" if self._names else f"rank {node}"

@@ -249,10 +249,14 @@ class ReadyQueue:
 
 
 class Task(Runner[bytes]):
-    """A worker with values. ``stored`` counts those whose result was right."""
+    """A worker with values. ``stored`` counts those whose result was right.
 
-    def __init__(self, data: Data, worker: Worker, protocol: MessageProtocol) -> None:
+    ``name`` is for messages.
+    """
+
+    def __init__(self, data: Data, worker: Worker, protocol: MessageProtocol, name: str) -> None:
         super().__init__(worker)
+        self.name = name
         self._data = data
         self._protocol = protocol
         self.stored = 0
@@ -278,7 +282,7 @@ class Task(Runner[bytes]):
         wrong = np.flatnonzero(found != self._data.expected(rows, step.origin))
         if len(wrong):
             at = step.start + int(wrong[0])
-            raise CollectiveError(f"rank {self.node}: the result is wrong at value {at}")
+            raise CollectiveError(f"{self.name}: the result is wrong at value {at}")
         self.stored += len(found)
 
     def _received(self, source: End[bytes]) -> Values:
