@@ -4,10 +4,10 @@ Derived are the addresses of hosts that give none, and the headroom of switches.
 valid input that is probably not intended.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
 from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rdmawire.fabric.fault import MAX_COPIES, copies_by
 from rdmawire.fabric.host import Place
@@ -17,6 +17,7 @@ from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Hint, Mark, NodeError
 from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.collective import COLLECTIVE_MTU, COLLECTIVES, load_of
 from rdmawire.traffic.scenario.model.connection import QUEUE, ConnectionPlan
 from rdmawire.traffic.scenario.model.expectation import MemoryExpectation, PacketExpectation
 from rdmawire.traffic.scenario.model.host import MAX_FILLED, HostPlan
@@ -48,16 +49,25 @@ _AROUND: Final = sum(
 """Largest size of all headers and checksums of a frame. IBA 9.2, A17."""
 
 
-def longest_frame(connections: Iterable[ConnectionPlan]) -> int:
-    """Return the size of the longest frame that connections send (bytes)."""
-    return _AROUND + max((plan.mtu for plan in connections), default=0)
+def longest_frame(connections: Iterable[ConnectionPlan], steps: Iterable[StepPlan] = ()) -> int:
+    """Return the size of the longest frame that connections and collectives send (bytes)."""
+    mtus = [plan.mtu for plan in connections]
+    mtus += [_mtu_of(step.values) for step in steps if step.verb in COLLECTIVES]
+    return _AROUND + max(mtus, default=0)
+
+
+def _mtu_of(values: Mapping[str, Any]) -> int:
+    return int(values.get("mtu", COLLECTIVE_MTU))
 
 
 def headroom_of(
-    switch: str, links: Iterable[LinkPlan], connections: Iterable[ConnectionPlan]
+    switch: str,
+    links: Iterable[LinkPlan],
+    connections: Iterable[ConnectionPlan],
+    steps: Iterable[StepPlan] = (),
 ) -> int:
     """Return the headroom beyond ``xoff`` that each port of a switch needs (bytes)."""
-    frame = longest_frame(connections)
+    frame = longest_frame(connections, steps)
     needed = (
         headroom(link.rate, link.latency, frame)
         for link in links
@@ -147,6 +157,10 @@ def _of_step(step: StepPlan, context: ParseContext) -> Volume:
         span = step.values.get("what")
         length = length_of(span, context) if isinstance(span, Span) else None
         return Volume(step.mark, filled=min(length or 0, MAX_FILLED))
+    if step.verb in COLLECTIVES:
+        load = load_of(step.verb, step.values)
+        filled: Any = step.values["size"]
+        return Volume(step.mark, load.messages, load.bytes, load.bytes, filled)
     times = step.times * _pairs(step.end, context)
     if VERBS[step.verb].work is None:
         return Volume(step.mark, messages=times)
@@ -223,20 +237,30 @@ def _connections(context: ParseContext) -> Iterator[NodeError]:
     paths = _Paths(links_of(context), context.names.switches)
     kinds = {host.name: place.gid for host, place in _placed(context)}
     complete = context.once(_all_links)
-    for plan in context.connections.values():
-        one, other = plan.ends
-        if complete and not paths.exists(one, other):
-            found_ = f"no path from {one} to {other}"
-            yield NodeError(plan.mark, found_, "links that join them, by switches if need be")
-        if len({is_ipv4(kinds[end]) for end in plan.ends if end in kinds}) > 1:
-            found_ = f"IPv4 and IPv6 at the ends of {plan.name}"
-            yield NodeError(plan.mark, found_, "addresses of one kind")
+    for name, mark, ends in _joined(context):
+        one, *others = ends
+        far = next((other for other in others if not paths.exists(one, other)), None)
+        if complete and far is not None:
+            found_ = f"no path from {one} to {far}"
+            yield NodeError(mark, found_, "links that join them, by switches if need be")
+        if len({is_ipv4(kinds[end]) for end in ends if end in kinds}) > 1:
+            found_ = f"IPv4 and IPv6 at the ends of {name}"
+            yield NodeError(mark, found_, "addresses of one kind")
     pairs = sum(plan.count for plan in context.connections.values())
     if pairs > MAX_PAIRS_TOGETHER:
         found_ = f"{pairs} queue pairs at each end"
         yield NodeError(
             context.at("connections"), found_, f"{MAX_PAIRS_TOGETHER} at most, all together"
         )
+
+
+def _joined(context: ParseContext) -> Iterator[tuple[str, Mark, tuple[str, ...]]]:
+    """Yield connections and collectives: name, place and hosts."""
+    for plan in context.connections.values():
+        yield plan.name, plan.mark, plan.ends
+    for step in context.steps:
+        if step.verb in COLLECTIVES:
+            yield step.verb, step.mark, step.values["among"]
 
 
 def _all_links(context: ParseContext) -> bool:
@@ -314,7 +338,7 @@ def _copies(context: ParseContext) -> Iterator[NodeError]:
 
 def _pauses_in_time(context: ParseContext) -> Iterator[NodeError]:
     """The headroom of a queue holds at least the frame that makes it pause."""
-    frame = longest_frame(context.connections.values())
+    frame = longest_frame(context.connections.values(), context.steps)
     for switch in context.switches.values():
         for queue in switch.queues:
             if queue.xoff is not None and queue.headroom is not None and queue.headroom < frame:
@@ -379,16 +403,30 @@ def _unheard(scenario: Scenario) -> Iterator[Hint]:
         for plan in scenario.connections
         if plan.cnp_interval is not None or plan.congestion == SENDS_CNPS
     }
+    notified |= {name for name, scheme in _marked_collectives(scenario) if scheme == SENDS_CNPS}
+    collectives = {name for name, _ in _marked_collectives(scenario)}
     for mark, connections in _marks(scenario):
-        if connections and not notified & connections:
-            which = ", ".join(sorted(connections))
-            said = f"no CNP reports these marks; give a 'cnp interval' to connection {which}"
-            yield Hint(mark, said)
+        if not connections or notified & connections:
+            continue
+        which = ", ".join(sorted(connections - collectives))
+        instead = f"give a 'cnp interval' to connection {which}"
+        if not which:
+            instead = f"give 'congestion: {SENDS_CNPS}' to {', '.join(sorted(connections))}"
+        yield Hint(mark, f"no CNP reports these marks; {instead}")
+
+
+def _marked_collectives(scenario: Scenario) -> Iterator[tuple[str, str | None]]:
+    """Yield the ECN-capable collectives: the verb, and the scheme of congestion control."""
+    for step in scenario.steps:
+        values: Mapping[str, Any] = step.values
+        if step.verb in COLLECTIVES and values.get("ecn"):
+            yield step.verb, values.get("congestion", (None,))[0]
 
 
 def _marks(scenario: Scenario) -> Iterator[tuple[Mark, set[str]]]:
     """Yield where frames are marked, and the ECN-capable connections they may belong to."""
     every = {plan.name for plan in scenario.connections if plan.ecn}
+    every |= {name for name, _ in _marked_collectives(scenario)}
     for switch in scenario.switches:
         for queue in switch.queues:
             if queue.kmin is not None:

@@ -1,13 +1,14 @@
 """Checks of connections and steps beyond their keys: types, ends, memory and how work may end."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rdmawire.ib.service import SERVICES
 from rdmawire.terminal import quote
-from rdmawire.traffic.scenario.consistency import message_size
+from rdmawire.traffic.scenario.consistency import MAX_PAIRS_TOGETHER, message_size
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Items, Mark, Node, NodeError, Pairs, listed
+from rdmawire.traffic.scenario.model.collective import COLLECTIVES, DTYPES, load_of
 from rdmawire.traffic.scenario.model.connection import TYPES, ConnectionPlan
 from rdmawire.traffic.scenario.model.host import MAX_FILLED, HostPlan, MemoryPlan
 from rdmawire.traffic.scenario.model.step import OF_PEER, REMOTE, SUCCESS, VERBS, StepPlan
@@ -250,9 +251,35 @@ def _management(plan: StepPlan, found: Found, context: ParseContext) -> Iterator
 
 
 def _changed_attributes(plan: StepPlan, found: Found, context: ParseContext) -> Iterator[NodeError]:
-    values, host = plan.values.get("attributes"), _host(plan, context)
-    if host is not None and isinstance(values, Mapping):
-        yield from out_of_bounds(host, values, found, "attributes")
+    given: Mapping[str, Any] = plan.values
+    several = (context.hosts.get(name) for name in given.get("among", ()))
+    for host in (_host(plan, context), *several):
+        if host is not None:
+            yield from out_of_bounds(host, given.get("attributes", {}), found, "attributes")
+
+
+def _collective(plan: StepPlan, found: Found, _: ParseContext) -> Iterator[NodeError]:
+    """The values of a collective can be divided among its hosts, one of which is the root."""
+    values: Mapping[str, Any] = plan.values
+    if plan.verb not in COLLECTIVES:
+        return
+    hosts, size = values["among"], values["size"]
+    unit = len(hosts) * DTYPES[values.get("dtype", next(iter(DTYPES)))]
+    if size % unit:
+        expected = f"a multiple of {unit}: whole values for each of {len(hosts)} hosts"
+        yield NodeError(found.at("size"), f"{size} bytes", expected)
+    if (root := values.get("root", hosts[0])) not in hosts:
+        yield NodeError(
+            found.at("root"),
+            f"root {quote(root)}",
+            f"one of {listed(hosts)}",
+            word=root,
+            known=hosts,
+        )
+    pairs = load_of(plan.verb, values).connections * values.get("qps", 1)
+    if pairs > MAX_PAIRS_TOGETHER:
+        expected = f"{MAX_PAIRS_TOGETHER} at most: fewer hosts, channels or qps"
+        yield NodeError(found.mark, f"{pairs} queue pairs at each end", expected)
 
 
 # Memory.
@@ -394,6 +421,7 @@ _STEP_RULES: Final[tuple[StepRule, ...]] = (
     _verb,
     _management,
     _changed_attributes,
+    _collective,
     _sides,
     _fits,
     _kinds,

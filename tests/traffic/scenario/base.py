@@ -90,6 +90,13 @@ work:
   - migrate: {on: client/o}
   - disconnect: {on: client/m}
   - inject: {on: client/a, opcode: RC_RDMA_WRITE_ONLY}
+  - allreduce: {among: [client, server], size: 8 KiB}
+  - allgather: {among: [client, server], size: 8 KiB}
+  - reducescatter: {among: [client, server], size: 8 KiB}
+  - broadcast: {among: [client, server], size: 8 KiB}
+  - reduce: {among: [client, server], size: 8 KiB}
+  - alltoall: {among: [client, server], size: 8 KiB}
+  - sendrecv: {among: [client, server], size: 8 KiB}
 expect:
   memory: {client.source: {fill: zeros}}
   packets: [{where: {}, count: 1}]

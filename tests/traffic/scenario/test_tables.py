@@ -5,6 +5,16 @@ from dataclasses import fields
 import pytest
 
 from rdmawire.fabric.fault import ACTIONS, OPTIONS
+from rdmawire.gpudirect import PROTOCOLS as NAMES_OF_PROTOCOLS
+from rdmawire.gpudirect import Algorithm, Collective, CollectiveSpec
+from rdmawire.gpudirect.nccl.connection import MAX_QPS as MOST_QPS
+from rdmawire.traffic.scenario.model.collective import (
+    ALGORITHMS,
+    COLLECTIVES,
+    DTYPES,
+    MAX_QPS,
+    PROTOCOLS,
+)
 from rdmawire.traffic.scenario.model.connection import (
     CONGESTION,
     CONNECTS,
@@ -57,4 +67,17 @@ def test_all_work_has_a_verb_and_all_else_is_done_by_somebody() -> None:
     assert len(posted) == len(set(posted))
     assert {*posted} == {*WORK}
     others = {word for word, verb in VERBS.items() if verb.work is None}
-    assert others == {*OWNERS, "receive"}
+    assert others == {*OWNERS, *COLLECTIVES, "receive"}
+
+
+def test_collectives_are_those_that_can_be_done() -> None:
+    assert {*COLLECTIVES} == {one.value for one in Collective}
+    assert {*PROTOCOLS} == {*NAMES_OF_PROTOCOLS}
+    assert {*ALGORITHMS} < {one.value for one in Algorithm}
+    for word, kind in COLLECTIVES.items():
+        collective = Collective(word)
+        assert kind.pairwise is not collective.is_ring
+        assert kind.rooted is collective.has_root
+    for dtype, size in DTYPES.items():
+        assert CollectiveSpec(dtype=dtype).itemsize == size
+    assert MAX_QPS == MOST_QPS

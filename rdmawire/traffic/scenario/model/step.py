@@ -12,7 +12,18 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.document import Node
-from rdmawire.traffic.scenario.model.connection import ATTRIBUTES, STATE
+from rdmawire.traffic.scenario.model.collective import (
+    ALGORITHM,
+    AMONG,
+    COLLECTIVES,
+    DTYPE,
+    MAX_CHANNELS,
+    MAX_COLLECTIVE,
+    MAX_QPS,
+    PROTOCOL,
+    CollectiveKind,
+)
+from rdmawire.traffic.scenario.model.connection import ATTRIBUTES, CONGESTION, STATE
 from rdmawire.traffic.scenario.model.host import ACCESS, ERRNO, FILL, HEX, INLINE, TEXT, content_of
 from rdmawire.traffic.scenario.model.packet import (
     FIELDS,
@@ -25,7 +36,7 @@ from rdmawire.traffic.scenario.model.packet import (
     PAYLOAD,
     PSN,
 )
-from rdmawire.traffic.scenario.references import END, SPAN, STEP, Spans
+from rdmawire.traffic.scenario.references import END, HOST, SPAN, STEP, Spans
 from rdmawire.traffic.scenario.section import (
     NOTHING,
     Clause,
@@ -37,11 +48,14 @@ from rdmawire.traffic.scenario.section import (
     made_section,
 )
 from rdmawire.traffic.scenario.types import (
+    FLAG,
     NAME,
     End,
     Flag,
     Many,
     Number,
+    OneOf,
+    Size,
     Span,
     Time,
     ValueType,
@@ -51,6 +65,7 @@ from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.profile import PROFILES
 from rdmawire.verbs.wr import SendFlags, SendOpcode
 from rdmawire.wire.ib import Placement, Selectivity
+from rdmawire.wire.management import PATH_MTUS
 
 # Verbs.
 
@@ -166,6 +181,58 @@ _CRAFTED: Final = {
         needed=False,
     ),
 }
+
+_MOVED: Final = {
+    "among": Parameter(AMONG, "Hosts that take part, one rank each, in the order of ranks."),
+    "size": Parameter(
+        Size(4, MAX_COLLECTIVE),
+        "Bytes of the values of each host; of allgather, bytes of the result.",
+    ),
+    "dtype": Parameter(DTYPE, "Type of the values; by default int32.", needed=False),
+    "qps": Parameter(
+        Number(1, MAX_QPS), "Queue pairs of each connection; by default 1.", needed=False
+    ),
+    "split": Parameter(
+        FLAG, "Whether each message is split over all queue pairs; by default false.", needed=False
+    ),
+    "mtu": Parameter(
+        OneOf(PATH_MTUS), "Path MTU of its connections in bytes; by default 4096.", needed=False
+    ),
+    "dscp": Parameter(Number(0, 63), "DSCP of its frames; by default 0.", needed=False),
+    "ecn": Parameter(
+        FLAG,
+        "Whether its frames are ECN-capable, so that switches may mark them; by default false.",
+        needed=False,
+    ),
+    "attributes": Parameter(
+        ATTRIBUTES, "Attributes of the queue pairs of its connections.", needed=False
+    ),
+    "congestion": Parameter(
+        CONGESTION, "Congestion control of its connections; by default none.", needed=False
+    ),
+}
+_RINGS: Final = {
+    "protocol": Parameter(
+        PROTOCOL, "NCCL's protocol; by default ll up to 1 MiB, else simple.", needed=False
+    ),
+    "channels": Parameter(
+        Number(1, MAX_CHANNELS),
+        "Rings or trees that share the work; by default 1 to 8, by the size.",
+        needed=False,
+    ),
+}
+_TREES: Final = {"algo": Parameter(ALGORITHM, "NCCL's algorithm; by default ring.", needed=False)}
+_ROOT: Final = {
+    "root": Parameter(
+        HOST, "Host that has the values, or gets the sum; by default the first.", needed=False
+    )
+}
+
+
+def _collective(kind: CollectiveKind) -> Verb:
+    own = ({} if kind.pairwise else _RINGS) | (_TREES if kind.trees else {})
+    return Verb(kind.help, _MOVED | own | (_ROOT if kind.rooted else {}))
+
 
 VERBS: Final[dict[str, Verb]] = {
     "write": Verb(
@@ -301,6 +368,7 @@ VERBS: Final[dict[str, Verb]] = {
         clause="IBA 9.2",
         alternatives=(("opcode", "hex"),),
     ),
+    **{word: _collective(kind) for word, kind in COLLECTIVES.items()},
 }
 """All verbs. The keys of every step (``name``, ``at``, ``after`` ...) are valid in addition."""
 

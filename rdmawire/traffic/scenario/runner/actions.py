@@ -17,9 +17,11 @@ from rdmawire.memory.fast_reg import FastRegistration
 from rdmawire.memory.key import WINDOW_FLAGS, Access, next_variant
 from rdmawire.memory.mw import Bind
 from rdmawire.traffic.scenario.document import Failure, Mark
+from rdmawire.traffic.scenario.model.collective import COLLECTIVES
 from rdmawire.traffic.scenario.model.connection import ReceivePlan
 from rdmawire.traffic.scenario.model.expectation import reason_of
 from rdmawire.traffic.scenario.model.step import VERBS, StepPlan
+from rdmawire.traffic.scenario.runner.collective import CollectiveSteps
 from rdmawire.traffic.scenario.runner.crafted_packet import PacketCrafter, RemoteSpan
 from rdmawire.traffic.scenario.runner.endpoint import WAYS, ConnectionSetup, QueuePairRuntime
 from rdmawire.traffic.scenario.runner.host_runtime import HostRuntime, NamedBuffer, access_of
@@ -396,7 +398,12 @@ class Runner:
         self._schedule = Schedule(self.runs, testbed.network.simulator, self._begin, self._pump)
         self.endings = CompletionTracker(self._schedule, witness, progress)
         self._posting = WorkPoster(testbed, self._doing, self.endings)
+        self._collectives = CollectiveSteps(testbed, self._end_collective)
         self._sharing: dict[SharedReceiveQueue, list[QueuePairRuntime]] = {}
+
+    def finish(self) -> None:
+        """Check what is checked after the end of the simulation."""
+        self._collectives.finish()
 
     def start(self) -> None:
         """Connect, post the receives that connections have, and begin the first steps."""
@@ -416,6 +423,9 @@ class Runner:
 
     def _begin(self, run: StepRun) -> None:
         run.begun = True
+        if run.step.verb in COLLECTIVES:
+            self._collectives.begin(run)
+            return
         if run.step.verb not in OWNERS:
             self._begin_jobs(run)
             return
@@ -425,6 +435,10 @@ class Runner:
                 self.endings.done(run, endpoint, _refused(context))
             if endpoint is not None:
                 self.testbed.wake(endpoint.machine)
+
+    def _end_collective(self, run: StepRun, error: VerbsError | None) -> None:
+        self.endings.done(run, None, error)
+        self._schedule.run_pending()
 
     def _begin_jobs(self, run: StepRun) -> None:
         self._schedule.mark_dirty(self._posting.add(run))

@@ -4,7 +4,7 @@ They are connected directly, or through connection managers.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from errno import EINVAL, ENODEV
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -173,7 +173,8 @@ class QueuePairRuntime:
         interval = plan.cnp_interval
         if plan.congestion is not None:
             control = CONTROLS[plan.congestion]
-            nic.control_congestion(self.qp, control.make(_parameters(plan, line_rate)))
+            made = control.made(plan.congestion, plan.parameters, line_rate)
+            nic.control_congestion(self.qp, made)
             interval = control.cnp_interval if interval is None else interval
         if interval is not None:
             # CNPs are not ECN-capable.
@@ -187,15 +188,21 @@ class Control(NamedTuple):
     make: Callable[[Any], CongestionController]
     cnp_interval: int | None = None
 
+    def made(
+        self, scheme: str, parameters: Mapping[str, float], line_rate: int | None
+    ) -> CongestionController:
+        """Return the control of a queue pair on a link with this rate (bits per second)."""
+        return self.make(_parameters(scheme, parameters, line_rate))
+
 
 CONTROLS: Final = {"dcqcn": Control(Dcqcn, CNP_INTERVAL), "timely": Control(Timely)}
 """Congestion control by name."""
 
 
-def _parameters(plan: ConnectionPlan, line_rate: int | None) -> Any:
+def _parameters(scheme: str, parameters: Mapping[str, float], line_rate: int | None) -> Any:
     """Return the parameters; ``line_rate`` is the link's unless given, and bounds ``min_rate``."""
-    usual = SCHEMES[plan.congestion or ""]
-    given = dict(plan.parameters)
+    usual = SCHEMES[scheme]
+    given = dict(parameters)
     if line_rate is not None:
         given.setdefault("line_rate", line_rate)
     rates = (given.get(name, getattr(usual, name)) for name in ("line_rate", "min_rate"))

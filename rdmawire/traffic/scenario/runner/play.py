@@ -24,6 +24,7 @@ from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.document import Failure, Hint, Mark
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.runner.actions import Runner
+from rdmawire.traffic.scenario.runner.collective import check_collectives
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
 from rdmawire.traffic.scenario.runner.observer import Observer
 from rdmawire.traffic.scenario.runner.posted_work import Progress, StepRun
@@ -113,9 +114,11 @@ def play(
     - ``protocols``: what carries what in frames, for faults and expectations of own headers.
 
     Raises ``UnknownPoint`` for a point that does not exist, ``CaptureError`` for a file that cannot
-    be written, ``FabricError`` for rules of a host that does not exist.
+    be written, ``FabricError`` for rules of a host that does not exist, ``CollectiveError`` for a
+    collective operation without NumPy.
     """
     _check_hosts(scenario, rules)
+    check_collectives(scenario.steps)
     wanted = tuple(points)
     make_testbed = partial(Testbed, scenario, rules, protocols)
     testbed = make_testbed()
@@ -145,6 +148,7 @@ def _run(testbed: Testbed, observer: Observer, progress: Progress | None) -> Fin
         simulator.run()
     except SimulationLimit as error:
         testbed.failures.insert(0, Failure(Mark(1, 1), "the run", "an end", str(error)))
+    player.finish()
     rest = max(player.endings.last, simulator.last_arrival, observer.total.last)
     return FinishedRun(testbed, player, observer, watching, rest)
 

@@ -20,6 +20,7 @@ from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.traffic.scenario.consistency import headroom_of, places_of
 from rdmawire.traffic.scenario.document import Failure
 from rdmawire.traffic.scenario.model import Scenario
+from rdmawire.traffic.scenario.model.collective import COLLECTIVES, load_of
 from rdmawire.traffic.scenario.model.connection import ConnectionPlan
 from rdmawire.traffic.scenario.model.expectation import MemoryExpectation
 from rdmawire.traffic.scenario.model.network import FaultPlan, SwitchPlan
@@ -126,7 +127,9 @@ class Testbed:
 
     def _add_links(self) -> None:
         for switch in self.scenario.switches:
-            room = headroom_of(switch.name, self.scenario.links, self.scenario.connections)
+            room = headroom_of(
+                switch.name, self.scenario.links, self.scenario.connections, self.scenario.steps
+            )
             self.network.add_switch(switch.name, _settings(switch, room))
         for link in self.scenario.links:
             laid = Link(link.latency, rate=link.rate, mtu=link.mtu)
@@ -217,6 +220,10 @@ def _event_limit(scenario: Scenario) -> int:
     counts = {plan.name: plan.count for plan in scenario.connections}
     packets = 0
     for step in scenario.steps:
+        if step.verb in COLLECTIVES:
+            load = load_of(step.verb, step.values)
+            packets += load.bytes // PATH_MTUS[0] + load.messages
+            continue
         size = sum(
             sizes.get((span.host, span.memory), 0) if span.length is None else span.length
             for span in step.local
