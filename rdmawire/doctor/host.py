@@ -129,6 +129,12 @@ def _small_bar1(facts: HostFacts) -> Iterator[str]:
             yield f"BAR1 of {gpu.name} has {gpu.bar1 >> 20} MiB"
 
 
+def _strict_order(facts: HostFacts) -> Iterator[str]:
+    if not facts.machine.settings.relaxed_ordering and facts.machine.adapters:
+        names = ", ".join(adapter.name for adapter in facts.machine.adapters)
+        yield f"relaxed ordering is off, for writes of {names} too"
+
+
 def _slow_slot(facts: HostFacts) -> Iterator[str]:
     for adapter in facts.machine.adapters:
         if adapter.link and adapter.rate and adapter.link.data_rate() < adapter.rate / 8:
@@ -219,6 +225,13 @@ HOST_CHECKS: Final = (
         "the slot of the adapter is slower than its port",
         "move it to a wider or newer slot; lspci -vv shows a link that trained low as downgraded",
         "PCIe Base 6.0, 4.2", _slow_slot,
+    ),
+    Check(
+        "strict-ordering", _HOST, _WARNING,
+        "the root keeps all writes of an adapter in order: one that is late delays all behind it",
+        "enable relaxed ordering in the firmware, and register with IBV_ACCESS_RELAXED_ORDERING "
+        "(NCCL_IB_PCI_RELAXED_ORDERING=1)",
+        "PCIe Base 6.0, 2.4; NCCL environment variables", _strict_order,
     ),
     Check(
         "no-peer-memory-driver", _HOST, _ERROR,

@@ -68,6 +68,14 @@ def test_peer_to_peer_off() -> None:
     assert causes(host) == ["far-adapter"]
 
 
+def test_relaxed_ordering_off() -> None:
+    host = machine()
+    strict = replace(host, settings=replace(host.settings, relaxed_ordering=False))
+    found = examine_host(strict, None)
+    assert [one.check.name for one in found] == ["strict-ordering"]
+    assert found[0].evidence == ["relaxed ordering is off, for writes of mlx5_0 too"]
+
+
 def test_a_translating_iommu() -> None:
     host = below_the_root(machine())
     host = replace(host, settings=replace(host.settings, iommu=Iommu.TRANSLATED))

@@ -28,6 +28,7 @@ MAX_ALLOCATION: Final = 1 << 40
 _MAX_COPY: Final = 1 << 32
 _NAME_BYTES: Final = 256
 _ARENA: Final = 1 << 22
+_MAX_ARENA: Final = 1 << 27
 """Bytes for the data of the last reads of a region."""
 
 
@@ -241,15 +242,21 @@ class CudaPages(Backing):
         return
 
     def read(self, address: int, length: int) -> bytes:
-        """Return a view that lasts while the next few MiB are read: new memory would be slow."""
+        """Return a view that lasts until as many bytes are read again: new memory would be slow.
+
+        The memory of views is twice the longest read, up to 128 MiB. Reads of more than 64 MiB have
+        new memory.
+        """
         target = self._room(length)
         self._memory.read_into(target, address)
         return target  # type: ignore[return-value]  # as bytes, for what the engine does
 
     def _room(self, length: int) -> memoryview:
-        if length > _ARENA // 2:
+        if length > _MAX_ARENA // 2:
             return memoryview(bytearray(length))
-        if self._used + length > _ARENA:
+        if length > len(self._arena) // 2:
+            self._arena, self._used = memoryview(bytearray(2 * length)), 0
+        if self._used + length > len(self._arena):
             self._used = 0
         start = self._used
         self._used += length
