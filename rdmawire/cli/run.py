@@ -22,7 +22,7 @@ from rdmawire.cli.options import by_own_name, check_compatible, check_suffix
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import bytes_of_input, complain, print_text
 from rdmawire.cli.table import as_object, write_summary
-from rdmawire.errors import CaptureError
+from rdmawire.errors import CaptureError, CollectiveError
 from rdmawire.terminal import escape, plural, quote
 
 if TYPE_CHECKING:
@@ -202,6 +202,10 @@ class Results:
                 self._say(f"  {escape(failure.text(outcome.scenario.source))}")
             self._count(outcome.counters if self._counters else {})
             self._to.flush()
+
+    def add_unable(self) -> None:
+        """Count a scenario that cannot be run here as failed."""
+        self._failed += 1
 
     def _count(self, counters: "Mapping[str, int]") -> None:
         """Print a line for each counter that is not zero."""
@@ -462,9 +466,18 @@ def command(
     drawn = progress if progress is not None else sys.stderr.isatty()
     for name, scenario in zip(names, read, strict=True):
         outcome = _outcome(scenario, target.of(name), target, rules, drawn=drawn)
-        results.add(outcome)
-        _report_hints(scenario, outcome.hints)
+        _report(scenario, outcome, results)
     return results.conclude()
+
+
+def _report(scenario: "Scenario", outcome: "Outcome | CollectiveError", results: Results) -> None:
+    """Report the outcome of a scenario, or why it cannot be run here."""
+    if isinstance(outcome, CollectiveError):
+        complain(f"{escape(scenario.source)}: {outcome}")
+        results.add_unable()
+        return
+    results.add(outcome)
+    _report_hints(scenario, outcome.hints)
 
 
 def _names(scenarios: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
@@ -597,7 +610,8 @@ def _outcome(
     rules: "Mapping[str, Rules]",
     *,
     drawn: bool,
-) -> "Outcome":
+) -> "Outcome | CollectiveError":
+    """Run a scenario; return the error if that cannot be done without NumPy."""
     from rdmawire.traffic.scenario import play
     from rdmawire.traffic.scenario.runner.observer import UnknownPoint
 
@@ -614,5 +628,7 @@ def _outcome(
             )
         except UnknownPoint as error:
             raise click.BadParameter(str(error), param_hint="--tap") from None
+        except CollectiveError as error:
+            return error
     summary = outcome.summary._replace(wall_s=perf_counter() - start)
     return replace(outcome, summary=summary)

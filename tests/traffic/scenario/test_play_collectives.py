@@ -234,6 +234,17 @@ def test_the_queue_pairs_of_a_collective_are_bounded() -> None:
     read_scenario_text(text.replace("qps: 16", "qps: 8"))
 
 
+def test_switches_that_pause_have_room_for_its_frames() -> None:
+    queue = "{dscp: 26, xoff: 64 KiB, xon: 32 KiB, headroom: 2 KiB}"
+    switches = f"{{leaf: {{queues: {{3: {queue}}}}}}}"
+    text = scenario(f"alltoall: {{{AMONG}, dscp: 26}}", switches=switches)
+    with pytest.raises(ScenarioError) as caught:
+        read_scenario_text(text)
+    (mistake,) = caught.value.mistakes
+    assert mistake.found == "headroom 2048 of queue 3"
+    read_scenario_text(text.replace("dscp: 26}\n", "dscp: 26, mtu: 1024}\n"))
+
+
 # NumPy.
 
 
