@@ -233,6 +233,7 @@ def test_the_immediate_is_the_size_in_the_order_of_the_processor() -> None:
         (CollectiveSpec(hosts=1), "1 GPUs; 2 to 4096 are supported"),
         (CollectiveSpec(size=10), "take a multiple of 8"),
         (CollectiveSpec(size=0), "take a multiple of 8"),
+        (CollectiveSpec(size=1 << 31), "2147483648 bytes as packets; at most 1073741824"),
         (CollectiveSpec(root=2), "root 2: ranks are 0 to 1"),
         (CollectiveSpec(root=-1), "root -1: ranks are 0 to 1"),
         (CollectiveSpec(net=NetSettings(17)), "17 queue pairs of a connection; 1 to 16"),

@@ -13,6 +13,7 @@ from rdmawire.gpudirect import (
     CollectiveRun,
     CollectiveSpec,
     HostLayout,
+    NetSettings,
     bytes_sent,
     flow_run,
     local_time,
@@ -124,6 +125,8 @@ def test_a_thousand_gpus() -> None:
         (CollectiveSpec(Collective.ALL_REDUCE, 2, 1, 12), "no whole number of values"),
         (CollectiveSpec(Collective.ALL_REDUCE, 2, 1, 0), "0 bytes"),
         (CollectiveSpec(spines=2), "flows have one switch"),
+        (CollectiveSpec(net=NetSettings(flush=True)), "flows have one queue pair"),
+        (CollectiveSpec(net=NetSettings(qps=2)), "flows have one queue pair"),
         (
             CollectiveSpec(hosts=512, gpus=8, size=1 << 34, algorithm=Algorithm.TREE),
             "about 268435456 messages, at most 1048576 are followed",

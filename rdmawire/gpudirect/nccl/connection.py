@@ -69,6 +69,11 @@ class NetSettings(NamedTuple):
     traffic_class: int = 0
     attributes: QPAttributes = ATTRIBUTES._replace(path_mtu=MTU.MTU_4096)
 
+    @property
+    def differs_on_queue_pairs(self) -> bool:
+        """Whether messages are sent in another way than one WRITE on one queue pair."""
+        return (self.qps, self.split, self.ar_threshold, self.flush) != (1, False, None, False)
+
     def check(self) -> None:
         """Raise :class:`~rdmawire.errors.CollectiveError` for values that cannot be."""
         if not 1 <= self.qps <= MAX_QPS:

@@ -166,6 +166,11 @@ def flow_run(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     spec.check(MAX_RANKS)
     if spec.spines:
         raise CollectiveError("flows have one switch: leave --flows out, or the spines")
+    if spec.net.differs_on_queue_pairs:
+        raise CollectiveError(
+            "flows have one queue pair for each connection, without adaptive routing and flushes:"
+            " leave --flows out, or those"
+        )
     if spec.collective.is_ring and not _is_regular(spec):
         return EventFlow(spec, cable).run()
     if spec.layout is not None:

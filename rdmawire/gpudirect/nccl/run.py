@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from rdmawire.errors import CollectiveError
 from rdmawire.fabric import (
     Cable,
     Host,
@@ -24,6 +25,8 @@ _LEAVES: Final = ("leaf1", "leaf2")
 _UNLIMITED: Final = SwitchSettings(buffer=1 << 50, queue=1 << 50)
 """A switch that loses nothing for want of buffers: networks of GPUs have PFC or credits."""
 _PACKET: Final = 4096
+MAX_SIZE: Final = 1 << 30
+"""Bytes of an operation in packets: values are kept in memory."""
 
 
 class Adapter(RankAdapter):
@@ -51,6 +54,10 @@ class CollectiveRun(HostedCollective):
 
     def __init__(self, spec: CollectiveSpec, cable: Cable) -> None:
         spec.check(MAX_RANKS)
+        if spec.size > MAX_SIZE:
+            raise CollectiveError(
+                f"{spec.size} bytes as packets; at most {MAX_SIZE} are supported: take --flows"
+            )
         work = Work.of(spec)
         limit = _event_limit(spec, work.messages, work.sent)
         switches = replace(_UNLIMITED, balancing=spec.balancing)
