@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _BETWEEN_HOSTS = ("direct", "bounce", "pageable", "tcp")
 _WITHIN_HOST = ("nvlink", "ualink")
 PATHS = (*_BETWEEN_HOSTS, *_WITHIN_HOST)
+COMMON_PATHS = (*_BETWEEN_HOSTS, "nvlink")
+"""The paths of hosts whose GPUs have NVLinks, or nothing, between them."""
 _SIZES = ("8", "4KiB", "64KiB", "1MiB", "16MiB")
 MAX_SIZE = 1 << 30
 _MAX_REPEAT = 10_000

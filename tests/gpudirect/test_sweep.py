@@ -75,7 +75,7 @@ def test_a_transfer_takes_what_it_takes_alone() -> None:
     sweep = Sweep([TransferJob(spec, "two-sockets") for spec in specs])
     sweep.run()
     reasons = {row.settings["path"]: row.reason for row in sweep.rows if row.reason}
-    assert {*reasons} == {"direct", "nvlink"}
+    assert {*reasons} == {"direct", "nvlink", "ualink"}
     assert "may not access GPU1" in reasons["direct"]
     bounce = sweep.rows[[*TransferPath].index(TransferPath.BOUNCE)]
     assert bounce.results == transfer(specs[bounce.number]).totals()

@@ -11,7 +11,7 @@ from rdmawire.cli.streams import open_host
 from rdmawire.cli.sweep import output as sweep_output
 from rdmawire.cli.sweep.axis import integer, numbers_of, one_of, quantity, values_of
 from rdmawire.cli.sweep.output import Combination, SweepOutput, combined, distinct, perform
-from rdmawire.cli.transfer import MAX_SIZE, PATHS, ends_of
+from rdmawire.cli.transfer import COMMON_PATHS, MAX_SIZE, PATHS, ends_of
 from rdmawire.errors import RdmaError
 from rdmawire.traffic.generate.spec import SpecError, rate
 from rdmawire.wire.management import PATH_MTUS
@@ -31,8 +31,8 @@ _MTUS: Final = tuple(map(str, PATH_MTUS))
 )
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
 @option(
-    "Combinations", "--path", "paths", metavar="NAMES", default=",".join(PATHS),
-    show_default=True, callback=values_of(one_of(PATHS)), help="Paths of the data.",
+    "Combinations", "--path", "paths", metavar="NAMES", default=",".join(COMMON_PATHS),
+    show_default=True, callback=values_of(one_of(PATHS)), help="Paths of the data; also ualink.",
 )  # fmt: skip
 @option(
     "Combinations", "--size", "sizes", metavar="SIZES", default="8..1M", show_default=True,
