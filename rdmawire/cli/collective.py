@@ -81,10 +81,7 @@ MAX_HOSTS = 512
     "Operation", "--dtype", type=click.Choice(["int32", "float32"]), default="int32",
     show_default=True, help="Type of values.",
 )  # fmt: skip
-@option(
-    "Operation", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-    help="Seed of values and losses: the same seed gives the same bytes.",
-)  # fmt: skip
+@options.seed("Operation", "Seed of values and losses: the same seed gives the same bytes.")
 @option(
     "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError), default="400G",
     show_default=True, help="Rate of each adapter's link.",

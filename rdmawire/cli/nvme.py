@@ -8,9 +8,9 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.storage import MAX_BLOCK, link_lines, report_values, spec_of
+from rdmawire.cli.storage import MAX_BLOCK, report_values, spec_of
 from rdmawire.cli.streams import complain
-from rdmawire.cli.transfer import network_options
+from rdmawire.cli.transfer import link_lines, network_options
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError
 from rdmawire.terminal import plural
@@ -146,4 +146,4 @@ def _lines(report: "StorageReport", *, links: bool) -> Iterator[str]:
         yield f"{plural(failed, 'command')} failed"
     yield f"{compared} was right: namespace and GPU memory"
     if links:
-        yield from link_lines(report)
+        yield from link_lines(report.links, report.setup + report.duration)

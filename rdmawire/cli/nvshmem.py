@@ -1,7 +1,6 @@
 """`rdmawire gen nvshmem-put`: puts with signals between GPUs, as NVSHMEM does them."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,10 +58,7 @@ _FAILED = 1
     "Job", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
     show_default=True, help="Model of the GPUs.",
 )  # fmt: skip
-@option(
-    "Job", "--seed", type=IntegerType(0, (1 << 32) - 1), default=0, show_default=True,
-    help="Seed of the times at which stores become visible.",
-)  # fmt: skip
+@options.seed("Job", "Seed of the times at which stores become visible.")
 @options.written("path", "The capture of all adapters: FILE.pcap or .pcapng, also compressed.")
 @options.picture("Draw the timeline to FILE.svg or FILE.png.")
 @options.text_or_json("Print the summary and the timeline as one JSON object.")
@@ -94,9 +90,8 @@ def command(
         job = _job(settings, size)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
-    frames: list[int] = []
     try:
-        duration = _run(job, path, frames, size=size, messages=messages)
+        duration = _run(job, path, size=size, messages=messages)
     except KernelError as error:
         complain(str(error))
         return _FAILED
@@ -108,7 +103,7 @@ def command(
         "bytes": size,
         "messages": messages,
         "duration_ns": duration,
-        "frames": len(frames),
+        "frames": job.frames,
         "timeline": [entry._asdict() for entry in job.system.timeline],
     }
     if not quiet:
@@ -124,16 +119,14 @@ def _job(settings: dict[str, Any], size: int) -> "Nvshmem":
     return Nvshmem(NvshmemSpec(heap=2 * size + 64, transport=transport, **settings))
 
 
-def _run(job: "Nvshmem", path: str | None, frames: list[int], *, size: int, messages: int) -> int:
+def _run(job: "Nvshmem", path: str | None, *, size: int, messages: int) -> int:
     """Run the job, and write what its adapters send."""
     from rdmawire.gpudirect.kernel import ring_put
 
     kernel = ring_put(job, size, messages)
     for pe in range(job.spec.pes):
         job.launch(pe, kernel)
-    with nullcontext() if path is None else job.network.captured(path):
-        for name in job.network.hosts:
-            job.network.tap(name, lambda frame, _: frames.append(len(frame.data)))
+    with options.captured(job.network, path):
         return job.run()
 
 

@@ -10,10 +10,10 @@ from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.streams import complain, open_host
 from rdmawire.cli.table import aligned
-from rdmawire.cli.transfer import network_options
+from rdmawire.cli.transfer import link_lines, link_values, network_options
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TransferError
-from rdmawire.terminal import escape, plural
+from rdmawire.terminal import escape
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
@@ -231,17 +231,7 @@ def report_values(report: "StorageReport") -> dict[str, Any]:
         "cpu_ns": round(report.cpu),
         "frames": report.frames,
         "wire_bytes": report.wire_bytes,
-        "links": [
-            {
-                "host": host,
-                "from": source,
-                "to": target,
-                "bytes": use.bytes,
-                "transactions": use.transactions,
-                "busy_ns": round(use.busy_ns),
-            }
-            for (host, source, target), use in report.links.items()
-        ],
+        "links": link_values(report.links),
     }
 
 
@@ -257,10 +247,10 @@ def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
     for path, reason in {(one.spec.path.value, one.reason): None for one in results if one.reason}:
         yield f"{path}: {escape(reason)}"
     for result in results if links else []:
-        if result.report is not None:
+        if (report := result.report) is not None:
             spec = result.spec
             yield f"{byte_count(spec.block_size)}, {result.operation}, {spec.path.value}:"
-            yield from link_lines(result.report)
+            yield from link_lines(report.links, report.setup + report.duration)
 
 
 def _cells(result: _Result) -> tuple[str, ...]:
@@ -276,11 +266,3 @@ def _cells(result: _Result) -> tuple[str, ...]:
         f"{report.cpu / 1000:.1f} us",
         str(report.frames),
     )
-
-
-def link_lines(report: "StorageReport") -> Iterator[str]:
-    """Yield a line for each link that data took."""
-    for (host, source, target), use in report.links.items():
-        share = use.busy_ns / (report.setup + report.duration)
-        counted = f"{byte_count(use.bytes)} in {plural(use.transactions, 'transaction')}"
-        yield f"  {host}: {escape(source)} -> {escape(target)}: {counted}, busy {share:.0%}"

@@ -1,7 +1,6 @@
 """`rdmawire transfer`: how long data takes from one GPU to another, by each path, as packets."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +20,7 @@ from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
     from rdmawire.gpudirect.transfer import TransferReport, TransferSpec
-    from rdmawire.topology import Machine
+    from rdmawire.topology import LinkUse, Machine
 
 _BETWEEN_HOSTS = ("direct", "bounce", "pageable", "tcp")
 _WITHIN_HOST = ("nvlink", "ualink")
@@ -276,17 +275,7 @@ class _Result(NamedTuple):
             "durations_ns": report.durations,
             "registrations": report.registrations._asdict(),
             "translations": report.translations._asdict(),
-            "links": [
-                {
-                    "host": host,
-                    "from": source,
-                    "to": target,
-                    "bytes": use.bytes,
-                    "transactions": use.transactions,
-                    "busy_ns": round(use.busy_ns),
-                }
-                for (host, source, target), use in report.links.items()
-            ],
+            "links": link_values(report.links),
         }
 
 
@@ -296,7 +285,7 @@ def _outcome(spec: "TransferSpec", capture: str | None) -> "tuple[TransferReport
 
     try:
         one = Transfer(spec)
-        with nullcontext() if capture is None else one.network.captured(capture):
+        with options.captured(one.network, capture):
             return one.run(), ""
     except TransferError as error:
         return None, str(error)
@@ -319,7 +308,9 @@ def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
         yield from _registration_lines(result)
         yield from _translation_lines(result)
     for result in results if links else []:
-        yield from _link_lines(result)
+        if (report := result.report) is not None:
+            yield f"{byte_count(result.spec.size)} by {result.spec.path.value}:"
+            yield from link_lines(report.links, report.elapsed)
 
 
 def _cells(result: _Result, *, repeated: bool) -> tuple[str, ...]:
@@ -358,11 +349,28 @@ def _translation_lines(result: _Result) -> Iterator[str]:
     yield f"{what}: {by_ats if found.ats_hits + found.ats_misses else ''}{counts}; {waited}"
 
 
-def _link_lines(result: _Result) -> Iterator[str]:
-    if result.report is None:
-        return
-    yield f"{byte_count(result.spec.size)} by {result.spec.path.value}:"
-    for (host, source, target), use in result.report.links.items():
-        share = use.busy_ns / result.report.elapsed
+LinkUses = Mapping[tuple[str, str, str], "LinkUse"]
+"""The use of links, by host, source and target."""
+
+
+def link_values(links: LinkUses) -> list[dict[str, Any]]:
+    """Return the use of links as JSON has it."""
+    return [
+        {
+            "host": host,
+            "from": source,
+            "to": target,
+            "bytes": use.bytes,
+            "transactions": use.transactions,
+            "busy_ns": round(use.busy_ns),
+        }
+        for (host, source, target), use in links.items()
+    ]
+
+
+def link_lines(links: LinkUses, elapsed: float) -> Iterator[str]:
+    """Yield a line for each link that data took in ``elapsed`` ns."""
+    for (host, source, target), use in links.items():
+        share = use.busy_ns / elapsed
         counted = f"{byte_count(use.bytes)} in {plural(use.transactions, 'transaction')}"
         yield f"  {host}: {escape(source)} -> {escape(target)}: {counted}, busy {share:.0%}"

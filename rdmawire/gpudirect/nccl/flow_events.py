@@ -123,7 +123,8 @@ class EventFlow:
 
     def __init__(self, spec: CollectiveSpec, cable: Cable) -> None:
         _check_messages(spec)
-        self._spec = spec
+        self._protocol = spec.chosen_protocol
+        self._itemsize = spec.itemsize
         self._cable = cable
         self._nodes = Nodes(spec)
         workers = list(workers_of(spec))
@@ -134,7 +135,7 @@ class EventFlow:
         self._senders: dict[object, LocalPort] = {}
         self._receivers: dict[object, LocalPort] = {}
         self._ended = 0
-        self._sent: Counter[bool] = Counter()
+        self._local_bytes = 0
         self._by_adapter: Counter[int] = Counter()
         self._runners = [_FlowRunner(worker, self._size_of) for worker in workers]
         bind_runners(self._runners, self._edge)
@@ -143,7 +144,7 @@ class EventFlow:
                 self._count(step.targets, step.length)
 
     def _size_of(self, length: int) -> int:
-        return self._spec.chosen_protocol.wire_size(length * self._spec.itemsize)
+        return self._protocol.wire_size(length * self._itemsize)
 
     def _note_progress(self) -> None:
         self._ended = self._simulator.now
@@ -152,15 +153,13 @@ class EventFlow:
         """Count the bytes of a step: those of values from adapters, and those within hosts."""
         for edge in edges:
             if self._nodes.is_local(edge):
-                self._sent[True] += self._size_of(length)
+                self._local_bytes += self._size_of(length)
             elif edge.source != self._nodes.aggregation:
-                self._by_adapter[self._nodes.adapter_of(edge.source)] += (
-                    length * self._spec.itemsize
-                )
+                self._by_adapter[self._nodes.adapter_of(edge.source)] += length * self._itemsize
 
     def _edge(self, edge: EdgeId, source: _FlowRunner, target: _FlowRunner) -> _FlowEdge:
         wakes = partial(self._ready.wake, source), partial(self._ready.wake, target)
-        slots = self._spec.chosen_protocol.slots
+        slots = self._protocol.slots
         if self._nodes.is_local(edge):
             path = self._nodes.local_path(edge)
             sender = self._senders.setdefault(self._nodes.local_port(edge), LocalPort())
@@ -198,7 +197,7 @@ class EventFlow:
         self._simulator.run()
         far = sum(count for edge, count in self._messages.items() if not self._nodes.is_local(edge))
         busiest = max(self._by_adapter.values(), default=0)
-        return FlowReport(self._ended, busiest, self._sent[True], far)
+        return FlowReport(self._ended, busiest, self._local_bytes, far)
 
 
 def _check_messages(spec: CollectiveSpec) -> None:

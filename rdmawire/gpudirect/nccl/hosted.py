@@ -26,12 +26,10 @@ from rdmawire.gpudirect.nccl.task import (
     bind_runners,
 )
 from rdmawire.ib import QueuePair
+from rdmawire.wire.roce import bth_offset
 
-_ETHERTYPE: Final = slice(12, 14)
-_IPV6: Final = bytes.fromhex("86dd")
-_DEST_QP: Final = slice(47, 50)
-"""The destination queue pair in a frame of RoCEv2: after Ethernet, IPv4, UDP and 5 bytes of BTH."""
-_DEST_QP_IPV6: Final = slice(67, 70)
+_DEST_QP: Final = 5
+"""Offset of the destination queue pair, of three bytes, in a BTH. IBA 9.2."""
 
 
 class RankAdapter:
@@ -49,9 +47,10 @@ class RankAdapter:
 
     def poll(self, frame: bytes) -> Task | None:
         """Take the completions that a frame caused; return the task that may go on."""
-        place = _DEST_QP_IPV6 if frame[_ETHERTYPE] == _IPV6 else _DEST_QP
-        end = self._ends.get(int.from_bytes(frame[place], "big"))
-        if end is None:
+        bth = bth_offset(frame, 0, len(frame))
+        at = bth + _DEST_QP
+        end = self._ends.get(int.from_bytes(frame[at : at + 3], "big"))
+        if bth < 0 or end is None:
             return None
         connection, qp, task = end
         connection.poll(qp)

@@ -101,7 +101,7 @@ def _steps(
     spec: CollectiveSpec, channel: int, order: Sequence[int], place: int
 ) -> Iterator[WorkerStep]:
     """Yield the steps of the rank at this place of a channel's ring."""
-    rank, lane = order[place], (channel, "")
+    rank, lane, adds = order[place], (channel, ""), spec.collective.adds
     before = EdgeId(order[place - 1], rank, lane)
     after = EdgeId(rank, order[(place + 1) % len(order)], lane)
     for step, start, count in _parts(spec, channel, order, place):
@@ -112,13 +112,8 @@ def _steps(
             own=step.reduce or not step.receive,
             store=step.store,
             targets=(after,) if step.send else (),
-            origin=_origin(spec, order, step),
+            origin=None if adds else order[step.chunk],
         )
-
-
-def _origin(spec: CollectiveSpec, order: Sequence[int], step: RingStep) -> int | None:
-    """Return the rank whose values a chunk has at its end, if it is no sum."""
-    return None if spec.collective.adds else order[step.chunk]
 
 
 def _parts(
@@ -127,16 +122,17 @@ def _parts(
     """Yield each step with its first value, and how many."""
     steps = ring_steps(spec.collective, place, spec.ranks)
     chunks = spec.ranks if spec.collective is Collective.ALL_REDUCE else 1
-    block = spec.values // spec.ranks if spec.collective.is_split else spec.values
-    most = spec.chosen_protocol.chunk // spec.itemsize
+    protocol, is_split = spec.chosen_protocol, spec.collective.is_split
+    block = spec.values // spec.ranks if is_split else spec.values
+    most = protocol.chunk // spec.itemsize
     share = spec.share(channel, block)
     for loop in loops(share, most * chunks):
         count = -(-loop.length // chunks)
         for step in steps:
-            offset = order[step.chunk] * block if spec.collective.is_split else step.chunk * count
+            offset = order[step.chunk] * block if is_split else step.chunk * count
             start, end = loop.start + offset, loop.start + loop.length
-            left = loop.length if spec.collective.is_split else max(min(count, end - start), 0)
-            for first, size in _slices(start, left, spec.chosen_protocol.slices):
+            left = loop.length if is_split else max(min(count, end - start), 0)
+            for first, size in _slices(start, left, protocol.slices):
                 yield step, first, size
 
 
