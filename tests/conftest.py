@@ -15,6 +15,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile(
     "rdmawire",
     deadline=None,
+    max_examples=50,
     derandomize="RDMAWIRE_EFFORT" not in os.environ,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -1,6 +1,7 @@
 """Frames chosen by window and filter: the same rows from columns as from dissections."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ RNR = CAPTURES / "linux" / "rxe61_rnr.pcap"
 def frames(path: Path) -> Iterator[Dissection]:
     with open_capture(path) as reader:
         yield from Dissector().capture(reader)
+
+
+@cache
+def frames_of(path: Path) -> list[Dissection]:
+    """The frames of a capture, dissected once for all filters."""
+    return list(frames(path))
 
 
 def numbers(path: Path, choice: FrameSelection) -> list[int]:
@@ -44,7 +51,7 @@ def test_columns_and_dissections_choose_the_same(text: str, simple: bool) -> Non
     where = Filter(text)
     assert where.simple is simple
     for path in sorted(CAPTURES.glob("*/*.pcap")):
-        wanted = [frame.number for frame in frames(path) if where(frame)]
+        wanted = [frame.number for frame in frames_of(path) if where(frame)]
         assert numbers(path, FrameSelection(where=where)) == wanted, path
 
 

@@ -7,7 +7,7 @@ import signal
 import struct
 from collections.abc import Callable, Iterator
 from errno import EAGAIN
-from functools import partial
+from functools import cache, partial
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from rdmawire.columns.frame_text import _VARYING, segments
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query
 from rdmawire.columns.read import as_array
 from rdmawire.dissect import walk
+from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.output import Fields, FrameCounts, Lines, Objects, Output, Separators
 from rdmawire.dissect.select import Bound, Selection, Window
@@ -67,14 +68,24 @@ def dissected(
 ) -> tuple[str, str]:
     """Return the text of frames that are dissected one by one, and their counts."""
     counts, texts = FrameCounts(), [] if output is None else [output.head()]
-    with open_capture(path) as reader:
-        for frame in Dissector().capture(reader):
-            if counts.frames == max_frames:
-                break
-            if selection.takes(frame):
-                counts.add(frame)
-                texts += [] if output is None else output.frame(frame)
+    for frame in frames_of(path) if path in CAPTURES else dissections(path):
+        if counts.frames == max_frames:
+            break
+        if selection.takes(frame):
+            counts.add(frame)
+            texts += [] if output is None else output.frame(frame)
     return "".join(texts), str(counts)
+
+
+def dissections(path: Path) -> Iterator[Dissection]:
+    with open_capture(path) as reader:
+        yield from Dissector().capture(reader)
+
+
+@cache
+def frames_of(path: Path) -> list[Dissection]:
+    """The frames of a capture of the repository, dissected once for all tests."""
+    return list(dissections(path))
 
 
 def printed(

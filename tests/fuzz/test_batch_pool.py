@@ -27,7 +27,7 @@ from tests.waiting import is_running, wait_until
 ENGINE = {"kind": "engine"}
 SPEC = {"kind": "short-writes"}
 SEED = 1
-RUNS = 400
+RUNS = 200
 
 
 @pytest.fixture(autouse=True)

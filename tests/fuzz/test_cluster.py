@@ -16,7 +16,7 @@ from tests.cli.command import rdmawire, refused
 SPEC = {"kind": "engine", "profile": "rxe"}
 """A profile that the model does not describe: it has findings, as a planted bug has."""
 SEED = 1
-RUNS = 2000
+RUNS = 600
 
 
 @pytest.fixture
