@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.kernel_report import (
@@ -17,8 +16,6 @@ from rdmawire.cli.kernel_report import (
     search,
     timeline_lines,
 )
-from rdmawire.dissect.output import dumped
-from rdmawire.errors import KernelError
 from rdmawire.terminal import plural
 from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, share
 from rdmawire.wire.show import byte_count
@@ -83,17 +80,15 @@ _PUT = "gin-put"
     callback=options.reads(partial(share, most=MAX_LOSS), SpecError),
     help="Share of frames that are lost on the links: 0.1% or 0.001.",
 )  # fmt: skip
-@options.written("path", "The capture of all adapters: FILE.pcap or .pcapng, also compressed.")
-@options.text_or_json("Print the summary and the timeline as one JSON object.")
-@options.QUIET
+@options.run_output(
+    "The capture of all adapters: FILE.pcap or .pcapng, also compressed.",
+    "Print the summary and the timeline as one JSON object.",
+)
 def command(
     kind: str,
-    path: str | None,
     *,
-    seed: int,
-    seeds: int,
-    as_json: bool,
-    quiet: bool,
+    output: options.RunOutput,
+    seeds: range,
     **settings: Any,
 ) -> int:
     """Put data from GPU to GPU by the device API of NCCL (ncclGin), and show each step.
@@ -103,18 +98,10 @@ def command(
     signal to each rank. The data is compared with what was put. Exit status: 0, 1 if data was
     wrong or a wait did not end, 2 for what cannot be done.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
-    if path is not None:
-        path = options.capture_path(path)
     _check(kind, settings)
-    try:
-        report = search(partial(_made, kind, settings), range(seed, seed + seeds), path)
-    except KernelError as error:
-        raise click.UsageError(str(error)) from None
-    if not quiet:
-        values = _values(kind, settings, report)
-        lines = _lines(values, report, seeds)
-        click.echo(dumped(values, indent=1) if as_json else "\n".join(lines), err=path == STREAM)
+    report = search(partial(_made, kind, settings), seeds, output.path)
+    values = _values(kind, settings, report)
+    output.show(values, _lines(values, report, seeds))
     return 0 if report.is_right else WRONG
 
 
@@ -166,7 +153,7 @@ def _values(kind: str, settings: dict[str, Any], report: "GinReport") -> dict[st
     }
 
 
-def _lines(values: dict[str, Any], report: "GinReport", seeds: int) -> Iterator[str]:
+def _lines(values: dict[str, Any], report: "GinReport", seeds: range) -> Iterator[str]:
     """Yield the timeline, and what came of it."""
     yield from timeline_lines(report.timeline)
     puts, frames = plural(values["puts"], "put"), plural(values["frames"], "frame")

@@ -1,12 +1,10 @@
 """`rdmawire gen gpu-write`: WRITEs that a GPU kernel, a proxy or a stream starts, step by step."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.kernel_report import (
@@ -19,8 +17,6 @@ from rdmawire.cli.kernel_report import (
     search,
     timeline_lines,
 )
-from rdmawire.dissect.output import dumped
-from rdmawire.errors import KernelError
 from rdmawire.terminal import plural
 from rdmawire.wire.show import byte_count
 
@@ -73,19 +69,16 @@ _STEPS = ("data-fence", "wqe-fence", "record-fence", "reader-fence", "flush")
 )  # fmt: skip
 @MODEL
 @forgotten_and_seeds(_STEPS)
-@options.written("path", "The capture of both adapters: FILE.pcap or .pcapng, also compressed.")
-@options.picture("Draw the timeline to FILE.svg or FILE.png.")
-@options.text_or_json("Print the summary and the timeline as one JSON object.")
-@options.QUIET
+@options.run_output(
+    "The capture of both adapters: FILE.pcap or .pcapng, also compressed.",
+    "Print the summary and the timeline as one JSON object.",
+    "Draw the timeline to FILE.svg or FILE.png.",
+)
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
-    path: str | None,
-    picture: Path | None,
     *,
-    seed: int,
-    seeds: int,
-    as_json: bool,
-    quiet: bool,
+    output: options.RunOutput,
+    seeds: range,
     **settings: Any,
 ) -> int:
     """Send data from GPU to GPU, and show each step: stores, fences, doorbells, completions.
@@ -94,18 +87,9 @@ def command(
     allows. The target compares the data, so that a forgotten fence is seen. Exit status: 0, or 1 if
     data was wrong or the work never arrived.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
-    if path is not None:
-        path = options.capture_path(path)
-    options.check_drawing(picture)
-    try:
-        report = _search(_spec(settings), range(seed, seed + seeds), path)
-    except KernelError as error:
-        raise click.UsageError(str(error)) from None
-    draw(report.timeline, picture, f"WRITEs that a {report.spec.mode.value} starts")
-    if not quiet:
-        text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
-        click.echo(text, err=path == STREAM)
+    report = _search(_spec(settings), seeds, output.path)
+    draw(report.timeline, output.picture, f"WRITEs that a {report.spec.mode.value} starts")
+    output.show(_values(report), _lines(report, seeds))
     return 0 if report.is_right else WRONG
 
 
@@ -141,7 +125,7 @@ def _values(report: "GpuWriteReport") -> dict[str, Any]:
     }
 
 
-def _lines(report: "GpuWriteReport", seeds: int) -> Iterator[str]:
+def _lines(report: "GpuWriteReport", seeds: range) -> Iterator[str]:
     """Yield the timeline, and what came of it."""
     yield from timeline_lines(report.timeline)
     frames = plural(report.frames, "frame")
