@@ -50,7 +50,7 @@ _PUT = "gin-put"
 )  # fmt: skip
 @option(
     "Job", "--backend", type=click.Choice(["gdaki", "proxy"]), default="gdaki", show_default=True,
-    help="Who posts the work: the kernel itself (GDAKI), or a thread of the host that takes "
+    help="What posts the work: the kernel itself (GDAKI), or a thread of the host that takes "
     "descriptors from a queue (PROXY).",
 )  # fmt: skip
 @option(
@@ -154,7 +154,7 @@ def _values(kind: str, settings: dict[str, Any], report: "GinReport") -> dict[st
 
 
 def _lines(values: dict[str, Any], report: "GinReport", seeds: range) -> Iterator[str]:
-    """Yield the timeline, and what came of it."""
+    """Yield the timeline and the result."""
     yield from timeline_lines(report.timeline)
     puts, frames = plural(values["puts"], "put"), plural(values["frames"], "frame")
     yield f"{puts} of {byte_count(values['bytes'])} in {frames}"

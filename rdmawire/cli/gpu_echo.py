@@ -233,7 +233,7 @@ def _values(report: "GpuEchoReport") -> dict[str, Any]:
 
 
 def _lines(report: "GpuEchoReport", seeds: range) -> Iterator[str]:
-    """Yield the timeline, and what it led to."""
+    """Yield the timeline and the result."""
     spec = report.spec
     yield from timeline_lines(without_adapters(report.timeline), _SHOWN)
     for number, queue in enumerate(report.queues):

@@ -43,7 +43,7 @@ _STEPS = ("data-fence", "wqe-fence", "record-fence", "reader-fence", "flush")
 @option(
     "Work", "--mode", type=click.Choice(["kernel", "proxy", "stream"]), default="kernel",
     show_default=True,
-    help="Who posts the work: a kernel of the GPU (as IBGDA), a thread of the host that a kernel "
+    help="What posts the work: a kernel of the GPU (as IBGDA), a thread of the host that a kernel "
     "asks, or operations of a stream.",
 )  # fmt: skip
 @option(
@@ -126,7 +126,7 @@ def _values(report: "GpuWriteReport") -> dict[str, Any]:
 
 
 def _lines(report: "GpuWriteReport", seeds: range) -> Iterator[str]:
-    """Yield the timeline, and what came of it."""
+    """Yield the timeline and the result."""
     yield from timeline_lines(report.timeline)
     frames = plural(report.frames, "frame")
     spec = report.spec

@@ -47,7 +47,7 @@ class SeedReport(Protocol):
 
 
 class KernelReport(SeedReport, Protocol):
-    """What came of a run, as the reports of :mod:`rdmawire.gpudirect.kernel` say it."""
+    """The result of a run, as the reports of :mod:`rdmawire.gpudirect.kernel` have it."""
 
     @property
     def stuck(self) -> str: ...
@@ -132,7 +132,7 @@ def _run(run: KernelRun[R], path: str | None) -> R:
 
 
 def outcome_values(report: KernelReport) -> dict[str, Any]:
-    """Return what came of a run as JSON has it."""
+    """Return the result of a run as JSON has it."""
     return {
         "forgotten": sorted(step.value for step in report.spec.forgotten),
         "seed": report.spec.seed,

@@ -49,7 +49,7 @@ _FAILED = 1
 @option(
     "Job", "--transport", type=click.Choice(["ibgda", "proxy"]), default="ibgda",
     show_default=True,
-    help="Who posts the work: the kernel itself (IBGDA), or a proxy thread of the host.",
+    help="What posts the work: the kernel itself (IBGDA), or a proxy thread of the host.",
 )  # fmt: skip
 @option(
     "Job", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",

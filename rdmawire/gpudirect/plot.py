@@ -144,7 +144,7 @@ def _host(machine: Machine, routes: Sequence[tuple[str, Route]]) -> Figure:
 
 
 def _inches(tree: _Tree, each: float = 1.25) -> tuple[float, float]:
-    """Return width and height of a tree; ``each`` device is so many inches wide."""
+    """Return width and height of a tree in inches; ``each`` is the width of a device."""
     return min(max(6.0, each * tree.width), _MAX_WIDTH), 1.9 + 1.25 * tree.depth
 
 
@@ -302,7 +302,7 @@ class Line(NamedTuple):
 _DASHES: Final = ("-", "--", ":", "-.")
 _MARKERS: Final = ("o", "s", "^", "D")
 MAX_LINES: Final = len(COLOURS) * len(_DASHES)
-"""Lines that can be told from one another."""
+"""Lines that can be distinguished by colour and dashes."""
 _FEW_LINES: Final = 5
 """Lines whose legend has room within the axes."""
 
@@ -370,7 +370,7 @@ class _Text(NamedTuple):
 
 
 def draw_timeline(timeline: Sequence[Happened], path: Path, title: str) -> None:
-    """Draw who does what and when, with a row for each agent.
+    """Draw what each agent does and when, with a row for each.
 
     Texts that would cover others are moved up; those for which there is no room are left out, and
     the title says how many.

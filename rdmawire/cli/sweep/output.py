@@ -346,13 +346,13 @@ class _Lines:
         self._labels = [*dict.fromkeys(self._label(one) for one in wanted)]
 
     def check(self) -> None:
-        """Raise ``UsageError`` for more lines than can be told from one another."""
+        """Raise ``UsageError`` for more lines than can be distinguished."""
         from rdmawire.gpudirect.plot import MAX_LINES
 
         if len(self._labels) > MAX_LINES:
             raise click.UsageError(
-                f"--plot: {len(self._labels)} lines, at most {MAX_LINES} can be told apart: give "
-                f"fewer values of {', '.join(self._names)}"
+                f"--plot: {len(self._labels)} lines, at most {MAX_LINES} can be distinguished: "
+                f"give fewer values of {', '.join(self._names)}"
             )
 
     def _label(self, one: Combination) -> str:

@@ -1,7 +1,7 @@
 """The backends of NCCL's GIN: work that a kernel posts, or that it asks a thread of the host for.
 
 On the wire a put is an RDMA WRITE, and a signal behind it a FETCH_ADD on the same queue pair, whose
-result nobody reads. A counter never is on the wire. Facts: NCCL 2.28 to 2.30: ``gin_gdaki.h`` with
+result is not used. A counter never is on the wire. Facts: NCCL 2.28 to 2.30: ``gin_gdaki.h`` with
 DOCA GPUNetIO's functions for kernels, ``gin_proxy.h``, ``gin_host_proxy.cc``, ``net_ib/gin.cc``.
 """
 

@@ -26,7 +26,7 @@ TIMEOUT: Final = us(2_000)
 
 
 class Backend(Enum):
-    """Who posts the work: the kernel itself (GDAKI), or a thread of the host (PROXY)."""
+    """The agent that posts the work: the kernel itself (GDAKI), or a thread of the host (PROXY)."""
 
     GDAKI = "gdaki"
     PROXY = "proxy"

@@ -30,7 +30,7 @@ class PutSignal(Enum):
 
 
 class GinReport(NamedTuple):
-    """What came of a program: ``wrong`` names the data that was not right when it was loaded.
+    """The result of a program: ``wrong`` names the data that was not right when it was loaded.
 
     ``stuck`` is what waited for ever or failed, or nothing. ``duration`` is in ns.
     """
@@ -69,7 +69,7 @@ class GinRun:
         """Compare what the kernels loaded, after all ended."""
 
     def run(self) -> GinReport:
-        """Do it, and return what came of it."""
+        """Run the program on all ranks, and return the result."""
         self.launch()
         stuck = ""
         try:

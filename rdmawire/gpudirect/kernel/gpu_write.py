@@ -42,7 +42,7 @@ _TIMEOUT: Final = us(2000)
 
 
 class Mode(Enum):
-    """Who posts the work and rings the doorbell."""
+    """The agent that posts the work and rings the doorbell."""
 
     KERNEL = "kernel"
     PROXY = "proxy"
@@ -83,7 +83,7 @@ class GpuWriteSpec(NamedTuple):
 
 
 class GpuWriteReport(NamedTuple):
-    """What came of it: ``wrong`` are the messages whose data was not right when it was loaded.
+    """The result of a run: ``wrong`` are the messages whose data was not right when it was loaded.
 
     ``stuck`` is what waited for ever, or nothing. ``duration`` is in ns.
     """
@@ -128,7 +128,7 @@ class GpuWrite(GpuJob):
         return _Memory(address, size, self.spec.depth, region.lkey, region.rkey)
 
     def run(self) -> GpuWriteReport:
-        """Do it, and return what came of it."""
+        """Send all messages, and return the result."""
         sender, target = self.hosts
         producer = {
             Mode.KERNEL: self._kernel,

@@ -1,9 +1,10 @@
 """Memory that GPUs, adapters and processors share: when a store becomes visible to the others.
 
-A store is pending until it becomes visible; which pending store may be the next one depends on who
-stored it. A fence waits until stores are visible. A weak reader may see values as they were at any
-since its last fence. The caller chooses: :mod:`rdmawire.gpudirect.kernel.litmus` tries all orders,
-:mod:`rdmawire.gpudirect.kernel.run` draws from a seed, in virtual time.
+A store is pending until it becomes visible; which pending store may be the next one depends on the
+agent that stored it. A fence waits until stores are visible. A weak reader may see values as they
+were at any time since its last fence. The caller chooses:
+:mod:`rdmawire.gpudirect.kernel.litmus` tries all orders, :mod:`rdmawire.gpudirect.kernel.run` draws
+from a seed, in virtual time.
 
 Sources: PTX ISA 8.5, chapter 8 (memory consistency model); PCIe Base 6.0, 2.4.1 (ordering rules);
 CUDA's GPUDirect RDMA guide, 2.5 (synchronization and memory ordering); Intel SDM, volume 3, 9.2.
@@ -38,7 +39,7 @@ class Order(Enum):
 
 
 class Scope(Enum):
-    """Who sees stores before a fence and none after it: ``membar.cta``, ``.gl`` and ``.sys``."""
+    """The agents for which a fence orders stores: ``membar.cta``, ``.gl`` and ``.sys``."""
 
     BLOCK = auto()
     GPU = auto()

@@ -507,6 +507,6 @@ def ring_put(job: Nvshmem, size: int, count: int = 1) -> Callable[[Shmem], Kerne
 
 
 def _pattern(pe: int, number: int, size: int) -> bytes:
-    """Return data that says who put it, and which message it is."""
+    """Return data that names its PE and the number of its message."""
     word: Sequence[int] = pe.to_bytes(4, "little") + number.to_bytes(4, "little")
     return (bytes(word) * (size // _WORD + 1))[:size]

@@ -43,7 +43,7 @@ _STALE: Final = 0.5
 
 
 class Happened(NamedTuple):
-    """What happened: the time (ns), who did it, and what."""
+    """What happened: the time (ns), the agent that did it, such as ``a.warp``, and what it did."""
 
     time: int
     who: str

@@ -1,4 +1,4 @@
-"""A collective operation on hosts and a network that somebody else made.
+"""A collective operation on the hosts and the network of a caller.
 
 Between hosts data goes over RDMA, as in :mod:`rdmawire.gpudirect.nccl.connection`, within a host
 over NVLink or what the host has. Values are really added, and the results checked.
