@@ -126,7 +126,7 @@ def _made(kind: str, settings: dict[str, Any], seed: int) -> "GinRun":
 
 
 def _spec(settings: dict[str, Any], seed: int) -> "GinSpec":
-    from rdmawire.gpudirect.kernel import Backend, Forgotten, GinSpec
+    from rdmawire.gpudirect.kernel import Backend, ForgottenStep, GinSpec
 
     return GinSpec(
         settings["hosts"],
@@ -135,7 +135,7 @@ def _spec(settings: dict[str, Any], seed: int) -> "GinSpec":
         settings["contexts"],
         model=settings["model"],
         seed=seed,
-        forgotten=frozenset(map(Forgotten, settings["forgotten"])),
+        forgotten=frozenset(map(ForgottenStep, settings["forgotten"])),
     )
 
 

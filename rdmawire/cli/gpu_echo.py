@@ -171,14 +171,14 @@ def command(
 
 
 def _spec(settings: dict[str, Any]) -> "GpuEchoSpec":
-    from rdmawire.gpudirect.kernel import EchoProtocol, Forgotten, GpuEchoSpec, Pipeline
+    from rdmawire.gpudirect.kernel import EchoProtocol, ForgottenStep, GpuEchoSpec, Pipeline
 
     source = settings.pop("source")
     return GpuEchoSpec(
         protocol=EchoProtocol(settings.pop("protocol")),
         kernels=Pipeline(settings.pop("kernels")),
         queues_on_gpu=settings.pop("queues") == "gpu",
-        forgotten=frozenset(map(Forgotten, settings.pop("forgotten"))),
+        forgotten=frozenset(map(ForgottenStep, settings.pop("forgotten"))),
         requests=() if source is None else _frames(source),
         **settings,
     )

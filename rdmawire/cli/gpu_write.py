@@ -94,7 +94,7 @@ def command(
 
 
 def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
-    from rdmawire.gpudirect.kernel import Forgotten, GpuWriteSpec, Mode
+    from rdmawire.gpudirect.kernel import ForgottenStep, GpuWriteSpec, Mode
 
     return GpuWriteSpec(
         Mode(settings["mode"]),
@@ -104,7 +104,7 @@ def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
         settings["model"],
         settings["queues"] == "gpu",
         settings["notify"] == "cqe",
-        frozenset(map(Forgotten, settings["forgotten"])),
+        frozenset(map(ForgottenStep, settings["forgotten"])),
     )
 
 

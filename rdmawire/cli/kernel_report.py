@@ -14,7 +14,7 @@ from rdmawire.terminal import plural
 
 if TYPE_CHECKING:
     from rdmawire.fabric import Network
-    from rdmawire.gpudirect.kernel import Forgotten, Happened
+    from rdmawire.gpudirect.kernel import ForgottenStep, Happened
 
 _MAX_SEEDS = 10_000
 _SHOWN = 20
@@ -30,7 +30,7 @@ MODEL = option(
 
 class _Spec(Protocol):
     @property
-    def forgotten(self) -> "frozenset[Forgotten]": ...
+    def forgotten(self) -> "frozenset[ForgottenStep]": ...
 
     @property
     def seed(self) -> int: ...

@@ -185,7 +185,7 @@ def perform(kind: SweepKind, wanted: list[Combination], output: SweepOutput) -> 
     """Do all jobs, show and write the rows, and return the exit status."""
     from rdmawire.gpudirect.sweep import Sweep
 
-    lines = _Lines(kind, wanted)
+    lines = _PictureLines(kind, wanted)
     if output.picture is not None:
         lines.check()
     sink = None if output.path is None else open_output(output.path)
@@ -333,7 +333,7 @@ def _column(values: "list[Value]", kind: type = int) -> "Column":
 # Pictures.
 
 
-class _Lines:
+class _PictureLines:
     """The lines of a picture: one for each combination of what is not across."""
 
     def __init__(self, kind: SweepKind, wanted: Sequence[Combination]) -> None:
