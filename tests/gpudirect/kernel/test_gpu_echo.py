@@ -38,8 +38,8 @@ from rdmawire.gpudirect.kernel import (
     system_of,
 )
 from rdmawire.ib import FlowRule
+from rdmawire.ib.flow_steering import rss_hash
 from rdmawire.units import us
-from rdmawire.wire.toeplitz import rss_hash
 
 CLIENT, SERVER = place_of(1), place_of(2)
 
