@@ -2,17 +2,16 @@
 
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.gen import COLLECTIVES
+from rdmawire.cli.gen import COLLECTIVES, LOSS
 from rdmawire.cli.streams import complain, open_host
 from rdmawire.errors import CollectiveError, FabricError, TopologyError
-from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, rate, share
+from rdmawire.traffic.generate.spec import SpecError, rate
 from rdmawire.units import us
 
 if TYPE_CHECKING:
@@ -22,6 +21,14 @@ if TYPE_CHECKING:
 MAX_SIZE = 1 << 34
 _FAILED = 1
 MAX_HOSTS = 512
+ROOT = option(
+    "Operation", "--root", type=IntegerType(0, 4095), default=0, show_default=True,
+    help="Rank that has the values of broadcast, or gets the sum of reduce.",
+)  # fmt: skip
+DTYPE = option(
+    "Operation", "--dtype", type=click.Choice(["int32", "float32"]), default="int32",
+    show_default=True, help="Type of values.",
+)  # fmt: skip
 
 
 @click.command(
@@ -68,28 +75,18 @@ MAX_HOSTS = 512
     "Operation", "--protocol", type=click.Choice(["ll", "ll128", "simple"]),
     help="NCCL's protocol.  [default: ll up to 1 MiB, else simple]",
 )  # fmt: skip
-@option(
-    "Operation", "--root", type=IntegerType(0, 4095), default=0, show_default=True,
-    help="Rank that has the values of broadcast, or gets the sum of reduce.",
-)  # fmt: skip
+@ROOT
 @option(
     "Operation", "--channels", type=IntegerType(1, 32),
     help="Rings or trees that share the work.  [default: 1 to 8, by the size]",
 )  # fmt: skip
-@option(
-    "Operation", "--dtype", type=click.Choice(["int32", "float32"]), default="int32",
-    show_default=True, help="Type of values.",
-)  # fmt: skip
+@DTYPE
 @options.seed("Operation", "Seed of values and losses: the same seed gives the same bytes.")
 @option(
     "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError), default="400G",
     show_default=True, help="Rate of each adapter's link.",
 )  # fmt: skip
-@option(
-    "Network", "--loss", metavar="SHARE", default="0",
-    callback=options.reads(partial(share, most=MAX_LOSS), SpecError),
-    help="Share of frames that are lost on the links: 0.1% or 0.001.",
-)  # fmt: skip
+@LOSS
 @option(
     "Connections", "--qps", type=IntegerType(1, 16), default=1, show_default=True,
     help="Queue pairs of a connection (NCCL_IB_QPS_PER_CONNECTION).",

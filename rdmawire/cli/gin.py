@@ -8,16 +8,18 @@ import click
 
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.gen import LOSS
 from rdmawire.cli.kernel_report import (
     WRONG,
     forgotten_and_seeds,
+    gpu_model,
     outcome_lines,
     outcome_values,
     search,
     timeline_lines,
+    timeline_output,
 )
 from rdmawire.terminal import plural
-from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, share
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
@@ -70,20 +72,10 @@ _PUT = "gin-put"
     help="What a put does to a signal of its target: add 1, add a number, or nothing, and a signal "
     "of its own follows.  [default: inc]",
 )  # fmt: skip
-@option(
-    "Memory", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
-    show_default=True, help="Model of the GPUs.",
-)  # fmt: skip
+@gpu_model("Memory")
 @forgotten_and_seeds(_STEPS)
-@option(
-    "Network", "--loss", metavar="SHARE", default="0",
-    callback=options.reads(partial(share, most=MAX_LOSS), SpecError),
-    help="Share of frames that are lost on the links: 0.1% or 0.001.",
-)  # fmt: skip
-@options.run_output(
-    "The capture of all adapters: FILE.pcap or .pcapng, also compressed.",
-    "Print the summary and the timeline as one JSON object.",
-)
+@LOSS
+@timeline_output("all adapters", drawn=False)
 def command(
     kind: str,
     *,

@@ -10,13 +10,14 @@ from rdmawire.capture import LinkType, open_capture
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.kernel_report import (
-    MODEL,
+    LATE_MODEL,
     WRONG,
     draw,
     forgotten_and_seeds,
     repeat_lines,
     search,
     timeline_lines,
+    timeline_output,
     tried,
     without_adapters,
 )
@@ -143,13 +144,9 @@ def _share(text: str) -> float:
     "Memory", "--queues", type=click.Choice(["gpu", "host"]), default="gpu", show_default=True,
     help="Memory with WQEs and CQEs. Packets are in GPU memory in any case.",
 )  # fmt: skip
-@MODEL
+@LATE_MODEL
 @forgotten_and_seeds(_STEPS)
-@options.run_output(
-    "The capture of both hosts: FILE.pcap or .pcapng, also compressed.",
-    "Print the summary and the timeline as one JSON object.",
-    "Draw the timeline to FILE.svg or FILE.png.",
-)
+@timeline_output("both hosts")
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     *,

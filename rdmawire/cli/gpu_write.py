@@ -8,7 +8,7 @@ import click
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.kernel_report import (
-    MODEL,
+    LATE_MODEL,
     WRONG,
     draw,
     forgotten_and_seeds,
@@ -16,6 +16,7 @@ from rdmawire.cli.kernel_report import (
     outcome_values,
     search,
     timeline_lines,
+    timeline_output,
 )
 from rdmawire.terminal import plural
 from rdmawire.wire.show import byte_count
@@ -67,13 +68,9 @@ _STEPS = ("data-fence", "wqe-fence", "record-fence", "reader-fence", "flush")
     help="What the target waits for: a flag in GPU memory that is written behind the data, or a "
     "completion in host memory.",
 )  # fmt: skip
-@MODEL
+@LATE_MODEL
 @forgotten_and_seeds(_STEPS)
-@options.run_output(
-    "The capture of both adapters: FILE.pcap or .pcapng, also compressed.",
-    "Print the summary and the timeline as one JSON object.",
-    "Draw the timeline to FILE.svg or FILE.png.",
-)
+@timeline_output("both adapters")
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     *,

@@ -21,11 +21,28 @@ _SHOWN = 20
 WRONG = 1
 """Exit status if data was wrong or missing."""
 
-MODEL = option(
-    "Memory", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
-    show_default=True,
-    help="Model of the GPUs. Before H100, writes of an adapter may become visible late.",
-)  # fmt: skip
+
+def gpu_model(group: str, remark: str = "") -> Callable[[F], F]:
+    """Return the option --gpu; its help ends with ``remark``. The command gets ``model``."""
+    return option(
+        group, "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
+        show_default=True, help=f"Model of the GPUs.{remark}",
+    )  # fmt: skip
+
+
+LATE_MODEL = gpu_model("Memory", " Before H100, writes of an adapter may become visible late.")
+
+
+def timeline_output(hosts: str, *, drawn: bool = True) -> Callable[[F], F]:
+    """Return the options of a run with a timeline: see :func:`options.run_output`.
+
+    ``hosts`` names those whose packets the capture has; ``drawn`` timelines have --plot.
+    """
+    return options.run_output(
+        f"The capture of {hosts}: FILE.pcap or .pcapng, also compressed.",
+        "Print the summary and the timeline as one JSON object.",
+        "Draw the timeline to FILE.svg or FILE.png." if drawn else "",
+    )
 
 
 class _Spec(Protocol):

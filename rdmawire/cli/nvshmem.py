@@ -7,7 +7,13 @@ import click
 
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.kernel_report import draw, timeline_lines, without_adapters
+from rdmawire.cli.kernel_report import (
+    draw,
+    gpu_model,
+    timeline_lines,
+    timeline_output,
+    without_adapters,
+)
 from rdmawire.cli.streams import complain
 from rdmawire.errors import KernelError
 from rdmawire.terminal import plural
@@ -51,16 +57,9 @@ _FAILED = 1
     show_default=True,
     help="What posts the work: the kernel itself (IBGDA), or a proxy thread of the host.",
 )  # fmt: skip
-@option(
-    "Job", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
-    show_default=True, help="Model of the GPUs.",
-)  # fmt: skip
+@gpu_model("Job")
 @options.seed("Job", "Seed of the times at which stores become visible.")
-@options.run_output(
-    "The capture of all adapters: FILE.pcap or .pcapng, also compressed.",
-    "Print the summary and the timeline as one JSON object.",
-    "Draw the timeline to FILE.svg or FILE.png.",
-)
+@timeline_output("all adapters")
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     *,
