@@ -34,7 +34,7 @@ class Job(Protocol):
         ...
 
 
-class Row(NamedTuple):
+class SweepRow(NamedTuple):
     """A job that is done: its number, its settings, and its results, or why there are none."""
 
     number: int
@@ -101,10 +101,10 @@ class Sweep:
         self._running: dict[Future[JobOutcome], int] = {}
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SweepRow]:
         """A row for each job that is done, in the order of the jobs."""
         return [
-            Row(number, self.jobs[number].settings, *self._done[number])
+            SweepRow(number, self.jobs[number].settings, *self._done[number])
             for number in sorted(self._done)
         ]
 
