@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cli.fork_server import fork_server
 from tests.waiting import HANG
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -23,20 +24,23 @@ RDMAWIRE = [sys.executable, "-c", _HEEDING + "from rdmawire.cli.main import main
 def rdmawire(
     *words: str, stdin: bytes = b"", env: dict[str, str] | None = None, before: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """What becomes of a call; ``before`` is Python that runs in the process first."""
-    *python, program = RDMAWIRE
-    done = subprocess.run(
-        [*python, before + program, *words],
-        input=stdin,
-        capture_output=True,
-        check=False,
-        timeout=HANG,
-        env={**os.environ, "TZ": "UTC", **(env or {})},
-    )
-    assert b"Traceback" not in done.stderr
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
+    """What becomes of a call; ``before`` is Python that runs in the process first.
+
+    With that, or with variables of Python's own, Python starts anew; else a process is forked.
+    """
+    starts_anew = before or any(name.startswith("PYTHON") for name in env or ())
+    env = {**os.environ, "TZ": "UTC", **(env or {})}
+    if starts_anew:
+        *python, program = RDMAWIRE
+        done = subprocess.run(
+            [*python, before + program, *words],
+            input=stdin, capture_output=True, check=False, timeout=HANG, env=env,
+        )  # fmt: skip
+        status, stdout, stderr = done.returncode, done.stdout, done.stderr
+    else:
+        status, stdout, stderr = fork_server(os.getpid()).run(words, stdin, env, HANG)
+    assert b"Traceback" not in stderr
+    return subprocess.CompletedProcess(words, status, stdout.decode(), stderr.decode())
 
 
 def refused(*words: str, status: int, stdin: bytes = b"") -> str:
