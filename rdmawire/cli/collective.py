@@ -1,19 +1,17 @@
 """`rdmawire gen allreduce` and other collectives: the packets of NCCL as a capture."""
 
 import time
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.gen import COLLECTIVES
+from rdmawire.cli.gen import COLLECTIVES, LOSS
 from rdmawire.cli.streams import complain, open_host
-from rdmawire.dissect.output import dumped
 from rdmawire.errors import CollectiveError, FabricError, TopologyError
-from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, rate, share
+from rdmawire.traffic.generate.spec import SpecError, rate
 from rdmawire.units import us
 
 if TYPE_CHECKING:
@@ -23,6 +21,14 @@ if TYPE_CHECKING:
 MAX_SIZE = 1 << 34
 _FAILED = 1
 MAX_HOSTS = 512
+ROOT = option(
+    "Operation", "--root", type=IntegerType(0, 4095), default=0, show_default=True,
+    help="Rank that has the values of broadcast, or gets the sum of reduce.",
+)  # fmt: skip
+DTYPE = option(
+    "Operation", "--dtype", type=click.Choice(["int32", "float32"]), default="int32",
+    show_default=True, help="Type of values.",
+)  # fmt: skip
 
 
 @click.command(
@@ -69,28 +75,18 @@ MAX_HOSTS = 512
     "Operation", "--protocol", type=click.Choice(["ll", "ll128", "simple"]),
     help="NCCL's protocol.  [default: ll up to 1 MiB, else simple]",
 )  # fmt: skip
-@option(
-    "Operation", "--root", type=IntegerType(0, 4095), default=0, show_default=True,
-    help="Rank that has the values of broadcast, or gets the sum of reduce.",
-)  # fmt: skip
+@ROOT
 @option(
     "Operation", "--channels", type=IntegerType(1, 32),
     help="Rings or trees that share the work.  [default: 1 to 8, by the size]",
 )  # fmt: skip
-@option(
-    "Operation", "--dtype", type=click.Choice(["int32", "float32"]), default="int32",
-    show_default=True, help="Type of values.",
-)  # fmt: skip
+@DTYPE
 @options.seed("Operation", "Seed of values and losses: the same seed gives the same bytes.")
 @option(
     "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError), default="400G",
     show_default=True, help="Rate of each adapter's link.",
 )  # fmt: skip
-@option(
-    "Network", "--loss", metavar="SHARE", default="0",
-    callback=options.reads(partial(share, most=MAX_LOSS), SpecError),
-    help="Share of frames that are lost on the links: 0.1% or 0.001.",
-)  # fmt: skip
+@LOSS
 @option(
     "Connections", "--qps", type=IntegerType(1, 16), default=1, show_default=True,
     help="Queue pairs of a connection (NCCL_IB_QPS_PER_CONNECTION).",
@@ -123,12 +119,11 @@ MAX_HOSTS = 512
     help="Compute times and bytes message by message, without packets and values: for 1,024 GPUs "
     "and more.",
 )  # fmt: skip
-@options.written(
-    "path", "The capture of what all adapters send: FILE.pcap or .pcapng, also compressed."
-)  # fmt: skip
-@options.text_or_json("Print the summary as one JSON object.")
-@options.QUIET
-def command(path: str | None, *, flows: bool, as_json: bool, quiet: bool, **settings: Any) -> int:
+@options.run_output(
+    "The capture of what all adapters send: FILE.pcap or .pcapng, also compressed.",
+    "Print the summary as one JSON object.",
+)
+def command(*, output: options.RunOutput, flows: bool, **settings: Any) -> int:
     """Generate the traffic of a collective operation of GPUs, as NCCL sends it.
 
     Real values go over rings and trees of emulated adapters, by RDMA WRITEs with immediates and the
@@ -136,30 +131,26 @@ def command(path: str | None, *, flows: bool, as_json: bool, quiet: bool, **sett
     alltoall each pair of GPUs has a connection; a sendrecv sends to the next GPU. Both have neither
     --protocol nor --channels. Exit status: 0, 1 if a connection fails, 2 for what cannot be.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
     if flows:
-        return _flows(path, settings, as_json=as_json, quiet=quiet)
-    if path is not None:
-        path = options.capture_path(path)
+        return _flows(output, settings)
     try:
         run = _operation(settings)
     except (CollectiveError, TopologyError) as error:
         raise click.UsageError(str(error)) from None
     try:
-        summary = _run(run, path, settings)
+        summary = _run(run, output.path, settings)
     except (CollectiveError, FabricError) as error:
         complain(f"the operation failed after {run.now / 1000:.1f} us: {error}")
         return _FAILED
-    if not quiet:
-        _show(summary, as_json=as_json, to_stderr=path == STREAM)
+    output.show(summary, _lines(summary))
     return 0
 
 
-def _flows(path: str | None, settings: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
+def _flows(output: options.RunOutput, settings: dict[str, Any]) -> int:
     """Compute an operation as flows, and print what it takes."""
     from rdmawire.gpudirect import flow_run
 
-    if path is not None:
+    if output.path is not None:
         raise click.UsageError("--flows makes no packets: leave -w out")
     if settings["loss"]:
         raise click.UsageError("--flows knows no losses: leave --loss out")
@@ -180,18 +171,18 @@ def _flows(path: str | None, settings: dict[str, Any], *, as_json: bool, quiet: 
         "duration_ns": report.duration,
         "wall_s": round(time.perf_counter() - start, 3),
     }
-    if quiet:
-        return 0
-    if as_json:
-        click.echo(dumped(summary, indent=1))
-        return 0
-    click.echo(_FLOW_TEXT.format_map(summary))
-    moved = _sent(spec) / report.duration
-    click.echo(
-        f"{report.duration / 1000:.1f} us of virtual time, {spec.size / report.duration:.2f} GB/s, "
-        f"bus bandwidth {moved:.2f} GB/s; made in {summary['wall_s']:.1f} s"
-    )
+    output.show(summary, _flow_lines(summary, _sent(spec)))
     return 0
+
+
+def _flow_lines(summary: dict[str, Any], sent: int) -> Iterator[str]:
+    """Yield the lines of the summary of flows; each rank sends ``sent`` bytes of values."""
+    yield _FLOW_TEXT.format_map(summary)
+    time_us, speed = summary["duration_ns"] / 1000, summary["bytes"] / summary["duration_ns"]
+    yield (
+        f"{time_us:.1f} us of virtual time, {speed:.2f} GB/s, "
+        f"bus bandwidth {sent / summary['duration_ns']:.2f} GB/s; made in {summary['wall_s']:.1f} s"
+    )
 
 
 _FLOW_TEXT = (
@@ -282,18 +273,14 @@ def _within(paths: list[str]) -> str:
     return " and ".join(_PATHS[path] for path in paths)
 
 
-def _show(summary: dict[str, Any], *, as_json: bool, to_stderr: bool) -> None:
-    """Print the summary."""
-    if as_json:
-        click.echo(dumped(summary, indent=1), err=to_stderr)
-        return
+def _lines(summary: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the summary."""
     time_us, speed = summary["duration_ns"] / 1000, summary["bytes"] / summary["duration_ns"]
     within = f", {summary['nvlink_bytes']} bytes {_within(summary['paths'])}"
-    text = (
+    yield (
         "{collective} of {bytes} bytes by {ranks} GPUs: every result is right\n"
         "{algorithm}, {protocol}, channels: {channels}, messages between hosts: {messages}"
         f"{within if summary['paths'] else ''}\n"
-        "{who} sent {bytes_per_rank} bytes of values, and adapters retransmitted {retries} times\n"
-    ).format(who="each rank" if summary["is_even"] else "the busiest rank", **summary)
-    text += f"{time_us:.1f} us of virtual time, {speed:.2f} GB/s; made in {summary['wall_s']:.1f} s"
-    click.echo(text, err=to_stderr)
+        "{sender} sent {bytes_per_rank} bytes of values, and adapters retransmitted {retries} times"
+    ).format(sender="each rank" if summary["is_even"] else "the busiest rank", **summary)
+    yield f"{time_us:.1f} us of virtual time, {speed:.2f} GB/s; made in {summary['wall_s']:.1f} s"

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.kernel_report import draw
+from rdmawire.cli.kernel_report import (
+    draw,
+    gpu_model,
+    timeline_lines,
+    timeline_output,
+    without_adapters,
+)
 from rdmawire.cli.streams import complain
-from rdmawire.dissect.output import dumped
 from rdmawire.errors import KernelError
 from rdmawire.terminal import plural
 from rdmawire.traffic.generate.spec import SpecError, share
@@ -60,10 +63,7 @@ _FAILED = 1
     "Job", "--hidden", type=IntegerType(128, 1 << 14), default=256, show_default=True,
     help="Values of a token, of two bytes (bfloat16): a multiple of 128.",
 )  # fmt: skip
-@option(
-    "Job", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
-    show_default=True, help="Model of the GPUs.",
-)  # fmt: skip
+@gpu_model("Job")
 @option(
     "Job", "--unordered", is_flag=True,
     help="Send counts and flags by another queue pair than the data before them.",
@@ -76,17 +76,11 @@ _FAILED = 1
 @options.seed(
     "Job", "Seed of tokens, experts, weights, losses, and times at which stores become visible."
 )
-@options.written("path", "The capture of all adapters: FILE.pcap or .pcapng, also compressed.")
-@options.picture("Draw the timeline to FILE.svg or FILE.png.")
-@options.text_or_json("Print the summary and the timeline as one JSON object.")
-@options.QUIET
+@timeline_output("all adapters")
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
-    path: str | None,
     *,
-    picture: Path | None,
-    as_json: bool,
-    quiet: bool,
+    output: options.RunOutput,
     unordered: bool,
     **settings: Any,
 ) -> int:
@@ -97,26 +91,23 @@ def command(
     Tokens are compared at the experts, and sums with those of NumPy. Exit status: 0, 1 if data is
     wrong or an operation fails, 2 for what cannot be.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
     options.check_installed("rdmawire.gpudirect.deepep")
-    if path is not None:
-        path = options.capture_path(path)
-    options.check_drawing(picture)
     try:
         run = _job(settings, ordered=not unordered)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
     try:
-        with options.captured(run.network, path):
+        with options.captured(run.network, output.path):
             report = run.run()
     except KernelError as error:
         complain(str(error))
         return _FAILED
-    steps = [one for one in report.timeline if not one.who.endswith(".adapter")]
-    draw(steps, picture, f"Tokens of {plural(run.spec.ranks, 'rank')}")
-    if not quiet:
-        text = dumped(_values(run, report), indent=1)
-        click.echo(text if as_json else "\n".join(_lines(run, report)), err=path == STREAM)
+    draw(
+        without_adapters(report.timeline),
+        output.picture,
+        f"Tokens of {plural(run.spec.ranks, 'rank')}",
+    )
+    output.show(_values(run, report), _lines(run, report))
     return 0
 
 
@@ -142,10 +133,7 @@ def _values(run: "DeepEp", report: "DeepEpReport") -> dict[str, Any]:
 
 
 def _lines(run: "DeepEp", report: "DeepEpReport") -> Iterator[str]:
-    width = max(len(entry.who) for entry in report.timeline)
-    for entry in report.timeline:
-        if not entry.who.endswith(".adapter"):
-            yield f"{entry.time / 1000:9.3f} us  {entry.who.ljust(width)}  {entry.what}"
+    yield from timeline_lines(without_adapters(report.timeline))
     spec = run.spec
     tokens = f"{plural(spec.tokens, 'token')} of {byte_count(spec.message)}"
     yield f"{plural(spec.ranks, 'rank')} with {tokens}, each to {plural(spec.topk, 'expert')}"

@@ -87,6 +87,14 @@ def _psn(text: str) -> int:
     return number
 
 
+LOSS = option(
+    "Network", "--loss", metavar="SHARE", default="0",
+    callback=_read(partial(share, most=MAX_LOSS)),
+    help="Share of frames that are lost on the links: 0.1% or 0.001.",
+)  # fmt: skip
+"""The losses of traffic between GPUs."""
+
+
 def kinds() -> dict[str, click.Command]:
     """Return the commands of traffic with other options, by name; of collectives the first."""
     names = [name for name in _OTHERS if name not in COLLECTIVES[1:]]

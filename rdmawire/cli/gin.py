@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.gen import LOSS
 from rdmawire.cli.kernel_report import (
     WRONG,
     forgotten_and_seeds,
+    gpu_model,
     outcome_lines,
     outcome_values,
     search,
     timeline_lines,
+    timeline_output,
 )
-from rdmawire.dissect.output import dumped
-from rdmawire.errors import KernelError
 from rdmawire.terminal import plural
-from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, share
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ _PUT = "gin-put"
 )  # fmt: skip
 @option(
     "Job", "--backend", type=click.Choice(["gdaki", "proxy"]), default="gdaki", show_default=True,
-    help="Who posts the work: the kernel itself (GDAKI), or a thread of the host that takes "
+    help="What posts the work: the kernel itself (GDAKI), or a thread of the host that takes "
     "descriptors from a queue (PROXY).",
 )  # fmt: skip
 @option(
@@ -73,27 +72,15 @@ _PUT = "gin-put"
     help="What a put does to a signal of its target: add 1, add a number, or nothing, and a signal "
     "of its own follows.  [default: inc]",
 )  # fmt: skip
-@option(
-    "Memory", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
-    show_default=True, help="Model of the GPUs.",
-)  # fmt: skip
+@gpu_model("Memory")
 @forgotten_and_seeds(_STEPS)
-@option(
-    "Network", "--loss", metavar="SHARE", default="0",
-    callback=options.reads(partial(share, most=MAX_LOSS), SpecError),
-    help="Share of frames that are lost on the links: 0.1% or 0.001.",
-)  # fmt: skip
-@options.written("path", "The capture of all adapters: FILE.pcap or .pcapng, also compressed.")
-@options.text_or_json("Print the summary and the timeline as one JSON object.")
-@options.QUIET
+@LOSS
+@timeline_output("all adapters", drawn=False)
 def command(
     kind: str,
-    path: str | None,
     *,
-    seed: int,
-    seeds: int,
-    as_json: bool,
-    quiet: bool,
+    output: options.RunOutput,
+    seeds: range,
     **settings: Any,
 ) -> int:
     """Put data from GPU to GPU by the device API of NCCL (ncclGin), and show each step.
@@ -103,18 +90,10 @@ def command(
     signal to each rank. The data is compared with what was put. Exit status: 0, 1 if data was
     wrong or a wait did not end, 2 for what cannot be done.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
-    if path is not None:
-        path = options.capture_path(path)
     _check(kind, settings)
-    try:
-        report = search(partial(_made, kind, settings), range(seed, seed + seeds), path)
-    except KernelError as error:
-        raise click.UsageError(str(error)) from None
-    if not quiet:
-        values = _values(kind, settings, report)
-        lines = _lines(values, report, seeds)
-        click.echo(dumped(values, indent=1) if as_json else "\n".join(lines), err=path == STREAM)
+    report = search(partial(_made, kind, settings), seeds, output.path)
+    values = _values(kind, settings, report)
+    output.show(values, _lines(values, report, seeds))
     return 0 if report.is_right else WRONG
 
 
@@ -139,7 +118,7 @@ def _made(kind: str, settings: dict[str, Any], seed: int) -> "GinRun":
 
 
 def _spec(settings: dict[str, Any], seed: int) -> "GinSpec":
-    from rdmawire.gpudirect.kernel import Backend, Forgotten, GinSpec
+    from rdmawire.gpudirect.kernel import Backend, ForgottenStep, GinSpec
 
     return GinSpec(
         settings["hosts"],
@@ -148,7 +127,7 @@ def _spec(settings: dict[str, Any], seed: int) -> "GinSpec":
         settings["contexts"],
         model=settings["model"],
         seed=seed,
-        forgotten=frozenset(map(Forgotten, settings["forgotten"])),
+        forgotten=frozenset(map(ForgottenStep, settings["forgotten"])),
     )
 
 
@@ -166,8 +145,8 @@ def _values(kind: str, settings: dict[str, Any], report: "GinReport") -> dict[st
     }
 
 
-def _lines(values: dict[str, Any], report: "GinReport", seeds: int) -> Iterator[str]:
-    """Yield the timeline, and what came of it."""
+def _lines(values: dict[str, Any], report: "GinReport", seeds: range) -> Iterator[str]:
+    """Yield the timeline and the result."""
     yield from timeline_lines(report.timeline)
     puts, frames = plural(values["puts"], "put"), plural(values["frames"], "frame")
     yield f"{puts} of {byte_count(values['bytes'])} in {frames}"

@@ -2,26 +2,25 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rdmawire.capture import LinkType, open_capture
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.kernel_report import (
-    MODEL,
+    LATE_MODEL,
     WRONG,
     draw,
     forgotten_and_seeds,
     repeat_lines,
     search,
     timeline_lines,
+    timeline_output,
+    tried,
+    without_adapters,
 )
-from rdmawire.dissect.output import dumped
-from rdmawire.errors import KernelError
 from rdmawire.terminal import plural, quote
 from rdmawire.units import (
     QuantityError,
@@ -145,21 +144,14 @@ def _share(text: str) -> float:
     "Memory", "--queues", type=click.Choice(["gpu", "host"]), default="gpu", show_default=True,
     help="Memory with WQEs and CQEs. Packets are in GPU memory in any case.",
 )  # fmt: skip
-@MODEL
+@LATE_MODEL
 @forgotten_and_seeds(_STEPS)
-@options.written("path", "The capture of both hosts: FILE.pcap or .pcapng, also compressed.")
-@options.picture("Draw the timeline to FILE.svg or FILE.png.")
-@options.text_or_json("Print the summary and the timeline as one JSON object.")
-@options.QUIET
+@timeline_output("both hosts")
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
-    path: str | None,
-    picture: Path | None,
     *,
-    seed: int,
-    seeds: int,
-    as_json: bool,
-    quiet: bool,
+    output: options.RunOutput,
+    seeds: range,
     **settings: Any,
 ) -> int:
     """Receive packets straight into GPU memory, and let a kernel answer them.
@@ -169,31 +161,21 @@ def command(
     all other frames, and answers ARP. Each reply is compared. Exit status: 0, or 1 if replies were
     wrong, or missing without a loss.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
-    if path is not None:
-        path = options.capture_path(path)
-    options.check_drawing(picture)
-    try:
-        spec = _spec(settings)
-        report = _search(spec, range(seed, seed + seeds), path)
-    except KernelError as error:
-        raise click.UsageError(str(error)) from None
-    draw(report.timeline, picture, f"{spec.protocol.name} echo of a GPU")
-    if not quiet:
-        text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
-        click.echo(text, err=path == STREAM)
+    report = _search(_spec(settings), seeds, output.path)
+    draw(report.timeline, output.picture, f"{report.spec.protocol.name} echo of a GPU")
+    output.show(_values(report), _lines(report, seeds))
     return 0 if report.is_right else WRONG
 
 
 def _spec(settings: dict[str, Any]) -> "GpuEchoSpec":
-    from rdmawire.gpudirect.kernel import EchoProtocol, Forgotten, GpuEchoSpec, Pipeline
+    from rdmawire.gpudirect.kernel import EchoProtocol, ForgottenStep, GpuEchoSpec, Pipeline
 
     source = settings.pop("source")
     return GpuEchoSpec(
         protocol=EchoProtocol(settings.pop("protocol")),
         kernels=Pipeline(settings.pop("kernels")),
         queues_on_gpu=settings.pop("queues") == "gpu",
-        forgotten=frozenset(map(Forgotten, settings.pop("forgotten"))),
+        forgotten=frozenset(map(ForgottenStep, settings.pop("forgotten"))),
         requests=() if source is None else _frames(source),
         **settings,
     )
@@ -247,10 +229,10 @@ def _values(report: "GpuEchoReport") -> dict[str, Any]:
     }
 
 
-def _lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
-    """Yield the timeline, and what it led to."""
+def _lines(report: "GpuEchoReport", seeds: range) -> Iterator[str]:
+    """Yield the timeline and the result."""
     spec = report.spec
-    yield from timeline_lines(report.timeline, _SHOWN, adapters=False)
+    yield from timeline_lines(without_adapters(report.timeline), _SHOWN)
     for number, queue in enumerate(report.queues):
         counts = (f"{count} {name}" for name, count in queue._asdict().items())
         yield f"queue {number}: {', '.join(counts)}"
@@ -265,7 +247,7 @@ def _lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
     yield from _outcome_lines(report, seeds)
 
 
-def _outcome_lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
+def _outcome_lines(report: "GpuEchoReport", seeds: range) -> Iterator[str]:
     """Yield the packets that were lost or discarded, and whether the replies were right."""
     for count, text in (
         (report.lost, "lost on the client's link"),
@@ -274,8 +256,7 @@ def _outcome_lines(report: "GpuEchoReport", seeds: int) -> Iterator[str]:
         if count:
             yield f"{plural(count, 'packet')} {text}"
     if report.is_right:
-        tried = f", with each of {seeds} seeds" if seeds > 1 else ""
-        yield f"all replies that came were right{tried}"
+        yield f"all replies that came were right{tried(seeds)}"
         return
     yield f"{report.wrong} wrong, {report.missing} missing"
     yield from repeat_lines(report.spec)

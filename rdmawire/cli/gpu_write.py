@@ -1,16 +1,14 @@
 """`rdmawire gen gpu-write`: WRITEs that a GPU kernel, a proxy or a stream starts, step by step."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.kernel_report import (
-    MODEL,
+    LATE_MODEL,
     WRONG,
     draw,
     forgotten_and_seeds,
@@ -18,9 +16,8 @@ from rdmawire.cli.kernel_report import (
     outcome_values,
     search,
     timeline_lines,
+    timeline_output,
 )
-from rdmawire.dissect.output import dumped
-from rdmawire.errors import KernelError
 from rdmawire.terminal import plural
 from rdmawire.wire.show import byte_count
 
@@ -47,7 +44,7 @@ _STEPS = ("data-fence", "wqe-fence", "record-fence", "reader-fence", "flush")
 @option(
     "Work", "--mode", type=click.Choice(["kernel", "proxy", "stream"]), default="kernel",
     show_default=True,
-    help="Who posts the work: a kernel of the GPU (as IBGDA), a thread of the host that a kernel "
+    help="What posts the work: a kernel of the GPU (as IBGDA), a thread of the host that a kernel "
     "asks, or operations of a stream.",
 )  # fmt: skip
 @option(
@@ -71,21 +68,14 @@ _STEPS = ("data-fence", "wqe-fence", "record-fence", "reader-fence", "flush")
     help="What the target waits for: a flag in GPU memory that is written behind the data, or a "
     "completion in host memory.",
 )  # fmt: skip
-@MODEL
+@LATE_MODEL
 @forgotten_and_seeds(_STEPS)
-@options.written("path", "The capture of both adapters: FILE.pcap or .pcapng, also compressed.")
-@options.picture("Draw the timeline to FILE.svg or FILE.png.")
-@options.text_or_json("Print the summary and the timeline as one JSON object.")
-@options.QUIET
+@timeline_output("both adapters")
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
-    path: str | None,
-    picture: Path | None,
     *,
-    seed: int,
-    seeds: int,
-    as_json: bool,
-    quiet: bool,
+    output: options.RunOutput,
+    seeds: range,
     **settings: Any,
 ) -> int:
     """Send data from GPU to GPU, and show each step: stores, fences, doorbells, completions.
@@ -94,23 +84,14 @@ def command(
     allows. The target compares the data, so that a forgotten fence is seen. Exit status: 0, or 1 if
     data was wrong or the work never arrived.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
-    if path is not None:
-        path = options.capture_path(path)
-    options.check_drawing(picture)
-    try:
-        report = _search(_spec(settings), range(seed, seed + seeds), path)
-    except KernelError as error:
-        raise click.UsageError(str(error)) from None
-    draw(report.timeline, picture, f"WRITEs that a {report.spec.mode.value} starts")
-    if not quiet:
-        text = dumped(_values(report), indent=1) if as_json else "\n".join(_lines(report, seeds))
-        click.echo(text, err=path == STREAM)
+    report = _search(_spec(settings), seeds, output.path)
+    draw(report.timeline, output.picture, f"WRITEs that a {report.spec.mode.value} starts")
+    output.show(_values(report), _lines(report, seeds))
     return 0 if report.is_right else WRONG
 
 
 def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
-    from rdmawire.gpudirect.kernel import Forgotten, GpuWriteSpec, Mode
+    from rdmawire.gpudirect.kernel import ForgottenStep, GpuWriteSpec, Mode
 
     return GpuWriteSpec(
         Mode(settings["mode"]),
@@ -120,7 +101,7 @@ def _spec(settings: dict[str, Any]) -> "GpuWriteSpec":
         settings["model"],
         settings["queues"] == "gpu",
         settings["notify"] == "cqe",
-        frozenset(map(Forgotten, settings["forgotten"])),
+        frozenset(map(ForgottenStep, settings["forgotten"])),
     )
 
 
@@ -141,8 +122,8 @@ def _values(report: "GpuWriteReport") -> dict[str, Any]:
     }
 
 
-def _lines(report: "GpuWriteReport", seeds: int) -> Iterator[str]:
-    """Yield the timeline, and what came of it."""
+def _lines(report: "GpuWriteReport", seeds: range) -> Iterator[str]:
+    """Yield the timeline and the result."""
     yield from timeline_lines(report.timeline)
     frames = plural(report.frames, "frame")
     spec = report.spec

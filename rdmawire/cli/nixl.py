@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.streams import complain, open_host
 from rdmawire.cli.transfer import ends_of, network_options
 from rdmawire.cli.ucx import UCX_VARIABLES
-from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError
 from rdmawire.terminal import plural
 from rdmawire.wire.show import byte_count
@@ -72,17 +70,13 @@ _USAGE = 2
 @network_options
 @options.seed("Cache", "Seed of the caches and of the blocks of the request.")
 @option("Output", "--steps", is_flag=True, help="Print what both workers post.")
-@options.written("capture", "The packets: FILE.pcap or .pcapng, also compressed.")
-@options.text_or_json("Print one JSON object.")
-@options.QUIET
+@options.run_output("The packets: FILE.pcap or .pcapng, also compressed.", "Print one JSON object.")
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     host: str,
     *,
     steps: bool,
-    capture: str | None,
-    as_json: bool,
-    quiet: bool,
+    output: options.RunOutput,
     **settings: Any,
 ) -> int:
     """Read the KV cache of a request from a prefill worker, as a decode worker does with NIXL.
@@ -91,19 +85,13 @@ def command(
     worker by an active message of UCX. All blocks of the decode worker are compared. HOST is
     whatever `rdmawire topo` reads, by default dgx-h200. Exit status: 0, or 2 if it cannot be done.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
-    if capture is not None:
-        capture = options.capture_path(capture)
     try:
         spec = _spec(host, settings)
-        report = _run(spec, capture)
+        report = _run(spec, output.path)
     except RdmaError as error:
         complain(str(error))
         return _USAGE
-    if not quiet:
-        text = dumped(_values(report), indent=1)
-        lines = "\n".join(_lines(spec, report, steps=steps))
-        click.echo(text if as_json else lines, err=capture == STREAM)
+    output.show(_values(report), _lines(spec, report, steps=steps))
     return 0
 
 

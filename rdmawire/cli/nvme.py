@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.storage import MAX_BLOCK, report_values, spec_of
 from rdmawire.cli.streams import complain
 from rdmawire.cli.transfer import link_lines, network_options
-from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError
 from rdmawire.terminal import plural
 from rdmawire.wire.show import byte_count
@@ -78,18 +76,17 @@ _FAILED, _USAGE = 1, 2
 )  # fmt: skip
 @network_options
 @option("Output", "--links", is_flag=True, help="Print the bytes on each link of both hosts.")
-@options.written("path", "The capture of both adapters: FILE.pcap or .pcapng, also compressed.")
-@options.text_or_json("Print the summary and the commands as one JSON object.")
-@options.QUIET
+@options.run_output(
+    "The capture of both adapters: FILE.pcap or .pcapng, also compressed.",
+    "Print the summary and the commands as one JSON object.",
+)
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     host: str,
     *,
-    path: str | None,
+    output: options.RunOutput,
     bounce: bool,
     links: bool,
-    as_json: bool,
-    quiet: bool,
     **settings: Any,
 ) -> int:
     """Read and write a namespace of another host by NVMe over RDMA, into memory of a GPU.
@@ -99,19 +96,13 @@ def command(
     properties, Identify, and the commands; tshark reads them. Data is real, and all of it is
     compared. Exit status: 0, 1 if a command fails, 2 for what cannot be done.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
-    if path is not None:
-        path = options.capture_path(path)
     try:
         spec = spec_of(host, "fabric-bounce" if bounce else "fabric", **settings)
-        report = _run(spec, path)
+        report = _run(spec, output.path)
     except RdmaError as error:
         complain(str(error))
         return _USAGE
-    if not quiet:
-        lines = _lines(report, links=links)
-        text = dumped(_values(report), indent=1) if as_json else "\n".join(lines)
-        click.echo(text, err=path == STREAM)
+    output.show(_values(report), _lines(report, links=links))
     return 0 if report.is_right else _FAILED
 
 

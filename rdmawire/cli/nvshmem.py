@@ -1,17 +1,20 @@
 """`rdmawire gen nvshmem-put`: puts with signals between GPUs, as NVSHMEM does them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.kernel_report import draw, timeline_lines
+from rdmawire.cli.kernel_report import (
+    draw,
+    gpu_model,
+    timeline_lines,
+    timeline_output,
+    without_adapters,
+)
 from rdmawire.cli.streams import complain
-from rdmawire.dissect.output import dumped
 from rdmawire.errors import KernelError
 from rdmawire.terminal import plural
 from rdmawire.wire.show import byte_count
@@ -52,24 +55,15 @@ _FAILED = 1
 @option(
     "Job", "--transport", type=click.Choice(["ibgda", "proxy"]), default="ibgda",
     show_default=True,
-    help="Who posts the work: the kernel itself (IBGDA), or a proxy thread of the host.",
+    help="What posts the work: the kernel itself (IBGDA), or a proxy thread of the host.",
 )  # fmt: skip
-@option(
-    "Job", "--gpu", "model", type=click.Choice(["A100", "H200"]), default="H200",
-    show_default=True, help="Model of the GPUs.",
-)  # fmt: skip
+@gpu_model("Job")
 @options.seed("Job", "Seed of the times at which stores become visible.")
-@options.written("path", "The capture of all adapters: FILE.pcap or .pcapng, also compressed.")
-@options.picture("Draw the timeline to FILE.svg or FILE.png.")
-@options.text_or_json("Print the summary and the timeline as one JSON object.")
-@options.QUIET
+@timeline_output("all adapters")
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
-    path: str | None,
     *,
-    picture: Path | None,
-    as_json: bool,
-    quiet: bool,
+    output: options.RunOutput,
     messages: int,
     size: int,
     **settings: Any,
@@ -80,23 +74,19 @@ def command(
     data and takes part in a barrier. Between hosts this is RDMA, within one loads and stores.
     Exit status: 0, 1 if an operation fails, 2 for what cannot be done.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
     if not size:
         raise click.UsageError("--size: a put has 1 byte or more")
-    if path is not None:
-        path = options.capture_path(path)
-    options.check_drawing(picture)
     try:
         job = _job(settings, size)
     except KernelError as error:
         raise click.UsageError(str(error)) from None
     try:
-        duration = _run(job, path, size=size, messages=messages)
+        duration = _run(job, output.path, size=size, messages=messages)
     except KernelError as error:
         complain(str(error))
         return _FAILED
-    steps = [one for one in job.system.timeline if not one.who.endswith(".adapter")]
-    draw(steps, picture, f"Puts of {plural(job.spec.pes, 'PE')}")
+    steps = without_adapters(job.system.timeline)
+    draw(steps, output.picture, f"Puts of {plural(job.spec.pes, 'PE')}")
     summary = {
         "pes": job.spec.pes,
         "transport": job.spec.transport.value,
@@ -106,9 +96,7 @@ def command(
         "frames": job.frames,
         "timeline": [entry._asdict() for entry in job.system.timeline],
     }
-    if not quiet:
-        lines = _lines(summary, steps)
-        click.echo(dumped(summary, indent=1) if as_json else "\n".join(lines), err=path == STREAM)
+    output.show(summary, _lines(summary, steps))
     return 0
 
 

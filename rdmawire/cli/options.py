@@ -4,12 +4,12 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -19,7 +19,7 @@ from rdmawire.capture.io import STREAM, display_path, write_error
 from rdmawire.capture.writer import format_named
 from rdmawire.cli.command import F, IntegerType, option
 from rdmawire.dissect import generated
-from rdmawire.dissect.output import Separators
+from rdmawire.dissect.output import Separators, dumped
 from rdmawire.dissect.select import Bound, BoundError, FieldError, Selection
 from rdmawire.terminal import escape, quote
 from rdmawire.units import QuantityError, parse_quantity, size_factor
@@ -358,6 +358,49 @@ def json_is_asked(form: str | None, *, as_json: bool) -> bool:
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json is -T json, and not -T {form}: give one of them")
     return as_json or form == "json"
+
+
+class RunOutput(NamedTuple):
+    """Where the packets, the picture and the summary of a run go.
+
+    ``path`` names the capture: ``-`` is standard output, ``None`` is no capture.
+    """
+
+    path: str | None
+    picture: Path | None
+    as_json: bool
+    quiet: bool
+
+    def show(self, values: object, lines: Iterable[str]) -> None:
+        """Print the summary: ``values`` as JSON, or ``lines``.
+
+        It goes to standard error if the capture is on standard output.
+        """
+        if not self.quiet:
+            text = dumped(values, indent=1) if self.as_json else "\n".join(lines)
+            click.echo(text, err=self.path == STREAM)
+
+
+def run_output(capture: str, summary: str, drawing: str = "") -> Callable[[F], F]:
+    """Return the options -w, --json, -T and -q of a run; the command gets ``output``.
+
+    ``capture`` is the help of -w, ``summary`` that of --json, and ``drawing`` that of --plot, which
+    is left out without one. ``output`` is a :class:`RunOutput` whose files can be written.
+    """
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def checked(*args: Any, path: str | None, as_json: bool, quiet: bool, **kwargs: Any) -> Any:
+            check_summary(as_json=as_json, quiet=quiet)
+            path = None if path is None else capture_path(path)
+            drawn = kwargs.pop("picture", None)
+            check_drawing(drawn)
+            return command(*args, output=RunOutput(path, drawn, as_json, quiet), **kwargs)
+
+        shown = text_or_json(summary)(QUIET(checked))
+        return written("path", capture)(picture(drawing)(shown) if drawing else shown)  # type: ignore[return-value]
+
+    return decorate
 
 
 _COMPATIBLE: Final[dict[str, tuple[str, ...]]] = {

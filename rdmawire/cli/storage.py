@@ -175,7 +175,7 @@ def _command_line(values: dict[str, Any]) -> str:
     return f"{head}  {values['command']:<12}  {place:<18}  {time:>10}  {status}"
 
 
-class _Result(NamedTuple):
+class _StorageResult(NamedTuple):
     """A run: what was wanted, and what it took, or why it cannot be done."""
 
     spec: "StorageSpec"
@@ -193,13 +193,13 @@ class _Result(NamedTuple):
 
 def _result(
     host: str, wanted: tuple[int, str, str], count: int, settings: dict[str, Any]
-) -> _Result:
+) -> _StorageResult:
     """Do one run: ``wanted`` is the size of its commands, what they do, and the path."""
     size, operation, path = wanted
     counts = {"reads": 0, "writes": 0} | {f"{operation}s": count}
     space = max(count * size, _MIN_NAMESPACE)
     spec = spec_of(host, path, block_size=size, size=space, **counts, **settings)
-    return _Result(spec, operation, *_outcome(spec))
+    return _StorageResult(spec, operation, *_outcome(spec))
 
 
 def _outcome(spec: "StorageSpec") -> "tuple[StorageReport | None, str]":
@@ -239,7 +239,7 @@ _COLUMNS = ("bytes", "operation", "path", "latency", "rate", "copies", "CPU time
 _LEFT = frozenset({1, 2})
 
 
-def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
+def _lines(results: list[_StorageResult], *, links: bool) -> Iterator[str]:
     """Yield the lines of the table, and those of links."""
     rows = [_COLUMNS, *(_cells(one) for one in results if one.report)]
     if len(rows) > 1:
@@ -253,7 +253,7 @@ def _lines(results: list[_Result], *, links: bool) -> Iterator[str]:
             yield from link_lines(report.links, report.setup + report.duration)
 
 
-def _cells(result: _Result) -> tuple[str, ...]:
+def _cells(result: _StorageResult) -> tuple[str, ...]:
     report = result.report
     assert report is not None
     return (

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.streams import complain, open_host
 from rdmawire.cli.table import aligned
 from rdmawire.cli.transfer import ends_of, network_options
-from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TransferError
 from rdmawire.terminal import escape
 
@@ -69,20 +67,16 @@ UCX_VARIABLES = option(
 @network_options
 @options.seed("Message", "Seed of the data and of ids.")
 @option("Output", "--steps", is_flag=True, help="Print what sender and receiver post.")
-@options.written(
-    "capture", "The packets of one size: FILE.pcap or .pcapng, also compressed."
-)  # fmt: skip
-@options.text_or_json("Print one JSON object.")
-@options.QUIET
+@options.run_output(
+    "The packets of one size: FILE.pcap or .pcapng, also compressed.", "Print one JSON object."
+)
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     host: str,
     *,
     sizes: list[int],
     steps: bool,
-    capture: str | None,
-    as_json: bool,
-    quiet: bool,
+    output: options.RunOutput,
     **settings: Any,
 ) -> int:
     """Send a message from a GPU to one of another host, as CUDA-aware MPI does with UCX.
@@ -92,20 +86,14 @@ def command(
     whatever `rdmawire topo` reads, by default dgx-h200. The received bytes are compared. Exit
     status: 0, or 2 if a message cannot be sent.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
-    if capture is not None:
-        if len(sizes) != 1:
-            raise click.UsageError("-w needs one --size, whose packets it writes")
-        capture = options.capture_path(capture)
+    if output.path is not None and len(sizes) != 1:
+        raise click.UsageError("-w needs one --size, whose packets it writes")
     try:
-        reports = [_sent(spec, capture) for spec in _specs(host, sizes, settings)]
+        reports = [_sent(spec, output.path) for spec in _specs(host, sizes, settings)]
     except RdmaError as error:
         complain(str(error))
         return _USAGE
-    if not quiet:
-        text = dumped([_values(one) for one in reports], indent=1)
-        lines = "\n".join(_lines(reports, steps=steps))
-        click.echo(text if as_json else lines, err=capture == STREAM)
+    output.show([_values(one) for one in reports], _lines(reports, steps=steps))
     return 0
 
 

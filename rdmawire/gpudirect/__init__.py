@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rdmawire.gpudirect.nccl.collective import Algorithm, Collective, CollectiveSpec, bytes_sent
     from rdmawire.gpudirect.nccl.connection import NetSettings
     from rdmawire.gpudirect.nccl.flow import flow_run, local_time
-    from rdmawire.gpudirect.nccl.flow_events import FlowReport
+    from rdmawire.gpudirect.nccl.flow_events import CollectiveFlowReport
     from rdmawire.gpudirect.nccl.hosted import HostedCollective, RankAdapter
     from rdmawire.gpudirect.nccl.layout import LOCAL_PATHS, HostLayout, LocalPath
     from rdmawire.gpudirect.nccl.protocol import PROTOCOLS, MessageProtocol
@@ -26,9 +26,9 @@ __all__ = [
     "PROTOCOLS",
     "Algorithm",
     "Collective",
+    "CollectiveFlowReport",
     "CollectiveRun",
     "CollectiveSpec",
-    "FlowReport",
     "HostLayout",
     "HostedCollective",
     "LocalPath",
@@ -47,7 +47,7 @@ _MODULES = {
     "nccl.collective": ("Algorithm", "Collective", "CollectiveSpec", "bytes_sent"),
     "nccl.connection": ("NetSettings",),
     "nccl.flow": ("flow_run", "local_time"),
-    "nccl.flow_events": ("FlowReport",),
+    "nccl.flow_events": ("CollectiveFlowReport",),
     "nccl.hosted": ("HostedCollective", "RankAdapter"),
     "nccl.layout": ("LOCAL_PATHS", "HostLayout", "LocalPath"),
     "nccl.protocol": ("PROTOCOLS", "MessageProtocol"),

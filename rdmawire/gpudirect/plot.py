@@ -58,7 +58,7 @@ def draw_links(machine: Machine, report: TransferReport, path: Path, title: str)
     save(figure, path)
 
 
-class _Tree:
+class _HostTree:
     """Places of the nodes of a host: children side by side below their parent.
 
     Only the roots that ``used`` names, or that are above what it names, have places; all of them
@@ -132,7 +132,9 @@ def _memory(node: int | str) -> str:
 
 def _host(machine: Machine, routes: Sequence[tuple[str, Route]]) -> Figure:
     steps: list[Step] = [step for _, route in routes for step in route.steps]
-    tree = _Tree(machine, frozenset(end for step in steps for end in (step.source, step.target)))
+    tree = _HostTree(
+        machine, frozenset(end for step in steps for end in (step.source, step.target))
+    )
     figure = Figure(figsize=_inches(tree), layout="constrained")
     axes = figure.subplots()
     _draw_tree(axes, tree, f"{machine.name}{_note(tree)}")
@@ -143,12 +145,12 @@ def _host(machine: Machine, routes: Sequence[tuple[str, Route]]) -> Figure:
     return figure
 
 
-def _inches(tree: _Tree, each: float = 1.25) -> tuple[float, float]:
-    """Return width and height of a tree; ``each`` device is so many inches wide."""
+def _inches(tree: _HostTree, each: float = 1.25) -> tuple[float, float]:
+    """Return width and height of a tree in inches; ``each`` is the width of a device."""
     return min(max(6.0, each * tree.width), _MAX_WIDTH), 1.9 + 1.25 * tree.depth
 
 
-def _draw_tree(axes: Axes, tree: _Tree, title: str) -> None:
+def _draw_tree(axes: Axes, tree: _HostTree, title: str) -> None:
     axes.set_axis_off()
     axes.set_title(plain(title), loc="left", fontsize=10)
     axes.set_xlim(-0.6, max(tree.width, 3) - 0.4)
@@ -157,7 +159,7 @@ def _draw_tree(axes: Axes, tree: _Tree, title: str) -> None:
     _draw_nodes(axes, tree)
 
 
-def _note(tree: _Tree) -> str:
+def _note(tree: _HostTree) -> str:
     """Say what the tree does not show: roots that are left out, and links between GPUs."""
     machine = tree.machine
     left_out = len(machine.bridges) - len(tree.bridges)
@@ -171,7 +173,7 @@ def _note(tree: _Tree) -> str:
     return f"\n{'; '.join(notes)}" if notes else ""
 
 
-def _draw_links(axes: Axes, tree: _Tree) -> None:
+def _draw_links(axes: Axes, tree: _HostTree) -> None:
     for name, (parent, label) in tree.parents.items():
         if name not in tree.places:
             continue
@@ -194,7 +196,7 @@ def _draw_links(axes: Axes, tree: _Tree) -> None:
         axes.text(between, _MEMORY, plain(tree.machine.settings.socket_link), **_LABEL)
 
 
-def _draw_route(axes: Axes, tree: _Tree, name: str, route: Route, colour: str) -> None:
+def _draw_route(axes: Axes, tree: _HostTree, name: str, route: Route, colour: str) -> None:
     label = f"{name}: {route.steps[0].source} to {route.steps[-1].target}"
     for step in route.steps:
         xs, ys = tree.curve((step.source, step.target))
@@ -203,7 +205,7 @@ def _draw_route(axes: Axes, tree: _Tree, name: str, route: Route, colour: str) -
         label = ""
 
 
-def _draw_nodes(axes: Axes, tree: _Tree) -> None:
+def _draw_nodes(axes: Axes, tree: _HostTree) -> None:
     devices = {device.name: device for device in tree.machine.devices}
     switches = {switch.name: switch for switch in tree.machine.switches}
     for name, (x, y) in tree.places.items():
@@ -227,7 +229,7 @@ def _used_links(machine: Machine, report: TransferReport, names: Sequence[str]) 
         {(one, other): use for (host, one, other), use in report.links.items() if host == name}
         for name in names
     ]
-    trees = [_Tree(machine, frozenset(end for ends in use for end in ends)) for use in uses]
+    trees = [_HostTree(machine, frozenset(end for ends in use for end in ends)) for use in uses]
     inches = [_inches(tree, 1.9) for tree in trees]
     width = min(sum(width for width, _ in inches), _MAX_WIDTH)
     height = max(height for _, height in inches) + 0.4
@@ -242,7 +244,7 @@ def _used_links(machine: Machine, report: TransferReport, names: Sequence[str]) 
 
 
 def _draw_uses(
-    axes: Axes, tree: _Tree, uses: Mapping[tuple[str, str], LinkUse], elapsed: float
+    axes: Axes, tree: _HostTree, uses: Mapping[tuple[str, str], LinkUse], elapsed: float
 ) -> None:
     """Draw how much each link carried: the busier, the wider."""
     for ends, use in uses.items():
@@ -302,7 +304,7 @@ class Line(NamedTuple):
 _DASHES: Final = ("-", "--", ":", "-.")
 _MARKERS: Final = ("o", "s", "^", "D")
 MAX_LINES: Final = len(COLOURS) * len(_DASHES)
-"""Lines that can be told from one another."""
+"""Lines that can be distinguished by colour and dashes."""
 _FEW_LINES: Final = 5
 """Lines whose legend has room within the axes."""
 
@@ -370,7 +372,7 @@ class _Text(NamedTuple):
 
 
 def draw_timeline(timeline: Sequence[Happened], path: Path, title: str) -> None:
-    """Draw who does what and when, with a row for each agent.
+    """Draw what each agent does and when, with a row for each.
 
     Texts that would cover others are moved up; those for which there is no room are left out, and
     the title says how many.

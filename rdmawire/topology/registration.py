@@ -22,7 +22,7 @@ MTTS_IN_PAGE: Final = 512
 
 
 class RegisteredKind(Enum):
-    """The memory that is registered, and who pins it."""
+    """The memory that is registered, and what pins it."""
 
     HOST = "host memory"
     PEERMEM = "GPU memory by nvidia-peermem"
@@ -197,7 +197,7 @@ class RegistrationCache:
     def put(self, region: CachedRegion) -> float:
         """End a use of a region; return the time of what is deregistered now."""
         if region.users <= 0:
-            raise TopologyError("a region that nobody uses was given back")
+            raise TopologyError("a region that is not in use was given back")
         region.users -= 1
         if region.users or region not in self._left:
             return 0.0

@@ -249,7 +249,7 @@ class MACControlOpcode(Header, clause="IEEE 802.3, 31.4", label="macc"):
 
 
 class Pause(Header, clause="IEEE 802.3, 31B.2"):
-    """PAUSE: stop for so many quanta of 512 bit times."""
+    """PAUSE: stop for ``pause_time`` quanta of 512 bit times."""
 
     pause_time: int = bits(16, "macc.pause_time")
 

@@ -182,7 +182,7 @@ def test_lines_are_drawn_for_what_is_not_across(call: Call, tmp_path: Path) -> N
         ),
         (
             ("allreduce", "--seed", ",".join(map(str, range(29))), "--plot", "x.svg"),
-            "--plot: 29 lines, at most 28 can be told apart: give fewer values of seed",
+            "--plot: 29 lines, at most 28 can be distinguished: give fewer values of seed",
         ),
     ],
 )

@@ -24,7 +24,7 @@ from rdmawire.gpudirect import (
     ring_steps,
 )
 from rdmawire.gpudirect.nccl.connection import immediate_of
-from rdmawire.gpudirect.nccl.task import Data
+from rdmawire.gpudirect.nccl.task import RankValues
 from rdmawire.units import gbps, us
 from rdmawire.wire import roce
 from rdmawire.wire.ib import ImmDt
@@ -79,7 +79,7 @@ def test_results_are_right(spec: CollectiveSpec) -> None:
 @settings(max_examples=20)
 @given(specs(), st.integers(0, 1 << 20))
 def test_what_is_expected_is_numpys_sum(spec: CollectiveSpec, seed: int) -> None:
-    data = Data(spec._replace(seed=seed))
+    data = RankValues(spec._replace(seed=seed))
     every = slice(0, data.total)
     values = [data.values(rank, every) for rank in range(spec.ranks)]
     assert np.array_equal(data.expected(every, None), np.sum(values, axis=0, dtype=spec.dtype))

@@ -9,11 +9,10 @@ import pytest
 from rdmawire.errors import VerbsError
 from rdmawire.fabric import CAP, Host
 from rdmawire.ib import FlowRule, QPInit, QueuePair
-from rdmawire.ib.flow_steering import ip_flow, takers
+from rdmawire.ib.flow_steering import ip_flow, rss_hash, takers
 from rdmawire.verbs import QPAttributes, QPType
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.inet import TCP, UDP, Ethernet, EtherType, IPProtocol, IPv4, IPv6
-from rdmawire.wire.toeplitz import rss_hash
 
 SRC, DST = ip_address("10.0.0.1").packed, ip_address("10.0.0.2").packed
 

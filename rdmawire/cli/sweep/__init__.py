@@ -9,7 +9,7 @@ _COLLECTIVE = "collective"
 
 
 class _SweepGroup(CommandGroup):
-    """The subcommands; names of collectives may stand for the one that does them."""
+    """The subcommands; the names of collectives are accepted as names of one of them."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

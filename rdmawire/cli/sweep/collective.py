@@ -6,8 +6,8 @@ from typing import Any, Final
 import click
 
 from rdmawire.cli import options
-from rdmawire.cli.collective import MAX_HOSTS, MAX_SIZE, layout_of, wanted_collective
-from rdmawire.cli.command import Command, IntegerType, option
+from rdmawire.cli.collective import DTYPE, MAX_HOSTS, MAX_SIZE, ROOT, layout_of, wanted_collective
+from rdmawire.cli.command import Command, option
 from rdmawire.cli.gen import COLLECTIVES
 from rdmawire.cli.sweep import output as sweep_output
 from rdmawire.cli.sweep.axis import integer, numbers_of, one_of, quantity, values_of
@@ -81,14 +81,8 @@ _NOTHING: Final = (None,)
     callback=values_of(integer(0, (1 << 32) - 1)),
     help="Seeds of values and losses: the same seed gives the same row.",
 )  # fmt: skip
-@option(
-    "Operation", "--root", type=IntegerType(0, 4095), default=0, show_default=True,
-    help="Rank that has the values of broadcast, or gets the sum of reduce.",
-)  # fmt: skip
-@option(
-    "Operation", "--dtype", type=click.Choice(["int32", "float32"]), default="int32",
-    show_default=True, help="Type of values.",
-)  # fmt: skip
+@ROOT
+@DTYPE
 @option("Operation", "--split", is_flag=True, help="Split each message over all queue pairs.")
 @option(
     "Operation", "--ar-threshold", metavar="SIZE", callback=options.number_of_bytes(MAX_SIZE),

@@ -20,7 +20,7 @@ from rdmawire.units import RATES, format_exactly
 if TYPE_CHECKING:
     from rdmawire.columns import Column
     from rdmawire.gpudirect.plot import Line
-    from rdmawire.gpudirect.sweep import Job, Row, Sweep, Value
+    from rdmawire.gpudirect.sweep import Job, Sweep, SweepRow, Value
 
 _FAILED: Final = 2
 _INTERRUPTED: Final = 130
@@ -185,7 +185,7 @@ def perform(kind: SweepKind, wanted: list[Combination], output: SweepOutput) -> 
     """Do all jobs, show and write the rows, and return the exit status."""
     from rdmawire.gpudirect.sweep import Sweep
 
-    lines = _Lines(kind, wanted)
+    lines = _PictureLines(kind, wanted)
     if output.picture is not None:
         lines.check()
     sink = None if output.path is None else open_output(output.path)
@@ -205,7 +205,7 @@ def perform(kind: SweepKind, wanted: list[Combination], output: SweepOutput) -> 
     return _status(ending, rows, len(wanted))
 
 
-def _status(ending: BaseException | None, rows: "Sequence[Row]", count: int) -> int:
+def _status(ending: BaseException | None, rows: "Sequence[SweepRow]", count: int) -> int:
     """Return the exit status, and say why there are not all rows; raise the signal of an end."""
     if isinstance(ending, ClusterError):
         complain(str(ending))
@@ -253,7 +253,7 @@ def _run_on_cluster(sweep: "Sweep", scheduler: str) -> None:
 
 
 def _show(
-    kind: SweepKind, wanted: Sequence[Combination], rows: "Sequence[Row]", output: SweepOutput
+    kind: SweepKind, wanted: Sequence[Combination], rows: "Sequence[SweepRow]", output: SweepOutput
 ) -> None:
     if output.as_json:
         click.echo(dumped([row.values() for row in rows], indent=1))
@@ -261,7 +261,7 @@ def _show(
         _show_table(kind, wanted, rows)
 
 
-def _show_table(kind: SweepKind, wanted: Sequence[Combination], rows: "Sequence[Row]") -> None:
+def _show_table(kind: SweepKind, wanted: Sequence[Combination], rows: "Sequence[SweepRow]") -> None:
     """Print a table of the settings that differ, and of the results; its title has the others."""
     from rdmawire.cli.table import draw
     from rdmawire.stats.table import ReportColumn, ReportTable
@@ -290,7 +290,7 @@ def _varied(settings: "Sequence[Mapping[str, Value]]") -> list[str]:
     ]
 
 
-def _cells(row: "Row", names: list[str], shown: Mapping[str, ResultColumn]) -> list[str]:
+def _cells(row: "SweepRow", names: list[str], shown: Mapping[str, ResultColumn]) -> list[str]:
     settings = [_written(name, row.settings[name]) for name in names]
     results = [
         column.cell(row.results[name]) if row.results else "" for name, column in shown.items()
@@ -298,7 +298,7 @@ def _cells(row: "Row", names: list[str], shown: Mapping[str, ResultColumn]) -> l
     return settings + results
 
 
-def _commit(sink: OutputFile, form: str, kind: SweepKind, rows: "Sequence[Row]") -> None:
+def _commit(sink: OutputFile, form: str, kind: SweepKind, rows: "Sequence[SweepRow]") -> None:
     """Write a file of all rows."""
     from rdmawire.columns.arrow import table_file
 
@@ -333,7 +333,7 @@ def _column(values: "list[Value]", kind: type = int) -> "Column":
 # Pictures.
 
 
-class _Lines:
+class _PictureLines:
     """The lines of a picture: one for each combination of what is not across."""
 
     def __init__(self, kind: SweepKind, wanted: Sequence[Combination]) -> None:
@@ -346,13 +346,13 @@ class _Lines:
         self._labels = [*dict.fromkeys(self._label(one) for one in wanted)]
 
     def check(self) -> None:
-        """Raise ``UsageError`` for more lines than can be told from one another."""
+        """Raise ``UsageError`` for more lines than can be distinguished."""
         from rdmawire.gpudirect.plot import MAX_LINES
 
         if len(self._labels) > MAX_LINES:
             raise click.UsageError(
-                f"--plot: {len(self._labels)} lines, at most {MAX_LINES} can be told apart: give "
-                f"fewer values of {', '.join(self._names)}"
+                f"--plot: {len(self._labels)} lines, at most {MAX_LINES} can be distinguished: "
+                f"give fewer values of {', '.join(self._names)}"
             )
 
     def _label(self, one: Combination) -> str:
@@ -362,7 +362,7 @@ class _Lines:
             for name, value in parts
         )
 
-    def draw(self, rows: "Sequence[Row]", path: Path) -> None:
+    def draw(self, rows: "Sequence[SweepRow]", path: Path) -> None:
         """Draw the rows that have results."""
         from rdmawire.gpudirect.plot import draw_lines
 
@@ -371,7 +371,7 @@ class _Lines:
         title = ", ".join(sorted(what)) if "collective" in first else "From GPU to GPU"
         draw_lines(self._drawn(rows), path, title, self._across, self._kind.speed_label)
 
-    def _drawn(self, rows: "Sequence[Row]") -> "list[Line]":
+    def _drawn(self, rows: "Sequence[SweepRow]") -> "list[Line]":
         from rdmawire.gpudirect.plot import Line
 
         points: dict[str, list[tuple[int, int, float]]] = {label: [] for label in self._labels}

@@ -153,7 +153,7 @@ class Routing(NamedTuple):
         return to_bf16(self.tokens * factors.sum(axis=-1)[..., np.newaxis])
 
 
-class _Buffers:
+class _HeapLayout:
     """Where the parts of a rank's symmetric heap begin."""
 
     def __init__(self, job: Nvshmem, spec: DeepEpSpec) -> None:
@@ -201,7 +201,7 @@ class DeepEp:
         )
         self.network = self.job.network
         self.routing = Routing.drawn(spec)
-        self._buffers = _Buffers(self.job, spec)
+        self._buffers = _HeapLayout(self.job, spec)
         self._dispatched = self._ended = self._puts = self._stores = self._flags = 0
         self._sums: dict[int, list[Values]] = {}
 

@@ -16,16 +16,16 @@ from rdmawire.gpudirect.kernel.gin_job import (
     Backend,
     CounterInc,
     GinSpec,
+    GinWindow,
     SignalAdd,
     SignalInc,
-    Window,
 )
 from rdmawire.gpudirect.kernel.gin_run import GinAllToAll, GinPut, GinReport, GinRun, PutSignal
 from rdmawire.gpudirect.kernel.gpu_echo import GpuEcho, GpuEchoReport
 from rdmawire.gpudirect.kernel.gpu_host import (
     MODELS,
     DeviceQueue,
-    Forgotten,
+    ForgottenStep,
     GpuHost,
     system_of,
 )
@@ -50,7 +50,7 @@ from rdmawire.gpudirect.kernel.litmus import (
     outcome,
     outcomes,
 )
-from rdmawire.gpudirect.kernel.memory_model import Agent, Order, Scope, SharedMemory, Target
+from rdmawire.gpudirect.kernel.memory_model import Agent, MemoryTarget, Order, Scope, SharedMemory
 from rdmawire.gpudirect.kernel.nvshmem import (
     Comparison,
     Nvshmem,
@@ -96,7 +96,7 @@ __all__ = [
     "EchoRequest",
     "Fence",
     "Flush",
-    "Forgotten",
+    "ForgottenStep",
     "Gfd",
     "GfdOp",
     "Gin",
@@ -106,6 +106,7 @@ __all__ = [
     "GinReport",
     "GinRun",
     "GinSpec",
+    "GinWindow",
     "GpuEcho",
     "GpuEchoReport",
     "GpuEchoSpec",
@@ -118,6 +119,7 @@ __all__ = [
     "KernelSystem",
     "LitmusTest",
     "Load",
+    "MemoryTarget",
     "Mode",
     "Nvshmem",
     "NvshmemSpec",
@@ -139,14 +141,12 @@ __all__ = [
     "SignalInc",
     "SignalOp",
     "Store",
-    "Target",
     "Team",
     "Thread",
     "TransmitQueue",
     "Transport",
     "Wait",
     "Warp",
-    "Window",
     "echo_reply",
     "find",
     "os_reply",

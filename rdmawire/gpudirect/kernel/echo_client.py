@@ -14,7 +14,7 @@ ReplyOf = Callable[[bytes], bytes | None]
 """Returns the right reply to a request, or ``None`` if none is expected."""
 
 
-class Request(NamedTuple):
+class ScheduledFrame(NamedTuple):
     """A frame to send, without the address of the server, and when (ns) after the ARP reply."""
 
     time: int
@@ -34,7 +34,7 @@ class EchoClient:
         self,
         place: Place,
         server: bytes,
-        requests: Sequence[Request],
+        requests: Sequence[ScheduledFrame],
         reply_of: ReplyOf,
         start: int,
         quiet: int,

@@ -15,7 +15,7 @@ from rdmawire.gpudirect.kernel.echo import (
     os_reply,
 )
 from rdmawire.gpudirect.kernel.echo_spec import LANES, GpuEchoSpec
-from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, Forgotten, GpuHost
+from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, ForgottenStep, GpuHost
 from rdmawire.gpudirect.kernel.raw_packet import (
     PacketBuffers,
     PacketInfo,
@@ -148,7 +148,7 @@ class EchoKernels:
         """Say in an item which packets there are; their buffers follow one another."""
         yield from warp.wait(lambda: self._has(warp, item, SemaphoreStatus.FREE), STUCK)
         info = PacketInfo(len(packets), packets[0].buffer)
-        fence = self._spec.needs(Forgotten.SEMAPHORE_FENCE)
+        fence = self._spec.needs(ForgottenStep.SEMAPHORE_FENCE)
         yield from self._semaphore.set_packet_info(warp, item, info, fence=fence)
         warp.note(f"{len(packets)} received: item {item} is READY")
 
@@ -180,10 +180,10 @@ class EchoKernels:
 
     def _acquire(self, warp: Warp) -> Kernel:
         """Let loads see the packets of completions: flush the adapter's writes, and fence."""
-        if not self._spec.queues_on_gpu and self._spec.needs(Forgotten.FLUSH):
+        if not self._spec.queues_on_gpu and self._spec.needs(ForgottenStep.FLUSH):
             yield _FLUSH
             self._host.flush()
-        if self._spec.needs(Forgotten.READER_FENCE):
+        if self._spec.needs(ForgottenStep.READER_FENCE):
             yield from warp.fence()
 
     def _answer(self, warp: Warp, numbers: Sequence[int]) -> Generator[int, None, dict[int, Sge]]:

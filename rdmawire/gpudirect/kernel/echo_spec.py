@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import KernelError
 from rdmawire.gpudirect.kernel.echo import ECHO_PORT, EchoProtocol
-from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, MODELS, Forgotten
+from rdmawire.gpudirect.kernel.gpu_host import ENTRIES, MODELS, ForgottenStep
 from rdmawire.units import SECOND, ms, us
 
 LANES: Final = 32
@@ -31,19 +31,19 @@ class Pipeline(Enum):
     TWO = "two"
 
 
-FORGETTABLE_ECHO: Final[Mapping[Pipeline, tuple[Forgotten, ...]]] = {
+FORGETTABLE_ECHO: Final[Mapping[Pipeline, tuple[ForgottenStep, ...]]] = {
     Pipeline.ONE: (
-        Forgotten.WQE_FENCE,
-        Forgotten.RECORD_FENCE,
-        Forgotten.READER_FENCE,
-        Forgotten.FLUSH,
+        ForgottenStep.WQE_FENCE,
+        ForgottenStep.RECORD_FENCE,
+        ForgottenStep.READER_FENCE,
+        ForgottenStep.FLUSH,
     ),
     Pipeline.TWO: (
-        Forgotten.WQE_FENCE,
-        Forgotten.RECORD_FENCE,
-        Forgotten.READER_FENCE,
-        Forgotten.FLUSH,
-        Forgotten.SEMAPHORE_FENCE,
+        ForgottenStep.WQE_FENCE,
+        ForgottenStep.RECORD_FENCE,
+        ForgottenStep.READER_FENCE,
+        ForgottenStep.FLUSH,
+        ForgottenStep.SEMAPHORE_FENCE,
     ),
 }
 """The steps that can be forgotten; the flush only with queues in host memory."""
@@ -77,7 +77,7 @@ class GpuEchoSpec(NamedTuple):
     model: str = "H200"
     queues_on_gpu: bool = True
     loss: float = 0.0
-    forgotten: frozenset[Forgotten] = frozenset()
+    forgotten: frozenset[ForgottenStep] = frozenset()
     seed: int = 0
     max_delay: int = 2000
     requests: tuple[bytes, ...] = ()
@@ -128,10 +128,10 @@ class GpuEchoSpec(NamedTuple):
         for step in sorted(self.forgotten, key=lambda one: one.value):
             if step not in FORGETTABLE_ECHO[self.kernels]:
                 raise KernelError(f"with {self.kernels.value} kernel(s) there is no {step.value}")
-            if step is Forgotten.FLUSH and self.queues_on_gpu:
+            if step is ForgottenStep.FLUSH and self.queues_on_gpu:
                 raise KernelError("there is no flush to forget: completions are in GPU memory")
 
-    def needs(self, step: Forgotten) -> bool:
+    def needs(self, step: ForgottenStep) -> bool:
         """Whether a step is not forgotten."""
         return step not in self.forgotten
 

@@ -13,8 +13,8 @@ from rdmawire.errors import KernelError
 from rdmawire.gpudirect.kernel.gin_backend import (
     GdakiBackend,
     GinBackend,
+    GinOperation,
     GinProxy,
-    Operation,
     ProxyBackend,
 )
 from rdmawire.gpudirect.kernel.gin_job import (
@@ -23,11 +23,11 @@ from rdmawire.gpudirect.kernel.gin_job import (
     CounterInc,
     GinResources,
     GinSpec,
+    GinWindow,
     SignalAdd,
     SignalInc,
-    Window,
 )
-from rdmawire.gpudirect.kernel.gpu_host import Forgotten
+from rdmawire.gpudirect.kernel.gpu_host import ForgottenStep
 from rdmawire.gpudirect.kernel.run import Kernel, Warp
 
 _BITS: Final = 64
@@ -89,7 +89,7 @@ class GinJob(GinResources):
         """Run all; return the time (ns). :class:`KernelError` if an operation fails."""
         return self.simulate()
 
-    def read(self, rank: int, window: Window, offset: int, length: int) -> bytes:
+    def read(self, rank: int, window: GinWindow, offset: int, length: int) -> bytes:
         """Return bytes of a window that are visible to all."""
         return self.system.memory.visible(window.at(rank, offset, length), length)
 
@@ -127,11 +127,11 @@ class DevComm:
             raise KernelError(f"context {context}; there are {self.job.spec.contexts}")
         return Gin(self, context)
 
-    def load(self, window: Window, offset: int, length: int) -> bytes:
+    def load(self, window: GinWindow, offset: int, length: int) -> bytes:
         """Load bytes of the own memory of a window."""
         return self.warp.load(window.at(self.rank, offset, length), length)
 
-    def store(self, window: Window, offset: int, data: bytes) -> None:
+    def store(self, window: GinWindow, offset: int, data: bytes) -> None:
         """Store bytes to the own memory of a window."""
         self.warp.store(window.at(self.rank, offset, len(data)), data)
 
@@ -151,9 +151,9 @@ class Gin:
         self,
         team: Team,
         peer: int,
-        target: Window,
+        target: GinWindow,
         target_offset: int,
-        source: Window,
+        source: GinWindow,
         source_offset: int,
         nbytes: int,
         remote: SignalInc | SignalAdd | None = None,
@@ -164,14 +164,14 @@ class Gin:
         target.at(rank, target_offset, nbytes)
         source.at(self._comm.rank, source_offset, nbytes)
         self._check(remote, local)
-        operation = Operation(rank, target, target_offset, source, source_offset, nbytes)
+        operation = GinOperation(rank, target, target_offset, source, source_offset, nbytes)
         yield from self._backend.post(self._warp, operation._replace(remote=remote, local=local))
 
     def put_value(  # noqa: PLR0917  the arguments of ncclGin::putValue
         self,
         team: Team,
         peer: int,
-        target: Window,
+        target: GinWindow,
         target_offset: int,
         value: int,
         size: int = WORD,
@@ -184,7 +184,7 @@ class Gin:
         target.at(rank, target_offset, size)
         self._check(remote, None)
         data = value.to_bytes(size, "little")
-        operation = Operation(rank, target, target_offset, size=size, value=data, remote=remote)
+        operation = GinOperation(rank, target, target_offset, size=size, value=data, remote=remote)
         yield from self._backend.post(self._warp, operation)
 
     def signal(self, team: Team, peer: int, remote: SignalInc | SignalAdd) -> Kernel:
@@ -193,7 +193,7 @@ class Gin:
         yield from self._signal(self._comm.world_rank(team, peer), remote)
 
     def _signal(self, rank: int, remote: SignalInc | SignalAdd) -> Kernel:
-        yield from self._backend.post(self._warp, Operation(rank, remote=remote))
+        yield from self._backend.post(self._warp, GinOperation(rank, remote=remote))
 
     def flush(self) -> Kernel:
         """Wait until the sources of this context's puts may be reused (``flush``).
@@ -271,7 +271,7 @@ class Gin:
         return int.from_bytes(self._warp.read(at, WORD), "little")
 
     def _acquire(self) -> Kernel:
-        if Forgotten.READER_FENCE not in self._comm.job.spec.forgotten:
+        if ForgottenStep.READER_FENCE not in self._comm.job.spec.forgotten:
             yield from self._warp.fence()
 
     def _read(self, at: int, bits: int) -> Generator[int, None, int]:

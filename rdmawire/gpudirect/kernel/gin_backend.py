@@ -1,7 +1,7 @@
 """The backends of NCCL's GIN: work that a kernel posts, or that it asks a thread of the host for.
 
 On the wire a put is an RDMA WRITE, and a signal behind it a FETCH_ADD on the same queue pair, whose
-result nobody reads. A counter never is on the wire. Facts: NCCL 2.28 to 2.30: ``gin_gdaki.h`` with
+result is not used. A counter never is on the wire. Facts: NCCL 2.28 to 2.30: ``gin_gdaki.h`` with
 DOCA GPUNetIO's functions for kernels, ``gin_proxy.h``, ``gin_host_proxy.cc``, ``net_ib/gin.cc``.
 """
 
@@ -17,11 +17,11 @@ from rdmawire.gpudirect.kernel.gin_job import (
     WORD,
     CounterInc,
     GinResources,
+    GinWindow,
     SignalAdd,
     SignalInc,
-    Window,
 )
-from rdmawire.gpudirect.kernel.gpu_host import PROXY, Forgotten
+from rdmawire.gpudirect.kernel.gpu_host import PROXY, ForgottenStep
 from rdmawire.gpudirect.kernel.job import PostingQueue, atomic_work, inline_work, rdma_work
 from rdmawire.gpudirect.kernel.memory_model import Agent, Order
 from rdmawire.gpudirect.kernel.run import Kernel, Warp
@@ -33,17 +33,17 @@ _VECTOR: Final = 16
 """Bytes that a kernel stores at once."""
 _STORE_BUFFER: Final = 100
 """Time (ns) after which a store of a processor is visible, at the latest."""
-_IN_ORDER: Final = frozenset({Forgotten.WQE_FENCE, Forgotten.RECORD_FENCE})
+_IN_ORDER: Final = frozenset({ForgottenStep.WQE_FENCE, ForgottenStep.RECORD_FENCE})
 """Fences that a thread of the host does not need: its stores become visible in order."""
 
 
-class Operation(NamedTuple):
+class GinOperation(NamedTuple):
     """A put, a put of a ``value``, or with neither target nor source a signal alone."""
 
     peer: int
-    target: Window | None = None
+    target: GinWindow | None = None
     target_offset: int = 0
-    source: Window | None = None
+    source: GinWindow | None = None
     source_offset: int = 0
     size: int = 0
     value: bytes = b""
@@ -68,7 +68,7 @@ class GinBackend:
         """Return the address of a counter."""
         raise NotImplementedError
 
-    def post(self, warp: Warp, operation: Operation) -> Kernel:
+    def post(self, warp: Warp, operation: GinOperation) -> Kernel:
         """Do an operation, without a wait."""
         raise NotImplementedError
 
@@ -107,7 +107,7 @@ class GdakiBackend(GinBackend):
     def counter_at(self, counter: int) -> int:
         return self._counters + WORD * counter
 
-    def post(self, warp: Warp, operation: Operation) -> Kernel:
+    def post(self, warp: Warp, operation: GinOperation) -> Kernel:
         self._take(warp)
         queue = self._queue(warp, operation.peer)
         work = list(self._work(operation))
@@ -123,7 +123,7 @@ class GdakiBackend(GinBackend):
             self._queues[peer] = PostingQueue(queue, warp, TIMEOUT, self.job.spec.forgotten)
         return self._queues[peer]
 
-    def _work(self, operation: Operation) -> Iterator[SendWR]:
+    def _work(self, operation: GinOperation) -> Iterator[SendWR]:
         """Yield the WQEs: each has a completion, and no bytes need none."""
         if operation.target is not None and operation.size:
             there = operation.target.remote(operation.peer, operation.target_offset)
@@ -284,9 +284,9 @@ class ProxyBackend(GinBackend):
     def counter_at(self, counter: int) -> int:
         return self._proxy.counter_at(self.context, counter)
 
-    def post(self, warp: Warp, operation: Operation) -> Kernel:
+    def post(self, warp: Warp, operation: GinOperation) -> Kernel:
         self._take(warp)
-        if Forgotten.DATA_FENCE not in self.job.spec.forgotten:
+        if ForgottenStep.DATA_FENCE not in self.job.spec.forgotten:
             yield from warp.fence()
         queue = self._proxy.queue(self.context, operation.peer)
         yield from self._until_consumed(warp, queue, queue.produced + 1 - _QUEUE)
@@ -309,7 +309,7 @@ class ProxyBackend(GinBackend):
         yield from warp.fence()
 
 
-def _descriptor(operation: Operation) -> Gfd:
+def _descriptor(operation: GinOperation) -> Gfd:
     """Return the descriptor of an operation."""
     op = GfdOp.PUT
     if operation.value:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from rdmawire.errors import KernelError
-from rdmawire.gpudirect.kernel.gpu_host import MODELS, DeviceQueue, Forgotten, GpuHost
+from rdmawire.gpudirect.kernel.gpu_host import MODELS, DeviceQueue, ForgottenStep, GpuHost
 from rdmawire.gpudirect.kernel.job import GpuJob
 from rdmawire.units import us
 from rdmawire.verbs import Sge
@@ -26,20 +26,24 @@ TIMEOUT: Final = us(2_000)
 
 
 class Backend(Enum):
-    """Who posts the work: the kernel itself (GDAKI), or a thread of the host (PROXY)."""
+    """The agent that posts the work: the kernel itself (GDAKI), or a thread of the host (PROXY)."""
 
     GDAKI = "gdaki"
     PROXY = "proxy"
 
 
-GIN_FORGETTABLE: Final[Mapping[Backend, tuple[Forgotten, ...]]] = {
+GIN_FORGETTABLE: Final[Mapping[Backend, tuple[ForgottenStep, ...]]] = {
     Backend.GDAKI: (
-        Forgotten.WQE_FENCE,
-        Forgotten.RECORD_FENCE,
-        Forgotten.READER_FENCE,
-        Forgotten.SOURCE_FLUSH,
+        ForgottenStep.WQE_FENCE,
+        ForgottenStep.RECORD_FENCE,
+        ForgottenStep.READER_FENCE,
+        ForgottenStep.SOURCE_FLUSH,
     ),
-    Backend.PROXY: (Forgotten.DATA_FENCE, Forgotten.READER_FENCE, Forgotten.SOURCE_FLUSH),
+    Backend.PROXY: (
+        ForgottenStep.DATA_FENCE,
+        ForgottenStep.READER_FENCE,
+        ForgottenStep.SOURCE_FLUSH,
+    ),
 }
 """The steps of each backend. Words of a descriptor need no fence: each has a flag."""
 
@@ -84,7 +88,7 @@ class GinSpec(NamedTuple):
     model: str = "H200"
     seed: int = 0
     max_delay: int = 2000
-    forgotten: frozenset[Forgotten] = frozenset()
+    forgotten: frozenset[ForgottenStep] = frozenset()
 
     @property
     def ranks(self) -> int:
@@ -111,7 +115,7 @@ class GinSpec(NamedTuple):
             )
 
 
-class Window:
+class GinWindow:
     """Symmetric memory: ``size`` bytes of each GPU, registered (``ncclCommWindowRegister``).
 
     With ``zero_based`` the adapters know its first byte as address 0, so that offsets are what is
@@ -152,7 +156,7 @@ class GinResources(GpuJob):
         names = [f"rank{number}" for number in range(spec.ranks)]
         super().__init__(names, spec.model, spec.seed, spec.max_delay, loopback=True)
         self.is_gdaki = spec.backend is Backend.GDAKI
-        self.windows: list[Window] = []
+        self.windows: list[GinWindow] = []
         self._signals_each = spec.signals + spec.ranks
         self.signals = self._window(WORD * self._signals_each * spec.contexts)
         self._queues: dict[tuple[int, int, int], DeviceQueue] = {}
@@ -177,13 +181,13 @@ class GinResources(GpuJob):
         """
         return WORD * (context * self._signals_each + signal)
 
-    def register(self, size: int) -> Window:
+    def register(self, size: int) -> GinWindow:
         """Allocate symmetric memory and register it (``ncclCommWindowRegister``)."""
         if not 0 < size <= MAX_WINDOW:
             raise KernelError(f"a window of {size} bytes; 1 to {MAX_WINDOW} are supported")
         return self._window(size)
 
-    def _window(self, size: int) -> Window:
-        window = Window(len(self.windows), self.hosts, size, zero_based=self.is_gdaki)
+    def _window(self, size: int) -> GinWindow:
+        window = GinWindow(len(self.windows), self.hosts, size, zero_based=self.is_gdaki)
         self.windows.append(window)
         return window

@@ -11,7 +11,7 @@ from rdmawire.errors import FabricError, KernelError
 from rdmawire.fabric import Rule
 from rdmawire.gpudirect.kernel.gin import DevComm, GinJob
 from rdmawire.gpudirect.kernel.gin_job import MAX_WINDOW, GinSpec, SignalAdd, SignalInc
-from rdmawire.gpudirect.kernel.gpu_host import Forgotten
+from rdmawire.gpudirect.kernel.gpu_host import ForgottenStep
 from rdmawire.gpudirect.kernel.run import Happened, Kernel
 
 MAX_PUTS: Final = 1000
@@ -30,7 +30,7 @@ class PutSignal(Enum):
 
 
 class GinReport(NamedTuple):
-    """What came of a program: ``wrong`` names the data that was not right when it was loaded.
+    """The result of a program: ``wrong`` names the data that was not right when it was loaded.
 
     ``stuck`` is what waited for ever or failed, or nothing. ``duration`` is in ns.
     """
@@ -69,7 +69,7 @@ class GinRun:
         """Compare what the kernels loaded, after all ended."""
 
     def run(self) -> GinReport:
-        """Do it, and return what came of it."""
+        """Run the program on all ranks, and return the result."""
         self.launch()
         stuck = ""
         try:
@@ -152,7 +152,7 @@ class GinPut(GinRun):
             comm.store(self._source, slot + offset, data[offset : offset + part])
 
     def _flush(self, comm: DevComm) -> Kernel:
-        if Forgotten.SOURCE_FLUSH not in self.job.spec.forgotten:
+        if ForgottenStep.SOURCE_FLUSH not in self.job.spec.forgotten:
             for context in range(self.job.spec.contexts):
                 yield from comm.gin(context).flush()
             comm.warp.note("the puts are flushed")

@@ -18,7 +18,7 @@ from rdmawire.gpudirect.kernel.echo import (
     os_reply,
     padded,
 )
-from rdmawire.gpudirect.kernel.echo_client import EchoClient, Request
+from rdmawire.gpudirect.kernel.echo_client import EchoClient, ScheduledFrame
 from rdmawire.gpudirect.kernel.echo_kernels import (
     STUCK,
     EchoKernels,
@@ -100,7 +100,7 @@ class GpuEcho:
         for host in self.network.hosts:
             self.network.tap(host, self._count)
 
-    def _client(self, requests: list[Request]) -> EchoClient:
+    def _client(self, requests: list[ScheduledFrame]) -> EchoClient:
         start = _START + 4 * self.spec.max_delay
         address = self._place.gid[12:]
         return EchoClient(place_of(1), address, requests, self._reply_of, start, self.spec.quiet)
@@ -176,16 +176,16 @@ class GpuEcho:
         )
 
 
-def _requests(spec: GpuEchoSpec, server: bytes) -> Iterator[Request]:
+def _requests(spec: GpuEchoSpec, server: bytes) -> Iterator[ScheduledFrame]:
     """Yield the requests, with bursts at even distances."""
     client = place_of(1)
     for number in range(spec.total):
         time = number // spec.burst * spec.burst * SECOND // spec.rate
         if spec.requests:
-            yield Request(time, padded(bytes(6) + client.mac + spec.requests[number][12:]))
+            yield ScheduledFrame(time, padded(bytes(6) + client.mac + spec.requests[number][12:]))
             continue
         wanted = EchoRequest(spec.protocol, number, number % spec.flows, spec.size, spec.port)
-        yield Request(time, wanted.frame(client, server))
+        yield ScheduledFrame(time, wanted.frame(client, server))
 
 
 def _event_limit(spec: GpuEchoSpec) -> int:

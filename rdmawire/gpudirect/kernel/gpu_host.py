@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import KernelError
 from rdmawire.fabric import ALL_ACCESS, CAP, Cable, Host, NotifyingPort, Simulator, place_of
-from rdmawire.gpudirect.kernel.memory_model import Agent, Order, Target
+from rdmawire.gpudirect.kernel.memory_model import Agent, MemoryTarget, Order
 from rdmawire.gpudirect.kernel.run import MAX_DELAY, Kernel, KernelSystem, SharedPeermem, Warp
 from rdmawire.ib import QPInit, QueuePair
 from rdmawire.memory.gpu import A100, H200
@@ -70,12 +70,14 @@ class GpuHost:
         self._system: KernelSystem | None = None
         self._wake: Wake = _nothing
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[MemoryTarget]:
         """Return the memory and the registers of this host."""
         return [
-            Target(self.gpu, self.gpu, self.gpu_base, GPU_MEMORY),
-            Target(self.name, self.name, self.host_base, HOST_MEMORY),
-            Target(f"{self.name} doorbells", self.adapter.name, self.doorbells, _PAGE, self._ring),
+            MemoryTarget(self.gpu, self.gpu, self.gpu_base, GPU_MEMORY),
+            MemoryTarget(self.name, self.name, self.host_base, HOST_MEMORY),
+            MemoryTarget(
+                f"{self.name} doorbells", self.adapter.name, self.doorbells, _PAGE, self._ring
+            ),
         ]
 
     def _ring(self, _: int, doorbell: bytes) -> None:
@@ -186,7 +188,7 @@ class DeviceQueue:
         return CompletionRing(warp, at, ENTRIES, record)
 
 
-class Forgotten(Enum):
+class ForgottenStep(Enum):
     """A step that can be forgotten."""
 
     DATA_FENCE = "data-fence"
@@ -203,33 +205,39 @@ class Forgotten(Enum):
         return _MEANINGS[self]
 
 
-_MEANINGS: Final[Mapping[Forgotten, str]] = {
-    Forgotten.DATA_FENCE: "the adapter may read the data before the kernel's stores are visible",
-    Forgotten.WQE_FENCE: "the adapter may see the index before the WQE, or the WQE before its data",
-    Forgotten.RECORD_FENCE: "the doorbell may arrive before the index: the work is not found",
-    Forgotten.READER_FENCE: "loads may return what the memory was before the flag or completion",
-    Forgotten.FLUSH: "a completion in host memory may be visible before data in GPU memory",
-    Forgotten.SEMAPHORE_FENCE: "the status of a semaphore may be visible before its packets",
-    Forgotten.SOURCE_FLUSH: "the adapter may read the source after the kernel has changed it",
+_MEANINGS: Final[Mapping[ForgottenStep, str]] = {
+    ForgottenStep.DATA_FENCE: (
+        "the adapter may read the data before the kernel's stores are visible"
+    ),
+    ForgottenStep.WQE_FENCE: (
+        "the adapter may see the index before the WQE, or the WQE before its data"
+    ),
+    ForgottenStep.RECORD_FENCE: "the doorbell may arrive before the index: the work is not found",
+    ForgottenStep.READER_FENCE: (
+        "loads may return what the memory was before the flag or completion"
+    ),
+    ForgottenStep.FLUSH: "a completion in host memory may be visible before data in GPU memory",
+    ForgottenStep.SEMAPHORE_FENCE: "the status of a semaphore may be visible before its packets",
+    ForgottenStep.SOURCE_FLUSH: "the adapter may read the source after the kernel has changed it",
 }
 
 
 def ring_doorbell(
-    warp: Warp, work: WorkRing, doorbells: int, forgotten: Collection[Forgotten] = ()
+    warp: Warp, work: WorkRing, doorbells: int, forgotten: Collection[ForgottenStep] = ()
 ) -> Kernel:
     """Store the index behind the WQEs, and the doorbell, with a fence before each.
 
     A ``forgotten`` fence is left out.
     """
-    if Forgotten.WQE_FENCE not in forgotten:
+    if ForgottenStep.WQE_FENCE not in forgotten:
         yield from warp.fence()
     doorbell = work.publish()
-    if Forgotten.RECORD_FENCE not in forgotten:
+    if ForgottenStep.RECORD_FENCE not in forgotten:
         yield from warp.fence()
     warp.store(doorbells, doorbell)
 
 
-class SendQueue:
+class AgentSendQueue:
     """The send queue of a queue pair as one agent uses it; ``completed`` counts completions.
 
     A wait ends with an error after ``timeout`` (ns). What a completion means is that of

@@ -17,10 +17,10 @@ from rdmawire.gpudirect.kernel.gpu_host import (
     MODELS,
     PROXY,
     TIMEOUT_66_US,
+    AgentSendQueue,
     DeviceQueue,
-    Forgotten,
+    ForgottenStep,
     GpuHost,
-    SendQueue,
     ring_doorbell,
 )
 from rdmawire.gpudirect.kernel.job import GpuJob
@@ -42,22 +42,22 @@ _TIMEOUT: Final = us(2000)
 
 
 class Mode(Enum):
-    """Who posts the work and rings the doorbell."""
+    """The agent that posts the work and rings the doorbell."""
 
     KERNEL = "kernel"
     PROXY = "proxy"
     STREAM = "stream"
 
 
-FORGETTABLE: Final[Mapping[Mode, tuple[Forgotten, ...]]] = {
+FORGETTABLE: Final[Mapping[Mode, tuple[ForgottenStep, ...]]] = {
     Mode.KERNEL: (
-        Forgotten.WQE_FENCE,
-        Forgotten.RECORD_FENCE,
-        Forgotten.READER_FENCE,
-        Forgotten.FLUSH,
+        ForgottenStep.WQE_FENCE,
+        ForgottenStep.RECORD_FENCE,
+        ForgottenStep.READER_FENCE,
+        ForgottenStep.FLUSH,
     ),
-    Mode.PROXY: (Forgotten.DATA_FENCE, Forgotten.READER_FENCE, Forgotten.FLUSH),
-    Mode.STREAM: (Forgotten.READER_FENCE, Forgotten.FLUSH),
+    Mode.PROXY: (ForgottenStep.DATA_FENCE, ForgottenStep.READER_FENCE, ForgottenStep.FLUSH),
+    Mode.STREAM: (ForgottenStep.READER_FENCE, ForgottenStep.FLUSH),
 }
 """The steps of each mode. The end of a kernel in a stream is a fence that cannot be forgotten."""
 
@@ -77,13 +77,13 @@ class GpuWriteSpec(NamedTuple):
     model: str = "H200"
     queues_on_gpu: bool = True
     by_completion: bool = False
-    forgotten: frozenset[Forgotten] = frozenset()
+    forgotten: frozenset[ForgottenStep] = frozenset()
     seed: int = 0
     max_delay: int = 2000
 
 
 class GpuWriteReport(NamedTuple):
-    """What came of it: ``wrong`` are the messages whose data was not right when it was loaded.
+    """The result of a run: ``wrong`` are the messages whose data was not right when it was loaded.
 
     ``stuck`` is what waited for ever, or nothing. ``duration`` is in ns.
     """
@@ -128,7 +128,7 @@ class GpuWrite(GpuJob):
         return _Memory(address, size, self.spec.depth, region.lkey, region.rkey)
 
     def run(self) -> GpuWriteReport:
-        """Do it, and return what came of it."""
+        """Send all messages, and return the result."""
         sender, target = self.hosts
         producer = {
             Mode.KERNEL: self._kernel,
@@ -159,10 +159,10 @@ class GpuWrite(GpuJob):
         """Return the data of a message: each byte says which message it is of."""
         return bytes([number % 251 + 1]) * self.spec.size
 
-    def _needs(self, step: Forgotten) -> bool:
+    def _needs(self, step: ForgottenStep) -> bool:
         return step not in self.spec.forgotten
 
-    def _fence(self, warp: Warp, step: Forgotten) -> Kernel:
+    def _fence(self, warp: Warp, step: ForgottenStep) -> Kernel:
         if self._needs(step):
             yield from warp.fence()
 
@@ -220,7 +220,7 @@ class GpuWrite(GpuJob):
         for number in range(1, self.spec.messages + 1):
             yield from warp.wait(partial(self._is_answered, warp, number - depth), _TIMEOUT)
             yield from self._make(warp, number)
-            yield from self._fence(warp, Forgotten.DATA_FENCE)
+            yield from self._fence(warp, ForgottenStep.DATA_FENCE)
             warp.store(self._command, number.to_bytes(_FLAG, "little"))
             warp.note(f"the proxy is asked for message {number}")
 
@@ -275,7 +275,7 @@ class GpuWrite(GpuJob):
                 yield from self._completion(warp, queue, number)
             else:
                 yield from self._flag(warp, number)
-            if self._needs(Forgotten.READER_FENCE):
+            if self._needs(ForgottenStep.READER_FENCE):
                 yield from warp.fence()
             loaded = warp.load(self._sink.data(number), self.spec.size)
             self._compare(warp, number, loaded)
@@ -298,7 +298,7 @@ class GpuWrite(GpuJob):
         """Wait for a completion in host memory, and flush the adapter's writes."""
         yield from warp.wait(queue.poll, 2 * _TIMEOUT)
         warp.note(f"the completion of message {number} is seen")
-        if self._needs(Forgotten.FLUSH):
+        if self._needs(ForgottenStep.FLUSH):
             yield _FLUSH
             self.hosts[1].flush()
 
@@ -321,7 +321,7 @@ class _Memory(NamedTuple):
         return self.data(number) + self.stride - _FLAG
 
 
-class _Messages(SendQueue):
+class _Messages(AgentSendQueue):
     """The queue pair of the sender: each message has one completion."""
 
     def post(self, work: Iterator[SendWR]) -> None:
@@ -380,5 +380,5 @@ def _check(spec: GpuWriteSpec) -> None:
         raise KernelError(f"{spec.depth} messages on their way; 1 to {most} are supported")
     for step in sorted(spec.forgotten - set(FORGETTABLE[spec.mode]), key=lambda one: one.value):
         raise KernelError(f"a {spec.mode.value} has no {step.value}, which could be forgotten")
-    if Forgotten.FLUSH in spec.forgotten and not spec.by_completion:
+    if ForgottenStep.FLUSH in spec.forgotten and not spec.by_completion:
         raise KernelError("there is no flush to forget: the target waits for a flag")

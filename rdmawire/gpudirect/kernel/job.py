@@ -21,10 +21,10 @@ from rdmawire.gpudirect.kernel.gpu_host import (
     CABLE,
     ENTRIES,
     TIMEOUT_66_US,
+    AgentSendQueue,
     DeviceQueue,
-    Forgotten,
+    ForgottenStep,
     GpuHost,
-    SendQueue,
     ring_doorbell,
     system_of,
 )
@@ -94,7 +94,7 @@ class GpuJob:
         return self.network.simulator.now
 
 
-class PostingQueue(SendQueue):
+class PostingQueue(AgentSendQueue):
     """A queue pair as one agent uses it: posts work, rings, and counts completions.
 
     ``posted`` counts the WQEs that will have a completion. ``forgotten`` fences are left out.
@@ -105,7 +105,7 @@ class PostingQueue(SendQueue):
         queue: DeviceQueue,
         warp: Warp,
         timeout: int,
-        forgotten: Collection[Forgotten] = (),
+        forgotten: Collection[ForgottenStep] = (),
     ) -> None:
         super().__init__(queue, warp, timeout)
         self._doorbells = queue.host.doorbells

@@ -10,7 +10,7 @@ from copy import deepcopy
 from random import Random
 from typing import Final, NamedTuple
 
-from rdmawire.gpudirect.kernel.memory_model import Agent, Order, Scope, SharedMemory, Target
+from rdmawire.gpudirect.kernel.memory_model import Agent, MemoryTarget, Order, Scope, SharedMemory
 
 Outcome = tuple[int, ...]
 """The values of the registers, in the order of the loads in the test."""
@@ -94,7 +94,7 @@ class _State:
     def __init__(self, test: LitmusTest) -> None:
         self.test = test
         targets = [
-            Target(name, owner, index * 4096, _SIZE)
+            MemoryTarget(name, owner, index * 4096, _SIZE)
             for index, (name, owner) in enumerate(test.places.items())
         ]
         self.address = {target.name: target.base for target in targets}

@@ -1,9 +1,10 @@
 """Memory that GPUs, adapters and processors share: when a store becomes visible to the others.
 
-A store is pending until it becomes visible; which pending store may be the next one depends on who
-stored it. A fence waits until stores are visible. A weak reader may see values as they were at any
-since its last fence. The caller chooses: :mod:`rdmawire.gpudirect.kernel.litmus` tries all orders,
-:mod:`rdmawire.gpudirect.kernel.run` draws from a seed, in virtual time.
+A store is pending until it becomes visible; which pending store may be the next one depends on the
+agent that stored it. A fence waits until stores are visible. A weak reader may see values as they
+were at any time since its last fence. The caller chooses:
+:mod:`rdmawire.gpudirect.kernel.litmus` tries all orders, :mod:`rdmawire.gpudirect.kernel.run` draws
+from a seed, in virtual time.
 
 Sources: PTX ISA 8.5, chapter 8 (memory consistency model); PCIe Base 6.0, 2.4.1 (ordering rules);
 CUDA's GPUDirect RDMA guide, 2.5 (synchronization and memory ordering); Intel SDM, volume 3, 9.2.
@@ -38,14 +39,14 @@ class Order(Enum):
 
 
 class Scope(Enum):
-    """Who sees stores before a fence and none after it: ``membar.cta``, ``.gl`` and ``.sys``."""
+    """The agents for which a fence orders stores: ``membar.cta``, ``.gl`` and ``.sys``."""
 
     BLOCK = auto()
     GPU = auto()
     SYSTEM = auto()
 
 
-class Target(NamedTuple):
+class MemoryTarget(NamedTuple):
     """A range of addresses: the memory of ``owner``, such as ``GPU0`` or ``host``.
 
     With ``ring`` it is no memory but registers of a device: each store calls it with the offset and
@@ -67,7 +68,7 @@ class Pending(NamedTuple):
     """A store that is not visible yet. ``number`` counts the stores of all agents."""
 
     number: int
-    target: Target
+    target: MemoryTarget
     address: int
     data: bytes
 
@@ -132,7 +133,7 @@ class Agent:
         return []
 
 
-class _Change(NamedTuple):
+class _MemoryChange(NamedTuple):
     """Bytes of memory before a store became visible."""
 
     address: int
@@ -145,10 +146,10 @@ class SharedMemory:
     Addresses are those of the bus. :class:`MemoryFault` for an access outside of a target.
     """
 
-    def __init__(self, targets: Iterable[Target]) -> None:
+    def __init__(self, targets: Iterable[MemoryTarget]) -> None:
         self.targets = sorted(targets, key=lambda target: target.base)
         self._pages = SparsePages()
-        self._changes: list[_Change] = []
+        self._changes: list[_MemoryChange] = []
         self._forgotten = 0
         self._stores = 0
 
@@ -157,7 +158,7 @@ class SharedMemory:
         """The number of stores that have become visible."""
         return self._forgotten + len(self._changes)
 
-    def target_at(self, address: int, length: int) -> Target:
+    def target_at(self, address: int, length: int) -> MemoryTarget:
         """Return the target of an access."""
         for target in self.targets:
             if target.base <= address and address + length <= target.end:
@@ -184,7 +185,7 @@ class SharedMemory:
             self._change(pending.address, pending.data)
 
     def _change(self, address: int, data: bytes) -> None:
-        self._changes.append(_Change(address, self._pages.read(address, len(data))))
+        self._changes.append(_MemoryChange(address, self._pages.read(address, len(data))))
         if len(self._changes) > MAX_LOG:
             del self._changes[: MAX_LOG // 2]
             self._forgotten += MAX_LOG // 2

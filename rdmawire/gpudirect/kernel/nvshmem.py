@@ -399,7 +399,7 @@ class Shmem:
     def _post(self, pe: int, work: SendWR, qp: int = 0) -> Kernel:
         """Post work to a PE of another host, or let the proxy do it."""
         if self._commands is not None:
-            yield from self._commands.ask(self.warp, _Command(pe, qp, work))
+            yield from self._commands.ask(self.warp, _ProxyCommand(pe, qp, work))
             return
         yield from self._sender(pe, qp).post(work)
 
@@ -421,7 +421,7 @@ class Shmem:
                 yield from sender.until(sender.posted)
 
 
-class _Command(NamedTuple):
+class _ProxyCommand(NamedTuple):
     """Work that a kernel asks its proxy for: to a PE, by a queue pair."""
 
     pe: int
@@ -441,10 +441,10 @@ class _Commands:
         self._job = job
         self._pe = pe
         self._asked = 0
-        self._work: list[_Command] = []
+        self._work: list[_ProxyCommand] = []
         self._counters = job.hosts[pe].allocate(2 * _WORD, on_gpu=False)
 
-    def ask(self, warp: Warp, command: _Command) -> Kernel:
+    def ask(self, warp: Warp, command: _ProxyCommand) -> Kernel:
         """Ask for work, after a fence: the adapter must see the kernel's data."""
         self._work.append(command)
         self._asked += 1
@@ -507,6 +507,6 @@ def ring_put(job: Nvshmem, size: int, count: int = 1) -> Callable[[Shmem], Kerne
 
 
 def _pattern(pe: int, number: int, size: int) -> bytes:
-    """Return data that says who put it, and which message it is."""
+    """Return data that names its PE and the number of its message."""
     word: Sequence[int] = pe.to_bytes(4, "little") + number.to_bytes(4, "little")
     return (bytes(word) * (size // _WORD + 1))[:size]

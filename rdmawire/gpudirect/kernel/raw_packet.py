@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from rdmawire.errors import KernelError
 from rdmawire.gpudirect.kernel.gpu_host import (
     ENTRIES,
+    AgentSendQueue,
     DeviceQueue,
-    Forgotten,
+    ForgottenStep,
     GpuHost,
-    SendQueue,
     ring_doorbell,
 )
 from rdmawire.gpudirect.kernel.memory_model import Scope
@@ -121,7 +121,7 @@ class ReceiveQueue:
         return found
 
 
-class TransmitQueue(SendQueue):
+class TransmitQueue(AgentSendQueue):
     """A send queue as one warp uses it: batches of frames, of which the last one is signaled."""
 
     def __init__(self, queue: DeviceQueue, warp: Warp, timeout: int) -> None:
@@ -134,7 +134,7 @@ class TransmitQueue(SendQueue):
         self,
         frames: Sequence[Sge],
         tag: Sequence[int],
-        forgotten: Collection[Forgotten] = (),
+        forgotten: Collection[ForgottenStep] = (),
     ) -> Kernel:
         """Post frames, wait for free WQEs before if needed, and ring the doorbell.
 

@@ -23,10 +23,10 @@ from rdmawire.errors import KernelError
 from rdmawire.fabric import Simulator
 from rdmawire.gpudirect.kernel.memory_model import (
     Agent,
+    MemoryTarget,
     Pending,
     Scope,
     SharedMemory,
-    Target,
 )
 from rdmawire.memory.page import PAGE_64K, Path
 from rdmawire.memory.region import Backing
@@ -43,7 +43,7 @@ _STALE: Final = 0.5
 
 
 class Happened(NamedTuple):
-    """What happened: the time (ns), who did it, and what."""
+    """What happened: the time (ns), the agent that did it, such as ``a.warp``, and what it did."""
 
     time: int
     who: str
@@ -60,7 +60,7 @@ class KernelSystem:
     def __init__(
         self,
         simulator: Simulator,
-        targets: list[Target],
+        targets: list[MemoryTarget],
         *,
         seed: int = 0,
         max_delay: int = MAX_DELAY,
@@ -201,7 +201,9 @@ class SharedPages(Backing):
 
     page_size = PAGE_64K
 
-    def __init__(self, system: KernelSystem, agent: Agent, target: Target, *, is_gpu: bool) -> None:
+    def __init__(
+        self, system: KernelSystem, agent: Agent, target: MemoryTarget, *, is_gpu: bool
+    ) -> None:
         self.path = Path.GPU_DIRECT if is_gpu else Path.HOST
         self._system = system
         self._agent = agent

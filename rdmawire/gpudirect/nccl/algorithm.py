@@ -6,11 +6,11 @@ from typing import Final
 
 from rdmawire.gpudirect.nccl.collective import Algorithm, Collective, CollectiveSpec
 from rdmawire.gpudirect.nccl.in_network import in_network_workers
-from rdmawire.gpudirect.nccl.plan import EdgeId, Worker, WorkerStep, loops
+from rdmawire.gpudirect.nccl.plan import EdgeId, NodeWorker, WorkerStep, loops
 from rdmawire.gpudirect.nccl.ring import ring_workers
 from rdmawire.gpudirect.nccl.tree import tree_workers
 
-_WORKERS: Final[dict[Algorithm, Callable[[CollectiveSpec], Iterator[Worker]]]] = {
+_WORKERS: Final[dict[Algorithm, Callable[[CollectiveSpec], Iterator[NodeWorker]]]] = {
     Algorithm.RING: ring_workers,
     Algorithm.TREE: tree_workers,
     Algorithm.COLLNET: in_network_workers,
@@ -19,12 +19,12 @@ _WORKERS: Final[dict[Algorithm, Callable[[CollectiveSpec], Iterator[Worker]]]] =
 }
 
 
-def workers_of(spec: CollectiveSpec) -> Iterator[Worker]:
+def workers_of(spec: CollectiveSpec) -> Iterator[NodeWorker]:
     """Yield what all nodes do."""
     return _WORKERS[spec.algorithm](spec) if spec.collective.is_ring else _pair_workers(spec)
 
 
-def traffic_of(workers: list[Worker]) -> tuple[Counter[EdgeId], Counter[int]]:
+def traffic_of(workers: list[NodeWorker]) -> tuple[Counter[EdgeId], Counter[int]]:
     """Return the messages of each edge, and the values that each node sends."""
     messages: Counter[EdgeId] = Counter()
     values: Counter[int] = Counter()
@@ -38,7 +38,7 @@ def traffic_of(workers: list[Worker]) -> tuple[Counter[EdgeId], Counter[int]]:
 # Operations between pairs of ranks: all-to-all, and sending to the next rank.
 
 
-def _pair_workers(spec: CollectiveSpec) -> Iterator[Worker]:
+def _pair_workers(spec: CollectiveSpec) -> Iterator[NodeWorker]:
     """Yield both ends of each pair of ranks; each rank sends to the next one first.
 
     Messages are of 128 KiB, NCCL's ``NCCL_P2P_NET_CHUNKSIZE``; up to 64 KiB, NCCL 2.28 wrote 32
@@ -51,8 +51,8 @@ def _pair_workers(spec: CollectiveSpec) -> Iterator[Worker]:
             edge = EdgeId(rank, (rank + distance) % ranks, (0, ""))
             share = range(spec.values) if sends_all else _block(spec, edge.target)
             parts = list(loops(share, _message(len(share), spec.itemsize)))
-            yield Worker(rank, [WorkerStep(*part, own=True, targets=(edge,)) for part in parts])
-            yield Worker(
+            yield NodeWorker(rank, [WorkerStep(*part, own=True, targets=(edge,)) for part in parts])
+            yield NodeWorker(
                 edge.target, [WorkerStep(*part, (edge,), store=True, origin=rank) for part in parts]
             )
 

@@ -17,7 +17,7 @@ from rdmawire.errors import CollectiveError
 from rdmawire.fabric import Cable
 from rdmawire.gpudirect.message_time import message_time
 from rdmawire.gpudirect.nccl.collective import Algorithm, Collective, CollectiveSpec, bytes_sent
-from rdmawire.gpudirect.nccl.flow_events import ENTRY, EventFlow, FlowReport
+from rdmawire.gpudirect.nccl.flow_events import ENTRY, CollectiveFlowReport, EventFlow
 from rdmawire.gpudirect.nccl.layout import LOCAL_PATHS
 from rdmawire.units import SECOND
 
@@ -44,7 +44,7 @@ def _edges(spec: CollectiveSpec, cable: Cable, size: int) -> tuple[_EdgeTimes, _
     return _EdgeTimes(near, near + spec.nvlink_latency), _EdgeTimes(*message_time(size, cable))
 
 
-def _ring(spec: CollectiveSpec, cable: Cable) -> FlowReport:
+def _ring(spec: CollectiveSpec, cable: Cable) -> CollectiveFlowReport:
     """Follow the messages of all rings, loop by loop and step by step."""
     protocol = spec.chosen_protocol
     item = np.dtype(spec.dtype).itemsize
@@ -60,7 +60,9 @@ def _ring(spec: CollectiveSpec, cable: Cable) -> FlowReport:
         times.loop(*_edges(spec, cable, size))
         left -= chunk * parts
         messages += (steps - 1) * protocol.slices * spec.hosts * spec.chosen_channels
-    return FlowReport(round(times.end), *_ring_bytes(spec), messages if spec.hosts > 1 else 0)
+    return CollectiveFlowReport(
+        round(times.end), *_ring_bytes(spec), messages if spec.hosts > 1 else 0
+    )
 
 
 def _ring_bytes(spec: CollectiveSpec) -> tuple[int, int]:
@@ -140,7 +142,7 @@ class _RingTimes:
         return np.roll(sent + arrival, 1)
 
 
-def _pairs(spec: CollectiveSpec, cable: Cable) -> FlowReport:
+def _pairs(spec: CollectiveSpec, cable: Cable) -> CollectiveFlowReport:
     """Return what messages between pairs take: the adapter with the most bytes decides."""
     every = spec.collective is Collective.SEND_RECEIVE
     block = spec.size if every else spec.size // spec.ranks
@@ -152,7 +154,7 @@ def _pairs(spec: CollectiveSpec, cable: Cable) -> FlowReport:
     over_wire = far * busy + (arrival - busy) + 2 * cable.latency if far else 0.0
     over_nvlink = near * block / spec.nvlink_rate * SECOND + spec.nvlink_latency if near else 0.0
     duration = round(max(over_wire, over_nvlink))
-    return FlowReport(duration, far * block, near * block * spec.ranks, 0)
+    return CollectiveFlowReport(duration, far * block, near * block * spec.ranks, 0)
 
 
 def _is_regular(spec: CollectiveSpec) -> bool:
@@ -161,7 +163,7 @@ def _is_regular(spec: CollectiveSpec) -> bool:
     return is_ring and spec.layout is None
 
 
-def flow_run(spec: CollectiveSpec, cable: Cable) -> FlowReport:
+def flow_run(spec: CollectiveSpec, cable: Cable) -> CollectiveFlowReport:
     """Return what an operation takes; :class:`CollectiveError` for what cannot be."""
     spec.check(MAX_RANKS)
     if spec.spines:

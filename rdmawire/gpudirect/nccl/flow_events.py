@@ -15,8 +15,14 @@ from rdmawire.gpudirect.message_time import message_time
 from rdmawire.gpudirect.nccl.algorithm import traffic_of, workers_of
 from rdmawire.gpudirect.nccl.collective import CollectiveSpec
 from rdmawire.gpudirect.nccl.node import Nodes
-from rdmawire.gpudirect.nccl.plan import EdgeId, Worker
-from rdmawire.gpudirect.nccl.task import BoundStep, LocalPort, ReadyQueue, Runner, bind_runners
+from rdmawire.gpudirect.nccl.plan import EdgeId, NodeWorker
+from rdmawire.gpudirect.nccl.task import (
+    BoundStep,
+    LocalPort,
+    ReadyQueue,
+    WorkerRunner,
+    bind_runners,
+)
 from rdmawire.units import SECOND
 
 MAX_MESSAGES: Final = 1 << 20
@@ -26,7 +32,7 @@ ENTRY: Final = 64
 """Bytes of an entry that offers a buffer; about the time (ns) that it adds."""
 
 
-class FlowReport(NamedTuple):
+class CollectiveFlowReport(NamedTuple):
     """What an operation takes: ``duration`` in ns, and the bytes on links.
 
     ``adapter_bytes`` are bytes of values that the busiest adapter sends, ``nvlink_bytes`` those
@@ -103,10 +109,10 @@ class _FlowEdge:
         self._wake_source()
 
 
-class _FlowRunner(Runner[int]):
+class _FlowRunner(WorkerRunner[int]):
     """A worker whose messages have a size alone."""
 
-    def __init__(self, worker: Worker, size_of: Callable[[int], int]) -> None:
+    def __init__(self, worker: NodeWorker, size_of: Callable[[int], int]) -> None:
         super().__init__(worker)
         self._size_of = size_of
 
@@ -190,14 +196,14 @@ class EventFlow:
         busy, _ = message_time(size, self._cable)
         return busy, busy + self._cable.latency
 
-    def run(self) -> FlowReport:
+    def run(self) -> CollectiveFlowReport:
         """Return what the operation takes."""
         for runner in self._runners:
             self._ready.wake(runner)
         self._simulator.run()
         far = sum(count for edge, count in self._messages.items() if not self._nodes.is_local(edge))
         busiest = max(self._by_adapter.values(), default=0)
-        return FlowReport(self._ended, busiest, self._local_bytes, far)
+        return CollectiveFlowReport(self._ended, busiest, self._local_bytes, far)
 
 
 def _check_messages(spec: CollectiveSpec) -> None:

@@ -1,4 +1,4 @@
-"""A collective operation on hosts and a network that somebody else made.
+"""A collective operation on the hosts and the network of a caller.
 
 Between hosts data goes over RDMA, as in :mod:`rdmawire.gpudirect.nccl.connection`, within a host
 over NVLink or what the host has. Values are really added, and the results checked.
@@ -15,12 +15,12 @@ from rdmawire.gpudirect.nccl.algorithm import traffic_of, workers_of
 from rdmawire.gpudirect.nccl.collective import Collective, CollectiveSpec
 from rdmawire.gpudirect.nccl.connection import NetConnection
 from rdmawire.gpudirect.nccl.node import Nodes
-from rdmawire.gpudirect.nccl.plan import EdgeId, Worker
+from rdmawire.gpudirect.nccl.plan import EdgeId, NodeWorker
 from rdmawire.gpudirect.nccl.task import (
-    Data,
     Edge,
     LocalEdge,
     LocalPort,
+    RankValues,
     ReadyQueue,
     Task,
     bind_runners,
@@ -57,10 +57,10 @@ class RankAdapter:
         return task
 
 
-class Work(NamedTuple):
+class CollectiveWork(NamedTuple):
     """What all nodes do, the messages of each edge, and the values that each node sends."""
 
-    workers: list[Worker]
+    workers: list[NodeWorker]
     messages: Counter[EdgeId]
     sent: Counter[int]
 
@@ -87,7 +87,7 @@ class HostedCollective:
         spec: CollectiveSpec,
         network: Network,
         adapters: Sequence[RankAdapter],
-        work: Work | None = None,
+        work: CollectiveWork | None = None,
         *,
         names: Sequence[str] = (),
     ) -> None:
@@ -95,8 +95,8 @@ class HostedCollective:
         self.network = network
         self.adapters = adapters
         self.nodes = Nodes(spec, names)
-        workers, self._expected, self.sent = Work.of(spec) if work is None else work
-        self._data = Data(spec)
+        workers, self._expected, self.sent = CollectiveWork.of(spec) if work is None else work
+        self._data = RankValues(spec)
         self.local_edges: list[LocalEdge] = []
         self.connections: list[NetConnection] = []
         self._ports: dict[tuple[int, ...], LocalPort] = {}

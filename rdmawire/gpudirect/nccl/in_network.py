@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rdmawire.gpudirect.nccl.collective import Algorithm, CollectiveSpec
-from rdmawire.gpudirect.nccl.plan import EdgeId, Loop, Worker, WorkerStep, loops
+from rdmawire.gpudirect.nccl.plan import EdgeId, Loop, NodeWorker, WorkerStep, loops
 from rdmawire.gpudirect.nccl.tree import children_of, host_parents
 
 
@@ -40,7 +40,7 @@ class _Part(NamedTuple):
         return self.channel, f"{name} {self.head}"
 
 
-def in_network_workers(spec: CollectiveSpec) -> Iterator[Worker]:
+def in_network_workers(spec: CollectiveSpec) -> Iterator[NodeWorker]:
     """Yield what all GPUs and switches do, part by part."""
     for channel in range(spec.chosen_channels):
         share = spec.share(channel, spec.values)
@@ -59,7 +59,7 @@ def _split(spec: CollectiveSpec, channel: int, share: range) -> Iterator[_Part]:
         yield _Part(head, channel, list(loops(mine, most)))
 
 
-def _host_workers(spec: CollectiveSpec, part: _Part, host: int) -> Iterator[Worker]:
+def _host_workers(spec: CollectiveSpec, part: _Part, host: int) -> Iterator[NodeWorker]:
     ranks = range(host * spec.gpus, (host + 1) * spec.gpus)
     if spec.algorithm.uses_nvswitch:
         yield from _nvswitch(spec, part, host, ranks)
@@ -67,21 +67,23 @@ def _host_workers(spec: CollectiveSpec, part: _Part, host: int) -> Iterator[Work
         yield from _direct(spec, part, host, ranks)
 
 
-def _direct(spec: CollectiveSpec, part: _Part, host: int, ranks: range) -> Iterator[Worker]:
+def _direct(spec: CollectiveSpec, part: _Part, host: int, ranks: range) -> Iterator[NodeWorker]:
     """GPUs send to the head and receive from it, without a switch."""
     head = ranks[part.head]
     others = [rank for rank in ranks if rank != head]
     given = tuple(EdgeId(rank, head, part.lane("scatter")) for rank in others)
     taken = tuple(EdgeId(head, rank, part.lane("gather")) for rank in others)
     for out, back in zip(given, taken, strict=True):
-        yield Worker(
+        yield NodeWorker(
             out.source, [WorkerStep(*each, own=True, targets=(out,)) for each in part.parts]
         )
-        yield Worker(back.target, [WorkerStep(*each, (back,), store=True) for each in part.parts])
+        yield NodeWorker(
+            back.target, [WorkerStep(*each, (back,), store=True) for each in part.parts]
+        )
     yield from _head(spec, part, host, head, _Local(given, taken, adds=True, stores=True))
 
 
-def _nvswitch(spec: CollectiveSpec, part: _Part, host: int, ranks: range) -> Iterator[Worker]:
+def _nvswitch(spec: CollectiveSpec, part: _Part, host: int, ranks: range) -> Iterator[NodeWorker]:
     """The NVSwitches add the values of all GPUs for the head, and send its result to all."""
     head, switch = ranks[part.head], nvswitch_of(spec, host)
     given = tuple(EdgeId(rank, switch, part.lane("reduce")) for rank in ranks)
@@ -89,12 +91,14 @@ def _nvswitch(spec: CollectiveSpec, part: _Part, host: int, ranks: range) -> Ite
     summed = EdgeId(switch, head, part.lane("reduced"))
     result = EdgeId(head, switch, part.lane("result"))
     for out, back in zip(given, taken, strict=True):
-        yield Worker(
+        yield NodeWorker(
             out.source, [WorkerStep(*each, own=True, targets=(out,)) for each in part.parts]
         )
-        yield Worker(back.target, [WorkerStep(*each, (back,), store=True) for each in part.parts])
-    yield Worker(switch, [WorkerStep(*each, given, targets=(summed,)) for each in part.parts])
-    yield Worker(switch, [WorkerStep(*each, (result,), targets=taken) for each in part.parts])
+        yield NodeWorker(
+            back.target, [WorkerStep(*each, (back,), store=True) for each in part.parts]
+        )
+    yield NodeWorker(switch, [WorkerStep(*each, given, targets=(summed,)) for each in part.parts])
+    yield NodeWorker(switch, [WorkerStep(*each, (result,), targets=taken) for each in part.parts])
     local = _Local((summed,), (result,), adds=False, stores=False)
     yield from _head(spec, part, host, head, local)
 
@@ -110,7 +114,7 @@ class _Local(NamedTuple):
 
 def _head(
     spec: CollectiveSpec, part: _Part, host: int, head: int, local: _Local
-) -> Iterator[Worker]:
+) -> Iterator[NodeWorker]:
     """Exchange the sum of a host for that of all: with a switch, or by a tree."""
     above, below = _neighbours(spec, part, host)
     up, down = part.lane("up"), part.lane("down")
@@ -119,11 +123,13 @@ def _head(
     adds, stores = local.adds, local.stores
     if above is None:
         steps = [WorkerStep(*each, sources, adds, stores, targets) for each in part.parts]
-        yield Worker(head, steps)
+        yield NodeWorker(head, steps)
         return
     raised, lowered = (EdgeId(head, above, up),), (EdgeId(above, head, down),)
-    yield Worker(head, [WorkerStep(*each, sources, adds, targets=raised) for each in part.parts])
-    yield Worker(
+    yield NodeWorker(
+        head, [WorkerStep(*each, sources, adds, targets=raised) for each in part.parts]
+    )
+    yield NodeWorker(
         head, [WorkerStep(*each, lowered, store=stores, targets=targets) for each in part.parts]
     )
 
@@ -139,7 +145,7 @@ def _neighbours(spec: CollectiveSpec, part: _Part, host: int) -> tuple[int | Non
     return above, [child * spec.gpus + part.head for child in children_of(parents, host)]
 
 
-def _aggregation(spec: CollectiveSpec, part: _Part) -> Iterator[Worker]:
+def _aggregation(spec: CollectiveSpec, part: _Part) -> Iterator[NodeWorker]:
     """The switch adds the sums of all hosts, and sends the result to each."""
     node = aggregation_node(spec)
     if node is None:
@@ -147,4 +153,4 @@ def _aggregation(spec: CollectiveSpec, part: _Part) -> Iterator[Worker]:
     heads = [host * spec.gpus + part.head for host in range(spec.hosts)]
     sources = tuple(EdgeId(head, node, part.lane("up")) for head in heads)
     targets = tuple(EdgeId(node, head, part.lane("down")) for head in heads)
-    yield Worker(node, [WorkerStep(*each, sources, targets=targets) for each in part.parts])
+    yield NodeWorker(node, [WorkerStep(*each, sources, targets=targets) for each in part.parts])

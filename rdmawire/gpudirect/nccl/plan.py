@@ -1,6 +1,6 @@
 """What each GPU, and each switch that adds, does in a collective operation, step by step.
 
-A :class:`Worker` does its steps one after the other; workers of one node do not wait for one
+A :class:`NodeWorker` does its steps one after the other; workers of one node do not wait for one
 another. Edges join nodes; messages keep their order on an edge.
 """
 
@@ -33,7 +33,7 @@ class WorkerStep(NamedTuple):
     origin: int | None = None
 
 
-class Worker:
+class NodeWorker:
     """What one node does with the messages of some edges.
 
     Nodes are ranks, and after them the switches that add.

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import CollectiveError
 from rdmawire.gpudirect.nccl.collective import Collective, CollectiveSpec
-from rdmawire.gpudirect.nccl.plan import EdgeId, Worker, WorkerStep, loops
+from rdmawire.gpudirect.nccl.plan import EdgeId, NodeWorker, WorkerStep, loops
 
 
 class RingStep(NamedTuple):
@@ -89,12 +89,12 @@ def ring_order(spec: CollectiveSpec, channel: int) -> list[int]:
     return turned if spec.collective is Collective.BROADCAST else [*turned[1:], turned[0]]
 
 
-def ring_workers(spec: CollectiveSpec) -> Iterator[Worker]:
+def ring_workers(spec: CollectiveSpec) -> Iterator[NodeWorker]:
     """Yield what each rank does in each channel."""
     for channel in range(spec.chosen_channels):
         order = ring_order(spec, channel)
         for place, rank in enumerate(order):
-            yield Worker(rank, _steps(spec, channel, order, place))
+            yield NodeWorker(rank, _steps(spec, channel, order, place))
 
 
 def _steps(

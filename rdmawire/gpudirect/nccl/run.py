@@ -17,7 +17,7 @@ from rdmawire.fabric import (
     place_of,
 )
 from rdmawire.gpudirect.nccl.collective import MAX_RANKS, CollectiveSpec
-from rdmawire.gpudirect.nccl.hosted import HostedCollective, RankAdapter, Work
+from rdmawire.gpudirect.nccl.hosted import CollectiveWork, HostedCollective, RankAdapter
 from rdmawire.gpudirect.nccl.node import Nodes
 from rdmawire.gpudirect.nccl.plan import EdgeId
 
@@ -29,7 +29,7 @@ MAX_SIZE: Final = 1 << 30
 """Bytes of an operation in packets: values are kept in memory."""
 
 
-class Adapter(RankAdapter):
+class NetworkAdapter(RankAdapter):
     """An adapter, and its port of the network: frames to itself, which flush, do not leave it."""
 
     def __init__(self, name: str, number: int, network: Network) -> None:
@@ -50,7 +50,7 @@ class CollectiveRun(HostedCollective):
     once.
     """
 
-    adapters: list[Adapter]
+    adapters: list[NetworkAdapter]
 
     def __init__(self, spec: CollectiveSpec, cable: Cable) -> None:
         spec.check(MAX_RANKS)
@@ -58,7 +58,7 @@ class CollectiveRun(HostedCollective):
             raise CollectiveError(
                 f"{spec.size} bytes as packets; at most {MAX_SIZE} are supported: take --flows"
             )
-        work = Work.of(spec)
+        work = CollectiveWork.of(spec)
         limit = _event_limit(spec, work.messages, work.sent)
         switches = replace(_UNLIMITED, balancing=spec.balancing)
         network = Network(Simulator(event_limit=limit), seed=spec.seed, settings=switches)
@@ -81,11 +81,11 @@ class CollectiveRun(HostedCollective):
         self.network.simulator.run()
         return self.finish()
 
-    def _taken(self, adapter: Adapter, frame: bytes, _now: int) -> None:
+    def _taken(self, adapter: NetworkAdapter, frame: bytes, _now: int) -> None:
         self.take(adapter, frame)
 
 
-def _adapters(spec: CollectiveSpec, network: Network, cable: Cable) -> list[Adapter]:
+def _adapters(spec: CollectiveSpec, network: Network, cable: Cable) -> list[NetworkAdapter]:
     """Return the adapters of all hosts, and that of a switch that adds, in the network."""
     leaves = _add_switches(spec, network, cable)
     nodes = Nodes(spec)
@@ -96,7 +96,7 @@ def _adapters(spec: CollectiveSpec, network: Network, cable: Cable) -> list[Adap
     adapters = []
     for number, wire in enumerate(cables):
         name = f"host{number}" if number < len(rates) else "aggregation"
-        adapters.append(adapter := Adapter(name, number, network))
+        adapters.append(adapter := NetworkAdapter(name, number, network))
         network.add_host(name, adapter)
         network.join(name, leaves[number % len(leaves)], wire.link())
     network.find_routes()

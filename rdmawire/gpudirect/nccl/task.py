@@ -11,7 +11,7 @@ from rdmawire.errors import CollectiveError
 from rdmawire.fabric import Simulator
 from rdmawire.gpudirect.nccl.collective import CollectiveSpec
 from rdmawire.gpudirect.nccl.layout import LocalPath
-from rdmawire.gpudirect.nccl.plan import EdgeId, Worker, WorkerStep
+from rdmawire.gpudirect.nccl.plan import EdgeId, NodeWorker, WorkerStep
 from rdmawire.gpudirect.nccl.protocol import MessageProtocol, Values
 from rdmawire.units import SECOND
 
@@ -107,7 +107,7 @@ class LocalEdge:
         return data
 
 
-class Data:
+class RankValues:
     """The values of all ranks, made when they are needed, and what each result must be.
 
     The values of a rank are common random integers and one number of its own, so that sums are
@@ -140,7 +140,7 @@ class Data:
         return found
 
 
-class End(Generic[M]):
+class EdgeEnd(Generic[M]):
     """An end of an edge, which counts its messages."""
 
     __slots__ = ("count", "edge")
@@ -154,25 +154,25 @@ class BoundStep(NamedTuple, Generic[M]):
     """A step, and the ends of its edges."""
 
     step: WorkerStep
-    sources: tuple[End[M], ...]
-    targets: tuple[End[M], ...]
+    sources: tuple[EdgeEnd[M], ...]
+    targets: tuple[EdgeEnd[M], ...]
 
 
-class Runner(ABC, Generic[M]):
+class WorkerRunner(ABC, Generic[M]):
     """A worker at run time: it does its steps as soon as their messages are there."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: NodeWorker) -> None:
         self.worker = worker
         self.node = worker.node
         self._steps: deque[BoundStep[M]] = deque()
 
     def bind(self, edges: Mapping[EdgeId, Edge[M]]) -> None:
         """Take the edges, when all are made."""
-        ends: dict[EdgeId, End[M]] = {}
+        ends: dict[EdgeId, EdgeEnd[M]] = {}
         for step in self.worker.steps:
             for edge in (*step.sources, *step.targets):
                 if edge not in ends:
-                    ends[edge] = End(edges[edge])
+                    ends[edge] = EdgeEnd(edges[edge])
             sources = tuple(ends[source] for source in step.sources)
             targets = tuple(ends[target] for target in step.targets)
             self._steps.append(BoundStep(step, sources, targets))
@@ -194,7 +194,7 @@ class Runner(ABC, Generic[M]):
         """Do a step, whose messages are there."""
 
 
-R = TypeVar("R", bound=Runner[Any])
+R = TypeVar("R", bound=WorkerRunner[Any])
 
 
 def bind_runners(
@@ -231,11 +231,11 @@ class ReadyQueue:
     """Runners that may go on. ``on_progress`` is called after each that did something."""
 
     def __init__(self, on_progress: Callable[[], None]) -> None:
-        self._ready: deque[Runner[Any]] = deque()
+        self._ready: deque[WorkerRunner[Any]] = deque()
         self._on_progress = on_progress
         self._is_draining = False
 
-    def wake(self, runner: Runner[Any]) -> None:
+    def wake(self, runner: WorkerRunner[Any]) -> None:
         """Let a runner do what it can, and then those that it woke."""
         if not runner.is_done:
             self._ready.append(runner)
@@ -248,13 +248,15 @@ class ReadyQueue:
         self._is_draining = False
 
 
-class Task(Runner[bytes]):
+class Task(WorkerRunner[bytes]):
     """A worker with values. ``stored`` counts those whose result was right.
 
     ``name`` is for messages.
     """
 
-    def __init__(self, data: Data, worker: Worker, protocol: MessageProtocol, name: str) -> None:
+    def __init__(
+        self, data: RankValues, worker: NodeWorker, protocol: MessageProtocol, name: str
+    ) -> None:
         super().__init__(worker)
         self.name = name
         self._data = data
@@ -285,6 +287,6 @@ class Task(Runner[bytes]):
             raise CollectiveError(f"{self.name}: the result is wrong at value {at}")
         self.stored += len(found)
 
-    def _received(self, source: End[bytes]) -> Values:
+    def _received(self, source: EdgeEnd[bytes]) -> Values:
         source.count += 1
         return self._protocol.decoded(source.edge.receive(), source.count, self._data.dtype)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rdmawire.gpudirect.nccl.collective import CollectiveSpec
-from rdmawire.gpudirect.nccl.plan import EdgeId, Loop, Worker, WorkerStep, loops
+from rdmawire.gpudirect.nccl.plan import EdgeId, Loop, NodeWorker, WorkerStep, loops
 
 
 def tree_parent(place: int, places: int, tree: int = 0) -> int | None:
@@ -89,7 +89,7 @@ def _entry(parents: list[int | None], chain: list[int], parent: int, child: int)
     return chain[min(number, len(chain) - 1)]
 
 
-def tree_workers(spec: CollectiveSpec) -> Iterator[Worker]:
+def tree_workers(spec: CollectiveSpec) -> Iterator[NodeWorker]:
     """Yield what each rank does in each channel: one worker up, one down; the root has one."""
     for channel in range(spec.chosen_channels):
         most = spec.chosen_protocol.chunk // spec.itemsize
@@ -98,15 +98,15 @@ def tree_workers(spec: CollectiveSpec) -> Iterator[Worker]:
             yield from _workers(node, channel, parts)
 
 
-def _workers(node: TreeNode, channel: int, parts: list[Loop]) -> Iterator[Worker]:
+def _workers(node: TreeNode, channel: int, parts: list[Loop]) -> Iterator[NodeWorker]:
     rank, up, down = node.rank, (channel, "up"), (channel, "down")
     summed = tuple(EdgeId(child, rank, up) for child in node.children)
     sent = tuple(EdgeId(rank, child, down) for child in node.children)
     if node.parent is None:
         steps = [WorkerStep(*part, summed, own=True, store=True, targets=sent) for part in parts]
-        yield Worker(rank, steps)
+        yield NodeWorker(rank, steps)
         return
     raised = (EdgeId(rank, node.parent, up),)
     lowered = (EdgeId(node.parent, rank, down),)
-    yield Worker(rank, [WorkerStep(*part, summed, own=True, targets=raised) for part in parts])
-    yield Worker(rank, [WorkerStep(*part, lowered, store=True, targets=sent) for part in parts])
+    yield NodeWorker(rank, [WorkerStep(*part, summed, own=True, targets=raised) for part in parts])
+    yield NodeWorker(rank, [WorkerStep(*part, lowered, store=True, targets=sent) for part in parts])

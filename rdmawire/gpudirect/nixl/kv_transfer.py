@@ -19,7 +19,7 @@ from rdmawire.gpudirect.nixl.descriptor import (
 from rdmawire.gpudirect.transfer.host import TransferHost
 from rdmawire.gpudirect.transfer.host_pair import HostPair
 from rdmawire.gpudirect.transfer.path import random_bytes
-from rdmawire.gpudirect.ucx.am import AmHeader, AmId, MemoryType, Message
+from rdmawire.gpudirect.ucx.am import ActiveMessage, AmHeader, AmId, MemoryType
 from rdmawire.gpudirect.ucx.config import UcxConfig
 from rdmawire.gpudirect.ucx.protocol import segment_size
 from rdmawire.gpudirect.ucx.worker import PostedOperation, UserBuffer, connected_workers
@@ -220,10 +220,10 @@ class KvTransfer:
         """Send the notification: an active message with the name of the agent and the text."""
         self._duration = self.network.simulator.now
         header = AmHeader(_NOTIFICATION, _EAGER, 0)
-        message = Message(AmId.AM_SINGLE, header, _notification(self.spec))
+        message = ActiveMessage(AmId.AM_SINGLE, header, _notification(self.spec))
         self._decode.send(message, inline=True)
 
-    def _take_notification(self, message: Message) -> None:
+    def _take_notification(self, message: ActiveMessage) -> None:
         fields = deserialize(message.rest, ("name", "msg"))
         if fields["msg"] != self.spec.notification.encode():
             raise TransferError(f"a notification of {fields['msg']!r}")

@@ -16,7 +16,6 @@ from rdmawire.gpudirect.storage.capsule import (
     AdminCommand,
     AdminOpcode,
     Command,
-    Completion,
     ConnectCommand,
     ConnectData,
     FabricsCommand,
@@ -26,6 +25,7 @@ from rdmawire.gpudirect.storage.capsule import (
     IdentifyNamespace,
     IOCommand,
     IOOpcode,
+    NvmeCompletion,
     Property,
     PropertyCommand,
     RdmaConnectAccept,
@@ -40,7 +40,7 @@ from rdmawire.gpudirect.storage.capsule import (
     status_name,
 )
 from rdmawire.gpudirect.storage.capture import CapsuleReader, CapturedCommand, read_capsules
-from rdmawire.gpudirect.storage.controller import Controller, Outcome
+from rdmawire.gpudirect.storage.controller import CommandResult, Controller
 from rdmawire.gpudirect.storage.drive import DriveCosts, Namespace
 from rdmawire.gpudirect.storage.run import (
     PLANS,
@@ -61,7 +61,7 @@ __all__ = [
     "CapsuleReader",
     "CapturedCommand",
     "Command",
-    "Completion",
+    "CommandResult",
     "ConnectCommand",
     "ConnectData",
     "Controller",
@@ -75,7 +75,7 @@ __all__ = [
     "IdentifyController",
     "IdentifyNamespace",
     "Namespace",
-    "Outcome",
+    "NvmeCompletion",
     "Property",
     "PropertyCommand",
     "RdmaConnectAccept",

@@ -24,7 +24,7 @@ _CM, _CMD, _CQE = "nvme-rdma.cm", "nvme.cmd", "nvme.cqe"
 _CONNECT, _PROPERTY = "nvme.fabrics.cmd.connect", "nvme.fabrics.cmd.prop_get_set"
 
 
-class RecordFormat(IntEnum):
+class PrivateDataFormat(IntEnum):
     """Format of the private data of a connection. RDMA 3.2."""
 
     VERSION_0 = 0
@@ -118,7 +118,7 @@ class Status(IntEnum):
 class RdmaConnectRequest(Header, clause="RDMA 3.2", label="nvme_rdma_req", order=LITTLE):
     """Private data of a REQ: which queue, and its depths. ``hsqsize`` is one less than it is."""
 
-    recfmt: int = bits(16, f"{_CM}.req.recfmt", enum=RecordFormat)
+    recfmt: int = bits(16, f"{_CM}.req.recfmt", enum=PrivateDataFormat)
     qid: int = bits(16, f"{_CM}.req.qid")
     hrqsize: int = bits(16, f"{_CM}.req.hrqsize")
     hsqsize: int = bits(16, f"{_CM}.req.hsqsize")
@@ -129,7 +129,7 @@ class RdmaConnectRequest(Header, clause="RDMA 3.2", label="nvme_rdma_req", order
 class RdmaConnectAccept(Header, clause="RDMA 3.2", label="nvme_rdma_rep", order=LITTLE):
     """Private data of a REP: the depth of the controller's receive queue."""
 
-    recfmt: int = bits(16, f"{_CM}.rsp.recfmt", enum=RecordFormat)
+    recfmt: int = bits(16, f"{_CM}.rsp.recfmt", enum=PrivateDataFormat)
     crqsize: int = bits(16, f"{_CM}.rsp.crqsize")
     resv224: bytes = raw(28, f"{_CM}.rsp.reserved")
 
@@ -137,7 +137,7 @@ class RdmaConnectAccept(Header, clause="RDMA 3.2", label="nvme_rdma_rep", order=
 class RdmaConnectReject(Header, clause="RDMA 3.2", label="nvme_rdma_rej", order=LITTLE):
     """Private data of a REJ: why."""
 
-    recfmt: int = bits(16, f"{_CM}.rej.recfmt", enum=RecordFormat)
+    recfmt: int = bits(16, f"{_CM}.rej.recfmt", enum=PrivateDataFormat)
     sts: int = bits(16, f"{_CM}.rej.status", HEX, enum=RejectStatus)
 
 
@@ -253,7 +253,7 @@ class PropertyCommand(Header, clause="Base 6.5, 6.6", label="nvme_property", ord
     resv64: bytes = raw(8)
 
 
-class Completion(Header, clause="Base 3.3.3.2", label="nvme_cqe", order=LITTLE):
+class NvmeCompletion(Header, clause="Base 3.3.3.2", label="nvme_cqe", order=LITTLE):
     """A completion: ``result`` is what the command returns, ``sqhd`` the head of its queue."""
 
     result: int = bits(64, "", HEX)

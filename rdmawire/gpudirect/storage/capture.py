@@ -15,7 +15,7 @@ from rdmawire.gpudirect.storage.capsule import (
     COMPLETION_SIZE,
     PORT,
     Command,
-    Completion,
+    NvmeCompletion,
     RdmaConnectRequest,
     parse_command,
 )
@@ -51,7 +51,7 @@ class CapturedCommand(NamedTuple):
     time_ns: int
     qid: int
     command: Command
-    completion: Completion | None
+    completion: NvmeCompletion | None
     end_ns: int
 
 
@@ -124,10 +124,12 @@ class CapsuleReader:
                 self._number, record.time_ns, queue.qid, command, None, 0
             )
         elif not is_command and len(data) == COMPLETION_SIZE:
-            return self._completed(queue, Completion.parse(data), record.time_ns)
+            return self._completed(queue, NvmeCompletion.parse(data), record.time_ns)
         return None
 
-    def _completed(self, queue: _Queue, completion: Completion, now: int) -> CapturedCommand | None:
+    def _completed(
+        self, queue: _Queue, completion: NvmeCompletion, now: int
+    ) -> CapturedCommand | None:
         command = queue.waiting.pop(completion.cid, None)
         return None if command is None else command._replace(completion=completion, end_ns=now)
 

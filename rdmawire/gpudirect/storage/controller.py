@@ -1,6 +1,6 @@
 """The controller of an NVMe subsystem: its properties, and the commands of its Admin queue.
 
-A command gives an :class:`Outcome`. This module does no I/O, and has no clock.
+A command gives a :class:`CommandResult`. This module does no I/O, and has no clock.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ _SGLS: Final = 1 << 20 | 1 << 2 | 1
 """SGLs, keyed data blocks, and addresses that are offsets. Base 5.17.2.1."""
 
 
-class Outcome(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command gives: its status, what it returns, and data for the host."""
 
     status: Status = Status.SUCCESS
@@ -64,35 +64,35 @@ class Controller:
         """Whether the controller is enabled, and executes commands."""
         return bool(self.status & _READY)
 
-    def connect(self, command: ConnectCommand, data: bytes) -> Outcome:
+    def connect(self, command: ConnectCommand, data: bytes) -> CommandResult:
         """Execute Connect with its data."""
         if command.recfmt:
-            return Outcome(Status.CONNECT_INCOMPATIBLE_FORMAT)
+            return CommandResult(Status.CONNECT_INCOMPATIBLE_FORMAT)
         wanted = ConnectData.parse(data)
         known = ANY_CONTROLLER if command.qid == 0 else CONTROLLER_ID
         name = wanted.subnqn.split(b"\0", 1)[0].decode("utf-8", "replace")
         if name != SUBSYSTEM or wanted.cntlid != known or command.qid > MAX_QUEUES:
-            return Outcome(Status.CONNECT_INVALID_PARAMETERS)
+            return CommandResult(Status.CONNECT_INVALID_PARAMETERS)
         if command.qid and not self.is_ready:
-            return Outcome(Status.COMMAND_SEQUENCE_ERROR)
+            return CommandResult(Status.COMMAND_SEQUENCE_ERROR)
         self._is_connected = True
-        return Outcome(result=CONTROLLER_ID)
+        return CommandResult(result=CONTROLLER_ID)
 
-    def execute(self, capsule: bytes) -> Outcome:
+    def execute(self, capsule: bytes) -> CommandResult:
         """Execute a command of the Admin queue, other than Connect."""
         if not self._is_connected:
-            return Outcome(Status.COMMAND_SEQUENCE_ERROR)
+            return CommandResult(Status.COMMAND_SEQUENCE_ERROR)
         command = parse_command(capsule, 0)
         if isinstance(command, PropertyCommand):
             return _PROPERTIES[command.fctype](self, command)
         if not isinstance(command, AdminCommand):
-            return Outcome(Status.INVALID_OPCODE)
+            return CommandResult(Status.INVALID_OPCODE)
         if not self.is_ready:
-            return Outcome(Status.COMMAND_SEQUENCE_ERROR)
+            return CommandResult(Status.COMMAND_SEQUENCE_ERROR)
         admin = _ADMIN.get(command.opcode)
-        return Outcome(Status.INVALID_OPCODE) if admin is None else admin(self, command)
+        return CommandResult(Status.INVALID_OPCODE) if admin is None else admin(self, command)
 
-    def get_property(self, command: PropertyCommand) -> Outcome:
+    def get_property(self, command: PropertyCommand) -> CommandResult:
         """Execute Property Get."""
         known: Mapping[int, int] = {
             Property.CAP: _CAP,
@@ -101,30 +101,30 @@ class Controller:
             Property.CSTS: self.status,
         }
         if command.offset not in known or command.size != (command.offset == Property.CAP):
-            return Outcome(Status.INVALID_FIELD)
-        return Outcome(result=known[command.offset])
+            return CommandResult(Status.INVALID_FIELD)
+        return CommandResult(result=known[command.offset])
 
-    def set_property(self, command: PropertyCommand) -> Outcome:
+    def set_property(self, command: PropertyCommand) -> CommandResult:
         """Execute Property Set: of CC alone, which enables the controller and shuts it down."""
         if command.offset != Property.CC or command.size:
-            return Outcome(Status.INVALID_FIELD)
+            return CommandResult(Status.INVALID_FIELD)
         self.configuration = command.value & 0xFFFF_FFFF
         self.status = _READY if self.configuration & _ENABLE else 0
         if self.configuration & _SHUTDOWN:
             self.status |= _SHUTDOWN_COMPLETE
-        return Outcome()
+        return CommandResult()
 
-    def identify(self, command: AdminCommand) -> Outcome:
+    def identify(self, command: AdminCommand) -> CommandResult:
         """Execute Identify of the controller or of the namespace."""
         kind = command.cdw10 & 0xFF
         if kind == 1:
-            return Outcome(data=self._identify_controller().build())
+            return CommandResult(data=self._identify_controller().build())
         if kind:
-            return Outcome(Status.INVALID_FIELD)
+            return CommandResult(Status.INVALID_FIELD)
         if command.nsid != self.namespace.nsid:
-            return Outcome(Status.INVALID_NAMESPACE)
+            return CommandResult(Status.INVALID_NAMESPACE)
         blocks = self.namespace.blocks
-        return Outcome(
+        return CommandResult(
             data=IdentifyNamespace(blocks, blocks, blocks, lbads=BLOCK.bit_length() - 1).build()
         )
 
@@ -143,20 +143,20 @@ class Controller:
             ioccsz=(COMMAND_SIZE + self.capsule_data) // 16,
         )
 
-    def set_features(self, command: AdminCommand) -> Outcome:
+    def set_features(self, command: AdminCommand) -> CommandResult:
         """Execute Set Features of the number of queues, of which as many as wanted are given."""
         if command.cdw10 & 0xFF != FeatureId.NUMBER_OF_QUEUES:
-            return Outcome(Status.INVALID_FIELD)
+            return CommandResult(Status.INVALID_FIELD)
         submission, completion = command.cdw11 & 0xFFFF, command.cdw11 >> 16
         most = MAX_QUEUES - 1
-        return Outcome(result=min(completion, most) << 16 | min(submission, most))
+        return CommandResult(result=min(completion, most) << 16 | min(submission, most))
 
 
-_PROPERTIES: Final[Mapping[int, Callable[[Controller, PropertyCommand], Outcome]]] = {
+_PROPERTIES: Final[Mapping[int, Callable[[Controller, PropertyCommand], CommandResult]]] = {
     FabricsType.PROPERTY_GET: Controller.get_property,
     FabricsType.PROPERTY_SET: Controller.set_property,
 }
-_ADMIN: Final[Mapping[int, Callable[[Controller, AdminCommand], Outcome]]] = {
+_ADMIN: Final[Mapping[int, Callable[[Controller, AdminCommand], CommandResult]]] = {
     AdminOpcode.IDENTIFY: Controller.identify,
     AdminOpcode.SET_FEATURES: Controller.set_features,
 }

@@ -174,7 +174,7 @@ class Drive:
 
 
 class _Transfer:
-    """The data of a command: where it goes, and what became of it so far."""
+    """The data of a command: where it goes, and its progress."""
 
     def __init__(self, command: IOCommand, address: int, route: BusRoute, done: Done) -> None:
         self.start = command.slba * BLOCK

@@ -17,7 +17,6 @@ from rdmawire.gpudirect.storage.capsule import (
     IDENTIFY_SIZE,
     AdminCommand,
     AdminOpcode,
-    Completion,
     ConnectCommand,
     ConnectData,
     FabricsType,
@@ -26,6 +25,7 @@ from rdmawire.gpudirect.storage.capsule import (
     IdentifyNamespace,
     IOCommand,
     IOOpcode,
+    NvmeCompletion,
     Property,
     PropertyCommand,
     RdmaConnectReject,
@@ -71,7 +71,7 @@ SetupStep = Callable[[Answered], None]
 """A step of the setup: it begins something, and has its argument called at the end."""
 Steps = Generator[SetupStep, Any, Any]
 Capsule = IOCommand | AdminCommand | ConnectCommand | PropertyCommand
-Responded = Callable[[Completion | None], None]
+Responded = Callable[[NvmeCompletion | None], None]
 """Function called with the response of a command, or with nothing if the connection ended."""
 
 
@@ -130,7 +130,9 @@ class HostQueue:
 
     def _response(self, completion: WorkCompletion) -> None:
         slot = completion.wr_id
-        response = Completion.parse(self._responses.read(COMPLETION_SIZE, slot * COMPLETION_SIZE))
+        response = NvmeCompletion.parse(
+            self._responses.read(COMPLETION_SIZE, slot * COMPLETION_SIZE)
+        )
         if self.is_failed or response.cid not in self._waiting:
             return
         self._receive(slot)
@@ -145,7 +147,7 @@ class HostQueue:
             responded(None)
 
 
-class Initiator:
+class StorageInitiator:
     """The host: :meth:`start` connects it to a target, and calls ``on_ready`` then.
 
     ``depth`` is that of the I/O queue. The data of commands is in ``memory``, whose key they have
@@ -293,7 +295,7 @@ class Initiator:
         data = self.memory.sge(command.length, offset) if in_capsule else None
         self.io.submit(command.replace(**sgl), partial(_responded, finished), data)
 
-    def _invalidated(self, slot: int, finished: Finished, response: Completion | None) -> None:
+    def _invalidated(self, slot: int, finished: Finished, response: NvmeCompletion | None) -> None:
         if response is not None and self.regions is not None:
             self.regions.check(slot)
         _responded(finished, response)
@@ -336,7 +338,7 @@ def _connect_data(controller: int) -> ConnectData:
     )
 
 
-def _responded(finished: Finished, response: Completion | None) -> None:
+def _responded(finished: Finished, response: NvmeCompletion | None) -> None:
     finished(ABORTED if response is None else status_name(response.status))
 
 

@@ -14,8 +14,8 @@ from rdmawire.errors import TransferError
 from rdmawire.gpudirect.storage.capsule import (
     COMMAND_SIZE,
     COMPLETION_SIZE,
-    Completion,
     IOCommand,
+    NvmeCompletion,
     SglType,
     Status,
     status_name,
@@ -90,7 +90,7 @@ class LocalQueue:
         """Write a completion, as the drive; its phase is that of the round of the ring."""
         number, self._written = self._written, self._written + 1
         phase = 1 - number // self._entries % 2
-        entry = Completion(
+        entry = NvmeCompletion(
             sqhd=self._head % self._entries, sqid=1, cid=cid, status=status, phase=phase
         )
         at = self._completions + number % self._entries * COMPLETION_SIZE
@@ -102,11 +102,11 @@ class LocalQueue:
         for completion in list(self._polled()):
             self._waiting.pop(completion.cid)(status_name(completion.status))
 
-    def _polled(self) -> Iterator[Completion]:
+    def _polled(self) -> Iterator[NvmeCompletion]:
         """Yield the new completions: those whose phase is that of this round."""
         while True:
             at = self._completions + self._taken % self._entries * COMPLETION_SIZE
-            completion = Completion.parse(self._space.read(at, COMPLETION_SIZE))
+            completion = NvmeCompletion.parse(self._space.read(at, COMPLETION_SIZE))
             if completion.phase != 1 - self._taken // self._entries % 2:
                 return
             self._taken += 1

@@ -21,10 +21,10 @@ from rdmawire.gpudirect.storage.drive import (
     Namespace,
 )
 from rdmawire.gpudirect.storage.host import StorageHost, StorageHostSpec
-from rdmawire.gpudirect.storage.initiator import Initiator
+from rdmawire.gpudirect.storage.initiator import StorageInitiator
 from rdmawire.gpudirect.storage.local import LocalQueue, contiguous
 from rdmawire.gpudirect.storage.registration import CommandRegions
-from rdmawire.gpudirect.storage.target import Target
+from rdmawire.gpudirect.storage.target import StorageTarget
 from rdmawire.gpudirect.storage.workload import Executed, StorageWorkload, plan
 from rdmawire.gpudirect.transfer.host import Traffic, cable_of, join, link_uses
 from rdmawire.gpudirect.transfer.host_pair import check_mtu, event_limit
@@ -179,8 +179,8 @@ class StorageRun:
         self._hosts = [self._host]
         self._host.allocate(max(count * spec.block_size, 1 << 21))
         self._host.fill(_data(random, count * spec.block_size))
-        self._target: Target | None = None
-        self._initiator: Initiator | None = None
+        self._target: StorageTarget | None = None
+        self._initiator: StorageInitiator | None = None
         if self.plan.is_remote:
             self._join()
         self._staging = self._staged()
@@ -237,9 +237,9 @@ class StorageRun:
         device = _drive(spec, target.adapter)
         route = target.bus.route(memory_route(spec.machine, device, target.node))
         drive = self._make_drive(target)
-        self._target = Target(target, drive, route, spec.mtu, spec.block_size)
+        self._target = StorageTarget(target, drive, route, spec.mtu, spec.block_size)
         path = host.host.path_to(target.host)
-        self._initiator = Initiator(host, path, spec.queue_depth + 1, spec.mtu)
+        self._initiator = StorageInitiator(host, path, spec.queue_depth + 1, spec.mtu)
         self._initiator.memory = self._staging or host.registered()
         if spec.invalidate:
             self._initiator.regions = self._regions(self._initiator.memory)

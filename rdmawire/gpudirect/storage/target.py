@@ -13,11 +13,11 @@ from rdmawire.gpudirect.storage.capsule import (
     COMPLETION_SIZE,
     PORT,
     AdminCommand,
-    Completion,
     ConnectCommand,
     ConnectData,
     IOCommand,
     IOOpcode,
+    NvmeCompletion,
     RdmaConnectAccept,
     RdmaConnectReject,
     RdmaConnectRequest,
@@ -30,8 +30,8 @@ from rdmawire.gpudirect.storage.capsule import (
 from rdmawire.gpudirect.storage.controller import (
     MAX_ENTRIES,
     MAX_QUEUES,
+    CommandResult,
     Controller,
-    Outcome,
 )
 from rdmawire.gpudirect.storage.drive import Drive, size_of
 from rdmawire.gpudirect.storage.host import StorageHost, polled
@@ -52,7 +52,7 @@ SERVICE: Final = service_id(PortSpace.TCP, PORT)
 _Command = AdminCommand | IOCommand | ConnectCommand
 
 
-class Target:
+class StorageTarget:
     """A subsystem at port 4420 of a host. ``errors`` are the failures of its RDMA work.
 
     ``route`` is that of the drive's DMA to host memory.
@@ -134,7 +134,7 @@ def _refusal(wanted: RdmaConnectRequest) -> RejectStatus | None:
 class _TargetQueue:
     """A queue of the controller: capsules come in, and responses go out. A slot is a command's."""
 
-    def __init__(self, target: Target, qid: int, depth: int) -> None:
+    def __init__(self, target: StorageTarget, qid: int, depth: int) -> None:
         self.qid = qid
         self.depth = depth
         self._target = target
@@ -180,11 +180,11 @@ class _TargetQueue:
             then = partial(self._connect, slot, command)
             self._with_data(slot, command, ConnectData.SIZE, then)
         elif not self._is_connected:
-            self._answer(slot, Outcome(Status.COMMAND_SEQUENCE_ERROR))
+            self._answer(slot, CommandResult(Status.COMMAND_SEQUENCE_ERROR))
         elif isinstance(command, IOCommand):
             self._execute(slot, command)
         elif self.qid:
-            self._answer(slot, Outcome(Status.INVALID_OPCODE))
+            self._answer(slot, CommandResult(Status.INVALID_OPCODE))
         else:
             self._administer(slot, data)
 
@@ -192,7 +192,7 @@ class _TargetQueue:
         data = self._host.host.space.read(address, ConnectData.SIZE)
         outcome = self._target.controller.connect(command, data)
         if (command.qid, command.sqsize + 1) != (self.qid, self.depth):
-            outcome = Outcome(Status.CONNECT_INVALID_PARAMETERS)
+            outcome = CommandResult(Status.CONNECT_INVALID_PARAMETERS)
         self._is_connected = outcome.status is Status.SUCCESS
         self._answer(slot, outcome)
 
@@ -203,7 +203,7 @@ class _TargetQueue:
             return
         command = AdminCommand.parse(capsule)
         if not _is_keyed(command) or command.length < len(outcome.data):
-            self._answer(slot, Outcome(Status.DATA_SGL_LENGTH_INVALID))
+            self._answer(slot, CommandResult(Status.DATA_SGL_LENGTH_INVALID))
             return
         self._data.write(outcome.data, slot * self._room)
         self._answer(slot, outcome, self._write(slot, command, len(outcome.data)))
@@ -213,7 +213,7 @@ class _TargetQueue:
     def _execute(self, slot: int, command: IOCommand) -> None:
         status = self._check(command)
         if status is not Status.SUCCESS:
-            self._answer(slot, Outcome(status))
+            self._answer(slot, CommandResult(status))
         elif command.opcode == IOOpcode.READ:
             at = self._data.address + slot * self._room
             self._on_drive(slot, command, at)
@@ -242,7 +242,7 @@ class _TargetQueue:
         """Send the data of a READ, and the response."""
         is_read = command.opcode == IOOpcode.READ and status is Status.SUCCESS
         writes = self._write(slot, command, size_of(command)) if is_read else ()
-        self._answer(slot, Outcome(status), writes)
+        self._answer(slot, CommandResult(status), writes)
 
     # Data and responses.
 
@@ -253,7 +253,7 @@ class _TargetQueue:
         start = self._capsules.address + slot * self._capsule
         if not _is_keyed(command):
             if not _is_in_capsule(command, size, self._capsule):
-                self._answer(slot, Outcome(Status.DATA_SGL_LENGTH_INVALID))
+                self._answer(slot, CommandResult(Status.DATA_SGL_LENGTH_INVALID))
                 return
             then(start + COMMAND_SIZE + command.address)
             return
@@ -278,11 +278,11 @@ class _TargetQueue:
         )
         return (work,)
 
-    def _answer(self, slot: int, outcome: Outcome, writes: tuple[SendWR, ...] = ()) -> None:
+    def _answer(self, slot: int, outcome: CommandResult, writes: tuple[SendWR, ...] = ()) -> None:
         """Send the response, after the data."""
         command = AdminCommand.parse(self._capsules.read(COMMAND_SIZE, slot * self._capsule))
         failed = outcome.status is not Status.SUCCESS
-        response = Completion(
+        response = NvmeCompletion(
             outcome.result, self._head, 0, command.cid, dnr=int(failed), status=outcome.status
         )
         at = slot * COMPLETION_SIZE

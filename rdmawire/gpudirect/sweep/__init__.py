@@ -17,7 +17,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rdmawire.gpudirect.sweep.run import MAX_JOBS, Job, Row, Sweep, Value, combinations
+from rdmawire.gpudirect.sweep.run import MAX_JOBS, Job, Sweep, SweepRow, Value, combinations
 
 if TYPE_CHECKING:
     from rdmawire.gpudirect.sweep.collective import CollectiveJob
@@ -27,8 +27,8 @@ __all__ = [
     "MAX_JOBS",
     "CollectiveJob",
     "Job",
-    "Row",
     "Sweep",
+    "SweepRow",
     "TransferJob",
     "Value",
     "combinations",

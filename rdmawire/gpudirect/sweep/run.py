@@ -34,7 +34,7 @@ class Job(Protocol):
         ...
 
 
-class Row(NamedTuple):
+class SweepRow(NamedTuple):
     """A job that is done: its number, its settings, and its results, or why there are none."""
 
     number: int
@@ -48,7 +48,7 @@ class Row(NamedTuple):
         return found | {"reason": self.reason} if self.reason else found
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """The results of a job, or why there are none."""
 
     results: Mapping[str, int]
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
 
 _NO_RESULTS: Final[Mapping[str, int]] = {}
-_KILLED: Final = Outcome(
+_KILLED: Final = JobOutcome(
     _NO_RESULTS, "its process was killed each time: perhaps there is not enough memory"
 )
 
@@ -74,14 +74,14 @@ def combinations(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     return (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
 
-def outcome(job: Job) -> Outcome:
+def outcome(job: Job) -> JobOutcome:
     """Do a job in this process."""
     try:
-        return Outcome(job.run())
+        return JobOutcome(job.run())
     except RdmaError as error:
-        return Outcome(_NO_RESULTS, str(error))
+        return JobOutcome(_NO_RESULTS, str(error))
     except MemoryError:
-        return Outcome(_NO_RESULTS, "there is not enough memory")
+        return JobOutcome(_NO_RESULTS, "there is not enough memory")
 
 
 class Sweep:
@@ -97,14 +97,14 @@ class Sweep:
             raise SweepError(f"{len(jobs)} jobs; at most {MAX_JOBS} are supported")
         self.jobs = jobs
         self.report = report
-        self._done: dict[int, Outcome] = {}
-        self._running: dict[Future[Outcome], int] = {}
+        self._done: dict[int, JobOutcome] = {}
+        self._running: dict[Future[JobOutcome], int] = {}
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SweepRow]:
         """A row for each job that is done, in the order of the jobs."""
         return [
-            Row(number, self.jobs[number].settings, *self._done[number])
+            SweepRow(number, self.jobs[number].settings, *self._done[number])
             for number in sorted(self._done)
         ]
 
@@ -176,6 +176,6 @@ class Sweep:
                 self._finish(self._running[work], found)
                 del self._running[work]
 
-    def _finish(self, number: int, found: Outcome) -> None:
+    def _finish(self, number: int, found: JobOutcome) -> None:
         self._done[number] = found
         self.report(len(self._done))

@@ -17,13 +17,13 @@ from rdmawire.gpudirect.ucx.am import (
     MAX_RANK,
     TRANSPORTS,
     AckHeader,
+    ActiveMessage,
     AmHeader,
     AmId,
     EagerFirstHeader,
     EagerHeader,
     EagerMiddleHeader,
     MemoryType,
-    Message,
     PackedKey,
     RtrHeader,
     RtsHeader,
@@ -38,7 +38,7 @@ from rdmawire.gpudirect.ucx.config import (
     Variable,
     read_config,
 )
-from rdmawire.gpudirect.ucx.protocol import Fragment, Memory, Protocol, choose, fragments
+from rdmawire.gpudirect.ucx.protocol import BufferMemory, Fragment, Protocol, choose, fragments
 from rdmawire.gpudirect.ucx.tag_send import MAX_SIZE, TagReport, TagSend, TagSpec, tag_send
 from rdmawire.gpudirect.ucx.worker import PostedOperation
 
@@ -52,16 +52,16 @@ __all__ = [
     "TRANSPORTS",
     "VARIABLES",
     "AckHeader",
+    "ActiveMessage",
     "AmHeader",
     "AmId",
     "AutoThresholds",
+    "BufferMemory",
     "EagerFirstHeader",
     "EagerHeader",
     "EagerMiddleHeader",
     "Fragment",
-    "Memory",
     "MemoryType",
-    "Message",
     "PackedKey",
     "PostedOperation",
     "Protocol",

@@ -160,7 +160,7 @@ That opcode is IBV_TMH_NO_TAG, 0, without tag matching by the adapter.
 """
 
 
-class Message(NamedTuple):
+class ActiveMessage(NamedTuple):
     """An active message: its id, its header, and the bytes after the header."""
 
     am_id: AmId
@@ -173,7 +173,7 @@ class Message(NamedTuple):
         return transport.prefix + bytes([self.am_id]) + layout.pack(*self.header) + self.rest
 
     @classmethod
-    def parse(cls, data: bytes, transport: UctTransport) -> "Message":
+    def parse(cls, data: bytes, transport: UctTransport) -> "ActiveMessage":
         """Read a SEND; :class:`WireError` for an id that has no header here, and for few bytes."""
         start = transport.header_size
         if data[: start - 1] != transport.prefix or len(data) < start:

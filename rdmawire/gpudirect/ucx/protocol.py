@@ -51,14 +51,14 @@ _SCHEMES: Final = {
 """Protocols by the value of ``UCX_RNDV_SCHEME``."""
 
 
-class Memory(NamedTuple):
+class BufferMemory(NamedTuple):
     """Memory of a buffer, and whether the adapter may access it."""
 
     type: MemoryType
     is_registered: bool = True
 
 
-def choose(size: int, config: UcxConfig, sender: Memory, receiver: Memory) -> Protocol:
+def choose(size: int, config: UcxConfig, sender: BufferMemory, receiver: BufferMemory) -> Protocol:
     """Return the protocol of a message of ``size`` bytes.
 
     A scheme of ``config`` that these memories do not allow is replaced by one that they do.
@@ -73,7 +73,7 @@ def choose(size: int, config: UcxConfig, sender: Memory, receiver: Memory) -> Pr
     return Protocol.BCOPY if fits else Protocol.MULTI_BCOPY
 
 
-def _is_short(size: int, config: UcxConfig, sender: Memory) -> bool:
+def _is_short(size: int, config: UcxConfig, sender: BufferMemory) -> bool:
     if sender.type is not MemoryType.HOST:
         return False
     if config.bcopy_thresh is not AUTO and size >= config.bcopy_thresh:
@@ -82,26 +82,26 @@ def _is_short(size: int, config: UcxConfig, sender: Memory) -> bool:
     return overhead + size <= min(config.max_short, config.rc_seg_size)
 
 
-def _zcopy_size(config: UcxConfig, sender: Memory) -> int:
+def _zcopy_size(config: UcxConfig, sender: BufferMemory) -> int:
     if config.zcopy_thresh is not AUTO:
         return config.zcopy_thresh
     return AUTO_THRESHOLDS[sender].zcopy
 
 
-def _rendezvous_size(config: UcxConfig, sender: Memory) -> int:
+def _rendezvous_size(config: UcxConfig, sender: BufferMemory) -> int:
     if config.rndv_thresh is not AUTO:
         return config.rndv_thresh
     size = AUTO_THRESHOLDS[sender].rndv
     return config.rndv_send_nbr_thresh if size is None else size
 
 
-def _rendezvous(scheme: str, sender: Memory, receiver: Memory) -> Protocol:
+def _rendezvous(scheme: str, sender: BufferMemory, receiver: BufferMemory) -> Protocol:
     allowed = list(_allowed(sender, receiver))
     wanted = _SCHEMES.get(scheme)
     return wanted if wanted in allowed else allowed[0]
 
 
-def _allowed(sender: Memory, receiver: Memory) -> Iterator[Protocol]:
+def _allowed(sender: BufferMemory, receiver: BufferMemory) -> Iterator[Protocol]:
     """Yield the protocols of a rendezvous that these memories allow, the best one first."""
     if sender.is_registered and receiver.is_registered:
         yield Protocol.GET_ZCOPY

@@ -15,12 +15,12 @@ from rdmawire.gpudirect.transfer.path import random_bytes
 from rdmawire.gpudirect.transfer.stage import Chunk
 from rdmawire.gpudirect.ucx.am import (
     AckHeader,
+    ActiveMessage,
     AmId,
     EagerFirstHeader,
     EagerHeader,
     EagerMiddleHeader,
     MemoryType,
-    Message,
     PackedKey,
     RtrHeader,
     RtsHeader,
@@ -142,9 +142,9 @@ class TagSend:
         data = random_bytes(self.spec.size, self.spec.seed)
         self._buffers[0].write(0, data)
         random = Random(self.spec.seed)  # noqa: S311 - repeatable
-        request = _Request(self.spec, self.protocol, self.network.simulator, random)
-        receiver = _Receiver(request, self._workers[1], self._buffers[1])
-        sender = _Sender(request, self._workers[0], self._buffers[0])
+        request = _TagRequest(self.spec, self.protocol, self.network.simulator, random)
+        receiver = _TagReceiver(request, self._workers[1], self._buffers[1])
+        sender = _TagSender(request, self._workers[0], self._buffers[0])
         sender.start()
         try:
             self.network.simulator.run()
@@ -180,7 +180,7 @@ def tag_send(spec: TagSpec) -> TagReport:
     return TagSend(spec).run()
 
 
-class _Request(NamedTuple):
+class _TagRequest(NamedTuple):
     """A message in progress."""
 
     spec: TagSpec
@@ -193,10 +193,10 @@ class _Request(NamedTuple):
         return 0x5500_0000_0000 | self.random.getrandbits(32) << 6
 
 
-class _Side:
+class _TagEnd:
     """What sender and receiver have in common: a worker, a buffer, and bytes that are complete."""
 
-    def __init__(self, request: _Request, worker: Worker, buffer: UserBuffer) -> None:
+    def __init__(self, request: _TagRequest, worker: Worker, buffer: UserBuffer) -> None:
         self.spec, self.protocol = request.spec, request.protocol
         self.request = request
         self.worker = worker
@@ -221,10 +221,10 @@ class _Side:
         return self.worker.take(min(self.spec.config.rndv_frag_size, max(self.spec.size, size)))
 
 
-class _Sender(_Side):
+class _TagSender(_TagEnd):
     """The sender of a message."""
 
-    def __init__(self, request: _Request, worker: Worker, buffer: UserBuffer) -> None:
+    def __init__(self, request: _TagRequest, worker: Worker, buffer: UserBuffer) -> None:
         super().__init__(request, worker, buffer)
         self._copies: Copies = worker.copies_out(buffer.memory.type)
         self._done = self._sent = 0
@@ -253,7 +253,7 @@ class _Sender(_Side):
         _, offset, size = fragment
         done = partial(self._complete, size)
         if self.protocol is Protocol.SHORT:
-            message = Message(fragment.am_id, header, self.buffer.read(offset, size))
+            message = ActiveMessage(fragment.am_id, header, self.buffer.read(offset, size))
             self.worker.send(message, inline=True)
             done()
         elif self.protocol.copies_in and size:
@@ -261,11 +261,11 @@ class _Sender(_Side):
             self._copies.put(offset, data, partial(self._send_copied, fragment.am_id, header))
         else:
             sges = (self.buffer.sge(offset, size),) if size else ()
-            self.worker.send(Message(fragment.am_id, header), *sges, done=done)
+            self.worker.send(ActiveMessage(fragment.am_id, header), *sges, done=done)
 
     def _send_copied(self, am_id: AmId, header: UcpHeader, chunk: Chunk) -> None:
         """Send a descriptor; with it the sender may change its data."""
-        self.worker.send(Message(am_id, header, chunk.data))
+        self.worker.send(ActiveMessage(am_id, header, chunk.data))
         self._complete(len(chunk.data))
 
     def _eager_header(self, fragment: Fragment) -> UcpHeader:
@@ -288,9 +288,9 @@ class _Sender(_Side):
         header = RtsHeader(
             self.spec.tag, self.request.new_id(), self._req_id, self.buffer.address, self.spec.size
         )
-        self.worker.send(Message(AmId.RNDV_RTS, header, key.build()))
+        self.worker.send(ActiveMessage(AmId.RNDV_RTS, header, key.build()))
 
-    def _ats(self, message: Message) -> None:
+    def _ats(self, message: ActiveMessage) -> None:
         """The receiver has read the data."""
         header = message.header
         assert isinstance(header, AckHeader)
@@ -298,7 +298,7 @@ class _Sender(_Side):
             raise TransferError(f"an ATS of request {header.req_id:#x}")
         self._complete(header.size)
 
-    def _rtr(self, message: Message) -> None:
+    def _rtr(self, message: ActiveMessage) -> None:
         """Write what the receiver is ready for, and then tell it."""
         rtr = message.header
         assert isinstance(rtr, RtrHeader)
@@ -312,7 +312,7 @@ class _Sender(_Side):
 
     def acknowledge(self, rtr: RtrHeader) -> None:
         """Send the ATP of what an RTR asked for."""
-        self.worker.send(Message(AmId.RNDV_ATP, AckHeader(rtr.rreq_id, 0, rtr.size)))
+        self.worker.send(ActiveMessage(AmId.RNDV_ATP, AckHeader(rtr.rreq_id, 0, rtr.size)))
 
     def written(self, size: int, fragment: Registered | None) -> None:
         """Take the completion of a WRITE."""
@@ -329,7 +329,7 @@ class _Put:
     """
 
     def __init__(
-        self, sender: _Sender, rtr: RtrHeader, rkey: int, parts: list[tuple[int, int]]
+        self, sender: _TagSender, rtr: RtrHeader, rkey: int, parts: list[tuple[int, int]]
     ) -> None:
         self.parts = parts
         self._sender, self._rtr, self._rkey = sender, rtr, rkey
@@ -357,10 +357,10 @@ class _Put:
         self._sender.written(size, fragment)
 
 
-class _Receiver(_Side):
+class _TagReceiver(_TagEnd):
     """The receiver of a message."""
 
-    def __init__(self, request: _Request, worker: Worker, buffer: UserBuffer) -> None:
+    def __init__(self, request: _TagRequest, worker: Worker, buffer: UserBuffer) -> None:
         super().__init__(request, worker, buffer)
         self.received = 0
         self._copies: Copies = worker.copies_in(buffer.memory.type)
@@ -382,7 +382,7 @@ class _Receiver(_Side):
 
     # Eager.
 
-    def _eager(self, message: Message) -> None:
+    def _eager(self, message: ActiveMessage) -> None:
         """Copy the data of a SEND to where the application wants it."""
         offset = self._offset(message.header)
         if message.rest:
@@ -415,12 +415,12 @@ class _Receiver(_Side):
             return
         if self.protocol.reads and self._rts is not None:
             ack = AckHeader(self._rts.req_id, 0, self._rts.size)
-            self.worker.send(Message(AmId.RNDV_ATS, ack))
+            self.worker.send(ActiveMessage(AmId.RNDV_ATS, ack))
         self.finish()
 
     # Rendezvous.
 
-    def _ready(self, message: Message) -> None:
+    def _ready(self, message: ActiveMessage) -> None:
         """Read the data of an RTS, or ask for it."""
         rts = message.header
         assert isinstance(rts, RtsHeader)
@@ -451,9 +451,9 @@ class _Receiver(_Side):
         header = RtrHeader(rts.req_id, rreq_id, region.address, size, offset)
         memory = MemoryType.HOST if fragment else self.buffer.memory.type
         key = PackedKey(memory, region.rkey)
-        self.worker.send(Message(AmId.RNDV_RTR, header, key.build()))
+        self.worker.send(ActiveMessage(AmId.RNDV_RTR, header, key.build()))
 
-    def _atp(self, message: Message) -> None:
+    def _atp(self, message: ActiveMessage) -> None:
         header = message.header
         assert isinstance(header, AckHeader)
         if header.req_id not in self._waiting:

@@ -15,9 +15,9 @@ from rdmawire.gpudirect.transfer.host import TransferHost
 from rdmawire.gpudirect.transfer.host_pair import HostPair
 from rdmawire.gpudirect.transfer.rdma_endpoint import RdmaEndpoint, Wake, connect_endpoints
 from rdmawire.gpudirect.transfer.stage import Chunk, Stage, StageKind
-from rdmawire.gpudirect.ucx.am import TRANSPORTS, AmId, MemoryType, Message
+from rdmawire.gpudirect.ucx.am import TRANSPORTS, ActiveMessage, AmId, MemoryType
 from rdmawire.gpudirect.ucx.config import UcxConfig
-from rdmawire.gpudirect.ucx.protocol import Memory
+from rdmawire.gpudirect.ucx.protocol import BufferMemory
 from rdmawire.memory.address_space import HostMemory
 from rdmawire.memory.gpu import Gpu
 from rdmawire.verbs import RecvWR, SendFlags, SendOpcode, SendWR, Sge, WCOpcode, WorkCompletion
@@ -47,7 +47,7 @@ class UserBuffer:
             self.address = host.gpu.allocate(max(size, 1)).address
             self._memory = host.gpu
             self._register(host)
-        self.memory = Memory(memory_type, self.registered is not None)
+        self.memory = BufferMemory(memory_type, self.registered is not None)
 
     def _register(self, host: TransferHost) -> None:
         try:
@@ -127,7 +127,7 @@ class Worker:
         posted: list[PostedOperation],
     ) -> None:
         self.host = host
-        self.handlers: dict[AmId, Callable[[Message], None]] = {}
+        self.handlers: dict[AmId, Callable[[ActiveMessage], None]] = {}
         self._simulator = simulator
         self._transport = TRANSPORTS[config.tls]
         self._segment = config.rc_seg_size
@@ -168,7 +168,7 @@ class Worker:
     # What is posted.
 
     def send(
-        self, message: Message, *sges: Sge, inline: bool = False, done: Done | None = None
+        self, message: ActiveMessage, *sges: Sge, inline: bool = False, done: Done | None = None
     ) -> None:
         """Send an active message, with data of the application after it (``am_zcopy``).
 
@@ -223,7 +223,7 @@ class Worker:
 
     def _received(self, slot: int, length: int) -> None:
         data = self._receives.read(length, slot * self._segment)
-        message = Message.parse(data, self._transport)
+        message = ActiveMessage.parse(data, self._transport)
         self._receive(slot)
         if message.am_id not in self.handlers:
             raise TransferError(f"{self.host.name} received {message.am_id.name}")

@@ -20,7 +20,7 @@ from rdmawire.traffic.generate.stamp import RecordedRound, RoundBatch
 from rdmawire.traffic.summary import TrafficSummary
 
 CHUNK: Final = 2 << 20
-"""Bytes of rounds written at once, at least one round; so many stay in a CPU cache."""
+"""Bytes of rounds written at once, at least one round; they stay in a CPU cache."""
 MAX_HELD: Final = 64 << 20
 """Maximum bytes of recordings kept; beyond it all are discarded."""
 

@@ -19,7 +19,7 @@ from rdmawire.gpudirect.kernel import (
     Backend,
     CounterInc,
     DevComm,
-    Forgotten,
+    ForgottenStep,
     Gfd,
     GfdOp,
     Gin,
@@ -191,7 +191,7 @@ def test_puts_and_blocks_are_right(spec: GinSpec, signal: PutSignal, size: int, 
     ("backend", "step"),
     [(backend, step) for backend in Backend for step in GIN_FORGETTABLE[backend]],
 )
-def test_a_forgotten_step_is_found_by_a_seed(backend: Backend, step: Forgotten) -> None:
+def test_a_forgotten_step_is_found_by_a_seed(backend: Backend, step: ForgottenStep) -> None:
     spec = GinSpec(backend=backend, forgotten=frozenset({step}))
     reports = (GinPut(spec._replace(seed=seed)).run() for seed in range(100))
     found = next((report for report in reports if not report.is_right), None)
@@ -202,7 +202,7 @@ def test_a_forgotten_step_is_found_by_a_seed(backend: Backend, step: Forgotten) 
 
 
 def test_wrong_blocks_are_named() -> None:
-    spec = GinSpec(3, forgotten=frozenset({Forgotten.READER_FENCE}))
+    spec = GinSpec(3, forgotten=frozenset({ForgottenStep.READER_FENCE}))
     wrong = [
         name for seed in range(5) for name in GinAllToAll(spec._replace(seed=seed)).run().wrong
     ]
@@ -391,7 +391,10 @@ def test_a_descriptor_word_by_word() -> None:
         ({"signals": 0}, "0 signals"),
         ({"counters": 5000}, "5000 counters"),
         ({"model": "GT 710"}, "GT 710 is no GPU that is known"),
-        ({"forgotten": frozenset({Forgotten.DATA_FENCE})}, "the gdaki backend has no data-fence"),
+        (
+            {"forgotten": frozenset({ForgottenStep.DATA_FENCE})},
+            "the gdaki backend has no data-fence",
+        ),
     ],
 )
 def test_jobs_that_cannot_be(change: dict[str, object], message: str) -> None:

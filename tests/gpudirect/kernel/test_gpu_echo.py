@@ -21,7 +21,7 @@ from rdmawire.gpudirect.kernel import (
     FORGETTABLE_ECHO,
     EchoProtocol,
     EchoRequest,
-    Forgotten,
+    ForgottenStep,
     GpuEcho,
     GpuEchoReport,
     GpuEchoSpec,
@@ -38,8 +38,8 @@ from rdmawire.gpudirect.kernel import (
     system_of,
 )
 from rdmawire.ib import FlowRule
+from rdmawire.ib.flow_steering import rss_hash
 from rdmawire.units import us
-from rdmawire.wire.toeplitz import rss_hash
 
 CLIENT, SERVER = place_of(1), place_of(2)
 
@@ -217,16 +217,16 @@ FOUND = [
     (kernels, {step})
     for kernels in Pipeline
     for step in FORGETTABLE_ECHO[kernels]
-    if step is not Forgotten.WQE_FENCE
+    if step is not ForgottenStep.WQE_FENCE
 ]
 
 
 @pytest.mark.parametrize(
     ("kernels", "steps"),
-    [*FOUND, (Pipeline.ONE, {Forgotten.WQE_FENCE, Forgotten.RECORD_FENCE})],
+    [*FOUND, (Pipeline.ONE, {ForgottenStep.WQE_FENCE, ForgottenStep.RECORD_FENCE})],
 )
-def test_a_forgotten_step_is_found_by_a_seed(kernels: Pipeline, steps: set[Forgotten]) -> None:
-    flush = Forgotten.FLUSH in steps
+def test_a_forgotten_step_is_found_by_a_seed(kernels: Pipeline, steps: set[ForgottenStep]) -> None:
+    flush = ForgottenStep.FLUSH in steps
     spec = GpuEchoSpec(
         packets=32,
         kernels=kernels,
@@ -241,7 +241,7 @@ def test_a_forgotten_step_is_found_by_a_seed(kernels: Pipeline, steps: set[Forgo
 
 
 def test_from_compute_capability_9_on_no_flush_is_needed() -> None:
-    spec = GpuEchoSpec(queues_on_gpu=False, forgotten=frozenset({Forgotten.FLUSH}))
+    spec = GpuEchoSpec(queues_on_gpu=False, forgotten=frozenset({ForgottenStep.FLUSH}))
     for seed in range(20):
         assert GpuEcho(spec._replace(seed=seed)).run().is_right
 
@@ -270,9 +270,9 @@ def test_replies_of_the_operating_system_are_for_its_address() -> None:
         ({"model": "GT 710"}, "GT 710 is no GPU that is known"),
         ({"rate": 10}, "the run takes 1600 ms of 1 warp"),
         ({"requests": (bytes(9100),)}, "a request of 9100 bytes"),
-        ({"forgotten": frozenset({Forgotten.SEMAPHORE_FENCE})}, "there is no semaphore-fence"),
-        ({"forgotten": frozenset({Forgotten.FLUSH})}, "there is no flush to forget"),
-        ({"forgotten": frozenset({Forgotten.DATA_FENCE})}, "there is no data-fence"),
+        ({"forgotten": frozenset({ForgottenStep.SEMAPHORE_FENCE})}, "there is no semaphore-fence"),
+        ({"forgotten": frozenset({ForgottenStep.FLUSH})}, "there is no flush to forget"),
+        ({"forgotten": frozenset({ForgottenStep.DATA_FENCE})}, "there is no data-fence"),
     ],
 )
 def test_what_cannot_be_is_refused(change: dict[str, Any], message: str) -> None:

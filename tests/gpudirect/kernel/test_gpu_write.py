@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rdmawire.capture import open_capture
 from rdmawire.errors import KernelError
 from rdmawire.fabric import CaptureTap, Rule
-from rdmawire.gpudirect.kernel import FORGETTABLE, Forgotten, GpuWrite, GpuWriteSpec, Mode
+from rdmawire.gpudirect.kernel import FORGETTABLE, ForgottenStep, GpuWrite, GpuWriteSpec, Mode
 
 specs = st.builds(
     GpuWriteSpec,
@@ -46,11 +46,11 @@ def test_losses_are_repaired(spec: GpuWriteSpec, seed: int) -> None:
 @pytest.mark.parametrize(
     ("mode", "step"), [(mode, step) for mode in Mode for step in FORGETTABLE[mode]]
 )
-def test_a_forgotten_step_is_found_by_a_seed(mode: Mode, step: Forgotten) -> None:
+def test_a_forgotten_step_is_found_by_a_seed(mode: Mode, step: ForgottenStep) -> None:
     spec = GpuWriteSpec(
         mode,
         model="A100",
-        by_completion=step is Forgotten.FLUSH,
+        by_completion=step is ForgottenStep.FLUSH,
         forgotten=frozenset({step}),
     )
     reports = (GpuWrite(spec._replace(seed=seed)).run() for seed in range(100))
@@ -62,7 +62,7 @@ def test_a_forgotten_step_is_found_by_a_seed(mode: Mode, step: Forgotten) -> Non
 
 
 def test_from_compute_capability_9_on_no_flush_is_needed() -> None:
-    spec = GpuWriteSpec(by_completion=True, forgotten=frozenset({Forgotten.FLUSH}))
+    spec = GpuWriteSpec(by_completion=True, forgotten=frozenset({ForgottenStep.FLUSH}))
     for seed in range(50):
         assert GpuWrite(spec._replace(seed=seed)).run().is_right
 
@@ -74,8 +74,8 @@ def test_from_compute_capability_9_on_no_flush_is_needed() -> None:
         ({"messages": 5000}, "5000 messages"),
         ({"depth": 17}, "17 messages on their way"),
         ({"model": "GT 710"}, "GT 710 is no GPU that is known"),
-        ({"forgotten": frozenset({Forgotten.DATA_FENCE})}, "a kernel has no data-fence"),
-        ({"forgotten": frozenset({Forgotten.FLUSH})}, "there is no flush to forget"),
+        ({"forgotten": frozenset({ForgottenStep.DATA_FENCE})}, "a kernel has no data-fence"),
+        ({"forgotten": frozenset({ForgottenStep.FLUSH})}, "there is no flush to forget"),
     ],
 )
 def test_what_cannot_be_is_refused(change: dict[str, object], message: str) -> None:

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.errors import MemoryFault
-from rdmawire.gpudirect.kernel import Agent, Order, Scope, SharedMemory, Target
+from rdmawire.gpudirect.kernel import Agent, MemoryTarget, Order, Scope, SharedMemory
 
-GPU = Target("memory of the GPU", "GPU0", 0, 64)
-HOST = Target("memory of the host", "host", 4096, 64)
+GPU = MemoryTarget("memory of the GPU", "GPU0", 0, 64)
+HOST = MemoryTarget("memory of the host", "host", 4096, 64)
 Stores = list[tuple[int, int, bytes]]
 
 
@@ -108,7 +108,7 @@ def test_atomics_are_at_once_and_after_own_stores() -> None:
 
 def test_registers_are_rung_when_a_store_is_visible() -> None:
     rung: list[tuple[int, bytes]] = []
-    bell = Target("doorbells", "adapter", 8192, 64, lambda at, data: rung.append((at, data)))
+    bell = MemoryTarget("doorbells", "adapter", 8192, 64, lambda at, data: rung.append((at, data)))
     memory = SharedMemory([GPU, bell])
     agent = Agent("warp", Order.WEAK)
     memory.store(agent, 8200, b"ring")

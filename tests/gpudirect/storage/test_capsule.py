@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from rdmawire.errors import WireError
 from rdmawire.gpudirect.storage import (
     AdminCommand,
-    Completion,
     ConnectCommand,
     ConnectData,
     FabricsCommand,
     IdentifyController,
     IdentifyNamespace,
     IOCommand,
+    NvmeCompletion,
     PropertyCommand,
     RdmaConnectAccept,
     RdmaConnectReject,
@@ -36,7 +36,7 @@ SIZES: dict[type[Header], int] = {
     ConnectCommand: 64,
     PropertyCommand: 64,
     ConnectData: 1024,
-    Completion: 16,
+    NvmeCompletion: 16,
     IdentifyController: 4096,
     IdentifyNamespace: 4096,
 }
@@ -62,9 +62,9 @@ OFFSETS: list[tuple[type[Header], str, int, int]] = [
     (PropertyCommand, "offset", 44, 4),
     (PropertyCommand, "value", 48, 8),
     (ConnectData, "cntlid", 16, 2),
-    (Completion, "result", 0, 8),
-    (Completion, "sqhd", 8, 2),
-    (Completion, "cid", 12, 2),
+    (NvmeCompletion, "result", 0, 8),
+    (NvmeCompletion, "sqhd", 8, 2),
+    (NvmeCompletion, "cid", 12, 2),
     (IdentifyController, "mdts", 77, 1),
     (IdentifyController, "cntlid", 78, 2),
     (IdentifyController, "maxcmd", 514, 2),
@@ -104,16 +104,19 @@ def test_numbers_are_little_endian_at_their_offsets(
 
 
 def test_rows_of_one_number_begin_with_its_highest_bit() -> None:
-    failed = Completion(cid=1, status=Status.LBA_OUT_OF_RANGE, dnr=1, phase=1).build()
+    failed = NvmeCompletion(cid=1, status=Status.LBA_OUT_OF_RANGE, dnr=1, phase=1).build()
     assert failed[12:] == bytes.fromhex("0100 0181")  # 0x8101: DNR, status code 0x80, phase
     keyed = IOCommand(opcode=2, psdt=1, fuse=2, sgl_type=4, sgl_subtype=0xF).build()
     assert (keyed[1], keyed[39]) == (0x42, 0x4F)
 
 
 def test_little_endian_tables_have_their_codec_alone() -> None:
-    with pytest.raises(TypeError, match="Completion is little-endian"):
-        fused(RETH, Completion)
-    with pytest.raises(TypeError, match="Completion is little-endian"), known_headers(Completion):
+    with pytest.raises(TypeError, match="NvmeCompletion is little-endian"):
+        fused(RETH, NvmeCompletion)
+    with (
+        pytest.raises(TypeError, match="NvmeCompletion is little-endian"),
+        known_headers(NvmeCompletion),
+    ):
         pass
 
 
@@ -129,5 +132,5 @@ def test_rows_across_bytes_that_are_no_number_of_them_are_refused() -> None:
 def test_what_does_not_fit_is_an_error() -> None:
     with pytest.raises(WireError, match=r"IOCommand.length: 16777216 does not fit 24 bits"):
         IOCommand(length=1 << 24).build()
-    with pytest.raises(WireError, match="Completion takes 16 bytes, 15 are left"):
-        Completion.parse(bytes(15))
+    with pytest.raises(WireError, match="NvmeCompletion takes 16 bytes, 15 are left"):
+        NvmeCompletion.parse(bytes(15))

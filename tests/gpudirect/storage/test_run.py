@@ -17,8 +17,8 @@ from rdmawire.errors import TransferError
 from rdmawire.fabric import Rule
 from rdmawire.gpudirect.storage import (
     PLANS,
-    Completion,
     IOCommand,
+    NvmeCompletion,
     Status,
     StorageFault,
     StoragePath,
@@ -216,10 +216,10 @@ def test_any_command_has_a_response_or_ends_the_connection(
     run = StorageRun(StorageSpec(DGX, "GPU0", FABRIC, 1, 0, 4096, 8))
     initiator = run._initiator
     assert initiator is not None
-    answers: list[Completion | None] = []
+    answers: list[NvmeCompletion | None] = []
 
     def submit(_slot: int, _command: IOCommand, _at: int, finished: Finished) -> None:
-        def answered(answer: Completion | None) -> None:
+        def answered(answer: NvmeCompletion | None) -> None:
             answers.append(answer)
             if len(answers) == len(commands):
                 finished(ABORTED)

@@ -12,13 +12,13 @@ from rdmawire.gpudirect.ucx import (
     HEADERS,
     TRANSPORTS,
     AckHeader,
+    ActiveMessage,
     AmHeader,
     AmId,
     EagerFirstHeader,
     EagerHeader,
     EagerMiddleHeader,
     MemoryType,
-    Message,
     PackedKey,
     RtrHeader,
     RtsHeader,
@@ -49,35 +49,35 @@ def numbers(field: Any) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> Message:
+def messages(draw: st.DrawFn) -> ActiveMessage:
     am_id = draw(st.sampled_from(AmId))
     values = [draw(numbers(field)) for field in FIELDS[HEADERS[am_id]]]
-    return Message(am_id, HEADERS[am_id](*values), draw(st.binary(max_size=40)))
+    return ActiveMessage(am_id, HEADERS[am_id](*values), draw(st.binary(max_size=40)))
 
 
 @given(messages(), st.sampled_from(sorted(TRANSPORTS)))
-def test_messages_are_packed_structures(message: Message, name: str) -> None:
+def test_messages_are_packed_structures(message: ActiveMessage, name: str) -> None:
     transport = TRANSPORTS[name]
     data = message.build(transport)
     packed = bytes(structure(type(message.header))(*message.header))
     before = {"rc_verbs": b"", "rc_mlx5": b"\0"}[name] + bytes([message.am_id])
     assert data == before + packed + message.rest
-    assert Message.parse(data, transport) == message
+    assert ActiveMessage.parse(data, transport) == message
 
 
 @given(messages(), st.data())
-def test_what_is_cut_is_refused(message: Message, data: st.DataObject) -> None:
+def test_what_is_cut_is_refused(message: ActiveMessage, data: st.DataObject) -> None:
     transport = TRANSPORTS["rc_mlx5"]
     whole = message._replace(rest=b"").build(transport)
     end = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(WireError):
-        Message.parse(whole[:end], transport)
+        ActiveMessage.parse(whole[:end], transport)
 
 
 @given(st.binary(max_size=80), st.sampled_from(sorted(TRANSPORTS)))
 def test_any_bytes_are_a_message_or_refused(data: bytes, name: str) -> None:
     try:
-        message = Message.parse(data, TRANSPORTS[name])
+        message = ActiveMessage.parse(data, TRANSPORTS[name])
     except WireError:
         return
     assert message.build(TRANSPORTS[name]) == data
@@ -85,9 +85,9 @@ def test_any_bytes_are_a_message_or_refused(data: bytes, name: str) -> None:
 
 def test_ids_that_tag_messages_do_not_use_are_refused() -> None:
     with pytest.raises(WireError, match="1 is no id of an active message"):
-        Message.parse(bytes([1]) + bytes(40), TRANSPORTS["rc_verbs"])
+        ActiveMessage.parse(bytes([1]) + bytes(40), TRANSPORTS["rc_verbs"])
     with pytest.raises(WireError, match="no header of rc_mlx5"):
-        Message.parse(bytes([9]) + bytes(80), TRANSPORTS["rc_mlx5"])
+        ActiveMessage.parse(bytes([9]) + bytes(80), TRANSPORTS["rc_mlx5"])
 
 
 @given(st.sampled_from(MemoryType), st.none() | st.integers(0, (1 << 32) - 1))

@@ -11,7 +11,7 @@ from rdmawire.gpudirect.ucx import (
     AUTO_THRESHOLDS,
     VARIABLES,
     AmId,
-    Memory,
+    BufferMemory,
     MemoryType,
     Protocol,
     UcxConfig,
@@ -20,9 +20,9 @@ from rdmawire.gpudirect.ucx import (
     read_config,
 )
 
-HOST = Memory(MemoryType.HOST)
-CUDA = Memory(MemoryType.CUDA)
-FAR = Memory(MemoryType.CUDA, is_registered=False)
+HOST = BufferMemory(MemoryType.HOST)
+CUDA = BufferMemory(MemoryType.CUDA)
+FAR = BufferMemory(MemoryType.CUDA, is_registered=False)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ FAR = Memory(MemoryType.CUDA, is_registered=False)
         (FAR, {"egr/single/bcopy": (0, 8246), "rndv/put/mtype": (8247, 1 << 40)}),
     ],
 )
-def test_the_published_tables(memory: Memory, table: dict[str, tuple[int, int]]) -> None:
+def test_the_published_tables(memory: BufferMemory, table: dict[str, tuple[int, int]]) -> None:
     for name, ends in table.items():
         for size in ends:
             assert choose(size, UcxConfig(), memory, memory) is Protocol(name)
@@ -75,7 +75,7 @@ def test_the_published_tables(memory: Memory, table: dict[str, tuple[int, int]])
     ],
 )
 def test_schemes_that_memory_does_not_allow_are_replaced(
-    scheme: str, sender: Memory, receiver: Memory, protocol: str
+    scheme: str, sender: BufferMemory, receiver: BufferMemory, protocol: str
 ) -> None:
     config = UcxConfig(rndv_thresh=1, rndv_scheme=scheme)
     assert choose(1 << 20, config, sender, receiver) is Protocol(protocol)

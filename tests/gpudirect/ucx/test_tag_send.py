@@ -15,9 +15,9 @@ from rdmawire.fabric import Rule
 from rdmawire.gpudirect.ucx import (
     TRANSPORTS,
     AckHeader,
+    ActiveMessage,
     AmId,
     MemoryType,
-    Message,
     PackedKey,
     Protocol,
     RtrHeader,
@@ -176,7 +176,7 @@ def captured(spec: TagSpec, path: Path) -> TagReport:
         return run.run()
 
 
-def sends(path: Path, tls: str) -> list[Message]:
+def sends(path: Path, tls: str) -> list[ActiveMessage]:
     """Return the active messages of a capture, whose SENDs have one packet each."""
     found = []
     with open_capture(path) as capture:
@@ -185,7 +185,7 @@ def sends(path: Path, tls: str) -> list[Message]:
             if frame.data[at] == Opcode.RC_SEND_ONLY:
                 pad = frame.data[at + 1] >> 4 & 3
                 data = frame.data[at + BTH.SIZE : len(frame.data) - 4 - pad]
-                found.append(Message.parse(data, TRANSPORTS[tls]))
+                found.append(ActiveMessage.parse(data, TRANSPORTS[tls]))
     return found
 
 

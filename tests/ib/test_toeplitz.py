@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from rdmawire.wire.toeplitz import RSS_KEY, rss_hash, toeplitz_hash
+from rdmawire.ib.flow_steering import RSS_KEY, rss_hash, toeplitz_hash
 
 VERIFICATION = [
     # Microsoft, "Verifying the RSS hash calculation": destination, source, hash of the addresses,
