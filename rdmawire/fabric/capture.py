@@ -46,9 +46,11 @@ def _of(frame: Envelope) -> _Seen:
 
 def _endace_record(packet: bytes, time_ns: int) -> bytes:
     """Return a native InfiniBand packet as a record of Endace's format, with its time."""
-    stamp = ((time_ns << 32) // _NANOSECONDS).to_bytes(8, "little")
+    # Rounded up, so that a reader which rounds down has the same ns (a fraction is 0.23 ns).
+    stamp = -(-(time_ns << 32) // _NANOSECONDS)
     size = len(packet)
-    header = ERF(stamp, type=ERFType.INFINIBAND, vlen=1, rlen=ERF.SIZE + size, wlen=size)
+    ts = stamp.to_bytes(8, "little")
+    header = ERF(ts, type=ERFType.INFINIBAND, vlen=1, rlen=ERF.SIZE + size, wlen=size)
     return header.build() + packet
 
 
