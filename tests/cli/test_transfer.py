@@ -69,7 +69,7 @@ def test_infiniband_has_rates_of_its_own() -> None:
     assert (found["link_layer"], found["copies"], found["frames"]) == ("infiniband", 0, 2)
     done = run(*words, "--rate", "90g")
     assert done.returncode == 2
-    assert done.stderr.startswith("rdmawire: no InfiniBand link has 90 Gbit/s; four lanes have 10,")
+    assert done.stdout.startswith("host: no InfiniBand link has 90 Gbit/s; four lanes have 10, 20,")
 
 
 def test_paths_that_infiniband_does_not_carry_are_explained() -> None:

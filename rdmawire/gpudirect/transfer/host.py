@@ -6,7 +6,7 @@ from functools import cached_property
 from math import ceil
 from typing import Final
 
-from rdmawire.errors import TransferError
+from rdmawire.errors import FabricError, TransferError
 from rdmawire.fabric import (
     ALL_ACCESS,
     Cable,
@@ -18,6 +18,7 @@ from rdmawire.fabric import (
     Place,
     Registered,
     adapter_routes,
+    packet_rate,
     place_of,
     star,
 )
@@ -235,10 +236,17 @@ def cable_of(host: TransferHost, rate: int, latency: int) -> Cable:
 
 
 def link_cable(host: TransferHost, layer: LinkLayer, rate: int, latency: int | None) -> AnyCable:
-    """Return a cable of a link layer, as :func:`cable_of`; without a latency it is the layer's."""
+    """Return a cable of a link layer, as :func:`cable_of`; without a latency it is the layer's.
+
+    :class:`TransferError` for a rate that no InfiniBand link has.
+    """
     ethernet = cable_of(host, rate, layer.latency if latency is None else latency)
     if layer is LinkLayer.ETHERNET:
         return ethernet
+    try:
+        packet_rate(ethernet.rate or DEFAULT_RATE)
+    except FabricError as error:
+        raise TransferError(str(error)) from error
     switch = ceil(host.costs.ib_switch_latency)
     return InfiniBandCable(ethernet.latency, ethernet.rate, switch)
 
