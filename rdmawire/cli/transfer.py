@@ -1,6 +1,6 @@
 """`rdmawire transfer`: how long data takes from one GPU to another, by each path, as packets."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _BETWEEN_HOSTS = ("direct", "bounce", "pageable", "tcp")
 _WITHIN_HOST = ("nvlink", "ualink")
-PATHS = (*_BETWEEN_HOSTS, *_WITHIN_HOST)
+PATHS = (*_BETWEEN_HOSTS, *_WITHIN_HOST, "host")
+LINK_LAYERS = ("ethernet", "infiniband")
 COMMON_PATHS = (*_BETWEEN_HOSTS, "nvlink")
 """The paths of hosts whose GPUs have NVLinks, or nothing, between them."""
 _SIZES = ("8", "4KiB", "64KiB", "1MiB", "16MiB")
@@ -33,7 +34,7 @@ _MAX_REPEAT = 10_000
 _KINDS = {"peermem": "PEERMEM", "dmabuf": "DMABUF"}
 _USAGE = 2
 
-_NETWORK = (
+_RATE_AND_MTU = (
     option(
         "Network", "--rate", metavar="RATE", callback=options.reads(rate, SpecError),
         help="Rate of the links between hosts.  [default: that of the adapter's port]",
@@ -42,16 +43,40 @@ _NETWORK = (
         "Network", "--mtu", type=click.Choice([str(mtu) for mtu in PATH_MTUS]),
         default="4096", show_default=True, help="Path MTU of RDMA.",
     ),
+)  # fmt: skip
+_NETWORK = (
+    *_RATE_AND_MTU,
     option(
         "Network", "--latency", type=IntegerType(0, 1_000_000), default=300, show_default=True,
         metavar="NS", help="Latency of each of the two cables, in ns.",
+    ),
+)  # fmt: skip
+_LINK = (
+    option(
+        "Network", "--link-layer", "layer", type=click.Choice(LINK_LAYERS), default="ethernet",
+        show_default=True, help="What joins the hosts: Ethernet with RoCEv2, or InfiniBand.",
+    ),
+    *_RATE_AND_MTU,
+    option(
+        "Network", "--latency", type=IntegerType(0, 1_000_000), metavar="NS",
+        help="Latency of each of the two cables, in ns.  [default: 300, with half of a switch; "
+        "25 with InfiniBand, whose switch is one of --costs]",
     ),
 )  # fmt: skip
 
 
 def network_options(command: F) -> F:
     """Add the options of the network between two hosts: rate, mtu and latency."""
-    for add in reversed(_NETWORK):
+    return _with(_NETWORK, command)
+
+
+def _link_options(command: F) -> F:
+    """Add the options of the network, which may be InfiniBand."""
+    return _with(_LINK, command)
+
+
+def _with(added: Sequence[Callable[[F], F]], command: F) -> F:
+    for add in reversed(added):
         command = add(command)
     return command
 
@@ -65,6 +90,7 @@ def network_options(command: F) -> F:
         "rdmawire transfer two-sockets --from GPU1 --path bounce --size 1MiB --links",
         "rdmawire transfer dgx-h200 --path direct --size 64k -w direct.pcap",
         "rdmawire transfer dgx-h200 --path bounce --size 16MiB --chunk 0",
+        "rdmawire transfer dgx-h200 --link-layer infiniband --path host --path direct --size 8",
         "rdmawire transfer dgx-h200 --path direct --registration cache --repeat 8 --buffers 2",
         "rdmawire transfer dgx-h200 --plot times.svg",
         "rdmawire transfer dgx-h200 --path bounce --size 1MiB --plot-links links.svg",
@@ -73,7 +99,8 @@ def network_options(command: F) -> F:
 @click.argument("host")
 @option(
     "Transfer", "--path", "paths", type=click.Choice(PATHS), multiple=True,
-    help="Path of the data; may be repeated.  [default: all that the GPUs have links for]",
+    help="Path of the data; may be repeated. host is from pinned memory of a host to that of "
+    "another, without a GPU.  [default: all that the GPUs have links for]",
 )  # fmt: skip
 @option(
     "Transfer", "--size", "sizes", metavar="SIZE", multiple=True, default=_SIZES,
@@ -97,8 +124,8 @@ def network_options(command: F) -> F:
 @option(
     "Registration", "--registration", "mode", type=click.Choice(["none", "each", "cache"]),
     default="none", show_default=True,
-    help="When GPU memory is registered for --path direct: before all, with no time; for each "
-    "transfer; by a cache.",
+    help="When memory is registered for --path direct or host: before all, with no time; for "
+    "each transfer; by a cache.",
 )  # fmt: skip
 @option(
     "Registration", "--via", type=click.Choice(list(_KINDS)), default="peermem",
@@ -128,12 +155,16 @@ def network_options(command: F) -> F:
     "Host", "--iommu-page", metavar="SIZE", callback=options.number_of_bytes(1 << 30),
     help="Page size of the IOMMU, such as 4KiB or 2MiB.  [default: as the host has it]",
 )  # fmt: skip
+@option(
+    "Host", "--relaxed-ordering", "relaxed", type=click.Choice(["on", "off"]),
+    help="Whether the root may reorder writes of the adapters.  [default: as the host has it]",
+)  # fmt: skip
 @options.COSTS
 @option(
     "Host", "--ats", is_flag=True,
     help="Let the adapters keep translations (Address Translation Services).",
 )  # fmt: skip
-@network_options
+@_link_options
 @option("Output", "--links", is_flag=True, help="Print the bytes on each link of the hosts.")
 @options.written(
     "capture", "The packets of one path and size: FILE.pcap or .pcapng, also compressed."
@@ -161,8 +192,9 @@ def command(
     HOST is whatever `rdmawire topo` reads: a shipped host, such as dgx-h200, or a file. The two
     GPUs are on two such hosts, joined by a switch, and real packets and copies move the data:
     GPUDirect RDMA (direct), through pinned memory (bounce) or pageable memory of the hosts over
-    RDMA, over TCP, or over NVLink or UALink within one host. Times are virtual;
-    docs/howto/transfers.md explains the model. Exit status: 0, or 2 if the host has no such path.
+    RDMA, over TCP, or over NVLink or UALink within one host. RDMA is RoCEv2, or native InfiniBand.
+    Times are virtual; docs/howto/transfers.md explains the model. Exit status: 0, or 2 if the host
+    has no such path.
     """
     is_one = len(paths) == len(sizes) == 1
     if links_picture is not None and not is_one:
@@ -210,7 +242,7 @@ def _specs(
     host: str, paths: Sequence[str], sizes: list[int], settings: dict[str, Any]
 ) -> Iterator["TransferSpec"]:
     """Yield what is to be done: each size by each path."""
-    from rdmawire.gpudirect.transfer import Registering, TransferPath, TransferSpec
+    from rdmawire.gpudirect.transfer import LinkLayer, Registering, TransferPath, TransferSpec
     from rdmawire.topology import RegisteredKind, RegistrationMode
 
     machine = _machine(host, settings)
@@ -219,6 +251,7 @@ def _specs(
     paths = paths or (*_BETWEEN_HOSTS, within)
     settings["rate"] = settings["rate"] or 0
     settings["mtu"] = int(settings["mtu"])
+    settings["layer"] = LinkLayer(settings["layer"])
     settings["costs"] = options.costs_of(settings.pop("costs_file"))
     settings["registering"] = Registering(
         RegistrationMode(settings.pop("mode")),
@@ -232,7 +265,7 @@ def _specs(
 
 
 def _machine(host: str, settings: dict[str, Any]) -> "Machine":
-    """Return a host, with the IOMMU that the options want."""
+    """Return a host, with the IOMMU and the order of writes that the options want."""
     from dataclasses import replace
 
     from rdmawire.topology import DeviceKind, Iommu
@@ -245,7 +278,9 @@ def _machine(host: str, settings: dict[str, Any]) -> "Machine":
         replace(one, ats=one.ats or (ats and one.kind is DeviceKind.ADAPTER))
         for one in machine.devices
     )
-    own = replace(machine.settings, iommu=iommu, iommu_page=page)
+    relaxed = settings.pop("relaxed")
+    ordering = machine.settings.relaxed_ordering if relaxed is None else relaxed == "on"
+    own = replace(machine.settings, iommu=iommu, iommu_page=page, relaxed_ordering=ordering)
     return replace(machine, devices=devices, settings=own)
 
 
@@ -267,7 +302,10 @@ class _Result(NamedTuple):
 
     def values(self) -> dict[str, Any]:
         """Return the result as JSON has it."""
-        found = {"path": self.spec.path.value, "bytes": self.spec.size}
+        spec = self.spec
+        found: dict[str, Any] = {"path": spec.path.value, "bytes": spec.size}
+        if spec.path.value not in _WITHIN_HOST:
+            found["link_layer"] = spec.layer.value
         if (report := self.report) is None:
             return found | {"reason": self.reason}
         return found | {

@@ -18,8 +18,23 @@ from rdmawire.fabric.host import (
     Place,
     Registered,
 )
+from rdmawire.fabric.infiniband import (
+    SPEEDS,
+    InfiniBandLink,
+    InfiniBandSpeed,
+    InfiniBandSwitch,
+    packet_rate,
+)
 from rdmawire.fabric.link import Arrival, Chances, Link
-from rdmawire.fabric.network import Cable, Network, leaf_spine, place_of, row, star
+from rdmawire.fabric.network import (
+    Cable,
+    InfiniBandCable,
+    Network,
+    leaf_spine,
+    place_of,
+    row,
+    star,
+)
 from rdmawire.fabric.pair import ATTRIBUTES, CAP, End, Pair, Posted, Responder, connect
 from rdmawire.fabric.pfc import headroom, pfc_frame
 from rdmawire.fabric.port_queue import Mac
@@ -36,6 +51,7 @@ __all__ = [
     "MIB",
     "OPTIONS",
     "PRIORITIES",
+    "SPEEDS",
     "Arrival",
     "Attachment",
     "Buffer",
@@ -48,6 +64,10 @@ __all__ = [
     "FabricError",
     "Faults",
     "Host",
+    "InfiniBandCable",
+    "InfiniBandLink",
+    "InfiniBandSpeed",
+    "InfiniBandSwitch",
     "Link",
     "LoopbackPort",
     "Mac",
@@ -75,6 +95,7 @@ __all__ = [
     "connect",
     "headroom",
     "leaf_spine",
+    "packet_rate",
     "pfc_frame",
     "place_of",
     "row",

@@ -19,11 +19,14 @@ from typing import Final, Self
 from rdmawire.capture import Interface, LinkType, Record, create_capture
 from rdmawire.capture.io import STREAM, AnyPath
 from rdmawire.capture.record import COMMENT, Options
+from rdmawire.capture.writer import format_named
 from rdmawire.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.simulator import Simulator, Tap
 from rdmawire.units import seconds
 from rdmawire.validate import PERIOD, check
+from rdmawire.wire.erf import ERF, ERFType
+from rdmawire.wire.roce import Medium
 
 _NANOSECONDS: Final = 1_000_000_000
 
@@ -41,6 +44,16 @@ def _of(frame: Envelope) -> _Seen:
     return frame.id, frame.hops
 
 
+def _endace_record(packet: bytes, time_ns: int) -> bytes:
+    """Return a native InfiniBand packet as a record of Endace's format, with its time."""
+    # Rounded up, so that a reader which rounds down has the same ns (a fraction is 0.23 ns).
+    stamp = -(-(time_ns << 32) // _NANOSECONDS)
+    size = len(packet)
+    ts = stamp.to_bytes(8, "little")
+    header = ERF(ts, type=ERFType.INFINIBAND, vlen=1, rlen=ERF.SIZE + size, wlen=size)
+    return header.build() + packet
+
+
 class CaptureTap:
     """Writes frames to a pcap or pcapng, by the path's suffix, with nanosecond times.
 
@@ -51,12 +64,16 @@ class CaptureTap:
     with a ``CaptureError``.
 
     In a pcapng, frames have comments such as ``lost on the link`` if ``carried`` is in
-    :attr:`rdmawire.fabric.link.Link.on_carried`.
+    :attr:`rdmawire.fabric.link.Link.on_carried`. With ``Medium.INFINIBAND`` packets are written as
+    records of Endace's format, which Wireshark reads; it cannot read a link type of InfiniBand.
     """
 
-    def __init__(self, path: AnyPath, epoch: int = 0) -> None:
+    def __init__(self, path: AnyPath, epoch: int = 0, *, medium: Medium = Medium.ETHERNET) -> None:
         by_name = None if os.fsdecode(path) != STREAM else "pcapng"
-        self._writer = create_capture(path, format=by_name)
+        self._link_type = LinkType.ERF if medium is Medium.INFINIBAND else LinkType.ETHERNET
+        is_pcap = (by_name or format_named(path) or "pcap") == "pcap"
+        kind = self._link_type if is_pcap else None  # a pcapng says it for each interface
+        self._writer = create_capture(path, format=by_name, link_type=kind)
         self._epoch = epoch
         self._has_comments = self._writer.format == "pcapng"
         self._unnamed: int | None = None
@@ -96,12 +113,16 @@ class CaptureTap:
         return self._unnamed
 
     def _add(self, name: str) -> int:
-        return self._writer.add_interface(Interface(name=name, resolution=_NANOSECONDS))
+        return self._writer.add_interface(
+            Interface(self._link_type, name=name, resolution=_NANOSECONDS)
+        )
 
     def _keep(self, frame: Envelope, now: int, interface: int) -> None:
         """Write a frame; in a pcapng once its faults are known."""
         time = self._epoch + now
-        record = Record(frame.data, time, len(frame.data), LinkType.ETHERNET, interface)
+        native = self._link_type is LinkType.ERF
+        data = _endace_record(frame.data, time) if native else frame.data
+        record = Record(data, time, len(data), self._link_type, interface)
         if not self._has_comments:
             self._writer.write(record)
             return

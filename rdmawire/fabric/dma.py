@@ -17,7 +17,7 @@ from rdmawire.memory.page import Path
 from rdmawire.memory.region import Region
 from rdmawire.topology import Bus, BusRoute, Device, Route, memory_route, peer_route
 from rdmawire.verbs.engine import Clock
-from rdmawire.wire.ib import BTH, ICRC
+from rdmawire.wire.ib import BTH, ICRC, VCRC
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.roce import Medium, bth_offset
 
@@ -43,12 +43,13 @@ _RKEY_OFFSET: Final = 8
 _NOTHING: Final = _Payload(-1, 0)
 
 
-def _payload(frame: bytes) -> _Payload:
-    at = bth_offset(frame, 0, len(frame))
+def _payload(frame: bytes, medium: Medium = Medium.ETHERNET) -> _Payload:
+    at = bth_offset(frame, 0, len(frame), medium=medium)
     layout = LAYOUTS.get(frame[at]) if at >= 0 else None
     if layout is None:
         return _NOTHING
-    size = len(frame) - at - BTH.SIZE - layout.size - ICRC.SIZE - (frame[at + 1] >> 4 & 3)
+    crcs = ICRC.SIZE + (VCRC.SIZE if medium is Medium.INFINIBAND else 0)
+    size = len(frame) - at - BTH.SIZE - layout.size - crcs - (frame[at + 1] >> 4 & 3)
     key, address = None, 0
     if layout.shape is not None and "reth" in layout.shape.headers:
         start = at + BTH.SIZE
@@ -78,10 +79,11 @@ def adapter_routes(
 class DmaPort:
     """A port of a simulator: an adapter, and the time of its DMA.
 
-    ``port`` is the adapter with its application, ``routes`` are the routes from the adapter to
-    memory, by the path that its accesses take. ``max_buffered`` is the number of bytes of
-    received frames that may wait for the bus; frames beyond it are discarded and counted in
-    ``discarded``. Without it no frame is discarded, as if the link paused the sender.
+    ``port`` is the adapter with its application, ``medium`` what its frames begin with,
+    ``routes`` are the routes from the adapter to memory, by the path that its accesses take.
+    ``max_buffered`` is the number of bytes of received frames that may wait for the bus; frames
+    beyond it are discarded and counted in ``discarded``. Without it no frame is discarded, as if
+    the link paused the sender.
     """
 
     def __init__(
@@ -110,11 +112,7 @@ class DmaPort:
         self._number = 0
         self._read_ahead = 0
         self._now = 0
-
-    @property
-    def medium(self) -> Medium:
-        """What the adapter's frames begin with."""
-        return self.port.medium
+        self.medium = port.medium
 
     @property
     def clock(self) -> Clock | None:
@@ -137,7 +135,7 @@ class DmaPort:
         if self._max_buffered is not None and self._buffered + len(frame) > self._max_buffered:
             self.discarded += 1
             return
-        payload, due = _payload(frame), now
+        payload, due = _payload(frame, self.medium), now
         if payload.size:
             route, address = self._target(payload)
             due = ceil(route.write(payload.size, now, address))
@@ -215,7 +213,7 @@ class DmaPort:
         Inline data is not read from memory. A payload of two memories takes the route to the one of
         which most was read. Frames of one queue pair stay in order.
         """
-        qpn, size, *_ = _payload(frame)
+        qpn, size, *_ = _payload(frame, self.medium)
         due = now
         most = max(read, key=read.__getitem__)
         path = next((path for path, left in read.items() if left >= size), most)

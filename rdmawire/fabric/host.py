@@ -144,9 +144,9 @@ class Place(NamedTuple):
 class Host:
     """A host with one adapter. ``number`` (1 to 254) makes its addresses without a ``place``.
 
-    The other arguments are those of :class:`Nic`. A simulator carries ``Medium.ETHERNET`` alone.
-    With ``Medium.INFINIBAND`` the port has two LIDs, from ``number`` times two on, and a GID of
-    IPv6.
+    The other arguments are those of :class:`Nic`. A simulator carries ``Medium.ETHERNET``, and
+    ``Medium.INFINIBAND`` on links for it. With the latter the port has two LIDs, from ``number``
+    times two on, and a GID of IPv6.
     """
 
     def __init__(
@@ -186,6 +186,12 @@ class Host:
     def __repr__(self) -> str:
         address = IPv6Address(self.gid)
         return f"<{type(self).__name__} {address.ipv4_mapped or address}: {self.nic!r}>"
+
+    @property
+    def lids(self) -> range:
+        """The LIDs of the port; none on a link without LIDs."""
+        port = self.nic.query_port()
+        return range(port.lid, port.lid + (1 << port.lmc) if port.lid else port.lid)
 
     def buffer(self, size: int, access: int = ALL_ACCESS, page_size: int = PAGE_4K) -> Buffer:
         """Allocate and register ``size`` bytes of memory, with unmapped addresses on both sides."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from rdmawire.decode import PROTOCOLS, Protocols
 from rdmawire.errors import FabricError
@@ -28,6 +28,7 @@ from rdmawire.validate import (
     Number,
     check_attributes,
 )
+from rdmawire.wire.roce import Medium
 
 FAULT_WORDS: Final = {
     "drop": "lost",
@@ -95,6 +96,25 @@ def wire_time(size: int, rate: int) -> int:
 def wire_time_parts(size: int, rate: int) -> tuple[int, int]:
     """Duration of a frame of ``size`` bytes: whole ns, and the rest in units of ns / ``rate``."""
     return divmod(bit_times(size) * SECOND, rate)
+
+
+TimeParts = Callable[[int, int], tuple[int, int]]
+"""Function that returns the duration of a frame, by its bytes and a rate, as whole ns and rest."""
+
+
+class Framing(NamedTuple):
+    """What the frames of a link begin with, and how long they take, as :func:`wire_time_parts`."""
+
+    medium: Medium
+    time_parts: TimeParts
+
+
+ETHERNET: Final = Framing(Medium.ETHERNET, wire_time_parts)
+
+
+def framing_of(link: object) -> Framing:
+    """Return the framing of a link; channels of other classes carry Ethernet."""
+    return getattr(link, "framing", ETHERNET)
 
 
 def duration(bit_times: int, rate: int | None) -> int:
@@ -224,6 +244,8 @@ class Link:
     :class:`FabricError` for an invalid time, rate or frame number.
     """
 
+    framing: ClassVar[Framing] = ETHERNET
+
     def __init__(
         self,
         latency: int = 0,
@@ -270,10 +292,13 @@ class Link:
         deliveries = self._deliveries(frame)
         if self.on_carried:
             self._report(frame, deliveries)
-        start = now + self.latency
-        if self.rate is not None:
-            start += wire_time(len(frame.data), self.rate)
+        start = now + self._flight(frame)
         return [_arrival(start, frame, delivery) for delivery in deliveries]
+
+    def _flight(self, frame: Envelope) -> int:
+        """Time (ns) from the first byte of a frame sent until the frame is received."""
+        rate = self.rate
+        return self.latency + (wire_time(len(frame.data), rate) if rate is not None else 0)
 
     def _deliveries(self, frame: Envelope) -> Sequence[Delivery]:
         """The copies of a frame that the link delivers."""

@@ -24,6 +24,13 @@ from rdmawire.fabric.capture import CaptureTap
 from rdmawire.fabric.classify import Classifier
 from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.host import Place
+from rdmawire.fabric.infiniband import (
+    InfiniBandHost,
+    InfiniBandLink,
+    InfiniBandSwitch,
+    OneLane,
+    keys_of,
+)
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.port_queue import Adapter, Mac
 from rdmawire.fabric.simulator import Attachment, Simulator, Tap
@@ -32,6 +39,7 @@ from rdmawire.fabric.switch_config import SwitchSettings
 from rdmawire.identifier import Count
 from rdmawire.validate import Integer, check_values
 from rdmawire.verbs.ah import mapped
+from rdmawire.wire.roce import Medium
 
 
 class NetworkHost(Protocol):
@@ -50,7 +58,9 @@ class Network:
     ``seed`` is for all random numbers: each switch and each link has its own generator, seeded
     with ``seed`` and its name, so that it does not depend on the others. A link is
     named by its ends, ``"a-leaf"``; a port of a switch by the switch and the other end,
-    ``"leaf:a"``. ``settings`` are the default settings of switches.
+    ``"leaf:a"``. ``settings`` are the default settings of switches. With ``Medium.INFINIBAND``
+    hosts have LIDs (:class:`~rdmawire.fabric.infiniband.InfiniBandHost`), links are
+    :class:`~rdmawire.fabric.infiniband.InfiniBandLink`, and switches have no settings.
     """
 
     def __init__(
@@ -59,9 +69,11 @@ class Network:
         *,
         seed: int = 0,
         settings: SwitchSettings | None = None,
+        medium: Medium = Medium.ETHERNET,
     ) -> None:
         self.simulator = Simulator() if simulator is None else simulator
         self.seed = seed
+        self.medium = medium
         self.settings = SwitchSettings() if settings is None else settings
         self.hosts: dict[str, NetworkHost] = {}
         self.switches: dict[str, Switch] = {}
@@ -72,25 +84,38 @@ class Network:
         self._edges: dict[str, dict[str, SwitchPort | None]] = {}
         self._trees: dict[str, set[str]] = {}
         self._numbers = Count(0)
-        self._classifier = Classifier(self.settings.priorities)
+        native = medium is Medium.INFINIBAND
+        self._classifier = OneLane() if native else Classifier(self.settings.priorities)
 
     def random(self, name: str) -> Random:
         """Return a random generator seeded with ``seed`` and this name."""
         return Random(f"{self.seed}/{name}")  # noqa: S311 - must be repeatable
 
     def add_host(self, name: str, machine: NetworkHost) -> None:
-        """Add a host. It can be on one link."""
+        """Add a host. It can be on one link.
+
+        :class:`FabricError` for one without LIDs in a network of InfiniBand.
+        """
+        if self.medium is Medium.INFINIBAND and not isinstance(machine, InfiniBandHost):
+            raise FabricError(f"host {name!r} has no LIDs: the links carry {self.medium.value}")
         self._add(name)
         self.hosts[name] = machine
 
     def add_switch(self, name: str, settings: SwitchSettings | None = None) -> Switch:
         """Add a switch, with its own settings or the default ones."""
         self._add(name)
-        mine = self.settings if settings is None else settings
-        draws = self.random(f"arbiters of {name}")
-        self.switches[name] = switch = Switch(name, mine, self.random(name), draws)
+        self.switches[name] = switch = self._switch(name, settings)
         self._trees[name] = {name}
         return switch
+
+    def _switch(self, name: str, settings: SwitchSettings | None) -> Switch:
+        if self.medium is Medium.INFINIBAND:
+            if settings is not None:
+                raise FabricError(f"{name}: a switch for {self.medium.value} has no settings")
+            return InfiniBandSwitch(name)
+        mine = self.settings if settings is None else settings
+        draws = self.random(f"arbiters of {name}")
+        return Switch(name, mine, self.random(name), draws)
 
     def _add(self, name: str) -> None:
         if name in self._edges:
@@ -105,6 +130,11 @@ class Network:
         name = f"{one}-{other}"
         if other in self._neighbours(one) or one in self._neighbours(other):
             raise FabricError(f"link {name!r} is there already")
+        if link.framing.medium is not self.medium:
+            carried = f"{link.framing.medium.value}, the network {self.medium.value}"
+            raise FabricError(f"link {name!r} carries {carried}")
+        if isinstance(link, InfiniBandLink):
+            link.adapters = sum(end in self.hosts for end in (one, other))
         link.name = name
         self.links[name] = link
         in_spanning_tree = self._in_spanning_tree(one, other)
@@ -138,7 +168,7 @@ class Network:
         if end in self.attachments:
             raise FabricError(f"host {end!r} is on a link already")
         machine = self.hosts[end]
-        self.simulator.prepare(machine.nic)
+        self.simulator.prepare(machine.nic, link)
         self.macs[end] = mac = Mac(machine.nic, link, self._classifier)
         self.attachments[end] = self.simulator.attach_paced(mac, machine.mac, link)
         return None
@@ -174,20 +204,32 @@ class Network:
         return distances
 
     def _routes(self, switch: str, leaf: str, distances: Mapping[str, int]) -> dict[bytes, Ports]:
-        """Ports of ``switch`` on shortest paths to the hosts of ``leaf``, by MAC address."""
+        """Ports of ``switch`` on shortest paths to the hosts of ``leaf``, by MAC address or LID."""
         nearer = tuple(
             port.number
             for peer, port in self._edges[switch].items()
             if port is not None and distances.get(peer) == distances[switch] - 1
         )
-        routes = {}
+        routes: dict[bytes, Ports] = {}
         for name, port in self._edges[leaf].items():
             if port is not None and name in self.hosts:
-                routes[self.hosts[name].mac] = nearer or (port.number,)
+                routes |= dict.fromkeys(self._addresses(name), nearer or (port.number,))
         return routes
 
+    def _addresses(self, name: str) -> list[bytes]:
+        """Return the addresses of a host that switches forward frames to."""
+        host = self.hosts[name]
+        if self.medium is Medium.INFINIBAND and isinstance(host, InfiniBandHost):
+            return keys_of(host)
+        return [host.mac]
+
     def set_faults(self, link: str, *rules: Rule) -> Faults:
-        """Replace the faults of a link. Return the new ones, which have counters."""
+        """Replace the faults of a link. Return the new ones, which have counters.
+
+        :class:`FabricError` in a network of InfiniBand: faults find the fields of Ethernet frames.
+        """
+        if self.medium is not Medium.ETHERNET:
+            raise FabricError(f"faults of {link!r}: they are for {Medium.ETHERNET.value} alone")
         faults = Faults(rules, self.random(f"faults of {link}"))
         self._link(link).faults = faults
         return faults
@@ -199,8 +241,11 @@ class Network:
 
     @contextmanager
     def captured(self, path: AnyPath) -> Iterator[None]:
-        """Capture what each host sends, lost frames too; in a pcapng each host is an interface."""
-        with CaptureTap(path) as tap:
+        """Capture what each host sends, lost frames too; in a pcapng each host is an interface.
+
+        Native InfiniBand packets are in records of Endace's format (ERF), which tshark reads.
+        """
+        with CaptureTap(path, medium=self.medium) as tap:
             for name in self.hosts:
                 self.tap(name, tap.point(name))
             yield
@@ -243,6 +288,21 @@ class Cable(NamedTuple):
         return Link(self.latency, rate=self.rate, mtu=self.mtu)
 
 
+class InfiniBandCable(NamedTuple):
+    """Parameters of InfiniBand links, as of :class:`~rdmawire.fabric.infiniband.InfiniBandLink`."""
+
+    latency: int = 0
+    rate: int | None = None
+    switch_latency: int = 0
+
+    def link(self) -> Link:
+        """A new link with these parameters."""
+        return InfiniBandLink(self.latency, rate=self.rate, switch_latency=self.switch_latency)
+
+
+AnyCable = Cable | InfiniBandCable
+
+
 def place_of(number: int) -> Place:
     """Addresses of host ``number`` (1 to 2**24 - 2): 02:00:00:00:00:01 and 10.0.0.1 for 1."""
     if not 0 < number <= MAX_HOSTS:
@@ -251,7 +311,7 @@ def place_of(number: int) -> Place:
     return Place(b"\x02\0\0" + data, mapped(b"\x0a" + data))
 
 
-def star(network: Network, hosts: Mapping[str, NetworkHost], cable: Cable) -> None:
+def star(network: Network, hosts: Mapping[str, NetworkHost], cable: AnyCable) -> None:
     """Build a star: all hosts on one switch."""
     row(network, hosts, switches=1, edge=cable, trunk=cable)
 
@@ -261,8 +321,8 @@ def row(
     hosts: Mapping[str, NetworkHost],
     *,
     switches: int,
-    edge: Cable,
-    trunk: Cable,
+    edge: AnyCable,
+    trunk: AnyCable,
 ) -> None:
     """Build a row of switches. Hosts are attached in turn, the first to the first switch."""
     check_values("row", {"switches": switches}, _BOUNDS["row"], FabricError)
@@ -281,8 +341,8 @@ def leaf_spine(
     *,
     leaves: int,
     spines: int,
-    edge: Cable,
-    trunk: Cable,
+    edge: AnyCable,
+    trunk: AnyCable,
 ) -> None:
     """Build a leaf-spine network: every leaf is joined to every spine."""
     found = {"leaves": leaves, "spines": spines}
@@ -299,7 +359,7 @@ def leaf_spine(
 
 
 def _spread(
-    network: Network, hosts: Mapping[str, NetworkHost], switches: list[str], edge: Cable
+    network: Network, hosts: Mapping[str, NetworkHost], switches: list[str], edge: AnyCable
 ) -> None:
     for number, (name, machine) in enumerate(hosts.items()):
         network.add_host(name, machine)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from rdmawire.fabric.classify import PRIORITIES, Classifier
-from rdmawire.fabric.link import QUANTUM, duration, wire_time_parts
+from rdmawire.fabric.link import ETHERNET, QUANTUM, Framing, duration, framing_of
 from rdmawire.fabric.pfc import GROUP, Quanta, quanta_of
 
 OWN: Final = -1
@@ -54,15 +54,19 @@ class PortQueue(Generic[F]):
 
     ``rate`` is in bits per second, ``free_at`` (ns) is when the wire is free. ``bytes`` are the
     queued bytes by priority, ``paused_ns`` the total pause times, ``pauses`` the pause counts.
+    ``framing`` is that of the link.
     """
 
     __slots__ = (
         *("_control", "_count", "_early", "_last", "_queues", "_paused", "_schedule", "_since"),
-        *("_until", "_waiting", "free_at", "bytes", "paused_ns", "pauses", "rate"),
+        *("_time_parts", "_until", "_waiting", "free_at", "bytes", "paused_ns", "pauses", "rate"),
     )
 
-    def __init__(self, rate: int | None, scheduling: str = "strict") -> None:
+    def __init__(
+        self, rate: int | None, scheduling: str = "strict", framing: Framing = ETHERNET
+    ) -> None:
         self.rate = rate
+        self._time_parts = framing.time_parts
         self.free_at = 0
         self.bytes = [0] * PRIORITIES
         self.pauses = [0] * PRIORITIES
@@ -132,7 +136,7 @@ class PortQueue(Generic[F]):
         else:
             return None
         if rate := self.rate:
-            time, rest = wire_time_parts(item[2], rate)
+            time, rest = self._time_parts(item[2], rate)
             if now == self.free_at:  # back to back, from the end of the preceding frame
                 rest -= self._early
             self._early = rate - rest if rest > 0 else -rest
@@ -219,7 +223,7 @@ class Mac:
     ) -> None:
         self.adapter = adapter
         self._announcer = adapter if isinstance(adapter, SendsMore) else None
-        self.egress = PortQueue[bytes](link.rate)
+        self.egress = PortQueue[bytes](link.rate, framing=framing_of(link))
         self._classifier = Classifier() if classifier is None else classifier
         self._more = True
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, Self, cast, runtime_checkable
 
 from rdmawire.errors import FabricError, RdmaError
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.link import Arrival, Link, ReorderedArrival
+from rdmawire.fabric.link import Arrival, Link, ReorderedArrival, framing_of
 from rdmawire.fabric.port_queue import Mac
 from rdmawire.fabric.scheduler import CALL, Callback, EventQueue, ScheduledCall
 from rdmawire.snapshot import copy_each
@@ -200,6 +200,9 @@ SIMULATOR: Final[dict[str, Constraint]] = {
 }
 """Allowed limits of a simulator."""
 
+_NO_ADDRESS: Final = b""
+"""Address of ports whose frames have no MAC address: all ports of the link receive them."""
+
 TIME_LIMIT = seconds(3_600)
 EVENT_LIMIT = 1_000_000
 
@@ -240,23 +243,23 @@ class Simulator:
 
         If the link has a rate, the port sends through a
         :class:`~rdmawire.fabric.port_queue.Mac`, one frame at a time. The port gets the
-        simulator's :attr:`clock`. :class:`FabricError` for an adapter whose frames have no
-        Ethernet header.
+        simulator's :attr:`clock`. :class:`FabricError` for an adapter whose frames the link does
+        not carry.
         """
-        self.prepare(port)
+        self.prepare(port, link)
         if link.rate is None:
             return self._join(port, mac, link)
         return self.attach_paced(Mac(port, link), mac, link)
 
-    def prepare(self, port: Port) -> None:
+    def prepare(self, port: Port, link: Channel) -> None:
         """Set a port's clock, if it has one, to this simulator's :attr:`clock`.
 
-        :class:`FabricError` for an adapter whose frames have no Ethernet header.
+        :class:`FabricError` for an adapter whose frames the link does not carry.
         """
-        medium = getattr(port, "medium", Medium.ETHERNET)
-        if medium is not Medium.ETHERNET:
-            carried = f"a simulator's links carry {Medium.ETHERNET.value}"
-            raise FabricError(f"the adapter sends {medium.value} (Medium.{medium.name}): {carried}")
+        medium, carried = getattr(port, "medium", Medium.ETHERNET), framing_of(link).medium
+        if medium is not carried:
+            sent = f"the adapter sends {medium.value} (Medium.{medium.name})"
+            raise FabricError(f"{sent}: the link carries {carried.value}")
         if isinstance(port, Clocked):
             port.clock = self.clock
 
@@ -282,6 +285,8 @@ class Simulator:
 
     def _join(self, port: Port | Relay, mac: bytes, link: Channel) -> Attachment:
         segment = self.segment(link)
+        if framing_of(link).medium is not Medium.ETHERNET:
+            mac = _NO_ADDRESS
         attachment = Attachment(port, mac, segment, len(self._attachments))
         self._attachments.append(attachment)
         segment.join(attachment)

@@ -14,7 +14,7 @@ from zlib import crc32
 from rdmawire.errors import FabricError
 from rdmawire.fabric.classify import MAX_KEYS, PRIORITIES, Classifier, key_of, marked
 from rdmawire.fabric.frame import Envelope
-from rdmawire.fabric.link import QUANTUM, duration
+from rdmawire.fabric.link import QUANTUM, duration, framing_of
 from rdmawire.fabric.pfc import MAX_QUANTA, pfc_frame, quanta_of
 from rdmawire.fabric.port_queue import OWN, PortQueue, Queued, RatedLink, TrafficClass
 from rdmawire.fabric.switch_config import Marking, SwitchSettings
@@ -198,7 +198,8 @@ class SwitchPort:
         self.in_spanning_tree = in_spanning_tree
         self.number = number
         self.mac = mac
-        self.egress = PortQueue[Envelope](link.rate, switch.settings.scheduling)
+        scheduling, framing = switch.settings.scheduling, framing_of(link)
+        self.egress = PortQueue[Envelope](link.rate, scheduling, framing)
         self.arbiter = None if switch.draws is None else Arbiter(switch.draws)
         self.wake: Callable[[], None] = _do_nothing
         self.drops: Counter[int] = Counter()
@@ -344,11 +345,14 @@ class Switch:
         if self.settings.pausing and link.rate is None:
             raise FabricError(f"{self.name}: pauses count in bit times, and the link has no rate")
         port = SwitchPort(self, len(self.ports), mac, link, in_spanning_tree=in_spanning_tree)
+        self._append(port)
+        return port
+
+    def _append(self, port: SwitchPort) -> None:
         self.ports.append(port)
-        self._own.add(mac)
+        self._own.add(port.mac)
         self.buffer.add_port()
         self._clear_routes()
-        return port
 
     def give(self, addresses: Mapping[bytes, Iterable[int]]) -> None:
         """Add static entries to the address table. Several ports are equal paths."""

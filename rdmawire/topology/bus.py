@@ -9,7 +9,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from rdmawire.topology.cost import H200_COSTS, Costs, latency, rate_of, translating_root
+from rdmawire.topology.cost import (
+    H200_COSTS,
+    Costs,
+    latency,
+    ordering_root,
+    rate_of,
+    translating_root,
+)
 from rdmawire.topology.iommu import (
     IOMMU_LIMITS,
     DeviceAccess,
@@ -84,6 +91,8 @@ class BusRoute:
         self._next = 0
         self._bus = bus
         self._there = [bus.link(step) for step in route.steps]
+        ordering = ordering_root(bus.machine, route)
+        self._ordered = None if ordering is None else bus.ordered_writes(ordering)
         self._back = [bus.link(step) for step in route.reversed().steps]
         self._pending: deque[tuple[float, int]] = deque()
         self._pending_bytes = 0
@@ -98,6 +107,8 @@ class BusRoute:
         payload = self._bus.max_payload
         translated = self._translated(address, size, payload, now)
         ends = [link.carry(size, now, payload) for link in self._there]
+        if self._ordered is not None:
+            ends.append(self._ordered.carry(size, now, payload))
         return max(*ends, translated, now) + self.latency
 
     def read(self, size: int, now: float, address: int | None = None) -> float:
@@ -176,6 +187,7 @@ class Bus:
         self.limits = limits
         self._links: dict[LinkEnds, LinkUse] = {}
         self._units: dict[str, RemappingUnit] = {}
+        self._ordered: dict[str, LinkUse] = {}
 
     @property
     def links(self) -> Mapping[LinkEnds, LinkUse]:
@@ -201,6 +213,13 @@ class Bus:
             page = self.machine.settings.iommu_page
             self._units[root] = RemappingUnit(page, self.limits, self.costs)
         return self._units[root]
+
+    def ordered_writes(self, root: str) -> LinkUse:
+        """Return the use of a root by writes of adapters that it keeps in order."""
+        if root not in self._ordered:
+            step = Step(root, root, "", self.costs.ordered_write_rate)
+            self._ordered[root] = LinkUse(step, self.costs)
+        return self._ordered[root]
 
     def link(self, step: Step) -> LinkUse:
         """Return the use of the link of a step, in its direction."""

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final, NamedTuple, TypeVar
 
-from rdmawire.topology.machine import Device, Iommu, Machine
+from rdmawire.topology.machine import Device, DeviceKind, Iommu, Machine
 from rdmawire.topology.route import PCIE, UNKNOWN, Route, Step, memory_route, scale_up_route
 from rdmawire.units import SECOND
 
@@ -21,6 +21,7 @@ _UCX: Final = "UCX, defaults of its InfiniBand transport"
 _UMEM: Final = "Linux commit RDMA/umem: batch page unpin, 1 GiB of huge pages"
 _GDRCOPY: Final = "GDRCopy: pinning takes 10 us to 1 ms"
 _ASSUMED: Final = "assumed, no figure is published"
+_PERFTEST: Final = "perftest"
 _PAPER: Final = "Neugebauer et al., Understanding PCIe performance, SIGCOMM 2018"
 
 
@@ -38,6 +39,7 @@ SOURCES: Final = {
     "socket_latency": Sourced("ns", f"{_PAPER}: section 6.4"),
     "translation_latency": Sourced("ns", f"{_PAPER}: section 6.5, a miss of the IO-TLB"),
     "translation_hit": Sourced("ns", f"{_PAPER}: section 6.5, no difference was measured"),
+    "ordered_write_rate": Sourced("bytes/s", "UCX pull request 10955, Xeon: 16 instead of 40 GB/s"),
     "copy_launch": Sourced("ns", f"{_H200}: copies of 8 bytes, 3.6 to 7.1 us"),
     "copy_sync": Sourced("ns", f"{_H200}: a copy and a synchronisation, 10.0 us"),
     "pageable_launch": Sourced("ns", f"{_H200}: pageable copies of 8 bytes, 8.7 and 11.7 us"),
@@ -46,8 +48,12 @@ SOURCES: Final = {
     "staging_rate": Sourced("bytes/s", f"{_H200}: pageable copies, 12.7 to 17.5 GB/s in all"),
     "memcpy_rate": Sourced("bytes/s", f"{_H200}: copies through pageable memory"),
     "device_rate": Sourced("bytes/s", f"{_H200}: copies within a GPU of 1 GiB"),
-    "post_time": Sourced("ns", "perftest, ib_write_bw of 8 bytes: 4 to 6 M messages/s and core"),
+    "post_time": Sourced(
+        "ns", f"{_PERFTEST}, ib_write_bw of 8 bytes: 4 to 6 M messages/s and core"
+    ),
     "adapter_latency": Sourced("ns", f"{_PUBLISHED}, RDMA of 8 bytes with GPUDirect: 2 to 5 us"),
+    "max_inline": Sourced("bytes", f"{_PERFTEST}: inline data of latency tests of RDMA WRITE"),
+    "ib_switch_latency": Sourced("ns", "data sheets: SB7800 (EDR) 90 ns, QM8700 (HDR) 130 ns"),
     "tcp_latency": Sourced("ns", f"{_PUBLISHED}, TCP of 8 bytes between GPUs: 50 to 100 us"),
     "tcp_rate": Sourced("bytes/s", f"{_PUBLISHED}, TCP on 100 Gbit/s: 60 to 70 Gbit/s"),
     "reg_launch": Sourced("ns", f"{_UCX}: MEM_REG_OVERHEAD, 16 us"),
@@ -71,12 +77,15 @@ class Costs:
 
     ``link_efficiency`` is the share of a link's data rate that flow control leaves. Each switch,
     the root and the link between sockets add latency, and so does a translation of the IOMMU, by
-    whether it is in its cache. The ``launch`` constants are the times of small copies that software
+    whether it is in its cache. A root that keeps the writes of adapters in order takes them at
+    ``ordered_write_rate``. The ``launch`` constants are the times of small copies that software
     starts; ``copy_sync`` is the time until software knows that a copy is done. Pageable memory is
     copied to pinned memory at ``staging_rate`` by the driver, and at ``memcpy_rate`` by an
     application. ``post_time`` is the time of a processor to post a work request,
-    ``adapter_latency`` what an adapter adds to a packet in either direction. A TCP stack adds
-    ``tcp_latency`` at either end, with system call and interrupt, and copies at ``tcp_rate``.
+    ``adapter_latency`` what an adapter adds to a packet in either direction. Up to ``max_inline``
+    bytes of host memory are in the work request itself. A switch of InfiniBand adds
+    ``ib_switch_latency``. A TCP stack adds ``tcp_latency`` at either end, with system call and
+    interrupt, and copies at ``tcp_rate``.
 
     A registration takes ``reg_launch``, and for each page the time to pin it and to write its
     ``mtt_entry``; a GPU's driver adds ``pin_gpu`` for a region, and ``export_dmabuf`` for a file
@@ -90,6 +99,7 @@ class Costs:
     socket_latency: float = 100
     translation_latency: float = 330
     translation_hit: float = 0
+    ordered_write_rate: float = 16e9
     copy_launch: float = 5250
     copy_sync: float = 4350
     pageable_launch: float = 10_200
@@ -100,6 +110,8 @@ class Costs:
     device_rate: float = 2.13e12
     post_time: float = 200
     adapter_latency: float = 250
+    max_inline: float = 220
+    ib_switch_latency: float = 130
     tcp_latency: float = 20_000
     tcp_rate: float = 8.1e9
     reg_launch: float = 16_000
@@ -154,8 +166,21 @@ def latency(machine: Machine, route: Route, costs: Costs = H200_COSTS) -> float:
 
 def translating_root(machine: Machine, route: Route) -> str | None:
     """Return the first root on a route whose IOMMU translates addresses, if there is one."""
-    if machine.settings.iommu is not Iommu.TRANSLATED:
+    return _first_root(machine, route) if machine.settings.iommu is Iommu.TRANSLATED else None
+
+
+def ordering_root(machine: Machine, route: Route) -> str | None:
+    """Return the first root on an adapter's route if the host keeps its writes in order.
+
+    Relaxed ordering is then off in the firmware, whatever memory regions allow.
+    """
+    if machine.settings.relaxed_ordering or not route.steps:
         return None
+    adapters = {adapter.name for adapter in machine.of_kind(DeviceKind.ADAPTER)}
+    return _first_root(machine, route) if route.steps[0].source in adapters else None
+
+
+def _first_root(machine: Machine, route: Route) -> str | None:
     roots = {bridge.name for bridge in machine.bridges}
     passed = (name for step in route.steps for name in (step.source, step.target))
     return next((name for name in passed if name in roots), None)
@@ -166,7 +191,9 @@ def write_time(machine: Machine, route: Route, size: int, costs: Costs = H200_CO
 
     If the rate of the route is not known (:func:`route_rate`), this is the latency alone.
     """
-    return latency(machine, route, costs) + _transfer(route, size, costs)
+    ordered = ordering_root(machine, route) is not None
+    least = size / costs.ordered_write_rate * SECOND if ordered else 0.0
+    return latency(machine, route, costs) + max(_transfer(route, size, costs), least)
 
 
 def read_time(

@@ -299,7 +299,7 @@ def test_a_simulator_refuses_adapters_without_ethernet_headers() -> None:
     host, simulator = Host(1, medium=Medium.IP), Simulator()
     managed = ManagedPort(host.nic, dict[bytes, bytes]().get, Random(1))
     ports = (host.nic, managed, NotifyingPort(host.nic), NotifyingPort(host.nic, managed))
-    message = r"the adapter sends IP packets \(Medium.IP\): .* links carry Ethernet frames"
+    message = r"the adapter sends IP packets \(Medium.IP\): the link carries Ethernet frames"
     for port in ports:
         for link in (Link(), Link(rate=1_000_000_000)):
             with pytest.raises(FabricError, match=message):

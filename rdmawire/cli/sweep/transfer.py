@@ -11,7 +11,7 @@ from rdmawire.cli.streams import open_host
 from rdmawire.cli.sweep import output as sweep_output
 from rdmawire.cli.sweep.axis import integer, numbers_of, one_of, quantity, values_of
 from rdmawire.cli.sweep.output import Combination, SweepOutput, combined, distinct, perform
-from rdmawire.cli.transfer import COMMON_PATHS, MAX_SIZE, PATHS, ends_of
+from rdmawire.cli.transfer import COMMON_PATHS, LINK_LAYERS, MAX_SIZE, PATHS, ends_of
 from rdmawire.errors import RdmaError
 from rdmawire.traffic.generate.spec import SpecError, rate
 from rdmawire.wire.management import PATH_MTUS
@@ -26,13 +26,15 @@ _MTUS: Final = tuple(map(str, PATH_MTUS))
         "rdmawire sweep transfer dgx-h200",
         "rdmawire sweep transfer dgx-h200 --path direct,bounce,tcp --size 8..16M --plot times.svg",
         "rdmawire sweep transfer dgx-h200 --path bounce --size 16M --chunk 64k..4M --slots 1..8",
+        "rdmawire sweep transfer dgx-h200 --path host,direct --link-layer ethernet,infiniband",
         "rdmawire sweep transfer dgx-h200 two-sockets --path bounce --size 1M -o hosts.parquet",
     ),
 )
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
 @option(
     "Combinations", "--path", "paths", metavar="NAMES", default=",".join(COMMON_PATHS),
-    show_default=True, callback=values_of(one_of(PATHS)), help="Paths of the data; also ualink.",
+    show_default=True, callback=values_of(one_of(PATHS)),
+    help="Paths of the data; also ualink and host.",
 )  # fmt: skip
 @option(
     "Combinations", "--size", "sizes", metavar="SIZES", default="8..1M", show_default=True,
@@ -57,8 +59,14 @@ _MTUS: Final = tuple(map(str, PATH_MTUS))
     callback=values_of(one_of(_MTUS)), help=f"Path MTUs of RDMA: {', '.join(_MTUS)}.",
 )  # fmt: skip
 @option(
-    "Combinations", "--latency", "latencies", metavar="NS", default="300", show_default=True,
-    callback=numbers_of(integer(0, 1_000_000)), help="Latencies of each of the two cables, in ns.",
+    "Combinations", "--latency", "latencies", metavar="NS",
+    callback=numbers_of(integer(0, 1_000_000)),
+    help="Latencies of each of the two cables, in ns.  [default: 300; 25 with InfiniBand]",
+)  # fmt: skip
+@option(
+    "Combinations", "--link-layer", "layers", metavar="NAMES", default="ethernet",
+    show_default=True, callback=values_of(one_of(LINK_LAYERS)),
+    help=f"What joins the hosts: {', '.join(LINK_LAYERS)}.",
 )  # fmt: skip
 @option("Transfer", "--from", "source", metavar="GPU", help="Source.  [default: the first GPU]")
 @option(
@@ -87,7 +95,8 @@ def command(
         "slots": settings["slots"],
         "rate": settings["rates"] or [None],
         "mtu": [int(mtu) for mtu in settings["mtus"]],
-        "latency": settings["latencies"],
+        "latency": settings["latencies"] or [None],
+        "link_layer": settings["layers"],
         "bytes": settings["sizes"],
     }
     chosen = combined(axes)
@@ -102,7 +111,7 @@ def _combinations(
     chosen: list[dict[str, Any]], hosts: list[str], source: str | None, target: str | None
 ) -> Iterator[Combination]:
     from rdmawire.gpudirect.sweep import TransferJob
-    from rdmawire.gpudirect.transfer import TransferPath, TransferSpec
+    from rdmawire.gpudirect.transfer import LinkLayer, TransferPath, TransferSpec
 
     machines = {host: open_host(host).machine for host in hosts}
     ends = {host: ends_of(machine, source, target) for host, machine in machines.items()}
@@ -114,6 +123,7 @@ def _combinations(
             path=TransferPath(axes["path"]),
             size=axes["bytes"],
             rate=axes["rate"] or 0,
+            layer=LinkLayer(axes["link_layer"]),
             **{name: axes[name] for name in ("chunk", "slots", "mtu", "latency")},
         )
         yield Combination(TransferJob(spec, host), axes)

@@ -27,7 +27,8 @@ class TransferJob:
             "slots": spec.slots,
             "rate": spec.rate or None,
             "mtu": spec.mtu,
-            "latency": spec.latency,
+            "latency": spec.cable_latency,
+            "link_layer": spec.layer.value,
             "bytes": spec.size,
         }
 

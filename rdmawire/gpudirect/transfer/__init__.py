@@ -1,5 +1,7 @@
 """Transfers between GPUs: by GPUDirect RDMA, through host memory, over TCP or NVLink.
 
+Between hosts are RoCEv2 or InfiniBand; one path is between memories of hosts, without a GPU.
+
 ::
 
     from rdmawire import open_host
@@ -9,6 +11,7 @@
     report = transfer(TransferSpec(machine, "GPU0", "GPU1", TransferPath.BOUNCE, 1 << 20))
 """
 
+from rdmawire.gpudirect.transfer.host import LinkLayer
 from rdmawire.gpudirect.transfer.path import (
     MAX_SIZE,
     PLANS,
@@ -27,6 +30,7 @@ from rdmawire.gpudirect.transfer.stage import StageKind
 __all__ = [
     "MAX_SIZE",
     "PLANS",
+    "LinkLayer",
     "Plan",
     "Registering",
     "RegistrationCounts",

@@ -1,10 +1,12 @@
 """A host that transfers data of a GPU: its memory, its adapter, its bus, and what it has spent."""
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from functools import cached_property
+from math import ceil
 from typing import Final
 
-from rdmawire.errors import TransferError
+from rdmawire.errors import FabricError, TransferError
 from rdmawire.fabric import (
     ALL_ACCESS,
     Cable,
@@ -16,10 +18,13 @@ from rdmawire.fabric import (
     Place,
     Registered,
     adapter_routes,
+    packet_rate,
     place_of,
     star,
 )
-from rdmawire.fabric.network import NetworkHost
+from rdmawire.fabric.host import Memory
+from rdmawire.fabric.network import AnyCable, InfiniBandCable, NetworkHost
+from rdmawire.memory.address_space import HostMemory
 from rdmawire.memory.gpu import GpuDriver, GpuProfile, Peermem
 from rdmawire.memory.page import Path
 from rdmawire.topology import (
@@ -37,6 +42,7 @@ from rdmawire.topology import (
     peer_status,
 )
 from rdmawire.units import us
+from rdmawire.wire.roce import Medium
 
 _BLOCK: Final = 1 << 21
 _DEFAULT_BAR1: Final = 1 << 38
@@ -48,12 +54,35 @@ _CAPABILITIES: Final[Mapping[str, tuple[int, int]]] = {
 """Compute capabilities by model: CUDA's list of GPUs. Another model is taken as 8.0."""
 
 
+class LinkLayer(Enum):
+    """What joins two hosts, by the word of ibstat and ibv_devinfo."""
+
+    ETHERNET = "ethernet"
+    INFINIBAND = "infiniband"
+
+    @property
+    def medium(self) -> Medium:
+        """What frames of the link begin with."""
+        return _MEDIA[self]
+
+    @property
+    def latency(self) -> int:
+        """Latency (ns) of each of the two cables to the switch, if none is given."""
+        return _LATENCIES[self]
+
+
+_MEDIA: Final = {LinkLayer.ETHERNET: Medium.ETHERNET, LinkLayer.INFINIBAND: Medium.INFINIBAND}
+_LATENCIES: Final = {LinkLayer.ETHERNET: 300, LinkLayer.INFINIBAND: 25}
+"""Half of the latency of an Ethernet switch is in that of a cable: Spectrum has 300 ns, most have
+400 to 800 ns. A switch of InfiniBand has its own (:class:`Costs`); 25 ns are 5 m."""
+
+
 class TransferHost:
     """A host with a GPU, the adapter nearest to it, and pinned memory of the GPU's NUMA node.
 
     ``number`` makes its addresses. With a ``peer``, data goes to that GPU of the same host, by a
     ``link``. Regions of GPU memory keep its pages after it was freed, unless ``persistent`` is
-    false.
+    false. ``layer`` is the link layer of the adapter.
     ``routes`` are those of a copy engine: ``out`` of the GPU and ``in``, and to the ``peer``.
     ``copies`` and ``cpu`` (ns) count what was spent.
     """
@@ -69,6 +98,7 @@ class TransferHost:
         link: Route | None = None,
         *,
         persistent: bool = True,
+        layer: LinkLayer = LinkLayer.ETHERNET,
     ) -> None:
         self.name = name
         self.machine = machine
@@ -78,13 +108,15 @@ class TransferHost:
         self.node = machine.bridge_of(device).node
         self.place: Place = place_of(number)
         self.mac = self.place.mac
-        self.host = Host(place=self.place)
+        self.host = Host(number, place=self.place, medium=layer.medium)
         self.copies = 0
         self.cpu = 0.0
         self._driver = GpuDriver(self.host.space)
         self.host.nic.memory.clients.append(Peermem(self._driver, persistent=persistent))
         self.gpu = self._driver.add(_profile(device))
-        self._last = self.gpu if peer is None else self._driver.add(_profile(peer))
+        self._first: Memory = self.gpu
+        self._peer = None if peer is None else self._driver.add(_profile(peer))
+        self._last: Memory = self._peer or self.gpu
         self._address = self._last_address = self._size = 0
         self.routes = self._routes(link)
         self.application = NotifyingPort(self.host.nic)
@@ -112,6 +144,11 @@ class TransferHost:
         """The routes of the adapter, to pinned memory and to the GPU."""
         return adapter_routes(self.bus, self.adapter, self.device, self.node)
 
+    @property
+    def lids(self) -> range:
+        """The LIDs of the adapter; none on Ethernet."""
+        return self.host.lids
+
     def post_delay(self) -> float:
         """Return the time (ns) until the adapter has a WQE that a processor posts now.
 
@@ -124,17 +161,26 @@ class TransferHost:
         """Return the time (ns) from a completion until software sees it."""
         return self.costs.adapter_latency + self.adapter_routes[Path.HOST].latency
 
-    # Memory of the GPU.
+    # Memory of the data.
 
     def allocate(self, size: int) -> None:
         """Allocate memory for the data, on the GPU and its peer."""
         self._size = size
         self._address = self.gpu.allocate(size).address
-        other = self._last is not self.gpu
-        self._last_address = self._last.allocate(size).address if other else self._address
+        self._last_address = self._peer.allocate(size).address if self._peer else self._address
+
+    def allocate_pinned(self, size: int) -> None:
+        """Allocate pinned memory of the host for the data, which is then not on the GPU."""
+        self._size = size
+        memory = self.host.space.allocate(size)
+        self._first = self._last = memory
+        self._address = self._last_address = memory.base
 
     def registered(self) -> Registered:
-        """Register the data with the adapter, as :meth:`register` does."""
+        """Register the data with the adapter, on the GPU as :meth:`register` does."""
+        if isinstance(self._first, HostMemory):
+            region = self.host.pd.reg_mr(self._address, self._size, ALL_ACCESS)
+            return Registered(self._first, region)
         return self.register(self._address, self._size)
 
     def register(self, address: int, size: int) -> Registered:
@@ -156,19 +202,19 @@ class TransferHost:
 
     @property
     def address(self) -> int:
-        """Address of the memory of the GPU that the adapter accesses."""
+        """Address of the memory that the adapter accesses."""
         return self._address
 
     def fill(self, data: bytes, offset: int = 0) -> None:
-        """Write the data to the GPU's memory, as a kernel does."""
-        self.gpu.write(self._address + offset, data)
+        """Write the data to its memory, as a kernel or the processor does."""
+        self._first.write(self._address + offset, data)
 
     def store(self, offset: int, data: bytes) -> None:
         """Write a part of the data to where it is to arrive."""
         self._last.write(self._last_address + offset, data)
 
     def result(self, size: int, offset: int = 0) -> bytes:
-        """Return the data that has arrived, as a kernel reads it."""
+        """Return the data that has arrived, as a kernel or the processor reads it."""
         return self._last.read(self._last_address + offset, size)
 
 
@@ -189,7 +235,23 @@ def cable_of(host: TransferHost, rate: int, latency: int) -> Cable:
     return Cable(latency, rate or host.adapter.rate or DEFAULT_RATE)
 
 
-def join(network: Network, ports: Mapping[str, NetworkHost], cable: Cable) -> Traffic:
+def link_cable(host: TransferHost, layer: LinkLayer, rate: int, latency: int | None) -> AnyCable:
+    """Return a cable of a link layer, as :func:`cable_of`; without a latency it is the layer's.
+
+    :class:`TransferError` for a rate that no InfiniBand link has.
+    """
+    ethernet = cable_of(host, rate, layer.latency if latency is None else latency)
+    if layer is LinkLayer.ETHERNET:
+        return ethernet
+    try:
+        packet_rate(ethernet.rate or DEFAULT_RATE)
+    except FabricError as error:
+        raise TransferError(str(error)) from error
+    switch = ceil(host.costs.ib_switch_latency)
+    return InfiniBandCable(ethernet.latency, ethernet.rate, switch)
+
+
+def join(network: Network, ports: Mapping[str, NetworkHost], cable: AnyCable) -> Traffic:
     """Join hosts by a switch; return what counts the frames that they send."""
     star(network, ports, cable)
     traffic = Traffic()

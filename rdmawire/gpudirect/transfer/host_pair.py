@@ -9,11 +9,10 @@ from rdmawire.topology import Costs, DeviceKind, Machine
 from rdmawire.wire.management import PATH_MTUS
 
 
-class PairSpec(Protocol):
-    """What two hosts are, both such machines, and the network between them.
+class PairEnds(Protocol):
+    """What two hosts are, both such machines, and the path MTU between them (bytes).
 
-    ``source`` and ``target`` are GPUs by their names. ``rate`` is that of the wire in bits per
-    second, 0 for that of the adapter's port; ``latency`` (ns) that of each of the two cables.
+    ``source`` and ``target`` are GPUs by their names.
     """
 
     @property
@@ -26,10 +25,18 @@ class PairSpec(Protocol):
     def target(self) -> str: ...
 
     @property
-    def rate(self) -> int: ...
+    def mtu(self) -> int: ...
+
+
+class PairSpec(PairEnds, Protocol):
+    """Two hosts, and the network between them.
+
+    ``rate`` is that of the wire in bits per second, 0 for that of the adapter's port; ``latency``
+    (ns) that of each of the two cables.
+    """
 
     @property
-    def mtu(self) -> int: ...
+    def rate(self) -> int: ...
 
     @property
     def latency(self) -> int: ...
@@ -41,7 +48,7 @@ class PairSpec(Protocol):
     def costs(self) -> Costs: ...
 
 
-def check_pair(spec: PairSpec) -> None:
+def check_pair(spec: PairEnds) -> None:
     """Raise :class:`TransferError` for ends that are no GPUs, and for a path MTU that is none."""
     for name in (spec.source, spec.target):
         if spec.machine.device(name).kind is not DeviceKind.GPU:

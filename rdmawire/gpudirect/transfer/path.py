@@ -1,8 +1,10 @@
 """Transfers from a GPU to another one, by each path that data can take, in virtual time.
 
 Between two hosts data goes by GPUDirect RDMA, or through host memory and then over RDMA or TCP;
-within a host over NVLink or UALink. Packets are real, copies move real bytes, and both take the
-time of the links of the hosts (:mod:`rdmawire.topology`). Times are ns, sizes bytes.
+within a host over NVLink or UALink. Beside them is RDMA from pinned memory of a host to that of
+another, without a GPU. The links between hosts are Ethernet or InfiniBand. Packets are real, copies
+move real bytes, and both take the time of the links of the hosts (:mod:`rdmawire.topology`). Times
+are ns, sizes bytes.
 """
 
 from collections import deque
@@ -18,10 +20,11 @@ from rdmawire.errors import FabricError, TransferError, VerbsError
 from rdmawire.fabric import Network, Simulator
 from rdmawire.fabric.network import NetworkHost
 from rdmawire.gpudirect.transfer.host import (
+    LinkLayer,
     Traffic,
     TransferHost,
-    cable_of,
     join,
+    link_cable,
     link_uses,
 )
 from rdmawire.gpudirect.transfer.host_pair import check_pair, event_limit
@@ -49,8 +52,9 @@ MAX_SIZE: Final = 1 << 30
 
 
 class TransferPath(Enum):
-    """A path of data from one GPU to another."""
+    """A path of data from one GPU to another; of ``HOST`` between memories of hosts."""
 
+    HOST = "host"
     DIRECT = "direct"
     BOUNCE = "bounce"
     PAGEABLE = "pageable"
@@ -62,9 +66,15 @@ class TransferPath(Enum):
 class WireKind(Enum):
     """What carries data between hosts."""
 
-    RDMA = "RDMA from pinned memory"
+    RDMA = "RDMA from pinned buffers"
+    RDMA_TO_HOST = "RDMA from pinned memory of the data"
     RDMA_TO_GPU = "RDMA from GPU memory"
     TCP = "TCP"
+
+    @property
+    def is_zero_copy(self) -> bool:
+        """Whether the adapter accesses the memory of the data itself."""
+        return self in (WireKind.RDMA_TO_HOST, WireKind.RDMA_TO_GPU)
 
 
 class Plan(NamedTuple):
@@ -80,6 +90,7 @@ class Plan(NamedTuple):
 
 
 PLANS: Final[Mapping[TransferPath, Plan]] = {
+    TransferPath.HOST: Plan((), WireKind.RDMA_TO_HOST, ()),
     TransferPath.DIRECT: Plan((), WireKind.RDMA_TO_GPU, ()),
     TransferPath.BOUNCE: Plan(
         (StageKind.COPY_OUT,), WireKind.RDMA, (StageKind.COPY_IN,), pipelined=True
@@ -102,7 +113,7 @@ PLANS: Final[Mapping[TransferPath, Plan]] = {
 
 
 class Registering(NamedTuple):
-    """When the memory of GPUs is registered for a direct transfer, and by which driver.
+    """When the memory of the data is registered for RDMA, and by which driver if it is a GPU's.
 
     ``max_regions`` and ``max_bytes`` are the limits of a cache (:class:`RegistrationCache`).
     """
@@ -112,10 +123,11 @@ class Registering(NamedTuple):
     max_regions: int | None = None
     max_bytes: int | None = None
 
-    def registrar(self, costs: Costs) -> Registrar:
-        """Return what registers memory so, with a cache of its own."""
+    def registrar(self, costs: Costs, wire: WireKind | None) -> Registrar:
+        """Return what registers memory for a wire so, with a cache of its own."""
+        kind = RegisteredKind.HOST if wire is WireKind.RDMA_TO_HOST else self.kind
         limits = {"max_regions": self.max_regions, "max_bytes": self.max_bytes}
-        return Registrar(self.mode, RegistrationCache(self.kind, costs=costs, **limits))
+        return Registrar(self.mode, RegistrationCache(kind, costs=costs, **limits))
 
 
 class RegistrationCounts(NamedTuple):
@@ -136,8 +148,9 @@ class TransferSpec(NamedTuple):
     path, 0 for no pipeline; ``slots`` the chunks on their way. NCCL's chunks over a network are of
     128 KiB to 512 KiB, UCX's of 512 KiB (``UCX_RNDV_FRAG_SIZE``). ``rate`` is that of the wire in
     bits per second, 0 for the rate of the adapter's port; ``mtu`` the path MTU of RDMA in bytes.
-    ``latency`` is that of each of the two cables to the switch. The transfer is done ``repeat``
-    times, one after the other, with ``buffers`` buffers in turn.
+    ``layer`` is what joins hosts, ``latency`` (ns) that of each of the two cables to the switch, by
+    default the layer's. The transfer is done ``repeat`` times, one after the other, with
+    ``buffers`` buffers in turn.
     """
 
     machine: Machine
@@ -149,12 +162,18 @@ class TransferSpec(NamedTuple):
     slots: int = 4
     rate: int = 0
     mtu: int = 4096
-    latency: int = 300
+    latency: int | None = None
     seed: int = 0
     costs: Costs = H200_COSTS
     registering: Registering = Registering()
     repeat: int = 1
     buffers: int = 1
+    layer: LinkLayer = LinkLayer.ETHERNET
+
+    @property
+    def cable_latency(self) -> int:
+        """Latency (ns) of each of the two cables to the switch."""
+        return self.layer.latency if self.latency is None else self.latency
 
 
 class TransferReport(NamedTuple):
@@ -232,15 +251,18 @@ class Transfer:
         _check(spec)
         self._data = random_bytes(spec.size, spec.seed)
         limit = event_limit(spec.size, spec.repeat)
-        self.network = Network(Simulator(event_limit=limit), seed=spec.seed)
+        medium, wire = spec.layer.medium, self.plan.wire
+        self.network = Network(Simulator(event_limit=limit), seed=spec.seed, medium=medium)
         link = _link(spec)
         self.hosts = [
-            TransferHost(name, number, spec.machine, gpu, spec.costs, peer, link)
+            TransferHost(name, number, spec.machine, gpu, spec.costs, peer, link, layer=spec.layer)
             for number, (name, gpu, peer) in enumerate(_ends(spec), 1)
         ]
         for host in self.hosts:
-            host.allocate(spec.size * spec.buffers)
-        self._registrars = [spec.registering.registrar(spec.costs) for _ in self.hosts]
+            pinned = wire is WireKind.RDMA_TO_HOST
+            allocate = host.allocate_pinned if pinned else host.allocate
+            allocate(spec.size * spec.buffers)
+        self._registrars = [spec.registering.registrar(spec.costs, wire) for _ in self.hosts]
         self._regions: list[CachedRegion | None] = []
         self._traffic = Traffic()
         pipelined = self.plan.pipelined and spec.chunk
@@ -266,13 +288,17 @@ class Transfer:
         """Where the buffer of this repetition begins in the memory of the GPUs."""
         return self._round % self.spec.buffers * self.spec.size
 
+    @property
+    def _is_zero_copy(self) -> bool:
+        return self.plan.wire is not None and self.plan.wire.is_zero_copy
+
     def _connect(self) -> Wire:
         """Connect the hosts by a switch; return what carries chunks between them."""
         if self.plan.wire is WireKind.TCP:
             return self._connect_tcp()
         spec, (sender, receiver) = self.spec, self.hosts
         self._join(sender, receiver)
-        direct = self.plan.wire is WireKind.RDMA_TO_GPU
+        direct = self._is_zero_copy
         return RdmaWire(
             sender,
             receiver,
@@ -283,6 +309,7 @@ class Transfer:
             slot_size=self._size,
             mtu=spec.mtu,
             buffers=(sender.registered(), receiver.registered()) if direct else None,
+            on_gpus=self.plan.wire is WireKind.RDMA_TO_GPU,
         )
 
     def _connect_tcp(self) -> Wire:
@@ -291,7 +318,8 @@ class Transfer:
         return wire
 
     def _join(self, *ports: NetworkHost) -> None:
-        cable = cable_of(self.hosts[0], self.spec.rate, self.spec.latency)
+        spec = self.spec
+        cable = link_cable(self.hosts[0], spec.layer, spec.rate, spec.latency)
         names = [host.name for host in self.hosts]
         self._traffic = join(self.network, dict(zip(names, ports, strict=True)), cable)
 
@@ -342,7 +370,7 @@ class Transfer:
 
     def _register(self) -> float:
         """Register the buffers of a direct transfer; return the time until both hosts have it."""
-        if self.plan.wire is not WireKind.RDMA_TO_GPU:
+        if not self._is_zero_copy:
             return 0.0
         times = []
         for host, registrar in zip(self.hosts, self._registrars, strict=True):
@@ -407,7 +435,7 @@ class Transfer:
 
     def _store(self, chunk: Chunk) -> None:
         """Store a chunk that has taken all stages; its slot is free."""
-        if self.plan.wire is not WireKind.RDMA_TO_GPU:
+        if not self._is_zero_copy:
             self.hosts[-1].store(self._buffer + chunk.offset, chunk.data)
         self._arrived += 1
         if self._wire is None:
@@ -484,6 +512,8 @@ def random_bytes(size: int, seed: int) -> bytes:
 
 def _check(spec: TransferSpec) -> None:
     check_pair(spec)
+    if PLANS[spec.path].wire is WireKind.TCP and spec.layer is LinkLayer.INFINIBAND:
+        raise TransferError("TCP over InfiniBand (IPoIB) is not modelled: it takes Ethernet")
     if not 0 < spec.size <= MAX_SIZE:
         raise TransferError(f"a transfer of {spec.size} bytes; 1 to {MAX_SIZE} are supported")
     _check_repeat(spec)
