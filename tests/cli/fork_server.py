@@ -4,12 +4,17 @@ Commands start in a few milliseconds instead of half a second. Each is a process
 standard streams, directory, environment, signals, exit status and end of the interpreter are its
 own. What a process does before its imports are done, and what imports cost, is tested with
 processes of Python that start anew (``RDMAWIRE`` in :mod:`tests.cli.command`).
+
+A client connects to the server's socket and sends the words, the environment and the directory of a
+command with three descriptors, its standard streams; the reply is its exit status.
 """
 
 import gc
+import marshal
 import multiprocessing.process
 import os
 import pkgutil
+import select
 import signal
 import socket
 import subprocess
@@ -21,28 +26,45 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pickle import dumps, loads
 from subprocess import PIPE
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
 _NOT_PRELOADED = ("rdmawire.__main__", "rdmawire.cluster", "rdmawire.memory.gpu.cuda")
 """What starts a command when it is imported, or threads, or needs a library of an extra."""
 
-_SERVE = "from tests.cli.fork_server import serve; run = serve({fd}); run()"
-_MOST = 1 << 20
+_SERVE = "from tests.cli.fork_server import serve; run = serve({listener}, {client}); run()"
+_MAX_REQUEST = 1 << 20
+
+_CLIENT = """\
+#!{python} -IS
+import marshal, os, socket, sys
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server.connect({path!r})
+request = marshal.dumps((sys.argv[1:], dict(os.environ), os.getcwd()))
+socket.send_fds(server, [request], (0, 1, 2))
+status = marshal.loads(server.recv(100))
+sys.exit(status if status >= 0 else 128 - status)
+"""
 
 
 class ForkServer:
     """The client's side: one server for each process of tests, started by the first command."""
 
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            program = _SERVE.format(fd=theirs.fileno())
+        self._folder = TemporaryDirectory(prefix="rdmawire-tests-")
+        self.path = f"{self._folder.name}/socket"
+        # The server ends when its client does: then the other end of this pair is closed.
+        self._alive, theirs = socket.socketpair()
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self.path)
+            listener.listen()
+            fds = listener.fileno(), theirs.fileno()
+            program = _SERVE.format(listener=fds[0], client=fds[1])
             # Python finds out what its standard streams are when it starts: pipes.
             self._server = subprocess.Popen(
                 [sys.executable, "-c", program],
-                cwd=ROOT, pass_fds=(theirs.fileno(),), stdin=PIPE, stdout=PIPE, stderr=PIPE,
+                cwd=ROOT, pass_fds=fds, stdin=PIPE, stdout=PIPE, stderr=PIPE,
             )  # fmt: skip
 
     def run(
@@ -56,16 +78,31 @@ class ForkServer:
         stdout_end, output = os.pipe()
         stderr_end, errors = os.pipe()
         theirs = (given, output, errors)
-        socket.send_fds(self._socket, [dumps((list(words), env, os.getcwd()))], theirs)
-        for stream in theirs:
-            os.close(stream)
-        with ThreadPoolExecutor(3) as threads:
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server,
+            ThreadPoolExecutor(3) as threads,
+        ):
+            server.settimeout(timeout)
+            server.connect(self.path)
+            socket.send_fds(server, [marshal.dumps((list(words), env, os.getcwd()))], theirs)
+            for stream in theirs:
+                os.close(stream)
             threads.submit(_write_all, stdin_end, stdin)
             readers = [threads.submit(_read_all, end) for end in (stdout_end, stderr_end)]
-            self._socket.settimeout(timeout)
-            status = loads(self._socket.recv(_MOST))
+            status = int(marshal.loads(server.recv(_MAX_REQUEST)))
             stdout, stderr = (reader.result() for reader in readers)
         return status, stdout, stderr
+
+    @property
+    def bin(self) -> Path:
+        """A folder for PATH in which ``rdmawire`` is a client of this server."""
+        folder = Path(self._folder.name, "bin")
+        if not folder.exists():
+            folder.mkdir()
+            program = folder / "rdmawire"
+            program.write_text(_CLIENT.format(python=sys.executable, path=self.path))
+            program.chmod(0o755)
+        return folder
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -84,26 +121,37 @@ def fork_server(_process: int) -> ForkServer:
     return ForkServer()
 
 
-def serve(fd: int) -> Callable[[], None]:
+def serve(listener: int, client: int) -> Callable[[], None]:
     """Fork a process for each request; return the command's function in each of them.
 
-    The server itself ends when its client does.
+    ``listener`` is the socket that listens, ``client`` one that is closed when the client ends.
     """
-    requests = socket.socket(fileno=fd)
+    listening, alive = socket.socket(fileno=listener), socket.socket(fileno=client)
     _preload()
     gc.freeze()
-    while True:
-        message, streams, _, _ = socket.recv_fds(requests, _MOST, 3)
-        if not message:
-            os._exit(0)
-        child = os.fork()
-        if child == 0:
-            requests.close()
-            return _prepared(loads(message), streams)
-        for stream in streams:
-            os.close(stream)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        requests.send(dumps(status))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what waits for commands is not waited for
+    while not select.select([listening, alive], [], [])[0].count(alive):
+        connection = listening.accept()[0]
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listening.close()
+            alive.close()
+            return _command(connection)
+        connection.close()
+    os._exit(0)
+
+
+def _command(connection: socket.socket) -> Callable[[], None]:
+    """Return in a process of its own, whose exit status is sent when it ends."""
+    message, streams, _, _ = socket.recv_fds(connection, _MAX_REQUEST, 3)
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        return _prepared(marshal.loads(message), streams)
+    for stream in streams:
+        os.close(stream)
+    connection.send(marshal.dumps(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+    os._exit(0)
 
 
 def _preload() -> None:

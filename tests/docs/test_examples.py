@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.cli.fork_server import fork_server
 from tests.waiting import HANG
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +64,8 @@ CONSOLE = [block for page in PAGES for block in blocks(page) if block.language =
 
 @pytest.mark.parametrize("block", CONSOLE, ids=lambda b: f"{b.page.relative_to(ROOT)}:{b.line}")
 def test_commands_print_what_the_page_shows(block: Block, tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    python = Path(sys.executable).parent
+    path = f"{fork_server(os.getpid()).bin}:{python}:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "TZ": "UTC", "COLUMNS": "100", "TMPDIR": str(tmp_path)}
     for command, expected in commands(block):
         done = subprocess.run(
