@@ -51,11 +51,13 @@ class _Flow:
 class _Path(NamedTuple):
     """The limited links between two ranks, times (ns), and the rate of the wire, 0 for none.
 
-    ``trip`` is the latency of data, ``empty`` the time of a message without data. ``queue`` has the
-    messages that are sent, of which the first one is a flow: a queue pair sends them in order.
+    ``limit`` is the rate of the slowest link (bytes per second), ``trip`` the latency of data,
+    ``empty`` the time of a message without data. ``queue`` has the messages that are sent, of which
+    the first one is a flow: a queue pair sends them in order.
     """
 
     links: list[_Link]
+    limit: float
     trip: int
     empty: int
     wire: int
@@ -127,13 +129,13 @@ class FlowCarrier:
 
     def _new_path(self, route: MessageRoute) -> _Path:
         links = [link for one in route.links if (link := self._link(one)) is not None]
+        limit = min((link.capacity for link in links), default=0.0)
         trip, empty = ceil(route.dma + route.cables), ceil(route.cables)
         if not route.wired:
-            return _Path(links, trip, empty, 0, deque())
+            return _Path(links, limit, trip, empty, 0, deque())
         wire = min(self._placement.port_rate(one) for one in route.links if one.host < 0)
-        return _Path(
-            links, trip, empty + 2 * wire_time(HEADERS + FIRST_HEADERS, wire), wire, deque()
-        )
+        empty += 2 * wire_time(HEADERS + FIRST_HEADERS, wire)
+        return _Path(links, limit, trip, empty, wire, deque())
 
     def _link(self, link: LinkId) -> _Link | None:
         """Return a link, if its rate is limited."""
@@ -158,12 +160,28 @@ class FlowCarrier:
 
     def _share(self) -> None:
         self._is_due = False
+        self._free()
         flows = self._concerned()
         self._changed.clear()
+        if not flows:
+            return
         paths = {flow: flow.path.links for flow in flows}
         capacities = {link: link.capacity for links in paths.values() for link in links}
         for flow, rate in max_min_rates(paths, capacities).items():
             self._set_rate(flow, rate)
+
+    def _free(self) -> None:
+        """Give the flows that share none of their links the rate of the slowest one."""
+        for link in list(self._changed):
+            if link not in self._changed or len(link.flows) > 1:
+                continue
+            for flow in link.flows:
+                links = flow.path.links
+                if sum([len(one.flows) for one in links]) == len(links):
+                    self._changed.difference_update(links)
+                    self._set_rate(flow, flow.path.limit)
+            if not link.flows:
+                self._changed.discard(link)
 
     def _concerned(self) -> dict[_Flow, None]:
         """Return the flows that share links, also by way of others, with what has changed."""
@@ -205,4 +223,5 @@ class FlowCarrier:
         message, path = flow.message, flow.path
         end = self._simulator.now + path.tail(message.size)
         self._simulator.call_at(end, partial(self._replay.arrived, message))
-        self._simulator.call_at(end + path.empty, partial(self._replay.acknowledged, message))
+        if self._replay.awaits_acknowledgment(message):
+            self._simulator.call_at(end + path.empty, partial(self._replay.acknowledged, message))

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import WorkloadError
 from rdmawire.fabric import Simulator
-from rdmawire.gpudirect.workload.graph import ANY, Kind, Operation, Workload, followers
+from rdmawire.gpudirect.workload.graph import ANY, Kind, Operation, Workload, followers, is_wild
 from rdmawire.terminal import plural
 
 EAGER: Final = 1 << 13
@@ -103,10 +103,11 @@ class Mailbox:
     """Receives of a rank that wait, and messages that no receive has taken yet, in their orders.
 
     A receive waits in the queue of its pattern, a message in those of all patterns that it matches:
-    each is found without a search.
+    each is found without a search. Without ``wild`` no receive takes any source or any tag.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, wild: bool = True) -> None:
+        self._wild = wild
         self._order = 0
         self._receives: dict[Pattern, deque[_Entry]] = defaultdict(deque)
         self._messages: dict[Pattern, deque[_Entry]] = defaultdict(deque)
@@ -124,7 +125,7 @@ class Mailbox:
 
     def deliver(self, message: RankMessage) -> int | None:
         """Return the first receive that a message matches; without one, keep the message."""
-        patterns = _patterns(message)
+        patterns = self._patterns(message)
         heads = (self._first(self._receives, pattern) for pattern in patterns)
         found = min(filter(None, heads), key=lambda one: one.order, default=None)
         if found is None:
@@ -135,6 +136,15 @@ class Mailbox:
         found.is_taken = True
         assert isinstance(found.value, int)
         return found.value
+
+    def _patterns(self, message: RankMessage) -> tuple[Pattern, ...]:
+        """Return the patterns that a message matches; tags of collectives are below 0."""
+        source, tag = message.source, message.tag
+        if not self._wild:
+            return ((source, tag),)
+        if tag < 0:
+            return (source, tag), (ANY, tag)
+        return (source, tag), (ANY, tag), (source, ANY), (ANY, ANY)
 
     def _entry(self, value: int | RankMessage) -> _Entry:
         self._order += 1
@@ -158,14 +168,6 @@ class Mailbox:
         return [one.value for one in found if isinstance(one.value, int)]
 
 
-def _patterns(message: RankMessage) -> tuple[Pattern, ...]:
-    """Return the patterns that a message matches; messages of collectives have a tag below 0."""
-    source, tag = message.source, message.tag
-    if tag < 0:
-        return (source, tag), (ANY, tag)
-    return (source, tag), (ANY, tag), (source, ANY), (ANY, ANY)
-
-
 def _matches(receive: Operation, source: int, tag: int) -> bool:
     is_tag = tag >= 0 if receive.tag == ANY else receive.tag == tag
     return is_tag and receive.peer in {ANY, source}
@@ -186,7 +188,7 @@ class _Rank:
         self.operations = operations
         self.ends, self.starts = followers(operations)
         self.waits = [len(one.after) + len(one.after_start) for one in operations]
-        self.mailbox = Mailbox()
+        self.mailbox = Mailbox(wild=any(is_wild(one) for one in operations))
         self.left = len(operations)
         self.ended = 0
         self.state = bytearray(len(operations))
@@ -204,7 +206,10 @@ class Replay:
     """
 
     def __init__(
-        self, workload: Workload, simulator: Simulator, costs: MessageCosts = MessageCosts()  # noqa: B008
+        self,
+        workload: Workload,
+        simulator: Simulator,
+        costs: MessageCosts = MessageCosts(),  # noqa: B008
     ) -> None:
         self.workload = workload
         self.simulator = simulator
@@ -404,9 +409,13 @@ class Replay:
             self._end(message.target, message.receive)
         self._work()
 
+    def awaits_acknowledgment(self, message: RankMessage) -> bool:
+        """Return whether the send of a message ends when it is acknowledged."""
+        return message.announced or not self.costs.buffered
+
     def acknowledged(self, message: RankMessage) -> None:
-        """End a send: the source knows that its message has arrived."""
-        if not self.costs.buffered or message.announced:
+        """End a send that is not buffered: the source knows that its message has arrived."""
+        if self.awaits_acknowledgment(message):
             self._end(message.source, message.index)
             self._work()
 
