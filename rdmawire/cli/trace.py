@@ -85,7 +85,7 @@ _FAILED = 1
 )  # fmt: skip
 @option(
     "Network", "--gap", type=IntegerType(0, _MAX_TIME), default=0, show_default=True,
-    metavar="NS", help="Least time between two messages of an adapter (LogGP's g), in ns.",
+    metavar="NS", help="Time of an adapter after each message (LogGP's g), in ns.",
 )  # fmt: skip
 @option(
     "Network", "--loss", metavar="SHARE", default="0",

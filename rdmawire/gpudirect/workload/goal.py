@@ -13,8 +13,8 @@
     }
 
 Facts: the grammar ``txt2bin.re`` of LogGOPSim. A label is defined before it is used; ``-1`` is any
-source or any tag of a receive, and so is 4294967295, which Schedgen writes for MPI_ANY_TAG; ``calc``
-is in ns. Comments are ``//`` and ``/* */``.
+source or any tag of a receive, and so is 4294967295, as Schedgen writes MPI_ANY_TAG; ``calc`` is in
+ns. Comments are ``//`` and ``/* */``.
 """
 
 import re

@@ -27,9 +27,9 @@ class MessageCosts(NamedTuple):
     """What messages cost beside their bytes: the constants of LogGP, and when a send ends.
 
     ``overhead`` (LogGP's o) is the time (ns) in which the processor of an operation sends, or
-    takes, a message. ``gap`` (g) is the least time (ns) from one message to the next of an adapter,
-    at either end. ``buffered`` sends of up to ``eager`` bytes end when the adapter has them, others
-    when they are acknowledged.
+    takes, a message. ``gap`` (g) is the time (ns) that an adapter needs after each message before
+    the next one: with a gap, its messages are sent one after the other. ``buffered`` sends of up to
+    ``eager`` bytes end when the adapter has them, others when they are acknowledged.
     """
 
     eager: int = EAGER
@@ -201,8 +201,9 @@ class _Rank:
 class Replay:
     """Runs a workload: :meth:`run` may be called once.
 
-    ``simulator`` is the clock, ``carrier`` moves the messages. ``on_message`` is called with each
-    message when it is sent.
+    ``simulator`` is the clock, ``carrier`` moves the messages. ``transfer_time`` returns the time
+    (ns) of the bytes of a message, for gaps. ``on_message`` is called with each message when it is
+    sent.
     """
 
     def __init__(
@@ -210,10 +211,12 @@ class Replay:
         workload: Workload,
         simulator: Simulator,
         costs: MessageCosts = MessageCosts(),  # noqa: B008
+        transfer_time: Callable[[RankMessage], int] = lambda _: 0,
     ) -> None:
         self.workload = workload
         self.simulator = simulator
         self.costs = costs
+        self._transfer_time = transfer_time
         self.carrier: Carrier
         self.on_message: Done = _ignore
         self._ranks = [_Rank(operations) for operations in workload.ranks]
@@ -374,28 +377,32 @@ class Replay:
 
     def cleared(self, message: RankMessage) -> None:
         """Send a message that needs no receiver, or whose receiver is ready, after the gap."""
-        if self.costs.gap:
-            times = self._ranks[message.source].next_sent
-            self._after_gap(times, message.nic, partial(self.carrier.send, message))
-        else:
+        if not self.costs.gap:
             self.carrier.send(message)
+            return
+        times = self._ranks[message.source].next_sent
+        begin = max(self.simulator.now, times.get(message.nic, 0))
+        times[message.nic] = begin + self._transfer_time(message) + self.costs.gap
+        self._at(begin, partial(self.carrier.send, message))
 
-    def _after_gap(self, times: dict[int, int], nic: int, action: Callable[[], None]) -> None:
-        """Call an action when an adapter may send, or take, its next message."""
-        time = max(self.simulator.now, times.get(nic, 0))
-        times[nic] = time + self.costs.gap
+    def _received(self, message: RankMessage) -> None:
+        """Take the data of a message: after the gap, and in the time of the processor.
+
+        Its bytes have come in the meantime, so here the gap does not begin after them.
+        """
+        if not self.costs.gap:
+            self._take(message)
+            return
+        times = self._ranks[message.target].next_taken
+        begin = max(self.simulator.now, times.get(message.nic, 0))
+        times[message.nic] = begin + self.costs.gap
+        self._at(begin, partial(self._take, message))
+
+    def _at(self, time: int, action: Callable[[], None]) -> None:
         if time == self.simulator.now:
             action()
         else:
             self.simulator.call_at(time, action)
-
-    def _received(self, message: RankMessage) -> None:
-        """Take the data of a message: after the gap, and in the time of the processor."""
-        if self.costs.gap:
-            times = self._ranks[message.target].next_taken
-            self._after_gap(times, message.nic, partial(self._take, message))
-        else:
-            self._take(message)
 
     def _take(self, message: RankMessage) -> None:
         assert message.receive is not None

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
 from rdmawire.fabric import Cable, Network, Rule, Simulator, SwitchSettings
+from rdmawire.gpudirect.message_time import EFFICIENCY, wire_volume
 from rdmawire.gpudirect.transfer.host import Traffic
 from rdmawire.gpudirect.workload.flows import FlowCarrier
 from rdmawire.gpudirect.workload.graph import Kind, Workload, check_workload
@@ -93,7 +94,7 @@ class WorkloadRun:
         self._volumes: Counter[tuple[int, int, int]] = Counter()
         self._messages = self._message_bytes = 0
         simulator = Simulator(time_limit=_NO_LIMIT, event_limit=_NO_LIMIT)
-        self._replay = Replay(workload, simulator, spec.costs)
+        self._replay = Replay(workload, simulator, spec.costs, self._transfer_time)
         self._replay.on_message = self._count
         self._packets: PacketCarrier | None = None
         if spec.flows:
@@ -112,6 +113,12 @@ class WorkloadRun:
     def now(self) -> int:
         """The virtual time (ns)."""
         return self._replay.simulator.now
+
+    def _transfer_time(self, message: RankMessage) -> int:
+        """Return the time (ns) of the bytes of a message, with the headers of its packets."""
+        route = self._placement.message_route(message.source, message.target, message.nic)
+        volume = wire_volume(message.size) / EFFICIENCY if route.wired else message.size
+        return round(self._placement.transfer_time(route, volume))
 
     def _hop(self, source: int, target: int, size: int) -> Hop:
         """Return what a message of ``size`` bytes takes that finds all links free."""
