@@ -20,17 +20,22 @@ from rdmawire.gpudirect.workload.replay import Done, RankMessage, Replay
 from rdmawire.topology.cost import max_min_rates
 from rdmawire.units import SECOND
 
+MAX_SHARED: Final = 1024
+"""Flows that share links, also by way of others, of which all rates are computed anew."""
+_OFTEN: Final = 8
+"""Of more flows, all rates are computed anew after as many changes as an eighth of the flows."""
 _LEAST: Final = 1e-6
 """Bytes of a flow that count as none, for rounding."""
 
 
 class _Link:
-    """A link: bytes per second, and the flows that take it."""
+    """A link: bytes per second, those that flows have of them, and the flows that take it."""
 
-    __slots__ = ("capacity", "flows")
+    __slots__ = ("capacity", "flows", "used")
 
     def __init__(self, capacity: float) -> None:
         self.capacity = capacity
+        self.used = 0.0
         self.flows: dict[_Flow, None] = {}
 
 
@@ -86,6 +91,7 @@ class FlowCarrier:
         self._paths: dict[tuple[int, int, int], _Path] = {}
         self._changed: set[_Link] = set()
         self._is_due = False
+        self._partial = self._active = 0
 
     # Messages.
 
@@ -102,6 +108,7 @@ class FlowCarrier:
 
     def _begin(self, flow: _Flow) -> None:
         flow.since = self._simulator.now
+        self._active += 1
         for link in flow.path.links:
             link.flows[flow] = None
         self._change(flow.path.links)
@@ -166,7 +173,7 @@ class FlowCarrier:
         if not flows:
             return
         paths = {flow: flow.path.links for flow in flows}
-        capacities = {link: link.capacity for links in paths.values() for link in links}
+        capacities = _rooms(flows)
         for flow, rate in max_min_rates(paths, capacities).items():
             self._set_rate(flow, rate)
 
@@ -184,7 +191,14 @@ class FlowCarrier:
                 self._changed.discard(link)
 
     def _concerned(self) -> dict[_Flow, None]:
-        """Return the flows that share links, also by way of others, with what has changed."""
+        """Return the flows that share links, also by way of others, with what has changed.
+
+        Of more than :data:`MAX_SHARED` flows, return for a while only those on the links that have
+        changed: until as many changes as an eighth of them.
+        """
+        if self._partial and self._active > MAX_SHARED:
+            self._partial -= 1
+            return {flow: None for link in self._changed for flow in link.flows}
         waiting, seen = list(self._changed), set(self._changed)
         found: dict[_Flow, None] = {}
         while waiting:
@@ -195,6 +209,8 @@ class FlowCarrier:
                 new = [link for link in flow.path.links if link not in seen]
                 seen.update(new)
                 waiting += new
+        if len(found) > MAX_SHARED:
+            self._partial = len(found) // _OFTEN
         return found
 
     def _set_rate(self, flow: _Flow, rate: float) -> None:
@@ -202,6 +218,8 @@ class FlowCarrier:
             return
         now = self._simulator.now
         flow.left = max(flow.left - flow.rate * (now - flow.since) / SECOND, 0.0)
+        for link in flow.path.links:
+            link.used += rate - flow.rate
         flow.rate, flow.since = rate, now
         if flow.call is not None:
             flow.call.cancel()
@@ -209,8 +227,10 @@ class FlowCarrier:
         flow.call = self._simulator.call_at(end, partial(self._finish, flow))
 
     def _finish(self, flow: _Flow) -> None:
+        self._active -= 1
         for link in flow.path.links:
             del link.flows[flow]
+            link.used -= flow.rate
         self._change(flow.path.links)
         queue = flow.path.queue
         queue.popleft()
@@ -225,3 +245,17 @@ class FlowCarrier:
         self._simulator.call_at(end, partial(self._replay.arrived, message))
         if self._replay.awaits_acknowledgment(message):
             self._simulator.call_at(end + path.empty, partial(self._replay.acknowledged, message))
+
+
+def _rooms(flows: Iterable[_Flow]) -> dict[_Link, float]:
+    """Return what other flows leave of the links of these."""
+    rates: dict[_Link, list[float]] = {}
+    for flow in flows:
+        for link in flow.path.links:
+            rates.setdefault(link, []).append(flow.rate)
+    return {
+        link: link.capacity
+        if len(found) == len(link.flows)
+        else max(link.capacity - link.used + sum(found), _LEAST)
+        for link, found in rates.items()
+    }
