@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MAX_SIZE = 1 << 34
 _MAX_GROUPS = 1 << 20
+_MAX_TIME = 1_000_000_000
 _MAX_SHOWN = 16
 """Ranks of which all times are shown."""
 _FAILED = 1
@@ -54,6 +55,14 @@ _FAILED = 1
     help="Messages up to this size are sent before their receive is posted.",
 )  # fmt: skip
 @option(
+    "Workload", "--buffered", is_flag=True,
+    help="Let such a send end when the adapter has it, not when it is acknowledged.",
+)  # fmt: skip
+@option(
+    "Workload", "--overhead", type=IntegerType(0, _MAX_TIME), default=0, show_default=True,
+    metavar="NS", help="Time of the processor for each send and receive (LogGP's o), in ns.",
+)  # fmt: skip
+@option(
     "Workload", "--flows", is_flag=True,
     help="Share the rates of links among messages, without packets: for 1,024 ranks.",
 )  # fmt: skip
@@ -73,6 +82,10 @@ _FAILED = 1
 @option(
     "Network", "--latency", type=IntegerType(0, 1_000_000), default=300, show_default=True,
     metavar="NS", help="Latency of each of the two cables, in ns.",
+)  # fmt: skip
+@option(
+    "Network", "--gap", type=IntegerType(0, _MAX_TIME), default=0, show_default=True,
+    metavar="NS", help="Time of an adapter after each message (LogGP's g), in ns.",
 )  # fmt: skip
 @option(
     "Network", "--loss", metavar="SHARE", default="0",

@@ -314,7 +314,8 @@ class Simulator:
 
         ``FabricError`` if the time is not an integer.
         """
-        check("Simulator.time", time, InstanceOf(int), FabricError)
+        if type(time) is not int:
+            check("Simulator.time", time, InstanceOf(int), FabricError)
         return self._queue.call_at(max(time, self.now), action)
 
     def run(self, until: int | None = None) -> None:

@@ -39,6 +39,18 @@ def test_a_capture_has_the_frames(tmp_path: Path) -> None:
     assert set(rdmawire("dissect", str(path), *fields).stdout.split()) == {"9", "11"}
 
 
+@pytest.mark.parametrize("flows", [False, True])
+def test_messages_have_the_constants_of_loggp(flows: bool) -> None:
+    words = ("gen", "trace", GOAL, "--json", *(["--flows"] if flows else []))
+    plain = json.loads(rdmawire(*words).stdout)["rank_ns"]
+    costly = json.loads(rdmawire(*words, "--overhead", "5000").stdout)["rank_ns"]
+    assert all(later >= now + 5000 for now, later in zip(plain, costly, strict=True))
+    gapped = json.loads(rdmawire(*words, "--gap", "9000").stdout)["rank_ns"]
+    assert max(gapped) >= max(plain) + 5000
+    buffered = json.loads(rdmawire(*words, "--eager", "1MiB", "--buffered").stdout)["rank_ns"]
+    assert sum(buffered) < sum(plain)
+
+
 def test_hosts_are_filled_with_ranks() -> None:
     words = ("gen", "trace", MSCCL, "--size", "64KiB", "--host", "dgx-h200", "--links", "-q")
     assert rdmawire(*words).stdout == ""

@@ -20,17 +20,22 @@ from rdmawire.gpudirect.workload.replay import Done, RankMessage, Replay
 from rdmawire.topology.cost import max_min_rates
 from rdmawire.units import SECOND
 
+MAX_SHARED: Final = 1024
+"""Flows that share links, also by way of others, of which all rates are computed anew."""
+_OFTEN: Final = 8
+"""Of more flows, all rates are computed anew after as many changes as an eighth of the flows."""
 _LEAST: Final = 1e-6
 """Bytes of a flow that count as none, for rounding."""
 
 
 class _Link:
-    """A link: bytes per second, and the flows that take it."""
+    """A link: bytes per second, those that flows have of them, and the flows that take it."""
 
-    __slots__ = ("capacity", "flows")
+    __slots__ = ("capacity", "flows", "used")
 
     def __init__(self, capacity: float) -> None:
         self.capacity = capacity
+        self.used = 0.0
         self.flows: dict[_Flow, None] = {}
 
 
@@ -51,11 +56,13 @@ class _Flow:
 class _Path(NamedTuple):
     """The limited links between two ranks, times (ns), and the rate of the wire, 0 for none.
 
-    ``trip`` is the latency of data, ``empty`` the time of a message without data. ``queue`` has the
-    messages that are sent, of which the first one is a flow: a queue pair sends them in order.
+    ``limit`` is the rate of the slowest link (bytes per second), ``trip`` the latency of data,
+    ``empty`` the time of a message without data. ``queue`` has the messages that are sent, of which
+    the first one is a flow: a queue pair sends them in order.
     """
 
     links: list[_Link]
+    limit: float
     trip: int
     empty: int
     wire: int
@@ -84,6 +91,7 @@ class FlowCarrier:
         self._paths: dict[tuple[int, int, int], _Path] = {}
         self._changed: set[_Link] = set()
         self._is_due = False
+        self._partial = self._active = 0
 
     # Messages.
 
@@ -100,6 +108,7 @@ class FlowCarrier:
 
     def _begin(self, flow: _Flow) -> None:
         flow.since = self._simulator.now
+        self._active += 1
         for link in flow.path.links:
             link.flows[flow] = None
         self._change(flow.path.links)
@@ -127,13 +136,13 @@ class FlowCarrier:
 
     def _new_path(self, route: MessageRoute) -> _Path:
         links = [link for one in route.links if (link := self._link(one)) is not None]
+        limit = min((link.capacity for link in links), default=0.0)
         trip, empty = ceil(route.dma + route.cables), ceil(route.cables)
         if not route.wired:
-            return _Path(links, trip, empty, 0, deque())
+            return _Path(links, limit, trip, empty, 0, deque())
         wire = min(self._placement.port_rate(one) for one in route.links if one.host < 0)
-        return _Path(
-            links, trip, empty + 2 * wire_time(HEADERS + FIRST_HEADERS, wire), wire, deque()
-        )
+        empty += 2 * wire_time(HEADERS + FIRST_HEADERS, wire)
+        return _Path(links, limit, trip, empty, wire, deque())
 
     def _link(self, link: LinkId) -> _Link | None:
         """Return a link, if its rate is limited."""
@@ -158,15 +167,38 @@ class FlowCarrier:
 
     def _share(self) -> None:
         self._is_due = False
+        self._free()
         flows = self._concerned()
         self._changed.clear()
+        if not flows:
+            return
         paths = {flow: flow.path.links for flow in flows}
-        capacities = {link: link.capacity for links in paths.values() for link in links}
+        capacities = _rooms(flows)
         for flow, rate in max_min_rates(paths, capacities).items():
             self._set_rate(flow, rate)
 
+    def _free(self) -> None:
+        """Give the flows that share none of their links the rate of the slowest one."""
+        for link in list(self._changed):
+            if link not in self._changed or len(link.flows) > 1:
+                continue
+            for flow in link.flows:
+                links = flow.path.links
+                if sum([len(one.flows) for one in links]) == len(links):
+                    self._changed.difference_update(links)
+                    self._set_rate(flow, flow.path.limit)
+            if not link.flows:
+                self._changed.discard(link)
+
     def _concerned(self) -> dict[_Flow, None]:
-        """Return the flows that share links, also by way of others, with what has changed."""
+        """Return the flows that share links, also by way of others, with what has changed.
+
+        Of more than :data:`MAX_SHARED` flows, return for a while only those on the links that have
+        changed: until as many changes as an eighth of them.
+        """
+        if self._partial and self._active > MAX_SHARED:
+            self._partial -= 1
+            return {flow: None for link in self._changed for flow in link.flows}
         waiting, seen = list(self._changed), set(self._changed)
         found: dict[_Flow, None] = {}
         while waiting:
@@ -177,6 +209,8 @@ class FlowCarrier:
                 new = [link for link in flow.path.links if link not in seen]
                 seen.update(new)
                 waiting += new
+        if len(found) > MAX_SHARED:
+            self._partial = len(found) // _OFTEN
         return found
 
     def _set_rate(self, flow: _Flow, rate: float) -> None:
@@ -184,6 +218,8 @@ class FlowCarrier:
             return
         now = self._simulator.now
         flow.left = max(flow.left - flow.rate * (now - flow.since) / SECOND, 0.0)
+        for link in flow.path.links:
+            link.used += rate - flow.rate
         flow.rate, flow.since = rate, now
         if flow.call is not None:
             flow.call.cancel()
@@ -191,8 +227,10 @@ class FlowCarrier:
         flow.call = self._simulator.call_at(end, partial(self._finish, flow))
 
     def _finish(self, flow: _Flow) -> None:
+        self._active -= 1
         for link in flow.path.links:
             del link.flows[flow]
+            link.used -= flow.rate
         self._change(flow.path.links)
         queue = flow.path.queue
         queue.popleft()
@@ -205,4 +243,19 @@ class FlowCarrier:
         message, path = flow.message, flow.path
         end = self._simulator.now + path.tail(message.size)
         self._simulator.call_at(end, partial(self._replay.arrived, message))
-        self._simulator.call_at(end + path.empty, partial(self._replay.acknowledged, message))
+        if self._replay.awaits_acknowledgment(message):
+            self._simulator.call_at(end + path.empty, partial(self._replay.acknowledged, message))
+
+
+def _rooms(flows: Iterable[_Flow]) -> dict[_Link, float]:
+    """Return what other flows leave of the links of these."""
+    rates: dict[_Link, list[float]] = {}
+    for flow in flows:
+        for link in flow.path.links:
+            rates.setdefault(link, []).append(flow.rate)
+    return {
+        link: link.capacity
+        if len(found) == len(link.flows)
+        else max(link.capacity - link.used + sum(found), _LEAST)
+        for link, found in rates.items()
+    }

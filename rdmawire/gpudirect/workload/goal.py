@@ -13,7 +13,8 @@
     }
 
 Facts: the grammar ``txt2bin.re`` of LogGOPSim. A label is defined before it is used; ``-1`` is any
-source or any tag of a receive; ``calc`` is in ns. Comments are ``//`` and ``/* */``.
+source or any tag of a receive, and so is 4294967295, as Schedgen writes MPI_ANY_TAG; ``calc`` is in
+ns. Comments are ``//`` and ``/* */``.
 """
 
 import re
@@ -23,6 +24,7 @@ from typing import BinaryIO, Final
 from rdmawire.errors import WorkloadError
 from rdmawire.gpudirect.workload.graph import (
     ANY,
+    ANY_32,
     MAX_RANKS,
     Kind,
     Operation,
@@ -195,20 +197,23 @@ class _Parser:
 
     def _operation(self, found: re.Match[str], label: str) -> Operation:
         stream, nic = self._number(found["cpu"] or "0"), self._number(found["nic"] or "0")
-        tag = self._number(found["tag"] or "0")
+        tag = self._pattern(found["tag"] or "0")
         if found["calc"]:
             if found["tag"]:
                 raise self._error("calc has no tag")
-            kind, size, peer = Kind.COMPUTE, found["time"], "0"
+            kind, size, peer = Kind.COMPUTE, found["time"], 0
         elif found["sent"]:
             if tag == ANY:
                 raise self._error("a send needs a tag: -1 is for receives")
-            kind, size, peer = Kind.SEND, found["sent"], found["target"]
+            kind, size, peer = Kind.SEND, found["sent"], self._number(found["target"])
         else:
-            kind, size, peer = Kind.RECEIVE, found["taken"], found["source"]
-        return Operation(
-            kind, self._number(size), self._number(peer), tag, stream, nic, label, self.line
-        )
+            kind, size, peer = Kind.RECEIVE, found["taken"], self._pattern(found["source"])
+        return Operation(kind, self._number(size), peer, tag, stream, nic, label, self.line)
+
+    def _pattern(self, text: str) -> int:
+        """Return a source or a tag, which may be any."""
+        number = self._number(text)
+        return ANY if number == ANY_32 else number
 
     def workload(self) -> Workload:
         """Return what was read, at the end of the file."""

@@ -13,6 +13,7 @@ from typing import BinaryIO, Final
 from rdmawire.errors import WorkloadError
 from rdmawire.gpudirect.workload.graph import (
     ANY,
+    ANY_32,
     MAX_OPERATIONS,
     MAX_RANKS,
     Kind,
@@ -34,7 +35,6 @@ _RECORD: Final = Struct("<IBIQIBBIIII")
 the first index of the operations that wait for the end of this one, and of those for its start."""
 _INDEX: Final = Struct("<I")
 _KINDS: Final = {1: Kind.SEND, 2: Kind.RECEIVE, 3: Kind.COMPUTE}
-_ANY: Final = (1 << 32) - 1
 
 
 def parse_goal_binary(file: BinaryIO, source: str = "GOAL schedule") -> Workload:
@@ -133,4 +133,4 @@ class _Rank:
 
 def _signed(number: int) -> int:
     """Return a peer or a tag; all ones are any."""
-    return ANY if number == _ANY else number
+    return ANY if number == ANY_32 else number

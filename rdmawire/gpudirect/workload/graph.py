@@ -23,6 +23,8 @@ MAX_TIME: Final = 10**15
 """Time (ns) of one computation."""
 ANY: Final = -1
 """Any source, or any tag, of a receive. Tags of messages of collectives are below it."""
+ANY_32: Final = (1 << 32) - 1
+"""Any source, or any tag, as GOAL has it in 32 bits."""
 CHANNELS: Final = 256
 """Channels of a collective."""
 
@@ -178,27 +180,45 @@ def check_workload(workload: Workload) -> None:
 def _check_peers(workload: Workload, rank: int) -> None:
     ranks = len(workload.ranks)
     for index, operation in enumerate(workload.ranks[rank]):
-        if operation.kind not in {Kind.SEND, Kind.RECEIVE}:
+        if operation.kind is not Kind.SEND and operation.kind is not Kind.RECEIVE:
             continue
         is_any = operation.kind is Kind.RECEIVE and operation.peer == ANY
         if not is_any and not 0 <= operation.peer < ranks:
             raise WorkloadError(f"{workload.describe(rank, index)}, but ranks are 0 to {ranks - 1}")
 
 
-def followers(operations: Sequence[Operation]) -> tuple[list[list[int]], list[list[int]]]:
+Followers = list[Sequence[int]]
+"""For each operation of a rank the ones that wait for it."""
+
+
+def followers(operations: Sequence[Operation]) -> tuple[Followers, Followers]:
     """Return which operations wait for the end of each one, and which for its start."""
-    ends: list[list[int]] = [[] for _ in operations]
-    starts: list[list[int]] = [[] for _ in operations]
+    ends: Followers = [()] * len(operations)
+    starts: Followers = [()] * len(operations)
     for index, operation in enumerate(operations):
         for before in operation.after:
-            ends[before].append(index)
+            _append(ends, before, index)
         for before in operation.after_start:
-            starts[before].append(index)
+            _append(starts, before, index)
     return ends, starts
+
+
+def _append(found: Followers, before: int, index: int) -> None:
+    """Let an operation follow another one; most have none or one follower, and need no list."""
+    known = found[before]
+    if isinstance(known, list):
+        known.append(index)
+    else:
+        found[before] = [*known, index] if known else (index,)
 
 
 def _cycle(operations: Sequence[Operation]) -> list[int] | None:
     """Return operations that wait for one another in a circle, if there are any."""
+    if all(
+        max(one.after, default=-1) < index and max(one.after_start, default=-1) < index
+        for index, one in enumerate(operations)
+    ):
+        return None
     waits = [len(one.after) + len(one.after_start) for one in operations]
     ends, starts = followers(operations)
     ready = [index for index, count in enumerate(waits) if not count]
@@ -241,7 +261,7 @@ def _check_messages(workload: Workload) -> None:
     sends, receives = _ends(workload, Kind.SEND), _ends(workload, Kind.RECEIVE)
     wild = Counter(
         {
-            rank: sum(_is_wild(one) for one in operations)
+            rank: sum(is_wild(one) for one in operations)
             for rank, operations in enumerate(workload.ranks)
         }
     )
@@ -250,11 +270,12 @@ def _check_messages(workload: Workload) -> None:
     for rank, left in wild.items():
         if left > 0:
             operations = workload.ranks[rank]
-            last = max(index for index, one in enumerate(operations) if _is_wild(one))
+            last = max(index for index, one in enumerate(operations) if is_wild(one))
             raise WorkloadError(f"{workload.describe(rank, last)} has no send: none is left for it")
 
 
-def _is_wild(operation: Operation) -> bool:
+def is_wild(operation: Operation) -> bool:
+    """Return whether a receive takes any source or any tag."""
     return operation.kind is Kind.RECEIVE and ANY in {operation.peer, operation.tag}
 
 
@@ -263,7 +284,7 @@ def _ends(workload: Workload, kind: Kind) -> Ends:
     found: Ends = defaultdict(list)
     for rank, operations in enumerate(workload.ranks):
         for index, one in enumerate(operations):
-            if one.kind is kind and not _is_wild(one):
+            if one.kind is kind and not is_wild(one):
                 pair = (rank, one.peer) if kind is Kind.SEND else (one.peer, rank)
                 found[*pair, one.tag].append(index)
     return found

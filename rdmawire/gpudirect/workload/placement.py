@@ -239,7 +239,7 @@ class Placement:
         """Return the bytes per second of a link of a host, if they are limited."""
         return self._rates[link.source, link.target]
 
-    def transfer_time(self, route: MessageRoute, size: int) -> float:
+    def transfer_time(self, route: MessageRoute, size: float) -> float:
         """Return the time (ns) of ``size`` bytes at the rate of the slowest link of a route."""
         rates = [self.port_rate(one) / 8 for one in route.links if one.host < 0]
         rates += [rate for one in route.links if one.host >= 0 and (rate := self.capacity(one))]

@@ -3,23 +3,39 @@
 A :class:`Carrier` moves messages; it calls back when something has arrived. A message of at most
 ``eager`` bytes is sent at once, and its send ends when it is acknowledged. A longer one is
 announced; the receiver clears it when a receive matches, and then it is sent (rendezvous). A
-computation occupies its stream, a message occupies none.
+computation occupies its stream, a message only with an ``overhead``: before it is sent, and after
+its data is there.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import WorkloadError
 from rdmawire.fabric import Simulator
-from rdmawire.gpudirect.workload.graph import ANY, Kind, Operation, Workload, followers
+from rdmawire.gpudirect.workload.graph import ANY, Kind, Operation, Workload, followers, is_wild
 from rdmawire.terminal import plural
 
 EAGER: Final = 1 << 13
 """Bytes up to which messages are eager: UCX's threshold over RC is of this order."""
 _BEGUN: Final = 1
 _ENDED: Final = 2
+
+
+class MessageCosts(NamedTuple):
+    """What messages cost beside their bytes: the constants of LogGP, and when a send ends.
+
+    ``overhead`` (LogGP's o) is the time (ns) in which the processor of an operation sends, or
+    takes, a message. ``gap`` (g) is the time (ns) that an adapter needs after each message before
+    the next one: with a gap, its messages are sent one after the other. ``buffered`` sends of up to
+    ``eager`` bytes end when the adapter has them, others when they are acknowledged.
+    """
+
+    eager: int = EAGER
+    overhead: int = 0
+    gap: int = 0
+    buffered: bool = False
 
 
 class RankMessage:
@@ -87,10 +103,11 @@ class Mailbox:
     """Receives of a rank that wait, and messages that no receive has taken yet, in their orders.
 
     A receive waits in the queue of its pattern, a message in those of all patterns that it matches:
-    each is found without a search.
+    each is found without a search. Without ``wild`` no receive takes any source or any tag.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, wild: bool = True) -> None:
+        self._wild = wild
         self._order = 0
         self._receives: dict[Pattern, deque[_Entry]] = defaultdict(deque)
         self._messages: dict[Pattern, deque[_Entry]] = defaultdict(deque)
@@ -108,7 +125,7 @@ class Mailbox:
 
     def deliver(self, message: RankMessage) -> int | None:
         """Return the first receive that a message matches; without one, keep the message."""
-        patterns = _patterns(message)
+        patterns = self._patterns(message)
         heads = (self._first(self._receives, pattern) for pattern in patterns)
         found = min(filter(None, heads), key=lambda one: one.order, default=None)
         if found is None:
@@ -119,6 +136,15 @@ class Mailbox:
         found.is_taken = True
         assert isinstance(found.value, int)
         return found.value
+
+    def _patterns(self, message: RankMessage) -> tuple[Pattern, ...]:
+        """Return the patterns that a message matches; tags of collectives are below 0."""
+        source, tag = message.source, message.tag
+        if not self._wild:
+            return ((source, tag),)
+        if tag < 0:
+            return (source, tag), (ANY, tag)
+        return (source, tag), (ANY, tag), (source, ANY), (ANY, ANY)
 
     def _entry(self, value: int | RankMessage) -> _Entry:
         self._order += 1
@@ -142,45 +168,55 @@ class Mailbox:
         return [one.value for one in found if isinstance(one.value, int)]
 
 
-def _patterns(message: RankMessage) -> tuple[Pattern, ...]:
-    """Return the patterns that a message matches; messages of collectives have a tag below 0."""
-    source, tag = message.source, message.tag
-    if tag < 0:
-        return (source, tag), (ANY, tag)
-    return (source, tag), (ANY, tag), (source, ANY), (ANY, ANY)
-
-
 def _matches(receive: Operation, source: int, tag: int) -> bool:
     is_tag = tag >= 0 if receive.tag == ANY else receive.tag == tag
     return is_tag and receive.peer in {ANY, source}
 
 
+Work = tuple[int, int, Callable[[int, int], None]]
+"""An operation, the time (ns) for which it occupies its stream, and what is called after it."""
+
+
 class _Rank:
-    """What a rank has done: operations that others wait for, busy streams, and its mailbox."""
+    """What a rank has done: operations that others wait for, busy streams, and its mailbox.
+
+    ``next_sent`` and ``next_taken`` are by adapter the times from which the next message may be
+    sent or taken, if messages have a gap.
+    """
 
     def __init__(self, operations: list[Operation]) -> None:
         self.operations = operations
         self.ends, self.starts = followers(operations)
         self.waits = [len(one.after) + len(one.after_start) for one in operations]
-        self.mailbox = Mailbox()
+        self.mailbox = Mailbox(wild=any(is_wild(one) for one in operations))
         self.left = len(operations)
         self.ended = 0
         self.state = bytearray(len(operations))
         self.busy: set[int] = set()
-        self.queues: dict[int, deque[int]] = defaultdict(deque)
+        self.queues: dict[int, deque[Work]] = defaultdict(deque)
+        self.next_sent: dict[int, int] = {}
+        self.next_taken: dict[int, int] = {}
 
 
 class Replay:
     """Runs a workload: :meth:`run` may be called once.
 
-    ``simulator`` is the clock, ``carrier`` moves the messages. ``on_message`` is called with each
-    message when it is sent.
+    ``simulator`` is the clock, ``carrier`` moves the messages. ``transfer_time`` returns the time
+    (ns) of the bytes of a message, for gaps. ``on_message`` is called with each message when it is
+    sent.
     """
 
-    def __init__(self, workload: Workload, simulator: Simulator, *, eager: int = EAGER) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        simulator: Simulator,
+        costs: MessageCosts = MessageCosts(),  # noqa: B008
+        transfer_time: Callable[[RankMessage], int] = lambda _: 0,
+    ) -> None:
         self.workload = workload
         self.simulator = simulator
-        self.eager = eager
+        self.costs = costs
+        self._transfer_time = transfer_time
         self.carrier: Carrier
         self.on_message: Done = _ignore
         self._ranks = [_Rank(operations) for operations in workload.ranks]
@@ -224,34 +260,46 @@ class Replay:
         operation = rank.operations[index]
         if operation.kind is Kind.COMPUTE:
             self._compute(number, index, operation)
-            return
-        self._started(number, index)
-        if operation.kind is Kind.SEND:
-            self._send(number, index, operation)
+        elif operation.kind is Kind.SEND:
+            if self.costs.overhead:
+                self._occupy(number, (index, self.costs.overhead, self._send))
+            else:
+                self._started(number, index)
+                self._send(number, index)
         else:
+            self._started(number, index)
             message = rank.mailbox.post(index, operation)
             if message is not None:
                 self._matched(message, index)
 
     def _compute(self, number: int, index: int, operation: Operation) -> None:
-        rank = self._ranks[number]
-        if not operation.size:
+        if operation.size:
+            self._occupy(number, (index, operation.size, self._end))
+        else:
             self._started(number, index)
             self._end(number, index)
-        elif operation.stream in rank.busy:
-            rank.queues[operation.stream].append(index)
-        else:
-            rank.busy.add(operation.stream)
-            self._started(number, index)
-            end = self.simulator.now + operation.size
-            self.simulator.call_at(end, partial(self._computed, number, index, operation.stream))
 
-    def _computed(self, number: int, index: int, stream: int) -> None:
+    def _occupy(self, number: int, work: Work) -> None:
+        """Occupy the stream of an operation when it is free; an operation begins with it."""
+        rank = self._ranks[number]
+        index, time, _ = work
+        stream = rank.operations[index].stream
+        if stream in rank.busy:
+            rank.queues[stream].append(work)
+            return
+        rank.busy.add(stream)
+        if not rank.state[index]:
+            self._started(number, index)
+        end = self.simulator.now + time
+        self.simulator.call_at(end, partial(self._occupied, number, stream, work))
+
+    def _occupied(self, number: int, stream: int, work: Work) -> None:
         rank = self._ranks[number]
         rank.busy.discard(stream)
         if rank.queues[stream]:
-            self._ready.append((number, rank.queues[stream].popleft()))
-        self._end(number, index)
+            self._occupy(number, rank.queues[stream].popleft())
+        index, _, done = work
+        done(number, index)
         self._work()
 
     def _started(self, number: int, index: int) -> None:
@@ -279,15 +327,18 @@ class Replay:
 
     # Messages.
 
-    def _send(self, number: int, index: int, operation: Operation) -> None:
+    def _send(self, number: int, index: int) -> None:
+        operation = self._ranks[number].operations[index]
         pair = number, operation.peer
         message = RankMessage(number, index, operation, self._sent[pair])
         self._sent[pair] += 1
         if operation.move is not None:
             message.payload = operation.move.load()
         self.on_message(message)
-        if operation.size <= self.eager:
-            self.carrier.send(message)
+        if operation.size <= self.costs.eager:
+            self.cleared(message)
+            if self.costs.buffered:
+                self._end(number, index)
         else:
             message.announced = True
             self.carrier.announce(message)
@@ -325,20 +376,55 @@ class Replay:
             self._received(message)
 
     def cleared(self, message: RankMessage) -> None:
-        """Send a message whose receiver is ready: the source knows it."""
-        self.carrier.send(message)
+        """Send a message that needs no receiver, or whose receiver is ready, after the gap."""
+        if not self.costs.gap:
+            self.carrier.send(message)
+            return
+        times = self._ranks[message.source].next_sent
+        begin = max(self.simulator.now, times.get(message.nic, 0))
+        times[message.nic] = begin + self._transfer_time(message) + self.costs.gap
+        self._at(begin, partial(self.carrier.send, message))
 
     def _received(self, message: RankMessage) -> None:
+        """Take the data of a message: after the gap, and in the time of the processor.
+
+        Its bytes have come in the meantime, so here the gap does not begin after them.
+        """
+        if not self.costs.gap:
+            self._take(message)
+            return
+        times = self._ranks[message.target].next_taken
+        begin = max(self.simulator.now, times.get(message.nic, 0))
+        times[message.nic] = begin + self.costs.gap
+        self._at(begin, partial(self._take, message))
+
+    def _at(self, time: int, action: Callable[[], None]) -> None:
+        if time == self.simulator.now:
+            action()
+        else:
+            self.simulator.call_at(time, action)
+
+    def _take(self, message: RankMessage) -> None:
         assert message.receive is not None
         operation = self._ranks[message.target].operations[message.receive]
         if operation.move is not None:
             operation.move.store(message.payload or b"")
-        self._end(message.target, message.receive)
+        if self.costs.overhead:
+            work = (message.receive, self.costs.overhead, self._end)
+            self._occupy(message.target, work)
+        else:
+            self._end(message.target, message.receive)
+        self._work()
+
+    def awaits_acknowledgment(self, message: RankMessage) -> bool:
+        """Return whether the send of a message ends when it is acknowledged."""
+        return message.announced or not self.costs.buffered
 
     def acknowledged(self, message: RankMessage) -> None:
-        """End a send: the source knows that its message has arrived."""
-        self._end(message.source, message.index)
-        self._work()
+        """End a send that is not buffered: the source knows that its message has arrived."""
+        if self.awaits_acknowledgment(message):
+            self._end(message.source, message.index)
+            self._work()
 
     # What went wrong.
 

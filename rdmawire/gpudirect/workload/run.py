@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import WorkloadError
 from rdmawire.fabric import Cable, Network, Rule, Simulator, SwitchSettings
+from rdmawire.gpudirect.message_time import EFFICIENCY, wire_volume
 from rdmawire.gpudirect.transfer.host import Traffic
 from rdmawire.gpudirect.workload.flows import FlowCarrier
 from rdmawire.gpudirect.workload.graph import Kind, Workload, check_workload
@@ -18,7 +19,7 @@ from rdmawire.gpudirect.workload.placement import (
     RankPlace,
     plain_machine,
 )
-from rdmawire.gpudirect.workload.replay import EAGER, RankMessage, Replay
+from rdmawire.gpudirect.workload.replay import EAGER, MessageCosts, RankMessage, Replay
 from rdmawire.topology import Machine
 from rdmawire.units import gbps
 
@@ -34,8 +35,9 @@ class WorkloadSpec(NamedTuple):
     needed, all joined by NVLinks, with an adapter each. ``gpus`` are the ranks of a host, 0 for one
     on each GPU of ``machine``, or one without it. ``rate`` (bits per second) is that of cables, 0
     for the rate of the adapter's port; ``latency`` (ns) that of each of the two cables. Messages of
-    up to ``eager`` bytes are sent before their receive is posted. ``loss`` is the share of frames
-    that are lost on each link.
+    up to ``eager`` bytes are sent before their receive is posted; ``overhead``, ``gap`` (ns) and
+    ``buffered`` are those of :class:`MessageCosts`. ``loss`` is the share of frames that are lost
+    on each link.
     """
 
     machine: Machine | None = None
@@ -46,6 +48,14 @@ class WorkloadSpec(NamedTuple):
     eager: int = EAGER
     loss: float = 0.0
     seed: int = 0
+    overhead: int = 0
+    gap: int = 0
+    buffered: bool = False
+
+    @property
+    def costs(self) -> MessageCosts:
+        """What messages cost beside their bytes."""
+        return MessageCosts(self.eager, self.overhead, self.gap, self.buffered)
 
 
 class WorkloadReport(NamedTuple):
@@ -71,8 +81,8 @@ class WorkloadRun:
     """
 
     def __init__(self, workload: Workload, spec: WorkloadSpec = WorkloadSpec()) -> None:  # noqa: B008
-        if min(spec.gpus, spec.rate, spec.latency, spec.eager) < 0:
-            raise WorkloadError("a number of GPUs, a rate, a latency or a size below 0")
+        if min(spec.gpus, spec.rate, spec.latency, spec.eager, spec.overhead, spec.gap) < 0:
+            raise WorkloadError("a number of GPUs, a rate, a time or a size below 0")
         self.spec = spec
         self.network: Network | None = None
         if not spec.flows:
@@ -84,7 +94,7 @@ class WorkloadRun:
         self._volumes: Counter[tuple[int, int, int]] = Counter()
         self._messages = self._message_bytes = 0
         simulator = Simulator(time_limit=_NO_LIMIT, event_limit=_NO_LIMIT)
-        self._replay = Replay(workload, simulator, eager=spec.eager)
+        self._replay = Replay(workload, simulator, spec.costs, self._transfer_time)
         self._replay.on_message = self._count
         self._packets: PacketCarrier | None = None
         if spec.flows:
@@ -104,14 +114,21 @@ class WorkloadRun:
         """The virtual time (ns)."""
         return self._replay.simulator.now
 
+    def _transfer_time(self, message: RankMessage) -> int:
+        """Return the time (ns) of the bytes of a message, with the headers of its packets."""
+        route = self._placement.message_route(message.source, message.target, message.nic)
+        volume = wire_volume(message.size) / EFFICIENCY if route.wired else message.size
+        return round(self._placement.transfer_time(route, volume))
+
     def _hop(self, source: int, target: int, size: int) -> Hop:
         """Return what a message of ``size`` bytes takes that finds all links free."""
         route = self._placement.message_route(source, target, 0)
-        trip = route.dma + route.cables
+        trip = route.dma + route.cables + 2 * self.spec.overhead
         transfer = self._placement.transfer_time(route, size)
+        gap = max(self.spec.gap - transfer, 0.0)
         if size <= self.spec.eager:
-            return Hop(trip, 0.0, transfer)
-        return Hop(trip + 2 * route.cables, trip + route.cables, transfer)
+            return Hop(trip, gap, transfer)
+        return Hop(trip + 2 * route.cables, max(trip + route.cables, gap), transfer)
 
     def _count(self, message: RankMessage) -> None:
         operation = self.workload.ranks[message.source][message.index]

@@ -46,6 +46,12 @@ def test_braces_comments_and_labels_may_be_anywhere() -> None:
     assert (found.ranks[1][0].tag, found.ranks[1][0].line) == (ANY, 2)
 
 
+def test_any_may_be_a_number_of_32_bits() -> None:
+    """Schedgen writes MPI_ANY_TAG so."""
+    (found,) = goal("num_ranks 1\nrank 0 {\nrecv 8b from 4294967295 tag 4294967295\n}").ranks[0]
+    assert (found.peer, found.tag) == (ANY, ANY)
+
+
 HEAD = "num_ranks 2\nrank 0 {\n"
 
 

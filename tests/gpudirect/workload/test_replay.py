@@ -21,7 +21,13 @@ from rdmawire.gpudirect.workload import (
     WorkloadSpec,
     check_workload,
 )
-from rdmawire.gpudirect.workload.replay import Done, Mailbox, RankMessage, Replay
+from rdmawire.gpudirect.workload.replay import (
+    Done,
+    Mailbox,
+    MessageCosts,
+    RankMessage,
+    Replay,
+)
 from tests.gpudirect.workload.schedules import any_source, failure, goal, schedules
 
 Place = tuple[int, int]
@@ -61,7 +67,7 @@ class Log(Replay):
     """A replay that notes when operations begin and end, and the receives of messages."""
 
     def __init__(self, workload: Workload, eager: int, seed: int) -> None:
-        super().__init__(workload, Simulator(), eager=eager)
+        super().__init__(workload, Simulator(), MessageCosts(eager))
         self.begins: dict[Place, int] = {}
         self.ends: dict[Place, int] = {}
         self.order: list[Place] = []

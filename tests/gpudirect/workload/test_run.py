@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rdmawire.gpudirect.workload.flows as flow_module
 from rdmawire import open_host
 from rdmawire.capture import open_capture
 from rdmawire.fabric import Buffer
@@ -278,3 +279,20 @@ def test_a_thousand_ranks_are_flows_at_the_rate_of_a_ring() -> None:
     moved = 2 * size * (ranks - 1) / ranks
     assert moved / 50 < found.duration < 1.2 * moved / 50
     assert found.messages == 2 * (ranks - 1) * ranks
+
+
+def test_rates_of_many_flows_are_nearly_those_of_all_computed_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ranks: list[list[Operation]] = []
+    for rank in range(12):
+        others = [(rank + step) % 12 for step in range(1, 12)]
+        sends = [Operation(Kind.SEND, 40_000 + 997 * rank + 3001 * to, to) for to in others]
+        takes = [Operation(Kind.RECEIVE, 1 << 20, source) for source in others]
+        ranks.append([*sends, *takes])
+    spec = WorkloadSpec(flows=True, eager=1 << 20)
+    exact = WorkloadRun(Workload("all-to-all", ["x"], ranks), spec).run()
+    monkeypatch.setattr(flow_module, "MAX_SHARED", 16)
+    found = WorkloadRun(Workload("all-to-all", ["x"], ranks), spec).run()
+    assert found.duration == pytest.approx(exact.duration, rel=0.01)
+    assert found.links == exact.links
