@@ -50,6 +50,7 @@ class Backing(ABC):
     peer: object = None  # the only adapter that may use it, if there is one
     initiator: Initiator | None = None  # bus initiator of writes
     relaxed = False  # whether its writes may overtake one another on the bus
+    is_simple = False  # whether accesses have no other effect, though they may fail
 
     def originate(self, initiator: Initiator | None, *, relaxed: bool) -> None:
         """Set the initiator of writes, and whether they may overtake one another on the bus."""
@@ -116,6 +117,7 @@ class HostPages(Backing):
 
     path = Path.HOST
     by_bus_address = True
+    is_simple = True
 
     def __init__(
         self,
