@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * The list of devices: those of the service, which names each of them. */
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+enum { MAX_DEVICES = 1024 };
+
+/* Fill in the paths below /sys, where programs look for a device's attributes. */
+static void set_paths(struct ibv_device *device, uint32_t index)
+{
+	const char *root = ibv_get_sysfs_path();
+
+	snprintf(device->dev_name, sizeof device->dev_name, "uverbs%u", index);
+	snprintf(device->dev_path, sizeof device->dev_path, "%s/class/infiniband_verbs/uverbs%u",
+		 root, index);
+	snprintf(device->ibdev_path, sizeof device->ibdev_path, "%s/class/infiniband/%s", root,
+		 device->name);
+}
+
+static struct rw_device *new_device(const struct rw_get_device_reply *reply, uint32_t index)
+{
+	struct rw_device *device = calloc(1, sizeof *device);
+
+	if (!device)
+		return NULL;
+	memcpy(device->device.name, &reply->name0, IBV_SYSFS_NAME_MAX);
+	device->device.name[IBV_SYSFS_NAME_MAX - 1] = 0;
+	device->device.node_type = (enum ibv_node_type)reply->node_type;
+	device->device.transport_type =
+		reply->node_type == IBV_NODE_RNIC ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	set_paths(&device->device, index);
+	device->guid = reply->guid;
+	device->index = index;
+	atomic_init(&device->references, 1);
+	return device;
+}
+
+static struct rw_device *get_device(int socket, uint32_t index)
+{
+	struct rw_get_device_request request = {.call = RW_GET_DEVICE, .index = index};
+	struct rw_get_device_reply reply;
+	int error = rw_exchange(socket, &request, sizeof request, &reply, sizeof reply, NULL, 0,
+				NULL);
+
+	if (!error)
+		return new_device(&reply, index);
+	rw_refuse(error, "get_device", "device %u: %s", index, strerror(error));
+	return NULL;
+}
+
+/* Ask for the devices in turn, and stop at one that fails. Returns their number. */
+static int get_devices(int socket, struct ibv_device **list, uint64_t count)
+{
+	struct rw_device *device;
+	int found = 0;
+
+	while ((uint64_t)found < count && (device = get_device(socket, (uint32_t)found)))
+		list[found++] = &device->device;
+	return found;
+}
+
+/* Without a service the list is empty, and errno says why. */
+struct ibv_device **ibv_get_device_list(int *num_devices)
+{
+	struct ibv_device **list = calloc(1, sizeof *list), **grown;
+	int socket = list ? rw_connect() : -1, found = 0;
+	uint64_t count = 0;
+
+	if (num_devices)
+		*num_devices = 0;
+	if (socket < 0)
+		return list;
+	if (!rw_say_hello(socket, &count) && count <= MAX_DEVICES &&
+	    (grown = realloc(list, (count + 1) * sizeof *list))) {
+		list = grown;
+		memset(list, 0, (count + 1) * sizeof *list);
+		found = get_devices(socket, list, count);
+	}
+	close(socket);
+	if (num_devices)
+		*num_devices = found;
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	for (struct ibv_device **device = list; device && *device; device++)
+		rw_release_device((struct rw_device *)*device);
+	free(list);
+}
+
+void rw_hold_device(struct rw_device *device)
+{
+	atomic_fetch_add(&device->references, 1);
+}
+
+void rw_release_device(struct rw_device *device)
+{
+	if (atomic_fetch_sub(&device->references, 1) == 1)
+		free(device);
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+__be64 ibv_get_device_guid(struct ibv_device *device)
+{
+	return htobe64(((struct rw_device *)device)->guid);
+}
+
+int ibv_get_device_index(struct ibv_device *device)
+{
+	return (int)((struct rw_device *)device)->index;
+}
