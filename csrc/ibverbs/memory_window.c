@@ -37,14 +37,20 @@ int rw_dealloc_mw(struct ibv_mw *mw)
 	return error;
 }
 
-/* Bind a window of type 1: the library chooses the new key. An empty range unbinds it. */
+/* The key of a window of type 1 after a bind: the adapter chooses the variant in its lowest byte. */
+static uint32_t next_key(uint32_t rkey)
+{
+	return (rkey & ~0xffu) | ((rkey + RW_WINDOW_KEY_STEP) & 0xff);
+}
+
+/* Bind a window of type 1. An empty range unbinds it. */
 int rw_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct ibv_send_wr *bad, wr = {.wr_id = bind->wr_id,
 				       .opcode = IBV_WR_BIND_MW,
 				       .send_flags = bind->send_flags,
 				       .bind_mw = {.mw = mw,
-						   .rkey = ibv_inc_rkey(mw->rkey),
+						   .rkey = next_key(mw->rkey),
 						   .bind_info = bind->bind_info}};
 	int error = rw_post_send(qp, &wr, &bad);
 

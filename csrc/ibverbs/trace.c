@@ -30,11 +30,12 @@ static void print(const char *subject, const char *cause, va_list arguments)
 		return; /* no stderr: nothing to say it on */
 }
 
+/* A full queue is no mistake of a program that polls and posts again: only level 2 tells of it. */
 int rw_refuse(int error, const char *function, const char *cause, ...)
 {
 	va_list arguments;
 
-	if (level >= 1) {
+	if (level >= (error == ENOMEM ? 2 : 1)) {
 		va_start(arguments, cause);
 		print(function, cause, arguments);
 		va_end(arguments);

@@ -69,6 +69,9 @@ MAX_INLINE_DATA = 1024
 MAX_SGE = 32
 """Maximum SGEs of a work request, and therefore of a record."""
 
+WINDOW_KEY_STEP = 0x35
+"""What a bind of a window of type 1 adds to the lowest byte of its key, as the adapter does."""
+
 COPY_READ, COPY_WRITE = 1, 2
 """Directions of a copy request: from the memory of the process, or to it."""
 
@@ -283,7 +286,7 @@ RECORDS = (SGE, WORK_REQUEST, COMPLETION, COPY_REQUEST)
 _CONSTANTS = _words(
     "MAX_WORDS RING_HEADER WORK_RING_BYTES HEAD TAIL ASLEEP PRODUCED CONSUMED ARMED ARM_ANY"
     " ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV PAD MEMORY_OF_HOST MEMORY_OF_GPU"
-    " MEMORY_OF_DMABUF MAX_INLINE_DATA MAX_SGE COPY_READ COPY_WRITE COPY_BUFFER_BYTES"
+    " MEMORY_OF_DMABUF WINDOW_KEY_STEP MAX_INLINE_DATA MAX_SGE COPY_READ COPY_WRITE COPY_BUFFER_BYTES"
 )
 
 
