@@ -6,8 +6,8 @@ costs the least when the next work comes soon, and then sleeps in epoll until a 
 ready, or the driver's next timer is due.
 """
 
+import os
 from collections.abc import Callable
-from os import sched_yield
 from select import EPOLLIN, epoll
 from typing import Final, Protocol
 
@@ -47,6 +47,8 @@ class Loop:
 
     def __init__(self, yields: int = YIELDS) -> None:
         self._epoll = epoll()
+        self._alarm = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._alarm, EPOLLIN)
         self._handlers: dict[int, Handler] = {}
         self._yields = yields
         self._stopped = False
@@ -62,8 +64,9 @@ class Loop:
             self._epoll.unregister(fd)
 
     def stop(self) -> None:
-        """Let :meth:`run` return after the present step."""
+        """Let :meth:`run` return after the present step. Any thread may call this."""
         self._stopped = True
+        os.eventfd_write(self._alarm, 1)
 
     def poll(self, timeout: float = 0) -> bool:
         """Call the handlers of ready descriptors; wait for one at most ``timeout`` seconds."""
@@ -87,7 +90,7 @@ class Loop:
             if idle <= self._yields:
                 if not idle % _EMPTY_STEPS and self.poll():
                     idle = 0
-                sched_yield()
+                os.sched_yield()
             elif self._sleep(driver):
                 idle = 0
 
@@ -99,8 +102,9 @@ class Loop:
             driver.awake()
 
     def close(self) -> None:
-        """Close the loop's own descriptor."""
+        """Close the loop's own descriptors."""
         self._epoll.close()
+        os.close(self._alarm)
 
 
 def _seconds_until(time: int | None) -> float:

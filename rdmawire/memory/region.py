@@ -51,6 +51,8 @@ class Backing(ABC):
     initiator: Initiator | None = None  # bus initiator of writes
     relaxed = False  # whether its writes may overtake one another on the bus
     is_simple = False  # whether accesses have no other effect, though they may fail
+    is_bulk = False  # whether one large access costs much less than several small ones
+    lends = True  # whether it has views
 
     def originate(self, initiator: Initiator | None, *, relaxed: bool) -> None:
         """Set the initiator of writes, and whether they may overtake one another on the bus."""
@@ -66,6 +68,12 @@ class Backing(ABC):
 
     @abstractmethod
     def write(self, address: int, data: BytesLike) -> None: ...
+
+    def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
+        """Write parts one after the other."""
+        for part in parts:
+            self.write(address, part)
+            address += len(part)
 
     def push(self, address: int) -> None:
         """Complete earlier writes by a read; ``MemoryFault`` if that is not possible."""
@@ -402,8 +410,13 @@ class Region(Grant):
 
     @property
     def is_plain(self) -> bool:
-        """Whether accesses have no other effect and do not fail: it is pinned host memory."""
-        return self._backing.__class__ is HostPages
+        """Whether accesses have no other effect, though they may raise ``MemoryFault``."""
+        return self._backing is not None and self._backing.is_simple
+
+    @property
+    def is_bulk(self) -> bool:  # type: ignore[override]
+        """Whether one large access costs much less than several small ones."""
+        return self._backing is not None and self._backing.is_bulk
 
     @property
     def page_faults(self) -> int:
@@ -454,8 +467,11 @@ class Region(Grant):
 
     def read(self, iova: int, length: int) -> bytes | memoryview:
         """Return ``length`` bytes, perhaps a view of the page: copy it before the next write."""
+        pages = self._pages
+        if not pages:
+            return self._read_pages(iova, length)
         address = iova + self._delta
-        page = self._pages.get(address >> self._shift)
+        page = pages.get(address >> self._shift)
         at = address & self._mask
         end = at + length
         if page is None or end > self._page_size or iova < self.iova or iova + length > self.end:
@@ -468,9 +484,13 @@ class Region(Grant):
 
     def write(self, iova: int, data: BytesLike) -> None:
         """Write ``data`` (bytes; a memoryview must have format ``B``)."""
+        pages = self._pages
+        if not pages:
+            self._write_pages(iova, data)
+            return
         length = len(data)
         address = iova + self._delta
-        page = self._pages.get(address >> self._shift)
+        page = pages.get(address >> self._shift)
         at = address & self._mask
         end = at + length
         if page is None or end > self._page_size or iova < self.iova or iova + length > self.end:
@@ -481,6 +501,12 @@ class Region(Grant):
         counters.address = address
         counters.bytes += length
         counters.transactions += 1
+
+    def write_all(self, iova: int, parts: Sequence[BytesLike]) -> None:
+        """Write parts one after the other."""
+        length = sum(map(len, parts))
+        self._checked(iova, length).write_all(iova + self._delta, parts)
+        self._count(iova, length)
 
     def place(self, iova: int) -> int:
         return iova
@@ -520,22 +546,40 @@ class Region(Grant):
         return self._backing
 
     def _read_pages(self, iova: int, length: int) -> bytes:
-        data = self._checked(iova, length).read(iova + self._delta, length)
-        self._count(iova, length)
-        return data
+        backing = self._backing
+        if backing is None or backing.lends or iova < self.iova or iova + length > self.end:
+            data = self._checked(iova, length).read(iova + self._delta, length)
+            self._count(iova, length)
+            return data
+        path = self._path
+        path.address = address = iova + self._delta
+        path.bytes += length
+        path.transactions += 1
+        return backing.read(address, length)
 
     def _write_pages(self, iova: int, data: BytesLike) -> None:
-        self._checked(iova, len(data)).write(iova + self._delta, data)
-        self._count(iova, len(data))
+        backing, length = self._backing, len(data)
+        if backing is None or backing.lends or iova < self.iova or iova + length > self.end:
+            self._checked(iova, length).write(iova + self._delta, data)
+            self._count(iova, length)
+            return
+        path = self._path
+        path.address = address = iova + self._delta
+        path.bytes += length
+        path.transactions += 1
+        backing.write(address, data)
 
     def _count(self, iova: int, length: int) -> None:
         """Count a DMA, and cache the page it ended in for the next one."""
-        self._path.address = iova + self._delta
-        self._path.bytes += length
-        self._path.transactions += 1
-        self._path.copies += self._copies
+        path, backing = self._path, self._backing
+        path.address = iova + self._delta
+        path.bytes += length
+        path.transactions += 1
+        path.copies += self._copies
+        if backing is None or not backing.lends:
+            return
         number = (iova + length - 1 + self._delta) >> self._shift
-        if length and self._backing is not None and number not in self._pages:
-            page = self._backing.lend(number << self._shift)
+        if length and number not in self._pages:
+            page = backing.lend(number << self._shift)
             if page is not None:
                 self._pages[number] = page

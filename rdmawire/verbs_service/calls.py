@@ -219,7 +219,7 @@ class Calls:
             cqe,
             found,
             self._context.async_channel,
-            make=partial(CompletionRing, self._context.srqs_of),
+            make=partial(CompletionRing, self._context.srqs),
         )
         assert isinstance(cq, CompletionRing)
         owner = CqHandle(cq, found)
@@ -268,6 +268,7 @@ class Calls:
         if srq_limit:
             srq.modify(limit=min(srq_limit, max_wr))
         handle = self._context.add(SrqHandle(srq))
+        self._context.srqs.handles[srq.number] = handle
         return Reply((handle, srq.number, srq.max_wr, srq.max_sge))
 
     def modify_srq(self, srq: int, mask: int, max_wr: int, srq_limit: int) -> Reply:
@@ -318,8 +319,6 @@ class Calls:
                 async_channel=self._context.async_channel,
             )
         qp = self._context.nic.create_qp(kind, init)
-        if srq:
-            self._context.srqs_of[qp.qp_num] = srq
         self._context.qps[qp.qp_num] = qp
         device.openers[qp] += 1
         handle = self._context.add(QueuePairHandle(qp))

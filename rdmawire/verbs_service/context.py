@@ -25,7 +25,7 @@ from rdmawire.verbs import (
 from rdmawire.verbs_service.device import Device
 from rdmawire.verbs_service.events import Channel, EventPipe
 from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory
-from rdmawire.verbs_service.ring import CompletionRing, WorkRing
+from rdmawire.verbs_service.ring import CompletionRing, SrqNames, WorkRing
 
 _EVENT: Final = Struct("=QQ")
 MAX_OBJECTS: Final = 1 << 20
@@ -97,8 +97,7 @@ class Context:
         self.async_channel: AsyncChannel = self.nic.create_async_channel()
         self.qps: dict[int, QueuePair] = {}
         """The queue pairs that this context posts to, by number."""
-        self.srqs_of: dict[int, int] = {}
-        """Handles of shared receive queues, by the numbers of queue pairs that use them."""
+        self.srqs = SrqNames(self.nic.device.qps)
         self.mcast: set[tuple[bytes, QueuePair]] = set()
         """The multicast groups of queue pairs."""
         self._objects: dict[int, Object] = {}
@@ -209,11 +208,11 @@ class Context:
             del self.device.openers[qp]
         self.remove(handle)
         self.qps.pop(qp.qp_num, None)
-        self.srqs_of.pop(qp.qp_num, None)
 
     def destroy_srq(self, handle: int, owner: SrqHandle) -> None:
         """Destroy a shared receive queue. ``VerbsError`` EBUSY while queue pairs use it."""
         self.nic.destroy_srq(owner.srq)
+        del self.srqs.handles[owner.srq.number]
         self.remove(handle)
 
     def destroy_cq(self, handle: int, owner: CqHandle) -> None:

@@ -4,16 +4,17 @@ Records for one queue that follow each other are posted together. What a library
 is a :class:`RingError`. Work that only the engine finds invalid completes with an error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from mmap import mmap
 from operator import length_hint
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QueuePair
 from rdmawire.ib.doorbell import post_invalid, post_invalid_receive
+from rdmawire.ib.post_checks import enqueue_short
 from rdmawire.ib.service import SERVICES
 from rdmawire.memory import Bind, MemoryWindow, Region
 from rdmawire.verbs import (
@@ -48,8 +49,9 @@ _RECORD: Final = WORK_REQUEST.struct
 _SIZE: Final = _RECORD.size
 _SGE: Final = SGE.struct
 _ONE_SGE: Final = _SIZE + _SGE.size
-_SHORT: Final = Struct("=IIIIQIIQII64xQII")
+_FIRST_FIELDS: Final = Struct("=IIIIQIIQII64xQII")
 """A record up to ``sge_count``, and its first SGE."""
+_HEAD: Final = Struct("=III")
 _MIN_PAD: Final = 8
 _INLINE: Final = SendFlags.INLINE.value
 _new = tuple.__new__
@@ -63,7 +65,9 @@ def _flags_of(kind: QPType, opcode: int) -> int:
     return SIGNALED | FENCE * fenced | SOLICITED * verb.takes_receive | _INLINE * source
 
 
-_KNOWN: Final = {
+Known = dict[int, tuple[int, int]]
+
+_KNOWN: Final[dict[QPType, Known]] = {
     kind: {opcode.value: (opcode, _flags_of(kind, opcode)) for opcode in SendOpcode}
     for kind in SERVICES
 }
@@ -79,8 +83,27 @@ _LONG: Final = frozenset(
 )
 """Operations that need the last fields of a record."""
 
+_SHORT: Final = frozenset(
+    {
+        SendOpcode.RDMA_WRITE.value,
+        SendOpcode.RDMA_WRITE_WITH_IMM.value,
+        SendOpcode.SEND.value,
+        SendOpcode.SEND_WITH_IMM.value,
+        SendOpcode.RDMA_READ.value,
+    }
+)
+"""Operations of which a record's first fields are always valid."""
+
 _LONG_TYPES: Final = frozenset({QPType.UD, QPType.XRC_INI})
 """Queue pairs whose work needs the last fields of a record."""
+
+
+class Records(NamedTuple):
+    """Bytes of a ring: records may begin before ``most``, and lie before ``end``."""
+
+    data: mmap
+    most: int
+    end: int
 
 
 def take_work(context: Context) -> bool:
@@ -89,64 +112,113 @@ def take_work(context: Context) -> bool:
     Raises :class:`RingError` for records that no library writes.
     """
     ring = context.ring
-    at, size = ring.ready()
+    start, size = ring.ready()
     if not size:
         return False
-    start, most, end = at, min(at + MAX_BATCH, at + size), at + size
-    data, read = ring.map, _SHORT.unpack_from
-    queue: tuple[int, int] = (0, 0)
-    sends: _Sends | None = None
-    receives: _Receives | _SharedReceives | None = None
-    while at < most:
-        length, kind, number, opcode, wr_id, flags, imm, remote, rkey, sges, *sge = read(data, at)
-        if length % 8 or not (_MIN_PAD if kind == PAD else _SIZE) <= length <= end - at:
-            raise RingError(f"a work record of {length} bytes, {end - at} are there")
+    at, records = start, Records(ring.map, min(start + MAX_BATCH, start + size), start + size)
+    while at < records.most:
+        length, kind, queue = _HEAD.unpack_from(ring.map, at)
         if kind == PAD:
+            _check_size(records, at, length, _MIN_PAD)
             at += length
-            continue
-        if queue != (kind, number):
-            _post(sends, receives)
-            queue = kind, number
-            sends, receives = _begin(context, kind, number)
-        if receives is not None:
-            _check_length(length, sges)
-            pieces = (_new(Sge, sge),) if sges == 1 else _sges(data, at, sges)
-            receives.works.append(_new(RecvWR, (pieces, wr_id)))
-            at += length
-            continue
-        assert sends is not None
-        if sends.is_short and sges == 1 and opcode not in _LONG and not flags & _INLINE:
-            _check_length(length, 1)
-            known, mask = sends.known.get(opcode, _UNKNOWN)
-            fields = (known, (_new(Sge, sge),), wr_id, flags & mask, remote, rkey, imm, imm)
-            sends.works.append(_new(SendWR, fields + _REST))
+        elif kind in _TAKERS:
+            at = _TAKERS[kind](context, queue, records, at)
         else:
-            sends.works.append(_long(context, sends, data, at, length))
-        at += length
-    _post(sends, receives)
+            raise RingError(f"a work record of kind {kind}")
     ring.taken(at - start)
     return True
 
 
-def _begin(
-    context: Context, kind: int, number: int
-) -> tuple["_Sends | None", "_Receives | _SharedReceives | None"]:
-    """Collect work of a kind for a queue."""
-    if kind == POST_SEND:
-        return _Sends(context, number), None
-    if kind == POST_RECV:
-        return None, _Receives(context, number)
-    if kind == POST_SRQ_RECV:
-        return None, _SharedReceives(context, number)
-    raise RingError(f"a work record of kind {kind}")
+def _check_size(records: Records, at: int, length: int, least: int) -> None:
+    left = records.end - at
+    if length % 8 or not least <= length <= left:
+        raise RingError(f"a work record of {length} bytes, {left} are there")
 
 
-def _post(sends: "_Sends | None", receives: "_Receives | _SharedReceives | None") -> None:
-    """Post what was collected."""
-    if sends is not None:
-        sends.post()
-    if receives is not None:
-        receives.post()
+def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
+    """Post the send work of one queue pair from ``at`` on; return the offset behind it."""
+    qp = _queue_pair(context, queue)
+    known, is_short, are_short = _KNOWN[qp.type], qp.type not in _LONG_TYPES, True
+    data, most, end = records
+    read, works = _FIRST_FIELDS.unpack_from, list[SendWR]()
+    while at < most:
+        length, kind, number, opcode, wr_id, flags, imm, remote, rkey, sges, *sge = read(data, at)
+        if number != queue or kind != POST_SEND:
+            break
+        if length != _ONE_SGE or length > end - at:
+            _check_size(records, at, length, _SIZE)
+        if sges == 1 and is_short and opcode not in _LONG and not flags & _INLINE:
+            _check_length(length, 1)
+            are_short = are_short and opcode in _SHORT
+            opcode, mask = known.get(opcode, _UNKNOWN)
+            fields = (opcode, (_new(Sge, sge),), wr_id, flags & mask, remote, rkey, imm, imm)
+            works.append(_new(SendWR, fields + _REST))
+        else:
+            are_short = False
+            works.append(_long(context, known, data, at, length))
+        at += length
+    _post_sends(context, qp, works, are_short=are_short)
+    return at
+
+
+def _post_sends(context: Context, qp: QueuePair, works: list[SendWR], *, are_short: bool) -> None:
+    """Post work. What is refused completes with an error, in order."""
+    if are_short:
+        works = works[enqueue_short(qp, works) :]
+    rest = iter(works)
+    while works:
+        try:
+            context.nic.post_send(qp, rest)
+            return
+        except VerbsError:
+            post_invalid(qp, works[~length_hint(rest)].wr_id)
+
+
+def _take_receives(context: Context, queue: int, records: Records, at: int) -> int:
+    """Post the receives of one queue pair from ``at`` on; return the offset behind them."""
+    qp = _queue_pair(context, queue)
+    works, at = _receives(POST_RECV, queue, records, at)
+    rest = iter(works)
+    while True:
+        try:
+            context.nic.post_recv(qp, rest)
+            return at
+        except VerbsError:
+            post_invalid_receive(qp, works[~length_hint(rest)].wr_id)
+
+
+def _take_shared_receives(context: Context, queue: int, records: Records, at: int) -> int:
+    """Post the receives of one SRQ from ``at`` on; return the offset behind them.
+
+    No queue pair could complete an invalid one: it raises :class:`RingError`.
+    """
+    works, at = _receives(POST_SRQ_RECV, queue, records, at)
+    with _nonsense():
+        context.nic.post_srq_recv(context.find(queue, SrqHandle).srq, works)
+    return at
+
+
+def _receives(kind: int, queue: int, records: Records, at: int) -> tuple[list[RecvWR], int]:
+    """The receives of a queue from ``at`` on, and the offset behind them."""
+    data, most, _ = records
+    read, works = _FIRST_FIELDS.unpack_from, list[RecvWR]()
+    while at < most:
+        length, found, number, _, wr_id, _, _, _, _, sges, *sge = read(data, at)
+        if number != queue or found != kind:
+            break
+        _check_size(records, at, length, _SIZE)
+        _check_length(length, sges)
+        pieces = (_new(Sge, sge),) if sges == 1 else _sges(data, at, sges)
+        works.append(_new(RecvWR, (pieces, wr_id)))
+        at += length
+    return works, at
+
+
+_TAKERS: Final[dict[int, Callable[[Context, int, Records, int], int]]] = {
+    POST_SEND: _take_sends,
+    POST_RECV: _take_receives,
+    POST_SRQ_RECV: _take_shared_receives,
+}
 
 
 _UNKNOWN: Final = (-1, 0)
@@ -167,61 +239,6 @@ def _sges(data: mmap, at: int, count: int) -> tuple[Sge, ...]:
     return tuple(_new(Sge, _SGE.unpack_from(data, place)) for place in ends)
 
 
-class _Sends:
-    """Send work for one queue pair, in order."""
-
-    def __init__(self, context: Context, number: int) -> None:
-        self._nic = context.nic
-        self._qp = _queue_pair(context, number)
-        self.known = _KNOWN[self._qp.type]
-        self.is_short = self._qp.type not in _LONG_TYPES
-        self.works: list[SendWR] = []
-
-    def post(self) -> None:
-        """Post it. What is refused completes with an error, in order."""
-        works = iter(self.works)
-        while True:
-            try:
-                self._nic.post_send(self._qp, works)
-                return
-            except VerbsError:
-                post_invalid(self._qp, self.works[~length_hint(works)].wr_id)
-
-
-class _Receives:
-    """Receives for one queue pair, in order."""
-
-    def __init__(self, context: Context, number: int) -> None:
-        self._nic = context.nic
-        self._qp = _queue_pair(context, number)
-        self.works: list[RecvWR] = []
-
-    def post(self) -> None:
-        """Post them. What is refused completes with an error, in order."""
-        works = iter(self.works)
-        while True:
-            try:
-                self._nic.post_recv(self._qp, works)
-                return
-            except VerbsError:
-                post_invalid_receive(self._qp, self.works[~length_hint(works)].wr_id)
-
-
-class _SharedReceives:
-    """Receives for one SRQ, in order."""
-
-    def __init__(self, context: Context, handle: int) -> None:
-        self._nic = context.nic
-        with _nonsense():
-            self._srq = context.find(handle, SrqHandle).srq
-        self.works: list[RecvWR] = []
-
-    def post(self) -> None:
-        """Post them. No queue pair could complete an invalid one: it is a :class:`RingError`."""
-        with _nonsense():
-            self._nic.post_srq_recv(self._srq, self.works)
-
-
 def _queue_pair(context: Context, number: int) -> QueuePair:
     qp = context.qps.get(number)
     if qp is None:
@@ -238,14 +255,14 @@ def _nonsense() -> Iterator[None]:
         raise RingError(error.reason) from error
 
 
-def _long(context: Context, sends: _Sends, data: mmap, at: int, length: int) -> SendWR:
+def _long(context: Context, known: Known, data: mmap, at: int, length: int) -> SendWR:
     """A send work request from all fields of its record."""
     (
         _, _, _, opcode, wr_id, flags, imm, remote, rkey, sge_count, compare_add, swap, ah,
         remote_qpn, remote_qkey, remote_srqn, inline_length, mw, mr, mw_access, bind_address,
         bind_length,
     ) = _RECORD.unpack_from(data, at)  # fmt: skip
-    known, mask = sends.known.get(opcode, _UNKNOWN)
+    found, mask = known.get(opcode, _UNKNOWN)
     inline: bytes = b""
     sges: tuple[Sge, ...] = ()
     if flags & _INLINE:
@@ -263,7 +280,7 @@ def _long(context: Context, sends: _Sends, data: mmap, at: int, length: int) -> 
             path = context.find(ah, AddressHandle)
     is_flush = opcode == SendOpcode.FLUSH
     return SendWR(
-        known,
+        found,
         sges,
         wr_id,
         flags & mask,

@@ -184,12 +184,14 @@ class ProcessPages(Backing):
     page_size = PAGESIZE
     by_bus_address = False
     is_simple = True
+    is_bulk = True
+    lends = False
 
     def __init__(self, memory: Memory, kind: int = MEMORY_OF_HOST) -> None:
         self.path = Path.HOST if kind == MEMORY_OF_HOST else Path.GPU_DIRECT
         self.read = memory.read  # type: ignore[method-assign]
         self.write = memory.write  # type: ignore[method-assign]
-        self.write_all = memory.write_all
+        self.write_all = memory.write_all  # type: ignore[method-assign]
 
     def lend(self, address: int) -> memoryview | None:  # noqa: ARG002  there are no views
         return None

@@ -10,18 +10,19 @@ stores: :func:`fence`.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from errno import EINVAL
 from mmap import mmap
 from threading import Lock
 from time import time_ns
-from typing import Final
+from typing import Final, Protocol
 
 from rdmawire.errors import VerbsError
 from rdmawire.verbs.async_event import Sink
 from rdmawire.verbs.cq import CompletionQueue, check_cqe
 from rdmawire.verbs.enums import WCFlags, WorkCompletion
 from rdmawire.verbs.profile import Profile
+from rdmawire.verbs.srq import SharedReceiveQueue
 from rdmawire.verbs_service.protocol import (
     ARM_SOLICITED,
     ARMED,
@@ -150,12 +151,36 @@ _HEAD, _TAIL, _ASLEEP = HEAD // _WORD, TAIL // _WORD, ASLEEP // _WORD
 _PRODUCED, _CONSUMED, _ARMED = PRODUCED // _WORD, CONSUMED // _WORD, ARMED // _WORD
 
 
+class HasSrq(Protocol):
+    """A queue pair that may receive from an SRQ."""
+
+    srq: SharedReceiveQueue | None
+
+
+class SrqNames:
+    """The handles of a context's shared receive queues, by their numbers in the engine."""
+
+    def __init__(self, qps: Mapping[int, HasSrq]) -> None:
+        self.handles: dict[int, int] = {}
+        self._qps = qps
+
+    def handle_for(self, qp_num: int) -> int:
+        """The handle of the SRQ that a receive just completed was taken from, or 0.
+
+        The SRQ of an XRC target is that of its present message.
+        """
+        qp = self._qps.get(qp_num)
+        if qp is None or qp.srq is None:
+            return 0
+        return self.handles.get(qp.srq.number, 0)
+
+
 class CompletionRing(CompletionQueue):
     """A completion queue whose completions go to a ring in shared memory at once.
 
     For the engine they are polled when they are in the ring: the library counts the slots of work
-    queues by what its application polls. ``srqs_of`` has the handles of SRQs by the numbers of
-    their queue pairs. ``notify`` is called to report an event; without it none is reported.
+    queues by what its application polls. ``srq_names`` names the SRQ of a receive. ``notify`` is
+    called to report an event; without it none is reported.
     """
 
     __slots__ = (
@@ -167,12 +192,12 @@ class CompletionRing(CompletionQueue):
         "_words",
         "entries",
         "notify",
-        "srqs_of",
+        "srq_names",
     )
 
     def __init__(
         self,
-        srqs_of: dict[int, int],
+        srqs: SrqNames,
         number: int,
         cqe: int,
         sink: Sink,
@@ -181,7 +206,7 @@ class CompletionRing(CompletionQueue):
         **channels: object,
     ) -> None:
         super().__init__(number, cqe, sink, profile=profile, **channels)  # type: ignore[arg-type]
-        self.srqs_of = srqs_of
+        self.srq_names = srqs
         self.notify: Callable[[], None] | None = None
         self._produced = 0
         self._allocate(cqe)
@@ -235,12 +260,12 @@ class CompletionRing(CompletionQueue):
             imm = rkey
         elif imm:
             imm = int.from_bytes(imm.to_bytes(4, "big"), "little")
-        produced = self._produced
+        produced, srqs = self._produced, self.srq_names
         _pack(
             self._map, RING_HEADER + (produced & self._mask) * _SIZE,
             wr_id, status, opcode, vendor_err, byte_len & 0xFFFF_FFFF, imm, qp_num, src_qp, flags,
             pkey_index, slid, sl, path_bits, 0, timestamp,
-            self.srqs_of.get(qp_num, 0) if opcode & _RECV else 0, 0,
+            srqs.handle_for(qp_num) if opcode & _RECV and srqs.handles else 0, 0,
         )  # fmt: skip
         self._produced = produced + 1
 

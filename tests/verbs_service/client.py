@@ -7,7 +7,6 @@ from collections.abc import Callable
 from ctypes import addressof, c_char
 from mmap import mmap
 from pathlib import Path
-from time import monotonic, sleep
 from typing import NamedTuple
 
 from rdmawire.errors import VerbsError
@@ -23,12 +22,10 @@ from rdmawire.verbs_service.protocol import (
     WORK_REQUEST,
     WORK_RING_BYTES,
 )
+from tests import waiting
 
 _CALLS = {call.name: call for call in CALLS}
 _RECORD, _SGE, _COMPLETION = WORK_REQUEST.struct, SGE.struct, COMPLETION.struct
-PATIENCE = 20.0
-"""Seconds after which a wait fails. Nothing takes nearly as long."""
-
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND = 1, 2, 4, 8, 16
 ALL = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | MW_BIND
 SIGNALED, SOLICITED, INLINE = 2, 4, 8
@@ -61,12 +58,13 @@ class Completion(NamedTuple):
     flags: int
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition; ``AssertionError`` if it does not become true."""
-    end = monotonic() + PATIENCE
-    while not condition():
-        assert monotonic() < end, f"{what}: not within {PATIENCE} s"
-        sleep(0.0002)
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for a condition, first by yielding the processor: most become true at once."""
+    for _ in range(1000):
+        if condition():
+            return
+        os.sched_yield()
+    waiting.wait_until(condition)
 
 
 class Memory:
@@ -75,8 +73,7 @@ class Memory:
     def __init__(self, size: int) -> None:
         self.map = mmap(-1, size)
         self.size = size
-        anchor = c_char.from_buffer(self.map)
-        self.address = addressof(anchor)
+        self.address = addressof(c_char.from_buffer(self.map))
 
     def __getitem__(self, place: slice) -> bytes:
         return self.map[place]
@@ -84,13 +81,17 @@ class Memory:
     def __setitem__(self, place: slice, data: bytes) -> None:
         self.map[place] = data
 
+    def unmap(self) -> None:
+        """Unmap it: there is nothing at its address then."""
+        self.map.close()
+
 
 class Connection:
     """A control connection that has said hello."""
 
     def __init__(self, path: Path, *, greet: bool = True) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(PATIENCE)
+        self.socket.settimeout(waiting.HANG)
         self.socket.connect(os.fspath(path))
         if greet:
             (self.devices,) = self.call("hello", protocol.version())
@@ -158,7 +159,7 @@ class CompletionQueue(NamedTuple):
             found.extend(self.poll())
             return len(found) >= expected
 
-        wait_until(are_there, f"{expected} completions")
+        wait_until(are_there)
         return found
 
 
@@ -267,9 +268,14 @@ class Client(Connection):
         return dict(zip(QP_ATTR, self.call("query_qp", qp.handle), strict=True))
 
     def bring_up(
-        self, qp: QueuePair, peer: QueuePair, gid: tuple[int, int], **attributes: int
+        self,
+        qp: QueuePair,
+        peer: QueuePair,
+        gid: tuple[int, int],
+        masks: tuple[int, int, int] = (0x39, 0x129181, 0x12E01),
+        **attributes: int,
     ) -> None:
-        """Bring an RC queue pair to RTS, connected to ``peer`` at ``gid``."""
+        """Bring a queue pair to RTS, connected to ``peer`` at ``gid``."""
         common = {
             "qp_access_flags": REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC,
             "port_num": 1,
@@ -283,7 +289,7 @@ class Client(Connection):
             "rnr_retry": 7,
             **_path(gid),
         } | attributes
-        for state, mask in ((1, 0x39), (2, 0x129181), (3, 0x12E01)):
+        for state, mask in enumerate(masks, 1):
             self.modify(qp, mask, **common | {"qp_state": state})
 
     def bring_up_ud(self, qp: QueuePair, qkey: int) -> None:
@@ -291,9 +297,9 @@ class Client(Connection):
         for state, mask in ((1, 0x71), (2, 0x1), (3, 0x10001)):
             self.modify(qp, mask, qp_state=state, qkey=qkey, port_num=1)
 
-    def create_ah(self, gid: tuple[int, int]) -> int:
+    def create_ah(self, gid: tuple[int, int], sgid_index: int = 0) -> int:
         """Create an address handle; return its handle."""
-        values = dict.fromkeys(AH_ATTR, 0) | _path(gid)
+        values = dict.fromkeys(AH_ATTR, 0) | _path(gid) | {"sgid_index": sgid_index}
         (handle,) = self.call("create_ah", self.pd, *(values[name] for name in AH_ATTR))
         return handle
 
@@ -308,12 +314,21 @@ class Client(Connection):
             at = 0
         self._put(at, data, len(data))
 
+    def skip_to(self, place: int) -> None:
+        """Skip the ring up to ``place`` bytes from its start, with a record that is no work."""
+        size = (place - self.head) % WORK_RING_BYTES
+        left = WORK_RING_BYTES - self.head % WORK_RING_BYTES
+        for part in (min(left, size), max(size - left, 0)):
+            if part:
+                data = part.to_bytes(4, "little") + protocol.PAD.to_bytes(4, "little")
+                self._put(self.head % WORK_RING_BYTES, data, part)
+
     def _put(self, at: int, data: bytes, size: int) -> None:
         def has_room() -> bool:
             return self.head + size - self.words[protocol.TAIL // 8] <= WORK_RING_BYTES
 
         if not has_room():
-            wait_until(has_room, "room in the work ring")
+            wait_until(has_room)
         self.ring[RING_HEADER + at : RING_HEADER + at + len(data)] = data
         self.head += size
         self.words[0] = self.head
