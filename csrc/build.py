@@ -174,16 +174,18 @@ def _aliases(exports: list[Any], *, refused: bool) -> Iterator[str]:
 
 
 def _version_script(exports: list[Any]) -> Iterator[str]:
-    """Nodes of the version script, each of which inherits from the one before."""
+    """Nodes of the version script, each of which inherits from the one before.
+
+    The node that hides everything else has a name of its own: it would also hide the functions that
+    have the version of its node by the assembler.
+    """
+    yield "RDMAWIRE { local: *; };"
     versions = dict.fromkeys(export.version for export in exports)
     inherited = ""
     for version in sorted(versions, key=_version_key):
         mine = (e for e in exports if e.version == version and e.default)
-        names = sorted(export.name for export in mine)
-        listed = " ".join(f"{name};" for name in names)
-        rest = f"global: {listed}" if names else ""
-        local = "" if inherited else "local: *;"
-        yield f"{version} {{ {rest} {local} }}{inherited};"
+        listed = " ".join(f"{name};" for name in sorted(export.name for export in mine))
+        yield f"{version} {{ {f'global: {listed}' if listed else ''} }}{inherited};"
         inherited = f" {version}"
 
 

@@ -23,14 +23,24 @@ static void set_paths(struct ibv_device *device, uint32_t index)
 		 device->name);
 }
 
+/* Whether a name is one of a device: it becomes part of paths. */
+static bool is_name(const char *name)
+{
+	size_t length = strnlen(name, IBV_SYSFS_NAME_MAX);
+
+	return length && length < IBV_SYSFS_NAME_MAX &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+		       length;
+}
+
 static struct rw_device *new_device(const struct rw_get_device_reply *reply, uint32_t index)
 {
-	struct rw_device *device = calloc(1, sizeof *device);
+	const char *name = (const char *)reply + offsetof(struct rw_get_device_reply, name0);
+	struct rw_device *device = is_name(name) ? calloc(1, sizeof *device) : NULL;
 
 	if (!device)
 		return NULL;
-	memcpy(device->device.name, &reply->name0, IBV_SYSFS_NAME_MAX);
-	device->device.name[IBV_SYSFS_NAME_MAX - 1] = 0;
+	memcpy(device->device.name, name, IBV_SYSFS_NAME_MAX);
 	device->device.node_type = (enum ibv_node_type)reply->node_type;
 	device->device.transport_type =
 		reply->node_type == IBV_NODE_RNIC ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
