@@ -8,7 +8,7 @@ ready, or the driver's next timer is due.
 
 import os
 from collections.abc import Callable
-from select import EPOLLIN, epoll
+from select import EPOLLIN, epoll, select
 from typing import Final, Protocol
 
 from rdmawire.live.clock import now
@@ -23,6 +23,8 @@ _STEPS: Final = 16
 _EMPTY_STEPS: Final = 8
 """Steps without work between two looks at the descriptors."""
 _LONGEST_SLEEP: Final = 0.5
+FD_SETSIZE: Final = 1024
+"""Descriptors from here on cannot be waited for by select(2)."""
 _SECOND: Final = 1_000_000_000
 
 
@@ -70,6 +72,9 @@ class Loop:
 
     def poll(self, timeout: float = 0) -> bool:
         """Call the handlers of ready descriptors; wait for one at most ``timeout`` seconds."""
+        if timeout and self._epoll.fileno() < FD_SETSIZE:
+            select([self._epoll], [], [], timeout)  # to the microsecond: epoll counts ms
+            timeout = 0
         ready = self._epoll.poll(timeout)
         for fd, events in ready:
             handler = self._handlers.get(fd)  # an earlier handler may have closed it

@@ -8,7 +8,35 @@ Import public names from here::
 
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import DeviceSpec, numbered
+from rdmawire.verbs_service.fabric_network import (
+    FabricNetwork,
+    LinkSettings,
+    devices_of,
+    of_scenario,
+    one_link,
+    parse_link,
+)
 from rdmawire.verbs_service.network import DirectNetwork, Network
+from rdmawire.verbs_service.serve import network_of, serve
 from rdmawire.verbs_service.server import Server
+from rdmawire.verbs_service.udp_network import UdpNetwork, UdpSettings, parse_udp
 
-__all__ = ["Capture", "DeviceSpec", "DirectNetwork", "Network", "Server", "numbered"]
+__all__ = [
+    "Capture",
+    "DeviceSpec",
+    "DirectNetwork",
+    "FabricNetwork",
+    "LinkSettings",
+    "Network",
+    "Server",
+    "UdpNetwork",
+    "UdpSettings",
+    "devices_of",
+    "network_of",
+    "numbered",
+    "of_scenario",
+    "one_link",
+    "parse_link",
+    "parse_udp",
+    "serve",
+]

@@ -48,12 +48,13 @@ class Server:
         self.loop = Loop()
         random = entropy()
         self.devices = [Device(spec, network.resolve, random) for spec in specs]
-        for device in self.devices:
-            network.attach(device)
+        network.attach(self.devices)
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
         self._listener = _listen(path)
         self.loop.register(self._listener.fileno(), self._accept)
+        for fd in network.fds:
+            self.loop.register(fd, _wake_up)
 
     # The loop.
 
@@ -223,8 +224,14 @@ class Server:
         self.loop.unregister(self._listener.fileno())
         self._listener.close()
         self.path.unlink(missing_ok=True)
+        for fd in self.network.fds:
+            self.loop.unregister(fd)
         self.network.close()
         self.loop.close()
+
+
+def _wake_up(_: int) -> None:
+    """Do nothing: the next step moves what arrived."""
 
 
 def _listen(path: Path) -> socket.socket:

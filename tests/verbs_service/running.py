@@ -1,13 +1,13 @@
 """A verbs service in a thread of the test, and connected clients of it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
-from rdmawire.verbs_service.device import numbered
+from rdmawire.verbs_service.device import DeviceSpec, numbered
 from rdmawire.verbs_service.network import DirectNetwork, Network
 from rdmawire.verbs_service.server import Server
 from tests.verbs_service.client import Client, CompletionQueue, QueuePair
@@ -39,10 +39,15 @@ class Service:
 
 
 @contextmanager
-def running(folder: Path, devices: int = 2, network: Network | None = None) -> Iterator[Service]:
+def running(
+    folder: Path,
+    network: Network | None = None,
+    specs: Sequence[DeviceSpec] = numbered(2),
+    name: str = "verbs.sock",
+) -> Iterator[Service]:
     """A service in a thread. At its end it must still run."""
-    path = folder / "verbs.sock"
-    service = Service(path, Server(path, numbered(devices), network or DirectNetwork()))
+    path = folder / name
+    service = Service(path, Server(path, specs, network or DirectNetwork()))
     try:
         yield service
         assert service.is_running
@@ -58,7 +63,9 @@ class End(NamedTuple):
     cq: CompletionQueue
 
 
-def connected(service: Service, *, depth: int = 64, cqe: int = 128) -> tuple[End, End]:
+def connected(
+    service: Service, *, depth: int = 64, cqe: int = 128, **attributes: int
+) -> tuple[End, End]:
     """Two clients on two devices, with an RC queue pair each."""
     first, second = service.connect(0), service.connect(1)
     ends = []
@@ -66,8 +73,8 @@ def connected(service: Service, *, depth: int = 64, cqe: int = 128) -> tuple[End
         cq = client.create_cq(cqe)
         ends.append(End(client, client.create_qp(cq, depth=depth), cq))
     one, other = ends
-    first.bring_up(one.qp, other.qp, second.gid())
-    second.bring_up(other.qp, one.qp, first.gid())
+    first.bring_up(one.qp, other.qp, second.gid(), **attributes)
+    second.bring_up(other.qp, one.qp, first.gid(), **attributes)
     return one, other
 
 
