@@ -44,7 +44,7 @@ static struct rw_completion *slot(struct rw_cq *cq, uint64_t index)
 
 static uint64_t produced(struct rw_cq *cq)
 {
-	return atomic_load_explicit(counter(cq, RW_PRODUCED), memory_order_acquire);
+	return atomic_load(counter(cq, RW_PRODUCED)); /* after arming, never an older number */
 }
 
 /* The number of completions that wait in the ring; none after a wrong number. */
@@ -133,7 +133,6 @@ int rw_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 		atomic_compare_exchange_strong(armed(cq), &nothing, RW_ARM_SOLICITED);
 	else
 		atomic_store(armed(cq), RW_ARM_ANY);
-	atomic_thread_fence(memory_order_seq_cst);
 	pthread_mutex_unlock(&cq->mutex);
 	return 0;
 }

@@ -62,13 +62,15 @@ void rw_commit(struct rw_context *context, uint32_t size)
 	atomic_store_explicit(counter(context, RW_HEAD), context->ring.head, memory_order_release);
 }
 
-/* Wake the service if it sleeps. */
+/* Wake the service if it sleeps. Either the service sees the head that was written before, or this
+ * sees that it sleeps: the addition of nothing orders the two. */
 void rw_ring_doorbell(struct rw_context *context)
 {
+	_Atomic(uint32_t) *asleep = (_Atomic(uint32_t) *)(context->ring.memory + RW_ASLEEP);
 	const uint64_t one = 1;
 
-	atomic_thread_fence(memory_order_seq_cst);
-	if (!*(volatile uint32_t *)(context->ring.memory + RW_ASLEEP))
+	atomic_fetch_add(counter(context, RW_HEAD), 0);
+	if (!atomic_load(asleep))
 		return;
 	if (write(context->ring.doorbell, &one, sizeof one) < 0)
 		rw_check_alive(context); /* the counter is full: the service has enough to do */

@@ -71,6 +71,12 @@ def program(name: str, *sanitizers: str) -> Path:
     return path
 
 
+def compile_shared(source: Path, path: Path) -> None:
+    """Compile a C file to a shared library."""
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC"]
+    subprocess.run([*command, "-shared", str(source), "-o", str(path)], check=True)
+
+
 def compile_program(source: Path, path: Path, folder: Path, sanitizers: tuple[str, ...]) -> None:
     """Compile a C program and link it to the library in ``folder``."""
     partial = path.with_suffix(f".{os.getpid()}")

@@ -85,8 +85,8 @@ class FakeConnection:
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
-        self.state = 0
         self.handles = 0
+        self.copy_socket = -1
         self.kept: list[int] = []
         self.rings: dict[str, int] = {}
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -131,7 +131,8 @@ class FakeConnection:
             return read
         if name == "copy_socket":
             mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self.kept.append(mine.detach())
+            self.copy_socket = mine.detach()
+            self.kept.append(self.copy_socket)
             return theirs.detach()
         if name == "doorbell":
             return os.eventfd(0)
