@@ -303,7 +303,7 @@ class Calls:
         device = self._context.device
         if kind is QPType.XRC_TGT:
             init = QPInit(
-                *device.of_xrc_targets(), xrc_domain=self._context.find(xrcd, XrcDomain).number
+                *device.of_xrc_targets, xrc_domain=self._context.find(xrcd, XrcDomain).number
             )
         else:
             first = self._context.find(send_cq, CqHandle)

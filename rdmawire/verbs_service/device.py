@@ -11,8 +11,8 @@ from rdmawire.fabric.host import Place
 from rdmawire.ib import Nic, QueuePair
 from rdmawire.identifier import Randomness
 from rdmawire.live import now
-from rdmawire.memory import AddressSpace, ProtectionDomain
-from rdmawire.verbs import IBTA, CompletionQueue
+from rdmawire.memory import AddressSpace
+from rdmawire.verbs import IBTA
 from rdmawire.wire.management import MTU
 
 PROFILE: Final = replace(
@@ -89,20 +89,15 @@ class Device:
         """The XRC domain of each file, and how many contexts have it open."""
         self.openers: Counter[QueuePair] = Counter()
         """How many contexts have each queue pair."""
-        self._xrc_targets: tuple[ProtectionDomain, CompletionQueue, CompletionQueue] | None = None
+        cq = self.nic.create_cq(1)
+        self.of_xrc_targets = self.nic.alloc_pd(), cq, cq
+        """The domain and the queues of XRC targets, which ibv_create_qp_ex(3) gives none."""
 
     def gid_at(self, index: int) -> bytes:
         """A GID by its index. ``VerbsError`` EINVAL beyond the table."""
         if index >= len(self.gids):
             raise VerbsError(f"GID index {index}: {self.name} has {len(self.gids)} GIDs", EINVAL)
         return self.gids[index]
-
-    def of_xrc_targets(self) -> tuple[ProtectionDomain, CompletionQueue, CompletionQueue]:
-        """The domain and the queues of XRC targets, which ibv_create_qp_ex(3) gives none."""
-        if self._xrc_targets is None:
-            cq = self.nic.create_cq(1)
-            self._xrc_targets = self.nic.alloc_pd(), cq, cq
-        return self._xrc_targets
 
 
 def _port_rate(rate: float) -> tuple[int, int]:

@@ -208,6 +208,9 @@ class Client(Connection):
         for fd in (self.doorbell, self.async_events):
             os.close(fd)
         self.copy_socket.close()
+        self.words.release()
+        self.ring.close()
+        self.copy_buffer.close()
 
     # Objects.
 
