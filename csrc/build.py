@@ -58,8 +58,9 @@ def build(
     """
     options = [*(f"-I{path}" for path in includes), *(f"-fsanitize={name}" for name in sanitizers)]
     compiler = _compiler()
-    _check_header(compiler, options)
-    return [_build_library(name, folder, compiler, options) for name in libraries]
+    command = [*compiler, *_FLAGS, *options]
+    header = _header(compiler, options)
+    return [_build_library(name, folder, command, header) for name in libraries]
 
 
 def _compiler() -> list[str]:
@@ -70,23 +71,24 @@ def _compiler() -> list[str]:
     return words
 
 
-def _check_header(compiler: list[str], options: list[str]) -> None:
-    source = "#include <infiniband/verbs.h>\nint sum = IBV_ACCESS_OPTIONAL_FIRST;\n"
-    check = [*compiler, *options, "-fsyntax-only", "-x", "c", "-"]
-    done = subprocess.run(check, input=source, text=True, capture_output=True, check=False)
-    if done.returncode:
+def _header(compiler: list[str], options: list[str]) -> str:
+    """The text of the header as the compiler finds it: another one means another build."""
+    read = [*compiler, *options, "-E", "-P", "-x", "c", "-"]
+    source = "#include <infiniband/verbs.h>\n"
+    done = subprocess.run(read, input=source, text=True, capture_output=True, check=False)
+    if done.returncode or "IBV_RATE_1200_GBPS" not in done.stdout:
         raise BuildError(
             "no <infiniband/verbs.h> of rdma-core 39 or later: install libibverbs-dev"
             " (Debian, Ubuntu) or rdma-core-devel (Fedora, RHEL), or name its folder with --include"
         )
+    return done.stdout
 
 
-def _build_library(name: str, folder: Path, compiler: list[str], options: list[str]) -> Path:
+def _build_library(name: str, folder: Path, command: list[str], header: str) -> Path:
     source = HERE / name
     table = _module(source / "functions.py")
     library = folder / str(table.SONAME)
-    command = [*compiler, *_FLAGS, *options]
-    digest = _digest(source, command)
+    digest = _digest(source, command, header)
     stamp = folder / f".{name}.sha256"
     if library.exists() and stamp.exists() and stamp.read_text() == digest:
         return library
@@ -120,8 +122,8 @@ def _link_name(library: Path) -> None:
     partial.replace(link)
 
 
-def _digest(source: Path, command: list[str]) -> str:
-    digest = hashlib.sha256(repr(command).encode())
+def _digest(source: Path, command: list[str], header: str) -> str:
+    digest = hashlib.sha256(repr((command, header)).encode())
     for file in sorted([Path(__file__), PROTOCOL, *source.glob("*.[ch]"), source / "functions.py"]):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

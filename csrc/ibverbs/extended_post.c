@@ -208,6 +208,16 @@ static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addres
 	wr_set_inline_data(qp, (void *)value, sizeof(uint64_t));
 }
 
+/* The length and the fields of the FETH have no place of their own in a record. IBA A19.4. */
+static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, size_t length,
+		     uint8_t type, uint8_t level)
+{
+	struct rw_work_request *record = begin_remote(qp, RW_WR_FLUSH, rkey, address);
+
+	record->bind_length = length;
+	record->mw_access = (uint32_t)type | (uint32_t)level << 8;
+}
+
 static void wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
 	struct rw_work_request *record = self(qp)->builder.last;
@@ -316,7 +326,8 @@ uint64_t rw_supported_send_ops(enum ibv_qp_type type)
 	case IBV_QPT_XRC_SEND:
 		return sends | writes | local | IBV_QP_EX_WITH_RDMA_READ |
 		       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-		       IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE;
+		       IBV_QP_EX_WITH_SEND_WITH_INV | RW_QP_EX_WITH_FLUSH |
+		       RW_QP_EX_WITH_ATOMIC_WRITE;
 	case IBV_QPT_UC:
 		return sends | writes | local | IBV_QP_EX_WITH_SEND_WITH_INV;
 	case IBV_QPT_UD:
@@ -326,6 +337,14 @@ uint64_t rw_supported_send_ops(enum ibv_qp_type type)
 	default:
 		return 0;
 	}
+}
+
+/* Set the function that is `index` places behind wr_abort: an older header ends there. */
+static void set_late(struct rw_qp *qp, unsigned index, void *function)
+{
+	size_t offset = offsetof(struct ibv_qp_ex, wr_abort) + index * sizeof function;
+
+	memcpy((char *)qp + offset, &function, sizeof function);
 }
 
 void rw_set_builders(struct rw_qp *qp)
@@ -345,7 +364,8 @@ void rw_set_builders(struct rw_qp *qp)
 	extended->wr_rdma_read = wr_rdma_read;
 	extended->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	extended->wr_atomic_fetch_add = wr_atomic_fetch_add;
-	extended->wr_atomic_write = wr_atomic_write;
+	set_late(qp, 1, (void *)wr_atomic_write);
+	set_late(qp, 2, (void *)wr_flush);
 	extended->wr_set_sge = wr_set_sge;
 	extended->wr_set_sge_list = wr_set_sge_list;
 	extended->wr_set_inline_data = wr_set_inline_data;

@@ -142,7 +142,7 @@ struct rw_builder {
 
 struct rw_qp {
 	struct ibv_qp_ex qp;
-	void *spare[32]; /* null: functions that later versions add to ibv_qp_ex */
+	void *spare[32]; /* functions that later versions add to ibv_qp_ex; null if not here */
 	struct rw_node node;
 	struct ibv_qp_cap cap;
 	bool signal_all;
@@ -313,6 +313,8 @@ const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
 enum {
 	RW_WR_FLUSH = 14,
 	RW_WR_ATOMIC_WRITE = 15,
+	RW_QP_EX_WITH_FLUSH = 1 << 11,
+	RW_QP_EX_WITH_ATOMIC_WRITE = 1 << 12,
 	RW_MAX_QP_WR = 1 << 20, /* of a reply: more is no queue pair of the service */
 	RW_MAX_CQ_ENTRIES = 1 << 24,
 };

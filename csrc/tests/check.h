@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,13 +24,36 @@
 		}                                                                                  \
 	} while (0)
 
+/* What an older <infiniband/verbs.h> does not declare. */
+enum {
+	WITH_FLUSH = 1 << 11,
+	WITH_ATOMIC_WRITE = 1 << 12,
+	ACCESS_FLUSH_GLOBAL = 1 << 8,
+	FLUSH_GLOBAL = 1, /* ibv_placement_type */
+	FLUSH_RANGE = 0,  /* ibv_selectivity_level */
+	FLUSHED = 8,      /* ibv_wc_opcode */
+	ATOMIC_WRITTEN = 9,
+};
+
+/* The functions of ibv_qp_ex behind wr_abort. */
+struct late_functions {
+	void (*atomic_write)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, const void *value);
+	void (*flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, size_t length,
+		      uint8_t type, uint8_t level);
+};
+
+static inline struct late_functions *late_functions(struct ibv_qp_ex *qp)
+{
+	return (void *)((char *)qp + offsetof(struct ibv_qp_ex, wr_abort) + sizeof(void *));
+}
+
 enum {
 	BUFFER = 1 << 16,
 	DEPTH = 16,
 	INLINE = 64,
 	HANG = 900, /* seconds after which a completion never comes; it takes milliseconds */
 	ALL_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-		     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND,
+		     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | ACCESS_FLUSH_GLOBAL,
 };
 
 struct scenario {
@@ -105,7 +129,8 @@ static inline void open_end(struct end *end, int device, struct ibv_srq *srq)
 				  IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND_WITH_IMM |
 				  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
 				  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE |
+				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | WITH_FLUSH |
+				  WITH_ATOMIC_WRITE |
 				  IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW |
 				  IBV_QP_EX_WITH_LOCAL_INV,
 	};

@@ -115,10 +115,13 @@ static void extended_post(void)
 	ibv_wr_start(qp);
 	ibv_wr_send(qp);
 	ibv_wr_set_inline_data_list(qp, 2, parts);
-	ibv_wr_atomic_write(qp, b.mr->rkey, (uintptr_t)b.buffer + 2000, word);
+	late_functions(qp)->atomic_write(qp, b.mr->rkey, (uintptr_t)b.buffer + 2000, word);
+	late_functions(qp)->flush(qp, b.mr->rkey, (uintptr_t)b.buffer, 100, FLUSH_GLOBAL,
+				  FLUSH_RANGE);
 	CHECK(!ibv_wr_complete(qp));
 	check_sent(&a, IBV_WC_SEND);
-	check_sent(&a, IBV_WC_ATOMIC_WRITE);
+	check_sent(&a, (enum ibv_wc_opcode)ATOMIC_WRITTEN);
+	check_sent(&a, (enum ibv_wc_opcode)FLUSHED);
 	check_received(&b, 2, "later", false);
 	CHECK(!memcmp(b.buffer + 2000, "atomics", 8));
 	ibv_wr_start(qp);

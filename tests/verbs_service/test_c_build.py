@@ -36,15 +36,27 @@ def test_a_symbol_has_one_default_version_at_most() -> None:
     assert len(pairs) == len(set(pairs))
 
 
+def exported(path: Path) -> set[str]:
+    """Symbols with their versions: ``name@version``."""
+    done = subprocess.run(
+        ["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True
+    )
+    rows = (line.split() for line in done.stdout.splitlines())
+    return {row[-1].replace("@@", "@") for row in rows if row[-2] != "A"}
+
+
 def test_nothing_but_the_table_is_exported() -> None:
-    listed = subprocess.run(
-        ["nm", "-D", "--defined-only", library() / "libibverbs.so.1"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split("\n")
-    names = {line.split()[-1].split("@")[0] for line in listed if line and " A " not in line}
-    assert names == {export.name for export in EXPORTS}
+    wanted = {f"{export.name}@{export.version}" for export in EXPORTS}
+    assert exported(library() / "libibverbs.so.1") == wanted
+
+
+def test_everything_that_the_installed_libibverbs_exports_is_there() -> None:
+    done = subprocess.run(
+        ["cc", "-print-file-name=libibverbs.so.1"], capture_output=True, text=True, check=True
+    )
+    path = Path(done.stdout.strip())
+    assert path.is_absolute(), "libibverbs.so.1 is not found: install libibverbs-dev"
+    assert exported(path) - exported(library() / "libibverbs.so.1") == set()
 
 
 @pytest.mark.parametrize(
