@@ -94,6 +94,24 @@ def enqueue_short(qp: QueuePair, work: Sequence[SendWR]) -> int:
     return len(work)
 
 
+def enqueue_receives(qp: QueuePair, work: Sequence[RecvWR]) -> int:
+    """Queue receives with valid SGEs; return how many.
+
+    What :func:`check_recv` checks besides the SGEs is checked here: it ends at the first that must
+    be refused.
+    """
+    if not qp.state_rules.post_recv or qp.srq is not None or not qp.service.receives:
+        return 0
+    free, most = qp.cap.max_recv_wr - qp.recv_slots.held, qp.cap.max_recv_sge
+    if free < len(work):
+        free = qp.free_receives
+    for count, wr in enumerate(work):
+        if count >= free or len(wr.sges) > most:
+            return count
+        qp.enqueue_recv(wr)
+    return len(work)
+
+
 def _full_of_sends(qp: QueuePair) -> str:
     """The error text for a full send queue: the cause, and how to free slots."""
     under_way, slots = len(qp.sq), qp.send_slots

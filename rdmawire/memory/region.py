@@ -358,8 +358,8 @@ class Region(Grant):
     """
 
     __slots__ = (
-        "_backing", "_copies", "_delta", "_dma", "_initiator", "_mask", "_page_size", "_pages",
-        "_path", "_shift", "address", "max_pages", "windows",
+        "_backing", "_copies", "_delta", "_direct", "_dma", "_initiator", "_mask", "_page_size",
+        "_pages", "_path", "_shift", "address", "max_pages", "windows",
     )  # fmt: skip
     pd: ProtectionDomain
     label = "MR"
@@ -383,6 +383,7 @@ class Region(Grant):
         self._initiator = initiator
         self._pages: dict[int, memoryview] = {}
         self._backing: Backing | None = None
+        self._direct: Backing | None = None  # the backing if it has no views
         self._delta = self._shift = self._mask = self._page_size = self._copies = 0
         self._path = counters[Path.HOST]
 
@@ -431,6 +432,7 @@ class Region(Grant):
         """Set the backing of the region: ``iova`` maps to linear address ``address``."""
         self.drop()
         self._backing = backing
+        self._direct = None if backing.lends else backing
         backing.owner = self
         self.address = address
         self.iova = iova
@@ -450,7 +452,7 @@ class Region(Grant):
 
     def drop(self) -> None:
         """Release the pages."""
-        backing, self._backing = self._backing, None
+        backing, self._backing, self._direct = self._backing, None, None
         self._pages.clear()
         if backing is not None:
             backing.release()
@@ -467,11 +469,15 @@ class Region(Grant):
 
     def read(self, iova: int, length: int) -> bytes | memoryview:
         """Return ``length`` bytes, perhaps a view of the page: copy it before the next write."""
-        pages = self._pages
-        if not pages:
-            return self._read_pages(iova, length)
+        direct = self._direct
+        if direct is not None and self.iova <= iova and iova + length <= self.end:
+            counters = self._path
+            counters.address = address = iova + self._delta
+            counters.bytes += length
+            counters.transactions += 1
+            return direct.read(address, length)
         address = iova + self._delta
-        page = pages.get(address >> self._shift)
+        page = self._pages.get(address >> self._shift)
         at = address & self._mask
         end = at + length
         if page is None or end > self._page_size or iova < self.iova or iova + length > self.end:
@@ -484,13 +490,16 @@ class Region(Grant):
 
     def write(self, iova: int, data: BytesLike) -> None:
         """Write ``data`` (bytes; a memoryview must have format ``B``)."""
-        pages = self._pages
-        if not pages:
-            self._write_pages(iova, data)
+        length, direct = len(data), self._direct
+        if direct is not None and self.iova <= iova and iova + length <= self.end:
+            counters = self._path
+            counters.address = address = iova + self._delta
+            counters.bytes += length
+            counters.transactions += 1
+            direct.write(address, data)
             return
-        length = len(data)
         address = iova + self._delta
-        page = pages.get(address >> self._shift)
+        page = self._pages.get(address >> self._shift)
         at = address & self._mask
         end = at + length
         if page is None or end > self._page_size or iova < self.iova or iova + length > self.end:
@@ -546,28 +555,13 @@ class Region(Grant):
         return self._backing
 
     def _read_pages(self, iova: int, length: int) -> bytes:
-        backing = self._backing
-        if backing is None or backing.lends or iova < self.iova or iova + length > self.end:
-            data = self._checked(iova, length).read(iova + self._delta, length)
-            self._count(iova, length)
-            return data
-        path = self._path
-        path.address = address = iova + self._delta
-        path.bytes += length
-        path.transactions += 1
-        return backing.read(address, length)
+        data = self._checked(iova, length).read(iova + self._delta, length)
+        self._count(iova, length)
+        return data
 
     def _write_pages(self, iova: int, data: BytesLike) -> None:
-        backing, length = self._backing, len(data)
-        if backing is None or backing.lends or iova < self.iova or iova + length > self.end:
-            self._checked(iova, length).write(iova + self._delta, data)
-            self._count(iova, length)
-            return
-        path = self._path
-        path.address = address = iova + self._delta
-        path.bytes += length
-        path.transactions += 1
-        backing.write(address, data)
+        self._checked(iova, len(data)).write(iova + self._delta, data)
+        self._count(iova, len(data))
 
     def _count(self, iova: int, length: int) -> None:
         """Count a DMA, and cache the page it ended in for the next one."""

@@ -85,6 +85,8 @@ class Device:
         self.nic = Nic(
             self.mac, self.gids, AddressSpace(), profile=PROFILE, random=random, clock=now
         )
+        self.ready = self.nic.device.ready
+        """The queue pairs with frames to send: empty if there are none."""
         self.xrc_files: dict[tuple[int, int], tuple[int, int]] = {}
         """The XRC domain of each file, and how many contexts have it open."""
         self.openers: Counter[QueuePair] = Counter()

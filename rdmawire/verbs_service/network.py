@@ -11,12 +11,15 @@ from ipaddress import IPv6Address
 from typing import Final, Protocol
 
 from rdmawire.errors import VerbsError
+from rdmawire.ib import Nic
 from rdmawire.ib.engine import GROUP_BIT
 from rdmawire.live import now
+from rdmawire.units import us
 from rdmawire.verbs.ah import is_multicast, multicast_mac
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import Device
 
+_TIMER_PERIOD: Final = us(20)
 _BURST: Final = 128
 """Frames that a device sends before others do."""
 
@@ -73,12 +76,29 @@ class Neighbours:
         return mac
 
 
-def handle_timers(devices: Sequence[Device], time: int) -> None:
-    """Handle the timers that are due."""
-    for device in devices:
-        due = device.nic.next_timer()
-        if due is not None and due <= time:
-            device.nic.handle_timer(time)
+class Timers:
+    """The timers of devices. They are looked at every 20 us at most: that takes its time."""
+
+    def __init__(self) -> None:
+        self._nics: list[Nic] = []
+        self._next_look = 0
+
+    def add(self, devices: Sequence[Device]) -> None:
+        """Add devices."""
+        self._nics += [device.nic for device in devices]
+
+    def handle(self, time: int) -> bool:
+        """Handle the timers that are due. Return whether there were any."""
+        if time < self._next_look:
+            return False
+        self._next_look = time + _TIMER_PERIOD
+        handled = False
+        for nic in self._nics:
+            due = nic.next_timer()
+            if due is not None and due <= time:
+                nic.handle_timer(time)
+                handled = True
+        return handled
 
 
 def soonest(devices: Sequence[Device]) -> int | None:
@@ -90,7 +110,7 @@ def soonest(devices: Sequence[Device]) -> int | None:
 def by_destination(frames: list[bytes]) -> list[tuple[bytes, list[bytes]]]:
     """Split frames where their destination changes: MAC addresses and frames, in order."""
     mac = frames[0][:6]
-    if all(frame[:6] == mac for frame in frames):
+    if len(frames) == 1 or all(frame[:6] == mac for frame in frames):
         return [(mac, frames)]
     runs = [(mac, list[bytes]())]
     for frame in frames:
@@ -109,9 +129,11 @@ class DirectNetwork:
         self.neighbours = Neighbours()
         self.devices: Sequence[Device] = ()
         self.by_mac: dict[bytes, Device] = {}
+        self.timers = Timers()
 
     def attach(self, devices: Sequence[Device]) -> None:
         self.devices = devices
+        self.timers.add(devices)
         for device in devices:
             self.by_mac[device.mac] = device
             self.neighbours.add(device.gids, device.mac)
@@ -120,14 +142,14 @@ class DirectNetwork:
         return self.neighbours.resolve(gid)
 
     def move(self, time: int) -> bool:
-        handle_timers(self.devices, time)
-        moved = False
+        moved = self.timers.handle(time)
         for device in self.devices:
-            if device.nic.sends_more:
-                frames = device.nic.transmit(now(), _BURST)
+            if device.ready:
+                frames = device.nic.transmit(time, _BURST)
                 if frames:
                     moved = True
-                    self.record(frames)
+                    if self.capture is not None:
+                        self.capture.write(frames, now())
                     for mac, run in by_destination(frames):
                         self.deliver(mac, run, device)
         return moved

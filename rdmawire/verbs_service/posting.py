@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QueuePair
 from rdmawire.ib.doorbell import post_invalid, post_invalid_receive
-from rdmawire.ib.post_checks import enqueue_short
+from rdmawire.ib.post_checks import enqueue_receives, enqueue_short
 from rdmawire.ib.service import SERVICES
 from rdmawire.memory import Bind, MemoryWindow, Region
 from rdmawire.verbs import (
@@ -178,13 +178,15 @@ def _take_receives(context: Context, queue: int, records: Records, at: int) -> i
     """Post the receives of one queue pair from ``at`` on; return the offset behind them."""
     qp = _queue_pair(context, queue)
     works, at = _receives(POST_RECV, queue, records, at)
+    works = works[enqueue_receives(qp, works) :]
     rest = iter(works)
-    while True:
+    while works:
         try:
             context.nic.post_recv(qp, rest)
-            return at
+            break
         except VerbsError:
             post_invalid_receive(qp, works[~length_hint(rest)].wr_id)
+    return at
 
 
 def _take_shared_receives(context: Context, queue: int, records: Records, at: int) -> int:

@@ -69,9 +69,10 @@ class Server:
             if not self.network.move(time):
                 break
             worked = True
-        for context in self._contexts:
-            if context.async_channel.events:
-                context.report_events()
+        if worked:
+            for context in self._contexts:
+                if context.async_channel.events:
+                    context.report_events()
         return worked
 
     def _take_work(self, context: Context) -> bool:

@@ -24,7 +24,7 @@ from rdmawire.live import Address, Datagrams, SendWindow, TokenBucket, TransmitQ
 from rdmawire.units import ms
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import Device
-from rdmawire.verbs_service.network import DirectNetwork, by_destination, handle_timers
+from rdmawire.verbs_service.network import DirectNetwork, by_destination
 
 _HELLO, _FRAMES, _REPORT = 1, 2, 3
 _HEAD: Final = struct.Struct("!BI")  # kind, session
@@ -108,10 +108,9 @@ class UdpNetwork(DirectNetwork):
 
     def move(self, time: int) -> bool:
         received = self._receive(time)
-        handle_timers(self.devices, time)
-        moved = False
+        moved = self.timers.handle(time)
         for device in self.devices:
-            if device.nic.sends_more:
+            if device.ready:
                 frames = device.nic.transmit(now(), _BURST)
                 if frames:
                     moved = True

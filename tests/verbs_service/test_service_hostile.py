@@ -240,8 +240,9 @@ def test_client_that_pads_the_ring_for_ever_holds_up_no_other(
 
 
 def test_second_service_on_a_socket_is_refused(service: Service) -> None:
-    with pytest.raises(VerbsError, match="a service is running there"), running(
-        service.path.parent
+    with (
+        pytest.raises(VerbsError, match="a service is running there"),
+        running(service.path.parent),
     ):
         pass
 
@@ -260,4 +261,3 @@ def test_client_with_a_negative_consumer_overruns_only_its_own_queue(
         client.send_inline(qp, b"x", opcode=WRITE, **place)
     assert works(pair)
     client.close()
-
