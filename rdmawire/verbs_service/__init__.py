@@ -7,6 +7,7 @@ Import public names from here::
 """
 
 from rdmawire.verbs_service.capture import Capture
+from rdmawire.verbs_service.counters import read_counters
 from rdmawire.verbs_service.device import DeviceSpec, numbered
 from rdmawire.verbs_service.fabric_network import (
     FabricNetwork,
@@ -38,5 +39,6 @@ __all__ = [
     "one_link",
     "parse_link",
     "parse_udp",
+    "read_counters",
     "serve",
 ]

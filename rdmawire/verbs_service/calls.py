@@ -395,11 +395,13 @@ class Calls:
         return NO_VALUES
 
 
-_OUTSIDE: Final = {"hello", "get_device", "open_device"}
+_OUTSIDE: Final = {"hello", "get_device", "open_device", "read_counters"}
 """Calls of a connection that has no context."""
 
 _HANDLERS: Final[dict[int, Callable[..., Reply]]] = {
-    call.number: getattr(Calls, call.name) for call in CALLS if call.name not in _OUTSIDE
+    call.number: getattr(Calls, call.name)
+    for call in CALLS
+    if call.name not in _OUTSIDE and not call.name.startswith("cm_")
 }
 """Methods to call with the arguments of a request, by the call's number."""
 

@@ -27,7 +27,8 @@ Completions
 Events
     A completion channel and the asynchronous events of a context are the read ends of pipes. An
     event of a channel is the handle of its CQ, 8 bytes; an asynchronous event is a type
-    (``ibv_event_type``) and the handle or number of its object, 8 bytes each.
+    (``ibv_event_type``) and the handle or number of its object, 8 bytes each. The pipe of an event
+    channel of the connection manager has one byte for each event, which CM_GET_EVENT returns.
 
 Memory of a process
     The service reads and writes it through ``/proc/PID/mem``. Where that is refused, or the memory
@@ -138,6 +139,23 @@ PORT_ATTR = _words(
 )
 """``ibv_port_attr``."""
 
+CONN_PARAM = _words(
+    "responder_resources initiator_depth flow_control retry_count rnr_retry_count srq qp_num"
+)
+"""``rdma_conn_param`` without its private data."""
+
+MAX_PRIVATE_DATA = 224
+"""Maximum bytes of private data of a message of the connection manager, those of an RTU."""
+
+PRIVATE_DATA = ("private_length", *_words(_text("private", MAX_PRIVATE_DATA // 8)))
+"""Private data: how many bytes there are, and the bytes."""
+
+COUNTERS = _words(
+    "xmit_packets xmit_bytes rcv_packets rcv_bytes xmit_discards drops retransmits rnr_naks"
+    " out_of_sequence ecn_marked cnp_sent cnp_handled qps cqs mrs contexts"
+)
+"""Counters of a device since the service began, and how many objects it has now."""
+
 CALLS = (
     # HELLO is the first call of every connection. A service of another protocol answers EPROTO.
     Call(1, "hello", ("protocol",), ("device_count",)),
@@ -212,6 +230,58 @@ CALLS = (
     # The file that shares an XRC domain, by its device and inode; 0, 0 for a private domain.
     Call(34, "open_xrcd", _words("file_device file_inode flags"), ("xrcd",)),
     Call(35, "close_xrcd", ("xrcd",)),
+    # For a connection without an open device.
+    Call(37, "read_counters", ("index",), COUNTERS),
+    # The connection manager, on a connection of its own: librdmacm. An id is an rdma_cm_id, in all
+    # of a process's channels. An address is a GID (an IPv4 address is mapped), with its family, 4
+    # or 6, 0 for none. A port is a number.
+    Call(64, "cm_create_channel", (), ("channel",), ("events",)),
+    Call(65, "cm_destroy_channel", ("channel",)),
+    Call(66, "cm_create_id", _words("channel port_space qp_type"), ("id",)),
+    Call(67, "cm_destroy_id", ("id",)),
+    Call(68, "cm_bind", _words("id family gid0 gid1 port")),
+    # device: the index of the id's device plus one, 0 for none
+    Call(
+        69,
+        "cm_query",
+        ("id",),
+        _words(
+            "device src_family src0 src1 src_port dst_family dst0 dst1 dst_port pkey mtu"
+            " traffic_class hop_limit"
+        ),
+    ),
+    Call(
+        70,
+        "cm_resolve_addr",
+        _words("id src_family src0 src1 src_port dst_family dst0 dst1 dst_port"),
+    ),
+    Call(71, "cm_resolve_route", ("id",)),
+    Call(72, "cm_connect", ("id", *CONN_PARAM, *PRIVATE_DATA)),
+    Call(73, "cm_listen", ("id", "backlog")),
+    Call(74, "cm_accept", ("id", *CONN_PARAM, *PRIVATE_DATA)),
+    Call(75, "cm_reject", ("id", "reason", *PRIVATE_DATA)),
+    Call(76, "cm_establish", ("id",)),
+    Call(77, "cm_disconnect", ("id",)),
+    Call(78, "cm_notify", ("id", "event")),
+    # The oldest event of a channel. ENODATA without one: its id was destroyed, or has migrated.
+    # The event of a group has the group's handle. status is a signed number, as two's complement.
+    Call(
+        79,
+        "cm_get_event",
+        ("channel",),
+        (
+            *_words("event status id listener group"),
+            *CONN_PARAM,
+            "qkey",
+            *AH_ATTR,
+            *PRIVATE_DATA,
+        ),
+    ),
+    Call(80, "cm_init_qp_attr", ("id", "qp_state"), ("mask", *QP_ATTR)),
+    Call(81, "cm_set_option", _words("id level option value")),
+    Call(82, "cm_migrate_id", ("id", "channel")),
+    Call(83, "cm_join", _words("id family gid0 gid1"), ("group",)),
+    Call(84, "cm_leave", ("id", "group")),
 )
 """Every control request. Objects are named by handles: numbers of the context, from 1 on."""
 
@@ -287,7 +357,7 @@ _CONSTANTS = _words(
     "MAX_WORDS RING_HEADER WORK_RING_BYTES HEAD TAIL ASLEEP PRODUCED CONSUMED ARMED ARM_ANY"
     " ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV PAD MEMORY_OF_HOST MEMORY_OF_GPU"
     " MEMORY_OF_DMABUF WINDOW_KEY_STEP MAX_INLINE_DATA MAX_SGE COPY_READ COPY_WRITE"
-    " COPY_BUFFER_BYTES"
+    " COPY_BUFFER_BYTES MAX_PRIVATE_DATA"
 )
 
 

@@ -18,6 +18,7 @@ from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
 from rdmawire.verbs_service.connection import Connection, Gone, Reply, Request
 from rdmawire.verbs_service.context import Context
+from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
 from rdmawire.verbs_service.network import Network
 from rdmawire.verbs_service.posting import take_work
@@ -155,6 +156,8 @@ class Server:
             return self._hello(client, *request.arguments)
         if not client.greeted:
             raise VerbsError("the first call is hello", EPROTO)
+        if name == "read_counters":
+            return Reply(counter_words(self._device(*request.arguments)))
         if client.context is not None:
             self._take_all_work(client.context)  # what was posted before the call
             if client.context is None:

@@ -31,6 +31,8 @@ ALL = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | MW_BIND
 SIGNALED, SOLICITED, INLINE = 2, 4, 8
 RC, UC, UD, XRC_INI, XRC_TGT = 2, 3, 4, 9, 10
 WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CAS, FAA, LOCAL_INV, BIND_MW, SEND_INV = range(10)
+RC_MASKS = (0x39, 0x129181, 0x12E01)
+"""The attributes that RC needs on its way to RTS, as ``ibv_qp_attr_mask``."""
 SUCCESS, LOC_QP_OP_ERR, FLUSHED = 0, 2, 5
 
 Sge = tuple[int, int, int]
@@ -275,7 +277,7 @@ class Client(Connection):
         qp: QueuePair,
         peer: QueuePair,
         gid: tuple[int, int],
-        masks: tuple[int, int, int] = (0x39, 0x129181, 0x12E01),
+        masks: tuple[int, int, int] = RC_MASKS,
         **attributes: int,
     ) -> None:
         """Bring a queue pair to RTS, connected to ``peer`` at ``gid``."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rdmawire.verbs_service.device import DeviceSpec, numbered
 from rdmawire.verbs_service.network import DirectNetwork, Network
 from rdmawire.verbs_service.server import Server
-from tests.verbs_service.client import Client, CompletionQueue, QueuePair
+from tests.verbs_service.client import RC_MASKS, Client, CompletionQueue, QueuePair
 
 
 class Service:
@@ -73,8 +73,8 @@ def connected(
         cq = client.create_cq(cqe)
         ends.append(End(client, client.create_qp(cq, depth=depth), cq))
     one, other = ends
-    first.bring_up(one.qp, other.qp, second.gid(), **attributes)
-    second.bring_up(other.qp, one.qp, first.gid(), **attributes)
+    first.bring_up(one.qp, other.qp, second.gid(), RC_MASKS, **attributes)
+    second.bring_up(other.qp, one.qp, first.gid(), RC_MASKS, **attributes)
     return one, other
 
 

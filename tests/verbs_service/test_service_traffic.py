@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.errors import VerbsError
+from rdmawire.verbs_service import read_counters
 from rdmawire.verbs_service.protocol import ARM_ANY, ARM_SOLICITED, WORK_RING_BYTES
 from tests.verbs_service.client import (
     ALL,
@@ -450,3 +451,21 @@ def test_capture_has_every_frame_once(tmp_path: Path) -> None:
         frames = [record.data for record in reader]
     assert len(frames) == 2
     assert b"captured" in frames[0]
+
+
+def test_counters_are_read_by_another_connection(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        one, other = connected(service)
+        source, sink = one.client.buffer(8192), other.client.buffer(8192)
+        place = {"remote_address": sink.memory.address, "rkey": sink.rkey}
+        one.client.send(one.qp, source.sge(), opcode=WRITE, **place)
+        assert one.cq.wait()[0].status == SUCCESS
+        found = read_counters(service.path)
+        assert list(found) == ["rw0", "rw1"]
+        assert found["rw1"]["rcv_packets"] == found["rw0"]["xmit_packets"] == 2
+        assert found["rw0"]["xmit_bytes"] > 8192
+        for counters in found.values():
+            objects = [counters[name] for name in ("qps", "cqs", "mrs", "contexts", "drops")]
+            assert objects == [1, 1, 1, 1, 0]
+    with pytest.raises(FileNotFoundError):
+        read_counters(service.path)
