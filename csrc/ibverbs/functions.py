@@ -113,6 +113,32 @@ _BEFORE_2008 = {
 }
 """Functions that were in IBVERBS_1.0 with the structures of libibverbs 1.0, before 2008."""
 
+INLINE = (
+    "ibv_poll_cq ibv_req_notify_cq ibv_post_send ibv_post_recv ibv_post_srq_recv ibv_alloc_mw"
+    " ibv_dealloc_mw ibv_bind_mw ibv_query_device_ex ibv_query_rt_values_ex ibv_query_gid_ex"
+    " ibv_query_gid_table ibv_advise_mr ibv_create_cq_ex ibv_modify_cq ibv_create_qp_ex ibv_open_qp"
+    " ibv_create_srq_ex ibv_get_srq_num ibv_open_xrcd ibv_close_xrcd ibv_alloc_td ibv_dealloc_td"
+    " ibv_alloc_parent_domain ibv_start_poll ibv_next_poll ibv_end_poll"
+)
+"""Implemented functions that are no symbols: ``verbs.h`` calls them by pointers of an object.
+
+So are ``ibv_wc_read_*`` and ``ibv_wr_*``, but for those of :data:`INLINE_REFUSED`.
+"""
+
+INLINE_REFUSED = (
+    "ibv_create_flow ibv_destroy_flow ibv_create_flow_action_esp ibv_modify_flow_action_esp"
+    " ibv_destroy_flow_action ibv_create_counters ibv_destroy_counters ibv_read_counters"
+    " ibv_attach_counters_point_flow ibv_create_wq ibv_modify_wq ibv_destroy_wq"
+    " ibv_create_rwq_ind_table ibv_destroy_rwq_ind_table ibv_alloc_dm ibv_free_dm ibv_reg_dm_mr"
+    " ibv_alloc_null_mr ibv_modify_qp_rate_limit ibv_post_srq_ops ibv_wr_send_tso"
+    " ibv_wc_read_cvlan ibv_wc_read_flow_tag ibv_wc_read_tm_info"
+)
+"""Functions of the same kind that are refused: flow steering, counters, work queues, device memory.
+
+``verbs.h`` itself returns EOPNOTSUPP for them. The last four need an option of a queue pair or a CQ
+that is refused when the object is created.
+"""
+
 PRIVATE_VERSIONS = range(13, 81)
 """The numbers NN of IBVERBS_PRIVATE_NN: every one since rdma-core 13, and room for later ones."""
 

@@ -11,6 +11,7 @@ import pytest
 from rdmawire.memory.key import next_variant
 from rdmawire.verbs_service.protocol import WINDOW_KEY_STEP, c_header
 from tests.verbs_service.c_programs import CSRC, build, library, load
+from tools.docs import libibverbs
 
 functions = load(CSRC / "ibverbs" / "functions.py")
 EXPORTS = list(functions.exports())
@@ -57,6 +58,21 @@ def test_everything_that_the_installed_libibverbs_exports_is_there() -> None:
     path = Path(done.stdout.strip())
     assert path.is_absolute(), "libibverbs.so.1 is not found: install libibverbs-dev"
     assert exported(path) - exported(library() / "libibverbs.so.1") == set()
+
+
+def test_functions_by_pointers_are_those_of_the_header() -> None:
+    read = ["cc", "-E", "-P", "-x", "c", "-"]
+    source = "#include <infiniband/verbs.h>\n"
+    done = subprocess.run(read, input=source, capture_output=True, text=True, check=True)
+    names = f"{functions.INLINE} {functions.INLINE_REFUSED}".split()
+    assert len(names) == len(set(names))
+    assert [name for name in names if f"{name}(" not in done.stdout] == []
+
+
+def test_the_page_of_functions_names_each_once() -> None:
+    text = "\n".join(libibverbs.page())
+    public = [export.name for export in EXPORTS if export.default]
+    assert [name for name in public if text.count(f"`{name}`") != 1] == []
 
 
 @pytest.mark.parametrize(
