@@ -71,16 +71,20 @@ class Loop:
         os.eventfd_write(self._alarm, 1)
 
     def poll(self, timeout: float = 0) -> bool:
-        """Call the handlers of ready descriptors; wait for one at most ``timeout`` seconds."""
+        """Call the handlers of ready descriptors; wait for one at most ``timeout`` seconds.
+
+        Return whether there was any.
+        """
         if timeout and self._epoll.fileno() < FD_SETSIZE:
             select([self._epoll], [], [], timeout)  # to the microsecond: epoll counts ms
             timeout = 0
-        ready = self._epoll.poll(timeout)
-        for fd, events in ready:
+        called = False
+        for fd, events in self._epoll.poll(timeout):
             handler = self._handlers.get(fd)  # an earlier handler may have closed it
             if handler is not None:
                 handler(events)
-        return bool(ready)
+                called = True
+        return called
 
     def run(self, driver: Driver) -> None:
         """Drive until :meth:`stop`."""
