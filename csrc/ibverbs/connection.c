@@ -59,7 +59,7 @@ int rw_connect(void)
 	return -1;
 }
 
-/* Send a request, with one descriptor beside it unless `sent` is null. Returns an errno. */
+/* Send a request, with one descriptor beside it unless `sent` is null. Returns 0 or RW_BROKEN. */
 static int send_request(int socket, const void *request, size_t size, const int *sent)
 {
 	union {
@@ -81,7 +81,7 @@ static int send_request(int socket, const void *request, size_t size, const int 
 	do
 		done = sendmsg(socket, &message, MSG_NOSIGNAL);
 	while (done < 0 && errno == EINTR);
-	return done == (ssize_t)size ? 0 : EPROTO;
+	return done == (ssize_t)size ? 0 : RW_BROKEN;
 }
 
 /* Copy the descriptors of a message to `fds`, which has room for MAX_FDS. Returns their number. */
@@ -127,12 +127,12 @@ static bool is_reply(const uint64_t *reply, ssize_t length, size_t size, unsigne
 	if (length < (ssize_t)sizeof *reply)
 		return false;
 	if (reply[0])
-		return length == sizeof *reply && fds == 0 && reply[0] < 4096;
+		return length == sizeof *reply && fds == 0 && reply[0] < RW_BROKEN;
 	return length == (ssize_t)size && fds == fd_count;
 }
 
 /* Send a request and wait for its reply, an array of integers that begins with an errno.
- * Returns that errno, or EPROTO when the service is gone or answers something else. */
+ * Returns that errno, or RW_BROKEN when the service is gone or answers something else. */
 int rw_exchange(int socket, const void *request, size_t request_size, void *reply,
 		size_t reply_size, int *fds, unsigned fd_count, const int *sent)
 {
@@ -142,12 +142,12 @@ int rw_exchange(int socket, const void *request, size_t request_size, void *repl
 	ssize_t length;
 
 	if (send_request(socket, request, request_size, sent))
-		return EPROTO;
+		return RW_BROKEN;
 	length = receive_reply(socket, words, sizeof words, received, &count);
 	if (!is_reply(words, length, reply_size, count, fd_count)) {
 		while (count)
 			close(received[--count]);
-		return EPROTO;
+		return RW_BROKEN;
 	}
 	memcpy(reply, words, reply_size);
 	if (count)
@@ -164,8 +164,9 @@ int rw_say_hello(int socket, uint64_t *device_count)
 				NULL);
 
 	if (error == EPROTO)
-		rw_refuse(error, "hello", "the service is of another version of rdmawire");
-	else if (!error)
-		*device_count = reply.device_count;
+		return rw_refuse(error, "hello", "the service is of another version of rdmawire");
+	if (error == RW_BROKEN)
+		return rw_refuse(EIO, "hello", "the service gave a wrong reply, or none");
+	*device_count = error ? 0 : reply.device_count;
 	return error;
 }

@@ -236,6 +236,8 @@ static int open_connection(struct rw_context *context)
 	if (!error)
 		error = rw_exchange(context->socket, &request, sizeof request, &reply, sizeof reply,
 				    fds, OPEN_FDS, NULL);
+	if (error == RW_BROKEN)
+		error = EIO;
 	if (!error)
 		error = take_fds(context, fds);
 	if (error)

@@ -20,7 +20,7 @@ int rw_control(struct rw_context *context, const char *name, const void *request
 		error = rw_exchange(context->socket, request, request_size, reply, reply_size, fds,
 				    fd_count, sent);
 	pthread_mutex_unlock(&context->control_mutex);
-	if (error == EPROTO) {
+	if (error == RW_BROKEN) {
 		rw_end(context, "the service is gone, or gave a wrong reply");
 		error = EIO;
 	}

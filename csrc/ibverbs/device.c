@@ -60,6 +60,7 @@ static struct rw_device *get_device(int socket, uint32_t index)
 
 	if (!error)
 		return new_device(&reply, index);
+	error = error == RW_BROKEN ? EIO : error;
 	rw_refuse(error, "get_device", "device %u: %s", index, strerror(error));
 	return NULL;
 }
@@ -75,26 +76,39 @@ static int get_devices(int socket, struct ibv_device **list, uint64_t count)
 	return found;
 }
 
+/* Ask a service for its devices. Returns null, with errno, if it has a wrong number of them. */
+static struct ibv_device **list_devices(int socket, int *found)
+{
+	struct ibv_device **list = NULL;
+	uint64_t count = 0;
+
+	if (rw_say_hello(socket, &count))
+		return NULL;
+	if (count <= MAX_DEVICES)
+		list = calloc(count + 1, sizeof *list);
+	else
+		rw_refuse(EIO, "hello", "%llu devices", (unsigned long long)count);
+	if (list)
+		*found = get_devices(socket, list, count);
+	return list;
+}
+
 /* Without a service the list is empty, and errno says why. */
 struct ibv_device **ibv_get_device_list(int *num_devices)
 {
-	struct ibv_device **list = calloc(1, sizeof *list), **grown;
-	int socket = list ? rw_connect() : -1, found = 0;
-	uint64_t count = 0;
+	struct ibv_device **list = NULL;
+	int socket = rw_connect(), found = 0, error = errno;
 
-	if (num_devices)
-		*num_devices = 0;
-	if (socket < 0)
-		return list;
-	if (!rw_say_hello(socket, &count) && count <= MAX_DEVICES &&
-	    (grown = realloc(list, (count + 1) * sizeof *list))) {
-		list = grown;
-		memset(list, 0, (count + 1) * sizeof *list);
-		found = get_devices(socket, list, count);
+	if (socket >= 0) {
+		list = list_devices(socket, &found);
+		error = errno;
+		close(socket);
 	}
-	close(socket);
+	if (!list)
+		list = calloc(1, sizeof *list);
 	if (num_devices)
 		*num_devices = found;
+	errno = error;
 	return list;
 }
 

@@ -146,7 +146,7 @@ struct rw_qp {
 	struct rw_node node;
 	struct ibv_qp_cap cap;
 	bool signal_all;
-	bool failed; /* a send completed with an error: the following ones complete one by one */
+	atomic_bool failed; /* a send completed with an error: the following ones complete one by one */
 	bool shared; /* opened by ibv_open_qp: it posts nothing */
 	struct rw_outstanding sends, receives;
 	struct rw_builder builder;
@@ -183,7 +183,8 @@ static inline struct rw_srq *rw_srq(struct ibv_srq *srq)
 	return (struct rw_srq *)srq;
 }
 
-/* connection.c: sockets to the service */
+/* connection.c: sockets to the service. RW_BROKEN is no errno: it is gone, or answered nonsense. */
+enum { RW_BROKEN = 4096 };
 int rw_connect(void);
 int rw_exchange(int socket, const void *request, size_t request_size, void *reply,
 		size_t reply_size, int *fds, unsigned fd_count, const int *sent);
