@@ -270,7 +270,9 @@ def _short_messages(qp: QueuePair, first: Wqe, frames: list[bytes], room: int) -
     Return how many: at most ``room``, from the work ``first`` on. The loop does what :func:`begin`
     and :func:`_message` do. It ends before work that must wait, or that may end with an error.
     """
-    queue, service, verb = qp.sq, qp.service, first.verb
+    queue, service, verb, sges = qp.sq, qp.service, first.verb, first.wr.sges
+    if len(sges) != 1 or sges[0][1] > qp.mtu:
+        return 0
     plain = verb.answer is _ACK and verb.local is _SOURCE and not verb.ends_use
     if not (plain and service.connected and service.reliable and qp.begins) or qp.halted:
         return 0

@@ -8,6 +8,7 @@ between the devices, :mod:`rdmawire.verbs_service.udp_network` other services.
 from collections.abc import Sequence
 from errno import EHOSTUNREACH
 from ipaddress import IPv6Address
+from operator import itemgetter
 from typing import Final, Protocol
 
 from rdmawire.errors import VerbsError
@@ -107,10 +108,13 @@ def soonest(devices: Sequence[Device]) -> int | None:
     return min((time for time in times if time is not None), default=None)
 
 
+_mac_of: Final = itemgetter(slice(6))
+
+
 def by_destination(frames: list[bytes]) -> list[tuple[bytes, list[bytes]]]:
     """Split frames where their destination changes: MAC addresses and frames, in order."""
     mac = frames[0][:6]
-    if len(frames) == 1 or all(frame[:6] == mac for frame in frames):
+    if len(frames) == 1 or len({*map(_mac_of, frames)}) == 1:
         return [(mac, frames)]
     runs = [(mac, list[bytes]())]
     for frame in frames:

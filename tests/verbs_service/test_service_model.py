@@ -142,4 +142,4 @@ def test_service_does_what_the_model_does() -> None:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         TwoClients.service = stack.enter_context(running(folder))
         effort = settings(max_examples=40, stateful_step_count=30)
-        run_state_machine_as_test(TwoClients, settings=effort)  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(TwoClients, settings=effort)
