@@ -3,11 +3,13 @@
 import os
 import socket
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from rdmawire.errors import VerbsError
+from rdmawire.memory import Region
+from rdmawire.verbs_service.context import Context, CqHandle, Object, QueuePairHandle
 from rdmawire.verbs_service.device import Device
 from rdmawire.verbs_service.protocol import CALLS, COUNTERS, MAX_WORDS, version
 
@@ -17,8 +19,8 @@ _PATIENCE: Final = 5.0
 """Seconds that a service may take to answer: it is busy, but not for so long."""
 
 
-def counter_words(device: Device) -> tuple[int, ...]:
-    """The values of :data:`COUNTERS`, in order."""
+def counter_words(device: Device, contexts: Sequence[Context]) -> tuple[int, ...]:
+    """The values of :data:`COUNTERS`, in order. ``contexts`` are those of the device."""
     made, counters = device.nic.device, device.nic.counters
     values = {
         "xmit_packets": made.xmit_packets,
@@ -35,12 +37,20 @@ def counter_words(device: Device) -> tuple[int, ...]:
         "ecn_marked": counters.np_ecn_marked_roce_packets,
         "cnp_sent": counters.np_cnp_sent,
         "cnp_handled": counters.rp_cnp_handled,
-        "qps": len(made.qps),
-        "cqs": len(made.cqs) - 1,  # one is the service's own
-        "mrs": made.memory.region_count,
-        "contexts": len(made.async_channels),
+        "contexts": len(contexts),
+    }
+    values |= {
+        name: sum(1 for context in contexts for _ in context.of_kind(kind))
+        for name, kind in _KINDS.items()
     }
     return tuple(values[name] for name in COUNTERS)
+
+
+_KINDS: Final[dict[str, type[Object]]] = {
+    "qps": QueuePairHandle,
+    "cqs": CqHandle,
+    "mrs": Region,
+}
 
 
 def read_counters(path: Path) -> dict[str, Mapping[str, int]]:

@@ -157,7 +157,7 @@ class Server:
         if not client.greeted:
             raise VerbsError("the first call is hello", EPROTO)
         if name == "read_counters":
-            return Reply(counter_words(self._device(*request.arguments)))
+            return self._read_counters(*request.arguments)
         if client.context is not None:
             self._take_all_work(client.context)  # what was posted before the call
             if client.context is None:
@@ -184,6 +184,11 @@ class Server:
         device = self._device(index)
         name = device.name.encode().ljust(8 * _NAME_WORDS, b"\0")
         return Reply((device.guid, _NODE_CA, *array("Q", name)))
+
+    def _read_counters(self, index: int) -> Reply:
+        device = self._device(index)
+        contexts = [context for context in self._contexts if context.device is device]
+        return Reply(counter_words(device, contexts))
 
     def _open_device(self, client: Client, index: int) -> Reply:
         device = self._device(index)
