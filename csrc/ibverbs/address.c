@@ -134,6 +134,20 @@ static bool starts_with(const union ibv_gid *gid, const char *prefix, size_t len
 	return !memcmp(gid->raw, prefix, length);
 }
 
+/* Whether a GID is an IPv4 multicast group: RoCE v2 has it as ::ffff:a.b.c.d, v1 with ff0e before. */
+static bool is_ipv4_group(const union ibv_gid *gid)
+{
+	return (starts_with(gid, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) ||
+		starts_with(gid, "\xff\x0e\0\0\0\0\0\0\0\0\xff\xff", 12)) &&
+	       gid->raw[12] >> 4 == 0xe;
+}
+
+static bool has_eui64(const union ibv_gid *gid)
+{
+	return starts_with(gid, "\xfe\x80\0\0\0\0\0\0", 8) && gid->raw[11] == 0xff &&
+	       gid->raw[12] == 0xfe;
+}
+
 /* The MAC address of a GID that contains one: multicast (RFC 1112, RFC 2464) or link-local with an
  * EUI-64. The service resolves others, by itself, when work is posted. */
 int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attributes,
@@ -142,17 +156,14 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr 
 	const union ibv_gid *gid = &attributes->grh.dgid;
 	const uint8_t *raw = gid->raw;
 
-	if (vid)
-		*vid = 0xffff; /* no VLAN */
-	if (starts_with(gid, "\xff\x0e\0\0\0\0\0\0\0\0\xff\xff", 12)) {
+	if (is_ipv4_group(gid)) {
 		memcpy(eth_mac, "\x01\x00\x5e", 3);
 		eth_mac[3] = raw[13] & 0x7f;
 		memcpy(eth_mac + 4, raw + 14, 2);
 	} else if (raw[0] == 0xff) {
 		memcpy(eth_mac, "\x33\x33", 2);
 		memcpy(eth_mac + 2, raw + 12, 4);
-	} else if (starts_with(gid, "\xfe\x80\0\0\0\0\0\0", 8) && raw[11] == 0xff &&
-		   raw[12] == 0xfe) {
+	} else if (has_eui64(gid)) {
 		memcpy(eth_mac, raw + 8, 3);
 		memcpy(eth_mac + 3, raw + 13, 3);
 		eth_mac[0] ^= 2;
@@ -160,6 +171,8 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr 
 		return rw_refuse(EOPNOTSUPP, "ibv_resolve_eth_l2_from_gid",
 				 "the GID contains no MAC address");
 	}
+	if (vid)
+		*vid = 0xffff; /* no VLAN */
 	return 0;
 }
 

@@ -235,18 +235,34 @@ static void set_state(struct rw_qp *qp, uint64_t state)
 		qp->failed = false; /* it may come from SQE */
 }
 
+/* Leave out attributes of the half that an XRC queue pair lacks, as Linux's uverbs does: programs
+ * treat it like one of RC. */
+static uint32_t mask_of_type(enum ibv_qp_type type, uint32_t mask)
+{
+	switch (type) {
+	case IBV_QPT_XRC_SEND:
+		return mask & ~(uint32_t)(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	case IBV_QPT_XRC_RECV:
+		return mask & ~(uint32_t)(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT |
+					  IBV_QP_RNR_RETRY);
+	default:
+		return mask;
+	}
+}
+
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attributes, int mask)
 {
 	struct rw_context *context = rw_context(qp->context);
+	uint32_t named = mask_of_type(qp->qp_type, (uint32_t)mask);
 	struct rw_modify_qp_request request = {.call = RW_MODIFY_QP,
 					       .qp = qp->handle,
-					       .mask = (uint32_t)mask};
+					       .mask = named};
 	struct rw_modify_qp_reply reply;
 	int error;
 
 	if (mask & IBV_QP_CAP)
 		return rw_refuse(EOPNOTSUPP, "ibv_modify_qp", "queues cannot be resized");
-	fill_modify(&request, attributes, (uint32_t)mask);
+	fill_modify(&request, attributes, named);
 	error = rw_control(context, "modify_qp", &request, sizeof request, &reply, sizeof reply,
 			   NULL, 0, NULL);
 	if (!error && mask & IBV_QP_STATE)

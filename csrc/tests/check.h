@@ -155,13 +155,11 @@ static inline void to_rts(struct ibv_qp *qp, struct end *peer, uint32_t remote_q
 				   .max_dest_rd_atomic = 4,
 				   .min_rnr_timer = 1,
 				   .ah_attr = {.is_global = 1, .port_num = 1}};
-	int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	int rts = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN;
+	int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	int rts = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 
-	if (qp->qp_type != IBV_QPT_XRC_SEND)
-		rtr |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	if (qp->qp_type != IBV_QPT_XRC_RECV)
-		rts |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	CHECK(!ibv_query_gid(peer->context, 1, 0, &attr.ah_attr.grh.dgid));
 	CHECK(!ibv_modify_qp(qp, &attr, rtr));
 	attr.qp_state = IBV_QPS_RTS;

@@ -286,6 +286,43 @@ static void datagrams(void)
 	close_end(&b);
 }
 
+/* A datagram to a group reaches the queue pair that is attached to it, until it is detached. */
+static void multicast(void)
+{
+	struct end a = {0}, b = {0};
+	struct ibv_ah_attr attr = {
+		.grh.dgid.raw = {[10] = 0xff, 0xff, 239, 1, 2, 3},
+		.is_global = 1,
+		.port_num = 1};
+	uint8_t mac[ETHERNET_LL_SIZE], group_mac[] = {1, 0, 0x5e, 1, 2, 3};
+	struct ibv_qp *from, *to, *connected;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr, *bad;
+
+	open_pair(&a, &b);
+	from = datagram_qp(&a);
+	to = datagram_qp(&b);
+	connected = b.qp;
+	b.qp = to;
+	CHECK(!ibv_resolve_eth_l2_from_gid(a.context, &attr, mac, NULL));
+	CHECK(!memcmp(mac, group_mac, sizeof mac));
+	CHECK(!ibv_attach_mcast(to, &attr.grh.dgid, 0) && !post_receive(&b, 1, 0, 100));
+	strcpy(a.buffer, "group");
+	wr = make_send(&a, &b, IBV_WR_SEND, &sge, 50);
+	wr.wr.ud.ah = ibv_create_ah(a.pd, &attr);
+	wr.wr.ud.remote_qpn = 0xffffff;
+	wr.wr.ud.remote_qkey = 0x1111;
+	CHECK(wr.wr.ud.ah && !ibv_post_send(from, &wr, &bad));
+	CHECK(poll_one(a.cq).status == IBV_WC_SUCCESS && poll_one(b.cq).wr_id == 1);
+	CHECK(!strcmp(b.buffer + 40, "group"));
+	CHECK(!ibv_detach_mcast(to, &attr.grh.dgid, 0));
+	CHECK(ibv_detach_mcast(to, &attr.grh.dgid, 0) && !ibv_destroy_ah(wr.wr.ud.ah));
+	CHECK(!ibv_destroy_qp(from) && !ibv_destroy_qp(to));
+	b.qp = connected;
+	close_end(&a);
+	close_end(&b);
+}
+
 /* A window of type 1: its key opens a part of the region, until it is unbound. */
 static void memory_window(void)
 {
@@ -481,6 +518,7 @@ int main(int argc, char **argv)
 						    {"extended_poll", extended_poll},
 						    {"shared_receive", shared_receive},
 						    {"datagrams", datagrams},
+						    {"multicast", multicast},
 						    {"memory_window", memory_window},
 						    {"completion_events", completion_events},
 						    {"xrc", xrc},
