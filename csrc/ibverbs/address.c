@@ -134,7 +134,7 @@ static bool starts_with(const union ibv_gid *gid, const char *prefix, size_t len
 	return !memcmp(gid->raw, prefix, length);
 }
 
-/* Whether a GID is an IPv4 multicast group: RoCE v2 has it as ::ffff:a.b.c.d, v1 with ff0e before. */
+/* Whether a GID is an IPv4 multicast group: ::ffff:a.b.c.d for RoCE v2, ff0e::ffff:a.b.c.d for v1. */
 static bool is_ipv4_group(const union ibv_gid *gid)
 {
 	return (starts_with(gid, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) ||

@@ -37,7 +37,7 @@ int rw_dealloc_mw(struct ibv_mw *mw)
 	return error;
 }
 
-/* The key of a window of type 1 after a bind: the adapter chooses the variant in its lowest byte. */
+/* The key of a window of type 1 after a bind: the adapter chooses its lowest byte. */
 static uint32_t next_key(uint32_t rkey)
 {
 	return (rkey & ~0xffu) | ((rkey + RW_WINDOW_KEY_STEP) & 0xff);

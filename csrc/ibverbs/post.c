@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Posting work requests: each is checked as providers check it, and becomes a record in the ring.
  *
- * What only the service can find (keys, addresses, the state of the connection) becomes a completion
- * with an error. */
+ * What only the service can find (keys, addresses, the state of the connection) becomes a
+ * completion with an error. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -171,8 +171,8 @@ static int post_one_send(struct rw_context *context, struct rw_qp *qp, struct ib
 	if (error)
 		return error;
 	if (!rw_outstanding_room(&qp->sends))
-		return rw_refuse(ENOMEM, "ibv_post_send", "QP %#x: the send queue is full: poll its CQ",
-				 record.queue);
+		return rw_refuse(ENOMEM, "ibv_post_send",
+				 "QP %#x: the send queue is full: poll its CQ", record.queue);
 	record.size = rw_record_size(record.sge_count * sizeof(struct rw_sge) +
 				     record.inline_length);
 	place = rw_claim(context, record.size);

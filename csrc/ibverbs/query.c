@@ -189,27 +189,33 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 	return 0;
 }
 
-/* Add the entries of a port to a table. Returns an errno. */
+/* The entries of a port's GID table, or 0. */
+static int gid_table_length(struct ibv_context *context, uint32_t port)
+{
+	struct ibv_port_attr attributes;
+
+	if (rw_query_port(context, (uint8_t)port, &attributes, sizeof attributes))
+		return 0;
+	return attributes.gid_tbl_len < MAX_TABLE ? attributes.gid_tbl_len : MAX_TABLE;
+}
+
+/* Add the entries of a port that are not empty to a table. Returns an errno. */
 static int query_port_entries(struct ibv_context *context, uint32_t port, char *entries,
 			      size_t *count, size_t max_entries, size_t size)
 {
-	struct ibv_port_attr attributes;
-	int error = rw_query_port(context, (uint8_t)port, &attributes, sizeof attributes);
+	int length = gid_table_length(context, port);
 
-	for (int index = 0; !error && index < attributes.gid_tbl_len && index < MAX_TABLE; index++) {
+	for (int index = 0; index < length; index++) {
 		struct ibv_gid_entry entry;
+		int error = query_entry(context, port, (uint32_t)index, &entry);
 
-		error = query_entry(context, port, (uint32_t)index, &entry);
-		if (error == ENODATA) {
-			error = 0;
+		if (error == ENODATA)
 			continue;
-		}
-		if (!error && *count == max_entries)
-			error = EINVAL;
-		if (!error)
-			memcpy(entries + (*count)++ * size, &entry, sizeof entry);
+		if (error || *count == max_entries)
+			return error ? error : EINVAL;
+		memcpy(entries + (*count)++ * size, &entry, sizeof entry);
 	}
-	return error;
+	return 0;
 }
 
 /* Returns the number of entries, or a negative errno. */

@@ -157,23 +157,28 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return NULL;
 }
 
+static int check_open(const struct ibv_qp_open_attr *wanted)
+{
+	const uint32_t needed =
+		IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+
+	if ((wanted->comp_mask & needed) == needed && wanted->qp_type == IBV_QPT_XRC_RECV)
+		return 0;
+	return rw_refuse(EINVAL, "ibv_open_qp", "mask %#x, type %d", wanted->comp_mask,
+			 wanted->qp_type);
+}
+
+/* Share a queue pair of an XRC domain. */
 struct ibv_qp *rw_open_qp(struct ibv_context *ibv_context, struct ibv_qp_open_attr *wanted)
 {
 	struct rw_context *context = rw_context(ibv_context);
-	const uint32_t needed =
-		IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
 	struct ibv_qp_init_attr_ex attributes = {.qp_type = wanted->qp_type};
 	struct rw_open_qp_reply reply;
 	struct rw_qp *qp;
 
-	if ((wanted->comp_mask & needed) != needed || wanted->qp_type != IBV_QPT_XRC_RECV) {
-		rw_refuse(EINVAL, "ibv_open_qp", "mask %#x, type %d", wanted->comp_mask,
-			  wanted->qp_type);
-		return NULL;
-	}
 	if (wanted->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT)
 		attributes.qp_context = wanted->qp_context;
-	qp = new_qp(ibv_context, &attributes);
+	qp = check_open(wanted) ? NULL : new_qp(ibv_context, &attributes);
 	if (!qp)
 		return NULL;
 	if (CALL(context, RW_OPEN_QP, open_qp, &reply,
