@@ -4,50 +4,64 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from rdmawire.capture import Interface, LinkType, Record
+from rdmawire.capture.pcap import PcapBuilder
+from rdmawire.capture.pcapng import PcapngBuilder
 from rdmawire.live import epoch
 
-_GLOBAL: Final = Struct("<IHHiIII")
 _RECORD: Final = Struct("<IIII")
-_NANOSECOND_MAGIC, _VERSION, _MAX_FRAME, _ETHERNET = 0xA1B23C4D, (2, 4), 1 << 18, 1
 _BUFFER: Final = 1 << 18
 _SECOND: Final = 1_000_000_000
+_LITTLE_ENDIAN: Final = "<"
 
 
 class Capture:
-    """Writes frames to a pcap with times in ns: a file, or a FIFO that a program reads.
+    """Writes frames with times in ns to a file, or to a FIFO that a program reads.
 
-    ``OSError`` if it cannot be opened. A reader of a FIFO that goes away ends the capture.
+    The format is pcapng for a name that ends in ``.pcapng``, else pcap. ``OSError`` if the file
+    cannot be opened. A reader of a FIFO that goes away ends the capture.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=0)
-        self._buffer = bytearray(
-            _GLOBAL.pack(_NANOSECOND_MAGIC, *_VERSION, 0, 0, _MAX_FRAME, _ETHERNET)
-        )
+        interface = Interface(name="verbs", resolution=_SECOND)
+        self._builder: PcapBuilder | PcapngBuilder
+        if path.suffix == ".pcapng":
+            self._builder = PcapngBuilder(_LITTLE_ENDIAN, interface)
+            self._builder.add(interface)
+        else:
+            self._builder = PcapBuilder(_LITTLE_ENDIAN, interface)
         self._epoch = epoch()
         self._ended = False
 
     def write(self, frames: list[bytes], time: int) -> None:
         """Write frames that were sent at ``time`` (ns)."""
-        seconds, rest = divmod(self._epoch + time, _SECOND)
-        buffer, pack = self._buffer, _RECORD.pack
-        for frame in frames:
-            length = len(frame)
-            buffer += pack(seconds, rest, length, length)
-            buffer += frame
-        if len(buffer) >= _BUFFER:
+        time += self._epoch
+        pending = self._builder.pending
+        if isinstance(self._builder, PcapBuilder):  # without checks: frames of devices fit
+            seconds, rest = divmod(time, _SECOND)
+            for frame in frames:
+                length = len(frame)
+                pending += _RECORD.pack(seconds, rest, length, length)
+                pending += frame
+        else:
+            for frame in frames:
+                self._builder.record(Record(frame, time, len(frame), LinkType.ETHERNET))
+        if len(pending) >= _BUFFER:
             self.flush()
 
     def flush(self) -> None:
         """Pass on what was written."""
-        if self._buffer and not self._ended:
+        pending = self._builder.pending
+        if pending and not self._ended:
             try:
-                view = memoryview(self._buffer)
-                while view:
-                    view = view[self._file.write(view) :]
+                with memoryview(pending) as view:
+                    done = 0
+                    while done < len(view):
+                        done += self._file.write(view[done:]) or 0
             except BrokenPipeError:
                 self._ended = True
-        self._buffer = bytearray()
+        pending.clear()
 
     def close(self) -> None:
         """Complete the file."""

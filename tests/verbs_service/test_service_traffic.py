@@ -3,12 +3,20 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.verbs_service import read_counters
-from rdmawire.verbs_service.protocol import ARM_ANY, ARM_SOLICITED, WORK_RING_BYTES
+from rdmawire.verbs_service.protocol import (
+    ARM_ANY,
+    ARM_SOLICITED,
+    COPY_READ,
+    COPY_REQUEST,
+    MEMORY_OF_GPU,
+    WORK_RING_BYTES,
+)
 from tests.verbs_service.client import (
     ALL,
     BIND_MW,
@@ -32,6 +40,8 @@ from tests.verbs_service.client import (
     WRITE_IMM,
     XRC_INI,
     XRC_TGT,
+    Client,
+    Memory,
     wait_until,
 )
 from tests.verbs_service.running import Service, connected, running
@@ -434,20 +444,22 @@ def test_kinds_of_queue_pairs_that_there_are(service: Service) -> None:
             client.create_qp(cq, kind=kind)
 
 
-def test_capture_has_every_frame_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["pcap", "pcapng"])
+def test_capture_has_every_frame_once(tmp_path: Path, kind: str) -> None:
     from rdmawire.capture import open_capture
     from rdmawire.verbs_service.capture import Capture
     from rdmawire.verbs_service.network import DirectNetwork
 
-    file = tmp_path / "live.pcap"
+    file = tmp_path / f"live.{kind}"
     with running(tmp_path, network=DirectNetwork(Capture(file))) as service:
         one, other = connected(service)
         sink = other.client.buffer(4096)
         place = {"remote_address": sink.memory.address, "rkey": sink.rkey}
         one.client.send_inline(one.qp, b"captured", opcode=WRITE, **place)
         one.cq.wait()
-        wait_until(lambda: file.stat().st_size > 100)
+        wait_until(lambda: file.stat().st_size > 150)
     with open_capture(file) as reader:
+        assert reader.format == kind
         frames = [record.data for record in reader]
     assert len(frames) == 2
     assert b"captured" in frames[0]
@@ -469,3 +481,55 @@ def test_counters_are_read_by_another_connection(tmp_path: Path) -> None:
             assert objects == [1, 1, 1, 1, 0]
     with pytest.raises(FileNotFoundError):
         read_counters(service.path)
+
+
+class CopyThread:
+    """The thread of a library that copies for the service, as for memory of a GPU."""
+
+    def __init__(self, client: Client, regions: dict[int, Memory]) -> None:
+        self.client = client
+        self.regions = regions
+        self.requests: list[tuple[int, ...]] = []
+        self.thread = Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        sock, buffer, layout = self.client.copy_socket, self.client.copy_buffer, COPY_REQUEST.struct
+        while data := sock.recv(layout.size):
+            direction, _, mr, address, length = request = layout.unpack(data)
+            self.requests.append(request)
+            memory = self.regions[mr]
+            if address + length > memory.size:
+                sock.send((14).to_bytes(4, "little"))
+                continue
+            if direction == COPY_READ:
+                buffer[:length] = memory[address : address + length]
+            else:
+                memory[address : address + length] = buffer[:length]
+            sock.send(bytes(4))
+
+
+def test_memory_of_a_gpu_is_copied_by_the_library(service: Service) -> None:
+    one, other = connected(service)
+    memory = Memory(1 << 16)
+    values = (other.client.pd, 0, 1 << 17, 0, ALL, MEMORY_OF_GPU)  # longer than it is
+    handle, lkey, rkey = other.client.call("reg_mr", *values)
+    copies = CopyThread(other.client, {handle: memory})
+    source = one.client.buffer(1 << 16)
+    source.memory[:] = data = os.urandom(1 << 16)
+    place = {"remote_address": 100, "rkey": rkey}
+    one.client.send(one.qp, source.sge(0, 60_000), opcode=WRITE, **place)
+    assert one.cq.wait()[0].status == SUCCESS
+    assert memory[100:60_100] == data[:60_000]
+    other.client.receive(other.qp, (0, 8, lkey))
+    one.client.send_inline(one.qp, b"received")
+    assert other.cq.wait()[0].status == SUCCESS
+    assert memory[:8] == b"received"
+    assert one.cq.wait()[0].status == SUCCESS
+    one.client.send(one.qp, source.sge(0, 100), opcode=READ, **place)
+    assert one.cq.wait()[0].status == SUCCESS
+    assert {request[1:3] for request in copies.requests} == {(MEMORY_OF_GPU, handle)}
+    one.client.send(one.qp, source.sge(0, 8), opcode=WRITE, remote_address=1 << 16, rkey=rkey)
+    assert one.cq.wait()[0].status == 11  # the library answered EFAULT
+    other.client.socket.close()
+    copies.thread.join()
