@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A thread that copies memory of this process for the service, where the service cannot read it
- * itself: memory of CUDA devices, and processes whose memory the system protects.
+ * itself: memory of CUDA devices, dma-bufs, and processes whose memory the system protects.
  *
  * A request comes on the copy socket, the bytes are in the copy buffer, the answer is an errno. The
  * thread ends when its socket does. */
@@ -29,7 +29,7 @@ static int copy_by_file(uint64_t address, void *buffer, size_t length, bool writ
 }
 
 /* Copy memory of this process without a fault for unmapped memory. Returns an errno. */
-static int copy_host(uint64_t address, void *buffer, size_t length, bool write_memory)
+int rw_copy_host(uint64_t address, void *buffer, size_t length, bool write_memory)
 {
 	struct iovec here = {buffer, length}, there = {(void *)(uintptr_t)address, length};
 	ssize_t done = write_memory ? process_vm_writev(getpid(), &here, 1, &there, 1, 0)
@@ -53,8 +53,10 @@ static int copy(struct rw_context *context, const struct rw_copy_request *reques
 		return rw_gpu_copy(request->address, context->copy.buffer, request->length,
 				   write_memory);
 	if (request->memory == RW_MEMORY_OF_HOST)
-		return copy_host(request->address, context->copy.buffer, request->length,
-				 write_memory);
+		return rw_copy_host(request->address, context->copy.buffer, request->length,
+				    write_memory);
+	if (request->memory == RW_MEMORY_OF_DMABUF)
+		return rw_dmabuf_copy(context, request);
 	return EINVAL;
 }
 

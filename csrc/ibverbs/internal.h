@@ -75,7 +75,7 @@ struct rw_context {
 	atomic_bool fatal_reported;
 	struct rw_work_ring ring;
 	pthread_rwlock_t objects;
-	struct rw_table qps, cqs, srqs;
+	struct rw_table qps, cqs, srqs, dmabufs;
 	struct ibv_device_attr attributes;
 	struct ibv_cq_moderation_caps moderation;
 	struct rw_copy_thread copy;
@@ -88,8 +88,13 @@ struct rw_pd {
 	atomic_int references;
 };
 
+/* A region of a dma-buf is mapped here, for the copy thread. */
 struct rw_mr {
 	struct ibv_mr mr;
+	struct rw_node node;
+	char *map; /* null: no dma-buf */
+	uint64_t map_offset;
+	size_t map_length;
 };
 
 struct rw_xrcd {
@@ -278,6 +283,12 @@ struct ibv_pd *rw_alloc_parent_domain(struct ibv_context *context,
 struct ibv_xrcd *rw_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attributes);
 int rw_close_xrcd(struct ibv_xrcd *xrcd);
 
+/* dmabuf.c */
+int rw_dmabuf_map(struct rw_mr *mr, int fd, uint64_t offset, size_t length);
+void rw_dmabuf_add(struct rw_context *context, struct rw_mr *mr);
+void rw_dmabuf_unmap(struct rw_context *context, struct rw_mr *mr);
+int rw_dmabuf_copy(struct rw_context *context, const struct rw_copy_request *request);
+
 /* memory.c and memory_window.c */
 int rw_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 		 struct ibv_sge *sges, uint32_t count);
@@ -297,6 +308,7 @@ bool rw_gpu_is_address(const void *address);
 int rw_gpu_copy(uint64_t address, void *buffer, size_t length, bool to_gpu);
 
 /* copy_thread.c */
+int rw_copy_host(uint64_t address, void *buffer, size_t length, bool write_memory);
 int rw_copy_thread_start(struct rw_context *context);
 void rw_copy_thread_stop(struct rw_context *context);
 

@@ -100,27 +100,42 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, 
 	return ibv_reg_mr_iova2(pd, address, length, iova, (unsigned int)access);
 }
 
-/* A dma-buf of a CUDA device cannot be mapped by the service; the region's virtual address is then
- * that of the device memory, by which CUDA copies. Other dma-bufs are mapped by the service. */
+/* Register a range of a dma-buf that can be mapped. */
+static struct ibv_mr *register_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t length,
+				      uint64_t iova, int fd, unsigned int access)
+{
+	struct rw_context *context = rw_context(pd->context);
+	struct rw_reg_dmabuf_mr_reply reply = {0};
+	struct ibv_mr *mr = new_mr(pd, NULL, length);
+	int error = mr ? rw_dmabuf_map((struct rw_mr *)mr, fd, offset, length) : ENOMEM;
+
+	if (!error)
+		error = rw_copy_thread_start(context);
+	if (!error)
+		error = CALL_FDS(context, RW_REG_DMABUF_MR, reg_dmabuf_mr, &reply, NULL, &fd,
+				 .pd = pd->handle, .offset = offset, .length = length, .iova = iova,
+				 .access = access);
+	if (error && mr)
+		rw_dmabuf_unmap(context, (struct rw_mr *)mr);
+	mr = finish(mr, error, reply.mr, reply.lkey, reply.rkey);
+	if (mr)
+		rw_dmabuf_add(context, (struct rw_mr *)mr);
+	return mr;
+}
+
+/* A dma-buf of a CUDA device cannot be mapped; the region's virtual address is then that of the
+ * device memory, by which CUDA copies. */
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				 int fd, int access_flags)
 {
 	unsigned int access = (unsigned int)access_flags;
 	void *address = (void *)(uintptr_t)iova;
-	struct rw_reg_dmabuf_mr_reply reply = {0};
-	struct ibv_mr *mr;
-	int error;
 
 	if (check_access(&access))
 		return NULL;
 	if (rw_gpu_is_address(address))
 		return register_range(pd, address, length, iova, access, RW_MEMORY_OF_GPU);
-	mr = new_mr(pd, NULL, length);
-	error = mr ? CALL_FDS(rw_context(pd->context), RW_REG_DMABUF_MR, reg_dmabuf_mr, &reply,
-			      NULL, &fd, .pd = pd->handle, .offset = offset, .length = length,
-			      .iova = iova, .access = access)
-		   : ENOMEM;
-	return finish(mr, error, reply.mr, reply.lkey, reply.rkey);
+	return register_dmabuf(pd, offset, length, iova, fd, access);
 }
 
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes)
@@ -195,9 +210,11 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	int error = CALL(context, RW_DEREG_MR, dereg_mr, &reply, .mr = mr->handle);
 
 	error = rw_destroyed(context, error);
-	if (!error)
-		free(mr);
-	return error;
+	if (error)
+		return error;
+	rw_dmabuf_unmap(context, (struct rw_mr *)mr);
+	free(mr);
+	return 0;
 }
 
 int rw_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,

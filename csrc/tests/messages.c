@@ -3,6 +3,7 @@
  * events and threads. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "check.h"
 
@@ -323,6 +324,33 @@ static void multicast(void)
 	close_end(&b);
 }
 
+/* A region behind a descriptor that can be mapped, as dma-bufs of dma-heaps are: a part of it. */
+static void dmabuf(void)
+{
+	struct end a = {0}, b = {0};
+	int fd = memfd_create("dmabuf", 0);
+	char text[16] = "";
+	struct ibv_sge sge;
+	struct ibv_send_wr wr, *bad;
+	struct ibv_mr *mr;
+
+	open_pair(&a, &b);
+	CHECK(fd >= 0 && !ftruncate(fd, 8192));
+	mr = ibv_reg_dmabuf_mr(b.pd, 4096 + 100, 1000, 0x5000, fd, ALL_ACCESS);
+	CHECK(mr);
+	strcpy(a.buffer, "dmabuf");
+	wr = make_send(&a, &b, IBV_WR_RDMA_WRITE, &sge, 7);
+	wr.wr.rdma.remote_addr = 0x5000 + 10;
+	wr.wr.rdma.rkey = mr->rkey;
+	CHECK(!ibv_post_send(a.qp, &wr, &bad));
+	check_sent(&a, IBV_WC_RDMA_WRITE);
+	CHECK(pread(fd, text, 7, 4096 + 110) == 7 && !strcmp(text, "dmabuf"));
+	CHECK(!ibv_dereg_mr(mr) && !close(fd));
+	CHECK(!ibv_reg_dmabuf_mr(b.pd, 0, 100, 0, STDOUT_FILENO, ALL_ACCESS));
+	close_end(&a);
+	close_end(&b);
+}
+
 /* A window of type 1: its key opens a part of the region, until it is unbound. */
 static void memory_window(void)
 {
@@ -519,6 +547,7 @@ int main(int argc, char **argv)
 						    {"shared_receive", shared_receive},
 						    {"datagrams", datagrams},
 						    {"multicast", multicast},
+						    {"dmabuf", dmabuf},
 						    {"memory_window", memory_window},
 						    {"completion_events", completion_events},
 						    {"xrc", xrc},

@@ -20,7 +20,7 @@ SCENARIOS = {
     "objects": "queries objects cq_resize refused_posts full_queues flushed forked",
     "messages": (
         "post_send inline_data extended_post extended_poll shared_receive datagrams multicast"
-        " memory_window completion_events xrc threads"
+        " dmabuf memory_window completion_events xrc threads"
     ),
 }
 SANITIZERS = ("address", "undefined")
