@@ -73,41 +73,71 @@ def _compiler() -> list[str]:
 
 def _header(compiler: list[str], options: list[str]) -> str:
     """The text of the header as the compiler finds it: another one means another build."""
-    read = [*compiler, *options, "-E", "-P", "-x", "c", "-"]
-    source = "#include <infiniband/verbs.h>\n"
-    done = subprocess.run(read, input=source, text=True, capture_output=True, check=False)
-    if done.returncode or "IBV_RATE_1200_GBPS" not in done.stdout:
+    text = _preprocessed([*compiler, *options], "infiniband/verbs.h")
+    if "IBV_RATE_1200_GBPS" not in text:
         raise BuildError(
             "no <infiniband/verbs.h> of rdma-core 39 or later: install libibverbs-dev"
             " (Debian, Ubuntu) or rdma-core-devel (Fedora, RHEL), or name its folder with --include"
         )
-    return done.stdout
+    return text
+
+
+def _header_of(table: Any, command: list[str]) -> str:
+    """The text of the further header that a library needs; none if it needs no other."""
+    name = getattr(table, "HEADER", "")
+    text = _preprocessed(command, name) if name else ""
+    if name and not text:
+        raise BuildError(
+            f"no <{name}>: install {table.PACKAGES}, or name its folder with --include"
+        )
+    return text
+
+
+def _preprocessed(command: list[str], header: str) -> str:
+    """The text of a header with all that it includes; empty if it is not found."""
+    read = [*command, "-E", "-P", "-x", "c", "-"]
+    source = f"#include <{header}>\n"
+    done = subprocess.run(read, input=source, text=True, capture_output=True, check=False)
+    return "" if done.returncode else done.stdout
 
 
 def _build_library(name: str, folder: Path, command: list[str], header: str) -> Path:
     source = HERE / name
     table = _module(source / "functions.py")
     library = folder / str(table.SONAME)
-    digest = _digest(source, command, header)
+    shared = [source / path for path in getattr(table, "SOURCES", ())]
+    digest = _digest(source, shared, command, header + _header_of(table, command))
     stamp = folder / f".{name}.sha256"
     if library.exists() and stamp.exists() and stamp.read_text() == digest:
         return library
     generated = folder / f"{name}-generated"
     generated.mkdir(parents=True, exist_ok=True)
     _generate(table, generated)
-    _compile(command, source, generated, library)
+    linked = [f"-l{one}" for one in getattr(table, "LINK", ())]
+    _compile(command, [source, generated], shared, library, linked)
     _link_name(library)
     stamp.write_text(digest)
     return library
 
 
-def _compile(command: list[str], source: Path, generated: Path, library: Path) -> None:
-    """Compile and link all C files, and move the result to its place at once."""
-    files = sorted([*source.glob("*.c"), *generated.glob("*.c")])
+def _compile(
+    command: list[str],
+    folders: Sequence[Path],
+    shared: Sequence[Path],
+    library: Path,
+    linked: Sequence[str],
+) -> None:
+    """Compile and link all C files, and move the result to its place at once.
+
+    The files are those of ``folders``, and ``shared`` ones of other libraries.
+    """
+    files = [*(file for folder in folders for file in sorted(folder.glob("*.c"))), *shared]
+    includes = [f"-I{folder}" for folder in (*folders, *sorted({one.parent for one in shared}))]
+    script = f"-Wl,--version-script={folders[-1] / 'exports.map'}"
     partial = library.with_name(f".{library.name}.{os.getpid()}")
-    script = f"-Wl,--version-script={generated / 'exports.map'}"
-    line = [*command, f"-I{source}", f"-I{generated}", *map(str, files), *_LINK, script]
-    line += [f"-Wl,-soname,{library.name}", "-o", str(partial), "-ldl"]
+    line = [*command, *includes, *map(str, files), *_LINK, script]
+    line += [f"-Wl,-soname,{library.name}", "-o", str(partial)]
+    line += [f"-L{library.parent}", *linked, "-ldl"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"{library.name} does not compile:\n{done.stderr.rstrip()}")
@@ -115,6 +145,8 @@ def _compile(command: list[str], source: Path, generated: Path, library: Path) -
 
 
 def _link_name(library: Path) -> None:
+    if library.suffix == ".so":
+        return
     link = library.with_suffix("")
     partial = link.with_name(f".{link.name}.{os.getpid()}")
     partial.unlink(missing_ok=True)
@@ -122,9 +154,11 @@ def _link_name(library: Path) -> None:
     partial.replace(link)
 
 
-def _digest(source: Path, command: list[str], header: str) -> str:
+def _digest(source: Path, shared: Sequence[Path], command: list[str], header: str) -> str:
     digest = hashlib.sha256(repr((command, header)).encode())
-    for file in sorted([Path(__file__), PROTOCOL, *source.glob("*.[ch]"), source / "functions.py"]):
+    headers = [file for one in shared for file in one.parent.glob("*.h")]
+    files = {*source.glob("*.[ch]"), *shared, *headers, source / "functions.py"}
+    for file in sorted([Path(__file__), PROTOCOL, *files]):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
@@ -153,6 +187,8 @@ def _generate(table: Any, folder: Path) -> None:
 def _stubs(exports: list[Any]) -> Iterator[str]:
     """C code of the refused functions."""
     yield "/* Generated from functions.py. Changes here are lost. */"
+    if not any(export.refusal for export in exports):
+        return
     yield '#include "alias.h"'
     yield '#include "refused.h"'
     for name, refusal in sorted({(e.name, e.refusal.name) for e in exports if e.refusal}):
@@ -178,9 +214,14 @@ def _aliases(exports: list[Any], *, refused: bool) -> Iterator[str]:
 def _version_script(exports: list[Any]) -> Iterator[str]:
     """Nodes of the version script, each of which inherits from the one before.
 
+    Functions without versions have one node without a name.
+
     The node that hides everything else has a name of its own: it would also hide the functions that
     have the version of its node by the assembler.
     """
+    if not any(export.version for export in exports):
+        yield f"{{ global: {' '.join(f'{export.name};' for export in exports)} local: *; }};"
+        return
     yield "RDMAWIRE { local: *; };"
     versions = dict.fromkeys(export.version for export in exports)
     inherited = ""

@@ -18,8 +18,10 @@ from rdmawire.verbs_service.fabric_network import (
     parse_link,
 )
 from rdmawire.verbs_service.network import DirectNetwork, Network
+from rdmawire.verbs_service.program import ProgramFiles, given_socket, is_served, no_service
 from rdmawire.verbs_service.serve import network_of, serve
 from rdmawire.verbs_service.server import Server
+from rdmawire.verbs_service.session import Session, SessionSettings
 from rdmawire.verbs_service.udp_network import UdpNetwork, UdpSettings, parse_udp
 
 __all__ = [
@@ -29,11 +31,17 @@ __all__ = [
     "FabricNetwork",
     "LinkSettings",
     "Network",
+    "ProgramFiles",
     "Server",
+    "Session",
+    "SessionSettings",
     "UdpNetwork",
     "UdpSettings",
     "devices_of",
+    "given_socket",
+    "is_served",
     "network_of",
+    "no_service",
     "numbered",
     "of_scenario",
     "one_link",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from rdmawire.traffic.scenario import read_scenario
+from rdmawire.traffic.scenario import read_scenario, read_shipped, shipped
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import DeviceSpec, numbered
 from rdmawire.verbs_service.fabric_network import (
@@ -29,8 +29,9 @@ def network_of(
     """The network that a text describes, and its devices.
 
     Without text the devices are joined directly. ``loss=0.001,latency=10us,rate=25G`` puts a link
-    between them, ``udp=PORT,peer=HOST:PORT`` joins services. Any other text is the path of a
-    scenario, whose hosts are the devices. ``FabricError`` or ``ScenarioError`` for what is wrong.
+    between them, ``udp=PORT,peer=HOST:PORT`` joins services. Any other text is the name of a
+    shipped scenario or the path of one, whose hosts are the devices. ``FabricError`` or
+    ``ScenarioError`` for what is wrong.
     """
     if not text:
         return DirectNetwork(capture), numbered(devices)
@@ -38,7 +39,7 @@ def network_of(
         return UdpNetwork(parse_udp(text), capture), numbered(devices)
     if "=" in text:
         return FabricNetwork(one_link(parse_link(text)), capture), numbered(devices)
-    scenario = read_scenario(text)
+    scenario = read_shipped(text) if text in shipped() else read_scenario(text)
     return FabricNetwork(of_scenario(scenario), capture), devices_of(scenario)
 
 
