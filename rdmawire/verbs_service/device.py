@@ -23,6 +23,8 @@ PROFILE: Final = replace(
     max_qp_wr=1 << 14,
     # The library counts the slots of work queues.
     frees_slots_at_poll=False,
+    # As adapters of RoCE do. Each receive after the last one would cause an ACK with new credits.
+    end_to_end_credits=False,
 )
 """The limits of devices: those of the standard's profile, and one P_Key."""
 

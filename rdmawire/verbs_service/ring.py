@@ -271,10 +271,13 @@ class CompletionRing(CompletionQueue):
 
     @property
     def room(self) -> int:
-        if self.broken or self.notify is not None:
+        if self.notify is not None:
             return 0
-        self._has_room(self._room)
-        return self._room_until - self._produced
+        left = self._room_until - self._produced
+        if left < _FEW:
+            self._has_room(self._room)
+            left = self._room_until - self._produced
+        return left
 
     def push_all(self, completions: Sequence[WorkCompletion]) -> range:
         first = self._produced + 1
@@ -320,5 +323,7 @@ class CompletionRing(CompletionQueue):
         self._memory.close()
 
 
+_FEW: Final = 128
+"""Free slots below which the library's counter is read again."""
 _pack = _COMPLETION.pack_into
 _SIZE: Final = _COMPLETION.size
