@@ -69,6 +69,12 @@ def _ah_words(device: Device, handle: AddressHandle | None) -> dict[str, int]:
     }
 
 
+def path_words(device: Device, handle: AddressHandle) -> tuple[int, ...]:
+    """``ibv_ah_attr`` of a path."""
+    attr = _ah_words(device, handle)
+    return tuple(attr[name] for name in AH_ATTR)
+
+
 _NUMBERS: Final = tuple(
     name for name in QPAttributes._fields if name not in {"cap", "ah", "alt_ah", "sq_draining"}
 )

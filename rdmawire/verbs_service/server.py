@@ -16,6 +16,8 @@ from rdmawire.live import Loop, entropy, now
 from rdmawire.verbs_service import protocol
 from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
+from rdmawire.verbs_service.cm import ConnectionService, Session
+from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
 from rdmawire.verbs_service.connection import Connection, Gone, Reply, Request
 from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
@@ -32,12 +34,13 @@ _ROUNDS: Final = 8
 
 
 class Client:
-    """A connection, and its context once it opened a device."""
+    """A connection, and its context once it opened a device, or what it has of the manager."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.greeted = False
         self.context: Context | None = None
+        self.session: Session | None = None
 
 
 class Server:
@@ -50,6 +53,7 @@ class Server:
         random = entropy()
         self.devices = [Device(spec, network.resolve, random) for spec in specs]
         network.attach(self.devices)
+        self.cm = ConnectionService(self.devices, network.resolve, random)
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
         self._listener = _listen(path)
@@ -67,7 +71,8 @@ class Server:
                 worked = self._take_work(context) or worked
         time = now()
         for _ in range(_ROUNDS):
-            if not self.network.move(time):
+            moved = self.network.move(time)
+            if not self.cm.step(time) and not moved:
                 break
             worked = True
         if worked:
@@ -91,7 +96,8 @@ class Server:
 
     def next_timer(self) -> int | None:
         """When frames are due, ns."""
-        return self.network.next_timer()
+        times = self.network.next_timer(), self.cm.next_timer()
+        return min((time for time in times if time is not None), default=None)
 
     def may_sleep(self) -> bool:
         """Have libraries ring their doorbells. ``False`` if one posted work meanwhile."""
@@ -156,13 +162,22 @@ class Server:
             return self._hello(client, *request.arguments)
         if not client.greeted:
             raise VerbsError("the first call is hello", EPROTO)
-        if name == "read_counters":
-            return self._read_counters(*request.arguments)
-        if client.context is not None:
+        if client.context is not None and name != "read_counters":
             self._take_all_work(client.context)  # what was posted before the call
             if client.context is None:
                 raise Gone
             return Calls(client.context).perform(request.call.number, request.arguments)
+        if name.startswith(PREFIX):
+            client.session = client.session or Session()
+            calls = ConnectionCalls(self.cm, client.session)
+            return calls.perform(request.call.number, request.arguments)
+        return self._perform_outside(client, request)
+
+    def _perform_outside(self, client: Client, request: Request) -> Reply:
+        """Do a call that needs no context."""
+        name = request.call.name
+        if name == "read_counters":
+            return self._read_counters(*request.arguments)
         if name == "get_device":
             return self._get_device(*request.arguments)
         if name == "open_device":
@@ -225,6 +240,9 @@ class Server:
             self._contexts.remove(context)
             self.loop.unregister(context.ring.doorbell)
             context.close()
+        session, client.session = client.session, None
+        if session is not None:
+            self.cm.close(session)
 
     def close(self) -> None:
         """Drop all clients, and remove the socket."""

@@ -226,6 +226,11 @@ class ConnectionManager(StateMachine):
         """Confirm a connection whose queue pair received data before the RTU. rdma_notify(3)."""
         self.step(self._owned(number, Input.DATA, now), Input.DATA)
 
+    def is_established(self, number: int) -> bool:
+        """Whether a connection is established."""
+        conn = self.registry.get(number)
+        return conn is not None and conn.state is CMState.ESTABLISHED
+
     def qp_attributes(self, number: int) -> QPAttributes:
         """The attributes with which an owner moves a connection's queue pair up to RTS itself.
 
