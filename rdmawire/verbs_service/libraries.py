@@ -23,8 +23,8 @@ _VERBS: Final = "libibverbs.so.1"
 _PACKAGE: Final = Path(__file__).resolve().parent
 _CHECKOUT: Final = _PACKAGE.parents[1]
 _MISSING: Final = (
-    "libibverbs.so.1 is not in this installation of rdmawire: install gcc and libibverbs-dev"
-    " (rdma-core-devel on Fedora and RHEL), then install rdmawire again"
+    "libibverbs.so.1 is not in this installation of rdmawire: install gcc, libibverbs-dev and"
+    " librdmacm-dev (gcc and rdma-core-devel on Fedora and RHEL), then install rdmawire again"
 )
 
 
