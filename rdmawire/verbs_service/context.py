@@ -100,6 +100,7 @@ class Context:
         self.srqs = SrqNames(self.nic.device.qps)
         self.mcast: set[tuple[bytes, QueuePair]] = set()
         """The multicast groups of queue pairs."""
+        self._channels: dict[int, Channel] = {}
         self._objects: dict[int, Object] = {}
         self._next = 1
         self._closed = False
@@ -111,6 +112,8 @@ class Context:
         handle = self._next
         self._next += 1
         self._objects[handle] = thing
+        if isinstance(thing, Channel):
+            self._channels[handle] = thing
         return handle
 
     def check_room(self) -> None:
@@ -132,6 +135,7 @@ class Context:
     def remove(self, handle: int) -> None:
         """Forget an object, which was destroyed."""
         del self._objects[handle]
+        self._channels.pop(handle, None)
 
     def of_kind(self, kind: type[T]) -> Iterator[tuple[int, T]]:
         """Handles and objects of one kind."""
@@ -190,7 +194,7 @@ class Context:
         """Write events that found a full pipe."""
         if self.pipe.is_full:
             self.pipe.flush()
-        for _, channel in self.of_kind(Channel):
+        for channel in self._channels.values():
             channel.pipe.flush()
 
     # Destruction.

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from errno import EADDRINUSE, EINVAL, ENODEV, ENOMEM, EPROTO
 from functools import partial
 from pathlib import Path
-from select import EPOLLERR, EPOLLHUP
 from typing import Final
 
 from rdmawire.errors import VerbsError
+from rdmawire.ib.cm import CMSettings
 from rdmawire.live import Loop, entropy, now
+from rdmawire.live.loop import YIELDS
+from rdmawire.units import ms
 from rdmawire.verbs_service import protocol
 from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
@@ -29,6 +31,7 @@ from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 
 _NODE_CA: Final = 1
 _NAME_WORDS: Final = 8
+_FLUSH_PERIOD: Final = ms(1)
 _ROUNDS: Final = 8
 """How often frames go back and forth before rings are looked at again."""
 
@@ -44,16 +47,29 @@ class Client:
 
 
 class Server:
-    """Serves devices on a Unix socket. Drives them in real time: :class:`rdmawire.live.Driver`."""
+    """Serves devices on a Unix socket. Drives them in real time: :class:`rdmawire.live.Driver`.
 
-    def __init__(self, path: Path, specs: Sequence[DeviceSpec], network: Network) -> None:
+    ``cm_settings`` are the times and retries of the connection managers. ``yields`` is how often it
+    yields the processor before it sleeps: 0 in a program whose other threads need the interpreter.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        specs: Sequence[DeviceSpec],
+        network: Network,
+        cm_settings: CMSettings | None = None,
+        *,
+        yields: int = YIELDS,
+    ) -> None:
         self.path = path
         self.network = network
-        self.loop = Loop()
+        self.loop = Loop(yields)
         random = entropy()
         self.devices = [Device(spec, network.resolve, random) for spec in specs]
         network.attach(self.devices)
-        self.cm = ConnectionService(self.devices, network.resolve, random)
+        self.cm = ConnectionService(self.devices, network.resolve, random, cm_settings)
+        self._flush_at = now()
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
         self._listener = _listen(path)
@@ -76,10 +92,22 @@ class Server:
                 break
             worked = True
         if worked:
-            for context in self._contexts:
-                if context.async_channel.events:
-                    context.report_events()
+            self._report_events(time)
         return worked
+
+    def _report_events(self, time: int) -> None:
+        """Write asynchronous events to their pipes."""
+        for context in self._contexts:
+            if context.async_channel.events:
+                context.report_events()
+        if time >= self._flush_at:
+            self._flush_events(time)
+
+    def _flush_events(self, time: int) -> None:
+        """Write events that found full pipes."""
+        self._flush_at = time + _FLUSH_PERIOD
+        for context in self._contexts:
+            context.flush_events()
 
     def _take_work(self, context: Context) -> bool:
         try:
@@ -103,7 +131,7 @@ class Server:
         """Have libraries ring their doorbells. ``False`` if one posted work meanwhile."""
         for context in self._contexts:
             context.ring.sleep()
-            context.flush_events()
+        self._flush_events(now())
         self.network.flush()
         fence()
         return not any(context.ring.has_work for context in self._contexts)
@@ -133,7 +161,7 @@ class Server:
         self._clients[connection.fd] = Client(connection)
         self.loop.register(connection.fd, partial(self._hear, connection.fd))
 
-    def _hear(self, fd: int, events: int) -> None:
+    def _hear(self, fd: int, _: int) -> None:
         """Answer a request of a client, or notice that it is gone."""
         client = self._clients[fd]
         try:
@@ -141,8 +169,7 @@ class Server:
             if request is not None:
                 self._answer(client, request)
         except BlockingIOError:
-            if events & (EPOLLHUP | EPOLLERR):
-                self._drop(client)
+            return  # the event was that of an earlier client with this descriptor
         except Gone:
             self._drop(client)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
+from rdmawire.ib.cm import CMSettings
 from rdmawire.verbs_service.device import DeviceSpec, numbered
 from rdmawire.verbs_service.network import DirectNetwork, Network
 from rdmawire.verbs_service.server import Server
@@ -44,10 +45,11 @@ def running(
     network: Network | None = None,
     specs: Sequence[DeviceSpec] = numbered(2),
     name: str = "verbs.sock",
+    cm_settings: CMSettings | None = None,
 ) -> Iterator[Service]:
     """A service in a thread. At its end it must still run."""
     path = folder / name
-    service = Service(path, Server(path, specs, network or DirectNetwork()))
+    service = Service(path, Server(path, specs, network or DirectNetwork(), cm_settings))
     try:
         yield service
         assert service.is_running
