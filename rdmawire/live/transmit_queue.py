@@ -152,13 +152,11 @@ class TransmitQueue:
         return count
 
     def next_timer(self, now: int) -> int | None:
-        """When :meth:`flush` may send more by itself (ns), or the window has lost messages."""
-        times = []
-        has_room = self._window is None or self._window.has_room
-        if self._window is not None:
-            times.append(self._window.next_timer())
-        if self._waiting and self._blocked:
-            times.append(now + _RETRY)
-        elif self._waiting and has_room:
-            times.append(now if self._bucket is None else self._bucket.free_at(now))
-        return min((time for time in times if time is not None), default=None)
+        """When :meth:`flush` may send more by itself (ns); ``None`` if nothing waits for a time."""
+        if not self._waiting:
+            return None
+        if self._blocked:
+            return now + _RETRY
+        if self._window is not None and not self._window.has_room:
+            return self._window.next_timer()
+        return now if self._bucket is None else self._bucket.free_at(now)

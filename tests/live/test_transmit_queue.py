@@ -128,5 +128,6 @@ def test_queue_obeys_bucket_and_window() -> None:
     assert queue.flush(ms(6)) == 1
     assert queue.flush(ms(8)) == 1
     assert queue.flush(ms(60)) == 1
+    assert queue.next_timer(ms(90)) is None  # nothing waits, though some is under way
     assert wire.messages == numbered(6, size=100)
     assert [offset for _, offset in wire.sent] == [0, 100, 200, 300, 400, 500]
