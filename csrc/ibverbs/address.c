@@ -104,8 +104,8 @@ int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc
 	union ibv_gid local;
 	int index;
 
+	/* The sl of a completion is the type of the packet: RoCE has no service levels. */
 	*attributes = (struct ibv_ah_attr){.dlid = wc->slid,
-					   .sl = wc->sl,
 					   .src_path_bits = wc->dlid_path_bits,
 					   .port_num = port};
 	if (!(wc->wc_flags & IBV_WC_GRH))

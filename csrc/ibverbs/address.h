@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * ibv_ah_attr in the requests and replies of the protocol: address handles, and the paths of queue
- * pairs, whose fields have a prefix. */
+ * pairs, whose fields have a prefix. Programs leave ones in bits that the headers do not have. */
 #pragma once
 
 #include <string.h>
@@ -11,12 +11,12 @@
 		memcpy(&(request)->prefix##dgid0, from_->grh.dgid.raw, 8);                         \
 		memcpy(&(request)->prefix##dgid1, from_->grh.dgid.raw + 8, 8);                     \
 		(request)->prefix##is_global = from_->is_global;                                   \
-		(request)->prefix##flow_label = from_->grh.flow_label;                             \
+		(request)->prefix##flow_label = from_->grh.flow_label & 0xfffff;                   \
 		(request)->prefix##sgid_index = from_->grh.sgid_index;                             \
 		(request)->prefix##hop_limit = from_->grh.hop_limit;                               \
 		(request)->prefix##traffic_class = from_->grh.traffic_class;                       \
 		(request)->prefix##dlid = from_->dlid;                                             \
-		(request)->prefix##sl = from_->sl;                                                 \
+		(request)->prefix##sl = from_->sl & 0xf;                                           \
 		(request)->prefix##src_path_bits = from_->src_path_bits;                           \
 		(request)->prefix##static_rate = from_->static_rate;                               \
 	} while (0)

@@ -255,7 +255,8 @@ static void datagrams(void)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_qp *from, *to, *connected;
-	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1}, back;
+	struct ibv_ah_attr attr = {.grh.flow_label = UINT32_MAX, .is_global = 1, .port_num = 1};
+	struct ibv_ah_attr back;
 	struct ibv_sge sge;
 	struct ibv_send_wr wr, *bad;
 	struct ibv_wc wc;
