@@ -17,6 +17,7 @@ from rdmawire.ib.doorbell import post_invalid, post_invalid_receive
 from rdmawire.ib.post_checks import enqueue_receives, enqueue_short
 from rdmawire.ib.service import SERVICES
 from rdmawire.memory import Bind, MemoryWindow, Region
+from rdmawire.memory.key import LOCAL_WRITE
 from rdmawire.verbs import (
     FENCE,
     SIGNALED,
@@ -277,7 +278,8 @@ def _long(context: Context, known: Known, data: mmap, at: int, length: int) -> S
     bind = path = None
     with _nonsense():
         if opcode == SendOpcode.BIND_MW:
-            bind = _bind(context, mw, mr, Bind(bind_address, bind_length, mw_access, rkey=rkey))
+            access = mw_access & ~LOCAL_WRITE  # programs give it; adapters ignore it
+            bind = _bind(context, mw, mr, Bind(bind_address, bind_length, access, rkey=rkey))
         if ah:
             path = context.find(ah, AddressHandle)
     is_flush = opcode == SendOpcode.FLUSH

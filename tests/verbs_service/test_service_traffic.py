@@ -244,7 +244,7 @@ def test_windows_are_bound_and_invalidated(service: Service) -> None:
         opcode=BIND_MW,
         mw=window,
         mr=region.handle,
-        mw_access=REMOTE_WRITE,
+        mw_access=REMOTE_WRITE | LOCAL_WRITE,
         bind_address=region.memory.address + 100,
         bind_length=10,
         rkey=bound,
