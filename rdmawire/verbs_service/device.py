@@ -33,6 +33,7 @@ MAX_NAME: Final = 63
 
 _LANES: Final = {1: 1, 4: 2, 8: 4, 12: 8, 2: 16}
 """``active_width`` by lanes."""
+_USUAL_LANES: Final = 4
 _SPEEDS: Final = {2.5: 1, 5: 2, 10: 8, 14: 16, 25: 32, 50: 64, 100: 128, 200: 256}
 """``active_speed`` by Gbit/s of one lane."""
 
@@ -108,5 +109,11 @@ def _port_rate(rate: float) -> tuple[int, int]:
     """``active_width`` and ``active_speed`` whose product is at least ``rate`` Gbit/s."""
     options = ((lanes * speed, lanes, speed) for lanes in _LANES for speed in _SPEEDS)
     fitting = [option for option in options if option[0] >= rate]
-    _, lanes, speed = min(fitting, default=(0, 12, 200), key=lambda option: (option[0], option[1]))
+    _, lanes, speed = min(fitting, default=(0, 12, 200), key=_usual_first)
     return _LANES[lanes], _SPEEDS[speed]
+
+
+def _usual_first(option: tuple[float, int, float]) -> tuple[float, bool, int]:
+    """Order rates, lanes and speeds: ports of four lanes are usual, and known to every program."""
+    rate, lanes, _ = option
+    return rate, lanes != _USUAL_LANES, lanes

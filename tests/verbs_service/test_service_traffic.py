@@ -161,6 +161,7 @@ def test_datagrams_have_a_grh_and_their_sender(service: Service) -> None:
     one.send(qps[0], source.sge(0, 5), ah=path, remote_qpn=qps[1].number, remote_qkey=0x11)
     (received,) = cqs[1].wait()
     assert (received.byte_len, received.src_qp, received.wc_flags & 1) == (45, qps[0].number, 1)
+    assert received.sl == 0b1010  # in UDP over IPv4, as mlx5 says it
     assert sink.memory[40:45] == b"hello"
     one.call("destroy_ah", path)
     with pytest.raises(VerbsError):
