@@ -136,6 +136,11 @@ class ConnectionService:
         except VerbsError:
             return None
 
+    @property
+    def owned(self) -> int:
+        """How many connections have an id."""
+        return len(self._owners)
+
     # The loop.
 
     def step(self, time: int) -> bool:

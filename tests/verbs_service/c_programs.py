@@ -18,6 +18,7 @@ from tests.waiting import HANG
 ROOT: Final = Path(__file__).resolve().parents[2]
 CSRC: Final = ROOT / "csrc"
 # Only the tests' own findings count: programs end without freeing what a service kept from them.
+_LIBRARIES: Final = ("-Wl,--as-needed", "-lrdmacm", "-libverbs", "-ldl")
 SANITIZED: Final = {
     "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
@@ -51,10 +52,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @cache
 def library(*sanitizers: str) -> Path:
-    """The folder with ``libibverbs.so.1``, which is built if a source changed."""
+    """The folder with the libraries, which are built if a source changed."""
     folder = ROOT / "build" / "-".join(("verbs-tests", *sanitizers))
     with _locked(folder):
-        build.build(folder, libraries=["ibverbs"], sanitizers=sanitizers)
+        build.build(folder, libraries=["ibverbs", "rdmacm"], sanitizers=sanitizers)
     return folder
 
 
@@ -83,8 +84,17 @@ def compile_program(source: Path, path: Path, folder: Path, sanitizers: tuple[st
     flags = [f"-fsanitize={name}" for name in sanitizers]
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-g", "-pthread"]
     command += ["-Wall", "-Wextra", "-Werror", *flags, str(source), "-o", str(partial)]
-    subprocess.run([*command, f"-L{folder}", "-libverbs", "-ldl"], check=True)
+    subprocess.run([*command, f"-L{folder}", *_LIBRARIES], check=True)
     partial.replace(path)
+
+
+def exported(path: Path) -> set[str]:
+    """Symbols with their versions: ``name@version``."""
+    done = subprocess.run(
+        ["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True
+    )
+    rows = (line.split() for line in done.stdout.splitlines())
+    return {row[-1].replace("@@", "@") for row in rows if row[-2] != "A"}
 
 
 def environment(folder: Path, service: Path) -> dict[str, str]:

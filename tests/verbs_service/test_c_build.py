@@ -10,7 +10,7 @@ import pytest
 
 from rdmawire.memory.key import next_variant
 from rdmawire.verbs_service.protocol import WINDOW_KEY_STEP, c_header
-from tests.verbs_service.c_programs import CSRC, build, library, load
+from tests.verbs_service.c_programs import CSRC, build, exported, library, load
 from tools.docs import libibverbs
 
 functions = load(CSRC / "ibverbs" / "functions.py")
@@ -35,15 +35,6 @@ def test_a_symbol_has_one_default_version_at_most() -> None:
     assert len(default) == len(set(default))
     pairs = [(export.name, export.version) for export in EXPORTS]
     assert len(pairs) == len(set(pairs))
-
-
-def exported(path: Path) -> set[str]:
-    """Symbols with their versions: ``name@version``."""
-    done = subprocess.run(
-        ["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True
-    )
-    rows = (line.split() for line in done.stdout.splitlines())
-    return {row[-1].replace("@@", "@") for row in rows if row[-2] != "A"}
 
 
 def test_nothing_but_the_table_is_exported() -> None:
