@@ -2,7 +2,7 @@
  * Calls against a service that a test makes: one that ends in the middle, and ones that answer
  * nonsense, which must harm nothing. */
 #include <fcntl.h>
-#include <poll.h>
+#include <sys/mman.h>
 
 #include "check.h"
 
@@ -182,6 +182,18 @@ static void use_queue_pair(struct ibv_qp *qp, struct ibv_cq *cq)
 	ibv_destroy_qp(qp);
 }
 
+static void use_dmabuf(struct ibv_pd *pd)
+{
+	int fd = memfd_create("dmabuf", 0);
+	struct ibv_mr *mr;
+
+	CHECK(fd >= 0 && !ftruncate(fd, 4096));
+	mr = ibv_reg_dmabuf_mr(pd, 100, 1000, 0, fd, ALL_ACCESS);
+	if (mr)
+		ibv_dereg_mr(mr);
+	close(fd);
+}
+
 static void use_domain(struct ibv_context *context, struct ibv_pd *pd,
 		       struct ibv_comp_channel *channel)
 {
@@ -194,6 +206,7 @@ static void use_domain(struct ibv_context *context, struct ibv_pd *pd,
 	struct ibv_qp *qp = cq ? ibv_create_qp(pd, &init) : NULL;
 
 	take_events(context, channel);
+	use_dmabuf(pd);
 	if (qp)
 		use_queue_pair(qp, cq);
 	if (srq && !ibv_query_srq(srq, &shared.attr))
