@@ -135,3 +135,7 @@ class SweepError(RdmaError):
 
 class FuzzError(RdmaError):
     """A fuzz case, setup, target or finding that cannot be used."""
+
+
+class LibraryError(RdmaError):
+    """A C library that cannot be built or found."""

@@ -71,6 +71,10 @@ _COMMANDS = {
         "Make traffic", "rdmawire.cli.sweep",
         "Measure collectives and transfers with every combination of settings.",
     ),
+    "verbs": (
+        "Make traffic", "rdmawire.cli.verbs",
+        "Run programs that use libibverbs on emulated devices.",
+    ),
     "doctor": (
         "Find bugs", "rdmawire.cli.doctor",
         "Say why RDMA does not work on a host, in a scenario or in a capture.",

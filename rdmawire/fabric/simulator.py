@@ -318,6 +318,15 @@ class Simulator:
             check("Simulator.time", time, InstanceOf(int), FabricError)
         return self._queue.call_at(max(time, self.now), action)
 
+    @property
+    def events(self) -> int:
+        """Frames, timers and scheduled calls that the last :meth:`run` handled."""
+        return self._events
+
+    def next_time(self) -> int | None:
+        """When the next arrival, timer or scheduled call is due (ns), if any."""
+        return self._queue.next_time()
+
     def run(self, until: int | None = None) -> None:
         """Run until nothing is left to do, or up to the time ``until`` (ns).
 

@@ -349,7 +349,7 @@ class Doorbells:
             _check_border(qp, wqe)
             wr = check_send(qp, parse_send(wqe, qp.type, self._device.keys.find))
         except (VerbsError, WireError):
-            _post_invalid(qp, index)
+            post_invalid(qp, index)
         else:
             qp.enqueue_send(wr)
 
@@ -360,9 +360,7 @@ class Doorbells:
             _check_border(qp, wqe)
             wr = check_recv(qp, parse_recv(wqe))
         except (VerbsError, WireError):
-            qp.recv_slots.held += 1
-            qp.lose()  # flushes earlier receives first, in order
-            qp.complete_receive(RecvWR(wr_id=index), WCStatus.LOC_QP_OP_ERR)
+            post_invalid_receive(qp, index)
         else:
             qp.enqueue_recv(wr)
 
@@ -394,8 +392,15 @@ def _check_border(qp: QueuePair, wqe: bytes) -> None:
         raise WireError(f"a WQE of another queue pair in the queue of {qp.qp_num:#x}")
 
 
-def _post_invalid(qp: QueuePair, index: int) -> None:
+def post_invalid(qp: QueuePair, wr_id: int) -> None:
     """Queue an invalid WQE: it completes with an error, in order."""
-    qp.enqueue_send(SendWR(SendOpcode.SEND, wr_id=index))
+    qp.enqueue_send(SendWR(SendOpcode.SEND, wr_id=wr_id))
     if not qp.state_rules.flush_send:
         qp.sq.posted[-1].verb = _INVALID
+
+
+def post_invalid_receive(qp: QueuePair, wr_id: int) -> None:
+    """Complete an invalid receive with an error, after the receives before it are flushed."""
+    qp.recv_slots.held += 1
+    qp.lose()
+    qp.complete_receive(RecvWR(wr_id=wr_id), WCStatus.LOC_QP_OP_ERR)

@@ -8,7 +8,7 @@ return a fault: that packet is processed alone. So a rule with another step, a R
 another handler, and a queue pair that examines each packet have no runs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from struct import Struct
 
@@ -24,10 +24,10 @@ from rdmawire.ib.responses import keep
 from rdmawire.ib.rules import IDLE, RequestRule, Step
 from rdmawire.ib.rx_parser import Flow, Run
 from rdmawire.ib.tx_template import ACKREQ, pack_word
-from rdmawire.memory.key import LOCAL_WRITE
+from rdmawire.memory.key import LOCAL_WRITE, REMOTE_WRITE
 from rdmawire.memory.region import Region
-from rdmawire.validate import BytesLike
 from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WorkCompletion
+from rdmawire.verbs.sge import Gather, Piece, write_run
 from rdmawire.verbs.wr import Answer
 from rdmawire.wire import serial
 from rdmawire.wire.icrc import RESIDUE
@@ -40,11 +40,16 @@ Way = tuple[QueuePair, RequestRule | None]
 
 def run_for(flow: Flow, ways: tuple[Way, ...]) -> Run | None:
     """Return the loop for packets of ``flow``, or ``None``: they are processed one by one."""
-    if len(ways) != 1 or flow.marked or flow.layout.read is not None:
+    if len(ways) != 1 or flow.marked:
         return None
     qp, role = ways[0]
+    run = None if role is None else RUNS.get(role.steps)
+    if run is take_writes:
+        return run
+    if flow.layout.read is not None:  # immediate data: the steps are those without it
+        return None
     if role is not None:
-        return RUNS.get(role.steps)
+        return run
     standard = qp.device.rules.responses.get(flow.opcode) is completer.read_responded
     return take_read_responses if standard and flow.shape.part is Part.MIDDLE else None
 
@@ -60,7 +65,7 @@ def take_middles(flow: Flow, frames: Sequence[bytes], start: int) -> int:
     if inbound.reads:
         keep(qp, incoming.sink, incoming.placed, count * qp.mtu)
     psns = serial.numbers(inbound.epsn, count)
-    taken = _place(flow, frames, start, psns, incoming.sink.write, incoming.placed)
+    taken = _place(flow, frames, start, psns, incoming.sink, incoming.placed)
     if taken:
         incoming.placed += taken * qp.mtu
         inbound.epsn = serial.add(inbound.epsn, taken)
@@ -79,7 +84,7 @@ def take_read_responses(flow: Flow, frames: Sequence[bytes], start: int) -> int:
         return 0
     count = min(wqe.packets - wqe.answered - 1, queue.in_flight, len(frames) - start)
     psns = serial.numbers(queue.unacked_psn, max(count, 0))
-    taken = _place(flow, frames, start, psns, wqe.sink.write, wqe.answered * qp.mtu)
+    taken = _place(flow, frames, start, psns, wqe.sink, wqe.answered * qp.mtu)
     if taken:
         completer.count_responses(qp, wqe, taken)
         qp.wake()
@@ -130,7 +135,10 @@ def _place_sends(
         granted = check(lkey, pd, address, size, LOCAL_WRITE)
         if size < length or granted.__class__ is not Region or not granted.is_plain:
             break
-        granted.write(address, frame[payload:pad])
+        try:
+            granted.write(address, frame[payload:pad])
+        except MemoryFault:
+            break
         asked |= found & ACKREQ
         taken += 1
     return taken, asked
@@ -161,6 +169,61 @@ def _receive_sends(qp: QueuePair, role: RequestRule, count: int, length: int) ->
     qp.counters.rdma_recvs += count
 
 
+def take_writes(flow: Flow, frames: Sequence[bytes], start: int) -> int:
+    """Process WRITEs of one packet from ``start`` on; return how many.
+
+    Not while READs are pending, which may need the bytes that a WRITE overwrites.
+    """
+    qp, role = flow.ways[0]
+    inbound = qp.inbound
+    busy = inbound.incoming.family is not IDLE or inbound.reads or qp.migrating
+    if busy or role.access & ~qp.access or not qp.takes_packets or _examines(qp, flow):
+        return 0
+    if not 0 < flow.layout.pad - flow.layout.payload <= qp.mtu:
+        return 0
+    taken, ackreq = _place_writes(flow, frames, start, qp)
+    if taken:
+        qp.counters.rx_write_requests += taken
+        inbound.msn = serial.add(inbound.msn, taken)
+        inbound.epsn = serial.add(inbound.epsn, taken)
+        inbound.refused = False
+        if ackreq & qp.ackreq:
+            inbound.ack_due = True
+            qp.wake()
+    return taken
+
+
+def _place_writes(
+    flow: Flow, frames: Sequence[bytes], start: int, qp: QueuePair
+) -> tuple[int, int]:
+    """Write the payloads of WRITEs; return how many, and their AckReq bits."""
+    read, word, payload, pad, end, crc = flow.layout
+    assert read is not None  # there is a RETH
+    head, length, reth = frames[start][:word], pad - payload, word + 4
+    check, pd, qpn = qp.device.keys.check, qp.pd, qp.qp_num
+    taken = asked = 0
+    psns = serial.numbers(qp.inbound.epsn, len(frames) - start)
+    for psn, frame in zip(psns, islice(frames, start, None), strict=False):
+        if frame.__class__ is not bytes or len(frame) != end:
+            break
+        (found,) = _read_word(frame, word)
+        wrong = found % MODULUS != psn or frame[:word] != head
+        if wrong or crc32(frame[word:], crc) != RESIDUE:
+            break
+        (header,) = read(frame, reth)
+        va = header.va
+        granted = check(header.rkey, pd, va, length, REMOTE_WRITE, qpn)
+        if header.dmalen != length or granted.__class__ is not Region or not granted.is_plain:
+            break
+        try:
+            granted.write(va, frame[payload:pad])
+        except MemoryFault:
+            break
+        asked |= found & ACKREQ
+        taken += 1
+    return taken, asked
+
+
 _new = tuple.__new__
 _read_word = Struct(">I").unpack_from
 
@@ -182,27 +245,23 @@ def _place(  # noqa: PLR0917  once for each run
     frames: Sequence[bytes],
     start: int,
     psns: Iterable[int],
-    write: Callable[[int, BytesLike], None],
+    sink: Piece | Gather,
     offset: int,
 ) -> int:
     """Write payloads from ``offset`` on, while frames have these PSNs; return how many."""
     _, word, payload, pad, end, crc = flow.layout
-    head, length = frames[start][:word], pad - payload
+    head = frames[start][:word]
     first, last = payload - word, pad - word
-    taken = 0
+    payloads: list[memoryview] = []
     for psn, frame in zip(psns, islice(frames, start, None), strict=False):
         if frame.__class__ is not bytes or len(frame) != end:
             break  # the caller processes this frame alone, and reports the error
         rest = memoryview(frame)[word:]
         if frame[:payload] != head + pack_word(psn) or crc32(rest, crc) != RESIDUE:
             break
-        try:
-            write(offset, rest[first:last])
-        except MemoryFault:
-            break  # the caller processes this packet alone, and reacts to the fault
-        offset += length
-        taken += 1
-    return taken
+        payloads.append(rest[first:last])
+    # The caller processes a packet whose payload cannot be written alone, and reacts to the fault.
+    return write_run(sink, offset, payloads)
 
 
 def _middles(kind: QPType, *opcodes: Opcode) -> dict[tuple[Step, ...], Run]:
@@ -213,6 +272,8 @@ RUNS: dict[tuple[Step, ...], Run] = {
     **_middles(QPType.RC, Opcode.RC_SEND_MIDDLE, Opcode.RC_RDMA_WRITE_MIDDLE),
     **_middles(QPType.UC, Opcode.UC_SEND_MIDDLE, Opcode.UC_RDMA_WRITE_MIDDLE),
     REQUESTS[QPType.RC][Opcode.RC_SEND_ONLY].steps: take_sends,
+    REQUESTS[QPType.RC][Opcode.RC_RDMA_WRITE_ONLY].steps: take_writes,
+    REQUESTS[QPType.UC][Opcode.UC_RDMA_WRITE_ONLY].steps: take_writes,
     REQUESTS[QPType.UC][Opcode.UC_SEND_ONLY].steps: take_sends,
 }
 """The loops of request rules, by the steps of the rule."""

@@ -4,7 +4,7 @@ Keys and addresses in posted work are not checked: the adapter checks them on us
 completes with an error. ibv_post_send(3), ibv_post_recv(3).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from errno import EFAULT, EINVAL, ENOMEM
 from operator import itemgetter
 from typing import Final
@@ -73,6 +73,43 @@ def check_send(qp: QueuePair, wr: SendWR) -> SendWR:
     if wr.flags & INLINE and wr.sges:
         return _copied(qp, wr)
     return wr
+
+
+def enqueue_short(qp: QueuePair, work: Sequence[SendWR]) -> int:
+    """Queue SENDs, WRITEs and READs of one valid SGE each; return how many.
+
+    Their flags, SGEs and numbers must be those that :func:`check_send` accepts. The state, the
+    opcode and the free slots are checked here: it ends at the first that must be refused.
+    """
+    if not qp.state_rules.post_send or qp.cap.max_send_sge < 1:
+        return 0
+    free = qp.cap.max_send_wr - qp.send_slots.held
+    if free < len(work):
+        free = qp.free_sends
+    checks = qp.post_checks
+    for count, wr in enumerate(work):
+        if count >= free or wr.opcode not in checks:
+            return count
+        qp.enqueue_send(wr)
+    return len(work)
+
+
+def enqueue_receives(qp: QueuePair, work: Sequence[RecvWR]) -> int:
+    """Queue receives with valid SGEs; return how many.
+
+    What :func:`check_recv` checks besides the SGEs is checked here: it ends at the first that must
+    be refused.
+    """
+    if not qp.state_rules.post_recv or qp.srq is not None or not qp.service.receives:
+        return 0
+    free, most = qp.cap.max_recv_wr - qp.recv_slots.held, qp.cap.max_recv_sge
+    if free < len(work):
+        free = qp.free_receives
+    for count, wr in enumerate(work):
+        if count >= free or len(wr.sges) > most:
+            return count
+        qp.enqueue_recv(wr)
+    return len(work)
 
 
 def _full_of_sends(qp: QueuePair) -> str:

@@ -7,19 +7,21 @@ the queue, and the requester reads it.
 
 from collections.abc import Callable
 
+from isal.isal_zlib import crc32
+
 from rdmawire.errors import MemoryFault, PageFault, VerbsError
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import ExtendedHeader
 from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import Outbound
-from rdmawire.ib.tx_template import HeaderTemplate, TxTemplate, append_middles
+from rdmawire.ib.tx_template import PADS, HeaderTemplate, TxTemplate, append_middles, pack_word
 from rdmawire.memory import fast_reg, mw
 from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.memory.page import LAST_ADDRESS
 from rdmawire.memory.region import Region
 from rdmawire.verbs.enums import SUCCESS, WCStatus
 from rdmawire.verbs.profile import Bug
-from rdmawire.verbs.sge import Inline, Piece, gather
+from rdmawire.verbs.sge import Inline, Piece, gather, read_run
 from rdmawire.verbs.wr import FENCE, INLINE, LONGEST_MESSAGE, Answer, Local, SendOpcode, SendWR
 from rdmawire.wire import serial
 from rdmawire.wire.header import Header
@@ -263,26 +265,36 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
 
 
 def _short_messages(qp: QueuePair, first: Wqe, frames: list[bytes], room: int) -> int:
-    """Send new messages of one packet without extended headers in one loop; return how many.
+    """Send new messages of one packet, with no extended header or a RETH, in one loop.
 
-    At most ``room``, from the work ``first`` on. The loop does what :func:`begin` and
-    :func:`_message` do. It ends before work that must wait, or that may end with an error.
+    Return how many: at most ``room``, from the work ``first`` on. The loop does what :func:`begin`
+    and :func:`_message` do. It ends before work that must wait, or that may end with an error.
     """
-    queue, service, verb = qp.sq, qp.service, first.verb
+    queue, service, verb, sges = qp.sq, qp.service, first.verb, first.wr.sges
+    if len(sges) != 1 or sges[0][1] > qp.mtu:
+        return 0
     plain = verb.answer is _ACK and verb.local is _SOURCE and not verb.ends_use
     if not (plain and service.connected and service.reliable and qp.begins) or qp.halted:
         return 0
     opcodes = service.outbound[first.wr.opcode]
     count = min(room, qp.window_left(queue.in_flight), _credits_left(qp, first))
-    if opcodes.headers or queue.outstanding_reads or count <= 0:
+    if opcodes.headers and not _has_reth(qp, opcodes):
         return 0
-    sent = _append_short(qp, first, opcodes.only, frames, count)
+    if queue.outstanding_reads or count <= 0:
+        return 0
+    sent = _append_short(qp, first, opcodes, frames, count)
     if sent:
         queue.move_short(sent)
         qp.unasked = qp.ask_after
     return sent
 
 
+def _has_reth(qp: QueuePair, opcodes: Outbound) -> bool:
+    """Whether the only extended header is a RETH that is made as usual."""
+    return opcodes.headers == _RETH and qp.device.rules.headers[RETH] is EXTENDED_HEADERS[RETH]
+
+
+_RETH = (RETH,)
 _ACK, _SOURCE = Answer.ACK, Local.SOURCE  # attribute lookups of enums take long
 
 
@@ -294,10 +306,15 @@ def _credits_left(qp: QueuePair, wqe: Wqe) -> int:
     return left if left < serial.HALF else 0
 
 
-def _append_short(qp: QueuePair, first: Wqe, only: int, frames: list[bytes], count: int) -> int:
+def _append_short(
+    qp: QueuePair, first: Wqe, opcodes: Outbound, frames: list[bytes], count: int
+) -> int:
     """Append the frames of at most ``count`` messages like ``first``; return how many."""
     opcode, verb = first.wr.opcode, first.verb  # an invalid WQE in memory has another verb
-    check, pd, mtu, template = qp.device.keys.check, qp.pd, qp.mtu, qp.request_template
+    only, has_reth, more = opcodes.only, bool(opcodes.headers), b""
+    reth, new_header = RETH.SIZE if has_reth else 0, _new_header
+    ackreq, append, size_and_se = qp.ackreq, frames.append, (-1, 0)
+    check, pd, mtu, head_of = qp.device.keys.check, qp.pd, qp.mtu, qp.request_template.head
     psns, before = serial.numbers(qp.sq.next_psn, count), len(frames)
     for psn, wqe in zip(psns, qp.sq.posted, strict=False):
         wr = wqe.wr
@@ -308,14 +325,25 @@ def _append_short(qp: QueuePair, first: Wqe, only: int, frames: list[bytes], cou
         granted = check(lkey, pd, address, length, 0)
         if not 0 < length <= mtu or granted.__class__ is not Region or not granted.is_plain:
             break
+        try:
+            payload = granted.read(address, length)
+        except MemoryFault:
+            break  # the caller sends it alone, and reacts to the fault
         wqe.source = _new(Piece, (granted, address, length, granted.generation, lkey))
         wqe.length, wqe.psn = length, psn
-        payload = granted.read(address, length)
-        frames.append(template.frame(only, psn | qp.ackreq, b"", payload, wqe.se))
+        if has_reth:
+            header = new_header(RETH, (wr.remote_address, wr.rkey, length))
+            more = header.build()
+        if size_and_se != (length, wqe.se):
+            size_and_se = length, wqe.se
+            (head, crc), pad = head_of(only, reth + length, wqe.se), PADS[length & 3]
+        tail = b"".join((pack_word(psn | ackreq), more, payload, pad))
+        append(b"".join((head, tail, crc32(tail, crc).to_bytes(4, "little"))))
     return len(frames) - before
 
 
 _new = tuple.__new__
+_new_header: Callable[[type[RETH], tuple[int, ...]], RETH] = tuple.__new__  # type: ignore[assignment]
 
 
 def _done(qp: QueuePair, wqe: Wqe, frames: list[bytes], room: int) -> bool:
@@ -375,7 +403,8 @@ def _middles(
     before = len(frames)
     psns = serial.numbers(serial.add(wqe.psn, wqe.sent), count)
     try:
-        append_middles(frames, head, psns, wqe.source.read, wqe.sent * qp.mtu, qp.mtu)
+        payloads = read_run(wqe.source, wqe.sent * qp.mtu, qp.mtu, count)
+        append_middles(frames, head, psns, payloads)
     finally:
         qp.sq.advance(wqe, len(frames) - before)
         qp.unasked -= len(frames) - before

@@ -27,7 +27,7 @@ from rdmawire.ib.rx_parser import Arrival, Drop
 from rdmawire.ib.tx_template import append_middles
 from rdmawire.memory.key import REMOTE_ATOMIC, REMOTE_READ, Footprint, Grant
 from rdmawire.verbs.profile import Bug
-from rdmawire.verbs.sge import NOTHING, Gather, Piece
+from rdmawire.verbs.sge import NOTHING, Gather, Piece, read_run
 from rdmawire.wire import serial
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import AETH, CREDITS, NO_CREDITS, RETH, Ack, AtomicAckETH, AtomicETH, Nak
@@ -89,7 +89,8 @@ def _middles(qp: QueuePair, pending: ReadResponse, frames: list[bytes], count: i
     head = qp.response_template.head(qp.service.base | _MIDDLE, mtu)
     psns = serial.numbers(serial.add(pending.psn, pending.sent), count)
     try:
-        append_middles(frames, head, psns, pending.target.read, pending.sent * mtu, mtu)
+        payloads = read_run(pending.target, pending.sent * mtu, mtu, count)
+        append_middles(frames, head, psns, payloads)
     finally:
         pending.sent += len(frames) - before
 

@@ -157,26 +157,22 @@ class TxTemplate:
         return frame
 
 
-def append_middles(  # noqa: PLR0917  once for each run
+def append_middles(
     frames: list[bytes],
     head: HeaderTemplate,
     psns: Iterable[int],
-    read: Callable[[int, int], BytesLike],
-    offset: int,
-    mtu: int,
+    payloads: Iterable[BytesLike],
 ) -> None:
-    """Append full middle packets with these PSNs, without AckReq and extended headers.
+    """Append packets with these PSNs and payloads, without AckReq and extended headers.
 
-    The payloads are read from ``offset`` on. ``MemoryFault`` if ``read`` raises it; the frames
-    before are appended.
+    ``MemoryFault`` if ``payloads`` raises it; the frames before are appended.
     """
     data, crc = head
     append = frames.append
-    for psn in psns:
-        word, payload = pack_word(psn), read(offset, mtu)
+    for psn, payload in zip(psns, payloads, strict=False):
+        word = pack_word(psn)
         icrc = crc32(payload, crc32(word, crc)).to_bytes(4, "little")
         append(b"".join((data, word, payload, icrc)))
-        offset += mtu
 
 
 def _covered_twice(frame: bytes, bth: int) -> bytes:

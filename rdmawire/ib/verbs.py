@@ -247,6 +247,7 @@ class Verbs(Port):
         *,
         cq_buffer: Sge | None = None,
         doorbell_record: Sge | None = None,
+        make: Callable[..., CompletionQueue] = CompletionQueue,
     ) -> CompletionQueue:
         """Return a queue for ``cqe`` completions. ibv_create_cq(3).
 
@@ -256,13 +257,14 @@ class Verbs(Port):
         With ``cq_buffer`` its elements are written to that memory (:mod:`rdmawire.verbs.wqe`), and
         its consumer writes its index to ``doorbell_record``. ``VerbsError`` EINVAL for one without
         the other, and for invalid memory.
+
+        ``make`` makes another queue than a :class:`CompletionQueue`, with the same arguments.
         """
         device = self.device
         _check_room("completion queues", len(device.cqs), device.profile.max_cq)
         if channel is not None:
             check_type("channel", channel, CompChannel)
         self._check_channel(async_channel)
-        make: Callable[..., CompletionQueue] = CompletionQueue
         if cq_buffer is not None or doorbell_record is not None:
             memory = completion_memory(device, cqe, cq_buffer, doorbell_record)
             make = partial(MemoryCompletionQueue, *memory)

@@ -8,6 +8,7 @@ with another variant, or to an odd index, and is never valid, whatever the varia
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum, IntFlag, auto
 from errno import EBUSY, EINVAL, ENOMEM
 from typing import ClassVar, Final, NamedTuple, final
@@ -146,6 +147,8 @@ class Grant(ABC):
 
     __slots__ = ("access", "denied", "end", "generation", "iova", "key", "pd", "qpn", "refusal")
     label: ClassVar[str]
+    is_bulk = False
+    """Whether one large access costs much less than several small ones."""
 
     def __init__(self, pd: ProtectionDomain) -> None:
         self.key = 0
@@ -190,6 +193,12 @@ class Grant(ABC):
 
     @abstractmethod
     def write(self, iova: int, data: BytesLike) -> None: ...
+
+    def write_all(self, iova: int, parts: Sequence[BytesLike]) -> None:
+        """Write parts one after the other."""
+        for part in parts:
+            self.write(iova, part)
+            iova += len(part)
 
     @abstractmethod
     def place(self, iova: int) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from enum import IntFlag
 from errno import EBUSY, EFAULT, EINVAL, ENOMEM, EOPNOTSUPP
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from rdmawire.errors import MemoryFault, VerbsError
@@ -200,15 +201,19 @@ class MemoryRegionTable:
         address: int = 0,
         length: int = 0,
         access: int = 0,
+        make_backing: Callable[[int, int], Backing] | None = None,
     ) -> None:
         """ibv_rereg_mr(3): change the attributes in ``flags`` (:class:`Rereg`) and keep the keys.
 
         A new translation has its iova at ``address``, or at zero if the region is zero-based.
+        ``make_backing`` returns the pages of an address and a length that :meth:`register` would be
+        given; without it they are those of :meth:`reg_mr`.
         """
         self._check_rereg(region, flags, pd)
         rights = check_access(access) if flags & Rereg.CHANGE_ACCESS else region.access
         if flags & Rereg.CHANGE_TRANSLATION:
-            self._translate(region, address, length, rights)
+            make = make_backing or partial(self._backing, access=rights)
+            self._translate(region, address, length, rights, make)
         else:
             rights = (rights & ~_OF_TRANSLATION) | (region.access & _OF_TRANSLATION)
             self._make_writable(region, rights)
@@ -218,12 +223,19 @@ class MemoryRegionTable:
             region.pd = pd
         region.allow(rights)
 
-    def _translate(self, region: Region, address: int, length: int, access: int) -> None:
+    def _translate(
+        self,
+        region: Region,
+        address: int,
+        length: int,
+        access: int,
+        make_backing: Callable[[int, int], Backing],
+    ) -> None:
         check_int("address", address)
         check_int("length", length)
         extent = Extent(address, self._iova(address, length, access, None), length)
         extent.check(self.limits.max_mr_size)
-        region.translate(self._backing(address, length, access), *extent)
+        region.translate(make_backing(address, length), *extent)
 
     def _make_writable(self, region: Region, access: int) -> None:
         """Pin memory again for writing that was pinned for reading."""

@@ -50,6 +50,9 @@ class Backing(ABC):
     peer: object = None  # the only adapter that may use it, if there is one
     initiator: Initiator | None = None  # bus initiator of writes
     relaxed = False  # whether its writes may overtake one another on the bus
+    is_simple = False  # whether accesses have no other effect, though they may fail
+    is_bulk = False  # whether one large access costs much less than several small ones
+    lends = True  # whether it has views
 
     def originate(self, initiator: Initiator | None, *, relaxed: bool) -> None:
         """Set the initiator of writes, and whether they may overtake one another on the bus."""
@@ -65,6 +68,12 @@ class Backing(ABC):
 
     @abstractmethod
     def write(self, address: int, data: BytesLike) -> None: ...
+
+    def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
+        """Write parts one after the other."""
+        for part in parts:
+            self.write(address, part)
+            address += len(part)
 
     def push(self, address: int) -> None:
         """Complete earlier writes by a read; ``MemoryFault`` if that is not possible."""
@@ -116,6 +125,7 @@ class HostPages(Backing):
 
     path = Path.HOST
     by_bus_address = True
+    is_simple = True
 
     def __init__(
         self,
@@ -348,8 +358,8 @@ class Region(Grant):
     """
 
     __slots__ = (
-        "_backing", "_copies", "_delta", "_dma", "_initiator", "_mask", "_page_size", "_pages",
-        "_path", "_shift", "address", "max_pages", "windows",
+        "_backing", "_copies", "_delta", "_direct", "_dma", "_initiator", "_mask", "_page_size",
+        "_pages", "_path", "_shift", "address", "max_pages", "windows",
     )  # fmt: skip
     pd: ProtectionDomain
     label = "MR"
@@ -373,6 +383,7 @@ class Region(Grant):
         self._initiator = initiator
         self._pages: dict[int, memoryview] = {}
         self._backing: Backing | None = None
+        self._direct: Backing | None = None  # the backing if it has no views
         self._delta = self._shift = self._mask = self._page_size = self._copies = 0
         self._path = counters[Path.HOST]
 
@@ -400,8 +411,13 @@ class Region(Grant):
 
     @property
     def is_plain(self) -> bool:
-        """Whether accesses have no other effect and do not fail: it is pinned host memory."""
-        return self._backing.__class__ is HostPages
+        """Whether accesses have no other effect, though they may raise ``MemoryFault``."""
+        return self._backing is not None and self._backing.is_simple
+
+    @property
+    def is_bulk(self) -> bool:  # type: ignore[override]
+        """Whether one large access costs much less than several small ones."""
+        return self._backing is not None and self._backing.is_bulk
 
     @property
     def page_faults(self) -> int:
@@ -416,6 +432,7 @@ class Region(Grant):
         """Set the backing of the region: ``iova`` maps to linear address ``address``."""
         self.drop()
         self._backing = backing
+        self._direct = None if backing.lends else backing
         backing.owner = self
         self.address = address
         self.iova = iova
@@ -435,7 +452,7 @@ class Region(Grant):
 
     def drop(self) -> None:
         """Release the pages."""
-        backing, self._backing = self._backing, None
+        backing, self._backing, self._direct = self._backing, None, None
         self._pages.clear()
         if backing is not None:
             backing.release()
@@ -452,6 +469,13 @@ class Region(Grant):
 
     def read(self, iova: int, length: int) -> bytes | memoryview:
         """Return ``length`` bytes, perhaps a view of the page: copy it before the next write."""
+        direct = self._direct
+        if direct is not None and self.iova <= iova and iova + length <= self.end:
+            counters = self._path
+            counters.address = address = iova + self._delta
+            counters.bytes += length
+            counters.transactions += 1
+            return direct.read(address, length)
         address = iova + self._delta
         page = self._pages.get(address >> self._shift)
         at = address & self._mask
@@ -466,7 +490,14 @@ class Region(Grant):
 
     def write(self, iova: int, data: BytesLike) -> None:
         """Write ``data`` (bytes; a memoryview must have format ``B``)."""
-        length = len(data)
+        length, direct = len(data), self._direct
+        if direct is not None and self.iova <= iova and iova + length <= self.end:
+            counters = self._path
+            counters.address = address = iova + self._delta
+            counters.bytes += length
+            counters.transactions += 1
+            direct.write(address, data)
+            return
         address = iova + self._delta
         page = self._pages.get(address >> self._shift)
         at = address & self._mask
@@ -479,6 +510,12 @@ class Region(Grant):
         counters.address = address
         counters.bytes += length
         counters.transactions += 1
+
+    def write_all(self, iova: int, parts: Sequence[BytesLike]) -> None:
+        """Write parts one after the other."""
+        length = sum(map(len, parts))
+        self._checked(iova, length).write_all(iova + self._delta, parts)
+        self._count(iova, length)
 
     def place(self, iova: int) -> int:
         return iova
@@ -528,12 +565,15 @@ class Region(Grant):
 
     def _count(self, iova: int, length: int) -> None:
         """Count a DMA, and cache the page it ended in for the next one."""
-        self._path.address = iova + self._delta
-        self._path.bytes += length
-        self._path.transactions += 1
-        self._path.copies += self._copies
+        path, backing = self._path, self._backing
+        path.address = iova + self._delta
+        path.bytes += length
+        path.transactions += 1
+        path.copies += self._copies
+        if backing is None or not backing.lends:
+            return
         number = (iova + length - 1 + self._delta) >> self._shift
-        if length and self._backing is not None and number not in self._pages:
-            page = self._backing.lend(number << self._shift)
+        if length and number not in self._pages:
+            page = backing.lend(number << self._shift)
             if page is not None:
                 self._pages[number] = page

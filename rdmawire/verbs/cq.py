@@ -25,6 +25,11 @@ _COUNT = Bounds(0, lambda profile: profile.max_cq_count)
 _PERIOD = Bounds(0, lambda profile: profile.max_cq_period)
 
 
+def check_cqe(cqe: int, profile: Profile) -> None:
+    """``VerbsError`` EINVAL for a number of completions that a queue cannot hold."""
+    _CQE.check("cqe", cqe, profile)
+
+
 class CompChannel:
     """Completion events of the CQs that were created with it, oldest first.
 
@@ -85,7 +90,7 @@ class CompletionQueue:
         channel: CompChannel | None = None,
         async_channel: AsyncChannel | None = None,
     ) -> None:
-        _CQE.check("cqe", cqe, profile)
+        check_cqe(cqe, profile)
         self.number = number
         self.channel = channel
         self.async_channel = async_channel
@@ -165,7 +170,7 @@ class CompletionQueue:
 
     def resize(self, cqe: int) -> None:
         """Set the size to ``cqe``; EINVAL if it holds more, or was overrun. ibv_resize_cq(3)."""
-        _CQE.check("cqe", cqe, self._profile)
+        check_cqe(cqe, self._profile)
         if self.broken:
             raise VerbsError(f"CQ {self.number} overran", EINVAL)
         if cqe < len(self._held):

@@ -1,6 +1,6 @@
 """Scatter/gather lists: several ranges of local memory used as one. IBA 10.8.3.2."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rdmawire.errors import MemoryFault
@@ -25,6 +25,11 @@ class Piece(NamedTuple):
     key: int
 
     @property
+    def is_bulk(self) -> bool:
+        """Whether one large access costs much less than several small ones."""
+        return self.memory.is_bulk
+
+    @property
     def holds(self) -> bool:
         """Whether the check of the key is still valid: the grant has not changed since."""
         return self.memory.generation == self.generation
@@ -42,6 +47,13 @@ class Piece(NamedTuple):
         if memory.generation != generation:
             raise self._changed(offset, len(data))
         memory.write(address + offset, data)
+
+    def write_all(self, offset: int, parts: Sequence[BytesLike]) -> None:
+        """Write parts from ``offset`` on, one after the other."""
+        memory, address, _, generation, _ = self
+        if memory.generation != generation:
+            raise self._changed(offset, sum(map(len, parts)))
+        memory.write_all(address + offset, parts)
 
     def footprints(self, offset: int, length: int) -> list[Footprint]:
         """The memory ranges of ``length`` bytes at ``offset``."""
@@ -68,6 +80,11 @@ class Gather(NamedTuple):
 
     pieces: tuple[Piece, ...]
     length: int
+
+    @property
+    def is_bulk(self) -> bool:
+        """Whether one large access costs much less than several small ones."""
+        return False
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """Read ``length`` bytes at ``offset``, counted over all ranges."""
@@ -100,6 +117,7 @@ class Inline:
     """A message inside the work request. Read like a :class:`Piece`."""
 
     __slots__ = ("_bytes", "length")
+    is_bulk = False
 
     def __init__(self, data: bytes) -> None:
         self._bytes = data
@@ -108,6 +126,37 @@ class Inline:
     def read(self, offset: int, length: int) -> bytes:
         """Read ``length`` bytes of the message at ``offset``."""
         return self._bytes[offset : offset + length]
+
+
+def read_run(
+    source: Piece | Gather | Inline, offset: int, length: int, count: int
+) -> Iterable[bytes | memoryview]:
+    """The payloads of ``count`` packets of ``length`` bytes, from ``offset`` on.
+
+    They may be read when they are used, which raises ``MemoryFault`` at the first that fails.
+    """
+    size = count * length
+    if not source.is_bulk:
+        return (source.read(start, length) for start in range(offset, offset + size, length))
+    data = memoryview(source.read(offset, size))
+    return [data[start : start + length] for start in range(0, size, length)]
+
+
+def write_run(sink: Piece | Gather, offset: int, payloads: Sequence[BytesLike]) -> int:
+    """Write payloads from ``offset`` on, until one fails. Return how many were written."""
+    if isinstance(sink, Piece) and sink.is_bulk:
+        try:
+            sink.write_all(offset, payloads)
+        except MemoryFault:
+            return 0
+        return len(payloads)
+    for count, payload in enumerate(payloads):
+        try:
+            sink.write(offset, payload)
+        except MemoryFault:
+            return count
+        offset += len(payload)
+    return len(payloads)
 
 
 def gather(

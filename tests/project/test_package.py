@@ -15,6 +15,7 @@ import pytest
 
 import rdmawire
 from tests.waiting import HANG
+from tools.libraries import platform_tag
 from tools.readme import shown_elsewhere
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,27 @@ def test_the_wheel_holds_the_layers_the_scenarios_and_the_vectors(wheel: Path) -
             assert f"rdmawire/vectors/{folder}/{path.name}" in names
     assert "rdmawire/vectors/index.toml" in names
     assert wheel.stat().st_size < 3_000_000
+
+
+def test_the_wheel_holds_the_c_libraries_for_this_platform(wheel: Path) -> None:
+    home = "rdmawire/verbs_service/lib/"
+    names = {name.removeprefix(home) for name in zipfile.ZipFile(wheel).namelist() if home in name}
+    assert names == {"libibverbs.so.1", "librdmacm.so.1", "librdmawire-sysfs.so"}
+    assert wheel.name.endswith(f"-py3-none-{platform_tag()}.whl")
+
+
+def test_without_a_compiler_the_wheel_is_for_any_platform(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir"]
+    env = {**os.environ, "CC": "no-such-compiler"}
+    done = subprocess.run(
+        [*command, str(tmp_path), str(ROOT)],
+        check=True, capture_output=True, text=True, env=env,
+    )  # fmt: skip
+    assert "without libibverbs.so.1: no C compiler: no-such-compiler is not found" in (
+        f"{done.stdout}{done.stderr}"
+    )
+    (wheel,) = tmp_path.glob("*-py3-none-any.whl")
+    assert not any(name.endswith(".so.1") for name in zipfile.ZipFile(wheel).namelist())
 
 
 def test_the_licence_of_scapy_stands_beside_its_layers_alone(wheel: Path) -> None:
@@ -97,6 +119,15 @@ def test_the_installed_command_knows_the_scenarios_that_come_with_it(
 ) -> None:
     command = [str(fresh / "rdmawire"), "run", "--quiet", "lost-first"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=HANG)
+
+
+def test_the_installed_command_runs_programs_on_its_libraries(fresh: Path, tmp_path: Path) -> None:
+    look = "ctypes.CDLL('libibverbs.so.1'); print('/rdmawire-' in open('/proc/self/maps').read())"
+    words = ["verbs", "-q", "--no-preload", "--", "python3", "-c", f"import ctypes; {look}"]
+    done = subprocess.run(
+        [str(fresh / "rdmawire"), *words], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "True\n"
 
 
 def test_the_installed_command_has_the_test_vectors(fresh: Path, tmp_path: Path) -> None:

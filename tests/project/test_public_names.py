@@ -53,7 +53,7 @@ PACKAGES = (
         "rdmawire.topology",
         "rdmawire.traffic.generate",
     ),
-    *("rdmawire.vectors", "rdmawire.verbs"),
+    *("rdmawire.live", "rdmawire.vectors", "rdmawire.verbs", "rdmawire.verbs_service"),
 )
 MODULES = ("rdmawire.errors", "rdmawire.units", "rdmawire.testing.strategies")
 """Modules that are public as they are, besides those of `rdmawire.wire` and `rdmawire.layers`."""

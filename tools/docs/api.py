@@ -42,6 +42,7 @@ PAGES = (
     Page("doctor", "Causes of problems", ("rdmawire.doctor",)),
     Page("topology", "Topology of a host", ("rdmawire.topology",)),
     Page("fabric", "Hosts, links and switches", ("rdmawire.fabric",)),
+    Page("verbs-service", "Verbs service", ("rdmawire.verbs_service", "rdmawire.live")),
     Page("capture", "Capture files", ("rdmawire.capture",)),
     Page("decode", "Walk through a frame", ("rdmawire.decode",)),
     Page("dissect", "Dissection", ("rdmawire.dissect",)),

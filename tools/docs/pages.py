@@ -3,7 +3,7 @@
 import inspect
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from rdmawire import read_columns  # noqa: E402
+from rdmawire.cli.command import load  # noqa: E402
 from rdmawire.cli.gen import kinds  # noqa: E402
 from rdmawire.cli.program import cli  # noqa: E402
 from rdmawire.dissect import fields  # noqa: E402
@@ -28,7 +29,7 @@ from rdmawire.wire.field_registry import shown_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402
-from tools.docs import api, machines, rnic, scenarios, vectors  # noqa: E402
+from tools.docs import api, libibverbs, machines, rnic, scenarios, vectors  # noqa: E402
 from tools.docs.braces import guarded  # noqa: E402
 from tools.docs.charts import MARKER, with_charts  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
@@ -159,8 +160,18 @@ def _command(parent: click.Context | None, name: str, command: click.Command) ->
             found = command.get_command(context, sub)
             assert found is not None
             yield from _command(context, sub, found)
-            for kind, other in kinds().items() if sub == "gen" else ():
+            for kind, other in _hidden_in(sub, found):
                 yield from _command(context, f"{sub} {kind}", other)
+
+
+def _hidden_in(name: str, command: click.Command) -> Iterable[tuple[str, click.Command]]:
+    """Commands that a command calls by its first word."""
+    if name == "gen":
+        return kinds().items()
+    if isinstance(command, click.Group):
+        return ()
+    found: Mapping[str, tuple[str, str]] = getattr(command, "subcommands", {})
+    return [(word, load(module)) for word, (_, module) in found.items()]
 
 
 def _wireshark() -> Iterator[str]:
@@ -243,6 +254,7 @@ write("commands", _commands())
 write("wireshark", _wireshark())
 write("captures", _captures())
 write("rnic", rnic.page())
+write("libibverbs", libibverbs.page())
 write("scenarios", scenarios.page())
 write("vectors", vectors.page(ROOT / "captures"))
 write("machines", machines.page())

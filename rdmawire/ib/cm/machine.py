@@ -58,11 +58,14 @@ class CMRules(NamedTuple):
     - ``transitions``: next state and actions, by state and input.
     - ``refusals``: reasons to refuse a REQ and their conditions, in order of checking.
     - ``find``: finds the connection that a message is about.
+    - ``moves_qps``: whether the manager moves queue pairs. Otherwise their owner does, by the
+      attributes that the manager has for it, as with rdma_init_qp_attr(3).
     """
 
     transitions: Mapping[tuple[CMState, Input], NextState]
     refusals: tuple[tuple[RejectReason, Refusal], ...]
     find: Find
+    moves_qps: bool = True
 
     def with_transition(self, state: CMState, what: Input, row: NextState | None) -> Self:
         """Return these rules with another row for a state and an input; ``None`` removes it."""
@@ -278,15 +281,20 @@ _CONNECTED = (QPType.RC, QPType.UC)
 _AT_REST = (QPState.RESET, QPState.INIT)
 
 
-def check_fit(qp: QueuePair, *, datagrams: bool, uc: bool | None = None) -> None:
-    """Raise ``VerbsError`` EINVAL for a queue pair whose type does not suit the connection."""
+def check_fit(
+    qp: QueuePair, *, datagrams: bool, uc: bool | None = None, at_rest: bool = True
+) -> None:
+    """Raise ``VerbsError`` EINVAL for a queue pair whose type does not suit the connection.
+
+    ``at_rest``: it must also be in RESET or INIT.
+    """
     allowed = (QPType.UD,) if datagrams else _CONNECTED
     if uc is not None:
         allowed = (_CONNECTED[uc],)
     if qp.type not in allowed:
         names = " or ".join(kind.name for kind in allowed)
         raise VerbsError(f"QP {qp.qp_num:#x} is of type {qp.type.name}, not {names}", EINVAL)
-    if not datagrams and qp.state not in _AT_REST:
+    if at_rest and not datagrams and qp.state not in _AT_REST:
         reason = f"QP {qp.qp_num:#x} is in {qp.state.name}: connections begin in RESET or INIT"
         raise VerbsError(reason, EINVAL)
 
@@ -297,7 +305,7 @@ def move_to_rts(nic: Verbs, conn: Connection) -> None:
     if qp is None:
         raise VerbsError("the connection has no queue pair", EINVAL)
     check_fit(qp, datagrams=False, uc=conn.uc)
-    attributes = _attributes(conn)
+    attributes = agreed_attributes(conn)
     _move_through_init(nic, qp, attributes)
 
 
@@ -325,7 +333,8 @@ def _move_through_init(nic: Verbs, qp: QueuePair, attributes: QPAttributes) -> N
         nic.modify_qp(qp, attributes._replace(qp_state=state), mask | _M.STATE)
 
 
-def _attributes(conn: Connection) -> QPAttributes:
+def agreed_attributes(conn: Connection) -> QPAttributes:
+    """The attributes of this side's queue pair up to RTS."""
     terms, timeout = conn.terms, conn.offer.timeout
     access = Access.REMOTE_WRITE | (_READS if terms.responder_resources else 0)
     return QPAttributes(
@@ -449,11 +458,15 @@ def _extend_timeout(machine: StateMachine, conn: Connection, received: ReceivedM
 
 
 def _move_to_rts(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
-    move_to_rts(machine.nic, conn)
+    if machine.rules.moves_qps:
+        move_to_rts(machine.nic, conn)
+    elif conn.qp is not None:
+        check_fit(conn.qp, datagrams=False, uc=conn.uc, at_rest=False)
 
 
 def _move_to_err(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
-    move_to_err(machine.nic, conn)
+    if machine.rules.moves_qps:
+        move_to_err(machine.nic, conn)
 
 
 def _stop_events(_: StateMachine, conn: Connection, __: ReceivedMad | None) -> None:

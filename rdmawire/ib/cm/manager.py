@@ -33,6 +33,7 @@ from rdmawire.ib.cm.machine import (
     Listener,
     Neighbours,
     StateMachine,
+    agreed_attributes,
     check_fit,
     move_ud_to_rts,
     peer_has_sent,
@@ -48,6 +49,7 @@ from rdmawire.validate import as_bytes, check_int, check_time, check_type
 from rdmawire.verbs.ah import AddressHandle, check_address
 from rdmawire.verbs.engine import BURST
 from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.qp_attr import QPAttributes
 from rdmawire.wire.cm import REJ, REP, SIDRREP, RejectReason, SIDRStatus
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.roce import bth_offset
@@ -115,7 +117,7 @@ class ConnectionManager(StateMachine):
         check_qp(self.nic.device, qp)
         check_type("param", param, ConnParam)
         datagrams = qp.type is QPType.UD
-        check_fit(qp, datagrams=datagrams)
+        check_fit(qp, datagrams=datagrams, at_rest=self.rules.moves_qps)
         check_address(path, self.nic.device.profile)
         check_int("service_id", service)
         check_int("source_port", source_port, 0, 0xFFFF)
@@ -127,13 +129,17 @@ class ConnectionManager(StateMachine):
         conn.take_qp(qp)
         conn.pkey_index = qp.attributes.pkey_index
         if datagrams:
-            move_ud_to_rts(self.nic, qp, param.qkey)
+            self._move_ud(qp, param)
         else:
             conn.psn = self.random.getrandbits(24) if param.psn is None else param.psn
             conn.terms = self._offered(conn)
         self.keep(conn)
         self.step(conn, Input.RESOLVE if datagrams else Input.CONNECT)
         return conn.id
+
+    def _move_ud(self, qp: QueuePair, param: ConnParam) -> None:
+        if self.rules.moves_qps:
+            move_ud_to_rts(self.nic, qp, param.qkey)
 
     def _asking(self, path: AddressHandle, service: int, source_port: int) -> Connection:
         endpoints = None
@@ -171,7 +177,7 @@ class ConnectionManager(StateMachine):
         conn = self._owned(number, Input.ACCEPT, now)
         check_qp(self.nic.device, qp)
         check_type("param", param, ConnParam)
-        check_fit(qp, datagrams=conn.datagrams)
+        check_fit(qp, datagrams=conn.datagrams, at_rest=self.rules.moves_qps)
         param.check(room_in(SIDRREP if conn.datagrams else REP))
         before, psn = conn.terms, conn.psn
         conn.offer = param
@@ -180,7 +186,7 @@ class ConnectionManager(StateMachine):
         conn.take_qp(qp)
         try:
             if conn.datagrams:
-                move_ud_to_rts(self.nic, qp, param.qkey)
+                self._move_ud(qp, param)
                 conn.sidr_status = SIDRStatus.SUCCESS
             self.step(conn, Input.ACCEPT)
         except VerbsError:
@@ -215,6 +221,26 @@ class ConnectionManager(StateMachine):
         The peer is notified as its state requires.
         """
         self.step(self._owned(number, Input.DESTROY, now), Input.DESTROY)
+
+    def notify(self, number: int, now: int) -> None:
+        """Confirm a connection whose queue pair received data before the RTU. rdma_notify(3)."""
+        self.step(self._owned(number, Input.DATA, now), Input.DATA)
+
+    def is_established(self, number: int) -> bool:
+        """Whether a connection is established."""
+        conn = self.registry.get(number)
+        return conn is not None and conn.state is CMState.ESTABLISHED
+
+    def qp_attributes(self, number: int) -> QPAttributes:
+        """The attributes with which an owner moves a connection's queue pair up to RTS itself.
+
+        Those of the peer are known once it has requested or accepted. rdma_init_qp_attr(3).
+        """
+        check_int("id", number)
+        conn = self.registry.get(number)
+        if conn is None or conn.silent or not conn.terms.remote_qpn:
+            raise VerbsError(f"connection {number:#x} has no parameters of a peer", EINVAL)
+        return agreed_attributes(conn)
 
     def _begin(self, now: int) -> None:
         """Start a call of the owner at this time."""

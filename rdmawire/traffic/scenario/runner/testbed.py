@@ -1,6 +1,6 @@
 """The testbed of a scenario: the network, hosts, memory and queue pairs made from its plan."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from types import MappingProxyType
@@ -126,24 +126,13 @@ class Testbed:
             network.add_host(plan.name, machine)
 
     def _add_links(self) -> None:
-        for switch in self.scenario.switches:
-            room = headroom_of(
-                switch.name, self.scenario.links, self.scenario.connections, self.scenario.steps
-            )
-            self.network.add_switch(switch.name, _settings(switch, room))
-        for link in self.scenario.links:
-            laid = Link(link.latency, rate=link.rate, mtu=link.mtu)
-            self.network.join(*link.ends, laid)
-        self.network.find_routes()
+        add_links(self.network, self.scenario)
 
     def install_faults(self) -> None:
         opcodes = opcodes_of(self.protocols)
         for link in self.scenario.links:
             rules = [self._rule(plan, opcodes) for plan in link.faults]
-            random = self.network.random(f"faults of {link.name}")
-            self.faults[link.name] = faults = LinkFaults(rules, random, self.protocols)
-            if rules:
-                self.network.links[link.name].faults = faults
+            self.faults[link.name] = install_faults(self.network, link.name, rules, self.protocols)
 
     def _rule(self, plan: FaultPlan, opcodes: OpcodeTable) -> Rule:
         """Return the rule of a fault. Its own ``where`` overrides the fields of its sender."""
@@ -158,8 +147,7 @@ class Testbed:
                 psns = tuple(serial.add(first, place - 1) for place in plan.packet)
                 where |= {"bth.psn": psns, "bth.opcode": requests_of(opcodes)}
                 per = ("bth.destqp", "bth.psn")
-        wanted = cast(Mapping[str, Wanted], where | dict(plan.where))
-        return Rule(plan.do, wanted, nth=plan.nth, per=per, chance=plan.chance, **plan.options)
+        return rule_of(plan, where, per)
 
     # Queue pairs.
 
@@ -210,6 +198,35 @@ class Testbed:
 
     def buffer(self, span: Span) -> NamedBuffer:
         return self.machines[span.host].buffers[span.memory]
+
+
+def add_links(network: Network, scenario: Scenario) -> None:
+    """Add the switches and links of a scenario to a network that has its hosts."""
+    for switch in scenario.switches:
+        room = headroom_of(switch.name, scenario.links, scenario.connections, scenario.steps)
+        network.add_switch(switch.name, _settings(switch, room))
+    for link in scenario.links:
+        laid = Link(link.latency, rate=link.rate, mtu=link.mtu)
+        network.join(*link.ends, laid)
+    network.find_routes()
+
+
+def install_faults(
+    network: Network, link: str, rules: Sequence[Rule], protocols: Protocols = PROTOCOLS
+) -> LinkFaults:
+    """Give a link its faults, if it has any. Return them, which count."""
+    faults = LinkFaults(rules, network.random(f"faults of {link}"), protocols)
+    if rules:
+        network.links[link].faults = faults
+    return faults
+
+
+def rule_of(
+    plan: FaultPlan, where: Mapping[str, object] = MappingProxyType({}), per: tuple[str, ...] = ()
+) -> Rule:
+    """Return the rule of a fault; its own ``where`` overrides these fields."""
+    wanted = cast(Mapping[str, Wanted], dict(where) | dict(plan.where))
+    return Rule(plan.do, wanted, nth=plan.nth, per=per, chance=plan.chance, **plan.options)
 
 
 def _event_limit(scenario: Scenario) -> int:

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ * Contexts: opening and closing a device, and what a fork means for the child. */
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+enum { COMPLETION_VECTORS = 8 };
+
+/* Descriptors of the reply of OPEN_DEVICE, in the order of the protocol. */
+enum { WORK_RING, DOORBELL, ASYNC_EVENTS, COPY_SOCKET, COPY_BUFFER, OPEN_FDS };
+_Static_assert(OPEN_FDS == RW_OPEN_DEVICE_REPLY_FDS, "the descriptors of OPEN_DEVICE changed");
+
+static pthread_mutex_t contexts_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct rw_context *contexts; /* all open ones, for the child of a fork */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&contexts_mutex);
+}
+
+static void after_fork_in_parent(void)
+{
+	pthread_mutex_unlock(&contexts_mutex);
+}
+
+/* The child keeps no connection, or the service would not see the parent end; calls fail there. */
+static void after_fork_in_child(void)
+{
+	for (struct rw_context *context = contexts; context; context = context->next) {
+		atomic_store(&context->state, RW_FORKED);
+		close(context->socket);
+		close(context->copy.socket);
+		context->socket = context->copy.socket = -1;
+	}
+	pthread_mutex_unlock(&contexts_mutex);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static void add_context(struct rw_context *context)
+{
+	pthread_mutex_lock(&contexts_mutex);
+	context->next = contexts;
+	contexts = context;
+	pthread_mutex_unlock(&contexts_mutex);
+}
+
+static void remove_context(struct rw_context *context)
+{
+	struct rw_context **link = &contexts;
+
+	pthread_mutex_lock(&contexts_mutex);
+	while (*link && *link != context)
+		link = &(*link)->next;
+	if (*link)
+		*link = context->next;
+	pthread_mutex_unlock(&contexts_mutex);
+}
+
+/* Let the service read and write this process' memory where Yama restricts that to parents. */
+static void allow_access(int socket)
+{
+	struct ucred peer = {0};
+	socklen_t size = sizeof peer;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) || peer.pid <= 0)
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	else
+		prctl(PR_SET_PTRACER, (unsigned long)peer.pid, 0, 0, 0);
+}
+
+static void set_attributes(struct rw_context *context, const struct rw_open_device_reply *reply)
+{
+	struct ibv_device_attr *attr = &context->attributes;
+
+#define SHOW(name) attr->name = (__typeof__(attr->name))reply->name
+	SHOW(max_mr_size);
+	SHOW(page_size_cap);
+	SHOW(vendor_id);
+	SHOW(vendor_part_id);
+	SHOW(hw_ver);
+	SHOW(max_qp);
+	SHOW(max_qp_wr);
+	SHOW(device_cap_flags);
+	SHOW(max_sge);
+	SHOW(max_sge_rd);
+	SHOW(max_cq);
+	SHOW(max_cqe);
+	SHOW(max_mr);
+	SHOW(max_pd);
+	SHOW(max_qp_rd_atom);
+	SHOW(max_res_rd_atom);
+	SHOW(max_qp_init_rd_atom);
+	SHOW(atomic_cap);
+	SHOW(max_mw);
+	SHOW(max_mcast_grp);
+	SHOW(max_mcast_qp_attach);
+	SHOW(max_total_mcast_qp_attach);
+	SHOW(max_ah);
+	SHOW(max_srq);
+	SHOW(max_srq_wr);
+	SHOW(max_srq_sge);
+	SHOW(max_pkeys);
+	SHOW(local_ca_ack_delay);
+	SHOW(phys_port_cnt);
+#undef SHOW
+	attr->node_guid = htobe64(reply->node_guid);
+	attr->sys_image_guid = htobe64(reply->sys_image_guid);
+	snprintf(attr->fw_ver, sizeof attr->fw_ver, "1.0.0");
+	context->moderation.max_cq_count = (uint16_t)reply->max_cq_moderation_count;
+	context->moderation.max_cq_period = (uint16_t)reply->max_cq_moderation_period;
+}
+
+static void set_functions(struct verbs_context *verbs)
+{
+	struct ibv_context_ops *ops = &verbs->context.ops;
+
+	ops->poll_cq = rw_poll_cq;
+	ops->req_notify_cq = rw_req_notify_cq;
+	ops->post_send = rw_post_send;
+	ops->post_recv = rw_post_recv;
+	ops->post_srq_recv = rw_post_srq_recv;
+	ops->alloc_mw = rw_alloc_mw;
+	ops->dealloc_mw = rw_dealloc_mw;
+	ops->bind_mw = rw_bind_mw;
+	verbs->query_port = rw_query_port;
+	verbs->query_device_ex = rw_query_device_ex;
+	verbs->query_rt_values = rw_query_rt_values;
+	verbs->advise_mr = rw_advise_mr;
+	verbs->create_cq_ex = rw_create_cq_ex;
+	verbs->modify_cq = rw_modify_cq;
+	verbs->create_qp_ex = rw_create_qp_ex;
+	verbs->open_qp = rw_open_qp;
+	verbs->create_srq_ex = rw_create_srq_ex;
+	verbs->get_srq_num = rw_get_srq_num;
+	verbs->open_xrcd = rw_open_xrcd;
+	verbs->close_xrcd = rw_close_xrcd;
+	verbs->alloc_td = rw_alloc_td;
+	verbs->dealloc_td = rw_dealloc_td;
+	verbs->alloc_parent_domain = rw_alloc_parent_domain;
+}
+
+/* `sz` says which functions verbs_context has: the structure grows at its beginning. */
+static void init_verbs(struct rw_context *context, struct rw_device *device)
+{
+	struct ibv_context *ibv = &context->verbs.context;
+
+	context->verbs.sz = sizeof context->verbs;
+	set_functions(&context->verbs);
+	ibv->device = &device->device;
+	ibv->cmd_fd = context->socket;
+	ibv->num_comp_vectors = COMPLETION_VECTORS;
+	ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
+	pthread_mutex_init(&ibv->mutex, NULL);
+}
+
+static struct rw_context *new_context(struct rw_device *device)
+{
+	struct rw_context *context = calloc(1, sizeof *context);
+
+	if (!context)
+		return NULL;
+	context->device = device;
+	context->socket = rw_connect();
+	if (context->socket < 0) {
+		free(context);
+		return NULL;
+	}
+	pthread_mutex_init(&context->control_mutex, NULL);
+	pthread_mutex_init(&context->ring.mutex, NULL);
+	pthread_mutex_init(&context->copy.mutex, NULL);
+	pthread_rwlock_init(&context->objects, NULL);
+	context->ring.doorbell = context->copy.socket = context->verbs.context.async_fd = -1;
+	init_verbs(context, device);
+	rw_hold_device(device);
+	return context;
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void free_context(struct rw_context *context)
+{
+	close_fd(context->socket);
+	rw_copy_thread_stop(context);
+	close_fd(context->copy.socket);
+	close_fd(context->ring.doorbell);
+	close_fd(context->verbs.context.async_fd);
+	if (context->ring.memory)
+		munmap(context->ring.memory, RW_RING_HEADER + RW_WORK_RING_BYTES);
+	if (context->copy.buffer)
+		munmap(context->copy.buffer, RW_COPY_BUFFER_BYTES);
+	pthread_mutex_destroy(&context->verbs.context.mutex);
+	pthread_mutex_destroy(&context->control_mutex);
+	pthread_mutex_destroy(&context->ring.mutex);
+	pthread_mutex_destroy(&context->copy.mutex);
+	pthread_rwlock_destroy(&context->objects);
+	rw_release_device(context->device);
+	free(context);
+}
+
+static int take_fds(struct rw_context *context, const int *fds)
+{
+	context->ring.doorbell = fds[DOORBELL];
+	context->verbs.context.async_fd = fds[ASYNC_EVENTS];
+	context->copy.socket = fds[COPY_SOCKET];
+	context->ring.memory = rw_map(fds[WORK_RING], RW_RING_HEADER + RW_WORK_RING_BYTES);
+	context->copy.buffer = rw_map(fds[COPY_BUFFER], RW_COPY_BUFFER_BYTES);
+	return context->ring.memory && context->copy.buffer ? 0 : EIO;
+}
+
+static int open_connection(struct rw_context *context)
+{
+	struct rw_open_device_request request = {.call = RW_OPEN_DEVICE,
+						 .index = context->device->index};
+	struct rw_open_device_reply reply;
+	uint64_t device_count;
+	int fds[OPEN_FDS], error;
+
+	allow_access(context->socket);
+	error = rw_say_hello(context->socket, &device_count);
+	if (!error)
+		error = rw_exchange(context->socket, &request, sizeof request, &reply, sizeof reply,
+				    fds, OPEN_FDS, NULL);
+	if (error == RW_BROKEN)
+		error = EIO;
+	if (!error)
+		error = take_fds(context, fds);
+	if (error)
+		return error;
+	set_attributes(context, &reply);
+	return reply.copy_thread ? rw_copy_thread_start(context) : 0;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct rw_context *context = new_context((struct rw_device *)device);
+	int error;
+
+	if (!context)
+		return NULL;
+	error = open_connection(context);
+	if (error) {
+		free_context(context);
+		rw_refuse(error, "ibv_open_device", "%s: %s", device->name, strerror(error));
+		return NULL;
+	}
+	add_context(context);
+	return &context->verbs.context;
+}
+
+/* Objects that the program did not destroy end with the connection. */
+int ibv_close_device(struct ibv_context *ibv_context)
+{
+	struct rw_context *context = rw_context(ibv_context);
+
+	remove_context(context);
+	free_context(context);
+	return 0;
+}
+
+/* The service reads the memory of this process itself, so pages that a child shares do no harm. */
+int ibv_fork_init(void)
+{
+	return 0;
+}
+
+enum ibv_fork_status ibv_is_fork_initialized(void)
+{
+	return IBV_FORK_UNNEEDED;
+}
+
+int ibv_dontfork_range(void *base, size_t size)
+{
+	return 0;
+}
+
+int ibv_dofork_range(void *base, size_t size)
+{
+	return 0;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * Calls of a context to the service, and what the end of the service means for a context. */
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "internal.h"
+
+/* Make a call. Returns an errno, which it also sets: EIO when the service is gone. */
+int rw_control(struct rw_context *context, const char *name, const void *request,
+	       size_t request_size, void *reply, size_t reply_size, int *fds, unsigned fd_count,
+	       const int *sent)
+{
+	int error = EIO;
+
+	if (!rw_is_alive(context))
+		return rw_trace_call(EIO, name);
+	pthread_mutex_lock(&context->control_mutex);
+	if (rw_is_alive(context))
+		error = rw_exchange(context->socket, request, request_size, reply, reply_size, fds,
+				    fd_count, sent);
+	pthread_mutex_unlock(&context->control_mutex);
+	if (error == RW_BROKEN) {
+		rw_end(context, "the service is gone, or gave a wrong reply");
+		error = EIO;
+	}
+	return rw_trace_call(error, name);
+}
+
+/* The result of destroying an object: those of a service that is gone are gone too. */
+int rw_destroyed(struct rw_context *context, int error)
+{
+	return atomic_load(&context->state) == RW_GONE ? 0 : error;
+}
+
+bool rw_is_alive(struct rw_context *context)
+{
+	return atomic_load_explicit(&context->state, memory_order_acquire) == RW_ALIVE;
+}
+
+/* Find out whether the service closed the connection. */
+void rw_check_alive(struct rw_context *context)
+{
+	struct pollfd connection = {.fd = context->socket, .events = POLLRDHUP};
+
+	if (rw_is_alive(context) && poll(&connection, 1, 0) > 0 &&
+	    connection.revents & (POLLRDHUP | POLLHUP | POLLERR))
+		rw_end(context, "the service is gone");
+}
+
+/* Note that the service is gone. What is outstanding is flushed by the polls that follow. */
+void rw_end(struct rw_context *context, const char *cause)
+{
+	int alive = RW_ALIVE;
+
+	if (!atomic_compare_exchange_strong(&context->state, &alive, RW_GONE))
+		return;
+	shutdown(context->socket, SHUT_RDWR);
+	rw_warn("%s: %s: outstanding work is flushed, and calls fail with EIO",
+		context->device->device.name, cause);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ * Memory regions: of host memory, of CUDA devices, and behind dma-bufs. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+enum {
+	ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+		 IBV_ACCESS_HUGETLB | 3 << 8, /* and the two of FLUSH */
+};
+
+/* Fields of ibv_mr_init_attr, which <infiniband/verbs.h> has since rdma-core 58. */
+struct mr_init_attr {
+	size_t length;
+	int access;
+	uint64_t comp_mask;
+	uint64_t iova;
+	void *addr;
+	int fd;
+	uint64_t fd_offset;
+};
+
+enum { MASK_IOVA = 1, MASK_ADDR = 2, MASK_FD = 4, MASK_FD_OFFSET = 8 };
+
+/* Drop the optional access flags, which devices may ignore. Returns an errno. */
+static int check_access(unsigned int *access)
+{
+	*access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;
+	if (*access & IBV_ACCESS_ON_DEMAND)
+		return rw_refuse(EOPNOTSUPP, "ibv_reg_mr", "on-demand paging");
+	if (*access & ~(unsigned int)ACCESS)
+		return rw_refuse(EINVAL, "ibv_reg_mr", "access flags %#x", *access);
+	return 0;
+}
+
+static struct ibv_mr *new_mr(struct ibv_pd *pd, void *address, size_t length)
+{
+	struct rw_mr *mr = calloc(1, sizeof *mr);
+
+	if (!mr)
+		return NULL;
+	mr->mr.context = pd->context;
+	mr->mr.pd = pd;
+	mr->mr.addr = address;
+	mr->mr.length = length;
+	return &mr->mr;
+}
+
+static struct ibv_mr *finish(struct ibv_mr *mr, int error, uint64_t handle, uint64_t lkey,
+			     uint64_t rkey)
+{
+	if (error) {
+		free(mr);
+		errno = error;
+		return NULL;
+	}
+	mr->handle = (uint32_t)handle;
+	mr->lkey = (uint32_t)lkey;
+	mr->rkey = (uint32_t)rkey;
+	return mr;
+}
+
+static struct ibv_mr *register_range(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+				     unsigned int access, uint64_t memory)
+{
+	struct rw_context *context = rw_context(pd->context);
+	struct ibv_mr *mr = new_mr(pd, address, length);
+	struct rw_reg_mr_reply reply = {0};
+	int error = mr ? 0 : ENOMEM;
+
+	if (!error && memory == RW_MEMORY_OF_GPU)
+		error = rw_copy_thread_start(context);
+	if (!error)
+		error = CALL(context, RW_REG_MR, reg_mr, &reply, .pd = pd->handle,
+			     .address = (uintptr_t)address, .length = length, .iova = iova,
+			     .access = access, .memory = memory);
+	return finish(mr, error, reply.mr, reply.lkey, reply.rkey);
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+				unsigned int access)
+{
+	uint64_t memory = rw_gpu_is_address(address) ? RW_MEMORY_OF_GPU : RW_MEMORY_OF_HOST;
+
+	if (check_access(&access))
+		return NULL;
+	return register_range(pd, address, length, iova, access, memory);
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
+{
+	return ibv_reg_mr_iova2(pd, address, length, (uintptr_t)address, (unsigned int)access);
+}
+
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+			       int access)
+{
+	return ibv_reg_mr_iova2(pd, address, length, iova, (unsigned int)access);
+}
+
+/* Register a range of a dma-buf that can be mapped. */
+static struct ibv_mr *register_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t length,
+				      uint64_t iova, int fd, unsigned int access)
+{
+	struct rw_context *context = rw_context(pd->context);
+	struct rw_reg_dmabuf_mr_reply reply = {0};
+	struct ibv_mr *mr = new_mr(pd, NULL, length);
+	int error = mr ? rw_dmabuf_map((struct rw_mr *)mr, fd, offset, length) : ENOMEM;
+
+	if (!error)
+		error = rw_copy_thread_start(context);
+	if (!error)
+		error = CALL_FDS(context, RW_REG_DMABUF_MR, reg_dmabuf_mr, &reply, NULL, &fd,
+				 .pd = pd->handle, .offset = offset, .length = length, .iova = iova,
+				 .access = access);
+	if (error && mr)
+		rw_dmabuf_unmap(context, (struct rw_mr *)mr);
+	mr = finish(mr, error, reply.mr, reply.lkey, reply.rkey);
+	if (mr)
+		rw_dmabuf_add(context, (struct rw_mr *)mr);
+	return mr;
+}
+
+/* A dma-buf of a CUDA device cannot be mapped; the region's virtual address is then that of the
+ * device memory, by which CUDA copies. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access_flags)
+{
+	unsigned int access = (unsigned int)access_flags;
+	void *address = (void *)(uintptr_t)iova;
+
+	if (check_access(&access))
+		return NULL;
+	if (rw_gpu_is_address(address))
+		return register_range(pd, address, length, iova, access, RW_MEMORY_OF_GPU);
+	return register_dmabuf(pd, offset, length, iova, fd, access);
+}
+
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes)
+{
+	const struct mr_init_attr *wanted = (const struct mr_init_attr *)attributes;
+	const uint64_t known = MASK_IOVA | MASK_ADDR | MASK_FD | MASK_FD_OFFSET;
+	uint64_t mask = wanted->comp_mask;
+	uint64_t iova = mask & MASK_IOVA ? wanted->iova : (uintptr_t)wanted->addr;
+
+	if (mask & ~known)
+		rw_refuse(EOPNOTSUPP, "ibv_reg_mr_ex", "mask %#llx", (unsigned long long)mask);
+	else if (mask & MASK_FD && mask & MASK_IOVA)
+		return ibv_reg_dmabuf_mr(pd, mask & MASK_FD_OFFSET ? wanted->fd_offset : 0,
+					 wanted->length, iova, wanted->fd, wanted->access);
+	else if (mask & MASK_FD || !(mask & MASK_ADDR))
+		rw_refuse(EINVAL, "ibv_reg_mr_ex", "mask %#llx", (unsigned long long)mask);
+	else
+		return ibv_reg_mr_iova2(pd, wanted->addr, wanted->length, iova,
+					(unsigned int)wanted->access);
+	return NULL;
+}
+
+static int call_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length,
+		      unsigned int access)
+{
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	struct rw_rereg_mr_reply reply;
+	int error = CALL(rw_context(mr->context), RW_REREG_MR, rereg_mr, &reply, .mr = mr->handle,
+			 .flags = (uint32_t)flags,
+			 .pd = flags & IBV_REREG_MR_CHANGE_PD ? pd->handle : 0,
+			 .address = moves ? (uintptr_t)address : 0, .length = moves ? length : 0,
+			 .access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : 0);
+
+	if (error)
+		return error;
+	mr->lkey = (uint32_t)reply.lkey;
+	mr->rkey = (uint32_t)reply.rkey;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		mr->pd = pd;
+	if (moves)
+		mr->addr = address;
+	if (moves)
+		mr->length = length;
+	return 0;
+}
+
+/* Returns 0 or a value of ibv_rereg_mr_err_code, with errno. */
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length,
+		 int access_flags)
+{
+	unsigned int access = (unsigned int)access_flags;
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+
+	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED ||
+	    (flags & IBV_REREG_MR_CHANGE_PD && !pd) || (moves && (!address || !length))) {
+		rw_refuse(EINVAL, "ibv_rereg_mr", "flags %#x", flags);
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	if (check_access(&access))
+		return IBV_REREG_MR_ERR_INPUT;
+	if (moves && rw_gpu_is_address(address)) {
+		rw_refuse(EOPNOTSUPP, "ibv_rereg_mr", "device memory");
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	return call_rereg(mr, flags, pd, address, length, access) ? IBV_REREG_MR_ERR_CMD : 0;
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	struct rw_context *context = rw_context(mr->context);
+	struct rw_dereg_mr_reply reply;
+	int error = CALL(context, RW_DEREG_MR, dereg_mr, &reply, .mr = mr->handle);
+
+	error = rw_destroyed(context, error);
+	if (error)
+		return error;
+	rw_dmabuf_unmap(context, (struct rw_mr *)mr);
+	free(mr);
+	return 0;
+}
+
+int rw_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+		 struct ibv_sge *sges, uint32_t count)
+{
+	struct rw_advise_mr_reply reply;
+	int error = 0;
+
+	for (uint32_t i = 0; i < count && !error; i++)
+		error = CALL(rw_context(pd->context), RW_ADVISE_MR, advise_mr, &reply,
+			     .pd = pd->handle, .advice = advice, .flags = flags,
+			     .address = sges[i].addr, .length = sges[i].length,
+			     .lkey = sges[i].lkey);
+	return error;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * Lines on stderr for the user: RDMAWIRE_TRACE=1 prints failed and refused calls, 2 every call. */
+#include "trace.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int level;
+
+__attribute__((constructor)) static void read_level(void)
+{
+	const char *text = getenv("RDMAWIRE_TRACE");
+
+	level = text ? atoi(text) : 0;
+}
+
+/* Print one line at once, so that lines of several processes do not mix. */
+static void print(const char *subject, const char *cause, va_list arguments)
+{
+	char line[512], text[384];
+
+	vsnprintf(text, sizeof text, cause, arguments);
+	snprintf(line, sizeof line, "rdmawire[%d]: %s%s%s\n", (int)getpid(), subject,
+		 *subject ? ": " : "", text);
+	if (write(STDERR_FILENO, line, strlen(line)) < 0)
+		return; /* no stderr: nothing to say it on */
+}
+
+/* A full queue is no mistake of a program that polls and posts again: only level 2 tells of it. */
+int rw_refuse(int error, const char *function, const char *cause, ...)
+{
+	va_list arguments;
+
+	if (level >= (error == ENOMEM ? 2 : 1)) {
+		va_start(arguments, cause);
+		print(function, cause, arguments);
+		va_end(arguments);
+	}
+	errno = error;
+	return error;
+}
+
+__attribute__((format(printf, 2, 3))) static void print_line(const char *subject, const char *text,
+							      ...)
+{
+	va_list arguments;
+
+	va_start(arguments, text);
+	print(subject, text, arguments);
+	va_end(arguments);
+}
+
+int rw_trace_call(int error, const char *call)
+{
+	if (error && level >= 1)
+		print_line(call, "%s", strerror(error));
+	else if (level >= 2)
+		print_line(call, "done");
+	if (error)
+		errno = error;
+	return error;
+}
+
+void rw_ignore(const char *function)
+{
+	if (level >= 2)
+		print_line(function, "ignored");
+}
+
+void rw_warn(const char *message, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, message);
+	print("", message, arguments);
+	va_end(arguments);
+}

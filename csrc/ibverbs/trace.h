@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * Lines on stderr for the user: RDMAWIRE_TRACE=1 prints failed and refused calls, 2 every call. */
+#pragma once
+
+#include <stddef.h>
+
+/* Set errno to error, print the cause if the user asked for it, and return error. */
+int rw_refuse(int error, const char *function, const char *cause, ...)
+	__attribute__((format(printf, 3, 4), cold));
+
+/* As rw_refuse, without a trace of the cause: the error of a control call that failed. */
+int rw_trace_call(int error, const char *call);
+
+/* Note at level 2 that a function that does nothing was called. */
+void rw_ignore(const char *function);
+
+/* Print a line whatever the level is: the program's devices no longer work. */
+void rw_warn(const char *message, ...) __attribute__((format(printf, 1, 2), cold));

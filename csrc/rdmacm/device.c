@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * The devices of ids. They stay open for as long as the process runs. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cm.h"
+
+enum { MAX_DEVICES = 1024 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct cm_device *devices[MAX_DEVICES];
+
+static uint8_t at_most_a_byte(int value)
+{
+	return value > UINT8_MAX ? UINT8_MAX : (uint8_t)value;
+}
+
+static struct cm_device *open_device(struct ibv_device *found)
+{
+	struct cm_device *device = calloc(1, sizeof *device);
+	struct ibv_device_attr attributes;
+
+	if (!device)
+		return NULL;
+	device->verbs = ibv_open_device(found);
+	if (device->verbs && !ibv_query_device(device->verbs, &attributes) &&
+	    (device->pd = ibv_alloc_pd(device->verbs))) {
+		device->max_responder_resources = at_most_a_byte(attributes.max_qp_rd_atom);
+		device->max_initiator_depth = at_most_a_byte(attributes.max_qp_init_rd_atom);
+		return device;
+	}
+	if (device->verbs)
+		ibv_close_device(device->verbs);
+	free(device);
+	return NULL;
+}
+
+static bool is_dead(struct cm_device *device)
+{
+	struct ibv_device_attr attributes;
+	struct ibv_pd *pd = ibv_alloc_pd(device->verbs);
+
+	if (pd)
+		ibv_dealloc_pd(pd);
+	return !pd && (errno == EIO || ibv_query_device(device->verbs, &attributes));
+}
+
+/* A device by its place in the list of devices, opened if no id had it. Returns null with errno. A
+ * device whose service is gone is opened anew; its old context stays, since programs have it. */
+struct cm_device *cm_device(uint32_t index)
+{
+	struct ibv_device **list;
+	int count;
+
+	if (index >= MAX_DEVICES) {
+		errno = ENODEV;
+		return NULL;
+	}
+	pthread_mutex_lock(&mutex);
+	if (devices[index] && is_dead(devices[index]))
+		devices[index] = NULL;
+	if (!devices[index] && (list = ibv_get_device_list(&count))) {
+		errno = ENODEV;
+		if ((int)index < count)
+			devices[index] = open_device(list[index]);
+		ibv_free_device_list(list);
+	}
+	pthread_mutex_unlock(&mutex);
+	return devices[index];
+}
+
+struct ibv_context **rdma_get_devices(int *num_devices)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context **contexts;
+	struct cm_device *device;
+	int count = 0, found = 0;
+
+	while (list && list[count])
+		count++;
+	contexts = calloc((size_t)count + 1, sizeof *contexts);
+	for (int index = 0; contexts && index < count; index++)
+		if ((device = cm_device((uint32_t)index)))
+			contexts[found++] = device->verbs;
+	if (list)
+		ibv_free_device_list(list);
+	if (num_devices)
+		*num_devices = found;
+	if (found)
+		return contexts;
+	free(contexts);
+	errno = ENODEV;
+	return NULL;
+}
+
+void rdma_free_devices(struct ibv_context **list)
+{
+	free(list);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ * Names and addresses, and ids made from them at once. */
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cm.h"
+
+enum { RESOLVE_TIMEOUT = 2000 };
+
+static bool is_for_datagrams(const struct rdma_addrinfo *hints)
+{
+	return hints->ai_qp_type == IBV_QPT_UD || hints->ai_port_space == RDMA_PS_UDP ||
+	       hints->ai_port_space == RDMA_PS_IPOIB;
+}
+
+static int copy_address(const void *address, socklen_t length, struct sockaddr **copy,
+			socklen_t *copied)
+{
+	if (!length)
+		return 0;
+	*copy = malloc(length);
+	if (!*copy)
+		return -1;
+	memcpy(*copy, address, length);
+	*copied = length;
+	return 0;
+}
+
+static int set_target(struct rdma_addrinfo *made, const struct addrinfo *found)
+{
+	char **name = &made->ai_dst_canonname;
+
+	made->ai_family = found->ai_family;
+	if (made->ai_flags & RAI_PASSIVE)
+		name = &made->ai_src_canonname;
+	if (found->ai_canonname && !(*name = strdup(found->ai_canonname)))
+		return -1;
+	return made->ai_flags & RAI_PASSIVE
+		       ? copy_address(found->ai_addr, found->ai_addrlen, &made->ai_src_addr,
+				      &made->ai_src_len)
+		       : copy_address(found->ai_addr, found->ai_addrlen, &made->ai_dst_addr,
+				      &made->ai_dst_len);
+}
+
+/* Returns 0, an error of getaddrinfo(3), or -1 with errno. */
+static int look_up(const char *node, const char *service, struct rdma_addrinfo *made)
+{
+	bool datagrams = made->ai_qp_type == IBV_QPT_UD;
+	struct addrinfo hints = {
+		.ai_family = made->ai_flags & RAI_FAMILY ? made->ai_family : AF_UNSPEC,
+		.ai_socktype = datagrams ? SOCK_DGRAM : SOCK_STREAM,
+		.ai_flags = (made->ai_flags & RAI_PASSIVE ? AI_PASSIVE : 0) |
+			    (made->ai_flags & RAI_NUMERICHOST ? AI_NUMERICHOST : 0),
+	};
+	struct addrinfo *found;
+	int error = getaddrinfo(node, service, &hints, &found);
+
+	if (error)
+		return error;
+	error = set_target(made, found);
+	freeaddrinfo(found);
+	return error;
+}
+
+int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
+		     struct rdma_addrinfo **res)
+{
+	static const struct rdma_addrinfo no_hints;
+	struct rdma_addrinfo *made;
+	int error = 0;
+
+	if (!node && !service && !hints)
+		return cm_fail(EINVAL);
+	if (!hints)
+		hints = &no_hints;
+	made = calloc(1, sizeof *made);
+	if (!made)
+		return cm_fail(ENOMEM);
+	made->ai_flags = hints->ai_flags;
+	made->ai_family = hints->ai_family;
+	made->ai_qp_type = hints->ai_qp_type;
+	made->ai_port_space = hints->ai_port_space;
+	if (!made->ai_qp_type)
+		made->ai_qp_type = is_for_datagrams(hints) ? IBV_QPT_UD : IBV_QPT_RC;
+	if (!made->ai_port_space)
+		made->ai_port_space = is_for_datagrams(hints) ? RDMA_PS_UDP : RDMA_PS_TCP;
+	if (node || service)
+		error = look_up(node, service, made);
+	else
+		error = copy_address(hints->ai_dst_addr, hints->ai_dst_len, &made->ai_dst_addr,
+				     &made->ai_dst_len);
+	if (!error && !made->ai_src_len)
+		error = copy_address(hints->ai_src_addr, hints->ai_src_len, &made->ai_src_addr,
+				     &made->ai_src_len);
+	if (error)
+		rdma_freeaddrinfo(made);
+	else
+		*res = made;
+	return error;
+}
+
+void rdma_freeaddrinfo(struct rdma_addrinfo *res)
+{
+	while (res) {
+		struct rdma_addrinfo *next = res->ai_next;
+
+		free(res->ai_connect);
+		free(res->ai_route);
+		free(res->ai_src_canonname);
+		free(res->ai_dst_canonname);
+		free(res->ai_src_addr);
+		free(res->ai_dst_addr);
+		free(res);
+		res = next;
+	}
+}
+
+/* An endpoint that listens: requests get queue pairs with these attributes. */
+static int make_passive(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd,
+			struct ibv_qp_init_attr *attributes)
+{
+	struct cm_id *own = cm_id(id);
+
+	if (rdma_bind_addr(id, res->ai_src_addr))
+		return -1;
+	if (pd)
+		id->pd = pd;
+	if (!attributes)
+		return 0;
+	own->accepted_qp = malloc(sizeof *own->accepted_qp);
+	if (!own->accepted_qp)
+		return cm_fail(ENOMEM);
+	*own->accepted_qp = *attributes;
+	own->accepted_qp->qp_type = (enum ibv_qp_type)res->ai_qp_type;
+	return 0;
+}
+
+static int make_active(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd,
+		       struct ibv_qp_init_attr *attributes)
+{
+	if (rdma_resolve_addr(id, res->ai_src_addr, res->ai_dst_addr, RESOLVE_TIMEOUT) ||
+	    rdma_resolve_route(id, RESOLVE_TIMEOUT))
+		return -1;
+	if (!attributes)
+		return 0;
+	attributes->qp_type = (enum ibv_qp_type)res->ai_qp_type;
+	return rdma_create_qp(id, pd, attributes);
+}
+
+int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res, struct ibv_pd *pd,
+		   struct ibv_qp_init_attr *qp_init_attr)
+{
+	struct rdma_cm_id *made;
+	bool passive = res->ai_flags & RAI_PASSIVE;
+	int error;
+
+	if (cm_create_id(NULL, &made, NULL, (enum rdma_port_space)res->ai_port_space,
+			 (enum ibv_qp_type)res->ai_qp_type))
+		return -1;
+	if (passive ? make_passive(made, res, pd, qp_init_attr)
+		    : make_active(made, res, pd, qp_init_attr)) {
+		error = errno;
+		rdma_destroy_ep(made);
+		return cm_fail(error);
+	}
+	*id = made;
+	return 0;
+}
+
+void rdma_destroy_ep(struct rdma_cm_id *id)
+{
+	if (id->qp)
+		rdma_destroy_qp(id);
+	if (id->srq)
+		rdma_destroy_srq(id);
+	rdma_destroy_id(id);
+}

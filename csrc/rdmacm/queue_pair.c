@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ * Queue pairs and shared receive queues of ids. */
+#include <errno.h>
+#include <string.h>
+
+#include "cm.h"
+
+static void set_path(struct ibv_ah_attr *path, const struct rw_cm_init_qp_attr_reply *reply)
+{
+	memcpy(&path->grh.dgid, &reply->dgid0, sizeof path->grh.dgid);
+	path->is_global = (uint8_t)reply->is_global;
+	path->grh.flow_label = (uint32_t)reply->flow_label;
+	path->grh.sgid_index = (uint8_t)reply->sgid_index;
+	path->grh.hop_limit = (uint8_t)reply->hop_limit;
+	path->grh.traffic_class = (uint8_t)reply->traffic_class;
+	path->sl = (uint8_t)reply->sl;
+	path->port_num = (uint8_t)reply->ah_port_num;
+}
+
+int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *qp_attr, int *qp_attr_mask)
+{
+	struct cm_id *own = cm_id(id);
+	enum ibv_qp_state state = qp_attr->qp_state;
+	struct rw_cm_init_qp_attr_reply reply;
+	int error = CM_CALL(own->session, RW_CM_INIT_QP_ATTR, cm_init_qp_attr, &reply,
+			    .id = own->node.key, .qp_state = state);
+
+	if (error)
+		return cm_fail(error);
+	memset(qp_attr, 0, sizeof *qp_attr);
+	qp_attr->qp_state = state;
+	qp_attr->path_mtu = (enum ibv_mtu)reply.path_mtu;
+	qp_attr->qkey = (uint32_t)reply.qkey;
+	qp_attr->rq_psn = (uint32_t)reply.rq_psn;
+	qp_attr->sq_psn = (uint32_t)reply.sq_psn;
+	qp_attr->dest_qp_num = (uint32_t)reply.dest_qp_num;
+	qp_attr->qp_access_flags = (unsigned)reply.qp_access_flags;
+	qp_attr->pkey_index = (uint16_t)reply.pkey_index;
+	qp_attr->max_rd_atomic = (uint8_t)reply.max_rd_atomic;
+	qp_attr->max_dest_rd_atomic = (uint8_t)reply.max_dest_rd_atomic;
+	qp_attr->min_rnr_timer = (uint8_t)reply.min_rnr_timer;
+	qp_attr->port_num = (uint8_t)reply.port_num;
+	qp_attr->timeout = (uint8_t)reply.timeout;
+	qp_attr->retry_cnt = (uint8_t)reply.retry_cnt;
+	qp_attr->rnr_retry = (uint8_t)reply.rnr_retry;
+	set_path(&qp_attr->ah_attr, &reply);
+	*qp_attr_mask = (int)reply.mask;
+	return 0;
+}
+
+static int move(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state, int depth)
+{
+	struct ibv_qp_attr attributes = {.qp_state = state};
+	int mask;
+
+	if (rdma_init_qp_attr(id, &attributes, &mask))
+		return -1;
+	if (depth >= 0 && state == IBV_QPS_RTR)
+		attributes.max_dest_rd_atomic = (uint8_t)depth;
+	if (depth >= 0 && state == IBV_QPS_RTS)
+		attributes.max_rd_atomic = (uint8_t)depth;
+	return cm_fail(ibv_modify_qp(qp, &attributes, mask));
+}
+
+/* Move the id's queue pair, if it has one. Access rights are known only now: INIT comes again. */
+int cm_move_to_rtr(struct rdma_cm_id *id, uint8_t responder_resources)
+{
+	int depth = responder_resources == RDMA_MAX_RESP_RES ? -1 : responder_resources;
+
+	if (!id->qp)
+		return 0;
+	if (move(id, id->qp, IBV_QPS_INIT, -1))
+		return -1;
+	return move(id, id->qp, IBV_QPS_RTR, depth);
+}
+
+int cm_move_to_rts(struct rdma_cm_id *id, uint8_t initiator_depth)
+{
+	int depth = initiator_depth == RDMA_MAX_INIT_DEPTH ? -1 : initiator_depth;
+
+	return id->qp ? move(id, id->qp, IBV_QPS_RTS, depth) : 0;
+}
+
+int cm_move_to_err(struct rdma_cm_id *id)
+{
+	struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+
+	return id->qp ? cm_fail(ibv_modify_qp(id->qp, &attributes, IBV_QP_STATE)) : 0;
+}
+
+static int initialize(struct rdma_cm_id *id, struct ibv_qp *qp)
+{
+	if (move(id, qp, IBV_QPS_INIT, -1))
+		return -1;
+	if (id->qp_type != IBV_QPT_UD)
+		return 0;
+	return move(id, qp, IBV_QPS_RTR, -1) ? -1 : move(id, qp, IBV_QPS_RTS, -1);
+}
+
+static void destroy_cqs(struct rdma_cm_id *id)
+{
+	if (id->send_cq && id->send_cq != id->recv_cq)
+		ibv_destroy_cq(id->send_cq);
+	if (id->recv_cq)
+		ibv_destroy_cq(id->recv_cq);
+	if (id->send_cq_channel && id->send_cq_channel != id->recv_cq_channel)
+		ibv_destroy_comp_channel(id->send_cq_channel);
+	if (id->recv_cq_channel)
+		ibv_destroy_comp_channel(id->recv_cq_channel);
+	id->send_cq = id->recv_cq = NULL;
+	id->send_cq_channel = id->recv_cq_channel = NULL;
+}
+
+static int create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_comp_channel **channel,
+		     struct ibv_cq **cq)
+{
+	if (!size || *cq)
+		return 0;
+	*channel = ibv_create_comp_channel(id->verbs);
+	if (*channel)
+		*cq = ibv_create_cq(id->verbs, (int)size, id, *channel, 0);
+	return *cq ? 0 : -1;
+}
+
+int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp *qp;
+	int error;
+
+	if (id->qp || !id->verbs)
+		return cm_fail(EINVAL);
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
+		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
+		attr->pd = id->pd;
+	}
+	if (attr->pd->context != id->verbs ||
+	    (id->recv_cq && attr->recv_cq && id->recv_cq != attr->recv_cq) ||
+	    (id->send_cq && attr->send_cq && id->send_cq != attr->send_cq))
+		return cm_fail(EINVAL);
+	if ((!attr->send_cq &&
+	     create_cq(id, attr->cap.max_send_wr, &id->send_cq_channel, &id->send_cq)) ||
+	    (!attr->recv_cq &&
+	     create_cq(id, attr->cap.max_recv_wr, &id->recv_cq_channel, &id->recv_cq)))
+		goto failed;
+	if (!attr->send_cq)
+		attr->send_cq = id->send_cq;
+	if (!attr->recv_cq)
+		attr->recv_cq = id->recv_cq;
+	if (!attr->srq)
+		attr->srq = id->srq;
+	qp = ibv_create_qp_ex(id->verbs, attr);
+	if (!qp)
+		goto failed;
+	if (!initialize(id, qp)) {
+		id->pd = qp->pd;
+		id->qp = qp;
+		return 0;
+	}
+	error = errno;
+	ibv_destroy_qp(qp);
+	errno = error;
+failed:
+	error = errno;
+	destroy_cqs(id);
+	return cm_fail(error);
+}
+
+int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr)
+{
+	struct ibv_qp_init_attr_ex extended = {0};
+	int result;
+
+	memcpy(&extended, qp_init_attr, sizeof *qp_init_attr);
+	extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+	extended.pd = pd ? pd : id->pd;
+	result = rdma_create_qp_ex(id, &extended);
+	memcpy(qp_init_attr, &extended, sizeof *qp_init_attr);
+	return result;
+}
+
+void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	if (id->qp)
+		ibv_destroy_qp(id->qp);
+	id->qp = NULL;
+	destroy_cqs(id);
+}
+
+int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_srq *srq;
+
+	if (!id->verbs)
+		return cm_fail(EINVAL);
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd) {
+		attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+		attr->pd = id->pd;
+	}
+	srq = ibv_create_srq_ex(id->verbs, attr);
+	if (!srq)
+		return -1;
+	if (!id->pd)
+		id->pd = attr->pd;
+	id->srq = srq;
+	return 0;
+}
+
+int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct ibv_srq_init_attr_ex extended = {0};
+	int result;
+
+	memcpy(&extended, attr, sizeof *attr);
+	extended.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+	extended.srq_type = IBV_SRQT_BASIC;
+	extended.pd = pd ? pd : id->pd;
+	result = rdma_create_srq_ex(id, &extended);
+	memcpy(attr, &extended, sizeof *attr);
+	return result;
+}
+
+void rdma_destroy_srq(struct rdma_cm_id *id)
+{
+	if (id->srq)
+		ibv_destroy_srq(id->srq);
+	id->srq = NULL;
+}

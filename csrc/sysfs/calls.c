@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT
+ * Functions of the C library that take a path: each looks in the private tree first. */
+#undef _FORTIFY_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "paths.h"
+
+/* Functions that headers do not declare: programs built with checks, and by glibc before 2.33. */
+int __open_2(const char *path, int flags);
+int __open64_2(const char *path, int flags);
+int __openat_2(int folder, const char *path, int flags);
+int __openat64_2(int folder, const char *path, int flags);
+int __xstat(int version, const char *path, struct stat *found);
+int __xstat64(int version, const char *path, struct stat64 *found);
+int __lxstat(int version, const char *path, struct stat *found);
+int __lxstat64(int version, const char *path, struct stat64 *found);
+int __fxstatat(int version, int folder, const char *path, struct stat *found, int flags);
+int __fxstatat64(int version, int folder, const char *path, struct stat64 *found, int flags);
+ssize_t __readlink_chk(const char *path, char *buffer, size_t size, size_t room);
+ssize_t __readlinkat_chk(int folder, const char *path, char *buffer, size_t size, size_t room);
+char *__realpath_chk(const char *path, char *resolved, size_t room);
+
+/* Returns a value of type `type` from the next library's function of this name. */
+#define NEXT(type, name, parameters, ...)                                                      \
+	type(*next) parameters = (type(*) parameters)dlsym(RTLD_NEXT, #name);                  \
+	char buffer[PATH_MAX];                                                                 \
+	return next(__VA_ARGS__)
+
+#define FILE_OF(path) rw_private(path, RW_FILE, buffer)
+#define LIST_OF(path) rw_private(path, RW_LIST, buffer)
+#define OPENED(path, flags) rw_private(path, (flags) & O_DIRECTORY ? RW_LIST : RW_FILE, buffer)
+
+/* The mode that follows the flags of a call, which is there if the call may make a file. */
+static mode_t mode_of(int flags, va_list arguments)
+{
+	bool makes = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
+
+	return makes ? va_arg(arguments, mode_t) : 0;
+}
+
+#define MODE(last)                                                                             \
+	({                                                                                     \
+		va_list arguments;                                                             \
+		mode_t mode;                                                                   \
+		va_start(arguments, last);                                                     \
+		mode = mode_of(last, arguments);                                               \
+		va_end(arguments);                                                             \
+		mode;                                                                          \
+	})
+
+int open(const char *path, int flags, ...)
+{
+	mode_t mode = MODE(flags);
+	NEXT(int, open, (const char *, int, ...), OPENED(path, flags), flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+	mode_t mode = MODE(flags);
+	NEXT(int, open64, (const char *, int, ...), OPENED(path, flags), flags, mode);
+}
+
+int openat(int folder, const char *path, int flags, ...)
+{
+	mode_t mode = MODE(flags);
+	NEXT(int, openat, (int, const char *, int, ...), folder, OPENED(path, flags), flags, mode);
+}
+
+int openat64(int folder, const char *path, int flags, ...)
+{
+	mode_t mode = MODE(flags);
+	NEXT(int, openat64, (int, const char *, int, ...), folder, OPENED(path, flags), flags,
+	     mode);
+}
+
+int __open_2(const char *path, int flags)
+{
+	NEXT(int, __open_2, (const char *, int), OPENED(path, flags), flags);
+}
+
+int __open64_2(const char *path, int flags)
+{
+	NEXT(int, __open64_2, (const char *, int), OPENED(path, flags), flags);
+}
+
+int __openat_2(int folder, const char *path, int flags)
+{
+	NEXT(int, __openat_2, (int, const char *, int), folder, OPENED(path, flags), flags);
+}
+
+int __openat64_2(int folder, const char *path, int flags)
+{
+	NEXT(int, __openat64_2, (int, const char *, int), folder, OPENED(path, flags), flags);
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+	NEXT(FILE *, fopen, (const char *, const char *), FILE_OF(path), mode);
+}
+
+FILE *fopen64(const char *path, const char *mode)
+{
+	NEXT(FILE *, fopen64, (const char *, const char *), FILE_OF(path), mode);
+}
+
+DIR *opendir(const char *path)
+{
+	NEXT(DIR *, opendir, (const char *), LIST_OF(path));
+}
+
+int scandir(const char *path, struct dirent ***list, int (*select)(const struct dirent *),
+	    int (*compare)(const struct dirent **, const struct dirent **))
+{
+	NEXT(int, scandir,
+	     (const char *, struct dirent ***, int (*)(const struct dirent *),
+	      int (*)(const struct dirent **, const struct dirent **)),
+	     LIST_OF(path), list, select, compare);
+}
+
+int scandir64(const char *path, struct dirent64 ***list, int (*select)(const struct dirent64 *),
+	      int (*compare)(const struct dirent64 **, const struct dirent64 **))
+{
+	NEXT(int, scandir64,
+	     (const char *, struct dirent64 ***, int (*)(const struct dirent64 *),
+	      int (*)(const struct dirent64 **, const struct dirent64 **)),
+	     LIST_OF(path), list, select, compare);
+}
+
+int access(const char *path, int mode)
+{
+	NEXT(int, access, (const char *, int), FILE_OF(path), mode);
+}
+
+int faccessat(int folder, const char *path, int mode, int flags)
+{
+	NEXT(int, faccessat, (int, const char *, int, int), folder, FILE_OF(path), mode, flags);
+}
+
+int euidaccess(const char *path, int mode)
+{
+	NEXT(int, euidaccess, (const char *, int), FILE_OF(path), mode);
+}
+
+int eaccess(const char *path, int mode)
+{
+	NEXT(int, eaccess, (const char *, int), FILE_OF(path), mode);
+}
+
+int stat(const char *path, struct stat *found)
+{
+	NEXT(int, stat, (const char *, struct stat *), FILE_OF(path), found);
+}
+
+int stat64(const char *path, struct stat64 *found)
+{
+	NEXT(int, stat64, (const char *, struct stat64 *), FILE_OF(path), found);
+}
+
+int lstat(const char *path, struct stat *found)
+{
+	NEXT(int, lstat, (const char *, struct stat *), FILE_OF(path), found);
+}
+
+int lstat64(const char *path, struct stat64 *found)
+{
+	NEXT(int, lstat64, (const char *, struct stat64 *), FILE_OF(path), found);
+}
+
+int fstatat(int folder, const char *path, struct stat *found, int flags)
+{
+	NEXT(int, fstatat, (int, const char *, struct stat *, int), folder, FILE_OF(path), found,
+	     flags);
+}
+
+int fstatat64(int folder, const char *path, struct stat64 *found, int flags)
+{
+	NEXT(int, fstatat64, (int, const char *, struct stat64 *, int), folder, FILE_OF(path),
+	     found, flags);
+}
+
+int statx(int folder, const char *path, int flags, unsigned mask, struct statx *found)
+{
+	NEXT(int, statx, (int, const char *, int, unsigned, struct statx *), folder, FILE_OF(path),
+	     flags, mask, found);
+}
+
+int __xstat(int version, const char *path, struct stat *found)
+{
+	NEXT(int, __xstat, (int, const char *, struct stat *), version, FILE_OF(path), found);
+}
+
+int __xstat64(int version, const char *path, struct stat64 *found)
+{
+	NEXT(int, __xstat64, (int, const char *, struct stat64 *), version, FILE_OF(path), found);
+}
+
+int __lxstat(int version, const char *path, struct stat *found)
+{
+	NEXT(int, __lxstat, (int, const char *, struct stat *), version, FILE_OF(path), found);
+}
+
+int __lxstat64(int version, const char *path, struct stat64 *found)
+{
+	NEXT(int, __lxstat64, (int, const char *, struct stat64 *), version, FILE_OF(path), found);
+}
+
+int __fxstatat(int version, int folder, const char *path, struct stat *found, int flags)
+{
+	NEXT(int, __fxstatat, (int, int, const char *, struct stat *, int), version, folder,
+	     FILE_OF(path), found, flags);
+}
+
+int __fxstatat64(int version, int folder, const char *path, struct stat64 *found, int flags)
+{
+	NEXT(int, __fxstatat64, (int, int, const char *, struct stat64 *, int), version, folder,
+	     FILE_OF(path), found, flags);
+}
+
+ssize_t readlink(const char *path, char *target, size_t size)
+{
+	NEXT(ssize_t, readlink, (const char *, char *, size_t), FILE_OF(path), target, size);
+}
+
+ssize_t readlinkat(int folder, const char *path, char *target, size_t size)
+{
+	NEXT(ssize_t, readlinkat, (int, const char *, char *, size_t), folder, FILE_OF(path),
+	     target, size);
+}
+
+ssize_t __readlink_chk(const char *path, char *target, size_t size, size_t room)
+{
+	NEXT(ssize_t, __readlink_chk, (const char *, char *, size_t, size_t), FILE_OF(path), target,
+	     size, room);
+}
+
+ssize_t __readlinkat_chk(int folder, const char *path, char *target, size_t size, size_t room)
+{
+	NEXT(ssize_t, __readlinkat_chk, (int, const char *, char *, size_t, size_t), folder,
+	     FILE_OF(path), target, size, room);
+}
+
+ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
+{
+	NEXT(ssize_t, getxattr, (const char *, const char *, void *, size_t), FILE_OF(path), name,
+	     value, size);
+}
+
+ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)
+{
+	NEXT(ssize_t, lgetxattr, (const char *, const char *, void *, size_t), FILE_OF(path), name,
+	     value, size);
+}
+
+ssize_t listxattr(const char *path, char *names, size_t size)
+{
+	NEXT(ssize_t, listxattr, (const char *, char *, size_t), FILE_OF(path), names, size);
+}
+
+ssize_t llistxattr(const char *path, char *names, size_t size)
+{
+	NEXT(ssize_t, llistxattr, (const char *, char *, size_t), FILE_OF(path), names, size);
+}
+
+/* The result names the path as programs know it, below /sys. */
+static char *resolve(const char *path, char *resolved)
+{
+	char *(*next)(const char *, char *) =
+		(char *(*)(const char *, char *))dlsym(RTLD_NEXT, "realpath");
+	char buffer[PATH_MAX], found[PATH_MAX];
+
+	if (!next(rw_private(path, RW_FILE, buffer), found))
+		return NULL;
+	rw_public(found);
+	return resolved ? strcpy(resolved, found) : strdup(found);
+}
+
+char *realpath(const char *path, char *resolved)
+{
+	return resolve(path, resolved);
+}
+
+char *__realpath_chk(const char *path, char *resolved, size_t room)
+{
+	return resolve(path, resolved);
+}
+
+char *canonicalize_file_name(const char *path)
+{
+	return resolve(path, NULL);
+}

@@ -1,0 +1,32 @@
+"""The functions of ``librdmawire-sysfs.so``, which LD_PRELOAD puts before those of the C library.
+
+They have no versions: so they stand for every version of the function that a program asks for. This
+module imports the standard library alone.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+SONAME = "librdmawire-sysfs.so"
+
+_NAMES = (
+    "open open64 openat openat64 __open_2 __open64_2 __openat_2 __openat64_2 fopen fopen64 opendir"
+    " scandir scandir64 access faccessat euidaccess eaccess stat stat64 lstat lstat64 fstatat"
+    " fstatat64 statx __xstat __xstat64 __lxstat __lxstat64 __fxstatat __fxstatat64 readlink"
+    " readlinkat __readlink_chk __readlinkat_chk realpath __realpath_chk canonicalize_file_name"
+    " getxattr lgetxattr listxattr llistxattr"
+)
+
+
+class Export(NamedTuple):
+    """A function without a version."""
+
+    name: str
+    version: str = ""
+    refusal: None = None
+    default: bool = True
+
+
+def exports() -> Iterator[Export]:
+    """Yield all functions."""
+    return map(Export, _NAMES.split())

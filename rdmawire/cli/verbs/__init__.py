@@ -1,0 +1,145 @@
+"""`rdmawire verbs`: run programs that use libibverbs on emulated devices."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rdmawire.cli import options
+from rdmawire.cli.command import Command, load, option
+from rdmawire.cli.streams import complain
+from rdmawire.cli.verbs.settings import service_options, settings_of, with_session
+from rdmawire.terminal import escape, plural
+
+if TYPE_CHECKING:
+    from rdmawire.verbs_service import Session
+
+    Counters = Mapping[str, Mapping[str, int]]
+
+_SUBCOMMANDS = {
+    "serve": ("Serve devices until Ctrl-C, for programs of other terminals.", f"{__name__}.serve"),
+    "env": ("Print variables for a shell, or run a command with them.", f"{__name__}.env"),
+    "status": ("Print the counters of the devices of a service.", f"{__name__}.status"),
+}
+_NOT_EXECUTABLE, _NOT_FOUND, _SIGNALED = 126, 127, 128
+"""Exit statuses, as of shells."""
+
+
+class _VerbsCommand(Command):
+    """The command that runs a program, and subcommands."""
+
+    subcommands: Mapping[str, tuple[str, str]] = _SUBCOMMANDS
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and args[0] in _SUBCOMMANDS:
+            name, *rest = args
+            command = load(_SUBCOMMANDS[name][1])
+            return command.make_context(f"{info_name} {name}", rest, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Subcommands"):
+            formatter.write_dl([(name, row[0]) for name, row in _SUBCOMMANDS.items()])
+        super().format_options(ctx, formatter)
+
+
+@click.command(
+    "verbs",
+    cls=_VerbsCommand,
+    no_args_is_help=True,
+    context_settings={"allow_interspersed_args": False},
+    examples=(
+        "rdmawire verbs -- ibv_devinfo",
+        "rdmawire verbs -w pingpong.pcap -- bash",
+        "rdmawire verbs -- sh -c 'ib_write_bw -d rw0 & sleep 1; ib_write_bw -d rw1 localhost'",
+        "rdmawire verbs --network loss=0.001,latency=10us -- pytest",
+        "rdmawire verbs --host dgx-h100 -- ucx_info -d",
+        'rdmawire verbs serve --devices 4  # then, in others: eval "$(rdmawire verbs env)"',
+    ),
+)
+@click.argument("words", metavar="COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
+@service_options("Socket of the service, for programs of other shells.  [default: a private one]")
+@option(
+    "Command", "--no-preload", is_flag=True,
+    help="Let the command see the machine's own /sys: UCX and NCCL look for devices there.",
+)  # fmt: skip
+@option("Output", "--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+@options.QUIET
+def command(
+    words: tuple[str, ...], *, no_preload: bool, as_json: bool, quiet: bool, **given: Any
+) -> int:
+    """Run COMMAND with libibverbs devices that are emulated, without RDMA hardware or root.
+
+    The devices rw0, rw1, ... are those of a service that runs as long as the command. Both sides
+    of a connection run in it: a shell, a script or a test runner. The summary goes to standard
+    error. Exit status: that of the command, 126 if it cannot be executed, 127 if there is none.
+    """
+    options.check_summary(as_json=as_json, quiet=quiet)
+    if given["pcap"] == "-":
+        raise click.UsageError("standard output is that of the command: name a file with -w FILE")
+    if (status := status_of_missing(words[0])) is not None:
+        return status
+    settings = settings_of(given)
+    with with_session(given["socket"], settings) as session:
+        status = _run(session, words, preload=not no_preload)
+        counters = session.counters()
+    if not quiet:
+        _summarize(counters, given["pcap"], as_json=as_json)
+    return status
+
+
+def status_of_missing(word: str) -> int | None:
+    """Return the exit status for a command that cannot be run, after saying so."""
+    if shutil.which(word) is not None:
+        return None
+    if os.path.exists(word) and os.sep in word:
+        complain(f"{escape(word)}: not an executable file")
+        return _NOT_EXECUTABLE
+    complain(f"{escape(word)}: there is no such command")
+    return _NOT_FOUND
+
+
+def _run(session: "Session", words: tuple[str, ...], *, preload: bool) -> int:
+    """Run the command to its end; return its exit status, 128 and the number of a signal."""
+    from rdmawire.cli.verbs.signals import forwarded
+
+    sys.stdout.flush()
+    child = session.start(words, os.environ, preload=preload)
+    with forwarded(child):
+        try:
+            session.serve()
+        finally:
+            session.end_service()  # if it failed, the command sees that its devices are gone
+            status = child.wait()
+    return status if status >= 0 else _SIGNALED - status
+
+
+def _summarize(counters: "Counters", pcap: str | None, *, as_json: bool) -> None:
+    from rdmawire.dissect.output import dumped
+
+    if as_json:
+        click.echo(dumped({"devices": counters, "capture": pcap}), err=True)
+    else:
+        end = f"; {escape(pcap)}" if pcap else ""
+        click.echo(f"rdmawire: {summary(counters)}{end}", err=True)
+
+
+def summary(counters: "Counters") -> str:
+    """Return one line of what devices did."""
+    from rdmawire.wire.show import byte_count
+
+    def total(name: str) -> int:
+        return sum(values[name] for values in counters.values())
+
+    text = f"{plural(len(counters), 'device')}, {plural(total('xmit_packets'), 'frame')}"
+    size = byte_count(total("xmit_bytes"))
+    return f"{text}, {size}, {plural(total('retransmits'), 'retransmission')}"

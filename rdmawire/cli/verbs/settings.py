@@ -1,0 +1,109 @@
+"""The options of a service, and how a session is made of them."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rdmawire.capture.io import STREAM
+from rdmawire.cli.command import F, IntegerType, PathType, option
+from rdmawire.terminal import escape
+
+if TYPE_CHECKING:
+    from rdmawire.verbs_service import Session, SessionSettings
+
+MAX_DEVICES = 254
+_SUFFIX = ".pcap"
+_STANDARD_OUTPUT = Path("/dev/stdout")
+
+
+def service_options(socket_help: str) -> Callable[[F], F]:
+    """Return a decorator that adds the options of a service; ``socket_help`` is of --socket."""
+    added = (
+        option(
+            "Devices", "--devices", type=IntegerType(1, MAX_DEVICES), metavar="N",
+            help="Number of devices: rw0 with 10.0.0.1, rw1 with 10.0.0.2, ...  [default: 2, or "
+            "the adapters of --host]",
+        ),
+        option(
+            "Devices", "--host", metavar="HOST",
+            help="Host whose adapters the devices are, with their places in PCI and rates: one as "
+            "of `rdmawire topo`, such as dgx-h100.",
+        ),
+        option(
+            "Devices", "--first-address", type=IntegerType(1, MAX_DEVICES), default=1,
+            show_default=True, metavar="N",
+            help="Number of the first address: services that are joined need different ones.",
+        ),
+        option(
+            "Devices", "--socket", type=PathType(path_type=Path), metavar="PATH", help=socket_help
+        ),
+        option(
+            "Network", "--network", default="", metavar="TEXT",
+            help="loss=0.001,latency=10us,rate=25G,duplicate=0.01,seed=1: a link; a scenario: its "
+            "switches and links, with a device for each host; udp=PORT,peer=HOST:PORT: other "
+            "services.  [default: direct, without loss]",
+        ),
+        option(
+            "Network", "-w", "--pcap", metavar="FILE",
+            help="Capture all frames to FILE.pcap or a FIFO.",
+        ),
+    )  # fmt: skip
+
+    def decorate(command: F) -> F:
+        for one in reversed(added):
+            command = one(command)
+        return command
+
+    return decorate
+
+
+def settings_of(given: dict[str, Any]) -> "SessionSettings":
+    """Return the settings of a session from the values of options."""
+    from rdmawire.cli.streams import open_host
+    from rdmawire.verbs_service import SessionSettings
+
+    host = given["host"]
+    return SessionSettings(
+        given["devices"],
+        given["network"],
+        _capture_path(given["pcap"]),
+        None if host is None else open_host(host).machine,
+        given["first_address"],
+    )
+
+
+def _capture_path(path: str | None) -> Path | None:
+    """Return the path of a live capture; ``UsageError`` unless it is a pcap or no regular file."""
+    if path is None or path == STREAM:
+        return None if path is None else _STANDARD_OUTPUT
+    try:
+        is_regular = stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        is_regular = True
+    if is_regular and not path.endswith(_SUFFIX):
+        raise click.UsageError(f"-w {escape(path)}: live captures are pcap; end it in {_SUFFIX}")
+    return Path(path)
+
+
+@contextmanager
+def with_session(socket: Path | None, settings: "SessionSettings") -> "Iterator[Session]":
+    """Serve on a socket, or on one in a temporary folder; the service ends with the context."""
+    from rdmawire.verbs_service import Session
+
+    with ExitStack() as stack:
+        if socket is None:
+            folder = stack.enter_context(TemporaryDirectory(prefix="rdmawire-verbs-"))
+            socket = Path(folder, "verbs.sock")
+        try:
+            session = Session(socket, settings)
+        except OSError as error:
+            named = escape(str(error.filename or socket))
+            raise click.ClickException(f"{named}: {error.strerror or error}") from None
+        stack.callback(session.close)
+        yield session

@@ -1,0 +1,413 @@
+"""The calls of a context: what each control request does. Errors are ``VerbsError``s."""
+
+import os
+from collections.abc import Callable
+from errno import EINVAL, EMFILE, ENOMEM, EOPNOTSUPP
+from functools import partial
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib import QPInit
+from rdmawire.memory import Extent, MemoryWindow, Region
+from rdmawire.memory.mr_table import AllocatedPD
+from rdmawire.verbs import (
+    AddressHandle,
+    QPCap,
+    QPType,
+    XRCReceiver,
+)
+from rdmawire.verbs_service.attributes import (
+    address_handle,
+    gid_of,
+    gid_words,
+    port_words,
+    qp_attributes,
+    qp_words,
+)
+from rdmawire.verbs_service.connection import NO_VALUES, Reply
+from rdmawire.verbs_service.context import (
+    Context,
+    CqHandle,
+    QueuePairHandle,
+    SrqHandle,
+    XrcDomain,
+)
+from rdmawire.verbs_service.events import Channel
+from rdmawire.verbs_service.process_memory import (
+    CopiedMemory,
+    Place,
+    ProcessPages,
+    check_mapped,
+)
+from rdmawire.verbs_service.protocol import (
+    CALLS,
+    MAX_INLINE_DATA,
+    MEMORY_OF_DMABUF,
+    MEMORY_OF_HOST,
+    QP_CAP,
+)
+from rdmawire.verbs_service.ring import CompletionRing
+
+_PORT: Final = 1
+_ROCE_V2_UAPI: Final = 2
+_FIRST_NDEV: Final = 1
+_WHOLE_SPACE: Final = (1 << 64) - 1
+
+
+def _check_port(port_num: int) -> None:
+    if port_num != _PORT:
+        raise VerbsError(f"port {port_num}: devices have port {_PORT} alone", EINVAL)
+
+
+# Protection domains and memory.
+
+
+def _registered(context: Context, region: Region, place: Place) -> Reply:
+    handle = place.region = context.add(region)
+    return Reply((handle, region.lkey, region.rkey))
+
+
+def _pages(context: Context, place: Place, address: int, length: int) -> ProcessPages:
+    """The pages of a range. ``VerbsError`` EFAULT if it is not mapped."""
+    if place.memory > MEMORY_OF_DMABUF:
+        raise VerbsError(f"memory {place.memory} is none of 0 to {MEMORY_OF_DMABUF}", EINVAL)
+    if place.memory == MEMORY_OF_HOST and context.process is not None:
+        if length != _WHOLE_SPACE:
+            check_mapped(context.process, address, length)
+        return ProcessPages(context.process)
+    return ProcessPages(CopiedMemory(context.copies, place), place.memory)
+
+
+_ADVICE: Final = range(3)
+"""IBV_ADVISE_MR_ADVICE_PREFETCH, PREFETCH_WRITE and PREFETCH_NO_FAULT."""
+
+
+# Completions.
+
+
+# Shared receive queues and queue pairs.
+
+_XRC_SRQ: Final = 1
+_LEAST_INLINE: Final = 64
+"""``max_inline_data`` of queue pairs that ask for less: as adapters' work requests, they have room
+for some, and programs such as rdma_xclient use it."""
+_SRQ_MAX_WR, _SRQ_LIMIT = 1, 2
+
+
+def _qp_type(number: int) -> QPType:
+    if number == QPType.RAW_PACKET or number not in QPType._value2member_map_:
+        raise VerbsError(f"qp_type {number} is not supported", EOPNOTSUPP)
+    return QPType(number)
+
+
+# Address handles, multicast, XRC domains.
+
+
+_CREATE, _EXCLUSIVE = os.O_CREAT, os.O_EXCL
+
+
+class Calls:
+    """The calls of one context, with the names and arguments that the protocol has."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def perform(self, number: int, arguments: tuple[int, ...]) -> Reply:
+        """Do a call. ``VerbsError`` if it is refused; nothing was changed then."""
+        handler = _HANDLERS.get(number)
+        if handler is None:
+            raise VerbsError("the connection has a context already", EINVAL)
+        try:
+            return handler(self, *arguments)
+        except OSError as error:
+            raise VerbsError(f"no descriptors or memory left: {error}", _scarce(error)) from error
+
+    def query_port(self, port_num: int) -> Reply:
+        _check_port(port_num)
+        return Reply(port_words(self._context.device))
+
+    def query_gid(self, port_num: int, index: int) -> Reply:
+        _check_port(port_num)
+        gid = self._context.device.gid_at(index)
+        return Reply((*gid_words(gid), _ROCE_V2_UAPI, _FIRST_NDEV))
+
+    def query_pkey(self, port_num: int, index: int) -> Reply:
+        return Reply((self._context.nic.query_pkey(port_num, index),))
+
+    def alloc_pd(self) -> Reply:
+        self._context.check_room()
+        return Reply((self._context.add(self._context.nic.alloc_pd()),))
+
+    def dealloc_pd(self, pd: int) -> Reply:
+        self._context.dealloc_pd(pd, self._context.find(pd, AllocatedPD))
+        return NO_VALUES
+
+    def reg_mr(  # noqa: PLR0917  as the protocol has them
+        self, pd: int, address: int, length: int, iova: int, access: int, memory: int
+    ) -> Reply:
+        self._context.check_room()
+        domain = self._context.find(pd, AllocatedPD)
+        place = Place(memory)
+        region = self._context.nic.memory.register(
+            domain,
+            Extent(address, iova, length),
+            access,
+            partial(_pages, self._context, place, address, length),
+        )
+        return _registered(self._context, region, place)
+
+    def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, access: int) -> Reply:
+        """The library maps the buffer by its own descriptor, and copies."""
+        return self.reg_mr(pd, offset, length, iova, access, MEMORY_OF_DMABUF)
+
+    def rereg_mr(  # noqa: PLR0917  as the protocol has them
+        self, mr: int, flags: int, pd: int, address: int, length: int, access: int
+    ) -> Reply:
+        region = self._context.find(mr, Region)
+        place = Place(MEMORY_OF_HOST)
+        place.region = mr
+        self._context.nic.memory.rereg_mr(
+            region,
+            flags,
+            pd=self._context.find_optional(pd, AllocatedPD),
+            address=address,
+            length=length,
+            access=access,
+            make_backing=partial(_pages, self._context, place),
+        )
+        return Reply((region.lkey, region.rkey))
+
+    def dereg_mr(self, mr: int) -> Reply:
+        self._context.dereg_mr(mr, self._context.find(mr, Region))
+        return NO_VALUES
+
+    def advise_mr(  # noqa: PLR0917  as the protocol has them
+        self, pd: int, advice: int, flags: int, address: int, length: int, lkey: int
+    ) -> Reply:
+        """Pages of a process are present at once: check the arguments alone."""
+        domain = self._context.find(pd, AllocatedPD)
+        if advice not in _ADVICE or flags > 1:
+            raise VerbsError(f"advice {advice} with flags {flags} is unknown", EOPNOTSUPP)
+        found = self._context.nic.memory.keys.find(lkey)
+        if not isinstance(found, Region) or found.pd is not domain:
+            raise VerbsError(f"L_Key {lkey:#x} is none of the domain", EINVAL)
+        if address < found.iova or address + length > found.end:
+            raise VerbsError(f"{length} bytes at {address:#x} exceed the region", EINVAL)
+        return NO_VALUES
+
+    def alloc_mw(self, pd: int, kind: int) -> Reply:
+        self._context.check_room()
+        window = self._context.nic.memory.alloc_mw(self._context.find(pd, AllocatedPD), kind)
+        return Reply((self._context.add(window), window.rkey))
+
+    def dealloc_mw(self, mw: int) -> Reply:
+        self._context.dealloc_mw(mw, self._context.find(mw, MemoryWindow))
+        return NO_VALUES
+
+    def create_comp_channel(self) -> Reply:
+        self._context.check_room()
+        channel = Channel()
+        return Reply((self._context.add(channel),), (channel.pipe.take_read_end(),))
+
+    def destroy_comp_channel(self, channel: int) -> Reply:
+        self._context.destroy_channel(channel, self._context.find(channel, Channel))
+        return NO_VALUES
+
+    def create_cq(self, cqe: int, channel: int, _comp_vector: int) -> Reply:
+        """All completion vectors are the same: the library checks their number."""
+        self._context.check_room()
+        found = self._context.find_optional(channel, Channel)
+        cq = self._context.nic.create_cq(
+            cqe,
+            found,
+            self._context.async_channel,
+            make=partial(CompletionRing, self._context.srqs),
+        )
+        assert isinstance(cq, CompletionRing)
+        owner = CqHandle(cq, found)
+        handle = self._context.add(owner)
+        cq.notify = self._context.notifier(handle, owner)
+        if found is not None:
+            found.users += 1
+        return Reply((handle, cqe, cq.entries), (cq.take_fd(),))
+
+    def resize_cq(self, cq: int, cqe: int) -> Reply:
+        ring = self._context.find(cq, CqHandle).cq
+        ring.resize(cqe)
+        return Reply((cqe, ring.entries), (ring.take_fd(),))
+
+    def modify_cq(self, cq: int, count: int, period: int) -> Reply:
+        self._context.nic.modify_cq(self._context.find(cq, CqHandle).cq, count, period * 1000)
+        return NO_VALUES
+
+    def destroy_cq(self, cq: int) -> Reply:
+        owner = self._context.find(cq, CqHandle)
+        self._context.destroy_cq(cq, owner)
+        return Reply((owner.events_reported,))
+
+    def create_srq(  # noqa: PLR0917  as the protocol has them
+        self,
+        pd: int,
+        srq_type: int,
+        max_wr: int,
+        max_sge: int,
+        srq_limit: int,
+        xrcd: int,
+        cq: int,
+    ) -> Reply:
+        self._context.check_room()
+        if srq_type > _XRC_SRQ:
+            raise VerbsError(f"srq_type {srq_type}: neither basic (0) nor XRC (1)", EOPNOTSUPP)
+        xrc = None
+        if srq_type == _XRC_SRQ:
+            xrc = XRCReceiver(
+                self._context.find(xrcd, XrcDomain).number, self._context.find(cq, CqHandle).cq
+            )
+        domain = self._context.find(pd, AllocatedPD)
+        srq = self._context.nic.create_srq(
+            domain, max_wr, max_sge, xrc, self._context.async_channel
+        )
+        if srq_limit:
+            srq.modify(limit=min(srq_limit, max_wr))
+        handle = self._context.add(SrqHandle(srq))
+        self._context.srqs.handles[srq.number] = handle
+        return Reply((handle, srq.number, srq.max_wr, srq.max_sge))
+
+    def modify_srq(self, srq: int, mask: int, max_wr: int, srq_limit: int) -> Reply:
+        found = self._context.find(srq, SrqHandle).srq
+        if not mask or mask & ~(_SRQ_MAX_WR | _SRQ_LIMIT):
+            raise VerbsError(f"srq_attr_mask {mask:#x} is unknown", EINVAL)
+        found.modify(
+            max_wr if mask & _SRQ_MAX_WR else None,
+            srq_limit if mask & _SRQ_LIMIT else None,
+        )
+        return NO_VALUES
+
+    def query_srq(self, srq: int) -> Reply:
+        found = self._context.find(srq, SrqHandle).srq
+        return Reply((found.max_wr, found.max_sge, found.limit))
+
+    def destroy_srq(self, srq: int) -> Reply:
+        owner = self._context.find(srq, SrqHandle)
+        self._context.destroy_srq(srq, owner)
+        return Reply((owner.events_reported,))
+
+    def create_qp(self, *words: int) -> Reply:
+        self._context.check_room()
+        pd, send_cq, recv_cq, srq, xrcd, qp_type, sq_sig_all, create_flags, *sizes = words
+        if create_flags:
+            raise VerbsError(f"create_flags {create_flags:#x} are not supported", EOPNOTSUPP)
+        kind = _qp_type(qp_type)
+        cap = QPCap(*sizes)
+        if cap.max_inline_data > MAX_INLINE_DATA:
+            text = f"max_inline_data {cap.max_inline_data}: at most {MAX_INLINE_DATA}"
+            raise VerbsError(text, EINVAL)
+        cap = cap._replace(max_inline_data=max(cap.max_inline_data, _LEAST_INLINE))
+        device = self._context.device
+        if kind is QPType.XRC_TGT:
+            init = QPInit(
+                *device.of_xrc_targets, xrc_domain=self._context.find(xrcd, XrcDomain).number
+            )
+        else:
+            first = self._context.find(send_cq, CqHandle)
+            second = first if kind is QPType.XRC_INI else self._context.find(recv_cq, CqHandle)
+            shared = self._context.find_optional(srq, SrqHandle)
+            init = QPInit(
+                self._context.find(pd, AllocatedPD),
+                first.cq,
+                second.cq,
+                cap,
+                None if shared is None else shared.srq,
+                bool(sq_sig_all),
+                async_channel=self._context.async_channel,
+            )
+        qp = self._context.nic.create_qp(kind, init)
+        self._context.qps[qp.qp_num] = qp
+        device.openers[qp] += 1
+        handle = self._context.add(QueuePairHandle(qp))
+        return Reply((handle, qp.qp_num, *(getattr(cap, name) for name in QP_CAP)))
+
+    def open_qp(self, xrcd: int, qp_num: int, qp_type: int) -> Reply:
+        """Open the XRC target of another self._context. ibv_open_qp(3)."""
+        self._context.check_room()
+        domain = self._context.find(xrcd, XrcDomain).number
+        qp = self._context.nic.device.qps.get(qp_num)
+        if qp is None or qp_type != QPType.XRC_TGT != qp.type or qp.xrc_domain != domain:
+            raise VerbsError(f"QP {qp_num:#x} is no target of the XRC domain", EINVAL)
+        self._context.device.openers[qp] += 1
+        self._context.qps[qp_num] = qp
+        return Reply((self._context.add(QueuePairHandle(qp)), qp_num))
+
+    def modify_qp(self, qp: int, mask: int, *words: int) -> Reply:
+        found = self._context.find(qp, QueuePairHandle).qp
+        attributes, known = qp_attributes(self._context.device, found.type, mask, words)
+        self._context.nic.modify_qp(found, attributes, known)
+        return Reply((int(found.state),))
+
+    def query_qp(self, qp: int) -> Reply:
+        found = self._context.find(qp, QueuePairHandle).qp
+        return Reply(qp_words(self._context.device, self._context.nic.query_qp(found)))
+
+    def destroy_qp(self, qp: int) -> Reply:
+        owner = self._context.find(qp, QueuePairHandle)
+        self._context.destroy_qp(qp, owner)
+        return Reply((owner.events_reported,))
+
+    def create_ah(self, pd: int, *words: int) -> Reply:
+        self._context.check_room()
+        self._context.find(pd, AllocatedPD)
+        return Reply((self._context.add(address_handle(self._context.device, words)),))
+
+    def destroy_ah(self, ah: int) -> Reply:
+        self._context.find(ah, AddressHandle)
+        self._context.remove(ah)
+        return NO_VALUES
+
+    def attach_mcast(self, qp: int, gid0: int, gid1: int, _lid: int) -> Reply:
+        """The LID is that of InfiniBand, and ignored as in Linux for RoCE."""
+        found, gid = self._context.find(qp, QueuePairHandle).qp, gid_of(gid0, gid1)
+        self._context.nic.attach_mcast(found, gid)
+        self._context.mcast.add((gid, found))
+        return NO_VALUES
+
+    def detach_mcast(self, qp: int, gid0: int, gid1: int, _lid: int) -> Reply:
+        found, gid = self._context.find(qp, QueuePairHandle).qp, gid_of(gid0, gid1)
+        self._context.nic.detach_mcast(found, gid)
+        self._context.mcast.discard((gid, found))
+        return NO_VALUES
+
+    def open_xrcd(self, file_device: int, file_inode: int, flags: int) -> Reply:
+        self._context.check_room()
+        file = (file_device, file_inode)
+        files = self._context.device.xrc_files
+        if file == (0, 0):
+            return Reply((self._context.add(XrcDomain(self._context.nic.open_xrcd(), None)),))
+        if file in files:
+            if flags & _CREATE and flags & _EXCLUSIVE:
+                raise VerbsError("the file has an XRC domain already, and O_EXCL is set", EINVAL)
+            number, users = files[file]
+        elif flags & _CREATE:
+            number, users = self._context.nic.open_xrcd(), 0
+        else:
+            raise VerbsError("the file has no XRC domain, and O_CREAT is not set", EINVAL)
+        files[file] = number, users + 1
+        return Reply((self._context.add(XrcDomain(number, file)),))
+
+    def close_xrcd(self, xrcd: int) -> Reply:
+        self._context.close_xrcd(xrcd, self._context.find(xrcd, XrcDomain))
+        return NO_VALUES
+
+
+_OUTSIDE: Final = {"hello", "get_device", "open_device", "read_counters"}
+"""Calls of a connection that has no context."""
+
+_HANDLERS: Final[dict[int, Callable[..., Reply]]] = {
+    call.number: getattr(Calls, call.name)
+    for call in CALLS
+    if call.name not in _OUTSIDE and not call.name.startswith("cm_")
+}
+"""Methods to call with the arguments of a request, by the call's number."""
+
+
+def _scarce(error: OSError) -> int:
+    return EMFILE if error.errno == EMFILE else ENOMEM

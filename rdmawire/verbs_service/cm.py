@@ -1,0 +1,399 @@
+"""The connection manager of all devices: connections, and their events for the processes.
+
+Each device has the engine's manager (:mod:`rdmawire.ib.cm`), which exchanges REQ, REP, RTU, DREQ
+and the other messages as packets of queue pair 1. Ports and addresses are those of the service: two
+processes cannot listen on the same port of the same address.
+
+As with Linux, the library moves the queue pairs of its ids through their states. The manager sends
+messages, and has the attributes for it.
+
+Addresses are those of the devices. ``0.0.0.0`` and ``::`` listen on all of them; as a destination
+they are an address of the first device, and so are 127.0.0.0/8 and ``::1``. An id that is bound to
+no device reaches another device's address from the first device that does not own it: the packets
+cross the network then, while Linux sends them from the owner to itself.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from errno import EADDRNOTAVAIL, EINVAL, ENOMEM, ETIMEDOUT
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib.cm import (
+    STANDARD,
+    CMEvent,
+    CMEventType,
+    CMSettings,
+    ConnectionManager,
+    ConnectRequest,
+    ConnectResponse,
+    DatagramRequest,
+    Disconnected,
+    Established,
+    PortSpace,
+    Rejected,
+    Resolved,
+    Unreachable,
+    Unresolved,
+)
+from rdmawire.identifier import Randomness
+from rdmawire.live import now
+from rdmawire.verbs.ah import AddressHandle, is_ipv4, is_multicast
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs_service.attributes import path_words
+from rdmawire.verbs_service.cm_id import (
+    IPV4,
+    IPV6,
+    NO_CONN,
+    CmId,
+    Endpoint,
+    EventChannel,
+    EventRecord,
+    IdState,
+    Port,
+    PortTable,
+    endpoint,
+)
+from rdmawire.verbs_service.device import Device, Resolve
+from rdmawire.wire.cm import RejectReason
+
+MAX_IDS: Final = 1 << 16
+"""Maximum ids and channels of one process."""
+
+MULTICAST_QKEY: Final = 0x01234567
+"""The Q_Key of groups: RDMA_UDP_QKEY of <rdma/rdma_cma.h>."""
+_MULTICAST_QPN: Final = 0xFFFFFF
+_LINK_LOCAL: Final = b"\xfe\x80"
+_SERVICE_PORT: Final = 0xFFFF
+
+
+class Session:
+    """The channels and ids of one process, by handle."""
+
+    def __init__(self) -> None:
+        self.channels: dict[int, EventChannel] = {}
+        self.ids: dict[int, CmId] = {}
+
+    def channel(self, handle: int) -> EventChannel:
+        """A channel. ``VerbsError`` EINVAL if there is none."""
+        if handle not in self.channels:
+            raise VerbsError(f"handle {handle} is no event channel", EINVAL)
+        return self.channels[handle]
+
+    def find(self, handle: int) -> CmId:
+        """An id. ``VerbsError`` EINVAL if there is none."""
+        if handle not in self.ids:
+            raise VerbsError(f"handle {handle} is no rdma_cm_id", EINVAL)
+        return self.ids[handle]
+
+    def check_room(self) -> None:
+        """``VerbsError`` ENOMEM if the process has as many ids and channels as it may."""
+        if len(self.channels) + len(self.ids) >= MAX_IDS:
+            raise VerbsError(f"{MAX_IDS} ids and channels are all that there may be", ENOMEM)
+
+
+class ConnectionService:
+    """The connection managers of the devices. ``settings`` are the times and retries of each."""
+
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        resolve: Resolve,
+        random: Randomness,
+        settings: CMSettings | None = None,
+    ) -> None:
+        self._resolve = resolve
+        rules = STANDARD._replace(moves_qps=False)
+        self.ports = [
+            Port(
+                number,
+                device,
+                ConnectionManager(
+                    device.nic,
+                    self._neighbour,
+                    random,
+                    settings or CMSettings(path_mtu=device.mtu),
+                    rules=rules,
+                ),
+            )
+            for number, device in enumerate(devices)
+        ]
+        self.table = PortTable()
+        self._owners: dict[tuple[int, int], tuple[Session, CmId]] = {}
+        """The ids of connections, by the number of the port and the communication id."""
+        self._sessions: dict[int, Session] = {}
+        """The sessions of listening ids, by handle."""
+        self._next = 1
+
+    def handle(self) -> int:
+        """A handle, which nothing else ever has."""
+        self._next += 1
+        return self._next
+
+    def _neighbour(self, gid: bytes) -> bytes | None:
+        try:
+            return self._resolve(gid)
+        except VerbsError:
+            return None
+
+    @property
+    def owned(self) -> int:
+        """How many connections have an id."""
+        return len(self._owners)
+
+    # The loop.
+
+    def step(self, time: int) -> bool:
+        """Handle received messages, timers that are due, and events. Return if there were any."""
+        worked = False
+        for port in self.ports:
+            manager = port.manager
+            due = manager.next_timer()
+            if due is not None and due <= time:
+                manager.handle_timer(time)
+                worked = True
+            if manager.gsi.waiting:
+                manager.poll(time)
+                worked = True
+            while (event := manager.next_event()) is not None:
+                self._report(port, event)
+                worked = True
+        return worked
+
+    def next_timer(self) -> int | None:
+        """When a timer is due (ns), or ``None``."""
+        times = (port.manager.next_timer() for port in self.ports)
+        return min((time for time in times if time is not None), default=None)
+
+    # Addresses.
+
+    def port_of(self, gid: bytes) -> Port:
+        """The device that has an address. ``VerbsError`` EADDRNOTAVAIL if there is none."""
+        for port in self.ports:
+            if gid in port.device.gids:
+                return port
+        raise VerbsError(f"no device here has the address {gid.hex()}", EADDRNOTAVAIL)
+
+    def own(self, wanted: Endpoint) -> Endpoint:
+        """An address, with the first device's in place of one that means this host."""
+        if not (wanted.is_any or wanted.is_loopback):
+            return wanted
+        found = next((_address(port.device, wanted) for port in self.ports), None)
+        if found is None:
+            raise VerbsError("no device has an address of the family", EADDRNOTAVAIL)
+        return wanted._replace(gid=found)
+
+    def route(self, destination: Endpoint) -> tuple[Port, bytes]:
+        """The device and the address from which an unbound id reaches a destination.
+
+        ``VerbsError`` EADDRNOTAVAIL if no device has an address of the family.
+        """
+        options = [
+            (destination.gid in port.device.gids, port, found)
+            for port in self.ports
+            if (found := _address(port.device, destination)) is not None
+        ]
+        if not options:
+            raise VerbsError("no device has an address of the family", EADDRNOTAVAIL)
+        _, port, found = min(options, key=lambda option: option[0])
+        return port, found
+
+    def path(self, one: CmId) -> AddressHandle:
+        """The path of an id. ``VerbsError`` EHOSTUNREACH if no device has the destination."""
+        gid = one.destination.gid
+        hops = 1 if is_multicast(gid) else 64
+        return AddressHandle(
+            self._resolve(gid),
+            gid,
+            one.source.gid,
+            hop_limit=hops,
+            traffic_class=one.traffic_class,
+        )
+
+    # Listening.
+
+    def listen(self, session: Session, one: CmId, backlog: int) -> None:
+        """Let an id get the requests for its port. ``VerbsError`` EADDRINUSE if another does."""
+        self.table.check_listener(one)
+        service, datagrams = one.service_id, one.datagrams
+        for port in self._served(one):
+            if port.manager.listener(service, datagrams=datagrams) is None:
+                port.manager.listen(service, datagrams=datagrams, backlog=backlog)
+        one.state = IdState.LISTENING
+        self._sessions[one.handle] = session
+
+    def _served(self, one: CmId) -> list[Port]:
+        return self.ports if one.port is None else [one.port]
+
+    def _stop_listening(self, one: CmId) -> None:
+        one.state = IdState.BOUND
+        del self._sessions[one.handle]
+        others = [
+            other
+            for other in self.table.listeners(one.space, one.source.port)
+            if other.datagrams == one.datagrams
+        ]
+        for port in self._served(one):
+            if not any(other.port in {None, port} for other in others):
+                port.manager.stop_listening(one.service_id, datagrams=one.datagrams)
+
+    # Connections.
+
+    def own_connection(self, session: Session, one: CmId, connection: int) -> None:
+        """Let an id have the events of a connection of its port."""
+        one.connection = connection
+        one.state = IdState.CONNECTING
+        self._owners[one.need_port().number, connection] = session, one
+
+    def destroy(self, session: Session, one: CmId) -> None:
+        """Destroy an id; the peer of its connection is notified."""
+        handle = one.handle
+        if one.state is IdState.LISTENING:
+            self._stop_listening(one)
+        for event in one.channel.remove(lambda event: handle in {event.id, event.listener}):
+            if event.listener:  # a request that the program has not seen
+                self.destroy(session, session.find(event.id))
+        self.table.release(one)
+        if one.connection is not None:
+            port = one.need_port()
+            del self._owners[port.number, one.connection]
+            with suppress(VerbsError):  # the connection is over
+                port.manager.destroy(one.connection, now())
+        del session.ids[handle]
+
+    def close(self, session: Session) -> None:
+        """Destroy all that a process had."""
+        for one in tuple(session.ids.values()):
+            if one.handle in session.ids:
+                self.destroy(session, one)
+        for channel in session.channels.values():
+            channel.close()
+
+    # Events.
+
+    def _report(self, port: Port, event: CMEvent) -> None:
+        if isinstance(event, ConnectRequest | DatagramRequest):
+            self._request(port, event)
+            return
+        found = self._owners.get((port.number, event.id))
+        if found is None:
+            return
+        _, one = found
+        if isinstance(event, Established) and one.by_hand:
+            return  # the program has established it itself: rdma_establish(3)
+        one.channel.put(_record(port.device, one, event))
+
+    def _request(self, port: Port, event: ConnectRequest | DatagramRequest) -> None:
+        """Make an id for a request, or refuse it if none listens for its address."""
+        source, destination = _endpoints(event)
+        listener = self._listener(event, source)
+        session = None if listener is None else self._sessions[listener.handle]
+        if listener is None or session is None:
+            port.manager.reject(event.id, now(), reason=RejectReason.INVALID_SERVICE_ID)
+            return
+        if listener.channel.is_full:
+            port.manager.reject(event.id, now(), reason=RejectReason.NO_RESOURCES)
+            return
+        one = CmId(self.handle(), listener.channel, listener.space, listener.qp_type)
+        one.port, one.source, one.destination = port, source, destination
+        session.ids[one.handle] = one
+        self.own_connection(session, one, event.id)
+        record = _record(port.device, one, event)
+        listener.channel.put(record._replace(listener=listener.handle))
+
+    def _listener(self, event: ConnectRequest | DatagramRequest, wanted: Endpoint) -> CmId | None:
+        space = PortSpace(event.service_id >> 16)
+        datagrams = isinstance(event, DatagramRequest)
+        options = [
+            one
+            for one in self.table.listeners(space, wanted.port)
+            if one.datagrams == datagrams and one.serves(wanted)
+        ]
+        return max(options, key=lambda one: one.serves(wanted), default=None)
+
+    def join(self, one: CmId, group: Endpoint) -> int:
+        """Join a multicast group, and report it. Groups of RoCE need no message but IGMP's.
+
+        Those are not sent: switches of a scenario flood groups.
+        """
+        port = one.need_port()
+        if not is_multicast(group.gid) or group.family != one.source.family:
+            raise VerbsError(f"{group.gid.hex()} is no multicast address of the family", EINVAL)
+        handle = self.handle()
+        one.groups[handle] = group.gid
+        path = AddressHandle(
+            self._resolve(group.gid),
+            group.gid,
+            one.source.gid,
+            hop_limit=1,
+            traffic_class=one.traffic_class,
+        )
+        conn = (*NO_CONN[:-1], _MULTICAST_QPN)
+        record = EventRecord(CMEventType.MULTICAST_JOIN, 0, one.handle, group=handle, conn=conn)
+        words = path_words(port.device, path)
+        one.channel.put(record._replace(qkey=MULTICAST_QKEY, path=words))
+        return handle
+
+    def check_transport(self, one: CmId) -> None:
+        """``VerbsError`` EINVAL for a type of queue pairs that the manager does not connect."""
+        if one.qp_type not in {QPType.RC, QPType.UC, QPType.UD}:
+            raise VerbsError(f"{one.qp_type.name} queue pairs are not connected here", EINVAL)
+
+
+def _address(device: Device, like: Endpoint) -> bytes | None:
+    """The device's address from which another is reached: of its family, and link-local or not."""
+    own = [gid for gid in device.gids if is_ipv4(gid) == (like.family == IPV4)]
+    is_local = like.gid.startswith(_LINK_LOCAL)
+    fitting = [gid for gid in own if gid.startswith(_LINK_LOCAL) == is_local]
+    return next(iter((*fitting, *own)), None)
+
+
+def _endpoints(event: ConnectRequest | DatagramRequest) -> tuple[Endpoint, Endpoint]:
+    """The address of this side and the peer's. Without an IP header they are those of the path."""
+    path, port = event.path, event.service_id & _SERVICE_PORT
+    source, destination, its_port = path.sgid, path.dgid, 0
+    if event.endpoints is not None:
+        source, destination = event.endpoints.destination, event.endpoints.source
+        its_port = event.endpoints.source_port
+    return _endpoint(source, port), _endpoint(destination, its_port)
+
+
+def _endpoint(gid: bytes, port: int) -> Endpoint:
+    return endpoint(IPV4 if is_ipv4(gid) else IPV6, gid, port)
+
+
+def _conn(event: ConnectRequest | ConnectResponse) -> tuple[int, ...]:
+    """``rdma_conn_param`` of an event."""
+    depths = event.responder_resources, event.initiator_depth
+    if isinstance(event, ConnectResponse):
+        return (*depths, 0, 0, 0, 0, event.remote_qpn)
+    retries = event.retry_count, event.rnr_retry_count
+    return (*depths, int(event.flow_control), *retries, int(event.srq), event.remote_qpn)
+
+
+def _of_unreachable(event: Unreachable | Unresolved) -> int:
+    return -ETIMEDOUT if isinstance(event, Unreachable) else int(event.status)
+
+
+_STATUS: Final[dict[type, Callable[..., int]]] = {
+    Unreachable: _of_unreachable,
+    Unresolved: _of_unreachable,
+    Rejected: lambda event: int(event.reason),
+    Disconnected: lambda event: -ETIMEDOUT if event.timed_out else 0,
+}
+"""The status of events, if it is not 0: an errno below zero, or the reason in a message."""
+
+
+def _record(device: Device, one: CmId, event: CMEvent) -> EventRecord:
+    """An event as the library gets it."""
+    status = _STATUS[type(event)](event) if type(event) in _STATUS else 0
+    record = EventRecord(
+        int(event.TYPE), status, one.handle, private_data=getattr(event, "private_data", b"")
+    )
+    if isinstance(event, ConnectRequest | ConnectResponse):
+        return record._replace(conn=_conn(event))
+    if isinstance(event, Resolved):
+        conn = (*NO_CONN[:-1], event.remote_qpn)
+        words = path_words(device, event.path)
+        return record._replace(conn=conn, qkey=event.remote_qkey, path=words)
+    return record

@@ -1,0 +1,303 @@
+"""What processes have of the connection manager: event channels, ids, and the ports of ids.
+
+An id is an ``rdma_cm_id``. Its events wait in its channel here until the library asks for them; the
+channel's pipe has one byte for each, so that programs can wait for them by poll(2).
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from enum import Enum, auto
+from errno import EADDRINUSE, EADDRNOTAVAIL, EINVAL
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib.cm import ConnectionManager, PortSpace
+from rdmawire.verbs.ah import MAPPED_IPV4, is_ipv4
+from rdmawire.verbs.enums import QPType
+from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.events import EventPipe
+from rdmawire.verbs_service.protocol import AH_ATTR, CONN_PARAM, MAX_PRIVATE_DATA
+
+_PRIVATE: Final = Struct(f"={MAX_PRIVATE_DATA // 8}Q")
+_WORD_BITS: Final = 64
+NO_CONN: Final = (0,) * len(CONN_PARAM)
+NO_PATH: Final = (0,) * len(AH_ATTR)
+MAX_EVENTS: Final = 1 << 14
+"""Maximum events that wait in a channel. Requests beyond that are refused."""
+
+IPV4, IPV6 = 4, 6
+_ANY: Final = {IPV4: MAPPED_IPV4 + bytes(4), IPV6: bytes(16)}
+_IPV6_LOOPBACK: Final = bytes(15) + b"\x01"
+_IPV4_LOOPBACK: Final = MAPPED_IPV4 + b"\x7f"
+
+
+class Endpoint(NamedTuple):
+    """An address and a port. ``family`` is 4 or 6, 0 for no address; IPv4 addresses are mapped."""
+
+    family: int = 0
+    gid: bytes = bytes(16)
+    port: int = 0
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it is the unspecified address, 0.0.0.0 or ``::``."""
+        return self.gid == _ANY.get(self.family)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is in 127.0.0.0/8, or ``::1``."""
+        return self.gid == _IPV6_LOOPBACK or self.gid.startswith(_IPV4_LOOPBACK)
+
+
+NOWHERE: Final = Endpoint()
+
+
+def any_address(family: int, port: int = 0) -> Endpoint:
+    """The unspecified address of a family."""
+    return Endpoint(family, _ANY[family], port)
+
+
+def endpoint(family: int, gid: bytes, port: int) -> Endpoint:
+    """An address as a call has it. ``VerbsError`` EINVAL for one of no family."""
+    if family not in _ANY or is_ipv4(gid) != (family == IPV4) or port > 0xFFFF:
+        raise VerbsError(f"family {family}, address {gid.hex()}, port {port}: no address", EINVAL)
+    return Endpoint(family, gid, port)
+
+
+class EventRecord(NamedTuple):
+    """An event as the library gets it; ``listener`` and ``group`` are handles, or 0."""
+
+    event: int
+    status: int
+    id: int
+    listener: int = 0
+    group: int = 0
+    conn: tuple[int, ...] = NO_CONN
+    qkey: int = 0
+    path: tuple[int, ...] = NO_PATH
+    private_data: bytes = b""
+
+    def words(self) -> tuple[int, ...]:
+        """The values of CM_GET_EVENT."""
+        data = self.private_data[:MAX_PRIVATE_DATA]
+        status = self.status % (1 << _WORD_BITS)
+        private = _PRIVATE.unpack(data.ljust(MAX_PRIVATE_DATA, b"\0"))
+        head = (self.event, status, self.id, self.listener, self.group)
+        return (*head, *self.conn, self.qkey, *self.path, len(data), *private)
+
+
+class EventChannel:
+    """An event channel: events, the oldest first, and a pipe with a byte for each."""
+
+    def __init__(self) -> None:
+        self._pipe = EventPipe()
+        self._events: deque[EventRecord] = deque()
+        read_end = self._pipe.take_read_end()
+        # A description of its own, which can be non-blocking while the library's blocks.
+        self._drain = os.open(f"/proc/self/fd/{read_end}", os.O_RDONLY | os.O_NONBLOCK)
+        self._read_end = read_end
+
+    def take_read_end(self) -> int:
+        """Return the descriptor that the library reads, which the caller closes."""
+        fd, self._read_end = self._read_end, -1
+        return fd
+
+    @property
+    def is_full(self) -> bool:
+        """Whether requests of peers find no room."""
+        return len(self._events) >= MAX_EVENTS
+
+    def put(self, event: EventRecord) -> None:
+        """Add an event."""
+        self._events.append(event)
+        self._pipe.put(b"\0")
+
+    def take(self) -> EventRecord | None:
+        """Remove the oldest event, whose byte the library has read."""
+        self._pipe.flush()
+        return self._events.popleft() if self._events else None
+
+    def remove(self, which: Callable[[EventRecord], bool]) -> list[EventRecord]:
+        """Remove and return the events for which ``which`` is true, and their bytes."""
+        removed = [event for event in self._events if which(event)]
+        self._events = deque(event for event in self._events if not which(event))
+        for _ in removed:
+            with suppress(BlockingIOError):  # the library has just read it: it finds no event
+                os.read(self._drain, 1)
+        self._pipe.flush()
+        return removed
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self._pipe.close()
+        os.close(self._drain)
+        if self._read_end >= 0:
+            os.close(self._read_end)
+
+
+class Port(NamedTuple):
+    """A device with its connection manager, and its place in the list of devices."""
+
+    number: int
+    device: Device
+    manager: ConnectionManager
+
+
+class IdState(Enum):
+    """What an id was used for."""
+
+    IDLE = auto()
+    BOUND = auto()
+    ADDR_RESOLVED = auto()
+    ROUTE_RESOLVED = auto()
+    LISTENING = auto()
+    CONNECTING = auto()
+    """It has requested a connection, or was made for a request."""
+
+
+class CmId:
+    """An ``rdma_cm_id``: its channel, its addresses, its options and its connection.
+
+    ``connection`` is the communication id of the engine, ``port`` that of the id's device.
+    ``groups`` are the multicast groups that it has joined, by handle.
+    """
+
+    __slots__ = (
+        "ack_timeout",
+        "afonly",
+        "by_hand",
+        "channel",
+        "connection",
+        "destination",
+        "groups",
+        "handle",
+        "port",
+        "qp_type",
+        "reuse",
+        "source",
+        "space",
+        "state",
+        "traffic_class",
+    )
+
+    def __init__(
+        self, handle: int, channel: EventChannel, space: PortSpace, qp_type: QPType
+    ) -> None:
+        self.handle = handle
+        self.channel = channel
+        self.space = space
+        self.qp_type = qp_type
+        self.state = IdState.IDLE
+        self.port: Port | None = None
+        self.source = NOWHERE
+        self.destination = NOWHERE
+        self.connection: int | None = None
+        self.by_hand = False
+        self.groups: dict[int, bytes] = {}
+        self.traffic_class = 0
+        self.ack_timeout: int | None = None
+        self.reuse = self.afonly = False
+
+    @property
+    def service_id(self) -> int:
+        """The service id of its own port."""
+        return self.space << 16 | self.source.port
+
+    @property
+    def datagrams(self) -> bool:
+        """Whether it resolves services for datagrams instead of connecting."""
+        return self.qp_type is QPType.UD
+
+    def need(self, *states: IdState) -> None:
+        """``VerbsError`` EINVAL in another state."""
+        if self.state not in states:
+            raise VerbsError(f"id {self.handle} is in {self.state.name}", EINVAL)
+
+    def need_port(self) -> Port:
+        """The port it is bound to. ``VerbsError`` EINVAL if there is none."""
+        if self.port is None:
+            raise VerbsError(f"id {self.handle} is bound to no device", EINVAL)
+        return self.port
+
+    def report(self, event: int, status: int = 0) -> None:
+        """Report an event without parameters."""
+        self.channel.put(EventRecord(event, status, self.handle))
+
+    def overlaps(self, other: "CmId") -> bool:
+        """Whether an address can belong to both."""
+        mine, its = self.source, other.source
+        if mine.family != its.family:
+            return any(
+                one.source.family == IPV6 and one.source.is_any and not one.afonly
+                for one in (self, other)
+            )
+        return mine.gid == its.gid or mine.is_any or its.is_any
+
+    def serves(self, wanted: Endpoint) -> int:
+        """How well a listening id fits the address of a request: 0 for not at all."""
+        if self.source.gid == wanted.gid:
+            return 3
+        if not self.source.is_any:
+            return 0
+        if self.source.family == wanted.family:
+            return 2
+        return int(self.source.family == IPV6 and not self.afonly)
+
+
+_EPHEMERAL: Final = range(0xC000, 0x10000)
+"""Ports of ids that name none: RFC 6335, section 6."""
+
+
+class PortTable:
+    """The ports in use, in each port space, of all processes."""
+
+    def __init__(self) -> None:
+        self._users: dict[tuple[PortSpace, int], list[CmId]] = {}
+        self._next = 0
+
+    def bind(self, one: CmId, source: Endpoint) -> None:
+        """Bind an id to an address. ``VerbsError`` EADDRINUSE if another id has the port."""
+        before, one.source = one.source, source
+        try:
+            if not source.port:
+                one.source = source._replace(port=self._unused(one.space))
+            elif any(not (one.reuse and user.reuse) for user in self._rivals(one)):
+                raise VerbsError(f"port {source.port} is in use", EADDRINUSE)
+        except VerbsError:
+            one.source = before
+            raise
+        self._users.setdefault((one.space, one.source.port), []).append(one)
+
+    def check_listener(self, one: CmId) -> None:
+        """``VerbsError`` EADDRINUSE if an id that shares the port listens already."""
+        if any(user.state is IdState.LISTENING for user in self._rivals(one)):
+            raise VerbsError(f"port {one.source.port} has a listener already", EADDRINUSE)
+
+    def listeners(self, space: PortSpace, port: int) -> Iterator[CmId]:
+        """The ids that listen on a port."""
+        users = self._users.get((space, port), ())
+        return (user for user in users if user.state is IdState.LISTENING)
+
+    def release(self, one: CmId) -> None:
+        """Free the port of an id that has one of its own."""
+        key = one.space, one.source.port
+        users = self._users.get(key, [])
+        if one in users:
+            users.remove(one)
+            if not users:
+                del self._users[key]
+
+    def _rivals(self, one: CmId) -> Iterator[CmId]:
+        users = self._users.get((one.space, one.source.port), ())
+        return (user for user in users if user is not one and user.overlaps(one))
+
+    def _unused(self, space: PortSpace) -> int:
+        for _ in _EPHEMERAL:
+            port = _EPHEMERAL[self._next % len(_EPHEMERAL)]
+            self._next += 1
+            if (space, port) not in self._users:
+                return port
+        raise VerbsError("all ephemeral ports are in use", EADDRNOTAVAIL)

@@ -1,0 +1,113 @@
+"""Control connections: requests and replies as arrays of integers, with file descriptors beside.
+
+The format is that of :mod:`rdmawire.verbs_service.protocol`. Nothing here raises for what a client
+sends: a message that is no request becomes a refusal.
+"""
+
+import os
+import socket
+from array import array
+from collections.abc import Iterable
+from errno import EINVAL, EPIPE
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rdmawire.verbs_service.protocol import CALLS, MAX_WORDS, Call
+
+_MAX_FDS: Final = 8
+_WORD: Final = 8
+_CREDENTIALS: Final = Struct("=3i")
+_CALLS: Final = {call.number: call for call in CALLS}
+
+
+class Request(NamedTuple):
+    """A valid request: its call, its arguments, and the descriptors beside it."""
+
+    call: Call
+    arguments: tuple[int, ...]
+    fds: tuple[int, ...]
+
+    def close_fds(self) -> None:
+        """Close the descriptors."""
+        for fd in self.fds:
+            os.close(fd)
+
+
+class Reply(NamedTuple):
+    """The values of a successful call, and the descriptors beside them, closed here once sent."""
+
+    values: tuple[int, ...] = ()
+    fds: tuple[int, ...] = ()
+
+
+NO_VALUES: Final = Reply()
+
+
+class Gone(Exception):
+    """The client closed its connection, or is gone."""
+
+
+class Connection:
+    """One client's socket. ``pid`` is the client's process."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self.fd = sock.fileno()
+        size = _CREDENTIALS.size
+        found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        self.pid, self.uid, _ = _CREDENTIALS.unpack(found)
+
+    def receive(self) -> Request | None:
+        """Return the next request; ``None`` for a message that is none, which was refused.
+
+        Raises :class:`Gone` at the end of the connection, ``BlockingIOError`` without a message.
+        """
+        size = _WORD * MAX_WORDS + 1
+        try:
+            data, fds, flags, _ = socket.recv_fds(self._socket, size, _MAX_FDS)
+        except ConnectionError as error:
+            raise Gone from error
+        if not data:
+            raise Gone
+        request = None if flags & socket.MSG_CTRUNC else _request(data, tuple(fds))
+        if request is None:
+            for fd in fds:
+                os.close(fd)
+            self.refuse(EINVAL)
+        return request
+
+    def reply(self, reply: Reply) -> None:
+        """Answer a request, and close the descriptors that the reply has."""
+        try:
+            self._send((0, *reply.values), reply.fds)
+        finally:
+            for fd in reply.fds:
+                os.close(fd)
+
+    def refuse(self, error: int) -> None:
+        """Answer a request with an errno."""
+        self._send((error,), ())
+
+    def _send(self, words: Iterable[int], fds: Iterable[int]) -> None:
+        data = array("Q", words).tobytes()
+        try:
+            socket.send_fds(self._socket, [data], list(fds))
+        except (BlockingIOError, ConnectionError) as error:
+            # A client has one request in flight, so its buffer has room unless it breaks that rule.
+            raise Gone(EPIPE) from error
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+def _request(data: bytes, fds: tuple[int, ...]) -> Request | None:
+    """Parse a message; ``None`` unless it is a call with all of its arguments and descriptors."""
+    if len(data) % _WORD or len(data) > _WORD * MAX_WORDS:
+        return None
+    number, *arguments = array("Q", data)
+    call = _CALLS.get(number)
+    if call is None or len(arguments) != len(call.request) or len(fds) != len(call.request_fds):
+        return None
+    return Request(call, tuple(arguments), fds)

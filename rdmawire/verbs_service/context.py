@@ -1,0 +1,296 @@
+"""One ``ibv_context``: its objects, its rings, and their end.
+
+A context owns everything that its process made. :meth:`Context.close` destroys it all, in an order
+that the engine allows, also when the process died in the middle of something.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from errno import EBUSY, EINVAL
+from struct import Struct
+from typing import Final, TypeVar
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib import QueuePair
+from rdmawire.memory import MemoryWindow, Region
+from rdmawire.memory.mr_table import AllocatedPD
+from rdmawire.verbs import (
+    AddressHandle,
+    AsyncChannel,
+    CQError,
+    Event,
+    SharedReceiveQueue,
+    SRQLimitReached,
+)
+from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.events import Channel, EventPipe
+from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory
+from rdmawire.verbs_service.ring import CompletionRing, SrqNames, WorkRing
+
+_EVENT: Final = Struct("=QQ")
+MAX_OBJECTS: Final = 1 << 20
+"""Maximum objects of one context."""
+
+
+class XrcDomain:
+    """An XRC domain as one context has it open. ``file`` is the file that shares it."""
+
+    def __init__(self, number: int, file: tuple[int, int] | None) -> None:
+        self.number = number
+        self.file = file
+
+
+class QueuePairHandle:
+    """A queue pair as one context has it: created, or opened as an XRC target of another one."""
+
+    def __init__(self, qp: QueuePair) -> None:
+        self.qp = qp
+        self.events_reported = 0
+
+
+class SrqHandle:
+    """A shared receive queue of one context."""
+
+    def __init__(self, srq: SharedReceiveQueue) -> None:
+        self.srq = srq
+        self.events_reported = 0
+
+
+class CqHandle:
+    """A completion queue of one context, and its channel."""
+
+    def __init__(self, cq: CompletionRing, channel: Channel | None) -> None:
+        self.cq = cq
+        self.channel = channel
+        self.events_reported = 0
+
+
+Object = (
+    AllocatedPD
+    | Region
+    | MemoryWindow
+    | Channel
+    | CqHandle
+    | SrqHandle
+    | QueuePairHandle
+    | AddressHandle
+    | XrcDomain
+)
+T = TypeVar("T", bound=Object)
+
+
+class Context:
+    """The objects of one process on one device.
+
+    ``process`` is the memory of the process, ``None`` where Linux refuses access: then the library
+    copies.
+    """
+
+    def __init__(self, device: Device, pid: int) -> None:
+        self.device = device
+        self.nic = device.nic
+        self.pid = pid
+        self.ring = WorkRing()
+        self.copies = CopyThread()
+        self.process = _open_memory(pid)
+        self.pipe = EventPipe()
+        self.async_channel: AsyncChannel = self.nic.create_async_channel()
+        self.qps: dict[int, QueuePair] = {}
+        """The queue pairs that this context posts to, by number."""
+        self.srqs = SrqNames(self.nic.device.qps)
+        self.mcast: set[tuple[bytes, QueuePair]] = set()
+        """The multicast groups of queue pairs."""
+        self._channels: dict[int, Channel] = {}
+        self._objects: dict[int, Object] = {}
+        self._next = 1
+        self._closed = False
+
+    # Objects.
+
+    def add(self, thing: Object) -> int:
+        """Give an object a handle, which no other object of the context ever has."""
+        handle = self._next
+        self._next += 1
+        self._objects[handle] = thing
+        if isinstance(thing, Channel):
+            self._channels[handle] = thing
+        return handle
+
+    def check_room(self) -> None:
+        """``VerbsError`` EINVAL if the context has as many objects as it may."""
+        if len(self._objects) >= MAX_OBJECTS:
+            raise VerbsError(f"{MAX_OBJECTS} objects are all that a context may have", EINVAL)
+
+    def find(self, handle: int, kind: type[T]) -> T:
+        """An object by its handle. ``VerbsError`` EINVAL if there is none of this kind."""
+        found = self._objects.get(handle)
+        if not isinstance(found, kind):
+            raise VerbsError(f"handle {handle} is no {kind.__name__} of this context", EINVAL)
+        return found
+
+    def find_optional(self, handle: int, kind: type[T]) -> T | None:
+        """An object by its handle; ``None`` for handle 0."""
+        return self.find(handle, kind) if handle else None
+
+    def remove(self, handle: int) -> None:
+        """Forget an object, which was destroyed."""
+        del self._objects[handle]
+        self._channels.pop(handle, None)
+
+    def of_kind(self, kind: type[T]) -> Iterator[tuple[int, T]]:
+        """Handles and objects of one kind."""
+        for handle, thing in tuple(self._objects.items()):
+            if isinstance(thing, kind):
+                yield handle, thing
+
+    # Events.
+
+    def notifier(self, handle: int, owner: CqHandle) -> Callable[[], None] | None:
+        """What a CQ calls to report an event to its channel; ``None`` without a channel."""
+        if owner.channel is None:
+            return None
+        pipe, event = owner.channel.pipe, handle.to_bytes(8, "little")
+
+        def notify() -> None:
+            owner.events_reported += 1
+            pipe.put(event)
+
+        return notify
+
+    def report_events(self) -> None:
+        """Write the asynchronous events of the engine to the pipe."""
+        events = self.async_channel.events
+        while events:
+            found = self._named(events.popleft())
+            if found is not None:
+                self.pipe.put(_EVENT.pack(*found))
+
+    def _named(self, event: Event) -> tuple[int, int] | None:
+        """The type of an event and the object it names, or ``None`` if that is destroyed."""
+        kind = int(event.TYPE)  # type: ignore[union-attr]
+        if isinstance(event, CQError):
+            return self._handle_of(kind, CqHandle, lambda one: one.cq.number == event.cq)
+        if isinstance(event, SRQLimitReached):
+            return self._handle_of(kind, SrqHandle, lambda one: one.srq.number == event.srq)
+        if hasattr(event, "qp"):
+            for _, one in self.of_kind(QueuePairHandle):
+                if one.qp.qp_num == event.qp:
+                    one.events_reported += 1
+                    return kind, event.qp
+            return None
+        return kind, 1
+
+    def _handle_of(
+        self, kind: int, what: type[T], is_it: Callable[[T], bool]
+    ) -> tuple[int, int] | None:
+        for handle, one in self.of_kind(what):
+            if is_it(one):
+                if isinstance(one, SrqHandle):
+                    one.events_reported += 1
+                return kind, handle
+        return None
+
+    def flush_events(self) -> None:
+        """Write events that found a full pipe."""
+        if self.pipe.is_full:
+            self.pipe.flush()
+        for channel in self._channels.values():
+            channel.pipe.flush()
+
+    # Destruction.
+
+    def destroy_qp(self, handle: int, owner: QueuePairHandle) -> None:
+        """Destroy a queue pair; one that other contexts have open stays until the last is gone."""
+        qp = owner.qp
+        self.device.openers[qp] -= 1
+        if not self.device.openers[qp]:
+            for gid, one in tuple(self.mcast):
+                if one is qp:
+                    self.nic.detach_mcast(qp, gid)
+                    self.mcast.discard((gid, one))
+            self.nic.destroy_qp(qp)
+            del self.device.openers[qp]
+        self.remove(handle)
+        self.qps.pop(qp.qp_num, None)
+
+    def destroy_srq(self, handle: int, owner: SrqHandle) -> None:
+        """Destroy a shared receive queue. ``VerbsError`` EBUSY while queue pairs use it."""
+        self.nic.destroy_srq(owner.srq)
+        del self.srqs.handles[owner.srq.number]
+        self.remove(handle)
+
+    def destroy_cq(self, handle: int, owner: CqHandle) -> None:
+        """Destroy a completion queue. ``VerbsError`` EBUSY while queues complete there."""
+        self.nic.destroy_cq(owner.cq)
+        owner.cq.close()
+        if owner.channel is not None:
+            owner.channel.users -= 1
+        self.remove(handle)
+
+    def destroy_channel(self, handle: int, channel: Channel) -> None:
+        """Destroy a completion channel. ``VerbsError`` EBUSY while CQs use it."""
+        if channel.users:
+            raise VerbsError(f"channel {handle} is used by {channel.users} CQs", EBUSY)
+        channel.pipe.close()
+        self.remove(handle)
+
+    def dealloc_mw(self, handle: int, window: MemoryWindow) -> None:
+        """Free a window."""
+        self.nic.memory.dealloc_mw(window)
+        self.remove(handle)
+
+    def dereg_mr(self, handle: int, region: Region) -> None:
+        """Free a region. ``VerbsError`` EBUSY while windows are bound to it."""
+        self.nic.memory.dereg_mr(region)
+        self.remove(handle)
+
+    def close_xrcd(self, handle: int, domain: XrcDomain) -> None:
+        """Close an XRC domain; one that other contexts have open, too, stays."""
+        files = self.device.xrc_files
+        number, users = files.get(domain.file, (domain.number, 1)) if domain.file else (0, 1)
+        if users > 1 and domain.file:
+            files[domain.file] = number, users - 1
+        else:
+            self.nic.close_xrcd(domain.number)
+            if domain.file:
+                del files[domain.file]
+        self.remove(handle)
+
+    def dealloc_pd(self, handle: int, pd: AllocatedPD) -> None:
+        """Free a protection domain. ``VerbsError`` EBUSY while anything is in it."""
+        self.nic.dealloc_pd(pd)
+        self.remove(handle)
+
+    def close(self) -> None:
+        """Destroy all objects, and free the rings and descriptors."""
+        if self._closed:
+            return
+        self._closed = True
+        self._destroy(QueuePairHandle, self.destroy_qp)
+        self._destroy(SrqHandle, self.destroy_srq)
+        self._destroy(CqHandle, self.destroy_cq)
+        self._destroy(Channel, self.destroy_channel)
+        self._destroy(MemoryWindow, self.dealloc_mw)
+        self._destroy(Region, self.dereg_mr)
+        self._destroy(XrcDomain, self.close_xrcd)
+        self._destroy(AllocatedPD, self.dealloc_pd)
+        self.nic.destroy_async_channel(self.async_channel)
+        self.ring.close()
+        self.copies.close()
+        self.pipe.close()
+        if self.process is not None:
+            self.process.close()
+
+    def _destroy(self, kind: type[T], destroy: Callable[[int, T], None]) -> None:
+        """Destroy all objects of a kind; what another process still uses lives on without it."""
+        for handle, thing in self.of_kind(kind):
+            with suppress(VerbsError):
+                destroy(handle, thing)
+
+
+def _open_memory(pid: int) -> ProcessMemory | None:
+    """The memory of a process, or ``None`` where Linux refuses it."""
+    try:
+        return ProcessMemory(pid)
+    except OSError:
+        return None

@@ -1,0 +1,82 @@
+"""Live counters of devices: how a service counts, and how another process asks for them."""
+
+import os
+import socket
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.memory import Region
+from rdmawire.verbs_service.context import Context, CqHandle, Object, QueuePairHandle
+from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.protocol import CALLS, COUNTERS, MAX_WORDS, version
+
+_CALLS: Final = {call.name: call.number for call in CALLS}
+_WORD: Final = 8
+_PATIENCE: Final = 5.0
+"""Seconds that a service may take to answer: it is busy, but not for so long."""
+
+
+def counter_words(device: Device, contexts: Sequence[Context]) -> tuple[int, ...]:
+    """The values of :data:`COUNTERS`, in order. ``contexts`` are those of the device."""
+    made, counters = device.nic.device, device.nic.counters
+    values = {
+        "xmit_packets": made.xmit_packets,
+        "xmit_bytes": made.xmit_bytes,
+        "rcv_packets": made.rcv_packets,
+        "rcv_bytes": made.rcv_bytes,
+        "xmit_discards": made.xmit_discards,
+        "drops": made.drops.total(),
+        "retransmits": counters.local_ack_timeout_err
+        + counters.packet_seq_err
+        + counters.implied_nak_seq_err,
+        "rnr_naks": counters.rcvd_rnr_err,
+        "out_of_sequence": counters.out_of_sequence,
+        "ecn_marked": counters.np_ecn_marked_roce_packets,
+        "cnp_sent": counters.np_cnp_sent,
+        "cnp_handled": counters.rp_cnp_handled,
+        "contexts": len(contexts),
+    }
+    values |= {
+        name: sum(1 for context in contexts for _ in context.of_kind(kind))
+        for name, kind in _KINDS.items()
+    }
+    return tuple(values[name] for name in COUNTERS)
+
+
+_KINDS: Final[dict[str, type[Object]]] = {
+    "qps": QueuePairHandle,
+    "cqs": CqHandle,
+    "mrs": Region,
+}
+
+
+def read_counters(path: Path) -> dict[str, Mapping[str, int]]:
+    """The counters of all devices of a running service, by their names.
+
+    ``OSError`` if none answers at the socket ``path``, ``VerbsError`` if it is of another version.
+    """
+    found: dict[str, Mapping[str, int]] = {}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(_PATIENCE)
+        sock.connect(os.fspath(path))
+        (count,) = _call(sock, "hello", version())
+        for index in range(count):
+            _, _, *name = _call(sock, "get_device", index)
+            text = array("Q", name).tobytes().rstrip(b"\0").decode()
+            values = _call(sock, "read_counters", index)
+            found[text] = dict(zip(COUNTERS, values, strict=True))
+    return found
+
+
+def _call(sock: socket.socket, name: str, *arguments: int) -> tuple[int, ...]:
+    sock.send(array("Q", (_CALLS[name], *arguments)).tobytes())
+    data = sock.recv(_WORD * MAX_WORDS)
+    if not data:
+        raise ConnectionResetError(f"{name}: the service has closed the connection")
+    error, *values = array("Q", data)
+    if error:
+        raise VerbsError(f"{name}: the service refuses", error)
+    return tuple(values)

@@ -1,0 +1,119 @@
+"""The devices of a service: names, addresses, rates, and the engine of each."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from errno import EINVAL
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.fabric.host import Place
+from rdmawire.ib import Nic, QueuePair
+from rdmawire.identifier import Randomness
+from rdmawire.live import now
+from rdmawire.memory import AddressSpace
+from rdmawire.verbs import IBTA
+from rdmawire.wire.management import MTU
+
+PROFILE: Final = replace(
+    IBTA,
+    name="verbs-service",
+    max_sge=30,
+    pkey_tbl_len=1,
+    max_qp_wr=1 << 14,
+    # The library counts the slots of work queues.
+    frees_slots_at_poll=False,
+    # As adapters of RoCE do. Each receive after the last one would cause an ACK with new credits.
+    end_to_end_credits=False,
+)
+"""The limits of devices: those of the standard's profile, and one P_Key."""
+
+MAX_NAME: Final = 63
+"""Maximum bytes of a device's name, as in ``ibv_device``."""
+
+_LANES: Final = {1: 1, 4: 2, 8: 4, 12: 8, 2: 16}
+"""``active_width`` by lanes."""
+_USUAL_LANES: Final = 4
+_SPEEDS: Final = {2.5: 1, 5: 2, 10: 8, 14: 16, 25: 32, 50: 64, 100: 128, 200: 256}
+"""``active_speed`` by Gbit/s of one lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """A device: its name, its place (MAC address, first GID), further GIDs, path MTU, and rate.
+
+    ``rate`` is in Gbit/s, and only what programs read of the port.
+    """
+
+    name: str
+    place: Place
+    more_gids: tuple[bytes, ...] = ()
+    mtu: MTU = MTU.MTU_4096
+    rate: float = 100
+
+
+def link_local(mac: bytes) -> bytes:
+    """The link-local GID of a port, from its MAC address. RFC 4291, appendix A."""
+    return b"\xfe\x80" + bytes(6) + _eui64(mac)
+
+
+def _eui64(mac: bytes) -> bytes:
+    return bytes((mac[0] ^ 2,)) + mac[1:3] + b"\xff\xfe" + mac[3:]
+
+
+def numbered(count: int, name: str = "rw") -> tuple[DeviceSpec, ...]:
+    """Devices ``rw0``, ``rw1`` and so on, with 10.0.0.1, 10.0.0.2 and so on."""
+    return tuple(
+        DeviceSpec(f"{name}{number}", Place.numbered(number + 1)) for number in range(count)
+    )
+
+
+Resolve = Callable[[bytes], bytes]
+"""Returns the MAC address of a GID's next hop. ``VerbsError`` EHOSTUNREACH if there is none."""
+
+
+class Device:
+    """One device: its engine, and what programs ask about it."""
+
+    def __init__(self, spec: DeviceSpec, resolve: Resolve, random: Randomness | None) -> None:
+        if not 0 < len(spec.name.encode()) <= MAX_NAME:
+            raise VerbsError(f"device name {spec.name!r}: not 1 to {MAX_NAME} bytes", EINVAL)
+        self.name = spec.name
+        self.mac = spec.place.mac
+        self.gids = (spec.place.gid, *spec.more_gids, link_local(self.mac))
+        self.mtu = spec.mtu
+        self.guid = int.from_bytes(_eui64(self.mac), "big")
+        self.resolve = resolve
+        self.width, self.speed = _port_rate(spec.rate)
+        self.nic = Nic(
+            self.mac, self.gids, AddressSpace(), profile=PROFILE, random=random, clock=now
+        )
+        self.ready = self.nic.device.ready
+        """The queue pairs with frames to send: empty if there are none."""
+        self.xrc_files: dict[tuple[int, int], tuple[int, int]] = {}
+        """The XRC domain of each file, and how many contexts have it open."""
+        self.openers: Counter[QueuePair] = Counter()
+        """How many contexts have each queue pair."""
+        cq = self.nic.create_cq(1)
+        self.of_xrc_targets = self.nic.alloc_pd(), cq, cq
+        """The domain and the queues of XRC targets, which ibv_create_qp_ex(3) gives none."""
+
+    def gid_at(self, index: int) -> bytes:
+        """A GID by its index. ``VerbsError`` EINVAL beyond the table."""
+        if index >= len(self.gids):
+            raise VerbsError(f"GID index {index}: {self.name} has {len(self.gids)} GIDs", EINVAL)
+        return self.gids[index]
+
+
+def _port_rate(rate: float) -> tuple[int, int]:
+    """``active_width`` and ``active_speed`` whose product is at least ``rate`` Gbit/s."""
+    options = ((lanes * speed, lanes, speed) for lanes in _LANES for speed in _SPEEDS)
+    fitting = [option for option in options if option[0] >= rate]
+    _, lanes, speed = min(fitting, default=(0, 12, 200), key=_usual_first)
+    return _LANES[lanes], _SPEEDS[speed]
+
+
+def _usual_first(option: tuple[float, int, float]) -> tuple[float, bool, int]:
+    """Order rates, lanes and speeds: ports of four lanes are usual, and known to every program."""
+    rate, lanes, _ = option
+    return rate, lanes != _USUAL_LANES, lanes

@@ -1,0 +1,196 @@
+"""Links, switches and faults between devices: a fabric whose virtual time is driven by real time.
+
+The simulator runs up to the present time in each step, so a frame that takes 10 us on a link
+arrives 10 us later, by the clock of the machine. A machine that is too slow for the traffic falls
+behind; then frames arrive as soon as it gets to them.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Final, NamedTuple
+
+from rdmawire.errors import FabricError
+from rdmawire.fabric import Chances, Envelope, Link, Network, Place, Simulator
+from rdmawire.fabric.simulator import Attachment
+from rdmawire.live import now
+from rdmawire.traffic.scenario import Scenario
+from rdmawire.traffic.scenario.consistency import places_of
+from rdmawire.traffic.scenario.runner.testbed import add_links, install_faults, rule_of
+from rdmawire.traffic.scenario.types import parse_rate
+from rdmawire.units import parse_duration, parse_share
+from rdmawire.verbs_service.capture import Capture
+from rdmawire.verbs_service.device import Device, DeviceSpec
+from rdmawire.verbs_service.network import Neighbours
+from rdmawire.wire.management import MTU
+
+_NO_LIMIT: Final = 1 << 62
+_AROUND: Final = 128
+"""Bytes of a link's MTU that the headers of a packet may take."""
+
+Build = Callable[[Simulator, Sequence[Device]], list[Attachment]]
+"""Attaches devices to links. Returns the attachments, in order."""
+
+
+class FabricNetwork:
+    """Devices with links and switches between them, in real time.
+
+    ``build`` attaches the devices: see :func:`one_link` and :func:`of_scenario`. ``capture`` gets
+    each frame once, when a device sends it, lost ones too.
+    """
+
+    def __init__(self, build: Build, capture: Capture | None = None) -> None:
+        self._build = build
+        self._capture = capture
+        self._neighbours = Neighbours()
+        self._attachments: list[Attachment] = []
+        self._devices: Sequence[Device] = ()
+        self._simulator = Simulator(time_limit=_NO_LIMIT, event_limit=_NO_LIMIT)
+        self._start = now()
+
+    def attach(self, devices: Sequence[Device]) -> None:
+        self._devices = devices
+        for device in devices:
+            self._neighbours.add(device.gids, device.mac)
+        self._attachments = self._build(self._simulator, devices)
+        for attachment in self._attachments:
+            attachment.on_sent.append(self._record)
+
+    def _record(self, frame: Envelope, time: int) -> None:
+        if self._capture is not None:
+            self._capture.write([frame.data], self._start + time)
+
+    def resolve(self, gid: bytes) -> bytes:
+        return self._neighbours.resolve(gid)
+
+    def move(self, time: int) -> bool:
+        virtual = time - self._start
+        due = self._simulator.next_time()
+        if (due is None or due > virtual) and not any(one.nic.sends_more for one in self._devices):
+            self._simulator.clock.now = virtual
+            return False
+        self._simulator.run(until=virtual)
+        return self._simulator.events > 0
+
+    def next_timer(self) -> int | None:
+        due = self._simulator.next_time()
+        return None if due is None else due + self._start
+
+    @property
+    def fds(self) -> Sequence[int]:
+        return ()
+
+    def flush(self) -> None:
+        if self._capture is not None:
+            self._capture.flush()
+
+    def close(self) -> None:
+        if self._capture is not None:
+            self._capture.close()
+
+
+class LinkSettings(NamedTuple):
+    """A link that all devices share: latency in ns, rate in bits per second, and shares."""
+
+    latency: int = 0
+    rate: int | None = None
+    loss: float = 0.0
+    duplicate: float = 0.0
+    seed: int = 0
+
+
+_PARSERS: Final[dict[str, Callable[[str], object]]] = {
+    "latency": parse_duration,
+    "rate": parse_rate,
+    "loss": parse_share,
+    "duplicate": parse_share,
+    "seed": int,
+}
+
+
+def parse_link(text: str) -> LinkSettings:
+    """Read ``loss=0.001,latency=10us,rate=25G``. ``FabricError`` for any other text."""
+    values: dict[str, object] = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        name = name.strip()
+        if name not in _PARSERS or name in values:
+            known = ", ".join(_PARSERS)
+            raise FabricError(f"network {part!r}: give each of {known} once at most, as NAME=VALUE")
+        try:
+            values[name] = _PARSERS[name](value.strip())
+        except ValueError as error:
+            raise FabricError(f"network {part!r}: {value!r} is no {name}") from error
+    return LinkSettings(**values)  # type: ignore[arg-type]
+
+
+def one_link(settings: LinkSettings) -> Build:
+    """All devices are on one link."""
+    return partial(_on_one_link, settings)
+
+
+def _on_one_link(
+    settings: LinkSettings, simulator: Simulator, devices: Sequence[Device]
+) -> list[Attachment]:
+    random = Random(settings.seed)  # noqa: S311  faults are repeatable
+    chances = None
+    if settings.loss or settings.duplicate:
+        chances = Chances(random, drop=settings.loss, duplicate=settings.duplicate)
+    link = Link(settings.latency, rate=settings.rate, chances=chances)
+    return [simulator.attach(device.nic, device.mac, link) for device in devices]
+
+
+def of_scenario(scenario: Scenario) -> Build:
+    """The devices are the hosts of a scenario, in order, with its switches, links and faults.
+
+    Its connections, steps and expectations are not used. ``FabricError`` for faults that name an
+    end of a connection.
+    """
+    for link in scenario.links:
+        for fault in link.faults:
+            if fault.sent_by is not None:
+                text = (
+                    f"link {link.name}: a fault of packets from {fault.sent_by} needs a connection"
+                )
+                raise FabricError(f"{text}, which real programs make themselves: select by fields")
+    return partial(_as_hosts, scenario)
+
+
+def _as_hosts(
+    scenario: Scenario, simulator: Simulator, devices: Sequence[Device]
+) -> list[Attachment]:
+    network = Network(simulator, seed=scenario.seed)
+    for device in devices:
+        network.add_host(device.name, device)
+    add_links(network, scenario)
+    for link in scenario.links:
+        install_faults(network, link.name, [rule_of(plan) for plan in link.faults])
+    return [
+        network.attachments[device.name] for device in devices if device.name in network.attachments
+    ]
+
+
+def devices_of(scenario: Scenario) -> tuple[DeviceSpec, ...]:
+    """A device for each host of a scenario, with its name and addresses."""
+    mtus = {end: link.mtu for link in scenario.links for end in link.ends}
+    rates = {end: link.rate for link in scenario.links for end in link.ends}
+    specs = []
+    for host, place in zip(scenario.hosts, places_of(scenario.hosts), strict=True):
+        further = tuple(Place.of("02:00:00:00:00:01", other).gid for other in host.further)
+        rate = rates.get(host.name)
+        specs.append(
+            DeviceSpec(
+                host.name,
+                place,
+                further,
+                _path_mtu(mtus.get(host.name)),
+                100 if rate is None else rate / 1e9,
+            )
+        )
+    return tuple(specs)
+
+
+def _path_mtu(mtu: int | None) -> MTU:
+    """The greatest path MTU whose packets fit a link's MTU."""
+    fitting = [one for one in MTU if mtu is None or one.bytes + _AROUND <= mtu]
+    return max(fitting, default=MTU.MTU_256)

@@ -1,0 +1,190 @@
+"""Networks between the devices of a service.
+
+A network takes frames from its devices' engines and delivers them. :class:`DirectNetwork` does that
+at once and without loss; :mod:`rdmawire.verbs_service.fabric_network` puts links and switches
+between the devices, :mod:`rdmawire.verbs_service.udp_network` other services.
+"""
+
+from collections.abc import Sequence
+from errno import EHOSTUNREACH
+from ipaddress import IPv6Address
+from operator import itemgetter
+from typing import Final, Protocol
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib import Nic
+from rdmawire.ib.engine import GROUP_BIT
+from rdmawire.live import now
+from rdmawire.units import us
+from rdmawire.verbs.ah import is_multicast, multicast_mac
+from rdmawire.verbs_service.capture import Capture
+from rdmawire.verbs_service.device import Device
+
+_TIMER_PERIOD: Final = us(20)
+_BURST: Final = 128
+"""Frames that a device sends before others do."""
+
+
+class Network(Protocol):
+    """What carries the frames of devices. Times are in ns."""
+
+    def attach(self, devices: Sequence[Device]) -> None:
+        """Carry the frames of these devices. Called once."""
+
+    def resolve(self, gid: bytes) -> bytes:
+        """Return the MAC address of a GID. ``VerbsError`` EHOSTUNREACH if no device has it."""
+
+    def move(self, time: int) -> bool:
+        """Move the frames that are due at ``time``. Return whether there were any."""
+
+    def next_timer(self) -> int | None:
+        """When :meth:`move` has something to do by itself, or ``None``."""
+
+    @property
+    def fds(self) -> Sequence[int]:
+        """Descriptors of which one is readable when there are frames to move."""
+
+    def flush(self) -> None:
+        """Write what is buffered of captures: nothing is to be done for a while."""
+
+    def close(self) -> None:
+        """Complete captures, and close descriptors."""
+
+
+class Neighbours:
+    """The MAC addresses of GIDs."""
+
+    def __init__(self) -> None:
+        self._macs: dict[bytes, bytes] = {}
+
+    def add(self, gids: Sequence[bytes], mac: bytes) -> None:
+        """Add the GIDs of a port."""
+        self._macs |= dict.fromkeys(gids, mac)
+
+    def knows(self, gid: bytes) -> bool:
+        """Whether a port has this GID."""
+        return gid in self._macs
+
+    def resolve(self, gid: bytes) -> bytes:
+        """Return the MAC address of a GID or group. ``VerbsError`` EHOSTUNREACH if unknown."""
+        if is_multicast(gid):
+            return multicast_mac(gid)
+        mac = self._macs.get(gid)
+        if mac is None:
+            address = IPv6Address(gid)
+            name = address.ipv4_mapped or address
+            raise VerbsError(f"no device has the address {name}", EHOSTUNREACH)
+        return mac
+
+
+class Timers:
+    """The timers of devices. They are looked at every 20 us at most: that takes its time."""
+
+    def __init__(self) -> None:
+        self._nics: list[Nic] = []
+        self._next_look = 0
+
+    def add(self, devices: Sequence[Device]) -> None:
+        """Add devices."""
+        self._nics += [device.nic for device in devices]
+
+    def handle(self, time: int) -> bool:
+        """Handle the timers that are due. Return whether there were any."""
+        if time < self._next_look:
+            return False
+        self._next_look = time + _TIMER_PERIOD
+        handled = False
+        for nic in self._nics:
+            due = nic.next_timer()
+            if due is not None and due <= time:
+                nic.handle_timer(time)
+                handled = True
+        return handled
+
+
+def soonest(devices: Sequence[Device]) -> int | None:
+    """When the next timer is due, if there is one."""
+    times = (device.nic.next_timer() for device in devices)
+    return min((time for time in times if time is not None), default=None)
+
+
+_mac_of: Final = itemgetter(slice(6))
+
+
+def by_destination(frames: list[bytes]) -> list[tuple[bytes, list[bytes]]]:
+    """Split frames where their destination changes: MAC addresses and frames, in order."""
+    mac = frames[0][:6]
+    if len(frames) == 1 or len({*map(_mac_of, frames)}) == 1:
+        return [(mac, frames)]
+    runs = [(mac, list[bytes]())]
+    for frame in frames:
+        if frame[:6] != mac:
+            mac = frame[:6]
+            runs.append((mac, []))
+        runs[-1][1].append(frame)
+    return runs
+
+
+class DirectNetwork:
+    """A wire without latency, rate or loss. ``capture`` gets each frame once."""
+
+    def __init__(self, capture: Capture | None = None) -> None:
+        self.capture = capture
+        self.neighbours = Neighbours()
+        self.devices: Sequence[Device] = ()
+        self.by_mac: dict[bytes, Device] = {}
+        self.timers = Timers()
+
+    def attach(self, devices: Sequence[Device]) -> None:
+        self.devices = devices
+        self.timers.add(devices)
+        for device in devices:
+            self.by_mac[device.mac] = device
+            self.neighbours.add(device.gids, device.mac)
+
+    def resolve(self, gid: bytes) -> bytes:
+        return self.neighbours.resolve(gid)
+
+    def move(self, time: int) -> bool:
+        moved = self.timers.handle(time)
+        for device in self.devices:
+            if device.ready:
+                frames = device.nic.transmit(time, _BURST)
+                if frames:
+                    moved = True
+                    if self.capture is not None:
+                        self.capture.write(frames, now())
+                    for mac, run in by_destination(frames):
+                        self.deliver(mac, run, device)
+        return moved
+
+    def record(self, frames: list[bytes]) -> None:
+        """Capture frames."""
+        if self.capture is not None:
+            self.capture.write(frames, now())
+
+    def deliver(self, mac: bytes, frames: list[bytes], sender: Device | None) -> None:
+        """Deliver frames to one address, as ``sender`` or another service sent them."""
+        if mac[0] & GROUP_BIT:
+            for device in self.devices:
+                if device is not sender:  # its engine has looped back its own
+                    device.nic.receive_all(frames, now())
+            return
+        receiver = self.by_mac.get(mac)
+        if receiver is not None:
+            receiver.nic.receive_all(frames, now())
+
+    def next_timer(self) -> int | None:
+        return soonest(self.devices)
+
+    @property
+    def fds(self) -> Sequence[int]:
+        return ()
+
+    def flush(self) -> None:
+        if self.capture is not None:
+            self.capture.flush()
+
+    def close(self) -> None:
+        if self.capture is not None:
+            self.capture.close()

@@ -1,0 +1,311 @@
+"""Work records of a context's ring become work requests of the engine.
+
+Records for one queue that follow each other are posted together. What a library cannot have written
+is a :class:`RingError`. Work that only the engine finds invalid completes with an error.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from mmap import mmap
+from operator import length_hint
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib import QueuePair
+from rdmawire.ib.doorbell import post_invalid, post_invalid_receive
+from rdmawire.ib.post_checks import enqueue_receives, enqueue_short
+from rdmawire.ib.service import SERVICES
+from rdmawire.memory import Bind, MemoryWindow, Region
+from rdmawire.memory.key import LOCAL_WRITE
+from rdmawire.verbs import (
+    FENCE,
+    SIGNALED,
+    SOLICITED,
+    VERBS,
+    AddressHandle,
+    BindMW,
+    Local,
+    QPType,
+    RecvWR,
+    SendFlags,
+    SendOpcode,
+    SendWR,
+    Sge,
+)
+from rdmawire.verbs_service.context import Context, SrqHandle
+from rdmawire.verbs_service.protocol import (
+    MAX_INLINE_DATA,
+    MAX_SGE,
+    PAD,
+    POST_RECV,
+    POST_SEND,
+    POST_SRQ_RECV,
+    SGE,
+    WORK_REQUEST,
+)
+from rdmawire.verbs_service.ring import MAX_BATCH, RingError
+
+_RECORD: Final = WORK_REQUEST.struct
+_SIZE: Final = _RECORD.size
+_SGE: Final = SGE.struct
+_ONE_SGE: Final = _SIZE + _SGE.size
+_FIRST_FIELDS: Final = Struct("=IIIIQIIQII64xQII")
+"""A record up to ``sge_count``, and its first SGE."""
+_HEAD: Final = Struct("=III")
+_MIN_PAD: Final = 8
+_INLINE: Final = SendFlags.INLINE.value
+_new = tuple.__new__
+
+
+def _flags_of(kind: QPType, opcode: int) -> int:
+    """The flags that mean something for work on a queue pair; providers ignore the others."""
+    verb = VERBS[opcode]
+    fenced = SERVICES[kind].reliable or verb.ends_use
+    source = verb.local is Local.SOURCE
+    return SIGNALED | FENCE * fenced | SOLICITED * verb.takes_receive | _INLINE * source
+
+
+Known = dict[int, tuple[int, int]]
+
+_KNOWN: Final[dict[QPType, Known]] = {
+    kind: {opcode.value: (opcode, _flags_of(kind, opcode)) for opcode in SendOpcode}
+    for kind in SERVICES
+}
+"""The operations, and which flags mean something, by queue pair type and opcode."""
+
+_LONG: Final = frozenset(
+    {
+        SendOpcode.ATOMIC_CMP_AND_SWP.value,
+        SendOpcode.ATOMIC_FETCH_AND_ADD.value,
+        SendOpcode.BIND_MW.value,
+        SendOpcode.FLUSH.value,
+    }
+)
+"""Operations that need the last fields of a record."""
+
+_SHORT: Final = frozenset(
+    {
+        SendOpcode.RDMA_WRITE.value,
+        SendOpcode.RDMA_WRITE_WITH_IMM.value,
+        SendOpcode.SEND.value,
+        SendOpcode.SEND_WITH_IMM.value,
+        SendOpcode.RDMA_READ.value,
+    }
+)
+"""Operations of which a record's first fields are always valid."""
+
+_LONG_TYPES: Final = frozenset({QPType.UD, QPType.XRC_INI})
+"""Queue pairs whose work needs the last fields of a record."""
+
+
+class Records(NamedTuple):
+    """Bytes of a ring: records may begin before ``most``, and lie before ``end``."""
+
+    data: mmap
+    most: int
+    end: int
+
+
+def take_work(context: Context) -> bool:
+    """Post the work that is in the ring, at most :data:`MAX_BATCH` bytes. Return whether any was.
+
+    Raises :class:`RingError` for records that no library writes.
+    """
+    ring = context.ring
+    start, size = ring.ready()
+    if not size:
+        return False
+    at, records = start, Records(ring.map, min(start + MAX_BATCH, start + size), start + size)
+    while at < records.most:
+        length, kind, queue = _HEAD.unpack_from(ring.map, at)
+        if kind == PAD:
+            _check_size(records, at, length, _MIN_PAD)
+            at += length
+        elif kind in _TAKERS:
+            at = _TAKERS[kind](context, queue, records, at)
+        else:
+            raise RingError(f"a work record of kind {kind}")
+    ring.taken(at - start)
+    return True
+
+
+def _check_size(records: Records, at: int, length: int, least: int) -> None:
+    left = records.end - at
+    if length % 8 or not least <= length <= left:
+        raise RingError(f"a work record of {length} bytes, {left} are there")
+
+
+def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
+    """Post the send work of one queue pair from ``at`` on; return the offset behind it."""
+    qp = _queue_pair(context, queue)
+    known, is_short, are_short = _KNOWN[qp.type], qp.type not in _LONG_TYPES, True
+    data, most, end = records
+    read, works = _FIRST_FIELDS.unpack_from, list[SendWR]()
+    while at < most:
+        length, kind, number, opcode, wr_id, flags, imm, remote, rkey, sges, *sge = read(data, at)
+        if number != queue or kind != POST_SEND:
+            break
+        if length != _ONE_SGE or length > end - at:
+            _check_size(records, at, length, _SIZE)
+        if sges == 1 and is_short and opcode not in _LONG and not flags & _INLINE:
+            _check_length(length, 1)
+            are_short = are_short and opcode in _SHORT
+            opcode, mask = known.get(opcode, _UNKNOWN)
+            fields = (opcode, (_new(Sge, sge),), wr_id, flags & mask, remote, rkey, imm, imm)
+            works.append(_new(SendWR, fields + _REST))
+        else:
+            are_short = False
+            works.append(_long(context, known, data, at, length))
+        at += length
+    _post_sends(context, qp, works, are_short=are_short)
+    return at
+
+
+def _post_sends(context: Context, qp: QueuePair, works: list[SendWR], *, are_short: bool) -> None:
+    """Post work. What is refused completes with an error, in order."""
+    if are_short:
+        works = works[enqueue_short(qp, works) :]
+    rest = iter(works)
+    while works:
+        try:
+            context.nic.post_send(qp, rest)
+            return
+        except VerbsError:
+            post_invalid(qp, works[~length_hint(rest)].wr_id)
+
+
+def _take_receives(context: Context, queue: int, records: Records, at: int) -> int:
+    """Post the receives of one queue pair from ``at`` on; return the offset behind them."""
+    qp = _queue_pair(context, queue)
+    works, at = _receives(POST_RECV, queue, records, at)
+    works = works[enqueue_receives(qp, works) :]
+    rest = iter(works)
+    while works:
+        try:
+            context.nic.post_recv(qp, rest)
+            break
+        except VerbsError:
+            post_invalid_receive(qp, works[~length_hint(rest)].wr_id)
+    return at
+
+
+def _take_shared_receives(context: Context, queue: int, records: Records, at: int) -> int:
+    """Post the receives of one SRQ from ``at`` on; return the offset behind them.
+
+    No queue pair could complete an invalid one: it raises :class:`RingError`.
+    """
+    works, at = _receives(POST_SRQ_RECV, queue, records, at)
+    with _nonsense():
+        context.nic.post_srq_recv(context.find(queue, SrqHandle).srq, works)
+    return at
+
+
+def _receives(kind: int, queue: int, records: Records, at: int) -> tuple[list[RecvWR], int]:
+    """The receives of a queue from ``at`` on, and the offset behind them."""
+    data, most, _ = records
+    read, works = _FIRST_FIELDS.unpack_from, list[RecvWR]()
+    while at < most:
+        length, found, number, _, wr_id, _, _, _, _, sges, *sge = read(data, at)
+        if number != queue or found != kind:
+            break
+        _check_size(records, at, length, _SIZE)
+        _check_length(length, sges)
+        pieces = (_new(Sge, sge),) if sges == 1 else _sges(data, at, sges)
+        works.append(_new(RecvWR, (pieces, wr_id)))
+        at += length
+    return works, at
+
+
+_TAKERS: Final[dict[int, Callable[[Context, int, Records, int], int]]] = {
+    POST_SEND: _take_sends,
+    POST_RECV: _take_receives,
+    POST_SRQ_RECV: _take_shared_receives,
+}
+
+
+_UNKNOWN: Final = (-1, 0)
+_REST: Final = tuple(SendWR(0))[8:]
+
+
+def _check_length(length: int, sges: int) -> None:
+    if length != _SIZE + _SGE.size * sges:
+        raise RingError(f"a work record of {length} bytes with {sges} SGEs")
+
+
+def _sges(data: mmap, at: int, count: int) -> tuple[Sge, ...]:
+    """The SGEs behind the record at ``at``."""
+    if count > MAX_SGE:
+        raise RingError(f"a work record with {count} SGEs: at most {MAX_SGE}")
+    first = at + _SIZE
+    ends = range(first, first + count * _SGE.size, _SGE.size)
+    return tuple(_new(Sge, _SGE.unpack_from(data, place)) for place in ends)
+
+
+def _queue_pair(context: Context, number: int) -> QueuePair:
+    qp = context.qps.get(number)
+    if qp is None:
+        raise RingError(f"work for QP {number:#x}, which the context does not have")
+    return qp
+
+
+@contextmanager
+def _nonsense() -> Iterator[None]:
+    """Raise :class:`RingError` for a ``VerbsError``: the library checks this."""
+    try:
+        yield
+    except VerbsError as error:
+        raise RingError(error.reason) from error
+
+
+def _long(context: Context, known: Known, data: mmap, at: int, length: int) -> SendWR:
+    """A send work request from all fields of its record."""
+    (
+        _, _, _, opcode, wr_id, flags, imm, remote, rkey, sge_count, compare_add, swap, ah,
+        remote_qpn, remote_qkey, remote_srqn, inline_length, mw, mr, mw_access, bind_address,
+        bind_length,
+    ) = _RECORD.unpack_from(data, at)  # fmt: skip
+    found, mask = known.get(opcode, _UNKNOWN)
+    inline: bytes = b""
+    sges: tuple[Sge, ...] = ()
+    if flags & _INLINE:
+        if inline_length > MAX_INLINE_DATA or _SIZE + inline_length > length:
+            raise RingError(f"{inline_length} bytes inline in a record of {length}")
+        inline = data[at + _SIZE : at + _SIZE + inline_length]
+    else:
+        _check_length(length, sge_count)
+        sges = _sges(data, at, sge_count)
+    bind = path = None
+    with _nonsense():
+        if opcode == SendOpcode.BIND_MW:
+            access = mw_access & ~LOCAL_WRITE  # programs give it; adapters ignore it
+            bind = _bind(context, mw, mr, Bind(bind_address, bind_length, access, rkey=rkey))
+        if ah:
+            path = context.find(ah, AddressHandle)
+    is_flush = opcode == SendOpcode.FLUSH
+    return SendWR(
+        found,
+        sges,
+        wr_id,
+        flags & mask,
+        remote,
+        rkey,
+        imm,
+        imm,
+        compare_add,
+        swap,
+        path,
+        remote_qpn,
+        remote_qkey,
+        remote_srqn,
+        placement=mw_access & 0xFF if is_flush else 0,
+        selectivity=mw_access >> 8 if is_flush else 0,
+        length=bind_length if is_flush else 0,
+        inline=inline,
+        bind=bind,
+    )
+
+
+def _bind(context: Context, window: int, region: int, bind: Bind) -> BindMW:
+    found = context.find_optional(region, Region)
+    return BindMW(context.find(window, MemoryWindow), found, bind)

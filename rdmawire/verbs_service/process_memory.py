@@ -1,0 +1,215 @@
+"""Memory of the processes that use the service: pages behind regions.
+
+:class:`ProcessMemory` reads and writes through ``/proc/PID/mem``. Where Linux refuses that, or the
+memory is that of a GPU, :class:`CopyThread` asks a thread of the library to copy.
+"""
+
+import os
+import socket
+from collections.abc import Sequence
+from errno import EFAULT
+from mmap import PAGESIZE
+from typing import Final, Protocol
+
+from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.memory.page import Path
+from rdmawire.memory.region import Backing
+from rdmawire.validate import BytesLike
+from rdmawire.verbs_service.protocol import (
+    COPY_BUFFER_BYTES,
+    COPY_READ,
+    COPY_REQUEST,
+    COPY_WRITE,
+    MEMORY_OF_HOST,
+)
+from rdmawire.verbs_service.ring import SharedMemory
+
+_REQUEST: Final = COPY_REQUEST.struct
+_ERRNO: Final = 4
+_PATIENCE: Final = 2.0
+"""Seconds that a library may take for one copy. The service waits: a library that takes longer is
+taken for dead."""
+_IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
+
+
+class Memory(Protocol):
+    """Bytes of another process, by its virtual addresses. ``MemoryFault`` where it has none."""
+
+    def read(self, address: int, length: int) -> bytes: ...
+
+    def write(self, address: int, data: BytesLike) -> None: ...
+
+    def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
+        """Write parts one after the other."""
+
+
+class ProcessMemory:
+    """The memory of a process through ``/proc/PID/mem``.
+
+    ``OSError`` if Linux does not let this process open it.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._fd = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+
+    def read(self, address: int, length: int) -> bytes:
+        try:
+            data = os.pread(self._fd, length, address)
+        except (OSError, OverflowError) as error:
+            raise MemoryFault(_UNMAPPED, address, length) from error
+        if len(data) != length:
+            raise MemoryFault(_UNMAPPED, address, length)
+        return data
+
+    def write(self, address: int, data: BytesLike) -> None:
+        try:
+            written = os.pwrite(self._fd, data, address)
+        except (OSError, OverflowError) as error:
+            raise MemoryFault(_UNMAPPED, address, len(data)) from error
+        if written != len(data):
+            raise MemoryFault(_UNMAPPED, address, len(data))
+
+    def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
+        for start in range(0, len(parts), _IOV_MAX):
+            some = parts[start : start + _IOV_MAX]
+            length = sum(map(len, some))
+            try:
+                written = os.pwritev(self._fd, some, address)
+            except (OSError, OverflowError) as error:
+                raise MemoryFault(_UNMAPPED, address, length) from error
+            if written != length:
+                raise MemoryFault(_UNMAPPED, address, length)
+            address += length
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._fd)
+
+
+_UNMAPPED: Final = "no such memory in the process"
+
+
+class CopyThread:
+    """Copies by a thread of the library, one at a time, through shared memory.
+
+    ``theirs`` is the library's end of the socket, ``buffer`` the memory.
+    """
+
+    def __init__(self) -> None:
+        kind = socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        self._socket.settimeout(_PATIENCE)
+        self._theirs = theirs.detach()
+        self._buffer = SharedMemory("rdmawire-copy", COPY_BUFFER_BYTES)
+        self._broken = False
+
+    def take_fds(self) -> tuple[int, int]:
+        """Return the library's ends, which the caller closes: the socket and the buffer."""
+        socket_fd, self._theirs = self._theirs, -1
+        return socket_fd, self._buffer.take_fd()
+
+    def _ask(self, direction: int, place: "Place", address: int, length: int) -> None:
+        """Have the library copy. ``MemoryFault`` if it refuses, is gone or takes too long."""
+        request = _REQUEST.pack(direction, place.memory, place.region, address, length)
+        try:
+            if self._broken:
+                raise OSError
+            self._socket.send(request)
+            answer = self._socket.recv(_ERRNO)
+        except OSError as error:
+            self._broken = True
+            raise MemoryFault("the library does not copy", address, length) from error
+        if answer != bytes(_ERRNO):
+            raise MemoryFault(_UNMAPPED, address, length)
+
+    def read(self, place: "Place", address: int, length: int) -> bytes:
+        """Read bytes of a region."""
+        parts = []
+        for start in range(0, length, COPY_BUFFER_BYTES):
+            size = min(length - start, COPY_BUFFER_BYTES)
+            self._ask(COPY_READ, place, address + start, size)
+            parts.append(self._buffer.map[:size])
+        return b"".join(parts)
+
+    def write(self, place: "Place", address: int, data: BytesLike) -> None:
+        """Write bytes of a region."""
+        source = memoryview(data)
+        for start in range(0, len(data), COPY_BUFFER_BYTES):
+            some = source[start : start + COPY_BUFFER_BYTES]
+            self._buffer.map[: len(some)] = bytes(some)
+            self._ask(COPY_WRITE, place, address + start, len(some))
+
+    def close(self) -> None:
+        """Free the socket and the buffer."""
+        self._socket.close()
+        if self._theirs >= 0:
+            os.close(self._theirs)
+        self._buffer.close()
+
+
+class Place:
+    """What a copy request names besides the address: the kind of memory, and the region.
+
+    ``region`` is its handle, set once the region has one.
+    """
+
+    __slots__ = ("memory", "region")
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self.region = 0
+
+
+class CopiedMemory:
+    """The memory behind one region, which the library copies."""
+
+    def __init__(self, thread: CopyThread, place: Place) -> None:
+        self._thread = thread
+        self._place = place
+
+    def read(self, address: int, length: int) -> bytes:
+        return self._thread.read(self._place, address, length)
+
+    def write(self, address: int, data: BytesLike) -> None:
+        self._thread.write(self._place, address, data)
+
+    def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
+        self._thread.write(self._place, address, b"".join(parts))
+
+
+class ProcessPages(Backing):
+    """Pages of a process. Linear addresses are its virtual addresses."""
+
+    path = Path.HOST
+    page_size = PAGESIZE
+    by_bus_address = False
+    is_simple = True
+    is_bulk = True
+    lends = False
+
+    def __init__(self, memory: Memory, kind: int = MEMORY_OF_HOST) -> None:
+        self.path = Path.HOST if kind == MEMORY_OF_HOST else Path.GPU_DIRECT
+        self.read = memory.read  # type: ignore[method-assign]
+        self.write = memory.write  # type: ignore[method-assign]
+        self.write_all = memory.write_all  # type: ignore[method-assign]
+
+    def lend(self, address: int) -> memoryview | None:  # noqa: ARG002  there are no views
+        return None
+
+    def read(self, address: int, length: int) -> bytes:
+        raise NotImplementedError
+
+    def write(self, address: int, data: BytesLike) -> None:
+        raise NotImplementedError
+
+    def push(self, address: int) -> None:
+        """Do nothing: writes are complete at once."""
+
+
+def check_mapped(memory: Memory, address: int, length: int) -> None:
+    """``VerbsError`` EFAULT if the first or the last byte of a range is not mapped."""
+    try:
+        for place in (address, address + length - 1):
+            memory.read(place, 1)
+    except MemoryFault as fault:
+        raise VerbsError(f"Bad address: {fault}", EFAULT) from fault

@@ -1,0 +1,101 @@
+"""What a program needs to use a service: libraries, a private ``/sys``, and variables."""
+
+import os
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from errno import ENOENT
+from pathlib import Path
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.topology import Machine
+from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.libraries import PRELOAD, copy_libraries, libraries
+from rdmawire.verbs_service.sysfs import write_tree
+
+VARIABLES: Final = ("RDMAWIRE_VERBS", "RDMAWIRE_SYSFS", "LD_LIBRARY_PATH", "LD_PRELOAD")
+"""The variables that :meth:`ProgramFiles.variables` returns."""
+
+
+def default_socket(environment: Mapping[str, str]) -> Path:
+    """Return the path of the socket that libraries use when RDMAWIRE_VERBS is not set."""
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    folder = Path(runtime, "rdmawire") if runtime else Path(f"/tmp/rdmawire-{os.getuid()}")  # noqa: S108
+    return folder / "verbs.sock"
+
+
+def given_socket(environment: Mapping[str, str]) -> Path:
+    """Return the path of the socket that RDMAWIRE_VERBS names, else the default."""
+    given = environment.get("RDMAWIRE_VERBS")
+    return Path(given) if given else default_socket(environment)
+
+
+def is_served(path: Path) -> bool:
+    """Whether a service answers at a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            return False
+    return True
+
+
+class ProgramFiles:
+    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys`` and ``dev``."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = path.absolute()
+        self.folder = self.socket.with_name(f"{path.name}.rdmawire")
+
+    @property
+    def sysfs(self) -> Path:
+        """The private ``/sys``."""
+        return self.folder / "sys"
+
+    def write(self, machine: Machine, devices: Sequence[Device], rates: Sequence[float]) -> None:
+        """Write all files, in place of those of a service that was killed.
+
+        ``LibraryError`` without libraries, ``OSError`` for files that cannot be written.
+        """
+        found = libraries()
+        self.remove()
+        self.folder.mkdir()
+        copy_libraries(self.folder / "lib", found)
+        write_tree(self.folder, machine, devices, rates)
+
+    def remove(self) -> None:
+        """Remove all files."""
+        for name in ("lib", "sys", "dev"):
+            if (self.folder / name).exists():
+                shutil.rmtree(self.folder / name)
+        if self.folder.exists():
+            self.folder.rmdir()
+
+    def variables(self, environment: Mapping[str, str], *, preload: bool = True) -> dict[str, str]:
+        """Return the variables of a program, which extend those of ``environment``.
+
+        Without ``preload`` the program sees the machine's own ``/sys``.
+        """
+        lib = self.folder / "lib"
+        own = {
+            "RDMAWIRE_VERBS": os.fspath(self.socket),
+            "RDMAWIRE_SYSFS": os.fspath(self.sysfs),
+            "LD_LIBRARY_PATH": _before(lib, environment.get("LD_LIBRARY_PATH")),
+        }
+        if preload:
+            own["LD_PRELOAD"] = _before(lib / PRELOAD, environment.get("LD_PRELOAD"))
+        return own
+
+
+def no_service(path: Path) -> VerbsError:
+    """Return the error for a socket at which no service answers."""
+    return VerbsError(
+        f"no verbs service answers at {path}: start one with `rdmawire verbs serve`", ENOENT
+    )
+
+
+def _before(path: Path, others: str | None) -> str:
+    """Put a path before others of a list, in which it then is once."""
+    rest = [one for one in (others or "").split(":") if one and one != os.fspath(path)]
+    return ":".join([os.fspath(path), *rest])

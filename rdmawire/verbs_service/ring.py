@@ -1,0 +1,338 @@
+"""Rings in shared memory: work from a library, completions to it.
+
+The layouts are those of :mod:`rdmawire.verbs_service.protocol`. A library may write anything into
+its rings at any time: positions and sizes are checked, and :class:`RingError` is raised for values
+that no library writes.
+
+Both sides run on processors with total store order (x86), where a store becomes visible after all
+stores before it. One place needs more than that, a store followed by a load of what the other side
+stores: :func:`fence`.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from errno import EINVAL
+from mmap import mmap
+from threading import Lock
+from time import time_ns
+from typing import Final, Protocol
+
+from rdmawire.errors import VerbsError
+from rdmawire.verbs.async_event import Sink
+from rdmawire.verbs.cq import CompletionQueue, check_cqe
+from rdmawire.verbs.enums import NetworkType, WCFlags, WorkCompletion
+from rdmawire.verbs.profile import Profile
+from rdmawire.verbs.srq import SharedReceiveQueue
+from rdmawire.verbs_service.protocol import (
+    ARM_SOLICITED,
+    ARMED,
+    ASLEEP,
+    COMPLETION,
+    CONSUMED,
+    HEAD,
+    PRODUCED,
+    RING_HEADER,
+    TAIL,
+    WORK_REQUEST,
+    WORK_RING_BYTES,
+)
+
+_WORD: Final = 8
+_COMPLETION: Final = COMPLETION.struct
+_WITH_INV: Final = WCFlags.WITH_INV.value
+_RECV: Final = 128
+_PACKET_TYPES: Final = {
+    NetworkType.IB: 0,
+    NetworkType.ROCE_V1: 0,
+    NetworkType.IPV6: 0b1001,
+    NetworkType.IPV4: 0b1010,
+}
+"""What a completion says of a datagram's packet (IBA A17.4.5.1), in ``sl``, as mlx5 does: programs
+such as UCX find the address by it. RoCE has no service level. Bit 3: it came in UDP; bits 2 to 0:
+the network header, 1 IPv6, 2 IPv4."""
+_MIN_RECORD: Final = WORK_REQUEST.struct.size
+_MASK: Final = WORK_RING_BYTES - 1
+_BEYOND: Final = 4096
+"""Bytes behind a work ring, so that a record at its end can be read with an SGE that it lacks."""
+MAX_BATCH: Final = 1 << 16
+"""Maximum bytes of work records taken at once, so that one client does not hold up others."""
+
+
+class RingError(Exception):
+    """A ring that holds what no library writes."""
+
+
+_LOCK: Final = Lock()
+
+
+def fence() -> None:
+    """Complete all stores before later loads: the atomic operation of a lock does that."""
+    with _LOCK:
+        pass
+
+
+class SharedMemory:
+    """``size`` bytes of memory with a descriptor for the other process."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(self.fd, size)
+            self.map = mmap(self.fd, size)
+        except (OSError, ValueError):
+            os.close(self.fd)
+            raise
+        self.words = memoryview(self.map)[:RING_HEADER].cast("Q")
+
+    def take_fd(self) -> int:
+        """Return the descriptor, which the caller closes."""
+        fd, self.fd = self.fd, -1
+        return fd
+
+    def close(self) -> None:
+        """Unmap the memory."""
+        self.words.release()
+        self.map.close()
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class WorkRing:
+    """The ring through which the work requests of one context arrive.
+
+    ``map`` has its bytes, records from :data:`RING_HEADER` on.
+    """
+
+    def __init__(self) -> None:
+        self._memory = SharedMemory("rdmawire-work", RING_HEADER + WORK_RING_BYTES + _BEYOND)
+        self.take_fd = self._memory.take_fd
+        self.map = self._memory.map
+        self._words = self._memory.words
+        self._tail = 0
+        self.doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there are records that were not taken."""
+        return self._words[_HEAD] != self._tail
+
+    def ready(self) -> tuple[int, int]:
+        """Return the offset in ``map`` of the next records, and how many bytes of them there are.
+
+        At most up to the end of the ring. Raises :class:`RingError` for an impossible ``head``.
+        """
+        tail = self._tail
+        size = self._words[_HEAD] - tail
+        if not size:
+            return 0, 0
+        if not 0 < size <= WORK_RING_BYTES or size % _WORD:
+            raise RingError(f"head of the work ring is {size} bytes after its tail")
+        at = tail & _MASK
+        return RING_HEADER + at, min(size, WORK_RING_BYTES - at)
+
+    def taken(self, size: int) -> None:
+        """Give the space of ``size`` bytes of records back to the library."""
+        self._tail += size
+        self._words[_TAIL] = self._tail
+
+    def sleep(self) -> None:
+        """Have the library write to ``doorbell`` with its next work."""
+        self._words[_ASLEEP] = 1
+
+    def wake(self) -> None:
+        """Have the library write to ``doorbell`` no more."""
+        self._words[_ASLEEP] = 0
+
+    def answer_doorbell(self) -> None:
+        """Clear the doorbell."""
+        try:
+            os.eventfd_read(self.doorbell)
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        """Free the ring."""
+        self._memory.close()
+        os.close(self.doorbell)
+
+
+_HEAD, _TAIL, _ASLEEP = HEAD // _WORD, TAIL // _WORD, ASLEEP // _WORD
+_PRODUCED, _CONSUMED, _ARMED = PRODUCED // _WORD, CONSUMED // _WORD, ARMED // _WORD
+
+
+class HasSrq(Protocol):
+    """A queue pair that may receive from an SRQ."""
+
+    srq: SharedReceiveQueue | None
+
+
+class SrqNames:
+    """The handles of a context's shared receive queues, by their numbers in the engine."""
+
+    def __init__(self, qps: Mapping[int, HasSrq]) -> None:
+        self.handles: dict[int, int] = {}
+        self._qps = qps
+
+    def handle_for(self, qp_num: int) -> int:
+        """The handle of the SRQ that a receive just completed was taken from, or 0.
+
+        The SRQ of an XRC target is that of its present message.
+        """
+        qp = self._qps.get(qp_num)
+        if qp is None or qp.srq is None:
+            return 0
+        return self.handles.get(qp.srq.number, 0)
+
+
+class CompletionRing(CompletionQueue):
+    """A completion queue whose completions go to a ring in shared memory at once.
+
+    For the engine they are polled when they are in the ring: the library counts the slots of work
+    queues by what its application polls. ``srq_names`` names the SRQ of a receive. ``notify`` is
+    called to report an event; without it none is reported.
+    """
+
+    __slots__ = (
+        "_map",
+        "_mask",
+        "_memory",
+        "_produced",
+        "_room_until",
+        "_words",
+        "entries",
+        "notify",
+        "srq_names",
+    )
+
+    def __init__(
+        self,
+        srqs: SrqNames,
+        number: int,
+        cqe: int,
+        sink: Sink,
+        *,
+        profile: Profile,
+        **channels: object,
+    ) -> None:
+        super().__init__(number, cqe, sink, profile=profile, **channels)  # type: ignore[arg-type]
+        self.srq_names = srqs
+        self.notify: Callable[[], None] | None = None
+        self._produced = 0
+        self._allocate(cqe)
+
+    def _allocate(self, cqe: int) -> None:
+        """Map an empty ring with room for ``cqe`` completions."""
+        self.entries = 1 << max(cqe - 1, 1).bit_length()
+        size = RING_HEADER + self.entries * _COMPLETION.size
+        self._memory = SharedMemory("rdmawire-cq", size)
+        self._map, self._words = self._memory.map, self._memory.words
+        self._mask = self.entries - 1
+        self._room_until = self._produced + cqe
+
+    def take_fd(self) -> int:
+        """Return the descriptor of the ring's memory, which the caller closes."""
+        return self._memory.take_fd()
+
+    def _has_room(self, count: int) -> bool:
+        """Whether ``count`` more completions fit, by what the library has consumed."""
+        if self._produced + count <= self._room_until:
+            return True
+        self._room_until = self._room + self._consumed()
+        return self._produced + count <= self._room_until
+
+    def _consumed(self) -> int:
+        """How many completions were consumed, within what is possible."""
+        produced = self._produced
+        return min(max(self._words[_CONSUMED], produced - self._room), produced)
+
+    def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
+        if not self._has_room(1):
+            self._overrun()
+            return 0
+        self._put(completion, time_ns())
+        self._words[_PRODUCED] = self.polled = self._produced
+        if self.notify is not None:
+            fence()
+            armed = self._words[_ARMED]
+            if armed:
+                self._armed, self._solicited_only = True, armed == ARM_SOLICITED
+                self._tell(now, solicited or completion.status != 0)
+        return self._produced
+
+    def _put(self, completion: WorkCompletion, timestamp: int) -> None:
+        """Write one completion behind the others."""
+        (
+            wr_id, status, opcode, vendor_err, byte_len, imm, rkey, qp_num, src_qp, flags,
+            pkey_index, slid, sl, path_bits, _, _, network,
+        ) = completion  # fmt: skip
+        if flags & _WITH_INV:
+            imm = rkey
+        elif imm:
+            imm = int.from_bytes(imm.to_bytes(4, "big"), "little")
+        produced, srqs = self._produced, self.srq_names
+        _pack(
+            self._map, RING_HEADER + (produced & self._mask) * _SIZE,
+            wr_id, status, opcode, vendor_err, byte_len & 0xFFFF_FFFF, imm, qp_num, src_qp, flags,
+            pkey_index, slid, sl | _PACKET_TYPES[network], path_bits, 0, timestamp,
+            srqs.handle_for(qp_num) if opcode & _RECV and srqs.handles else 0, 0,
+        )  # fmt: skip
+        self._produced = produced + 1
+
+    @property
+    def room(self) -> int:
+        if self.notify is not None:
+            return 0
+        left = self._room_until - self._produced
+        if left < _FEW:
+            self._has_room(self._room)
+            left = self._room_until - self._produced
+        return left
+
+    def push_all(self, completions: Sequence[WorkCompletion]) -> range:
+        first = self._produced + 1
+        timestamp = time_ns()
+        for completion in completions:
+            self._put(completion, timestamp)
+        self._words[_PRODUCED] = self.polled = self._produced
+        return range(first, self._produced + 1)
+
+    def _fire(self) -> None:
+        self._armed = False
+        self._waiting = 0
+        self._deadline = None
+        self._words[_ARMED] = 0
+        if self.notify is not None:
+            self.notify()
+
+    def resize(self, cqe: int) -> None:
+        """Move the completions that were not consumed to a new ring for ``cqe`` of them.
+
+        Counts go on where they were. ``VerbsError`` EINVAL as for other completion queues.
+        """
+        check_cqe(cqe, self._profile)
+        consumed, produced = self._consumed(), self._produced
+        if self.broken:
+            raise VerbsError(f"CQ {self.number} overran", EINVAL)
+        if cqe < produced - consumed:
+            raise VerbsError(f"cqe {cqe} is less than the {produced - consumed} held", EINVAL)
+        old, old_mask = self._memory, self._mask
+        self._allocate(cqe)
+        self._room = cqe
+        for number in range(consumed, produced):
+            start = RING_HEADER + (number & old_mask) * _SIZE
+            to = RING_HEADER + (number & self._mask) * _SIZE
+            self._map[to : to + _SIZE] = old.map[start : start + _SIZE]
+        for word in (_PRODUCED, _CONSUMED, _ARMED):
+            self._words[word] = old.words[word]
+        self._words[_PRODUCED], self._words[_CONSUMED] = produced, consumed
+        old.close()
+
+    def close(self) -> None:
+        """Free the ring."""
+        self._memory.close()
+
+
+_FEW: Final = 128
+"""Free slots below which the library's counter is read again."""
+_pack = _COMPLETION.pack_into
+_SIZE: Final = _COMPLETION.size

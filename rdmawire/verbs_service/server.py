@@ -1,0 +1,322 @@
+"""The service: clients on a Unix socket, their contexts, and the devices they use."""
+
+import os
+import socket
+import sys
+from array import array
+from collections.abc import Sequence
+from errno import EADDRINUSE, EINVAL, ENODEV, ENOMEM, EPROTO
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib.cm import CMSettings
+from rdmawire.live import Loop, entropy, now
+from rdmawire.live.loop import YIELDS
+from rdmawire.units import ms
+from rdmawire.verbs_service import protocol
+from rdmawire.verbs_service.attributes import device_words
+from rdmawire.verbs_service.calls import Calls
+from rdmawire.verbs_service.cm import ConnectionService, Session
+from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
+from rdmawire.verbs_service.connection import Connection, Gone, Reply, Request
+from rdmawire.verbs_service.context import Context
+from rdmawire.verbs_service.counters import counter_words
+from rdmawire.verbs_service.device import Device, DeviceSpec
+from rdmawire.verbs_service.network import Network
+from rdmawire.verbs_service.posting import take_work
+from rdmawire.verbs_service.protocol import WORK_RING_BYTES
+from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
+
+_NODE_CA: Final = 1
+_NAME_WORDS: Final = 8
+_FLUSH_PERIOD: Final = ms(1)
+_ROUNDS: Final = 8
+"""How often frames go back and forth before rings are looked at again."""
+
+
+class Client:
+    """A connection, and its context once it opened a device, or what it has of the manager."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.greeted = False
+        self.context: Context | None = None
+        self.session: Session | None = None
+
+
+class Server:
+    """Serves devices on a Unix socket. Drives them in real time: :class:`rdmawire.live.Driver`.
+
+    ``cm_settings`` are the times and retries of the connection managers. ``yields`` is how often it
+    yields the processor before it sleeps: 0 in a program whose other threads need the interpreter.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        specs: Sequence[DeviceSpec],
+        network: Network,
+        cm_settings: CMSettings | None = None,
+        *,
+        yields: int = YIELDS,
+    ) -> None:
+        self.path = path
+        self.network = network
+        self.loop = Loop(yields)
+        random = entropy()
+        self.devices = [Device(spec, network.resolve, random) for spec in specs]
+        network.attach(self.devices)
+        self.cm = ConnectionService(self.devices, network.resolve, random, cm_settings)
+        self._flush_at = now()
+        self._clients: dict[int, Client] = {}
+        self._contexts: list[Context] = []
+        self._listener = _listen(path)
+        self.loop.register(self._listener.fileno(), self._accept)
+        for fd in network.fds:
+            self.loop.register(fd, _wake_up)
+
+    # The loop.
+
+    def step(self) -> bool:
+        """Take posted work, and move frames."""
+        worked = False
+        for context in tuple(self._contexts):
+            if context.ring.has_work:
+                worked = self._take_work(context) or worked
+        time = now()
+        for _ in range(_ROUNDS):
+            moved = self.network.move(time)
+            if not self.cm.step(time) and not moved:
+                break
+            worked = True
+        if worked:
+            self._report_events(time)
+        return worked
+
+    def _report_events(self, time: int) -> None:
+        """Write asynchronous events to their pipes."""
+        for context in self._contexts:
+            if context.async_channel.events:
+                context.report_events()
+        if time >= self._flush_at:
+            self._flush_events(time)
+
+    def _flush_events(self, time: int) -> None:
+        """Write events that found full pipes."""
+        self._flush_at = time + _FLUSH_PERIOD
+        for context in self._contexts:
+            context.flush_events()
+
+    def _take_work(self, context: Context) -> bool:
+        try:
+            return take_work(context)
+        except RingError as error:
+            self._expel(context, str(error))
+            return False
+
+    def _take_all_work(self, context: Context) -> None:
+        """Take what is in the ring now: at most as much as fits into it."""
+        for _ in range(WORK_RING_BYTES // MAX_BATCH):
+            if not context.ring.has_work or not self._take_work(context):
+                return
+
+    def next_timer(self) -> int | None:
+        """When frames are due, ns."""
+        times = self.network.next_timer(), self.cm.next_timer()
+        return min((time for time in times if time is not None), default=None)
+
+    def may_sleep(self) -> bool:
+        """Have libraries ring their doorbells. ``False`` if one posted work meanwhile."""
+        for context in self._contexts:
+            context.ring.sleep()
+        self._flush_events(now())
+        self.network.flush()
+        fence()
+        return not any(context.ring.has_work for context in self._contexts)
+
+    def awake(self) -> None:
+        """Have libraries ring no doorbells."""
+        for context in self._contexts:
+            context.ring.wake()
+
+    def run(self) -> None:
+        """Serve until :meth:`stop`."""
+        self.loop.run(self)
+
+    def stop(self) -> None:
+        """Let :meth:`run` return."""
+        self.loop.stop()
+
+    # Clients.
+
+    def _accept(self, _: int) -> None:
+        try:
+            sock, _address = self._listener.accept()
+        except OSError as error:
+            _warn(f"a client cannot be accepted: {error}")
+            return
+        connection = Connection(sock)
+        self._clients[connection.fd] = Client(connection)
+        self.loop.register(connection.fd, partial(self._hear, connection.fd))
+
+    def _hear(self, fd: int, _: int) -> None:
+        """Answer a request of a client, or notice that it is gone."""
+        client = self._clients[fd]
+        try:
+            request = client.connection.receive()
+            if request is not None:
+                self._answer(client, request)
+        except BlockingIOError:
+            return  # the event was that of an earlier client with this descriptor
+        except Gone:
+            self._drop(client)
+
+    def _answer(self, client: Client, request: Request) -> None:
+        try:
+            reply = self._perform(client, request)
+        except VerbsError as error:
+            client.connection.refuse(error.errno)
+        else:
+            client.connection.reply(reply)
+        finally:
+            request.close_fds()
+
+    def _perform(self, client: Client, request: Request) -> Reply:
+        name = request.call.name
+        if name == "hello":
+            return self._hello(client, *request.arguments)
+        if not client.greeted:
+            raise VerbsError("the first call is hello", EPROTO)
+        if client.context is not None and name != "read_counters":
+            self._take_all_work(client.context)  # what was posted before the call
+            if client.context is None:
+                raise Gone
+            return Calls(client.context).perform(request.call.number, request.arguments)
+        if name.startswith(PREFIX):
+            client.session = client.session or Session()
+            calls = ConnectionCalls(self.cm, client.session)
+            return calls.perform(request.call.number, request.arguments)
+        return self._perform_outside(client, request)
+
+    def _perform_outside(self, client: Client, request: Request) -> Reply:
+        """Do a call that needs no context."""
+        name = request.call.name
+        if name == "read_counters":
+            return self._read_counters(*request.arguments)
+        if name == "get_device":
+            return self._get_device(*request.arguments)
+        if name == "open_device":
+            return self._open_device(client, *request.arguments)
+        raise VerbsError(f"{name} needs an open device", EINVAL)
+
+    def _hello(self, client: Client, version: int) -> Reply:
+        if version != protocol.version():
+            raise VerbsError("the library is of another version of rdmawire", EPROTO)
+        client.greeted = True
+        return Reply((len(self.devices),))
+
+    def _device(self, index: int) -> Device:
+        if index >= len(self.devices):
+            raise VerbsError(f"device {index}: there are {len(self.devices)}", ENODEV)
+        return self.devices[index]
+
+    def _get_device(self, index: int) -> Reply:
+        device = self._device(index)
+        name = device.name.encode().ljust(8 * _NAME_WORDS, b"\0")
+        return Reply((device.guid, _NODE_CA, *array("Q", name)))
+
+    def _read_counters(self, index: int) -> Reply:
+        device = self._device(index)
+        contexts = [context for context in self._contexts if context.device is device]
+        return Reply(counter_words(device, contexts))
+
+    def _open_device(self, client: Client, index: int) -> Reply:
+        device = self._device(index)
+        try:
+            context = Context(device, client.connection.pid)
+        except OSError as error:
+            raise VerbsError(f"no descriptors or memory left: {error}", ENOMEM) from error
+        client.context = context
+        self._contexts.append(context)
+        self.loop.register(context.ring.doorbell, lambda _: context.ring.answer_doorbell())
+        copies = int(context.process is None)
+        fds = (
+            context.ring.take_fd(),
+            os.dup(context.ring.doorbell),
+            context.pipe.take_read_end(),
+            *context.copies.take_fds(),
+        )
+        return Reply((index + 1, copies, *device_words(device)), fds)
+
+    def _expel(self, context: Context, reason: str) -> None:
+        """Close the context of a client that wrote nonsense."""
+        _warn(f"process {context.pid} on {context.device.name}: closed, {reason}")
+        for client in tuple(self._clients.values()):
+            if client.context is context:
+                self._drop(client)
+
+    def _drop(self, client: Client) -> None:
+        """Forget a client, and destroy what it had."""
+        self.loop.unregister(client.connection.fd)
+        self._clients.pop(client.connection.fd, None)
+        client.connection.close()
+        context, client.context = client.context, None
+        if context is not None:
+            self._contexts.remove(context)
+            self.loop.unregister(context.ring.doorbell)
+            context.close()
+        session, client.session = client.session, None
+        if session is not None:
+            self.cm.close(session)
+
+    def close(self) -> None:
+        """Drop all clients, and remove the socket."""
+        for client in tuple(self._clients.values()):
+            self._drop(client)
+        self.loop.unregister(self._listener.fileno())
+        self._listener.close()
+        self.path.unlink(missing_ok=True)
+        for fd in self.network.fds:
+            self.loop.unregister(fd)
+        self.network.close()
+        self.loop.close()
+
+
+def _wake_up(_: int) -> None:
+    """Do nothing: the next step moves what arrived."""
+
+
+def _listen(path: Path) -> socket.socket:
+    """Listen on a socket file, in place of one that no service answers at any more.
+
+    ``VerbsError`` EADDRINUSE if a service does.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_dead(path)
+        listener.bind(os.fspath(path))
+        listener.listen(socket.SOMAXCONN)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _remove_dead(path: Path) -> None:
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            return
+    raise VerbsError(f"{path}: a service is running there", EADDRINUSE)
+
+
+def _warn(text: str) -> None:
+    print(f"rdmawire verbs: {text}", file=sys.stderr, flush=True)

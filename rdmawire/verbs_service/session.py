@@ -1,0 +1,199 @@
+"""A service with the files that programs need, and programs that run on it."""
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from typing import NamedTuple
+
+from rdmawire.errors import FabricError
+from rdmawire.fabric import Place
+from rdmawire.topology import Device as MachineDevice
+from rdmawire.topology import Machine
+from rdmawire.verbs_service.capture import Capture
+from rdmawire.verbs_service.counters import counter_words
+from rdmawire.verbs_service.device import DeviceSpec
+from rdmawire.verbs_service.network import Network
+from rdmawire.verbs_service.pci_layout import plain_host
+from rdmawire.verbs_service.program import ProgramFiles
+from rdmawire.verbs_service.protocol import COUNTERS
+from rdmawire.verbs_service.serve import allow_descriptors, network_of
+from rdmawire.verbs_service.server import Server
+from rdmawire.verbs_service.sysfs import write_counters
+
+_TICK = 1.0
+"""Seconds between two updates of the counters in the private ``/sys``."""
+_RATE = 100.0
+_GIGABIT = 1e9
+
+
+class SessionSettings(NamedTuple):
+    """What a session serves.
+
+    ``network`` is as in :func:`~rdmawire.verbs_service.network_of`. ``devices`` is the number of
+    devices, by default two, or the adapters of ``host``, at whose places they are then.
+    ``first_address`` is the number of the first device's address, so that joined services have
+    different ones. Frames are captured to the file or FIFO ``pcap``.
+    """
+
+    devices: int | None = None
+    network: str = ""
+    pcap: Path | None = None
+    host: Machine | None = None
+    first_address: int = 1
+
+
+class Session:
+    """A service on a socket, with the files beside it. Leave it by :meth:`close`.
+
+    Raises ``LibraryError`` without the stand-in libraries, ``VerbsError`` if a service runs on the
+    socket, ``FabricError`` or ``ScenarioError`` for a wrong network, ``TopologyError`` for a host
+    that has no adapter, and ``OSError`` for a file that cannot be made.
+    """
+
+    def __init__(self, path: Path, settings: SessionSettings) -> None:
+        self.files = ProgramFiles(path)
+        self._ended = False
+        allow_descriptors()
+        _make_private(self.files.socket.parent)
+        capture = None if settings.pcap is None else Capture(settings.pcap)
+        try:
+            network, specs = _devices(settings, capture)
+            self.server = Server(self.files.socket, specs, network)
+        except BaseException:
+            if capture is not None:
+                capture.close()
+            raise
+        try:
+            machine = settings.host or plain_host([spec.name for spec in specs])
+            rates = [spec.rate for spec in specs]
+            self.files.write(machine, self.server.devices, rates)
+        except BaseException:
+            self.server.close()
+            raise
+
+    def serve(self, on_tick: Callable[[], None] | None = None) -> None:
+        """Serve until :meth:`stop`, and call ``on_tick`` every second."""
+
+        def tick() -> None:
+            write_counters(self.files.folder, self.server.devices)
+            if on_tick is not None:
+                on_tick()
+
+        ticker = _Ticker(self.server, tick)
+        try:
+            self.server.run()
+        finally:
+            ticker.close()
+
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], *, preload: bool = True
+    ) -> "subprocess.Popen[bytes]":
+        """Start a program on the devices; :meth:`serve` returns when it has ended.
+
+        ``OSError`` if it cannot be started.
+        """
+        own = self.files.variables(environment, preload=preload)
+        child = subprocess.Popen(words, env={**environment, **own})  # noqa: S603  the user's command
+        ended = os.pidfd_open(child.pid)
+
+        def stop(_: int) -> None:
+            self.server.loop.unregister(ended)
+            os.close(ended)
+            self.server.stop()
+
+        self.server.loop.register(ended, stop)
+        return child
+
+    def stop(self) -> None:
+        """Let :meth:`serve` return."""
+        self.server.stop()
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Return the counters of each device, by names."""
+        return {
+            device.name: dict(zip(COUNTERS, counter_words(device, ()), strict=True))
+            for device in self.server.devices
+        }
+
+    def end_service(self) -> None:
+        """Disconnect all programs, complete the capture, and remove the socket."""
+        if not self._ended:
+            self._ended = True
+            self.server.close()
+
+    def close(self) -> None:
+        """End the service, and remove the files."""
+        self.end_service()
+        self.files.remove()
+
+
+class _Ticker:
+    """Calls a function in the loop of a service again and again."""
+
+    def __init__(self, server: Server, call: Callable[[], None]) -> None:
+        self._server = server
+        self._ended = Event()
+        self._alarm = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+        def handle(_: int) -> None:
+            os.eventfd_read(self._alarm)
+            call()
+
+        server.loop.register(self._alarm, handle)
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_TICK):
+            os.eventfd_write(self._alarm, 1)
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._server.loop.unregister(self._alarm)
+        os.close(self._alarm)
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder of a socket, for this user alone. ``OSError`` if it belongs to another one.
+
+    Programs load libraries from there, so a folder that others made in ``/tmp`` is refused.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = folder.stat().st_uid
+    if owner not in (0, os.getuid()) and not folder.samefile(Path.cwd()):
+        raise PermissionError(1, f"belongs to user {owner}: name another socket", os.fspath(folder))
+
+
+def _devices(
+    settings: SessionSettings, capture: Capture | None
+) -> tuple[Network, Sequence[DeviceSpec]]:
+    """Return the network, and devices: those of a scenario, of a host, or numbered ones."""
+    network, specs = network_of(settings.network, settings.devices or 2, capture)
+    if settings.network and "=" not in settings.network:
+        if settings.host is not None or settings.devices is not None:
+            raise FabricError(
+                f"network {settings.network}: the devices are the hosts of this scenario, so give"
+                " neither their number nor a host"
+            )
+        return network, specs
+    adapters = _adapters(settings)
+    last = settings.first_address + len(adapters)
+    places = map(Place.numbered, range(settings.first_address, last))
+    return network, [
+        DeviceSpec(name, place, rate=rate / _GIGABIT if rate else _RATE)
+        for (name, rate), place in zip(adapters, places, strict=True)
+    ]
+
+
+def _adapters(settings: SessionSettings) -> list[tuple[str, int | None]]:
+    """Return the names of devices, and their rates in bits per second where they are known."""
+    if settings.host is None:
+        return [(f"rw{number}", None) for number in range(settings.devices or 2)]
+    found: list[MachineDevice] = settings.host.adapters
+    count = len(found) if settings.devices is None else settings.devices
+    if not 0 < count <= len(found):
+        raise FabricError(f"{settings.host.name}: {len(found)} adapters, and {count} are needed")
+    return [(adapter.name, adapter.rate) for adapter in found[:count]]

@@ -1,0 +1,199 @@
+"""A private ``/sys``: what programs such as UCX and NCCL look for of RDMA devices.
+
+The tree is a folder with ``sys`` and ``dev``. The stand-in libraries and the preload library of
+``csrc/sysfs`` find it by the variable ``RDMAWIRE_SYSFS``, the path of ``sys``. Files are as Linux
+writes them (Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-bus-pci).
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv6Address
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from rdmawire.topology import DeviceKind, Machine
+from rdmawire.topology.pcie import PcieLink
+from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.pci_layout import PciFunction, functions_of
+
+_CLASSES: Final = {
+    DeviceKind.ADAPTER: "0x020000",
+    DeviceKind.GPU: "0x030200",
+    DeviceKind.NVME: "0x010802",
+}
+_BRIDGE: Final = "0x060400"
+_VENDORS: Final = {DeviceKind.GPU: "0x10de"}
+_NO_VENDOR: Final = "0x0000"
+_TRANSFERS: Final = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
+"""GT/s of a generation of PCIe."""
+_BARS: Final = 13
+"""Lines of ``resource``: six BARs, the ROM, and six of SR-IOV."""
+_UVERBS_MAJOR, _FIRST_MINOR = 231, 192
+
+
+def write_tree(
+    folder: Path, machine: Machine, devices: Sequence[Device], rates: Sequence[float]
+) -> None:
+    """Write the tree to ``folder``, which exists: each device is an adapter of ``machine``.
+
+    ``rates`` are those of ports, in Gbit/s. ``TopologyError`` if a PCI hierarchy is too large,
+    ``OSError`` if a file cannot be written.
+    """
+    numbers = {device.name: number for number, device in enumerate(devices)}
+    (folder / "sys/bus/pci/devices").mkdir(parents=True)
+    _write(folder / "sys/class/infiniband_verbs", {"abi_version": "6"})
+    (folder / "sys/class/infiniband").mkdir()
+    (folder / "dev/infiniband").mkdir(parents=True)
+    for function in functions_of(machine):
+        _write_function(folder / "sys", function)
+        if function.device is not None and function.device.name in numbers:
+            number = numbers[function.device.name]
+            _write_adapter(folder, function, devices[number], rates[number], number)
+
+
+def write_counters(folder: Path, devices: Iterable[Device]) -> None:
+    """Write the present counters of devices. They only grow: a reader sees whole numbers."""
+    for device in devices:
+        port = folder / "sys/class/infiniband" / device.name / "ports/1"
+        for name, values in _counters(device).items():
+            for counter, value in values.items():
+                _overwrite(port / name / counter, f"{value}\n")
+
+
+def _counters(device: Device) -> dict[str, dict[str, int]]:
+    counters = device.nic.counters
+    return {
+        "counters": counters.named("port"),
+        "hw_counters": counters.named("rxe") | counters.named("mlx5"),
+    }
+
+
+def _overwrite(path: Path, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(fd, text.encode(), 0)
+    finally:
+        os.close(fd)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write small files into a folder, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(f"{text}\n")
+
+
+# PCI.
+
+
+def _write_function(sysfs: Path, function: PciFunction) -> None:
+    place = sysfs / "devices" / function.path
+    kind = None if function.device is None else function.device.kind
+    _write(
+        place,
+        {
+            "class": _BRIDGE if kind is None else _CLASSES[kind],
+            "vendor": _NO_VENDOR if kind is None else _VENDORS.get(kind, _NO_VENDOR),
+            **dict.fromkeys(("device", "subsystem_vendor", "subsystem_device"), _NO_VENDOR),
+            "revision": "0x00",
+            "numa_node": str(function.node.number),
+            "local_cpulist": function.node.cpus,
+            "local_cpus": _mask(function.node.cpus),
+            "resource": "\n".join([f"0x{0:016x} 0x{0:016x} 0x{0:016x}"] * _BARS),
+            "uevent": f"PCI_SLOT_NAME={function.path.name}",
+            **_link_files(function.link),
+        },
+    )
+    (sysfs / "bus/pci/devices" / function.path.name).symlink_to(
+        PurePosixPath("../../../devices") / function.path
+    )
+
+
+def _link_files(link: PcieLink) -> dict[str, str]:
+    speed, width = f"{_TRANSFERS[link.generation]} GT/s PCIe", str(link.width)
+    return {
+        **{f"{when}_link_speed": speed for when in ("max", "current")},
+        **{f"{when}_link_width": width for when in ("max", "current")},
+    }
+
+
+def _mask(cpus: str) -> str:
+    """Write a list of processors, ``0-3,8``, as the mask that Linux writes: 32 bits a word."""
+    mask = 0
+    for part in filter(None, cpus.split(",")):
+        first, _, last = part.partition("-")
+        for number in range(int(first), int(last or first) + 1):
+            mask |= 1 << number
+    digits = f"{mask:x}"
+    digits = digits.rjust(-(-len(digits) // 8) * 8, "0")
+    return ",".join(digits[at : at + 8] for at in range(0, len(digits), 8))
+
+
+# RDMA.
+
+
+def _write_adapter(
+    folder: Path, function: PciFunction, device: Device, rate: float, number: int
+) -> None:
+    sysfs = folder / "sys"
+    place = PurePosixPath("devices") / function.path
+    home = sysfs / place / "infiniband" / device.name
+    guid = f"{device.guid:016x}"
+    guid = ":".join(guid[at : at + 4] for at in range(0, 16, 4))
+    _write(
+        home,
+        {
+            "node_type": "1: CA",
+            "node_guid": guid,
+            "sys_image_guid": guid,
+            "node_desc": device.name,
+            "fw_ver": "1.0.0",
+            "hw_rev": "0x0",
+            "hca_type": "rdmawire",
+            "board_id": "rdmawire",
+        },
+    )
+    (home / "device").symlink_to(PurePosixPath("../..") / ".." / function.path.name)
+    (sysfs / "class/infiniband" / device.name).symlink_to(
+        PurePosixPath("../..") / place / "infiniband" / device.name
+    )
+    _write_port(home / "ports/1", device, rate)
+    _write_verbs(folder, place, device.name, number)
+
+
+def _write_port(port: Path, device: Device, rate: float) -> None:
+    _write(
+        port,
+        {
+            "state": "4: ACTIVE",
+            "phys_state": "5: LinkUp",
+            "link_layer": "Ethernet",
+            "rate": f"{rate:g} Gb/sec",
+            "lid": "0x0",
+            "lid_mask_count": "0",
+            "sm_lid": "0x0",
+            "sm_sl": "0",
+            "cap_mask": "0x00010000",
+        },
+    )
+    indices = range(len(device.gids))
+    gids = (IPv6Address(gid).exploded for gid in device.gids)
+    _write(port / "gids", {str(index): gid for index, gid in enumerate(gids)})
+    _write(port / "gid_attrs/types", {str(index): "RoCE v2" for index in indices})
+    _write(port / "gid_attrs/ndevs", {str(index): "lo" for index in indices})
+    _write(port / "pkeys", {"0": "0xffff"})
+    for name, values in _counters(device).items():
+        _write(port / name, {counter: str(value) for counter, value in values.items()})
+
+
+def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> None:
+    """Write the uverbs device, whose file in /dev only says that it may be used."""
+    uverbs = f"uverbs{number}"
+    home = folder / "sys" / place / "infiniband_verbs" / uverbs
+    minor = f"{_UVERBS_MAJOR}:{_FIRST_MINOR + number}"
+    _write(home, {"ibdev": name, "abi_version": "1", "dev": minor})
+    (home / "device").symlink_to(PurePosixPath("../../../") / place.name)
+    (folder / "sys/class/infiniband_verbs" / uverbs).symlink_to(
+        PurePosixPath("../..") / place / "infiniband_verbs" / uverbs
+    )
+    (folder / "dev/infiniband" / uverbs).symlink_to(os.devnull)

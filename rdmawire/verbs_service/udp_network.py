@@ -1,0 +1,293 @@
+"""Services joined by UDP: devices of one machine reach those of others.
+
+Frames travel inside messages: several to a peer on the same machine, where a datagram may be
+large, one to other peers. A message has a kind and the sender's session, a random number that
+changes when the service starts again:
+
+- HELLO: the addresses of the sender's devices, and whether it needs those of the receiver.
+- FRAMES: an offset for the send window, and frames, each after its length.
+- REPORT: the session and the greatest end of the messages received, for the send window.
+
+Messages of other senders than the peers are ignored, and so are messages that cannot be parsed.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
+from random import SystemRandom
+from socket import AF_INET, SOCK_DGRAM, gaierror, getaddrinfo
+from typing import Final, NamedTuple
+
+from rdmawire.errors import FabricError
+from rdmawire.ib.engine import GROUP_BIT
+from rdmawire.live import Address, Datagrams, SendWindow, TokenBucket, TransmitQueue, now
+from rdmawire.units import ms
+from rdmawire.verbs_service.capture import Capture
+from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.network import DirectNetwork, by_destination
+
+_HELLO, _FRAMES, _REPORT = 1, 2, 3
+_HEAD: Final = struct.Struct("!BI")  # kind, session
+_OFFSET: Final = struct.Struct("!Q")
+_REPORTED: Final = struct.Struct("!IQ")
+_NEEDS: Final = struct.Struct("!BH")  # whether an answer is needed, number of devices
+_PORT: Final = struct.Struct("!6sH")  # MAC address, number of GIDs
+_LENGTH: Final = struct.Struct("!H")
+_GID_BYTES: Final = 16
+_LOCAL_MESSAGE: Final = 30_000
+_BURST: Final = 128
+_MOST: Final = 4096
+"""Messages that wait for one peer. More are dropped: the queue pairs retransmit."""
+_PATIENCE: Final = ms(20)
+_HELLO_EVERY: Final = ms(100)
+_WINDOW_SHARE: Final = 4
+"""The part of a socket's buffer that a window may fill, as the kernel counts its overhead too."""
+
+
+class UdpSettings(NamedTuple):
+    """The port of this service, its peers, and the rate (bytes per second) to each, if limited."""
+
+    port: int
+    peers: tuple[Address, ...]
+    rate: int | None = None
+    burst: int = 1 << 18
+
+
+class Peer:
+    """Another service: its address, session and devices."""
+
+    def __init__(self, address: Address, queue: TransmitQueue, window: SendWindow) -> None:
+        self.address = address
+        self.queue = queue
+        self.window = window
+        self.is_local = ip_address(address[0]).is_loopback
+        self.session: int | None = None
+        self.received = 0
+        self.must_report = False
+
+
+class UdpNetwork(DirectNetwork):
+    """Devices of this service directly, and those of its peers by UDP.
+
+    ``FabricError`` for a peer whose name is unknown, ``OSError`` for a port in use.
+    """
+
+    def __init__(self, settings: UdpSettings, capture: Capture | None = None) -> None:
+        super().__init__(capture)
+        addresses = [_resolved(peer) for peer in settings.peers]
+        self._socket = Datagrams(settings.port)
+        self._session = SystemRandom().getrandbits(32)
+        self._peers = {address: self._peer(address, settings) for address in addresses}
+        self._by_remote_mac: dict[bytes, Peer] = {}
+        self._hello_at = now()
+
+    @property
+    def port(self) -> int:
+        """The port of the socket, also where the settings had 0."""
+        return self._socket.address[1]
+
+    def knows(self, gid: bytes) -> bool:
+        """Whether a device here or of a peer has this GID."""
+        return self.neighbours.knows(gid)
+
+    def add_peer(self, address: Address, settings: UdpSettings) -> None:
+        """Add a peer whose address was not known before."""
+        self._peers[address] = self._peer(address, settings)
+
+    def _peer(self, address: Address, settings: UdpSettings) -> Peer:
+        window = SendWindow(max(self._socket.buffer // _WINDOW_SHARE, 1), _PATIENCE)
+        bucket = None if settings.rate is None else TokenBucket(settings.rate, settings.burst)
+
+        def send(message: bytes, offset: int) -> bool:
+            head = _HEAD.pack(_FRAMES, self._session) + _OFFSET.pack(offset)
+            return self._socket.send(head + message, address)
+
+        return Peer(address, TransmitQueue(send, _MOST, bucket, window), window)
+
+    # Sending.
+
+    def move(self, time: int) -> bool:
+        received = self._receive(time)
+        moved = self.timers.handle(time)
+        for device in self.devices:
+            if device.ready:
+                frames = device.nic.transmit(now(), _BURST)
+                if frames:
+                    moved = True
+                    self.record(frames)
+                    for mac, run in by_destination(frames):
+                        self._route(mac, run, device)
+        for peer in self._peers.values():
+            if len(peer.queue):
+                moved = peer.queue.flush(time) > 0 or moved
+        if time >= self._hello_at:
+            self._greet(time)
+        return received or moved
+
+    def _route(self, mac: bytes, frames: list[bytes], sender: Device) -> None:
+        """Deliver frames here, put them into the queues of peers, or both for a group."""
+        if mac[0] & GROUP_BIT or mac in self.by_mac:
+            self.deliver(mac, frames, sender)
+        if mac[0] & GROUP_BIT:
+            peers = list(self._peers.values())
+        else:
+            found = self._by_remote_mac.get(mac)
+            peers = [] if found is None else [found]
+        for peer in peers:
+            for message in _messages(frames, _LOCAL_MESSAGE if peer.is_local else 0):
+                peer.queue.put(message)
+
+    def _greet(self, time: int) -> None:
+        """Say hello to peers whose devices are unknown."""
+        self._hello_at = time + _HELLO_EVERY
+        for peer in self._peers.values():
+            if peer.session is None:
+                self._say_hello(peer, needs_answer=True)
+
+    def _say_hello(self, peer: Peer, *, needs_answer: bool) -> None:
+        ports = b"".join(
+            _PORT.pack(device.mac, len(device.gids)) + b"".join(device.gids)
+            for device in self.devices
+        )
+        head = _HEAD.pack(_HELLO, self._session) + _NEEDS.pack(needs_answer, len(self.devices))
+        self._socket.send(head + ports, peer.address)
+
+    # Receiving.
+
+    def _receive(self, time: int) -> bool:
+        messages = self._socket.receive_all(_BURST)
+        for message, address in messages:
+            peer = self._peers.get(address)
+            if peer is not None:
+                try:
+                    self._take(peer, message, time)
+                except struct.error:
+                    continue  # cut short on the way, or no message of a service
+        for peer in self._peers.values():
+            if peer.must_report:
+                peer.must_report = False
+                report = _REPORTED.pack(peer.session or 0, peer.received)
+                self._socket.send(_HEAD.pack(_REPORT, self._session) + report, peer.address)
+        return bool(messages)
+
+    def _take(self, peer: Peer, message: bytes, time: int) -> None:
+        kind, session = _HEAD.unpack_from(message)
+        if kind == _HELLO:
+            self._take_hello(peer, session, message)
+        elif kind == _REPORT:
+            of, end = _REPORTED.unpack_from(message, _HEAD.size)
+            if of == self._session:
+                peer.window.reported(end, time)
+        elif kind == _FRAMES:
+            if session != peer.session:
+                self._say_hello(peer, needs_answer=True)
+                return
+            (offset,) = _OFFSET.unpack_from(message, _HEAD.size)
+            start = _HEAD.size + _OFFSET.size
+            peer.received = max(peer.received, offset + len(message) - start)
+            peer.must_report = True
+            self._take_frames(list(_frames(message, start)))
+
+    def _take_frames(self, frames: list[bytes]) -> None:
+        if frames:
+            self.record(frames)
+            for mac, run in by_destination(frames):
+                self.deliver(mac, run, None)
+
+    def _take_hello(self, peer: Peer, session: int, message: bytes) -> None:
+        needs_answer, count = _NEEDS.unpack_from(message, _HEAD.size)
+        at = _HEAD.size + _NEEDS.size
+        for _ in range(count):
+            mac, gids = _PORT.unpack_from(message, at)
+            at += _PORT.size
+            table = [message[at + i * _GID_BYTES :][:_GID_BYTES] for i in range(gids)]
+            at += gids * _GID_BYTES
+            if at <= len(message) and mac not in self.by_mac:
+                self.neighbours.add(table, mac)
+                self._by_remote_mac[mac] = peer
+        if session != peer.session:
+            peer.session, peer.received = session, 0
+        if needs_answer:
+            self._say_hello(peer, needs_answer=False)
+
+    # The rest of a network.
+
+    def next_timer(self) -> int | None:
+        time = now()
+        times = [super().next_timer()]
+        times += [peer.queue.next_timer(time) for peer in self._peers.values()]
+        if any(peer.session is None for peer in self._peers.values()):
+            times.append(self._hello_at)
+        return min((one for one in times if one is not None), default=None)
+
+    @property
+    def fds(self) -> Sequence[int]:
+        return (self._socket.fd,)
+
+    def close(self) -> None:
+        super().close()
+        self._socket.close()
+
+
+def _resolved(address: Address) -> Address:
+    """An IPv4 address of a peer's name. ``FabricError`` if there is none."""
+    host, port = address
+    try:
+        found = getaddrinfo(host, port, AF_INET, SOCK_DGRAM)
+    except (gaierror, OverflowError) as error:
+        raise FabricError(f"peer {host}:{port}: {error}") from error
+    return str(found[0][4][0]), port
+
+
+def _messages(frames: list[bytes], size: int) -> Iterator[bytes]:
+    """Frames with their lengths, together up to ``size`` bytes, or each alone."""
+    parts: list[bytes] = []
+    length = 0
+    for frame in frames:
+        if parts and length + len(frame) > size:
+            yield b"".join(parts)
+            parts, length = [], 0
+        parts += (_LENGTH.pack(len(frame)), frame)
+        length += len(frame) + _LENGTH.size
+    if parts:
+        yield b"".join(parts)
+
+
+def _frames(message: bytes, at: int) -> Iterator[bytes]:
+    """The whole frames of a message, from ``at`` on."""
+    while at + _LENGTH.size <= len(message):
+        (length,) = _LENGTH.unpack_from(message, at)
+        at += _LENGTH.size
+        if at + length > len(message):
+            return
+        yield message[at : at + length]
+        at += length
+
+
+_KEYS: Final = "udp=PORT, peer=HOST:PORT (once for each peer)"
+
+
+def parse_udp(text: str) -> UdpSettings:
+    """Read ``udp=4791,peer=10.0.0.7:4791``. ``FabricError`` for any other text."""
+    port: int | None = None
+    peers: list[Address] = []
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        if name == "udp" and port is None:
+            port = _port_number(part, value)
+        elif name == "peer":
+            host, _, number = value.rpartition(":")
+            if not host:
+                raise FabricError(f"network {part!r}: a peer is HOST:PORT")
+            peers.append((host, _port_number(part, number)))
+        else:
+            raise FabricError(f"network {part!r}: give {_KEYS}")
+    if port is None:
+        raise FabricError(f"network {text!r} has no udp=PORT: give {_KEYS}")
+    return UdpSettings(port, tuple(peers))
+
+
+def _port_number(part: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 0xFFFF:
+        raise FabricError(f"network {part!r}: {text!r} is no port from 0 to 65535")
+    return int(text)

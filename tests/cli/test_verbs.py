@@ -1,0 +1,211 @@
+"""`rdmawire verbs`: programs on emulated devices, the variables, and what is refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rdmawire.capture import open_capture
+from rdmawire.cli.program import cli
+from rdmawire.verbs_service import read_counters
+from tests.cli.command import RDMAWIRE
+from tests.verbs_service.c_programs import program
+from tests.waiting import HANG, wait_until
+
+LIST = (
+    "import ctypes\n"
+    "verbs = ctypes.CDLL('libibverbs.so.1')\n"
+    "count = ctypes.c_int()\n"
+    "verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)\n"
+    "devices = verbs.ibv_get_device_list(ctypes.byref(count))\n"
+    "verbs.ibv_get_device_name.restype = ctypes.c_char_p\n"
+    "verbs.ibv_get_device_name.argtypes = [ctypes.c_void_p]\n"
+    "print(*(verbs.ibv_get_device_name(devices[i]).decode() for i in range(count.value)))\n"
+)
+"""A program that prints the names of the devices it has."""
+PYTHON = [sys.executable, "-c"]
+SYSFS = "import os; print(os.path.realpath('/sys/class/infiniband/mlx5_1/device'))"
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    """What becomes of a call of `rdmawire verbs`."""
+    return subprocess.run(
+        [*RDMAWIRE, "verbs", *words], capture_output=True, text=True, check=False, timeout=HANG
+    )
+
+
+def invoke(*words: str) -> Result:
+    """What becomes of a call that starts no program."""
+    return CliRunner().invoke(cli, ["verbs", *words])
+
+
+@contextmanager
+def serving(path: Path, *words: str) -> "Iterator[subprocess.Popen[str]]":
+    """A service in a process of its own. It ends by SIGTERM, with status 0."""
+    command = [*RDMAWIRE, "verbs", "serve", "--socket", str(path), *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: path.exists() or process.poll() is not None)
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=HANG) == 0
+
+
+# Programs.
+
+
+def test_a_program_has_the_devices_and_its_exit_status_is_passed_on() -> None:
+    done = run("--devices", "3", "--", *PYTHON, f"{LIST}raise SystemExit(7)")
+    assert done.stdout == "rw0 rw1 rw2\n"
+    assert done.returncode == 7
+    assert done.stderr == "rdmawire: 3 devices, 0 frames, 0 bytes, 0 retransmissions\n"
+
+
+def test_messages_of_a_program_are_captured(tmp_path: Path) -> None:
+    capture = tmp_path / "messages.pcap"
+    client = str(program("messages"))
+    done = run("-w", str(capture), "--json", "--", client, "post_send")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stderr)
+    frames = sum(device["xmit_packets"] for device in summary["devices"].values())
+    with open_capture(capture) as packets:
+        assert sum(1 for _ in packets) == frames > 10
+    assert summary["capture"] == str(capture)
+
+
+def test_losses_of_the_network_are_repaired_by_retransmissions() -> None:
+    network = "loss=0.1,latency=1us,seed=1"
+    done = run("--network", network, "--json", "--", str(program("messages")), "post_send")
+    assert done.returncode == 0, done.stderr
+    devices = json.loads(done.stderr)["devices"].values()
+    assert sum(device["retransmits"] for device in devices) > 0
+
+
+def test_hosts_of_a_scenario_are_devices() -> None:
+    done = run("-q", "--network", "cnp-reaction", "--", *PYTHON, LIST)
+    assert (done.stdout, done.stderr) == ("one two sink\n", "")
+
+
+def test_adapters_of_a_host_have_their_places() -> None:
+    done = run("-q", "--host", "dgx-h100", "--devices", "2", "--", *PYTHON, LIST + SYSFS)
+    names, place = done.stdout.splitlines()
+    assert names == "mlx5_0 mlx5_1"
+    assert place.startswith("/sys/devices/pci00f1:00/00f1:00:00.0/")
+
+
+def test_without_the_preload_a_program_sees_its_own_sys() -> None:
+    look = (
+        "import os; print(os.path.exists('/sys/class/infiniband/rw0'), 'LD_PRELOAD' in os.environ)"
+    )
+    assert run("-q", "--no-preload", "--", *PYTHON, look).stdout == "False False\n"
+    assert run("-q", "--", *PYTHON, look).stdout == "True True\n"
+
+
+def test_a_program_that_a_signal_ends_has_the_status_of_shells() -> None:
+    done = run("-q", "--", "sh", "-c", "kill -TERM $$")
+    assert done.returncode == 128 + signal.SIGTERM
+
+
+def test_signals_are_forwarded_to_the_program(tmp_path: Path) -> None:
+    began, ended = tmp_path / "began", tmp_path / "ended"
+    script = f"trap 'touch {ended}; exit 3' TERM; touch {began}; while :; do sleep 0.01; done"
+    with subprocess.Popen([*RDMAWIRE, "verbs", "-q", "--", "sh", "-c", script]) as process:
+        wait_until(began.exists)
+        process.terminate()
+        assert process.wait(timeout=HANG) == 3
+    assert ended.exists()
+
+
+def test_a_command_that_cannot_be_run_has_the_status_of_shells() -> None:
+    assert run("--", "no-such-command").returncode == 127
+    done = run("--", str(Path(__file__)))
+    assert done.returncode == 126
+    assert done.stderr == f"rdmawire: {__file__}: not an executable file\n"
+
+
+# Services.
+
+
+def test_programs_of_other_shells_use_a_service(tmp_path: Path) -> None:
+    path = tmp_path / "verbs.sock"
+    with serving(path) as service:
+        lines = run("env", "--socket", str(path)).stdout
+        done = subprocess.run(
+            ["sh", "-c", f"{lines}\nexec \"$@\"", "sh", *PYTHON, LIST],
+            capture_output=True, text=True, check=True, timeout=HANG,
+        )  # fmt: skip
+        assert done.stdout == "rw0 rw1\n"
+        done = run("env", "--socket", str(path), str(program("messages")), "post_send")
+        assert done.returncode == 0, done.stderr
+        counters = read_counters(path)
+        status = invoke("status", "--json", "--socket", str(path))
+        assert json.loads(status.output) == counters
+        assert (
+            f"  xmit_packets {counters['rw0']['xmit_packets']}\n"
+            in invoke("status", "--socket", str(path)).output
+        )
+        service.send_signal(signal.SIGINT)
+        assert service.stderr is not None
+        told = service.stderr.read().splitlines()
+    assert told[:2] == ["rw0  10.0.0.1", "rw1  10.0.0.2"]
+    assert told[-1] == f'  eval "$(rdmawire verbs env --socket {path})"'
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_capture_can_be_piped(tmp_path: Path) -> None:
+    path = tmp_path / "verbs.sock"
+    command = [*RDMAWIRE, "verbs", "serve", "-q", "--socket", str(path), "-w", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as service:
+        wait_until(path.exists)
+        done = run("env", "--socket", str(path), str(program("messages")), "datagrams")
+        assert done.returncode == 0, done.stderr
+        service.send_signal(signal.SIGINT)
+        data, _ = service.communicate(timeout=HANG)
+    captured = tmp_path / "piped.pcap"
+    captured.write_bytes(data)
+    with open_capture(captured) as packets:
+        assert sum(1 for _ in packets) > 0
+
+
+def test_a_socket_has_one_service(tmp_path: Path) -> None:
+    path = tmp_path / "verbs.sock"
+    with serving(path):
+        done = run("serve", "--socket", str(path))
+        assert done.returncode == 1
+        assert done.stderr == f"rdmawire: {path}: a service is running there [EADDRINUSE]\n"
+        assert run("env", "--socket", str(path)).returncode == 0
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("-w", "x.pcapng", "--", "true"), 2, "live captures are pcap; end it in .pcap"),
+        (("-w", "-", "--", "true"), 2, "name a file with -w FILE"),
+        (("-w", "/no-such/x.pcap", "--", "true"), 1, "/no-such/x.pcap: No such file or directory"),
+        (("--network", "loss=x", "--", "true"), 1, "'x' is no loss"),
+        (("--network", "nowhere", "--", "true"), 1, "nowhere: found no such file"),
+        (("--network", "cnp-reaction", "--devices", "3", "--", "true"), 1, "give neither"),
+        (("--host", "nowhere", "--", "true"), 1, "shipped hosts are"),
+        (("--host", "two-sockets", "--devices", "9", "--", "true"), 1, "1 adapters, and 9"),
+        (("--devices", "0", "--", "true"), 2, "0 is not in the range"),
+        (("--json", "-q", "--", "true"), 2, "give one of them"),
+        (("env", "--socket", "/no-such/verbs.sock"), 1, "no verbs service answers at"),
+        (("status", "--socket", "/no-such/verbs.sock"), 1, "no verbs service answers at"),
+        (("--devices", "2"), 2, "Missing argument 'COMMAND'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(words: tuple[str, ...], status: int, message: str) -> None:
+    done = invoke(*words)
+    assert done.exit_code == status
+    assert message in f"{done.output} {done.exception}"

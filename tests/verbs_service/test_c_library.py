@@ -1,0 +1,98 @@
+"""The C library against the service: programs of ``csrc/tests``, plain and with sanitizers."""
+
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from rdmawire.verbs_service.device import numbered
+from rdmawire.verbs_service.network import DirectNetwork
+from rdmawire.verbs_service.server import Server
+from tests.verbs_service.c_programs import environment, library, program, run
+from tests.waiting import HANG, wait_until
+
+SCENARIOS = {
+    "objects": "queries objects cq_resize refused_posts full_queues flushed forked",
+    "messages": (
+        "post_send inline_data extended_post extended_poll shared_receive datagrams multicast"
+        " dmabuf memory_window completion_events xrc threads"
+    ),
+}
+SANITIZERS = ("address", "undefined")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("service") / "verbs.sock"
+    server = Server(path, numbered(2), DirectNetwork(None))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    yield path
+    server.stop()
+    thread.join()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "scenario"),
+    [(name, scenario) for name, scenarios in SCENARIOS.items() for scenario in scenarios.split()],
+)
+def test_scenarios_in_c(service: Path, name: str, scenario: str) -> None:
+    done = run(program(name, *SANITIZERS), service, scenario)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_service_the_list_is_empty(tmp_path: Path) -> None:
+    done = run(program("walk"), tmp_path / "none.sock", "nonsense")
+    assert done.returncode == 0
+    assert "no verbs service at" in done.stderr
+    assert "none.sock" in done.stderr
+
+
+def test_devices_of_rdma_core(service: Path) -> None:
+    done = run_installed("ibv_devinfo", service, "-v")
+    assert done.stdout.count("hca_id:") == 2
+    assert "link_layer:\t\tEthernet" in done.stdout
+    assert "RoCE v2" in done.stdout or "GID[  0]" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["rc", "uc", "ud", "srq", "xsrq"])
+def test_pingpong_of_rdma_core(service: Path, kind: str) -> None:
+    port = free_port()
+    name, options = f"ibv_{kind}_pingpong", ("-g", "0", "-p", str(port), "-n", "50")
+    server = subprocess.Popen(
+        [name, "-d", "rw0", *options],
+        env=environment(library(), service),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    wait_until(lambda: is_listening(port) or server.poll() is not None)
+    client = run_installed(name, service, "-d", "rw1", *options, "localhost")
+    said = server.communicate(timeout=HANG)[0]
+    assert (client.returncode, server.returncode) == (0, 0), client.stderr + said
+
+
+def run_installed(name: str, service: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program of the package ibverbs-utils, which these tests need."""
+    assert which(name), f"{name} is not found: install ibverbs-utils"
+    return run(Path(name), service, *arguments, folder=library())
+
+
+def free_port() -> int:
+    """A TCP port that is free."""
+    with socket.socket() as unused:
+        unused.bind(("", 0))
+        port: int = unused.getsockname()[1]
+        return port
+
+
+def is_listening(port: int) -> bool:
+    """Whether a process of this machine listens on a TCP port: its state is 0A."""
+    rows = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    return bool(re.search(rf":{port:04X} [0-9A-F:]+ 0A ", rows))

@@ -1,0 +1,85 @@
+"""Programs that use librdmacm: scenarios in C, with sanitizers, on a service."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rdmawire.ib.cm import CMSettings
+from rdmawire.verbs_service import network_of
+from tests.verbs_service.c_programs import (
+    CSRC,
+    environment,
+    exported,
+    library,
+    load,
+    program,
+    run,
+)
+from tests.verbs_service.running import running
+from tests.waiting import HANG
+
+SANITIZERS = ("address", "undefined")
+SCENARIOS = (
+    "connection local_addresses rejection unseen_request addresses own_queue_pairs datagrams"
+    " groups migration synchronous killed_peer others"
+)
+SHORT = CMSettings(response_timeout=4, max_cm_retries=1, packet_life=4, mra_timeout=4)
+"""Times of well under a millisecond, for what is never answered."""
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.split())
+def test_scenario(tmp_path: Path, scenario: str) -> None:
+    with running(tmp_path) as service:
+        done = run(program("connections", *SANITIZERS), service.path, scenario)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_program_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
+    with running(tmp_path, cm_settings=SHORT) as service:
+        done = run(program("connections", *SANITIZERS), service.path, "slow_program")
+        assert done.returncode == 0, done.stderr
+
+
+def test_requests_that_are_lost_time_out(tmp_path: Path) -> None:
+    network, _ = network_of("loss=1", 2)
+    with running(tmp_path, network, cm_settings=SHORT) as service:
+        done = run(program("connections", *SANITIZERS), service.path, "no_answer")
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_end_of_the_service_wakes_up_those_who_wait_for_events(tmp_path: Path) -> None:
+    path = program("connections", *SANITIZERS)
+    with running(tmp_path) as service:
+        process = subprocess.Popen(
+            [path, "service_ends"],
+            env=environment(path.parent, service.path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "listening\n"
+    assert process.stdout.readline() == "ended\n"
+    with running(tmp_path):
+        _, said = process.communicate("\n", timeout=HANG)
+    assert process.returncode == 0, said
+
+
+def test_without_a_service_there_is_no_channel(tmp_path: Path) -> None:
+    done = run(program("connections", *SANITIZERS), tmp_path / "none.sock", "connection")
+    assert done.returncode == 1
+    assert "no verbs service" in done.stderr
+
+
+def test_everything_that_the_installed_librdmacm_exports_is_there() -> None:
+    found = subprocess.run(
+        ["cc", "-print-file-name=librdmacm.so.1"], capture_output=True, text=True, check=True
+    )
+    path = Path(found.stdout.strip())
+    assert path.is_absolute(), "librdmacm.so.1 is not found: install librdmacm-dev"
+    own = exported(library() / "librdmacm.so.1")
+    table = load(CSRC / "rdmacm" / "functions.py")
+    assert own == {f"{one.name}@{one.version}" for one in table.exports()}
+    assert exported(path) - own == set()

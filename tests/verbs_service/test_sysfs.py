@@ -1,0 +1,148 @@
+"""The private ``/sys``: its tree, its counters, and the library that shows it to programs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rdmawire import Pair
+from rdmawire.errors import TopologyError
+from rdmawire.fabric import Place
+from rdmawire.topology import (
+    Device as MachineDevice,
+)
+from rdmawire.topology import (
+    DeviceKind,
+    HostBridge,
+    Machine,
+    NumaNode,
+    Switch,
+    relation,
+)
+from rdmawire.topology.pci_tree import read_sysfs
+from rdmawire.traffic.scenario import open_host, shipped_hosts
+from rdmawire.verbs_service import DeviceSpec, numbered
+from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.libraries import PRELOAD, libraries
+from rdmawire.verbs_service.pci_layout import functions_of, plain_host
+from rdmawire.verbs_service.sysfs import write_counters, write_tree
+from tests.waiting import HANG
+
+
+def devices(*names: str) -> list[Device]:
+    """Devices with these names, that reach no other."""
+
+    def resolve(gid: bytes) -> bytes:
+        raise AssertionError("no device is reached")
+
+    return [
+        Device(DeviceSpec(name, Place.numbered(number)), resolve, None)
+        for number, name in enumerate(names, 1)
+    ]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree of two devices."""
+    folder = tmp_path_factory.mktemp("tree")
+    names = [spec.name for spec in numbered(2)]
+    write_tree(folder, plain_host(names), devices(*names), [100, 25])
+    return folder
+
+
+def in_tree(tree: Path, code: str) -> object:
+    """What Python code prints as JSON that runs with the preload library."""
+    (preload,) = (path for path in libraries() if path.name == PRELOAD)
+    env = {**os.environ, "LD_PRELOAD": str(preload), "RDMAWIRE_SYSFS": str(tree / "sys")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import json, os\nprint(json.dumps({code}))"],
+        env=env, capture_output=True, text=True, check=True, timeout=HANG,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", shipped_hosts())
+def test_devices_of_a_host_are_as_near_as_in_its_description(name: str, tmp_path: Path) -> None:
+    machine = open_host(name).machine
+    adapters = [adapter.name for adapter in machine.adapters]
+    write_tree(tmp_path, machine, devices(*adapters), [100] * len(adapters))
+    found = read_sysfs(tmp_path / "sys").machine
+    assert [adapter.name for adapter in found.adapters] == adapters
+    for one in machine.adapters:
+        assert found.device(one.name).link in (one.link, found.device(one.name).link)
+        assert found.node_of(found.device(one.name)).cpus == machine.node_of(one).cpus
+        for other in machine.adapters:
+            expected = relation(machine, one, other)
+            ends = found.device(one.name), found.device(other.name)
+            assert str(relation(found, *ends)) == str(expected)
+
+
+def test_a_port_has_what_programs_read(tree: Path) -> None:
+    port = tree / "sys/class/infiniband/rw1/ports/1"
+    assert {name: (port / name).read_text() for name in ("state", "rate", "link_layer")} == {
+        "state": "4: ACTIVE\n",
+        "rate": "25 Gb/sec\n",
+        "link_layer": "Ethernet\n",
+    }
+    assert (port / "gids/0").read_text() == "0000:0000:0000:0000:0000:ffff:0a00:0002\n"
+    assert (port / "gid_attrs/types/0").read_text() == "RoCE v2\n"
+    assert (tree / "sys/class/infiniband_verbs/uverbs1/ibdev").read_text() == "rw1\n"
+    assert (tree / "sys/class/infiniband/rw1/device/class").read_text() == "0x020000\n"
+
+
+def test_counters_are_those_of_the_adapter(tree: Path) -> None:
+    pair = Pair()
+    pair.client.write(bytes(3000), to=pair.server.region)
+    pair.drive()
+    (device,) = devices("rw0")
+    device.nic = pair.client.nic
+    port = tree / "sys/class/infiniband/rw0/ports/1"
+    assert (port / "counters/port_xmit_packets").read_text() == "0\n"
+    write_counters(tree, [device])
+    assert (port / "counters/port_xmit_packets").read_text() == "3\n"
+    assert (port / "hw_counters/out_of_sequence").read_text() == "0\n"
+
+
+def test_many_devices_are_functions_of_slots() -> None:
+    places = [str(one.path) for one in functions_of(plain_host(list("abcdefghi"))) if one.device]
+    assert places[0] == "pci00f0:00/00f0:00:00.0/00f0:01:00.0"
+    assert places[8] == "pci00f0:00/00f0:00:01.0/00f0:09:00.0"
+
+
+def test_a_hierarchy_has_so_many_buses_only() -> None:
+    nodes, bridges = (NumaNode(0),), (HostBridge("root", 0),)
+    switches = [Switch(f"sw{number}", "root") for number in range(130)]
+    below = [
+        MachineDevice(f"n{number}", DeviceKind.ADAPTER, f"sw{number}") for number in range(130)
+    ]
+    machine = Machine("large", nodes, bridges, tuple(switches), tuple(below))
+    with pytest.raises(TopologyError, match="more than 256 PCI buses"):
+        list(functions_of(machine))
+
+
+# The preload library.
+
+
+def test_rdma_devices_are_those_of_the_tree(tree: Path) -> None:
+    assert in_tree(tree, "sorted(os.listdir('/sys/class/infiniband'))") == ["rw0", "rw1"]
+    assert in_tree(tree, "open('/sys/class/infiniband/rw0/node_type').read()") == "1: CA\n"
+    assert in_tree(tree, "os.access('/dev/infiniband/uverbs1', os.R_OK | os.W_OK)") is True
+
+
+def test_real_paths_begin_with_sys(tree: Path) -> None:
+    place = "/sys/devices/pci00f0:00/00f0:00:00.1/00f0:02:00.0"
+    assert in_tree(tree, "os.path.realpath('/sys/class/infiniband/rw1/device')") == place
+    assert in_tree(tree, f"os.stat('{place}').st_mode & 0o170000") == 0o40000
+    link = in_tree(tree, "os.readlink('/sys/class/infiniband/rw1/device')")
+    assert link == "../../../00f0:02:00.0"
+
+
+def test_other_folders_are_those_of_the_machine(tree: Path) -> None:
+    for folder in ("/sys", "/sys/class", "/sys/devices"):
+        assert in_tree(tree, f"sorted(os.listdir('{folder}'))") == sorted(os.listdir(folder))
+    place = "/sys/devices/pci00f0:00/00f0:00:00.0"
+    assert in_tree(tree, f"open('{place}/class').read()") == "0x060400\n"
+    assert in_tree(tree, "os.path.exists('/sys/class/infiniband/rw9')") is False
