@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Tests start many commands, which import compiled modules in a quarter of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check unit lowest docs bench plots fuzz mutants captures clean
+.PHONY: help demo test check unit lowest docs bench acceptance plots fuzz mutants captures clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ docs: .venv/installed-dev  ## build the documentation site in site/
 
 bench: .venv/installed-dev  ## run the benchmarks
 	$(BIN)/python -m tools.bench
+
+acceptance: .venv/installed-dev  ## run unmodified programs on emulated devices (ONLY=perftest, NCCL=libnccl.so.2)
+	$(BIN)/python -m tools.acceptance --write $(if $(ONLY),--only $(ONLY)) $(if $(NCCL),--nccl $(NCCL))
 
 plots: .venv/installed-dev  ## measure the data of the charts in the documentation
 	$(BIN)/python -m tools.plots

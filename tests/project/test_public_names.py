@@ -63,6 +63,7 @@ SCRIPTS = sorted([*ROOT.glob("tools/**/*.py"), *ROOT.glob("examples/*.py")])
 INTERNAL = {
     # The reference pages are drawn from the tables that the public names work by.
     "tools/docs": (
+        "rdmawire.cli.command",
         "rdmawire.cli.gen",
         "rdmawire.cli.program",
         "rdmawire.fuzz.cm_model",

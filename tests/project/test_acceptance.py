@@ -1,0 +1,150 @@
+"""The acceptance runner's reading of what programs print, and its tables. No program runs."""
+
+import re
+
+import pytest
+
+from tools.acceptance import page
+from tools.acceptance.case import Case, Frames, Package, Result, UnitTest, Verdict
+from tools.acceptance.cases import all_cases, chosen
+from tools.acceptance.reports import captured, measured, reason, shortened, unit_tests
+from tools.acceptance.runner import Ended, judged
+
+PACKAGE = Package("perftest", "perftest")
+CASE = Case(PACKAGE, "ib_write_bw -a", "ib_write_bw -a localhost", transport="RC")
+ONE_FRAME = Frames(1)
+
+UNITTEST = """\
+test_alloc_pd (tests.test_pd.PDTest.test_alloc_pd)
+Test ibv_alloc_pd() ... ok
+test_create_dm (tests.test_device.DMTest.test_create_dm) ... skipped 'no device memory'
+test_mw_type1 (tests.test_mr.MWTest.test_mw_type1)
+Test traffic of a window ... some output of the test
+ERROR
+test_hang (tests.test_mr.MWTest.test_hang)
+======================================================================
+ERROR: test_mw_type1 (tests.test_mr.MWTest.test_mw_type1)
+----------------------------------------------------------------------
+Traceback (most recent call last):
+  File "test_mr.py", line 1, in test_mw_type1
+pyverbs.pyverbs_error.PyverbsRDMAError: Memory window bind error
+
+----------------------------------------------------------------------
+Ran 4 tests in 0.1s
+"""
+
+BANDWIDTH = """\
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 2          500             0.18               0.16                0.1
+ 65536      500             152.18             109.60              0.001747
+---------------------------------------------------------------------------------------
+"""
+LATENCY = """\
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]
+ 2       1000          20.11          90.21        31.25              33.6
+---------------------------------------------------------------------------------------
+"""
+UCX = """\
++--------------+--------------+------------------------------+
+Final:                  1000     41.201    43.150    43.150        0.18       0.18       23175
+"""
+
+
+def test_unit_tests_have_an_outcome_and_a_reason() -> None:
+    assert unit_tests(UNITTEST) == (
+        UnitTest("PDTest.test_alloc_pd", "ok"),
+        UnitTest("DMTest.test_create_dm", "skipped", "no device memory"),
+        UnitTest(
+            "MWTest.test_mw_type1",
+            "ERROR",
+            "pyverbs.pyverbs_error.PyverbsRDMAError: Memory window bind error",
+        ),
+        UnitTest("MWTest.test_hang", "no end"),
+    )
+
+
+def test_counts_of_a_capture() -> None:
+    good = "a.pcap: 80625 frames; ICRC 80625 good; IPv4 header checksum 80625 good; none malformed"
+    bad = "a.pcap: 9 frames; ICRC 6 good, 2 bad; IPv4 header checksum 9 good; 1 malformed"
+    assert captured(good) == Frames(80625)
+    assert captured(bad) == Frames(9, bad_icrc=2, malformed=1)
+    assert captured("") == Frames()
+
+
+@pytest.mark.parametrize(
+    ("output", "figure"),
+    [(BANDWIDTH, "110 MiB/s"), (LATENCY, "31.25 us"), (UCX, "43.150 us"), ("no table", "")],
+)
+def test_figures(output: str, figure: str) -> None:
+    assert measured(output) == figure
+
+
+def test_the_reason_is_the_first_line_that_names_an_error() -> None:
+    assert (
+        reason("----\n local address\nUnable to open device\nexiting\n") == "Unable to open device"
+    )
+    assert reason("only\nlines\n") == "only"
+    assert reason("") == "it printed nothing"
+    assert len(shortened("long " * 100)) == 160
+
+
+@pytest.mark.parametrize(
+    ("ended", "frames", "words"),
+    [
+        (Ended(0, ""), ONE_FRAME, ""),
+        (Ended(1, "Unable to x"), ONE_FRAME, "client: exit status 1: Unable to x"),
+        (Ended(None, "waiting"), ONE_FRAME, "client: no end within 60 s: waiting"),
+        (Ended(0, "", 3, "error y"), ONE_FRAME, "server: exit status 3: error y"),
+        (Ended(0, "", None, "z"), ONE_FRAME, "server: no end within 60 s: z"),
+        (Ended(0, ""), Frames(), "no frames were captured"),
+        (Ended(0, ""), Frames(5, 1), "1 frames with a bad ICRC, 0 malformed"),
+        (Ended(0, ""), Frames(5, tshark_malformed=2), "2 of the first malformed for tshark"),
+    ],
+)
+def test_verdicts(ended: Ended, frames: Frames, words: str) -> None:
+    result = judged(CASE, ended, frames)
+    assert result.verdict is (Verdict.FAILED if words else Verdict.PASSED)
+    assert words in result.reason
+
+
+def test_a_refusal_is_the_error_that_is_expected() -> None:
+    case = Case(PACKAGE, "ib_send_bw -c SRD", "ib_send_bw", refused="SRD", frames=False)
+    assert judged(case, Ended(1, "no SRD here"), Frames()).verdict is Verdict.REFUSED
+    assert judged(case, Ended(0, "no SRD here"), Frames()).verdict is Verdict.FAILED
+    assert judged(case, Ended(1, "other"), Frames()).verdict is Verdict.FAILED
+
+
+def test_failed_unit_tests_are_named() -> None:
+    case = Case(PACKAGE, "test_mr.py", "run_tests.py", unit_tests=True, frames=False)
+    result = judged(case, Ended(1, UNITTEST), Frames())
+    assert result.verdict is Verdict.FAILED
+    assert result.reason == "1 ERROR, 1 no end, 1 ok, 1 skipped; failed: test_mw_type1, test_hang"
+
+
+def test_each_case_is_told_apart_and_its_texts_are_patterns() -> None:
+    cases = list(all_cases())
+    keys = {(case.package, case.options, case.transport, case.where) for case in cases}
+    assert len(keys) == len(cases)
+    for case in cases:
+        re.compile(case.expect)
+        re.compile(case.refused)
+    assert [case.program for case in chosen(("mckey",))] == ["mckey"]
+
+
+def test_rows_that_did_not_run_stay_as_they_were() -> None:
+    other = Case(PACKAGE, "ib_read_bw", "ib_read_bw", transport="RC")
+    old = [page.plain(Result(one, Verdict.FAILED, "old"), "1") for one in (CASE, other)]
+    new = [page.plain(Result(other, Verdict.PASSED), "2")]
+    rows = page.merged(old, new, (other, CASE))
+    assert [(row["program"], row["verdict"]) for row in rows] == [
+        ("ib_read_bw", "passed"),
+        ("ib_write_bw -a", "failed"),
+    ]
+
+
+def test_the_page_shows_text_of_programs_as_it_is() -> None:
+    row = page.plain(Result(CASE, Verdict.FAILED, "<b> | `x`", frames=Frames(1234)), "4.5")
+    text = page.page({"machine": "a machine", "results": [row], "robustness": []})
+    assert "## perftest 4.5\n" in text
+    assert r"| `ib_write_bw -a` | RC | direct | **failed** | \<b\> \| \`x\` | 1,234 |" in text
+    assert "In all: 1 failed." in text

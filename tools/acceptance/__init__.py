@@ -1,0 +1,1 @@
+"""Acceptance runs: unmodified programs that use libibverbs, on devices of `rdmawire verbs`."""

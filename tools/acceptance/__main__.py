@@ -1,0 +1,100 @@
+"""Run unmodified programs: ``python -m tools.acceptance [--only TEXT] [--write]``."""
+
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from tools.acceptance import page
+from tools.acceptance.case import Case, Result, Verdict
+from tools.acceptance.cases import all_cases, chosen
+from tools.acceptance.packages import (
+    missing,
+    nccl_driver,
+    nccl_version,
+    unpacked_tests,
+    version,
+)
+from tools.acceptance.robustness import Size, Trial, trials
+from tools.acceptance.runner import Places, run
+from tools.bench.machine import machine
+
+_BAD = 1
+_TERMINATED = 128 + signal.SIGTERM
+
+
+@click.command()
+@click.option("--only", multiple=True, metavar="TEXT", help="Run the rows that have this text.")
+@click.option("--list", "names", is_flag=True, help="List the rows, and run nothing.")
+@click.option("--robustness/--no-robustness", default=True, help="Also kill peers and services.")
+@click.option("--processes", default=64, show_default=True, help="Processes at once.")
+@click.option("--queue-pairs", default=1000, show_default=True, help="Queue pairs of one process.")
+@click.option(
+    "--nccl", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A libnccl.so.2, as of the package nvidia-nccl-cu12 of PyPI.",
+)  # fmt: skip
+@click.option("--write", is_flag=True, help="Write docs/reference/acceptance.md and its JSON.")
+def acceptance(
+    only: tuple[str, ...],
+    *,
+    names: bool,
+    robustness: bool,
+    processes: int,
+    queue_pairs: int,
+    nccl: Path | None,
+    write: bool,
+) -> None:
+    """Run unmodified programs on devices of `rdmawire verbs`; exit status 1 if one fails."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))  # ends what was started
+    cases = chosen(only)
+    if names:
+        _list(cases)
+        return
+    if packages := missing(cases):
+        click.echo(f"not all can run: sudo apt-get install {' '.join(packages)}", err=True)
+    results = list(_results(cases, nccl))
+    tried = list(_trials(Size(processes, queue_pairs))) if robustness else []
+    if write:
+        rows = [page.plain(result, _version(result, nccl)) for result in results]
+        page.write(rows, tried, all_cases(), machine())
+    failed = sum(result.verdict is Verdict.FAILED for result in results)
+    failed += sum(not trial.passed for trial in tried)
+    click.echo(f"{len(results) + len(tried)} runs, {failed} failed")
+    raise SystemExit(_BAD if failed else 0)
+
+
+def _version(result: Result, nccl: Path | None) -> str:
+    package = result.case.package
+    return nccl_version(nccl) if nccl and not package.debian else version(package)
+
+
+def _list(cases: list[Case]) -> None:
+    for case in cases:
+        click.echo(f"{case.package.title}: {case.options} {case.transport} {case.where}")
+
+
+def _results(cases: list[Case], nccl: Path | None) -> Iterator[Result]:
+    with tempfile.TemporaryDirectory(prefix="rdmawire-acceptance-") as folder:
+        places = Places(unpacked_tests(Path(folder)), nccl_driver(Path(folder), nccl))
+        for case in cases:
+            result = run(case, places)
+            said = result.figure or result.reason
+            frames = f"{result.frames.count:,} frames" if result.frames.count else ""
+            click.echo(
+                f"{result.verdict:8} {case.options:<40} {case.transport:<14} {case.where:<22}"
+                f" {result.seconds:5.1f} s  {frames} {said}"
+            )
+            yield result
+
+
+def _trials(size: Size) -> Iterator[Trial]:
+    for trial in trials(size):
+        click.echo(f"{'passed' if trial.passed else 'failed':8} {trial.name}: {trial.what}")
+        yield trial
+
+
+if __name__ == "__main__":
+    acceptance()

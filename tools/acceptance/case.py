@@ -1,0 +1,116 @@
+"""A run of a program, as data, and what came of it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+DEVICES: Final = ("rw0", "rw1")
+"""The device of the server, and that of the client."""
+ADDRESSES: Final = ("10.0.0.1", "10.0.0.2")
+"""Their addresses."""
+JOINED_ADDRESSES: Final = ("10.0.0.1", "10.0.0.101")
+"""The addresses of two services that are joined by UDP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package that programs come from. ``debian`` is empty where pip downloads it."""
+
+    title: str
+    debian: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run of one program, or of a server and a client.
+
+    In command lines ``{server}`` and ``{client}`` are the devices, ``{address}`` and
+    ``{own_address}`` are the addresses of the server's and of the client's device, ``{folder}`` is
+    an empty folder, and ``{tests}`` that of rdma-core's Python tests. Programs run in ``{folder}``.
+    """
+
+    package: Package
+    options: str
+    """The program and its options, as the page shows them."""
+    client: str
+    """Command line of the client, or of the only program."""
+    server: str = ""
+    transport: str = ""
+    expect: str = ""
+    """Regular expression that is found in what the client prints."""
+    refused: str = ""
+    """Regular expression of the error with which the program ends: it needs what is refused."""
+    environment: tuple[tuple[str, str], ...] = ()
+    network: str = ""
+    joined: bool = False
+    """Whether server and client use two services that are joined by UDP."""
+    frames: bool = True
+    """Whether there must be frames in the capture."""
+    server_ends: bool = True
+    """Whether the server ends by itself after its client did."""
+    port: int = 0
+    """TCP port at which the server listens; 0 if it does not."""
+    unit_tests: bool = False
+    """Whether the program prints the report of Python's ``unittest``."""
+    limit: int = 60
+    """Seconds after which the run is ended, and has failed."""
+
+    @property
+    def program(self) -> str:
+        """The program's name."""
+        return self.options.split()[0]
+
+    @property
+    def where(self) -> str:
+        """The network, in words of the page."""
+        if self.joined:
+            return "two services joined by UDP"
+        return self.network or "direct"
+
+
+class Verdict(StrEnum):
+    """What came of a run. REFUSED is the error that was expected."""
+
+    PASSED = "passed"
+    REFUSED = "refused"
+    FAILED = "failed"
+    MISSING = "not run"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTest:
+    """A test of Python's ``unittest``: ok, skipped, FAIL or ERROR, and the reason."""
+
+    name: str
+    outcome: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """What a capture held, as `rdmawire dissect -q` and tshark count it."""
+
+    count: int = 0
+    bad_icrc: int = 0
+    malformed: int = 0
+    tshark_malformed: int | None = None
+    """``None`` without tshark."""
+
+    @property
+    def faulty(self) -> bool:
+        """Whether a frame has a bad ICRC or is malformed."""
+        return bool(self.bad_icrc or self.malformed or self.tshark_malformed)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one run."""
+
+    case: Case
+    verdict: Verdict
+    reason: str = ""
+    seconds: float = 0.0
+    frames: Frames = Frames()
+    figure: str = ""
+    """What the program measured, if it says so."""
+    tests: tuple[UnitTest, ...] = ()

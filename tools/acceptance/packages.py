@@ -1,0 +1,66 @@
+"""What programs need: Debian packages, rdma-core's tests, the driver of NCCL's transport."""
+
+import gzip
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from tools.acceptance.case import Case, Package
+
+_TESTS = Path("/usr/share/doc/rdma-core/tests")
+_DRIVER = Path(__file__).with_name("nccl_net.c")
+_TRANSPORT = "ncclNetIb"
+
+
+def version(package: Package) -> str:
+    """Return the version of an installed package without Debian's revision, or nothing."""
+    if not package.debian:
+        return ""
+    words = ["dpkg-query", "-W", "-f", "${Version}", package.debian]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.rpartition("-")[0]
+
+
+def missing(cases: Iterable[Case]) -> list[str]:
+    """Return the Debian packages of cases that are not installed."""
+    packages = dict.fromkeys(case.package for case in cases)
+    return [package.debian for package in packages if package.debian and not version(package)]
+
+
+def unpacked_tests(folder: Path) -> str:
+    """Copy rdma-core's tests as python3-pyverbs has them, gunzipped; nothing if it is missing."""
+    if not _TESTS.is_dir():
+        return ""
+    target = folder / "tests"
+    target.mkdir()
+    for path in _TESTS.iterdir():
+        if path.suffix == ".gz":
+            (target / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+        elif path.suffix == ".py":
+            shutil.copy(path, target)
+    return str(target)
+
+
+def nccl_driver(folder: Path, library: Path | None) -> str:
+    """Return the command that drives the IB transport of a libnccl.so.2; nothing without one."""
+    if library is None:
+        return ""
+    program = folder / "nccl_net"
+    words = ["cc", "-O2", str(_DRIVER), "-o", str(program), "-ldl"]
+    subprocess.run(words, check=True)
+    symbols = subprocess.run(["nm", str(library)], capture_output=True, text=True, check=True)
+    offset = next(
+        line.split()[0] for line in symbols.stdout.splitlines() if line.endswith(f" {_TRANSPORT}")
+    )
+    return f"{program} {library} {offset}"
+
+
+def nccl_version(library: Path) -> str:
+    """Return the version that a libnccl.so.2 names itself, or nothing."""
+    found = re.search(rb"NCCL version (\d+\.\d+\.\d+)", library.read_bytes())
+    return found[1].decode() if found else ""

@@ -1,0 +1,130 @@
+"""Writes results: as JSON, and as a page of the documentation that is made from the JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from tools.acceptance.case import Case, Result, Verdict
+from tools.acceptance.robustness import Trial
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "acceptance.md"
+DATA: Final = PAGE.with_suffix(".json")
+
+Row = dict[str, Any]
+"""A result as plain values."""
+_KEY: Final = ("package", "program", "transport", "network")
+
+_HEAD: Final = """# Programs that run on `rdmawire verbs`
+
+Unmodified programs of Debian's packages, each run on the devices of a `rdmawire verbs serve` of its
+own, with a capture of all frames. `make acceptance` runs them again and writes this page and
+[acceptance.json](acceptance.json), which has each test of rdma-core's test suite.
+
+- *passed*: server and client end with status 0 in time and print what is expected; the capture has
+  frames, none with a bad ICRC and none malformed.
+- *refused*: the program needs what the library refuses, and ends with the error shown.
+- *frames* are those of the capture, every ICRC verified by `rdmawire dissect -q`; tshark reads the
+  first 1,000 of them.
+
+Figures are those of one run while other programs ran on the machine, every frame captured: see
+[performance](../performance.md) for what is possible.
+"""
+_COLUMNS: Final = ("program", "transport", "network", "verdict", "figure, or reason", "frames")
+_ROBUSTNESS: Final = """## Many processes, many queue pairs, sudden ends
+
+Afterwards the service must have as many file descriptors as before, and no queue pair, completion
+queue, memory region or context.
+"""
+
+
+def plain(result: Result, version: str) -> Row:
+    """Return a result as a row."""
+    case = result.case
+    row: Row = {
+        "package": case.package.title,
+        "version": version,
+        "program": case.options,
+        "transport": case.transport,
+        "network": case.where,
+        "verdict": result.verdict.value,
+        "reason": result.reason,
+        "figure": result.figure,
+        "seconds": result.seconds,
+        "frames": asdict(result.frames),
+    }
+    if result.tests:
+        row["tests"] = [asdict(test) for test in result.tests]
+    return row
+
+
+def merged(old: Iterable[Row], new: Iterable[Row], cases: Iterable[Case]) -> list[Row]:
+    """Return a row for each case, in their order: the new one, else the old one."""
+    rows = {_key(row): row for row in (*old, *new)}
+    keys = ((case.package.title, case.options, case.transport, case.where) for case in cases)
+    return [rows[key] for key in keys if key in rows]
+
+
+def _key(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in _KEY)
+
+
+def write(
+    rows: Sequence[Row], trials: Sequence[Trial], cases: Iterable[Case], machine: str
+) -> None:
+    """Write the data and the page. What was not run now stays as it was."""
+    old = json.loads(DATA.read_text()) if DATA.exists() else {"results": [], "robustness": []}
+    tried = [asdict(trial) for trial in trials] or old["robustness"]
+    results = merged(old["results"], rows, cases)
+    data = {"machine": machine, "results": results, "robustness": tried}
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    DATA.write_text(json.dumps(data, indent=1) + "\n")
+    PAGE.write_text(page(data))
+
+
+def page(data: Mapping[str, Any]) -> str:
+    """Return the text of the page."""
+    parts = [_HEAD, _summary(data["results"])]
+    for title, rows in groupby(data["results"], key=_title):
+        parts += [f"## {title}\n", _table(_COLUMNS, map(_cells, rows))]
+    if data["robustness"]:
+        columns = "trial", "verdict", "what came of it"
+        parts += [_ROBUSTNESS, _table(columns, map(_trial, data["robustness"]))]
+    parts.append(f"Machine: {data['machine']}.\n")
+    return "\n".join(parts)
+
+
+def _title(row: Row) -> str:
+    return f"{row['package']} {row['version']}".strip()
+
+
+def _summary(rows: Iterable[Row]) -> str:
+    counts = Counter(row["verdict"] for row in rows)
+    return f"In all: {', '.join(f'{counts[one]} {one}' for one in Verdict if counts[one])}.\n"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines: Iterator[Sequence[str]] = iter((columns, ["---"] * len(columns), *rows))
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    passed = row["verdict"] == Verdict.PASSED
+    said = row["figure"] if passed and row["figure"] else _escaped(row["reason"])
+    verdict = f"**{row['verdict']}**" if row["verdict"] == Verdict.FAILED else row["verdict"]
+    count = row["frames"]["count"]
+    frames = f"{count:,}" if count else ""
+    return f"`{row['program']}`", row["transport"], row["network"], verdict, said, frames
+
+
+def _trial(trial: Row) -> tuple[str, ...]:
+    verdict = Verdict.PASSED if trial["passed"] else Verdict.FAILED
+    return trial["name"], verdict, _escaped(trial["what"])
+
+
+def _escaped(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return "".join(f"\\{letter}" if letter in "\\`*_<>|[" else letter for letter in text)

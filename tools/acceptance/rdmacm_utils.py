@@ -1,0 +1,78 @@
+"""The programs of rdmacm-utils, which connect by librdmacm."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tools.acceptance.case import Case, Package
+
+PACKAGE = Package("rdmacm-utils", "rdmacm-utils")
+_GROUP = "239.1.2.3"
+_PAIRS = (
+    (
+        "rping -C 100 -V",
+        "RC",
+        "rping -s -a {address} -C 100 -V -v",
+        "rping -c -I {own_address} -a {address} -C 100 -V -v",
+    ),
+    (
+        "rping -C 100 -V -S 65536 -q",
+        "RC",
+        "rping -s -a {address} -C 100 -V -S 65000 -q",
+        "rping -c -I {own_address} -a {address} -C 100 -V -S 65000 -q",
+    ),
+    ("ucmatose", "RC", "ucmatose -b {address}", "ucmatose -b {own_address} -s {address}"),
+    (
+        "ucmatose -c 32 -C 50 -S 4096",
+        "RC",
+        "ucmatose -b {address} -c 32 -C 50 -S 4096",
+        "ucmatose -b {own_address} -s {address} -c 32 -C 50 -S 4096",
+    ),
+    ("ucmatose -m", "RC", "ucmatose -b {address} -m", "ucmatose -b {own_address} -s {address} -m"),
+    ("udaddy", "UD", "udaddy -b {address}", "udaddy -b {own_address} -s {address}"),
+    (
+        "udaddy -c 16 -C 50",
+        "UD",
+        "udaddy -b {address} -c 16 -C 50",
+        "udaddy -b {own_address} -s {address} -c 16 -C 50",
+    ),
+    (
+        "mckey",
+        "UD, multicast",
+        f"mckey -b {{address}} -m {_GROUP}",
+        f"mckey -b {{own_address}} -m {_GROUP} -s",
+    ),
+    ("rdma_client", "RC", "rdma_server -s {address}", "rdma_client -s {address}"),
+    ("rdma_xclient", "RC", "rdma_xserver -c r", "rdma_xclient -s {address} -c r"),
+    ("rdma_xclient -c x", "XRC", "rdma_xserver -c x", "rdma_xclient -s {address} -c x"),
+    (
+        "cmtime -c 100",
+        "RC",
+        "cmtime -b {address} -c 100",
+        "cmtime -b {own_address} -s {address} -c 100",
+    ),
+)
+"""Program, transport, server, client."""
+_LISTENS_ON = ("cmtime", "rping -C 100 -V")
+
+
+def cases() -> Iterator[Case]:
+    """Yield all runs."""
+    for options, transport, server, client in _PAIRS:
+        yield _pair(options, transport, server, client)
+    yield replace(_pair(*_PAIRS[0]), joined=True)
+    for program in ("rstream", "udpong", "riostream"):
+        yield Case(
+            PACKAGE,
+            program,
+            f"{program} -b {{own_address}} -s {{address}}",
+            f"{program} -b {{address}}",
+            transport="rsocket",
+            frames=False,
+            server_ends=False,
+            refused="(?i)not supported|rsocket",
+        )
+
+
+def _pair(options: str, transport: str, server: str, client: str) -> Case:
+    ends = not options.startswith(_LISTENS_ON[:1])
+    return Case(PACKAGE, options, client, server, transport=transport, server_ends=ends)
