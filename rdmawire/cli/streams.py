@@ -86,6 +86,12 @@ def complain(text: str) -> None:
     sys.stderr.flush()
 
 
+def complain_of_each(error: Exception) -> None:
+    """Write each line of an error to standard error: a file may have several errors."""
+    for line in str(error).splitlines():
+        complain(line)
+
+
 def bytes_of_input() -> bytes:
     """Read standard input up to one byte more than the maximum of a scenario or a host."""
     from rdmawire.traffic.scenario.document import MAX_BYTES

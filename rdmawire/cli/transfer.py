@@ -9,7 +9,7 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, F, IntegerType, option
-from rdmawire.cli.streams import complain, open_host
+from rdmawire.cli.streams import complain_of_each, open_host
 from rdmawire.cli.table import aligned
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TransferError
@@ -54,7 +54,8 @@ _NETWORK = (
 _LINK = (
     option(
         "Network", "--link-layer", "layer", type=click.Choice(LINK_LAYERS), default="ethernet",
-        show_default=True, help="What joins the hosts: Ethernet with RoCEv2, or InfiniBand.",
+        show_default=True, help="What joins the hosts: Ethernet with RoCEv2, or InfiniBand, "
+        "of which four lanes have 10G, 20G, 40G, 56G, 100G, 200G, 400G or 800G.",
     ),
     *_RATE_AND_MTU,
     option(
@@ -100,7 +101,7 @@ def _with(added: Sequence[Callable[[F], F]], command: F) -> F:
 @option(
     "Transfer", "--path", "paths", type=click.Choice(PATHS), multiple=True,
     help="Path of the data; may be repeated. host is from pinned memory of a host to that of "
-    "another, without a GPU.  [default: all that the GPUs have links for]",
+    "another; the GPUs then only choose the adapters.  [default: all that the GPUs have links for]",
 )  # fmt: skip
 @option(
     "Transfer", "--size", "sizes", metavar="SIZE", multiple=True, default=_SIZES,
@@ -211,7 +212,7 @@ def command(
         specs = list(_specs(host, paths, sizes, settings))
         results = [_Result(spec, *_outcome(spec, capture)) for spec in specs]
     except RdmaError as error:
-        complain(str(error))
+        complain_of_each(error)
         return _USAGE
     _draw(results, host, picture, links_picture)
     is_known = any(result.report for result in results)
@@ -288,7 +289,7 @@ def ends_of(machine: "Machine", source: str | None, target: str | None) -> tuple
     """Return the names of the two GPUs, by default the first ones."""
     names = [gpu.name for gpu in machine.gpus]
     if not names:
-        raise TransferError("the host has no GPU")
+        raise TransferError("the host has no GPU, which also says what the nearest adapter is")
     source = source or names[0]
     return source, target or next((name for name in names if name != source), source)
 
