@@ -7,7 +7,7 @@ import click
 
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.streams import complain_of_each, open_host
+from rdmawire.cli.streams import complain, open_host
 from rdmawire.cli.transfer import ends_of, network_options
 from rdmawire.cli.ucx import UCX_VARIABLES
 from rdmawire.errors import RdmaError
@@ -89,7 +89,7 @@ def command(
         spec = _spec(host, settings)
         report = _run(spec, output.path)
     except RdmaError as error:
-        complain_of_each(error)
+        complain(str(error))
         return _USAGE
     output.show(_values(report), _lines(spec, report, steps=steps))
     return 0

@@ -8,7 +8,7 @@ import click
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
 from rdmawire.cli.storage import MAX_BLOCK, report_values, spec_of
-from rdmawire.cli.streams import complain_of_each
+from rdmawire.cli.streams import complain
 from rdmawire.cli.transfer import link_lines, network_options
 from rdmawire.errors import RdmaError
 from rdmawire.terminal import plural
@@ -100,7 +100,7 @@ def command(
         spec = spec_of(host, "fabric-bounce" if bounce else "fabric", **settings)
         report = _run(spec, output.path)
     except RdmaError as error:
-        complain_of_each(error)
+        complain(str(error))
         return _USAGE
     output.show(_values(report), _lines(report, links=links))
     return 0 if report.is_right else _FAILED

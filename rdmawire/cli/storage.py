@@ -8,7 +8,7 @@ import click
 
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.streams import complain, complain_of_each, open_host
+from rdmawire.cli.streams import complain, open_host
 from rdmawire.cli.table import aligned
 from rdmawire.cli.transfer import link_lines, link_values, network_options
 from rdmawire.dissect.output import dumped
@@ -122,7 +122,7 @@ def command(
     try:
         results = [_result(host, one, count, settings) for one in wanted]
     except RdmaError as error:
-        complain_of_each(error)
+        complain(str(error))
         return _USAGE
     is_known = any(result.report for result in results)
     reasons = {result.reason for result in results}

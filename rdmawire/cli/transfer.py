@@ -9,7 +9,7 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, F, IntegerType, option
-from rdmawire.cli.streams import complain_of_each, open_host
+from rdmawire.cli.streams import complain, open_host
 from rdmawire.cli.table import aligned
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TransferError
@@ -212,7 +212,7 @@ def command(
         specs = list(_specs(host, paths, sizes, settings))
         results = [_Result(spec, *_outcome(spec, capture)) for spec in specs]
     except RdmaError as error:
-        complain_of_each(error)
+        complain(str(error))
         return _USAGE
     _draw(results, host, picture, links_picture)
     is_known = any(result.report for result in results)

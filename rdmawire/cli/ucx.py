@@ -7,7 +7,7 @@ import click
 
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, option
-from rdmawire.cli.streams import complain_of_each, open_host
+from rdmawire.cli.streams import complain, open_host
 from rdmawire.cli.table import aligned
 from rdmawire.cli.transfer import ends_of, network_options
 from rdmawire.errors import RdmaError, TransferError
@@ -91,7 +91,7 @@ def command(
     try:
         reports = [_sent(spec, output.path) for spec in _specs(host, sizes, settings)]
     except RdmaError as error:
-        complain_of_each(error)
+        complain(str(error))
         return _USAGE
     output.show([_values(one) for one in reports], _lines(reports, steps=steps))
     return 0
