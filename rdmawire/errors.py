@@ -122,7 +122,7 @@ class WorkloadError(RdmaError):
 
 
 class FabricError(RdmaError):
-    """A name, setting, fault or field that a fabric does not have or cannot use."""
+    """A name, setting, fault or field that a fabric does not have or cannot use, or a limit."""
 
 
 class ClusterError(RdmaError):

@@ -34,6 +34,8 @@ MAGICS = {
 
 HEADER, RECORD = 24, 16
 """Bytes of the file's header, and of a record's."""
+_LAST_TIME = (SECOND << 32) - 1
+"""The last time (ns) that a record can have."""
 
 
 class PcapParser:
@@ -164,4 +166,9 @@ class PcapBuilder:
             )
         if record.options:
             raise UnrepresentableError("Record.options: a pcap cannot have any; write a pcapng")
-        refuse(record, self._max_bytes, 0, (SECOND << 32) - 1)
+        if type(record.time_ns) is int and record.time_ns > _LAST_TIME:
+            raise UnrepresentableError(
+                f"Record.time_ns: {record.time_ns} in a pcap, whose times end at {_LAST_TIME}"
+                " (2106-02-07); write a pcapng"
+            )
+        refuse(record, self._max_bytes, 0, _LAST_TIME)

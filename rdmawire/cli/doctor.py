@@ -7,7 +7,7 @@ import click
 from rdmawire.capture.io import STANDARD_INPUT, STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, option
-from rdmawire.cli.streams import bytes_of_input, complain
+from rdmawire.cli.streams import bytes_of_input, complain, complain_of_each
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError
 from rdmawire.terminal import escape, plural
@@ -59,8 +59,7 @@ def command(what: str, *, as_list: bool, names: tuple[str, ...], as_json: bool) 
     try:
         examination = _standard_input() if what == STREAM else examine(what)
     except RdmaError as error:
-        for line in str(error).splitlines():
-            complain(line)
+        complain_of_each(error)
         return _USAGE
     found = [one for one in examination.findings if not names or one.check.name in names]
     _show(examination, found, what, as_json=as_json)

@@ -176,11 +176,16 @@ COSTS = option(
 
 
 def costs_of(path: str | None) -> "Costs":
-    """Return the constants of a file, or the usual ones; raise an ``RdmaError`` if it is bad."""
+    """Return the constants of a file, or the usual ones.
+
+    End with status 2 after a line for each error of the file; raise an ``RdmaError`` without one.
+    """
+    from rdmawire.cli.streams import each_error_of_yaml
     from rdmawire.topology import Costs
     from rdmawire.traffic.scenario.topology_file import open_costs
 
-    return Costs() if path is None else open_costs(path)
+    with each_error_of_yaml():
+        return Costs() if path is None else open_costs(path)
 
 
 def written(name: str, text: str, *, required: bool = False) -> Callable[[F], F]:

@@ -7,8 +7,8 @@ imports this module, `rdmawire --help` too: it imports little, so that starting 
 import os
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -16,6 +16,9 @@ from rdmawire.terminal import escape, escape_lines
 
 if TYPE_CHECKING:
     from rdmawire.topology import FoundMachine
+
+
+_USAGE = 2
 
 
 class LossyStream(TextIOWrapper):
@@ -86,6 +89,12 @@ def complain(text: str) -> None:
     sys.stderr.flush()
 
 
+def complain_of_each(error: Exception) -> None:
+    """Write each line of an error to standard error: a file may have several errors."""
+    for line in str(error).splitlines():
+        complain(line)
+
+
 def bytes_of_input() -> bytes:
     """Read standard input up to one byte more than the maximum of a scenario or a host."""
     from rdmawire.traffic.scenario.document import MAX_BYTES
@@ -94,10 +103,28 @@ def bytes_of_input() -> bytes:
 
 
 def open_host(source: str) -> "FoundMachine":
-    """Return a host by a name, a file or a folder, or ``-`` for the text on standard input."""
+    """Return a host by a name, a file or a folder, or ``-`` for the text on standard input.
+
+    End with status 2 after a line for each error of a file in YAML.
+    """
     from rdmawire.capture.io import STANDARD_INPUT, STREAM
     from rdmawire.traffic.scenario import topology_file
 
-    if source != STREAM:
-        return topology_file.open_host(source)
-    return topology_file.parse_topology(bytes_of_input(), STANDARD_INPUT)
+    with each_error_of_yaml():
+        if source != STREAM:
+            return topology_file.open_host(source)
+        return topology_file.parse_topology(bytes_of_input(), STANDARD_INPUT)
+
+
+@contextmanager
+def each_error_of_yaml() -> Iterator[None]:
+    """End with status 2 after a line for each error of a file that is read within."""
+    import click
+
+    from rdmawire.traffic.scenario.document import ScenarioError
+
+    try:
+        yield
+    except ScenarioError as error:
+        complain_of_each(error)
+        raise click.exceptions.Exit(_USAGE) from None

@@ -8,7 +8,7 @@ import click
 
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, option
-from rdmawire.cli.streams import complain, open_host
+from rdmawire.cli.streams import complain, complain_of_each, open_host
 from rdmawire.dissect.output import dumped
 from rdmawire.errors import RdmaError, TopologyError
 from rdmawire.terminal import escape
@@ -122,18 +122,12 @@ def command(
         if picture is not None:
             _draw(found.machine, ends, picture)
     except RdmaError as error:
-        return _failed(error)
+        complain_of_each(error)
+        return _USAGE
     click.echo(text, nl=False)
     for note in found.notes:
         complain(f"note: {note}")
     return 0
-
-
-def _failed(error: RdmaError) -> int:
-    """Say what is wrong; return the exit status."""
-    for line in str(error).splitlines():
-        complain(line)
-    return _USAGE
 
 
 def _draw(machine: "Machine", ends: tuple[str, str] | None, picture: Path) -> None:
@@ -382,7 +376,8 @@ def _calibrate(
         if fitted is not None:
             _write_costs(found, fitted, machine.name, measured)
     except RdmaError as error:
-        return _failed(error)
+        complain_of_each(error)
+        return _USAGE
     lines = _calibration_lines(found)
     click.echo(dumped(_calibration_object(found), indent=1) if as_json else "\n".join(lines))
     return 0

@@ -36,6 +36,7 @@ _FAILED = 1
         "rdmawire gen trace ring.goal -w ring.pcap",
         "rdmawire gen trace allreduce.xml --size 1MiB --links",
         "rdmawire gen trace step.0.json step.1.json --gpus-per-host 1",
+        "rdmawire gen trace mpi.goal --overhead 8000 --latency 1310 --rate 45.3G --buffered",
         "rdmawire gen trace big.goal --flows --host dgx-h200 --json",
     ),
 )
@@ -56,7 +57,8 @@ _FAILED = 1
 )  # fmt: skip
 @option(
     "Workload", "--buffered", is_flag=True,
-    help="Let such a send end when the adapter has it, not when it is acknowledged.",
+    help="Let a send of up to --eager bytes end when the adapter has it, not when it is "
+    "acknowledged.",
 )  # fmt: skip
 @option(
     "Workload", "--overhead", type=IntegerType(0, _MAX_TIME), default=0, show_default=True,

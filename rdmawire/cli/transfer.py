@@ -54,7 +54,8 @@ _NETWORK = (
 _LINK = (
     option(
         "Network", "--link-layer", "layer", type=click.Choice(LINK_LAYERS), default="ethernet",
-        show_default=True, help="What joins the hosts: Ethernet with RoCEv2, or InfiniBand.",
+        show_default=True, help="What joins the hosts: Ethernet with RoCEv2, or InfiniBand, "
+        "of which four lanes have 10G, 20G, 40G, 56G, 100G, 200G, 400G or 800G.",
     ),
     *_RATE_AND_MTU,
     option(
@@ -100,7 +101,7 @@ def _with(added: Sequence[Callable[[F], F]], command: F) -> F:
 @option(
     "Transfer", "--path", "paths", type=click.Choice(PATHS), multiple=True,
     help="Path of the data; may be repeated. host is from pinned memory of a host to that of "
-    "another, without a GPU.  [default: all that the GPUs have links for]",
+    "another; the GPUs then only choose the adapters.  [default: all that the GPUs have links for]",
 )  # fmt: skip
 @option(
     "Transfer", "--size", "sizes", metavar="SIZE", multiple=True, default=_SIZES,
@@ -288,7 +289,7 @@ def ends_of(machine: "Machine", source: str | None, target: str | None) -> tuple
     """Return the names of the two GPUs, by default the first ones."""
     names = [gpu.name for gpu in machine.gpus]
     if not names:
-        raise TransferError("the host has no GPU")
+        raise TransferError("the host has no GPU, which also says what the nearest adapter is")
     source = source or names[0]
     return source, target or next((name for name in names if name != source), source)
 

@@ -13,7 +13,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, Final, Protocol, Self, cast, runtime_checkable
 
-from rdmawire.errors import FabricError, RdmaError
+from rdmawire.errors import FabricError
 from rdmawire.fabric.frame import Envelope
 from rdmawire.fabric.link import Arrival, Link, ReorderedArrival, framing_of
 from rdmawire.fabric.port_queue import Mac
@@ -207,7 +207,7 @@ TIME_LIMIT = seconds(3_600)
 EVENT_LIMIT = 1_000_000
 
 
-class SimulationLimit(RdmaError):
+class SimulationLimit(FabricError):
     """Raised when a run reaches a limit while work is left to do."""
 
 

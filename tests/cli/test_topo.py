@@ -9,6 +9,8 @@ from rdmawire.topology import topology_matrix
 from rdmawire.traffic.scenario.topology_file import open_host, shipped_hosts
 from tests.cli.command import rdmawire as run
 
+EXCHANGE = str(Path(__file__).parents[2] / "examples" / "workloads" / "exchange.goal")
+
 
 def test_the_matrix_is_printed() -> None:
     done = run("topo", "dgx-h100")
@@ -97,10 +99,16 @@ def test_errors_are_one_line(words: tuple[str, ...], message: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_every_error_of_a_file_has_a_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [("topo",), ("doctor",), ("transfer",), ("storage",), ("sweep", "transfer", "--size", "8"),
+     ("gen", "allreduce", "--topology"), ("gen", "trace", EXCHANGE, "--host")],
+)  # fmt: skip
+def test_every_error_of_a_file_has_a_line(words: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "host.yaml"
     path.write_text("topology: a\nnuma nodes: {x: 1}\nhost bridges: {root: 0}\nspeed: 3\n")
-    done = run("topo", str(path))
+    done = run(*words, str(path))
+    assert done.returncode == 2
     assert [line.split(":")[2] for line in done.stderr.splitlines()] == ["2", "4"]
 
 

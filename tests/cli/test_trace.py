@@ -112,3 +112,28 @@ def test_a_deadlock_is_one_line_with_its_time(tmp_path: Path) -> None:
 def test_losses_that_are_too_many_fail(tmp_path: Path) -> None:
     line = refused("gen", "trace", GOAL, "--loss", "40%", status=1)
     assert "failed: RETRY_EXC_ERR" in line
+
+
+def long_schedule(tmp_path: Path, days: int) -> str:
+    """A schedule whose message is sent after this many computations, of 11.6 days each."""
+    steps = "".join(
+        f"l{day}: calc {10**15}\nl{day} requires l{day - 1}\n" for day in range(1, days)
+    )
+    first = f"rank 0 {{\nl0: calc 1\n{steps}a: send 8b to 1\na requires l{days - 1}\n}}\n"
+    path = tmp_path / "long.goal"
+    path.write_text(f"num_ranks 2\n{first}rank 1 {{\nrecv 8b from 0\n}}\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("flows", [(), ("--flows",)])
+def test_a_run_of_more_time_than_there_is_fails(tmp_path: Path, flows: tuple[str, ...]) -> None:
+    line = refused("gen", "trace", long_schedule(tmp_path, 4700), *flows, status=1)
+    assert line.startswith("rdmawire: after 4611000000000000.0 us: not at rest after ")
+
+
+def test_a_pcap_ends_in_2106(tmp_path: Path) -> None:
+    words = ("gen", "trace", long_schedule(tmp_path, 4400), "-w")
+    line = refused(*words, str(tmp_path / "long.pcap"), status=1)
+    assert line.endswith("in a pcap, whose times end at 4294967295999999999 (2106-02-07); write a"
+                         " pcapng")  # fmt: skip
+    assert rdmawire(*words, str(tmp_path / "long.pcapng")).returncode == 0

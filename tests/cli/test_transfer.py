@@ -108,6 +108,7 @@ def test_a_host_is_read_from_standard_input() -> None:
         (("dgx-h200", "-w", "x.pcap"), "-w needs one --path and one --size"),
         (("dgx-h200", "-w", "x.pcap", "--path", "nvlink", "--size", "8"), "nvlink has no packets"),
         (("dgx-h200", "--from", "GPU9"), "no device is called 'GPU9'"),
+        (("",), "the name of the host is empty; shipped hosts are dgx-h100"),
     ],
 )
 def test_what_cannot_be_is_one_line(words: tuple[str, ...], message: str) -> None:
@@ -115,6 +116,23 @@ def test_what_cannot_be_is_one_line(words: tuple[str, ...], message: str) -> Non
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_every_error_of_constants_has_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "costs.yaml"
+    path.write_text("costs: a\nib_switch_latency: -5\nordered_write_rate: 0\n")
+    done = run("transfer", "dgx-h200", "--size", "8", "--costs", str(path))
+    assert done.returncode == 2
+    assert [line.split(":")[2] for line in done.stderr.splitlines()] == ["2", "3"]
+
+
+def test_a_transfer_that_takes_too_long_has_a_reason(tmp_path: Path) -> None:
+    path = tmp_path / "costs.yaml"
+    path.write_text("costs: a\nordered_write_rate: 0.0000001\n")
+    words = ("--path", "direct", "--path", "host", "--relaxed-ordering", "off")
+    done = run("transfer", "dgx-h200", "--size", "8", *words, "--costs", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "host: the transfer does not end: not at rest after 3600000000000 ns" in done.stdout
 
 
 def test_times_are_drawn(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_a_host_is_read() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ("0-7", "7-0", "small.yaml:2:17: found '7-0'; expected processors as Linux lists them"),
         ("gen4 x16", "gen4 x15", "small.yaml:4:37: found 'gen4 x15'; expected a PCIe link"),
         (
             "GPU2: root",

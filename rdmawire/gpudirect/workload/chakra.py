@@ -9,6 +9,7 @@ the jsonizer of Chakra, and the workload layer of ASTRA-sim: a computation takes
 """
 
 import json
+from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -285,11 +286,14 @@ def _call_text(trace: _Trace, node: ChakraNode) -> str:
 # Files.
 
 
+_CONVERTER: Final = "chakra_trace_link and chakra_converter"
+
+
 def _nodes(file: BinaryIO, source: str) -> Iterator[ChakraNode]:
     data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise WorkloadError(f"{source}: more than {MAX_BYTES} bytes")
-    is_json = data.lstrip()[:1] in {b"{", b"["}
+    is_json = data.removeprefix(BOM_UTF8).lstrip()[:1] in {b"{", b"["}
     for number, values in enumerate(_json(data, source) if is_json else _proto(data, source)):
         yield _node(values, f"{source}, node {values.get('id', f'number {number}')}")
 
@@ -303,6 +307,8 @@ def _proto(data: bytes, source: str) -> Iterator[dict[str, Any]]:
 def _json(data: bytes, source: str) -> Iterator[dict[str, Any]]:
     """Yield what each node of a JSON file has."""
     for one in _objects(data, source):
+        if isinstance(one.get("nodes"), list) and "workload_graph" not in one:
+            raise WorkloadError(f"{source}: a trace of PyTorch; convert it by {_CONVERTER}")
         nodes = one.get("workload_graph", [one])
         for node in nodes if isinstance(nodes, list) else [nodes]:
             if not isinstance(node, dict):
@@ -321,7 +327,7 @@ def _objects(data: bytes, source: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file, one after the other or in a list."""
     decoder = json.JSONDecoder()
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")
         at = len(text) - len(text.lstrip())
         while at < len(text):
             found, end = decoder.raw_decode(text, at)

@@ -18,6 +18,7 @@ ns. Comments are ``//`` and ``/* */``.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
@@ -71,6 +72,8 @@ def _lines(file: BinaryIO, source: str) -> Iterator[tuple[int, str]]:
         number += 1
         if len(data) > MAX_LINE:
             raise WorkloadError(f"{source}, line {number}: more than {MAX_LINE} bytes in a line")
+        if number == 1:
+            data = data.removeprefix(BOM_UTF8)  # as editors of Windows begin a file
         try:
             text = data.decode("ascii")
         except UnicodeDecodeError:

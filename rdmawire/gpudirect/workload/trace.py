@@ -17,7 +17,7 @@ from rdmawire.gpudirect.workload.msccl import parse_msccl
 
 _HEAD: Final = 512
 """Bytes by which the kind of a file is seen."""
-_GOAL: Final = re.compile(rb"\s*(?:num_ranks\b|rank\b|//|/\*)")
+_GOAL: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:num_ranks\b|rank\b|//|/\*)")
 _NUMBER: Final = re.compile(r"(\d+)\.[^.]+\Z")
 TracePath = str | PathLike[str]
 

@@ -125,6 +125,8 @@ def open_host(source: str) -> FoundMachine:
     Raises :class:`TopologyError` if there is none, and the errors of :func:`parse_topology`.
     """
     hosts, path = shipped_hosts(), Path(source)
+    if not source:
+        raise TopologyError(f"the name of the host is empty; shipped hosts are {', '.join(hosts)}")
     if source in hosts:
         return FoundMachine(_shipped_host(source), [])
     if path.is_dir():

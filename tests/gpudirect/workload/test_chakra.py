@@ -246,6 +246,8 @@ def test_errors_name_the_file_and_the_node(ranks: list[list[Node]], message: str
         (b"{", "t, line 1: expecting property name enclosed in double quotes"),
         (b'{"id": 1}\n{"id": ]', "t, line 2: expecting value"),
         (b"[1]", "t: an object is expected"),
+        (b"\xef\xbb\xbf[1]", "t: an object is expected"),
+        (b'{"schema": "1.1", "nodes": [{"id": 1}]}', "t: a trace of PyTorch; convert it by "),
         (b'{"workload_graph": [5]}', "t: a node is no object: '5'"),
         (b'{"id": 1, "attr": [{"x": 1}]}', "t: an attribute without a name"),
         (b"{" + b"\xff" * 5, "t: no JSON in UTF-8"),

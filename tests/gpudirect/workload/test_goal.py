@@ -52,6 +52,12 @@ def test_any_may_be_a_number_of_32_bits() -> None:
     assert (found.peer, found.tag) == (ANY, ANY)
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "windows.goal"
+    path.write_bytes(b"\xef\xbb\xbfnum_ranks 1\r\nrank 0 {\r\ncalc 3\r\n}\r\n")
+    assert read_trace([path]).ranks[0][0].size == 3
+
+
 HEAD = "num_ranks 2\nrank 0 {\n"
 
 

@@ -58,6 +58,17 @@ def _matching(pattern: re.Pattern[str]) -> Callable[[str], str]:
     return parse
 
 
+def _processors(text: str) -> str:
+    """Return a list of processors whose ranges go upwards."""
+    if not _CPUS.fullmatch(text):
+        raise TextError
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if int(first) > int(last or first):
+            raise TextError
+    return text
+
+
 def _link(text: str) -> PcieLink:
     found = _LINK.fullmatch(text)
     if found is None or int(found[1]) not in GENERATIONS or int(found[2]) not in WIDTHS:
@@ -85,7 +96,7 @@ DEVICE_NAME: Final = Parsed(
 )
 LINK: Final = Parsed("a PCIe link: generation and width", _link, ("Gen5 x16", "Gen4 x8"))
 PAIR: Final = Parsed("two GPUs and the number of links", _pair, ("GPU0-GPU1 x4",))
-CPUS: Final = Parsed("processors as Linux lists them", _matching(_CPUS), ("0-55,112-167",))
+CPUS: Final = Parsed("processors as Linux lists them", _processors, ("0-55,112-167",))
 
 _Below = Annotated[str, DEVICE_NAME, key("The switch or host bridge that it is below.")]
 _Link = Annotated[PcieLink | None, LINK, key("Its PCIe link; not known by default.")]
