@@ -126,7 +126,7 @@ def _programs(case: Case, services: list[Service], commands: tuple[str, str]) ->
     environment = [service.variables(dict(case.environment)) for service in services]
     server = Program(commands[1], environment[0], folder / "server") if commands[1] else None
     try:
-        if server:
+        if server and not case.client_waits:
             server.wait_until_ready(case.port)
         client = Program(commands[0], environment[-1], folder / "client")
         try:
