@@ -53,16 +53,20 @@ class ProgramFiles:
         """The private ``/sys``."""
         return self.folder / "sys"
 
-    def write(self, machine: Machine, devices: Sequence[Device], rates: Sequence[float]) -> None:
+    def write(
+        self, machine: Machine, devices: Sequence[Device], rates: Sequence[float]
+    ) -> tuple[str, ...]:
         """Write all files, in place of those of a service that was killed.
 
+        Returns in words which libraries are missing.
         ``LibraryError`` without libraries, ``OSError`` for files that cannot be written.
         """
         found = libraries()
         self.remove()
         self.folder.mkdir()
-        copy_libraries(self.folder / "lib", found)
+        copy_libraries(self.folder / "lib", found.paths)
         write_tree(self.folder, machine, devices, rates)
+        return found.notes
 
     def remove(self) -> None:
         """Remove all files."""

@@ -55,7 +55,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def in_tree(tree: Path, code: str) -> object:
     """What Python code prints as JSON that runs with the preload library."""
-    (preload,) = (path for path in libraries() if path.name == PRELOAD)
+    (preload,) = (path for path in libraries().paths if path.name == PRELOAD)
     env = {**os.environ, "LD_PRELOAD": str(preload), "RDMAWIRE_SYSFS": str(tree / "sys")}
     done = subprocess.run(
         [sys.executable, "-c", f"import json, os\nprint(json.dumps({code}))"],
@@ -129,6 +129,7 @@ def test_a_hierarchy_has_so_many_buses_only() -> None:
 def test_rdma_devices_are_those_of_the_tree(tree: Path) -> None:
     assert in_tree(tree, "sorted(os.listdir('/sys/class/infiniband'))") == ["rw0", "rw1"]
     assert in_tree(tree, "open('/sys/class/infiniband/rw0/node_type').read()") == "1: CA\n"
+    assert in_tree(tree, "os.path.exists('/sys/module/nvidia_peermem/version')") is True
     assert in_tree(tree, "os.access('/dev/infiniband/uverbs1', os.R_OK | os.W_OK)") is True
 
 
