@@ -18,6 +18,7 @@ from tests.verbs_service.c_programs import (
 )
 from tests.verbs_service.running import running
 from tests.waiting import HANG
+from tools.docs import librdmacm
 
 SANITIZERS = ("address", "undefined")
 SCENARIOS = (
@@ -83,3 +84,9 @@ def test_everything_that_the_installed_librdmacm_exports_is_there() -> None:
     table = load(CSRC / "rdmacm" / "functions.py")
     assert own == {f"{one.name}@{one.version}" for one in table.exports()}
     assert exported(path) - own == set()
+
+
+def test_the_page_lists_each_function_once() -> None:
+    text = "\n".join(librdmacm.page())
+    names = [one.name for one in load(CSRC / "rdmacm" / "functions.py").exports()]
+    assert [name for name in names if text.count(f"`{name}`") != 1] == []
