@@ -141,6 +141,15 @@ def test_real_paths_begin_with_sys(tree: Path) -> None:
     assert link == "../../../00f0:02:00.0"
 
 
+def test_paths_below_an_open_root_are_those_of_the_tree(tree: Path) -> None:
+    root = "os.open('/', os.O_RDONLY)"
+    names = f"os.listdir(os.open('sys/class/infiniband', os.O_DIRECTORY, dir_fd={root}))"
+    assert in_tree(tree, f"sorted({names})") == ["rw0", "rw1"]
+    path = "'sys/class/infiniband/rw0/device', "
+    assert in_tree(tree, f"os.readlink({path} dir_fd={root})") == "../../../00f0:01:00.0"
+    assert in_tree(tree, f"os.access({path} os.F_OK, dir_fd=os.open('/tmp', 0))") is False
+
+
 def test_other_folders_are_those_of_the_machine(tree: Path) -> None:
     for folder in ("/sys", "/sys/class", "/sys/devices"):
         assert in_tree(tree, f"sorted(os.listdir('{folder}'))") == sorted(os.listdir(folder))
