@@ -7,6 +7,7 @@ first needed, and again when a source changed.
 
 import fcntl
 import importlib.util
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,9 @@ def _installed(folder: Path) -> Libraries:
 
 def _built(script: Path, folder: Path) -> Libraries:
     module = _module(script)
+    built = sorted(path for path in folder.glob("*.so*") if not path.is_symlink())
+    if built and not os.access(folder, os.W_OK):
+        return Libraries(built)  # a checkout of another user
     try:
         with _locked(folder):
             return _build_each(module, folder)

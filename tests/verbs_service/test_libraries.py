@@ -1,5 +1,6 @@
 """Where the stand-in libraries are found."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -54,6 +55,17 @@ def test_without_a_compiler_those_built_before_are_used(
     (folder / "libibverbs.so.1").touch()
     (folder / "libibverbs.so").symlink_to("libibverbs.so.1")
     assert names(libraries(checkout, checkout).paths) == ["libibverbs.so.1"]
+
+
+def test_in_a_checkout_of_another_user_those_built_before_are_used(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = checkout / "build/verbs"
+    folder.mkdir(parents=True)
+    (folder / "libibverbs.so.1").touch()
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != folder)
+    assert names(libraries(checkout, checkout).paths) == ["libibverbs.so.1"]
+    assert sorted(os.listdir(folder)) == ["libibverbs.so.1"]
 
 
 def test_a_library_whose_header_is_missing_is_left_out(checkout: Path) -> None:
