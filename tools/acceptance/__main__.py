@@ -90,7 +90,8 @@ def _results(cases: list[Case], nccl: Path | None) -> Iterator[Result]:
         places = Places(unpacked_tests(Path(folder)), nccl_driver(Path(folder), nccl))
         for case in cases:
             result = run(case, places)
-            said = result.figure or result.reason
+            failed = result.verdict is Verdict.FAILED
+            said = result.reason if failed else result.figure or result.reason
             frames = f"{result.frames.count:,} frames" if result.frames.count else ""
             click.echo(
                 f"{result.verdict:8} {case.options:<40} {case.transport:<14} {case.where:<22}"

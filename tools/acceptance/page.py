@@ -27,8 +27,9 @@ own, with a capture of all frames. `make acceptance` runs them again and writes 
 - *passed*: server and client end with status 0 in time and print what is expected; the capture has
   frames, none with a bad ICRC and none malformed.
 - *refused*: the program needs what the library refuses, and ends with the error shown.
-- *frames* are those of the capture, every ICRC verified by `rdmawire dissect -q`; tshark reads the
-  first 1,000 of them.
+- *frames* are those of the capture, every ICRC verified by `rdmawire dissect -q`. tshark reads the
+  first 1,000 of them, without its guesses at protocols in payloads
+  (`-o infiniband.identify_payload:FALSE --disable-protocol rpcordma`).
 
 Figures are those of one run while other programs ran on the machine, every frame captured: see
 [performance](../performance.md) for what is possible.
