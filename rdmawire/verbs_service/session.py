@@ -18,8 +18,8 @@ from rdmawire.verbs_service.network import Network
 from rdmawire.verbs_service.pci_layout import plain_host
 from rdmawire.verbs_service.program import ProgramFiles
 from rdmawire.verbs_service.protocol import COUNTERS
-from rdmawire.verbs_service.serve import allow_descriptors, network_of
 from rdmawire.verbs_service.server import Server
+from rdmawire.verbs_service.service import allow_descriptors, network_of
 from rdmawire.verbs_service.sysfs import write_counters
 
 _TICK = 1.0
