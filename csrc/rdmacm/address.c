@@ -55,7 +55,7 @@ static void set_address(struct sockaddr_storage *address, uint64_t family, const
 /* Describe the path as a subnet administrator would: some programs read its MTU. */
 static int set_path(struct rdma_cm_id *id, const struct rw_cm_query_reply *reply)
 {
-	enum { EXACTLY = 2, PACKET_LIFE = 18 };
+	enum { EXACTLY = 2, PACKET_LIFE = 16 };
 	struct ibv_sa_path_rec *path = id->route.path_rec;
 
 	if (!reply->dst_family)

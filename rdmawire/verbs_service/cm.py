@@ -62,6 +62,8 @@ MAX_IDS: Final = 1 << 16
 
 MULTICAST_QKEY: Final = 0x01234567
 """The Q_Key of groups: RDMA_UDP_QKEY of <rdma/rdma_cma.h>."""
+_PACKET_LIFE: Final = 16
+"""A packet's lifetime as Linux takes it for RoCE (CMA_IBOE_PACKET_LIFETIME): 0.27 s."""
 _MULTICAST_QPN: Final = 0xFFFFFF
 _LINK_LOCAL: Final = b"\xfe\x80"
 _SERVICE_PORT: Final = 0xFFFF
@@ -112,7 +114,7 @@ class ConnectionService:
                     device.nic,
                     self._neighbour,
                     random,
-                    settings or CMSettings(path_mtu=device.mtu),
+                    settings or CMSettings(path_mtu=device.mtu, packet_life=_PACKET_LIFE),
                     rules=rules,
                 ),
             )
