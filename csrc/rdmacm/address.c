@@ -99,7 +99,7 @@ int cm_query(struct rdma_cm_id *id)
 	memcpy(&address->addr.ibaddr.dgid, &reply.dst0, sizeof address->addr.ibaddr.dgid);
 	address->addr.ibaddr.pkey = htons((uint16_t)reply.pkey);
 	if (reply.device && !id->verbs) {
-		own->device = cm_device((uint32_t)reply.device - 1);
+		own->device = cm_device(own->session, (uint32_t)reply.device - 1);
 		if (!own->device)
 			return errno;
 		id->verbs = own->device->verbs;
