@@ -9,6 +9,8 @@ from tools.acceptance.case import Case, Package
 
 PACKAGE = Package("perftest", "perftest")
 _PORT = 18700
+_GROUP = "0:0:0:0:0:0:0:0:0:0:255:255:239:1:2:3"
+"""An IPv4 address, as that of the device: perftest refuses groups of other kinds."""
 _FIGURE = r"\n\s*\d+\s+\d+\s+[\d.]+\s+[\d.]+[^\n]*\n-+"
 _LENGTH: Final = re.compile("-[nD] ")
 _SHORT: Final = " -n 500"
@@ -47,7 +49,7 @@ _RUNS = (
     ("ib_send_bw", "UC", "-c UC"),
     ("ib_send_bw", "UD", "-c UD"),
     ("ib_send_bw", "UD", "-c UD -e -b"),
-    ("ib_send_bw", "UD, multicast", "-c UD -g"),
+    ("ib_send_bw", "UD, multicast", f"-c UD -g -s 2048 -M {_GROUP}"),
     ("ib_send_bw", "XRC", "-c XRC"),
     ("ib_send_bw", "XRC", "-c XRC -q 4 -e"),
     ("ib_send_lat", "RC", ""),

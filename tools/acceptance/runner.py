@@ -21,7 +21,7 @@ from tools.acceptance.case import (
     Verdict,
 )
 from tools.acceptance.processes import Program
-from tools.acceptance.reports import measured, reason, unit_tests
+from tools.acceptance.reports import measured, reason, shortened, unit_tests
 from tools.acceptance.service import Service, ServiceError
 
 _GOOD_OUTCOMES = ("ok", "skipped", "expected")
@@ -57,7 +57,7 @@ def run(case: Case, places: Places) -> Result:
             with _services(case, Path(folder)) as services:
                 ended = _programs(case, services, _commands(case, places, folder))
         except ServiceError as error:
-            return Result(case, Verdict.FAILED, str(error))
+            return Result(case, Verdict.FAILED, shortened(str(error)))
         frames = services[0].frames()
     result = judged(case, ended, frames)
     return replace(result, seconds=round(time.monotonic() - start, 1))
