@@ -42,6 +42,10 @@ class BuildError(Exception):
     """What is missing or wrong, in one line, or the output of the compiler."""
 
 
+class MissingError(BuildError):
+    """The compiler or a header is missing: what to install, in one line."""
+
+
 def build(
     folder: Path,
     *,
@@ -54,7 +58,8 @@ def build(
     ``sanitizers`` are some of :data:`SANITIZERS`. ``includes`` are folders with
     ``infiniband/verbs.h`` and other headers. Each library gets a link without the number of its
     version (``libibverbs.so``), since some programs open that name first. Raises
-    :class:`BuildError` without a compiler or header, and for code that does not compile.
+    :class:`MissingError` without a compiler or header, :class:`BuildError` for code that does not
+    compile.
     """
     options = [*(f"-I{path}" for path in includes), *(f"-fsanitize={name}" for name in sanitizers)]
     compiler = _compiler()
@@ -63,11 +68,16 @@ def build(
     return [_build_library(name, folder, command, header) for name in libraries]
 
 
+def soname(name: str) -> str:
+    """The file name of a library."""
+    return str(_module(HERE / name / "functions.py").SONAME)
+
+
 def _compiler() -> list[str]:
     words = shlex.split(os.environ.get("CC", "cc"))
     if not words or shutil.which(words[0]) is None:
         name = words[0] if words else "cc"
-        raise BuildError(f"no C compiler: {name} is not found; install gcc, or set CC")
+        raise MissingError(f"no C compiler: {name} is not found; install gcc, or set CC")
     return words
 
 
@@ -75,7 +85,7 @@ def _header(compiler: list[str], options: list[str]) -> str:
     """The text of the header as the compiler finds it: another one means another build."""
     text = _preprocessed([*compiler, *options], "infiniband/verbs.h")
     if "IBV_RATE_1200_GBPS" not in text:
-        raise BuildError(
+        raise MissingError(
             "no <infiniband/verbs.h> of rdma-core 39 or later: install libibverbs-dev"
             " (Debian, Ubuntu) or rdma-core-devel (Fedora, RHEL), or name its folder with --include"
         )
@@ -87,7 +97,7 @@ def _header_of(table: Any, command: list[str]) -> str:
     name = getattr(table, "HEADER", "")
     text = _preprocessed(command, name) if name else ""
     if name and not text:
-        raise BuildError(
+        raise MissingError(
             f"no <{name}>: install {table.PACKAGES}, or name its folder with --include"
         )
     return text

@@ -29,16 +29,23 @@ class Libraries(BuildHookInterface[Any]):
             return
         script = _module(Path(self.root, "csrc", "build.py"))
         self._folder = Path(mkdtemp(prefix="rdmawire-libraries-"))
-        try:
-            libraries = script.build(self._folder)
-        except script.BuildError as error:
-            self.app.display_warning(f"without libibverbs.so.1: {error}")
+        libraries = [one for name in script.LIBRARIES for one in self._built(script, name)]
+        if not libraries:
             return
         for library in libraries:
             _strip(library)
             build_data["force_include"][str(library)] = f"{HOME}/{library.name}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform_tag()}"
+
+    def _built(self, script: Any, name: str) -> list[Path]:
+        """The path of a library; none if it cannot be built, which is a warning."""
+        try:
+            libraries: list[Path] = script.build(self._folder, libraries=[name])
+        except script.BuildError as error:
+            self.app.display_warning(f"without {script.soname(name)}: {error}")
+            return []
+        return libraries
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         """Remove what was built: the wheel has it."""

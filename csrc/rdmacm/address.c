@@ -55,7 +55,7 @@ static void set_address(struct sockaddr_storage *address, uint64_t family, const
 /* Describe the path as a subnet administrator would: some programs read its MTU. */
 static int set_path(struct rdma_cm_id *id, const struct rw_cm_query_reply *reply)
 {
-	enum { EXACTLY = 2, PACKET_LIFE = 18 };
+	enum { EXACTLY = 2, PACKET_LIFE = 16 };
 	struct ibv_sa_path_rec *path = id->route.path_rec;
 
 	if (!reply->dst_family)
@@ -99,7 +99,7 @@ int cm_query(struct rdma_cm_id *id)
 	memcpy(&address->addr.ibaddr.dgid, &reply.dst0, sizeof address->addr.ibaddr.dgid);
 	address->addr.ibaddr.pkey = htons((uint16_t)reply.pkey);
 	if (reply.device && !id->verbs) {
-		own->device = cm_device((uint32_t)reply.device - 1);
+		own->device = cm_device(own->session, (uint32_t)reply.device - 1);
 		if (!own->device)
 			return errno;
 		id->verbs = own->device->verbs;

@@ -14,6 +14,7 @@
 struct cm_session {
 	pthread_mutex_t mutex;
 	pthread_cond_t acknowledged;
+	unsigned number; /* of this process's sessions: each is with another service */
 	int socket;
 	pid_t pid;
 	bool gone;
@@ -32,6 +33,7 @@ struct cm_channel {
 struct cm_device {
 	struct ibv_context *verbs;
 	struct ibv_pd *pd;
+	unsigned service; /* the number of the session in which it was opened */
 	uint8_t max_responder_resources, max_initiator_depth;
 };
 
@@ -94,7 +96,7 @@ int cm_exchange_locked(struct cm_session *session, const char *name, const void 
 	CM_CALL_BY(cm_exchange_locked, session, NUMBER, name, reply, NULL, ##__VA_ARGS__)
 
 /* device.c */
-struct cm_device *cm_device(uint32_t index);
+struct cm_device *cm_device(struct cm_session *session, uint32_t index);
 
 /* id.c */
 struct cm_id *cm_add_id(struct cm_session *session, struct rdma_event_channel *channel,

@@ -35,20 +35,11 @@ static struct cm_device *open_device(struct ibv_device *found)
 	return NULL;
 }
 
-static bool is_dead(struct cm_device *device)
-{
-	struct ibv_device_attr attributes;
-	struct ibv_pd *pd = ibv_alloc_pd(device->verbs);
-
-	if (pd)
-		ibv_dealloc_pd(pd);
-	return !pd && (errno == EIO || ibv_query_device(device->verbs, &attributes));
-}
-
 /* A device by its place in the list of devices, opened if no id had it. Returns null with errno. A
  * device whose service is gone is opened anew; its old context stays, since programs have it. */
-struct cm_device *cm_device(uint32_t index)
+struct cm_device *cm_device(struct cm_session *session, uint32_t index)
 {
+	struct cm_device *device;
 	struct ibv_device **list;
 	int count;
 
@@ -57,21 +48,24 @@ struct cm_device *cm_device(uint32_t index)
 		return NULL;
 	}
 	pthread_mutex_lock(&mutex);
-	if (devices[index] && is_dead(devices[index]))
-		devices[index] = NULL;
-	if (!devices[index] && (list = ibv_get_device_list(&count))) {
+	device = devices[index];
+	if ((!device || device->service != session->number) &&
+	    (list = ibv_get_device_list(&count))) {
 		errno = ENODEV;
-		if ((int)index < count)
-			devices[index] = open_device(list[index]);
+		device = (int)index < count ? open_device(list[index]) : NULL;
 		ibv_free_device_list(list);
+		if (device)
+			device->service = session->number;
+		devices[index] = device;
 	}
 	pthread_mutex_unlock(&mutex);
-	return devices[index];
+	return device;
 }
 
 struct ibv_context **rdma_get_devices(int *num_devices)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct cm_session *session = cm_hold_current();
+	struct ibv_device **list = session ? ibv_get_device_list(NULL) : NULL;
 	struct ibv_context **contexts;
 	struct cm_device *device;
 	int count = 0, found = 0;
@@ -80,10 +74,12 @@ struct ibv_context **rdma_get_devices(int *num_devices)
 		count++;
 	contexts = calloc((size_t)count + 1, sizeof *contexts);
 	for (int index = 0; contexts && index < count; index++)
-		if ((device = cm_device((uint32_t)index)))
+		if ((device = cm_device(session, (uint32_t)index)))
 			contexts[found++] = device->verbs;
 	if (list)
 		ibv_free_device_list(list);
+	if (session)
+		cm_release(session);
 	if (num_devices)
 		*num_devices = found;
 	if (found)

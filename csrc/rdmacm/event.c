@@ -48,7 +48,9 @@ static void set_parameters(struct cm_event *made, const struct rw_cm_get_event_r
 {
 	struct rdma_conn_param *conn = &made->event.param.conn;
 	struct rdma_ud_param *ud = &made->event.param.ud;
-	uint8_t length = (uint8_t)reply->private_length;
+	uint8_t length = reply->private_length <= RW_MAX_PRIVATE_DATA
+				 ? (uint8_t)reply->private_length
+				 : RW_MAX_PRIVATE_DATA;
 	const void *data = length ? made->private_data : NULL;
 
 	memcpy(made->private_data, &reply->private0, sizeof made->private_data);

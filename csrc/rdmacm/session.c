@@ -27,8 +27,10 @@ static bool is_usable(struct cm_session *session)
 	return usable;
 }
 
+/* The caller holds current_mutex. */
 static struct cm_session *new_session(void)
 {
+	static unsigned made;
 	struct cm_session *session = calloc(1, sizeof *session);
 	uint64_t devices;
 
@@ -41,6 +43,7 @@ static struct cm_session *new_session(void)
 		free(session);
 		return NULL;
 	}
+	session->number = ++made;
 	session->pid = getpid();
 	session->references = 1;
 	pthread_mutex_init(&session->mutex, NULL);

@@ -38,7 +38,10 @@ char *__realpath_chk(const char *path, char *resolved, size_t room);
 
 #define FILE_OF(path) rw_private(path, RW_FILE, buffer)
 #define LIST_OF(path) rw_private(path, RW_LIST, buffer)
-#define OPENED(path, flags) rw_private(path, (flags) & O_DIRECTORY ? RW_LIST : RW_FILE, buffer)
+#define USE(flags) ((flags) & O_DIRECTORY ? RW_LIST : RW_FILE)
+#define OPENED(path, flags) rw_private(path, USE(flags), buffer)
+#define OPENED_AT(folder, path, flags) rw_private_at(folder, path, USE(flags), buffer)
+#define FILE_AT(folder, path) rw_private_at(folder, path, RW_FILE, buffer)
 
 /* The mode that follows the flags of a call, which is there if the call may make a file. */
 static mode_t mode_of(int flags, va_list arguments)
@@ -73,14 +76,15 @@ int open64(const char *path, int flags, ...)
 int openat(int folder, const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
-	NEXT(int, openat, (int, const char *, int, ...), folder, OPENED(path, flags), flags, mode);
+	NEXT(int, openat, (int, const char *, int, ...), folder, OPENED_AT(folder, path, flags),
+	     flags, mode);
 }
 
 int openat64(int folder, const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
-	NEXT(int, openat64, (int, const char *, int, ...), folder, OPENED(path, flags), flags,
-	     mode);
+	NEXT(int, openat64, (int, const char *, int, ...), folder, OPENED_AT(folder, path, flags),
+	     flags, mode);
 }
 
 int __open_2(const char *path, int flags)
@@ -95,12 +99,14 @@ int __open64_2(const char *path, int flags)
 
 int __openat_2(int folder, const char *path, int flags)
 {
-	NEXT(int, __openat_2, (int, const char *, int), folder, OPENED(path, flags), flags);
+	NEXT(int, __openat_2, (int, const char *, int), folder, OPENED_AT(folder, path, flags),
+	     flags);
 }
 
 int __openat64_2(int folder, const char *path, int flags)
 {
-	NEXT(int, __openat64_2, (int, const char *, int), folder, OPENED(path, flags), flags);
+	NEXT(int, __openat64_2, (int, const char *, int), folder, OPENED_AT(folder, path, flags),
+	     flags);
 }
 
 FILE *fopen(const char *path, const char *mode)
@@ -143,7 +149,8 @@ int access(const char *path, int mode)
 
 int faccessat(int folder, const char *path, int mode, int flags)
 {
-	NEXT(int, faccessat, (int, const char *, int, int), folder, FILE_OF(path), mode, flags);
+	NEXT(int, faccessat, (int, const char *, int, int), folder, FILE_AT(folder, path), mode,
+	     flags);
 }
 
 int euidaccess(const char *path, int mode)
@@ -178,20 +185,20 @@ int lstat64(const char *path, struct stat64 *found)
 
 int fstatat(int folder, const char *path, struct stat *found, int flags)
 {
-	NEXT(int, fstatat, (int, const char *, struct stat *, int), folder, FILE_OF(path), found,
-	     flags);
+	NEXT(int, fstatat, (int, const char *, struct stat *, int), folder, FILE_AT(folder, path),
+	     found, flags);
 }
 
 int fstatat64(int folder, const char *path, struct stat64 *found, int flags)
 {
-	NEXT(int, fstatat64, (int, const char *, struct stat64 *, int), folder, FILE_OF(path),
-	     found, flags);
+	NEXT(int, fstatat64, (int, const char *, struct stat64 *, int), folder,
+	     FILE_AT(folder, path), found, flags);
 }
 
 int statx(int folder, const char *path, int flags, unsigned mask, struct statx *found)
 {
-	NEXT(int, statx, (int, const char *, int, unsigned, struct statx *), folder, FILE_OF(path),
-	     flags, mask, found);
+	NEXT(int, statx, (int, const char *, int, unsigned, struct statx *), folder,
+	     FILE_AT(folder, path), flags, mask, found);
 }
 
 int __xstat(int version, const char *path, struct stat *found)
@@ -217,13 +224,13 @@ int __lxstat64(int version, const char *path, struct stat64 *found)
 int __fxstatat(int version, int folder, const char *path, struct stat *found, int flags)
 {
 	NEXT(int, __fxstatat, (int, int, const char *, struct stat *, int), version, folder,
-	     FILE_OF(path), found, flags);
+	     FILE_AT(folder, path), found, flags);
 }
 
 int __fxstatat64(int version, int folder, const char *path, struct stat64 *found, int flags)
 {
 	NEXT(int, __fxstatat64, (int, int, const char *, struct stat64 *, int), version, folder,
-	     FILE_OF(path), found, flags);
+	     FILE_AT(folder, path), found, flags);
 }
 
 ssize_t readlink(const char *path, char *target, size_t size)
@@ -233,7 +240,7 @@ ssize_t readlink(const char *path, char *target, size_t size)
 
 ssize_t readlinkat(int folder, const char *path, char *target, size_t size)
 {
-	NEXT(ssize_t, readlinkat, (int, const char *, char *, size_t), folder, FILE_OF(path),
+	NEXT(ssize_t, readlinkat, (int, const char *, char *, size_t), folder, FILE_AT(folder, path),
 	     target, size);
 }
 
@@ -246,7 +253,7 @@ ssize_t __readlink_chk(const char *path, char *target, size_t size, size_t room)
 ssize_t __readlinkat_chk(int folder, const char *path, char *target, size_t size, size_t room)
 {
 	NEXT(ssize_t, __readlinkat_chk, (int, const char *, char *, size_t, size_t), folder,
-	     FILE_OF(path), target, size, room);
+	     FILE_AT(folder, path), target, size, room);
 }
 
 ssize_t getxattr(const char *path, const char *name, void *value, size_t size)

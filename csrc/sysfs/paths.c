@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -54,6 +55,34 @@ const char *rw_private(const char *path, enum rw_use use, char buffer[static PAT
 	if (use == RW_LIST && begins(path, SYSFS) && !begins(path, OF_RDMA) && exists(path))
 		return path;
 	return buffer;
+}
+
+/* As fstatat(2), which this library replaces. */
+static bool is_root(int folder)
+{
+	struct stat at, root;
+	int before = errno;
+	bool same = syscall(SYS_newfstatat, folder, "", &at, AT_EMPTY_PATH) == 0 &&
+		    syscall(SYS_newfstatat, AT_FDCWD, "/", &root, 0) == 0 &&
+		    at.st_dev == root.st_dev && at.st_ino == root.st_ino;
+
+	errno = before;
+	return same;
+}
+
+const char *rw_private_at(int folder, const char *path, enum rw_use use,
+			  char buffer[static PATH_MAX])
+{
+	char absolute[PATH_MAX];
+
+	if (!path || path[0] == '/' || folder < 0)
+		return rw_private(path, use, buffer);
+	if ((!begins(path, &SYSFS[1]) && !begins(path, &DEVICES[1])) ||
+	    strlen(path) + 2 > sizeof absolute || !is_root(folder))
+		return path;
+	absolute[0] = '/';
+	strcpy(absolute + 1, path);
+	return rw_private(absolute, use, buffer) == buffer ? buffer : path;
 }
 
 void rw_public(char *path)

@@ -14,6 +14,10 @@ enum rw_use { RW_FILE, RW_LIST };
  * there is none. Keeps errno. */
 const char *rw_private(const char *path, enum rw_use use, char buffer[static PATH_MAX]);
 
+/* The same for a path relative to a folder, which counts if the folder is the root, as for hwloc. */
+const char *rw_private_at(int folder, const char *path, enum rw_use use,
+			  char buffer[static PATH_MAX]);
+
 /* Turn a path in the private tree into that which it stands for. */
 void rw_public(char *path);
 

@@ -4,25 +4,32 @@ Import public names from here::
 
     server = Server(Path("/tmp/verbs.sock"), numbered(2), DirectNetwork())
     server.run()  # until server.stop()
+
+A name is loaded from its module when it is first used: programs that only want to use a service
+need nothing of what serves.
 """
 
-from rdmawire.verbs_service.capture import Capture
-from rdmawire.verbs_service.counters import read_counters
-from rdmawire.verbs_service.device import DeviceSpec, numbered
-from rdmawire.verbs_service.fabric_network import (
-    FabricNetwork,
-    LinkSettings,
-    devices_of,
-    of_scenario,
-    one_link,
-    parse_link,
-)
-from rdmawire.verbs_service.network import DirectNetwork, Network
-from rdmawire.verbs_service.program import ProgramFiles, given_socket, is_served, no_service
-from rdmawire.verbs_service.serve import network_of, serve
-from rdmawire.verbs_service.server import Server
-from rdmawire.verbs_service.session import Session, SessionSettings
-from rdmawire.verbs_service.udp_network import UdpNetwork, UdpSettings, parse_udp
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rdmawire.verbs_service.capture import Capture
+    from rdmawire.verbs_service.counters import read_counters
+    from rdmawire.verbs_service.device import DeviceSpec, numbered
+    from rdmawire.verbs_service.fabric_network import (
+        FabricNetwork,
+        LinkSettings,
+        devices_of,
+        of_scenario,
+        one_link,
+        parse_link,
+    )
+    from rdmawire.verbs_service.network import DirectNetwork, Network
+    from rdmawire.verbs_service.program import ProgramFiles, given_socket, is_served, no_service
+    from rdmawire.verbs_service.server import Server
+    from rdmawire.verbs_service.service import network_of, serve
+    from rdmawire.verbs_service.session import Session, SessionSettings
+    from rdmawire.verbs_service.udp_network import UdpNetwork, UdpSettings, parse_udp
 
 __all__ = [
     "Capture",
@@ -50,3 +57,29 @@ __all__ = [
     "read_counters",
     "serve",
 ]
+
+_MODULES = {
+    "capture": ("Capture",),
+    "counters": ("read_counters",),
+    "device": ("DeviceSpec", "numbered"),
+    "fabric_network": (
+        *("FabricNetwork", "LinkSettings", "devices_of"),
+        *("of_scenario", "one_link", "parse_link"),
+    ),
+    "network": ("DirectNetwork", "Network"),
+    "program": ("ProgramFiles", "given_socket", "is_served", "no_service"),
+    "service": ("network_of", "serve"),
+    "server": ("Server",),
+    "session": ("Session", "SessionSettings"),
+    "udp_network": ("UdpNetwork", "UdpSettings", "parse_udp"),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

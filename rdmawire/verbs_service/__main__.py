@@ -4,7 +4,7 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
-from rdmawire.verbs_service.serve import serve
+from rdmawire.verbs_service.service import serve
 
 
 def main(arguments: list[str]) -> None:

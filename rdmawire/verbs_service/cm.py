@@ -62,6 +62,8 @@ MAX_IDS: Final = 1 << 16
 
 MULTICAST_QKEY: Final = 0x01234567
 """The Q_Key of groups: RDMA_UDP_QKEY of <rdma/rdma_cma.h>."""
+_PACKET_LIFE: Final = 16
+"""A packet's lifetime as Linux takes it for RoCE (CMA_IBOE_PACKET_LIFETIME): 0.27 s."""
 _MULTICAST_QPN: Final = 0xFFFFFF
 _LINK_LOCAL: Final = b"\xfe\x80"
 _SERVICE_PORT: Final = 0xFFFF
@@ -112,12 +114,15 @@ class ConnectionService:
                     device.nic,
                     self._neighbour,
                     random,
-                    settings or CMSettings(path_mtu=device.mtu),
+                    settings or CMSettings(path_mtu=device.mtu, packet_life=_PACKET_LIFE),
                     rules=rules,
                 ),
             )
             for number, device in enumerate(devices)
         ]
+        self._received = [port.manager.gsi.received for port in self.ports]
+        self._due: int | None = None
+        self._changed = False
         self.table = PortTable()
         self._owners: dict[tuple[int, int], tuple[Session, CmId]] = {}
         """The ids of connections, by the number of the port and the communication id."""
@@ -145,25 +150,26 @@ class ConnectionService:
 
     def step(self, time: int) -> bool:
         """Handle received messages, timers that are due, and events. Return if there were any."""
-        worked = False
+        is_due = self._due is not None and self._due <= time
+        if not (self._changed or is_due or any(self._received)):
+            return False  # nearly always
         for port in self.ports:
-            manager = port.manager
-            due = manager.next_timer()
-            if due is not None and due <= time:
-                manager.handle_timer(time)
-                worked = True
-            if manager.gsi.waiting:
-                manager.poll(time)
-                worked = True
-            while (event := manager.next_event()) is not None:
+            port.manager.handle_timer(time)
+            port.manager.poll(time)
+            while (event := port.manager.next_event()) is not None:
                 self._report(port, event)
-                worked = True
-        return worked
+        self._changed = False
+        times = (port.manager.next_timer() for port in self.ports)
+        self._due = min((time for time in times if time is not None), default=None)
+        return True
 
     def next_timer(self) -> int | None:
         """When a timer is due (ns), or ``None``."""
-        times = (port.manager.next_timer() for port in self.ports)
-        return min((time for time in times if time is not None), default=None)
+        return self._due
+
+    def note_call(self) -> None:
+        """Note that a call may have started timers, or caused events."""
+        self._changed = True
 
     # Addresses.
 
@@ -263,6 +269,7 @@ class ConnectionService:
 
     def close(self, session: Session) -> None:
         """Destroy all that a process had."""
+        self.note_call()
         for one in tuple(session.ids.values()):
             if one.handle in session.ids:
                 self.destroy(session, one)

@@ -56,6 +56,7 @@ class ConnectionCalls:
 
     def perform(self, number: int, arguments: tuple[int, ...]) -> Reply:
         """Do a call. ``VerbsError`` if it is refused."""
+        self._service.note_call()
         try:
             return _HANDLERS[number](self, *arguments)
         except OSError as error:

@@ -9,11 +9,11 @@ import fcntl
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import LibraryError
 
@@ -28,46 +28,59 @@ _MISSING: Final = (
 )
 
 
-def libraries(package: Path = _PACKAGE, checkout: Path = _CHECKOUT) -> list[Path]:
-    """Return the libraries. ``LibraryError`` if they cannot be built or found.
+class Libraries(NamedTuple):
+    """The libraries, and in words what is missing or old."""
 
-    In a checkout they are built if a source is newer; without a compiler those are used that were
-    built before.
+    paths: list[Path]
+    notes: tuple[str, ...] = ()
+
+
+def libraries(package: Path = _PACKAGE, checkout: Path = _CHECKOUT) -> Libraries:
+    """Find or build the libraries. ``LibraryError`` if ``libibverbs.so.1`` is not among them.
+
+    In a checkout each is built if a source is newer. Where the compiler or a header is missing,
+    the one that was built before is used, and one that never was is left out.
     """
     script = checkout / "csrc" / "build.py"
     if not script.exists():
         return _installed(package / "lib")
-    folder = checkout / "build" / "verbs"
-    try:
-        return _built(script, folder)
-    except LibraryError:
-        found = sorted(folder.glob("*.so*"))
-        if not (folder / _VERBS).exists() or _has_compiler():
-            raise
-        return [path for path in found if not path.is_symlink()]
+    found = _built(script, checkout / "build" / "verbs")
+    if not any(path.name == _VERBS for path in found.paths):
+        raise LibraryError(found.notes[0])
+    return found
 
 
-def _has_compiler() -> bool:
-    return shutil.which(os.environ.get("CC", "cc").split()[0]) is not None
-
-
-def _installed(folder: Path) -> list[Path]:
+def _installed(folder: Path) -> Libraries:
     if not (folder / _VERBS).exists():
         raise LibraryError(_MISSING)
-    return sorted(folder.glob("*.so*"))
+    return Libraries(sorted(folder.glob("*.so*")))
 
 
-def _built(script: Path, folder: Path) -> list[Path]:
+def _built(script: Path, folder: Path) -> Libraries:
     module = _module(script)
-    build: Callable[[Path], list[Path]] = module.build
-    error: Any = module.BuildError
+    built = sorted(path for path in folder.glob("*.so*") if not path.is_symlink())
+    if built and not os.access(folder, os.W_OK):
+        return Libraries(built)  # a checkout of another user
     try:
         with _locked(folder):
-            return build(folder)
-    except error as reason:
+            return _build_each(module, folder)
+    except module.BuildError as reason:
         raise LibraryError(str(reason)) from None
     except OSError as reason:
         raise LibraryError(f"{folder}: {reason.strerror or reason}") from None
+
+
+def _build_each(module: Any, folder: Path) -> Libraries:
+    paths: list[Path] = []
+    notes: list[str] = []
+    for name in module.LIBRARIES:
+        try:
+            paths += module.build(folder, libraries=[name])
+        except module.MissingError as reason:
+            before = [folder / module.soname(name)]
+            paths += [path for path in before if path.exists()]
+            notes += [f"{path.name} is not built: {reason}" for path in before if path not in paths]
+    return Libraries(paths, tuple(notes))
 
 
 @contextmanager

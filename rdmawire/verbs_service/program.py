@@ -6,13 +6,14 @@ import socket
 from collections.abc import Mapping, Sequence
 from errno import ENOENT
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.topology import Machine
-from rdmawire.verbs_service.device import Device
 from rdmawire.verbs_service.libraries import PRELOAD, copy_libraries, libraries
-from rdmawire.verbs_service.sysfs import write_tree
+
+if TYPE_CHECKING:
+    from rdmawire.topology import Machine
+    from rdmawire.verbs_service.device import Device
 
 VARIABLES: Final = ("RDMAWIRE_VERBS", "RDMAWIRE_SYSFS", "LD_LIBRARY_PATH", "LD_PRELOAD")
 """The variables that :meth:`ProgramFiles.variables` returns."""
@@ -53,16 +54,22 @@ class ProgramFiles:
         """The private ``/sys``."""
         return self.folder / "sys"
 
-    def write(self, machine: Machine, devices: Sequence[Device], rates: Sequence[float]) -> None:
+    def write(
+        self, machine: "Machine", devices: "Sequence[Device]", rates: Sequence[float]
+    ) -> tuple[str, ...]:
         """Write all files, in place of those of a service that was killed.
 
+        Returns in words which libraries are missing.
         ``LibraryError`` without libraries, ``OSError`` for files that cannot be written.
         """
+        from rdmawire.verbs_service.sysfs import write_tree
+
         found = libraries()
         self.remove()
         self.folder.mkdir()
-        copy_libraries(self.folder / "lib", found)
+        copy_libraries(self.folder / "lib", found.paths)
         write_tree(self.folder, machine, devices, rates)
+        return found.notes
 
     def remove(self) -> None:
         """Remove all files."""

@@ -18,8 +18,8 @@ from rdmawire.verbs_service.network import Network
 from rdmawire.verbs_service.pci_layout import plain_host
 from rdmawire.verbs_service.program import ProgramFiles
 from rdmawire.verbs_service.protocol import COUNTERS
-from rdmawire.verbs_service.serve import allow_descriptors, network_of
 from rdmawire.verbs_service.server import Server
+from rdmawire.verbs_service.service import allow_descriptors, network_of
 from rdmawire.verbs_service.sysfs import write_counters
 
 _TICK = 1.0
@@ -47,6 +47,8 @@ class SessionSettings(NamedTuple):
 class Session:
     """A service on a socket, with the files beside it. Leave it by :meth:`close`.
 
+    ``notes`` say which libraries are missing.
+
     Raises ``LibraryError`` without the stand-in libraries, ``VerbsError`` if a service runs on the
     socket, ``FabricError`` or ``ScenarioError`` for a wrong network, ``TopologyError`` for a host
     that has no adapter, and ``OSError`` for a file that cannot be made.
@@ -68,7 +70,7 @@ class Session:
         try:
             machine = settings.host or plain_host([spec.name for spec in specs])
             rates = [spec.rate for spec in specs]
-            self.files.write(machine, self.server.devices, rates)
+            self.notes = self.files.write(machine, self.server.devices, rates)
         except BaseException:
             self.server.close()
             raise

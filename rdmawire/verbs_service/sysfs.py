@@ -42,6 +42,7 @@ def write_tree(
     numbers = {device.name: number for number, device in enumerate(devices)}
     (folder / "sys/bus/pci/devices").mkdir(parents=True)
     _write(folder / "sys/class/infiniband_verbs", {"abi_version": "6"})
+    _write(folder / "sys/module/nvidia_peermem", {"version": _driver_version()})
     (folder / "sys/class/infiniband").mkdir()
     (folder / "dev/infiniband").mkdir(parents=True)
     for function in functions_of(machine):
@@ -74,6 +75,17 @@ def _overwrite(path: Path, text: str) -> None:
         os.pwrite(fd, text.encode(), 0)
     finally:
         os.close(fd)
+
+
+def _driver_version() -> str:
+    """Return the version of the machine's NVIDIA driver; 0 if it has none.
+
+    Programs such as NCCL register GPU memory by its address where nvidia-peermem is loaded.
+    """
+    try:
+        return Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        return "0"
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

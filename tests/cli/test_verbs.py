@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -173,6 +174,20 @@ def test_a_capture_can_be_piped(tmp_path: Path) -> None:
     captured.write_bytes(data)
     with open_capture(captured) as packets:
         assert sum(1 for _ in packets) > 0
+
+
+def test_a_terminal_shows_counters(tmp_path: Path) -> None:
+    path = tmp_path / "verbs.sock"
+    ours, theirs = pty.openpty()
+    command = [*RDMAWIRE, "verbs", "serve", "--socket", str(path)]
+    with subprocess.Popen(command, stderr=theirs) as service:
+        os.close(theirs)
+        shown = b""
+        while b"2 devices, 0 frames, 0 bytes" not in shown:
+            shown += os.read(ours, 4096)
+        service.terminate()
+        assert service.wait(timeout=HANG) == 0
+    os.close(ours)
 
 
 def test_a_socket_has_one_service(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Where the stand-in libraries are found."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from rdmawire.errors import LibraryError
 from rdmawire.verbs_service.libraries import copy_libraries, libraries
 from tests.verbs_service.c_programs import CSRC, ROOT
 
-NAMES = ["libibverbs.so.1", "librdmawire-sysfs.so"]
+NAMES = ["libibverbs.so.1", "librdmacm.so.1", "librdmawire-sysfs.so"]
 
 
 def names(paths: list[Path]) -> list[str]:
@@ -17,14 +18,16 @@ def names(paths: list[Path]) -> list[str]:
 
 
 def test_a_checkout_builds_them() -> None:
-    assert set(NAMES) <= set(names(libraries()))
+    found = libraries()
+    assert names(found.paths) == NAMES
+    assert found.notes == ()
 
 
 def test_an_installed_package_has_them(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     for name in NAMES:
         (tmp_path / "lib" / name).touch()
-    assert names(libraries(tmp_path, tmp_path)) == NAMES
+    assert names(libraries(tmp_path, tmp_path).paths) == NAMES
 
 
 def test_a_package_without_them_says_what_to_install(tmp_path: Path) -> None:
@@ -32,20 +35,48 @@ def test_a_package_without_them_says_what_to_install(tmp_path: Path) -> None:
         libraries(tmp_path, tmp_path)
 
 
-def test_without_a_compiler_those_built_before_are_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout in which nothing was built."""
     shutil.copytree(CSRC, tmp_path / "csrc", ignore=shutil.ignore_patterns("__pycache__"))
     protocol = Path("rdmawire/verbs_service/protocol.py")
     (tmp_path / protocol).parent.mkdir(parents=True)
     shutil.copy(ROOT / protocol, tmp_path / protocol)
+    return tmp_path
+
+
+def test_without_a_compiler_those_built_before_are_used(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(LibraryError, match="no C compiler: no-such-compiler is not found"):
-        libraries(tmp_path, tmp_path)
-    folder = tmp_path / "build/verbs"
+        libraries(checkout, checkout)
+    folder = checkout / "build/verbs"
     (folder / "libibverbs.so.1").touch()
     (folder / "libibverbs.so").symlink_to("libibverbs.so.1")
-    assert names(libraries(tmp_path, tmp_path)) == ["libibverbs.so.1"]
+    assert names(libraries(checkout, checkout).paths) == ["libibverbs.so.1"]
+
+
+def test_in_a_checkout_of_another_user_those_built_before_are_used(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = checkout / "build/verbs"
+    folder.mkdir(parents=True)
+    (folder / "libibverbs.so.1").touch()
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != folder)
+    assert names(libraries(checkout, checkout).paths) == ["libibverbs.so.1"]
+    assert sorted(os.listdir(folder)) == ["libibverbs.so.1"]
+
+
+def test_a_library_whose_header_is_missing_is_left_out(checkout: Path) -> None:
+    table = checkout / "csrc/rdmacm/functions.py"
+    table.write_text(table.read_text().replace("rdma/rdma_cma.h", "rdma/no_such.h"))
+    found = libraries(checkout, checkout)
+    assert names(found.paths) == ["libibverbs.so.1", "librdmawire-sysfs.so"]
+    (note,) = found.notes
+    assert note.startswith(
+        "librdmacm.so.1 is not built: no <rdma/no_such.h>: install librdmacm-dev"
+    )
 
 
 def test_copies_have_the_names_that_programs_open(tmp_path: Path) -> None:

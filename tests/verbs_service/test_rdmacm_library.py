@@ -1,12 +1,22 @@
 """Programs that use librdmacm: scenarios in C, with sanitizers, on a service."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rdmawire.capture import open_capture
 from rdmawire.ib.cm import CMSettings
+from rdmawire.ib.device import GSI_QPN
 from rdmawire.verbs_service import network_of
+from rdmawire.verbs_service.capture import Capture
+from rdmawire.verbs_service.network import DirectNetwork
+from rdmawire.wire import mad
+from rdmawire.wire.cm import IPCM4, REQ, CMAttribute
+from rdmawire.wire.header import Header
+from rdmawire.wire.ib import BTH, DETH
+from rdmawire.wire.roce import bth_offset
 from tests.verbs_service.c_programs import (
     CSRC,
     environment,
@@ -18,12 +28,14 @@ from tests.verbs_service.c_programs import (
 )
 from tests.verbs_service.running import running
 from tests.waiting import HANG
+from tools.docs import librdmacm
 
 SANITIZERS = ("address", "undefined")
 SCENARIOS = (
     "connection local_addresses rejection unseen_request addresses own_queue_pairs datagrams"
     " groups migration synchronous killed_peer others"
 )
+EPHEMERAL = 0xC000
 SHORT = CMSettings(response_timeout=4, max_cm_retries=1, packet_life=4, mra_timeout=4)
 """Times of well under a millisecond, for what is never answered."""
 
@@ -33,6 +45,35 @@ def test_scenario(tmp_path: Path, scenario: str) -> None:
     with running(tmp_path) as service:
         done = run(program("connections", *SANITIZERS), service.path, scenario)
         assert done.returncode == 0, done.stderr
+
+
+def messages_in(file: Path) -> Iterator[tuple[CMAttribute, list[Header | bytes]]]:
+    """The management messages of a capture: their attributes, and what follows the MAD's header."""
+    with open_capture(file) as reader:
+        frames = [record.data for record in reader]
+    for frame in frames:
+        at = bth_offset(frame, 0, len(frame))
+        if BTH.parse(frame, at).destqp == GSI_QPN:
+            start = at + BTH.SIZE + DETH.SIZE
+            (_, head), *rest = mad.layout(frame[start : start + mad.SIZE])
+            assert isinstance(head, mad.MAD)
+            yield CMAttribute(head.attribute_id), [piece for _, piece in rest]
+
+
+def test_messages_of_the_manager_are_packets_in_the_capture(tmp_path: Path) -> None:
+    file = tmp_path / "live.pcap"
+    with running(tmp_path, DirectNetwork(Capture(file))) as service:
+        done = run(program("connections", *SANITIZERS), service.path, "connection")
+        assert done.returncode == 0, done.stderr
+    found = list(messages_in(file))
+    names = [attribute.name for attribute, _ in found]
+    assert names == ["REQ", "REP", "RTU", "DREQ", "DREP"]
+    (header,) = (piece for piece in found[0][1] if isinstance(piece, IPCM4))  # IBA A11
+    assert header.source_ip == bytes((10, 0, 0, 1))
+    assert header.destination_ip == bytes((10, 0, 0, 2))
+    assert header.source_port >= EPHEMERAL
+    (request,) = (piece for piece in found[0][1] if isinstance(piece, REQ))
+    assert (request.service_protocol, request.service_port) == (6, 7471)
 
 
 def test_a_program_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
@@ -83,3 +124,9 @@ def test_everything_that_the_installed_librdmacm_exports_is_there() -> None:
     table = load(CSRC / "rdmacm" / "functions.py")
     assert own == {f"{one.name}@{one.version}" for one in table.exports()}
     assert exported(path) - own == set()
+
+
+def test_the_page_lists_each_function_once() -> None:
+    text = "\n".join(librdmacm.page())
+    names = [one.name for one in load(CSRC / "rdmacm" / "functions.py").exports()]
+    assert [name for name in names if text.count(f"`{name}`") != 1] == []

@@ -55,7 +55,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def in_tree(tree: Path, code: str) -> object:
     """What Python code prints as JSON that runs with the preload library."""
-    (preload,) = (path for path in libraries() if path.name == PRELOAD)
+    (preload,) = (path for path in libraries().paths if path.name == PRELOAD)
     env = {**os.environ, "LD_PRELOAD": str(preload), "RDMAWIRE_SYSFS": str(tree / "sys")}
     done = subprocess.run(
         [sys.executable, "-c", f"import json, os\nprint(json.dumps({code}))"],
@@ -129,6 +129,7 @@ def test_a_hierarchy_has_so_many_buses_only() -> None:
 def test_rdma_devices_are_those_of_the_tree(tree: Path) -> None:
     assert in_tree(tree, "sorted(os.listdir('/sys/class/infiniband'))") == ["rw0", "rw1"]
     assert in_tree(tree, "open('/sys/class/infiniband/rw0/node_type').read()") == "1: CA\n"
+    assert in_tree(tree, "os.path.exists('/sys/module/nvidia_peermem/version')") is True
     assert in_tree(tree, "os.access('/dev/infiniband/uverbs1', os.R_OK | os.W_OK)") is True
 
 
@@ -138,6 +139,15 @@ def test_real_paths_begin_with_sys(tree: Path) -> None:
     assert in_tree(tree, f"os.stat('{place}').st_mode & 0o170000") == 0o40000
     link = in_tree(tree, "os.readlink('/sys/class/infiniband/rw1/device')")
     assert link == "../../../00f0:02:00.0"
+
+
+def test_paths_below_an_open_root_are_those_of_the_tree(tree: Path) -> None:
+    root = "os.open('/', os.O_RDONLY)"
+    names = f"os.listdir(os.open('sys/class/infiniband', os.O_DIRECTORY, dir_fd={root}))"
+    assert in_tree(tree, f"sorted({names})") == ["rw0", "rw1"]
+    path = "'sys/class/infiniband/rw0/device', "
+    assert in_tree(tree, f"os.readlink({path} dir_fd={root})") == "../../../00f0:01:00.0"
+    assert in_tree(tree, f"os.access({path} os.F_OK, dir_fd=os.open('/tmp', 0))") is False
 
 
 def test_other_folders_are_those_of_the_machine(tree: Path) -> None:

@@ -55,15 +55,24 @@ def acceptance(
         return
     if packages := missing(cases):
         click.echo(f"not all can run: sudo apt-get install {' '.join(packages)}", err=True)
-    results = list(_results(cases, nccl))
-    tried = list(_trials(Size(processes, queue_pairs))) if robustness else []
-    if write:
-        rows = [page.plain(result, _version(result, nccl)) for result in results]
-        page.write(rows, tried, all_cases(), machine())
+    results: list[Result] = []
+    tried: list[Trial] = []
+    for result in _results(cases, nccl):
+        results.append(result)
+        if write:  # after each, so that a run that is ended leaves its results
+            page.write(_rows(results, nccl), tried, all_cases(), machine())
+    if robustness:
+        tried += _trials(Size(processes, queue_pairs))
+        if write:
+            page.write(_rows(results, nccl), tried, all_cases(), machine())
     failed = sum(result.verdict is Verdict.FAILED for result in results)
     failed += sum(not trial.passed for trial in tried)
     click.echo(f"{len(results) + len(tried)} runs, {failed} failed")
     raise SystemExit(_BAD if failed else 0)
+
+
+def _rows(results: list[Result], nccl: Path | None) -> list[page.Row]:
+    return [page.plain(result, _version(result, nccl)) for result in results]
 
 
 def _version(result: Result, nccl: Path | None) -> str:
@@ -81,7 +90,8 @@ def _results(cases: list[Case], nccl: Path | None) -> Iterator[Result]:
         places = Places(unpacked_tests(Path(folder)), nccl_driver(Path(folder), nccl))
         for case in cases:
             result = run(case, places)
-            said = result.figure or result.reason
+            failed = result.verdict is Verdict.FAILED
+            said = result.reason if failed else result.figure or result.reason
             frames = f"{result.frames.count:,} frames" if result.frames.count else ""
             click.echo(
                 f"{result.verdict:8} {case.options:<40} {case.transport:<14} {case.where:<22}"

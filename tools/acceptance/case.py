@@ -50,6 +50,8 @@ class Case:
     """Whether the server ends by itself after its client did."""
     port: int = 0
     """TCP port at which the server listens; 0 if it does not."""
+    client_waits: bool = False
+    """Whether the client waits for the server by itself."""
     unit_tests: bool = False
     """Whether the program prints the report of Python's ``unittest``."""
     limit: int = 60

@@ -11,20 +11,20 @@ PYVERBS = Package("pyverbs", "python3-pyverbs")
 NCCL = Package("NCCL", "")
 _PORT = 18800
 _UCX_RUNS = (
-    ("rc_v", "tag_lat", "-n 1000 -w 100"),
-    ("rc_v", "tag_bw", "-s 65536 -n 1000 -w 100"),
+    ("rc_v", "tag_lat", "-n 500 -w 50"),
+    ("rc_v", "tag_bw", "-s 65536 -n 500 -w 50"),
     ("rc_v", "tag_bw", "-s 1048576 -n 50 -w 5"),
-    ("rc_v", "ucp_put_bw", "-s 8192 -n 1000 -w 100"),
-    ("rc_v", "ucp_put_lat", "-n 1000 -w 100"),
-    ("rc_v", "ucp_get", "-s 8192 -n 1000 -w 100"),
-    ("rc_v", "ucp_fadd", "-n 1000 -w 100"),
-    ("rc_v", "ucp_am_lat", "-n 1000 -w 100"),
-    ("rc_v", "stream_bw", "-s 8192 -n 1000 -w 100"),
-    ("ud_v", "tag_lat", "-n 1000 -w 100"),
+    ("rc_v", "ucp_put_bw", "-s 8192 -n 500 -w 50"),
+    ("rc_v", "ucp_put_lat", "-n 500 -w 50"),
+    ("rc_v", "ucp_get", "-s 8192 -n 500 -w 50"),
+    ("rc_v", "ucp_fadd", "-n 500 -w 50"),
+    ("rc_v", "ucp_am_lat", "-n 500 -w 50"),
+    ("rc_v", "stream_bw", "-s 8192 -n 500 -w 50"),
+    ("ud_v", "tag_lat", "-n 500 -w 50"),
     ("ud_v", "tag_bw", "-s 65536 -n 200 -w 20"),
-    ("ud_v", "ucp_am_lat", "-n 1000 -w 100"),
-    ("rc", "tag_lat", "-n 1000 -w 100"),
-    ("rc", "tag_bw", "-s 65536 -n 1000 -w 100"),
+    ("ud_v", "ucp_am_lat", "-n 500 -w 50"),
+    ("rc", "tag_lat", "-n 500 -w 50"),
+    ("rc", "tag_bw", "-s 65536 -n 500 -w 50"),
 )
 """Value of UCX_TLS, test, options."""
 _TEST_MODULES = (
@@ -51,15 +51,15 @@ def ucx_run(transport: str, test: str, options: str) -> Case:
     )
 
 
-def _fabric(kind: str, options: str) -> Case:
-    shared = f"-p verbs -e {kind} {options}"
+def _fabric(provider: str, kind: str, options: str, domain: str = "") -> Case:
+    shared = f"-p {provider} -e {kind} {options}"
     return Case(
         LIBFABRIC,
-        f"fi_pingpong -p verbs -e {kind} {options}",
-        f"fi_pingpong -d {{client}} {shared} {{address}}",
-        f"fi_pingpong -d {{server}} {shared}",
+        f"fi_pingpong -p '{provider}' -e {kind} {options}",
+        f"fi_pingpong -d {{client}}{domain} {shared} 127.0.0.1",
+        f"fi_pingpong -d {{server}}{domain} {shared}",
         transport=kind,
-        expect="GB|MB|bytes",
+        expect=r"\n(4k|1m) ",
         port=47592,
     )
 
@@ -73,6 +73,7 @@ def _nccl(size: int, count: int) -> Case:
         f"env NCCL_IB_HCA==rw0 {driver} recv {size} {count}",
         transport="RC",
         expect="send: ",
+        client_waits=True,
         environment=(("NCCL_SOCKET_IFNAME", "lo"), ("NCCL_DEBUG", "WARN")),
         limit=120,
     )
@@ -88,8 +89,10 @@ def cases() -> Iterator[Case]:
     yield Case(
         LIBFABRIC, "fi_info -p verbs", "fi_info -p verbs", expect="provider: verbs", frames=False
     )
-    yield _fabric("msg", "-I 100 -c")
-    yield _fabric("dgram", "-I 100 -c -S 1024")
+    yield _fabric("verbs", "msg", "-I 100 -c")
+    yield _fabric("verbs;ofi_rxm", "rdm", "-I 100 -c")
+    yield _fabric("verbs;ofi_rxm", "rdm", "-I 100 -c -m tagged")
+    yield _fabric("verbs", "dgram", "-I 100", "-dgram")
     for size, count in ((1024, 200), (65536, 200), (1 << 20, 50)):
         yield _nccl(size, count)
     for module in _TEST_MODULES:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from tools.acceptance.case import Case, Package
@@ -14,6 +15,7 @@ _DRIVER = Path(__file__).with_name("nccl_net.c")
 _TRANSPORT = "ncclNetIb"
 
 
+@cache
 def version(package: Package) -> str:
     """Return the version of an installed package without Debian's revision, or nothing."""
     if not package.debian:
@@ -60,6 +62,7 @@ def nccl_driver(folder: Path, library: Path | None) -> str:
     return f"{program} {library} {offset}"
 
 
+@cache
 def nccl_version(library: Path) -> str:
     """Return the version that a libnccl.so.2 names itself, or nothing."""
     found = re.search(rb"NCCL version (\d+\.\d+\.\d+)", library.read_bytes())

@@ -27,13 +27,14 @@ own, with a capture of all frames. `make acceptance` runs them again and writes 
 - *passed*: server and client end with status 0 in time and print what is expected; the capture has
   frames, none with a bad ICRC and none malformed.
 - *refused*: the program needs what the library refuses, and ends with the error shown.
-- *frames* are those of the capture, every ICRC verified by `rdmawire dissect -q`; tshark reads the
-  first 1,000 of them.
+- *frames* are those of the capture, every ICRC verified by `rdmawire dissect -q`. tshark reads the
+  first 1,000 of them, without its guesses at protocols in payloads
+  (`-o infiniband.identify_payload:FALSE --disable-protocol rpcordma`).
 
-Figures are those of one run while other programs ran on the machine, every frame captured: see
-[performance](../performance.md) for what is possible.
+The JSON also has what bandwidth and latency programs measured, in runs that capture every frame and
+that share the machine with other work: `make bench` measures them without a capture.
 """
-_COLUMNS: Final = ("program", "transport", "network", "verdict", "figure, or reason", "frames")
+_COLUMNS: Final = ("program", "transport", "network", "verdict", "reason", "frames")
 _ROBUSTNESS: Final = """## Many processes, many queue pairs, sudden ends
 
 Afterwards the service must have as many file descriptors as before, and no queue pair, completion
@@ -112,12 +113,11 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    passed = row["verdict"] == Verdict.PASSED
-    said = row["figure"] if passed and row["figure"] else _escaped(row["reason"])
     verdict = f"**{row['verdict']}**" if row["verdict"] == Verdict.FAILED else row["verdict"]
+    reason = _escaped(row["reason"])
     count = row["frames"]["count"]
     frames = f"{count:,}" if count else ""
-    return f"`{row['program']}`", row["transport"], row["network"], verdict, said, frames
+    return f"`{row['program']}`", row["transport"], row["network"], verdict, reason, frames
 
 
 def _trial(trial: Row) -> tuple[str, ...]:

@@ -13,6 +13,9 @@ _FAILED: Final = re.compile(r"^(?:FAIL|ERROR): (\w+) \(([\w.]+)\)$")
 _RAISED: Final = re.compile(r"\w[\w.]*(Error|Exception)")
 _BETWEEN_TESTS: Final = "=" * 70
 _FIGURE_HEAD: Final = re.compile(r"^ *#bytes")
+_ROW: Final = re.compile(r"^[\s\d.]*\d[\s\d.]*$")
+_FINAL: Final = re.compile(r"^Final: +\d+ +[\d.]+ +([\d.]+)", re.MULTILINE)
+"""Columns: iterations; typical, average and overall latency; bandwidth; message rate."""
 _FRAMES: Final = re.compile(r"(\d+) frames?\b")
 _BAD_ICRC: Final = re.compile(r"\bICRC [^;]*?(\d+) bad")
 _MALFORMED: Final = re.compile(r"(\d+) malformed")
@@ -73,28 +76,23 @@ def captured(report: str) -> Frames:
 
 def measured(output: str) -> str:
     """Return the figure that perftest or ucx_perftest prints: the last row of its table."""
-    lines = [line for line in output.splitlines() if line.strip(" -\t|+")]
-    for index, line in enumerate(lines):
+    if found := _FINAL.search(output):
+        return f"{found[1]} us"
+    head, values = last_row(output)
+    if "t_typical" in head and len(values) > 4:
+        return f"{values[4]:g} us"
+    return f"{values[3]:.0f} MiB/s" if "MB/sec" in head and len(values) > 3 else ""
+
+
+def last_row(output: str) -> tuple[str, list[float]]:
+    """Return the head of perftest's table and the numbers of its last row; empty without one."""
+    head, values = "", []
+    for line in output.splitlines():
         if _FIGURE_HEAD.match(line):
-            return _perftest(line, lines[index + 1 :])
-        if line.startswith("Final:"):
-            return _ucx(line)
-    return ""
-
-
-def _perftest(head: str, rows: list[str]) -> str:
-    values = next((row.split() for row in reversed(rows) if re.match(r"\s*\d", row)), [])
-    if len(values) < 4:
-        return ""
-    if "t_typical" in head:
-        return f"{values[4]} us" if len(values) > 4 else ""
-    return f"{float(values[3]):.0f} MiB/s" if "MB/sec" in head else ""
-
-
-def _ucx(line: str) -> str:
-    """Columns: iterations, latency (typical, average, overall), bandwidth, message rate."""
-    values = line.split()
-    return f"{values[3]} us" if len(values) > 3 else ""
+            head = line
+        elif head and _ROW.match(line):
+            values = [float(word) for word in line.split()]
+    return head, values
 
 
 def reason(output: str) -> str:

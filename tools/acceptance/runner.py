@@ -21,7 +21,7 @@ from tools.acceptance.case import (
     Verdict,
 )
 from tools.acceptance.processes import Program
-from tools.acceptance.reports import measured, reason, unit_tests
+from tools.acceptance.reports import measured, reason, shortened, unit_tests
 from tools.acceptance.service import Service, ServiceError
 
 _GOOD_OUTCOMES = ("ok", "skipped", "expected")
@@ -57,7 +57,7 @@ def run(case: Case, places: Places) -> Result:
             with _services(case, Path(folder)) as services:
                 ended = _programs(case, services, _commands(case, places, folder))
         except ServiceError as error:
-            return Result(case, Verdict.FAILED, str(error))
+            return Result(case, Verdict.FAILED, shortened(str(error)))
         frames = services[0].frames()
     result = judged(case, ended, frames)
     return replace(result, seconds=round(time.monotonic() - start, 1))
@@ -126,7 +126,7 @@ def _programs(case: Case, services: list[Service], commands: tuple[str, str]) ->
     environment = [service.variables(dict(case.environment)) for service in services]
     server = Program(commands[1], environment[0], folder / "server") if commands[1] else None
     try:
-        if server:
+        if server and not case.client_waits:
             server.wait_until_ready(case.port)
         client = Program(commands[0], environment[-1], folder / "client")
         try:

@@ -19,8 +19,11 @@ from tools.acceptance.reports import captured
 START_SECONDS: Final = 60
 _LOOK_SECONDS: Final = 0.05
 _TSHARK_FRAMES: Final = 1000
-_TSHARK: Final = ("-Y", "_ws.malformed", "--disable-protocol", "rpcordma")
-"""Wireshark takes a payload of one byte for RPC over RDMA that is truncated."""
+_TSHARK: Final = (
+    *("-Y", "_ws.malformed", "--disable-protocol", "rpcordma"),
+    *("-o", "infiniband.identify_payload:FALSE"),
+)
+"""Wireshark takes short payloads for other protocols that are truncated."""
 _OBJECTS: Final = ("qps", "cqs", "mrs", "contexts")
 
 
@@ -139,13 +142,5 @@ class Service:
         """Return how many of the first frames tshark takes for malformed."""
         if not shutil.which("tshark"):
             return None
-        words = [
-            "tshark",
-            "-r",
-            str(self.capture),
-            "-c",
-            str(_TSHARK_FRAMES),
-            "-Y",
-            "_ws.malformed",
-        ]
+        words = ["tshark", "-r", str(self.capture), "-c", str(_TSHARK_FRAMES), *_TSHARK]
         return len(subprocess.run(words, capture_output=True, check=False).stdout.splitlines())

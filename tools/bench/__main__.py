@@ -18,6 +18,7 @@ from tools.bench import (
     gpudirect,
     nic,
     scale,
+    verbs,
 )
 from tools.bench.machine import machine
 from tools.bench.rate import Figure, Memory
@@ -57,6 +58,7 @@ def bench(small: int, large: int, peer: int, report: Path | None) -> None:
     figures += gen.measure()
     figures += scale.measure()
     figures += fuzz.measure()
+    figures += verbs.measure()
     gpudirect.measure()
     figures.append(dissecting.start_up())
     if report:

@@ -23,7 +23,8 @@ class Figure(NamedTuple):
         """The figure, printed."""
         data = self.gigabytes_per_second
         volume = f"{data:7.3f} GB/s" if data else ""
-        times = f"{self.ratio:8.1f} x {self.peer}" if self.ratio else ""
+        digits = 1 if self.ratio and self.ratio >= 1 else 2
+        times = f"{self.ratio:8.{digits}f} x {self.peer}" if self.ratio else ""
         click.echo(f"{self.name:<48} {self.rate:>12,.0f} {self.unit} {volume}{times}")
         return self
 

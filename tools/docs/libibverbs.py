@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import Protocol
 
 from csrc.ibverbs.functions import (
     INLINE,
     INLINE_REFUSED,
     PRIVATE_VERSIONS,
     SONAME,
-    Export,
     exports,
 )
 
@@ -24,14 +24,14 @@ def page() -> Iterator[str]:
         "its version, so that programs of any distribution start with it.\n"
     )
     yield "## Implemented\n"
-    yield from _by_version(one for one in public if not one.refusal)
+    yield from by_version(one for one in public if not one.refusal)
     yield f"| by pointers | {_list(INLINE.split())}, `ibv_wc_read_*`, `ibv_wr_*` |"
     yield "\n## Refused\n"
     yield (
         "These return an error with `errno` EOPNOTSUPP. With `RDMAWIRE_TRACE=1` each call prints a "
         "line on stderr.\n"
     )
-    yield from _by_version(one for one in public if one.refusal)
+    yield from by_version(one for one in public if one.refusal)
     yield f"| by pointers | {_list(INLINE_REFUSED.split())} |"
     yield "\n## For other libraries of rdma-core\n"
     first, end = PRIVATE_VERSIONS[0], PRIVATE_VERSIONS[-1]
@@ -43,10 +43,23 @@ def page() -> Iterator[str]:
     )
 
 
-def _by_version(chosen: Iterable[Export]) -> Iterator[str]:
+class Versioned(Protocol):
+    """A row of a table of exports."""
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+
+    @property
+    def version(self) -> str:
+        """Its symbol version."""
+
+
+def by_version(chosen: Iterable[Versioned]) -> Iterator[str]:
+    """Return a table of functions by version, the oldest first."""
     yield "| version | functions |"
     yield "|---|---|"
-    rows = sorted(chosen, key=lambda one: [int(part) for part in one.version[8:].split(".")])
+    rows = sorted(chosen, key=lambda one: [int(n) for n in one.version.split("_")[-1].split(".")])
     for version, group in groupby(rows, key=lambda one: one.version):
         yield f"| {version} | {_list(one.name for one in group)} |"
 

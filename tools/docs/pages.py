@@ -29,7 +29,7 @@ from rdmawire.wire.field_registry import shown_name  # noqa: E402
 from rdmawire.wire.header import Header, Row  # noqa: E402
 from rdmawire.wire.opcode import SHAPES  # noqa: E402
 from rdmawire.wire.tables import tables_of  # noqa: E402
-from tools.docs import api, libibverbs, machines, rnic, scenarios, vectors  # noqa: E402
+from tools.docs import api, libibverbs, librdmacm, machines, rnic, scenarios, vectors  # noqa: E402
 from tools.docs.braces import guarded  # noqa: E402
 from tools.docs.charts import MARKER, with_charts  # noqa: E402
 from tools.docs.figure import figure  # noqa: E402
@@ -255,6 +255,7 @@ write("wireshark", _wireshark())
 write("captures", _captures())
 write("rnic", rnic.page())
 write("libibverbs", libibverbs.page())
+write("librdmacm", librdmacm.page())
 write("scenarios", scenarios.page())
 write("vectors", vectors.page(ROOT / "captures"))
 write("machines", machines.page())

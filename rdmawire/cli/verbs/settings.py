@@ -12,6 +12,7 @@ import click
 
 from rdmawire.capture.io import STREAM
 from rdmawire.cli.command import F, IntegerType, PathType, option
+from rdmawire.cli.streams import complain, open_host
 from rdmawire.terminal import escape
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ def service_options(socket_help: str) -> Callable[[F], F]:
 
 def settings_of(given: dict[str, Any]) -> "SessionSettings":
     """Return the settings of a session from the values of options."""
-    from rdmawire.cli.streams import open_host
     from rdmawire.verbs_service import SessionSettings
 
     host = given["host"]
@@ -106,4 +106,6 @@ def with_session(socket: Path | None, settings: "SessionSettings") -> "Iterator[
             named = escape(str(error.filename or socket))
             raise click.ClickException(f"{named}: {error.strerror or error}") from None
         stack.callback(session.close)
+        for note in session.notes:
+            complain(f"note: {note}")
         yield session

@@ -53,18 +53,19 @@ class Datagram(NamedTuple):
 class GeneralServices:
     """Uses queue pair 1 of a NIC, and memory for it, until ``close``.
 
-    ``lost`` counts datagrams that were dropped because the send queue was full.
+    ``received`` is the completion queue of received datagrams, which :meth:`take` empties. ``lost``
+    counts datagrams that were dropped because the send queue was full.
     """
 
     def __init__(self, nic: Nic) -> None:
         self._nic = nic
         self._pd = nic.alloc_pd()
-        self._cq = nic.create_cq(RECEIVES)
+        self.received = nic.create_cq(RECEIVES)
         self._sent = nic.create_cq(SENDS)
         self._memory = nic.device.space.allocate(RECEIVES * LENGTH)
         base = self._memory.base
         self._region = nic.memory.reg_mr(self._pd, base, RECEIVES * LENGTH, Access.LOCAL_WRITE)
-        self._qp = nic.create_gsi_qp(QPInit(self._pd, self._sent, self._cq, _CAP))
+        self._qp = nic.create_gsi_qp(QPInit(self._pd, self._sent, self.received, _CAP))
         self.lost = 0
         for state, mask in _WAY_UP:
             nic.modify_qp(self._qp, QPAttributes(qp_state=state, qkey=GSI_QKEY), mask | _M.STATE)
@@ -77,11 +78,11 @@ class GeneralServices:
     @property
     def waiting(self) -> bool:
         """Whether a received datagram was not taken yet."""
-        return bool(self._cq)
+        return bool(self.received)
 
     def take(self) -> Iterator[Datagram]:
         """Take the received datagrams; messages of another length are dropped."""
-        for done in self._cq.poll(RECEIVES):
+        for done in self.received.poll(RECEIVES):
             if done.status is not WCStatus.SUCCESS:
                 continue
             data = self._memory.read(self._memory.base + done.wr_id * LENGTH, LENGTH)
@@ -112,7 +113,7 @@ class GeneralServices:
         """Give back the queue pair and its memory."""
         nic = self._nic
         nic.destroy_qp(self._qp)
-        nic.destroy_cq(self._cq)
+        nic.destroy_cq(self.received)
         nic.destroy_cq(self._sent)
         nic.memory.dereg_mr(self._region)
         nic.device.space.unmap(self._memory)
