@@ -37,7 +37,7 @@ SPEC = {"kind": "engine", "service": "rc"}
 PENDING = "pending replies"
 
 
-def first_findings(fuzzer: EngineFuzzer, most: int = 3, *, pending: bool = False) -> list[Found]:
+def first_findings(fuzzer: EngineFuzzer, most: int = 1, *, pending: bool = False) -> list[Found]:
     """Findings with different signatures, of the first batch that has any.
 
     Those of replies that wait have no scenario: they alone are returned if ``pending``, else none.

@@ -64,7 +64,7 @@ def test_lost_frames_are_retransmitted_in_real_time(tmp_path: Path) -> None:
     settings = parse_link("loss=2%, latency=10us, rate=25G, seed=5")
     assert settings == LinkSettings(latency=10_000, rate=25_000_000_000, loss=0.02, seed=5)
     with running(tmp_path, network=FabricNetwork(one_link(settings))) as service:
-        one, other = connected(service, timeout=8)
+        one, other = connected(service, timeout=12)
         _write(one, other, 1 << 20)
         counters = service.server.devices[0].nic.counters
         assert counters.local_ack_timeout_err + counters.packet_seq_err > 0
@@ -89,7 +89,7 @@ def test_scenario_gives_devices_their_names_addresses_and_network(tmp_path: Path
     assert specs[0].mtu is MTU.MTU_1024
     network = FabricNetwork(of_scenario(scenario))
     with running(tmp_path, specs=specs, network=network) as service:
-        one, other = connected(service, path_mtu=3, timeout=8)
+        one, other = connected(service, path_mtu=3)
         _write(one, other, 20_000)
         assert service.server.devices[0].nic.counters.packet_seq_err == 1
 
