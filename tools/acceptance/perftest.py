@@ -105,7 +105,7 @@ def run(program: str, transport: str, options: str) -> Case:
 def run_by_cm(program: str, transport: str, options: str) -> Case:
     """Return a run of two programs that connect by librdmacm."""
     case = run(program, transport, options)
-    client = case.client.replace("127.0.0.1", "--bind_source_ip={own_address} {address}")
+    client = case.client.replace("127.0.0.1", "--source_ip={own_address} {address}")
     return replace(case, client=client, port=0)
 
 

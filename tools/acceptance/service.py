@@ -60,9 +60,11 @@ class Service:
         words += ["-w", str(self.capture)] if self.capture else []
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(words, stdout=log, stderr=log)
-        if not wait_for(lambda: self.ended or self._answers(), START_SECONDS) or self.ended:
+        try:
+            self._wait_for_start()
+        except BaseException:
             self.end()
-            raise ServiceError(f"the service did not start: {self.log.strip()}")
+            raise
         return self
 
     def __exit__(
@@ -72,6 +74,10 @@ class Service:
         trace: TracebackType | None,
     ) -> None:
         self.end()
+
+    def _wait_for_start(self) -> None:
+        if not wait_for(lambda: self.ended or self._answers(), START_SECONDS) or self.ended:
+            raise ServiceError(f"the service did not start: {self.log.strip()}")
 
     def _answers(self) -> bool:
         """Whether the service answers a call, which it does once all files are written."""
