@@ -224,3 +224,12 @@ def test_what_cannot_be_done_is_one_line(words: tuple[str, ...], status: int, me
     done = invoke(*words)
     assert done.exit_code == status
     assert message in f"{done.output} {done.exception}"
+
+
+def test_a_temporary_folder_may_have_a_long_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    assert run("-q", "--", "true").returncode == 0

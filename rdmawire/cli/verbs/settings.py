@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 MAX_DEVICES = 254
 _SUFFIX = ".pcap"
 _STANDARD_OUTPUT = Path("/dev/stdout")
+_FOLDER_PREFIX = "rdmawire-verbs-"
+_SOCKET_NAME = "verbs.sock"
+_MAX_SOCKET_PATH = 107
+"""Maximum bytes of a socket's path: ``sun_path`` of unix(7) without the NUL."""
 
 
 def service_options(socket_help: str) -> Callable[[F], F]:
@@ -91,6 +95,15 @@ def _capture_path(path: str | None) -> Path | None:
     return Path(path)
 
 
+def _folder() -> TemporaryDirectory[str]:
+    """Return a temporary folder for a socket: in /tmp if its path would be too long in TMPDIR."""
+    parent = gettempdir()
+    longest = os.fsencode(f"{parent}/{_FOLDER_PREFIX}12345678/{_SOCKET_NAME}")
+    if len(longest) > _MAX_SOCKET_PATH:
+        parent = "/tmp"  # noqa: S108  the folder has a random name, and is this user's alone
+    return TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent)
+
+
 @contextmanager
 def with_session(socket: Path | None, settings: "SessionSettings") -> "Iterator[Session]":
     """Serve on a socket, or on one in a temporary folder; the service ends with the context."""
@@ -98,8 +111,7 @@ def with_session(socket: Path | None, settings: "SessionSettings") -> "Iterator[
 
     with ExitStack() as stack:
         if socket is None:
-            folder = stack.enter_context(TemporaryDirectory(prefix="rdmawire-verbs-"))
-            socket = Path(folder, "verbs.sock")
+            socket = Path(stack.enter_context(_folder()), _SOCKET_NAME)
         try:
             session = Session(socket, settings)
         except OSError as error:
