@@ -172,14 +172,20 @@ def within(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_all_tests_of_the_source_distribution_can_be_collected(unpacked: Path) -> None:
-    done = within(unpacked, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider")
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert " error" not in done.stdout.splitlines()[-1]
+IMPORT_TESTS = """
+import importlib, pathlib
+for path in sorted(pathlib.Path("tests").rglob("test_*.py")):
+    importlib.import_module(".".join(path.with_suffix("").parts))
+"""
+
+
+def test_all_tests_of_the_source_distribution_can_be_imported(unpacked: Path) -> None:
+    done = within(unpacked, "-c", IMPORT_TESTS)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_tests_of_the_source_distribution_pass(unpacked: Path) -> None:
-    some = ["tests/testing", "tests/layers/test_construct.py", "tests/project/test_licence.py"]
+    some = ["tests/testing/test_strategies.py", "tests/wire/test_icrc.py", "tests/test_units.py"]
     done = within(unpacked, "-m", "pytest", "-q", "-p", "no:cacheprovider", *some)
     assert done.returncode == 0, done.stdout[-3000:]
 

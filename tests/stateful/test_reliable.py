@@ -24,9 +24,9 @@ class Extended(Reliable):
     make: ClassVar[Callable[..., tuple[Place, Place]]] = staticmethod(extended)
 
 
-Reliable.TestCase.settings = searching(350)
-Three.TestCase.settings = searching(120)
-Extended.TestCase.settings = searching(150)
+Reliable.TestCase.settings = searching(150)
+Three.TestCase.settings = searching(50)
+Extended.TestCase.settings = searching(60)
 TestTwoHosts = Reliable.TestCase
 TestThreeHosts = Three.TestCase
 TestExtended = Extended.TestCase

@@ -3,5 +3,5 @@
 from tests.stateful.effort import searching
 from tests.stateful.unreliable import Unreliable
 
-Unreliable.TestCase.settings = searching(300)
+Unreliable.TestCase.settings = searching(130)
 TestUnreliable = Unreliable.TestCase

@@ -127,7 +127,7 @@ def test_a_frame_that_comes_too_late_for_a_pcap_is_named(tmp_path: Path) -> None
     with create_capture(early) as writer:
         writer.write(Record(SEND, TIME, len(SEND), LinkType.ETHERNET))
     with pytest.raises(
-        CaptureError, match=f"^{early}: frame 1: Record.time_ns: .* is not an integer"
+        CaptureError, match=f"^{early}: frame 1: Record.time_ns: .* in a pcap, whose times end at"
     ):
         edit_capture(early, out, Editor([]), changes=[later(1 << 62)])
     assert list(tmp_path.iterdir()) == [early]
