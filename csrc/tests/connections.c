@@ -640,7 +640,7 @@ static void synchronous(void)
 	rdma_destroy_ep(listener);
 }
 
-/* The peer's process is killed: its ids go, and the peer is told. */
+/* The peer's process is killed: its ids go, and the peer gets an event. */
 static void killed_peer(void)
 {
 	struct side server = {0}, client = {0};

@@ -32,7 +32,7 @@ class ServiceError(Exception):
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait until a condition holds, at most so many seconds. Return whether it does."""
+    """Wait until a condition holds, at most ``seconds``. Return whether it does."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
