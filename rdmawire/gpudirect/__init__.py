@@ -6,8 +6,9 @@ compared with NumPy's; a :class:`HostedCollective` does it on hosts of another n
 :mod:`rdmawire.gpudirect.kernel` kernels that start the work; both need no NumPy.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from rdmawire.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rdmawire.gpudirect.nccl.collective import Algorithm, Collective, CollectiveSpec, bytes_sent
@@ -55,13 +56,5 @@ _MODULES = {
     "nccl.run": ("CollectiveRun",),
     "nccl.tree": ("tree_parent",),
 }
-_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name when it is first used (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)

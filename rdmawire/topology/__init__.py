@@ -4,9 +4,9 @@ A :class:`Machine` is the tree of a host. It is described by hand, or read from 
 -m``, ``lspci -tv`` or ``/sys/bus/pci``. This package does not depend on packets or queue pairs.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from rdmawire.lazy_names import lazy_names
 from rdmawire.topology.advice import GpuAdvice, bounce_routes, gpu_advice
 from rdmawire.topology.bus import Bus, BusRoute, LinkEnds, LinkUse
 from rdmawire.topology.cost import (
@@ -148,11 +148,5 @@ __all__ = [
 
 _CALIBRATION = ("MEASURED", "Calibration", "Measurement", "calibrate", "parse_measurements")
 
-
-def __getattr__(name: str) -> object:
-    """Load a name of the calibration, which needs NumPy, when it is first used (PEP 562)."""
-    if name not in _CALIBRATION:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module("rdmawire.topology.calibration"), name)
-    globals()[name] = value
-    return value
+# The calibration needs NumPy.
+__getattr__ = lazy_names(__name__, {"calibration": _CALIBRATION})

@@ -9,8 +9,9 @@ A name is loaded from its module when it is first used: programs that only want 
 need nothing of what serves.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from rdmawire.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rdmawire.verbs_service.capture import Capture
@@ -73,13 +74,5 @@ _MODULES = {
     "session": ("Session", "SessionSettings"),
     "udp_network": ("UdpNetwork", "UdpSettings", "parse_udp"),
 }
-_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name when it is first used (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)

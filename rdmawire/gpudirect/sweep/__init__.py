@@ -14,10 +14,10 @@
     durations = [row.results["duration_ns"] for row in sweep.rows]
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rdmawire.gpudirect.sweep.run import MAX_JOBS, Job, Sweep, SweepRow, Value, combinations
+from rdmawire.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rdmawire.gpudirect.sweep.collective import CollectiveJob
@@ -34,13 +34,5 @@ __all__ = [
     "combinations",
 ]
 
-_HOMES = {"CollectiveJob": f"{__name__}.collective", "TransferJob": f"{__name__}.transfer"}
-
-
-def __getattr__(name: str) -> object:
-    """Load a kind of job when it is first used: that of collectives needs NumPy (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+# Jobs of collectives need NumPy.
+__getattr__ = lazy_names(__name__, {"collective": ("CollectiveJob",), "transfer": ("TransferJob",)})

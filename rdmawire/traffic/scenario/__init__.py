@@ -12,8 +12,9 @@ A name is loaded from its module when it is first used: reading a scenario needs
 runs it.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from rdmawire.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rdmawire.traffic.scenario.document import Failure, Hint, Mistake, ScenarioError
@@ -67,13 +68,5 @@ _MODULES = {
         *("read_topology", "shipped_hosts"),
     ),
 }
-_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name when it is first used (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)
