@@ -21,7 +21,7 @@ from rdmawire.traffic.scenario.types import parse_rate
 from rdmawire.units import parse_duration, parse_share
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import Device, DeviceSpec
-from rdmawire.verbs_service.network import Neighbours
+from rdmawire.verbs_service.network import CapturedNetwork, Neighbours
 from rdmawire.wire.management import MTU
 
 _NO_LIMIT: Final = 1 << 62
@@ -32,7 +32,7 @@ Build = Callable[[Simulator, Sequence[Device]], list[Attachment]]
 """Attaches devices to links. Returns the attachments, in order."""
 
 
-class FabricNetwork:
+class FabricNetwork(CapturedNetwork):
     """Devices with links and switches between them, in real time.
 
     ``build`` attaches the devices: see :func:`one_link` and :func:`of_scenario`. ``capture`` gets
@@ -40,8 +40,8 @@ class FabricNetwork:
     """
 
     def __init__(self, build: Build, capture: Capture | None = None) -> None:
+        super().__init__(capture)
         self._build = build
-        self._capture = capture
         self._neighbours = Neighbours()
         self._attachments: list[Attachment] = []
         self._devices: Sequence[Device] = ()
@@ -53,12 +53,12 @@ class FabricNetwork:
         for device in devices:
             self._neighbours.add(device.gids, device.mac)
         self._attachments = self._build(self._simulator, devices)
-        for attachment in self._attachments:
-            attachment.on_sent.append(self._record)
+        if self.capture is not None:
+            for attachment in self._attachments:
+                attachment.on_sent.append(self._record)
 
     def _record(self, frame: Envelope, time: int) -> None:
-        if self._capture is not None:
-            self._capture.write([frame.data], self._start + time)
+        self.record([frame.data], self._start + time)
 
     def resolve(self, gid: bytes) -> bytes:
         return self._neighbours.resolve(gid)
@@ -75,18 +75,6 @@ class FabricNetwork:
     def next_timer(self) -> int | None:
         due = self._simulator.next_time()
         return None if due is None else due + self._start
-
-    @property
-    def fds(self) -> Sequence[int]:
-        return ()
-
-    def flush(self) -> None:
-        if self._capture is not None:
-            self._capture.flush()
-
-    def close(self) -> None:
-        if self._capture is not None:
-            self._capture.close()
 
 
 class LinkSettings(NamedTuple):

@@ -125,11 +125,35 @@ def by_destination(frames: list[bytes]) -> list[tuple[bytes, list[bytes]]]:
     return runs
 
 
-class DirectNetwork:
-    """A wire without latency, rate or loss. ``capture`` gets each frame once."""
+class CapturedNetwork:
+    """The capture of a network's frames, if there is one, and no descriptors."""
 
     def __init__(self, capture: Capture | None = None) -> None:
         self.capture = capture
+
+    def record(self, frames: list[bytes], time: int) -> None:
+        """Capture frames that were sent at ``time``."""
+        if self.capture is not None:
+            self.capture.write(frames, time)
+
+    @property
+    def fds(self) -> Sequence[int]:
+        return ()
+
+    def flush(self) -> None:
+        if self.capture is not None:
+            self.capture.flush()
+
+    def close(self) -> None:
+        if self.capture is not None:
+            self.capture.close()
+
+
+class DirectNetwork(CapturedNetwork):
+    """A wire without latency, rate or loss. ``capture`` gets each frame once."""
+
+    def __init__(self, capture: Capture | None = None) -> None:
+        super().__init__(capture)
         self.neighbours = Neighbours()
         self.devices: Sequence[Device] = ()
         self.by_mac: dict[bytes, Device] = {}
@@ -147,21 +171,24 @@ class DirectNetwork:
 
     def move(self, time: int) -> bool:
         moved = self.timers.handle(time)
+        return self.transmit(time) or moved
+
+    def transmit(self, time: int) -> bool:
+        """Capture and route the frames of all devices. Return whether there were any."""
+        moved = False
         for device in self.devices:
             if device.ready:
                 frames = device.nic.transmit(time, _BURST)
                 if frames:
                     moved = True
-                    if self.capture is not None:
-                        self.capture.write(frames, now())
+                    self.record(frames, now())
                     for mac, run in by_destination(frames):
-                        self.deliver(mac, run, device)
+                        self.route(mac, run, device)
         return moved
 
-    def record(self, frames: list[bytes]) -> None:
-        """Capture frames."""
-        if self.capture is not None:
-            self.capture.write(frames, now())
+    def route(self, mac: bytes, frames: list[bytes], sender: Device) -> None:
+        """Deliver frames of a device here to one address."""
+        self.deliver(mac, frames, sender)
 
     def deliver(self, mac: bytes, frames: list[bytes], sender: Device | None) -> None:
         """Deliver frames to one address, as ``sender`` or another service sent them."""
@@ -176,15 +203,3 @@ class DirectNetwork:
 
     def next_timer(self) -> int | None:
         return soonest(self.devices)
-
-    @property
-    def fds(self) -> Sequence[int]:
-        return ()
-
-    def flush(self) -> None:
-        if self.capture is not None:
-            self.capture.flush()
-
-    def close(self) -> None:
-        if self.capture is not None:
-            self.capture.close()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from mmap import mmap
 from operator import length_hint
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QueuePair
@@ -56,6 +56,7 @@ _HEAD: Final = Struct("=III")
 _MIN_PAD: Final = 8
 _INLINE: Final = SendFlags.INLINE.value
 _new = tuple.__new__
+W = TypeVar("W", SendWR, RecvWR)
 
 
 def _flags_of(kind: QPType, opcode: int) -> int:
@@ -163,16 +164,25 @@ def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
 
 
 def _post_sends(context: Context, qp: QueuePair, works: list[SendWR], *, are_short: bool) -> None:
-    """Post work. What is refused completes with an error, in order."""
     if are_short:
         works = works[enqueue_short(qp, works) :]
+    _post(context.nic.post_send, post_invalid, qp, works)
+
+
+def _post(
+    post: Callable[[QueuePair, Iterator[W]], None],
+    refuse: Callable[[QueuePair, int], None],
+    qp: QueuePair,
+    works: list[W],
+) -> None:
+    """Post work. What is refused completes with an error, in order."""
     rest = iter(works)
     while works:
         try:
-            context.nic.post_send(qp, rest)
+            post(qp, rest)
             return
         except VerbsError:
-            post_invalid(qp, works[~length_hint(rest)].wr_id)
+            refuse(qp, works[~length_hint(rest)].wr_id)
 
 
 def _take_receives(context: Context, queue: int, records: Records, at: int) -> int:
@@ -180,13 +190,7 @@ def _take_receives(context: Context, queue: int, records: Records, at: int) -> i
     qp = _queue_pair(context, queue)
     works, at = _receives(POST_RECV, queue, records, at)
     works = works[enqueue_receives(qp, works) :]
-    rest = iter(works)
-    while works:
-        try:
-            context.nic.post_recv(qp, rest)
-            break
-        except VerbsError:
-            post_invalid_receive(qp, works[~length_hint(rest)].wr_id)
+    _post(context.nic.post_recv, post_invalid_receive, qp, works)
     return at
 
 

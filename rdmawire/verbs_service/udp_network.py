@@ -109,14 +109,7 @@ class UdpNetwork(DirectNetwork):
     def move(self, time: int) -> bool:
         received = self._receive(time)
         moved = self.timers.handle(time)
-        for device in self.devices:
-            if device.ready:
-                frames = device.nic.transmit(now(), _BURST)
-                if frames:
-                    moved = True
-                    self.record(frames)
-                    for mac, run in by_destination(frames):
-                        self._route(mac, run, device)
+        moved = self.transmit(now()) or moved
         for peer in self._peers.values():
             if len(peer.queue):
                 moved = peer.queue.flush(time) > 0 or moved
@@ -124,7 +117,7 @@ class UdpNetwork(DirectNetwork):
             self._greet(time)
         return received or moved
 
-    def _route(self, mac: bytes, frames: list[bytes], sender: Device) -> None:
+    def route(self, mac: bytes, frames: list[bytes], sender: Device) -> None:
         """Deliver frames here, put them into the queues of peers, or both for a group."""
         if mac[0] & GROUP_BIT or mac in self.by_mac:
             self.deliver(mac, frames, sender)
@@ -190,7 +183,7 @@ class UdpNetwork(DirectNetwork):
 
     def _take_frames(self, frames: list[bytes]) -> None:
         if frames:
-            self.record(frames)
+            self.record(frames, now())
             for mac, run in by_destination(frames):
                 self.deliver(mac, run, None)
 
