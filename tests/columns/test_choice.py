@@ -1,33 +1,18 @@
 """Frames chosen by window and filter: the same rows from columns as from dissections."""
 
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from rdmawire.capture import open_capture
 from rdmawire.columns import RowUnit, read_columns
 from rdmawire.columns.query import FrameSelection, Query
 from rdmawire.columns.read import MixedReader, Request
-from rdmawire.dissect.dissection import Dissection
-from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.select import Bound, Window
 from rdmawire.filter import Filter
+from tests.columns.dissections import dissections, frames_of
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 RNR = CAPTURES / "linux" / "rxe61_rnr.pcap"
-
-
-def frames(path: Path) -> Iterator[Dissection]:
-    with open_capture(path) as reader:
-        yield from Dissector().capture(reader)
-
-
-@cache
-def frames_of(path: Path) -> list[Dissection]:
-    """The frames of a capture, dissected once for all filters."""
-    return list(frames(path))
 
 
 def numbers(path: Path, choice: FrameSelection) -> list[int]:
@@ -61,7 +46,7 @@ def test_columns_and_dissections_choose_the_same(text: str, simple: bool) -> Non
 )
 def test_columns_and_dissections_have_the_same_window(start: str | None, end: str | None) -> None:
     window = Window(*(Bound.parse(text) if text else None for text in (start, end)))
-    wanted = [frame.number for frame in frames(RNR) if frame in window]
+    wanted = [frame.number for frame in dissections(RNR) if frame in window]
     assert 0 < len(wanted) < 152
     assert numbers(RNR, FrameSelection(window)) == wanted
 
@@ -69,7 +54,7 @@ def test_columns_and_dissections_have_the_same_window(start: str | None, end: st
 def test_what_chooses_is_not_shown() -> None:
     found = read_columns(RNR, ["infiniband.bth.psn"], where="frame.len == 62")
     assert list(found) == ["infiniband.bth.psn"]
-    assert found.rows == sum(frame.length == 62 for frame in frames(RNR))
+    assert found.rows == sum(frame.length == 62 for frame in dissections(RNR))
 
 
 def test_simple_choices_dissect_no_plain_frame(monkeypatch: pytest.MonkeyPatch) -> None:

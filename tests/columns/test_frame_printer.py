@@ -7,7 +7,7 @@ import signal
 import struct
 from collections.abc import Callable, Iterator
 from errno import EAGAIN
-from functools import cache, partial
+from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,6 @@ from rdmawire.columns.frame_text import _VARYING, segments
 from rdmawire.columns.query import EVERY_FRAME, FrameSelection, Query
 from rdmawire.columns.read import as_array
 from rdmawire.dissect import walk
-from rdmawire.dissect.dissection import Dissection
-from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.output import Fields, FrameCounts, Lines, Objects, Output, Separators
 from rdmawire.dissect.select import Bound, Selection, Window
 from rdmawire.errors import CaptureError
@@ -43,6 +41,7 @@ from rdmawire.fuzz.mutator import Mutator
 from rdmawire.fuzz.seed_corpus import corpus_of
 from rdmawire.wire.icrc import icrc_ipv4
 from rdmawire.wire.inet import ROCE_PORT
+from tests.columns.dissections import dissections, frames_of
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*/*.pcap"))
 
@@ -75,17 +74,6 @@ def dissected(
             counts.add(frame)
             texts += [] if output is None else output.frame(frame)
     return "".join(texts), str(counts)
-
-
-def dissections(path: Path) -> Iterator[Dissection]:
-    with open_capture(path) as reader:
-        yield from Dissector().capture(reader)
-
-
-@cache
-def frames_of(path: Path) -> list[Dissection]:
-    """The frames of a capture of the repository, dissected once for all tests."""
-    return list(dissections(path))
 
 
 def printed(
