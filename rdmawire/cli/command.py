@@ -147,6 +147,33 @@ def load(module: str) -> click.Command:
     return command
 
 
+class CommandWithOthers(Command):
+    """A command whose first word may name another command, imported when it is called.
+
+    ``others`` has the module of each, whose ``command`` it is. With ``keeps_word`` that word is the
+    first argument of the other command, too.
+    """
+
+    def __init__(
+        self, *args: Any, others: Mapping[str, str], keeps_word: bool = False, **settings: Any
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.others = others
+        self.keeps_word = keeps_word
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and args[0] in self.others:
+            name, words = f"{info_name} {args[0]}", args if self.keeps_word else args[1:]
+            return load(self.others[args[0]]).make_context(name, words, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
 class CommandGroup(click.Group):
     """A command with subcommands, imported when they are called.
 

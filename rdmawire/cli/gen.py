@@ -12,7 +12,7 @@ import click
 from rdmawire.capture import LinkType, create_capture
 from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
-from rdmawire.cli.command import Command, IntegerType, load, option
+from rdmawire.cli.command import CommandWithOthers, IntegerType, load, option
 from rdmawire.cli.progress import late_bar
 from rdmawire.cli.streams import complain
 from rdmawire.cli.table import write_summary
@@ -101,25 +101,11 @@ def kinds() -> dict[str, click.Command]:
     return {name: load(_OTHERS[name]) for name in names}
 
 
-class _GenCommand(Command):
-    """The command, and those of traffic that has other options."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        if args and args[0] in _OTHERS:
-            name = f"{info_name} {args[0]}"
-            return load(_OTHERS[args[0]]).make_context(name, args, parent, **extra)
-        return super().make_context(info_name, args, parent, **extra)
-
-
 @click.command(
     "gen",
-    cls=_GenCommand,
+    cls=CommandWithOthers,
+    others=_OTHERS,
+    keeps_word=True,
     examples=(
         "rdmawire gen write --frames 10000 --loss 1% -w lossy.pcap",
         "rdmawire gen write --clients 8 --flows 1000 -w incast.pcap",

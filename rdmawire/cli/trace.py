@@ -2,20 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import Command, IntegerType, PathType, option
+from rdmawire.cli.gen import LOSS
 from rdmawire.cli.streams import complain, open_host
-from rdmawire.dissect.output import dumped
 from rdmawire.errors import FabricError, RdmaError, WorkloadError
 from rdmawire.terminal import escape, plural
-from rdmawire.traffic.generate.spec import MAX_LOSS, SpecError, rate, share
+from rdmawire.traffic.generate.spec import SpecError, rate
 from rdmawire.wire.show import byte_count
 
 if TYPE_CHECKING:
@@ -89,27 +87,20 @@ _FAILED = 1
     "Network", "--gap", type=IntegerType(0, _MAX_TIME), default=0, show_default=True,
     metavar="NS", help="Time of an adapter after each message (LogGP's g), in ns.",
 )  # fmt: skip
-@option(
-    "Network", "--loss", metavar="SHARE", default="0",
-    callback=options.reads(partial(share, most=MAX_LOSS), SpecError),
-    help="Share of frames that are lost on the links: 0.1% or 0.001.",
-)  # fmt: skip
+@LOSS
 @options.seed("Network", "Seed of data and losses: the same seed gives the same bytes.")
 @option("Output", "--links", is_flag=True, help="Print the bytes of messages on each link.")
-@options.written(
-    "path", "The capture of what all adapters send: FILE.pcap or .pcapng, also compressed."
-)  # fmt: skip
-@options.text_or_json("Print the summary, with all ranks and links, as one JSON object.")
-@options.QUIET
+@options.run_output(
+    "The capture of what all adapters send: FILE.pcap or .pcapng, also compressed.",
+    "Print the summary, with all ranks and links, as one JSON object.",
+)
 def command(
     kind: str,  # noqa: ARG001  the name of this traffic
     files: tuple[str, ...],
-    path: str | None,
     *,
+    output: options.RunOutput,
     flows: bool,
     links: bool,
-    as_json: bool,
-    quiet: bool,
     size: int | None,
     groups: Path | None,
     **settings: Any,
@@ -122,13 +113,11 @@ def command(
     collectives are checked. Exit status: 0, 1 if the workload does not end or a result is wrong,
     2 for a trace that cannot be run.
     """
-    options.check_summary(as_json=as_json, quiet=quiet)
+    path = output.path
     if flows and (path is not None or settings["loss"]):
         raise click.UsageError("--flows makes no packets: leave -w and --loss out")
     if size == 0:
         raise click.UsageError("--size 0: an operation has one byte or more")
-    if path is not None:
-        path = options.capture_path(path)
     options.check_installed("rdmawire.gpudirect.workload")
     try:
         workload = _workload(files, size, groups)
@@ -141,11 +130,9 @@ def command(
     except (WorkloadError, FabricError) as error:
         complain(f"after {run.now / 1000:.1f} us: {error}")
         return _FAILED
-    if not quiet:
-        summary = _summary(workload, report, flows=flows)
-        summary["places"] = [place._asdict() for place in run.places]
-        lines = _lines(workload, report, flows=flows, links=links)
-        click.echo(dumped(summary, indent=1) if as_json else "\n".join(lines), err=path == STREAM)
+    summary = _summary(workload, report, flows=flows)
+    summary["places"] = [place._asdict() for place in run.places]
+    output.show(summary, _lines(workload, report, flows=flows, links=links))
     return 0
 
 

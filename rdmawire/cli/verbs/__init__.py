@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rdmawire.cli import options
-from rdmawire.cli.command import Command, load, option
+from rdmawire.cli.command import CommandWithOthers, option
 from rdmawire.cli.streams import complain
 from rdmawire.cli.verbs.settings import service_options, settings_of, with_session
 from rdmawire.terminal import escape, plural
@@ -28,23 +28,10 @@ _NOT_EXECUTABLE, _NOT_FOUND, _SIGNALED = 126, 127, 128
 """Exit statuses, as of shells."""
 
 
-class _VerbsCommand(Command):
+class _VerbsCommand(CommandWithOthers):
     """The command that runs a program, and subcommands."""
 
     subcommands: Mapping[str, tuple[str, str]] = _SUBCOMMANDS
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        if args and args[0] in _SUBCOMMANDS:
-            name, *rest = args
-            command = load(_SUBCOMMANDS[name][1])
-            return command.make_context(f"{info_name} {name}", rest, parent, **extra)
-        return super().make_context(info_name, args, parent, **extra)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Subcommands"):
@@ -55,6 +42,7 @@ class _VerbsCommand(Command):
 @click.command(
     "verbs",
     cls=_VerbsCommand,
+    others={name: module for name, (_, module) in _SUBCOMMANDS.items()},
     no_args_is_help=True,
     context_settings={"allow_interspersed_args": False},
     examples=(
