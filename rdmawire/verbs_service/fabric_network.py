@@ -87,13 +87,21 @@ class LinkSettings(NamedTuple):
     seed: int = 0
 
 
-_PARSERS: Final[dict[str, Callable[[str], object]]] = {
-    "latency": parse_duration,
-    "rate": parse_rate,
-    "loss": parse_share,
-    "duplicate": parse_share,
-    "seed": int,
+def _share(text: str) -> float:
+    share = parse_share(text)
+    if share > 1:
+        raise ValueError(text)
+    return share
+
+
+_PARSERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
+    "latency": (parse_duration, "a time such as 10us"),
+    "rate": (parse_rate, "bits per second such as 25G"),
+    "loss": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
+    "duplicate": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
+    "seed": (int, "a whole number"),
 }
+"""How the value of each setting is read, and in words what it is."""
 
 
 def parse_link(text: str) -> LinkSettings:
@@ -102,13 +110,16 @@ def parse_link(text: str) -> LinkSettings:
     for part in text.split(","):
         name, _, value = part.partition("=")
         name = name.strip()
-        if name not in _PARSERS or name in values:
+        if name not in _PARSERS:
             known = ", ".join(_PARSERS)
-            raise FabricError(f"network {part!r}: give each of {known} once at most, as NAME=VALUE")
+            raise FabricError(f"network {part!r}: the settings of a link are {known}, as NAME=VALUE")
+        if name in values:
+            raise FabricError(f"network {part!r}: {name} is given twice")
+        parse, words = _PARSERS[name]
         try:
-            values[name] = _PARSERS[name](value.strip())
+            values[name] = parse(value.strip())
         except ValueError as error:
-            raise FabricError(f"network {part!r}: {value!r} is no {name}") from error
+            raise FabricError(f"network {part!r}: {name} is {words}") from error
     return LinkSettings(**values)  # type: ignore[arg-type]
 
 

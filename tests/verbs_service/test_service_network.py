@@ -1,6 +1,7 @@
 """What stands between the devices of a service: links, switches and faults of a fabric."""
 
 import os
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -102,10 +103,21 @@ def test_fault_of_a_connections_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "loss", "loss=x", "loss=1%,loss=2%", "delay=3", "rate=fast", "latency=1"]
+    ("text", "reason"),
+    [
+        ("", "network '': the settings of a link are latency, rate, loss, duplicate, seed"),
+        ("loss", "network 'loss': loss is a share from 0 to 1"),
+        ("loss=x", "network 'loss=x': loss is a share from 0 to 1"),
+        ("loss=2", "network 'loss=2': loss is a share from 0 to 1"),
+        ("loss=1%,loss=2%", "network 'loss=2%': loss is given twice"),
+        ("delay=3", "network 'delay=3': the settings of a link are latency"),
+        ("rate=fast", "network 'rate=fast': rate is bits per second such as 25G"),
+        ("latency=1", "network 'latency=1': latency is a time such as 10us"),
+        ("seed=1.5", "network 'seed=1.5': seed is a whole number"),
+    ],
 )
-def test_network_of_other_words_is_refused(text: str) -> None:
-    with pytest.raises(FabricError, match="network"):
+def test_network_of_other_words_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(FabricError, match=re.escape(reason)):
         parse_link(text)
 
 
