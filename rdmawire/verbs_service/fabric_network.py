@@ -112,7 +112,9 @@ def parse_link(text: str) -> LinkSettings:
         name = name.strip()
         if name not in _PARSERS:
             known = ", ".join(_PARSERS)
-            raise FabricError(f"network {part!r}: the settings of a link are {known}, as NAME=VALUE")
+            raise FabricError(
+                f"network {part!r}: the settings of a link are {known}, as NAME=VALUE"
+            )
         if name in values:
             raise FabricError(f"network {part!r}: {name} is given twice")
         parse, words = _PARSERS[name]
