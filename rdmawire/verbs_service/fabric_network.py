@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from rdmawire.errors import FabricError
 from rdmawire.fabric import Chances, Envelope, Link, Network, Place, Simulator
 from rdmawire.fabric.simulator import Attachment
+from rdmawire.ib.congestion import CongestionController
 from rdmawire.live import now
 from rdmawire.traffic.scenario import Scenario
 from rdmawire.traffic.scenario.consistency import places_of
+from rdmawire.traffic.scenario.runner.endpoint import CONTROLS
 from rdmawire.traffic.scenario.runner.testbed import add_links, install_faults, rule_of
 from rdmawire.traffic.scenario.types import parse_rate
 from rdmawire.units import parse_duration, parse_share
@@ -144,8 +146,8 @@ def _on_one_link(
 def of_scenario(scenario: Scenario) -> Build:
     """The devices are the hosts of a scenario, in order, with its switches, links and faults.
 
-    Its connections, steps and expectations are not used. ``FabricError`` for faults that name an
-    end of a connection.
+    Its steps and expectations are not used, and of its connections the congestion control alone.
+    ``FabricError`` for faults that name an end of a connection.
     """
     for link in scenario.links:
         for fault in link.faults:
@@ -172,7 +174,7 @@ def _as_hosts(
 
 
 def devices_of(scenario: Scenario) -> tuple[DeviceSpec, ...]:
-    """A device for each host of a scenario, with its name and addresses."""
+    """A device for each host of a scenario, with its name, addresses and congestion control."""
     mtus = {end: link.mtu for link in scenario.links for end in link.ends}
     rates = {end: link.rate for link in scenario.links for end in link.ends}
     specs = []
@@ -186,9 +188,21 @@ def devices_of(scenario: Scenario) -> tuple[DeviceSpec, ...]:
                 further,
                 _path_mtu(mtus.get(host.name)),
                 100 if rate is None else rate / 1e9,
+                _congestion_of(scenario, host.name, rate),
             )
         )
     return tuple(specs)
+
+
+def _congestion_of(
+    scenario: Scenario, host: str, rate: int | None
+) -> Callable[[], CongestionController] | None:
+    """Return what makes the congestion control of a host: that of its first connection with one."""
+    for connection in scenario.connections:
+        scheme = connection.congestion
+        if scheme is not None and host in connection.ends:
+            return partial(CONTROLS[scheme].made, scheme, connection.parameters, rate)
+    return None
 
 
 def _path_mtu(mtu: int | None) -> MTU:

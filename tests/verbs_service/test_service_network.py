@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rdmawire.capture import open_capture
 from rdmawire.errors import FabricError
 from rdmawire.fabric import Place
+from rdmawire.ib import Dcqcn
 from rdmawire.live import Datagrams
 from rdmawire.traffic.scenario import read_scenario_text
 from rdmawire.units import ms
@@ -93,6 +94,41 @@ def test_scenario_gives_devices_their_names_addresses_and_network(tmp_path: Path
         one, other = connected(service, path_mtu=3)
         _write(one, other, 20_000)
         assert service.server.devices[0].nic.counters.packet_seq_err == 1
+
+
+SLOW = """
+name: a switch that marks the packets of one fast sender
+hosts: {left: {}, right: {}}
+switches: {middle: {queues: {0: {kmin: 4 KiB, kmax: 4 KiB}}}}
+links:
+  left-middle: {rate: 10 Gbit/s}
+  middle-right: {rate: 50 Mbit/s}
+"""
+DCQCN = "connections: {c: {between: [left, right], congestion: {dcqcn: {g: 0.5}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("ecn", "connections", "marks", "obeys"),
+    [(2, DCQCN, True, True), (2, "", True, False), (0, DCQCN, False, False)],
+)
+def test_marked_packets_cause_cnps_which_lower_the_rate_if_the_scenario_says_so(
+    tmp_path: Path, ecn: int, connections: str, marks: bool, obeys: bool
+) -> None:
+    scenario = read_scenario_text(SLOW + connections)
+    network = FabricNetwork(of_scenario(scenario))
+    with running(tmp_path, specs=devices_of(scenario), network=network) as service:
+        one, other = connected(service, traffic_class=ecn, timeout=20)
+        _write(one, other, 1 << 16)
+        left, right = (device.nic for device in service.server.devices)
+        assert (right.counters.np_ecn_marked_roce_packets > 0) is marks
+        assert (right.counters.np_cnp_sent > 0) is marks
+        assert (left.counters.rp_cnp_handled > 0) is obeys
+        governor = left.device.qps[one.qp.number].governor
+        assert (governor is not None) is obeys
+        if governor is not None:
+            assert isinstance(governor.scheme, Dcqcn)
+            assert governor.scheme.parameters.line_rate == 10_000_000_000
+            assert governor.scheme.parameters.g == 0.5
 
 
 def test_fault_of_a_connections_end_is_refused() -> None:
