@@ -12,7 +12,7 @@ from errno import EINVAL, EPIPE
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rdmawire.verbs_service.protocol import CALLS, MAX_WORDS, Call
+from rdmawire.verbs_service.protocol import CALLS, MAX_REASON, MAX_WORDS, Call
 
 _MAX_FDS: Final = 8
 _WORD: Final = 8
@@ -74,7 +74,7 @@ class Connection:
         if request is None:
             for fd in fds:
                 os.close(fd)
-            self.refuse(EINVAL)
+            self.refuse(EINVAL, "not a request, or not with its arguments and descriptors")
         return request
 
     def reply(self, reply: Reply) -> None:
@@ -85,9 +85,10 @@ class Connection:
             for fd in reply.fds:
                 os.close(fd)
 
-    def refuse(self, error: int) -> None:
-        """Answer a request with an errno."""
-        self._send((error,), ())
+    def refuse(self, error: int, reason: str) -> None:
+        """Answer a request with an errno, and the reason in words."""
+        text = reason.encode()[:MAX_REASON]
+        self._send((error, *array("Q", text.ljust(-(-len(text) // _WORD) * _WORD, b"\0"))), ())
 
     def _send(self, words: Iterable[int], fds: Iterable[int]) -> None:
         data = array("Q", words).tobytes()

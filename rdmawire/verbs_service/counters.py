@@ -78,5 +78,6 @@ def _call(sock: socket.socket, name: str, *arguments: int) -> tuple[int, ...]:
         raise ConnectionResetError(f"{name}: the service has closed the connection")
     error, *values = array("Q", data)
     if error:
-        raise VerbsError(f"{name}: the service refuses", error)
+        reason = data[_WORD:].rstrip(b"\0").decode(errors="replace")
+        raise VerbsError(f"{name}: the service refuses: {reason}", error)
     return tuple(values)

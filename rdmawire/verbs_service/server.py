@@ -177,7 +177,7 @@ class Server:
         try:
             reply = self._perform(client, request)
         except VerbsError as error:
-            client.connection.refuse(error.errno)
+            client.connection.refuse(error.errno, error.reason)
         else:
             client.connection.reply(reply)
         finally:

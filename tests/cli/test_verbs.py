@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,12 @@ LIST = (
     "print(*(verbs.ibv_get_device_name(devices[i]).decode() for i in range(count.value)))\n"
 )
 """A program that prints the names of the devices it has."""
+CREATE_TOO_LONG_CQ = f"""{LIST}
+verbs.ibv_open_device.restype = ctypes.c_void_p
+context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
+verbs.ibv_create_cq.restype = ctypes.c_void_p
+print(verbs.ibv_create_cq(context, 1 << 30, None, None, 0))
+"""
 PYTHON = [sys.executable, "-c"]
 SYSFS = "import os; print(os.path.realpath('/sys/class/infiniband/mlx5_1/device'))"
 
@@ -100,6 +107,17 @@ def test_adapters_of_a_host_have_their_places() -> None:
     names, place = done.stdout.splitlines()
     assert names == "mlx5_0 mlx5_1"
     assert place.startswith("/sys/devices/pci00f1:00/00f1:00:00.0/")
+
+
+def test_a_trace_says_why_a_call_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RDMAWIRE_TRACE", "1")
+    done = run("-q", "--", *PYTHON, CREATE_TOO_LONG_CQ)
+    assert done.stdout == "rw0 rw1\nNone\n"
+    (line,) = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"rdmawire\[\d+\]: create_cq: cqe: 1073741824 is .* from 1 to 4194303: Invalid argument",
+        line,
+    )
 
 
 def test_without_the_preload_a_program_sees_its_own_sys() -> None:

@@ -117,7 +117,8 @@ class Connection:
         words, found = self.send_message(array("Q", (call.number, *arguments)).tobytes(), fds)
         assert words, f"{name}: the service closed the connection"
         if words[0]:
-            raise VerbsError(name, words[0])
+            reason = array("Q", words[1:]).tobytes().rstrip(b"\0").decode(errors="replace")
+            raise VerbsError(f"{name}: {reason}", words[0])
         assert len(words) == 1 + len(call.reply)
         assert len(found) == len(call.reply_fds)
         return words[1:], found
