@@ -279,14 +279,16 @@ class CompletionRing(CompletionQueue):
         self._produced = produced + 1
 
     @property
-    def room(self) -> int:
-        if self.notify is not None:
-            return 0
+    def free(self) -> int:
         left = self._room_until - self._produced
         if left < _FEW:
             self._has_room(self._room)
             left = self._room_until - self._produced
-        return left
+        return max(left, 0)
+
+    @property
+    def room(self) -> int:
+        return 0 if self.notify is not None else self.free
 
     def push_all(self, completions: Sequence[WorkCompletion]) -> range:
         first = self._produced + 1
