@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import EADDRINUSE, EINVAL, ENODEV, ENOMEM, EPROTO
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ class Server:
 
     ``cm_settings`` are the times and retries of the connection managers. ``yields`` is how often it
     yields the processor before it sleeps: 0 in a program whose other threads need the interpreter.
+    ``prepare`` is called with the devices before the socket is there: it writes what programs need.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Server:
         cm_settings: CMSettings | None = None,
         *,
         yields: int = YIELDS,
+        prepare: Callable[[Sequence[Device]], None] | None = None,
     ) -> None:
         self.path = path
         self.network = network
@@ -72,6 +74,9 @@ class Server:
         self._flush_at = now()
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
+        _remove_dead(path)
+        if prepare is not None:
+            prepare(self.devices)
         self._listener = _listen(path)
         self.loop.register(self._listener.fileno(), self._accept)
         for fd in network.fds:

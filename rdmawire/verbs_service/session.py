@@ -13,6 +13,7 @@ from rdmawire.topology import Device as MachineDevice
 from rdmawire.topology import Machine
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.counters import counter_words
+from rdmawire.verbs_service.device import Device as EmulatedDevice
 from rdmawire.verbs_service.device import DeviceSpec
 from rdmawire.verbs_service.network import Network
 from rdmawire.verbs_service.pci_layout import plain_host
@@ -62,17 +63,17 @@ class Session:
         capture = None if settings.pcap is None else Capture(settings.pcap)
         try:
             network, specs = _devices(settings, capture)
-            self.server = Server(self.files.socket, specs, network)
+            machine = settings.host or plain_host([spec.name for spec in specs])
+            rates = [spec.rate for spec in specs]
+
+            def write_files(devices: Sequence[EmulatedDevice]) -> None:
+                self.notes = self.files.write(machine, devices, rates)
+
+            self.server = Server(self.files.socket, specs, network, prepare=write_files)
         except BaseException:
             if capture is not None:
                 capture.close()
-            raise
-        try:
-            machine = settings.host or plain_host([spec.name for spec in specs])
-            rates = [spec.rate for spec in specs]
-            self.notes = self.files.write(machine, self.server.devices, rates)
-        except BaseException:
-            self.server.close()
+            self.files.remove()
             raise
 
     def serve(self, on_tick: Callable[[], None] | None = None) -> None:
@@ -126,7 +127,7 @@ class Session:
             self.server.close()
 
     def close(self) -> None:
-        """End the service, and remove the files."""
+        """End the service, and remove the files but the libraries."""
         self.end_service()
         self.files.remove()
 

@@ -158,7 +158,22 @@ def test_programs_of_other_shells_use_a_service(tmp_path: Path) -> None:
         told = service.stderr.read().splitlines()
     assert told[:2] == ["rw0  10.0.0.1", "rw1  10.0.0.2"]
     assert told[-1] == f'  eval "$(rdmawire verbs env --socket {path})"'
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["verbs.sock.rdmawire"]
+
+
+def test_a_shell_outlives_its_service_and_uses_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "verbs.sock"
+    with serving(path):
+        lines = run("env", "--socket", str(path)).stdout
+
+    def list_devices() -> "subprocess.CompletedProcess[str]":
+        command = ["sh", "-c", f'{lines}\nexec "$@"', "sh", *PYTHON, LIST]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG)
+
+    done = list_devices()
+    assert (done.stdout, done.stderr) == ("\n", "")
+    with serving(path, "--devices", "1"):
+        assert list_devices().stdout == "rw0\n"
 
 
 def test_a_capture_can_be_piped(tmp_path: Path) -> None:
