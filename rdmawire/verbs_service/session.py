@@ -20,10 +20,13 @@ from rdmawire.verbs_service.program import ProgramFiles
 from rdmawire.verbs_service.protocol import COUNTERS
 from rdmawire.verbs_service.server import Server
 from rdmawire.verbs_service.service import allow_descriptors, network_of
-from rdmawire.verbs_service.sysfs import write_counters
+from rdmawire.verbs_service.sysfs import CounterFiles
 
 _TICK = 1.0
-"""Seconds between two updates of the counters in the private ``/sys``."""
+"""Seconds between two updates of the counters in the private ``/sys``.
+
+For programs that the preload library does not serve: it has them updated whenever they are read.
+"""
 _RATE = 100.0
 _GIGABIT = 1e9
 
@@ -71,6 +74,8 @@ class Session:
             machine = settings.host or plain_host([spec.name for spec in specs])
             rates = [spec.rate for spec in specs]
             self.notes = self.files.write(machine, self.server.devices, rates)
+            counters = CounterFiles(self.files.folder, self.server.devices)
+            self.server.write_counters = self._write_counters = counters.write
         except BaseException:
             self.server.close()
             raise
@@ -79,7 +84,7 @@ class Session:
         """Serve until :meth:`stop`, and call ``on_tick`` every second."""
 
         def tick() -> None:
-            write_counters(self.files.folder, self.server.devices)
+            self._write_counters()
             if on_tick is not None:
                 on_tick()
 
