@@ -28,6 +28,8 @@ PROFILE: Final = replace(
 )
 """The limits of devices: those of the standard's profile, and one P_Key."""
 
+_GIGABIT: Final = 1e9
+
 MAX_NAME: Final = 63
 """Maximum bytes of a device's name, as in ``ibv_device``."""
 
@@ -42,7 +44,8 @@ _SPEEDS: Final = {2.5: 1, 5: 2, 10: 8, 14: 16, 25: 32, 50: 64, 100: 128, 200: 25
 class DeviceSpec:
     """A device: its name, its place (MAC address, first GID), further GIDs, path MTU, and rate.
 
-    ``rate`` is in Gbit/s, and only what programs read of the port.
+    ``rate`` is in Gbit/s: what programs read of the port, and the highest rate of queue pairs that
+    control congestion. Others have no limit.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Device:
         self.mtu = spec.mtu
         self.guid = int.from_bytes(_eui64(self.mac), "big")
         self.resolve = resolve
+        self.rate = spec.rate * _GIGABIT
         self.width, self.speed = _port_rate(spec.rate)
         self.nic = Nic(
             self.mac, self.gids, AddressSpace(), profile=PROFILE, random=random, clock=now

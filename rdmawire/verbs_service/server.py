@@ -5,7 +5,7 @@ import socket
 import sys
 from array import array
 from collections.abc import Callable, Sequence
-from errno import EADDRINUSE, EINVAL, ENODEV, ENOMEM, EPROTO
+from errno import EADDRINUSE, EINVAL, EIO, ENODEV, ENOMEM, EPROTO
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
 from rdmawire.verbs_service.cm import ConnectionService, Session
 from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
-from rdmawire.verbs_service.connection import Connection, Gone, Reply, Request
+from rdmawire.verbs_service.connection import NO_VALUES, Connection, Gone, Reply, Request
 from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
@@ -71,6 +71,8 @@ class Server:
         self.devices = [Device(spec, network.resolve, random) for spec in specs]
         network.attach(self.devices)
         self.cm = ConnectionService(self.devices, network.resolve, random, cm_settings)
+        self.write_counters: Callable[[], None] | None = None
+        """Writes the counters of devices to the files that programs read, if there are any."""
         self._flush_at = now()
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
@@ -165,6 +167,7 @@ class Server:
         connection = Connection(sock)
         self._clients[connection.fd] = Client(connection)
         self.loop.register(connection.fd, partial(self._hear, connection.fd))
+        self._hear(connection.fd, 0)  # most have sent a request by now
 
     def _hear(self, fd: int, _: int) -> None:
         """Answer a request of a client, or notice that it is gone."""
@@ -174,7 +177,7 @@ class Server:
             if request is not None:
                 self._answer(client, request)
         except BlockingIOError:
-            return  # the event was that of an earlier client with this descriptor
+            return  # no request yet, or an event of an earlier client with this descriptor
         except Gone:
             self._drop(client)
 
@@ -192,6 +195,8 @@ class Server:
         name = request.call.name
         if name == "hello":
             return self._hello(client, *request.arguments)
+        if name == "write_counters":
+            return self._write_counters(client, *request.arguments)
         if not client.greeted:
             raise VerbsError("the first call is hello", EPROTO)
         if client.context is not None and name != "read_counters":
@@ -236,6 +241,15 @@ class Server:
         device = self._device(index)
         contexts = [context for context in self._contexts if context.device is device]
         return Reply(counter_words(device, contexts))
+
+    def _write_counters(self, client: Client, version: int) -> Reply:
+        self._hello(client, version)
+        if self.write_counters is not None:
+            try:
+                self.write_counters()
+            except OSError as error:
+                raise VerbsError(f"counters cannot be written: {error}", EIO) from error
+        return NO_VALUES
 
     def _open_device(self, client: Client, index: int) -> Reply:
         device = self._device(index)

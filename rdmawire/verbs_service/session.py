@@ -21,10 +21,13 @@ from rdmawire.verbs_service.program import ProgramFiles
 from rdmawire.verbs_service.protocol import COUNTERS
 from rdmawire.verbs_service.server import Server
 from rdmawire.verbs_service.service import allow_descriptors, network_of
-from rdmawire.verbs_service.sysfs import write_counters
+from rdmawire.verbs_service.sysfs import CounterFiles
 
 _TICK = 1.0
-"""Seconds between two updates of the counters in the private ``/sys``."""
+"""Seconds between two updates of the counters in the private ``/sys``.
+
+For programs that the preload library does not serve: it has them updated whenever they are read.
+"""
 _RATE = 100.0
 _GIGABIT = 1e9
 
@@ -70,6 +73,8 @@ class Session:
                 self.notes = self.files.write(machine, devices, rates)
 
             self.server = Server(self.files.socket, specs, network, prepare=write_files)
+            counters = CounterFiles(self.files.folder, self.server.devices)
+            self.server.write_counters = self._write_counters = counters.write
         except BaseException:
             if capture is not None:
                 capture.close()
@@ -80,7 +85,7 @@ class Session:
         """Serve until :meth:`stop`, and call ``on_tick`` every second."""
 
         def tick() -> None:
-            write_counters(self.files.folder, self.server.devices)
+            self._write_counters()
             if on_tick is not None:
                 on_tick()
 

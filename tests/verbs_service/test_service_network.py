@@ -28,6 +28,7 @@ from rdmawire.verbs_service import (
     parse_udp,
 )
 from rdmawire.verbs_service.device import Device
+from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 from tests.verbs_service.client import SUCCESS, WRITE, wait_until
 from tests.verbs_service.running import End, connected, running
@@ -48,6 +49,17 @@ links:
     faults:
       - drop: {where: {bth.psn: 3}, nth: 1}
 """
+
+MARKING = """
+name: a switch that marks what waits for a slow link
+hosts: {sender: {}, receiver: {}}
+switches:
+  leaf: {queues: {3: {dscp: 26, kmin: 8 KiB, kmax: 16 KiB, pmax: 1}}}
+links:
+  sender-leaf: {rate: 10 Gbit/s}
+  leaf-receiver: {rate: 0.1 Gbit/s}
+"""
+_DSCP = 26 << 2
 
 
 def _write(one: End, other: End, size: int, **path: int) -> None:
@@ -92,6 +104,23 @@ def test_scenario_gives_devices_their_names_addresses_and_network(tmp_path: Path
         one, other = connected(service, path_mtu=3)
         _write(one, other, 20_000)
         assert service.server.devices[0].nic.counters.packet_seq_err == 1
+
+
+@pytest.mark.parametrize("ecn", [ECN.ECT_0, ECN.NOT_ECT])
+def test_queue_pairs_control_congestion_if_their_packets_are_ecn_capable(
+    ecn: ECN, tmp_path: Path
+) -> None:
+    scenario = read_scenario_text(MARKING)
+    network = FabricNetwork(of_scenario(scenario))
+    with running(tmp_path, specs=devices_of(scenario), network=network) as service:
+        one, other = connected(service, traffic_class=_DSCP | ecn, timeout=20)
+        _write(one, other, 1 << 17)
+        sender, receiver = (device.nic.counters for device in service.server.devices)
+        capable = ecn is not ECN.NOT_ECT
+        assert bool(receiver.np_ecn_marked_roce_packets) is capable
+        assert bool(receiver.np_cnp_sent) is capable
+        assert bool(sender.rp_cnp_handled) is capable
+        assert not sender.rp_cnp_ignored
 
 
 def test_fault_of_a_connections_end_is_refused() -> None:
