@@ -5,7 +5,7 @@ that the engine allows, also when the process died in the middle of something.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from errno import EBUSY, EINVAL
 from struct import Struct
 from typing import Final, TypeVar
@@ -84,17 +84,21 @@ class Context:
     """The objects of one process on one device.
 
     ``process`` is the memory of the process, ``None`` where Linux refuses access: then the library
-    copies.
+    copies. :meth:`close` closes it. ``OSError`` without descriptors or memory.
     """
 
-    def __init__(self, device: Device, pid: int) -> None:
+    def __init__(self, device: Device, pid: int, process: ProcessMemory | None) -> None:
         self.device = device
         self.nic = device.nic
         self.pid = pid
-        self.ring = WorkRing()
-        self.copies = CopyThread()
-        self.process = _open_memory(pid)
-        self.pipe = EventPipe()
+        self.process = process
+        with ExitStack() as made:
+            self.ring = WorkRing()
+            made.callback(self.ring.close)
+            self.copies = CopyThread()
+            made.callback(self.copies.close)
+            self.pipe = EventPipe()
+            made.pop_all()
         self.async_channel: AsyncChannel = self.nic.create_async_channel()
         self.qps: dict[int, QueuePair] = {}
         """The queue pairs that this context posts to, by number."""
@@ -289,11 +293,3 @@ class Context:
         for handle, thing in self.of_kind(kind):
             with suppress(VerbsError):
                 destroy(handle, thing)
-
-
-def _open_memory(pid: int) -> ProcessMemory | None:
-    """The memory of a process, or ``None`` where Linux refuses it."""
-    try:
-        return ProcessMemory(pid)
-    except OSError:
-        return None
