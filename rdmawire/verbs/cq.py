@@ -140,6 +140,11 @@ class CompletionQueue:
         return self.polled + before + 1
 
     @property
+    def free(self) -> int:
+        """How many more completions fit; 0 after an overrun."""
+        return max(self._room - len(self._held), 0)
+
+    @property
     def room(self) -> int:
         """How many completions :meth:`push_all` may add; 0 or less if an event is requested."""
         return 0 if self._armed else self._room - len(self._held)

@@ -400,7 +400,7 @@ class Calls:
         return NO_VALUES
 
 
-_OUTSIDE: Final = {"hello", "get_device", "open_device", "read_counters"}
+_OUTSIDE: Final = {"hello", "get_device", "open_device", "read_counters", "write_counters"}
 """Calls of a connection that has no context."""
 
 _HANDLERS: Final[dict[int, Callable[..., Reply]]] = {

@@ -1,7 +1,7 @@
 """The devices of a service: names, addresses, rates, and the engine of each."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from errno import EINVAL
 from typing import Final
@@ -97,6 +97,8 @@ class Device:
         """The queue pairs with frames to send: empty if there are none."""
         self.xrc_files: dict[tuple[int, int], tuple[int, int]] = {}
         """The XRC domain of each file, and how many contexts have it open."""
+        self.local_nics: Mapping[bytes, Nic] = {}
+        """The adapters, by MAC address, to which messages need no packets. Set by the network."""
         self.openers: Counter[QueuePair] = Counter()
         """How many contexts have each queue pair."""
         cq = self.nic.create_cq(1)

@@ -5,17 +5,18 @@ is a :class:`RingError`. Work that only the engine finds invalid completes with 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from mmap import mmap
 from operator import length_hint
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QueuePair
 from rdmawire.ib.doorbell import post_invalid, post_invalid_receive
-from rdmawire.ib.post_checks import enqueue_receives, enqueue_short
+from rdmawire.ib.post_checks import check_send, enqueue_receives, enqueue_short
 from rdmawire.ib.service import SERVICES
+from rdmawire.live import now
 from rdmawire.memory import Bind, MemoryWindow, Region
 from rdmawire.memory.key import LOCAL_WRITE
 from rdmawire.verbs import (
@@ -100,12 +101,24 @@ _LONG_TYPES: Final = frozenset({QPType.UD, QPType.XRC_INI})
 """Queue pairs whose work needs the last fields of a record."""
 
 
-class Records(NamedTuple):
-    """Bytes of a ring: records may begin before ``most``, and lie before ``end``."""
+MAX_BYTES: Final = 4 << 20
+"""Bytes of messages after which no more work is taken at once, so that they do not hold up others.
+A message that is sent without packets is copied at once."""
 
-    data: mmap
-    most: int
-    end: int
+
+class Records:
+    """Bytes of a ring: records may begin before ``most``, and lie before ``end``.
+
+    ``size`` counts the bytes of the messages that were taken.
+    """
+
+    __slots__ = ("data", "end", "most", "size")
+
+    def __init__(self, data: mmap, most: int, end: int) -> None:
+        self.data = data
+        self.most = most
+        self.end = end
+        self.size = 0
 
 
 def take_work(context: Context) -> bool:
@@ -118,7 +131,7 @@ def take_work(context: Context) -> bool:
     if not size:
         return False
     at, records = start, Records(ring.map, min(start + MAX_BATCH, start + size), start + size)
-    while at < records.most:
+    while at < records.most and records.size < MAX_BYTES:
         length, kind, queue = _HEAD.unpack_from(ring.map, at)
         if kind == PAD:
             _check_size(records, at, length, _MIN_PAD)
@@ -141,9 +154,9 @@ def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
     """Post the send work of one queue pair from ``at`` on; return the offset behind it."""
     qp = _queue_pair(context, queue)
     known, is_short, are_short = _KNOWN[qp.type], qp.type not in _LONG_TYPES, True
-    data, most, end = records
+    data, most, end, size = records.data, records.most, records.end, records.size
     read, works = _FIRST_FIELDS.unpack_from, list[SendWR]()
-    while at < most:
+    while at < most and size < MAX_BYTES:
         length, kind, number, opcode, wr_id, flags, imm, remote, rkey, sges, *sge = read(data, at)
         if number != queue or kind != POST_SEND:
             break
@@ -155,18 +168,33 @@ def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
             opcode, mask = known.get(opcode, _UNKNOWN)
             fields = (opcode, (_new(Sge, sge),), wr_id, flags & mask, remote, rkey, imm, imm)
             works.append(_new(SendWR, fields + _REST))
+            size += sge[1]
         else:
             are_short = False
             works.append(_long(context, known, data, at, length))
+            size += sum(one[1] for one in works[-1].sges)
         at += length
+    records.size = size
     _post_sends(context, qp, works, are_short=are_short)
     return at
 
 
 def _post_sends(context: Context, qp: QueuePair, works: list[SendWR], *, are_short: bool) -> None:
-    if are_short:
+    connection = context.local.of(qp)
+    if connection is not None:
+        checked = works if are_short else _checked(qp, works)
+        works = works[connection.send(checked, now()) :]
+    if works and are_short:
         works = works[enqueue_short(qp, works) :]
-    _post(context.nic.post_send, post_invalid, qp, works)
+    if works:
+        _post(context.nic.post_send, post_invalid, qp, works)
+
+
+def _checked(qp: QueuePair, works: list[SendWR]) -> Iterator[SendWR]:
+    """Work up to the first that must be refused."""
+    with suppress(VerbsError):
+        for wr in works:
+            yield check_send(qp, wr)
 
 
 def _post(
@@ -207,7 +235,7 @@ def _take_shared_receives(context: Context, queue: int, records: Records, at: in
 
 def _receives(kind: int, queue: int, records: Records, at: int) -> tuple[list[RecvWR], int]:
     """The receives of a queue from ``at`` on, and the offset behind them."""
-    data, most, _ = records
+    data, most = records.data, records.most
     read, works = _FIRST_FIELDS.unpack_from, list[RecvWR]()
     while at < most:
         length, found, number, _, wr_id, _, _, _, _, sges, *sge = read(data, at)

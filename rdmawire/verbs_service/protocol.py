@@ -236,6 +236,9 @@ CALLS = (
     Call(35, "close_xrcd", ("xrcd",)),
     # For a connection without an open device.
     Call(37, "read_counters", ("index",), COUNTERS),
+    # Write the counters of Linux to their files: the preload library is about to let them be read.
+    # It may be the first call of a connection, and replaces HELLO there.
+    Call(38, "write_counters", ("protocol",)),
     # The connection manager, on a connection of its own: librdmacm. An id is an rdma_cm_id, in all
     # of a process's channels. An address is a GID (an IPv4 address is mapped), with its family, 4
     # or 6, 0 for none. A port is a number.
@@ -358,8 +361,8 @@ RECORDS = (SGE, WORK_REQUEST, COMPLETION, COPY_REQUEST)
 """Every record in shared memory, and that of the copy socket."""
 
 _CONSTANTS = _words(
-    "MAX_WORDS MAX_REASON RING_HEADER WORK_RING_BYTES HEAD TAIL ASLEEP PRODUCED CONSUMED ARMED ARM_ANY"
-    " ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV PAD MEMORY_OF_HOST MEMORY_OF_GPU"
+    "MAX_WORDS MAX_REASON RING_HEADER WORK_RING_BYTES HEAD TAIL ASLEEP PRODUCED CONSUMED ARMED"
+    " ARM_ANY ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV PAD MEMORY_OF_HOST MEMORY_OF_GPU"
     " MEMORY_OF_DMABUF WINDOW_KEY_STEP MAX_INLINE_DATA MAX_SGE COPY_READ COPY_WRITE"
     " COPY_BUFFER_BYTES MAX_PRIVATE_DATA"
 )

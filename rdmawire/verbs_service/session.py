@@ -15,6 +15,7 @@ from rdmawire.topology import Machine
 from rdmawire.traffic.scenario import read_scenario, read_shipped, shipped
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.counters import counter_words
+from rdmawire.verbs_service.device import Device as EmulatedDevice
 from rdmawire.verbs_service.device import DeviceSpec, numbered
 from rdmawire.verbs_service.fabric_network import (
     FabricNetwork,
@@ -28,11 +29,14 @@ from rdmawire.verbs_service.pci_layout import plain_host
 from rdmawire.verbs_service.program import ProgramFiles
 from rdmawire.verbs_service.protocol import COUNTERS
 from rdmawire.verbs_service.server import Server
-from rdmawire.verbs_service.sysfs import write_counters
+from rdmawire.verbs_service.sysfs import CounterFiles
 from rdmawire.verbs_service.udp_network import UdpNetwork, parse_udp
 
 _TICK = 1.0
-"""Seconds between two updates of the counters in the private ``/sys``."""
+"""Seconds between two updates of the counters in the private ``/sys``.
+
+For programs that the preload library does not serve: it has them updated whenever they are read.
+"""
 _RATE = 100.0
 _GIGABIT = 1e9
 
@@ -71,24 +75,26 @@ class Session:
         capture = None if settings.pcap is None else Capture(settings.pcap)
         try:
             network, specs = _devices(settings, capture)
-            self.server = Server(self.files.socket, specs, network)
+            machine = settings.host or plain_host([spec.name for spec in specs])
+            rates = [spec.rate for spec in specs]
+
+            def write_files(devices: Sequence[EmulatedDevice]) -> None:
+                self.notes = self.files.write(machine, devices, rates)
+
+            self.server = Server(self.files.socket, specs, network, prepare=write_files)
+            counters = CounterFiles(self.files.folder, self.server.devices)
+            self.server.write_counters = self._write_counters = counters.write
         except BaseException:
             if capture is not None:
                 capture.close()
-            raise
-        try:
-            machine = settings.host or plain_host([spec.name for spec in specs])
-            rates = [spec.rate for spec in specs]
-            self.notes = self.files.write(machine, self.server.devices, rates)
-        except BaseException:
-            self.server.close()
+            self.files.remove()
             raise
 
     def serve(self, on_tick: Callable[[], None] | None = None) -> None:
         """Serve until :meth:`stop`, and call ``on_tick`` every second."""
 
         def tick() -> None:
-            write_counters(self.files.folder, self.server.devices)
+            self._write_counters()
             if on_tick is not None:
                 on_tick()
 
@@ -135,7 +141,7 @@ class Session:
             self.server.close()
 
     def close(self) -> None:
-        """End the service, and remove the files."""
+        """End the service, and remove the files but the libraries."""
         self.end_service()
         self.files.remove()
 

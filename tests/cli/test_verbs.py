@@ -182,7 +182,22 @@ def test_programs_of_other_shells_use_a_service(tmp_path: Path) -> None:
     ]
     sent = [device["xmit_packets"] for device in counters.values()]
     assert told[-1].startswith(f"rdmawire: 2 devices, {sum(sent)} frames, ")
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["verbs.sock.rdmawire"]
+
+
+def test_a_shell_outlives_its_service_and_uses_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "verbs.sock"
+    with serving(path):
+        lines = run("env", "--socket", str(path)).stdout
+
+    def list_devices() -> "subprocess.CompletedProcess[str]":
+        command = ["sh", "-c", f'{lines}\nexec "$@"', "sh", *PYTHON, LIST]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG)
+
+    done = list_devices()
+    assert (done.stdout, done.stderr) == ("\n", "")
+    with serving(path, "--devices", "1"):
+        assert list_devices().stdout == "rw0\n"
 
 
 def test_a_shell_is_as_before_after_unset(tmp_path: Path) -> None:
