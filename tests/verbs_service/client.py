@@ -3,7 +3,7 @@
 import os
 import socket
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import addressof, c_char
 from mmap import mmap
 from pathlib import Path
@@ -21,6 +21,7 @@ from rdmawire.verbs_service.protocol import (
     SGE,
     WORK_REQUEST,
     WORK_RING_BYTES,
+    Call,
 )
 from tests import waiting
 
@@ -117,8 +118,7 @@ class Connection:
         words, found = self.send_message(array("Q", (call.number, *arguments)).tobytes(), fds)
         assert words, f"{name}: the service closed the connection"
         if words[0]:
-            reason = array("Q", words[1:]).tobytes().rstrip(b"\0").decode(errors="replace")
-            raise VerbsError(f"{name}: {reason}", words[0])
+            raise VerbsError(f"{name}: {reason_of(words)}", words[0])
         assert len(words) == 1 + len(call.reply)
         assert len(found) == len(call.reply_fds)
         return words[1:], found
@@ -126,6 +126,18 @@ class Connection:
     def close(self) -> None:
         """Close the socket."""
         self.socket.close()
+
+
+def is_reply(words: Sequence[int], call: Call) -> bool:
+    """Whether a message has the values of a call, or an errno and a reason in words."""
+    if words[0]:
+        return reason_of(words) != "" and len(words) <= 1 + protocol.MAX_REASON // 8
+    return len(words) == 1 + len(call.reply)
+
+
+def reason_of(words: Sequence[int]) -> str:
+    """The reason in words of a refusal."""
+    return array("Q", words[1:]).tobytes().rstrip(b"\0").decode(errors="replace")
 
 
 class CompletionQueue(NamedTuple):

@@ -8,7 +8,7 @@ import threading
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from errno import EMFILE, ENOMEM, EPERM
+from errno import EINVAL, EMFILE, ENOMEM, EPERM
 from fcntl import F_GETFL, F_SETFL, fcntl
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ def test_descriptors_beside_any_message_are_closed(service: Service) -> None:
         for count in (1, 7, 8, 9, 253):
             for data in (bytes(8), array("Q", [1, 2]).tobytes(), b"x"):
                 words, _ = client.send_message(data, (0,) * count)
-                assert words == [22]  # EINVAL
+                assert words[0] == EINVAL
         client.close()
 
 
