@@ -56,11 +56,15 @@ class _VerbsCommand(CommandWithOthers):
         "rdmawire verbs -- sh -c 'ib_write_bw -d rw0 & sleep 1; ib_write_bw -d rw1 localhost'",
         "rdmawire verbs --network loss=0.001,latency=10us -- pytest",
         "rdmawire verbs --host dgx-h100 -- ucx_info -d",
+        "rdmawire verbs --socket v.sock -- ib_write_bw -d rw0  # one terminal, and in another:",
+        "rdmawire verbs env --socket v.sock ib_write_bw -d rw1 localhost",
         'rdmawire verbs serve --devices 4  # then, in others: eval "$(rdmawire verbs env)"',
     ),
 )
 @click.argument("words", metavar="COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
-@service_options("Socket of the service, for programs of other shells.  [default: a private one]")
+@service_options(
+    "Socket of the service, for programs of other terminals.  [default: a private one]"
+)
 @option(
     "Command", "--no-preload", is_flag=True,
     help="Let the command see the machine's own /sys: UCX and NCCL look for devices there.",
@@ -72,9 +76,11 @@ def command(
 ) -> int:
     """Run COMMAND with libibverbs devices that are emulated, without RDMA hardware or root.
 
-    The devices rw0, rw1, ... are those of a service that runs as long as the command. Both sides
-    of a connection run in it: a shell, a script or a test runner. The summary goes to standard
-    error. Exit status: that of the command, 126 if it cannot be executed, 127 if there is none.
+    The devices rw0, rw1, ... belong to a service, which ends with the command. Both ends of a
+    connection use the same service: run them in one COMMAND, such as a shell, a script or a test
+    runner, or give --socket, and run the other end by `rdmawire verbs env --socket` in another
+    terminal. The summary goes to standard error. Exit status: that of the command, 126 if it cannot
+    be executed, 127 if there is none.
     """
     options.check_summary(as_json=as_json, quiet=quiet)
     if given["pcap"] == "-":

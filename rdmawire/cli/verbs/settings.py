@@ -42,22 +42,23 @@ def service_options(socket_help: str) -> Callable[[F], F]:
         ),
         option(
             "Devices", "--host", metavar="HOST",
-            help="Host whose adapters the devices are, with their places in PCI and rates: one as "
-            "of `rdmawire topo`, such as dgx-h100.",
+            help="A device for each adapter of this host, with its name, place in PCI and rate: a "
+            "name or file of `rdmawire topo`, such as dgx-h100.",
         ),
         option(
             "Devices", "--first-address", type=IntegerType(1, MAX_DEVICES), default=1,
             show_default=True, metavar="N",
-            help="Number of the first address: services that are joined need different ones.",
+            help="The address of the first device is 10.0.0.N. Joined services need different "
+            "ones.",
         ),
         option(
             "Devices", "--socket", type=PathType(path_type=Path), metavar="PATH", help=socket_help
         ),
         option(
             "Network", "--network", default="", metavar="TEXT",
-            help="loss=0.001,latency=10us,rate=25G,duplicate=0.01,seed=1: a link; a scenario: its "
-            "switches and links, with a device for each host; udp=PORT,peer=HOST:PORT: other "
-            "services.  [default: direct, without loss]",
+            help="loss=0.001,latency=10us,rate=25G,duplicate=0.01,seed=1: a link with any of "
+            "these; the name or file of a scenario: its switches and links, with a device for each "
+            "host; udp=PORT,peer=HOST:PORT: other services.  [default: direct, without loss]",
         ),
         option(
             "Network", "-w", "--pcap", metavar="FILE",
