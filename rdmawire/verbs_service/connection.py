@@ -50,7 +50,7 @@ class Gone(Exception):
     """The client closed its connection, or is gone."""
 
 
-class Connection:
+class ControlConnection:
     """One client's socket. ``pid`` is the client's process."""
 
     def __init__(self, sock: socket.socket) -> None:

@@ -20,9 +20,9 @@ from rdmawire.units import ms
 from rdmawire.verbs_service import protocol
 from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
-from rdmawire.verbs_service.cm import ConnectionService, Session
+from rdmawire.verbs_service.cm import CmSession, ConnectionService
 from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
-from rdmawire.verbs_service.connection import NO_VALUES, Connection, Gone, Reply, Request
+from rdmawire.verbs_service.connection import NO_VALUES, ControlConnection, Gone, Reply, Request
 from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
@@ -42,11 +42,11 @@ _ROUNDS: Final = 8
 class Client:
     """A connection, and its context once it opened a device, or what it has of the manager."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ControlConnection) -> None:
         self.connection = connection
         self.greeted = False
         self.context: Context | None = None
-        self.session: Session | None = None
+        self.session: CmSession | None = None
 
 
 class Server:
@@ -166,7 +166,7 @@ class Server:
 
     def _accept(self, _: int) -> None:
         try:
-            connection = Connection(self._listener.accept()[0])
+            connection = ControlConnection(self._listener.accept()[0])
         except BlockingIOError:
             return  # it has gone away
         except OSError as error:
@@ -226,7 +226,7 @@ class Server:
                 raise Gone
             return Calls(client.context).perform(request.call.number, request.arguments)
         if name.startswith(PREFIX):
-            client.session = client.session or Session()
+            client.session = client.session or CmSession()
             calls = ConnectionCalls(self.cm, client.session)
             return calls.perform(request.call.number, request.arguments)
         return self._perform_outside(client, request)
@@ -340,7 +340,7 @@ def _wake_up(_: int) -> None:
     """Do nothing: the next step moves what arrived."""
 
 
-def _memory_of(connection: Connection) -> ProcessMemory | None:
+def _memory_of(connection: ControlConnection) -> ProcessMemory | None:
     """The memory of a client's process, or ``None`` where Linux refuses it, or it has ended."""
     try:
         memory = ProcessMemory(connection.pid, connection.uid)

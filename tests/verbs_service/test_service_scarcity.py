@@ -17,7 +17,7 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.verbs_service import protocol
-from rdmawire.verbs_service.connection import Connection as ServiceConnection
+from rdmawire.verbs_service.connection import ControlConnection
 from rdmawire.verbs_service.process_memory import ProcessMemory
 from tests.verbs_service.client import Connection, wait_until
 from tests.verbs_service.running import End, Service, connected, running
@@ -330,7 +330,7 @@ def test_process_that_has_the_pid_of_a_client_that_ended_is_not_read(service: Se
 
 def test_living_process_is_known_by_its_connection() -> None:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection = ServiceConnection(mine)
+    connection = ControlConnection(mine)
     assert connection.is_of_living_process()
     assert connection.pid == os.getpid()
     connection.close()
