@@ -15,8 +15,8 @@ from rdmawire.verbs_service.protocol import CALLS, COUNTERS, MAX_WORDS, version
 
 _CALLS: Final = {call.name: call.number for call in CALLS}
 _WORD: Final = 8
-_PATIENCE: Final = 5.0
-"""Seconds that a service may take to answer: it is busy, but not for so long."""
+_ANSWER_TIMEOUT: Final = 5.0
+"""Seconds in which a service answers, also a busy one."""
 
 
 def counter_words(device: Device, contexts: Sequence[Context]) -> tuple[int, ...]:
@@ -60,7 +60,7 @@ def read_counters(path: Path) -> dict[str, Mapping[str, int]]:
     """
     found: dict[str, Mapping[str, int]] = {}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-        sock.settimeout(_PATIENCE)
+        sock.settimeout(_ANSWER_TIMEOUT)
         sock.connect(os.fspath(path))
         (count,) = _call(sock, "hello", version())
         for index in range(count):

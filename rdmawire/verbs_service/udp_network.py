@@ -12,13 +12,14 @@ Messages of other senders than the peers are ignored, and so are messages that c
 """
 
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from random import SystemRandom
 from socket import AF_INET, SOCK_DGRAM, gaierror, getaddrinfo
 from typing import Final, NamedTuple
 
-from rdmawire.errors import FabricError
+from rdmawire.errors import FabricError, VerbsError
 from rdmawire.ib.engine import GROUP_BIT
 from rdmawire.live import Address, Datagrams, SendWindow, TokenBucket, TransmitQueue, now
 from rdmawire.units import ms
@@ -36,9 +37,9 @@ _LENGTH: Final = struct.Struct("!H")
 _GID_BYTES: Final = 16
 _LOCAL_MESSAGE: Final = 30_000
 _BURST: Final = 128
-_MOST: Final = 4096
+_MAX_WAITING: Final = 4096
 """Messages that wait for one peer. More are dropped: the queue pairs retransmit."""
-_PATIENCE: Final = ms(20)
+_REPORT_TIMEOUT: Final = ms(20)
 _HELLO_EVERY: Final = ms(100)
 _WINDOW_SHARE: Final = 4
 """The part of a socket's buffer that a window may fill, as the kernel counts its overhead too."""
@@ -90,19 +91,33 @@ class UdpNetwork(DirectNetwork):
         """Whether a device here or of a peer has this GID."""
         return self.neighbours.knows(gid)
 
+    def resolve(self, gid: bytes) -> bytes:
+        try:
+            return super().resolve(gid)
+        except VerbsError as error:
+            silent = [
+                f"{host}:{port}"
+                for (host, port), peer in self._peers.items()
+                if peer.session is None
+            ]
+            if not silent:
+                raise
+            reason = f"{error.reason}; no answer yet from {', '.join(silent)}"
+            raise VerbsError(reason, error.errno) from None
+
     def add_peer(self, address: Address, settings: UdpSettings) -> None:
         """Add a peer whose address was not known before."""
         self._peers[address] = self._peer(address, settings)
 
     def _peer(self, address: Address, settings: UdpSettings) -> Peer:
-        window = SendWindow(max(self._socket.buffer // _WINDOW_SHARE, 1), _PATIENCE)
+        window = SendWindow(max(self._socket.buffer // _WINDOW_SHARE, 1), _REPORT_TIMEOUT)
         bucket = None if settings.rate is None else TokenBucket(settings.rate, settings.burst)
 
         def send(message: bytes, offset: int) -> bool:
             head = _HEAD.pack(_FRAMES, self._session) + _OFFSET.pack(offset)
             return self._socket.send(head + message, address)
 
-        return Peer(address, TransmitQueue(send, _MOST, bucket, window), window)
+        return Peer(address, TransmitQueue(send, _MAX_WAITING, bucket, window), window)
 
     # Sending.
 
@@ -190,16 +205,21 @@ class UdpNetwork(DirectNetwork):
     def _take_hello(self, peer: Peer, session: int, message: bytes) -> None:
         needs_answer, count = _NEEDS.unpack_from(message, _HEAD.size)
         at = _HEAD.size + _NEEDS.size
+        doubles: list[str] = []
         for _ in range(count):
             mac, gids = _PORT.unpack_from(message, at)
             at += _PORT.size
             table = [message[at + i * _GID_BYTES :][:_GID_BYTES] for i in range(gids)]
             at += gids * _GID_BYTES
-            if at <= len(message) and mac not in self.by_mac:
+            if mac in self.by_mac:
+                doubles.append(self.by_mac[mac].name)
+            elif at <= len(message):
                 self.neighbours.add(table, mac)
                 self._by_remote_mac[mac] = peer
         if session != peer.session:
             peer.session, peer.received = session, 0
+            if doubles:
+                _warn_of_doubles(peer.address, doubles)
         if needs_answer:
             self._say_hello(peer, needs_answer=False)
 
@@ -220,6 +240,16 @@ class UdpNetwork(DirectNetwork):
     def close(self) -> None:
         super().close()
         self._socket.close()
+
+
+def _warn_of_doubles(address: Address, names: list[str]) -> None:
+    host, port = address
+    print(
+        f"rdmawire verbs: {host}:{port} has devices with the addresses of {', '.join(names)} here:"
+        " give one of the services another --first-address",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _resolved(address: Address) -> Address:
