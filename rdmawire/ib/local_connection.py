@@ -147,15 +147,25 @@ class LocalConnection:
             return 0
         self.qp.device.now = self.peer.device.now = now
         self._clear()
-        kinds, room, sent = self._kinds, self._room(), 0
+        sent = 0
         for wr in work:
-            kind = kinds.get(wr.opcode)
-            if kind is None or sent >= room or not kind.send(self, wr, kind):
+            kind = self._kinds.get(wr.opcode)
+            if kind is None or not (self._has_room(wr, kind) and kind.send(self, wr, kind)):
                 break
             sent += 1
         if sent:
             self._complete()
         return sent
+
+    def _has_room(self, wr: SendWR, kind: Kind) -> bool:
+        """Whether the completions of work fit behind those that are not pushed yet."""
+        sends, receives = self.qp.send_cq, self.peer.recv_cq
+        reports, receipts = len(self._reports) + 1, len(self._receipts) + 1
+        if sends is receives:
+            return sends.has_room(reports + receipts)
+        if kind.verb.takes_receive and not receives.has_room(receipts):
+            return False
+        return not (wr.flags & SIGNALED or self.qp.signal_all) or sends.has_room(reports)
 
     def _is_idle(self) -> bool:
         """Whether nothing is pending from ``qp`` to ``peer``, and packets pass as usual."""
@@ -168,11 +178,6 @@ class LocalConnection:
         pending = inbound.pending or inbound.ack_due or inbound.cnps_due
         ends = inbound.epsn == queue.next_psn and qp.mtu == peer.mtu
         return not pending and ends and inbound.incoming is NO_MESSAGE
-
-    def _room(self) -> int:
-        """How many messages have room for all their completions."""
-        sends, receives = self.qp.send_cq, self.peer.recv_cq
-        return min(sends.free, receives.free) // (2 if sends is receives else 1)
 
     # Effects of packets.
 
@@ -246,18 +251,18 @@ class LocalConnection:
 
     def _complete(self) -> None:
         """Complete the receives, then the sends."""
-        self._acknowledge()
         qp, peer = self.qp, self.peer
-        qp.unasked = qp.ask_after
-        qp.retry_state.reset_retries()
         if self._receipts:
+            for completion, solicited in self._receipts:
+                peer.recv_cq.push(completion, peer.device.now, solicited)
             peer.counters.rdma_recvs += len(self._receipts)
             slots = peer.recv_slots if peer.srq is None else peer.srq.slots
             slots.held -= len(self._receipts)
-            for completion, solicited in self._receipts:
-                peer.recv_cq.push(completion, peer.device.now, solicited)
         for completion in self._reports:
             qp.send_cq.push(completion, qp.device.now)
+        self._acknowledge()
+        qp.unasked = qp.ask_after
+        qp.retry_state.reset_retries()
 
 
 def _copy(source: Memory, sink: Piece | Gather) -> bool:

@@ -227,7 +227,8 @@ def _take_receives(context: Context, queue: int, records: Records, at: int) -> i
     qp = _queue_pair(context, queue)
     works, at = _receives(POST_RECV, queue, records, at)
     works = works[enqueue_receives(qp, works) :]
-    _post(context.nic.post_recv, post_invalid_receive, qp, works)
+    if works:
+        _post(context.nic.post_recv, post_invalid_receive, qp, works)
     return at
 
 
