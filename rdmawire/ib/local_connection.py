@@ -10,10 +10,11 @@ The packets that are counted are those of a peer that acknowledges all messages 
 ACK, as the standard allows (IBA 9.7.5.1.2).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeGuard
 
 from rdmawire.errors import MemoryFault
+from rdmawire.ib.encapsulation import PLAIN
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.execute import NO_DATAGRAM
 from rdmawire.ib.qp import QueuePair
@@ -21,12 +22,13 @@ from rdmawire.ib.responder import REQUESTS
 from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE, Resource
 from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Flow
+from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import SERVICES, Outbound
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.ib.tx_template import TxTemplate, word_offset
 from rdmawire.memory.key import LOCAL_WRITE, REMOTE_WRITE, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.region import Region
-from rdmawire.verbs.enums import SUCCESS, QPType, WCFlags, WorkCompletion
+from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WCFlags, WorkCompletion
 from rdmawire.verbs.sge import Gather, Inline, Piece, gather, piece
 from rdmawire.verbs.wr import (
     INLINE,
@@ -45,6 +47,8 @@ from rdmawire.wire.serial import MODULUS
 
 MAX_MESSAGE: Final = 16 << 20
 """Maximum bytes of a message: longer ones are sent in packets, so that others are not delayed."""
+MAX_BYTES: Final = 4 << 20
+"""Bytes of posted work after which other queue pairs are looked at."""
 _CHUNK: Final = 1 << 18
 """Bytes copied at once: they stay in the processor's cache."""
 
@@ -116,38 +120,65 @@ class LocalConnection:
     def send(self, work: Iterable[SendWR], now: int) -> int:
         """Send checked work of ``qp`` at ``now`` (ns), in order. Return how many messages.
 
-        It ends at the first that needs packets.
+        It ends at the first that needs packets. Nothing is sent while work is posted.
         """
+        return 0 if self.qp.sq.posted else self._send(work, now)
+
+    def may_send(self, opcode: int) -> bool:
+        """Whether work of this type may need no packets."""
+        return opcode in self._kinds
+
+    def send_posted(self) -> int:
+        """Send posted work without packets, from the oldest on. Return how many messages.
+
+        At most :data:`MAX_BYTES`.
+        """
+        posted = self.qp.sq.posted
+        sent = self._send(_new_work(posted), self.qp.device.now)
+        for _ in range(sent):
+            posted.popleft()
+        self.qp.send_slots.held -= sent
+        if sent and posted:
+            self.qp.wake()
+        return sent
+
+    def _send(self, work: Iterable[SendWR], now: int) -> int:
         if not self._is_idle():
             return 0
         self.qp.device.now = self.peer.device.now = now
         self._clear()
-        kinds, room, sent = self._kinds, self._room(), 0
+        sent = 0
         for wr in work:
-            kind = kinds.get(wr.opcode)
-            if kind is None or sent >= room or not kind.send(self, wr, kind):
+            kind = self._kinds.get(wr.opcode)
+            if kind is None or not (self._has_room(wr, kind) and kind.send(self, wr, kind)):
                 break
             sent += 1
         if sent:
             self._complete()
         return sent
 
+    def _has_room(self, wr: SendWR, kind: Kind) -> bool:
+        """Whether the completions of work fit behind those that are not pushed yet."""
+        sends, receives = self.qp.send_cq, self.peer.recv_cq
+        reports, receipts = len(self._reports) + 1, len(self._receipts) + 1
+        if sends is receives:
+            return sends.has_room(reports + receipts)
+        if kind.verb.takes_receive and not receives.has_room(receipts):
+            return False
+        return not (wr.flags & SIGNALED or self.qp.signal_all) or sends.has_room(reports)
+
     def _is_idle(self) -> bool:
         """Whether nothing is pending from ``qp`` to ``peer``, and packets pass as usual."""
         qp, peer = self.qp, self.peer
         queue, inbound = qp.sq, peer.inbound
-        if not self.holds or queue.posted or queue.sent or qp.halted or not qp.begins:
+        if not self.holds or queue.sent or qp.halted or not qp.begins:
             return False
-        if qp.watches or peer.watches or not peer.takes_packets or qp.governor is not None:
+        if qp.watches or qp.governor is not None or not _is_known(peer):
             return False
-        pending = inbound.pending or inbound.ack_due or inbound.cnps_due
-        ends = inbound.epsn == queue.next_psn and qp.mtu == peer.mtu
-        return not pending and ends and inbound.incoming is NO_MESSAGE
-
-    def _room(self) -> int:
-        """How many messages have room for all their completions."""
-        sends, receives = self.qp.send_cq, self.peer.recv_cq
-        return min(sends.free, receives.free) // (2 if sends is receives else 1)
+        if inbound.pending or inbound.ack_due or inbound.cnps_due:
+            return False
+        between = inbound.incoming is NO_MESSAGE
+        return between and inbound.epsn == queue.next_psn and qp.mtu == peer.mtu
 
     # Effects of packets.
 
@@ -172,9 +203,12 @@ class LocalConnection:
     def received(self, wr: SendWR, kind: Kind, recv: RecvWR, length: int) -> None:
         """Take a receive, the next one, and complete it with ``length`` bytes."""
         peer = self.peer
-        if peer.inbound.recv is NO_RECEIVE:
+        if peer.inbound.recv is not NO_RECEIVE:
+            peer.inbound.recv = NO_RECEIVE
+        elif peer.rq:
+            peer.rq.popleft()
+        else:
             peer.take_receive()
-        peer.inbound.recv = NO_RECEIVE
         imm, flags = 0, peer.receive_flags
         if kind.has_imm:
             imm, flags = wr.imm_data, flags | _WITH_IMM
@@ -221,18 +255,18 @@ class LocalConnection:
 
     def _complete(self) -> None:
         """Complete the receives, then the sends."""
-        self._acknowledge()
         qp, peer = self.qp, self.peer
-        qp.unasked = qp.ask_after
-        qp.retry_state.reset_retries()
         if self._receipts:
+            for completion, solicited in self._receipts:
+                peer.recv_cq.push(completion, peer.device.now, solicited)
             peer.counters.rdma_recvs += len(self._receipts)
             slots = peer.recv_slots if peer.srq is None else peer.srq.slots
             slots.held -= len(self._receipts)
-            for completion, solicited in self._receipts:
-                peer.recv_cq.push(completion, peer.device.now, solicited)
         for completion in self._reports:
             qp.send_cq.push(completion, qp.device.now)
+        self._acknowledge()
+        qp.unasked = qp.ask_after
+        qp.retry_state.reset_retries()
 
 
 def _copy(source: Memory, sink: Piece | Gather) -> bool:
@@ -244,6 +278,24 @@ def _copy(source: Memory, sink: Piece | Gather) -> bool:
     except MemoryFault:
         return False
     return True
+
+
+def _new_work(posted: Iterable[Wqe]) -> Iterator[SendWR]:
+    """Work that was not begun, up to :data:`MAX_BYTES`."""
+    size = 0
+    for wqe in posted:
+        if size >= MAX_BYTES or wqe.psn != NO_PSN or wqe.verb is not VERBS.get(wqe.wr.opcode):
+            return
+        size += sum(length for _, length, _ in wqe.wr.sges)
+        yield wqe.wr
+
+
+def _is_known(peer: QueuePair) -> bool:
+    """Whether a queue pair accepts packets, and those of its peer tell it nothing new."""
+    if not peer.watches:
+        return peer.takes_packets
+    first = peer.state is QPState.RTR and not peer.established
+    return not (first or peer.migrating) and peer.request_encapsulation is PLAIN
 
 
 def _count(sender: QueuePair, receiver: QueuePair, packets: int, size: int) -> None:
@@ -347,18 +399,37 @@ def _send_write_with_imm(connection: LocalConnection, wr: SendWR, kind: Kind) ->
 
 def _send_send(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
     qp, peer = connection.qp, connection.peer
-    source = _source(qp, wr)
-    if source is None or source.length > MAX_MESSAGE:
-        return False
     recv = _next_receive(peer)
     if recv is None:
         return False
-    sink = _local(peer, peer.recv_pd, recv.sges, LOCAL_WRITE)
-    if sink is None or sink.length < source.length or not _copy(source, sink):
-        return False
+    if wr.flags & INLINE and len(recv.sges) == 1:
+        length = len(wr.inline)
+        if not _send_inline(peer, wr.inline, recv.sges[0]):
+            return False
+    else:
+        source = _source(qp, wr)
+        sink = _local(peer, peer.recv_pd, recv.sges, LOCAL_WRITE)
+        if source is None or sink is None or source.length > min(sink.length, MAX_MESSAGE):
+            return False
+        length = source.length
+        if not _copy(source, sink):
+            return False
     qp.counters.rdma_sends += 1
-    connection.requested(wr, kind, source.length)
-    connection.received(wr, kind, recv, source.length)
+    connection.requested(wr, kind, length)
+    connection.received(wr, kind, recv, length)
+    return True
+
+
+def _send_inline(peer: QueuePair, data: bytes, sge: Sge) -> bool:
+    """Write inline bytes to a receive of one SGE: the usual case of short messages."""
+    address, size, lkey = sge
+    sink = peer.device.keys.check(lkey, peer.recv_pd, address, size, LOCAL_WRITE)
+    if not 0 < len(data) <= size or not _is_plain(sink):
+        return False
+    try:
+        sink.write(address, data)
+    except MemoryFault:
+        return False
     return True
 
 
@@ -434,29 +505,25 @@ class LocalConnections:
 
     def __init__(self, nics: Mapping[bytes, Nic]) -> None:
         self._nics = nics
-        self._found: dict[int, LocalConnection] = {}
         self._searches: dict[int, int] = {}
 
     def of(self, qp: QueuePair) -> LocalConnection | None:
-        """The connection of a queue pair, if it has one now.
+        """The connection of a queue pair, if it has one now. It is stored in ``qp.local``.
 
         Where none was found, only one call of :data:`_SEARCH_EVERY` searches again.
         """
+        local = qp.local
+        if isinstance(local, LocalConnection) and local.holds:
+            return local
         number = qp.qp_num
-        found = self._found.get(number)
-        if found is not None and found.holds:
-            return found
-        self._found.pop(number, None)
         calls = self._searches[number] = self._searches.get(number, -1) + 1
-        if calls % _SEARCH_EVERY or (found := find_local(qp, self._nics)) is None:
-            return None
-        self._searches.pop(number)
-        self._found[number] = found
-        return found
+        qp.local = None if calls % _SEARCH_EVERY else find_local(qp, self._nics)
+        if qp.local is not None:
+            del self._searches[number]
+        return qp.local
 
     def forget(self, number: int) -> None:
         """Forget a queue pair, which is destroyed."""
-        self._found.pop(number, None)
         self._searches.pop(number, None)
 
 

@@ -139,10 +139,9 @@ class CompletionQueue:
             self._tell(now, solicited or completion.status != 0)
         return self.polled + before + 1
 
-    @property
-    def free(self) -> int:
-        """How many more completions fit; 0 after an overrun."""
-        return max(self._room - len(self._held), 0)
+    def has_room(self, count: int) -> bool:
+        """Whether ``count`` more completions fit."""
+        return len(self._held) + count <= self._room
 
     @property
     def room(self) -> int:

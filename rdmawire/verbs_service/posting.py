@@ -97,6 +97,9 @@ _SHORT: Final = frozenset(
 )
 """Operations of which a record's first fields are always valid."""
 
+_SHORT_SOURCES: Final = _SHORT - {SendOpcode.RDMA_READ.value}
+"""Those that send local memory, or inline bytes."""
+
 _LONG_TYPES: Final = frozenset({QPType.UD, QPType.XRC_INI})
 """Queue pairs whose work needs the last fields of a record."""
 
@@ -169,6 +172,12 @@ def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
             fields = (opcode, (_new(Sge, sge),), wr_id, flags & mask, remote, rkey, imm, imm)
             works.append(_new(SendWR, fields + _REST))
             size += sge[1]
+        elif flags & _INLINE and is_short and opcode in _SHORT_SOURCES:
+            inline = _inline(data, at, length)
+            opcode, mask = known.get(opcode, _UNKNOWN)
+            head = (opcode, (), wr_id, flags & mask, remote, rkey, imm, imm)
+            works.append(_new(SendWR, (*head, *_BEFORE_INLINE, inline, *_BEHIND_INLINE)))
+            are_short = are_short and len(inline) <= qp.cap.max_inline_data
         else:
             are_short = False
             works.append(_long(context, known, data, at, length))
@@ -218,7 +227,8 @@ def _take_receives(context: Context, queue: int, records: Records, at: int) -> i
     qp = _queue_pair(context, queue)
     works, at = _receives(POST_RECV, queue, records, at)
     works = works[enqueue_receives(qp, works) :]
-    _post(context.nic.post_recv, post_invalid_receive, qp, works)
+    if works:
+        _post(context.nic.post_recv, post_invalid_receive, qp, works)
     return at
 
 
@@ -258,6 +268,19 @@ _TAKERS: Final[dict[int, Callable[[Context, int, Records, int], int]]] = {
 
 _UNKNOWN: Final = (-1, 0)
 _REST: Final = tuple(SendWR(0))[8:]
+_INLINE_FIELD: Final = SendWR._fields.index("inline")
+_BEFORE_INLINE: Final = tuple(SendWR(0))[8:_INLINE_FIELD]
+_BEHIND_INLINE: Final = tuple(SendWR(0))[_INLINE_FIELD + 1 :]
+_INLINE_LENGTH: Final = Struct("=I")
+_INLINE_LENGTH_AT: Final = WORK_REQUEST.offset("inline_length")
+
+
+def _inline(data: mmap, at: int, length: int) -> bytes:
+    """The inline bytes of the record of ``length`` bytes at ``at``."""
+    (size,) = _INLINE_LENGTH.unpack_from(data, at + _INLINE_LENGTH_AT)
+    if size > MAX_INLINE_DATA or _SIZE + size > length:
+        raise RingError(f"{size} bytes inline in a record of {length}")
+    return data[at + _SIZE : at + _SIZE + size]
 
 
 def _check_length(length: int, sges: int) -> None:
@@ -294,16 +317,14 @@ def _long(context: Context, known: Known, data: mmap, at: int, length: int) -> S
     """A send work request from all fields of its record."""
     (
         _, _, _, opcode, wr_id, flags, imm, remote, rkey, sge_count, compare_add, swap, ah,
-        remote_qpn, remote_qkey, remote_srqn, inline_length, mw, mr, mw_access, bind_address,
+        remote_qpn, remote_qkey, remote_srqn, _, mw, mr, mw_access, bind_address,
         bind_length,
     ) = _RECORD.unpack_from(data, at)  # fmt: skip
     found, mask = known.get(opcode, _UNKNOWN)
     inline: bytes = b""
     sges: tuple[Sge, ...] = ()
     if flags & _INLINE:
-        if inline_length > MAX_INLINE_DATA or _SIZE + inline_length > length:
-            raise RingError(f"{inline_length} bytes inline in a record of {length}")
-        inline = data[at + _SIZE : at + _SIZE + inline_length]
+        inline = _inline(data, at, length)
     else:
         _check_length(length, sge_count)
         sges = _sges(data, at, sge_count)

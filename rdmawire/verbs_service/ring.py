@@ -238,7 +238,7 @@ class CompletionRing(CompletionQueue):
         """Return the descriptor of the ring's memory, which the caller closes."""
         return self._memory.take_fd()
 
-    def _has_room(self, count: int) -> bool:
+    def has_room(self, count: int) -> bool:
         """Whether ``count`` more completions fit, by what the library has consumed."""
         if self._produced + count <= self._room_until:
             return True
@@ -251,7 +251,7 @@ class CompletionRing(CompletionQueue):
         return min(max(self._words[_CONSUMED], produced - self._room), produced)
 
     def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
-        if not self._has_room(1):
+        if not self.has_room(1):
             self._overrun()
             return 0
         self._put(completion, time_ns())
@@ -284,16 +284,14 @@ class CompletionRing(CompletionQueue):
         self._produced = produced + 1
 
     @property
-    def free(self) -> int:
+    def room(self) -> int:
+        if self.notify is not None:
+            return 0
         left = self._room_until - self._produced
         if left < _FEW:
-            self._has_room(self._room)
+            self.has_room(self._room)
             left = self._room_until - self._produced
-        return max(left, 0)
-
-    @property
-    def room(self) -> int:
-        return 0 if self.notify is not None else self.free
+        return left
 
     def push_all(self, completions: Sequence[WorkCompletion]) -> range:
         first = self._produced + 1

@@ -35,6 +35,8 @@ from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 _NODE_CA: Final = 1
 _NAME_WORDS: Final = 8
 _FLUSH_PERIOD: Final = ms(1)
+_LOOKS: Final = 3
+"""How often a ring is looked at before others: a receive and a send often come after each other."""
 _ROUNDS: Final = 8
 """How often frames go back and forth before rings are looked at again."""
 
@@ -96,8 +98,10 @@ class Server:
         """Take posted work, and move frames."""
         worked = False
         for context in tuple(self._contexts):
-            if context.ring.has_work:
-                worked = self._take_work(context) or worked
+            looks = _LOOKS
+            while looks and context.ring.has_work and self._take_work(context):
+                looks -= 1
+                worked = True
         time = now()
         for _ in range(_ROUNDS):
             moved = self.network.move(time)

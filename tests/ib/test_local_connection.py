@@ -13,9 +13,10 @@ from rdmawire.ib.local_connection import MAX_MESSAGE, LocalConnections
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.memory.page import Path
+from rdmawire.verbs.async_event import CommunicationEstablished
 from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.profile import BUGS_6_1, IBTA, RXE_6_1
-from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
+from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import SendFlags, SendOpcode, SendWR
 from rdmawire.wire.management import MTU
 from tests.ib.bursts import (
@@ -31,7 +32,7 @@ from tests.ib.bursts import (
     World,
     send_wr,
 )
-from tests.ib.test_bursts import drawn_works
+from tests.ib.test_bursts import drawn_work, drawn_works
 
 PROFILE = replace(IBTA, frees_slots_at_poll=False, end_to_end_credits=False)
 SETUP = Setup(profile=PROFILE)
@@ -39,12 +40,16 @@ WRITE, SEND, READ = SendOpcode.RDMA_WRITE, SendOpcode.SEND, SendOpcode.RDMA_READ
 
 
 class Linked(World):
-    """A world whose frames arrive at once. ``locally``: messages need no packets where possible."""
+    """A world whose frames arrive at once. ``locally``: messages need no packets where possible.
 
-    def __init__(self, setup: Setup, *, locally: bool) -> None:
+    ``holds``: the requester knows that too.
+    """
+
+    def __init__(self, setup: Setup, *, locally: bool = False, holds: bool = False) -> None:
         super().__init__(setup)
         nics = {side.mac: side.nic for side in self.sides}
         self.local = [LocalConnections(nics if locally else {}) for _ in self.sides]
+        self.holds = holds
         self.sent_locally = 0
 
     def do(self, action: Action) -> int:
@@ -67,6 +72,8 @@ class Linked(World):
         sent = connection.send([send_wr(own, other, work) for work in action.works], self.now)
         own.posted = posted + sent
         self.sent_locally += sent
+        if not self.holds:
+            qp.local = None
         return sent
 
     def deliver(self) -> None:
@@ -82,15 +89,15 @@ class Linked(World):
         raise AssertionError("frames without end")
 
 
-def seen(world: World, *, mixed: bool) -> list[object]:
+def seen(world: World, *, counters: bool) -> list[object]:
     """What is left, without the number of accesses to memory: packets need more of them.
 
-    Of a ``mixed`` world also without the counters of the port.
+    Without ``counters`` also without those of the port.
     """
     log = world.finish(bursts=True)
     ends = [list(end) for end in log[-2:] if isinstance(end, list)]
     for end in ends:
-        del end[_PORT_COUNTERS if mixed else _TRANSACTIONS]
+        del end[_TRANSACTIONS if counters else _PORT]
     return [*(entry for entry in log[:-2] if not _is_frames(entry)), *ends]
 
 
@@ -100,7 +107,7 @@ def _mixes_reads(works: Sequence[Work]) -> bool:
 
 
 _TRANSACTIONS = slice(6, 7)
-_PORT_COUNTERS = slice(6, 11)
+_PORT = slice(6, 11)
 
 
 def _is_frames(entry: object) -> bool:
@@ -109,7 +116,7 @@ def _is_frames(entry: object) -> bool:
 
 def both(setup: Setup, actions: list[Action]) -> Linked:
     """Check that packets leave the same, and return the world without them."""
-    locally, by_packets = Linked(setup, locally=True), Linked(setup, locally=False)
+    locally, by_packets = Linked(setup, locally=True), Linked(setup)
     mixed = False
     for action in actions:
         sent = locally.do(action)
@@ -120,7 +127,7 @@ def both(setup: Setup, actions: list[Action]) -> Linked:
         for works in (action.works[:sent], action.works[sent:]):
             by_packets.do(action._replace(works=works))
     assert not by_packets.sent_locally
-    worlds = (seen(world, mixed=mixed) for world in (locally, by_packets))
+    worlds = (seen(world, counters=not mixed) for world in (locally, by_packets))
     for one, other in zip(*worlds, strict=True):
         assert one == other
     return locally
@@ -153,6 +160,31 @@ def test_messages_leave_what_their_packets_leave(kind: QPType, seed: int) -> Non
         first_psn=random.choice((100, (1 << 24) - 5)),
     )
     both(setup, [drawn_action(random, kind) for _ in range(random.randrange(24))])
+
+
+@pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
+@given(seed=st.integers(0, 2**32))
+def test_work_that_waits_for_packets_leaves_what_packets_leave(kind: QPType, seed: int) -> None:
+    random = Random(seed)
+    setup = Setup(kind=kind, profile=PROFILE)
+    worlds = Linked(setup, locally=True, holds=True), Linked(setup)
+    for side in (0, 1):
+        works = [drawn_work(random, kind) for _ in range(40)]
+        good = [work for work in works if work.place in _GOOD and work.opcode is not READ]
+        for world in worlds:
+            world.do(PostRecv(1 - side, 0, [2600] * 40))
+            for start in range(0, len(good), 8):
+                world.do(PostSend(side, 0, good[start : start + 8]))
+    one, other = (world.finish(bursts=True)[-2:] for world in worlds)
+    for end, by_packets in zip(one, other, strict=True):
+        assert isinstance(end, list)
+        assert isinstance(by_packets, list)
+        assert end[:_DROPS] == by_packets[:_DROPS]
+        assert end[_PORT.stop :] == by_packets[_PORT.stop :]
+
+
+_DROPS = 4
+_GOOD = (Place.OWN, Place.SPLIT, Place.INLINE)
 
 
 @pytest.mark.parametrize("size", [1, 3, 256, 257, 2600])
@@ -195,6 +227,20 @@ def test_a_send_without_a_receive_waits_in_packets() -> None:
     assert world.sent_locally == 1
 
 
+def test_posted_work_needs_no_packets_once_what_is_in_flight_has_its_responses() -> None:
+    world = Linked(SETUP, locally=True)
+    one, other = world.sides
+    assert world.local[0].of(one.qps[0]) is not None
+    world.act(PostSend(0, 0, [Work(SEND, 300), *[Work(WRITE, 300)] * 6]), bursts=True)
+    sent = one.nic.transmit(0)
+    assert len(sent) == 2  # the SEND, which finds no receive
+    world.act(PostRecv(1, 0, [300]), bursts=True)
+    other.nic.receive_all(sent, 0)
+    one.nic.receive_all(other.nic.transmit(0), 0)
+    assert one.nic.transmit(0) == []
+    assert [done.status for done in one.cq.poll(10)] == [WCStatus.SUCCESS] * 7
+
+
 def test_both_directions_need_no_packets() -> None:
     posts = [PostSend(side, 0, [Work(WRITE, 300)] * 5) for side in (0, 1, 0, 1)]
     assert both(SETUP, [*posts]).sent_locally == 20
@@ -219,6 +265,20 @@ def test_these_queue_pairs_send_packets(setup: Setup) -> None:
     work = send_wr(*world.sides, Work(SEND, 64))
     world.act(PostRecv(1, 0, [64]), bursts=True)
     assert connection is None or not connection.send([work], 0)
+
+
+def test_a_peer_in_rtr_hears_the_first_message_in_a_packet() -> None:
+    world = Linked(SETUP, locally=True)
+    other = world.sides[1]
+    attributes = other.qps[0].attributes
+    reset(other.qps[0])
+    for before, state in ((QPState.RESET, QPState.INIT), (QPState.INIT, QPState.RTR)):
+        needed = QP_TRANSITIONS[QPType.RC, before, state].required | QPAttrMask.STATE
+        other.qps[0].modify(attributes._replace(qp_state=state), needed)
+    for _ in range(3):
+        world.do(PostSend(0, 0, [Work(WRITE, 64)]))
+    assert world.sent_locally == 2
+    assert other.events() == [CommunicationEstablished(other.qps[0].qp_num)]
 
 
 def reset(side_qp: QueuePair) -> None:
