@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from rdmawire.capture import open_capture
 from rdmawire.cli.program import cli
+from rdmawire.cli.verbs.signals import forwarded
 from rdmawire.verbs_service import read_counters
 from tests.cli.command import RDMAWIRE
 from tests.verbs_service.c_programs import program
@@ -141,6 +142,15 @@ def test_signals_are_forwarded_to_the_program(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(timeout=HANG) == 3
     assert ended.exists()
+
+
+def test_signals_that_come_before_the_program_are_kept_for_it() -> None:
+    with forwarded() as forward_to:
+        signal.raise_signal(signal.SIGTERM)
+        with subprocess.Popen(["sleep", "1000"]) as process:
+            forward_to(process)
+            assert process.wait(timeout=HANG) == -signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_command_that_cannot_be_run_has_the_status_of_shells() -> None:

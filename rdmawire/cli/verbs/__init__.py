@@ -112,8 +112,9 @@ def _run(session: "Session", words: tuple[str, ...], *, preload: bool) -> int:
     from rdmawire.cli.verbs.signals import forwarded
 
     sys.stdout.flush()
-    child = session.start(words, os.environ, preload=preload)
-    with forwarded(child):
+    with forwarded() as forward_to:
+        child = session.start(words, os.environ, preload=preload)
+        forward_to(child)
         try:
             session.serve()
         finally:
