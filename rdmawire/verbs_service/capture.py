@@ -1,5 +1,6 @@
 """Captures of live frames: a pcap or pcapng that other programs read while it is written."""
 
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -8,6 +9,8 @@ from rdmawire.capture import Interface, LinkType, Record
 from rdmawire.capture.pcap import PcapBuilder
 from rdmawire.capture.pcapng import PcapngBuilder
 from rdmawire.live import epoch
+from rdmawire.terminal import escape
+from rdmawire.verbs_service.diagnostics import warn
 
 _RECORD: Final = Struct("<IIII")
 _BUFFER: Final = 1 << 18
@@ -19,11 +22,15 @@ class Capture:
     """Writes frames with times in ns to a file, or to a FIFO that a program reads.
 
     The format is pcapng for a name that ends in ``.pcapng``, else pcap. ``OSError`` if the file
-    cannot be opened. A reader of a FIFO that goes away ends the capture.
+    cannot be opened. A reader of a FIFO that goes away ends the capture, and so does a file that
+    cannot be written: it then ends with the last frame that was written as a whole, and a line on
+    standard error says so.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = path.open("wb", buffering=0)
+        self._written = 0
         interface = Interface(name="verbs", resolution=_SECOND)
         self._builder: PcapBuilder | PcapngBuilder
         if path.suffix == ".pcapng":
@@ -36,6 +43,8 @@ class Capture:
 
     def write(self, frames: list[bytes], time: int) -> None:
         """Write frames that were sent at ``time`` (ns)."""
+        if self._ended:
+            return
         time += self._epoch
         pending = self._builder.pending
         if isinstance(self._builder, PcapBuilder):  # without checks: frames of devices fit
@@ -55,13 +64,26 @@ class Capture:
         pending = self._builder.pending
         if pending and not self._ended:
             try:
-                with memoryview(pending) as view:
-                    done = 0
-                    while done < len(view):
-                        done += self._file.write(view[done:]) or 0
+                self._write(pending)
             except BrokenPipeError:
                 self._ended = True
+            except OSError as error:
+                self._end(error)
         pending.clear()
+
+    def _write(self, data: bytearray) -> None:
+        with memoryview(data) as view:
+            done = 0
+            while done < len(view):
+                done += self._file.write(view[done:]) or 0
+        self._written += len(data)
+
+    def _end(self, error: OSError) -> None:
+        """Remove the part of a frame that was written, and end the capture."""
+        self._ended = True
+        with suppress(OSError):  # only a regular file can be truncated
+            self._file.truncate(self._written)
+        warn(f"capture {escape(str(self._path))}: {error.strerror}: it ends here")
 
     def close(self) -> None:
         """Complete the file."""

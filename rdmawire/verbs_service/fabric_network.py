@@ -87,11 +87,28 @@ class LinkSettings(NamedTuple):
     seed: int = 0
 
 
+def _share(text: str) -> float:
+    """Read a share. ``ValueError`` for more than all."""
+    share = parse_share(text)
+    if share > 1:
+        raise ValueError(text)
+    return share
+
+
+def _rate(text: str) -> int:
+    """Read a rate. ``ValueError`` for none, or one that no link has."""
+    rate = parse_rate(text)
+    if not 0 < rate < _MAX_RATE:
+        raise ValueError(text)
+    return rate
+
+
+_MAX_RATE: Final = 1 << 64
 _PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "latency": parse_duration,
-    "rate": parse_rate,
-    "loss": parse_share,
-    "duplicate": parse_share,
+    "rate": _rate,
+    "loss": _share,
+    "duplicate": _share,
     "seed": int,
 }
 

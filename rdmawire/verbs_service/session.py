@@ -14,6 +14,7 @@ from rdmawire.topology import Machine
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import DeviceSpec
+from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.network import Network
 from rdmawire.verbs_service.pci_layout import plain_host
 from rdmawire.verbs_service.program import ProgramFiles
@@ -56,7 +57,7 @@ class Session:
 
     def __init__(self, path: Path, settings: SessionSettings) -> None:
         self.files = ProgramFiles(path)
-        self._ended = False
+        self._ended = self._is_stale = False
         allow_descriptors()
         _make_private(self.files.socket.parent)
         capture = None if settings.pcap is None else Capture(settings.pcap)
@@ -79,7 +80,7 @@ class Session:
         """Serve until :meth:`stop`, and call ``on_tick`` every second."""
 
         def tick() -> None:
-            write_counters(self.files.folder, self.server.devices)
+            self._write_counters()
             if on_tick is not None:
                 on_tick()
 
@@ -88,6 +89,15 @@ class Session:
             self.server.run()
         finally:
             ticker.close()
+
+    def _write_counters(self) -> None:
+        """Write the counters of the private ``/sys``, and say once if that is impossible."""
+        try:
+            write_counters(self.files.folder, self.server.devices)
+        except OSError as error:
+            if not self._is_stale:
+                warn(f"counters below {self.files.sysfs} are not updated: {error.strerror}")
+            self._is_stale = True
 
     def start(
         self, words: Sequence[str], environment: Mapping[str, str], *, preload: bool = True

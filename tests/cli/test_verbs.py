@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM, SocketKind, socket
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner, Result
@@ -45,6 +47,12 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
 def invoke(*words: str) -> Result:
     """What becomes of a call that starts no program."""
     return CliRunner().invoke(cli, ["verbs", *words])
+
+
+def status_of(*words: str) -> tuple[int, str]:
+    """The exit status of a call that raises nothing, and what it prints."""
+    done = CliRunner().invoke(cli, ["verbs", *words], standalone_mode=False)
+    return done.return_value, done.output
 
 
 @contextmanager
@@ -127,6 +135,7 @@ def test_signals_are_forwarded_to_the_program(tmp_path: Path) -> None:
 
 def test_a_command_that_cannot_be_run_has_the_status_of_shells() -> None:
     assert run("--", "no-such-command").returncode == 127
+    assert status_of("--", "") == (127, "rdmawire: an empty name: there is no such command\n")
     done = run("--", str(Path(__file__)))
     assert done.returncode == 126
     assert done.stderr == f"rdmawire: {__file__}: not an executable file\n"
@@ -201,6 +210,66 @@ def test_a_socket_has_one_service(tmp_path: Path) -> None:
 
 # What is refused.
 
+LONG_PATH = f"/tmp/{'x' * 103}"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "Exec format error"),
+        (b"\x7fELF nonsense", "Exec format error"),
+        (b"#!/no/such/interpreter\n", "the interpreter that it names is not found"),
+    ],
+)
+def test_a_file_that_the_system_does_not_execute_has_the_status_of_shells(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    path = tmp_path / "command"
+    path.write_bytes(content)
+    path.chmod(0o755)
+    refused = 126, f"rdmawire: {path}: cannot be executed: {reason}\n"
+    assert status_of("--", str(path)) == refused
+    with serving(tmp_path / "verbs.sock"):
+        assert status_of("env", "--socket", str(tmp_path / "verbs.sock"), str(path)) == refused
+
+
+@pytest.mark.parametrize("kind", [SOCK_SEQPACKET, SOCK_STREAM])
+def test_the_socket_of_another_program_is_left_alone(tmp_path: Path, kind: SocketKind) -> None:
+    path = tmp_path / "other.sock"
+    with socket(AF_UNIX, kind) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        done = invoke("serve", "--socket", str(path))
+        assert done.exit_code == 1
+        assert f"{path}: a" in str(done.exception)
+        assert path.is_socket()
+        if kind is SOCK_STREAM:
+            done = invoke("env", "--socket", str(path), "true")
+            assert "no verbs service answers at" in str(done.exception)
+
+
+@pytest.mark.parametrize("reply", [b"", b"abc", bytes(8), bytes(64)])
+def test_replies_that_are_of_no_service_are_told(tmp_path: Path, reply: bytes) -> None:
+    path = tmp_path / "other.sock"
+
+    def answer() -> None:
+        with suppress(OSError):
+            served = listener.accept()[0]
+            served.recv(100)
+            served.send(reply)
+            served.close()
+
+    with socket(AF_UNIX, SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = Thread(target=answer)
+        thread.start()
+        done = invoke("status", "--socket", str(path))
+        thread.join()
+    assert done.exit_code == 1
+    said = f"{done.output} {done.exception}"
+    assert "no reply of a verbs service" in said or "no verbs service answers" in said
+
 
 @pytest.mark.parametrize(
     ("words", "status", "message"),
@@ -209,6 +278,8 @@ def test_a_socket_has_one_service(tmp_path: Path) -> None:
         (("-w", "-", "--", "true"), 2, "name a file with -w FILE"),
         (("-w", "/no-such/x.pcap", "--", "true"), 1, "/no-such/x.pcap: No such file or directory"),
         (("--network", "loss=x", "--", "true"), 1, "'x' is no loss"),
+        (("--network", "loss=2", "--", "true"), 1, "'loss=2': '2' is no loss"),
+        (("--network", "rate=0G", "--", "true"), 1, "'rate=0G': '0G' is no rate"),
         (("--network", "nowhere", "--", "true"), 1, "nowhere: found no such file"),
         (("--network", "cnp-reaction", "--devices", "3", "--", "true"), 1, "give neither"),
         (("--host", "nowhere", "--", "true"), 1, "shipped hosts are"),
@@ -217,6 +288,11 @@ def test_a_socket_has_one_service(tmp_path: Path) -> None:
         (("--json", "-q", "--", "true"), 2, "give one of them"),
         (("env", "--socket", "/no-such/verbs.sock"), 1, "no verbs service answers at"),
         (("status", "--socket", "/no-such/verbs.sock"), 1, "no verbs service answers at"),
+        (("status", "--socket", "/etc/passwd"), 1, "no verbs service answers at"),
+        (("status", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
+        (("env", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
+        (("serve", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
+        (("serve", "--socket", "/etc/passwd"), 1, "is no socket: name another path"),
         (("--devices", "2"), 2, "Missing argument 'COMMAND'"),
     ],
 )

@@ -15,6 +15,8 @@ from rdmawire.cli.verbs.settings import service_options, settings_of, with_sessi
 from rdmawire.terminal import escape, plural
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from rdmawire.verbs_service import Session
 
     Counters = Mapping[str, Mapping[str, int]]
@@ -77,8 +79,14 @@ def command(
     if (status := status_of_missing(words[0])) is not None:
         return status
     settings = settings_of(given)
+    if not quiet:
+        note_executable(words[0])
     with with_session(given["socket"], settings) as session:
-        status = _run(session, words, preload=not no_preload)
+        try:
+            child = _start(session, words, preload=not no_preload)
+        except OSError as error:
+            return status_of_failure(words[0], error)
+        status = _run(session, child)
         counters = session.counters()
     if not quiet:
         _summarize(counters, given["pcap"], as_json=as_json)
@@ -92,16 +100,37 @@ def status_of_missing(word: str) -> int | None:
     if os.path.exists(word) and os.sep in word:
         complain(f"{escape(word)}: not an executable file")
         return _NOT_EXECUTABLE
-    complain(f"{escape(word)}: there is no such command")
+    complain(f"{escape(word) or 'an empty name'}: there is no such command")
     return _NOT_FOUND
 
 
-def _run(session: "Session", words: tuple[str, ...], *, preload: bool) -> int:
-    """Run the command to its end; return its exit status, 128 and the number of a signal."""
+def note_executable(word: str) -> None:
+    """Say why a command will find no devices, if its file says so."""
+    from rdmawire.cli.verbs.executable import note_of
+
+    note = note_of(shutil.which(word) or word)
+    if note is not None:
+        complain(f"note: {escape(word)} {note}")
+
+
+def status_of_failure(word: str, error: OSError) -> int:
+    """Return the exit status for a command that the system refuses to run, after saying so."""
+    reason = error.strerror or str(error)
+    if isinstance(error, FileNotFoundError):
+        reason = "the interpreter that it names is not found"
+    complain(f"{escape(word)}: cannot be executed: {reason}")
+    return _NOT_EXECUTABLE
+
+
+def _start(session: "Session", words: tuple[str, ...], *, preload: bool) -> "Popen[bytes]":
+    sys.stdout.flush()
+    return session.start(words, os.environ, preload=preload)
+
+
+def _run(session: "Session", child: "Popen[bytes]") -> int:
+    """Serve until the command ends; return its exit status, 128 and the number of a signal."""
     from rdmawire.cli.verbs.signals import forwarded
 
-    sys.stdout.flush()
-    child = session.start(words, os.environ, preload=preload)
     with forwarded(child):
         try:
             session.serve()

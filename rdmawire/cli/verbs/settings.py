@@ -23,8 +23,6 @@ _SUFFIX = ".pcap"
 _STANDARD_OUTPUT = Path("/dev/stdout")
 _FOLDER_PREFIX = "rdmawire-verbs-"
 _SOCKET_NAME = "verbs.sock"
-_MAX_SOCKET_PATH = 107
-"""Maximum bytes of a socket's path: ``sun_path`` of unix(7) without the NUL."""
 
 
 def service_options(socket_help: str) -> Callable[[F], F]:
@@ -97,9 +95,11 @@ def _capture_path(path: str | None) -> Path | None:
 
 def _folder() -> TemporaryDirectory[str]:
     """Return a temporary folder for a socket: in /tmp if its path would be too long in TMPDIR."""
+    from rdmawire.verbs_service.program import MAX_SOCKET_PATH
+
     parent = gettempdir()
     longest = os.fsencode(f"{parent}/{_FOLDER_PREFIX}12345678/{_SOCKET_NAME}")
-    if len(longest) > _MAX_SOCKET_PATH:
+    if len(longest) > MAX_SOCKET_PATH:
         parent = "/tmp"  # noqa: S108  the folder has a random name, and is this user's alone
     return TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent)
 
