@@ -23,6 +23,7 @@ _LIBRARIES: Final = ("-Wl,--as-needed", "-lrdmacm", "-libverbs", "-ldl")
 SANITIZED: Final = {
     "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
 
 
