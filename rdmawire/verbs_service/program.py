@@ -5,7 +5,7 @@ import shutil
 import socket
 from array import array
 from collections.abc import Mapping, Sequence
-from errno import ENAMETOOLONG, ENOENT
+from errno import EACCES, ENAMETOOLONG, ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -95,9 +95,13 @@ class ProgramFiles:
 
         found = libraries()
         self.remove()
-        self.folder.mkdir()
-        copy_libraries(self.folder / "lib", found.paths)
-        write_tree(self.folder, machine, devices, rates)
+        try:
+            self.folder.mkdir()
+            copy_libraries(self.folder / "lib", found.paths)
+            write_tree(self.folder, machine, devices, rates)
+        except OSError as error:
+            self.remove()
+            raise OSError(error.errno, error.strerror, os.fspath(self.folder)) from error
         return found.notes
 
     def remove(self) -> None:
@@ -130,9 +134,19 @@ def no_service(path: Path) -> VerbsError:
     ``VerbsError`` ENAMETOOLONG is raised for a path that no socket has.
     """
     check_socket_path(path)
+    if not _may_use(path):
+        return VerbsError(f"{path}: Permission denied: name a socket of this user", EACCES)
     return VerbsError(
         f"no verbs service answers at {path}: start one with `rdmawire verbs serve`", ENOENT
     )
+
+
+def _may_use(path: Path) -> bool:
+    """Whether this user may connect to the socket, or there is none."""
+    try:
+        return not path.exists() or os.access(path, os.W_OK)
+    except PermissionError:
+        return False
 
 
 def _before(path: Path, others: str | None) -> str:

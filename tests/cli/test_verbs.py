@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import EMFILE, ENOSPC, EROFS
 from pathlib import Path
 from socket import AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM, SocketKind, socket
 from threading import Thread
@@ -309,3 +310,29 @@ def test_a_temporary_folder_may_have_a_long_path(
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     assert run("-q", "--", "true").returncode == 0
+
+
+def test_the_socket_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "verbs.sock"
+    with socket(AF_UNIX, SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        monkeypatch.setattr("rdmawire.verbs_service.program._may_use", lambda _: False)
+        for name in ("env", "status"):
+            done = invoke(name, "--socket", str(path))
+            assert f"{path}: Permission denied: name a socket of this user" in str(done.exception)
+
+
+@pytest.mark.parametrize("error", [ENOSPC, EMFILE, EROFS])
+def test_files_that_cannot_be_written_are_named_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(error, os.strerror(error), "somewhere")
+
+    monkeypatch.setattr("rdmawire.verbs_service.program.copy_libraries", refuse)
+    path = tmp_path / "verbs.sock"
+    done = invoke("serve", "--socket", str(path))
+    assert f"{path}.rdmawire: {os.strerror(error)}" in f"{done.output}"
+    assert [*tmp_path.iterdir()] == []

@@ -24,10 +24,9 @@ _STATIC = (
     "is linked statically, and loads no libibverbs.so.1: link it dynamically (programs that it"
     " starts do find the devices)"
 )
-_MUSL = (
-    "uses musl, and the libraries were built for glibc: build it for glibc, or start it with"
-    " --no-preload and rdmawire's libraries built for musl"
-)
+_OF_MUSL = "uses musl, and the libraries were built for glibc: build it for glibc"
+_OF_GLIBC = "uses glibc, and the libraries were built for musl: build it for musl"
+_MUSL = b"ld-musl"
 
 
 def note_of(path: str) -> str | None:
@@ -66,7 +65,15 @@ def _note_of_elf(fd: int) -> str | None:
     interpreter = _interpreter(fd, range(start, start + size * min(count, _MAX_SEGMENTS), size))
     if interpreter is None:
         return _STATIC
-    return _MUSL if b"ld-musl" in interpreter else None
+    is_of_musl = _MUSL in interpreter
+    if is_of_musl == _is_of_musl():
+        return None
+    return _OF_MUSL if is_of_musl else _OF_GLIBC
+
+
+def _is_of_musl() -> bool:
+    """Whether this interpreter uses musl: the libraries are built for what it uses."""
+    return any(_MUSL in line for line in Path("/proc/self/maps").read_bytes().splitlines())
 
 
 def _interpreter(fd: int, places: range) -> bytes | None:
