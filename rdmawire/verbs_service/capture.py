@@ -1,14 +1,17 @@
 """Captures of live frames: a pcap or pcapng that other programs read while it is written."""
 
+import os
 from contextlib import suppress
+from errno import ETIMEDOUT
 from pathlib import Path
+from select import POLLOUT, poll
 from struct import Struct
 from typing import Final
 
 from rdmawire.capture import Interface, LinkType, Record
 from rdmawire.capture.pcap import PcapBuilder
 from rdmawire.capture.pcapng import PcapngBuilder
-from rdmawire.live import epoch
+from rdmawire.live import epoch, now
 from rdmawire.terminal import escape
 from rdmawire.verbs_service.diagnostics import warn
 
@@ -16,6 +19,8 @@ _RECORD: Final = Struct("<IIII")
 _BUFFER: Final = 1 << 18
 _SECOND: Final = 1_000_000_000
 _LITTLE_ENDIAN: Final = "<"
+_PATIENCE: Final = 2 * _SECOND
+_LOOK_MS: Final = 100
 
 
 class Capture:
@@ -30,7 +35,9 @@ class Capture:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = path.open("wb", buffering=0)
+        os.set_blocking(self._file.fileno(), False)
         self._written = 0
+        self._deadline: int | None = None
         interface = Interface(name="verbs", resolution=_SECOND)
         self._builder: PcapBuilder | PcapngBuilder
         if path.suffix == ".pcapng":
@@ -75,8 +82,27 @@ class Capture:
         with memoryview(data) as view:
             done = 0
             while done < len(view):
-                done += self._file.write(view[done:]) or 0
+                written = self._file.write(view[done:])
+                if written is None:
+                    self._wait_for_reader()
+                else:
+                    done += written
         self._written += len(data)
+
+    def _wait_for_reader(self) -> None:
+        """Wait until a pipe has room. ``TimeoutError`` after :meth:`hurry`, if that takes long."""
+        room = poll()
+        room.register(self._file, POLLOUT)
+        while not room.poll(_LOOK_MS):
+            if self._deadline is not None and now() > self._deadline:
+                raise TimeoutError(ETIMEDOUT, "its reader takes nothing")
+
+    def hurry(self) -> None:
+        """Wait for a slow reader 2 s at most from now on: the service is to end.
+
+        A signal handler may call this.
+        """
+        self._deadline = now() + _PATIENCE
 
     def _end(self, error: OSError) -> None:
         """Remove the part of a frame that was written, and end the capture."""

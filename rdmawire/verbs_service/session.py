@@ -60,7 +60,7 @@ class Session:
         self._ended = self._is_stale = False
         allow_descriptors()
         _make_private(self.files.socket.parent)
-        capture = None if settings.pcap is None else Capture(settings.pcap)
+        self._capture = capture = None if settings.pcap is None else Capture(settings.pcap)
         try:
             network, specs = _devices(settings, capture)
             self.server = Server(self.files.socket, specs, network)
@@ -120,7 +120,13 @@ class Session:
 
     def stop(self) -> None:
         """Let :meth:`serve` return."""
+        self.hurry()
         self.server.stop()
+
+    def hurry(self) -> None:
+        """Wait for a slow reader of the capture no longer than 2 s. Signal handlers may call it."""
+        if self._capture is not None:
+            self._capture.hurry()
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Return the counters of each device, by names."""

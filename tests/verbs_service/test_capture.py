@@ -3,6 +3,7 @@
 import os
 from errno import ENOSPC
 from pathlib import Path
+from threading import Thread, Timer
 from typing import Any
 
 import pytest
@@ -48,6 +49,44 @@ def test_a_full_disk_ends_the_capture_with_a_whole_frame(
         with open_capture(path) as packets:
             assert {len(record.data) for record in packets} <= {60}
     assert path.stat().st_size <= room
+
+
+def test_a_reader_that_takes_nothing_holds_up_the_end_for_a_while_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rdmawire.verbs_service.capture._PATIENCE", 0)
+    monkeypatch.setattr("rdmawire.verbs_service.capture._LOOK_MS", 1)
+    path = tmp_path / "live.fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    capture = Capture(path)
+    for _ in range(100):
+        capture.write([bytes(1000)], 0)
+    Timer(0.05, capture.hurry).start()
+    capture.close()  # a pipe has room for 64 KiB
+    assert os.read(reader, 1000)
+    os.close(reader)
+    assert "live.fifo: its reader takes nothing: it ends here" in capfd.readouterr().err
+
+
+def test_a_slow_reader_gets_everything(tmp_path: Path) -> None:
+    path = tmp_path / "live.fifo"
+    os.mkfifo(path)
+    received = []
+
+    def read() -> None:
+        with path.open("rb") as file:
+            while data := file.read(1000):
+                received.append(data)
+
+    thread = Thread(target=read)
+    thread.start()
+    capture = Capture(path)
+    for _ in range(300):
+        capture.write([bytes(1000)], 0)
+    capture.close()
+    thread.join()
+    assert len(b"".join(received)) == 24 + 300 * 1016
 
 
 def test_a_reader_that_goes_away_ends_the_capture(

@@ -131,7 +131,7 @@ def _run(session: "Session", child: "Popen[bytes]") -> int:
     """Serve until the command ends; return its exit status, 128 and the number of a signal."""
     from rdmawire.cli.verbs.signals import forwarded
 
-    with forwarded(child):
+    with forwarded(child, session.hurry):
         try:
             session.serve()
         finally:

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from subprocess import Popen
 from types import FrameType
@@ -13,14 +13,15 @@ _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 @contextmanager
-def forwarded(child: "Popen[bytes]") -> Iterator[None]:
-    """Send the signals that this process gets to ``child``.
+def forwarded(child: "Popen[bytes]", on_signal: Callable[[], None]) -> Iterator[None]:
+    """Send the signals that this process gets to ``child``, and call ``on_signal``.
 
     Those that a terminal sends to all processes of its foreground are not sent again. Signals that
     the parent process has ignored stay so.
     """
 
     def forward(number: int, _: FrameType | None) -> None:
+        on_signal()
         if number not in _OF_TERMINAL or not _is_in_foreground():
             child.send_signal(number)
 
