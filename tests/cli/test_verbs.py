@@ -124,6 +124,25 @@ def test_a_program_that_a_signal_ends_has_the_status_of_shells() -> None:
     assert done.returncode == 128 + signal.SIGTERM
 
 
+def test_programs_that_open_libraries_by_name_get_those_of_the_service() -> None:
+    """A vendor's library, where one is installed, finds its private functions there, too."""
+    opened = (
+        "import ctypes\n"
+        "for name in ('libibverbs.so', 'librdmacm.so', 'libibverbs.so.1'):\n"
+        "    ctypes.CDLL(name)\n"
+        "try:\n"
+        "    ctypes.CDLL('libmlx5.so.1')\n"
+        "except OSError as error:\n"
+        "    assert 'cannot open shared object file' in str(error), error\n"
+        "lines = [line.split()[-1] for line in open('/proc/self/maps')]\n"
+        "print(*{line for line in lines if 'libibverbs.so' in line or 'librdmacm.so' in line})\n"
+    )
+    done = run("-q", "--", *PYTHON, opened)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == 2
+    assert all("/verbs.sock.rdmawire/lib/" in path for path in done.stdout.split())
+
+
 def test_signals_are_forwarded_to_the_program(tmp_path: Path) -> None:
     began, ended = tmp_path / "began", tmp_path / "ended"
     script = f"trap 'touch {ended}; exit 3' TERM; touch {began}; while :; do sleep 0.01; done"
