@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QueuePair
+from rdmawire.ib.local_connection import LocalConnections
 from rdmawire.memory import MemoryWindow, Region
 from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import (
@@ -102,6 +103,7 @@ class Context:
         self.qps: dict[int, QueuePair] = {}
         """The queue pairs that this context posts to, by number."""
         self.srqs = SrqNames(self.nic.device.qps)
+        self.local = LocalConnections(device.local_nics)
         self.mcast: set[tuple[bytes, QueuePair]] = set()
         """The multicast groups of queue pairs."""
         self._channels: dict[int, Channel] = {}
@@ -216,6 +218,7 @@ class Context:
             del self.device.openers[qp]
         self.remove(handle)
         self.qps.pop(qp.qp_num, None)
+        self.local.forget(qp.qp_num)
 
     def destroy_srq(self, handle: int, owner: SrqHandle) -> None:
         """Destroy a shared receive queue. ``VerbsError`` EBUSY while queue pairs use it."""

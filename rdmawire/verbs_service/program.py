@@ -1,11 +1,13 @@
 """What a program needs to use a service: libraries, a private ``/sys``, and variables."""
 
+import fcntl
 import os
 import shutil
 import socket
 from array import array
 from collections.abc import Mapping, Sequence
-from errno import EACCES, ENAMETOOLONG, ENOENT
+from contextlib import suppress
+from errno import EACCES, EADDRINUSE, ENAMETOOLONG, ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -72,11 +74,15 @@ def is_served(path: Path) -> bool:
 
 
 class ProgramFiles:
-    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys`` and ``dev``."""
+    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys`` and ``dev``.
+
+    One service at a time has them, that which :meth:`write` has locked the folder for.
+    """
 
     def __init__(self, path: Path) -> None:
         self.socket = path.absolute()
         self.folder = self.socket.with_name(f"{path.name}.rdmawire")
+        self._lock: int | None = None
 
     @property
     def sysfs(self) -> Path:
@@ -89,28 +95,60 @@ class ProgramFiles:
         """Write all files, in place of those of a service that was killed.
 
         Returns in words which libraries are missing.
-        ``LibraryError`` without libraries, ``OSError`` for files that cannot be written.
+        ``LibraryError`` without libraries, ``OSError`` for files that cannot be written,
+        ``VerbsError`` EADDRINUSE if another service has the files.
         """
         from rdmawire.verbs_service.sysfs import write_tree
 
         found = libraries()
-        self.remove()
         try:
-            self.folder.mkdir()
+            self._take_lock()
+            self._remove_trees()
             copy_libraries(self.folder / "lib", found.paths)
             write_tree(self.folder, machine, devices, rates)
         except OSError as error:
-            self.remove()
+            self._give_up()
             raise OSError(error.errno, error.strerror, os.fspath(self.folder)) from error
         return found.notes
 
-    def remove(self) -> None:
-        """Remove all files."""
-        for name in ("lib", "sys", "dev"):
+    def _take_lock(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise VerbsError(f"{self.socket}: a service is starting there", EADDRINUSE) from None
+        except BaseException:
+            os.close(lock)
+            raise
+        self._lock = lock
+
+    def _give_up(self) -> None:
+        """Remove what was written of files that cannot all be."""
+        if self._lock is None:
+            return  # nothing: another service may have the files
+        shutil.rmtree(self.folder / "lib", ignore_errors=True)
+        self.remove()
+        with suppress(OSError):
+            self.folder.rmdir()
+
+    def _remove_trees(self) -> None:
+        for name in ("sys", "dev"):
             if (self.folder / name).exists():
                 shutil.rmtree(self.folder / name)
-        if self.folder.exists():
-            self.folder.rmdir()
+
+    def remove(self) -> None:
+        """Remove the files that :meth:`write` wrote, but the libraries.
+
+        Shells that have the variables start programs after the end of the service, too: the loader
+        would complain for each that there is no library to preload.
+        """
+        if self._lock is None:
+            return
+        self._remove_trees()
+        os.close(self._lock)
+        self._lock = None
 
     def variables(self, environment: Mapping[str, str], *, preload: bool = True) -> dict[str, str]:
         """Return the variables of a program, which extend those of ``environment``.
@@ -126,6 +164,16 @@ class ProgramFiles:
         if preload:
             own["LD_PRELOAD"] = _before(lib / PRELOAD, environment.get("LD_PRELOAD"))
         return own
+
+    def variables_without(self, environment: Mapping[str, str]) -> dict[str, str | None]:
+        """Return variables as they were before :meth:`variables`; ``None`` to unset one."""
+        lib = self.folder / "lib"
+        return {
+            "RDMAWIRE_VERBS": None,
+            "RDMAWIRE_SYSFS": None,
+            "LD_LIBRARY_PATH": ":".join(_without(lib, environment.get("LD_LIBRARY_PATH"))) or None,
+            "LD_PRELOAD": ":".join(_without(lib / PRELOAD, environment.get("LD_PRELOAD"))) or None,
+        }
 
 
 def no_service(path: Path) -> VerbsError:
@@ -151,5 +199,9 @@ def _may_use(path: Path) -> bool:
 
 def _before(path: Path, others: str | None) -> str:
     """Put a path before others of a list, in which it then is once."""
-    rest = [one for one in (others or "").split(":") if one and one != os.fspath(path)]
-    return ":".join([os.fspath(path), *rest])
+    return ":".join([os.fspath(path), *_without(path, others)])
+
+
+def _without(path: Path, others: str | None) -> list[str]:
+    """Return the paths of a list but this one."""
+    return [one for one in (others or "").split(":") if one and one != os.fspath(path)]

@@ -252,7 +252,7 @@ class CompletionRing(CompletionQueue):
         """Return the descriptor of the ring's memory, which the caller closes."""
         return self._memory.take_fd()
 
-    def _has_room(self, count: int) -> bool:
+    def has_room(self, count: int) -> bool:
         """Whether ``count`` more completions fit, by what the library has consumed."""
         if self._produced + count <= self._room_until:
             return True
@@ -265,7 +265,7 @@ class CompletionRing(CompletionQueue):
         return min(max(self._words[_CONSUMED], produced - self._room), produced)
 
     def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
-        if not self._has_room(1):
+        if not self.has_room(1):
             self._overrun()
             return 0
         self._put(completion, time_ns())
@@ -305,7 +305,7 @@ class CompletionRing(CompletionQueue):
             return 0
         left = self._room_until - self._produced
         if left < _FEW:
-            self._has_room(self._room)
+            self.has_room(self._room)
             left = self._room_until - self._produced
         return left
 

@@ -3,9 +3,9 @@
 import os
 import socket
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from errno import EADDRINUSE, EINVAL, ENODEV, ENOMEM, EPROTO
+from errno import EADDRINUSE, EINVAL, EIO, ENODEV, ENOMEM, EPROTO
 from functools import partial
 from pathlib import Path
 from select import EPOLLET, EPOLLIN
@@ -21,7 +21,7 @@ from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
 from rdmawire.verbs_service.cm import ConnectionService, Session
 from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
-from rdmawire.verbs_service.connection import Connection, Gone, Reply, Request
+from rdmawire.verbs_service.connection import NO_VALUES, Connection, Gone, Reply, Request
 from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
@@ -36,6 +36,8 @@ from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 _NODE_CA: Final = 1
 _NAME_WORDS: Final = 8
 _FLUSH_PERIOD: Final = ms(1)
+_LOOKS: Final = 3
+"""How often a ring is looked at before others: a receive and a send often come after each other."""
 _ROUNDS: Final = 8
 """How often frames go back and forth before rings are looked at again."""
 
@@ -55,6 +57,7 @@ class Server:
 
     ``cm_settings`` are the times and retries of the connection managers. ``yields`` is how often it
     yields the processor before it sleeps: 0 in a program whose other threads need the interpreter.
+    ``prepare`` is called with the devices before the socket is there: it writes what programs need.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Server:
         cm_settings: CMSettings | None = None,
         *,
         yields: int = YIELDS,
+        prepare: Callable[[Sequence[Device]], None] | None = None,
     ) -> None:
         self.path = path
         self.network = network
@@ -73,9 +77,15 @@ class Server:
         self.devices = [Device(spec, network.resolve, random) for spec in specs]
         network.attach(self.devices)
         self.cm = ConnectionService(self.devices, network.resolve, random, cm_settings)
+        self.write_counters: Callable[[], None] | None = None
+        """Writes the counters of devices to the files that programs read, if there are any."""
         self._flush_at = now()
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
+        check_socket_path(path)
+        _remove_dead(path)
+        if prepare is not None:
+            prepare(self.devices)
         self._listener = _listen(path)
         self._spare = socket.socket(socket.AF_UNIX)
         """A descriptor for accepting a client when there is none left."""
@@ -90,8 +100,10 @@ class Server:
         """Take posted work, and move frames."""
         worked = False
         for context in tuple(self._contexts):
-            if context.ring.has_work:
-                worked = self._take_work(context) or worked
+            looks = _LOOKS
+            while looks and context.ring.has_work and self._take_work(context):
+                looks -= 1
+                worked = True
         time = now()
         for _ in range(_ROUNDS):
             moved = self.network.move(time)
@@ -168,6 +180,7 @@ class Server:
             return
         self._clients[connection.fd] = Client(connection)
         self.loop.register(connection.fd, partial(self._hear, connection.fd))
+        self._hear(connection.fd, 0)  # most have sent a request by now
 
     def _turn_away(self, error: OSError) -> None:
         """Close the connection of a client for which there is no descriptor.
@@ -191,7 +204,7 @@ class Server:
             if request is not None:
                 self._answer(client, request)
         except BlockingIOError:
-            return  # the event was that of an earlier client with this descriptor
+            return  # no request yet, or an event of an earlier client with this descriptor
         except Gone:
             self._drop(client)
 
@@ -209,6 +222,8 @@ class Server:
         name = request.call.name
         if name == "hello":
             return self._hello(client, *request.arguments)
+        if name == "write_counters":
+            return self._write_counters(client, *request.arguments)
         if not client.greeted:
             raise VerbsError("the first call is hello", EPROTO)
         if client.context is not None and name != "read_counters":
@@ -253,6 +268,15 @@ class Server:
         device = self._device(index)
         contexts = [context for context in self._contexts if context.device is device]
         return Reply(counter_words(device, contexts))
+
+    def _write_counters(self, client: Client, version: int) -> Reply:
+        self._hello(client, version)
+        if self.write_counters is not None:
+            try:
+                self.write_counters()
+            except OSError as error:
+                raise VerbsError(f"counters cannot be written: {error}", EIO) from error
+        return NO_VALUES
 
     def _open_device(self, client: Client, index: int) -> Reply:
         device = self._device(index)
@@ -337,10 +361,8 @@ def _memory_of(connection: Connection) -> ProcessMemory | None:
 def _listen(path: Path) -> socket.socket:
     """Listen on a socket file, in place of one that no service answers at any more.
 
-    ``VerbsError`` EADDRINUSE if a service does, or if the file is another one, ENAMETOOLONG for a
-    path that no socket has.
+    ``VerbsError`` EADDRINUSE if a service does, or if the file is another one.
     """
-    check_socket_path(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ writes them (Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-bus-
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv6Address
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -29,6 +29,8 @@ _TRANSFERS: Final = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.
 _BARS: Final = 13
 """Lines of ``resource``: six BARs, the ROM, and six of SR-IOV."""
 _UVERBS_MAJOR, _FIRST_MINOR = 231, 192
+_INTERFACE: Final = "lo"
+"""The network interface of all ports, one that each machine has: addresses are those of devices."""
 
 
 def write_tree(
@@ -52,13 +54,31 @@ def write_tree(
             _write_adapter(folder, function, devices[number], rates[number], number)
 
 
-def write_counters(folder: Path, devices: Iterable[Device]) -> None:
-    """Write the present counters of devices. They only grow: a reader sees whole numbers."""
-    for device in devices:
-        port = folder / "sys/class/infiniband" / device.name / "ports/1"
-        for name, values in _counters(device).items():
-            for counter, value in values.items():
-                _overwrite(port / name / counter, f"{value}\n")
+class CounterFiles:
+    """The counters of devices in the tree below ``folder``, which :func:`write_tree` wrote.
+
+    They only grow, so a program that reads while they are written sees whole numbers.
+    """
+
+    def __init__(self, folder: Path, devices: Sequence[Device]) -> None:
+        self._ports = [
+            (device, folder / "sys/class/infiniband" / device.name / "ports/1")
+            for device in devices
+        ]
+        self._written: dict[Path, int] = {}
+
+    def write(self) -> None:
+        """Write the counters that changed. ``OSError`` if a file cannot be written."""
+        for device, port in self._ports:
+            for name, values in _counters(device).items():
+                self._write(port / name, values)
+
+    def _write(self, folder: Path, values: Mapping[str, int]) -> None:
+        for counter, value in values.items():
+            path = folder / counter
+            if self._written.get(path) != value:
+                _overwrite(path, f"{value}\n")
+                self._written[path] = value
 
 
 def _counters(device: Device) -> dict[str, dict[str, int]]:
@@ -166,6 +186,9 @@ def _write_adapter(
         },
     )
     (home / "device").symlink_to(PurePosixPath("../..") / ".." / function.path.name)
+    net = sysfs / place / "net"
+    net.mkdir()
+    (net / _INTERFACE).symlink_to(f"/sys/class/net/{_INTERFACE}")
     (sysfs / "class/infiniband" / device.name).symlink_to(
         PurePosixPath("../..") / place / "infiniband" / device.name
     )
@@ -192,7 +215,7 @@ def _write_port(port: Path, device: Device, rate: float) -> None:
     gids = (IPv6Address(gid).exploded for gid in device.gids)
     _write(port / "gids", {str(index): gid for index, gid in enumerate(gids)})
     _write(port / "gid_attrs/types", {str(index): "RoCE v2" for index in indices})
-    _write(port / "gid_attrs/ndevs", {str(index): "lo" for index in indices})
+    _write(port / "gid_attrs/ndevs", {str(index): _INTERFACE for index in indices})
     _write(port / "pkeys", {"0": "0xffff"})
     for name, values in _counters(device).items():
         _write(port / name, {counter: str(value) for counter, value in values.items()})

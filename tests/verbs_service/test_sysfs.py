@@ -29,7 +29,7 @@ from rdmawire.verbs_service import DeviceSpec, numbered
 from rdmawire.verbs_service.device import Device
 from rdmawire.verbs_service.libraries import PRELOAD, libraries
 from rdmawire.verbs_service.pci_layout import functions_of, plain_host
-from rdmawire.verbs_service.sysfs import write_counters, write_tree
+from rdmawire.verbs_service.sysfs import CounterFiles, write_tree
 from tests.verbs_service.c_programs import SANITIZED, program
 from tests.waiting import HANG
 
@@ -95,6 +95,13 @@ def test_a_port_has_what_programs_read(tree: Path) -> None:
     assert (tree / "sys/class/infiniband/rw1/device/class").read_text() == "0x020000\n"
 
 
+def test_the_interface_of_a_device_is_one_that_the_machine_has(tree: Path) -> None:
+    place = "/sys/class/infiniband/rw0/device/net"
+    assert in_tree(tree, f"os.listdir('{place}')") == ["lo"]
+    assert in_tree(tree, f"open('{place}/lo/ifindex').read()") == "1\n"
+    assert (tree / "sys/class/infiniband/rw0/ports/1/gid_attrs/ndevs/0").read_text() == "lo\n"
+
+
 def test_counters_are_those_of_the_adapter(tree: Path) -> None:
     pair = Pair()
     pair.client.write(bytes(3000), to=pair.server.region)
@@ -103,7 +110,7 @@ def test_counters_are_those_of_the_adapter(tree: Path) -> None:
     device.nic = pair.client.nic
     port = tree / "sys/class/infiniband/rw0/ports/1"
     assert (port / "counters/port_xmit_packets").read_text() == "0\n"
-    write_counters(tree, [device])
+    CounterFiles(tree, [device]).write()
     assert (port / "counters/port_xmit_packets").read_text() == "3\n"
     assert (port / "hw_counters/out_of_sequence").read_text() == "0\n"
 
