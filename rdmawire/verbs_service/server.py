@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -26,9 +25,11 @@ from rdmawire.verbs_service.connection import NO_VALUES, ControlConnection, Gone
 from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
+from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.network import Network
 from rdmawire.verbs_service.posting import take_work
 from rdmawire.verbs_service.process_memory import ProcessMemory
+from rdmawire.verbs_service.program import check_socket_path
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
 from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 
@@ -81,6 +82,7 @@ class Server:
         self._flush_at = now()
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
+        check_socket_path(path)
         _remove_dead(path)
         if prepare is not None:
             prepare(self.devices)
@@ -186,7 +188,7 @@ class Server:
         While it waits the listener is ready, and the loop would try again without an end.
         """
         if not self._turns_away:
-            _warn(f"{error}: clients are turned away until others end")
+            warn(f"{error}: clients are turned away until others end")
         self._turns_away = True
         self._spare.close()
         with suppress(OSError):
@@ -306,7 +308,7 @@ class Server:
 
     def _expel(self, context: Context, reason: str) -> None:
         """Close the context of a client that wrote nonsense."""
-        _warn(f"process {context.pid} on {context.device.name}: closed, {reason}")
+        warn(f"process {context.pid} on {context.device.name}: closed, {reason}")
         for client in tuple(self._clients.values()):
             if client.context is context:
                 self._drop(client)
@@ -359,7 +361,7 @@ def _memory_of(connection: ControlConnection) -> ProcessMemory | None:
 def _listen(path: Path) -> socket.socket:
     """Listen on a socket file, in place of one that no service answers at any more.
 
-    ``VerbsError`` EADDRINUSE if a service does.
+    ``VerbsError`` EADDRINUSE if a service does, or if the file is another one.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
@@ -375,16 +377,17 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _remove_dead(path: Path) -> None:
-    if not path.is_socket():
+    if not path.exists():
         return
+    if not path.is_socket():
+        raise VerbsError(f"{path}: exists, and is no socket: name another path", EADDRINUSE)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         try:
             probe.connect(os.fspath(path))
-        except OSError:
+        except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
+        except OSError as error:
+            text = f"{path}: a socket of another program ({error.strerror}): name another path"
+            raise VerbsError(text, EADDRINUSE) from error
     raise VerbsError(f"{path}: a service is running there", EADDRINUSE)
-
-
-def _warn(text: str) -> None:
-    print(f"rdmawire verbs: {text}", file=sys.stderr, flush=True)

@@ -12,7 +12,6 @@ Messages of other senders than the peers are ignored, and so are messages that c
 """
 
 import struct
-import sys
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from random import SystemRandom
@@ -25,7 +24,8 @@ from rdmawire.live import Address, Datagrams, SendWindow, TokenBucket, TransmitQ
 from rdmawire.units import ms
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import Device
-from rdmawire.verbs_service.network import DirectNetwork, by_destination
+from rdmawire.verbs_service.diagnostics import warn
+from rdmawire.verbs_service.network import DirectNetwork, address_name, by_destination
 
 _HELLO, _FRAMES, _REPORT = 1, 2, 3
 _HEAD: Final = struct.Struct("!BI")  # kind, session
@@ -35,6 +35,13 @@ _NEEDS: Final = struct.Struct("!BH")  # whether an answer is needed, number of d
 _PORT: Final = struct.Struct("!6sH")  # MAC address, number of GIDs
 _LENGTH: Final = struct.Struct("!H")
 _GID_BYTES: Final = 16
+_MIN_FRAME: Final = 14
+"""Bytes of an Ethernet header."""
+_MAX_OFFSET: Final = (1 << 64) - 1
+_FEW_GREETINGS: Final = 50
+"""Greetings without an answer, 5 s, after which a line on standard error names the peer."""
+_MAX_STRANGERS: Final = 16
+"""Services that are no peers and are named on standard error, at most."""
 _LOCAL_MESSAGE: Final = 30_000
 _BURST: Final = 128
 _MAX_WAITING: Final = 4096
@@ -65,18 +72,25 @@ class Peer:
         self.session: int | None = None
         self.received = 0
         self.must_report = False
+        self.greetings = 0
+        self.is_in_conflict = False
 
 
 class UdpNetwork(DirectNetwork):
     """Devices of this service directly, and those of its peers by UDP.
 
-    ``FabricError`` for a peer whose name is unknown, ``OSError`` for a port in use.
+    ``FabricError`` for a peer whose name is unknown, or a port in use.
     """
 
     def __init__(self, settings: UdpSettings, capture: Capture | None = None) -> None:
         super().__init__(capture)
         addresses = [_resolved(peer) for peer in settings.peers]
-        self._socket = Datagrams(settings.port)
+        self._strangers: set[Address] = set()
+        try:
+            self._socket = Datagrams(settings.port)
+        except OSError as error:
+            text = f"network udp={settings.port}: {error.strerror}: name another port"
+            raise FabricError(text) from error
         self._session = SystemRandom().getrandbits(32)
         self._peers = {address: self._peer(address, settings) for address in addresses}
         self._by_remote_mac: dict[bytes, Peer] = {}
@@ -95,11 +109,8 @@ class UdpNetwork(DirectNetwork):
         try:
             return super().resolve(gid)
         except VerbsError as error:
-            silent = [
-                f"{host}:{port}"
-                for (host, port), peer in self._peers.items()
-                if peer.session is None
-            ]
+            peers = self._peers.items()
+            silent = [_name(address) for address, peer in peers if peer.session is None]
             if not silent:
                 raise
             reason = f"{error.reason}; no answer yet from {', '.join(silent)}"
@@ -151,6 +162,9 @@ class UdpNetwork(DirectNetwork):
         for peer in self._peers.values():
             if peer.session is None:
                 self._say_hello(peer, needs_answer=True)
+                peer.greetings += 1
+                if peer.greetings == _FEW_GREETINGS:
+                    warn(f"peer {_name(peer.address)} has not answered: start its service")
 
     def _say_hello(self, peer: Peer, *, needs_answer: bool) -> None:
         ports = b"".join(
@@ -166,11 +180,13 @@ class UdpNetwork(DirectNetwork):
         messages = self._socket.receive_all(_BURST)
         for message, address in messages:
             peer = self._peers.get(address)
-            if peer is not None:
-                try:
-                    self._take(peer, message, time)
-                except struct.error:
-                    continue  # cut short on the way, or no message of a service
+            if peer is None:
+                self._note_stranger(message, address)
+                continue
+            try:
+                self._take(peer, message, time)
+            except struct.error:
+                continue  # cut short on the way, or no message of a service
         for peer in self._peers.values():
             if peer.must_report:
                 peer.must_report = False
@@ -192,7 +208,10 @@ class UdpNetwork(DirectNetwork):
                 return
             (offset,) = _OFFSET.unpack_from(message, _HEAD.size)
             start = _HEAD.size + _OFFSET.size
-            peer.received = max(peer.received, offset + len(message) - start)
+            end = offset + len(message) - start
+            if end > _MAX_OFFSET:
+                return  # no sender gets so far
+            peer.received = max(peer.received, end)
             peer.must_report = True
             self._take_frames(list(_frames(message, start)))
 
@@ -205,23 +224,38 @@ class UdpNetwork(DirectNetwork):
     def _take_hello(self, peer: Peer, session: int, message: bytes) -> None:
         needs_answer, count = _NEEDS.unpack_from(message, _HEAD.size)
         at = _HEAD.size + _NEEDS.size
-        doubles: list[str] = []
         for _ in range(count):
             mac, gids = _PORT.unpack_from(message, at)
             at += _PORT.size
             table = [message[at + i * _GID_BYTES :][:_GID_BYTES] for i in range(gids)]
             at += gids * _GID_BYTES
-            if mac in self.by_mac:
-                doubles.append(self.by_mac[mac].name)
-            elif at <= len(message):
-                self.neighbours.add(table, mac)
-                self._by_remote_mac[mac] = peer
+            if at <= len(message):
+                self._add_device(peer, mac, table)
         if session != peer.session:
             peer.session, peer.received = session, 0
-            if doubles:
-                _warn_of_doubles(peer.address, doubles)
         if needs_answer:
             self._say_hello(peer, needs_answer=False)
+
+    def _add_device(self, peer: Peer, mac: bytes, gids: list[bytes]) -> None:
+        """Add a device of a peer, without the addresses that are those of devices here."""
+        own = {gid for device in self.devices for gid in device.gids}
+        if (mac in self.by_mac or own & {*gids}) and not peer.is_in_conflict:
+            peer.is_in_conflict = True
+            found = next((gid for gid in gids if gid in own), self.devices[0].gids[0])
+            warn(
+                f"peer {_name(peer.address)} has the address {address_name(found)} of a device"
+                " here: start it with --first-address N"
+            )
+        if mac not in self.by_mac:
+            self.neighbours.add([gid for gid in gids if gid not in own], mac)
+            self._by_remote_mac[mac] = peer
+
+    def _note_stranger(self, message: bytes, address: Address) -> None:
+        """Say once that a service which is no peer says hello."""
+        is_hello = len(message) >= _HEAD.size + _NEEDS.size and message[0] == _HELLO
+        if is_hello and address not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
+            self._strangers.add(address)
+            warn(f"a service at {_name(address)} is no peer of this one: add peer={_name(address)}")
 
     # The rest of a network.
 
@@ -242,16 +276,6 @@ class UdpNetwork(DirectNetwork):
         self._socket.close()
 
 
-def _warn_of_doubles(address: Address, names: list[str]) -> None:
-    host, port = address
-    print(
-        f"rdmawire verbs: {host}:{port} has devices with the addresses of {', '.join(names)} here:"
-        " give one of the services another --first-address",
-        file=sys.stderr,
-        flush=True,
-    )
-
-
 def _resolved(address: Address) -> Address:
     """An IPv4 address of a peer's name. ``FabricError`` if there is none."""
     host, port = address
@@ -260,6 +284,11 @@ def _resolved(address: Address) -> Address:
     except (gaierror, OverflowError) as error:
         raise FabricError(f"peer {host}:{port}: {error}") from error
     return str(found[0][4][0]), port
+
+
+def _name(address: Address) -> str:
+    host, port = address
+    return f"{host}:{port}"
 
 
 def _messages(frames: list[bytes], size: int) -> Iterator[bytes]:
@@ -283,7 +312,8 @@ def _frames(message: bytes, at: int) -> Iterator[bytes]:
         at += _LENGTH.size
         if at + length > len(message):
             return
-        yield message[at : at + length]
+        if length >= _MIN_FRAME:
+            yield message[at : at + length]
         at += length
 
 

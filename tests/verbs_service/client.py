@@ -34,7 +34,7 @@ RC, UC, UD, XRC_INI, XRC_TGT = 2, 3, 4, 9, 10
 WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CAS, FAA, LOCAL_INV, BIND_MW, SEND_INV = range(10)
 RC_MASKS = (0x39, 0x129181, 0x12E01)
 """The attributes that RC needs on its way to RTS, as ``ibv_qp_attr_mask``."""
-SUCCESS, LOC_QP_OP_ERR, FLUSHED = 0, 2, 5
+SUCCESS, LOC_QP_OP_ERR, LOC_PROT_ERR, FLUSHED, REM_ACCESS_ERR, REM_OP_ERR = 0, 2, 4, 5, 10, 11
 
 Sge = tuple[int, int, int]
 

@@ -182,30 +182,6 @@ def test_two_services_are_joined_by_udp(tmp_path: Path) -> None:
         _write(other, one, 5)
 
 
-def test_devices_of_two_services_with_one_address_are_reported(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    left = UdpNetwork(UdpSettings(0, ()))
-    right = UdpNetwork(UdpSettings(0, (("127.0.0.1", left.port),)))
-    left.add_peer(("127.0.0.1", right.port), UdpSettings(0, ()))
-    ports = left.port, right.port
-    said = ""
-
-    def is_reported() -> bool:
-        nonlocal said
-        said += capfd.readouterr().err
-        return said.count("\n") == 2
-
-    with (
-        running(tmp_path, left, _numbered_from(1), "left.sock"),
-        running(tmp_path, right, _numbered_from(1), "right.sock"),
-    ):
-        wait_until(is_reported)
-    words = "has devices with the addresses of rw1 here: give one of the services another"
-    for port in ports:
-        assert f"127.0.0.1:{port} {words} --first-address\n" in said
-
-
 def test_an_unknown_address_names_the_peers_that_did_not_answer() -> None:
     with closing(Datagrams(0, "127.0.0.1")) as silent:
         network = UdpNetwork(UdpSettings(0, (silent.address,)))

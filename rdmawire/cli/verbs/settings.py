@@ -23,8 +23,6 @@ _SUFFIXES = (".pcap", ".pcapng")
 _STANDARD_OUTPUT = Path("/dev/stdout")
 _FOLDER_PREFIX = "rdmawire-verbs-"
 _SOCKET_NAME = "verbs.sock"
-_MAX_SOCKET_PATH = 107
-"""Maximum bytes of a socket's path: ``sun_path`` of unix(7) without the NUL."""
 
 SUMMARY_AS_JSON = option(
     "Output", "--json", "as_json", is_flag=True, help="Print the summary as one JSON object."
@@ -104,9 +102,11 @@ def _capture_path(path: str | None) -> Path | None:
 
 def _folder() -> TemporaryDirectory[str]:
     """Return a temporary folder for a socket: in /tmp if its path would be too long in TMPDIR."""
+    from rdmawire.verbs_service.program import MAX_SOCKET_PATH
+
     parent = gettempdir()
     longest = os.fsencode(f"{parent}/{_FOLDER_PREFIX}12345678/{_SOCKET_NAME}")
-    if len(longest) > _MAX_SOCKET_PATH:
+    if len(longest) > MAX_SOCKET_PATH:
         parent = "/tmp"  # noqa: S108  the folder has a random name, and is this user's alone
     return TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent)
 

@@ -13,8 +13,8 @@ _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 @contextmanager
-def forwarded() -> Iterator[Callable[["Popen[bytes]"], None]]:
-    """Send the signals that this process gets to a child, which is given to the yielded function.
+def forwarded(on_signal: Callable[[], None]) -> Iterator[Callable[["Popen[bytes]"], None]]:
+    """Call ``on_signal`` at each signal, and send it to the child given to the yielded function.
 
     Signals that come before are kept for it. Those that a terminal sends to all processes of its
     foreground are not sent again. Signals that the parent process has ignored stay so.
@@ -23,6 +23,7 @@ def forwarded() -> Iterator[Callable[["Popen[bytes]"], None]]:
     pending: list[int] = []
 
     def forward(number: int, _: FrameType | None) -> None:
+        on_signal()
         if not children:
             pending.append(number)
         elif number not in _OF_TERMINAL or not _is_in_foreground():
