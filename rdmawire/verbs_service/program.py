@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.verbs_service.libraries import PRELOAD, copy_libraries, libraries
-from rdmawire.verbs_service.protocol import version
+from rdmawire.verbs_service.protocol import MAX_REASON, version
 
 if TYPE_CHECKING:
     from rdmawire.topology import Machine
@@ -42,9 +42,9 @@ MAX_SOCKET_PATH: Final = 107
 
 _HELLO: Final = 1
 """The number of the call that is the first of each connection, in every version."""
-_MAX_REPLY: Final = 64
-_REPLIES: Final = (8, 16)
-"""Bytes of its reply: an error, as of a service of another version, or the number of devices."""
+_WORD: Final = 8
+_GREETING: Final = 2 * _WORD
+"""Bytes of its reply: 0, and the number of devices."""
 _PATIENCE: Final = 60.0
 """Seconds that a service may take: in a checkout it may compile the libraries first."""
 
@@ -67,10 +67,11 @@ def is_served(path: Path) -> bool:
         try:
             probe.connect(os.fspath(path))
             probe.send(array("Q", (_HELLO, version())).tobytes())
-            reply = probe.recv(_MAX_REPLY)
+            reply = probe.recv(_WORD + MAX_REASON + 1)
         except OSError:
             return False
-    return len(reply) in _REPLIES
+    is_refusal = any(reply[:_WORD]) and len(reply) % _WORD == 0  # of another version
+    return len(reply) == _GREETING or is_refusal
 
 
 class ProgramFiles:
