@@ -120,7 +120,8 @@ class LocalConnection:
     def send(self, work: Iterable[SendWR], now: int) -> int:
         """Send checked work of ``qp`` at ``now`` (ns), in order. Return how many messages.
 
-        It ends at the first that needs packets. Nothing is sent while work is posted.
+        It ends at the first that needs packets. Nothing is sent while work is posted. The
+        connection must be one that :attr:`holds`.
         """
         return 0 if self.qp.sq.posted else self._send(work, now)
 
@@ -134,6 +135,8 @@ class LocalConnection:
         At most :data:`MAX_BYTES`.
         """
         posted = self.qp.sq.posted
+        if not self.holds:
+            return 0
         sent = self._send(_new_work(posted), self.qp.device.now)
         for _ in range(sent):
             posted.popleft()
@@ -171,7 +174,7 @@ class LocalConnection:
         """Whether nothing is pending from ``qp`` to ``peer``, and packets pass as usual."""
         qp, peer = self.qp, self.peer
         queue, inbound = qp.sq, peer.inbound
-        if not self.holds or queue.sent or qp.halted or not qp.begins:
+        if queue.sent or qp.halted or not qp.begins:
             return False
         if qp.watches or qp.governor is not None or not _is_known(peer):
             return False
