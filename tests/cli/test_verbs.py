@@ -31,6 +31,17 @@ LIST = (
     "print(*(verbs.ibv_get_device_name(devices[i]).decode() for i in range(count.value)))\n"
 )
 """A program that prints the names of the devices it has."""
+THREADS = (
+    f"{LIST}"
+    "import os\n"
+    "verbs.ibv_open_device.restype = ctypes.c_void_p\n"
+    "verbs.ibv_open_device.argtypes = [ctypes.c_void_p]\n"
+    "assert verbs.ibv_open_device(devices[0])\n"
+    "print(len(os.listdir('/proc/self/task')))\n"
+)
+"""A program that then opens one, and prints the number of its threads."""
+NAMESPACES = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child=SIGTERM"]
+"""A command in user and process namespaces of its own; it gets SIGTERM when this one is killed."""
 PYTHON = [sys.executable, "-c"]
 SYSFS = "import os; print(os.path.realpath('/sys/class/infiniband/mlx5_1/device'))"
 
@@ -174,6 +185,24 @@ def test_a_shell_outlives_its_service_and_uses_the_next_one(tmp_path: Path) -> N
     assert (done.stdout, done.stderr) == ("\n", "")
     with serving(path, "--devices", "1"):
         assert list_devices().stdout == "rw0\n"
+
+
+def test_a_service_in_a_namespace_has_programs_copy_their_memory(tmp_path: Path) -> None:
+    try:
+        subprocess.run([*NAMESPACES, "true"], check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no namespaces here: {error}")
+    path = tmp_path / "verbs.sock"
+    command = [*NAMESPACES, *RDMAWIRE, "verbs", "serve", "-q", "--socket", str(path)]
+    with subprocess.Popen(command) as service:
+        wait_until(lambda: path.exists() or service.poll() is not None)
+        try:
+            assert run("env", "--socket", str(path), *PYTHON, THREADS).stdout == "rw0 rw1\n2\n"
+            done = run("env", "--socket", str(path), str(program("messages")), "post_send")
+            assert done.returncode == 0, done.stderr
+        finally:
+            service.kill()
+        wait_until(lambda: not path.exists())
 
 
 def test_a_capture_can_be_piped(tmp_path: Path) -> None:
