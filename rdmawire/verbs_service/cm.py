@@ -65,6 +65,7 @@ MULTICAST_QKEY: Final = 0x01234567
 _PACKET_LIFE: Final = 16
 """A packet's lifetime as Linux takes it for RoCE (CMA_IBOE_PACKET_LIFETIME): 0.27 s."""
 _MULTICAST_QPN: Final = 0xFFFFFF
+_REQUESTING: Final = frozenset({QPType.RC, QPType.UC, QPType.XRC_INI, QPType.UD})
 _LINK_LOCAL: Final = b"\xfe\x80"
 _SERVICE_PORT: Final = 0xFFFF
 
@@ -298,6 +299,9 @@ class ConnectionService:
         if listener is None or session is None:
             port.manager.reject(event.id, now(), reason=RejectReason.INVALID_SERVICE_ID)
             return
+        if listener.qp_type is not (QPType.UD if listener.datagrams else event.qp_type):
+            port.manager.reject(event.id, now(), reason=RejectReason.INVALID_TRANSPORT_SERVICE_TYPE)
+            return
         if listener.channel.is_full:
             port.manager.reject(event.id, now(), reason=RejectReason.NO_RESOURCES)
             return
@@ -342,9 +346,9 @@ class ConnectionService:
         return handle
 
     def check_transport(self, one: CmId) -> None:
-        """``VerbsError`` EINVAL for a type of queue pairs that the manager does not connect."""
-        if one.qp_type not in {QPType.RC, QPType.UC, QPType.UD}:
-            raise VerbsError(f"{one.qp_type.name} queue pairs are not connected here", EINVAL)
+        """``VerbsError`` EINVAL for a type of queue pairs that does not request connections."""
+        if one.qp_type not in _REQUESTING:
+            raise VerbsError(f"{one.qp_type.name} queue pairs request no connections", EINVAL)
 
 
 def _address(device: Device, like: Endpoint) -> bytes | None:
