@@ -295,16 +295,11 @@ class ConnectionService:
         """Make an id for a request, or refuse it if none listens for its address."""
         source, destination = _endpoints(event)
         listener = self._listener(event, source)
-        session = None if listener is None else self._sessions[listener.handle]
-        if listener is None or session is None:
-            port.manager.reject(event.id, now(), reason=RejectReason.INVALID_SERVICE_ID)
+        reason = _refusal(listener, event)
+        if listener is None or reason is not None:
+            port.manager.reject(event.id, now(), reason=reason or RejectReason.INVALID_SERVICE_ID)
             return
-        if listener.qp_type is not (QPType.UD if listener.datagrams else event.qp_type):
-            port.manager.reject(event.id, now(), reason=RejectReason.INVALID_TRANSPORT_SERVICE_TYPE)
-            return
-        if listener.channel.is_full:
-            port.manager.reject(event.id, now(), reason=RejectReason.NO_RESOURCES)
-            return
+        session = self._sessions[listener.handle]
         one = CmId(self.handle(), listener.channel, listener.space, listener.qp_type)
         one.port, one.source, one.destination = port, source, destination
         session.ids[one.handle] = one
@@ -349,6 +344,16 @@ class ConnectionService:
         """``VerbsError`` EINVAL for a type of queue pairs that does not request connections."""
         if one.qp_type not in _REQUESTING:
             raise VerbsError(f"{one.qp_type.name} queue pairs request no connections", EINVAL)
+
+
+def _refusal(listener: CmId | None, event: ConnectRequest | DatagramRequest) -> RejectReason | None:
+    """Return why a request is refused, if it is."""
+    wanted = event.qp_type if isinstance(event, ConnectRequest) else QPType.UD
+    if listener is None:
+        return RejectReason.INVALID_SERVICE_ID
+    if listener.qp_type is not wanted:
+        return RejectReason.INVALID_TRANSPORT_SERVICE_TYPE
+    return RejectReason.NO_RESOURCES if listener.channel.is_full else None
 
 
 def _address(device: Device, like: Endpoint) -> bytes | None:
