@@ -220,7 +220,7 @@ class ConnectionService:
     # Listening.
 
     def listen(self, session: Session, one: CmId, backlog: int) -> None:
-        """Let an id get the requests for its port. ``VerbsError`` EADDRINUSE if another does."""
+        """Let an id get the requests for its port. ``VerbsError`` if another id does."""
         self.table.check_listener(one)
         service, datagrams = one.service_id, one.datagrams
         for port in self._served(one):

@@ -1,11 +1,13 @@
-"""What programs need: Debian packages, rdma-core's tests, the driver of NCCL's transport."""
+"""What programs need: packages, checkouts, rdma-core's tests, the driver of NCCL's transport."""
 
 import gzip
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterable
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from tools.acceptance.case import Case, Package
@@ -18,6 +20,8 @@ _TRANSPORT = "ncclNetIb"
 @cache
 def version(package: Package) -> str:
     """Return the version of an installed package without Debian's revision, or nothing."""
+    if package.pypi:
+        return _installed(package.pypi)
     if not package.debian:
         return ""
     words = ["dpkg-query", "-W", "-f", "${Version}", package.debian]
@@ -26,6 +30,19 @@ def version(package: Package) -> str:
     except FileNotFoundError:
         return ""
     return done.stdout.rpartition("-")[0]
+
+
+def _installed(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def crate_version(checkout: Path) -> str:
+    """Return the version of the first crate of a checkout, or nothing."""
+    files = sorted(checkout.glob("*/Cargo.toml"))
+    return str(tomllib.loads(files[0].read_text())["package"]["version"]) if files else ""
 
 
 def missing(cases: Iterable[Case]) -> list[str]:

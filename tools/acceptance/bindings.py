@@ -1,0 +1,31 @@
+"""Test suites of bindings: of Rust and of Python, from checkouts of their repositories."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tools.acceptance.case import Case, Package, Report
+
+RUST: Final = Package("rust-ibverbs", repository="https://github.com/jonhoo/rust-ibverbs")
+PYTHON: Final = Package(
+    "ibverbs of PyPI", pypi="ibverbs", repository="https://github.com/d4l3k/rdma4py"
+)
+_BUILD_SECONDS: Final = 600
+
+
+def cases() -> Iterator[Case]:
+    """Yield all runs."""
+    yield Case(
+        RUST,
+        "cargo test --features rdmacm -- --include-ignored",
+        "cargo test --manifest-path {checkout}/Cargo.toml --features rdmacm -- --include-ignored",
+        transport="RC, UC, UD, SRQ",
+        report=Report.CARGO,
+        limit=_BUILD_SECONDS,
+    )
+    yield Case(
+        PYTHON,
+        "pytest ibverbs/tests",
+        "{python} -m pytest -v -p no:cacheprovider {checkout}/ibverbs/tests",
+        transport="RC, UC, UD, SRQ",
+        report=Report.PYTEST,
+    )
