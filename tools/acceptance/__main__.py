@@ -41,7 +41,7 @@ _TERMINATED = 128 + signal.SIGTERM
 )  # fmt: skip
 @click.option(
     "--sources", type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder with checkouts of bindings: rust-ibverbs (with cargo), rdma4py.",
+    help="A folder with checkouts of bindings: rust-ibverbs and sideway (with cargo), rdma4py.",
 )  # fmt: skip
 @click.option("--write", is_flag=True, help="Write docs/reference/acceptance.md and its JSON.")
 def acceptance(

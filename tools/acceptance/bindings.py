@@ -6,6 +6,7 @@ from typing import Final
 from tools.acceptance.case import Case, Package, Report
 
 RUST: Final = Package("rust-ibverbs", repository="https://github.com/jonhoo/rust-ibverbs")
+SIDEWAY: Final = Package("sideway", repository="https://github.com/RDMA-Rust/sideway")
 PYTHON: Final = Package(
     "ibverbs of PyPI", pypi="ibverbs", repository="https://github.com/d4l3k/rdma4py"
 )
@@ -19,6 +20,14 @@ def cases() -> Iterator[Case]:
         "cargo test --features rdmacm -- --include-ignored",
         "cargo test --manifest-path {checkout}/Cargo.toml --features rdmacm -- --include-ignored",
         transport="RC, UC, UD, SRQ",
+        report=Report.CARGO,
+        limit=_BUILD_SECONDS,
+    )
+    yield Case(
+        SIDEWAY,
+        "cargo test -- --test-threads=1",  # its tests wait for completions for 10 ms
+        "cargo test --manifest-path {checkout}/Cargo.toml -- --test-threads=1",
+        transport="RC",
         report=Report.CARGO,
         limit=_BUILD_SECONDS,
     )

@@ -41,8 +41,9 @@ def _installed(name: str) -> str:
 
 def crate_version(checkout: Path) -> str:
     """Return the version of the first crate of a checkout, or nothing."""
-    files = sorted(checkout.glob("*/Cargo.toml"))
-    return str(tomllib.loads(files[0].read_text())["package"]["version"]) if files else ""
+    files = [checkout / "Cargo.toml", *sorted(checkout.glob("*/Cargo.toml"))]
+    found = (tomllib.loads(file.read_text()) for file in files if file.exists())
+    return next((str(one["package"]["version"]) for one in found if "package" in one), "")
 
 
 def missing(cases: Iterable[Case]) -> list[str]:
