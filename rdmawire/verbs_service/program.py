@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 VARIABLES: Final = ("RDMAWIRE_VERBS", "RDMAWIRE_SYSFS", "LD_LIBRARY_PATH", "LD_PRELOAD")
 """The variables that :meth:`ProgramFiles.variables` returns."""
+_TREES: Final = ("sys", "dev", "bin", "share")
+"""What belongs to one service; the libraries stay."""
 
 
 def default_socket(environment: Mapping[str, str]) -> Path:
@@ -44,7 +46,7 @@ def is_served(path: Path) -> bool:
 
 
 class ProgramFiles:
-    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys`` and ``dev``.
+    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys``, ``dev``, ``bin``.
 
     One service at a time has them, that which :meth:`write` has locked the folder for.
     """
@@ -68,6 +70,7 @@ class ProgramFiles:
         ``LibraryError`` without libraries, ``OSError`` for files that cannot be written,
         ``VerbsError`` EADDRINUSE if another service has the files.
         """
+        from rdmawire.verbs_service.rdma_tool import write_rdma
         from rdmawire.verbs_service.sysfs import write_tree
 
         found = libraries()
@@ -75,6 +78,7 @@ class ProgramFiles:
         self._remove_trees()
         copy_libraries(self.folder / "lib", found.paths)
         write_tree(self.folder, machine, devices, rates)
+        write_rdma(self.folder, devices)
         return found.notes
 
     def _take_lock(self) -> None:
@@ -91,7 +95,7 @@ class ProgramFiles:
         self._lock = lock
 
     def _remove_trees(self) -> None:
-        for name in ("sys", "dev"):
+        for name in _TREES:
             if (self.folder / name).exists():
                 shutil.rmtree(self.folder / name)
 
@@ -121,6 +125,16 @@ class ProgramFiles:
         if preload:
             own["LD_PRELOAD"] = _before(lib / PRELOAD, environment.get("LD_PRELOAD"))
         return own
+
+    def command_variables(
+        self, environment: Mapping[str, str], *, preload: bool = True
+    ) -> dict[str, str]:
+        """Return :meth:`variables`, and a PATH in which ``rdma`` lists the devices.
+
+        For a command on this machine; the PATH of a container is another one.
+        """
+        path = _before(self.folder / "bin", environment.get("PATH", os.defpath))
+        return {**self.variables(environment, preload=preload), "PATH": path}
 
 
 def no_service(path: Path) -> VerbsError:

@@ -121,6 +121,11 @@ def test_without_the_preload_a_program_sees_its_own_sys() -> None:
     assert run("-q", "--", *PYTHON, look).stdout == "True True\n"
 
 
+def test_a_command_sees_the_devices_by_rdma() -> None:
+    done = run("-q", "--devices", "1", "--", "rdma", "link")
+    assert done.stdout == "link rw0/1 state ACTIVE physical_state LINK_UP netdev lo\n"
+
+
 def test_a_program_that_a_signal_ends_has_the_status_of_shells() -> None:
     done = run("-q", "--", "sh", "-c", "kill -TERM $$")
     assert done.returncode == 128 + signal.SIGTERM

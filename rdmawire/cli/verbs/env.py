@@ -37,13 +37,14 @@ def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool) ->
     path = socket or given_socket(os.environ)
     if not is_served(path):
         raise no_service(path)
-    variables = ProgramFiles(path).variables(os.environ, preload=not no_preload)
+    files = ProgramFiles(path)
     if not words:
-        for name, value in variables.items():
+        for name, value in files.variables(os.environ, preload=not no_preload).items():
             click.echo(f"export {name}={shlex.quote(value)}")
         return 0
     status = status_of_missing(words[0])
     if status is None:
         sys.stdout.flush()
+        variables = files.command_variables(os.environ, preload=not no_preload)
         os.execvpe(words[0], words, {**os.environ, **variables})  # noqa: S606  the user's command
     return status
