@@ -1,6 +1,7 @@
-"""Test suites of bindings: of Rust and of Python, from checkouts of their repositories."""
+"""Packages of Rust and of Python: test suites of bindings, from checkouts, and NIXL."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from tools.acceptance.case import Case, Package, Report
@@ -10,6 +11,10 @@ SIDEWAY: Final = Package("sideway", repository="https://github.com/RDMA-Rust/sid
 PYTHON: Final = Package(
     "ibverbs of PyPI", pypi="ibverbs", repository="https://github.com/d4l3k/rdma4py"
 )
+NIXL: Final = Package("NIXL", pypi="nixl-cu12")
+_AGENTS: Final = Path(__file__).with_name("nixl_agents.py")
+# Its wheel has a libibverbs of its own, under a name of its own: ours comes before it.
+_PRELOAD: Final = "LD_PRELOAD=$LD_PRELOAD:libibverbs.so.1"
 _BUILD_SECONDS: Final = 600
 
 
@@ -37,4 +42,12 @@ def cases() -> Iterator[Case]:
         "{python} -m pytest -v -p no:cacheprovider {checkout}/ibverbs/tests",
         transport="RC, UC, UD, SRQ",
         report=Report.PYTEST,
+    )
+    yield Case(
+        NIXL,
+        "two agents, READ and WRITE of 1 MiB",
+        f"sh -c '{_PRELOAD} exec {{python}} {_AGENTS} {{server}} {{client}}'",
+        transport="UCX_TLS=rc_v,ud_v",
+        expect="READ DONE True, WRITE DONE True",
+        environment=(("UCX_TLS", "rc_v,ud_v"), ("UCX_IB_ROCE_REACHABILITY_MODE", "all")),
     )
