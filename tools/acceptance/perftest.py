@@ -80,7 +80,7 @@ _BY_CM = (
 """Runs that connect by librdmacm."""
 _LOSSY = "loss=0.001,seed=1"
 _REFUSED = (
-    ("ib_write_bw", "RC", "--odp", "not supported"),
+    ("ib_write_bw", "RC", "--odp", "not supported|failed to create mr"),
     ("ib_send_bw", "SRD", "-c SRD", "Unable to create QP"),
     ("ib_send_bw", "DC", "-c DC", "Unable to create QP"),
 )
