@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Functions of the C library that take a path: each looks in the private tree first. */
+ * Functions of the C library that take a path: each looks in the private tree first. Those that open
+ * or read counters have them brought up to date. */
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "counters.h"
 #include "paths.h"
 
 /* Functions that headers do not declare: programs built with checks, and by glibc before 2.33. */
@@ -29,11 +32,37 @@ int __fxstatat64(int version, int folder, const char *path, struct stat64 *found
 ssize_t __readlink_chk(const char *path, char *buffer, size_t size, size_t room);
 ssize_t __readlinkat_chk(int folder, const char *path, char *buffer, size_t size, size_t room);
 char *__realpath_chk(const char *path, char *resolved, size_t room);
+ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
+ssize_t __pread_chk(int fd, void *data, size_t size, off_t offset, size_t room);
+ssize_t __pread64_chk(int fd, void *data, size_t size, off64_t offset, size_t room);
 
 /* Returns a value of type `type` from the next library's function of this name. */
 #define NEXT(type, name, parameters, ...)                                                      \
 	type(*next) parameters = (type(*) parameters)dlsym(RTLD_NEXT, #name);                  \
 	char buffer[PATH_MAX];                                                                 \
+	return next(__VA_ARGS__)
+
+/* The same for functions that open a file: `place` is its path in `folder`, which the arguments name
+ * `at`, and `number` is the descriptor of the result `opened`. */
+#define OPEN(type, name, parameters, folder, place, number, ...)                               \
+	type(*next) parameters = (type(*) parameters)dlsym(RTLD_NEXT, #name);                  \
+	char buffer[PATH_MAX];                                                                 \
+	const char *at = place;                                                                \
+	bool is_counter = rw_is_counter(folder, at);                                           \
+	type opened;                                                                           \
+	if (is_counter)                                                                        \
+		rw_refresh_counters();                                                         \
+	opened = next(__VA_ARGS__);                                                            \
+	rw_opened(number, is_counter);                                                         \
+	return opened
+
+/* The same for functions that read, which programs call so often that the next one is kept. */
+#define READ(name, parameters, offset, ...)                                                    \
+	static ssize_t(*_Atomic kept) parameters;                                              \
+	ssize_t(*next) parameters = kept;                                                      \
+	if (!next)                                                                             \
+		kept = next = (ssize_t(*) parameters)dlsym(RTLD_NEXT, #name);                  \
+	rw_before_read(fd, offset);                                                            \
 	return next(__VA_ARGS__)
 
 #define FILE_OF(path) rw_private(path, RW_FILE, buffer)
@@ -64,59 +93,97 @@ static mode_t mode_of(int flags, va_list arguments)
 int open(const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
-	NEXT(int, open, (const char *, int, ...), OPENED(path, flags), flags, mode);
+	OPEN(int, open, (const char *, int, ...), AT_FDCWD, OPENED(path, flags),
+	     opened, at, flags, mode);
 }
 
 int open64(const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
-	NEXT(int, open64, (const char *, int, ...), OPENED(path, flags), flags, mode);
+	OPEN(int, open64, (const char *, int, ...), AT_FDCWD, OPENED(path, flags),
+	     opened, at, flags, mode);
 }
 
 int openat(int folder, const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
-	NEXT(int, openat, (int, const char *, int, ...), folder, OPENED_AT(folder, path, flags),
-	     flags, mode);
+	OPEN(int, openat, (int, const char *, int, ...), folder, OPENED_AT(folder, path, flags),
+	     opened, folder, at, flags, mode);
 }
 
 int openat64(int folder, const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
-	NEXT(int, openat64, (int, const char *, int, ...), folder, OPENED_AT(folder, path, flags),
-	     flags, mode);
+	OPEN(int, openat64, (int, const char *, int, ...), folder, OPENED_AT(folder, path, flags),
+	     opened, folder, at, flags, mode);
 }
 
 int __open_2(const char *path, int flags)
 {
-	NEXT(int, __open_2, (const char *, int), OPENED(path, flags), flags);
+	OPEN(int, __open_2, (const char *, int), AT_FDCWD, OPENED(path, flags),
+	     opened, at, flags);
 }
 
 int __open64_2(const char *path, int flags)
 {
-	NEXT(int, __open64_2, (const char *, int), OPENED(path, flags), flags);
+	OPEN(int, __open64_2, (const char *, int), AT_FDCWD, OPENED(path, flags),
+	     opened, at, flags);
 }
 
 int __openat_2(int folder, const char *path, int flags)
 {
-	NEXT(int, __openat_2, (int, const char *, int), folder, OPENED_AT(folder, path, flags),
-	     flags);
+	OPEN(int, __openat_2, (int, const char *, int), folder, OPENED_AT(folder, path, flags),
+	     opened, folder, at, flags);
 }
 
 int __openat64_2(int folder, const char *path, int flags)
 {
-	NEXT(int, __openat64_2, (int, const char *, int), folder, OPENED_AT(folder, path, flags),
-	     flags);
+	OPEN(int, __openat64_2, (int, const char *, int), folder, OPENED_AT(folder, path, flags),
+	     opened, folder, at, flags);
 }
 
 FILE *fopen(const char *path, const char *mode)
 {
-	NEXT(FILE *, fopen, (const char *, const char *), FILE_OF(path), mode);
+	OPEN(FILE *, fopen, (const char *, const char *), AT_FDCWD, FILE_OF(path),
+	     opened ? fileno(opened) : -1, at, mode);
 }
 
 FILE *fopen64(const char *path, const char *mode)
 {
-	NEXT(FILE *, fopen64, (const char *, const char *), FILE_OF(path), mode);
+	OPEN(FILE *, fopen64, (const char *, const char *), AT_FDCWD, FILE_OF(path),
+	     opened ? fileno(opened) : -1, at, mode);
+}
+
+ssize_t read(int fd, void *data, size_t size)
+{
+	READ(read, (int, void *, size_t), -1, fd, data, size);
+}
+
+ssize_t __read_chk(int fd, void *data, size_t size, size_t room)
+{
+	READ(__read_chk, (int, void *, size_t, size_t), -1, fd, data, size, room);
+}
+
+ssize_t pread(int fd, void *data, size_t size, off_t offset)
+{
+	READ(pread, (int, void *, size_t, off_t), offset, fd, data, size, offset);
+}
+
+ssize_t pread64(int fd, void *data, size_t size, off64_t offset)
+{
+	READ(pread64, (int, void *, size_t, off64_t), offset, fd, data, size, offset);
+}
+
+ssize_t __pread_chk(int fd, void *data, size_t size, off_t offset, size_t room)
+{
+	READ(__pread_chk, (int, void *, size_t, off_t, size_t), offset, fd, data, size, offset,
+	     room);
+}
+
+ssize_t __pread64_chk(int fd, void *data, size_t size, off64_t offset, size_t room)
+{
+	READ(__pread64_chk, (int, void *, size_t, off64_t, size_t), offset, fd, data, size, offset,
+	     room);
 }
 
 DIR *opendir(const char *path)

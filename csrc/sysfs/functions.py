@@ -10,7 +10,8 @@ from typing import NamedTuple
 SONAME = "librdmawire-sysfs.so"
 
 _NAMES = (
-    "open open64 openat openat64 __open_2 __open64_2 __openat_2 __openat64_2 fopen fopen64 opendir"
+    "open open64 openat openat64 __open_2 __open64_2 __openat_2 __openat64_2 fopen fopen64 read"
+    " __read_chk pread pread64 __pread_chk __pread64_chk opendir"
     " scandir scandir64 access faccessat euidaccess eaccess stat stat64 lstat lstat64 fstatat"
     " fstatat64 statx __xstat __xstat64 __lxstat __lxstat64 __fxstatat __fxstatat64 readlink"
     " readlinkat __readlink_chk __readlinkat_chk realpath __realpath_chk canonicalize_file_name"

@@ -342,6 +342,8 @@ class Calls:
         found = self._context.find(qp, QueuePairHandle).qp
         attributes, known = qp_attributes(self._context.device, found.type, mask, words)
         self._context.nic.modify_qp(found, attributes, known)
+        if attributes.ah is not None and found.service.connected:
+            self._context.device.control_congestion(found, attributes.ah)
         return Reply((int(found.state),))
 
     def query_qp(self, qp: int) -> Reply:
@@ -398,7 +400,7 @@ class Calls:
         return NO_VALUES
 
 
-_OUTSIDE: Final = {"hello", "get_device", "open_device", "read_counters"}
+_OUTSIDE: Final = {"hello", "get_device", "open_device", "read_counters", "write_counters"}
 """Calls of a connection that has no context."""
 
 _HANDLERS: Final[dict[int, Callable[..., Reply]]] = {

@@ -136,6 +136,16 @@ class ProgramFiles:
         path = _before(self.folder / "bin", environment.get("PATH", os.defpath))
         return {**self.variables(environment, preload=preload), "PATH": path}
 
+    def variables_without(self, environment: Mapping[str, str]) -> dict[str, str | None]:
+        """Return variables as they were before :meth:`variables`; ``None`` to unset one."""
+        lib = self.folder / "lib"
+        return {
+            "RDMAWIRE_VERBS": None,
+            "RDMAWIRE_SYSFS": None,
+            "LD_LIBRARY_PATH": ":".join(_without(lib, environment.get("LD_LIBRARY_PATH"))) or None,
+            "LD_PRELOAD": ":".join(_without(lib / PRELOAD, environment.get("LD_PRELOAD"))) or None,
+        }
+
 
 def no_service(path: Path) -> VerbsError:
     """Return the error for a socket at which no service answers."""
@@ -146,5 +156,9 @@ def no_service(path: Path) -> VerbsError:
 
 def _before(path: Path, others: str | None) -> str:
     """Put a path before others of a list, in which it then is once."""
-    rest = [one for one in (others or "").split(":") if one and one != os.fspath(path)]
-    return ":".join([os.fspath(path), *rest])
+    return ":".join([os.fspath(path), *_without(path, others)])
+
+
+def _without(path: Path, others: str | None) -> list[str]:
+    """Return the paths of a list but this one."""
+    return [one for one in (others or "").split(":") if one and one != os.fspath(path)]

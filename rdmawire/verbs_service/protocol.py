@@ -232,6 +232,9 @@ CALLS = (
     Call(35, "close_xrcd", ("xrcd",)),
     # For a connection without an open device.
     Call(37, "read_counters", ("index",), COUNTERS),
+    # Write the counters of Linux to their files: the preload library is about to let them be read.
+    # It may be the first call of a connection, and replaces HELLO there.
+    Call(38, "write_counters", ("protocol",)),
     # The connection manager, on a connection of its own: librdmacm. An id is an rdma_cm_id, in all
     # of a process's channels. An address is a GID (an IPv4 address is mapped), with its family, 4
     # or 6, 0 for none. A port is a number.
@@ -303,6 +306,11 @@ class Record(NamedTuple):
     def struct(self) -> Struct:
         """The record for Python."""
         return Struct("=" + "".join(_CODES[field.bits] for field in self.fields))
+
+    def offset(self, name: str) -> int:
+        """The offset in bytes of a field."""
+        before = [field.name for field in self.fields].index(name)
+        return sum(field.bits for field in self.fields[:before]) // 8
 
 
 _CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}

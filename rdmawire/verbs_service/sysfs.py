@@ -6,7 +6,7 @@ writes them (Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-bus-
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv6Address
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -55,13 +55,31 @@ def write_tree(
             _write_adapter(folder, function, devices[number], rates[number], number)
 
 
-def write_counters(folder: Path, devices: Iterable[Device]) -> None:
-    """Write the present counters of devices. They only grow: a reader sees whole numbers."""
-    for device in devices:
-        port = folder / "sys/class/infiniband" / device.name / "ports/1"
-        for name, values in _counters(device).items():
-            for counter, value in values.items():
-                _overwrite(port / name / counter, f"{value}\n")
+class CounterFiles:
+    """The counters of devices in the tree below ``folder``, which :func:`write_tree` wrote.
+
+    They only grow, so a program that reads while they are written sees whole numbers.
+    """
+
+    def __init__(self, folder: Path, devices: Sequence[Device]) -> None:
+        self._ports = [
+            (device, folder / "sys/class/infiniband" / device.name / "ports/1")
+            for device in devices
+        ]
+        self._written: dict[Path, int] = {}
+
+    def write(self) -> None:
+        """Write the counters that changed. ``OSError`` if a file cannot be written."""
+        for device, port in self._ports:
+            for name, values in _counters(device).items():
+                self._write(port / name, values)
+
+    def _write(self, folder: Path, values: Mapping[str, int]) -> None:
+        for counter, value in values.items():
+            path = folder / counter
+            if self._written.get(path) != value:
+                _overwrite(path, f"{value}\n")
+                self._written[path] = value
 
 
 def _counters(device: Device) -> dict[str, dict[str, int]]:

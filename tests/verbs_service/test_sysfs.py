@@ -28,7 +28,7 @@ from rdmawire.verbs_service import DeviceSpec, numbered
 from rdmawire.verbs_service.device import Device
 from rdmawire.verbs_service.libraries import PRELOAD, libraries
 from rdmawire.verbs_service.pci_layout import functions_of, plain_host
-from rdmawire.verbs_service.sysfs import write_counters, write_tree
+from rdmawire.verbs_service.sysfs import CounterFiles, write_tree
 from tests.waiting import HANG
 
 
@@ -108,7 +108,7 @@ def test_counters_are_those_of_the_adapter(tree: Path) -> None:
     device.nic = pair.client.nic
     port = tree / "sys/class/infiniband/rw0/ports/1"
     assert (port / "counters/port_xmit_packets").read_text() == "0\n"
-    write_counters(tree, [device])
+    CounterFiles(tree, [device]).write()
     assert (port / "counters/port_xmit_packets").read_text() == "3\n"
     assert (port / "hw_counters/out_of_sequence").read_text() == "0\n"
 

@@ -25,9 +25,11 @@ run on the devices of a `rdmawire verbs serve` of its own, with a capture of all
 acceptance` runs them again and writes this page and [acceptance.json](acceptance.json), which has
 each test of the test suites. `SOURCES=FOLDER` names a folder with checkouts of bindings; they were
 compiled with the crates of Debian 13 and its headers of rdma-core 56, sideway without the tests of
-what must not compile. The programs were also run on Debian 13 (rdma-core 56.1 with its 321 tests,
-perftest 25.01, UCX 1.18.1, libfabric 2.1): the same pass there, but `cmtime`, which needs an address
-of its own and connects queue pairs that do not exist; `ucx_perftest` needs `-P 0`.
+what must not compile.
+
+The programs were also run on Debian 13 (rdma-core 56.1 with its 321 tests, perftest 25.01, UCX
+1.18.1, libfabric 2.1). The same pass there but `cmtime`, which needs the device's address for TCP
+and connects queue pairs that do not exist. `ucx_perftest` needs `-P 0` there.
 
 - *passed*: server and client end with status 0 in time and print what is expected; the capture has
   frames, none with a bad ICRC and none malformed.

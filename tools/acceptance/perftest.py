@@ -79,6 +79,14 @@ _BY_CM = (
 )
 """Runs that connect by librdmacm."""
 _LOSSY = "loss=0.001,seed=1"
+_SCENARIOS = "tools/acceptance/scenarios"
+COUNTERS = (
+    ("ib_write_bw", "", "packet_seq_err=[1-9][0-9]*", _LOSSY),
+    ("ib_read_bw", "", "implied_nak_seq_err=[1-9][0-9]*", _LOSSY),
+    ("ib_write_bw", "", "packet_seq_err=1", f"{_SCENARIOS}/lost-packet.yaml"),
+    ("ib_write_bw", "--tclass=106", "rp_cnp_handled=[1-9][0-9]*", f"{_SCENARIOS}/slow-link.yaml"),
+)
+"""Program, options, the counter of its client that shows what the network did, and the network."""
 _REFUSED = (
     ("ib_write_bw", "RC", "--odp", "not supported|failed to create mr"),
     ("ib_send_bw", "SRD", "-c SRD", "Unable to create QP"),
@@ -109,6 +117,13 @@ def run_by_cm(program: str, transport: str, options: str) -> Case:
     return replace(case, client=client, port=0)
 
 
+def run_with_counter(program: str, options: str, counted: str, network: str) -> Case:
+    """Return a run that reports a counter; ``counted`` is its name, ``=``, and its value."""
+    counter = f"--report-counters=hw_counters/{counted.partition('=')[0]}"
+    case = run(program, "RC", f"{options} {counter}".lstrip())
+    return replace(case, expect=rf"hw_counters/{counted}\s", network=network)
+
+
 def cases() -> Iterator[Case]:
     """Yield all runs."""
     for row in _RUNS:
@@ -120,6 +135,8 @@ def cases() -> Iterator[Case]:
         yield replace(refused, expect="", refused=error, frames=False)
     for program in ("ib_write_bw", "ib_send_bw", "ib_read_bw"):
         yield replace(run(program, "RC", "-n 1000"), network=_LOSSY)
+    for program, options, counted, network in COUNTERS:
+        yield run_with_counter(program, options, counted, network)
     for program, options in (("ib_write_bw", "-n 500"), ("ib_send_lat", "-n 500")):
         yield replace(run(program, "RC", options), joined=True)
     yield replace(run("ib_send_lat", "UD", "-c UD -n 500"), joined=True)

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ * Counters of ports: their files are brought up to date whenever a program reads them. */
+#ifndef RW_COUNTERS_H
+#define RW_COUNTERS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Whether a path is that of a counter in the private tree. A path without a slash is one in
+ * `folder`, a descriptor or AT_FDCWD. Keeps errno. */
+bool rw_is_counter(int folder, const char *path);
+
+/* Let the service write the counters of all ports to their files. Returns when it has, or at once if
+ * it is gone, or after a second if it does not answer. Keeps errno. */
+void rw_refresh_counters(void);
+
+/* Note whether an opened descriptor (-1 for none) is that of a counter. Returns the descriptor. */
+int rw_opened(int fd, bool is_counter);
+
+/* Refresh the counters before a read that begins at the start of a counter's file, as sysfs makes
+ * the text of a file then. `offset` is -1 for the position of the descriptor. Keeps errno. */
+void rw_before_read(int fd, off_t offset);
+
+#endif
