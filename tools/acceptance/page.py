@@ -28,8 +28,8 @@ compiled with the crates of Debian 13 and its headers of rdma-core 56, sideway w
 what must not compile.
 
 The programs were also run on Debian 13 (rdma-core 56.1 with its 321 tests, perftest 25.01, UCX
-1.18.1, libfabric 2.1). The same pass there but `cmtime`, which needs the device's address for TCP
-and connects queue pairs that do not exist. `ucx_perftest` needs `-P 0` there.
+1.18.1, libfabric 2.1). The same pass there; `cmtime` needs the device's address for TCP, and
+`ucx_perftest` needs `-P 0`.
 
 - *passed*: server and client end with status 0 in time and print what is expected; the capture has
   frames, none with a bad ICRC and none malformed.

@@ -181,6 +181,25 @@ _MOST = {
 _MAY_BE_LEFT_OUT = ("responder_resources", "initiator_depth", "path_mtu", "psn", "timeout")
 
 
+class OwnersQP(NamedTuple):
+    """A queue pair that its owner moves: what a manager has to know of it.
+
+    For managers whose rules do not move queue pairs. Linux's rdma_cm sends any number, too.
+    """
+
+    qp_num: int
+    type: QPType
+    pkey_index: int = 0
+
+    def check(self) -> None:
+        """Raise ``VerbsError`` EINVAL for the number of a special queue pair, or of none."""
+        check_int("qp_num", self.qp_num, _FIRST_QPN, MODULUS - 1)
+
+
+_FIRST_QPN = 2
+"""Queue pairs 0 and 1 are those of management."""
+
+
 class Terms(NamedTuple):
     """Negotiated parameters of this side's queue pair.
 
@@ -279,9 +298,9 @@ class Connection:
         self.received_data = self.reject_data = b""
         self.silent = False
 
-    def take_qp(self, qp: QueuePair) -> None:
+    def take_qp(self, qp: QueuePair | OwnersQP) -> None:
         """Assign this queue pair to the connection."""
-        self.qp = qp
+        self.qp = qp if isinstance(qp, QueuePair) else None
         self.qpn = qp.qp_num
 
     def expect_answer(self, message: bytes, now: int) -> bytes:

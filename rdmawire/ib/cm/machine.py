@@ -12,7 +12,14 @@ from typing import NamedTuple, Self, TypeVar
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import event
 from rdmawire.ib.cm import messages as compose
-from rdmawire.ib.cm.connection import CMSettings, Connection, Registry, ack_timeout, duration
+from rdmawire.ib.cm.connection import (
+    CMSettings,
+    Connection,
+    OwnersQP,
+    Registry,
+    ack_timeout,
+    duration,
+)
 from rdmawire.ib.cm.event import CMEvent, CMEventType
 from rdmawire.ib.cm.gsi import GeneralServices
 from rdmawire.ib.cm.messages import Asked, ReceivedMad
@@ -282,7 +289,7 @@ CONNECTING = (QPType.RC, QPType.UC, QPType.XRC_INI)
 _AT_REST = (QPState.RESET, QPState.INIT)
 
 
-def check_fit(qp: QueuePair, *types: QPType, at_rest: bool = True) -> None:
+def check_fit(qp: QueuePair | OwnersQP, *types: QPType, at_rest: bool = True) -> None:
     """Raise ``VerbsError`` EINVAL for a queue pair of another type.
 
     ``at_rest``: it must also be in RESET or INIT, unless it is for datagrams.
@@ -290,6 +297,8 @@ def check_fit(qp: QueuePair, *types: QPType, at_rest: bool = True) -> None:
     if qp.type not in types:
         names = " or ".join(kind.name for kind in types)
         raise VerbsError(f"QP {qp.qp_num:#x} is of type {qp.type.name}, not {names}", EINVAL)
+    if isinstance(qp, OwnersQP):
+        return
     if at_rest and qp.type is not QPType.UD and qp.state not in _AT_REST:
         reason = f"QP {qp.qp_num:#x} is in {qp.state.name}: connections begin in RESET or INIT"
         raise VerbsError(reason, EINVAL)

@@ -20,6 +20,7 @@ from rdmawire.ib.cm.connection import (
     Connection,
     ConnParam,
     Endpoints,
+    OwnersQP,
     Terms,
     ack_timeout,
     duration,
@@ -100,7 +101,7 @@ class ConnectionManager(StateMachine):
 
     def connect(
         self,
-        qp: QueuePair,
+        qp: QueuePair | OwnersQP,
         path: AddressHandle,
         service: int,
         now: int,
@@ -115,7 +116,7 @@ class ConnectionManager(StateMachine):
         ``by_hand``, the owner confirms ``ConnectResponse`` by ``establish``. rdma_connect(3).
         """
         self._begin(now)
-        check_qp(self.nic.device, qp)
+        self._check_qp(qp)
         check_type("param", param, ConnParam)
         datagrams = qp.type is QPType.UD
         check_fit(qp, *CONNECTING, QPType.UD, at_rest=self.rules.moves_qps)
@@ -128,7 +129,7 @@ class ConnectionManager(StateMachine):
         conn.datagrams, conn.qp_type, conn.by_hand = datagrams, qp.type, by_hand
         conn.offer = param
         conn.take_qp(qp)
-        conn.pkey_index = qp.attributes.pkey_index
+        conn.pkey_index = _pkey_index(qp)
         if datagrams:
             self._move_ud(qp, param)
         else:
@@ -138,8 +139,18 @@ class ConnectionManager(StateMachine):
         self.step(conn, Input.RESOLVE if datagrams else Input.CONNECT)
         return conn.id
 
-    def _move_ud(self, qp: QueuePair, param: ConnParam) -> None:
-        if self.rules.moves_qps:
+    def _check_qp(self, qp: QueuePair | OwnersQP) -> None:
+        if not isinstance(qp, OwnersQP):
+            check_qp(self.nic.device, qp)
+        elif self.rules.moves_qps:
+            raise VerbsError(
+                f"QP {qp.qp_num:#x} is not the adapter's, which has to move it", EINVAL
+            )
+        else:
+            qp.check()
+
+    def _move_ud(self, qp: QueuePair | OwnersQP, param: ConnParam) -> None:
+        if isinstance(qp, QueuePair) and self.rules.moves_qps:
             move_ud_to_rts(self.nic, qp, param.qkey)
 
     def _asking(self, path: AddressHandle, service: int, source_port: int) -> Connection:
@@ -174,11 +185,15 @@ class ConnectionManager(StateMachine):
         )
 
     def accept(
-        self, number: int, qp: QueuePair, now: int, param: ConnParam = NOTHING_SPECIAL
+        self,
+        number: int,
+        qp: QueuePair | OwnersQP,
+        now: int,
+        param: ConnParam = NOTHING_SPECIAL,
     ) -> None:
         """Accept a peer's request. rdma_accept(3)."""
         conn = self._owned(number, Input.ACCEPT, now)
-        check_qp(self.nic.device, qp)
+        self._check_qp(qp)
         check_type("param", param, ConnParam)
         check_fit(qp, conn.qp_type, at_rest=self.rules.moves_qps)
         param.check(room_in(SIDRREP if conn.datagrams else REP))
@@ -307,6 +322,10 @@ class ConnectionManager(StateMachine):
     def _check_room(self) -> None:
         if self.registry.full:
             raise VerbsError(f"{len(self.registry)} connections are all that there may be", ENOMEM)
+
+
+def _pkey_index(qp: QueuePair | OwnersQP) -> int:
+    return qp.pkey_index if isinstance(qp, OwnersQP) else qp.attributes.pkey_index
 
 
 def _accepted(terms: Terms, param: ConnParam) -> Terms:

@@ -5,12 +5,13 @@ from errno import EINVAL
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.ib.cm.connection import ConnParam, ack_timeout, duration
+from rdmawire.ib.cm.connection import ConnParam, OwnersQP, ack_timeout, duration
 from rdmawire.ib.cm.event import (
     ConnectRequest,
     Established,
 )
 from rdmawire.ib.cm.machine import DEFAULTS
+from rdmawire.ib.cm.receive import STANDARD
 from rdmawire.memory.key import Access
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPType
@@ -197,6 +198,28 @@ def test_an_xrc_initiator_is_connected_to_a_target() -> None:
     two.drive(us(50))
     two.server.disconnect()
     assert not two.client.manager.ignored
+
+
+def test_a_queue_pair_that_its_owner_moves_may_be_elsewhere() -> None:
+    two = Two()
+    path, elsewhere = two.client.path_to(two.server), OwnersQP(0x1234, QPType.RC)
+    with pytest.raises(VerbsError, match="0x1234 is not the adapter's"):
+        two.client.manager.connect(elsewhere, path, SERVICE, 0)
+    for side in (two.client, two.server):
+        side.manager.rules = STANDARD._replace(moves_qps=False)
+    with pytest.raises(VerbsError, match="qp_num"):
+        two.client.manager.connect(elsewhere._replace(qp_num=1), path, SERVICE, 0)
+    number = two.client.manager.connect(elsewhere, path, SERVICE, 0)
+    two.drive(us(10))
+    request = two.server.told(ConnectRequest)
+    assert request.remote_qpn == elsewhere.qp_num
+    two.server.manager.accept(request.id, OwnersQP(0x5678, QPType.RC), two.simulator.now)
+    two.drive(us(10))
+    assert two.client.state() is two.server.state() is UP
+    assert two.client.manager.qp_attributes(number).dest_qp_num == 0x5678
+    two.client.disconnect()
+    two.drive()
+    assert two.client.is_clean()
 
 
 def test_a_target_does_not_ask_for_connections() -> None:
