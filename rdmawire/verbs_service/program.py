@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 VARIABLES: Final = ("RDMAWIRE_VERBS", "RDMAWIRE_SYSFS", "LD_LIBRARY_PATH", "LD_PRELOAD")
 """The variables that :meth:`ProgramFiles.variables` returns."""
+_TREES: Final = ("sys", "dev", "bin", "share")
+"""What belongs to one service; the libraries stay."""
 
 
 def default_socket(environment: Mapping[str, str]) -> Path:
@@ -75,7 +77,7 @@ def is_served(path: Path) -> bool:
 
 
 class ProgramFiles:
-    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys`` and ``dev``.
+    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys``, ``dev``, ``bin``.
 
     One service at a time has them, that which :meth:`write` has locked the folder for.
     """
@@ -99,6 +101,7 @@ class ProgramFiles:
         ``LibraryError`` without libraries, ``OSError`` for files that cannot be written,
         ``VerbsError`` EADDRINUSE if another service has the files.
         """
+        from rdmawire.verbs_service.rdma_tool import write_rdma
         from rdmawire.verbs_service.sysfs import write_tree
 
         found = libraries()
@@ -107,6 +110,7 @@ class ProgramFiles:
             self._remove_trees()
             copy_libraries(self.folder / "lib", found.paths)
             write_tree(self.folder, machine, devices, rates)
+            write_rdma(self.folder, devices)
         except OSError as error:
             self._give_up()
             raise OSError(error.errno, error.strerror, os.fspath(self.folder)) from error
@@ -135,7 +139,7 @@ class ProgramFiles:
             self.folder.rmdir()
 
     def _remove_trees(self) -> None:
-        for name in ("sys", "dev"):
+        for name in _TREES:
             if (self.folder / name).exists():
                 shutil.rmtree(self.folder / name)
 
@@ -165,6 +169,16 @@ class ProgramFiles:
         if preload:
             own["LD_PRELOAD"] = _before(lib / PRELOAD, environment.get("LD_PRELOAD"))
         return own
+
+    def command_variables(
+        self, environment: Mapping[str, str], *, preload: bool = True
+    ) -> dict[str, str]:
+        """Return :meth:`variables`, and a PATH in which ``rdma`` lists the devices.
+
+        For a command on this machine; the PATH of a container is another one.
+        """
+        path = _before(self.folder / "bin", environment.get("PATH", os.defpath))
+        return {**self.variables(environment, preload=preload), "PATH": path}
 
     def variables_without(self, environment: Mapping[str, str]) -> dict[str, str | None]:
         """Return variables as they were before :meth:`variables`; ``None`` to unset one."""
