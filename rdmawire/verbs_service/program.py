@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rdmawire.topology import Machine
     from rdmawire.verbs_service.device import Device
 
+CUDA_LOADING: Final = "CUDA_MODULE_LOADING"
+"""The variable of CUDA that says when kernels are loaded."""
 VARIABLES: Final = ("RDMAWIRE_VERBS", "RDMAWIRE_SYSFS", "LD_LIBRARY_PATH", "LD_PRELOAD")
 """The variables that :meth:`ProgramFiles.variables` returns."""
 _TREES: Final = ("sys", "dev", "bin", "share")
@@ -173,12 +175,16 @@ class ProgramFiles:
     def command_variables(
         self, environment: Mapping[str, str], *, preload: bool = True
     ) -> dict[str, str]:
-        """Return :meth:`variables`, and a PATH in which ``rdma`` lists the devices.
+        """Return :meth:`variables`, and those that only a command on this machine gets.
 
-        For a command on this machine; the PATH of a container is another one.
+        In its PATH ``rdma`` lists the devices. CUDA loads kernels at the start unless
+        ``environment`` says otherwise: while it loads one later it holds up all copies until the
+        kernels that run have ended, and these may wait for data that has to be copied.
         """
         path = _before(self.folder / "bin", environment.get("PATH", os.defpath))
-        return {**self.variables(environment, preload=preload), "PATH": path}
+        loading = environment.get(CUDA_LOADING, "EAGER")
+        own = {"PATH": path, CUDA_LOADING: loading}
+        return {**self.variables(environment, preload=preload), **own}
 
     def variables_without(self, environment: Mapping[str, str]) -> dict[str, str | None]:
         """Return variables as they were before :meth:`variables`; ``None`` to unset one."""

@@ -207,6 +207,17 @@ def test_a_command_that_cannot_be_run_has_the_status_of_shells() -> None:
     assert done.stderr == f"rdmawire: {__file__}: not an executable file\n"
 
 
+@pytest.mark.parametrize(("given", "wanted"), [(None, "EAGER"), ("LAZY", "LAZY")])
+def test_cuda_loads_kernels_at_the_start_unless_it_is_set(
+    given: str | None, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_MODULE_LOADING", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_MODULE_LOADING", given)
+    done = run("-q", "--", *PYTHON, "import os; print(os.environ['CUDA_MODULE_LOADING'])")
+    assert done.stdout == f"{wanted}\n"
+
+
 # Services.
 
 
