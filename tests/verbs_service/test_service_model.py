@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -14,6 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rdmawire.verbs_service.capture import Capture
+from rdmawire.verbs_service.network import DirectNetwork
 from tests.verbs_service.client import CAS, FAA, READ, SUCCESS, WRITE, Region
 from tests.verbs_service.running import Service, connected, running
 
@@ -137,9 +140,11 @@ class TwoClients(RuleBasedStateMachine):
             end.client.close()
 
 
-def test_service_does_what_the_model_does() -> None:
+@pytest.mark.parametrize("captured", [False, True])
+def test_service_does_what_the_model_does(captured: bool) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        TwoClients.service = stack.enter_context(running(folder))
-        effort = settings(max_examples=40, stateful_step_count=30)
+        network = DirectNetwork(Capture(folder / "all.pcap") if captured else None)
+        TwoClients.service = stack.enter_context(running(folder, network))
+        effort = settings(max_examples=30, stateful_step_count=30)
         run_state_machine_as_test(TwoClients, settings=effort)

@@ -9,6 +9,8 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.verbs_service import read_counters
+from rdmawire.verbs_service.capture import Capture
+from rdmawire.verbs_service.network import DirectNetwork
 from rdmawire.verbs_service.protocol import (
     ARM_ANY,
     ARM_SOLICITED,
@@ -53,9 +55,13 @@ MTU = 4096
 LENGTHS = (0, 1, 7, 8, 4095, MTU, MTU + 1, 3 * MTU, 65536, 100_001)
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("service")) as found:
+@pytest.fixture(scope="module", params=["without packets", "captured"])
+def service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("service")
+    capture = Capture(folder / "all.pcap") if request.param == "captured" else None
+    with running(folder, DirectNetwork(capture)) as found:
         yield found
 
 
@@ -493,8 +499,6 @@ def test_kinds_of_queue_pairs_that_there_are(service: Service) -> None:
 @pytest.mark.parametrize("kind", ["pcap", "pcapng"])
 def test_capture_has_every_frame_once(tmp_path: Path, kind: str) -> None:
     from rdmawire.capture import open_capture
-    from rdmawire.verbs_service.capture import Capture
-    from rdmawire.verbs_service.network import DirectNetwork
 
     file = tmp_path / f"live.{kind}"
     with running(tmp_path, network=DirectNetwork(Capture(file))) as service:
