@@ -120,7 +120,8 @@ class LocalConnection:
     def send(self, work: Iterable[SendWR], now: int) -> int:
         """Send checked work of ``qp`` at ``now`` (ns), in order. Return how many messages.
 
-        It ends at the first that needs packets. Nothing is sent while work is posted.
+        It ends at the first that needs packets. Nothing is sent while work is posted. The
+        connection must be one that :attr:`holds`.
         """
         return 0 if self.qp.sq.posted else self._send(work, now)
 
@@ -134,6 +135,8 @@ class LocalConnection:
         At most :data:`MAX_BYTES`.
         """
         posted = self.qp.sq.posted
+        if not self.holds:
+            return 0
         sent = self._send(_new_work(posted), self.qp.device.now)
         for _ in range(sent):
             posted.popleft()
@@ -171,13 +174,14 @@ class LocalConnection:
         """Whether nothing is pending from ``qp`` to ``peer``, and packets pass as usual."""
         qp, peer = self.qp, self.peer
         queue, inbound = qp.sq, peer.inbound
-        if not self.holds or queue.sent or qp.halted or not qp.begins:
+        if queue.sent or qp.halted or not qp.begins:
             return False
         if qp.watches or qp.governor is not None or not _is_known(peer):
             return False
-        pending = inbound.pending or inbound.ack_due or inbound.cnps_due
-        ends = inbound.epsn == queue.next_psn and qp.mtu == peer.mtu
-        return not pending and ends and inbound.incoming is NO_MESSAGE
+        if inbound.pending or inbound.ack_due or inbound.cnps_due:
+            return False
+        between = inbound.incoming is NO_MESSAGE
+        return between and inbound.epsn == queue.next_psn and qp.mtu == peer.mtu
 
     # Effects of packets.
 
@@ -202,9 +206,12 @@ class LocalConnection:
     def received(self, wr: SendWR, kind: Kind, recv: RecvWR, length: int) -> None:
         """Take a receive, the next one, and complete it with ``length`` bytes."""
         peer = self.peer
-        if peer.inbound.recv is NO_RECEIVE:
+        if peer.inbound.recv is not NO_RECEIVE:
+            peer.inbound.recv = NO_RECEIVE
+        elif peer.rq:
+            peer.rq.popleft()
+        else:
             peer.take_receive()
-        peer.inbound.recv = NO_RECEIVE
         imm, flags = 0, peer.receive_flags
         if kind.has_imm:
             imm, flags = wr.imm_data, flags | _WITH_IMM
@@ -395,18 +402,37 @@ def _send_write_with_imm(connection: LocalConnection, wr: SendWR, kind: Kind) ->
 
 def _send_send(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
     qp, peer = connection.qp, connection.peer
-    source = _source(qp, wr)
-    if source is None or source.length > MAX_MESSAGE:
-        return False
     recv = _next_receive(peer)
     if recv is None:
         return False
-    sink = _local(peer, peer.recv_pd, recv.sges, LOCAL_WRITE)
-    if sink is None or sink.length < source.length or not _copy(source, sink):
-        return False
+    if wr.flags & INLINE and len(recv.sges) == 1:
+        length = len(wr.inline)
+        if not _send_inline(peer, wr.inline, recv.sges[0]):
+            return False
+    else:
+        source = _source(qp, wr)
+        sink = _local(peer, peer.recv_pd, recv.sges, LOCAL_WRITE)
+        if source is None or sink is None or source.length > min(sink.length, MAX_MESSAGE):
+            return False
+        length = source.length
+        if not _copy(source, sink):
+            return False
     qp.counters.rdma_sends += 1
-    connection.requested(wr, kind, source.length)
-    connection.received(wr, kind, recv, source.length)
+    connection.requested(wr, kind, length)
+    connection.received(wr, kind, recv, length)
+    return True
+
+
+def _send_inline(peer: QueuePair, data: bytes, sge: Sge) -> bool:
+    """Write inline bytes to a receive of one SGE: the usual case of short messages."""
+    address, size, lkey = sge
+    sink = peer.device.keys.check(lkey, peer.recv_pd, address, size, LOCAL_WRITE)
+    if not 0 < len(data) <= size or not _is_plain(sink):
+        return False
+    try:
+        sink.write(address, data)
+    except MemoryFault:
+        return False
     return True
 
 

@@ -8,7 +8,7 @@ ibv_modify_qp(3) is in :mod:`rdmawire.ib.modify_qp`.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -438,6 +438,15 @@ class QueuePair:
             self.rq.append(wr)
             if self.inbound.starved:
                 self._tell_of_receives()
+
+    def enqueue_receives(self, work: Sequence[RecvWR]) -> None:
+        """Queue checked receives, as :meth:`enqueue_recv` does each of them."""
+        if self.state_rules.flush_recv or self.inbound.starved:
+            for wr in work:
+                self.enqueue_recv(wr)
+        else:
+            self.recv_slots.held += len(work)
+            self.rq.extend(work)
 
     def _tell_of_receives(self) -> None:
         """Grant credits with an unsolicited ACK, after an ACK that granted none. IBA 9.7.7.2.4."""

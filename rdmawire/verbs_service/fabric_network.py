@@ -65,6 +65,10 @@ class FabricNetwork(CapturedNetwork):
     def resolve(self, gid: bytes) -> bytes:
         return self._neighbours.resolve(gid)
 
+    @property
+    def is_idle(self) -> bool:
+        return False
+
     def move(self, time: int) -> bool:
         virtual = time - self._start
         due = self._simulator.next_time()

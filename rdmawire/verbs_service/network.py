@@ -37,6 +37,10 @@ class Network(Protocol):
     def move(self, time: int) -> bool:
         """Move the frames that are due at ``time``. Return whether there were any."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether :meth:`move` has nothing to do but to look at timers and descriptors."""
+
     def next_timer(self) -> int | None:
         """When :meth:`move` has something to do by itself, or ``None``."""
 
@@ -179,6 +183,10 @@ class DirectNetwork(CapturedNetwork):
 
     def resolve(self, gid: bytes) -> bytes:
         return self.neighbours.resolve(gid)
+
+    @property
+    def is_idle(self) -> bool:
+        return not any(device.ready for device in self.devices)
 
     def move(self, time: int) -> bool:
         moved = self.timers.handle(time)

@@ -245,14 +245,15 @@ def _take_shared_receives(context: Context, queue: int, records: Records, at: in
 
 def _receives(kind: int, queue: int, records: Records, at: int) -> tuple[list[RecvWR], int]:
     """The receives of a queue from ``at`` on, and the offset behind them."""
-    data, most = records.data, records.most
+    data, most, end = records.data, records.most, records.end
     read, works = _FIRST_FIELDS.unpack_from, list[RecvWR]()
     while at < most:
         length, found, number, _, wr_id, _, _, _, _, sges, *sge = read(data, at)
         if number != queue or found != kind:
             break
-        _check_size(records, at, length, _SIZE)
-        _check_length(length, sges)
+        if sges != 1 or length != _ONE_SGE or length > end - at:
+            _check_size(records, at, length, _SIZE)
+            _check_length(length, sges)
         pieces = (_new(Sge, sge),) if sges == 1 else _sges(data, at, sges)
         works.append(_new(RecvWR, (pieces, wr_id)))
         at += length

@@ -15,7 +15,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import CMSettings
 from rdmawire.live import Loop, entropy, now
 from rdmawire.live.loop import YIELDS
-from rdmawire.units import ms
+from rdmawire.units import ms, us
 from rdmawire.verbs_service import protocol
 from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
@@ -36,6 +36,8 @@ from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 _NODE_CA: Final = 1
 _NAME_WORDS: Final = 8
 _FLUSH_PERIOD: Final = ms(1)
+_MOVE_PERIOD: Final = us(50)
+"""Maximum time between two looks at frames and timers while messages need no frames."""
 _LOOKS: Final = 3
 """How often a ring is looked at before others: a receive and a send often come after each other."""
 _ROUNDS: Final = 8
@@ -79,7 +81,9 @@ class Server:
         self.cm = ConnectionService(self.devices, network.resolve, random, cm_settings)
         self.write_counters: Callable[[], None] | None = None
         """Writes the counters of devices to the files that programs read, if there are any."""
-        self._flush_at = now()
+        self._flush_at = self._move_by = now()
+        self._reports = False
+        """Whether work was done whose events were not reported yet."""
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
         check_socket_path(path)
@@ -105,17 +109,22 @@ class Server:
                 looks -= 1
                 worked = True
         time = now()
+        if worked and time < self._move_by and self.network.is_idle:
+            self._reports = True
+            return True
+        self._move_by = time + _MOVE_PERIOD
         for _ in range(_ROUNDS):
             moved = self.network.move(time)
             if not self.cm.step(time) and not moved:
                 break
             worked = True
-        if worked:
+        if worked or self._reports:
             self._report_events(time)
         return worked
 
     def _report_events(self, time: int) -> None:
         """Write asynchronous events to their pipes."""
+        self._reports = False
         for context in self._contexts:
             if context.async_channel.events:
                 context.report_events()
