@@ -1,5 +1,6 @@
 """Clients that end in the middle of something, and what the service keeps of them: nothing."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -36,6 +37,7 @@ def _objects(server: Server) -> list[int]:
 @contextmanager
 def nothing_left(service: Service) -> Iterator[None]:
     """Check that what clients made inside is gone after they are."""
+    gc.collect()  # descriptors of earlier tests are not to be closed meanwhile
     before, open_before = _objects(service.server), descriptors()
     yield
     wait_until(lambda: _objects(service.server) == before and descriptors() == open_before)
