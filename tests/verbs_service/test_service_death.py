@@ -1,5 +1,6 @@
 """Clients that end in the middle of something, and what the service keeps of them: nothing."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def nothing_left(service: Service) -> Iterator[None]:
 
     What earlier clients had may go meanwhile: the service notices their end a little later.
     """
+    gc.collect()  # descriptors of earlier tests are not to be closed meanwhile
     before = _counts(service.server)
     yield
     wait_until(
