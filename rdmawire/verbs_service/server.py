@@ -25,7 +25,7 @@ from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
 from rdmawire.verbs_service.network import Network
-from rdmawire.verbs_service.posting import take_work
+from rdmawire.verbs_service.posting import take_receives, take_work
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
 from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 
@@ -67,6 +67,8 @@ class Server:
         self.loop = Loop(yields)
         random = entropy()
         self.devices = [Device(spec, network.resolve, random) for spec in specs]
+        for device in self.devices:
+            device.nic.device.fetch_receives = partial(self._fetch_receives, device)
         network.attach(self.devices)
         self.cm = ConnectionService(self.devices, network.resolve, random, cm_settings)
         self.write_counters: Callable[[], None] | None = None
@@ -117,6 +119,14 @@ class Server:
         except RingError as error:
             self._expel(context, str(error))
             return False
+
+    def _fetch_receives(self, device: Device) -> bool:
+        """Take the receives that programs posted on a device since their rings had their turn."""
+        found = False
+        for context in self._contexts:
+            if context.device is device and context.ring.has_work:
+                found = take_receives(context) or found
+        return found
 
     def _take_all_work(self, context: Context) -> None:
         """Take what is in the ring now: at most as much as fits into it."""
