@@ -63,7 +63,7 @@ def library(*sanitizers: str) -> Path:
 def program(name: str, *sanitizers: str) -> Path:
     """A program of ``csrc/tests``, which is built if a source changed."""
     folder = library(*sanitizers)
-    sources = [CSRC / "tests" / f"{name}.c", CSRC / "tests" / "check.h"]
+    sources = [CSRC / "tests" / f"{name}.c", *sorted((CSRC / "tests").glob("*.h"))]
     digest = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     path = folder / f"{name}-{digest[:16]}"
     with _locked(folder):
