@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from rdmawire.verbs_service.libraries import libraries
 from tools.acceptance.processes import Program
 from tools.acceptance.reports import reason
 from tools.acceptance.service import Service, Usage, wait_for
@@ -60,11 +59,14 @@ def plans(size: Size) -> tuple[Plan, ...]:
     )
 
 
-def compiled(name: str, folder: Path) -> Path:
-    """Compile a program of ``csrc/tests`` into a folder. ``TrialError`` if that cannot be done."""
+def compiled(name: str, service: Service, folder: Path) -> Path:
+    """Compile a program of ``csrc/tests`` into a folder, with the libraries of a service.
+
+    ``TrialError`` if that cannot be done.
+    """
     program = folder / name
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-pthread"]
-    libs = [f"-L{path.parent}" for path in libraries().paths[:1]] + ["-lrdmacm", "-libverbs"]
+    libs = [f"-L{service.files.folder / 'lib'}", "-lrdmacm", "-libverbs"]
     words = [os.environ.get("CC", "cc"), *flags, str(_SOURCES / f"{name}.c"), "-o", str(program)]
     try:
         subprocess.run([*words, *libs], capture_output=True, text=True, check=True)
@@ -145,7 +147,7 @@ class Crowd:
 
 def _endure(service: Service, folder: Path, _: Size, *, seconds: float, loses: bool) -> str:
     before = service.usage()
-    crowd = Crowd(service, folder, compiled("endurance", folder), loses=loses)
+    crowd = Crowd(service, folder, compiled("endurance", service, folder), loses=loses)
     crowd.run(lambda: crowd.programs < _WARM_UP)
     left(service, before)
     warm, deadline = service.usage(), time.monotonic() + seconds
@@ -176,7 +178,7 @@ def _memory(warm: Usage, after: Usage) -> str:
 
 def _kill(service: Service, folder: Path, size: Size) -> str:
     before = service.usage()
-    program = compiled("mortal", folder)
+    program = compiled("mortal", service, folder)
     random = Random(1)
     server = Program(f"{program} serve {_PORT}", service.variables({}), folder / "server")
     try:
