@@ -77,6 +77,16 @@ class RateControl(Protocol):
         """Remove the deadline."""
 
 
+class LocalPeer(Protocol):
+    """The peer of a queue pair in the same process: :mod:`rdmawire.ib.local_connection`."""
+
+    def may_send(self, opcode: int) -> bool:
+        """Whether work of this type may need no packets."""
+
+    def send_posted(self) -> int:
+        """Send posted work without packets, from the oldest on. Return how many messages."""
+
+
 class Notifier(Protocol):
     """Sends CNPs for packets with the mark Congestion Experienced. IBA A17.9."""
 

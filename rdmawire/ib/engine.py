@@ -243,6 +243,19 @@ class Nic(Verbs):
             qp.established = True
             qp.events.append(CommunicationEstablished(qp.qp_num))
 
+    def flow_of(self, frame: bytes) -> Flow | None:
+        """The flow of frames with this head, if just one queue pair accepts them; else ``None``.
+
+        For frames that an adapter of this process would send: the frame is not received. The flow
+        loses its ``ways`` when a queue pair or the port is changed.
+        """
+        flow = self._rx_parser.flow_of(frame) if self._up else None
+        if flow is None or flow.special or flow.bth.destqp not in self.device.qps:
+            return None
+        if not flow.ways and refused(self.device.qps[flow.bth.destqp], flow) is not None:
+            return None
+        return flow if len(flow.ways or self._find_routes(flow)) == 1 else None
+
     def _find_routes(self, flow: Flow) -> tuple[Way, ...]:
         """Find and store the queue pairs that accept packets of this flow, with their rows."""
         ways = []

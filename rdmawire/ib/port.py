@@ -152,6 +152,7 @@ class Port:
         check_type("up", up, bool)
         if up != self._up:
             self._up = up
+            self._rx_parser.forget_routes()
             self.device.link_downed += not up
             self.device.report_port((PortActive if up else PortError)(PORT))
 

@@ -6,6 +6,7 @@ completes with an error. ibv_post_send(3), ibv_post_recv(3).
 
 from collections.abc import Mapping, Sequence
 from errno import EFAULT, EINVAL, ENOMEM
+from itertools import takewhile
 from operator import itemgetter
 from typing import Final
 
@@ -105,11 +106,14 @@ def enqueue_receives(qp: QueuePair, work: Sequence[RecvWR]) -> int:
     free, most = qp.cap.max_recv_wr - qp.recv_slots.held, qp.cap.max_recv_sge
     if free < len(work):
         free = qp.free_receives
-    for count, wr in enumerate(work):
-        if count >= free or len(wr.sges) > most:
-            return count
-        qp.enqueue_recv(wr)
+    if len(work) > free or max(map(_sges_of, work), default=0) > most:
+        work = list(takewhile(lambda wr: len(wr.sges) <= most, work[: max(free, 0)]))
+    qp.enqueue_receives(work)
     return len(work)
+
+
+def _sges_of(wr: RecvWR) -> int:
+    return len(wr.sges)
 
 
 def _full_of_sends(qp: QueuePair) -> str:

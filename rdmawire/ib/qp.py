@@ -8,13 +8,14 @@ ibv_modify_qp(3) is in :mod:`rdmawire.ib.modify_qp`.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from rdmawire.ib.device import (
     GSI_QPN,
     Device,
+    LocalPeer,
     Notifier,
     RateControl,
     pkeys_match,
@@ -131,7 +132,8 @@ class QueuePair:
     shared receive queue has its own (IBA 10.2.9). ``halted`` prevents new work from starting, after
     an error whose work completes in order. ``counters`` are those of drivers:
     :mod:`rdmawire.ib.hw_counters`. ``responses_in_a_row``: bytes of responses minus bytes of
-    requests, sent while both are pending. ``grants_credits`` says whether ACKs have credits.
+    requests, sent while both are pending. ``local`` is the peer to which messages may need no
+    packets, if it is known. ``grants_credits`` says whether ACKs have credits.
     """
 
     __slots__ = (
@@ -152,6 +154,7 @@ class QueuePair:
         "grants_credits",
         "halted",
         "inbound",
+        "local",
         "made_of",
         "max_dest_rd_atomic",
         "max_rd_atomic",
@@ -230,6 +233,7 @@ class QueuePair:
         self.page_wait = PageWait(device, self)
         self.governor: RateControl | None = None
         self.notifier: Notifier | None = None
+        self.local: LocalPeer | None = None
         self.credit_limit: int | None = None
         self.ackreq = ACKREQ if self.service.reliable else 0
         self.halted = self.established = self.drained = False
@@ -434,6 +438,15 @@ class QueuePair:
             self.rq.append(wr)
             if self.inbound.starved:
                 self._tell_of_receives()
+
+    def enqueue_receives(self, work: Sequence[RecvWR]) -> None:
+        """Queue checked receives, as :meth:`enqueue_recv` does each of them."""
+        if self.state_rules.flush_recv or self.inbound.starved:
+            for wr in work:
+                self.enqueue_recv(wr)
+        else:
+            self.recv_slots.held += len(work)
+            self.rq.extend(work)
 
     def _tell_of_receives(self) -> None:
         """Grant credits with an unsolicited ACK, after an ACK that granted none. IBA 9.7.7.2.4."""

@@ -34,6 +34,8 @@ def held(qp: QueuePair, wqe: Wqe) -> bool:
     if not qp.begins or qp.halted:
         return True
     in_flight = queue.in_flight
+    if in_flight and qp.local is not None and qp.local.may_send(wqe.wr.opcode):
+        return True  # when all responses are here, it may need no packets
     if in_flight >= qp.packets_in_flight and qp.window_left(in_flight) <= 0:
         return True
     verb = wqe.verb
@@ -252,6 +254,8 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
     while posted and len(frames) < room:
         wqe = posted[0]
         if wqe.psn == NO_PSN:
+            if qp.local is not None and not queue.sent and qp.local.send_posted():
+                continue
             if _short_messages(qp, wqe, frames, room - len(frames)):
                 continue
             if held(qp, wqe):
@@ -282,6 +286,10 @@ def _short_messages(qp: QueuePair, first: Wqe, frames: list[bytes], room: int) -
         return 0
     if queue.outstanding_reads or count <= 0:
         return 0
+    if qp.local is not None:
+        if queue.in_flight:
+            return 0
+        count = 1
     sent = _append_short(qp, first, opcodes, frames, count)
     if sent:
         queue.move_short(sent)

@@ -254,8 +254,8 @@ class RxParser:
 
     def forget(self) -> None:
         """Discard all flows: the port's addresses changed."""
+        self.forget_routes()
         self._flows.clear()
-        self._routed.clear()
 
     def route(self, flow: Flow, ways: tuple[tuple[Any, Any], ...], run: "Run | None") -> None:
         """Store the queue pairs that accept packets of this flow, each with its rule, and ``run``.

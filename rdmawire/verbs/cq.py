@@ -139,6 +139,10 @@ class CompletionQueue:
             self._tell(now, solicited or completion.status != 0)
         return self.polled + before + 1
 
+    def has_room(self, count: int) -> bool:
+        """Whether ``count`` more completions fit."""
+        return len(self._held) + count <= self._room
+
     @property
     def room(self) -> int:
         """How many completions :meth:`push_all` may add; 0 or less if an event is requested."""

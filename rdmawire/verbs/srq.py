@@ -129,6 +129,11 @@ class SharedReceiveQueue:
         """Free the slot of a receive that was taken and will never complete."""
         self.slots.held -= 1
 
+    @property
+    def oldest(self) -> RecvWR | None:
+        """The receive that :meth:`take` returns next."""
+        return self._held[0] if self._held else None
+
     def take(self) -> RecvWR | None:
         """Remove and return the oldest receive, or return ``None``."""
         held = self._held

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from rdmawire.verbs_service.network import DirectNetwork, Network
     from rdmawire.verbs_service.program import ProgramFiles, given_socket, is_served, no_service
     from rdmawire.verbs_service.server import Server
-    from rdmawire.verbs_service.service import network_of, serve
-    from rdmawire.verbs_service.session import Session, SessionSettings
+    from rdmawire.verbs_service.session import Session, SessionSettings, network_of
     from rdmawire.verbs_service.udp_network import UdpNetwork, UdpSettings, parse_udp
 
 __all__ = [
@@ -56,7 +55,6 @@ __all__ = [
     "parse_link",
     "parse_udp",
     "read_counters",
-    "serve",
 ]
 
 _MODULES = {
@@ -69,9 +67,8 @@ _MODULES = {
     ),
     "network": ("DirectNetwork", "Network"),
     "program": ("ProgramFiles", "given_socket", "is_served", "no_service"),
-    "service": ("network_of", "serve"),
     "server": ("Server",),
-    "session": ("Session", "SessionSettings"),
+    "session": ("Session", "SessionSettings", "network_of"),
     "udp_network": ("UdpNetwork", "UdpSettings", "parse_udp"),
 }
 

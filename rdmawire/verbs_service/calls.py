@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.ib import Dcqcn, DcqcnParameters, QPInit, QueuePair
+from rdmawire.ib import QPInit
 from rdmawire.memory import Extent, MemoryWindow, Region
 from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import (
@@ -32,7 +32,6 @@ from rdmawire.verbs_service.context import (
     SrqHandle,
     XrcDomain,
 )
-from rdmawire.verbs_service.device import Device
 from rdmawire.verbs_service.events import Channel
 from rdmawire.verbs_service.process_memory import (
     CopiedMemory,
@@ -48,7 +47,6 @@ from rdmawire.verbs_service.protocol import (
     QP_CAP,
 )
 from rdmawire.verbs_service.ring import CompletionRing
-from rdmawire.wire.inet import ECN
 
 _PORT: Final = 1
 _ROCE_V2_UAPI: Final = 2
@@ -324,8 +322,6 @@ class Calls:
                 async_channel=self._context.async_channel,
             )
         qp = self._context.nic.create_qp(kind, init)
-        if qp.service.connected:
-            self._context.nic.notify_congestion(qp)
         self._context.qps[qp.qp_num] = qp
         device.openers[qp] += 1
         handle = self._context.add(QueuePairHandle(qp))
@@ -346,8 +342,8 @@ class Calls:
         found = self._context.find(qp, QueuePairHandle).qp
         attributes, known = qp_attributes(self._context.device, found.type, mask, words)
         self._context.nic.modify_qp(found, attributes, known)
-        if attributes.ah is not None:
-            _control_congestion(self._context.device, found, attributes.ah)
+        if attributes.ah is not None and found.service.connected:
+            self._context.device.control_congestion(found, attributes.ah)
         return Reply((int(found.state),))
 
     def query_qp(self, qp: int) -> Reply:
@@ -413,15 +409,6 @@ _HANDLERS: Final[dict[int, Callable[..., Reply]]] = {
     if call.name not in _OUTSIDE and not call.name.startswith("cm_")
 }
 """Methods to call with the arguments of a request, by the call's number."""
-
-
-def _control_congestion(device: Device, qp: QueuePair, path: AddressHandle) -> None:
-    """Let DCQCN reduce the rate of a queue pair whose packets switches may mark. RFC 3168, 5."""
-    capable = path.traffic_class & ECN.CE
-    if capable or qp.governor is not None:
-        device.nic.control_congestion(
-            qp, Dcqcn(DcqcnParameters.at(device.rate)) if capable else None
-        )
 
 
 def _scarce(error: OSError) -> int:

@@ -60,6 +60,9 @@ from rdmawire.wire.cm import RejectReason
 MAX_IDS: Final = 1 << 16
 """Maximum ids and channels of one process."""
 
+MAX_GROUPS: Final = 1 << 12
+"""Maximum groups that an id joins."""
+
 MULTICAST_QKEY: Final = 0x01234567
 """The Q_Key of groups: RDMA_UDP_QKEY of <rdma/rdma_cma.h>."""
 _PACKET_LIFE: Final = 16
@@ -324,6 +327,8 @@ class ConnectionService:
         Those are not sent: switches of a scenario flood groups.
         """
         port = one.need_port()
+        if len(one.groups) >= MAX_GROUPS:
+            raise VerbsError(f"an id is in {MAX_GROUPS} groups at most", ENOMEM)
         if not is_multicast(group.gid) or group.family != one.source.family:
             raise VerbsError(f"{group.gid.hex()} is no multicast address of the family", EINVAL)
         handle = self.handle()

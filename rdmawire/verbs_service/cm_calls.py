@@ -173,6 +173,7 @@ class ConnectionCalls:
     ) -> Reply:
         one = self._session.find(number)
         one.need(IdState.IDLE, IdState.BOUND, IdState.ADDR_RESOLVED)
+        one.check_room()
         destination = endpoint(dst_family, gid_of(dst0, dst1), dst_port)
         if src_family and one.state is IdState.IDLE:
             self._bind(one, endpoint(src_family, gid_of(src0, src1), src_port))
@@ -327,6 +328,7 @@ class ConnectionCalls:
 
     def cm_join(self, number: int, family: int, gid0: int, gid1: int) -> Reply:
         one = self._session.find(number)
+        one.check_room()
         group = endpoint(family, gid_of(gid0, gid1), 0)
         return Reply((self._service.join(one, group),))
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import Enum, auto
-from errno import EADDRINUSE, EADDRNOTAVAIL, EINVAL
+from errno import EADDRINUSE, EADDRNOTAVAIL, EINVAL, ENOMEM
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -26,7 +26,7 @@ _WORD_BITS: Final = 64
 NO_CONN: Final = (0,) * len(CONN_PARAM)
 NO_PATH: Final = (0,) * len(AH_ATTR)
 MAX_EVENTS: Final = 1 << 14
-"""Maximum events that wait in a channel. Requests beyond that are refused."""
+"""Maximum events that wait in a channel. Requests and calls that report more are refused."""
 
 IPV4, IPV6 = 4, 6
 _ANY: Final = {IPV4: MAPPED_IPV4 + bytes(4), IPV6: bytes(16)}
@@ -97,7 +97,12 @@ class EventChannel:
         self._events: deque[EventRecord] = deque()
         read_end = self._pipe.take_read_end()
         # A description of its own, which can be non-blocking while the library's blocks.
-        self._drain = os.open(f"/proc/self/fd/{read_end}", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            self._drain = os.open(f"/proc/self/fd/{read_end}", os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            os.close(read_end)
+            self._pipe.close()
+            raise
         self._read_end = read_end
 
     def take_read_end(self) -> int:
@@ -221,6 +226,11 @@ class CmId:
         if self.port is None:
             raise VerbsError(f"id {self.handle} is bound to no device", EINVAL)
         return self.port
+
+    def check_room(self) -> None:
+        """``VerbsError`` ENOMEM if its channel has as many events as it may."""
+        if self.channel.is_full:
+            raise VerbsError(f"{MAX_EVENTS} events wait in the channel: take some", ENOMEM)
 
     def report(self, event: int, status: int = 0) -> None:
         """Report an event without parameters."""

@@ -8,7 +8,8 @@ import os
 import socket
 from array import array
 from collections.abc import Iterable
-from errno import EINVAL, EPIPE
+from errno import EINVAL, ENOPROTOOPT, EPIPE
+from select import POLLIN, poll
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -16,6 +17,8 @@ from rdmawire.verbs_service.protocol import CALLS, MAX_WORDS, Call
 
 _MAX_FDS: Final = 8
 _WORD: Final = 8
+_SO_PEERPIDFD: Final = 77
+"""Of <asm-generic/socket.h>: Python's ``socket`` has no name for it."""
 _CREDENTIALS: Final = Struct("=3i")
 _CALLS: Final = {call.number: call for call in CALLS}
 
@@ -68,14 +71,31 @@ class Connection:
             data, fds, flags, _ = socket.recv_fds(self._socket, size, _MAX_FDS)
         except ConnectionError as error:
             raise Gone from error
-        if not data:
-            raise Gone
         request = None if flags & socket.MSG_CTRUNC else _request(data, tuple(fds))
         if request is None:
             for fd in fds:
                 os.close(fd)
+        if not data:
+            raise Gone
+        if request is None:
             self.refuse(EINVAL)
         return request
+
+    def is_of_living_process(self) -> bool:
+        """Whether the process that connected still runs, so that no other one has its PID.
+
+        Before Linux 6.5 that cannot be found out, and it is ``True``.
+        """
+        try:
+            process = self._socket.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+        except OSError as error:
+            return error.errno == ENOPROTOOPT
+        try:
+            ended = poll()
+            ended.register(process, POLLIN)
+            return not ended.poll(0)
+        finally:
+            os.close(process)
 
     def reply(self, reply: Reply) -> None:
         """Answer a request, and close the descriptors that the reply has."""
@@ -93,8 +113,9 @@ class Connection:
         data = array("Q", words).tobytes()
         try:
             socket.send_fds(self._socket, [data], list(fds))
-        except (BlockingIOError, ConnectionError) as error:
+        except OSError as error:
             # A client has one request in flight, so its buffer has room unless it breaks that rule.
+            # ETOOMANYREFS: the user's processes do not receive the descriptors they are sent.
             raise Gone(EPIPE) from error
 
     def close(self) -> None:
@@ -104,7 +125,7 @@ class Connection:
 
 def _request(data: bytes, fds: tuple[int, ...]) -> Request | None:
     """Parse a message; ``None`` unless it is a call with all of its arguments and descriptors."""
-    if len(data) % _WORD or len(data) > _WORD * MAX_WORDS:
+    if not data or len(data) % _WORD or len(data) > _WORD * MAX_WORDS:
         return None
     number, *arguments = array("Q", data)
     call = _CALLS.get(number)

@@ -5,13 +5,14 @@ that the engine allows, also when the process died in the middle of something.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from errno import EBUSY, EINVAL
 from struct import Struct
 from typing import Final, TypeVar
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QueuePair
+from rdmawire.ib.local_connection import LocalConnections
 from rdmawire.memory import MemoryWindow, Region
 from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import (
@@ -83,21 +84,26 @@ class Context:
     """The objects of one process on one device.
 
     ``process`` is the memory of the process, ``None`` where Linux refuses access: then the library
-    copies.
+    copies. :meth:`close` closes it. ``OSError`` without descriptors or memory.
     """
 
-    def __init__(self, device: Device, pid: int) -> None:
+    def __init__(self, device: Device, pid: int, process: ProcessMemory | None) -> None:
         self.device = device
         self.nic = device.nic
         self.pid = pid
-        self.ring = WorkRing()
-        self.copies = CopyThread()
-        self.process = _open_memory(pid)
-        self.pipe = EventPipe()
+        self.process = process
+        with ExitStack() as made:
+            self.ring = WorkRing()
+            made.callback(self.ring.close)
+            self.copies = CopyThread()
+            made.callback(self.copies.close)
+            self.pipe = EventPipe()
+            made.pop_all()
         self.async_channel: AsyncChannel = self.nic.create_async_channel()
         self.qps: dict[int, QueuePair] = {}
         """The queue pairs that this context posts to, by number."""
         self.srqs = SrqNames(self.nic.device.qps)
+        self.local = LocalConnections(device.local_nics)
         self.mcast: set[tuple[bytes, QueuePair]] = set()
         """The multicast groups of queue pairs."""
         self._channels: dict[int, Channel] = {}
@@ -212,6 +218,7 @@ class Context:
             del self.device.openers[qp]
         self.remove(handle)
         self.qps.pop(qp.qp_num, None)
+        self.local.forget(qp.qp_num)
 
     def destroy_srq(self, handle: int, owner: SrqHandle) -> None:
         """Destroy a shared receive queue. ``VerbsError`` EBUSY while queue pairs use it."""
@@ -286,11 +293,3 @@ class Context:
         for handle, thing in self.of_kind(kind):
             with suppress(VerbsError):
                 destroy(handle, thing)
-
-
-def _open_memory(pid: int) -> ProcessMemory | None:
-    """The memory of a process, or ``None`` where Linux refuses it."""
-    try:
-        return ProcessMemory(pid)
-    except OSError:
-        return None

@@ -1,7 +1,7 @@
 """The devices of a service: names, addresses, rates, and the engine of each."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from errno import EINVAL
 from typing import Final
@@ -9,10 +9,12 @@ from typing import Final
 from rdmawire.errors import VerbsError
 from rdmawire.fabric.host import Place
 from rdmawire.ib import Nic, QueuePair
+from rdmawire.ib.congestion import CongestionController
 from rdmawire.identifier import Randomness
 from rdmawire.live import now
 from rdmawire.memory import AddressSpace
-from rdmawire.verbs import IBTA
+from rdmawire.verbs import IBTA, AddressHandle
+from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 
 PROFILE: Final = replace(
@@ -28,8 +30,6 @@ PROFILE: Final = replace(
 )
 """The limits of devices: those of the standard's profile, and one P_Key."""
 
-_GIGABIT: Final = 1e9
-
 MAX_NAME: Final = 63
 """Maximum bytes of a device's name, as in ``ibv_device``."""
 
@@ -44,8 +44,8 @@ _SPEEDS: Final = {2.5: 1, 5: 2, 10: 8, 14: 16, 25: 32, 50: 64, 100: 128, 200: 25
 class DeviceSpec:
     """A device: its name, its place (MAC address, first GID), further GIDs, path MTU, and rate.
 
-    ``rate`` is in Gbit/s: what programs read of the port, and the highest rate of queue pairs that
-    control congestion. Others have no limit.
+    ``rate`` is in Gbit/s, and only what programs read of the port. ``congestion`` makes the
+    congestion control of a queue pair; without it CNPs change no rate.
     """
 
     name: str
@@ -53,6 +53,7 @@ class DeviceSpec:
     more_gids: tuple[bytes, ...] = ()
     mtu: MTU = MTU.MTU_4096
     rate: float = 100
+    congestion: Callable[[], CongestionController] | None = None
 
 
 def link_local(mac: bytes) -> bytes:
@@ -87,8 +88,8 @@ class Device:
         self.mtu = spec.mtu
         self.guid = int.from_bytes(_eui64(self.mac), "big")
         self.resolve = resolve
-        self.rate = spec.rate * _GIGABIT
         self.width, self.speed = _port_rate(spec.rate)
+        self._congestion = spec.congestion
         self.nic = Nic(
             self.mac, self.gids, AddressSpace(), profile=PROFILE, random=random, clock=now
         )
@@ -96,6 +97,8 @@ class Device:
         """The queue pairs with frames to send: empty if there are none."""
         self.xrc_files: dict[tuple[int, int], tuple[int, int]] = {}
         """The XRC domain of each file, and how many contexts have it open."""
+        self.local_nics: Mapping[bytes, Nic] = {}
+        """The adapters, by MAC address, to which messages need no packets. Set by the network."""
         self.openers: Counter[QueuePair] = Counter()
         """How many contexts have each queue pair."""
         cq = self.nic.create_cq(1)
@@ -107,6 +110,17 @@ class Device:
         if index >= len(self.gids):
             raise VerbsError(f"GID index {index}: {self.name} has {len(self.gids)} GIDs", EINVAL)
         return self.gids[index]
+
+    def control_congestion(self, qp: QueuePair, path: AddressHandle) -> None:
+        """Send CNPs for marked packets of a connected queue pair, and control its rate.
+
+        CNPs are not ECN-capable. The rate is controlled if the device has a scheme for it, and the
+        path an ECN-capable traffic class (RFC 3168, section 5): other packets are never marked.
+        """
+        ecn = path.traffic_class & ECN.CE
+        self.nic.notify_congestion(qp, traffic_class=path.traffic_class & ~ECN.CE)
+        if ecn and self._congestion is not None:
+            self.nic.control_congestion(qp, self._congestion())
 
 
 def _port_rate(rate: float) -> tuple[int, int]:

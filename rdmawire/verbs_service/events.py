@@ -6,6 +6,7 @@ pending here: a client that reads nothing holds up no other.
 
 import os
 from collections import deque
+from contextlib import suppress
 from fcntl import F_SETPIPE_SZ, fcntl
 from typing import Final
 
@@ -23,7 +24,8 @@ class EventPipe:
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self._read, True)
-        fcntl(self._write, F_SETPIPE_SZ, _PIPE_BYTES)
+        with suppress(PermissionError):  # the user's pipes have all the memory they may: pipe(7)
+            fcntl(self._write, F_SETPIPE_SZ, _PIPE_BYTES)
         self._pending: deque[bytes] = deque()
 
     def take_read_end(self) -> int:

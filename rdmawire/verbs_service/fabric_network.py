@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from rdmawire.errors import FabricError
 from rdmawire.fabric import Chances, Envelope, Link, Network, Place, Simulator
 from rdmawire.fabric.simulator import Attachment
+from rdmawire.ib.congestion import CongestionController
 from rdmawire.live import now
 from rdmawire.traffic.scenario import Scenario
 from rdmawire.traffic.scenario.consistency import places_of
+from rdmawire.traffic.scenario.runner.endpoint import CONTROLS
 from rdmawire.traffic.scenario.runner.testbed import add_links, install_faults, rule_of
 from rdmawire.traffic.scenario.types import parse_rate
 from rdmawire.units import parse_duration, parse_share
@@ -63,6 +65,10 @@ class FabricNetwork(CapturedNetwork):
     def resolve(self, gid: bytes) -> bytes:
         return self._neighbours.resolve(gid)
 
+    @property
+    def is_idle(self) -> bool:
+        return False
+
     def move(self, time: int) -> bool:
         virtual = time - self._start
         due = self._simulator.next_time()
@@ -87,13 +93,21 @@ class LinkSettings(NamedTuple):
     seed: int = 0
 
 
-_PARSERS: Final[dict[str, Callable[[str], object]]] = {
-    "latency": parse_duration,
-    "rate": parse_rate,
-    "loss": parse_share,
-    "duplicate": parse_share,
-    "seed": int,
+def _share(text: str) -> float:
+    share = parse_share(text)
+    if share > 1:
+        raise ValueError(text)
+    return share
+
+
+_PARSERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
+    "latency": (parse_duration, "a time such as 10us"),
+    "rate": (parse_rate, "bits per second such as 25G"),
+    "loss": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
+    "duplicate": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
+    "seed": (int, "a whole number"),
 }
+"""How the value of each setting is read, and in words what it is."""
 
 
 def parse_link(text: str) -> LinkSettings:
@@ -102,13 +116,18 @@ def parse_link(text: str) -> LinkSettings:
     for part in text.split(","):
         name, _, value = part.partition("=")
         name = name.strip()
-        if name not in _PARSERS or name in values:
+        if name not in _PARSERS:
             known = ", ".join(_PARSERS)
-            raise FabricError(f"network {part!r}: give each of {known} once at most, as NAME=VALUE")
+            raise FabricError(
+                f"network {part!r}: the settings of a link are {known}, as NAME=VALUE"
+            )
+        if name in values:
+            raise FabricError(f"network {part!r}: {name} is given twice")
+        parse, words = _PARSERS[name]
         try:
-            values[name] = _PARSERS[name](value.strip())
+            values[name] = parse(value.strip())
         except ValueError as error:
-            raise FabricError(f"network {part!r}: {value!r} is no {name}") from error
+            raise FabricError(f"network {part!r}: {name} is {words}") from error
     return LinkSettings(**values)  # type: ignore[arg-type]
 
 
@@ -131,8 +150,8 @@ def _on_one_link(
 def of_scenario(scenario: Scenario) -> Build:
     """The devices are the hosts of a scenario, in order, with its switches, links and faults.
 
-    Its connections, steps and expectations are not used. ``FabricError`` for faults that name an
-    end of a connection.
+    Its steps and expectations are not used, and of its connections the congestion control alone.
+    ``FabricError`` for faults that name an end of a connection.
     """
     for link in scenario.links:
         for fault in link.faults:
@@ -159,7 +178,7 @@ def _as_hosts(
 
 
 def devices_of(scenario: Scenario) -> tuple[DeviceSpec, ...]:
-    """A device for each host of a scenario, with its name and addresses."""
+    """A device for each host of a scenario, with its name, addresses and congestion control."""
     mtus = {end: link.mtu for link in scenario.links for end in link.ends}
     rates = {end: link.rate for link in scenario.links for end in link.ends}
     specs = []
@@ -173,9 +192,21 @@ def devices_of(scenario: Scenario) -> tuple[DeviceSpec, ...]:
                 further,
                 _path_mtu(mtus.get(host.name)),
                 100 if rate is None else rate / 1e9,
+                _congestion_of(scenario, host.name, rate),
             )
         )
     return tuple(specs)
+
+
+def _congestion_of(
+    scenario: Scenario, host: str, rate: int | None
+) -> Callable[[], CongestionController] | None:
+    """Return what makes the congestion control of a host: that of its first connection with one."""
+    for connection in scenario.connections:
+        scheme = connection.congestion
+        if scheme is not None and host in connection.ends:
+            return partial(CONTROLS[scheme].made, scheme, connection.parameters, rate)
+    return None
 
 
 def _path_mtu(mtu: int | None) -> MTU:

@@ -102,12 +102,16 @@ def _module(path: Path) -> ModuleType:
 
 
 def copy_libraries(folder: Path, found: list[Path]) -> None:
-    """Copy libraries to a folder, with the names that programs open.
+    """Copy libraries to a folder, with the names that programs open, in place of older ones.
 
-    Copies, so that a container with the folder has them. ``libibverbs.so`` is a link.
+    Copies, so that a container with the folder has them. ``libibverbs.so`` is a link. Each name
+    always has a whole library, and programs that have loaded an older one keep it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for library in found:
-        shutil.copy2(library, folder / library.name)
-        if library.suffix != ".so":
-            (folder / library.stem).symlink_to(library.name)
+        copy = folder / f"{library.name}.new"
+        shutil.copy2(library, copy)
+        copy.replace(folder / library.name)
+        link = folder / library.stem
+        if library.suffix != ".so" and not link.is_symlink():
+            link.symlink_to(library.name)

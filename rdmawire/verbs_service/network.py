@@ -20,7 +20,7 @@ from rdmawire.verbs.ah import is_multicast, multicast_mac
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import Device
 
-_TIMER_PERIOD: Final = us(20)
+_TIMER_PERIOD: Final = us(100)
 _BURST: Final = 128
 """Frames that a device sends before others do."""
 
@@ -36,6 +36,10 @@ class Network(Protocol):
 
     def move(self, time: int) -> bool:
         """Move the frames that are due at ``time``. Return whether there were any."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether :meth:`move` has nothing to do but to look at timers and descriptors."""
 
     def next_timer(self) -> int | None:
         """When :meth:`move` has something to do by itself, or ``None``."""
@@ -78,7 +82,7 @@ class Neighbours:
 
 
 class Timers:
-    """The timers of devices. They are looked at every 20 us at most: that takes its time."""
+    """The timers of devices. They are looked at every 100 us at most: that takes its time."""
 
     def __init__(self) -> None:
         self._nics: list[Nic] = []
@@ -150,7 +154,10 @@ class CapturedNetwork:
 
 
 class DirectNetwork(CapturedNetwork):
-    """A wire without latency, rate or loss. ``capture`` gets each frame once."""
+    """A wire without latency, rate or loss. ``capture`` gets each frame once.
+
+    Without a capture the messages between its devices need no packets.
+    """
 
     def __init__(self, capture: Capture | None = None) -> None:
         super().__init__(capture)
@@ -165,9 +172,17 @@ class DirectNetwork(CapturedNetwork):
         for device in devices:
             self.by_mac[device.mac] = device
             self.neighbours.add(device.gids, device.mac)
+        if self.capture is None:
+            nics = {device.mac: device.nic for device in devices}
+            for device in devices:
+                device.local_nics = nics
 
     def resolve(self, gid: bytes) -> bytes:
         return self.neighbours.resolve(gid)
+
+    @property
+    def is_idle(self) -> bool:
+        return not any(device.ready for device in self.devices)
 
     def move(self, time: int) -> bool:
         moved = self.timers.handle(time)

@@ -9,13 +9,14 @@ from contextlib import contextmanager, suppress
 from mmap import mmap
 from operator import length_hint
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QueuePair
 from rdmawire.ib.doorbell import post_invalid, post_invalid_receive
-from rdmawire.ib.post_checks import enqueue_receives, enqueue_short
+from rdmawire.ib.post_checks import check_send, enqueue_receives, enqueue_short
 from rdmawire.ib.service import SERVICES
+from rdmawire.live import now
 from rdmawire.memory import Bind, MemoryWindow, Region
 from rdmawire.memory.key import LOCAL_WRITE
 from rdmawire.verbs import (
@@ -97,16 +98,31 @@ _SHORT: Final = frozenset(
 )
 """Operations of which a record's first fields are always valid."""
 
+_SHORT_SOURCES: Final = _SHORT - {SendOpcode.RDMA_READ.value}
+"""Those that send local memory, or inline bytes."""
+
 _LONG_TYPES: Final = frozenset({QPType.UD, QPType.XRC_INI})
 """Queue pairs whose work needs the last fields of a record."""
 
 
-class Records(NamedTuple):
-    """Bytes of a ring: records may begin before ``most``, and lie before ``end``."""
+MAX_BYTES: Final = 4 << 20
+"""Bytes of messages after which no more work is taken at once, so that they do not hold up others.
+A message that is sent without packets is copied at once."""
 
-    data: mmap
-    most: int
-    end: int
+
+class Records:
+    """Bytes of a ring: records may begin before ``most``, and lie before ``end``.
+
+    ``size`` counts the bytes of the messages that were taken.
+    """
+
+    __slots__ = ("data", "end", "most", "size")
+
+    def __init__(self, data: mmap, most: int, end: int) -> None:
+        self.data = data
+        self.most = most
+        self.end = end
+        self.size = 0
 
 
 def take_work(context: Context) -> bool:
@@ -119,7 +135,7 @@ def take_work(context: Context) -> bool:
     if not size:
         return False
     at, records = start, Records(ring.map, min(start + MAX_BATCH, start + size), start + size)
-    while at < records.most:
+    while at < records.most and records.size < MAX_BYTES:
         length, kind, queue = _HEAD.unpack_from(ring.map, at)
         if kind == PAD:
             _check_size(records, at, length, _MIN_PAD)
@@ -172,9 +188,9 @@ def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
     """Post the send work of one queue pair from ``at`` on; return the offset behind it."""
     qp = _queue_pair(context, queue)
     known, is_short, are_short = _KNOWN[qp.type], qp.type not in _LONG_TYPES, True
-    data, most, end = records
+    data, most, end, size = records.data, records.most, records.end, records.size
     read, works = _FIRST_FIELDS.unpack_from, list[SendWR]()
-    while at < most:
+    while at < most and size < MAX_BYTES:
         length, kind, number, opcode, wr_id, flags, imm, remote, rkey, sges, *sge = read(data, at)
         if number != queue or kind != POST_SEND:
             break
@@ -186,18 +202,39 @@ def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
             opcode, mask = known.get(opcode, _UNKNOWN)
             fields = (opcode, (_new(Sge, sge),), wr_id, flags & mask, remote, rkey, imm, imm)
             works.append(_new(SendWR, fields + _REST))
+            size += sge[1]
+        elif flags & _INLINE and is_short and opcode in _SHORT_SOURCES:
+            inline = _inline(data, at, length)
+            opcode, mask = known.get(opcode, _UNKNOWN)
+            head = (opcode, (), wr_id, flags & mask, remote, rkey, imm, imm)
+            works.append(_new(SendWR, (*head, *_BEFORE_INLINE, inline, *_BEHIND_INLINE)))
+            are_short = are_short and len(inline) <= qp.cap.max_inline_data
         else:
             are_short = False
             works.append(_long(context, known, data, at, length))
+            size += sum(one[1] for one in works[-1].sges)
         at += length
+    records.size = size
     _post_sends(context, qp, works, are_short=are_short)
     return at
 
 
 def _post_sends(context: Context, qp: QueuePair, works: list[SendWR], *, are_short: bool) -> None:
-    if are_short:
+    connection = context.local.of(qp)
+    if connection is not None:
+        checked = works if are_short else _checked(qp, works)
+        works = works[connection.send(checked, now()) :]
+    if works and are_short:
         works = works[enqueue_short(qp, works) :]
-    _post(context.nic.post_send, post_invalid, qp, works)
+    if works:
+        _post(context.nic.post_send, post_invalid, qp, works)
+
+
+def _checked(qp: QueuePair, works: list[SendWR]) -> Iterator[SendWR]:
+    """Work up to the first that must be refused."""
+    with suppress(VerbsError):
+        for wr in works:
+            yield check_send(qp, wr)
 
 
 def _post(
@@ -221,7 +258,8 @@ def _take_receives(context: Context, queue: int, records: Records, at: int) -> i
     qp = _queue_pair(context, queue)
     works, at = _receives(POST_RECV, queue, records, at)
     works = works[enqueue_receives(qp, works) :]
-    _post(context.nic.post_recv, post_invalid_receive, qp, works)
+    if works:
+        _post(context.nic.post_recv, post_invalid_receive, qp, works)
     return at
 
 
@@ -238,14 +276,15 @@ def _take_shared_receives(context: Context, queue: int, records: Records, at: in
 
 def _receives(kind: int, queue: int, records: Records, at: int) -> tuple[list[RecvWR], int]:
     """The receives of a queue from ``at`` on, and the offset behind them."""
-    data, most, _ = records
+    data, most, end = records.data, records.most, records.end
     read, works = _FIRST_FIELDS.unpack_from, list[RecvWR]()
     while at < most:
         length, found, number, _, wr_id, _, _, _, _, sges, *sge = read(data, at)
         if number != queue or found != kind:
             break
-        _check_size(records, at, length, _SIZE)
-        _check_length(length, sges)
+        if sges != 1 or length != _ONE_SGE or length > end - at:
+            _check_size(records, at, length, _SIZE)
+            _check_length(length, sges)
         pieces = (_new(Sge, sge),) if sges == 1 else _sges(data, at, sges)
         works.append(_new(RecvWR, (pieces, wr_id)))
         at += length
@@ -263,6 +302,19 @@ _RECEIVERS: Final = frozenset({POST_RECV, POST_SRQ_RECV})
 
 _UNKNOWN: Final = (-1, 0)
 _REST: Final = tuple(SendWR(0))[8:]
+_INLINE_FIELD: Final = SendWR._fields.index("inline")
+_BEFORE_INLINE: Final = tuple(SendWR(0))[8:_INLINE_FIELD]
+_BEHIND_INLINE: Final = tuple(SendWR(0))[_INLINE_FIELD + 1 :]
+_INLINE_LENGTH: Final = Struct("=I")
+_INLINE_LENGTH_AT: Final = WORK_REQUEST.offset("inline_length")
+
+
+def _inline(data: mmap, at: int, length: int) -> bytes:
+    """The inline bytes of the record of ``length`` bytes at ``at``."""
+    (size,) = _INLINE_LENGTH.unpack_from(data, at + _INLINE_LENGTH_AT)
+    if size > MAX_INLINE_DATA or _SIZE + size > length:
+        raise RingError(f"{size} bytes inline in a record of {length}")
+    return data[at + _SIZE : at + _SIZE + size]
 
 
 def _check_length(length: int, sges: int) -> None:
@@ -299,16 +351,14 @@ def _long(context: Context, known: Known, data: mmap, at: int, length: int) -> S
     """A send work request from all fields of its record."""
     (
         _, _, _, opcode, wr_id, flags, imm, remote, rkey, sge_count, compare_add, swap, ah,
-        remote_qpn, remote_qkey, remote_srqn, inline_length, mw, mr, mw_access, bind_address,
+        remote_qpn, remote_qkey, remote_srqn, _, mw, mr, mw_access, bind_address,
         bind_length,
     ) = _RECORD.unpack_from(data, at)  # fmt: skip
     found, mask = known.get(opcode, _UNKNOWN)
     inline: bytes = b""
     sges: tuple[Sge, ...] = ()
     if flags & _INLINE:
-        if inline_length > MAX_INLINE_DATA or _SIZE + inline_length > length:
-            raise RingError(f"{inline_length} bytes inline in a record of {length}")
-        inline = data[at + _SIZE : at + _SIZE + inline_length]
+        inline = _inline(data, at, length)
     else:
         _check_length(length, sge_count)
         sges = _sges(data, at, sge_count)

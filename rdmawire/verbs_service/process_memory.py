@@ -47,13 +47,19 @@ class Memory(Protocol):
 
 
 class ProcessMemory:
-    """The memory of a process through ``/proc/PID/mem``.
+    """The memory of a process of user ``uid`` through ``/proc/PID/mem``.
 
-    ``OSError`` if Linux does not let this process open it.
+    ``OSError`` if Linux does not let this process open it. A service of root may open that of any
+    process, so ``PermissionError`` if it has another owner, as a program with more rights has that
+    the process executed after it connected.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, uid: int) -> None:
         self._fd = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        owner = os.fstat(self._fd).st_uid
+        if owner != uid:
+            os.close(self._fd)
+            raise PermissionError(f"process {pid} is of user {owner}, not {uid}")
 
     def read(self, address: int, length: int) -> bytes:
         try:
@@ -111,10 +117,14 @@ class CopyThread:
 
     def __init__(self) -> None:
         kind = socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        self._buffer = SharedMemory("rdmawire-copy", COPY_BUFFER_BYTES)
+        try:
+            self._socket, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        except OSError:
+            self._buffer.close()
+            raise
         self._socket.settimeout(_PATIENCE)
         self._theirs = theirs.detach()
-        self._buffer = SharedMemory("rdmawire-copy", COPY_BUFFER_BYTES)
         self._broken = False
 
     def take_fds(self) -> tuple[int, int]:

@@ -1,10 +1,11 @@
 """What a program needs to use a service: libraries, a private ``/sys``, and variables."""
 
+import fcntl
 import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
-from errno import ENOENT
+from errno import EADDRINUSE, ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -43,11 +44,15 @@ def is_served(path: Path) -> bool:
 
 
 class ProgramFiles:
-    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys`` and ``dev``."""
+    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys`` and ``dev``.
+
+    One service at a time has them, that which :meth:`write` has locked the folder for.
+    """
 
     def __init__(self, path: Path) -> None:
         self.socket = path.absolute()
         self.folder = self.socket.with_name(f"{path.name}.rdmawire")
+        self._lock: int | None = None
 
     @property
     def sysfs(self) -> Path:
@@ -60,24 +65,47 @@ class ProgramFiles:
         """Write all files, in place of those of a service that was killed.
 
         Returns in words which libraries are missing.
-        ``LibraryError`` without libraries, ``OSError`` for files that cannot be written.
+        ``LibraryError`` without libraries, ``OSError`` for files that cannot be written,
+        ``VerbsError`` EADDRINUSE if another service has the files.
         """
         from rdmawire.verbs_service.sysfs import write_tree
 
         found = libraries()
-        self.remove()
-        self.folder.mkdir()
+        self._take_lock()
+        self._remove_trees()
         copy_libraries(self.folder / "lib", found.paths)
         write_tree(self.folder, machine, devices, rates)
         return found.notes
 
-    def remove(self) -> None:
-        """Remove all files."""
-        for name in ("lib", "sys", "dev"):
+    def _take_lock(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise VerbsError(f"{self.socket}: a service is starting there", EADDRINUSE) from None
+        except BaseException:
+            os.close(lock)
+            raise
+        self._lock = lock
+
+    def _remove_trees(self) -> None:
+        for name in ("sys", "dev"):
             if (self.folder / name).exists():
                 shutil.rmtree(self.folder / name)
-        if self.folder.exists():
-            self.folder.rmdir()
+
+    def remove(self) -> None:
+        """Remove the files that :meth:`write` wrote, but the libraries.
+
+        Shells that have the variables start programs after the end of the service, too: the loader
+        would complain for each that there is no library to preload.
+        """
+        if self._lock is None:
+            return
+        self._remove_trees()
+        os.close(self._lock)
+        self._lock = None
 
     def variables(self, environment: Mapping[str, str], *, preload: bool = True) -> dict[str, str]:
         """Return the variables of a program, which extend those of ``environment``.
@@ -94,6 +122,16 @@ class ProgramFiles:
             own["LD_PRELOAD"] = _before(lib / PRELOAD, environment.get("LD_PRELOAD"))
         return own
 
+    def variables_without(self, environment: Mapping[str, str]) -> dict[str, str | None]:
+        """Return variables as they were before :meth:`variables`; ``None`` to unset one."""
+        lib = self.folder / "lib"
+        return {
+            "RDMAWIRE_VERBS": None,
+            "RDMAWIRE_SYSFS": None,
+            "LD_LIBRARY_PATH": ":".join(_without(lib, environment.get("LD_LIBRARY_PATH"))) or None,
+            "LD_PRELOAD": ":".join(_without(lib / PRELOAD, environment.get("LD_PRELOAD"))) or None,
+        }
+
 
 def no_service(path: Path) -> VerbsError:
     """Return the error for a socket at which no service answers."""
@@ -104,5 +142,9 @@ def no_service(path: Path) -> VerbsError:
 
 def _before(path: Path, others: str | None) -> str:
     """Put a path before others of a list, in which it then is once."""
-    rest = [one for one in (others or "").split(":") if one and one != os.fspath(path)]
-    return ":".join([os.fspath(path), *rest])
+    return ":".join([os.fspath(path), *_without(path, others)])
+
+
+def _without(path: Path, others: str | None) -> list[str]:
+    """Return the paths of a list but this one."""
+    return [one for one in (others or "").split(":") if one and one != os.fspath(path)]

@@ -307,6 +307,11 @@ class Record(NamedTuple):
         """The record for Python."""
         return Struct("=" + "".join(_CODES[field.bits] for field in self.fields))
 
+    def offset(self, name: str) -> int:
+        """The offset in bytes of a field."""
+        before = [field.name for field in self.fields].index(name)
+        return sum(field.bits for field in self.fields[:before]) // 8
+
 
 _CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 

@@ -12,6 +12,7 @@ stores: :func:`fence`.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from errno import EINVAL
+from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, fcntl
 from mmap import mmap
 from threading import Lock
 from time import time_ns
@@ -72,13 +73,20 @@ def fence() -> None:
         pass
 
 
+_SEALS: Final = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL
+
+
 class SharedMemory:
-    """``size`` bytes of memory with a descriptor for the other process."""
+    """``size`` bytes of memory with a descriptor for the other process.
+
+    The size is sealed: in memory that the other process has truncated, an access would be a SIGBUS.
+    """
 
     def __init__(self, name: str, size: int) -> None:
         self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.fd, size)
+            fcntl(self.fd, F_ADD_SEALS, _SEALS)
             self.map = mmap(self.fd, size)
         except (OSError, ValueError):
             os.close(self.fd)
@@ -110,7 +118,11 @@ class WorkRing:
         self.map = self._memory.map
         self._words = self._memory.words
         self._tail = 0
-        self.doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            self.doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError:
+            self._memory.close()
+            raise
 
     @property
     def has_work(self) -> bool:
@@ -148,13 +160,6 @@ class WorkRing:
     def wake(self) -> None:
         """Have the library write to ``doorbell`` no more."""
         self._words[_ASLEEP] = 0
-
-    def answer_doorbell(self) -> None:
-        """Clear the doorbell."""
-        try:
-            os.eventfd_read(self.doorbell)
-        except BlockingIOError:
-            return
 
     def close(self) -> None:
         """Free the ring."""
@@ -228,9 +233,9 @@ class CompletionRing(CompletionQueue):
 
     def _allocate(self, cqe: int) -> None:
         """Map an empty ring with room for ``cqe`` completions."""
-        self.entries = 1 << max(cqe - 1, 1).bit_length()
-        size = RING_HEADER + self.entries * _COMPLETION.size
-        self._memory = SharedMemory("rdmawire-cq", size)
+        entries = 1 << max(cqe - 1, 1).bit_length()
+        self._memory = SharedMemory("rdmawire-cq", RING_HEADER + entries * _COMPLETION.size)
+        self.entries = entries
         self._map, self._words = self._memory.map, self._memory.words
         self._mask = self.entries - 1
         self._room_until = self._produced + cqe
@@ -239,7 +244,7 @@ class CompletionRing(CompletionQueue):
         """Return the descriptor of the ring's memory, which the caller closes."""
         return self._memory.take_fd()
 
-    def _has_room(self, count: int) -> bool:
+    def has_room(self, count: int) -> bool:
         """Whether ``count`` more completions fit, by what the library has consumed."""
         if self._produced + count <= self._room_until:
             return True
@@ -252,7 +257,7 @@ class CompletionRing(CompletionQueue):
         return min(max(self._words[_CONSUMED], produced - self._room), produced)
 
     def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
-        if not self._has_room(1):
+        if not self.has_room(1):
             self._overrun()
             return 0
         self._put(completion, time_ns())
@@ -290,7 +295,7 @@ class CompletionRing(CompletionQueue):
             return 0
         left = self._room_until - self._produced
         if left < _FEW:
-            self._has_room(self._room)
+            self.has_room(self._room)
             left = self._room_until - self._produced
         return left
 

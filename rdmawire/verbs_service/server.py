@@ -5,16 +5,18 @@ import socket
 import sys
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from errno import EADDRINUSE, EINVAL, EIO, ENODEV, ENOMEM, EPROTO
 from functools import partial
 from pathlib import Path
+from select import EPOLLET, EPOLLIN
 from typing import Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import CMSettings
 from rdmawire.live import Loop, entropy, now
 from rdmawire.live.loop import YIELDS
-from rdmawire.units import ms
+from rdmawire.units import ms, us
 from rdmawire.verbs_service import protocol
 from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
@@ -26,12 +28,17 @@ from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
 from rdmawire.verbs_service.network import Network
 from rdmawire.verbs_service.posting import take_receives, take_work
+from rdmawire.verbs_service.process_memory import ProcessMemory
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
 from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 
 _NODE_CA: Final = 1
 _NAME_WORDS: Final = 8
 _FLUSH_PERIOD: Final = ms(1)
+_MOVE_PERIOD: Final = us(50)
+"""Maximum time between two looks at frames and timers while messages need no frames."""
+_LOOKS: Final = 3
+"""How often a ring is looked at before others: a receive and a send often come after each other."""
 _ROUNDS: Final = 8
 """How often frames go back and forth before rings are looked at again."""
 
@@ -51,6 +58,7 @@ class Server:
 
     ``cm_settings`` are the times and retries of the connection managers. ``yields`` is how often it
     yields the processor before it sleeps: 0 in a program whose other threads need the interpreter.
+    ``prepare`` is called with the devices before the socket is there: it writes what programs need.
     """
 
     def __init__(
@@ -61,6 +69,7 @@ class Server:
         cm_settings: CMSettings | None = None,
         *,
         yields: int = YIELDS,
+        prepare: Callable[[Sequence[Device]], None] | None = None,
     ) -> None:
         self.path = path
         self.network = network
@@ -73,10 +82,18 @@ class Server:
         self.cm = ConnectionService(self.devices, network.resolve, random, cm_settings)
         self.write_counters: Callable[[], None] | None = None
         """Writes the counters of devices to the files that programs read, if there are any."""
-        self._flush_at = now()
+        self._flush_at = self._move_by = now()
+        self._reports = False
+        """Whether work was done whose events were not reported yet."""
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
+        _remove_dead(path)
+        if prepare is not None:
+            prepare(self.devices)
         self._listener = _listen(path)
+        self._spare = socket.socket(socket.AF_UNIX)
+        """A descriptor for accepting a client when there is none left."""
+        self._turns_away = False
         self.loop.register(self._listener.fileno(), self._accept)
         for fd in network.fds:
             self.loop.register(fd, _wake_up)
@@ -87,20 +104,27 @@ class Server:
         """Take posted work, and move frames."""
         worked = False
         for context in tuple(self._contexts):
-            if context.ring.has_work:
-                worked = self._take_work(context) or worked
+            looks = _LOOKS
+            while looks and context.ring.has_work and self._take_work(context):
+                looks -= 1
+                worked = True
         time = now()
+        if worked and time < self._move_by and self.network.is_idle:
+            self._reports = True
+            return True
+        self._move_by = time + _MOVE_PERIOD
         for _ in range(_ROUNDS):
             moved = self.network.move(time)
             if not self.cm.step(time) and not moved:
                 break
             worked = True
-        if worked:
+        if worked or self._reports:
             self._report_events(time)
         return worked
 
     def _report_events(self, time: int) -> None:
         """Write asynchronous events to their pipes."""
+        self._reports = False
         for context in self._contexts:
             if context.async_channel.events:
                 context.report_events()
@@ -165,14 +189,29 @@ class Server:
 
     def _accept(self, _: int) -> None:
         try:
-            sock, _address = self._listener.accept()
+            connection = Connection(self._listener.accept()[0])
+        except BlockingIOError:
+            return  # it has gone away
         except OSError as error:
-            _warn(f"a client cannot be accepted: {error}")
+            self._turn_away(error)
             return
-        connection = Connection(sock)
         self._clients[connection.fd] = Client(connection)
         self.loop.register(connection.fd, partial(self._hear, connection.fd))
         self._hear(connection.fd, 0)  # most have sent a request by now
+
+    def _turn_away(self, error: OSError) -> None:
+        """Close the connection of a client for which there is no descriptor.
+
+        While it waits the listener is ready, and the loop would try again without an end.
+        """
+        if not self._turns_away:
+            _warn(f"{error}: clients are turned away until others end")
+        self._turns_away = True
+        self._spare.close()
+        with suppress(OSError):
+            self._listener.accept()[0].close()
+        with suppress(OSError):  # another thread has taken it: the next client frees it
+            self._spare = socket.socket(socket.AF_UNIX)
 
     def _hear(self, fd: int, _: int) -> None:
         """Answer a request of a client, or notice that it is gone."""
@@ -259,16 +298,26 @@ class Server:
     def _open_device(self, client: Client, index: int) -> Reply:
         device = self._device(index)
         try:
-            context = Context(device, client.connection.pid)
+            with ExitStack() as made:
+                memory = _memory_of(client.connection)
+                if memory is not None:
+                    made.callback(memory.close)
+                context = Context(device, client.connection.pid, memory)
+                made.pop_all()
+                made.callback(context.close)
+                doorbell = os.dup(context.ring.doorbell)
+                made.callback(os.close, doorbell)
+                # Edge-triggered, and never read: the client could let a read block.
+                self.loop.register(context.ring.doorbell, _wake_up, EPOLLIN | EPOLLET)
+                made.pop_all()
         except OSError as error:
             raise VerbsError(f"no descriptors or memory left: {error}", ENOMEM) from error
         client.context = context
         self._contexts.append(context)
-        self.loop.register(context.ring.doorbell, lambda _: context.ring.answer_doorbell())
         copies = int(context.process is None)
         fds = (
             context.ring.take_fd(),
-            os.dup(context.ring.doorbell),
+            doorbell,
             context.pipe.take_read_end(),
             *context.copies.take_fds(),
         )
@@ -286,6 +335,7 @@ class Server:
         self.loop.unregister(client.connection.fd)
         self._clients.pop(client.connection.fd, None)
         client.connection.close()
+        self._turns_away = False
         context, client.context = client.context, None
         if context is not None:
             self._contexts.remove(context)
@@ -301,6 +351,7 @@ class Server:
             self._drop(client)
         self.loop.unregister(self._listener.fileno())
         self._listener.close()
+        self._spare.close()
         self.path.unlink(missing_ok=True)
         for fd in self.network.fds:
             self.loop.unregister(fd)
@@ -310,6 +361,18 @@ class Server:
 
 def _wake_up(_: int) -> None:
     """Do nothing: the next step moves what arrived."""
+
+
+def _memory_of(connection: Connection) -> ProcessMemory | None:
+    """The memory of a client's process, or ``None`` where Linux refuses it, or it has ended."""
+    try:
+        memory = ProcessMemory(connection.pid, connection.uid)
+    except (PermissionError, FileNotFoundError, ProcessLookupError):
+        return None
+    if connection.is_of_living_process():
+        return memory
+    memory.close()
+    return None
 
 
 def _listen(path: Path) -> socket.socket:

@@ -1,6 +1,7 @@
 """A service with the files that programs need, and programs that run on it."""
 
 import os
+import resource
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,16 +12,25 @@ from rdmawire.errors import FabricError
 from rdmawire.fabric import Place
 from rdmawire.topology import Device as MachineDevice
 from rdmawire.topology import Machine
+from rdmawire.traffic.scenario import read_scenario, read_shipped, shipped
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.counters import counter_words
-from rdmawire.verbs_service.device import DeviceSpec
-from rdmawire.verbs_service.network import Network
+from rdmawire.verbs_service.device import Device as EmulatedDevice
+from rdmawire.verbs_service.device import DeviceSpec, numbered
+from rdmawire.verbs_service.fabric_network import (
+    FabricNetwork,
+    devices_of,
+    of_scenario,
+    one_link,
+    parse_link,
+)
+from rdmawire.verbs_service.network import DirectNetwork, Network
 from rdmawire.verbs_service.pci_layout import plain_host
 from rdmawire.verbs_service.program import ProgramFiles
 from rdmawire.verbs_service.protocol import COUNTERS
 from rdmawire.verbs_service.server import Server
-from rdmawire.verbs_service.service import allow_descriptors, network_of
 from rdmawire.verbs_service.sysfs import CounterFiles
+from rdmawire.verbs_service.udp_network import UdpNetwork, parse_udp
 
 _TICK = 1.0
 """Seconds between two updates of the counters in the private ``/sys``.
@@ -60,24 +70,24 @@ class Session:
     def __init__(self, path: Path, settings: SessionSettings) -> None:
         self.files = ProgramFiles(path)
         self._ended = False
-        allow_descriptors()
+        _allow_descriptors()
         _make_private(self.files.socket.parent)
         capture = None if settings.pcap is None else Capture(settings.pcap)
         try:
             network, specs = _devices(settings, capture)
-            self.server = Server(self.files.socket, specs, network)
-        except BaseException:
-            if capture is not None:
-                capture.close()
-            raise
-        try:
             machine = settings.host or plain_host([spec.name for spec in specs])
             rates = [spec.rate for spec in specs]
-            self.notes = self.files.write(machine, self.server.devices, rates)
+
+            def write_files(devices: Sequence[EmulatedDevice]) -> None:
+                self.notes = self.files.write(machine, devices, rates)
+
+            self.server = Server(self.files.socket, specs, network, prepare=write_files)
             counters = CounterFiles(self.files.folder, self.server.devices)
             self.server.write_counters = self._write_counters = counters.write
         except BaseException:
-            self.server.close()
+            if capture is not None:
+                capture.close()
+            self.files.remove()
             raise
 
     def serve(self, on_tick: Callable[[], None] | None = None) -> None:
@@ -131,7 +141,7 @@ class Session:
             self.server.close()
 
     def close(self) -> None:
-        """End the service, and remove the files."""
+        """End the service, and remove the files but the libraries."""
         self.end_service()
         self.files.remove()
 
@@ -161,6 +171,40 @@ class _Ticker:
         self._thread.join()
         self._server.loop.unregister(self._alarm)
         os.close(self._alarm)
+
+
+def network_of(
+    text: str, devices: int, capture: Capture | None = None
+) -> tuple[Network, Sequence[DeviceSpec]]:
+    """Return the network that a text describes, and its devices.
+
+    Without text the devices are joined directly. ``loss=0.001,latency=10us,rate=25G`` puts a link
+    between them, ``udp=PORT,peer=HOST:PORT`` joins services. Any other text is the name of a
+    shipped scenario or the path of one, whose hosts are the devices. ``FabricError`` or
+    ``ScenarioError`` for what is wrong.
+    """
+    if not text:
+        return DirectNetwork(capture), numbered(devices)
+    if "udp=" in text:
+        return UdpNetwork(parse_udp(text), capture), numbered(devices)
+    if "=" in text:
+        return FabricNetwork(one_link(parse_link(text)), capture), numbered(devices)
+    if text in shipped():
+        scenario = read_shipped(text)
+    elif os.path.exists(text):
+        scenario = read_scenario(text)
+    else:
+        raise FabricError(
+            f"network {text!r}: neither a setting such as loss=0.001, nor a scenario of"
+            " `rdmawire run --list`, nor the file of one"
+        )
+    return FabricNetwork(of_scenario(scenario), capture), devices_of(scenario)
+
+
+def _allow_descriptors() -> None:
+    """Raise the limit of open descriptors: each CQ, channel and context has some."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _make_private(folder: Path) -> None:

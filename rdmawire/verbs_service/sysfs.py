@@ -29,6 +29,8 @@ _TRANSFERS: Final = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.
 _BARS: Final = 13
 """Lines of ``resource``: six BARs, the ROM, and six of SR-IOV."""
 _UVERBS_MAJOR, _FIRST_MINOR = 231, 192
+_INTERFACE: Final = "lo"
+"""The network interface of all ports, one that each machine has: addresses are those of devices."""
 
 
 def write_tree(
@@ -184,6 +186,9 @@ def _write_adapter(
         },
     )
     (home / "device").symlink_to(PurePosixPath("../..") / ".." / function.path.name)
+    net = sysfs / place / "net"
+    net.mkdir()
+    (net / _INTERFACE).symlink_to(f"/sys/class/net/{_INTERFACE}")
     (sysfs / "class/infiniband" / device.name).symlink_to(
         PurePosixPath("../..") / place / "infiniband" / device.name
     )
@@ -210,7 +215,7 @@ def _write_port(port: Path, device: Device, rate: float) -> None:
     gids = (IPv6Address(gid).exploded for gid in device.gids)
     _write(port / "gids", {str(index): gid for index, gid in enumerate(gids)})
     _write(port / "gid_attrs/types", {str(index): "RoCE v2" for index in indices})
-    _write(port / "gid_attrs/ndevs", {str(index): "lo" for index in indices})
+    _write(port / "gid_attrs/ndevs", {str(index): _INTERFACE for index in indices})
     _write(port / "pkeys", {"0": "0xffff"})
     for name, values in _counters(device).items():
         _write(port / name, {counter: str(value) for counter, value in values.items()})

@@ -157,8 +157,66 @@ def test_programs_of_other_shells_use_a_service(tmp_path: Path) -> None:
         assert service.stderr is not None
         told = service.stderr.read().splitlines()
     assert told[:2] == ["rw0  10.0.0.1", "rw1  10.0.0.2"]
-    assert told[-1] == f'  eval "$(rdmawire verbs env --socket {path})"'
-    assert os.listdir(tmp_path) == []
+    command = f'  eval "$(rdmawire verbs env --socket {path}'
+    assert told[3:5] == [
+        f'{command})"  # use the devices',
+        f'{command} --unset)"  # after the end of the service',
+    ]
+    sent = [device["xmit_packets"] for device in counters.values()]
+    assert told[-1].startswith(f"rdmawire: 2 devices, {sum(sent)} frames, ")
+    assert os.listdir(tmp_path) == ["verbs.sock.rdmawire"]
+
+
+def test_a_shell_outlives_its_service_and_uses_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "verbs.sock"
+    with serving(path):
+        lines = run("env", "--socket", str(path)).stdout
+
+    def list_devices() -> "subprocess.CompletedProcess[str]":
+        command = ["sh", "-c", f'{lines}\nexec "$@"', "sh", *PYTHON, LIST]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG)
+
+    done = list_devices()
+    assert (done.stdout, done.stderr) == ("\n", "")
+    with serving(path, "--devices", "1"):
+        assert list_devices().stdout == "rw0\n"
+
+
+def test_a_shell_is_as_before_after_unset(tmp_path: Path) -> None:
+    path = tmp_path / "verbs.sock"
+    script = (
+        "variables() { env | grep -v '^_=' | sort; }\n"
+        'before=$(variables); eval "$("$@")"; during=$(variables); eval "$("$@" --unset)"\n'
+        'test "$before" = "$(variables)"; same=$?; test "$before" = "$during"; echo $same $?\n'
+    )
+    words = [*RDMAWIRE, "verbs", "env", "--socket", str(path)]
+    with serving(path, "-q"):
+        done = subprocess.run(
+            ["bash", "-c", script, "bash", *words],
+            env={**os.environ, "LD_LIBRARY_PATH": "/first:/second"},
+            capture_output=True, text=True, check=False, timeout=HANG,
+        )  # fmt: skip
+    assert done.stdout == "0 1\n", done.stderr
+
+
+def test_unset_needs_no_service(tmp_path: Path) -> None:
+    done = invoke("env", "--unset", "--socket", str(tmp_path / "verbs.sock"))
+    assert done.exit_code == 0
+    assert "unset RDMAWIRE_VERBS\n" in done.output
+
+
+def test_a_service_prints_its_summary_as_json(tmp_path: Path) -> None:
+    path, capture = tmp_path / "verbs.sock", tmp_path / "all.pcapng"
+    with serving(path, "--json", "-w", str(capture)) as service:
+        done = run("env", "--socket", str(path), str(program("messages")), "post_send")
+        assert done.returncode == 0, done.stderr
+        service.send_signal(signal.SIGINT)
+        assert service.stderr is not None
+        summary = json.loads(service.stderr.read())
+    assert summary["capture"] == str(capture)
+    with open_capture(capture) as packets:
+        frames = sum(1 for _ in packets)
+    assert sum(device["xmit_packets"] for device in summary["devices"].values()) == frames > 10
 
 
 def test_a_capture_can_be_piped(tmp_path: Path) -> None:
@@ -205,17 +263,19 @@ def test_a_socket_has_one_service(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("-w", "x.pcapng", "--", "true"), 2, "live captures are pcap; end it in .pcap"),
+        (("-w", "x.txt", "--", "true"), 2, "the name of a capture ends in .pcap or .pcapng"),
         (("-w", "-", "--", "true"), 2, "name a file with -w FILE"),
         (("-w", "/no-such/x.pcap", "--", "true"), 1, "/no-such/x.pcap: No such file or directory"),
-        (("--network", "loss=x", "--", "true"), 1, "'x' is no loss"),
-        (("--network", "nowhere", "--", "true"), 1, "nowhere: found no such file"),
+        (("--network", "loss=x", "--", "true"), 1, "network 'loss=x': loss is a share"),
+        (("--network", "nowhere", "--", "true"), 1, "network 'nowhere': neither a setting"),
         (("--network", "cnp-reaction", "--devices", "3", "--", "true"), 1, "give neither"),
         (("--host", "nowhere", "--", "true"), 1, "shipped hosts are"),
         (("--host", "two-sockets", "--devices", "9", "--", "true"), 1, "1 adapters, and 9"),
         (("--devices", "0", "--", "true"), 2, "0 is not in the range"),
         (("--json", "-q", "--", "true"), 2, "give one of them"),
         (("env", "--socket", "/no-such/verbs.sock"), 1, "no verbs service answers at"),
+        (("env", "--unset", "true"), 2, "give nothing else with it"),
+        (("serve", "-q", "--json"), 2, "give one of them"),
         (("status", "--socket", "/no-such/verbs.sock"), 1, "no verbs service answers at"),
         (("--devices", "2"), 2, "Missing argument 'COMMAND'"),
     ],

@@ -161,7 +161,7 @@ class World:
         match action:
             case PostSend(side, qp, works):
                 own, other = self.sides[side], self.sides[1 - side]
-                made = [_send_wr(own, other, work) for work in works]
+                made = [send_wr(own, other, work) for work in works]
                 self._post(own.nic.post_send, own.qps[qp % len(own.qps)], made, bursts=bursts)
             case PostRecv(side, qp, sizes):
                 own = self.sides[side]
@@ -221,7 +221,7 @@ class World:
         return self.log
 
 
-def _send_wr(own: Side, other: Side, work: Work) -> SendWR:
+def send_wr(own: Side, other: Side, work: Work) -> SendWR:
     offset, size, place = own.place(work.size), work.size, work.place
     sges: tuple[Sge, ...] = (own.data.sge(size, offset),)
     flags, inline = int(work.flags), b""

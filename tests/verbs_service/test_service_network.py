@@ -1,6 +1,7 @@
 """What stands between the devices of a service: links, switches and faults of a fabric."""
 
 import os
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from rdmawire.capture import open_capture
 from rdmawire.errors import FabricError
 from rdmawire.fabric import Place
+from rdmawire.ib import Dcqcn
 from rdmawire.live import Datagrams
 from rdmawire.traffic.scenario import read_scenario_text
 from rdmawire.units import ms
@@ -28,7 +30,6 @@ from rdmawire.verbs_service import (
     parse_udp,
 )
 from rdmawire.verbs_service.device import Device
-from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 from tests.verbs_service.client import SUCCESS, WRITE, wait_until
 from tests.verbs_service.running import End, connected, running
@@ -49,17 +50,6 @@ links:
     faults:
       - drop: {where: {bth.psn: 3}, nth: 1}
 """
-
-MARKING = """
-name: a switch that marks what waits for a slow link
-hosts: {sender: {}, receiver: {}}
-switches:
-  leaf: {queues: {3: {dscp: 26, kmin: 8 KiB, kmax: 16 KiB, pmax: 1}}}
-links:
-  sender-leaf: {rate: 10 Gbit/s}
-  leaf-receiver: {rate: 0.1 Gbit/s}
-"""
-_DSCP = 26 << 2
 
 
 def _write(one: End, other: End, size: int, **path: int) -> None:
@@ -106,21 +96,39 @@ def test_scenario_gives_devices_their_names_addresses_and_network(tmp_path: Path
         assert service.server.devices[0].nic.counters.packet_seq_err == 1
 
 
-@pytest.mark.parametrize("ecn", [ECN.ECT_0, ECN.NOT_ECT])
-def test_queue_pairs_control_congestion_if_their_packets_are_ecn_capable(
-    ecn: ECN, tmp_path: Path
+SLOW = """
+name: a switch that marks the packets of one fast sender
+hosts: {left: {}, right: {}}
+switches: {middle: {queues: {0: {kmin: 4 KiB, kmax: 4 KiB}}}}
+links:
+  left-middle: {rate: 10 Gbit/s}
+  middle-right: {rate: 50 Mbit/s}
+"""
+DCQCN = "connections: {c: {between: [left, right], congestion: {dcqcn: {g: 0.5}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("ecn", "connections", "marks", "obeys"),
+    [(2, DCQCN, True, True), (2, "", True, False), (0, DCQCN, False, False)],
+)
+def test_marked_packets_cause_cnps_which_lower_the_rate_if_the_scenario_says_so(
+    tmp_path: Path, ecn: int, connections: str, marks: bool, obeys: bool
 ) -> None:
-    scenario = read_scenario_text(MARKING)
+    scenario = read_scenario_text(SLOW + connections)
     network = FabricNetwork(of_scenario(scenario))
     with running(tmp_path, specs=devices_of(scenario), network=network) as service:
-        one, other = connected(service, traffic_class=_DSCP | ecn, timeout=20)
-        _write(one, other, 1 << 17)
-        sender, receiver = (device.nic.counters for device in service.server.devices)
-        capable = ecn is not ECN.NOT_ECT
-        assert bool(receiver.np_ecn_marked_roce_packets) is capable
-        assert bool(receiver.np_cnp_sent) is capable
-        assert bool(sender.rp_cnp_handled) is capable
-        assert not sender.rp_cnp_ignored
+        one, other = connected(service, traffic_class=ecn, timeout=20)
+        _write(one, other, 1 << 16)
+        left, right = (device.nic for device in service.server.devices)
+        assert (right.counters.np_ecn_marked_roce_packets > 0) is marks
+        assert (right.counters.np_cnp_sent > 0) is marks
+        assert (left.counters.rp_cnp_handled > 0) is obeys
+        governor = left.device.qps[one.qp.number].governor
+        assert (governor is not None) is obeys
+        if governor is not None:
+            assert isinstance(governor.scheme, Dcqcn)
+            assert governor.scheme.parameters.line_rate == 10_000_000_000
+            assert governor.scheme.parameters.g == 0.5
 
 
 def test_fault_of_a_connections_end_is_refused() -> None:
@@ -131,10 +139,21 @@ def test_fault_of_a_connections_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "loss", "loss=x", "loss=1%,loss=2%", "delay=3", "rate=fast", "latency=1"]
+    ("text", "reason"),
+    [
+        ("", "network '': the settings of a link are latency, rate, loss, duplicate, seed"),
+        ("loss", "network 'loss': loss is a share from 0 to 1"),
+        ("loss=x", "network 'loss=x': loss is a share from 0 to 1"),
+        ("loss=2", "network 'loss=2': loss is a share from 0 to 1"),
+        ("loss=1%,loss=2%", "network 'loss=2%': loss is given twice"),
+        ("delay=3", "network 'delay=3': the settings of a link are latency"),
+        ("rate=fast", "network 'rate=fast': rate is bits per second such as 25G"),
+        ("latency=1", "network 'latency=1': latency is a time such as 10us"),
+        ("seed=1.5", "network 'seed=1.5': seed is a whole number"),
+    ],
 )
-def test_network_of_other_words_is_refused(text: str) -> None:
-    with pytest.raises(FabricError, match="network"):
+def test_network_of_other_words_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(FabricError, match=re.escape(reason)):
         parse_link(text)
 
 

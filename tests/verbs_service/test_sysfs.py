@@ -93,6 +93,13 @@ def test_a_port_has_what_programs_read(tree: Path) -> None:
     assert (tree / "sys/class/infiniband/rw1/device/class").read_text() == "0x020000\n"
 
 
+def test_the_interface_of_a_device_is_one_that_the_machine_has(tree: Path) -> None:
+    place = "/sys/class/infiniband/rw0/device/net"
+    assert in_tree(tree, f"os.listdir('{place}')") == ["lo"]
+    assert in_tree(tree, f"open('{place}/lo/ifindex').read()") == "1\n"
+    assert (tree / "sys/class/infiniband/rw0/ports/1/gid_attrs/ndevs/0").read_text() == "lo\n"
+
+
 def test_counters_are_those_of_the_adapter(tree: Path) -> None:
     pair = Pair()
     pair.client.write(bytes(3000), to=pair.server.region)

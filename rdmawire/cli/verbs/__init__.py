@@ -11,7 +11,12 @@ import click
 from rdmawire.cli import options
 from rdmawire.cli.command import CommandWithOthers, option
 from rdmawire.cli.streams import complain
-from rdmawire.cli.verbs.settings import service_options, settings_of, with_session
+from rdmawire.cli.verbs.settings import (
+    SUMMARY_AS_JSON,
+    service_options,
+    settings_of,
+    with_session,
+)
 from rdmawire.terminal import escape, plural
 
 if TYPE_CHECKING:
@@ -60,7 +65,7 @@ class _VerbsCommand(CommandWithOthers):
     "Command", "--no-preload", is_flag=True,
     help="Let the command see the machine's own /sys: UCX and NCCL look for devices there.",
 )  # fmt: skip
-@option("Output", "--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+@SUMMARY_AS_JSON
 @options.QUIET
 def command(
     words: tuple[str, ...], *, no_preload: bool, as_json: bool, quiet: bool, **given: Any
@@ -81,7 +86,7 @@ def command(
         status = _run(session, words, preload=not no_preload)
         counters = session.counters()
     if not quiet:
-        _summarize(counters, given["pcap"], as_json=as_json)
+        summarize(counters, given["pcap"], as_json=as_json)
     return status
 
 
@@ -111,7 +116,8 @@ def _run(session: "Session", words: tuple[str, ...], *, preload: bool) -> int:
     return status if status >= 0 else _SIGNALED - status
 
 
-def _summarize(counters: "Counters", pcap: str | None, *, as_json: bool) -> None:
+def summarize(counters: "Counters", pcap: str | None, *, as_json: bool) -> None:
+    """Print what devices did to standard error: one line, or one JSON object."""
     from rdmawire.dissect.output import dumped
 
     if as_json:

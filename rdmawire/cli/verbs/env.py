@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from rdmawire.cli.verbs import status_of_missing
     context_settings={"allow_interspersed_args": False},
     examples=(
         'eval "$(rdmawire verbs env)"',
+        'eval "$(rdmawire verbs env --unset)"  # the shell is as before',
         "rdmawire verbs env ib_write_bw -d rw1 localhost",
         "rdmawire verbs env --socket /run/rdmawire/verbs.sock ibv_devinfo",
     ),
@@ -30,20 +32,36 @@ from rdmawire.cli.verbs import status_of_missing
     "Command", "--no-preload", is_flag=True,
     help="Let programs see the machine's own /sys: UCX and NCCL look for devices there.",
 )  # fmt: skip
-def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool) -> int:
+@option(
+    "Command", "--unset", is_flag=True,
+    help="Print lines that remove the variables from a shell, also after the end of the service.",
+)  # fmt: skip
+def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool, unset: bool) -> int:
     """Print `export` lines for the shell's eval, or run COMMAND with these variables."""
     from rdmawire.verbs_service import ProgramFiles, given_socket, is_served, no_service
 
     path = socket or given_socket(os.environ)
+    files = ProgramFiles(path)
+    if unset:
+        if words or no_preload:
+            raise click.UsageError("--unset prints lines for a shell: give nothing else with it")
+        _print_lines(files.variables_without(os.environ))
+        return 0
     if not is_served(path):
         raise no_service(path)
-    variables = ProgramFiles(path).variables(os.environ, preload=not no_preload)
+    variables = files.variables(os.environ, preload=not no_preload)
     if not words:
-        for name, value in variables.items():
-            click.echo(f"export {name}={shlex.quote(value)}")
+        _print_lines(variables)
         return 0
     status = status_of_missing(words[0])
     if status is None:
         sys.stdout.flush()
         os.execvpe(words[0], words, {**os.environ, **variables})  # noqa: S606  the user's command
     return status
+
+
+def _print_lines(variables: Mapping[str, str | None]) -> None:
+    """Print a line for each variable, for the shell's eval."""
+    for name, value in variables.items():
+        line = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+        click.echo(line)

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,20 @@ import click
 
 from rdmawire.cli import options
 from rdmawire.cli.command import Command
-from rdmawire.cli.verbs.settings import service_options, settings_of, with_session
+from rdmawire.cli.verbs import summarize, summary
+from rdmawire.cli.verbs.settings import (
+    SUMMARY_AS_JSON,
+    service_options,
+    settings_of,
+    with_session,
+)
 from rdmawire.terminal import escape
 
 if TYPE_CHECKING:
     from rdmawire.verbs_service import Session
+
+_LINE_START = "\r\x1b[K"
+"""What a terminal needs to write a line again: carriage return, and Erase in Line (ECMA-48)."""
 
 
 @click.command(
@@ -35,25 +45,33 @@ if TYPE_CHECKING:
     "Socket of the service.  [default: RDMAWIRE_VERBS, else $XDG_RUNTIME_DIR/rdmawire/verbs.sock, "
     "else /tmp/rdmawire-UID/verbs.sock]"
 )
+@SUMMARY_AS_JSON
 @options.QUIET
-def command(*, quiet: bool, **given: Any) -> int:
+def command(*, as_json: bool, quiet: bool, **given: Any) -> int:
     """Serve emulated devices on a socket until Ctrl-C or SIGTERM.
 
-    Programs use them with the variables of `rdmawire verbs env`. What to do is printed to standard
-    error, and in a terminal the counters; with -w - the capture goes to standard output.
+    Programs use them with the variables of `rdmawire verbs env`. Standard error has the addresses
+    of the devices and the next command, in a terminal frames and bytes every second, and a summary
+    at the end. With -w - the capture goes to standard output. --json prints the summary alone,
+    -q nothing.
     """
     from rdmawire.verbs_service import given_socket
 
+    options.check_summary(as_json=as_json, quiet=quiet)
     if given["pcap"] == "-" and sys.stdout.isatty():
         raise click.UsageError("a capture is binary: pipe it to a program, or name a file")
     path: Path = given["socket"] or given_socket(os.environ)
     with with_session(path, settings_of(given)) as session, _until_signal(session.stop):
-        if not quiet:
-            _explain(session, is_default=given["socket"] is None)
-        show = _show if not quiet and sys.stderr.isatty() else None
-        session.serve(None if show is None else lambda: show(session))
-        if show is not None:
-            click.echo("", err=True)
+        is_silent = quiet or as_json
+        if not is_silent:
+            _explain(session, is_default=path == given_socket({**os.environ, "RDMAWIRE_VERBS": ""}))
+        is_live = not is_silent and sys.stderr.isatty()
+        session.serve(partial(_show, session) if is_live else None)
+        if is_live:
+            click.echo(_LINE_START, err=True, nl=False)
+        counters = session.counters()
+    if not quiet:
+        summarize(counters, given["pcap"], as_json=as_json)
     return 0
 
 
@@ -82,10 +100,10 @@ def _explain(session: "Session", *, is_default: bool) -> None:
     path = session.files.socket
     option = "" if is_default else f" --socket {shlex.quote(os.fspath(path))}"
     click.echo(f"Serving on {escape(os.fspath(path))} until Ctrl-C. In other terminals:", err=True)
-    click.echo(f'  eval "$(rdmawire verbs env{escape(option)})"', err=True)
+    for words, purpose in (("", "use the devices"), (" --unset", "after the end of the service")):
+        line = f'  eval "$(rdmawire verbs env{escape(option)}{words})"'
+        click.echo(f"{line}  # {purpose}", err=True)
 
 
 def _show(session: "Session") -> None:
-    from rdmawire.cli.verbs import summary
-
-    click.echo(f"\r\x1b[K{summary(session.counters())}", err=True, nl=False)
+    click.echo(f"{_LINE_START}{summary(session.counters())}", err=True, nl=False)

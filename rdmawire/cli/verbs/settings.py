@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from rdmawire.verbs_service import Session, SessionSettings
 
 MAX_DEVICES = 254
-_SUFFIX = ".pcap"
+_SUFFIXES = (".pcap", ".pcapng")
 _STANDARD_OUTPUT = Path("/dev/stdout")
 _FOLDER_PREFIX = "rdmawire-verbs-"
 _SOCKET_NAME = "verbs.sock"
 _MAX_SOCKET_PATH = 107
 """Maximum bytes of a socket's path: ``sun_path`` of unix(7) without the NUL."""
+
+SUMMARY_AS_JSON = option(
+    "Output", "--json", "as_json", is_flag=True, help="Print the summary as one JSON object."
+)
+"""The option of the command that runs a program, and of the one that serves."""
 
 
 def service_options(socket_help: str) -> Callable[[F], F]:
@@ -56,7 +61,7 @@ def service_options(socket_help: str) -> Callable[[F], F]:
         ),
         option(
             "Network", "-w", "--pcap", metavar="FILE",
-            help="Capture all frames to FILE.pcap or a FIFO.",
+            help="Capture all frames to FILE.pcap, FILE.pcapng or a FIFO.",
         ),
     )  # fmt: skip
 
@@ -83,15 +88,16 @@ def settings_of(given: dict[str, Any]) -> "SessionSettings":
 
 
 def _capture_path(path: str | None) -> Path | None:
-    """Return the path of a live capture; ``UsageError`` unless it is a pcap or no regular file."""
+    """Return the path of a live capture; ``UsageError`` for a regular file of another format."""
     if path is None or path == STREAM:
         return None if path is None else _STANDARD_OUTPUT
     try:
         is_regular = stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):
         is_regular = True
-    if is_regular and not path.endswith(_SUFFIX):
-        raise click.UsageError(f"-w {escape(path)}: live captures are pcap; end it in {_SUFFIX}")
+    if is_regular and not path.endswith(_SUFFIXES):
+        expected = " or ".join(_SUFFIXES)
+        raise click.UsageError(f"-w {escape(path)}: the name of a capture ends in {expected}")
     return Path(path)
 
 

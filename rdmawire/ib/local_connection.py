@@ -1,0 +1,546 @@
+"""Connections within one process: whole messages go from memory to memory, without packets.
+
+Where no frame between two adapters can be seen or lost, their packets need not be built.
+:class:`LocalConnection` has the effects of the packets: the checks of keys, the accesses to memory,
+receives and completions, PSNs, MSNs and counters. It sends only messages that succeed, and only
+while nothing else is pending on the connection. All other work is left to the requester, which
+sends packets.
+
+The packets that are counted are those of a peer that acknowledges all messages of one call with one
+ACK, as the standard allows (IBA 9.7.5.1.2).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeGuard
+
+from rdmawire.errors import MemoryFault
+from rdmawire.ib.encapsulation import PLAIN
+from rdmawire.ib.engine import Nic
+from rdmawire.ib.execute import NO_DATAGRAM
+from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.responder import REQUESTS
+from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE, Resource
+from rdmawire.ib.rules import RequestRule
+from rdmawire.ib.rx_parser import Flow
+from rdmawire.ib.send_queue import NO_PSN, Wqe
+from rdmawire.ib.service import SERVICES, Outbound
+from rdmawire.ib.standard_rules import STANDARD
+from rdmawire.ib.tx_template import TxTemplate, word_offset
+from rdmawire.memory.key import LOCAL_WRITE, REMOTE_WRITE, Grant, KeyFault, ProtectionDomain
+from rdmawire.memory.region import Region
+from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WCFlags, WorkCompletion
+from rdmawire.verbs.sge import Gather, Inline, Piece, gather, piece
+from rdmawire.verbs.wr import (
+    INLINE,
+    SIGNALED,
+    SOLICITED,
+    VERBS,
+    RecvWR,
+    SendOpcode,
+    SendWR,
+    Sge,
+    Verb,
+)
+from rdmawire.wire.ib import AETH, ICRC, RETH, ImmDt
+from rdmawire.wire.opcode import Operation
+from rdmawire.wire.serial import MODULUS
+
+MAX_MESSAGE: Final = 16 << 20
+"""Maximum bytes of a message: longer ones are sent in packets, so that others are not delayed."""
+MAX_BYTES: Final = 4 << 20
+"""Bytes of posted work after which other queue pairs are looked at."""
+_CHUNK: Final = 1 << 18
+"""Bytes copied at once: they stay in the processor's cache."""
+
+_NOTHING_MORE: Final = tuple(WorkCompletion(0)[8:])
+_WITH_IMM: Final = WCFlags.WITH_IMM.value
+_new = tuple.__new__
+Memory = Piece | Gather | Inline
+
+
+class Kind(NamedTuple):
+    """A type of work in one service: how it is sent, and what its packets are.
+
+    ``send`` returns ``False`` if packets must do the work. ``receives`` says that it takes a
+    receive of the peer. ``only`` are the bytes of the extended headers in a message of one packet,
+    ``several`` those in a longer one.
+    """
+
+    send: "Callable[[LocalConnection, SendWR, Kind], bool]"
+    verb: Verb
+    role: RequestRule
+    opcode: int
+    has_imm: bool
+    only: int
+    several: int
+
+
+class LocalConnection:
+    """One direction of a connection: work of ``qp``, and its effects at ``peer``.
+
+    ``to_peer`` is the flow of the requests, ``back`` that of the responses.
+    """
+
+    __slots__ = (
+        "_back",
+        "_bytes",
+        "_kinds",
+        "_messages",
+        "_packets",
+        "_receipts",
+        "_reports",
+        "_request",
+        "_response",
+        "_to_peer",
+        "peer",
+        "qp",
+    )
+
+    def __init__(self, qp: QueuePair, peer: QueuePair, to_peer: Flow, back: Flow) -> None:
+        self.qp = qp
+        self.peer = peer
+        self._to_peer = to_peer
+        self._back = back
+        self._kinds = _KINDS[qp.type]
+        self._request = _empty_frame(qp.request_template)
+        self._response = _empty_frame(peer.response_template)
+        self._clear()
+
+    def _clear(self) -> None:
+        """Start a call: nothing was sent yet."""
+        self._messages = self._packets = self._bytes = 0
+        self._receipts: list[tuple[WorkCompletion, bool]] = []
+        self._reports: list[WorkCompletion] = []
+
+    @property
+    def holds(self) -> bool:
+        """Whether no queue pair of the two adapters was changed since the connection was found."""
+        return bool(self._to_peer.ways) and bool(self._back.ways)
+
+    def send(self, work: Iterable[SendWR], now: int) -> int:
+        """Send checked work of ``qp`` at ``now`` (ns), in order. Return how many messages.
+
+        It ends at the first that needs packets. Nothing is sent while work is posted. The
+        connection must be one that :attr:`holds`.
+        """
+        return 0 if self.qp.sq.posted else self._send(work, now)
+
+    def may_send(self, opcode: int) -> bool:
+        """Whether work of this type may need no packets."""
+        return opcode in self._kinds
+
+    def send_posted(self) -> int:
+        """Send posted work without packets, from the oldest on. Return how many messages.
+
+        At most :data:`MAX_BYTES`.
+        """
+        posted = self.qp.sq.posted
+        if not self.holds:
+            return 0
+        sent = self._send(_new_work(posted), self.qp.device.now)
+        for _ in range(sent):
+            posted.popleft()
+        self.qp.send_slots.held -= sent
+        if sent and posted:
+            self.qp.wake()
+        return sent
+
+    def _send(self, work: Iterable[SendWR], now: int) -> int:
+        if not self._is_idle():
+            return 0
+        self.qp.device.now = self.peer.device.now = now
+        self._clear()
+        sent = 0
+        for wr in work:
+            kind = self._kinds.get(wr.opcode)
+            if kind is None or not (self._has_room(wr, kind) and kind.send(self, wr, kind)):
+                break
+            sent += 1
+        if sent:
+            self._complete()
+        return sent
+
+    def _has_room(self, wr: SendWR, kind: Kind) -> bool:
+        """Whether the completions of work fit behind those that are not pushed yet."""
+        sends, receives = self.qp.send_cq, self.peer.recv_cq
+        reports, receipts = len(self._reports) + 1, len(self._receipts) + 1
+        if sends is receives:
+            return sends.has_room(reports + receipts)
+        if kind.verb.takes_receive and not receives.has_room(receipts):
+            return False
+        return not (wr.flags & SIGNALED or self.qp.signal_all) or sends.has_room(reports)
+
+    def _is_idle(self) -> bool:
+        """Whether nothing is pending from ``qp`` to ``peer``, and packets pass as usual."""
+        qp, peer = self.qp, self.peer
+        queue, inbound = qp.sq, peer.inbound
+        if queue.sent or qp.halted or not qp.begins:
+            return False
+        if qp.watches or qp.governor is not None or not _is_known(peer):
+            return False
+        if inbound.pending or inbound.ack_due or inbound.cnps_due:
+            return False
+        between = inbound.incoming is NO_MESSAGE
+        return between and inbound.epsn == queue.next_psn and qp.mtu == peer.mtu
+
+    # Effects of packets.
+
+    def requested(self, wr: SendWR, kind: Kind, length: int) -> None:
+        """Count the request packets of a message with ``length`` bytes, and complete the work."""
+        mtu = self.qp.mtu
+        if length <= mtu:
+            packets, headers = 1, kind.only
+        else:
+            packets, headers = -(-length // mtu), kind.several
+        self._messages += 1
+        self._packets += packets
+        self._bytes += packets * self._request + headers + length + -length % 4
+        if wr.flags & SIGNALED or self.qp.signal_all:
+            self._report(wr, kind, length)
+
+    def _report(self, wr: SendWR, kind: Kind, length: int) -> None:
+        """Complete send work."""
+        fields = (wr.wr_id, SUCCESS, kind.verb.completion, 0, length, 0, 0, self.qp.qp_num)
+        self._reports.append(_new(WorkCompletion, fields + _NOTHING_MORE))
+
+    def received(self, wr: SendWR, kind: Kind, recv: RecvWR, length: int) -> None:
+        """Take a receive, the next one, and complete it with ``length`` bytes."""
+        peer = self.peer
+        if peer.inbound.recv is not NO_RECEIVE:
+            peer.inbound.recv = NO_RECEIVE
+        elif peer.rq:
+            peer.rq.popleft()
+        else:
+            peer.take_receive()
+        imm, flags = 0, peer.receive_flags
+        if kind.has_imm:
+            imm, flags = wr.imm_data, flags | _WITH_IMM
+        source = (imm, 0, peer.qp_num, peer.dest_qp, flags)
+        fields = (recv.wr_id, SUCCESS, kind.role.receipt, 0, length, *source, *NO_DATAGRAM)
+        completion = _new(WorkCompletion, fields)
+        self._receipts.append((completion, bool(wr.flags & SOLICITED)))
+
+    def responded(self, wr: SendWR, kind: Kind, length: int) -> None:
+        """Count the packets of a READ of ``length`` bytes, and complete it."""
+        self._acknowledge()
+        qp, peer = self.qp, self.peer
+        packets = -(-length // qp.mtu)
+        headers = AETH.SIZE * min(packets, 2)
+        _count(qp, peer, 1, self._request + RETH.SIZE)
+        _count(peer, qp, packets, packets * self._response + headers + length + -length % 4)
+        inbound, asked = peer.inbound, RETH(wr.remote_address, wr.rkey, length)
+        resource = Resource(kind.opcode, inbound.epsn, packets, length, asked)
+        inbound.move_past(packets)
+        inbound.remember(resource, peer.max_dest_rd_atomic)
+        self._move(1, packets)
+        if wr.flags & SIGNALED or qp.signal_all:
+            self._report(wr, kind, length)
+
+    def _acknowledge(self) -> None:
+        """Move both ends past the requests that have no response yet, and count their ACK."""
+        packets, size = self._packets, self._bytes
+        if packets:
+            peer = self.peer
+            _count(self.qp, peer, packets, size)
+            if self.qp.service.reliable:
+                _count(peer, self.qp, 1, self._response + AETH.SIZE)
+            peer.inbound.epsn = (peer.inbound.epsn + packets) % MODULUS
+            self._move(self._messages, packets)
+            self._messages = self._packets = self._bytes = 0
+
+    def _move(self, messages: int, packets: int) -> None:
+        """Count messages and PSNs at both ends."""
+        queue, inbound = self.qp.sq, self.peer.inbound
+        queue.next_psn = queue.unacked_psn = (queue.next_psn + packets) % MODULUS
+        queue.ssn = (queue.ssn + messages) % MODULUS
+        inbound.msn = (inbound.msn + messages) % MODULUS
+        inbound.refused = False
+
+    def _complete(self) -> None:
+        """Complete the receives, then the sends."""
+        qp, peer = self.qp, self.peer
+        if self._receipts:
+            for completion, solicited in self._receipts:
+                peer.recv_cq.push(completion, peer.device.now, solicited)
+            peer.counters.rdma_recvs += len(self._receipts)
+            slots = peer.recv_slots if peer.srq is None else peer.srq.slots
+            slots.held -= len(self._receipts)
+        for completion in self._reports:
+            qp.send_cq.push(completion, qp.device.now)
+        self._acknowledge()
+        qp.unasked = qp.ask_after
+        qp.retry_state.reset_retries()
+
+
+def _copy(source: Memory, sink: Piece | Gather) -> bool:
+    """Copy a message. Return ``False`` if memory is missing."""
+    length = source.length
+    try:
+        for start in range(0, length, _CHUNK):
+            sink.write(start, source.read(start, min(length - start, _CHUNK)))
+    except MemoryFault:
+        return False
+    return True
+
+
+def _new_work(posted: Iterable[Wqe]) -> Iterator[SendWR]:
+    """Work that was not begun, up to :data:`MAX_BYTES`."""
+    size = 0
+    for wqe in posted:
+        if size >= MAX_BYTES or wqe.psn != NO_PSN or wqe.verb is not VERBS.get(wqe.wr.opcode):
+            return
+        size += sum(length for _, length, _ in wqe.wr.sges)
+        yield wqe.wr
+
+
+def _is_known(peer: QueuePair) -> bool:
+    """Whether a queue pair accepts packets, and those of its peer tell it nothing new."""
+    if not peer.watches:
+        return peer.takes_packets
+    first = peer.state is QPState.RTR and not peer.established
+    return not (first or peer.migrating) and peer.request_encapsulation is PLAIN
+
+
+def _count(sender: QueuePair, receiver: QueuePair, packets: int, size: int) -> None:
+    """Count packets of ``size`` bytes in all from one adapter to the other."""
+    sent, received = sender.device, receiver.device
+    sent.xmit_packets += packets
+    sent.xmit_bytes += size
+    received.rcv_packets += packets
+    received.rcv_bytes += size
+
+
+def _empty_frame(template: TxTemplate) -> int:
+    """The bytes of a frame without extended headers and payload."""
+    return word_offset(template.headers) + _PSN_WORD + ICRC.SIZE
+
+
+_PSN_WORD: Final = 4
+
+
+def _local(
+    qp: QueuePair, pd: ProtectionDomain, sges: tuple[Sge, ...], access: int
+) -> Piece | Gather | None:
+    """The memory of SGEs, or ``None`` if packets must find what is wrong or special with it."""
+    memory = gather(qp.device.keys, pd, sges, access)
+    if memory.__class__ is Piece:
+        return memory if _is_plain(memory.memory) else None
+    if memory.__class__ is Gather and all(_is_plain(one.memory) for one in memory.pieces):
+        return memory
+    return None
+
+
+def _source(qp: QueuePair, wr: SendWR) -> Memory | None:
+    """What work sends."""
+    return Inline(wr.inline) if wr.flags & INLINE else _local(qp, qp.pd, wr.sges, 0)
+
+
+def _remote(peer: QueuePair, wr: SendWR, length: int, role: RequestRule) -> Piece | None:
+    """The memory of the peer that work names, or ``None`` if it is refused or special."""
+    if role.access & ~peer.access:
+        return None
+    granted = peer.device.keys.check(
+        wr.rkey, peer.pd, wr.remote_address, length, role.access, peer.qp_num
+    )
+    return piece(granted, wr.remote_address, length) if _is_plain(granted) else None
+
+
+def _is_plain(granted: Grant | KeyFault) -> TypeGuard[Region]:
+    """Whether accesses have no other effect, though they may raise ``MemoryFault``."""
+    return type(granted) is Region and granted.is_plain
+
+
+def _next_receive(peer: QueuePair) -> RecvWR | None:
+    """The receive that the next message takes, if there is one."""
+    if peer.inbound.recv is not NO_RECEIVE:
+        return peer.inbound.recv
+    if peer.rq:
+        return peer.rq[0]
+    return None if peer.srq is None else peer.srq.oldest
+
+
+def _send_write(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
+    if len(wr.sges) != 1 or wr.sges[0][1] > _CHUNK:
+        return _send_long_write(connection, wr, kind)
+    qp, peer = connection.qp, connection.peer
+    (address, length, lkey), to = wr.sges[0], wr.remote_address
+    source = qp.device.keys.check(lkey, qp.pd, address, length, 0)
+    sink = peer.device.keys.check(wr.rkey, peer.pd, to, length, REMOTE_WRITE, peer.qp_num)
+    if not (length and _is_plain(source) and _is_plain(sink)) or REMOTE_WRITE & ~peer.access:
+        return False
+    try:
+        sink.write(to, source.read(address, length))
+    except MemoryFault:
+        return False
+    peer.counters.rx_write_requests += 1
+    connection.requested(wr, kind, length)
+    return True
+
+
+def _send_long_write(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
+    """Send a WRITE with any number of SGEs, or inline."""
+    qp, peer = connection.qp, connection.peer
+    source = _source(qp, wr)
+    if source is None or not 0 < source.length <= MAX_MESSAGE:
+        return False
+    sink = _remote(peer, wr, source.length, kind.role)
+    if sink is None or not _copy(source, sink):
+        return False
+    peer.counters.rx_write_requests += 1
+    connection.requested(wr, kind, source.length)
+    return True
+
+
+def _send_write_with_imm(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
+    recv = _next_receive(connection.peer)
+    if recv is None or not _send_write(connection, wr, kind):
+        return False
+    length = sum(one[1] for one in wr.sges) if wr.sges else len(wr.inline)
+    connection.received(wr, kind, recv, length)
+    return True
+
+
+def _send_send(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
+    qp, peer = connection.qp, connection.peer
+    recv = _next_receive(peer)
+    if recv is None:
+        return False
+    if wr.flags & INLINE and len(recv.sges) == 1:
+        length = len(wr.inline)
+        if not _send_inline(peer, wr.inline, recv.sges[0]):
+            return False
+    else:
+        source = _source(qp, wr)
+        sink = _local(peer, peer.recv_pd, recv.sges, LOCAL_WRITE)
+        if source is None or sink is None or source.length > min(sink.length, MAX_MESSAGE):
+            return False
+        length = source.length
+        if not _copy(source, sink):
+            return False
+    qp.counters.rdma_sends += 1
+    connection.requested(wr, kind, length)
+    connection.received(wr, kind, recv, length)
+    return True
+
+
+def _send_inline(peer: QueuePair, data: bytes, sge: Sge) -> bool:
+    """Write inline bytes to a receive of one SGE: the usual case of short messages."""
+    address, size, lkey = sge
+    sink = peer.device.keys.check(lkey, peer.recv_pd, address, size, LOCAL_WRITE)
+    if not 0 < len(data) <= size or not _is_plain(sink):
+        return False
+    try:
+        sink.write(address, data)
+    except MemoryFault:
+        return False
+    return True
+
+
+def _send_read(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
+    qp, peer = connection.qp, connection.peer
+    if not (qp.max_rd_atomic and peer.max_dest_rd_atomic):
+        return False
+    sink = _local(qp, qp.pd, wr.sges, LOCAL_WRITE)
+    if sink is None or not 0 < sink.length <= MAX_MESSAGE:
+        return False
+    source = _remote(peer, wr, sink.length, kind.role)
+    if source is None or not _copy(source, sink):
+        return False
+    peer.counters.rx_read_requests += 1
+    connection.responded(wr, kind, sink.length)
+    return True
+
+
+_SENDERS: Final = {
+    SendOpcode.SEND: _send_send,
+    SendOpcode.SEND_WITH_IMM: _send_send,
+    SendOpcode.RDMA_WRITE: _send_write,
+    SendOpcode.RDMA_WRITE_WITH_IMM: _send_write_with_imm,
+    SendOpcode.RDMA_READ: _send_read,
+}
+
+
+def _kind(qp_type: QPType, opcode: SendOpcode) -> Kind:
+    outbound: Outbound = SERVICES[qp_type].outbound[opcode]
+    sizes = {
+        number: sum(header.SIZE for header in layout.headers)
+        for number, layout in outbound.layouts.items()
+    }
+    several = sizes.get(outbound.first, 0) + sizes.get(outbound.last, 0)
+    role, verb = REQUESTS[qp_type][outbound.only], VERBS[opcode]
+    has_imm = ImmDt in role.headers
+    return Kind(_SENDERS[opcode], verb, role, outbound.only, has_imm, sizes[outbound.only], several)
+
+
+def _kinds(qp_type: QPType) -> dict[int, Kind]:
+    offered = SERVICES[qp_type].outbound
+    return {opcode: _kind(qp_type, opcode) for opcode in _SENDERS if opcode in offered}
+
+
+_KINDS: Final[Mapping[QPType, Mapping[int, Kind]]] = {
+    QPType.RC: _kinds(QPType.RC),
+    QPType.UC: _kinds(QPType.UC),
+}
+"""The work that needs no packets, by type of queue pair and opcode."""
+
+
+def find_local(qp: QueuePair, nics: Mapping[bytes, Nic]) -> LocalConnection | None:
+    """The connection of ``qp`` if its peer belongs to one of ``nics``, which have MAC addresses.
+
+    ``None`` also while the peer is not connected to ``qp``, and for queue pairs or adapters with
+    other rules than the standard's, which only packets apply.
+    """
+    if qp.type not in _KINDS or not _is_standard(qp):
+        return None
+    request = qp.request_template.frame(qp.service.base | Operation.SEND_ONLY, 0, b"", b"")
+    to_peer = _flow_at(nics, request)
+    if to_peer is None:
+        return None
+    peer: QueuePair = to_peer.ways[0][0]
+    back = _flow_at(nics, peer.request_template.frame(to_peer.opcode, 0, b"", b""))
+    if back is None or back.ways[0][0] is not qp or peer is qp or not _is_standard(peer):
+        return None
+    return LocalConnection(qp, peer, to_peer, back)
+
+
+class LocalConnections:
+    """The connections of queue pairs whose peers belong to one of ``nics``, by MAC address."""
+
+    def __init__(self, nics: Mapping[bytes, Nic]) -> None:
+        self._nics = nics
+        self._searches: dict[int, int] = {}
+
+    def of(self, qp: QueuePair) -> LocalConnection | None:
+        """The connection of a queue pair, if it has one now. It is stored in ``qp.local``.
+
+        Where none was found, only one call of :data:`_SEARCH_EVERY` searches again.
+        """
+        local = qp.local
+        if isinstance(local, LocalConnection) and local.holds:
+            return local
+        number = qp.qp_num
+        calls = self._searches[number] = self._searches.get(number, -1) + 1
+        qp.local = None if calls % _SEARCH_EVERY else find_local(qp, self._nics)
+        if qp.local is not None:
+            del self._searches[number]
+        return qp.local
+
+    def forget(self, number: int) -> None:
+        """Forget a queue pair, which is destroyed."""
+        self._searches.pop(number, None)
+
+
+_SEARCH_EVERY: Final = 64
+
+
+def _flow_at(nics: Mapping[bytes, Nic], frame: bytes) -> Flow | None:
+    nic = nics.get(frame[:6])
+    return None if nic is None else nic.flow_of(frame)
+
+
+def _is_standard(qp: QueuePair) -> bool:
+    """Whether packets of the queue pair have no effects but those of the standard."""
+    device = qp.device
+    profile = device.profile
+    plain = device.rules is STANDARD and not profile.bugs and not profile.unsupported
+    return plain and not (profile.frees_slots_at_poll or qp.grants_credits)
