@@ -120,19 +120,21 @@ static ssize_t receive_reply(int socket, void *reply, size_t size, int *fds, uns
 	return message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -1 : length;
 }
 
-/* Whether a reply has the length and the descriptors that its call has. */
+/* Whether a reply has the length and the descriptors that its call has, or that a refusal has. */
 static bool is_reply(const uint64_t *reply, ssize_t length, size_t size, unsigned fds,
 		     unsigned fd_count)
 {
 	if (length < (ssize_t)sizeof *reply)
 		return false;
 	if (reply[0])
-		return length == sizeof *reply && fds == 0 && reply[0] < RW_BROKEN;
+		return length <= (ssize_t)(sizeof *reply + RW_MAX_REASON) && fds == 0 &&
+		       reply[0] < RW_BROKEN;
 	return length == (ssize_t)size && fds == fd_count;
 }
 
 /* Send a request and wait for its reply, an array of integers that begins with an errno.
- * Returns that errno, or RW_BROKEN when the service is gone or answers something else. */
+ * Returns that errno, or RW_BROKEN when the service is gone or answers something else. The reason of
+ * a refusal is kept for rw_trace_call. */
 int rw_exchange(int socket, const void *request, size_t request_size, void *reply,
 		size_t reply_size, int *fds, unsigned fd_count, const int *sent)
 {
@@ -149,6 +151,8 @@ int rw_exchange(int socket, const void *request, size_t request_size, void *repl
 			close(received[--count]);
 		return RW_BROKEN;
 	}
+	if (words[0])
+		rw_keep_reason((const char *)&words[1], length - sizeof *words);
 	memcpy(reply, words, reply_size);
 	if (count)
 		memcpy(fds, received, count * sizeof *fds);

@@ -9,7 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "protocol.h"
+
 static int level;
+static _Thread_local char kept_reason[RW_MAX_REASON + 1];
 
 __attribute__((constructor)) static void read_level(void)
 {
@@ -54,12 +57,21 @@ __attribute__((format(printf, 2, 3))) static void print_line(const char *subject
 	va_end(arguments);
 }
 
+void rw_keep_reason(const char *reason, size_t size)
+{
+	if (size > RW_MAX_REASON)
+		size = RW_MAX_REASON;
+	memcpy(kept_reason, reason, size);
+	kept_reason[size] = 0;
+}
+
 int rw_trace_call(int error, const char *call)
 {
 	if (error && level >= 1)
-		print_line(call, "%s", strerror(error));
+		print_line(call, "%s%s%s", kept_reason, *kept_reason ? ": " : "", strerror(error));
 	else if (level >= 2)
 		print_line(call, "done");
+	*kept_reason = 0;
 	if (error)
 		errno = error;
 	return error;

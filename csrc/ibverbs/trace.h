@@ -8,7 +8,10 @@
 int rw_refuse(int error, const char *function, const char *cause, ...)
 	__attribute__((format(printf, 3, 4), cold));
 
-/* As rw_refuse, without a trace of the cause: the error of a control call that failed. */
+/* Keep the service's reason of a refusal, of `size` bytes, until this thread calls rw_trace_call. */
+void rw_keep_reason(const char *reason, size_t size);
+
+/* As rw_refuse, for the result of a call of the service: the cause is the reason that was kept. */
 int rw_trace_call(int error, const char *call);
 
 /* Note at level 2 that a function that does nothing was called. */

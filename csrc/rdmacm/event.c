@@ -111,6 +111,12 @@ static int find_ids(struct cm_session *session, struct rdma_event_channel *chann
 	return 0;
 }
 
+/* A status is an errno below zero, or a reason of 16 bits in a message of the peer. */
+static int status_of(int64_t status)
+{
+	return status > -RW_BROKEN && status <= UINT16_MAX ? (int)status : -EIO;
+}
+
 /* Take the oldest event of a channel. ENODATA: its id was destroyed meanwhile. */
 static int take(struct rdma_event_channel *channel, struct cm_event *made, struct cm_group **group)
 {
@@ -126,7 +132,7 @@ static int take(struct rdma_event_channel *channel, struct cm_event *made, struc
 			       .channel = cm_channel(channel)->handle);
 	if (!error) {
 		made->event.event = (enum rdma_cm_event_type)reply.event;
-		made->event.status = (int)reply.status;
+		made->event.status = status_of((int64_t)reply.status);
 		error = find_ids(session, channel, made, &reply);
 	}
 	if (!error) {

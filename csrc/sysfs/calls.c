@@ -363,8 +363,13 @@ char *realpath(const char *path, char *resolved)
 	return resolve(path, resolved);
 }
 
+/* The C library ends a program whose buffer is too small. */
 char *__realpath_chk(const char *path, char *resolved, size_t room)
 {
+	if (room < PATH_MAX) {
+		NEXT(char *, __realpath_chk, (const char *, char *, size_t), FILE_OF(path),
+		     resolved, room);
+	}
 	return resolve(path, resolved);
 }
 

@@ -48,10 +48,10 @@ class Datagrams:
             return error.errno not in _FULL
         return True
 
-    def receive_all(self, most: int) -> list[tuple[bytes, Address]]:
-        """Return the messages that are there, at most ``most``, each with its sender."""
+    def receive_all(self, max_messages: int) -> list[tuple[bytes, Address]]:
+        """Return the messages that are there, at most ``max_messages``, each with its sender."""
         receive, found = self._socket.recvfrom, []
-        for _ in range(most):
+        for _ in range(max_messages):
             try:
                 found.append(receive(MAX_DATAGRAM))
             except BlockingIOError:

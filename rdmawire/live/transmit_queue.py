@@ -52,15 +52,15 @@ class SendWindow:
 
     Each message has an offset: the bytes sent before it. The peer reports the greatest end of a
     message that it received, so lost messages are counted with a later one. Without a report for
-    ``patience`` ns everything under way counts as lost. ``VerbsError`` EINVAL unless both are 1 or
-    more.
+    ``report_timeout`` ns everything under way counts as lost. ``VerbsError`` EINVAL unless both are
+    1 or more.
     """
 
-    def __init__(self, size: int, patience: int) -> None:
+    def __init__(self, size: int, report_timeout: int) -> None:
         check_int("size", size, 1)
-        check_int("patience", patience, 1)
+        check_int("report_timeout", report_timeout, 1)
         self.size = size
-        self.patience = patience
+        self.report_timeout = report_timeout
         self.offset = 0
         self._reported = 0
         self._deadline: int | None = None
@@ -74,13 +74,13 @@ class SendWindow:
         """Count a message of ``length`` bytes as sent."""
         self.offset += length
         if self._deadline is None:
-            self._deadline = now + self.patience
+            self._deadline = now + self.report_timeout
 
     def reported(self, end: int, now: int) -> None:
         """Take the peer's report: it has received a message with this end."""
         if self._reported < end <= self.offset:
             self._reported = end
-            self._deadline = now + self.patience if end < self.offset else None
+            self._deadline = now + self.report_timeout if end < self.offset else None
 
     def next_timer(self) -> int | None:
         """When bytes without a report count as lost (ns), if there are any."""
@@ -100,19 +100,19 @@ Send = Callable[[bytes, int], bool]
 class TransmitQueue:
     """Messages in order, sent as a bucket and a window allow, and as the socket takes them.
 
-    Without a bucket or window there is no such limit. Messages beyond ``most`` are dropped, as a
-    full queue of a network card drops them, and counted in ``dropped``.
+    Without a bucket or window there is no such limit. Messages beyond ``max_waiting`` are dropped,
+    as a full queue of a network card drops them, and counted in ``dropped``.
     """
 
     def __init__(
         self,
         send: Send,
-        most: int,
+        max_waiting: int,
         bucket: TokenBucket | None = None,
         window: SendWindow | None = None,
     ) -> None:
         self._send = send
-        self._most = most
+        self._max_waiting = max_waiting
         self._bucket = bucket
         self._window = window
         self._waiting: deque[bytes] = deque()
@@ -124,7 +124,7 @@ class TransmitQueue:
 
     def put(self, message: bytes) -> None:
         """Add a message."""
-        if len(self._waiting) >= self._most:
+        if len(self._waiting) >= self._max_waiting:
             self.dropped += 1
         else:
             self._waiting.append(message)

@@ -1,7 +1,7 @@
 """The calls of a context: what each control request does. Errors are ``VerbsError``s."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from errno import EINVAL, EMFILE, ENOMEM, EOPNOTSUPP
 from functools import partial
 from typing import Final
@@ -50,59 +50,18 @@ from rdmawire.verbs_service.ring import CompletionRing
 
 _PORT: Final = 1
 _ROCE_V2_UAPI: Final = 2
+"""``gid_type`` of a GID entry: IB_UVERBS_GID_TYPE_ROCE_V2 of Linux."""
 _FIRST_NDEV: Final = 1
+"""Index of the network interface of a GID entry; 0 would be none."""
 _WHOLE_SPACE: Final = (1 << 64) - 1
-
-
-def _check_port(port_num: int) -> None:
-    if port_num != _PORT:
-        raise VerbsError(f"port {port_num}: devices have port {_PORT} alone", EINVAL)
-
-
-# Protection domains and memory.
-
-
-def _registered(context: Context, region: Region, place: Place) -> Reply:
-    handle = place.region = context.add(region)
-    return Reply((handle, region.lkey, region.rkey))
-
-
-def _pages(context: Context, place: Place, address: int, length: int) -> ProcessPages:
-    """The pages of a range. ``VerbsError`` EFAULT if it is not mapped."""
-    if place.memory > MEMORY_OF_DMABUF:
-        raise VerbsError(f"memory {place.memory} is none of 0 to {MEMORY_OF_DMABUF}", EINVAL)
-    if place.memory == MEMORY_OF_HOST and context.process is not None:
-        if length != _WHOLE_SPACE:
-            check_mapped(context.process, address, length)
-        return ProcessPages(context.process)
-    return ProcessPages(CopiedMemory(context.copies, place), place.memory)
-
-
+"""Length of a region of all memory of a process."""
 _ADVICE: Final = range(3)
 """IBV_ADVISE_MR_ADVICE_PREFETCH, PREFETCH_WRITE and PREFETCH_NO_FAULT."""
-
-
-# Completions.
-
-
-# Shared receive queues and queue pairs.
-
 _XRC_SRQ: Final = 1
-_LEAST_INLINE: Final = 64
-"""``max_inline_data`` of queue pairs that ask for less: as adapters' work requests, they have room
-for some, and programs such as rdma_xclient use it."""
 _SRQ_MAX_WR, _SRQ_LIMIT = 1, 2
-
-
-def _qp_type(number: int) -> QPType:
-    if number == QPType.RAW_PACKET or number not in QPType._value2member_map_:
-        raise VerbsError(f"qp_type {number} is not supported", EOPNOTSUPP)
-    return QPType(number)
-
-
-# Address handles, multicast, XRC domains.
-
-
+_MIN_INLINE: Final = 64
+"""Least ``max_inline_data`` of a queue pair. Work requests of adapters have room for some bytes,
+and programs such as rdma_xclient use it without asking."""
 _CREATE, _EXCLUSIVE = os.O_CREAT, os.O_EXCL
 
 
@@ -154,7 +113,8 @@ class Calls:
             access,
             partial(_pages, self._context, place, address, length),
         )
-        return _registered(self._context, region, place)
+        handle = place.region = self._context.add(region)
+        return Reply((handle, region.lkey, region.rkey))
 
     def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, access: int) -> Reply:
         """The library maps the buffer by its own descriptor, and copies."""
@@ -297,38 +257,37 @@ class Calls:
         pd, send_cq, recv_cq, srq, xrcd, qp_type, sq_sig_all, create_flags, *sizes = words
         if create_flags:
             raise VerbsError(f"create_flags {create_flags:#x} are not supported", EOPNOTSUPP)
-        kind = _qp_type(qp_type)
-        cap = QPCap(*sizes)
-        if cap.max_inline_data > MAX_INLINE_DATA:
-            text = f"max_inline_data {cap.max_inline_data}: at most {MAX_INLINE_DATA}"
-            raise VerbsError(text, EINVAL)
-        cap = cap._replace(max_inline_data=max(cap.max_inline_data, _LEAST_INLINE))
-        device = self._context.device
+        kind, cap = _qp_type(qp_type), _capacities(sizes)
         if kind is QPType.XRC_TGT:
-            init = QPInit(
-                *device.of_xrc_targets, xrc_domain=self._context.find(xrcd, XrcDomain).number
-            )
+            domain = self._context.find(xrcd, XrcDomain).number
+            init = QPInit(*self._context.device.of_xrc_targets, xrc_domain=domain)
         else:
-            first = self._context.find(send_cq, CqHandle)
-            second = first if kind is QPType.XRC_INI else self._context.find(recv_cq, CqHandle)
-            shared = self._context.find_optional(srq, SrqHandle)
-            init = QPInit(
-                self._context.find(pd, AllocatedPD),
-                first.cq,
-                second.cq,
-                cap,
-                None if shared is None else shared.srq,
-                bool(sq_sig_all),
-                async_channel=self._context.async_channel,
-            )
+            queues = send_cq, send_cq if kind is QPType.XRC_INI else recv_cq, srq
+            init = self._init(pd, queues, cap, signals_all=bool(sq_sig_all))
         qp = self._context.nic.create_qp(kind, init)
         self._context.qps[qp.qp_num] = qp
-        device.openers[qp] += 1
+        self._context.device.openers[qp] += 1
         handle = self._context.add(QueuePairHandle(qp))
         return Reply((handle, qp.qp_num, *(getattr(cap, name) for name in QP_CAP)))
 
+    def _init(
+        self, pd: int, queues: tuple[int, int, int], cap: QPCap, *, signals_all: bool
+    ) -> QPInit:
+        """``ibv_qp_init_attr`` from handles; ``queues`` are send CQ, receive CQ and SRQ."""
+        send_cq, recv_cq, srq = queues
+        shared = self._context.find_optional(srq, SrqHandle)
+        return QPInit(
+            self._context.find(pd, AllocatedPD),
+            self._context.find(send_cq, CqHandle).cq,
+            self._context.find(recv_cq, CqHandle).cq,
+            cap,
+            None if shared is None else shared.srq,
+            signals_all,
+            async_channel=self._context.async_channel,
+        )
+
     def open_qp(self, xrcd: int, qp_num: int, qp_type: int) -> Reply:
-        """Open the XRC target of another self._context. ibv_open_qp(3)."""
+        """Open the XRC target of another context. ibv_open_qp(3)."""
         self._context.check_room()
         domain = self._context.find(xrcd, XrcDomain).number
         qp = self._context.nic.device.qps.get(qp_num)
@@ -413,3 +372,34 @@ _HANDLERS: Final[dict[int, Callable[..., Reply]]] = {
 
 def _scarce(error: OSError) -> int:
     return EMFILE if error.errno == EMFILE else ENOMEM
+
+
+def _check_port(port_num: int) -> None:
+    if port_num != _PORT:
+        raise VerbsError(f"port {port_num}: devices have port {_PORT} alone", EINVAL)
+
+
+def _pages(context: Context, place: Place, address: int, length: int) -> ProcessPages:
+    """The pages of a range. ``VerbsError`` EFAULT if it is not mapped."""
+    if place.memory > MEMORY_OF_DMABUF:
+        raise VerbsError(f"memory {place.memory} is none of 0 to {MEMORY_OF_DMABUF}", EINVAL)
+    if place.memory == MEMORY_OF_HOST and context.process is not None:
+        if length != _WHOLE_SPACE:
+            check_mapped(context.process, address, length)
+        return ProcessPages(context.process)
+    return ProcessPages(CopiedMemory(context.copies, place), place.memory)
+
+
+def _qp_type(number: int) -> QPType:
+    if number == QPType.RAW_PACKET or number not in QPType._value2member_map_:
+        raise VerbsError(f"qp_type {number} is not supported", EOPNOTSUPP)
+    return QPType(number)
+
+
+def _capacities(sizes: Sequence[int]) -> QPCap:
+    """``ibv_qp_cap`` as a queue pair has it. ``VerbsError`` EINVAL for too much inline data."""
+    cap = QPCap(*sizes)
+    if cap.max_inline_data > MAX_INLINE_DATA:
+        text = f"max_inline_data {cap.max_inline_data}: at most {MAX_INLINE_DATA}"
+        raise VerbsError(text, EINVAL)
+    return cap._replace(max_inline_data=max(cap.max_inline_data, _MIN_INLINE))

@@ -1,29 +1,43 @@
 """Captures of live frames: a pcap or pcapng that other programs read while it is written."""
 
+import os
+from contextlib import suppress
+from errno import ETIMEDOUT
 from pathlib import Path
+from select import POLLOUT, poll
 from struct import Struct
 from typing import Final
 
 from rdmawire.capture import Interface, LinkType, Record
 from rdmawire.capture.pcap import PcapBuilder
 from rdmawire.capture.pcapng import PcapngBuilder
-from rdmawire.live import epoch
+from rdmawire.live import epoch, now
+from rdmawire.terminal import escape
+from rdmawire.verbs_service.diagnostics import warn
 
 _RECORD: Final = Struct("<IIII")
 _BUFFER: Final = 1 << 18
 _SECOND: Final = 1_000_000_000
 _LITTLE_ENDIAN: Final = "<"
+_PATIENCE: Final = 2 * _SECOND
+_LOOK_MS: Final = 100
 
 
 class Capture:
     """Writes frames with times in ns to a file, or to a FIFO that a program reads.
 
     The format is pcapng for a name that ends in ``.pcapng``, else pcap. ``OSError`` if the file
-    cannot be opened. A reader of a FIFO that goes away ends the capture.
+    cannot be opened. A reader of a FIFO that goes away ends the capture, and so does a file that
+    cannot be written: it then ends with the last frame that was written as a whole, and a line on
+    standard error says so.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = path.open("wb", buffering=0)
+        os.set_blocking(self._file.fileno(), False)
+        self._written = 0
+        self._deadline: int | None = None
         interface = Interface(name="verbs", resolution=_SECOND)
         self._builder: PcapBuilder | PcapngBuilder
         if path.suffix == ".pcapng":
@@ -36,6 +50,8 @@ class Capture:
 
     def write(self, frames: list[bytes], time: int) -> None:
         """Write frames that were sent at ``time`` (ns)."""
+        if self._ended:
+            return
         time += self._epoch
         pending = self._builder.pending
         if isinstance(self._builder, PcapBuilder):  # without checks: frames of devices fit
@@ -55,13 +71,45 @@ class Capture:
         pending = self._builder.pending
         if pending and not self._ended:
             try:
-                with memoryview(pending) as view:
-                    done = 0
-                    while done < len(view):
-                        done += self._file.write(view[done:]) or 0
+                self._write(pending)
             except BrokenPipeError:
                 self._ended = True
+            except OSError as error:
+                self._end(error)
         pending.clear()
+
+    def _write(self, data: bytearray) -> None:
+        with memoryview(data) as view:
+            done = 0
+            while done < len(view):
+                written = self._file.write(view[done:])
+                if written is None:
+                    self._wait_for_reader()
+                else:
+                    done += written
+        self._written += len(data)
+
+    def _wait_for_reader(self) -> None:
+        """Wait until a pipe has room. ``TimeoutError`` after :meth:`hurry`, if that takes long."""
+        room = poll()
+        room.register(self._file, POLLOUT)
+        while not room.poll(_LOOK_MS):
+            if self._deadline is not None and now() > self._deadline:
+                raise TimeoutError(ETIMEDOUT, "its reader takes nothing")
+
+    def hurry(self) -> None:
+        """Wait for a slow reader 2 s at most from now on: the service is to end.
+
+        A signal handler may call this.
+        """
+        self._deadline = now() + _PATIENCE
+
+    def _end(self, error: OSError) -> None:
+        """Remove the part of a frame that was written, and end the capture."""
+        self._ended = True
+        with suppress(OSError):  # only a regular file can be truncated
+            self._file.truncate(self._written)
+        warn(f"capture {escape(str(self._path))}: {error.strerror}: it ends here")
 
     def close(self) -> None:
         """Complete the file."""

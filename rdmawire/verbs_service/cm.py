@@ -72,7 +72,7 @@ _LINK_LOCAL: Final = b"\xfe\x80"
 _SERVICE_PORT: Final = 0xFFFF
 
 
-class Session:
+class CmSession:
     """The channels and ids of one process, by handle."""
 
     def __init__(self) -> None:
@@ -127,9 +127,9 @@ class ConnectionService:
         self._due: int | None = None
         self._changed = False
         self.table = PortTable()
-        self._owners: dict[tuple[int, int], tuple[Session, CmId]] = {}
+        self._owners: dict[tuple[int, int], tuple[CmSession, CmId]] = {}
         """The ids of connections, by the number of the port and the communication id."""
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, CmSession] = {}
         """The sessions of listening ids, by handle."""
         self._next = 1
 
@@ -221,7 +221,7 @@ class ConnectionService:
 
     # Listening.
 
-    def listen(self, session: Session, one: CmId, backlog: int) -> None:
+    def listen(self, session: CmSession, one: CmId, backlog: int) -> None:
         """Let an id get the requests for its port. ``VerbsError`` EADDRINUSE if another does."""
         self.table.check_listener(one)
         service, datagrams = one.service_id, one.datagrams
@@ -248,13 +248,13 @@ class ConnectionService:
 
     # Connections.
 
-    def own_connection(self, session: Session, one: CmId, connection: int) -> None:
+    def own_connection(self, session: CmSession, one: CmId, connection: int) -> None:
         """Let an id have the events of a connection of its port."""
         one.connection = connection
         one.state = IdState.CONNECTING
         self._owners[one.need_port().number, connection] = session, one
 
-    def destroy(self, session: Session, one: CmId) -> None:
+    def destroy(self, session: CmSession, one: CmId) -> None:
         """Destroy an id; the peer of its connection is notified."""
         handle = one.handle
         if one.state is IdState.LISTENING:
@@ -270,7 +270,7 @@ class ConnectionService:
                 port.manager.destroy(one.connection, now())
         del session.ids[handle]
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CmSession) -> None:
         """Destroy all that a process had."""
         self.note_call()
         for one in tuple(session.ids.values()):

@@ -13,7 +13,7 @@ from rdmawire.live import now
 from rdmawire.verbs import QPAttributes, QPAttrMask, QPState, QPType
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS
 from rdmawire.verbs_service.attributes import gid_of, gid_words, qp_words
-from rdmawire.verbs_service.cm import MULTICAST_QKEY, ConnectionService, Session
+from rdmawire.verbs_service.cm import MULTICAST_QKEY, CmSession, ConnectionService
 from rdmawire.verbs_service.cm_id import (
     IPV4,
     CmId,
@@ -50,7 +50,7 @@ def _private_data(length: int, words: tuple[int, ...]) -> bytes:
 class ConnectionCalls:
     """The calls of one process, with the names and arguments that the protocol has."""
 
-    def __init__(self, service: ConnectionService, session: Session) -> None:
+    def __init__(self, service: ConnectionService, session: CmSession) -> None:
         self._service = service
         self._session = session
 

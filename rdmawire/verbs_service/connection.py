@@ -13,7 +13,7 @@ from select import POLLIN, poll
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rdmawire.verbs_service.protocol import CALLS, MAX_WORDS, Call
+from rdmawire.verbs_service.protocol import CALLS, MAX_REASON, MAX_WORDS, Call
 
 _MAX_FDS: Final = 8
 _WORD: Final = 8
@@ -50,7 +50,7 @@ class Gone(Exception):
     """The client closed its connection, or is gone."""
 
 
-class Connection:
+class ControlConnection:
     """One client's socket. ``pid`` is the client's process."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -78,7 +78,7 @@ class Connection:
         if not data:
             raise Gone
         if request is None:
-            self.refuse(EINVAL)
+            self.refuse(EINVAL, "not a request, or not with its arguments and descriptors")
         return request
 
     def is_of_living_process(self) -> bool:
@@ -105,9 +105,10 @@ class Connection:
             for fd in reply.fds:
                 os.close(fd)
 
-    def refuse(self, error: int) -> None:
-        """Answer a request with an errno."""
-        self._send((error,), ())
+    def refuse(self, error: int, reason: str) -> None:
+        """Answer a request with an errno, and the reason in words."""
+        text = reason.encode()[:MAX_REASON]
+        self._send((error, *array("Q", text.ljust(-(-len(text) // _WORD) * _WORD, b"\0"))), ())
 
     def _send(self, words: Iterable[int], fds: Iterable[int]) -> None:
         data = array("Q", words).tobytes()

@@ -4,6 +4,7 @@ import os
 import socket
 from array import array
 from collections.abc import Mapping, Sequence
+from errno import EPROTO
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +15,10 @@ from rdmawire.verbs_service.device import Device
 from rdmawire.verbs_service.protocol import CALLS, COUNTERS, MAX_WORDS, version
 
 _CALLS: Final = {call.name: call.number for call in CALLS}
+_REPLIES: Final = {call.name: call.reply for call in CALLS}
 _WORD: Final = 8
-_PATIENCE: Final = 5.0
-"""Seconds that a service may take to answer: it is busy, but not for so long."""
+_ANSWER_TIMEOUT: Final = 5.0
+"""Seconds in which a service answers, also a busy one."""
 
 
 def counter_words(device: Device, contexts: Sequence[Context]) -> tuple[int, ...]:
@@ -56,16 +58,17 @@ _KINDS: Final[dict[str, type[Object]]] = {
 def read_counters(path: Path) -> dict[str, Mapping[str, int]]:
     """The counters of all devices of a running service, by their names.
 
-    ``OSError`` if none answers at the socket ``path``, ``VerbsError`` if it is of another version.
+    ``OSError`` if none answers at the socket ``path``, ``VerbsError`` if it is of another version,
+    or no verbs service.
     """
     found: dict[str, Mapping[str, int]] = {}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-        sock.settimeout(_PATIENCE)
+        sock.settimeout(_ANSWER_TIMEOUT)
         sock.connect(os.fspath(path))
         (count,) = _call(sock, "hello", version())
         for index in range(count):
             _, _, *name = _call(sock, "get_device", index)
-            text = array("Q", name).tobytes().rstrip(b"\0").decode()
+            text = array("Q", name).tobytes().rstrip(b"\0").decode(errors="replace")
             values = _call(sock, "read_counters", index)
             found[text] = dict(zip(COUNTERS, values, strict=True))
     return found
@@ -76,7 +79,17 @@ def _call(sock: socket.socket, name: str, *arguments: int) -> tuple[int, ...]:
     data = sock.recv(_WORD * MAX_WORDS)
     if not data:
         raise ConnectionResetError(f"{name}: the service has closed the connection")
+    if len(data) % _WORD:
+        raise _no_reply(name, data)
     error, *values = array("Q", data)
     if error:
-        raise VerbsError(f"{name}: the service refuses", error)
+        reason = data[_WORD:].rstrip(b"\0").decode(errors="replace")
+        raise VerbsError(f"{name}: the service refuses: {reason}", error)
+    if len(values) != len(_REPLIES[name]):
+        raise _no_reply(name, data)
     return tuple(values)
+
+
+def _no_reply(name: str, data: bytes) -> VerbsError:
+    text = f"{name}: {len(data)} bytes are no reply of a verbs service: name another socket"
+    return VerbsError(text, EPROTO)

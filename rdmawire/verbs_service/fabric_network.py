@@ -94,15 +94,25 @@ class LinkSettings(NamedTuple):
 
 
 def _share(text: str) -> float:
+    """Read a share. ``ValueError`` for more than all."""
     share = parse_share(text)
     if share > 1:
         raise ValueError(text)
     return share
 
 
+def _rate(text: str) -> int:
+    """Read a rate. ``ValueError`` for none, or one that no link has."""
+    rate = parse_rate(text)
+    if not 0 < rate < _MAX_RATE:
+        raise ValueError(text)
+    return rate
+
+
+_MAX_RATE: Final = 1 << 64
 _PARSERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "latency": (parse_duration, "a time such as 10us"),
-    "rate": (parse_rate, "bits per second such as 25G"),
+    "rate": (_rate, "bits per second such as 25G"),
     "loss": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
     "duplicate": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
     "seed": (int, "a whole number"),

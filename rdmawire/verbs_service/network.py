@@ -55,6 +55,12 @@ class Network(Protocol):
         """Complete captures, and close descriptors."""
 
 
+def address_name(gid: bytes) -> str:
+    """A GID as users write it: an IPv4 address if it is one."""
+    address = IPv6Address(gid)
+    return str(address.ipv4_mapped or address)
+
+
 class Neighbours:
     """The MAC addresses of GIDs."""
 
@@ -75,9 +81,7 @@ class Neighbours:
             return multicast_mac(gid)
         mac = self._macs.get(gid)
         if mac is None:
-            address = IPv6Address(gid)
-            name = address.ipv4_mapped or address
-            raise VerbsError(f"no device has the address {name}", EHOSTUNREACH)
+            raise VerbsError(f"no device has the address {address_name(gid)}", EHOSTUNREACH)
         return mac
 
 

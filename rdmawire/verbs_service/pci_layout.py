@@ -67,25 +67,25 @@ class _Hierarchy:
         """Yield a port for each switch and device below ``parent``, and what it leads to."""
         machine = self._machine
         below: list[Switch | Device] = [*machine.switches, *machine.devices]
-        things = [thing for thing in below if thing.parent == parent]
-        if len(things) > _PORTS:
-            raise TopologyError(f"{parent}: {len(things)} PCI functions on one bus")
-        for number, thing in enumerate(things):
+        children = [child for child in below if child.parent == parent]
+        if len(children) > _PORTS:
+            raise TopologyError(f"{parent}: {len(children)} PCI functions on one bus")
+        for number, child in enumerate(children):
             slot, function = divmod(number, _FUNCTIONS)
             port = path / f"{self._domain:04x}:{bus:02x}:{slot:02x}.{function}"
-            yield PciFunction(port, thing.link or _LINK, self._node)
-            yield from self._behind(thing, port, self._new_bus())
+            yield PciFunction(port, child.link or _LINK, self._node)
+            yield from self._behind(child, port, self._new_bus())
 
     def _behind(
-        self, thing: Switch | Device, port: PurePosixPath, bus: int
+        self, child: Switch | Device, port: PurePosixPath, bus: int
     ) -> Iterator[PciFunction]:
         address = f"{self._domain:04x}:{bus:02x}:00.0"
-        link = thing.link or _LINK
-        if isinstance(thing, Switch):
+        link = child.link or _LINK
+        if isinstance(child, Switch):
             yield PciFunction(port / address, link, self._node)
-            yield from self._below(thing.name, port / address, self._new_bus())
+            yield from self._below(child.name, port / address, self._new_bus())
             return
-        own = thing.address.lower()
+        own = child.address.lower()
         yield PciFunction(
-            port / (own if _ADDRESS.fullmatch(own) else address), link, self._node, thing
+            port / (own if _ADDRESS.fullmatch(own) else address), link, self._node, child
         )

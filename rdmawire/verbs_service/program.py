@@ -4,13 +4,16 @@ import fcntl
 import os
 import shutil
 import socket
+from array import array
 from collections.abc import Mapping, Sequence
-from errno import EADDRINUSE, ENOENT
+from contextlib import suppress
+from errno import EACCES, EADDRINUSE, ENAMETOOLONG, ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.verbs_service.libraries import PRELOAD, copy_libraries, libraries
+from rdmawire.verbs_service.protocol import MAX_REASON, version
 
 if TYPE_CHECKING:
     from rdmawire.topology import Machine
@@ -33,14 +36,42 @@ def given_socket(environment: Mapping[str, str]) -> Path:
     return Path(given) if given else default_socket(environment)
 
 
+MAX_SOCKET_PATH: Final = 107
+"""Maximum bytes of a socket's path: ``sun_path`` of unix(7) without the NUL."""
+
+
+_HELLO: Final = 1
+"""The number of the call that is the first of each connection, in every version."""
+_WORD: Final = 8
+_GREETING: Final = 2 * _WORD
+"""Bytes of its reply: 0, and the number of devices."""
+_PATIENCE: Final = 60.0
+"""Seconds that a service may take: in a checkout it may compile the libraries first."""
+
+
+def check_socket_path(path: Path) -> None:
+    """``VerbsError`` ENAMETOOLONG for a path that no socket has."""
+    length = len(os.fsencode(path))
+    if length > MAX_SOCKET_PATH:
+        raise VerbsError(
+            f"{path}: {length} bytes, and the path of a socket has {MAX_SOCKET_PATH} at most: name"
+            " a shorter one",
+            ENAMETOOLONG,
+        )
+
+
 def is_served(path: Path) -> bool:
-    """Whether a service answers at a socket."""
+    """Whether a service answers at a socket. One that is about to start answers when it has."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.settimeout(_PATIENCE)
         try:
             probe.connect(os.fspath(path))
+            probe.send(array("Q", (_HELLO, version())).tobytes())
+            reply = probe.recv(_WORD + MAX_REASON + 1)
         except OSError:
             return False
-    return True
+    is_refusal = any(reply[:_WORD]) and len(reply) % _WORD == 0  # of another version
+    return len(reply) == _GREETING or is_refusal
 
 
 class ProgramFiles:
@@ -71,10 +102,14 @@ class ProgramFiles:
         from rdmawire.verbs_service.sysfs import write_tree
 
         found = libraries()
-        self._take_lock()
-        self._remove_trees()
-        copy_libraries(self.folder / "lib", found.paths)
-        write_tree(self.folder, machine, devices, rates)
+        try:
+            self._take_lock()
+            self._remove_trees()
+            copy_libraries(self.folder / "lib", found.paths)
+            write_tree(self.folder, machine, devices, rates)
+        except OSError as error:
+            self._give_up()
+            raise OSError(error.errno, error.strerror, os.fspath(self.folder)) from error
         return found.notes
 
     def _take_lock(self) -> None:
@@ -89,6 +124,15 @@ class ProgramFiles:
             os.close(lock)
             raise
         self._lock = lock
+
+    def _give_up(self) -> None:
+        """Remove what was written of files that cannot all be."""
+        if self._lock is None:
+            return  # nothing: another service may have the files
+        shutil.rmtree(self.folder / "lib", ignore_errors=True)
+        self.remove()
+        with suppress(OSError):
+            self.folder.rmdir()
 
     def _remove_trees(self) -> None:
         for name in ("sys", "dev"):
@@ -134,10 +178,24 @@ class ProgramFiles:
 
 
 def no_service(path: Path) -> VerbsError:
-    """Return the error for a socket at which no service answers."""
+    """Return the error for a socket at which no service answers.
+
+    ``VerbsError`` ENAMETOOLONG is raised for a path that no socket has.
+    """
+    check_socket_path(path)
+    if not _may_use(path):
+        return VerbsError(f"{path}: Permission denied: name a socket of this user", EACCES)
     return VerbsError(
         f"no verbs service answers at {path}: start one with `rdmawire verbs serve`", ENOENT
     )
+
+
+def _may_use(path: Path) -> bool:
+    """Whether this user may connect to the socket, or there is none."""
+    try:
+        return not path.exists() or os.access(path, os.W_OK)
+    except PermissionError:
+        return False
 
 
 def _before(path: Path, others: str | None) -> str:

@@ -9,8 +9,9 @@ Control
     One SOCK_SEQPACKET connection for each ``ibv_context`` (and one for listing devices). A request
     is an array of unsigned 64-bit integers in host byte order: the number of the call, then its
     arguments. The reply is an array of the same kind: an errno (0 for success), then the values.
-    File descriptors travel beside a reply (SCM_RIGHTS). There is one request at a time on a
-    connection.
+    After another errno than 0 there is the reason in words: up to :data:`MAX_REASON` bytes of
+    UTF-8, and NULs to a whole number of integers. File descriptors travel beside a reply
+    (SCM_RIGHTS). There is one request at a time on a connection.
 
 Work requests
     One ring in shared memory for each context. The library writes records of :data:`WORK_REQUEST`
@@ -42,6 +43,9 @@ from typing import NamedTuple
 
 MAX_WORDS = 64
 """Maximum 64-bit integers of a request or a reply."""
+
+MAX_REASON = 256
+"""Maximum bytes of the reason of a refusal; a multiple of 8."""
 
 RING_HEADER = 4096
 """Bytes before the records of a ring: its counters, each in a cache line of its own."""
@@ -362,8 +366,8 @@ RECORDS = (SGE, WORK_REQUEST, COMPLETION, COPY_REQUEST)
 """Every record in shared memory, and that of the copy socket."""
 
 _CONSTANTS = _words(
-    "MAX_WORDS RING_HEADER WORK_RING_BYTES HEAD TAIL ASLEEP PRODUCED CONSUMED ARMED ARM_ANY"
-    " ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV PAD MEMORY_OF_HOST MEMORY_OF_GPU"
+    "MAX_WORDS MAX_REASON RING_HEADER WORK_RING_BYTES HEAD TAIL ASLEEP PRODUCED CONSUMED ARMED"
+    " ARM_ANY ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV PAD MEMORY_OF_HOST MEMORY_OF_GPU"
     " MEMORY_OF_DMABUF WINDOW_KEY_STEP MAX_INLINE_DATA MAX_SGE COPY_READ COPY_WRITE"
     " COPY_BUFFER_BYTES MAX_PRIVATE_DATA"
 )

@@ -4,9 +4,10 @@ The layouts are those of :mod:`rdmawire.verbs_service.protocol`. A library may w
 its rings at any time: positions and sizes are checked, and :class:`RingError` is raised for values
 that no library writes.
 
-Both sides run on processors with total store order (x86), where a store becomes visible after all
-stores before it. One place needs more than that, a store followed by a load of what the other side
-stores: :func:`fence`.
+The library uses acquire and release. Python has no such operations, but processors with total store
+order (x86) need none: there a store becomes visible after all loads and stores before it, and loads
+are done in order. On other ones (ARM) each counter is read before, and written after, a
+:func:`fence`. A store followed by a load of what the other side stores needs one on all of them.
 """
 
 import os
@@ -65,10 +66,19 @@ class RingError(Exception):
 
 
 _LOCK: Final = Lock()
+_ORDERED = os.uname().machine in {"x86_64", "i386", "i686"}
+"""Whether the processor has total store order."""
 
 
 def fence() -> None:
-    """Complete all stores before later loads: the atomic operation of a lock does that."""
+    """Complete all loads and stores before later ones.
+
+    With total store order the atomic operation of a lock does that. Elsewhere a lock only acquires
+    and releases; the scheduler of Linux has a full barrier, which membarrier(2) relies on.
+    """
+    if not _ORDERED:
+        os.sched_yield()
+        return
     with _LOCK:
         pass
 
@@ -142,6 +152,8 @@ class WorkRing:
         size = self._words[_HEAD] - tail
         if not size:
             return _NO_RECORDS, _NO_RECORDS
+        if not _ORDERED:
+            fence()
         if not 0 < size <= WORK_RING_BYTES or size % _WORD:
             raise RingError(f"head of the work ring is {size} bytes after its tail")
         at = tail & _MASK
@@ -151,6 +163,8 @@ class WorkRing:
     def taken(self, size: int) -> None:
         """Give the space of ``size`` bytes of records back to the library."""
         self._tail += size
+        if not _ORDERED:
+            fence()
         self._words[_TAIL] = self._tail
 
     def sleep(self) -> None:
@@ -261,6 +275,8 @@ class CompletionRing(CompletionQueue):
             self._overrun()
             return 0
         self._put(completion, time_ns())
+        if not _ORDERED:
+            fence()
         self._words[_PRODUCED] = self.polled = self._produced
         if self.notify is not None:
             fence()
@@ -304,6 +320,8 @@ class CompletionRing(CompletionQueue):
         timestamp = time_ns()
         for completion in completions:
             self._put(completion, timestamp)
+        if not _ORDERED:
+            fence()
         self._words[_PRODUCED] = self.polled = self._produced
         return range(first, self._produced + 1)
 

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -20,15 +19,17 @@ from rdmawire.units import ms, us
 from rdmawire.verbs_service import protocol
 from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
-from rdmawire.verbs_service.cm import ConnectionService, Session
+from rdmawire.verbs_service.cm import CmSession, ConnectionService
 from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
-from rdmawire.verbs_service.connection import NO_VALUES, Connection, Gone, Reply, Request
+from rdmawire.verbs_service.connection import NO_VALUES, ControlConnection, Gone, Reply, Request
 from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
+from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.network import Network
 from rdmawire.verbs_service.posting import take_receives, take_work
 from rdmawire.verbs_service.process_memory import ProcessMemory
+from rdmawire.verbs_service.program import check_socket_path
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
 from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 
@@ -46,11 +47,11 @@ _ROUNDS: Final = 8
 class Client:
     """A connection, and its context once it opened a device, or what it has of the manager."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ControlConnection) -> None:
         self.connection = connection
         self.greeted = False
         self.context: Context | None = None
-        self.session: Session | None = None
+        self.session: CmSession | None = None
 
 
 class Server:
@@ -87,6 +88,7 @@ class Server:
         """Whether work was done whose events were not reported yet."""
         self._clients: dict[int, Client] = {}
         self._contexts: list[Context] = []
+        check_socket_path(path)
         _remove_dead(path)
         if prepare is not None:
             prepare(self.devices)
@@ -189,7 +191,7 @@ class Server:
 
     def _accept(self, _: int) -> None:
         try:
-            connection = Connection(self._listener.accept()[0])
+            connection = ControlConnection(self._listener.accept()[0])
         except BlockingIOError:
             return  # it has gone away
         except OSError as error:
@@ -205,7 +207,7 @@ class Server:
         While it waits the listener is ready, and the loop would try again without an end.
         """
         if not self._turns_away:
-            _warn(f"{error}: clients are turned away until others end")
+            warn(f"{error}: clients are turned away until others end")
         self._turns_away = True
         self._spare.close()
         with suppress(OSError):
@@ -229,7 +231,7 @@ class Server:
         try:
             reply = self._perform(client, request)
         except VerbsError as error:
-            client.connection.refuse(error.errno)
+            client.connection.refuse(error.errno, error.reason)
         else:
             client.connection.reply(reply)
         finally:
@@ -249,7 +251,7 @@ class Server:
                 raise Gone
             return Calls(client.context).perform(request.call.number, request.arguments)
         if name.startswith(PREFIX):
-            client.session = client.session or Session()
+            client.session = client.session or CmSession()
             calls = ConnectionCalls(self.cm, client.session)
             return calls.perform(request.call.number, request.arguments)
         return self._perform_outside(client, request)
@@ -325,7 +327,7 @@ class Server:
 
     def _expel(self, context: Context, reason: str) -> None:
         """Close the context of a client that wrote nonsense."""
-        _warn(f"process {context.pid} on {context.device.name}: closed, {reason}")
+        warn(f"process {context.pid} on {context.device.name}: closed, {reason}")
         for client in tuple(self._clients.values()):
             if client.context is context:
                 self._drop(client)
@@ -363,7 +365,7 @@ def _wake_up(_: int) -> None:
     """Do nothing: the next step moves what arrived."""
 
 
-def _memory_of(connection: Connection) -> ProcessMemory | None:
+def _memory_of(connection: ControlConnection) -> ProcessMemory | None:
     """The memory of a client's process, or ``None`` where Linux refuses it, or it has ended."""
     try:
         memory = ProcessMemory(connection.pid, connection.uid)
@@ -378,7 +380,7 @@ def _memory_of(connection: Connection) -> ProcessMemory | None:
 def _listen(path: Path) -> socket.socket:
     """Listen on a socket file, in place of one that no service answers at any more.
 
-    ``VerbsError`` EADDRINUSE if a service does.
+    ``VerbsError`` EADDRINUSE if a service does, or if the file is another one.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
@@ -394,16 +396,17 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _remove_dead(path: Path) -> None:
-    if not path.is_socket():
+    if not path.exists():
         return
+    if not path.is_socket():
+        raise VerbsError(f"{path}: exists, and is no socket: name another path", EADDRINUSE)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         try:
             probe.connect(os.fspath(path))
-        except OSError:
+        except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
+        except OSError as error:
+            text = f"{path}: a socket of another program ({error.strerror}): name another path"
+            raise VerbsError(text, EADDRINUSE) from error
     raise VerbsError(f"{path}: a service is running there", EADDRINUSE)
-
-
-def _warn(text: str) -> None:
-    print(f"rdmawire verbs: {text}", file=sys.stderr, flush=True)

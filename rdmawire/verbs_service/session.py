@@ -17,6 +17,7 @@ from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device as EmulatedDevice
 from rdmawire.verbs_service.device import DeviceSpec, numbered
+from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.fabric_network import (
     FabricNetwork,
     devices_of,
@@ -69,10 +70,10 @@ class Session:
 
     def __init__(self, path: Path, settings: SessionSettings) -> None:
         self.files = ProgramFiles(path)
-        self._ended = False
+        self._ended = self._is_stale = False
         _allow_descriptors()
         _make_private(self.files.socket.parent)
-        capture = None if settings.pcap is None else Capture(settings.pcap)
+        self._capture = capture = None if settings.pcap is None else Capture(settings.pcap)
         try:
             network, specs = _devices(settings, capture)
             machine = settings.host or plain_host([spec.name for spec in specs])
@@ -94,7 +95,7 @@ class Session:
         """Serve until :meth:`stop`, and call ``on_tick`` every second."""
 
         def tick() -> None:
-            self._write_counters()
+            self._update_counters()
             if on_tick is not None:
                 on_tick()
 
@@ -103,6 +104,15 @@ class Session:
             self.server.run()
         finally:
             ticker.close()
+
+    def _update_counters(self) -> None:
+        """Write the counters of the private ``/sys``, and say once if that is impossible."""
+        try:
+            self._write_counters()
+        except OSError as error:
+            if not self._is_stale:
+                warn(f"counters below {self.files.sysfs} are not updated: {error.strerror}")
+            self._is_stale = True
 
     def start(
         self, words: Sequence[str], environment: Mapping[str, str], *, preload: bool = True
@@ -125,7 +135,13 @@ class Session:
 
     def stop(self) -> None:
         """Let :meth:`serve` return."""
+        self.hurry()
         self.server.stop()
+
+    def hurry(self) -> None:
+        """Wait for a slow reader of the capture no longer than 2 s. Signal handlers may call it."""
+        if self._capture is not None:
+            self._capture.hurry()
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Return the counters of each device, by names."""

@@ -18,13 +18,14 @@ from random import SystemRandom
 from socket import AF_INET, SOCK_DGRAM, gaierror, getaddrinfo
 from typing import Final, NamedTuple
 
-from rdmawire.errors import FabricError
+from rdmawire.errors import FabricError, VerbsError
 from rdmawire.ib.engine import GROUP_BIT
 from rdmawire.live import Address, Datagrams, SendWindow, TokenBucket, TransmitQueue, now
 from rdmawire.units import ms
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import Device
-from rdmawire.verbs_service.network import DirectNetwork, by_destination
+from rdmawire.verbs_service.diagnostics import warn
+from rdmawire.verbs_service.network import DirectNetwork, address_name, by_destination
 
 _HELLO, _FRAMES, _REPORT = 1, 2, 3
 _HEAD: Final = struct.Struct("!BI")  # kind, session
@@ -34,11 +35,18 @@ _NEEDS: Final = struct.Struct("!BH")  # whether an answer is needed, number of d
 _PORT: Final = struct.Struct("!6sH")  # MAC address, number of GIDs
 _LENGTH: Final = struct.Struct("!H")
 _GID_BYTES: Final = 16
+_MIN_FRAME: Final = 14
+"""Bytes of an Ethernet header."""
+_MAX_OFFSET: Final = (1 << 64) - 1
+_FEW_GREETINGS: Final = 50
+"""Greetings without an answer, 5 s, after which a line on standard error names the peer."""
+_MAX_STRANGERS: Final = 16
+"""Services that are no peers and are named on standard error, at most."""
 _LOCAL_MESSAGE: Final = 30_000
 _BURST: Final = 128
-_MOST: Final = 4096
+_MAX_WAITING: Final = 4096
 """Messages that wait for one peer. More are dropped: the queue pairs retransmit."""
-_PATIENCE: Final = ms(20)
+_REPORT_TIMEOUT: Final = ms(20)
 _HELLO_EVERY: Final = ms(100)
 _WINDOW_SHARE: Final = 4
 """The part of a socket's buffer that a window may fill, as the kernel counts its overhead too."""
@@ -64,18 +72,25 @@ class Peer:
         self.session: int | None = None
         self.received = 0
         self.must_report = False
+        self.greetings = 0
+        self.is_in_conflict = False
 
 
 class UdpNetwork(DirectNetwork):
     """Devices of this service directly, and those of its peers by UDP.
 
-    ``FabricError`` for a peer whose name is unknown, ``OSError`` for a port in use.
+    ``FabricError`` for a peer whose name is unknown, or a port in use.
     """
 
     def __init__(self, settings: UdpSettings, capture: Capture | None = None) -> None:
         super().__init__(capture)
         addresses = [_resolved(peer) for peer in settings.peers]
-        self._socket = Datagrams(settings.port)
+        self._strangers: set[Address] = set()
+        try:
+            self._socket = Datagrams(settings.port)
+        except OSError as error:
+            text = f"network udp={settings.port}: {error.strerror}: name another port"
+            raise FabricError(text) from error
         self._session = SystemRandom().getrandbits(32)
         self._peers = {address: self._peer(address, settings) for address in addresses}
         self._by_remote_mac: dict[bytes, Peer] = {}
@@ -90,19 +105,30 @@ class UdpNetwork(DirectNetwork):
         """Whether a device here or of a peer has this GID."""
         return self.neighbours.knows(gid)
 
+    def resolve(self, gid: bytes) -> bytes:
+        try:
+            return super().resolve(gid)
+        except VerbsError as error:
+            peers = self._peers.items()
+            silent = [_name(address) for address, peer in peers if peer.session is None]
+            if not silent:
+                raise
+            reason = f"{error.reason}; no answer yet from {', '.join(silent)}"
+            raise VerbsError(reason, error.errno) from None
+
     def add_peer(self, address: Address, settings: UdpSettings) -> None:
         """Add a peer whose address was not known before."""
         self._peers[address] = self._peer(address, settings)
 
     def _peer(self, address: Address, settings: UdpSettings) -> Peer:
-        window = SendWindow(max(self._socket.buffer // _WINDOW_SHARE, 1), _PATIENCE)
+        window = SendWindow(max(self._socket.buffer // _WINDOW_SHARE, 1), _REPORT_TIMEOUT)
         bucket = None if settings.rate is None else TokenBucket(settings.rate, settings.burst)
 
         def send(message: bytes, offset: int) -> bool:
             head = _HEAD.pack(_FRAMES, self._session) + _OFFSET.pack(offset)
             return self._socket.send(head + message, address)
 
-        return Peer(address, TransmitQueue(send, _MOST, bucket, window), window)
+        return Peer(address, TransmitQueue(send, _MAX_WAITING, bucket, window), window)
 
     # Sending.
 
@@ -136,6 +162,9 @@ class UdpNetwork(DirectNetwork):
         for peer in self._peers.values():
             if peer.session is None:
                 self._say_hello(peer, needs_answer=True)
+                peer.greetings += 1
+                if peer.greetings == _FEW_GREETINGS:
+                    warn(f"peer {_name(peer.address)} has not answered: start its service")
 
     def _say_hello(self, peer: Peer, *, needs_answer: bool) -> None:
         ports = b"".join(
@@ -151,11 +180,13 @@ class UdpNetwork(DirectNetwork):
         messages = self._socket.receive_all(_BURST)
         for message, address in messages:
             peer = self._peers.get(address)
-            if peer is not None:
-                try:
-                    self._take(peer, message, time)
-                except struct.error:
-                    continue  # cut short on the way, or no message of a service
+            if peer is None:
+                self._note_stranger(message, address)
+                continue
+            try:
+                self._take(peer, message, time)
+            except struct.error:
+                continue  # cut short on the way, or no message of a service
         for peer in self._peers.values():
             if peer.must_report:
                 peer.must_report = False
@@ -177,7 +208,10 @@ class UdpNetwork(DirectNetwork):
                 return
             (offset,) = _OFFSET.unpack_from(message, _HEAD.size)
             start = _HEAD.size + _OFFSET.size
-            peer.received = max(peer.received, offset + len(message) - start)
+            end = offset + len(message) - start
+            if end > _MAX_OFFSET:
+                return  # no sender gets so far
+            peer.received = max(peer.received, end)
             peer.must_report = True
             self._take_frames(list(_frames(message, start)))
 
@@ -195,13 +229,33 @@ class UdpNetwork(DirectNetwork):
             at += _PORT.size
             table = [message[at + i * _GID_BYTES :][:_GID_BYTES] for i in range(gids)]
             at += gids * _GID_BYTES
-            if at <= len(message) and mac not in self.by_mac:
-                self.neighbours.add(table, mac)
-                self._by_remote_mac[mac] = peer
+            if at <= len(message):
+                self._add_device(peer, mac, table)
         if session != peer.session:
             peer.session, peer.received = session, 0
         if needs_answer:
             self._say_hello(peer, needs_answer=False)
+
+    def _add_device(self, peer: Peer, mac: bytes, gids: list[bytes]) -> None:
+        """Add a device of a peer, without the addresses that are those of devices here."""
+        own = {gid for device in self.devices for gid in device.gids}
+        if (mac in self.by_mac or own & {*gids}) and not peer.is_in_conflict:
+            peer.is_in_conflict = True
+            found = next((gid for gid in gids if gid in own), self.devices[0].gids[0])
+            warn(
+                f"peer {_name(peer.address)} has the address {address_name(found)} of a device"
+                " here: start it with --first-address N"
+            )
+        if mac not in self.by_mac:
+            self.neighbours.add([gid for gid in gids if gid not in own], mac)
+            self._by_remote_mac[mac] = peer
+
+    def _note_stranger(self, message: bytes, address: Address) -> None:
+        """Say once that a service which is no peer says hello."""
+        is_hello = len(message) >= _HEAD.size + _NEEDS.size and message[0] == _HELLO
+        if is_hello and address not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
+            self._strangers.add(address)
+            warn(f"a service at {_name(address)} is no peer of this one: add peer={_name(address)}")
 
     # The rest of a network.
 
@@ -232,6 +286,11 @@ def _resolved(address: Address) -> Address:
     return str(found[0][4][0]), port
 
 
+def _name(address: Address) -> str:
+    host, port = address
+    return f"{host}:{port}"
+
+
 def _messages(frames: list[bytes], size: int) -> Iterator[bytes]:
     """Frames with their lengths, together up to ``size`` bytes, or each alone."""
     parts: list[bytes] = []
@@ -253,7 +312,8 @@ def _frames(message: bytes, at: int) -> Iterator[bytes]:
         at += _LENGTH.size
         if at + length > len(message):
             return
-        yield message[at : at + length]
+        if length >= _MIN_FRAME:
+            yield message[at : at + length]
         at += length
 
 

@@ -3,18 +3,23 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from errno import EMFILE, ENOSPC, EROFS
 from pathlib import Path
+from socket import AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM, SocketKind, socket
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner, Result
 
 from rdmawire.capture import open_capture
 from rdmawire.cli.program import cli
+from rdmawire.cli.verbs.signals import forwarded
 from rdmawire.verbs_service import read_counters
 from tests.cli.command import RDMAWIRE
 from tests.verbs_service.c_programs import program
@@ -31,6 +36,12 @@ LIST = (
     "print(*(verbs.ibv_get_device_name(devices[i]).decode() for i in range(count.value)))\n"
 )
 """A program that prints the names of the devices it has."""
+CREATE_TOO_LONG_CQ = f"""{LIST}
+verbs.ibv_open_device.restype = ctypes.c_void_p
+context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
+verbs.ibv_create_cq.restype = ctypes.c_void_p
+print(verbs.ibv_create_cq(context, 1 << 30, None, None, 0))
+"""
 PYTHON = [sys.executable, "-c"]
 SYSFS = "import os; print(os.path.realpath('/sys/class/infiniband/mlx5_1/device'))"
 
@@ -45,6 +56,12 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
 def invoke(*words: str) -> Result:
     """What becomes of a call that starts no program."""
     return CliRunner().invoke(cli, ["verbs", *words])
+
+
+def status_of(*words: str) -> tuple[int, str]:
+    """The exit status of a call that raises nothing, and what it prints."""
+    done = CliRunner().invoke(cli, ["verbs", *words], standalone_mode=False)
+    return done.return_value, done.output
 
 
 @contextmanager
@@ -102,6 +119,17 @@ def test_adapters_of_a_host_have_their_places() -> None:
     assert place.startswith("/sys/devices/pci00f1:00/00f1:00:00.0/")
 
 
+def test_a_trace_says_why_a_call_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RDMAWIRE_TRACE", "1")
+    done = run("-q", "--", *PYTHON, CREATE_TOO_LONG_CQ)
+    assert done.stdout == "rw0 rw1\nNone\n"
+    (line,) = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"rdmawire\[\d+\]: create_cq: cqe: 1073741824 is .* from 1 to 4194303: Invalid argument",
+        line,
+    )
+
+
 def test_without_the_preload_a_program_sees_its_own_sys() -> None:
     look = (
         "import os; print(os.path.exists('/sys/class/infiniband/rw0'), 'LD_PRELOAD' in os.environ)"
@@ -115,6 +143,25 @@ def test_a_program_that_a_signal_ends_has_the_status_of_shells() -> None:
     assert done.returncode == 128 + signal.SIGTERM
 
 
+def test_programs_that_open_libraries_by_name_get_those_of_the_service() -> None:
+    """A vendor's library, where one is installed, finds its private functions there, too."""
+    opened = (
+        "import ctypes\n"
+        "for name in ('libibverbs.so', 'librdmacm.so', 'libibverbs.so.1'):\n"
+        "    ctypes.CDLL(name)\n"
+        "try:\n"
+        "    ctypes.CDLL('libmlx5.so.1')\n"
+        "except OSError as error:\n"
+        "    assert 'cannot open shared object file' in str(error), error\n"
+        "lines = [line.split()[-1] for line in open('/proc/self/maps')]\n"
+        "print(*{line for line in lines if 'libibverbs.so' in line or 'librdmacm.so' in line})\n"
+    )
+    done = run("-q", "--", *PYTHON, opened)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == 2
+    assert all("/verbs.sock.rdmawire/lib/" in path for path in done.stdout.split())
+
+
 def test_signals_are_forwarded_to_the_program(tmp_path: Path) -> None:
     began, ended = tmp_path / "began", tmp_path / "ended"
     script = f"trap 'touch {ended}; exit 3' TERM; touch {began}; while :; do sleep 0.01; done"
@@ -125,8 +172,20 @@ def test_signals_are_forwarded_to_the_program(tmp_path: Path) -> None:
     assert ended.exists()
 
 
+def test_signals_that_come_before_the_program_are_kept_for_it() -> None:
+    calls: list[None] = []
+    with forwarded(lambda: calls.append(None)) as forward_to:
+        signal.raise_signal(signal.SIGTERM)
+        with subprocess.Popen(["sleep", "1000"]) as process:
+            forward_to(process)
+            assert process.wait(timeout=HANG) == -signal.SIGTERM
+    assert len(calls) == 1
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_a_command_that_cannot_be_run_has_the_status_of_shells() -> None:
     assert run("--", "no-such-command").returncode == 127
+    assert status_of("--", "") == (127, "rdmawire: an empty name: there is no such command\n")
     done = run("--", str(Path(__file__)))
     assert done.returncode == 126
     assert done.stderr == f"rdmawire: {__file__}: not an executable file\n"
@@ -259,6 +318,66 @@ def test_a_socket_has_one_service(tmp_path: Path) -> None:
 
 # What is refused.
 
+LONG_PATH = f"/tmp/{'x' * 103}"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "Exec format error"),
+        (b"\x7fELF nonsense", "Exec format error"),
+        (b"#!/no/such/interpreter\n", "the interpreter that it names is not found"),
+    ],
+)
+def test_a_file_that_the_system_does_not_execute_has_the_status_of_shells(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    path = tmp_path / "command"
+    path.write_bytes(content)
+    path.chmod(0o755)
+    refused = 126, f"rdmawire: {path}: cannot be executed: {reason}\n"
+    assert status_of("--", str(path)) == refused
+    with serving(tmp_path / "verbs.sock"):
+        assert status_of("env", "--socket", str(tmp_path / "verbs.sock"), str(path)) == refused
+
+
+@pytest.mark.parametrize("kind", [SOCK_SEQPACKET, SOCK_STREAM])
+def test_the_socket_of_another_program_is_left_alone(tmp_path: Path, kind: SocketKind) -> None:
+    path = tmp_path / "other.sock"
+    with socket(AF_UNIX, kind) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        done = invoke("serve", "--socket", str(path))
+        assert done.exit_code == 1
+        assert f"{path}: a" in str(done.exception)
+        assert path.is_socket()
+        if kind is SOCK_STREAM:
+            done = invoke("env", "--socket", str(path), "true")
+            assert "no verbs service answers at" in str(done.exception)
+
+
+@pytest.mark.parametrize("reply", [b"", b"abc", bytes(8), bytes(64)])
+def test_replies_that_are_of_no_service_are_told(tmp_path: Path, reply: bytes) -> None:
+    path = tmp_path / "other.sock"
+
+    def answer() -> None:
+        with suppress(OSError):
+            served = listener.accept()[0]
+            served.recv(100)
+            served.send(reply)
+            served.close()
+
+    with socket(AF_UNIX, SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = Thread(target=answer)
+        thread.start()
+        done = invoke("status", "--socket", str(path))
+        thread.join()
+    assert done.exit_code == 1
+    said = f"{done.output} {done.exception}"
+    assert "no reply of a verbs service" in said or "no verbs service answers" in said
+
 
 @pytest.mark.parametrize(
     ("words", "status", "message"),
@@ -267,6 +386,8 @@ def test_a_socket_has_one_service(tmp_path: Path) -> None:
         (("-w", "-", "--", "true"), 2, "name a file with -w FILE"),
         (("-w", "/no-such/x.pcap", "--", "true"), 1, "/no-such/x.pcap: No such file or directory"),
         (("--network", "loss=x", "--", "true"), 1, "network 'loss=x': loss is a share"),
+        (("--network", "loss=2", "--", "true"), 1, "network 'loss=2': loss is a share"),
+        (("--network", "rate=0G", "--", "true"), 1, "network 'rate=0G': rate is bits per second"),
         (("--network", "nowhere", "--", "true"), 1, "network 'nowhere': neither a setting"),
         (("--network", "cnp-reaction", "--devices", "3", "--", "true"), 1, "give neither"),
         (("--host", "nowhere", "--", "true"), 1, "shipped hosts are"),
@@ -277,6 +398,11 @@ def test_a_socket_has_one_service(tmp_path: Path) -> None:
         (("env", "--unset", "true"), 2, "give nothing else with it"),
         (("serve", "-q", "--json"), 2, "give one of them"),
         (("status", "--socket", "/no-such/verbs.sock"), 1, "no verbs service answers at"),
+        (("status", "--socket", "/etc/passwd"), 1, "no verbs service answers at"),
+        (("status", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
+        (("env", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
+        (("serve", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
+        (("serve", "--socket", "/etc/passwd"), 1, "is no socket: name another path"),
         (("--devices", "2"), 2, "Missing argument 'COMMAND'"),
     ],
 )
@@ -293,3 +419,29 @@ def test_a_temporary_folder_may_have_a_long_path(
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     assert run("-q", "--", "true").returncode == 0
+
+
+def test_the_socket_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "verbs.sock"
+    with socket(AF_UNIX, SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        monkeypatch.setattr("rdmawire.verbs_service.program._may_use", lambda _: False)
+        for name in ("env", "status"):
+            done = invoke(name, "--socket", str(path))
+            assert f"{path}: Permission denied: name a socket of this user" in str(done.exception)
+
+
+@pytest.mark.parametrize("error", [ENOSPC, EMFILE, EROFS])
+def test_files_that_cannot_be_written_are_named_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(error, os.strerror(error), "somewhere")
+
+    monkeypatch.setattr("rdmawire.verbs_service.program.copy_libraries", refuse)
+    path = tmp_path / "verbs.sock"
+    done = invoke("serve", "--socket", str(path))
+    assert f"{path}.rdmawire: {os.strerror(error)}" in f"{done.output}"
+    assert [*tmp_path.iterdir()] == []

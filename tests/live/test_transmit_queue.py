@@ -99,7 +99,7 @@ def test_window_without_reports_opens_after_a_while() -> None:
 
 def test_queue_sends_in_order_while_the_socket_takes_it() -> None:
     wire = Wire(room=2)
-    queue = TransmitQueue(wire.send, most=5)
+    queue = TransmitQueue(wire.send, max_waiting=5)
     for message in numbered(7):
         queue.put(message)
     assert (len(queue), queue.dropped) == (5, 2)

@@ -22,6 +22,7 @@ _LIBRARIES: Final = ("-Wl,--as-needed", "-lrdmacm", "-libverbs", "-ldl")
 SANITIZED: Final = {
     "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
 
 
@@ -63,12 +64,13 @@ def library(*sanitizers: str) -> Path:
 def program(name: str, *sanitizers: str) -> Path:
     """A program of ``csrc/tests``, which is built if a source changed."""
     folder = library(*sanitizers)
-    sources = [CSRC / "tests" / f"{name}.c", *sorted((CSRC / "tests").glob("*.h"))]
+    source = CSRC / "tests" / f"{name}.c"
+    sources = [source, *sorted(source.parent.glob("*.h"))]
     digest = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     path = folder / f"{name}-{digest[:16]}"
     with _locked(folder):
         if not path.exists():
-            compile_program(sources[0], path, folder, sanitizers)
+            compile_program(source, path, folder, sanitizers)
     return path
 
 

@@ -3,7 +3,7 @@
 import os
 import socket
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import addressof, c_char
 from mmap import mmap
 from pathlib import Path
@@ -21,6 +21,7 @@ from rdmawire.verbs_service.protocol import (
     SGE,
     WORK_REQUEST,
     WORK_RING_BYTES,
+    Call,
 )
 from tests import waiting
 
@@ -33,7 +34,7 @@ RC, UC, UD, XRC_INI, XRC_TGT = 2, 3, 4, 9, 10
 WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CAS, FAA, LOCAL_INV, BIND_MW, SEND_INV = range(10)
 RC_MASKS = (0x39, 0x129181, 0x12E01)
 """The attributes that RC needs on its way to RTS, as ``ibv_qp_attr_mask``."""
-SUCCESS, LOC_QP_OP_ERR, FLUSHED = 0, 2, 5
+SUCCESS, LOC_QP_OP_ERR, LOC_PROT_ERR, FLUSHED, REM_ACCESS_ERR, REM_OP_ERR = 0, 2, 4, 5, 10, 11
 
 Sge = tuple[int, int, int]
 
@@ -117,7 +118,7 @@ class Connection:
         words, found = self.send_message(array("Q", (call.number, *arguments)).tobytes(), fds)
         assert words, f"{name}: the service closed the connection"
         if words[0]:
-            raise VerbsError(name, words[0])
+            raise VerbsError(f"{name}: {reason_of(words)}", words[0])
         assert len(words) == 1 + len(call.reply)
         assert len(found) == len(call.reply_fds)
         return words[1:], found
@@ -125,6 +126,18 @@ class Connection:
     def close(self) -> None:
         """Close the socket."""
         self.socket.close()
+
+
+def is_reply(words: Sequence[int], call: Call) -> bool:
+    """Whether a message has the values of a call, or an errno and a reason in words."""
+    if words[0]:
+        return reason_of(words) != "" and len(words) <= 1 + protocol.MAX_REASON // 8
+    return len(words) == 1 + len(call.reply)
+
+
+def reason_of(words: Sequence[int]) -> str:
+    """The reason in words of a refusal."""
+    return array("Q", words[1:]).tobytes().rstrip(b"\0").decode(errors="replace")
 
 
 class CompletionQueue(NamedTuple):

@@ -3,6 +3,7 @@
 A subclass may change its replies.
 """
 
+import fcntl
 import os
 import socket
 import threading
@@ -41,7 +42,17 @@ _VALUES = {
     "max_recv_sge": 1,
     "max_sge": 1,
     "max_inline_data": 8,
+    "device": 1,
+    "src_family": 4,
+    "dst_family": 4,
+    "path_mtu": 3,
+    "mask": 1,
+    "status": 0,
+    "private_length": 5,
 }
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_EVENTS = (0, 2, 4, 5, 6, 9, 10, 8, 12, 7, 15)
+"""Types of events of the connection manager, in a usual order."""
 
 
 class FakeService:
@@ -86,8 +97,11 @@ class FakeConnection:
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.handles = 0
+        self.ids = [0]
+        self.event = 0
         self.copy_socket = -1
         self.kept: list[int] = []
+        self.pipes: list[int] = []
         self.rings: dict[str, int] = {}
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -105,6 +119,10 @@ class FakeConnection:
         """Answer a request. Returns whether more are served."""
         number, *arguments = array("Q", data)
         call = _CALLS[number]
+        if call.name.startswith("cm_"):
+            self._report()
+        if call.name == "cm_destroy_id" and arguments[0] in self.ids:
+            self.ids.remove(arguments[0])
         fds = [self._descriptor(name) for name in call.reply_fds]
         self.reply((0, *(self._value(call, name, arguments) for name in call.reply)), fds)
         for fd in fds:
@@ -120,14 +138,33 @@ class FakeConnection:
             return dict(zip(call.request, arguments, strict=True)).get(name, 0)
         if name in _VALUES:
             return _VALUES[name]
+        if name == "event":
+            self.event += 1
+            return _EVENTS[self.event % len(_EVENTS)]
+        if name == "listener" or (name == "id" and self._names_id(call)):
+            return self.ids[min(1, len(self.ids) - 1)]
         self.handles += 1
+        if name == "id":
+            self.ids.append(self.handles)
         return self.handles
+
+    def _names_id(self, call: Call) -> bool:
+        """Whether the id of a reply is an earlier one: that of an event which is no request."""
+        return call.name == "cm_get_event" and _EVENTS[self.event % len(_EVENTS)] != 4
+
+    def _report(self) -> None:
+        """Say that there is an event: each call of the connection manager causes one."""
+        for pipe in self.pipes:
+            with suppress(OSError):
+                os.write(pipe, b"\0")
 
     def _descriptor(self, name: str) -> int:
         """A descriptor for the client; the service's own end is kept."""
         if name in ("async_events", "events"):
             read, write = os.pipe()
+            os.set_blocking(write, False)
             self.kept.append(write)
+            self.pipes.append(write)
             return read
         if name == "copy_socket":
             mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -136,8 +173,9 @@ class FakeConnection:
             return theirs.detach()
         if name == "doorbell":
             return os.eventfd(0)
-        memory = os.memfd_create(name)
+        memory = os.memfd_create(name, os.MFD_ALLOW_SEALING)
         os.ftruncate(memory, _SIZES[name])
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, _SEALS)
         self.rings[name] = os.dup(memory)
         self.kept.append(self.rings[name])
         return memory

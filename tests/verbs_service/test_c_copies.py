@@ -19,7 +19,7 @@ from rdmawire.verbs_service.protocol import (
 )
 from tests.verbs_service.c_programs import CSRC, compile_shared, environment, library, program
 from tests.verbs_service.fake_service import FakeConnection, FakeService
-from tests.waiting import HANG
+from tests.waiting import HANG, wait_until
 
 SANITIZERS = ("address", "undefined")
 UNMAPPED = 0x1000
@@ -77,6 +77,12 @@ class CopyingService(FakeService):
         self.clients.append(self.kind(connected))
         return self.clients[-1]
 
+    @property
+    def opened(self) -> CopyingConnection:
+        """The connection with a device open. Its thread may answer before it is in the list."""
+        wait_until(lambda: any(client.copy_socket >= 0 for client in self.clients))
+        return next(client for client in self.clients if client.copy_socket >= 0)
+
 
 def start(scenario: str, service: FakeService, folder: Path) -> "subprocess.Popen[str]":
     """Start the program. It prints an address, and then waits for a line."""
@@ -106,7 +112,7 @@ def test_memory_of_a_process_is_copied_by_its_thread(tmp_path: Path) -> None:
     service = CopyingService(tmp_path / "verbs.sock", CopyingConnection)
     running = start("host", service, tmp_path)
     address = address_of(running)
-    client = service.clients[-1]
+    client = service.opened
     assert client.read(MEMORY_OF_HOST, address, 16) == b"from the program"
     client.write(MEMORY_OF_HOST, address, b"from the service\0")
     end(running, service)
@@ -130,7 +136,7 @@ def test_copies_that_cannot_be_are_refused(
     service = CopyingService(tmp_path / "verbs.sock", CopyingConnection)
     running = start("host", service, tmp_path)
     mapped = address_of(running)
-    client = service.clients[-1]
+    client = service.opened
     assert client.copy(direction, memory, mapped if address is None else address, length) == error
     client.write(MEMORY_OF_HOST, mapped, b"from the service\0")
     end(running, service)
@@ -141,7 +147,7 @@ def test_device_memory_is_found_and_copied_by_cuda(tmp_path: Path) -> None:
     service = CopyingService(tmp_path / "verbs.sock", GpuConnection)
     running = start("gpu", service, tmp_path)
     address = address_of(running)
-    client = service.clients[-1]
+    client = service.opened
     assert client.registered == [MEMORY_OF_HOST, MEMORY_OF_GPU, MEMORY_OF_GPU]
     for part in (address, address + 4096):
         assert client.read(MEMORY_OF_GPU, part, 16) == b"from the program"

@@ -14,7 +14,7 @@ import pytest
 from rdmawire.verbs_service.protocol import PRODUCED, RING_HEADER, TAIL
 from tests.verbs_service.c_programs import environment, program
 from tests.verbs_service.fake_service import ENTRIES, FakeConnection, FakeService
-from tests.waiting import HANG
+from tests.waiting import HANG, wait_until
 
 SANITIZERS = ("address", "undefined")
 
@@ -44,7 +44,8 @@ class _HostileConnection(FakeConnection):
 
     def __init__(self, connected: socket.socket, seed: int) -> None:
         self.random = random.Random(seed)
-        self.rate = self.random.choice((0.02, 0.1, 0.3))
+        self.rate = self.random.choice((0.002, 0.01, 0.05, 0.2))
+        self.loose: list[int] = []
         super().__init__(connected)
 
     def answer(self, data: bytes) -> bool:
@@ -80,19 +81,27 @@ class _HostileConnection(FakeConnection):
         return tuple(changed)
 
     def _other_fds(self, fds: list[int]) -> list[int]:
-        """One less, one more, or small memory in place of the right one."""
-        match self.random.randrange(3):
+        """One less, one more, small memory in place of the right one, or one that may shrink."""
+        match self.random.randrange(4):
             case 0:
                 return fds[:-1]
             case 1:
                 return [*fds, 0]
+            case 2:
+                loose = os.memfd_create("loose")
+                os.ftruncate(loose, 16 << 20)
+                self.kept.append(loose)
+                self.loose.append(loose)
+                return [loose] * len(fds)
             case _:
                 small = os.memfd_create("small")
                 self.kept.append(small)
                 return [small] * len(fds)
 
     def _disturb_rings(self) -> None:
-        """Write counters and completions that cannot be."""
+        """Write counters and completions that cannot be, and take memory away."""
+        for memory in self.loose:
+            os.ftruncate(memory, 0)
         for name, memory in self.rings.items():
             if self.random.random() > self.rate:
                 continue
@@ -129,17 +138,18 @@ class _HostileService(FakeService):
         return _HostileConnection(connected, self.seed)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_nonsense_of_a_service_harms_no_program(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("name", ["walk", "cm_walk"])
+@pytest.mark.parametrize("seed", [*range(8), 542])  # 542: a status that has no negative
+def test_nonsense_of_a_service_harms_no_program(tmp_path: Path, seed: int, name: str) -> None:
     service = _HostileService(tmp_path / "verbs.sock", seed, connections=200)
-    path = program("walk", *SANITIZERS)
+    path = program(name, *SANITIZERS)
     running = subprocess.Popen(
         [path, "nonsense"],
         env={**environment(path.parent, service.path), "RDMAWIRE_TRACE": "0"},
         stderr=subprocess.PIPE,
         text=True,
     )
-    service.ended.wait(HANG)
+    wait_until(lambda: service.ended.is_set() or running.poll() is not None)
     service.close()
     _, said = running.communicate(timeout=HANG)
     assert running.returncode == 0, said

@@ -13,7 +13,7 @@ from rdmawire.ib.cm import PortSpace
 from rdmawire.verbs.ah import mapped
 from rdmawire.verbs_service.attributes import gid_words
 from rdmawire.verbs_service.protocol import CALLS, Call
-from tests.verbs_service.client import RC, UD, Client, Connection
+from tests.verbs_service.client import RC, UD, Client, Connection, is_reply
 from tests.verbs_service.running import End, Service, connected, running
 from tests.verbs_service.test_service_hostile import works
 
@@ -87,7 +87,7 @@ class Walker(Connection):
         for fd in fds:
             os.close(fd)
         assert words, f"{call.name}: the service closed the connection"
-        assert len(words) == (1 if words[0] else 1 + len(call.reply))
+        assert is_reply(words, call)
         if not words[0]:
             self._note(call, words[1:])
 

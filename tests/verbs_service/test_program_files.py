@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -33,7 +34,11 @@ def test_programs_connect_only_when_their_files_are_there(tmp_path: Path) -> Non
         prepare=lambda devices: seen.append((is_served(path), [one.name for one in devices])),
     )
     assert seen == [(False, ["rw0", "rw1"])]
+    thread = Thread(target=server.run)
+    thread.start()
     assert is_served(path)
+    server.stop()
+    thread.join()
     server.close()
 
 

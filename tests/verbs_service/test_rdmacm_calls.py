@@ -153,7 +153,7 @@ def test_ports_and_descriptors_of_a_client_that_is_gone_are_free(service: Servic
     client.close()
     wait_until(lambda: not _refused(other, "cm_bind", late, 4, *SECOND, 7))
     other.close()
-    wait_until(lambda: descriptors() == before)
+    wait_until(lambda: descriptors() <= before)
     assert not service.server.cm.owned
 
 

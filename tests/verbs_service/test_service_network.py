@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.capture import open_capture
-from rdmawire.errors import FabricError
+from rdmawire.errors import FabricError, VerbsError
 from rdmawire.fabric import Place
 from rdmawire.ib import Dcqcn
 from rdmawire.live import Datagrams
@@ -180,6 +180,17 @@ def test_two_services_are_joined_by_udp(tmp_path: Path) -> None:
         other.client.bring_up(other.qp, one.qp, one.client.gid())
         _write(one, other, 1 << 21)
         _write(other, one, 5)
+
+
+def test_an_unknown_address_names_the_peers_that_did_not_answer() -> None:
+    with closing(Datagrams(0, "127.0.0.1")) as silent:
+        network = UdpNetwork(UdpSettings(0, (silent.address,)))
+        with closing(network):
+            network.attach([Device(_numbered_from(1)[0], network.resolve, None)])
+            peer = f"127.0.0.1:{silent.address[1]}"
+            reason = f"no device has the address 10.0.0.9; no answer yet from {peer}"
+            with pytest.raises(VerbsError, match=re.escape(reason)):
+                network.resolve(Place.numbered(9).gid)
 
 
 @pytest.mark.parametrize(

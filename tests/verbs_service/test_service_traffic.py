@@ -24,11 +24,14 @@ from tests.verbs_service.client import (
     FAA,
     FLUSHED,
     INLINE,
+    LOC_PROT_ERR,
     LOC_QP_OP_ERR,
     LOCAL_INV,
     LOCAL_WRITE,
     RC,
     READ,
+    REM_ACCESS_ERR,
+    REM_OP_ERR,
     REMOTE_WRITE,
     SEND_IMM,
     SEND_INV,
@@ -233,6 +236,48 @@ def test_xrc_delivers_to_the_srq_that_a_message_names(service: Service) -> None:
     other.call("close_xrcd", domain)
     third.call("close_xrcd", same)
     one.call("close_xrcd", sender_domain)
+
+
+@pytest.mark.parametrize("opcode", [WRITE, READ, FAA])
+@pytest.mark.parametrize("place", ["same domain", "another domain", "another context"])
+def test_xrc_reaches_the_memory_of_the_domain_of_the_named_srq(
+    service: Service, opcode: int, place: str
+) -> None:
+    one, other, third = service.connect(0), service.connect(1), service.connect(1)
+    (domain,) = other.call("open_xrcd", 1, 78, os.O_CREAT)
+    cq, shared = one.create_cq(), other.create_cq()
+    _, number, _, _ = other.call("create_srq", other.pd, 1, 16, 1, 0, domain, shared.handle)
+    target = other.create_qp(shared, kind=XRC_TGT, xrcd=domain)
+    sender = one.create_qp(cq, kind=XRC_INI)
+    one.bring_up(sender, target, other.gid(), masks=(0x39, 0x101181, 0x12E01))
+    other.bring_up(target, sender, one.gid(), masks=(0x39, 0x129181, 0x10201))
+    if place == "another domain":
+        (other.pd,) = other.call("alloc_pd")
+    sink = (third if place == "another context" else other).buffer(64)
+    source = one.buffer(8)
+    where = {"remote_address": sink.memory.address, "rkey": sink.rkey}
+    one.send(sender, source.sge(), opcode=opcode, remote_srqn=number, **where)
+    assert cq.wait()[0].status == (SUCCESS if place == "same domain" else REM_ACCESS_ERR)
+    for client in (one, other, third):
+        client.close()
+
+
+def test_xrc_receives_into_the_memory_of_the_domain_of_the_srq(service: Service) -> None:
+    one, other = service.connect(0), service.connect(1)
+    (domain,) = other.call("open_xrcd", 1, 79, os.O_CREAT)
+    cq, shared = one.create_cq(), other.create_cq()
+    srq, number, _, _ = other.call("create_srq", other.pd, 1, 16, 1, 0, domain, shared.handle)
+    target = other.create_qp(shared, kind=XRC_TGT, xrcd=domain)
+    sender = one.create_qp(cq, kind=XRC_INI)
+    one.bring_up(sender, target, other.gid(), masks=(0x39, 0x101181, 0x12E01))
+    other.bring_up(target, sender, one.gid(), masks=(0x39, 0x129181, 0x10201))
+    (other.pd,) = other.call("alloc_pd")
+    other.receive_shared(srq, other.buffer(64).sge())
+    one.send_inline(sender, b"to another domain", remote_srqn=number)
+    assert shared.wait()[0].status == LOC_PROT_ERR
+    assert cq.wait()[0].status == REM_OP_ERR
+    one.close()
+    other.close()
 
 
 def test_windows_are_bound_and_invalidated(service: Service) -> None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from signal import SIGABRT
 
 import pytest
 
@@ -29,6 +30,7 @@ from rdmawire.verbs_service.device import Device
 from rdmawire.verbs_service.libraries import PRELOAD, libraries
 from rdmawire.verbs_service.pci_layout import functions_of, plain_host
 from rdmawire.verbs_service.sysfs import CounterFiles, write_tree
+from tests.verbs_service.c_programs import SANITIZED, program
 from tests.waiting import HANG
 
 
@@ -163,3 +165,33 @@ def test_other_folders_are_those_of_the_machine(tree: Path) -> None:
     place = "/sys/devices/pci00f0:00/00f0:00:00.0"
     assert in_tree(tree, f"open('{place}/class').read()") == "0x060400\n"
     assert in_tree(tree, "os.path.exists('/sys/class/infiniband/rw9')") is False
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_paths_and_roots_of_any_length_and_kind_are_taken(tree: Path, seed: int) -> None:
+    path = program("paths", "address", "undefined")
+    done = subprocess.run(
+        [path, str(seed), tree / "sys"],
+        env={**os.environ, **SANITIZED},
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_small_buffer_of_a_checked_program_ends_it_as_without_the_library() -> None:
+    (preload,) = (path for path in libraries().paths if path.name == PRELOAD)
+    call = "ctypes.CDLL(None).__realpath_chk(b'/sys', ctypes.create_string_buffer(9), 9)"
+    code = f"import ctypes; {call}"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "LD_PRELOAD": str(preload)},
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        check=False,
+    )
+    assert done.returncode == -SIGABRT
+    assert "buffer overflow detected" in done.stderr

@@ -20,6 +20,8 @@ from rdmawire.cli.verbs.settings import (
 from rdmawire.terminal import escape, plural
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from rdmawire.verbs_service import Session
 
     Counters = Mapping[str, Mapping[str, int]]
@@ -56,11 +58,15 @@ class _VerbsCommand(CommandWithOthers):
         "rdmawire verbs -- sh -c 'ib_write_bw -d rw0 & sleep 1; ib_write_bw -d rw1 localhost'",
         "rdmawire verbs --network loss=0.001,latency=10us -- pytest",
         "rdmawire verbs --host dgx-h100 -- ucx_info -d",
+        "rdmawire verbs --socket v.sock -- ib_write_bw -d rw0  # one terminal, and in another:",
+        "rdmawire verbs env --socket v.sock ib_write_bw -d rw1 localhost",
         'rdmawire verbs serve --devices 4  # then, in others: eval "$(rdmawire verbs env)"',
     ),
 )
 @click.argument("words", metavar="COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
-@service_options("Socket of the service, for programs of other shells.  [default: a private one]")
+@service_options(
+    "Socket of the service, for programs of other terminals.  [default: a private one]"
+)
 @option(
     "Command", "--no-preload", is_flag=True,
     help="Let the command see the machine's own /sys: UCX and NCCL look for devices there.",
@@ -72,18 +78,30 @@ def command(
 ) -> int:
     """Run COMMAND with libibverbs devices that are emulated, without RDMA hardware or root.
 
-    The devices rw0, rw1, ... are those of a service that runs as long as the command. Both sides
-    of a connection run in it: a shell, a script or a test runner. The summary goes to standard
-    error. Exit status: that of the command, 126 if it cannot be executed, 127 if there is none.
+    The devices rw0, rw1, ... belong to a service, which ends with the command. Both ends of a
+    connection use the same service: run them in one COMMAND, such as a shell, a script or a test
+    runner, or give --socket, and run the other end by `rdmawire verbs env --socket` in another
+    terminal. The summary goes to standard error. Exit status: that of the command, 126 if it cannot
+    be executed, 127 if there is none.
     """
+    from rdmawire.cli.verbs.signals import forwarded
+
     options.check_summary(as_json=as_json, quiet=quiet)
     if given["pcap"] == "-":
         raise click.UsageError("standard output is that of the command: name a file with -w FILE")
     if (status := status_of_missing(words[0])) is not None:
         return status
     settings = settings_of(given)
-    with with_session(given["socket"], settings) as session:
-        status = _run(session, words, preload=not no_preload)
+    if not quiet:
+        note_executable(words[0])
+    sys.stdout.flush()
+    with with_session(given["socket"], settings) as session, forwarded(session.hurry) as forward_to:
+        try:
+            child = session.start(words, os.environ, preload=not no_preload)
+        except OSError as error:
+            return status_of_failure(words[0], error)
+        forward_to(child)
+        status = _run(session, child)
         counters = session.counters()
     if not quiet:
         summarize(counters, given["pcap"], as_json=as_json)
@@ -97,22 +115,35 @@ def status_of_missing(word: str) -> int | None:
     if os.path.exists(word) and os.sep in word:
         complain(f"{escape(word)}: not an executable file")
         return _NOT_EXECUTABLE
-    complain(f"{escape(word)}: there is no such command")
+    complain(f"{escape(word) or 'an empty name'}: there is no such command")
     return _NOT_FOUND
 
 
-def _run(session: "Session", words: tuple[str, ...], *, preload: bool) -> int:
-    """Run the command to its end; return its exit status, 128 and the number of a signal."""
-    from rdmawire.cli.verbs.signals import forwarded
+def note_executable(word: str) -> None:
+    """Say why a command will find no devices, if its file says so."""
+    from rdmawire.cli.verbs.executable import note_of
 
-    sys.stdout.flush()
-    child = session.start(words, os.environ, preload=preload)
-    with forwarded(child):
-        try:
-            session.serve()
-        finally:
-            session.end_service()  # if it failed, the command sees that its devices are gone
-            status = child.wait()
+    note = note_of(shutil.which(word) or word)
+    if note is not None:
+        complain(f"note: {escape(word)} {note}")
+
+
+def status_of_failure(word: str, error: OSError) -> int:
+    """Return the exit status for a command that the system refuses to run, after saying so."""
+    reason = error.strerror or str(error)
+    if isinstance(error, FileNotFoundError):
+        reason = "the interpreter that it names is not found"
+    complain(f"{escape(word)}: cannot be executed: {reason}")
+    return _NOT_EXECUTABLE
+
+
+def _run(session: "Session", child: "Popen[bytes]") -> int:
+    """Serve until the command ends; return its exit status, 128 and the number of a signal."""
+    try:
+        session.serve()
+    finally:
+        session.end_service()  # if it failed, the command sees that its devices are gone
+        status = child.wait()
     return status if status >= 0 else _SIGNALED - status
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from rdmawire.cli.command import Command, PathType, option
-from rdmawire.cli.verbs import status_of_missing
+from rdmawire.cli.verbs import note_executable, status_of_failure, status_of_missing
 
 
 @click.command(
@@ -55,8 +55,12 @@ def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool, un
         return 0
     status = status_of_missing(words[0])
     if status is None:
+        note_executable(words[0])
         sys.stdout.flush()
-        os.execvpe(words[0], words, {**os.environ, **variables})  # noqa: S606  the user's command
+        try:
+            os.execvpe(words[0], words, {**os.environ, **variables})  # noqa: S606  the user's
+        except OSError as error:
+            status = status_of_failure(words[0], error)
     return status
 
 

@@ -23,8 +23,6 @@ _SUFFIXES = (".pcap", ".pcapng")
 _STANDARD_OUTPUT = Path("/dev/stdout")
 _FOLDER_PREFIX = "rdmawire-verbs-"
 _SOCKET_NAME = "verbs.sock"
-_MAX_SOCKET_PATH = 107
-"""Maximum bytes of a socket's path: ``sun_path`` of unix(7) without the NUL."""
 
 SUMMARY_AS_JSON = option(
     "Output", "--json", "as_json", is_flag=True, help="Print the summary as one JSON object."
@@ -42,22 +40,23 @@ def service_options(socket_help: str) -> Callable[[F], F]:
         ),
         option(
             "Devices", "--host", metavar="HOST",
-            help="Host whose adapters the devices are, with their places in PCI and rates: one as "
-            "of `rdmawire topo`, such as dgx-h100.",
+            help="A device for each adapter of this host, with its name, place in PCI and rate: a "
+            "name or file of `rdmawire topo`, such as dgx-h100.",
         ),
         option(
             "Devices", "--first-address", type=IntegerType(1, MAX_DEVICES), default=1,
             show_default=True, metavar="N",
-            help="Number of the first address: services that are joined need different ones.",
+            help="The address of the first device is 10.0.0.N. Joined services need different "
+            "ones.",
         ),
         option(
             "Devices", "--socket", type=PathType(path_type=Path), metavar="PATH", help=socket_help
         ),
         option(
             "Network", "--network", default="", metavar="TEXT",
-            help="loss=0.001,latency=10us,rate=25G,duplicate=0.01,seed=1: a link; a scenario: its "
-            "switches and links, with a device for each host; udp=PORT,peer=HOST:PORT: other "
-            "services.  [default: direct, without loss]",
+            help="loss=0.001,latency=10us,rate=25G,duplicate=0.01,seed=1: a link with any of "
+            "these; the name or file of a scenario: its switches and links, with a device for each "
+            "host; udp=PORT,peer=HOST:PORT: other services.  [default: direct, without loss]",
         ),
         option(
             "Network", "-w", "--pcap", metavar="FILE",
@@ -103,9 +102,11 @@ def _capture_path(path: str | None) -> Path | None:
 
 def _folder() -> TemporaryDirectory[str]:
     """Return a temporary folder for a socket: in /tmp if its path would be too long in TMPDIR."""
+    from rdmawire.verbs_service.program import MAX_SOCKET_PATH
+
     parent = gettempdir()
     longest = os.fsencode(f"{parent}/{_FOLDER_PREFIX}12345678/{_SOCKET_NAME}")
-    if len(longest) > _MAX_SOCKET_PATH:
+    if len(longest) > MAX_SOCKET_PATH:
         parent = "/tmp"  # noqa: S108  the folder has a random name, and is this user's alone
     return TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent)
 

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from subprocess import Popen
 from types import FrameType
@@ -13,16 +13,26 @@ _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 @contextmanager
-def forwarded(child: "Popen[bytes]") -> Iterator[None]:
-    """Send the signals that this process gets to ``child``.
+def forwarded(on_signal: Callable[[], None]) -> Iterator[Callable[["Popen[bytes]"], None]]:
+    """Call ``on_signal`` at each signal, and send it to the child given to the yielded function.
 
-    Those that a terminal sends to all processes of its foreground are not sent again. Signals that
-    the parent process has ignored stay so.
+    Signals that come before are kept for it. Those that a terminal sends to all processes of its
+    foreground are not sent again. Signals that the parent process has ignored stay so.
     """
+    children: list[Popen[bytes]] = []
+    pending: list[int] = []
 
     def forward(number: int, _: FrameType | None) -> None:
-        if number not in _OF_TERMINAL or not _is_in_foreground():
-            child.send_signal(number)
+        on_signal()
+        if not children:
+            pending.append(number)
+        elif number not in _OF_TERMINAL or not _is_in_foreground():
+            children[0].send_signal(number)
+
+    def forward_to(child: "Popen[bytes]") -> None:
+        children.append(child)
+        while pending:
+            child.send_signal(pending.pop(0))
 
     before = {
         number: signal.signal(number, forward)
@@ -30,7 +40,7 @@ def forwarded(child: "Popen[bytes]") -> Iterator[None]:
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield
+        yield forward_to
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
