@@ -213,9 +213,11 @@ def _aliases(exports: list[Any], *, refused: bool) -> Iterator[str]:
     script names functions with a single version, which need no alias.
     """
     for index, export in enumerate(exports):
-        if refused != bool(export.refusal) or (export.default and not refused):
+        private = getattr(export, "private", False)
+        if refused != bool(export.refusal) or (export.default and not refused and not private):
             continue
         target = f"rw_refused_{export.refusal.name}_{export.name}" if refused else export.name
+        target = f"rw_{export.name}" if private else target
         kind = "object" if refused and export.refusal.name == "DATA" else "function"
         at = "@@" if export.default else "@"
         yield f'ALIAS("rw_{index}", "{target}", "{kind}", "{export.name}{at}{export.version}")'

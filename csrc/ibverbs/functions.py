@@ -30,13 +30,15 @@ class Refusal(Enum):
 class Export(NamedTuple):
     """A symbol with one version. ``refusal`` is ``None`` for implemented functions.
 
-    ``default`` says that programs that are linked now bind to this version.
+    ``default`` says that programs that are linked now bind to this version. ``private``: the C
+    function is named ``rw_`` and the name, so that all of its versions can be given by aliases.
     """
 
     name: str
     version: str
     refusal: Refusal | None = None
     default: bool = True
+    private: bool = False
 
 
 _PUBLIC = {
@@ -143,7 +145,10 @@ PRIVATE_VERSIONS = range(13, 81)
 """The numbers NN of IBVERBS_PRIVATE_NN: every one since rdma-core 13, and room for later ones."""
 
 _PRIVATE = "ibv_query_gid_type ibv_wr_opcode_str"
-"""Implemented private functions: librdmacm of old distributions uses them."""
+"""Implemented private functions: librdmacm of old distributions uses them.
+
+In the last version they are the default, so that dlsym(3), which names no version, finds them.
+"""
 
 _PRIVATE_REFUSED = {
     Refusal.NULL: "_verbs_init_and_alloc_context verbs_open_device",
@@ -207,7 +212,7 @@ def _public() -> Iterator[Export]:
 def _private(number: int) -> Iterator[Export]:
     version = f"IBVERBS_PRIVATE_{number}"
     for name in _PRIVATE.split():
-        yield Export(name, version, default=False)
+        yield Export(name, version, default=number == PRIVATE_VERSIONS[-1], private=True)
     for refusal, names in _PRIVATE_REFUSED.items():
         yield from (Export(name, version, refusal, default=False) for name in names.split())
     register = f"verbs_register_driver_{number}"

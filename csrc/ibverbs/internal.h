@@ -320,8 +320,8 @@ int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);
 const char *ibv_get_sysfs_path(void);
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
-int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type);
-const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
+int rw_ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type);
+const char *rw_ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
 
 enum {
 	RW_WR_FLUSH = 14,

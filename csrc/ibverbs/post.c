@@ -49,7 +49,7 @@ uint32_t rw_record_size(uint32_t payload)
 
 static int check_length(struct rw_qp *qp, const struct rw_work_request *record)
 {
-	const char *name = ibv_wr_opcode_str((enum ibv_wr_opcode)record->opcode);
+	const char *name = rw_ibv_wr_opcode_str((enum ibv_wr_opcode)record->opcode);
 
 	if (record->sge_count > qp->cap.max_send_sge)
 		return rw_refuse(EINVAL, name, "%u SGEs, max_send_sge is %u", record->sge_count,
@@ -74,7 +74,7 @@ int rw_check_send(struct rw_qp *qp, const struct rw_work_request *record)
 				 qp->qp.qp_base.qp_num, state);
 	if (!(bit & operations(type)))
 		return rw_refuse(EINVAL, "ibv_post_send", "%s is not for queue pairs of type %d",
-				 ibv_wr_opcode_str((enum ibv_wr_opcode)record->opcode), type);
+				 rw_ibv_wr_opcode_str((enum ibv_wr_opcode)record->opcode), type);
 	if (record->flags & ~FLAGS || (record->flags & IBV_SEND_INLINE && !(bit & INLINE)))
 		return rw_refuse(EINVAL, "ibv_post_send", "flags %#x", record->flags);
 	if (type == IBV_QPT_UD && !record->ah)

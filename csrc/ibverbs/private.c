@@ -5,7 +5,7 @@
 #include "internal.h"
 
 /* The types of sysfs: 0 for InfiniBand and RoCE v1, 1 for RoCE v2. */
-int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
+int rw_ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
 {
 	struct ibv_gid_entry entry;
 
@@ -15,7 +15,7 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int i
 	return 0;
 }
 
-const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
+const char *rw_ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
 {
 	static const char *const names[] = {
 		[IBV_WR_RDMA_WRITE] = "IBV_WR_RDMA_WRITE",

@@ -33,6 +33,7 @@ struct cm_channel {
 struct cm_device {
 	struct ibv_context *verbs;
 	struct ibv_pd *pd;
+	struct ibv_xrcd *xrcd; /* of ids that name no other, opened when it is first needed */
 	unsigned service; /* the number of the session in which it was opened */
 	uint8_t max_responder_resources, max_initiator_depth;
 };
@@ -97,6 +98,7 @@ int cm_exchange_locked(struct cm_session *session, const char *name, const void 
 
 /* device.c */
 struct cm_device *cm_device(struct cm_session *session, uint32_t index);
+struct ibv_xrcd *cm_xrcd(struct cm_device *device);
 
 /* id.c */
 struct cm_id *cm_add_id(struct cm_session *session, struct rdma_event_channel *channel,

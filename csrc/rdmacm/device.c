@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The devices of ids. They stay open for as long as the process runs. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include "cm.h"
@@ -60,6 +61,21 @@ struct cm_device *cm_device(struct cm_session *session, uint32_t index)
 	}
 	pthread_mutex_unlock(&mutex);
 	return device;
+}
+
+struct ibv_xrcd *cm_xrcd(struct cm_device *device)
+{
+	struct ibv_xrcd_init_attr attributes = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+
+	pthread_mutex_lock(&mutex);
+	if (!device->xrcd)
+		device->xrcd = ibv_open_xrcd(device->verbs, &attributes);
+	pthread_mutex_unlock(&mutex);
+	return device->xrcd;
 }
 
 struct ibv_context **rdma_get_devices(int *num_devices)

@@ -97,8 +97,11 @@ static int initialize(struct rdma_cm_id *id, struct ibv_qp *qp)
 	return move(id, qp, IBV_QPS_RTR, -1) ? -1 : move(id, qp, IBV_QPS_RTS, -1);
 }
 
+/* The CQ of an XRC SRQ stays with it. */
 static void destroy_cqs(struct rdma_cm_id *id)
 {
+	if (id->srq && id->qp_type == IBV_QPT_XRC_RECV)
+		return;
 	if (id->send_cq && id->send_cq != id->recv_cq)
 		ibv_destroy_cq(id->send_cq);
 	if (id->recv_cq)
@@ -137,6 +140,12 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	    (id->recv_cq && attr->recv_cq && id->recv_cq != attr->recv_cq) ||
 	    (id->send_cq && attr->send_cq && id->send_cq != attr->send_cq))
 		return cm_fail(EINVAL);
+	if (id->qp_type == IBV_QPT_XRC_RECV &&
+	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd)) {
+		attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+		if (!(attr->xrcd = cm_xrcd(cm_id(id)->device)))
+			return -1;
+	}
 	if ((!attr->send_cq &&
 	     create_cq(id, attr->cap.max_send_wr, &id->send_cq_channel, &id->send_cq)) ||
 	    (!attr->recv_cq &&
@@ -146,7 +155,7 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 		attr->send_cq = id->send_cq;
 	if (!attr->recv_cq)
 		attr->recv_cq = id->recv_cq;
-	if (!attr->srq)
+	if (!attr->srq && id->qp_type != IBV_QPT_XRC_RECV)
 		attr->srq = id->srq;
 	qp = ibv_create_qp_ex(id->verbs, attr);
 	if (!qp)
@@ -186,6 +195,20 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 	destroy_cqs(id);
 }
 
+/* An SRQ of XRC has a domain, and a CQ for its receives. */
+static int set_receiver(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd)
+		attr->xrcd = cm_xrcd(cm_id(id)->device);
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
+		if (create_cq(id, attr->attr.max_wr, &id->recv_cq_channel, &id->recv_cq))
+			return -1;
+		attr->cq = id->recv_cq;
+	}
+	attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	return attr->xrcd ? 0 : -1;
+}
+
 int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
 	struct ibv_srq *srq;
@@ -196,6 +219,8 @@ int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 		attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
 		attr->pd = id->pd;
 	}
+	if (attr->srq_type == IBV_SRQT_XRC && set_receiver(id, attr))
+		return -1;
 	srq = ibv_create_srq_ex(id->verbs, attr);
 	if (!srq)
 		return -1;
@@ -212,7 +237,7 @@ int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_ini
 
 	memcpy(&extended, attr, sizeof *attr);
 	extended.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-	extended.srq_type = IBV_SRQT_BASIC;
+	extended.srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC;
 	extended.pd = pd ? pd : id->pd;
 	result = rdma_create_srq_ex(id, &extended);
 	memcpy(attr, &extended, sizeof *attr);
@@ -224,4 +249,6 @@ void rdma_destroy_srq(struct rdma_cm_id *id)
 	if (id->srq)
 		ibv_destroy_srq(id->srq);
 	id->srq = NULL;
+	if (!id->qp)
+		destroy_cqs(id);
 }

@@ -396,7 +396,8 @@ static void addresses(void)
 	CHECK(rdma_listen(one.id, 0) == -1 || rdma_get_src_port(one.id));
 	listen_on(&other, "10.0.0.1", RDMA_PS_TCP);
 	CHECK(!rdma_create_id(one.channel, &id, NULL, RDMA_PS_TCP));
-	CHECK(rdma_bind_addr(id, address("0.0.0.0", PORT)) == -1 && errno == EADDRINUSE);
+	CHECK(rdma_bind_addr(id, address("0.0.0.0", PORT)) == -1 && errno == EADDRNOTAVAIL);
+	CHECK(rdma_bind_addr(id, address("10.0.0.1", PORT)) == -1 && errno == EADDRINUSE);
 	CHECK(!rdma_bind_addr(id, address("10.0.0.2", PORT)));
 	CHECK(!strcmp(ibv_get_device_name(id->verbs->device), "rw1"));
 	CHECK(rdma_bind_addr(id, address("10.0.0.2", PORT + 1)) == -1 && errno == EINVAL);

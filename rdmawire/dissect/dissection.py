@@ -206,7 +206,10 @@ INFO: dict[type[Header], InfoFormatter] = {
     cm.REQ: lambda h, _: (
         f"service 0x{h.service_id:016x} local qp 0x{h.local_qpn:06x} starting psn {h.starting_psn}"
     ),
-    cm.REP: lambda h, _: f"local qp 0x{h.local_qpn:06x} starting psn {h.starting_psn}",
+    # An XRC target is in the place of the EE context.
+    cm.REP: lambda h, _: (
+        f"local qp 0x{h.local_qpn or h.local_ee_context_number:06x} starting psn {h.starting_psn}"
+    ),
     cm.REJ: lambda h, _: named(h, "reason"),
     cm.DREQ: lambda h, _: f"remote qp 0x{h.remote_qpn_eecn:06x}",
     cm.SIDRREQ: lambda h, _: f"service 0x{h.service_id:016x}",

@@ -360,13 +360,13 @@ def _next_receive(peer: QueuePair) -> RecvWR | None:
 
 
 def _send_write(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
-    if len(wr.sges) != 1 or wr.sges[0][1] > _CHUNK:
-        return _send_long_write(connection, wr, kind)
+    if len(wr.sges) != 1 or not 0 < wr.sges[0][1] <= _CHUNK:
+        return _send_other_write(connection, wr, kind)
     qp, peer = connection.qp, connection.peer
     (address, length, lkey), to = wr.sges[0], wr.remote_address
     source = qp.device.keys.check(lkey, qp.pd, address, length, 0)
     sink = peer.device.keys.check(wr.rkey, peer.pd, to, length, REMOTE_WRITE, peer.qp_num)
-    if not (length and _is_plain(source) and _is_plain(sink)) or REMOTE_WRITE & ~peer.access:
+    if not (_is_plain(source) and _is_plain(sink)) or REMOTE_WRITE & ~peer.access:
         return False
     try:
         sink.write(to, source.read(address, length))
@@ -377,15 +377,19 @@ def _send_write(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
     return True
 
 
-def _send_long_write(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
-    """Send a WRITE with any number of SGEs, or inline."""
+def _send_other_write(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
+    """Send a WRITE of any length, with any number of SGEs, or inline.
+
+    The key of an empty one is not checked: IBA 9.7.4.1.3.
+    """
     qp, peer = connection.qp, connection.peer
     source = _source(qp, wr)
-    if source is None or not 0 < source.length <= MAX_MESSAGE:
+    if source is None or source.length > MAX_MESSAGE or kind.role.access & ~peer.access:
         return False
-    sink = _remote(peer, wr, source.length, kind.role)
-    if sink is None or not _copy(source, sink):
-        return False
+    if source.length:
+        sink = _remote(peer, wr, source.length, kind.role)
+        if sink is None or not _copy(source, sink):
+            return False
     peer.counters.rx_write_requests += 1
     connection.requested(wr, kind, source.length)
     return True

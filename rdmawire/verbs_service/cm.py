@@ -68,6 +68,7 @@ MULTICAST_QKEY: Final = 0x01234567
 _PACKET_LIFE: Final = 16
 """A packet's lifetime as Linux takes it for RoCE (CMA_IBOE_PACKET_LIFETIME): 0.27 s."""
 _MULTICAST_QPN: Final = 0xFFFFFF
+_REQUESTING: Final = frozenset({QPType.RC, QPType.UC, QPType.XRC_INI, QPType.UD})
 _LINK_LOCAL: Final = b"\xfe\x80"
 _SERVICE_PORT: Final = 0xFFFF
 
@@ -222,7 +223,7 @@ class ConnectionService:
     # Listening.
 
     def listen(self, session: CmSession, one: CmId, backlog: int) -> None:
-        """Let an id get the requests for its port. ``VerbsError`` EADDRINUSE if another does."""
+        """Let an id get the requests for its port. ``VerbsError`` if another id does."""
         self.table.check_listener(one)
         service, datagrams = one.service_id, one.datagrams
         for port in self._served(one):
@@ -297,13 +298,11 @@ class ConnectionService:
         """Make an id for a request, or refuse it if none listens for its address."""
         source, destination = _endpoints(event)
         listener = self._listener(event, source)
-        session = None if listener is None else self._sessions[listener.handle]
-        if listener is None or session is None:
-            port.manager.reject(event.id, now(), reason=RejectReason.INVALID_SERVICE_ID)
+        reason = _refusal(listener, event)
+        if listener is None or reason is not None:
+            port.manager.reject(event.id, now(), reason=reason or RejectReason.INVALID_SERVICE_ID)
             return
-        if listener.channel.is_full:
-            port.manager.reject(event.id, now(), reason=RejectReason.NO_RESOURCES)
-            return
+        session = self._sessions[listener.handle]
         one = CmId(self.handle(), listener.channel, listener.space, listener.qp_type)
         one.port, one.source, one.destination = port, source, destination
         session.ids[one.handle] = one
@@ -347,9 +346,19 @@ class ConnectionService:
         return handle
 
     def check_transport(self, one: CmId) -> None:
-        """``VerbsError`` EINVAL for a type of queue pairs that the manager does not connect."""
-        if one.qp_type not in {QPType.RC, QPType.UC, QPType.UD}:
-            raise VerbsError(f"{one.qp_type.name} queue pairs are not connected here", EINVAL)
+        """``VerbsError`` EINVAL for a type of queue pairs that does not request connections."""
+        if one.qp_type not in _REQUESTING:
+            raise VerbsError(f"{one.qp_type.name} queue pairs request no connections", EINVAL)
+
+
+def _refusal(listener: CmId | None, event: ConnectRequest | DatagramRequest) -> RejectReason | None:
+    """Return why a request is refused, if it is."""
+    wanted = event.qp_type if isinstance(event, ConnectRequest) else QPType.UD
+    if listener is None:
+        return RejectReason.INVALID_SERVICE_ID
+    if listener.qp_type is not wanted:
+        return RejectReason.INVALID_TRANSPORT_SERVICE_TYPE
+    return RejectReason.NO_RESOURCES if listener.channel.is_full else None
 
 
 def _address(device: Device, like: Endpoint) -> bytes | None:

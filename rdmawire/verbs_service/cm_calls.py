@@ -8,7 +8,7 @@ from typing import Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QueuePair
-from rdmawire.ib.cm import CMEventType, ConnParam, PortSpace
+from rdmawire.ib.cm import CMEventType, ConnParam, OwnersQP, PortSpace
 from rdmawire.live import now
 from rdmawire.verbs import QPAttributes, QPAttrMask, QPState, QPType
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS
@@ -234,14 +234,13 @@ class ConnectionCalls:
         self._service.own_connection(self._session, one, connection)
         return NO_VALUES
 
-    def _param(self, one: CmId, words: tuple[int, ...]) -> tuple[ConnParam, QueuePair]:
-        """The parameters of a side, and its queue pair. ``VerbsError`` EINVAL if it has none."""
+    def _param(self, one: CmId, words: tuple[int, ...]) -> tuple[ConnParam, QueuePair | OwnersQP]:
+        """The parameters of a side, and its queue pair, which need not be one of the device."""
         conn = dict(zip(CONN_PARAM, words, strict=False))
         length, *private = words[len(CONN_PARAM) :]
         qp_num = conn.pop("qp_num")
-        qp = one.need_port().device.nic.device.qps.get(qp_num)
-        if qp is None:
-            raise VerbsError(f"the device has no QP {qp_num:#x}", EINVAL)
+        qps = one.need_port().device.nic.device.qps
+        qp = qps.get(qp_num) or OwnersQP(qp_num, one.qp_type)
         data = _private_data(length, tuple(private))
         flags = {name: bool(conn.pop(name)) for name in ("flow_control", "srq")}
         return ConnParam(data, timeout=one.ack_timeout, **conn, **flags), qp  # type: ignore[arg-type]

@@ -269,22 +269,24 @@ class PortTable:
         self._next = 0
 
     def bind(self, one: CmId, source: Endpoint) -> None:
-        """Bind an id to an address. ``VerbsError`` EADDRINUSE if another id has the port."""
+        """Bind an id to an address. ``VerbsError`` if another id has the port.
+
+        As with Linux, EADDRNOTAVAIL if one of them is bound to all addresses, else EADDRINUSE.
+        """
         before, one.source = one.source, source
         try:
             if not source.port:
                 one.source = source._replace(port=self._unused(one.space))
-            elif any(not (one.reuse and user.reuse) for user in self._rivals(one)):
-                raise VerbsError(f"port {source.port} is in use", EADDRINUSE)
+            else:
+                _check_rivals(one, (user for user in self._rivals(one) if not _share(one, user)))
         except VerbsError:
             one.source = before
             raise
         self._users.setdefault((one.space, one.source.port), []).append(one)
 
     def check_listener(self, one: CmId) -> None:
-        """``VerbsError`` EADDRINUSE if an id that shares the port listens already."""
-        if any(user.state is IdState.LISTENING for user in self._rivals(one)):
-            raise VerbsError(f"port {one.source.port} has a listener already", EADDRINUSE)
+        """``VerbsError`` as of :meth:`bind` if an id that shares the port listens already."""
+        _check_rivals(one, (user for user in self._rivals(one) if user.state is IdState.LISTENING))
 
     def listeners(self, space: PortSpace, port: int) -> Iterator[CmId]:
         """The ids that listen on a port."""
@@ -311,3 +313,16 @@ class PortTable:
             if (space, port) not in self._users:
                 return port
         raise VerbsError("all ephemeral ports are in use", EADDRNOTAVAIL)
+
+
+def _share(one: CmId, other: CmId) -> bool:
+    return one.reuse and other.reuse
+
+
+def _check_rivals(one: CmId, rivals: Iterator[CmId]) -> None:
+    """Raise ``VerbsError`` if there is a rival: cma_check_port of Linux."""
+    rival = next(rivals, None)
+    if rival is not None:
+        everywhere = one.source.is_any or rival.source.is_any
+        reason = f"port {one.source.port} is in use"
+        raise VerbsError(reason, EADDRNOTAVAIL if everywhere else EADDRINUSE)

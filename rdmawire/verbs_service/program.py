@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from rdmawire.topology import Machine
     from rdmawire.verbs_service.device import Device
 
+CUDA_LOADING: Final = "CUDA_MODULE_LOADING"
+"""The variable of CUDA that says when kernels are loaded."""
 VARIABLES: Final = ("RDMAWIRE_VERBS", "RDMAWIRE_SYSFS", "LD_LIBRARY_PATH", "LD_PRELOAD")
 """The variables that :meth:`ProgramFiles.variables` returns."""
+_TREES: Final = ("sys", "dev", "bin", "share")
+"""What belongs to one service; the libraries stay."""
 
 
 def default_socket(environment: Mapping[str, str]) -> Path:
@@ -75,7 +79,7 @@ def is_served(path: Path) -> bool:
 
 
 class ProgramFiles:
-    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys`` and ``dev``.
+    """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys``, ``dev``, ``bin``.
 
     One service at a time has them, that which :meth:`write` has locked the folder for.
     """
@@ -99,6 +103,7 @@ class ProgramFiles:
         ``LibraryError`` without libraries, ``OSError`` for files that cannot be written,
         ``VerbsError`` EADDRINUSE if another service has the files.
         """
+        from rdmawire.verbs_service.rdma_tool import write_rdma
         from rdmawire.verbs_service.sysfs import write_tree
 
         found = libraries()
@@ -107,6 +112,7 @@ class ProgramFiles:
             self._remove_trees()
             copy_libraries(self.folder / "lib", found.paths)
             write_tree(self.folder, machine, devices, rates)
+            write_rdma(self.folder, devices)
         except OSError as error:
             self._give_up()
             raise OSError(error.errno, error.strerror, os.fspath(self.folder)) from error
@@ -135,7 +141,7 @@ class ProgramFiles:
             self.folder.rmdir()
 
     def _remove_trees(self) -> None:
-        for name in ("sys", "dev"):
+        for name in _TREES:
             if (self.folder / name).exists():
                 shutil.rmtree(self.folder / name)
 
@@ -165,6 +171,20 @@ class ProgramFiles:
         if preload:
             own["LD_PRELOAD"] = _before(lib / PRELOAD, environment.get("LD_PRELOAD"))
         return own
+
+    def command_variables(
+        self, environment: Mapping[str, str], *, preload: bool = True
+    ) -> dict[str, str]:
+        """Return :meth:`variables`, and those that only a command on this machine gets.
+
+        In its PATH ``rdma`` lists the devices. CUDA loads kernels at the start unless
+        ``environment`` says otherwise: while it loads one later it holds up all copies until the
+        kernels that run have ended, and these may wait for data that has to be copied.
+        """
+        path = _before(self.folder / "bin", environment.get("PATH", os.defpath))
+        loading = environment.get(CUDA_LOADING, "EAGER")
+        own = {"PATH": path, CUDA_LOADING: loading}
+        return {**self.variables(environment, preload=preload), **own}
 
     def variables_without(self, environment: Mapping[str, str]) -> dict[str, str | None]:
         """Return variables as they were before :meth:`variables`; ``None`` to unset one."""

@@ -121,7 +121,7 @@ class Session:
 
         ``OSError`` if it cannot be started.
         """
-        own = self.files.variables(environment, preload=preload)
+        own = self.files.command_variables(environment, preload=preload)
         child = subprocess.Popen(words, env={**environment, **own})  # noqa: S603  the user's command
         ended = os.pidfd_open(child.pid)
 

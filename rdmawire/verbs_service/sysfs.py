@@ -29,7 +29,8 @@ _TRANSFERS: Final = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.
 _BARS: Final = 13
 """Lines of ``resource``: six BARs, the ROM, and six of SR-IOV."""
 _UVERBS_MAJOR, _FIRST_MINOR = 231, 192
-_INTERFACE: Final = "lo"
+FIRMWARE: Final = "1.0.0"
+INTERFACE: Final = "lo"
 """The network interface of all ports, one that each machine has: addresses are those of devices."""
 
 
@@ -170,8 +171,7 @@ def _write_adapter(
     sysfs = folder / "sys"
     place = PurePosixPath("devices") / function.path
     home = sysfs / place / "infiniband" / device.name
-    guid = f"{device.guid:016x}"
-    guid = ":".join(guid[at : at + 4] for at in range(0, 16, 4))
+    guid = guid_text(device)
     _write(
         home,
         {
@@ -179,7 +179,7 @@ def _write_adapter(
             "node_guid": guid,
             "sys_image_guid": guid,
             "node_desc": device.name,
-            "fw_ver": "1.0.0",
+            "fw_ver": FIRMWARE,
             "hw_rev": "0x0",
             "hca_type": "rdmawire",
             "board_id": "rdmawire",
@@ -188,12 +188,18 @@ def _write_adapter(
     (home / "device").symlink_to(PurePosixPath("../..") / ".." / function.path.name)
     net = sysfs / place / "net"
     net.mkdir()
-    (net / _INTERFACE).symlink_to(f"/sys/class/net/{_INTERFACE}")
+    (net / INTERFACE).symlink_to(f"/sys/class/net/{INTERFACE}")
     (sysfs / "class/infiniband" / device.name).symlink_to(
         PurePosixPath("../..") / place / "infiniband" / device.name
     )
     _write_port(home / "ports/1", device, rate)
     _write_verbs(folder, place, device.name, number)
+
+
+def guid_text(device: Device) -> str:
+    """Return the GUID of a device as Linux writes it: four words."""
+    guid = f"{device.guid:016x}"
+    return ":".join(guid[at : at + 4] for at in range(0, 16, 4))
 
 
 def _write_port(port: Path, device: Device, rate: float) -> None:
@@ -215,7 +221,7 @@ def _write_port(port: Path, device: Device, rate: float) -> None:
     gids = (IPv6Address(gid).exploded for gid in device.gids)
     _write(port / "gids", {str(index): gid for index, gid in enumerate(gids)})
     _write(port / "gid_attrs/types", {str(index): "RoCE v2" for index in indices})
-    _write(port / "gid_attrs/ndevs", {str(index): _INTERFACE for index in indices})
+    _write(port / "gid_attrs/ndevs", {str(index): INTERFACE for index in indices})
     _write(port / "pkeys", {"0": "0xffff"})
     for name, values in _counters(device).items():
         _write(port / name, {counter: str(value) for counter, value in values.items()})

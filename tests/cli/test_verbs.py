@@ -42,6 +42,17 @@ context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
 verbs.ibv_create_cq.restype = ctypes.c_void_p
 print(verbs.ibv_create_cq(context, 1 << 30, None, None, 0))
 """
+THREADS = (
+    f"{LIST}"
+    "import os\n"
+    "verbs.ibv_open_device.restype = ctypes.c_void_p\n"
+    "verbs.ibv_open_device.argtypes = [ctypes.c_void_p]\n"
+    "assert verbs.ibv_open_device(devices[0])\n"
+    "print(len(os.listdir('/proc/self/task')))\n"
+)
+"""A program that then opens one, and prints the number of its threads."""
+NAMESPACES = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child=SIGTERM"]
+"""A command in user and process namespaces of its own; it gets SIGTERM when this one is killed."""
 PYTHON = [sys.executable, "-c"]
 SYSFS = "import os; print(os.path.realpath('/sys/class/infiniband/mlx5_1/device'))"
 
@@ -138,6 +149,11 @@ def test_without_the_preload_a_program_sees_its_own_sys() -> None:
     assert run("-q", "--", *PYTHON, look).stdout == "True True\n"
 
 
+def test_a_command_sees_the_devices_by_rdma() -> None:
+    done = run("-q", "--devices", "1", "--", "rdma", "link")
+    assert done.stdout == "link rw0/1 state ACTIVE physical_state LINK_UP netdev lo\n"
+
+
 def test_a_program_that_a_signal_ends_has_the_status_of_shells() -> None:
     done = run("-q", "--", "sh", "-c", "kill -TERM $$")
     assert done.returncode == 128 + signal.SIGTERM
@@ -191,6 +207,17 @@ def test_a_command_that_cannot_be_run_has_the_status_of_shells() -> None:
     assert done.stderr == f"rdmawire: {__file__}: not an executable file\n"
 
 
+@pytest.mark.parametrize(("given", "wanted"), [(None, "EAGER"), ("LAZY", "LAZY")])
+def test_cuda_loads_kernels_at_the_start_unless_it_is_set(
+    given: str | None, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_MODULE_LOADING", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_MODULE_LOADING", given)
+    done = run("-q", "--", *PYTHON, "import os; print(os.environ['CUDA_MODULE_LOADING'])")
+    assert done.stdout == f"{wanted}\n"
+
+
 # Services.
 
 
@@ -239,6 +266,24 @@ def test_a_shell_outlives_its_service_and_uses_the_next_one(tmp_path: Path) -> N
     assert (done.stdout, done.stderr) == ("\n", "")
     with serving(path, "--devices", "1"):
         assert list_devices().stdout == "rw0\n"
+
+
+def test_a_service_in_a_namespace_has_programs_copy_their_memory(tmp_path: Path) -> None:
+    try:
+        subprocess.run([*NAMESPACES, "true"], check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no namespaces here: {error}")
+    path = tmp_path / "verbs.sock"
+    command = [*NAMESPACES, *RDMAWIRE, "verbs", "serve", "-q", "--socket", str(path)]
+    with subprocess.Popen(command) as service:
+        wait_until(lambda: path.exists() or service.poll() is not None)
+        try:
+            assert run("env", "--socket", str(path), *PYTHON, THREADS).stdout == "rw0 rw1\n2\n"
+            done = run("env", "--socket", str(path), str(program("messages")), "post_send")
+            assert done.returncode == 0, done.stderr
+        finally:
+            service.kill()
+        wait_until(lambda: not path.exists())
 
 
 def test_a_shell_is_as_before_after_unset(tmp_path: Path) -> None:

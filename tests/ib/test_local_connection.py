@@ -194,6 +194,12 @@ def test_no_packet_is_sent(opcode: SendOpcode, size: int) -> None:
     assert world.sent_locally == 4
 
 
+@pytest.mark.parametrize("opcode", [SEND, WRITE, SendOpcode.RDMA_WRITE_WITH_IMM])
+def test_empty_messages_need_no_packets(opcode: SendOpcode) -> None:
+    world = both(SETUP, [PostRecv(1, 0, [64] * 4), PostSend(0, 0, [Work(opcode, 0)] * 4)])
+    assert world.sent_locally == 4
+
+
 @pytest.mark.parametrize("place", [Place.SPLIT, Place.INLINE])
 def test_several_sges_and_inline_bytes_need_no_packets(place: Place) -> None:
     works = [Work(SEND, 200, place=place), Work(WRITE, 200, place=place)]

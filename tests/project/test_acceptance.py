@@ -2,15 +2,17 @@
 
 import re
 from dataclasses import asdict
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from tools.acceptance import page, robustness, trial
-from tools.acceptance.case import Case, Frames, Package, Result, UnitTest, Verdict
+from tools.acceptance.case import Case, Frames, Package, Report, Result, UnitTest, Verdict
 from tools.acceptance.cases import all_cases, chosen
+from tools.acceptance.packages import crate_version
 from tools.acceptance.reports import captured, measured, reason, shortened, unit_tests
-from tools.acceptance.runner import Ended, judged
+from tools.acceptance.runner import Ended, Places, judged, run
 from tools.acceptance.service import Service, Usage
 from tools.acceptance.trial import Size, Trial, TrialError
 
@@ -56,7 +58,7 @@ Final:                  1000     41.201    43.150    43.150        0.18       0.
 
 
 def test_unit_tests_have_an_outcome_and_a_reason() -> None:
-    assert unit_tests(UNITTEST) == (
+    assert unit_tests(Report.UNITTEST, UNITTEST) == (
         UnitTest("PDTest.test_alloc_pd", "ok"),
         UnitTest("DMTest.test_create_dm", "skipped", "no device memory"),
         UnitTest(
@@ -66,6 +68,62 @@ def test_unit_tests_have_an_outcome_and_a_reason() -> None:
         ),
         UnitTest("MWTest.test_hang", "no end"),
     )
+
+
+CARGO = """\
+     Running tests/loopback.rs (target/debug/deps/loopback-bbb94558e6be07eb)
+
+running 3 tests
+test atomics ... ok
+test inline_send ... ignored, needs a device
+test rdma_read ... FAILED
+test ibverbs/src/lib.rs - PostBatch (line 4037) - compile fail ... ok
+
+test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out
+"""
+PYTEST = """\
+tests/test_cq.py::test_poll PASSED                                       [ 25%]
+tests/test_cq.py::test_resize[8] FAILED                                  [ 50%]
+tests/test_qp.py::TestQP::test_gpu SKIPPED (could not import 'torch')    [ 75%]
+FAILED tests/test_cq.py::test_resize[8] - OSError: [Errno 22]
+"""
+
+
+def test_unit_tests_other_runners_have_the_same_outcomes() -> None:
+    assert unit_tests(Report.CARGO, CARGO) == (
+        UnitTest("atomics", "ok"),
+        UnitTest("inline_send", "skipped", "needs a device"),
+        UnitTest("rdma_read", "FAIL"),
+        UnitTest("ibverbs/src/lib.rs - PostBatch (line 4037) - compile fail", "ok"),
+    )
+    assert unit_tests(Report.PYTEST, PYTEST) == (
+        UnitTest("test_cq.py::test_poll", "ok"),
+        UnitTest("test_cq.py::test_resize[8]", "FAIL"),
+        UnitTest("test_qp.py::TestQP::test_gpu", "skipped", "could not import 'torch'"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("package", "reason"),
+    [
+        (Package("a", pypi="no-such-package"), "needs the package no-such-package of PyPI"),
+        (
+            Package("b", repository="https://example.org/b/rust-b"),
+            "needs --sources FOLDER with rust-b, a checkout of https://example.org/b/rust-b",
+        ),
+        (Package("c", "libc"), "needs the package libc"),
+    ],
+)
+def test_what_is_missing_is_the_reason(package: Package, reason: str) -> None:
+    result = run(Case(package, "x", "no-such-program test"), Places())
+    assert (result.verdict, result.reason) == (Verdict.MISSING, reason)
+
+
+def test_the_version_of_a_checkout_is_that_of_its_crate(tmp_path: Path) -> None:
+    assert not crate_version(tmp_path)
+    (tmp_path / "verbs").mkdir()
+    (tmp_path / "verbs/Cargo.toml").write_text('[package]\nname = "verbs"\nversion = "0.9.2"\n')
+    assert crate_version(tmp_path) == "0.9.2"
 
 
 def test_counts_of_a_capture() -> None:
@@ -120,7 +178,7 @@ def test_a_refusal_is_the_error_that_is_expected() -> None:
 
 
 def test_failed_unit_tests_are_named() -> None:
-    case = Case(PACKAGE, "test_mr.py", "run_tests.py", unit_tests=True, frames=False)
+    case = Case(PACKAGE, "test_mr.py", "run_tests.py", report=Report.UNITTEST, frames=False)
     result = judged(case, Ended(1, UNITTEST), Frames())
     assert result.verdict is Verdict.FAILED
     assert result.reason == "1 ERROR, 1 no end, 1 ok, 1 skipped; failed: test_mw_type1, test_hang"
@@ -133,7 +191,7 @@ def test_each_case_is_told_apart_and_its_texts_are_patterns() -> None:
     for case in cases:
         re.compile(case.expect)
         re.compile(case.refused)
-    assert [case.program for case in chosen(("mckey",))] == ["mckey"]
+    assert {case.program for case in chosen(("mckey",))} == {"mckey"}
 
 
 def test_rows_that_did_not_run_stay_as_they_were() -> None:

@@ -1,11 +1,13 @@
 """The GitHub Action and the image run a command on devices."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.waiting import HANG
@@ -46,6 +48,34 @@ def test_the_command_has_devices(tmp_path: Path) -> None:
 def test_the_first_line_that_fails_ends_it(tmp_path: Path) -> None:
     done = run(tmp_path, run="false | true\necho not reached", network="latency=1us")
     assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize("sudo", [True, False])
+def test_packages_are_installed_with_sudo_where_it_is(tmp_path: Path, *, sudo: bool) -> None:
+    log = tmp_path / "log"
+    stubs = tmp_path / "bin"
+    stubs.mkdir()
+    venv = 'mkdir -p "$3/bin"; cp "${0%/*}/pip" "$3/bin"'
+    texts = {"apt-get": "", "pip": "", "python3": venv} | ({"sudo": '"$@"'} if sudo else {})
+    for name, text in texts.items():
+        (stubs / name).write_text(f'#!/bin/sh\necho "{name} $1" >> {log}\n{text}\n')
+        (stubs / name).chmod(0o755)
+    for name in ("bash", "cp", "mkdir", "sh"):
+        (stubs / name).symlink_to(str(shutil.which(name)))
+    variables = {
+        "RUNNER_TEMP": tmp_path,
+        "GITHUB_ACTION_PATH": ROOT,
+        "GITHUB_ENV": tmp_path / "env",
+    }
+    subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", action()["runs"]["steps"][0]["run"]],
+        env={"PATH": str(stubs), **{name: str(path) for name, path in variables.items()}},
+        check=True, timeout=HANG,
+    )  # fmt: skip
+    apt = ["apt-get update", "apt-get install"]
+    calls = [line for one in apt for line in (["sudo apt-get"] if sudo else []) + [one]]
+    assert log.read_text().splitlines() == [*calls, "python3 -m", "pip install"]
+    assert (tmp_path / "env").read_text() == f"RDMAWIRE={tmp_path}/rdmawire/bin/rdmawire\n"
 
 
 def test_the_action_and_the_image_install_what_the_libraries_need() -> None:

@@ -1,5 +1,6 @@
 """The C library against the service: programs of ``csrc/tests``, plain and with sanitizers."""
 
+import ctypes
 import re
 import socket
 import subprocess
@@ -52,6 +53,13 @@ def test_without_a_service_the_list_is_empty(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "no verbs service at" in done.stderr
     assert "none.sock" in done.stderr
+
+
+def test_private_functions_are_found_without_their_version() -> None:
+    loaded = ctypes.CDLL(str(library() / "libibverbs.so.1"))
+    loaded.ibv_wr_opcode_str.restype = ctypes.c_char_p
+    assert loaded.ibv_wr_opcode_str(0) == b"IBV_WR_RDMA_WRITE"
+    assert loaded.ibv_query_gid_type
 
 
 def test_devices_of_rdma_core(service: Path) -> None:

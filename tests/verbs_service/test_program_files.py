@@ -1,6 +1,10 @@
 """The files beside a socket: when they are there, and which service has them."""
 
+import json
 import os
+import socket
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
@@ -17,6 +21,8 @@ from rdmawire.verbs_service import (
     numbered,
 )
 from rdmawire.verbs_service.pci_layout import plain_host
+from rdmawire.verbs_service.rdma_tool import write_rdma
+from tests.waiting import HANG
 
 
 def write(files: ProgramFiles) -> None:
@@ -44,12 +50,47 @@ def test_programs_connect_only_when_their_files_are_there(tmp_path: Path) -> Non
 
 def test_a_session_leaves_the_libraries(tmp_path: Path) -> None:
     session = Session(tmp_path / "verbs.sock", SessionSettings())
-    assert sorted(os.listdir(session.files.folder)) == ["dev", "lib", "sys"]
+    assert sorted(os.listdir(session.files.folder)) == ["bin", "dev", "lib", "share", "sys"]
     before = sorted(os.listdir(session.files.folder / "lib"))
     session.close()
     assert os.listdir(tmp_path) == ["verbs.sock.rdmawire"]
     assert os.listdir(session.files.folder) == ["lib"]
     assert sorted(os.listdir(session.files.folder / "lib")) == before
+
+
+@pytest.fixture
+def rdma(tmp_path: Path) -> Callable[..., str]:
+    """Return what the stand-in for rdma(8) prints."""
+    server = Server(tmp_path / "verbs.sock", numbered(2), DirectNetwork())
+    write_rdma(tmp_path, server.devices)
+    server.close()
+
+    def call(*words: str) -> str:
+        command = [str(tmp_path / "bin/rdma"), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG)
+        return done.stdout
+
+    return call
+
+
+@pytest.mark.parametrize("words", [("link", "show", "-j"), ("-j", "link"), ("-jp", "link", "list")])
+def test_rdma_lists_links_as_json(rdma: Callable[..., str], words: tuple[str, ...]) -> None:
+    first, second = json.loads(rdma(*words))
+    assert (first["ifname"], second["ifname"]) == ("rw0", "rw1")
+    assert (first["port"], first["state"], first["netdev"]) == (1, "ACTIVE", "lo")
+    assert second["netdev_index"] == socket.if_nametoindex("lo")
+
+
+def test_rdma_lists_devices(rdma: Callable[..., str]) -> None:
+    assert rdma("dev", "show").splitlines()[1].startswith("1: rw1: node_type ca fw 1.0.0 node_guid")
+    assert json.loads(rdma("dev", "-j"))[0]["node_guid"] == "0000:00ff:fe00:0001"
+
+
+@pytest.mark.parametrize("words", [(), ("resource", "show"), ("link", "add", "x"), ("link", "rw0")])
+def test_rdma_refuses_the_rest(rdma: Callable[..., str], words: tuple[str, ...]) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        rdma(*words)
+    assert "emulated devices have `rdma dev show` and `rdma link show`" in caught.value.stderr
 
 
 def test_a_service_does_not_write_the_files_of_another(tmp_path: Path) -> None:

@@ -118,9 +118,19 @@ def test_calls_need_what_goes_before_them(service: Service) -> None:
     assert refusal(client, "cm_get_event", client.channel) == ENODATA
     assert refusal(client, "cm_destroy_channel", client.channel) == EINVAL
     resolved = client.resolved()
-    assert refusal(client, "cm_connect", resolved, *NOTHING_SAID) == EINVAL  # no such queue pair
+    assert refusal(client, "cm_connect", resolved, *NOTHING_SAID) == EINVAL  # no number of one
     assert refusal(client, "cm_init_qp_attr", resolved, 2) == EINVAL  # nothing of a peer
     assert refusal(client, "cm_init_qp_attr", resolved, 6) == EINVAL
+    client.close()
+
+
+def test_a_queue_pair_may_be_another_devices(service: Service) -> None:
+    client = CmClient(service)
+    one = client.resolved()
+    words = [*NOTHING_SAID]
+    words[len(CONN_PARAM) - 1] = 0x1234
+    client.call("cm_connect", one, *words)
+    assert client.event()[:3] == [8, 8, one]  # rejected: no such service
     client.close()
 
 

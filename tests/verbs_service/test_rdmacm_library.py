@@ -27,7 +27,7 @@ from tests.verbs_service.c_programs import (
     run,
 )
 from tests.verbs_service.running import running
-from tests.waiting import HANG
+from tests.waiting import HANG, wait_until
 from tools.docs import librdmacm
 
 SANITIZERS = ("address", "undefined")
@@ -45,6 +45,14 @@ def test_scenario(tmp_path: Path, scenario: str) -> None:
     with running(tmp_path) as service:
         done = run(program("connections", *SANITIZERS), service.path, scenario)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("scenario", ["connection", "other_types"])
+def test_scenario_of_xrc(tmp_path: Path, scenario: str) -> None:
+    with running(tmp_path) as service:
+        done = run(program("xrc_connections", *SANITIZERS), service.path, scenario)
+        assert done.returncode == 0, done.stderr
+        wait_until(lambda: not service.server.cm.owned)
 
 
 def messages_in(file: Path) -> Iterator[tuple[CMAttribute, list[Header | bytes]]]:

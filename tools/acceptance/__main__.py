@@ -6,13 +6,16 @@ import tempfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from tools.acceptance import page, robustness
-from tools.acceptance.case import Case, Result, Verdict
+from tools.acceptance.case import Case, Package, Result, Verdict
 from tools.acceptance.cases import all_cases, chosen
+from tools.acceptance.frameworks import NCCL
 from tools.acceptance.packages import (
+    crate_version,
     missing,
     nccl_driver,
     nccl_version,
@@ -42,6 +45,10 @@ _TERMINATED = 128 + signal.SIGTERM
     "--nccl", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A libnccl.so.2, as of the package nvidia-nccl-cu12 of PyPI.",
 )  # fmt: skip
+@click.option(
+    "--sources", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder with checkouts of bindings: rust-ibverbs and sideway (with cargo), rdma4py.",
+)  # fmt: skip
 @click.option("--write", is_flag=True, help="Write docs/reference/acceptance.md and its JSON.")
 def acceptance(
     only: tuple[str, ...],
@@ -53,6 +60,7 @@ def acceptance(
     kills: int,
     minutes: float,
     nccl: Path | None,
+    sources: Path | None,
     write: bool,
 ) -> None:
     """Run unmodified programs on devices of `rdmawire verbs`; exit status 1 if one fails."""
@@ -67,24 +75,36 @@ def acceptance(
         click.echo(f"not all can run: sudo apt-get install {' '.join(packages)}", err=True)
     results: list[Result] = []
     tried: list[Trial] = []
+    files = _Files(nccl, sources and sources.absolute())
     for _ in chain(
-        map(results.append, _results(cases, nccl)), map(tried.append, _trials(plans, size))
+        map(results.append, _results(cases, files)), map(tried.append, _trials(plans, size))
     ):
         if write:  # after each, so that a run that is ended leaves its results
-            page.write(_rows(results, nccl), tried, all_cases(), robustness.plans(size), machine())
+            rows = _rows(results, files)
+            page.write(rows, tried, all_cases(), robustness.plans(size), machine())
     failed = sum(result.verdict is Verdict.FAILED for result in results)
     failed += sum(not trial.passed for trial in tried)
     click.echo(f"{len(results) + len(tried)} runs, {failed} failed")
     raise SystemExit(_BAD if failed else 0)
 
 
-def _rows(results: list[Result], nccl: Path | None) -> list[page.Row]:
-    return [page.plain(result, _version(result, nccl)) for result in results]
+class _Files(NamedTuple):
+    """What the options name."""
+
+    nccl: Path | None
+    sources: Path | None
 
 
-def _version(result: Result, nccl: Path | None) -> str:
-    package = result.case.package
-    return nccl_version(nccl) if nccl and not package.debian else version(package)
+def _rows(results: list[Result], files: _Files) -> list[page.Row]:
+    return [page.plain(result, _version(result.case.package, files)) for result in results]
+
+
+def _version(package: Package, files: _Files) -> str:
+    if files.nccl and package == NCCL:
+        return nccl_version(files.nccl)
+    if files.sources and package.checkout and not package.pypi:
+        return crate_version(files.sources / package.checkout)
+    return version(package)
 
 
 def _list(cases: list[Case], plans: list[Plan]) -> None:
@@ -94,9 +114,10 @@ def _list(cases: list[Case], plans: list[Plan]) -> None:
         click.echo(f"trial: {plan.name}")
 
 
-def _results(cases: list[Case], nccl: Path | None) -> Iterator[Result]:
+def _results(cases: list[Case], files: _Files) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="rdmawire-acceptance-") as folder:
-        places = Places(unpacked_tests(Path(folder)), nccl_driver(Path(folder), nccl))
+        driver = nccl_driver(Path(folder), files.nccl)
+        places = Places(unpacked_tests(Path(folder)), driver, files.sources)
         for case in cases:
             result = run(case, places)
             failed = result.verdict is Verdict.FAILED

@@ -14,10 +14,28 @@ JOINED_ADDRESSES: Final = ("10.0.0.1", "10.0.0.101")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package that programs come from. ``debian`` is empty where pip downloads it."""
+    """What programs come from."""
 
     title: str
-    debian: str
+    debian: str = ""
+    """Name of Debian's package."""
+    pypi: str = ""
+    """Name of the package that pip installs, for the Python that runs this."""
+    repository: str = ""
+    """Address of the repository; its checkout is in the folder of --sources, by its name."""
+
+    @property
+    def checkout(self) -> str:
+        """Name of the folder of the checkout; empty if none is needed."""
+        return self.repository.rpartition("/")[2]
+
+
+class Report(StrEnum):
+    """What prints the tests that ran."""
+
+    UNITTEST = "unittest"
+    CARGO = "cargo"
+    PYTEST = "pytest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +44,8 @@ class Case:
 
     In command lines ``{server}`` and ``{client}`` are the devices, ``{address}`` and
     ``{own_address}`` are the addresses of the server's and of the client's device, ``{folder}`` is
-    an empty folder, and ``{tests}`` that of rdma-core's Python tests. Programs run in ``{folder}``.
+    an empty folder, ``{tests}`` that of rdma-core's Python tests, ``{checkout}`` that of the
+    package, and ``{python}`` the Python that runs this. Programs run in ``{folder}``.
     """
 
     package: Package
@@ -52,8 +71,8 @@ class Case:
     """TCP port at which the server listens; 0 if it does not."""
     client_waits: bool = False
     """Whether the client waits for the server by itself."""
-    unit_tests: bool = False
-    """Whether the program prints the report of Python's ``unittest``."""
+    report: Report | None = None
+    """What prints the tests that ran, if the program is a test suite."""
     limit: int = 60
     """Seconds after which the run is ended, and has failed."""
 
@@ -81,7 +100,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnitTest:
-    """A test of Python's ``unittest``: ok, skipped, FAIL or ERROR, and the reason."""
+    """A test: ok, skipped, FAIL or ERROR, and the reason."""
 
     name: str
     outcome: str

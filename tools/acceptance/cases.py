@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from tools.acceptance import frameworks, ibverbs_utils, perftest, rdmacm_utils
+from tools.acceptance import bindings, frameworks, ibverbs_utils, perftest, rdmacm_utils
 from tools.acceptance.case import Case
 
-TABLES = (ibverbs_utils, perftest, rdmacm_utils, frameworks)
+TABLES = (ibverbs_utils, perftest, rdmacm_utils, frameworks, bindings)
 
 
 def all_cases() -> Iterator[Case]:

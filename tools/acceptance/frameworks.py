@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tools.acceptance.case import Case, Package
+from tools.acceptance.case import Case, Package, Report
 
 UCX = Package("UCX", "ucx-utils")
 LIBFABRIC = Package("libfabric", "libfabric-bin")
 PYVERBS = Package("pyverbs", "python3-pyverbs")
-NCCL = Package("NCCL", "")
+NCCL = Package("NCCL")
 _PORT = 18800
 _UCX_RUNS = (
     ("rc_v", "tag_lat", "-n 500 -w 50"),
@@ -100,7 +100,7 @@ def cases() -> Iterator[Case]:
             PYVERBS,
             f"test_{module}.py",
             f"/usr/bin/python3 {{tests}}/run_tests.py --dev rw0 -v tests.test_{module}",
-            unit_tests=True,
+            report=Report.UNITTEST,
             frames=False,
             limit=150,
         )

@@ -1,11 +1,13 @@
-"""What programs need: Debian packages, rdma-core's tests, the driver of NCCL's transport."""
+"""What programs need: packages, checkouts, rdma-core's tests, the driver of NCCL's transport."""
 
 import gzip
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterable
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from tools.acceptance.case import Case, Package
@@ -18,6 +20,8 @@ _TRANSPORT = "ncclNetIb"
 @cache
 def version(package: Package) -> str:
     """Return the version of an installed package without Debian's revision, or nothing."""
+    if package.pypi:
+        return _installed(package.pypi)
     if not package.debian:
         return ""
     words = ["dpkg-query", "-W", "-f", "${Version}", package.debian]
@@ -26,6 +30,20 @@ def version(package: Package) -> str:
     except FileNotFoundError:
         return ""
     return done.stdout.rpartition("-")[0]
+
+
+def _installed(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def crate_version(checkout: Path) -> str:
+    """Return the version of the first crate of a checkout, or nothing."""
+    files = [checkout / "Cargo.toml", *sorted(checkout.glob("*/Cargo.toml"))]
+    found = (tomllib.loads(file.read_text()) for file in files if file.exists())
+    return next((str(one["package"]["version"]) for one in found if "package" in one), "")
 
 
 def missing(cases: Iterable[Case]) -> list[str]:

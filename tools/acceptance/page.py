@@ -20,9 +20,16 @@ _KEY: Final = ("package", "program", "transport", "network")
 
 _HEAD: Final = """# Programs that run on `rdmawire verbs`
 
-Unmodified programs of Debian's packages, each run on the devices of a `rdmawire verbs serve` of its
-own, with a capture of all frames. `make acceptance` runs them again and writes this page and
-[acceptance.json](acceptance.json), which has each test of rdma-core's test suite.
+Unmodified programs of Debian's packages, and the test suites of bindings for Rust and Python, each
+run on the devices of a `rdmawire verbs serve` of its own, with a capture of all frames. `make
+acceptance` runs them again and writes this page and [acceptance.json](acceptance.json), which has
+each test of the test suites. `SOURCES=FOLDER` names a folder with checkouts of bindings; they were
+compiled with the crates of Debian 13 and its headers of rdma-core 56, sideway without the tests of
+what must not compile.
+
+The programs were also run on Debian 13 (rdma-core 56.1 with its 321 tests, perftest 25.01, UCX
+1.18.1, libfabric 2.1). The same pass there; `cmtime` needs the device's address for TCP, and
+`ucx_perftest` needs `-P 0`.
 
 - *passed*: server and client end with status 0 in time and print what is expected; the capture has
   frames, none with a bad ICRC and none malformed.

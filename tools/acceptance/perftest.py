@@ -88,7 +88,7 @@ COUNTERS = (
 )
 """Program, options, the counter of its client that shows what the network did, and the network."""
 _REFUSED = (
-    ("ib_write_bw", "RC", "--odp", "not supported"),
+    ("ib_write_bw", "RC", "--odp", "not supported|failed to create mr"),
     ("ib_send_bw", "SRD", "-c SRD", "Unable to create QP"),
     ("ib_send_bw", "DC", "-c DC", "Unable to create QP"),
 )

@@ -41,8 +41,21 @@ _PAIRS = (
         f"mckey -b {{address}} -m {_GROUP}",
         f"mckey -b {{own_address}} -m {_GROUP} -s",
     ),
+    (
+        "udaddy -p 0x0002",
+        "UD, RDMA_PS_IPOIB",
+        "udaddy -b {address} -p 0x0002",
+        "udaddy -b {own_address} -s {address} -p 0x0002",
+    ),
+    (
+        "mckey -p 0x0002",
+        "UD, RDMA_PS_IPOIB",
+        f"mckey -b {{address}} -m {_GROUP} -p 0x0002",
+        f"mckey -b {{own_address}} -m {_GROUP} -s -p 0x0002",
+    ),
     ("rdma_client", "RC", "rdma_server -s {address}", "rdma_client -s {address}"),
     ("rdma_xclient", "RC", "rdma_xserver -c r", "rdma_xclient -s {address} -c r"),
+    ("rdma_xclient -c x", "XRC", "rdma_xserver -c x", "rdma_xclient -s {address} -c x"),
     (
         "cmtime -c 100",
         "RC",
@@ -51,8 +64,6 @@ _PAIRS = (
     ),
 )
 """Program, transport, server, client."""
-_XRC = ("rdma_xclient -c x", "XRC", "rdma_xserver -c x", "rdma_xclient -s {address} -c x")
-"""The connection manager of `rdmawire verbs` connects no queue pairs of XRC."""
 
 
 def cases() -> Iterator[Case]:
@@ -60,7 +71,6 @@ def cases() -> Iterator[Case]:
     for options, transport, server, client in _PAIRS:
         yield _pair(options, transport, server, client)
     yield replace(_pair(*_PAIRS[0]), joined=True)
-    yield replace(_pair(*_XRC), refused="rdma_connect", frames=False, server_ends=False)
     for program in ("rstream", "udpong", "riostream"):
         yield Case(
             PACKAGE,

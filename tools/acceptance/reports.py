@@ -1,10 +1,10 @@
-"""Reads what programs print: reports of unittest, counts of captures, figures, reasons."""
+"""Reads what programs print: reports of test suites, counts of captures, figures, reasons."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from tools.acceptance.case import Frames, UnitTest
+from tools.acceptance.case import Frames, Report, UnitTest
 
 _UNIT_TEST: Final = re.compile(r"^(\w+) \(([\w.]+)\)$")
 _OUTCOME: Final = re.compile(r"\.\.\. (ok|FAIL|ERROR|skipped|expected failure)\b ?(.*)$")
@@ -23,9 +23,39 @@ _REASONS: Final = re.compile(
     r"(?i)error|fail|unable|could ?n.t|cannot|not supported|invalid|denied|mismatch|refused"
 )
 _MAX_REASON: Final = 160
+_TESTS: Final = {
+    Report.CARGO: re.compile(
+        r"^test (?P<name>.+?) \.\.\. (?P<outcome>ok|FAILED|ignored)(?:, (?P<reason>.*))?$",
+        re.MULTILINE,
+    ),
+    Report.PYTEST: re.compile(
+        r"^\S*?(?P<name>[\w.]+::\S+) (?P<outcome>PASSED|FAILED|ERROR|SKIPPED|XFAIL)"
+        r"(?: \((?P<reason>.*)\))?",
+        re.MULTILINE,
+    ),
+}
+"""Lines of tests of ``cargo test`` and of ``pytest -v``."""
+_OUTCOMES: Final = {
+    **dict.fromkeys(("ok", "PASSED"), "ok"),
+    **dict.fromkeys(("ignored", "SKIPPED"), "skipped"),
+    "FAILED": "FAIL",
+    "ERROR": "ERROR",
+    "XFAIL": "expected failure",
+}
+"""Outcomes in the words of unittest."""
 
 
-def unit_tests(report: str) -> tuple[UnitTest, ...]:
+def unit_tests(report: Report, output: str) -> tuple[UnitTest, ...]:
+    """Return the tests that a test suite says it ran."""
+    if report is Report.UNITTEST:
+        return _of_unittest(output)
+    return tuple(
+        UnitTest(found["name"], _OUTCOMES[found["outcome"]], found["reason"] or "")
+        for found in _TESTS[report].finditer(output)
+    )
+
+
+def _of_unittest(report: str) -> tuple[UnitTest, ...]:
     """Return the tests of a report of ``unittest -v``. One without an outcome did not end."""
     reasons = dict(_reasons(report))
     return tuple(

@@ -3,6 +3,7 @@
 import re
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,10 +17,12 @@ from tools.acceptance.case import (
     JOINED_ADDRESSES,
     Case,
     Frames,
+    Package,
     Result,
     UnitTest,
     Verdict,
 )
+from tools.acceptance.packages import version
 from tools.acceptance.processes import Program
 from tools.acceptance.reports import measured, reason, shortened, unit_tests
 from tools.acceptance.service import Service, ServiceError
@@ -35,6 +38,8 @@ class Places:
     """Folder of rdma-core's Python tests."""
     nccl: str = ""
     """Command line of the driver of NCCL's transport."""
+    sources: Path | None = None
+    """Folder of checkouts of packages that have a repository."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +73,24 @@ def _missing(case: Case, places: Places) -> str:
     program = next((word for word in case.client.split() if "=" not in word and word != "env"), "")
     if program == "{nccl}":
         return "" if places.nccl else "needs --nccl FILE: libnccl.so.2 of nvidia-nccl-cu12"
-    if case.unit_tests and not places.tests:
+    if fault := _missing_package(case.package, places):
+        return fault
+    if "{tests}" in case.client and not places.tests:
         return f"needs the package {case.package.debian}"
-    return "" if shutil.which(program) else f"needs the package {case.package.debian}"
+    if program == "{python}" or shutil.which(program):
+        return ""
+    return (
+        f"needs {program}" if case.package.checkout else f"needs the package {case.package.debian}"
+    )
+
+
+def _missing_package(package: Package, places: Places) -> str:
+    """Return what of a package is neither Debian's nor here."""
+    if package.pypi and not version(package):
+        return f"needs the package {package.pypi} of PyPI"
+    if package.checkout and not (places.sources and (places.sources / package.checkout).is_dir()):
+        return f"needs --sources FOLDER with {package.checkout}, a checkout of {package.repository}"
+    return ""
 
 
 @contextmanager
@@ -116,6 +136,8 @@ def _commands(case: Case, places: Places, folder: str) -> tuple[str, str]:
         "folder": folder,
         "tests": places.tests,
         "nccl": places.nccl,
+        "checkout": (places.sources or Path()) / case.package.checkout,
+        "python": sys.executable,
     }
     return case.client.format(**values), case.server.format(**values)
 
@@ -151,7 +173,7 @@ def _server_status(case: Case, server: Program | None, deadline: float) -> int |
 
 def judged(case: Case, ended: Ended, frames: Frames) -> Result:
     """Return the result of a case whose programs ended, or did not in time."""
-    tests = unit_tests(ended.output) if case.unit_tests else ()
+    tests = unit_tests(case.report, ended.output) if case.report else ()
     result = Result(case, Verdict.PASSED, frames=frames, figure=measured(ended.output), tests=tests)
     if case.refused:
         return replace(result, verdict=_refusal(case, ended), reason=reason(ended.output))

@@ -146,7 +146,7 @@ class Service:
     def variables(self, others: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a program that uses the service."""
         environment = {**os.environ, **others}
-        return {**environment, **self.files.variables(environment)}
+        return {**environment, **self.files.command_variables(environment)}
 
     def kill(self) -> None:
         """Kill the process with SIGKILL."""

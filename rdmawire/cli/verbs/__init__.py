@@ -31,6 +31,8 @@ _SUBCOMMANDS = {
     "env": ("Print variables for a shell, or run a command with them.", f"{__name__}.env"),
     "status": ("Print the counters of the devices of a service.", f"{__name__}.status"),
 }
+_STAND_IN = "rdma"
+"""The command that a service brings."""
 _NOT_EXECUTABLE, _NOT_FOUND, _SIGNALED = 126, 127, 128
 """Exit statuses, as of shells."""
 
@@ -110,7 +112,7 @@ def command(
 
 def status_of_missing(word: str) -> int | None:
     """Return the exit status for a command that cannot be run, after saying so."""
-    if shutil.which(word) is not None:
+    if shutil.which(word) is not None or word == _STAND_IN:
         return None
     if os.path.exists(word) and os.sep in word:
         complain(f"{escape(word)}: not an executable file")

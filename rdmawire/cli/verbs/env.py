@@ -49,14 +49,14 @@ def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool, un
         return 0
     if not is_served(path):
         raise no_service(path)
-    variables = files.variables(os.environ, preload=not no_preload)
     if not words:
-        _print_lines(variables)
+        _print_lines(files.variables(os.environ, preload=not no_preload))
         return 0
     status = status_of_missing(words[0])
     if status is None:
         note_executable(words[0])
         sys.stdout.flush()
+        variables = files.command_variables(os.environ, preload=not no_preload)
         try:
             os.execvpe(words[0], words, {**os.environ, **variables})  # noqa: S606  the user's
         except OSError as error:

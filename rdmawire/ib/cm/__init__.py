@@ -4,7 +4,7 @@ Sans-I/O, like the NIC: datagrams use the NIC's queue pair 1; time (ns) and rand
 arguments. :class:`~rdmawire.ib.cm.manager.ManagedPort` is a NIC with its manager.
 """
 
-from rdmawire.ib.cm.connection import CMSettings, ConnParam, PortSpace, service_id
+from rdmawire.ib.cm.connection import CMSettings, ConnParam, OwnersQP, PortSpace, service_id
 from rdmawire.ib.cm.event import (
     CMEvent,
     CMEventType,
@@ -39,6 +39,7 @@ __all__ = [
     "Disconnected",
     "Established",
     "ManagedPort",
+    "OwnersQP",
     "PortSpace",
     "Rejected",
     "Resolved",

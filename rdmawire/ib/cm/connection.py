@@ -10,6 +10,7 @@ from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.ib.qp import QueuePair
 from rdmawire.validate import check_int, check_type
 from rdmawire.verbs.ah import FLOW_LABELS, MAPPED_IPV4, AddressHandle, is_ipv4, mapped
+from rdmawire.verbs.enums import QPType
 from rdmawire.wire.cm import IPCM4, IPCM6, SERVICE_PREFIX, RejectReason, SIDRStatus
 from rdmawire.wire.management import MTU
 from rdmawire.wire.serial import MODULUS
@@ -180,6 +181,25 @@ _MOST = {
 _MAY_BE_LEFT_OUT = ("responder_resources", "initiator_depth", "path_mtu", "psn", "timeout")
 
 
+class OwnersQP(NamedTuple):
+    """A queue pair that its owner moves: what a manager has to know of it.
+
+    For managers whose rules do not move queue pairs. Linux's rdma_cm sends any number, too.
+    """
+
+    qp_num: int
+    type: QPType
+    pkey_index: int = 0
+
+    def check(self) -> None:
+        """Raise ``VerbsError`` EINVAL for the number of a special queue pair, or of none."""
+        check_int("qp_num", self.qp_num, _FIRST_QPN, MODULUS - 1)
+
+
+_FIRST_QPN = 2
+"""Queue pairs 0 and 1 are those of management."""
+
+
 class Terms(NamedTuple):
     """Negotiated parameters of this side's queue pair.
 
@@ -202,13 +222,14 @@ class Connection:
     """A connection of this side: communication id ``id``, transaction ``tid``, ``path`` to peer.
 
     ``active``: this side sent the request. ``datagrams``: a service resolution. ``by_hand``: the
-    owner confirms the peer's answer. ``qpn`` is the number of ``qp``, which the owner may have
-    taken back. ``peer_id`` is the peer's id, 0 if unknown; ``answered`` the transaction of the next
-    reply. ``offer`` is what this side offers, ``terms`` are negotiated. ``last_message`` is resent
-    if unanswered by ``answer_due`` (ns), every ``period`` ns, at most ``tries`` times; ``deadline``
-    and ``place`` belong to :class:`~rdmawire.verbs.timers.Timers`. A request received at ``since``
-    (ns) waits ``owner_timeout`` ns for the owner. A REJ has ``reason`` and ``reject_data``. A
-    ``silent`` connection reports no events.
+    owner confirms the peer's answer. ``qp_type`` is that of this side's queue pair ``qp``, and
+    ``qpn`` its number: the owner may have taken it back. ``peer_id`` is the peer's id, 0 if
+    unknown; ``answered`` the transaction of the next reply. ``offer`` is what this side offers,
+    ``terms`` are negotiated. ``last_message`` is resent if unanswered by ``answer_due`` (ns),
+    every ``period`` ns, at most ``tries`` times; ``deadline`` and ``place`` belong to
+    :class:`~rdmawire.verbs.timers.Timers`. A request received at ``since`` (ns) waits
+    ``owner_timeout`` ns for the owner. A REJ has ``reason`` and ``reject_data``. A ``silent``
+    connection reports no events.
     """
 
     __slots__ = (
@@ -232,6 +253,7 @@ class Connection:
         "place",
         "psn",
         "qp",
+        "qp_type",
         "qpn",
         "reason",
         "received_data",
@@ -245,7 +267,6 @@ class Connection:
         "tid",
         "timewait",
         "tries",
-        "uc",
     )
 
     def __init__(self, number: int, tid: int, path: AddressHandle, service: int) -> None:
@@ -266,7 +287,7 @@ class Connection:
         self.tries = self.max_tries = 0
         self.last_message = b""
         self.psn = 0
-        self.uc = False
+        self.qp_type = QPType.RC
         self.qp: QueuePair | None = None
         self.qpn = 0
         self.offer = ConnParam()
@@ -277,9 +298,9 @@ class Connection:
         self.received_data = self.reject_data = b""
         self.silent = False
 
-    def take_qp(self, qp: QueuePair) -> None:
+    def take_qp(self, qp: QueuePair | OwnersQP) -> None:
         """Assign this queue pair to the connection."""
-        self.qp = qp
+        self.qp = qp if isinstance(qp, QueuePair) else None
         self.qpn = qp.qp_num
 
     def expect_answer(self, message: bytes, now: int) -> bytes:

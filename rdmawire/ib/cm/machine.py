@@ -12,7 +12,14 @@ from typing import NamedTuple, Self, TypeVar
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import event
 from rdmawire.ib.cm import messages as compose
-from rdmawire.ib.cm.connection import CMSettings, Connection, Registry, ack_timeout, duration
+from rdmawire.ib.cm.connection import (
+    CMSettings,
+    Connection,
+    OwnersQP,
+    Registry,
+    ack_timeout,
+    duration,
+)
 from rdmawire.ib.cm.event import CMEvent, CMEventType
 from rdmawire.ib.cm.gsi import GeneralServices
 from rdmawire.ib.cm.messages import Asked, ReceivedMad
@@ -277,24 +284,22 @@ class StateMachine:
 
 _M = QPAttrMask
 _READS = Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.FLUSH_GLOBAL | Access.FLUSH_PERSISTENT
-_CONNECTED = (QPType.RC, QPType.UC)
+CONNECTING = (QPType.RC, QPType.UC, QPType.XRC_INI)
+"""Types of queue pairs that request connections."""
 _AT_REST = (QPState.RESET, QPState.INIT)
 
 
-def check_fit(
-    qp: QueuePair, *, datagrams: bool, uc: bool | None = None, at_rest: bool = True
-) -> None:
-    """Raise ``VerbsError`` EINVAL for a queue pair whose type does not suit the connection.
+def check_fit(qp: QueuePair | OwnersQP, *types: QPType, at_rest: bool = True) -> None:
+    """Raise ``VerbsError`` EINVAL for a queue pair of another type.
 
-    ``at_rest``: it must also be in RESET or INIT.
+    ``at_rest``: it must also be in RESET or INIT, unless it is for datagrams.
     """
-    allowed = (QPType.UD,) if datagrams else _CONNECTED
-    if uc is not None:
-        allowed = (_CONNECTED[uc],)
-    if qp.type not in allowed:
-        names = " or ".join(kind.name for kind in allowed)
+    if qp.type not in types:
+        names = " or ".join(kind.name for kind in types)
         raise VerbsError(f"QP {qp.qp_num:#x} is of type {qp.type.name}, not {names}", EINVAL)
-    if at_rest and not datagrams and qp.state not in _AT_REST:
+    if isinstance(qp, OwnersQP):
+        return
+    if at_rest and qp.type is not QPType.UD and qp.state not in _AT_REST:
         reason = f"QP {qp.qp_num:#x} is in {qp.state.name}: connections begin in RESET or INIT"
         raise VerbsError(reason, EINVAL)
 
@@ -304,7 +309,7 @@ def move_to_rts(nic: Verbs, conn: Connection) -> None:
     qp = conn.qp
     if qp is None:
         raise VerbsError("the connection has no queue pair", EINVAL)
-    check_fit(qp, datagrams=False, uc=conn.uc)
+    check_fit(qp, conn.qp_type)
     attributes = agreed_attributes(conn)
     _move_through_init(nic, qp, attributes)
 
@@ -428,7 +433,7 @@ def _store_rep(machine: StateMachine, conn: Connection, received: ReceivedMad | 
     conn.peer_id = rep.local_comm_id
     conn.received_data = rep.private_data
     conn.terms = terms._replace(
-        remote_qpn=rep.local_qpn,
+        remote_qpn=compose.qpn_in(rep, conn),
         sq_psn=rep.starting_psn,
         responder_resources=min(terms.responder_resources, rep.initiator_depth),
         initiator_depth=min(terms.initiator_depth, rep.responder_resources),
@@ -461,7 +466,7 @@ def _move_to_rts(machine: StateMachine, conn: Connection, _: ReceivedMad | None)
     if machine.rules.moves_qps:
         move_to_rts(machine.nic, conn)
     elif conn.qp is not None:
-        check_fit(conn.qp, datagrams=False, uc=conn.uc, at_rest=False)
+        check_fit(conn.qp, conn.qp_type, at_rest=False)
 
 
 def _move_to_err(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:

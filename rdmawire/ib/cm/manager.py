@@ -20,6 +20,7 @@ from rdmawire.ib.cm.connection import (
     Connection,
     ConnParam,
     Endpoints,
+    OwnersQP,
     Terms,
     ack_timeout,
     duration,
@@ -28,6 +29,7 @@ from rdmawire.ib.cm.connection import (
 )
 from rdmawire.ib.cm.event import CMEvent
 from rdmawire.ib.cm.machine import (
+    CONNECTING,
     DEFAULTS,
     CMRules,
     Listener,
@@ -99,7 +101,7 @@ class ConnectionManager(StateMachine):
 
     def connect(
         self,
-        qp: QueuePair,
+        qp: QueuePair | OwnersQP,
         path: AddressHandle,
         service: int,
         now: int,
@@ -108,26 +110,26 @@ class ConnectionManager(StateMachine):
         source_port: int = 0,
         by_hand: bool = False,
     ) -> int:
-        """Request a connection of an RC or UC queue pair, or a datagram service with a UD one.
+        """Request a connection of an RC, UC or XRC_INI queue pair, or a datagram service with UD.
 
         Returns the connection's id. ``source_port`` 0 draws one, for services that have ports. With
         ``by_hand``, the owner confirms ``ConnectResponse`` by ``establish``. rdma_connect(3).
         """
         self._begin(now)
-        check_qp(self.nic.device, qp)
+        self._check_qp(qp)
         check_type("param", param, ConnParam)
         datagrams = qp.type is QPType.UD
-        check_fit(qp, datagrams=datagrams, at_rest=self.rules.moves_qps)
+        check_fit(qp, *CONNECTING, QPType.UD, at_rest=self.rules.moves_qps)
         check_address(path, self.nic.device.profile)
         check_int("service_id", service)
         check_int("source_port", source_port, 0, 0xFFFF)
         param.check(room_in_request(datagrams=datagrams, ip_header=has_ip_header(service)))
         self._check_room()
         conn = self._asking(path, service, source_port)
-        conn.datagrams, conn.uc, conn.by_hand = datagrams, qp.type is QPType.UC, by_hand
+        conn.datagrams, conn.qp_type, conn.by_hand = datagrams, qp.type, by_hand
         conn.offer = param
         conn.take_qp(qp)
-        conn.pkey_index = qp.attributes.pkey_index
+        conn.pkey_index = _pkey_index(qp)
         if datagrams:
             self._move_ud(qp, param)
         else:
@@ -137,8 +139,18 @@ class ConnectionManager(StateMachine):
         self.step(conn, Input.RESOLVE if datagrams else Input.CONNECT)
         return conn.id
 
-    def _move_ud(self, qp: QueuePair, param: ConnParam) -> None:
-        if self.rules.moves_qps:
+    def _check_qp(self, qp: QueuePair | OwnersQP) -> None:
+        if not isinstance(qp, OwnersQP):
+            check_qp(self.nic.device, qp)
+        elif self.rules.moves_qps:
+            raise VerbsError(
+                f"QP {qp.qp_num:#x} is not the adapter's, which has to move it", EINVAL
+            )
+        else:
+            qp.check()
+
+    def _move_ud(self, qp: QueuePair | OwnersQP, param: ConnParam) -> None:
+        if isinstance(qp, QueuePair) and self.rules.moves_qps:
             move_ud_to_rts(self.nic, qp, param.qkey)
 
     def _asking(self, path: AddressHandle, service: int, source_port: int) -> Connection:
@@ -157,11 +169,13 @@ class ConnectionManager(StateMachine):
         return conn
 
     def _offered(self, conn: Connection) -> Terms:
-        """Parameters of a REQ; the default depths are the adapter's maxima."""
+        """Parameters of a REQ; the default depths are the adapter's maxima, 0 without responder."""
         offer, profile = conn.offer, self.nic.device.profile
         depths = offer.responder_resources, offer.initiator_depth
         most = min(profile.max_qp_rd_atom, 0xFF), min(profile.max_qp_init_rd_atom, 0xFF)
         responder, initiator = (m if d is None else d for d, m in zip(depths, most, strict=True))
+        if conn.qp_type is QPType.XRC_INI:
+            responder = 0
         return Terms(
             rq_psn=conn.psn,
             path_mtu=offer.path_mtu or self.settings.path_mtu,
@@ -171,13 +185,17 @@ class ConnectionManager(StateMachine):
         )
 
     def accept(
-        self, number: int, qp: QueuePair, now: int, param: ConnParam = NOTHING_SPECIAL
+        self,
+        number: int,
+        qp: QueuePair | OwnersQP,
+        now: int,
+        param: ConnParam = NOTHING_SPECIAL,
     ) -> None:
         """Accept a peer's request. rdma_accept(3)."""
         conn = self._owned(number, Input.ACCEPT, now)
-        check_qp(self.nic.device, qp)
+        self._check_qp(qp)
         check_type("param", param, ConnParam)
-        check_fit(qp, datagrams=conn.datagrams, at_rest=self.rules.moves_qps)
+        check_fit(qp, conn.qp_type, at_rest=self.rules.moves_qps)
         param.check(room_in(SIDRREP if conn.datagrams else REP))
         before, psn = conn.terms, conn.psn
         conn.offer = param
@@ -304,6 +322,10 @@ class ConnectionManager(StateMachine):
     def _check_room(self) -> None:
         if self.registry.full:
             raise VerbsError(f"{len(self.registry)} connections are all that there may be", ENOMEM)
+
+
+def _pkey_index(qp: QueuePair | OwnersQP) -> int:
+    return qp.pkey_index if isinstance(qp, OwnersQP) else qp.attributes.pkey_index
 
 
 def _accepted(terms: Terms, param: ConnParam) -> Terms:

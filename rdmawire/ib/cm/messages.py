@@ -9,6 +9,7 @@ from rdmawire.ib.cm.state_machine import CMState
 from rdmawire.ib.device import Device
 from rdmawire.ib.qp import QueuePair
 from rdmawire.verbs.ah import AddressHandle
+from rdmawire.verbs.enums import QPType
 from rdmawire.wire import cm, mad
 from rdmawire.wire.cm import (
     DREP,
@@ -24,6 +25,7 @@ from rdmawire.wire.cm import (
     SIDRREQ,
     AlternatePath,
     CMAttribute,
+    ExtendedTransport,
     FailoverAccepted,
     PrimaryPath,
     PrimaryPathIPv4,
@@ -211,10 +213,22 @@ def _padded(table: type[Header], data: bytes) -> bytes:
     return data.ljust(_ROOM[table], b"\0")
 
 
+_TRANSPORTS = {
+    QPType.RC: (TransportService.RC, 0),
+    QPType.UC: (TransportService.UC, 0),
+    QPType.XRC_INI: (TransportService.EXTENDED, ExtendedTransport.XRC),
+}
+"""Transport service and extended transport of a REQ, by the type of the queue pair."""
+
+
 def req(conn: Connection, device: Device[QueuePair], settings: CMSettings) -> bytes:
-    """Request a connection. IBA 12.6.5."""
+    """Request a connection. IBA 12.6.5.
+
+    An XRC initiator receives nothing: as in Linux, the fields for its peer's requests are 0.
+    """
     offer, terms = conn.offer, conn.terms
-    transport = TransportService.UC if conn.uc else TransportService.RC
+    transport, extended = _TRANSPORTS[conn.qp_type]
+    requester = conn.qp_type is QPType.XRC_INI
     head = REQ(
         local_comm_id=conn.id,
         service_prefix=conn.service_id >> 24,
@@ -229,12 +243,13 @@ def req(conn: Connection, device: Device[QueuePair], settings: CMSettings) -> by
         end_to_end_flow_control=int(offer.flow_control),
         starting_psn=conn.psn,
         local_cm_response_timeout=settings.response_timeout,
-        retry_count=offer.retry_count,
+        retry_count=0 if requester else offer.retry_count,
         p_key=device.pkey_at(conn.pkey_index),
         path_packet_payload_mtu=terms.path_mtu,
-        rnr_retry_count=offer.rnr_retry_count,
+        rnr_retry_count=0 if requester else offer.rnr_retry_count,
         max_cm_retries=settings.max_cm_retries,
-        srq=int(offer.srq),
+        srq=0 if requester else int(offer.srq),
+        extended_transport_type=extended,
     )
     table = _REQUEST_DATA[conn.endpoints is not None]
     path = _path(conn, device, settings)
@@ -262,22 +277,30 @@ def _path(conn: Connection, device: Device[QueuePair], settings: CMSettings) -> 
     )
 
 
+def qpn_in(message: REP, conn: Connection) -> int:
+    """Return the peer's queue pair: an XRC target is in the place of the EE context."""
+    initiator = conn.qp_type is QPType.XRC_INI
+    return message.local_ee_context_number if initiator else message.local_qpn
+
+
 def rep(conn: Connection, device: Device[QueuePair]) -> bytes:
-    """Accept a connection. IBA 12.6.8."""
+    """Accept a connection. IBA 12.6.8. An XRC target sends no requests, and has SRQs."""
     offer, terms = conn.offer, conn.terms
     failover = FailoverAccepted.NOT_SUPPORTED if conn.has_alternate else FailoverAccepted.ACCEPTED
+    target = conn.qp_type is QPType.XRC_TGT
     message = REP(
         local_comm_id=conn.id,
         remote_comm_id=conn.peer_id,
-        local_qpn=conn.qpn,
+        local_qpn=0 if target else conn.qpn,
+        local_ee_context_number=conn.qpn if target else 0,
         starting_psn=conn.psn,
         responder_resources=terms.responder_resources,
-        initiator_depth=terms.initiator_depth,
+        initiator_depth=0 if target else terms.initiator_depth,
         target_ack_delay=device.profile.local_ca_ack_delay,
         failover_accepted=failover,
         end_to_end_flow_control=int(offer.flow_control),
         rnr_retry_count=offer.rnr_retry_count,
-        srq=int(offer.srq),
+        srq=int(target or offer.srq),
         local_ca_guid=guid_of(device),
         private_data=_padded(REP, offer.private_data),
     )

@@ -32,6 +32,7 @@ from rdmawire.wire.cm import (
     RTU,
     SIDRREP,
     SIDRREQ,
+    ExtendedTransport,
     Message,
     RejectReason,
     SIDRStatus,
@@ -40,7 +41,18 @@ from rdmawire.wire.cm import (
 from rdmawire.wire.header import Header
 from rdmawire.wire.management import MTU
 
-_TRANSPORTS = {TransportService.RC: QPType.RC, TransportService.UC: QPType.UC}
+_TYPES = {
+    (TransportService.RC, 0): QPType.RC,
+    (TransportService.UC, 0): QPType.UC,
+    (TransportService.EXTENDED, ExtendedTransport.XRC): QPType.XRC_TGT,
+}
+"""Type of the queue pair that serves a REQ, by its transport service and extended transport."""
+
+
+def _type_for(req: REQ) -> QPType | None:
+    service = req.transport_service_type
+    extended = req.extended_transport_type if service == TransportService.EXTENDED else 0
+    return _TYPES.get((TransportService(service), extended))
 
 
 def asked(received: ReceivedMad) -> Asked:
@@ -66,7 +78,7 @@ def _other_host(machine: StateMachine, _: REQ, what: Asked) -> bool:
 
 
 def _other_transport(_: StateMachine, req: REQ, __: Asked) -> bool:
-    return req.transport_service_type not in _TRANSPORTS
+    return _type_for(req) is None
 
 
 def _other_gid(machine: StateMachine, _: REQ, what: Asked) -> bool:
@@ -158,7 +170,7 @@ def connection_for(machine: StateMachine, req: REQ, what: Asked) -> Connection:
     conn = _passive(machine, what, handle)
     conn.peer_id = req.local_comm_id
     conn.pkey_index = machine.nic.device.pkey_index_of(req.p_key) or 0
-    conn.uc = req.transport_service_type == TransportService.UC
+    conn.qp_type = _type_for(req) or QPType.RC
     conn.has_alternate = what.received.has_alternate
     conn.psn = machine.random.getrandbits(24)
     conn.terms = Terms(
@@ -185,7 +197,7 @@ def look_for(machine: StateMachine, req: SIDRREQ, what: Asked) -> Connection:
     conn = _passive(machine, what, machine.path_to(what.received))
     conn.peer_id = req.request_id
     conn.pkey_index = what.received.pkey_index
-    conn.datagrams = True
+    conn.datagrams, conn.qp_type = True, QPType.UD
     conn.timewait = machine.answer_time * (machine.settings.max_cm_retries + 1)
     conn.owner_timeout = conn.timewait
     conn.state = CMState.SIDR_REQ_RCVD
@@ -206,7 +218,7 @@ def connect_request(conn: Connection, req: REQ, received: ReceivedMad) -> event.
     return event.ConnectRequest(
         id=conn.id,
         service_id=conn.service_id,
-        qp_type=_TRANSPORTS[TransportService(req.transport_service_type)],
+        qp_type=conn.qp_type,
         responder_resources=conn.terms.responder_resources,
         initiator_depth=conn.terms.initiator_depth,
         retry_count=req.retry_count,
@@ -324,7 +336,7 @@ def _on_rep(machine: StateMachine, received: ReceivedMad) -> Ignored | None:
         reason = RejectReason.INVALID_COMM_ID
         machine.reply(received, compose.rej_of(received, reason))
         return Ignored.UNKNOWN
-    if machine.registry.with_peer(received.source, rep.local_qpn) not in (None, conn):
+    if machine.registry.with_peer(received.source, compose.qpn_in(rep, conn)) not in (None, conn):
         reason = RejectReason.STALE_CONNECTION
         machine.reply(received, compose.rej_of(received, reason))
         return Ignored.OUT_OF_STATE

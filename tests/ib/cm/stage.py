@@ -66,7 +66,8 @@ class Side(Host):
 
     def qp(self, kind: QPType = QPType.RC) -> QueuePair:
         cap = QPCap(16, 16, 1, 1, 64)
-        return self.nic.create_qp(kind, QPInit(self.pd, self.cq, self.cq, cap))
+        domain = self.nic.open_xrcd() if kind is QPType.XRC_TGT else 0
+        return self.nic.create_qp(kind, QPInit(self.pd, self.cq, self.cq, cap, xrc_domain=domain))
 
     # As a port of the world.
 

@@ -5,15 +5,18 @@ from errno import EINVAL
 import pytest
 
 from rdmawire.errors import VerbsError
-from rdmawire.ib.cm.connection import ConnParam, ack_timeout, duration
+from rdmawire.ib.cm.connection import ConnParam, OwnersQP, ack_timeout, duration
 from rdmawire.ib.cm.event import (
     ConnectRequest,
     Established,
 )
 from rdmawire.ib.cm.machine import DEFAULTS
+from rdmawire.ib.cm.receive import STANDARD
 from rdmawire.memory.key import Access
 from rdmawire.units import us
 from rdmawire.verbs.enums import QPType
+from rdmawire.verbs.srq import XRCReceiver
+from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR
 from rdmawire.wire.cm import REP, REQ, CMAttribute, PrimaryPath
 from rdmawire.wire.management import MTU
 from tests.ib.cm.forge import PEER_ID, Forger, changed, deaf
@@ -160,6 +163,68 @@ def test_data_go_both_ways(kind: QPType, ipv6: bool) -> None:
     two.server.send(peers, b"again")
     two.drive(us(50))
     assert (to_server.read(), to_client.read()) == (b"there", b"again")
+
+
+def test_an_xrc_initiator_is_connected_to_a_target() -> None:
+    two = Two()
+    mine = two.ask(ConnParam(initiator_depth=3, retry_count=5), kind=QPType.XRC_INI)
+    two.drive(us(10))
+    request = two.server.told(ConnectRequest)
+    assert request.qp_type is QPType.XRC_TGT
+    assert (request.responder_resources, request.initiator_depth) == (3, 0)
+    with pytest.raises(VerbsError, match="is of type RC, not XRC_TGT"):
+        two.server.accept()
+    peers = two.server.accept(kind=QPType.XRC_TGT)
+    two.drive(us(10))
+    assert two.client.state() is two.server.state() is UP
+    (req,) = (sent.heard.message for sent in two.sent if isinstance(sent.heard.message, REQ))
+    (rep,) = (sent.heard.message for sent in two.sent if isinstance(sent.heard.message, REP))
+    assert (req.transport_service_type, req.extended_transport_type) == (3, 1)
+    assert (req.responder_resources, req.initiator_depth) == (0, 3)
+    assert (req.retry_count, req.rnr_retry_count, req.srq) == (0, 0, 0)
+    assert (rep.local_qpn, rep.local_ee_context_number, rep.srq) == (0, peers.qp_num, 1)
+    assert (mine.dest_qp, peers.dest_qp) == (peers.qp_num, mine.qp_num)
+    assert (mine.max_rd_atomic, peers.max_dest_rd_atomic, mine.attributes.retry_cnt) == (3, 3, 5)
+    cq = two.server.nic.create_cq(4)
+    receiver = XRCReceiver(peers.xrc_domain, cq)
+    srq = two.server.nic.create_srq(two.server.pd, 4, 1, xrc=receiver)
+    sink = two.server.buffer(5)
+    two.server.nic.post_srq_recv(srq, (RecvWR((sink.sge(),)),))
+    work = SendWR(SendOpcode.SEND, (two.client.filled(b"there").sge(),), remote_srqn=srq.number)
+    two.client.nic.post_send(mine, (work,))
+    two.drive(us(50))
+    assert sink.read() == b"there"
+    two.client.disconnect()
+    two.drive(us(50))
+    two.server.disconnect()
+    assert not two.client.manager.ignored
+
+
+def test_a_queue_pair_that_its_owner_moves_may_be_elsewhere() -> None:
+    two = Two()
+    path, elsewhere = two.client.path_to(two.server), OwnersQP(0x1234, QPType.RC)
+    with pytest.raises(VerbsError, match="0x1234 is not the adapter's"):
+        two.client.manager.connect(elsewhere, path, SERVICE, 0)
+    for side in (two.client, two.server):
+        side.manager.rules = STANDARD._replace(moves_qps=False)
+    with pytest.raises(VerbsError, match="qp_num"):
+        two.client.manager.connect(elsewhere._replace(qp_num=1), path, SERVICE, 0)
+    number = two.client.manager.connect(elsewhere, path, SERVICE, 0)
+    two.drive(us(10))
+    request = two.server.told(ConnectRequest)
+    assert request.remote_qpn == elsewhere.qp_num
+    two.server.manager.accept(request.id, OwnersQP(0x5678, QPType.RC), two.simulator.now)
+    two.drive(us(10))
+    assert two.client.state() is two.server.state() is UP
+    assert two.client.manager.qp_attributes(number).dest_qp_num == 0x5678
+    two.client.disconnect()
+    two.drive()
+    assert two.client.is_clean()
+
+
+def test_a_target_does_not_ask_for_connections() -> None:
+    with pytest.raises(VerbsError, match="is of type XRC_TGT, not RC or UC or XRC_INI or UD"):
+        Two().ask(kind=QPType.XRC_TGT)
 
 
 def test_a_connection_is_of_one_flow_label_and_that_comes_from_its_ports() -> None:

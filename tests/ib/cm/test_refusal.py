@@ -58,6 +58,11 @@ R = RejectReason
         (IPCM4, {"ip_version": 5}, R.INVALID_SERVICE_ID),
         (REQ, {"transport_service_type": 2}, R.INVALID_TRANSPORT_SERVICE_TYPE),
         (REQ, {"transport_service_type": 3}, R.INVALID_TRANSPORT_SERVICE_TYPE),
+        (
+            REQ,
+            {"transport_service_type": 3, "extended_transport_type": 2},
+            R.INVALID_TRANSPORT_SERVICE_TYPE,
+        ),
         (PrimaryPath, {"remote_gid": bytes(15) + b"\1"}, R.PRIMARY_REMOTE_GID_REJECTED),
         (PrimaryPath, {"local_gid": bytes(15) + b"\1"}, R.UNSUPPORTED_REQUEST),
         (PrimaryPath, {"hop_limit": 0}, R.INVALID_PRIMARY_HOP_LIMIT),

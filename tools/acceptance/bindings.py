@@ -1,0 +1,53 @@
+"""Packages of Rust and of Python: test suites of bindings, from checkouts, and NIXL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tools.acceptance.case import Case, Package, Report
+
+RUST: Final = Package("rust-ibverbs", repository="https://github.com/jonhoo/rust-ibverbs")
+SIDEWAY: Final = Package("sideway", repository="https://github.com/RDMA-Rust/sideway")
+PYTHON: Final = Package(
+    "ibverbs of PyPI", pypi="ibverbs", repository="https://github.com/d4l3k/rdma4py"
+)
+NIXL: Final = Package("NIXL", pypi="nixl-cu12")
+_AGENTS: Final = Path(__file__).with_name("nixl_agents.py")
+# Its wheel has a libibverbs of its own, under a name of its own: ours comes before it.
+_PRELOAD: Final = "LD_PRELOAD=$LD_PRELOAD:libibverbs.so.1"
+_BUILD_SECONDS: Final = 600
+
+
+def cases() -> Iterator[Case]:
+    """Yield all runs."""
+    yield Case(
+        RUST,
+        "cargo test --features rdmacm -- --include-ignored",
+        "cargo test --manifest-path {checkout}/Cargo.toml --features rdmacm -- --include-ignored",
+        transport="RC, UC, UD, SRQ",
+        report=Report.CARGO,
+        limit=_BUILD_SECONDS,
+    )
+    yield Case(
+        SIDEWAY,
+        "cargo test -- --test-threads=1",  # its tests wait for completions for 10 ms
+        "cargo test --manifest-path {checkout}/Cargo.toml -- --test-threads=1",
+        transport="RC",
+        report=Report.CARGO,
+        limit=_BUILD_SECONDS,
+    )
+    yield Case(
+        PYTHON,
+        "pytest ibverbs/tests",
+        "{python} -m pytest -v -p no:cacheprovider {checkout}/ibverbs/tests",
+        transport="RC, UC, UD, SRQ",
+        report=Report.PYTEST,
+    )
+    yield Case(
+        NIXL,
+        "two agents, READ and WRITE of 1 MiB",
+        f"sh -c '{_PRELOAD} exec {{python}} {_AGENTS} {{server}} {{client}}'",
+        transport="UCX_TLS=rc_v,ud_v",
+        expect="READ DONE True, WRITE DONE True",
+        environment=(("UCX_TLS", "rc_v,ud_v"), ("UCX_IB_ROCE_REACHABILITY_MODE", "all")),
+    )
