@@ -88,6 +88,10 @@ class PageFault(MemoryFault):
         self.ready = ready
 
 
+class OwnerGone(MemoryFault):
+    """An access to memory of a process that has ended."""
+
+
 class VerbsError(RdmaError):
     """An invalid verb call; ``errno`` is the value that libibverbs would return."""
 

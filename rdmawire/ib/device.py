@@ -124,6 +124,8 @@ class Device(Generic[Q]):
 
     - ``now`` is the time (ns) of the call in progress: of the frame or timer, or from ``clock``.
     - ``ready`` has queue pairs with frames to send, in the order in which they were added.
+    - ``fetch_receives`` is called when a message finds no receive: it may queue some that the
+      program posted before, and returns whether it did.
     - ``forget_routes`` is called when a queue pair changed: those of each flow are looked up again.
     - ``rcv_packets`` and ``rcv_bytes`` count frames received while the link was up, ``rcv_raw``
       those that went to raw packet queue pairs; ``xmit_packets`` and ``xmit_bytes`` frames sent,
@@ -140,6 +142,7 @@ class Device(Generic[Q]):
         "cqs",
         "drops",
         "events",
+        "fetch_receives",
         "forget_routes",
         "governors",
         "keys",
@@ -227,6 +230,7 @@ class Device(Generic[Q]):
         self.timers: Timers[QPTimer[Q]] = Timers()
         self.governors: Timers[RateControl] = Timers()
         self.page_waits: Timers[QPTimer[Q]] = Timers()
+        self.fetch_receives: Callable[[], bool] = _none_to_fetch
         self.forget_routes: Callable[[], None] = _nothing_to_forget
 
     def read_clock(self) -> None:
@@ -271,6 +275,10 @@ class Device(Generic[Q]):
     def pkey_at(self, index: int) -> int:
         """Return the P_Key at ``index`` of the port's table; 0, invalid, beyond its end."""
         return self.pkeys[index] if index < len(self.pkeys) else INVALID_PKEY
+
+
+def _none_to_fetch() -> bool:
+    return False
 
 
 def _nothing_to_forget() -> None:

@@ -6,7 +6,7 @@ failure the failed request is still the expected one.
 
 from collections.abc import Callable
 
-from rdmawire.errors import MemoryFault, PageFault
+from rdmawire.errors import MemoryFault, OwnerGone, PageFault
 from rdmawire.ib.checks import access_fault
 from rdmawire.ib.encapsulation import grh_of
 from rdmawire.ib.qp import QueuePair
@@ -88,7 +88,9 @@ def place(qp: QueuePair, role: RequestRule, request: Arrival) -> Fault | None:
 
 
 def _unless_paged(error: MemoryFault, fault: Fault) -> Fault:
-    """Return ``PAGE_FAULT`` if ``error`` is a :class:`PageFault`, else ``fault``."""
+    """Return the fault of a failed access: that of ``error``, if it has one, else ``fault``."""
+    if isinstance(error, OwnerGone):
+        return Fault.OWNER_GONE
     return Fault.PAGE_FAULT if isinstance(error, PageFault) else fault
 
 

@@ -644,6 +644,10 @@ class QueuePair:
 
     def take_receive(self) -> RecvWR | None:
         """Take the next receive, of its own queue or the shared one."""
+        recv = self._next_receive()
+        return self._next_receive() if recv is None and self.device.fetch_receives() else recv
+
+    def _next_receive(self) -> RecvWR | None:
         if self.rq:
             return self.rq.popleft()
         return None if self.srq is None else self.srq.take()

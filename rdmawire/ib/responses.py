@@ -12,7 +12,7 @@ them again. So a READ sees memory as it was in its turn, however late its respon
 from bisect import bisect_right
 from typing import Final
 
-from rdmawire.errors import MemoryFault, PageFault
+from rdmawire.errors import MemoryFault, OwnerGone, PageFault
 from rdmawire.ib.checks import access_fault
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import (
@@ -75,7 +75,7 @@ def _read(qp: QueuePair, pending: ReadResponse, frames: list[bytes], room: int) 
                 frames.append(_response(qp, pending))
                 pending.sent += 1
     except MemoryFault as fault:
-        if pending.replayed or isinstance(fault, PageFault):
+        if pending.replayed or isinstance(fault, PageFault | OwnerGone):
             qp.device.drops[Drop.FORGOTTEN] += 1
             return True
         _break_off(qp, pending)

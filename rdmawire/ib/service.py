@@ -37,6 +37,7 @@ class Fault(Enum):
     RKEY = "a key that does not allow the access"
     LOCAL = "a receive whose memory cannot be accessed"
     OPERATIONAL = "memory that is revoked during the access"
+    OWNER_GONE = "memory of a process that has ended"
     INVALIDATE = "a key that cannot be invalidated"
     QKEY = "a Q_Key other than the queue pair's"
 
@@ -108,6 +109,8 @@ RELIABLE: dict[Fault, Reaction] = {
         nak=Nak.REMOTE_OPERATIONAL_ERROR, status=WCStatus.LOC_PROT_ERR, fatal=True
     ),
     Fault.OPERATIONAL: _OPERATIONAL,
+    # Its queue pairs are about to be destroyed: they answer nothing, as if they were already.
+    Fault.OWNER_GONE: Reaction(fatal=True),
     # Class J of IBA 9.9.3: the message is placed, so the requester learns nothing.
     Fault.INVALIDATE: Reaction(
         acknowledged=True, status=WCStatus.REM_INV_REQ_ERR, notice=InvalidRequest, fatal=True
@@ -126,6 +129,7 @@ UNRELIABLE: dict[Fault, Reaction] = {
     Fault.RKEY: _drop(Drop.ACCESS),
     Fault.LOCAL: _ends(WCStatus.LOC_PROT_ERR),
     Fault.OPERATIONAL: _drop(Drop.ACCESS),
+    Fault.OWNER_GONE: _drop(Drop.ACCESS),
     Fault.QKEY: _drop(Drop.QKEY),
 }
 """Reactions of other services: a fault drops the rest of its message. IBA 9.8, 9.9.3."""

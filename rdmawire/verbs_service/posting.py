@@ -54,6 +54,7 @@ _ONE_SGE: Final = _SIZE + _SGE.size
 _FIRST_FIELDS: Final = Struct("=IIIIQIIQII64xQII")
 """A record up to ``sge_count``, and its first SGE."""
 _HEAD: Final = Struct("=III")
+_PADDING: Final = Struct("=II")
 _MIN_PAD: Final = 8
 _INLINE: Final = SendFlags.INLINE.value
 _new = tuple.__new__
@@ -145,6 +146,36 @@ def take_work(context: Context) -> bool:
             raise RingError(f"a work record of kind {kind}")
     ring.taken(at - start)
     return True
+
+
+def take_receives(context: Context) -> bool:
+    """Post the receives that are in the ring before their turn. Return whether there were any.
+
+    A message that arrives may need a receive that was posted before the message was, but is in
+    a ring whose turn comes later. The sends of that ring wait: only the order within one queue
+    matters. Records of receives become padding. What no library writes is left to
+    :func:`take_work`.
+    """
+    ring, found = context.ring, False
+    with suppress(RingError):
+        for start, size in ring.runs():
+            records = Records(ring.map, start + size, start + size)
+            found = _take_each_receive(context, records, start) or found
+    return found
+
+
+def _take_each_receive(context: Context, records: Records, at: int) -> bool:
+    found = False
+    while at < records.most:
+        length, kind, queue = _HEAD.unpack_from(records.data, at)
+        end = at + length
+        _check_size(records, at, length, _MIN_PAD)
+        if kind in _RECEIVERS:
+            end = _TAKERS[kind](context, queue, records, at)
+            _PADDING.pack_into(records.data, at, end - at, PAD)
+            found = True
+        at = end
+    return found
 
 
 def _check_size(records: Records, at: int, length: int, least: int) -> None:
@@ -266,6 +297,8 @@ _TAKERS: Final[dict[int, Callable[[Context, int, Records, int], int]]] = {
     POST_SRQ_RECV: _take_shared_receives,
 }
 
+
+_RECEIVERS: Final = frozenset({POST_RECV, POST_SRQ_RECV})
 
 _UNKNOWN: Final = (-1, 0)
 _REST: Final = tuple(SendWR(0))[8:]

@@ -11,7 +11,7 @@ from errno import EFAULT
 from mmap import PAGESIZE
 from typing import Final, Protocol
 
-from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.errors import MemoryFault, OwnerGone, VerbsError
 from rdmawire.memory.page import Path
 from rdmawire.memory.region import Backing
 from rdmawire.validate import BytesLike
@@ -33,7 +33,10 @@ _IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 
 
 class Memory(Protocol):
-    """Bytes of another process, by its virtual addresses. ``MemoryFault`` where it has none."""
+    """Bytes of another process, by its virtual addresses.
+
+    ``MemoryFault`` where it has none, ``OwnerGone`` if it has ended.
+    """
 
     def read(self, address: int, length: int) -> bytes: ...
 
@@ -63,8 +66,7 @@ class ProcessMemory:
             data = os.pread(self._fd, length, address)
         except (OSError, OverflowError) as error:
             raise MemoryFault(_UNMAPPED, address, length) from error
-        if len(data) != length:
-            raise MemoryFault(_UNMAPPED, address, length)
+        _check(len(data), address, length)
         return data
 
     def write(self, address: int, data: BytesLike) -> None:
@@ -72,8 +74,7 @@ class ProcessMemory:
             written = os.pwrite(self._fd, data, address)
         except (OSError, OverflowError) as error:
             raise MemoryFault(_UNMAPPED, address, len(data)) from error
-        if written != len(data):
-            raise MemoryFault(_UNMAPPED, address, len(data))
+        _check(written, address, len(data))
 
     def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
         for start in range(0, len(parts), _IOV_MAX):
@@ -83,8 +84,7 @@ class ProcessMemory:
                 written = os.pwritev(self._fd, some, address)
             except (OSError, OverflowError) as error:
                 raise MemoryFault(_UNMAPPED, address, length) from error
-            if written != length:
-                raise MemoryFault(_UNMAPPED, address, length)
+            _check(written, address, length)
             address += length
 
     def close(self) -> None:
@@ -93,6 +93,20 @@ class ProcessMemory:
 
 
 _UNMAPPED: Final = "no such memory in the process"
+_GONE: Final = "the process has ended"
+
+
+def _check(done: int, address: int, length: int) -> None:
+    """Raise ``MemoryFault`` unless all bytes were copied.
+
+    Linux copies none, without an error, once the process has no memory any more: mem_rw() of
+    fs/proc/base.c.
+    """
+    if done == length:
+        return
+    if not done:
+        raise OwnerGone(_GONE, address, length)
+    raise MemoryFault(_UNMAPPED, address, length)
 
 
 class CopyThread:
@@ -126,9 +140,13 @@ class CopyThread:
                 raise OSError
             self._socket.send(request)
             answer = self._socket.recv(_ERRNO)
+        except ConnectionError as error:
+            raise OwnerGone(_GONE, address, length) from error
         except OSError as error:
             self._broken = True
             raise MemoryFault("the library does not copy", address, length) from error
+        if not answer:
+            raise OwnerGone(_GONE, address, length)
         if answer != bytes(_ERRNO):
             raise MemoryFault(_UNMAPPED, address, length)
 

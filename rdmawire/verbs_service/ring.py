@@ -54,6 +54,7 @@ such as UCX find the address by it. RoCE has no service level. Bit 3: it came in
 the network header, 1 IPv6, 2 IPv4."""
 _MIN_RECORD: Final = WORK_REQUEST.struct.size
 _MASK: Final = WORK_RING_BYTES - 1
+_NO_RECORDS: Final = 0, 0
 _BEYOND: Final = 4096
 """Bytes behind a work ring, so that a record at its end can be read with an SGE that it lacks."""
 MAX_BATCH: Final = 1 << 16
@@ -143,16 +144,21 @@ class WorkRing:
 
         At most up to the end of the ring. Raises :class:`RingError` for an impossible ``head``.
         """
+        return self.runs()[0]
+
+    def runs(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return :meth:`ready`, and the same for the records behind the end of the ring."""
         tail = self._tail
         size = self._words[_HEAD] - tail
         if not size:
-            return 0, 0
+            return _NO_RECORDS, _NO_RECORDS
         if not _ORDERED:
             fence()
         if not 0 < size <= WORK_RING_BYTES or size % _WORD:
             raise RingError(f"head of the work ring is {size} bytes after its tail")
         at = tail & _MASK
-        return RING_HEADER + at, min(size, WORK_RING_BYTES - at)
+        first = min(size, WORK_RING_BYTES - at)
+        return (RING_HEADER + at, first), (RING_HEADER, size - first)
 
     def taken(self, size: int) -> None:
         """Give the space of ``size`` bytes of records back to the library."""

@@ -27,7 +27,7 @@ from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
 from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.network import Network
-from rdmawire.verbs_service.posting import take_work
+from rdmawire.verbs_service.posting import take_receives, take_work
 from rdmawire.verbs_service.process_memory import ProcessMemory
 from rdmawire.verbs_service.program import check_socket_path
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
@@ -77,6 +77,8 @@ class Server:
         self.loop = Loop(yields)
         random = entropy()
         self.devices = [Device(spec, network.resolve, random) for spec in specs]
+        for device in self.devices:
+            device.nic.device.fetch_receives = partial(self._fetch_receives, device)
         network.attach(self.devices)
         self.cm = ConnectionService(self.devices, network.resolve, random, cm_settings)
         self.write_counters: Callable[[], None] | None = None
@@ -143,6 +145,14 @@ class Server:
         except RingError as error:
             self._expel(context, str(error))
             return False
+
+    def _fetch_receives(self, device: Device) -> bool:
+        """Take the receives that programs posted on a device since their rings had their turn."""
+        found = False
+        for context in self._contexts:
+            if context.device is device and context.ring.has_work:
+                found = take_receives(context) or found
+        return found
 
     def _take_all_work(self, context: Context) -> None:
         """Take what is in the ring now: at most as much as fits into it."""

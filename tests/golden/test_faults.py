@@ -64,6 +64,8 @@ OF_OTHER_CAPTURES = {
     UNRELIABLE[Fault.SEQUENCE],
     # The profile of the golden captures has its pages at once.
     UNRELIABLE[Fault.PAGE_FAULT],
+    # Processes do not end there.
+    *(table[Fault.OWNER_GONE] for table in (RELIABLE, UNRELIABLE)),
 }
 
 

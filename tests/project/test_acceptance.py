@@ -1,20 +1,25 @@
 """The acceptance runner's reading of what programs print, and its tables. No program runs."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from tools.acceptance import page
+from tools.acceptance import page, robustness, trial
 from tools.acceptance.case import Case, Frames, Package, Report, Result, UnitTest, Verdict
 from tools.acceptance.cases import all_cases, chosen
 from tools.acceptance.packages import crate_version
 from tools.acceptance.reports import captured, measured, reason, shortened, unit_tests
 from tools.acceptance.runner import Ended, Places, judged, run
+from tools.acceptance.service import Service, Usage
+from tools.acceptance.trial import Size, Trial, TrialError
 
 PACKAGE = Package("perftest", "perftest")
 CASE = Case(PACKAGE, "ib_write_bw -a", "ib_write_bw -a localhost", transport="RC")
 ONE_FRAME = Frames(1)
+SIZE = Size(kills=7)
 
 UNITTEST = """\
 test_alloc_pd (tests.test_pd.PDTest.test_alloc_pd)
@@ -198,6 +203,65 @@ def test_rows_that_did_not_run_stay_as_they_were() -> None:
         ("ib_read_bw", "passed"),
         ("ib_write_bw -a", "failed"),
     ]
+
+
+def test_trials_are_chosen_by_their_names() -> None:
+    def chosen_names(*patterns: str) -> list[str]:
+        return [plan.name for plan in robustness.chosen(SIZE, patterns)]
+
+    names = [plan.name for plan in robustness.plans(SIZE)]
+    assert len(set(names)) == len(names)
+    assert chosen_names() == names
+    assert chosen_names("7 programs") == ["7 programs are killed"]
+    assert chosen_names("perftest") == []
+
+
+def test_trials_that_did_not_run_stay_as_they_were() -> None:
+    first, second, third = robustness.plans(SIZE)[:3]
+    old = [asdict(Trial(name, True, "old")) for name in (second.name, first.name, "other size")]
+    rows = page.merged_trials(
+        old, [asdict(Trial(second.name, False, "new"))], (first, second, third)
+    )
+    assert [(row["name"], row["what"]) for row in rows] == [
+        (first.name, "old"),
+        (second.name, "new"),
+    ]
+
+
+class FakeService:
+    """A service that holds something, as a trial sees it."""
+
+    def __init__(self, usage: Usage, qps: int) -> None:
+        self._usage, self._qps = usage, qps
+
+    def usage(self) -> Usage:
+        return self._usage
+
+    def objects(self) -> dict[str, int]:
+        return {"qps": self._qps}
+
+
+@pytest.mark.parametrize(
+    ("usage", "qps", "is_clean"),
+    [
+        (Usage(9, 1, 0, 5 << 20), 0, True),
+        (Usage(10, 1, 0, 0), 0, False),
+        (Usage(9, 2, 0, 0), 0, False),
+        (Usage(9, 1, 1, 0), 0, False),
+        (Usage(9, 1, 0, 0), 1, False),
+    ],
+)
+def test_what_programs_leave_is_found(
+    usage: Usage, qps: int, is_clean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "_END_SECONDS", 0)
+    service = cast("Service", FakeService(usage, qps))
+    before = Usage(9, 1, 0, 0)
+    if is_clean:
+        assert trial.left(service, before) == "nothing is left"
+    else:
+        with pytest.raises(TrialError, match="before 9 descriptors, 1 threads"):
+            trial.left(service, before)
 
 
 def test_the_page_shows_text_of_programs_as_it_is() -> None:

@@ -3,7 +3,6 @@
 import fcntl
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,8 +65,7 @@ def program(name: str, *sanitizers: str) -> Path:
     """A program of ``csrc/tests``, which is built if a source changed."""
     folder = library(*sanitizers)
     source = CSRC / "tests" / f"{name}.c"
-    included = re.findall(r'^#include "(.+)"', source.read_text(), re.MULTILINE)
-    sources = [source, *(source.parent / one for one in included)]
+    sources = [source, *sorted(source.parent.glob("*.h"))]
     digest = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     path = folder / f"{name}-{digest[:16]}"
     with _locked(folder):

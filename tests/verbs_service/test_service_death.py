@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,21 @@ import pytest
 
 from rdmawire.verbs_service import Server
 from rdmawire.verbs_service.events import EventPipe
-from tests.verbs_service.client import READ, UD, WRITE, XRC_TGT, Client, QueuePair, wait_until
+from tests.verbs_service.client import (
+    FAA,
+    READ,
+    SUCCESS,
+    UD,
+    WRITE,
+    XRC_TGT,
+    Client,
+    QueuePair,
+    wait_until,
+)
 from tests.verbs_service.running import Service, descriptors, running
 
 ROOT = Path(__file__).parents[2]
+RETRY_EXCEEDED = 12
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +117,8 @@ def _make_and_destroy(client: Client) -> None:
 
 
 CHILD = """
+import os
+import signal
 import sys
 from pathlib import Path
 from rdmawire.verbs_service.events import EventPipe
@@ -118,8 +132,37 @@ number, first, second = map(int, input().split())
 client.bring_up(qp, QueuePair(0, number), (first, second))
 region = client.buffer(1 << 16)
 print(region.memory.address, region.rkey, flush=True)
+if input() == "keep the connection" and not os.fork():
+    print(os.getpid(), flush=True)
+    signal.pause()
 input()
 """
+
+
+@contextmanager
+def child_of(service: Service) -> Iterator["subprocess.Popen[str]"]:
+    """A process that runs :data:`CHILD`."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(service.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as child:
+        yield child
+
+
+def say(child: "subprocess.Popen[str]", text: str) -> None:
+    """Write a line to a process."""
+    assert child.stdin is not None
+    print(text, file=child.stdin, flush=True)
+
+
+def hear(child: "subprocess.Popen[str]") -> list[int]:
+    """The numbers of the next line of a process."""
+    assert child.stdout is not None
+    return [int(word) for word in child.stdout.readline().split()]
 
 
 def test_peer_of_a_killed_process_exceeds_its_retries(service: Service) -> None:
@@ -127,33 +170,44 @@ def test_peer_of_a_killed_process_exceeds_its_retries(service: Service) -> None:
     cq = one.create_cq()
     qp = one.create_qp(cq)
     source = one.buffer(1 << 16)
-    with (
-        nothing_left(service),
-        subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(service.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        ) as child,
-    ):
-        assert child.stdin is not None
-        assert child.stdout is not None
-        number, first, second = map(int, child.stdout.readline().split())
-        gid = one.gid()
-        print(qp.number, *gid, file=child.stdin, flush=True)
+    with nothing_left(service), child_of(service) as child:
+        number, first, second = hear(child)
+        say(child, " ".join(map(str, (qp.number, *one.gid()))))
         one.bring_up(qp, QueuePair(0, number), (first, second), timeout=2, retry_cnt=2)
-        address, rkey = map(int, child.stdout.readline().split())
+        address, rkey = hear(child)
         place = {"remote_address": address, "rkey": rkey}
         for _ in range(8):
             one.send(qp, source.sge(), opcode=WRITE, **place)
-        assert {done.status for done in cq.wait(8)} == {0}
+        assert {done.status for done in cq.wait(8)} == {SUCCESS}
         child.kill()
         child.wait()
         wait_until(lambda: number not in service.server.devices[1].nic.device.qps)
         one.send(qp, source.sge(), opcode=WRITE, **place)
-        assert cq.wait()[0].status == 12  # retry counter exceeded
+        assert cq.wait()[0].status == RETRY_EXCEEDED
+    one.close()
+
+
+@pytest.mark.parametrize("opcode", [WRITE, READ, FAA])
+def test_memory_of_a_process_that_has_ended_gives_no_answer(service: Service, opcode: int) -> None:
+    """Its connection is still open: with Linux its queue pairs would end before its memory."""
+    one = service.connect()
+    cq = one.create_cq()
+    qp = one.create_qp(cq)
+    near = one.buffer(8)
+    with nothing_left(service), child_of(service) as child:
+        number, first, second = hear(child)
+        say(child, " ".join(map(str, (qp.number, *one.gid()))))
+        one.bring_up(qp, QueuePair(0, number), (first, second), timeout=2, retry_cnt=2)
+        address, rkey = hear(child)
+        say(child, "keep the connection")
+        (other,) = hear(child)
+        child.kill()
+        child.wait()
+        one.send(qp, near.sge(), opcode=opcode, remote_address=address, rkey=rkey)
+        assert cq.wait()[0].status == RETRY_EXCEEDED
+        assert number in service.server.devices[1].nic.device.qps
+        os.kill(other, signal.SIGKILL)
+        wait_until(lambda: number not in service.server.devices[1].nic.device.qps)
     one.close()
 
 

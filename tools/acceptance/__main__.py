@@ -4,12 +4,13 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
-from tools.acceptance import page
+from tools.acceptance import page, robustness
 from tools.acceptance.case import Case, Package, Result, Verdict
 from tools.acceptance.cases import all_cases, chosen
 from tools.acceptance.frameworks import NCCL
@@ -21,8 +22,8 @@ from tools.acceptance.packages import (
     unpacked_tests,
     version,
 )
-from tools.acceptance.robustness import Size, Trial, trials
 from tools.acceptance.runner import Places, run
+from tools.acceptance.trial import Plan, Size, Trial
 from tools.bench.machine import machine
 
 _BAD = 1
@@ -32,9 +33,14 @@ _TERMINATED = 128 + signal.SIGTERM
 @click.command()
 @click.option("--only", multiple=True, metavar="TEXT", help="Run the rows that have this text.")
 @click.option("--list", "names", is_flag=True, help="List the rows, and run nothing.")
-@click.option("--robustness/--no-robustness", default=True, help="Also kill peers and services.")
+@click.option(
+    "--robustness/--no-robustness", "with_trials", default=True,
+    help="Also run the trials: many processes, kills, endurance.",
+)  # fmt: skip
 @click.option("--processes", default=64, show_default=True, help="Processes at once.")
 @click.option("--queue-pairs", default=1000, show_default=True, help="Queue pairs of one process.")
+@click.option("--kills", default=300, show_default=True, help="Programs that are killed.")
+@click.option("--minutes", default=2.0, show_default=True, help="Duration of endurance.")
 @click.option(
     "--nccl", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A libnccl.so.2, as of the package nvidia-nccl-cu12 of PyPI.",
@@ -48,9 +54,11 @@ def acceptance(
     only: tuple[str, ...],
     *,
     names: bool,
-    robustness: bool,
+    with_trials: bool,
     processes: int,
     queue_pairs: int,
+    kills: int,
+    minutes: float,
     nccl: Path | None,
     sources: Path | None,
     write: bool,
@@ -58,22 +66,22 @@ def acceptance(
     """Run unmodified programs on devices of `rdmawire verbs`; exit status 1 if one fails."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))  # ends what was started
     cases = chosen(only)
+    size = Size(processes, queue_pairs, kills, minutes)
+    plans = robustness.chosen(size, only) if with_trials else []
     if names:
-        _list(cases)
+        _list(cases, plans)
         return
     if packages := missing(cases):
         click.echo(f"not all can run: sudo apt-get install {' '.join(packages)}", err=True)
     results: list[Result] = []
     tried: list[Trial] = []
     files = _Files(nccl, sources and sources.absolute())
-    for result in _results(cases, files):
-        results.append(result)
+    for _ in chain(
+        map(results.append, _results(cases, files)), map(tried.append, _trials(plans, size))
+    ):
         if write:  # after each, so that a run that is ended leaves its results
-            page.write(_rows(results, files), tried, all_cases(), machine())
-    if robustness:
-        tried += _trials(Size(processes, queue_pairs))
-        if write:
-            page.write(_rows(results, files), tried, all_cases(), machine())
+            rows = _rows(results, files)
+            page.write(rows, tried, all_cases(), robustness.plans(size), machine())
     failed = sum(result.verdict is Verdict.FAILED for result in results)
     failed += sum(not trial.passed for trial in tried)
     click.echo(f"{len(results) + len(tried)} runs, {failed} failed")
@@ -99,9 +107,11 @@ def _version(package: Package, files: _Files) -> str:
     return version(package)
 
 
-def _list(cases: list[Case]) -> None:
+def _list(cases: list[Case], plans: list[Plan]) -> None:
     for case in cases:
         click.echo(f"{case.package.title}: {case.options} {case.transport} {case.where}")
+    for plan in plans:
+        click.echo(f"trial: {plan.name}")
 
 
 def _results(cases: list[Case], files: _Files) -> Iterator[Result]:
@@ -120,8 +130,8 @@ def _results(cases: list[Case], files: _Files) -> Iterator[Result]:
             yield result
 
 
-def _trials(size: Size) -> Iterator[Trial]:
-    for trial in trials(size):
+def _trials(plans: list[Plan], size: Size) -> Iterator[Trial]:
+    for trial in robustness.trials(plans, size):
         click.echo(f"{'passed' if trial.passed else 'failed':8} {trial.name}: {trial.what}")
         yield trial
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tools.acceptance.case import Case, Result, Verdict
-from tools.acceptance.robustness import Trial
+from tools.acceptance.trial import Plan, Trial
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "acceptance.md"
 DATA: Final = PAGE.with_suffix(".json")
@@ -42,10 +42,13 @@ The JSON also has what bandwidth and latency programs measured, in runs that cap
 that share the machine with other work: `make bench` measures them without a capture.
 """
 _COLUMNS: Final = ("program", "transport", "network", "verdict", "reason", "frames")
-_ROBUSTNESS: Final = """## Many processes, many queue pairs, sudden ends
+_ROBUSTNESS: Final = """## Many processes, many queue pairs, sudden ends, endurance
 
-Afterwards the service must have as many file descriptors as before, and no queue pair, completion
-queue, memory region or context.
+Afterwards the service must have as many file descriptors, threads and mappings of shared memory as
+before, and no queue pair, completion queue, memory region or context. In endurance programs with
+reliable and unreliable connections and datagrams come and go, three at a time, for some minutes
+(`--minutes`): SENDs, WRITEs, READs and atomics of up to 65,536 bytes, of which each is compared.
+Some end by errors, which must be the right ones, and some are killed.
 """
 
 
@@ -76,16 +79,26 @@ def merged(old: Iterable[Row], new: Iterable[Row], cases: Iterable[Case]) -> lis
     return [rows[key] for key in keys if key in rows]
 
 
+def merged_trials(old: Iterable[Row], new: Iterable[Row], plans: Iterable[Plan]) -> list[Row]:
+    """Return the result of each trial, in their order: the new one, else the old one."""
+    rows = {row["name"]: row for row in (*old, *new)}
+    return [rows[plan.name] for plan in plans if plan.name in rows]
+
+
 def _key(row: Row) -> tuple[str, ...]:
     return tuple(row[name] for name in _KEY)
 
 
 def write(
-    rows: Sequence[Row], trials: Sequence[Trial], cases: Iterable[Case], machine: str
+    rows: Sequence[Row],
+    trials: Sequence[Trial],
+    cases: Iterable[Case],
+    plans: Iterable[Plan],
+    machine: str,
 ) -> None:
     """Write the data and the page. What was not run now stays as it was."""
     old = json.loads(DATA.read_text()) if DATA.exists() else {"results": [], "robustness": []}
-    tried = [asdict(trial) for trial in trials] or old["robustness"]
+    tried = merged_trials(old["robustness"], map(asdict, trials), plans)
     results = merged(old["results"], rows, cases)
     data = {"machine": machine, "results": results, "robustness": tried}
     PAGE.parent.mkdir(parents=True, exist_ok=True)

@@ -59,9 +59,9 @@ class Program:
         """Wait for the end. Return whether the program ended by itself in time."""
         return wait_for(lambda: self.status is not None, max(seconds, 0))
 
-    def end(self) -> None:
-        """End all processes of the program's group."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
+    def end(self, first: signal.Signals = signal.SIGTERM) -> None:
+        """End all processes of the program's group by a signal, or else by SIGKILL."""
+        for number in (first, signal.SIGKILL):
             if not self._signal(number) or self.wait(_GRACE_SECONDS):
                 break
         self._signal(signal.SIGKILL)

@@ -4,18 +4,19 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from tools.acceptance import endurance
 from tools.acceptance.case import Case
 from tools.acceptance.ibverbs_utils import pingpong
 from tools.acceptance.perftest import run as perftest
 from tools.acceptance.processes import Program
 from tools.acceptance.reports import reason
 from tools.acceptance.service import Service, ServiceError, wait_for
+from tools.acceptance.trial import Plan, Size, Trial, TrialError, left
 
 _LIMIT_SECONDS: Final = 240
 _END_SECONDS: Final = 60
@@ -23,44 +24,41 @@ _END_SECONDS: Final = 60
 _RUNS_FOR: Final = "-D 60"
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What came of one trial."""
-
-    name: str
-    passed: bool
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much is tried."""
-
-    processes: int = 64
-    queue_pairs: int = 1000
+def plans(size: Size) -> tuple[Plan, ...]:
+    """Return all trials, in the order of the page."""
+    return (
+        Plan(f"{size.processes} processes, each compares its data", _processes),
+        Plan(f"{size.queue_pairs} queue pairs of one process", _queue_pairs),
+        Plan("a peer is killed", _peer_killed),
+        Plan("the service is killed", _service_killed),
+        *endurance.plans(size),
+    )
 
 
-def trials(size: Size) -> Iterator[Trial]:
-    """Run all trials, one after the other."""
-    yield _tried(f"{size.processes} processes, each compares its data", _processes, size)
-    yield _tried(f"{size.queue_pairs} queue pairs of one process", _queue_pairs, size)
-    yield _tried("a peer is killed", _peer_killed, size)
-    yield _tried("the service is killed", _service_killed, size)
+def chosen(size: Size, patterns: Sequence[str]) -> list[Plan]:
+    """Return the trials that have one of the texts in their name; all without texts."""
+    return [
+        plan
+        for plan in plans(size)
+        if not patterns or any(pattern in plan.name for pattern in patterns)
+    ]
 
 
-def _tried(name: str, trial: Callable[[Service, Path, Size], str], size: Size) -> Trial:
-    """Run a trial with a service of its own; it returns what went right, or raises."""
+def trials(plans: Iterable[Plan], size: Size) -> Iterator[Trial]:
+    """Run trials, one after the other."""
+    for plan in plans:
+        yield _tried(plan, size)
+
+
+def _tried(plan: Plan, size: Size) -> Trial:
+    """Run a trial with a service of its own."""
     with tempfile.TemporaryDirectory(prefix="rdmawire-robustness-") as folder:
         try:
-            with Service(Path(folder), capture=False) as service:
-                what = trial(service, Path(folder), size)
+            with Service(Path(folder), plan.options, capture=False) as service:
+                what = plan.run(service, Path(folder), size)
         except (ServiceError, TrialError) as error:
-            return Trial(name, passed=False, what=str(error))
-    return Trial(name, passed=True, what=what)
-
-
-class TrialError(Exception):
-    """What a trial found wrong."""
+            return Trial(plan.name, passed=False, what=str(error))
+    return Trial(plan.name, passed=True, what=what)
 
 
 class _Pair:
@@ -87,7 +85,7 @@ class _Pair:
 
 
 def _processes(service: Service, folder: Path, size: Size) -> str:
-    before = service.descriptors
+    before = service.usage()
     case = pingpong("ibv_rc_pingpong", "RC", "-c -e")
     start = time.monotonic()
     with ExitStack() as stack:
@@ -99,18 +97,18 @@ def _processes(service: Service, folder: Path, size: Size) -> str:
         for program in programs:
             program.wait(start + _LIMIT_SECONDS - time.monotonic())
         _check_ended_well(programs)
-    return f"all data right in {time.monotonic() - start:.0f} s; {_left(service, before)}"
+    return f"all data right in {time.monotonic() - start:.0f} s; {left(service, before)}"
 
 
 def _queue_pairs(service: Service, folder: Path, size: Size) -> str:
-    before = service.descriptors
+    before = service.usage()
     case = perftest("ib_write_bw", "RC", f"-q {size.queue_pairs} -n 5 -t 4 -s 4096")
     start = time.monotonic()
     with _Pair(case, service, folder, 19100) as pair:
         for program in (pair.client, pair.server):
             program.wait(start + _LIMIT_SECONDS - time.monotonic())
         _check_ended_well([pair.client, pair.server])
-    return f"done in {time.monotonic() - start:.0f} s; {_left(service, before)}"
+    return f"done in {time.monotonic() - start:.0f} s; {left(service, before)}"
 
 
 def _check_ended_well(programs: list[Program]) -> None:
@@ -120,12 +118,12 @@ def _check_ended_well(programs: list[Program]) -> None:
 
 
 def _peer_killed(service: Service, folder: Path, _: Size) -> str:
-    before = service.descriptors
+    before = service.usage()
     with _Pair(perftest("ib_send_bw", "RC", _RUNS_FOR), service, folder, 19200) as pair:
         _wait_for_traffic(service)
         os.killpg(pair.server.process.pid, signal.SIGKILL)
         what = _error_of(pair.client)
-    return f"the client ends with an error: {what}; {_left(service, before)}"
+    return f"the client ends with an error: {what}; {left(service, before)}"
 
 
 def _service_killed(service: Service, folder: Path, _: Size) -> str:
@@ -149,15 +147,3 @@ def _error_of(program: Program) -> str:
     if program.status == 0:
         raise TrialError("a program ends without an error")
     return reason(program.output)
-
-
-def _left(service: Service, descriptors: int) -> str:
-    """Return that nothing is left; ``TrialError`` if there is."""
-
-    def clean() -> bool:
-        return service.descriptors <= descriptors and not any(service.objects().values())
-
-    if not wait_for(clean, _END_SECONDS):
-        more = service.descriptors - descriptors
-        raise TrialError(f"{more} descriptors are left, objects {service.objects()}")
-    return "nothing is left"

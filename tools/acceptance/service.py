@@ -1,13 +1,14 @@
 """A verbs service in a process of its own, and what it leaves."""
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +26,24 @@ _TSHARK: Final = (
 )
 """Wireshark takes short payloads for other protocols that are truncated."""
 _OBJECTS: Final = ("qps", "cqs", "mrs", "contexts")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process holds of the system. ``resident`` is in bytes."""
+
+    descriptors: int
+    threads: int
+    shared_mappings: int
+    """Mappings of shared memory: rings and copy buffers."""
+    resident: int
+
+    def text(self) -> str:
+        """The numbers in words."""
+        return (
+            f"{self.descriptors} descriptors, {self.threads} threads,"
+            f" {self.shared_mappings} shared mappings, {self.resident >> 20} MiB resident"
+        )
 
 
 class ServiceError(Exception):
@@ -102,14 +121,26 @@ class Service:
         """What the service printed."""
         return self._log.read_text(errors="replace")
 
-    @property
-    def descriptors(self) -> int:
-        """How many file descriptors the service holds."""
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+    def usage(self) -> Usage:
+        """Return what the service holds now. ``ServiceError`` if it has ended."""
+        proc = Path(f"/proc/{self.pid}")
+        try:
+            pages = int((proc / "statm").read_text().split()[1])
+            return Usage(
+                len(os.listdir(proc / "fd")),
+                len(os.listdir(proc / "task")),
+                (proc / "maps").read_text().count("/memfd:rdmawire"),
+                pages * resource.getpagesize(),
+            )
+        except (OSError, IndexError) as error:
+            raise ServiceError(f"the service has ended: {self.log.strip()}") from error
 
     def objects(self) -> dict[str, int]:
         """Return how many objects all devices hold, by kind."""
-        devices = read_counters(self.socket).values()
+        try:
+            devices = read_counters(self.socket).values()
+        except OSError as error:
+            raise ServiceError(f"the service does not answer: {self.log.strip()}") from error
         return {kind: sum(counters.get(kind, 0) for counters in devices) for kind in _OBJECTS}
 
     def variables(self, others: Mapping[str, str]) -> dict[str, str]:
