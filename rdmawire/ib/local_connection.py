@@ -354,6 +354,11 @@ def _next_receive(peer: QueuePair) -> RecvWR | None:
     """The receive that the next message takes, if there is one."""
     if peer.inbound.recv is not NO_RECEIVE:
         return peer.inbound.recv
+    found = _queued_receive(peer)
+    return _queued_receive(peer) if found is None and peer.device.fetch_receives() else found
+
+
+def _queued_receive(peer: QueuePair) -> RecvWR | None:
     if peer.rq:
         return peer.rq[0]
     return None if peer.srq is None else peer.srq.oldest

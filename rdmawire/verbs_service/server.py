@@ -84,6 +84,8 @@ class Server:
         self.write_counters: Callable[[], None] | None = None
         """Writes the counters of devices to the files that programs read, if there are any."""
         self._flush_at = self._move_by = now()
+        self._taking: Context | None = None
+        """The context whose work is being taken."""
         self._reports = False
         """Whether work was done whose events were not reported yet."""
         self._clients: dict[int, Client] = {}
@@ -140,17 +142,24 @@ class Server:
             context.flush_events()
 
     def _take_work(self, context: Context) -> bool:
+        self._taking = context
         try:
             return take_work(context)
         except RingError as error:
             self._expel(context, str(error))
             return False
+        finally:
+            self._taking = None
 
     def _fetch_receives(self, device: Device) -> bool:
-        """Take the receives that programs posted on a device since their rings had their turn."""
+        """Take the receives that programs posted on a device since their rings had their turn.
+
+        Not those of the ring that has its turn: its records are being taken in order.
+        """
         found = False
         for context in self._contexts:
-            if context.device is device and context.ring.has_work:
+            others = context.device is device and context is not self._taking
+            if others and context.ring.has_work:
                 found = take_receives(context) or found
         return found
 

@@ -155,3 +155,21 @@ def test_an_invalid_receive_is_found_and_ends_its_queue_pair_alone(
     others.receive(wr_id=1)
     others.send()
     assert others.cq.wait()[0].status == SUCCESS
+
+
+def test_a_ring_whose_work_is_taken_gives_each_receive_once(service: Service) -> None:
+    client = service.connect(0)
+    cq = client.create_cq()
+    one, other = client.create_qp(cq), client.create_qp(cq)
+    gid = client.gid()
+    client.bring_up(one, other, gid, RC_MASKS)
+    client.bring_up(other, one, gid, RC_MASKS)
+    source, sink = client.buffer(64), client.buffer(64)
+    client.receive(other, sink.sge(), wr_id=1)
+    for number in (2, 3):
+        client.send(one, source.sge(length=8), wr_id=number)
+    client.receive(other, sink.sge(), wr_id=4)
+    done = [(each.wr_id, each.status) for each in cq.wait(4)]
+    assert sorted(done) == [(1, SUCCESS), (2, SUCCESS), (3, SUCCESS), (4, SUCCESS)]
+    assert not cq.poll()
+    client.close()
