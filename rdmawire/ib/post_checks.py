@@ -106,14 +106,15 @@ def enqueue_receives(qp: QueuePair, work: Sequence[RecvWR]) -> int:
     free, most = qp.cap.max_recv_wr - qp.recv_slots.held, qp.cap.max_recv_sge
     if free < len(work):
         free = qp.free_receives
-    if len(work) > free or max(map(_sges_of, work), default=0) > most:
+    if len(work) > free or not _all_fit(work, most):
         work = list(takewhile(lambda wr: len(wr.sges) <= most, work[: max(free, 0)]))
     qp.enqueue_receives(work)
     return len(work)
 
 
-def _sges_of(wr: RecvWR) -> int:
-    return len(wr.sges)
+def _all_fit(work: Sequence[RecvWR], most: int) -> bool:
+    """Whether no receive has more than ``most`` SGEs."""
+    return all(len(wr.sges) <= most for wr in work)
 
 
 def _full_of_sends(qp: QueuePair) -> str:

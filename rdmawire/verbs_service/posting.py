@@ -186,7 +186,7 @@ def _check_size(records: Records, at: int, length: int, least: int) -> None:
 
 def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
     """Post the send work of one queue pair from ``at`` on; return the offset behind it."""
-    qp = _queue_pair(context, queue)
+    qp = context.qps.get(queue) or _queue_pair(context, queue)
     known, is_short, are_short = _KNOWN[qp.type], qp.type not in _LONG_TYPES, True
     data, most, end, size = records.data, records.most, records.end, records.size
     read, works = _FIRST_FIELDS.unpack_from, list[SendWR]()
@@ -197,7 +197,8 @@ def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
         if length != _ONE_SGE or length > end - at:
             _check_size(records, at, length, _SIZE)
         if sges == 1 and is_short and opcode not in _LONG and not flags & _INLINE:
-            _check_length(length, 1)
+            if length != _ONE_SGE:
+                _check_length(length, 1)
             are_short = are_short and opcode in _SHORT
             opcode, mask = known.get(opcode, _UNKNOWN)
             fields = (opcode, (_new(Sge, sge),), wr_id, flags & mask, remote, rkey, imm, imm)
@@ -255,7 +256,7 @@ def _post(
 
 def _take_receives(context: Context, queue: int, records: Records, at: int) -> int:
     """Post the receives of one queue pair from ``at`` on; return the offset behind them."""
-    qp = _queue_pair(context, queue)
+    qp = context.qps.get(queue) or _queue_pair(context, queue)
     works, at = _receives(POST_RECV, queue, records, at)
     works = works[enqueue_receives(qp, works) :]
     if works:
