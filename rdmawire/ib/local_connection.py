@@ -61,9 +61,8 @@ Memory = Piece | Gather | Inline
 class Kind(NamedTuple):
     """A type of work in one service: how it is sent, and what its packets are.
 
-    ``send`` returns ``False`` if packets must do the work. ``receives`` says that it takes a
-    receive of the peer. ``only`` are the bytes of the extended headers in a message of one packet,
-    ``several`` those in a longer one.
+    ``send`` returns ``False`` if packets must do the work. ``opcode`` is that of its one packet,
+    ``only`` are the bytes of extended headers in it, ``several`` those in a longer message.
     """
 
     send: "Callable[[LocalConnection, SendWR, Kind], bool]"

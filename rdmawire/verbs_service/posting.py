@@ -128,24 +128,42 @@ class Records:
 def take_work(context: Context) -> bool:
     """Post the work that is in the ring, at most :data:`MAX_BATCH` bytes. Return whether any was.
 
-    Raises :class:`RingError` for records that no library writes.
+    Receives come last: a peer waits for what is sent, and answers after it. Raises
+    :class:`RingError` for records that no library writes.
     """
     ring = context.ring
     start, size = ring.ready()
     if not size:
         return False
     at, records = start, Records(ring.map, min(start + MAX_BATCH, start + size), start + size)
+    receives: list[tuple[int, int]] = []
     while at < records.most and records.size < MAX_BYTES:
         length, kind, queue = _HEAD.unpack_from(ring.map, at)
-        if kind == PAD:
+        if kind == POST_RECV:
+            receives.append((queue, at))
+            at = _behind_receives(records, queue, at)
+        elif kind == PAD:
             _check_size(records, at, length, _MIN_PAD)
             at += length
         elif kind in _TAKERS:
             at = _TAKERS[kind](context, queue, records, at)
         else:
             raise RingError(f"a work record of kind {kind}")
+    for queue, first in receives:
+        _take_receives(context, queue, records, first)
     ring.taken(at - start)
     return True
+
+
+def _behind_receives(records: Records, queue: int, at: int) -> int:
+    """The offset behind the receives of one queue pair from ``at`` on."""
+    while at < records.most:
+        length, kind, number = _HEAD.unpack_from(records.data, at)
+        if kind != POST_RECV or number != queue:
+            break
+        _check_size(records, at, length, _SIZE)
+        at += length
+    return at
 
 
 def take_receives(context: Context) -> bool:
