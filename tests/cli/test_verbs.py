@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from rdmawire.capture import open_capture
 from rdmawire.cli.program import cli
 from rdmawire.cli.verbs.signals import forwarded
-from rdmawire.verbs_service import read_counters
+from rdmawire.verbs_service import is_served, read_counters
 from tests.cli.command import RDMAWIRE
 from tests.verbs_service.c_programs import program
 from tests.waiting import HANG, wait_until
@@ -81,7 +81,7 @@ def serving(path: Path, *words: str) -> "Iterator[subprocess.Popen[str]]":
     command = [*RDMAWIRE, "verbs", "serve", "--socket", str(path), *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            wait_until(lambda: path.exists() or process.poll() is not None)
+            wait_until(lambda: process.poll() is not None or is_served(path))
             yield process
         finally:
             process.send_signal(signal.SIGTERM)
@@ -276,7 +276,7 @@ def test_a_service_in_a_namespace_has_programs_copy_their_memory(tmp_path: Path)
     path = tmp_path / "verbs.sock"
     command = [*NAMESPACES, *RDMAWIRE, "verbs", "serve", "-q", "--socket", str(path)]
     with subprocess.Popen(command) as service:
-        wait_until(lambda: path.exists() or service.poll() is not None)
+        wait_until(lambda: service.poll() is not None or is_served(path))
         try:
             assert run("env", "--socket", str(path), *PYTHON, THREADS).stdout == "rw0 rw1\n2\n"
             done = run("env", "--socket", str(path), str(program("messages")), "post_send")

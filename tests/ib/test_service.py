@@ -3,7 +3,7 @@
 import pytest
 
 from rdmawire.ib.responder import REQUESTS
-from rdmawire.ib.service import NO_OPCODE, SERVICES, Fault, Outbound
+from rdmawire.ib.service import NO_OPCODE, SERVICES, Fault, Outbound, Reaction
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.verbs.wr import VERBS, SendOpcode
 from rdmawire.wire.opcode import SHAPES, Opcode, Part
@@ -79,8 +79,10 @@ def test_places_of_headers_are_those_of_the_shape(kind: QPType) -> None:
 @pytest.mark.parametrize("kind", SERVICES)
 def test_services_that_acknowledge_answer_and_others_drop(kind: QPType) -> None:
     service = SERVICES[kind]
-    for reaction in service.reactions.values():
-        if service.reliable:
+    for fault, reaction in service.reactions.items():
+        if fault is Fault.OWNER_GONE and service.reliable:
+            assert reaction == Reaction(fatal=True)  # a process that has ended says nothing
+        elif service.reliable:
             answered = reaction.nak is not None or reaction.rnr or reaction.replay
             assert answered or reaction.acknowledged
             assert reaction.drop is None
