@@ -17,7 +17,7 @@ from rdmawire.errors import MemoryFault
 from rdmawire.ib.encapsulation import PLAIN
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.execute import NO_DATAGRAM
-from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.qp import NOT_RECEIVED, QueuePair
 from rdmawire.ib.responder import REQUESTS
 from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE, Resource
 from rdmawire.ib.rules import RequestRule
@@ -52,7 +52,6 @@ MAX_BYTES: Final = 4 << 20
 _CHUNK: Final = 1 << 18
 """Bytes copied at once: they stay in the processor's cache."""
 
-_NOTHING_MORE: Final = tuple(WorkCompletion(0)[8:])
 _WITH_IMM: Final = WCFlags.WITH_IMM.value
 _new = tuple.__new__
 Memory = Piece | Gather | Inline
@@ -200,7 +199,7 @@ class LocalConnection:
     def _report(self, wr: SendWR, kind: Kind, length: int) -> None:
         """Complete send work."""
         fields = (wr.wr_id, SUCCESS, kind.verb.completion, 0, length, 0, 0, self.qp.qp_num)
-        self._reports.append(_new(WorkCompletion, fields + _NOTHING_MORE))
+        self._reports.append(_new(WorkCompletion, fields + NOT_RECEIVED))
 
     def received(self, wr: SendWR, kind: Kind, recv: RecvWR, length: int) -> None:
         """Take a receive, the next one, and complete it with ``length`` bytes."""
@@ -232,7 +231,7 @@ class LocalConnection:
         inbound.move_past(packets)
         inbound.remember(resource, peer.max_dest_rd_atomic)
         self._move(1, packets)
-        if wr.flags & SIGNALED or qp.signal_all:
+        if wr.flags & SIGNALED or self.qp.signal_all:
             self._report(wr, kind, length)
 
     def _acknowledge(self) -> None:
@@ -240,12 +239,8 @@ class LocalConnection:
         packets, size = self._packets, self._bytes
         if not packets:
             return
-        qp, peer = self.qp, self.peer
-        here, there, inbound = qp.device, peer.device, peer.inbound
-        here.xmit_packets += packets
-        here.xmit_bytes += size
-        there.rcv_packets += packets
-        there.rcv_bytes += size
+        qp, peer, inbound = self.qp, self.peer, self.peer.inbound
+        _count(qp, peer, packets, size)
         if qp.service.reliable:
             _count(peer, qp, 1, self._response + AETH.SIZE)
         inbound.epsn = (inbound.epsn + packets) % MODULUS
@@ -437,7 +432,7 @@ def _send_short(connection: LocalConnection, wr: SendWR, recv: RecvWR) -> int:
         return 0
     to, size, lkey = recv.sges[0]
     sink = peer.device.keys.check(lkey, peer.recv_pd, to, size, LOCAL_WRITE)
-    if sink.__class__ is not Region or not sink.is_plain:
+    if not _is_plain(sink):
         return 0
     try:
         if inline:

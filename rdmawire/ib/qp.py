@@ -60,7 +60,8 @@ from rdmawire.wire.roce import Medium
 
 _new = tuple.__new__
 
-_NOTHING_MORE = tuple(WorkCompletion(0)[8:])
+NOT_RECEIVED = tuple(WorkCompletion(0)[8:])
+"""The fields of a completion behind ``qp_num``, where nothing was received."""
 _MTU_BYTES = {int(mtu): mtu.bytes for mtu in MTU}
 
 PATH_ATTRIBUTES = (
@@ -529,7 +530,7 @@ class QueuePair:
             return
         fields = (wqe.wr.wr_id, status, verb.completion, 0, wqe.length, 0, 0, self.qp_num)
         cq = self.send_cq
-        position = cq.push(_new(WorkCompletion, fields + _NOTHING_MORE), self.device.now)
+        position = cq.push(_new(WorkCompletion, fields + NOT_RECEIVED), self.device.now)
         if not position:
             self.lose()
             return

@@ -204,7 +204,7 @@ def _check_size(records: Records, at: int, length: int, least: int) -> None:
 
 def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
     """Post the send work of one queue pair from ``at`` on; return the offset behind it."""
-    qp = context.qps.get(queue) or _queue_pair(context, queue)
+    qp = _queue_pair(context, queue)
     known, is_short, are_short = _KNOWN[qp.type], qp.type not in _LONG_TYPES, True
     data, most, end, size = records.data, records.most, records.end, records.size
     read, works = _FIRST_FIELDS.unpack_from, list[SendWR]()
@@ -274,7 +274,7 @@ def _post(
 
 def _take_receives(context: Context, queue: int, records: Records, at: int) -> int:
     """Post the receives of one queue pair from ``at`` on; return the offset behind them."""
-    qp = context.qps.get(queue) or _queue_pair(context, queue)
+    qp = _queue_pair(context, queue)
     works, at = _receives(POST_RECV, queue, records, at)
     works = works[enqueue_receives(qp, works) :]
     if works:
