@@ -2,7 +2,6 @@
 
 import os
 from array import array
-from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
 
@@ -14,7 +13,7 @@ from rdmawire.verbs.ah import mapped
 from rdmawire.verbs_service.attributes import gid_words
 from rdmawire.verbs_service.protocol import CALLS, Call
 from tests.verbs_service.client import RC, UD, Client, Connection, is_reply
-from tests.verbs_service.running import End, Service, connected, running
+from tests.verbs_service.running import End, Service
 from tests.verbs_service.test_service_hostile import works
 
 CM_CALLS = [call for call in CALLS if call.name.startswith("cm_")]
@@ -52,17 +51,6 @@ CHOICES = {
 """Values that calls have, by the ends of their arguments' names."""
 
 WEIGHTS = [0.1 if "destroy" in call.name else OFTEN.get(call.name, 1) for call in CM_CALLS]
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("service")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def pair(service: Service) -> tuple[End, End]:
-    return connected(service)
 
 
 class Walker(Connection):

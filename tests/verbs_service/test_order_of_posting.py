@@ -1,6 +1,6 @@
 """A receive that was posted before a message is there for it, in whatever order rings are read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -10,19 +10,13 @@ from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.posting import take_work
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
 from tests.verbs_service.client import RC, RC_MASKS, SUCCESS, UC, UD, wait_until
-from tests.verbs_service.running import Service, running
+from tests.verbs_service.running import Service
 
 UC_MASKS: Final = (0x39, 0x101181, 0x10001)
 QKEY: Final = 5
 TEXT: Final = b"in order"
 GRH: Final = 40
 MAX_SGES: Final = 4
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("service")) as found:
-        yield found
 
 
 class Ends:

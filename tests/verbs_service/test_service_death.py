@@ -24,16 +24,10 @@ from tests.verbs_service.client import (
     QueuePair,
     wait_until,
 )
-from tests.verbs_service.running import Service, descriptors, running
+from tests.verbs_service.running import Service, descriptors
 
 ROOT = Path(__file__).parents[2]
 RETRY_EXCEEDED = 12
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("service")) as found:
-        yield found
 
 
 def _counts(server: Server) -> list[int]:

@@ -2,7 +2,6 @@
 
 import os
 from array import array
-from collections.abc import Iterator
 from errno import EINVAL
 
 import pytest
@@ -30,7 +29,7 @@ from tests.verbs_service.client import (
     record,
     wait_until,
 )
-from tests.verbs_service.running import End, Service, connected, running
+from tests.verbs_service.running import End, Service, running
 
 NUMBERS = st.one_of(
     st.integers(0, 12),
@@ -40,17 +39,6 @@ NUMBERS = st.one_of(
 )
 MEMORY_HUNGRY = {"create_cq", "resize_cq"}
 """Calls whose sizes are bounded, but may be large: not with any number, as tests share memory."""
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("service")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def pair(service: Service) -> tuple[End, End]:
-    return connected(service)
 
 
 def works(pair: tuple[End, End]) -> bool:

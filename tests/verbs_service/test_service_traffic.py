@@ -46,7 +46,9 @@ from tests.verbs_service.client import (
     XRC_INI,
     XRC_TGT,
     Client,
+    CompletionQueue,
     Memory,
+    QueuePair,
     wait_until,
 )
 from tests.verbs_service.running import Service, connected, running
@@ -217,6 +219,17 @@ def test_shared_receive_queue_serves_two_queue_pairs(service: Service) -> None:
         other.call("destroy_srq", srq)
 
 
+def xrc_pair(
+    one: Client, cq: CompletionQueue, other: Client, shared: CompletionQueue, domain: int
+) -> tuple[QueuePair, QueuePair]:
+    """An XRC initiator of ``one``, and its target of ``other`` in a domain, connected."""
+    target = other.create_qp(shared, kind=XRC_TGT, xrcd=domain)
+    sender = one.create_qp(cq, kind=XRC_INI)
+    one.bring_up(sender, target, other.gid(), masks=(0x39, 0x101181, 0x12E01))
+    other.bring_up(target, sender, one.gid(), masks=(0x39, 0x129181, 0x10201))
+    return sender, target
+
+
 def test_xrc_delivers_to_the_srq_that_a_message_names(service: Service) -> None:
     one, other = service.connect(0), service.connect(1)
     (domain,) = other.call("open_xrcd", 1, 77, os.O_CREAT)
@@ -225,10 +238,7 @@ def test_xrc_delivers_to_the_srq_that_a_message_names(service: Service) -> None:
     srq, number, _, _ = other.call("create_srq", other.pd, 1, 16, 1, 0, domain, shared.handle)
     sink = other.buffer(4096)
     other.receive_shared(srq, sink.sge(), wr_id=9)
-    target = other.create_qp(shared, kind=XRC_TGT, xrcd=domain)
-    sender = one.create_qp(cq, kind=XRC_INI)
-    one.bring_up(sender, target, other.gid(), masks=(0x39, 0x101181, 0x12E01))
-    other.bring_up(target, sender, one.gid(), masks=(0x39, 0x129181, 0x10201))
+    sender, target = xrc_pair(one, cq, other, shared, domain)
     one.send_inline(sender, b"to the SRQ", remote_srqn=number)
     (received,) = shared.wait()
     assert (received.wr_id, received.srq, sink.memory[:10]) == (9, srq, b"to the SRQ")
@@ -253,10 +263,7 @@ def test_xrc_reaches_the_memory_of_the_domain_of_the_named_srq(
     (domain,) = other.call("open_xrcd", 1, 78, os.O_CREAT)
     cq, shared = one.create_cq(), other.create_cq()
     _, number, _, _ = other.call("create_srq", other.pd, 1, 16, 1, 0, domain, shared.handle)
-    target = other.create_qp(shared, kind=XRC_TGT, xrcd=domain)
-    sender = one.create_qp(cq, kind=XRC_INI)
-    one.bring_up(sender, target, other.gid(), masks=(0x39, 0x101181, 0x12E01))
-    other.bring_up(target, sender, one.gid(), masks=(0x39, 0x129181, 0x10201))
+    sender, _ = xrc_pair(one, cq, other, shared, domain)
     if place == "another domain":
         (other.pd,) = other.call("alloc_pd")
     sink = (third if place == "another context" else other).buffer(64)
@@ -273,10 +280,7 @@ def test_xrc_receives_into_the_memory_of_the_domain_of_the_srq(service: Service)
     (domain,) = other.call("open_xrcd", 1, 79, os.O_CREAT)
     cq, shared = one.create_cq(), other.create_cq()
     srq, number, _, _ = other.call("create_srq", other.pd, 1, 16, 1, 0, domain, shared.handle)
-    target = other.create_qp(shared, kind=XRC_TGT, xrcd=domain)
-    sender = one.create_qp(cq, kind=XRC_INI)
-    one.bring_up(sender, target, other.gid(), masks=(0x39, 0x101181, 0x12E01))
-    other.bring_up(target, sender, one.gid(), masks=(0x39, 0x129181, 0x10201))
+    sender, _ = xrc_pair(one, cq, other, shared, domain)
     (other.pd,) = other.call("alloc_pd")
     other.receive_shared(srq, other.buffer(64).sge())
     one.send_inline(sender, b"to another domain", remote_srqn=number)
