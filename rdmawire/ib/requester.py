@@ -256,7 +256,7 @@ def send(qp: QueuePair, frames: list[bytes], room: int) -> None:
         if wqe.psn == NO_PSN:
             if qp.local is not None and not queue.sent and qp.local.send_posted():
                 continue
-            if _short_messages(qp, wqe, frames, room - len(frames)):
+            if qp.local is None and _short_messages(qp, wqe, frames, room - len(frames)):
                 continue
             if held(qp, wqe):
                 break
@@ -286,10 +286,6 @@ def _short_messages(qp: QueuePair, first: Wqe, frames: list[bytes], room: int) -
         return 0
     if queue.outstanding_reads or count <= 0:
         return 0
-    if qp.local is not None:
-        if queue.in_flight:
-            return 0
-        count = 1
     sent = _append_short(qp, first, opcodes, frames, count)
     if sent:
         queue.move_short(sent)
