@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeGuard
 
 from rdmawire.errors import MemoryFault
+from rdmawire.ib.device import Device
 from rdmawire.ib.encapsulation import PLAIN
 from rdmawire.ib.engine import Nic
 from rdmawire.ib.execute import NO_DATAGRAM
@@ -85,8 +86,6 @@ class LocalConnection:
         "_kinds",
         "_messages",
         "_packets",
-        "_receipts",
-        "_reports",
         "_request",
         "_response",
         "_to_peer",
@@ -102,26 +101,12 @@ class LocalConnection:
         self._kinds = _KINDS[qp.type]
         self._request = _empty_frame(qp.request_template)
         self._response = _empty_frame(peer.response_template)
-        self._clear()
-
-    def _clear(self) -> None:
-        """Start a call: nothing was sent yet."""
         self._messages = self._packets = self._bytes = 0
-        self._receipts: list[tuple[WorkCompletion, bool]] = []
-        self._reports: list[WorkCompletion] = []
 
     @property
     def holds(self) -> bool:
         """Whether no queue pair of the two adapters was changed since the connection was found."""
         return bool(self._to_peer.ways) and bool(self._back.ways)
-
-    def send(self, work: Iterable[SendWR], now: int) -> int:
-        """Send checked work of ``qp`` at ``now`` (ns), in order. Return how many messages.
-
-        It ends at the first that needs packets. Nothing is sent while work is posted. The
-        connection must be one that :attr:`holds`.
-        """
-        return 0 if self.qp.sq.posted else self._send(work, now)
 
     def may_send(self, opcode: int) -> bool:
         """Whether work of this type may need no packets."""
@@ -135,7 +120,7 @@ class LocalConnection:
         posted = self.qp.sq.posted
         if not self.holds:
             return 0
-        sent = self._send(_new_work(posted), self.qp.device.now)
+        sent = self.send(_new_work(posted), self.qp.device.now, are_posted=True)
         for _ in range(sent):
             posted.popleft()
         self.qp.send_slots.held -= sent
@@ -143,30 +128,47 @@ class LocalConnection:
             self.qp.wake()
         return sent
 
-    def _send(self, work: Iterable[SendWR], now: int) -> int:
-        if not self._is_idle():
+    def send(self, work: Iterable[SendWR], now: int, *, are_posted: bool = False) -> int:
+        """Send checked work of ``qp`` at ``now`` (ns), in order. Return how many messages.
+
+        It ends at the first that needs packets. While work is posted only that is sent:
+        ``are_posted``. The connection must be one that :attr:`holds`.
+        """
+        qp = self.qp
+        if (qp.sq.posted and not are_posted) or not self._is_idle():
             return 0
-        self.qp.device.now = self.peer.device.now = now
-        self._clear()
-        sent = 0
+        qp.device.now = self.peer.device.now = now
+        sent, free, kinds = 0, self._free_completions(), self._kinds
         for wr in work:
-            kind = self._kinds.get(wr.opcode)
-            if kind is None or not (self._has_room(wr, kind) and kind.send(self, wr, kind)):
+            kind = kinds.get(wr.opcode)
+            if kind is None or not (sent < free or self._has_room(wr, kind)):
+                break
+            if not kind.send(self, wr, kind):
                 break
             sent += 1
         if sent:
-            self._complete()
+            self._acknowledge()
+            qp.unasked = qp.ask_after
+            qp.retry_state.reset_retries()
         return sent
 
-    def _has_room(self, wr: SendWR, kind: Kind) -> bool:
-        """Whether the completions of work fit behind those that are not pushed yet."""
+    def _free_completions(self) -> int:
+        """For how many messages both CQs have room, whatever they complete."""
         sends, receives = self.qp.send_cq, self.peer.recv_cq
-        reports, receipts = len(self._reports) + 1, len(self._receipts) + 1
+        room = sends.room
         if sends is receives:
-            return sends.has_room(reports + receipts)
-        if kind.verb.takes_receive and not receives.has_room(receipts):
+            return room // 2
+        other = receives.room
+        return min(other, room)
+
+    def _has_room(self, wr: SendWR, kind: Kind) -> bool:
+        """Whether both CQs have room for the completions of work."""
+        sends, receives = self.qp.send_cq, self.peer.recv_cq
+        if sends is receives:
+            return sends.has_room(2)
+        if kind.verb.takes_receive and not receives.has_room(1):
             return False
-        return not (wr.flags & SIGNALED or self.qp.signal_all) or sends.has_room(reports)
+        return not (wr.flags & SIGNALED or self.qp.signal_all) or sends.has_room(1)
 
     def _is_idle(self) -> bool:
         """Whether nothing is pending from ``qp`` to ``peer``, and packets pass as usual."""
@@ -174,7 +176,9 @@ class LocalConnection:
         queue, inbound = qp.sq, peer.inbound
         if queue.sent or qp.halted or not qp.begins:
             return False
-        if qp.watches or qp.governor is not None or not _is_known(peer):
+        if qp.watches or qp.governor is not None or not peer.takes_packets:
+            return False
+        if peer.watches and _learns(peer):
             return False
         if inbound.pending or inbound.ack_due or inbound.cnps_due:
             return False
@@ -198,25 +202,21 @@ class LocalConnection:
 
     def _report(self, wr: SendWR, kind: Kind, length: int) -> None:
         """Complete send work."""
-        fields = (wr.wr_id, SUCCESS, kind.verb.completion, 0, length, 0, 0, self.qp.qp_num)
-        self._reports.append(_new(WorkCompletion, fields + NOT_RECEIVED))
+        qp = self.qp
+        fields = (wr.wr_id, SUCCESS, kind.verb.completion, 0, length, 0, 0, qp.qp_num)
+        qp.send_cq.push(_new(WorkCompletion, fields + NOT_RECEIVED), qp.device.now)
 
     def received(self, wr: SendWR, kind: Kind, recv: RecvWR, length: int) -> None:
-        """Take a receive, the next one, and complete it with ``length`` bytes."""
+        """Complete a receive, the next one, with ``length`` bytes."""
         peer = self.peer
-        if peer.inbound.recv is not NO_RECEIVE:
-            peer.inbound.recv = NO_RECEIVE
-        elif peer.rq:
-            peer.rq.popleft()
-        else:
-            peer.take_receive()
+        _take_receive(peer)
         imm, flags = 0, peer.receive_flags
         if kind.has_imm:
             imm, flags = wr.imm_data, flags | _WITH_IMM
         source = (imm, 0, peer.qp_num, peer.dest_qp, flags)
         fields = (recv.wr_id, SUCCESS, kind.role.receipt, 0, length, *source, *NO_DATAGRAM)
-        completion = _new(WorkCompletion, fields)
-        self._receipts.append((completion, bool(wr.flags & SOLICITED)))
+        solicited = wr.flags & SOLICITED != 0
+        peer.recv_cq.push(_new(WorkCompletion, fields), peer.device.now, solicited)
 
     def responded(self, wr: SendWR, kind: Kind, length: int) -> None:
         """Count the packets of a READ of ``length`` bytes, and complete it."""
@@ -224,8 +224,9 @@ class LocalConnection:
         qp, peer = self.qp, self.peer
         packets = -(-length // qp.mtu)
         headers = AETH.SIZE * min(packets, 2)
-        _count(qp, peer, 1, self._request + RETH.SIZE)
-        _count(peer, qp, packets, packets * self._response + headers + length + -length % 4)
+        size = packets * self._response + headers + length + -length % 4
+        _count(qp.device, peer.device, 1, self._request + RETH.SIZE)
+        _count(peer.device, qp.device, packets, size)
         inbound, asked = peer.inbound, RETH(wr.remote_address, wr.rkey, length)
         resource = Resource(kind.opcode, inbound.epsn, packets, length, asked)
         inbound.move_past(packets)
@@ -240,9 +241,9 @@ class LocalConnection:
         if not packets:
             return
         qp, peer, inbound = self.qp, self.peer, self.peer.inbound
-        _count(qp, peer, packets, size)
+        _count(qp.device, peer.device, packets, size)
         if qp.service.reliable:
-            _count(peer, qp, 1, self._response + AETH.SIZE)
+            _count(peer.device, qp.device, 1, self._response + AETH.SIZE)
         inbound.epsn = (inbound.epsn + packets) % MODULUS
         self._move(self._messages, packets)
         self._messages = self._packets = self._bytes = 0
@@ -254,21 +255,6 @@ class LocalConnection:
         queue.ssn = (queue.ssn + messages) % MODULUS
         inbound.msn = (inbound.msn + messages) % MODULUS
         inbound.refused = False
-
-    def _complete(self) -> None:
-        """Complete the receives, then the sends."""
-        qp, peer = self.qp, self.peer
-        if self._receipts:
-            for completion, solicited in self._receipts:
-                peer.recv_cq.push(completion, peer.device.now, solicited)
-            peer.counters.rdma_recvs += len(self._receipts)
-            slots = peer.recv_slots if peer.srq is None else peer.srq.slots
-            slots.held -= len(self._receipts)
-        for completion in self._reports:
-            qp.send_cq.push(completion, qp.device.now)
-        self._acknowledge()
-        qp.unasked = qp.ask_after
-        qp.retry_state.reset_retries()
 
 
 def _copy(source: Memory, sink: Piece | Gather) -> bool:
@@ -292,21 +278,18 @@ def _new_work(posted: Iterable[Wqe]) -> Iterator[SendWR]:
         yield wqe.wr
 
 
-def _is_known(peer: QueuePair) -> bool:
-    """Whether a queue pair accepts packets, and those of its peer tell it nothing new."""
-    if not peer.watches:
-        return peer.takes_packets
+def _learns(peer: QueuePair) -> bool:
+    """Whether the packets of its peer tell a queue pair something new."""
     first = peer.state is QPState.RTR and not peer.established
-    return not (first or peer.migrating) and peer.request_encapsulation is PLAIN
+    return first or peer.migrating or peer.request_encapsulation is not PLAIN
 
 
-def _count(sender: QueuePair, receiver: QueuePair, packets: int, size: int) -> None:
+def _count(sender: Device[QueuePair], receiver: Device[QueuePair], packets: int, size: int) -> None:
     """Count packets of ``size`` bytes in all from one adapter to the other."""
-    sent, received = sender.device, receiver.device
-    sent.xmit_packets += packets
-    sent.xmit_bytes += size
-    received.rcv_packets += packets
-    received.rcv_bytes += size
+    sender.xmit_packets += packets
+    sender.xmit_bytes += size
+    receiver.rcv_packets += packets
+    receiver.rcv_bytes += size
 
 
 def _empty_frame(template: TxTemplate) -> int:
@@ -353,35 +336,58 @@ def _next_receive(peer: QueuePair) -> RecvWR | None:
     """The receive that the next message takes, if there is one."""
     if peer.inbound.recv is not NO_RECEIVE:
         return peer.inbound.recv
-    found = _queued_receive(peer)
-    return _queued_receive(peer) if found is None and peer.device.fetch_receives() else found
-
-
-def _queued_receive(peer: QueuePair) -> RecvWR | None:
     if peer.rq:
         return peer.rq[0]
+    found = _shared_receive(peer)
+    if found is None and peer.device.fetch_receives():
+        return peer.rq[0] if peer.rq else _shared_receive(peer)
+    return found
+
+
+def _take_receive(peer: QueuePair) -> None:
+    """Remove the next receive, and count it."""
+    if peer.inbound.recv is not NO_RECEIVE:
+        peer.inbound.recv = NO_RECEIVE
+    elif peer.rq:
+        peer.rq.popleft()
+    else:
+        peer.take_receive()
+    slots = peer.recv_slots if peer.srq is None else peer.srq.slots
+    slots.held -= 1
+    peer.counters.rdma_recvs += 1
+
+
+def _shared_receive(peer: QueuePair) -> RecvWR | None:
     return None if peer.srq is None else peer.srq.oldest
 
 
-def _send_write(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
+def _send_write(
+    connection: LocalConnection, wr: SendWR, kind: Kind, recv: RecvWR | None = None
+) -> bool:
     if len(wr.sges) != 1 or not 0 < wr.sges[0][1] <= _CHUNK:
-        return _send_other_write(connection, wr, kind)
+        return _send_other_write(connection, wr, kind, recv)
     qp, peer = connection.qp, connection.peer
     (address, length, lkey), to = wr.sges[0], wr.remote_address
     source = qp.device.keys.check(lkey, qp.pd, address, length, 0)
     sink = peer.device.keys.check(wr.rkey, peer.pd, to, length, REMOTE_WRITE, peer.qp_num)
-    if not (_is_plain(source) and _is_plain(sink)) or REMOTE_WRITE & ~peer.access:
+    if source.__class__ is not Region or sink.__class__ is not Region:
+        return False
+    if not (source.is_plain and sink.is_plain) or REMOTE_WRITE & ~peer.access:
         return False
     try:
         sink.write(to, source.read(address, length))
     except MemoryFault:
         return False
     peer.counters.rx_write_requests += 1
+    if recv is not None:
+        connection.received(wr, kind, recv, length)
     connection.requested(wr, kind, length)
     return True
 
 
-def _send_other_write(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
+def _send_other_write(
+    connection: LocalConnection, wr: SendWR, kind: Kind, recv: RecvWR | None
+) -> bool:
     """Send a WRITE of any length, with any number of SGEs, or inline.
 
     The key of an empty one is not checked: IBA 9.7.4.1.3.
@@ -395,17 +401,15 @@ def _send_other_write(connection: LocalConnection, wr: SendWR, kind: Kind) -> bo
         if sink is None or not _copy(source, sink):
             return False
     peer.counters.rx_write_requests += 1
+    if recv is not None:
+        connection.received(wr, kind, recv, source.length)
     connection.requested(wr, kind, source.length)
     return True
 
 
 def _send_write_with_imm(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
     recv = _next_receive(connection.peer)
-    if recv is None or not _send_write(connection, wr, kind):
-        return False
-    length = sum(one[1] for one in wr.sges) if wr.sges else len(wr.inline)
-    connection.received(wr, kind, recv, length)
-    return True
+    return recv is not None and _send_write(connection, wr, kind, recv)
 
 
 def _send_send(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
@@ -415,9 +419,9 @@ def _send_send(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
     length = _send_short(connection, wr, recv) or _send_other(connection, wr, recv)
     if length is None:
         return False
+    connection.received(wr, kind, recv, length)
     connection.qp.counters.rdma_sends += 1
     connection.requested(wr, kind, length)
-    connection.received(wr, kind, recv, length)
     return True
 
 
@@ -432,7 +436,7 @@ def _send_short(connection: LocalConnection, wr: SendWR, recv: RecvWR) -> int:
         return 0
     to, size, lkey = recv.sges[0]
     sink = peer.device.keys.check(lkey, peer.recv_pd, to, size, LOCAL_WRITE)
-    if not _is_plain(sink):
+    if sink.__class__ is not Region or not sink.is_plain:
         return 0
     try:
         if inline:
@@ -440,7 +444,9 @@ def _send_short(connection: LocalConnection, wr: SendWR, recv: RecvWR) -> int:
         else:
             address, length, lkey = wr.sges[0]
             source = qp.device.keys.check(lkey, qp.pd, address, length, 0)
-            if not 0 < length <= min(size, _CHUNK) or not _is_plain(source):
+            if source.__class__ is not Region or not source.is_plain:
+                return 0
+            if not 0 < length <= _CHUNK or length > size:
                 return 0
             data = source.read(address, length)
         if 0 < len(data) <= size:
@@ -541,7 +547,7 @@ class LocalConnections:
         Where none was found, only one call of :data:`_SEARCH_EVERY` searches again.
         """
         local = qp.local
-        if isinstance(local, LocalConnection) and local.holds:
+        if local.__class__ is LocalConnection and local.holds:
             return local
         number = qp.qp_num
         calls = self._searches[number] = self._searches.get(number, -1) + 1

@@ -114,7 +114,10 @@ def enqueue_receives(qp: QueuePair, work: Sequence[RecvWR]) -> int:
 
 def _all_fit(work: Sequence[RecvWR], most: int) -> bool:
     """Whether no receive has more than ``most`` SGEs."""
-    return all(len(wr.sges) <= most for wr in work)
+    for wr in work:  # noqa: SIM110  all() of a generator takes twice as long for one receive
+        if len(wr.sges) > most:
+            return False
+    return True
 
 
 def _full_of_sends(qp: QueuePair) -> str:

@@ -354,12 +354,13 @@ class Region(Grant):
 
     Local and remote key are one number. The four accesses take addresses from ``iova`` on and
     raise ``MemoryFault`` outside the region, for unaligned atomics, and after the
-    pages were removed. Each is counted as one DMA.
+    pages were removed. Each is counted as one DMA. ``is_plain`` says that accesses have no other
+    effect, though they may raise ``MemoryFault``.
     """
 
     __slots__ = (
         "_backing", "_copies", "_delta", "_direct", "_dma", "_initiator", "_mask", "_page_size",
-        "_pages", "_path", "_shift", "address", "max_pages", "windows",
+        "_pages", "_path", "_shift", "address", "is_plain", "max_pages", "windows",
     )  # fmt: skip
     pd: ProtectionDomain
     label = "MR"
@@ -383,6 +384,7 @@ class Region(Grant):
         self._initiator = initiator
         self._pages: dict[int, memoryview] = {}
         self._backing: Backing | None = None
+        self.is_plain = False
         self._direct: Backing | None = None  # the backing if it has no views
         self._delta = self._shift = self._mask = self._page_size = self._copies = 0
         self._path = counters[Path.HOST]
@@ -410,11 +412,6 @@ class Region(Grant):
         return self._backing
 
     @property
-    def is_plain(self) -> bool:
-        """Whether accesses have no other effect, though they may raise ``MemoryFault``."""
-        return self._backing is not None and self._backing.is_simple
-
-    @property
     def is_bulk(self) -> bool:  # type: ignore[override]
         """Whether one large access costs much less than several small ones."""
         return self._backing is not None and self._backing.is_bulk
@@ -432,6 +429,7 @@ class Region(Grant):
         """Set the backing of the region: ``iova`` maps to linear address ``address``."""
         self.drop()
         self._backing = backing
+        self.is_plain = backing.is_simple
         self._direct = None if backing.lends else backing
         backing.owner = self
         self.address = address
@@ -453,6 +451,7 @@ class Region(Grant):
     def drop(self) -> None:
         """Release the pages."""
         backing, self._backing, self._direct = self._backing, None, None
+        self.is_plain = False
         self._pages.clear()
         if backing is not None:
             backing.release()

@@ -136,12 +136,12 @@ def take_work(context: Context) -> bool:
     if not size:
         return False
     at, records = start, Records(ring.map, min(start + MAX_BATCH, start + size), start + size)
-    receives: list[tuple[int, int]] = []
+    receives: list[tuple[QueuePair, list[RecvWR]]] = []
     while at < records.most and records.size < MAX_BYTES:
         length, kind, queue = _HEAD.unpack_from(ring.map, at)
         if kind == POST_RECV:
-            receives.append((queue, at))
-            at = _behind_receives(records, queue, at)
+            works, at = _receives(POST_RECV, queue, records, at)
+            receives.append((_queue_pair(context, queue), works))
         elif kind == PAD:
             _check_size(records, at, length, _MIN_PAD)
             at += length
@@ -149,21 +149,10 @@ def take_work(context: Context) -> bool:
             at = _TAKERS[kind](context, queue, records, at)
         else:
             raise RingError(f"a work record of kind {kind}")
-    for queue, first in receives:
-        _take_receives(context, queue, records, first)
+    for qp, works in receives:
+        _post_receives(context, qp, works)
     ring.taken(at - start)
     return True
-
-
-def _behind_receives(records: Records, queue: int, at: int) -> int:
-    """The offset behind the receives of one queue pair from ``at`` on."""
-    while at < records.most:
-        length, kind, number = _HEAD.unpack_from(records.data, at)
-        if kind != POST_RECV or number != queue:
-            break
-        _check_size(records, at, length, _SIZE)
-        at += length
-    return at
 
 
 def take_receives(context: Context) -> bool:
@@ -176,15 +165,17 @@ def take_receives(context: Context) -> bool:
     """
     ring, found = context.ring, False
     with suppress(RingError):
-        for start, size in ring.runs():
-            records = Records(ring.map, start + size, start + size)
-            found = _take_each_receive(context, records, start) or found
+        start, size = ring.ready()
+        found = _take_each_receive(context, start, size)
+        start, size = ring.ready(size)
+        found = _take_each_receive(context, start, size) or found
     return found
 
 
-def _take_each_receive(context: Context, records: Records, at: int) -> bool:
-    found = False
-    while at < records.most:
+def _take_each_receive(context: Context, at: int, size: int) -> bool:
+    """Post the receives among ``size`` bytes of records from ``at`` on."""
+    records, found = Records(context.ring.map, at + size, at + size), False
+    while at < records.end:
         length, kind, queue = _HEAD.unpack_from(records.data, at)
         end = at + length
         _check_size(records, at, length, _MIN_PAD)
@@ -274,12 +265,15 @@ def _post(
 
 def _take_receives(context: Context, queue: int, records: Records, at: int) -> int:
     """Post the receives of one queue pair from ``at`` on; return the offset behind them."""
-    qp = _queue_pair(context, queue)
     works, at = _receives(POST_RECV, queue, records, at)
+    _post_receives(context, _queue_pair(context, queue), works)
+    return at
+
+
+def _post_receives(context: Context, qp: QueuePair, works: list[RecvWR]) -> None:
     works = works[enqueue_receives(qp, works) :]
     if works:
         _post(context.nic.post_recv, post_invalid_receive, qp, works)
-    return at
 
 
 def _take_shared_receives(context: Context, queue: int, records: Records, at: int) -> int:

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 from errno import EFAULT
 from mmap import PAGESIZE
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from rdmawire.errors import MemoryFault, OwnerGone, VerbsError
 from rdmawire.memory.page import Path
@@ -66,7 +66,8 @@ class ProcessMemory:
             data = os.pread(self._fd, length, address)
         except (OSError, OverflowError) as error:
             raise MemoryFault(_UNMAPPED, address, length) from error
-        _check(len(data), address, length)
+        if len(data) != length:
+            _fail(len(data), address, length)
         return data
 
     def write(self, address: int, data: BytesLike) -> None:
@@ -74,7 +75,8 @@ class ProcessMemory:
             written = os.pwrite(self._fd, data, address)
         except (OSError, OverflowError) as error:
             raise MemoryFault(_UNMAPPED, address, len(data)) from error
-        _check(written, address, len(data))
+        if written != len(data):
+            _fail(written, address, len(data))
 
     def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
         for start in range(0, len(parts), _IOV_MAX):
@@ -84,7 +86,8 @@ class ProcessMemory:
                 written = os.pwritev(self._fd, some, address)
             except (OSError, OverflowError) as error:
                 raise MemoryFault(_UNMAPPED, address, length) from error
-            _check(written, address, length)
+            if written != length:
+                _fail(written, address, length)
             address += length
 
     def close(self) -> None:
@@ -96,14 +99,12 @@ _UNMAPPED: Final = "no such memory in the process"
 _GONE: Final = "the process has ended"
 
 
-def _check(done: int, address: int, length: int) -> None:
-    """Raise ``MemoryFault`` unless all bytes were copied.
+def _fail(done: int, address: int, length: int) -> NoReturn:
+    """Raise ``MemoryFault``: only ``done`` bytes were copied.
 
     Linux copies none, without an error, once the process has no memory any more: mem_rw() of
     fs/proc/base.c.
     """
-    if done == length:
-        return
     if not done:
         raise OwnerGone(_GONE, address, length)
     raise MemoryFault(_UNMAPPED, address, length)

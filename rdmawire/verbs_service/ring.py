@@ -54,7 +54,7 @@ such as UCX find the address by it. RoCE has no service level. Bit 3: it came in
 the network header, 1 IPv6, 2 IPv4."""
 _MIN_RECORD: Final = WORK_REQUEST.struct.size
 _MASK: Final = WORK_RING_BYTES - 1
-_NO_RECORDS: Final = 0, 0
+_NO_RECORDS: Final = RING_HEADER, 0
 _BEYOND: Final = 4096
 """Bytes behind a work ring, so that a record at its end can be read with an SGE that it lacks."""
 MAX_BATCH: Final = 1 << 16
@@ -139,26 +139,24 @@ class WorkRing:
         """Whether there are records that were not taken."""
         return self._words[_HEAD] != self._tail
 
-    def ready(self) -> tuple[int, int]:
+    def ready(self, skip: int = 0) -> tuple[int, int]:
         """Return the offset in ``map`` of the next records, and how many bytes of them there are.
 
-        At most up to the end of the ring. Raises :class:`RingError` for an impossible ``head``.
+        At most up to the end of the ring. ``skip`` bytes of records are passed over: with the size
+        that an earlier call returned, these are the records at the start of the ring. Raises
+        :class:`RingError` for an impossible ``head``.
         """
-        return self.runs()[0]
-
-    def runs(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return :meth:`ready`, and the same for the records behind the end of the ring."""
-        tail = self._tail
+        tail = self._tail + skip
         size = self._words[_HEAD] - tail
         if not size:
-            return _NO_RECORDS, _NO_RECORDS
+            return _NO_RECORDS
         if not _ORDERED:
             fence()
-        if not 0 < size <= WORK_RING_BYTES or size % _WORD:
-            raise RingError(f"head of the work ring is {size} bytes after its tail")
+        if not 0 < size <= WORK_RING_BYTES - skip or size % _WORD:
+            raise RingError(f"head of the work ring is {size + skip} bytes after its tail")
         at = tail & _MASK
-        first = min(size, WORK_RING_BYTES - at)
-        return (RING_HEADER + at, first), (RING_HEADER, size - first)
+        left = WORK_RING_BYTES - at
+        return RING_HEADER + at, min(left, size)
 
     def taken(self, size: int) -> None:
         """Give the space of ``size`` bytes of records back to the library."""
@@ -271,7 +269,7 @@ class CompletionRing(CompletionQueue):
         return min(max(self._words[_CONSUMED], produced - self._room), produced)
 
     def push(self, completion: WorkCompletion, now: int, solicited: bool = False) -> int:
-        if not self.has_room(1):
+        if self._produced >= self._room_until and not self.has_room(1):
             self._overrun()
             return 0
         self._put(completion, time_ns())

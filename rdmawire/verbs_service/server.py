@@ -89,7 +89,7 @@ class Server:
         self._reports = False
         """Whether work was done whose events were not reported yet."""
         self._clients: dict[int, Client] = {}
-        self._contexts: list[Context] = []
+        self._contexts: tuple[Context, ...] = ()
         check_socket_path(path)
         _remove_dead(path)
         if prepare is not None:
@@ -107,9 +107,9 @@ class Server:
     def step(self) -> bool:
         """Take posted work, and move frames."""
         worked = False
-        for context in tuple(self._contexts):
-            looks = _LOOKS
-            while looks and context.ring.has_work and self._take_work(context):
+        for context in self._contexts:
+            looks, ring = _LOOKS, context.ring
+            while looks and ring.has_work and self._take_work(context):
                 looks -= 1
                 worked = True
         time = now()
@@ -324,7 +324,7 @@ class Server:
         except OSError as error:
             raise VerbsError(f"no descriptors or memory left: {error}", ENOMEM) from error
         client.context = context
-        self._contexts.append(context)
+        self._contexts += (context,)
         copies = int(context.process is None)
         fds = (
             context.ring.take_fd(),
@@ -349,7 +349,7 @@ class Server:
         self._turns_away = False
         context, client.context = client.context, None
         if context is not None:
-            self._contexts.remove(context)
+            self._contexts = tuple(one for one in self._contexts if one is not context)
             self.loop.unregister(context.ring.doorbell)
             context.close()
         session, client.session = client.session, None
