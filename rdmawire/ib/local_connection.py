@@ -138,9 +138,11 @@ class LocalConnection:
         if (qp.sq.posted and not are_posted) or not self._is_idle():
             return 0
         qp.device.now = self.peer.device.now = now
-        sent, free, kinds = 0, self._free_completions(), self._kinds
+        sent = free = 0
         for wr in work:
-            kind = kinds.get(wr.opcode)
+            kind = self._kinds.get(wr.opcode)
+            if sent == 1:
+                free = 1 + self._free_completions()  # cheaper than a look for each of many
             if kind is None or not (sent < free or self._has_room(wr, kind)):
                 break
             if not kind.send(self, wr, kind):
@@ -213,10 +215,10 @@ class LocalConnection:
         imm, flags = 0, peer.receive_flags
         if kind.has_imm:
             imm, flags = wr.imm_data, flags | _WITH_IMM
-        source = (imm, 0, peer.qp_num, peer.dest_qp, flags)
-        fields = (recv.wr_id, SUCCESS, kind.role.receipt, 0, length, *source, *NO_DATAGRAM)
-        solicited = wr.flags & SOLICITED != 0
-        peer.recv_cq.push(_new(WorkCompletion, fields), peer.device.now, solicited)
+        qp_num, remote = peer.qp_num, peer.dest_qp
+        fields = (recv.wr_id, SUCCESS, kind.role.receipt, 0, length, imm, 0, qp_num, remote, flags)
+        completion, solicited = _new(WorkCompletion, fields + NO_DATAGRAM), wr.flags & SOLICITED
+        peer.recv_cq.push(completion, peer.device.now, solicited != 0)
 
     def responded(self, wr: SendWR, kind: Kind, length: int) -> None:
         """Count the packets of a READ of ``length`` bytes, and complete it."""
@@ -240,10 +242,10 @@ class LocalConnection:
         packets, size = self._packets, self._bytes
         if not packets:
             return
-        qp, peer, inbound = self.qp, self.peer, self.peer.inbound
-        _count(qp.device, peer.device, packets, size)
-        if qp.service.reliable:
-            _count(peer.device, qp.device, 1, self._response + AETH.SIZE)
+        inbound, requester, responder = self.peer.inbound, self.qp.device, self.peer.device
+        _count(requester, responder, packets, size)
+        if self.qp.service.reliable:
+            _count(responder, requester, 1, self._response + AETH.SIZE)
         inbound.epsn = (inbound.epsn + packets) % MODULUS
         self._move(self._messages, packets)
         self._messages = self._packets = self._bytes = 0
@@ -547,7 +549,7 @@ class LocalConnections:
         Where none was found, only one call of :data:`_SEARCH_EVERY` searches again.
         """
         local = qp.local
-        if local.__class__ is LocalConnection and local.holds:
+        if local.__class__ is LocalConnection and local._to_peer.ways and local._back.ways:
             return local
         number = qp.qp_num
         calls = self._searches[number] = self._searches.get(number, -1) + 1

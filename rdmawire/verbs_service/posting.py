@@ -198,7 +198,8 @@ def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
     qp = _queue_pair(context, queue)
     known, is_short, are_short = _KNOWN[qp.type], qp.type not in _LONG_TYPES, True
     data, most, end, size = records.data, records.most, records.end, records.size
-    read, works = _FIRST_FIELDS.unpack_from, list[SendWR]()
+    read = _FIRST_FIELDS.unpack_from
+    works: list[SendWR] = []
     while at < most and size < MAX_BYTES:
         length, kind, number, opcode, wr_id, flags, imm, remote, rkey, sges, *sge = read(data, at)
         if number != queue or kind != POST_SEND:
@@ -290,7 +291,8 @@ def _take_shared_receives(context: Context, queue: int, records: Records, at: in
 def _receives(kind: int, queue: int, records: Records, at: int) -> tuple[list[RecvWR], int]:
     """The receives of a queue from ``at`` on, and the offset behind them."""
     data, most, end = records.data, records.most, records.end
-    read, works = _FIRST_FIELDS.unpack_from, list[RecvWR]()
+    read = _FIRST_FIELDS.unpack_from
+    works: list[RecvWR] = []
     while at < most:
         length, found, number, _, wr_id, _, _, _, _, sges, *sge = read(data, at)
         if number != queue or found != kind:

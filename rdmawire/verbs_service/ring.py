@@ -272,20 +272,24 @@ class CompletionRing(CompletionQueue):
         if self._produced >= self._room_until and not self.has_room(1):
             self._overrun()
             return 0
-        self._put(completion, time_ns())
+        produced = self._put(completion, time_ns())
         if not _ORDERED:
             fence()
-        self._words[_PRODUCED] = self.polled = self._produced
+        self._words[_PRODUCED] = self.polled = produced
         if self.notify is not None:
-            fence()
-            armed = self._words[_ARMED]
-            if armed:
-                self._armed, self._solicited_only = True, armed == ARM_SOLICITED
-                self._tell(now, solicited or completion.status != 0)
-        return self._produced
+            self._notify(now, solicited or completion.status != 0)
+        return produced
 
-    def _put(self, completion: WorkCompletion, timestamp: int) -> None:
-        """Write one completion behind the others."""
+    def _notify(self, now: int, solicited: bool) -> None:
+        """Report an event if the library asked for one."""
+        fence()
+        armed = self._words[_ARMED]
+        if armed:
+            self._armed, self._solicited_only = True, armed == ARM_SOLICITED
+            self._tell(now, solicited)
+
+    def _put(self, completion: WorkCompletion, timestamp: int) -> int:
+        """Write one completion behind the others, and return its number."""
         (
             wr_id, status, opcode, vendor_err, byte_len, imm, rkey, qp_num, src_qp, flags,
             pkey_index, slid, sl, path_bits, _, _, network,
@@ -302,6 +306,7 @@ class CompletionRing(CompletionQueue):
             srqs.handle_for(qp_num) if opcode & _RECV and srqs.handles else 0, 0,
         )  # fmt: skip
         self._produced = produced + 1
+        return produced + 1
 
     @property
     def room(self) -> int:

@@ -88,6 +88,8 @@ class Server:
         """The context whose work is being taken."""
         self._reports = False
         """Whether work was done whose events were not reported yet."""
+        self._yields = False
+        """Whether to yield at once if there is no work: a program may answer what was just done."""
         self._clients: dict[int, Client] = {}
         self._contexts: tuple[Context, ...] = ()
         check_socket_path(path)
@@ -113,9 +115,10 @@ class Server:
                 looks -= 1
                 worked = True
         time = now()
-        if worked and time < self._move_by and self.network.is_idle:
-            self._reports = True
-            return True
+        if (worked or self._yields) and time < self._move_by and self.network.is_idle:
+            self._reports = self._reports or worked
+            self._yields = worked
+            return worked
         self._move_by = time + _MOVE_PERIOD
         for _ in range(_ROUNDS):
             moved = self.network.move(time)
@@ -176,6 +179,8 @@ class Server:
 
     def may_sleep(self) -> bool:
         """Have libraries ring their doorbells. ``False`` if one posted work meanwhile."""
+        if self._reports:
+            return False
         for context in self._contexts:
             context.ring.sleep()
         self._flush_events(now())
