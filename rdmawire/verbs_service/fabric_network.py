@@ -20,13 +20,14 @@ from rdmawire.traffic.scenario.consistency import places_of
 from rdmawire.traffic.scenario.runner.endpoint import CONTROLS
 from rdmawire.traffic.scenario.runner.testbed import add_links, install_faults, rule_of
 from rdmawire.traffic.scenario.types import parse_rate
-from rdmawire.units import parse_duration, parse_share
+from rdmawire.units import parse_duration, parse_share, us
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import Device, DeviceSpec
 from rdmawire.verbs_service.network import CapturedNetwork, Neighbours
 from rdmawire.wire.management import MTU
 
 _NO_LIMIT: Final = 1 << 62
+_MAX_DELAY: Final = us(100)
 _AROUND: Final = 128
 """Bytes of a link's MTU that the headers of a packet may take."""
 
@@ -84,12 +85,16 @@ class FabricNetwork(CapturedNetwork):
 
 
 class LinkSettings(NamedTuple):
-    """A link that all devices share: latency in ns, rate in bits per second, and shares."""
+    """A link that all devices share: latency in ns, rate in bits per second, and shares of frames.
+
+    Those of ``reorder`` arrive up to :data:`_MAX_DELAY` late, and later frames overtake them.
+    """
 
     latency: int = 0
     rate: int | None = None
     loss: float = 0.0
     duplicate: float = 0.0
+    reorder: float = 0.0
     seed: int = 0
 
 
@@ -115,6 +120,7 @@ _PARSERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "rate": (_rate, "bits per second such as 25G"),
     "loss": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
     "duplicate": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
+    "reorder": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
     "seed": (int, "a whole number"),
 }
 """How the value of each setting is read, and in words what it is."""
@@ -150,9 +156,8 @@ def _on_one_link(
     settings: LinkSettings, simulator: Simulator, devices: Sequence[Device]
 ) -> list[Attachment]:
     random = Random(settings.seed)  # noqa: S311  faults are repeatable
-    chances = None
-    if settings.loss or settings.duplicate:
-        chances = Chances(random, drop=settings.loss, duplicate=settings.duplicate)
+    shares = settings.loss, settings.duplicate, settings.reorder
+    chances = Chances(random, *shares, max_delay=_MAX_DELAY) if any(shares) else None
     link = Link(settings.latency, rate=settings.rate, chances=chances)
     return [simulator.attach(device.nic, device.mac, link) for device in devices]
 

@@ -141,10 +141,11 @@ def test_fault_of_a_connections_end_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "network '': the settings of a link are latency, rate, loss, duplicate, seed"),
+        ("", "network '': the settings of a link are latency, rate, loss, duplicate, reorder"),
         ("loss", "network 'loss': loss is a share from 0 to 1"),
         ("loss=x", "network 'loss=x': loss is a share from 0 to 1"),
         ("loss=2", "network 'loss=2': loss is a share from 0 to 1"),
+        ("reorder=2", "network 'reorder=2': reorder is a share from 0 to 1"),
         ("loss=1%,loss=2%", "network 'loss=2%': loss is given twice"),
         ("delay=3", "network 'delay=3': the settings of a link are latency"),
         ("rate=fast", "network 'rate=fast': rate is bits per second such as 25G"),

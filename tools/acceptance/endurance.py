@@ -1,7 +1,7 @@
 """Programs that come and go for a while with mixed messages, and programs that are killed.
 
-The programs are those of ``csrc/tests``: ``endurance`` compares every byte of its messages,
-``mortal`` connects by librdmacm.
+The programs are those of ``csrc/tests``: ``endurance`` and ``stream`` compare every byte of their
+messages, ``mortal`` connects by librdmacm.
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from rdmawire.terminal import plural
 from tools.acceptance.processes import Program
 from tools.acceptance.reports import reason
 from tools.acceptance.service import Service, Usage, wait_for
@@ -22,6 +23,7 @@ from tools.acceptance.trial import Plan, Size, TrialError, left
 
 _SOURCES: Final = Path(__file__).parents[2] / "csrc" / "tests"
 _LOSS: Final = "loss=0.0005,seed=1"
+_DISORDER: Final = "loss=0.0005,duplicate=0.0005,reorder=0.002,seed=1"
 _AT_ONCE: Final = 3
 _WARM_UP: Final = 6
 """Programs after which caches have their size."""
@@ -30,6 +32,8 @@ _KILLED: Final = 0.125
 """Share of programs that are killed."""
 _LIFE_SECONDS: Final = 2.0
 """Maximum life of a program that is killed."""
+_STREAM_MESSAGES: Final = 500_000
+"""Messages of one program that sends small ones without a break."""
 _LIMIT_SECONDS: Final = 300
 _LOOK_SECONDS: Final = 0.02
 _MAX_GROWTH: Final = 32 << 20
@@ -47,7 +51,7 @@ _CLIENT_SECONDS: Final = 0.06
 
 def plans(size: Size) -> tuple[Plan, ...]:
     """Return the trials, which share the minutes."""
-    seconds = size.minutes * 60 / 2
+    seconds = size.minutes * 60 / 4
     return (
         Plan(f"{size.kills} programs are killed", _kill),
         Plan("endurance: programs come and go", partial(_endure, seconds=seconds, loses=False)),
@@ -55,6 +59,12 @@ def plans(size: Size) -> tuple[Plan, ...]:
             "endurance: programs come and go, packets are lost",
             partial(_endure, seconds=seconds, loses=True),
             ("--network", _LOSS),
+        ),
+        Plan("endurance: small messages without a break", partial(_stream, seconds=seconds)),
+        Plan(
+            "endurance: small messages, packets are lost, duplicated and reordered",
+            partial(_stream, seconds=seconds),
+            ("--network", _DISORDER),
         ),
     )
 
@@ -156,6 +166,34 @@ def _endure(service: Service, folder: Path, _: Size, *, seconds: float, loses: b
     return f"{_counts(crowd)} in {seconds:.0f} s; {what}; {_memory(warm, service.usage())}"
 
 
+def _stream(service: Service, folder: Path, _: Size, *, seconds: float) -> str:
+    """Run one program after another, as many as fit into the time."""
+    before = service.usage()
+    command = str(compiled("stream", service, folder))
+    messages = _streamed(service, folder, f"{command} 0 {_STREAM_MESSAGES // 10}")
+    left(service, before)
+    warm, start, seed = service.usage(), time.monotonic(), 0
+    while time.monotonic() - start < seconds:
+        seed += 1
+        messages += _streamed(service, folder, f"{command} {seed} {_STREAM_MESSAGES}")
+    took, what = time.monotonic() - start, left(service, before)
+    memory = _memory(warm, service.usage(), after=1)
+    return f"{messages:,} messages, all data right in {took:.0f} s; {what}; {memory}"
+
+
+def _streamed(service: Service, folder: Path, command: str) -> int:
+    """Run a program that sends small messages; return how many. ``TrialError`` if it fails."""
+    program = Program(command, service.variables({}), folder / "output")
+    try:
+        program.wait(_LIMIT_SECONDS)
+    finally:
+        program.end()
+    found = _DONE.search(program.output)
+    if program.status or found is None:
+        raise TrialError(f"{command}: exit status {program.status}: {reason(program.output)}")
+    return int(found[1])
+
+
 def _counts(crowd: Crowd) -> str:
     lost = f", {crowd.lost:,} more lost by UC and UD" if crowd.lost else ""
     return (
@@ -164,11 +202,14 @@ def _counts(crowd: Crowd) -> str:
     )
 
 
-def _memory(warm: Usage, after: Usage) -> str:
-    """Return the resident memory of a service in words; ``TrialError`` if it grew."""
-    text = f"{warm.resident >> 20} MiB resident after {_WARM_UP} programs"
-    text += f", {after.resident >> 20} MiB in the end"
-    if after.resident - warm.resident > _MAX_GROWTH:
+def _memory(warm: Usage, end: Usage, after: int = _WARM_UP) -> str:
+    """Return the resident memory of a service in words; ``TrialError`` if it grew.
+
+    ``warm`` is what it had ``after`` this many programs.
+    """
+    text = f"{warm.resident >> 20} MiB resident after {plural(after, 'program')}"
+    text += f", {end.resident >> 20} MiB in the end"
+    if end.resident - warm.resident > _MAX_GROWTH:
         raise TrialError(text)
     return text
 

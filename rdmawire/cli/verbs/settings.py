@@ -54,9 +54,10 @@ def service_options(socket_help: str) -> Callable[[F], F]:
         ),
         option(
             "Network", "--network", default="", metavar="TEXT",
-            help="loss=0.001,latency=10us,rate=25G,duplicate=0.01,seed=1: a link with any of "
-            "these; the name or file of a scenario: its switches and links, with a device for each "
-            "host; udp=PORT,peer=HOST:PORT: other services.  [default: direct, without loss]",
+            help="loss=0.001,latency=10us,rate=25G,duplicate=0.01,reorder=0.01,seed=1: a link "
+            "with any of these; the name or file of a scenario: its switches and links, with a "
+            "device for each host; udp=PORT,peer=HOST:PORT: other services.  [default: direct, "
+            "without loss]",
         ),
         option(
             "Network", "-w", "--pcap", metavar="FILE",
