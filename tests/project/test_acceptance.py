@@ -198,6 +198,7 @@ def test_rows_that_did_not_run_stay_as_they_were() -> None:
     other = Case(PACKAGE, "ib_read_bw", "ib_read_bw", transport="RC")
     old = [page.plain(Result(one, Verdict.FAILED, "old"), "1") for one in (CASE, other)]
     new = [page.plain(Result(other, Verdict.PASSED), "2")]
+    new.append(page.plain(Result(CASE, Verdict.MISSING, "not installed"), ""))
     rows = page.merged(old, new, (other, CASE))
     assert [(row["program"], row["verdict"]) for row in rows] == [
         ("ib_read_bw", "passed"),

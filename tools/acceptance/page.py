@@ -49,6 +49,8 @@ before, and no queue pair, completion queue, memory region or context. In endura
 reliable and unreliable connections and datagrams come and go, three at a time, for some minutes
 (`--minutes`): SENDs, WRITEs, READs and atomics of up to 65,536 bytes, of which each is compared.
 Some end by errors, which must be the right ones, and some are killed.
+Programs of small messages send WRITEs, SENDs, READs and atomics of up to 64 bytes in both
+directions at once, with 512 of them under way, as fast as the service takes them.
 """
 
 
@@ -73,8 +75,14 @@ def plain(result: Result, version: str) -> Row:
 
 
 def merged(old: Iterable[Row], new: Iterable[Row], cases: Iterable[Case]) -> list[Row]:
-    """Return a row for each case, in their order: the new one, else the old one."""
-    rows = {_key(row): row for row in (*old, *new)}
+    """Return a row for each case, in their order: the new one, else the old one.
+
+    A case that cannot be run now keeps its old row.
+    """
+    rows = {_key(row): row for row in old}
+    rows |= {
+        _key(row): row for row in new if row["verdict"] != Verdict.MISSING or _key(row) not in rows
+    }
     keys = ((case.package.title, case.options, case.transport, case.where) for case in cases)
     return [rows[key] for key in keys if key in rows]
 
