@@ -16,17 +16,17 @@ from typing import Final, NamedTuple, TypeGuard
 from rdmawire.errors import MemoryFault
 from rdmawire.ib.device import Device
 from rdmawire.ib.encapsulation import PLAIN
-from rdmawire.ib.engine import Nic
 from rdmawire.ib.execute import NO_DATAGRAM
 from rdmawire.ib.qp import NOT_RECEIVED, QueuePair
+from rdmawire.ib.requester import OPERANDS
 from rdmawire.ib.responder import REQUESTS
 from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE, Resource
 from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Flow
 from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import SERVICES, Outbound
-from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.ib.tx_template import TxTemplate, word_offset
+from rdmawire.memory.address_space import ATOMIC_SIZE, added, swapped
 from rdmawire.memory.key import LOCAL_WRITE, REMOTE_WRITE, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.region import Region
 from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WCFlags, WorkCompletion
@@ -42,8 +42,7 @@ from rdmawire.verbs.wr import (
     Sge,
     Verb,
 )
-from rdmawire.wire.ib import AETH, ICRC, RETH, ImmDt
-from rdmawire.wire.opcode import Operation
+from rdmawire.wire.ib import AETH, ICRC, RETH, AtomicAckETH, AtomicETH, ImmDt
 from rdmawire.wire.serial import MODULUS
 
 MAX_MESSAGE: Final = 16 << 20
@@ -81,24 +80,24 @@ class LocalConnection:
     """
 
     __slots__ = (
-        "_back",
         "_bytes",
         "_kinds",
         "_messages",
         "_packets",
         "_request",
         "_response",
-        "_to_peer",
+        "back",
         "peer",
         "qp",
+        "to_peer",
     )
 
     def __init__(self, qp: QueuePair, peer: QueuePair, to_peer: Flow, back: Flow) -> None:
         self.qp = qp
         self.peer = peer
-        self._to_peer = to_peer
-        self._back = back
-        self._kinds = _KINDS[qp.type]
+        self.to_peer = to_peer
+        self.back = back
+        self._kinds = KINDS[qp.type]
         self._request = _empty_frame(qp.request_template)
         self._response = _empty_frame(peer.response_template)
         self._messages = self._packets = self._bytes = 0
@@ -106,7 +105,7 @@ class LocalConnection:
     @property
     def holds(self) -> bool:
         """Whether no queue pair of the two adapters was changed since the connection was found."""
-        return bool(self._to_peer.ways) and bool(self._back.ways)
+        return bool(self.to_peer.ways) and bool(self.back.ways)
 
     def may_send(self, opcode: int) -> bool:
         """Whether work of this type may need no packets."""
@@ -220,22 +219,23 @@ class LocalConnection:
         completion, solicited = _new(WorkCompletion, fields + NO_DATAGRAM), wr.flags & SOLICITED
         peer.recv_cq.push(completion, peer.device.now, solicited != 0)
 
-    def responded(self, wr: SendWR, kind: Kind, length: int) -> None:
-        """Count the packets of a READ of ``length`` bytes, and complete it."""
+    def responded(self, wr: SendWR, kind: Kind, asked: Resource, size: int) -> None:
+        """Count the packets of a READ or an atomic, and complete it.
+
+        ``asked`` is what the responder remembers of it, without the PSN. The responses have
+        ``size`` bytes of payload, with pad, and of extended headers.
+        """
         self._acknowledge()
-        qp, peer = self.qp, self.peer
-        packets = -(-length // qp.mtu)
-        headers = AETH.SIZE * min(packets, 2)
-        size = packets * self._response + headers + length + -length % 4
-        _count(qp.device, peer.device, 1, self._request + RETH.SIZE)
-        _count(peer.device, qp.device, packets, size)
-        inbound, asked = peer.inbound, RETH(wr.remote_address, wr.rkey, length)
-        resource = Resource(kind.opcode, inbound.epsn, packets, length, asked)
+        qp, inbound, packets = self.qp, self.peer.inbound, asked.packets
+        requester, responder = qp.device, self.peer.device
+        _count(requester, responder, 1, self._request + kind.only)
+        _count(responder, requester, packets, packets * self._response + size)
+        resource = asked._replace(psn=inbound.epsn)
         inbound.move_past(packets)
-        inbound.remember(resource, peer.max_dest_rd_atomic)
+        inbound.remember(resource, self.peer.max_dest_rd_atomic)
         self._move(1, packets)
-        if wr.flags & SIGNALED or self.qp.signal_all:
-            self._report(wr, kind, length)
+        if wr.flags & SIGNALED or qp.signal_all:
+            self._report(wr, kind, asked.length)
 
     def _acknowledge(self) -> None:
         """Move both ends past the requests that have no response yet, and count their ACK."""
@@ -480,9 +480,46 @@ def _send_read(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
     if source is None or not _copy(source, sink):
         return False
     peer.counters.rx_read_requests += 1
-    connection.responded(wr, kind, sink.length)
+    length = sink.length
+    packets = -(-length // qp.mtu)
+    asked = RETH(wr.remote_address, wr.rkey, length)
+    resource = Resource(kind.opcode, NO_PSN, packets, length, asked)
+    size = AETH.SIZE * min(packets, 2) + length + -length % 4
+    connection.responded(wr, kind, resource, size)
     return True
 
+
+def _send_atomic(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
+    """Do an atomic. The original value is written before the new one, so that both are or none."""
+    qp, peer, address = connection.qp, connection.peer, wr.remote_address
+    if not (qp.max_rd_atomic and peer.max_dest_rd_atomic) or address % ATOMIC_SIZE:
+        return False
+    sink, target = (
+        _local(qp, qp.pd, wr.sges, LOCAL_WRITE),
+        _remote(peer, wr, ATOMIC_SIZE, kind.role),
+    )
+    if sink is None or target is None or sink.length != ATOMIC_SIZE:
+        return False
+    if target.memory.place(address) % ATOMIC_SIZE:
+        return False
+    try:
+        original, new = _ATOMICS[wr.opcode](target.read(0, ATOMIC_SIZE), wr)
+        sink.write(0, original.to_bytes(ATOMIC_SIZE, "little"))
+        target.write(0, new)
+    except MemoryFault:
+        return False
+    peer.counters.rx_atomic_requests += 1
+    asked = AtomicETH(address, wr.rkey, *OPERANDS[wr.opcode](wr))
+    resource = Resource(kind.opcode, NO_PSN, 1, ATOMIC_SIZE, asked, original)
+    connection.responded(wr, kind, resource, AETH.SIZE + AtomicAckETH.SIZE)
+    return True
+
+
+_ATOMICS: Final[Mapping[int, Callable[[bytes | memoryview, SendWR], tuple[int, bytes]]]] = {
+    SendOpcode.ATOMIC_CMP_AND_SWP: lambda old, wr: swapped(old, wr.compare_add, wr.swap),
+    SendOpcode.ATOMIC_FETCH_AND_ADD: lambda old, wr: added(old, wr.compare_add),
+}
+"""The value that an atomic finds in eight bytes, and the bytes that it leaves."""
 
 _SENDERS: Final = {
     SendOpcode.SEND: _send_send,
@@ -490,6 +527,8 @@ _SENDERS: Final = {
     SendOpcode.RDMA_WRITE: _send_write,
     SendOpcode.RDMA_WRITE_WITH_IMM: _send_write_with_imm,
     SendOpcode.RDMA_READ: _send_read,
+    SendOpcode.ATOMIC_CMP_AND_SWP: _send_atomic,
+    SendOpcode.ATOMIC_FETCH_AND_ADD: _send_atomic,
 }
 
 
@@ -510,70 +549,8 @@ def _kinds(qp_type: QPType) -> dict[int, Kind]:
     return {opcode: _kind(qp_type, opcode) for opcode in _SENDERS if opcode in offered}
 
 
-_KINDS: Final[Mapping[QPType, Mapping[int, Kind]]] = {
+KINDS: Final[Mapping[QPType, Mapping[int, Kind]]] = {
     QPType.RC: _kinds(QPType.RC),
     QPType.UC: _kinds(QPType.UC),
 }
 """The work that needs no packets, by type of queue pair and opcode."""
-
-
-def find_local(qp: QueuePair, nics: Mapping[bytes, Nic]) -> LocalConnection | None:
-    """The connection of ``qp`` if its peer belongs to one of ``nics``, which have MAC addresses.
-
-    ``None`` also while the peer is not connected to ``qp``, and for queue pairs or adapters with
-    other rules than the standard's, which only packets apply.
-    """
-    if qp.type not in _KINDS or not _is_standard(qp):
-        return None
-    request = qp.request_template.frame(qp.service.base | Operation.SEND_ONLY, 0, b"", b"")
-    to_peer = _flow_at(nics, request)
-    if to_peer is None:
-        return None
-    peer: QueuePair = to_peer.ways[0][0]
-    back = _flow_at(nics, peer.request_template.frame(to_peer.opcode, 0, b"", b""))
-    if back is None or back.ways[0][0] is not qp or peer is qp or not _is_standard(peer):
-        return None
-    return LocalConnection(qp, peer, to_peer, back)
-
-
-class LocalConnections:
-    """The connections of queue pairs whose peers belong to one of ``nics``, by MAC address."""
-
-    def __init__(self, nics: Mapping[bytes, Nic]) -> None:
-        self._nics = nics
-        self._searches: dict[int, int] = {}
-
-    def of(self, qp: QueuePair) -> LocalConnection | None:
-        """The connection of a queue pair, if it has one now. It is stored in ``qp.local``.
-
-        Where none was found, only one call of :data:`_SEARCH_EVERY` searches again.
-        """
-        local = qp.local
-        if local.__class__ is LocalConnection and local._to_peer.ways and local._back.ways:
-            return local
-        number = qp.qp_num
-        calls = self._searches[number] = self._searches.get(number, -1) + 1
-        qp.local = None if calls % _SEARCH_EVERY else find_local(qp, self._nics)
-        if qp.local is not None:
-            del self._searches[number]
-        return qp.local
-
-    def forget(self, number: int) -> None:
-        """Forget a queue pair, which is destroyed."""
-        self._searches.pop(number, None)
-
-
-_SEARCH_EVERY: Final = 64
-
-
-def _flow_at(nics: Mapping[bytes, Nic], frame: bytes) -> Flow | None:
-    nic = nics.get(frame[:6])
-    return None if nic is None else nic.flow_of(frame)
-
-
-def _is_standard(qp: QueuePair) -> bool:
-    """Whether packets of the queue pair have no effects but those of the standard."""
-    device = qp.device
-    profile = device.profile
-    plain = device.rules is STANDARD and not profile.bugs and not profile.unsupported
-    return plain and not (profile.frees_slots_at_poll or qp.grants_credits)

@@ -208,10 +208,10 @@ def _forgets_address(qp: QueuePair, wqe: Wqe) -> bool:
 
 def _atomiceth(_: QueuePair, wqe: Wqe) -> Header:
     wr = wqe.wr
-    return AtomicETH(wr.remote_address, wr.rkey, *_OPERANDS[wr.opcode](wr))
+    return AtomicETH(wr.remote_address, wr.rkey, *OPERANDS[wr.opcode](wr))
 
 
-_OPERANDS: dict[int, Callable[[SendWR], tuple[int, int]]] = {
+OPERANDS: dict[int, Callable[[SendWR], tuple[int, int]]] = {
     SendOpcode.ATOMIC_CMP_AND_SWP: lambda wr: (wr.swap, wr.compare_add),
     SendOpcode.ATOMIC_FETCH_AND_ADD: lambda wr: (wr.compare_add, 0),
 }

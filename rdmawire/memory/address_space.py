@@ -170,6 +170,16 @@ def added(old: bytes | memoryview, value: int) -> tuple[int, bytes]:
     return number, ((number + value) & LAST_ADDRESS).to_bytes(ATOMIC_SIZE, "little")
 
 
+def swapped(old: bytes | memoryview, compare: int, swap: int) -> tuple[int, bytes]:
+    """Return the number in eight bytes, and the bytes of ``swap`` if it equals ``compare``.
+
+    Else the bytes as they are. The byte order is that of :func:`added`.
+    """
+    number = int.from_bytes(old, "little")
+    new = swap & LAST_ADDRESS if number == compare else number
+    return number, new.to_bytes(ATOMIC_SIZE, "little")
+
+
 class AddressSpace:
     """Bus addresses, which for host memory are virtual addresses as well.
 

@@ -21,9 +21,10 @@ from rdmawire.memory.address_space import (
     Span,
     added,
     check_aligned,
+    swapped,
 )
 from rdmawire.memory.key import Access, Footprint, Grant, KeyFault, ProtectionDomain
-from rdmawire.memory.page import LAST_ADDRESS, PAGE_4K, PAGE_64K, DmaCounters, Path, split
+from rdmawire.memory.page import PAGE_4K, PAGE_64K, DmaCounters, Path, split
 from rdmawire.validate import BytesLike
 
 
@@ -541,9 +542,8 @@ class Region(Grant):
     def compare_swap(self, iova: int, compare: int, swap: int) -> int:
         """Write ``swap`` to eight bytes equal to ``compare``; return the previous value."""
         check_aligned(iova)
-        old = int.from_bytes(self.read(iova, ATOMIC_SIZE), "little")
-        new = swap & LAST_ADDRESS if old == compare else old
-        self.write(iova, new.to_bytes(ATOMIC_SIZE, "little"))
+        old, new = swapped(self.read(iova, ATOMIC_SIZE), compare, swap)
+        self.write(iova, new)
         return old
 
     def _checked(self, iova: int, length: int) -> Backing:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QueuePair
-from rdmawire.ib.local_connection import LocalConnections
+from rdmawire.ib.local_peer import LocalConnections
 from rdmawire.memory import MemoryWindow, Region
 from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import (

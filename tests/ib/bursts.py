@@ -41,8 +41,11 @@ class Place(Enum):
     BEYOND = "memory beyond the end of the region"
 
 
+ATOMICS = SendOpcode.ATOMIC_CMP_AND_SWP, SendOpcode.ATOMIC_FETCH_AND_ADD
+
+
 class Work(NamedTuple):
-    """A work request of ``size`` bytes."""
+    """A work request of ``size`` bytes: 8 for an atomic."""
 
     opcode: SendOpcode
     size: int
@@ -225,7 +228,7 @@ def send_wr(own: Side, other: Side, work: Work) -> SendWR:
     offset, size, place = own.place(work.size), work.size, work.place
     sges: tuple[Sge, ...] = (own.data.sge(size, offset),)
     flags, inline = int(work.flags), b""
-    reads = work.opcode is SendOpcode.RDMA_READ
+    reads = work.opcode is SendOpcode.RDMA_READ or work.opcode in ATOMICS
     if place is Place.SPLIT:
         half = size // 2
         sges = own.data.sge(half, offset), own.data.sge(size - half, offset + 7)
@@ -238,6 +241,11 @@ def send_wr(own: Side, other: Side, work: Work) -> SendWR:
     remote, number = other.data, own.posted
     rkey = remote.rkey + (place is Place.WRONG_RKEY)
     address = remote.address + (number * 1777) % (SIZE - size)
+    if work.opcode in ATOMICS:
+        address -= address % size
+        return SendWR(
+            work.opcode, sges, number, flags, address, rkey, compare_add=number % 2, swap=number
+        )
     return SendWR(work.opcode, sges, number, flags, address, rkey, imm_data=number, inline=inline)
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.ib import Nic
-from rdmawire.ib.local_connection import MAX_MESSAGE, LocalConnections
+from rdmawire.ib.local_connection import MAX_MESSAGE
+from rdmawire.ib.local_peer import LocalConnections
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.standard_rules import STANDARD
 from rdmawire.memory.page import Path
@@ -20,6 +21,7 @@ from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import SendFlags, SendOpcode, SendWR
 from rdmawire.wire.management import MTU
 from tests.ib.bursts import (
+    ATOMICS,
     Action,
     Arm,
     Place,
@@ -102,8 +104,8 @@ def seen(world: World, *, counters: bool) -> list[object]:
 
 
 def _mixes_reads(works: Sequence[Work]) -> bool:
-    """Whether READs come before other work: then it depends on turns which ACKs are sent."""
-    return len({work.opcode is READ for work in works}) > 1
+    """Whether READs or atomics come before other work: then ACKs depend on turns."""
+    return len({work.opcode is READ or work.opcode in ATOMICS for work in works}) > 1
 
 
 _TRANSACTIONS = slice(6, 7)
@@ -160,6 +162,31 @@ def test_messages_leave_what_their_packets_leave(kind: QPType, seed: int) -> Non
         first_psn=random.choice((100, (1 << 24) - 5)),
     )
     both(setup, [drawn_action(random, kind) for _ in range(random.randrange(24))])
+
+
+@given(seed=st.integers(0, 2**32))
+def test_atomics_leave_what_their_packets_leave(seed: int) -> None:
+    random = Random(seed)
+    setup = Setup(profile=PROFILE, max_send_wr=64, first_psn=random.choice((100, (1 << 24) - 5)))
+    actions: list[Action] = [PostRecv(side, 0, [2600] * 20) for side in (0, 1)]
+    for _ in range(random.randrange(1, 12)):
+        works = [drawn_atomic(random) for _ in range(random.randrange(1, 12))]
+        if random.random() < 0.5:
+            works += drawn_works(random, QPType.RC)
+        actions.append(PostSend(random.randrange(2), 0, works))
+    both(setup, actions)
+
+
+def drawn_atomic(random: Random) -> Work:
+    flags = random.choice((0, SendFlags.SIGNALED, SendFlags.SIGNALED | SendFlags.FENCE))
+    wrong = random.choice((Place.SPLIT, Place.BEYOND, Place.WRONG_LKEY, Place.WRONG_RKEY))
+    return Work(random.choice(ATOMICS), 8, flags, random.choice((*[Place.OWN] * 20, wrong)))
+
+
+@pytest.mark.parametrize("opcode", ATOMICS)
+def test_atomics_need_no_packets(opcode: SendOpcode) -> None:
+    world = both(SETUP, [PostSend(side, 0, [Work(opcode, 8)] * 4) for side in (0, 1, 0)])
+    assert world.sent_locally == 12
 
 
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])

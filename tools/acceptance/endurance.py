@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from rdmawire.terminal import plural
 from tools.acceptance.processes import Program
 from tools.acceptance.reports import reason
 from tools.acceptance.service import Service, Usage, wait_for
@@ -177,7 +176,7 @@ def _stream(service: Service, folder: Path, _: Size, *, seconds: float) -> str:
         seed += 1
         messages += _streamed(service, folder, f"{command} {seed} {_STREAM_MESSAGES}")
     took, what = time.monotonic() - start, left(service, before)
-    memory = _memory(warm, service.usage(), after=1)
+    memory = _memory(warm, service.usage())
     return f"{messages:,} messages, all data right in {took:.0f} s; {what}; {memory}"
 
 
@@ -202,13 +201,12 @@ def _counts(crowd: Crowd) -> str:
     )
 
 
-def _memory(warm: Usage, end: Usage, after: int = _WARM_UP) -> str:
+def _memory(warm: Usage, end: Usage) -> str:
     """Return the resident memory of a service in words; ``TrialError`` if it grew.
 
-    ``warm`` is what it had ``after`` this many programs.
+    ``warm`` is what it had after the first programs.
     """
-    text = f"{warm.resident >> 20} MiB resident after {plural(after, 'program')}"
-    text += f", {end.resident >> 20} MiB in the end"
+    text = f"{warm.resident >> 20} MiB resident at first, {end.resident >> 20} MiB in the end"
     if end.resident - warm.resident > _MAX_GROWTH:
         raise TrialError(text)
     return text
