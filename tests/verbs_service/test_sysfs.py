@@ -151,7 +151,7 @@ def test_paths_and_roots_of_any_length_and_kind_are_taken(tree: Path, seed: int)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("call", ["__realpath_chk(b'/sys', room, 9)"])
+@pytest.mark.parametrize("call", ["__realpath_chk(b'/sys', room, 9)", "__getcwd_chk(room, 10, 9)"])
 def test_small_buffer_of_a_checked_program_ends_it_as_without_the_library(call: str) -> None:
     code = f"import ctypes; room = ctypes.create_string_buffer(9); ctypes.CDLL(None).{call}"
     done = subprocess.run(
