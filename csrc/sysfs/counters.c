@@ -39,34 +39,12 @@ static bool is_in_counters(const char *path)
 	       strncmp(folder, "hw_counters/", strlen("hw_counters/")) == 0;
 }
 
-/* Write the path of a file in a folder that is open. Returns whether there is room for it. */
-static bool write_absolute(char *absolute, int folder, const char *name)
-{
-	char link[64];
-	ssize_t length;
-
-	snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
-	length = readlink(link, absolute, PATH_MAX - 1);
-	if (length < 0 || length + 1 + strlen(name) + 1 > PATH_MAX)
-		return false;
-	absolute[length] = '/';
-	strcpy(absolute + length + 1, name);
-	return true;
-}
-
-bool rw_is_counter(int folder, const char *path)
+bool rw_is_counter(const char *path)
 {
 	const char *root = getenv("RDMAWIRE_SYSFS");
-	char absolute[PATH_MAX];
-	int before = errno;
 
-	if (!path || !root || !*root)
-		return false;
-	if (folder >= 0 && !strchr(path, '/')) {
-		path = write_absolute(absolute, folder, path) ? absolute : "";
-		errno = before;
-	}
-	return is_in_counters(path) && strncmp(path, root, strlen(root)) == 0;
+	return path && root && *root && strncmp(path, root, strlen(root)) == 0 &&
+	       is_in_counters(path);
 }
 
 static int connect_to(const char *path)

@@ -6,9 +6,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether a path is that of a counter in the private tree. A path without a slash is one in
- * `folder`, a descriptor or AT_FDCWD. Keeps errno. */
-bool rw_is_counter(int folder, const char *path);
+/* Whether a path, as rw_private() returns it, is that of a counter in the private tree. */
+bool rw_is_counter(const char *path);
 
 /* Let the service write the counters of all ports to their files. Returns when it has, or at once if
  * it is gone, or after a second if it does not answer. Keeps errno. */

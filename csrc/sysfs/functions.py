@@ -15,7 +15,8 @@ _NAMES = (
     " scandir scandir64 access faccessat euidaccess eaccess stat stat64 lstat lstat64 fstatat"
     " fstatat64 statx __xstat __xstat64 __lxstat __lxstat64 __fxstatat __fxstatat64 readlink"
     " readlinkat __readlink_chk __readlinkat_chk realpath __realpath_chk canonicalize_file_name"
-    " getxattr lgetxattr listxattr llistxattr"
+    " getxattr lgetxattr listxattr llistxattr chdir posix_spawn_file_actions_addchdir_np"
+    " posix_spawn_file_actions_addchdir getcwd __getcwd_chk get_current_dir_name glob glob64"
 )
 
 

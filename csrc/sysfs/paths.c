@@ -16,19 +16,22 @@
 #define OF_RDMA "/sys/class/infiniband"
 #define DEVICES "/dev/infiniband"
 
+/* For functions with a buffer of their own, which callers need seldom: stacks may be small. */
+#define OWN_FRAME __attribute__((noinline))
+
 static bool begins(const char *path, const char *prefix)
 {
 	return strncmp(path, prefix, strlen(prefix)) == 0;
 }
 
-/* As access(2), which this library replaces. */
-static bool exists(const char *path)
+/* As stat(2), which this library replaces. */
+static bool find(const char *path, struct stat *found)
 {
 	int before = errno;
-	bool found = syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
+	bool exists = syscall(SYS_newfstatat, AT_FDCWD, path, found, 0) == 0;
 
 	errno = before;
-	return found;
+	return exists;
 }
 
 /* Write the place of a path in the tree. Returns whether it can have one. */
@@ -38,63 +41,156 @@ static bool write_place(char *place, const char *root, const char *path)
 
 	if (begins(path, SYSFS))
 		length = snprintf(place, PATH_MAX, "%s/%s", root, path + strlen(SYSFS));
-	else
+	else if (begins(path, DEVICES))
 		length = snprintf(place, PATH_MAX, "%s/..%s", root, path);
+	else
+		return false;
 	return length > 0 && length < PATH_MAX;
 }
 
-const char *rw_private(const char *path, enum rw_use use, char buffer[static PATH_MAX])
+/* Write the place of an absolute path in the tree. Returns whether the path stands for it. */
+static bool is_private(const char *path, const char *root, char *place)
 {
-	const char *root;
+	struct stat found, own;
 
-	if (!path || (!begins(path, SYSFS) && !begins(path, DEVICES)))
-		return path;
-	root = getenv("RDMAWIRE_SYSFS");
-	if (!root || !*root || !write_place(buffer, root, path) || !exists(buffer))
-		return path;
-	if (use == RW_LIST && begins(path, SYSFS) && !begins(path, OF_RDMA) && exists(path))
-		return path;
-	return buffer;
+	if (!write_place(place, root, path) || !find(place, &found))
+		return false;
+	return !S_ISDIR(found.st_mode) || begins(path, OF_RDMA) || begins(path, DEVICES) ||
+	       !find(path, &own);
 }
 
-/* As fstatat(2), which this library replaces. */
-static bool is_root(int folder)
+/* Write the path of a folder, a descriptor or AT_FDCWD: the kernel's, so it has no links. */
+static bool write_folder(char *place, int folder)
 {
-	struct stat at, root;
+	char link[64];
 	int before = errno;
-	bool same = syscall(SYS_newfstatat, folder, "", &at, AT_EMPTY_PATH) == 0 &&
-		    syscall(SYS_newfstatat, AT_FDCWD, "/", &root, 0) == 0 &&
-		    at.st_dev == root.st_dev && at.st_ino == root.st_ino;
+	long length;
 
+	if (folder == AT_FDCWD) {
+		length = syscall(SYS_getcwd, place, PATH_MAX) - 1;
+	} else {
+		snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+		length = syscall(SYS_readlinkat, AT_FDCWD, link, place, PATH_MAX - 1);
+	}
 	errno = before;
-	return same;
+	if (length <= 0 || place[0] != '/')
+		return false;
+	place[length] = 0;
+	return true;
 }
 
-const char *rw_private_at(int folder, const char *path, enum rw_use use,
-			  char buffer[static PATH_MAX])
+/* Skip the "." and ".." at the beginning of a relative path, and leave a folder for each "..". */
+static const char *leave(char *folder, const char *path)
+{
+	size_t length;
+
+	for (; *path; path += length) {
+		path += strspn(path, "/");
+		length = strcspn(path, "/");
+		if (length > 2 || strncmp(path, "..", length) != 0)
+			break;
+		if (length == 2)
+			*strrchr(folder, '/') = 0;
+		if (!*folder)
+			strcpy(folder, "/");
+	}
+	return path;
+}
+
+/* Append a relative path to that of a folder. Returns whether there is room for it. */
+static bool join(char *folder, const char *path)
+{
+	size_t length;
+
+	path = leave(folder, path);
+	length = folder[1] ? strlen(folder) : 0;
+	if (length + 1 + strlen(path) >= PATH_MAX)
+		return false;
+	if (*path) {
+		folder[length] = '/';
+		strcpy(folder + length + 1, path);
+	}
+	return true;
+}
+
+/* A path that leaves the tree, or is not in it, is one of the machine. */
+OWN_FRAME static const char *of_relative(int folder, const char *path, const char *root,
+					 char *buffer)
 {
 	char absolute[PATH_MAX];
+	bool is_below;
 
-	if (!path || path[0] == '/' || folder < 0)
-		return rw_private(path, use, buffer);
-	if ((!begins(path, &SYSFS[1]) && !begins(path, &DEVICES[1])) ||
-	    strlen(path) + 2 > sizeof absolute || !is_root(folder))
+	if (!write_folder(absolute, folder))
 		return path;
-	absolute[0] = '/';
-	strcpy(absolute + 1, path);
-	return rw_private(absolute, use, buffer) == buffer ? buffer : path;
+	is_below = rw_public(absolute);
+	if (!join(absolute, path))
+		return path;
+	if (is_private(absolute, root, buffer))
+		return buffer;
+	return is_below ? strcpy(buffer, absolute) : path;
 }
 
-void rw_public(char *path)
+const char *rw_private(int folder, const char *path, char buffer[static PATH_MAX])
 {
 	const char *root = getenv("RDMAWIRE_SYSFS");
-	size_t length = root ? strlen(root) : 0;
+
+	if (!path || !*path || !root || !*root)
+		return path;
+	if (*path != '/')
+		return of_relative(folder, path, root, buffer);
+	return is_private(path + strspn(path, "/") - 1, root, buffer) ? buffer : path;
+}
+
+/* Replace the first `length` bytes of a path by a prefix that is not longer, if a name ends there. */
+static bool replace(char *path, size_t length, const char *prefix)
+{
+	size_t kept = strlen(prefix);
+
+	if (length < kept || (path[length] && path[length] != '/'))
+		return false;
+	memmove(path + kept, path + length, strlen(path + length) + 1);
+	memcpy(path, prefix, kept);
+	return true;
+}
+
+/* As rw_public(), for this root. */
+static bool replace_root(char *path, const char *root)
+{
+	size_t length = strlen(root);
 
 	while (length > 1 && root[length - 1] == '/')
 		length--;
-	if (length >= strlen("/sys") && strncmp(path, root, length) == 0 &&
-	    (path[length] == '/' || !path[length])) {
-		memmove(path + strlen("/sys"), path + length, strlen(path + length) + 1);
-		memcpy(path, "/sys", strlen("/sys"));
-	}
+	if (strncmp(path, root, length) == 0)
+		return replace(path, length, "/sys");
+	while (length > 0 && root[length - 1] != '/') /* to the folder of both trees */
+		length--;
+	return length > 0 && strncmp(path, root, length) == 0 &&
+	       begins(path + length, &DEVICES[1]) &&
+	       replace(path, length + strlen(&DEVICES[1]), DEVICES);
+}
+
+/* The same for a root whose path has links: the kernel gives paths without them. */
+OWN_FRAME static bool replace_real_root(char *path, const char *root)
+{
+	char real[PATH_MAX];
+	int before = errno;
+	int folder = (int)syscall(SYS_openat, AT_FDCWD, root, O_PATH | O_CLOEXEC);
+	bool written = folder >= 0 && write_folder(real, folder);
+
+	if (folder >= 0)
+		syscall(SYS_close, folder);
+	errno = before;
+	return written && replace_root(path, real);
+}
+
+bool rw_public(char *path)
+{
+	const char *root = getenv("RDMAWIRE_SYSFS");
+	const char *name = root ? strrchr(root, '/') : NULL;
+
+	if (!name)
+		return false;
+	if (replace_root(path, root))
+		return true;
+	return (strstr(path, name) || strstr(path, DEVICES)) && replace_real_root(path, root);
 }

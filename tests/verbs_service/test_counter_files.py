@@ -35,6 +35,13 @@ read = {{
     "folder": lambda folder=os.open(folder, os.O_DIRECTORY): os.read(
         os.open(name, os.O_RDONLY, dir_fd=folder), 99
     ).decode(),
+    "below a folder": lambda folder=os.open(folder + "/..", os.O_DIRECTORY): os.read(
+        os.open("counters/" + name, os.O_RDONLY, dir_fd=folder), 99
+    ).decode(),
+    "working directory": lambda: (os.chdir(folder), open(name).read())[1],
+    "beside": lambda: (os.chdir(folder + "/../hw_counters"), open("../counters/" + name).read())[1],
+    "machine's folder": lambda: (os.chdir("/"), open(path.lstrip("/")).read())[1],
+    "shell": lambda: os.popen(f"cd {{folder}} && cat {{name}}").read(),
     "inherited": lambda: os.popen(f"cat < {{path}}").read(),
     "private": lambda: open(os.environ["RDMAWIRE_SYSFS"] + path.removeprefix("/sys")).read(),
 }}[sys.argv[1]]
@@ -107,10 +114,26 @@ def ask(process: "subprocess.Popen[str]") -> tuple[int, int]:
     return int(value), int(fds)
 
 
-@pytest.mark.parametrize("way", ["open", "descriptor", "rewound", "folder", "inherited", "private"])
+_WAYS: Final = (
+    *("open", "descriptor", "rewound", "folder", "below a folder", "working directory", "beside"),
+    *("machine's folder", "shell", "inherited", "private"),
+)
+
+
+@pytest.mark.parametrize("way", _WAYS)
 def test_a_counter_is_that_of_the_moment_of_reading(way: str, tree: Tree) -> None:
     with reader(way, tree.folder, tree.service.path) as process:
         for _ in range(3):
+            tree.write()
+            assert ask(process)[0] == tree.sent()
+
+
+def test_a_counter_is_that_of_the_moment_of_reading_in_a_tree_behind_a_link(
+    tree: Tree, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(tree.folder)
+    with reader("working directory", tmp_path / "link", tree.service.path) as process:
+        for _ in range(2):
             tree.write()
             assert ask(process)[0] == tree.sent()
 

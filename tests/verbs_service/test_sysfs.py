@@ -1,6 +1,5 @@
 """The private ``/sys``: its tree, its counters, and the library that shows it to programs."""
 
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import pytest
 
 from rdmawire import Pair
 from rdmawire.errors import TopologyError
-from rdmawire.fabric import Place
 from rdmawire.topology import (
     Device as MachineDevice,
 )
@@ -25,45 +23,17 @@ from rdmawire.topology import (
 )
 from rdmawire.topology.pci_tree import read_sysfs
 from rdmawire.traffic.scenario import open_host, shipped_hosts
-from rdmawire.verbs_service import DeviceSpec, numbered
-from rdmawire.verbs_service.device import Device
-from rdmawire.verbs_service.libraries import PRELOAD, libraries
 from rdmawire.verbs_service.pci_layout import functions_of, plain_host
 from rdmawire.verbs_service.sysfs import CounterFiles, write_tree
 from tests.verbs_service.c_programs import SANITIZED, program
+from tests.verbs_service.preloaded import devices, in_tree, preload, write_small_tree
 from tests.waiting import HANG
-
-
-def devices(*names: str) -> list[Device]:
-    """Devices with these names, that reach no other."""
-
-    def resolve(gid: bytes) -> bytes:
-        raise AssertionError("no device is reached")
-
-    return [
-        Device(DeviceSpec(name, Place.numbered(number)), resolve, None)
-        for number, name in enumerate(names, 1)
-    ]
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of two devices."""
-    folder = tmp_path_factory.mktemp("tree")
-    names = [spec.name for spec in numbered(2)]
-    write_tree(folder, plain_host(names), devices(*names), [100, 25])
-    return folder
-
-
-def in_tree(tree: Path, code: str) -> object:
-    """What Python code prints as JSON that runs with the preload library."""
-    (preload,) = (path for path in libraries().paths if path.name == PRELOAD)
-    env = {**os.environ, "LD_PRELOAD": str(preload), "RDMAWIRE_SYSFS": str(tree / "sys")}
-    done = subprocess.run(
-        [sys.executable, "-c", f"import json, os\nprint(json.dumps({code}))"],
-        env=env, capture_output=True, text=True, check=True, timeout=HANG,
-    )  # fmt: skip
-    return json.loads(done.stdout)
+    return write_small_tree(tmp_path_factory.mktemp("tree"))
 
 
 @pytest.mark.parametrize("name", shipped_hosts())
@@ -181,13 +151,12 @@ def test_paths_and_roots_of_any_length_and_kind_are_taken(tree: Path, seed: int)
     assert done.returncode == 0, done.stderr
 
 
-def test_small_buffer_of_a_checked_program_ends_it_as_without_the_library() -> None:
-    (preload,) = (path for path in libraries().paths if path.name == PRELOAD)
-    call = "ctypes.CDLL(None).__realpath_chk(b'/sys', ctypes.create_string_buffer(9), 9)"
-    code = f"import ctypes; {call}"
+@pytest.mark.parametrize("call", ["__realpath_chk(b'/sys', room, 9)", "__getcwd_chk(room, 10, 9)"])
+def test_small_buffer_of_a_checked_program_ends_it_as_without_the_library(call: str) -> None:
+    code = f"import ctypes; room = ctypes.create_string_buffer(9); ctypes.CDLL(None).{call}"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "LD_PRELOAD": str(preload)},
+        env={**os.environ, "LD_PRELOAD": str(preload())},
         capture_output=True,
         text=True,
         timeout=HANG,
