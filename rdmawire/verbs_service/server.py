@@ -119,7 +119,7 @@ class Server:
             self._reports = self._reports or worked
             self._yields = worked
             return worked
-        self._move_by = time + _MOVE_PERIOD
+        self._move_by, self._yields = time + _MOVE_PERIOD, False
         for _ in range(_ROUNDS):
             moved = self.network.move(time)
             if not self.cm.step(time) and not moved:
