@@ -45,12 +45,12 @@ from rdmawire.verbs_service.cm_id import (
     IPV4,
     IPV6,
     NO_CONN,
+    CmDevice,
     CmId,
     Endpoint,
     EventChannel,
     EventRecord,
     IdState,
-    Port,
     PortTable,
     endpoint,
 )
@@ -95,7 +95,7 @@ class CmSession:
     def check_room(self) -> None:
         """``VerbsError`` ENOMEM if the process has as many ids and channels as it may."""
         if len(self.channels) + len(self.ids) >= MAX_IDS:
-            raise VerbsError(f"{MAX_IDS} ids and channels are all that there may be", ENOMEM)
+            raise VerbsError(f"a process has at most {MAX_IDS} ids and channels", ENOMEM)
 
 
 class ConnectionService:
@@ -110,32 +110,23 @@ class ConnectionService:
     ) -> None:
         self._resolve = resolve
         rules = STANDARD._replace(moves_qps=False)
-        self.ports = [
-            Port(
-                number,
-                device,
-                ConnectionManager(
-                    device.nic,
-                    self._neighbour,
-                    random,
-                    settings or CMSettings(path_mtu=device.mtu, packet_life=_PACKET_LIFE),
-                    rules=rules,
-                ),
-            )
-            for number, device in enumerate(devices)
-        ]
-        self._received = [port.manager.gsi.received for port in self.ports]
+        self.devices = []
+        for index, device in enumerate(devices):
+            times = settings or CMSettings(path_mtu=device.mtu, packet_life=_PACKET_LIFE)
+            manager = ConnectionManager(device.nic, self._neighbour, random, times, rules=rules)
+            self.devices.append(CmDevice(index, device, manager))
+        self._received = [cm_device.manager.gsi.received for cm_device in self.devices]
         self._due: int | None = None
         self._changed = False
         self.table = PortTable()
         self._owners: dict[tuple[int, int], tuple[CmSession, CmId]] = {}
-        """The ids of connections, by the number of the port and the communication id."""
+        """The ids of connections, by the number of the device and the communication id."""
         self._sessions: dict[int, CmSession] = {}
         """The sessions of listening ids, by handle."""
         self._next = 1
 
-    def handle(self) -> int:
-        """A handle, which nothing else ever has."""
+    def new_handle(self) -> int:
+        """Return a handle that was never used."""
         self._next += 1
         return self._next
 
@@ -146,7 +137,7 @@ class ConnectionService:
             return None
 
     @property
-    def owned(self) -> int:
+    def connection_count(self) -> int:
         """How many connections have an id."""
         return len(self._owners)
 
@@ -157,13 +148,13 @@ class ConnectionService:
         is_due = self._due is not None and self._due <= time
         if not (self._changed or is_due or any(self._received)):
             return False  # nearly always
-        for port in self.ports:
-            port.manager.handle_timer(time)
-            port.manager.poll(time)
-            while (event := port.manager.next_event()) is not None:
-                self._report(port, event)
+        for cm_device in self.devices:
+            cm_device.manager.handle_timer(time)
+            cm_device.manager.poll(time)
+            while (event := cm_device.manager.next_event()) is not None:
+                self._report(cm_device, event)
         self._changed = False
-        times = (port.manager.next_timer() for port in self.ports)
+        times = (cm_device.manager.next_timer() for cm_device in self.devices)
         self._due = min((time for time in times if time is not None), default=None)
         return True
 
@@ -177,178 +168,184 @@ class ConnectionService:
 
     # Addresses.
 
-    def port_of(self, gid: bytes) -> Port:
-        """The device that has an address. ``VerbsError`` EADDRNOTAVAIL if there is none."""
-        for port in self.ports:
-            if gid in port.device.gids:
-                return port
+    def device_of(self, gid: bytes) -> CmDevice:
+        """The device that has an address, a GID. ``VerbsError`` EADDRNOTAVAIL if there is none."""
+        for cm_device in self.devices:
+            if gid in cm_device.device.gids:
+                return cm_device
         raise VerbsError(f"no device here has the address {gid.hex()}", EADDRNOTAVAIL)
 
-    def own(self, wanted: Endpoint) -> Endpoint:
-        """An address, with the first device's in place of one that means this host."""
+    def local_endpoint(self, wanted: Endpoint) -> Endpoint:
+        """``wanted``, with an address of the first device for one that means this host.
+
+        ``VerbsError`` EADDRNOTAVAIL if no device has an address of the family.
+        """
         if not (wanted.is_any or wanted.is_loopback):
             return wanted
-        found = next((_address(port.device, wanted) for port in self.ports), None)
+        found = next((_address(cm_device.device, wanted) for cm_device in self.devices), None)
         if found is None:
             raise VerbsError("no device has an address of the family", EADDRNOTAVAIL)
         return wanted._replace(gid=found)
 
-    def route(self, destination: Endpoint) -> tuple[Port, bytes]:
+    def route(self, destination: Endpoint) -> tuple[CmDevice, bytes]:
         """The device and the address from which an unbound id reaches a destination.
 
         ``VerbsError`` EADDRNOTAVAIL if no device has an address of the family.
         """
         options = [
-            (destination.gid in port.device.gids, port, found)
-            for port in self.ports
-            if (found := _address(port.device, destination)) is not None
+            (destination.gid in cm_device.device.gids, cm_device, found)
+            for cm_device in self.devices
+            if (found := _address(cm_device.device, destination)) is not None
         ]
         if not options:
             raise VerbsError("no device has an address of the family", EADDRNOTAVAIL)
-        _, port, found = min(options, key=lambda option: option[0])
-        return port, found
+        _, cm_device, found = min(options, key=lambda option: option[0])
+        return cm_device, found
 
-    def path(self, one: CmId) -> AddressHandle:
+    def path(self, cm_id: CmId) -> AddressHandle:
         """The path of an id. ``VerbsError`` EHOSTUNREACH if no device has the destination."""
-        gid = one.destination.gid
-        hops = 1 if is_multicast(gid) else 64
+        return self._path_to(cm_id, cm_id.destination.gid)
+
+    def _path_to(self, cm_id: CmId, gid: bytes) -> AddressHandle:
         return AddressHandle(
             self._resolve(gid),
             gid,
-            one.source.gid,
-            hop_limit=hops,
-            traffic_class=one.traffic_class,
+            cm_id.source.gid,
+            hop_limit=1 if is_multicast(gid) else 64,
+            traffic_class=cm_id.traffic_class,
         )
 
     # Listening.
 
-    def listen(self, session: CmSession, one: CmId, backlog: int) -> None:
-        """Let an id get the requests for its port. ``VerbsError`` if another id does."""
-        self.table.check_listener(one)
-        service, datagrams = one.service_id, one.datagrams
-        for port in self._served(one):
-            if port.manager.listener(service, datagrams=datagrams) is None:
-                port.manager.listen(service, datagrams=datagrams, backlog=backlog)
-        one.state = IdState.LISTENING
-        self._sessions[one.handle] = session
+    def listen(self, session: CmSession, cm_id: CmId, backlog: int) -> None:
+        """Report the requests for its port to an id. ``VerbsError`` if another id listens there."""
+        self.table.check_listener(cm_id)
+        service, datagrams = cm_id.service_id, cm_id.datagrams
+        for cm_device in self._served(cm_id):
+            if cm_device.manager.listener(service, datagrams=datagrams) is None:
+                cm_device.manager.listen(service, datagrams=datagrams, backlog=backlog)
+        cm_id.state = IdState.LISTENING
+        self._sessions[cm_id.handle] = session
 
-    def _served(self, one: CmId) -> list[Port]:
-        return self.ports if one.port is None else [one.port]
+    def _served(self, cm_id: CmId) -> list[CmDevice]:
+        return self.devices if cm_id.cm_device is None else [cm_id.cm_device]
 
-    def _stop_listening(self, one: CmId) -> None:
-        one.state = IdState.BOUND
-        del self._sessions[one.handle]
+    def _stop_listening(self, cm_id: CmId) -> None:
+        cm_id.state = IdState.BOUND
+        del self._sessions[cm_id.handle]
         others = [
             other
-            for other in self.table.listeners(one.space, one.source.port)
-            if other.datagrams == one.datagrams
+            for other in self.table.listeners(cm_id.space, cm_id.source.port)
+            if other.datagrams == cm_id.datagrams
         ]
-        for port in self._served(one):
-            if not any(other.port in {None, port} for other in others):
-                port.manager.stop_listening(one.service_id, datagrams=one.datagrams)
+        for cm_device in self._served(cm_id):
+            if not any(other.cm_device in {None, cm_device} for other in others):
+                cm_device.manager.stop_listening(cm_id.service_id, datagrams=cm_id.datagrams)
 
     # Connections.
 
-    def own_connection(self, session: CmSession, one: CmId, connection: int) -> None:
-        """Let an id have the events of a connection of its port."""
-        one.connection = connection
-        one.state = IdState.CONNECTING
-        self._owners[one.need_port().number, connection] = session, one
+    def assign_connection(self, session: CmSession, cm_id: CmId, connection: int) -> None:
+        """Give a connection of its device to an id, whose channel gets its events."""
+        cm_id.connection = connection
+        cm_id.state = IdState.CONNECTING
+        self._owners[cm_id.need_device().number, connection] = session, cm_id
 
-    def destroy(self, session: CmSession, one: CmId) -> None:
+    def destroy(self, session: CmSession, cm_id: CmId) -> None:
         """Destroy an id; the peer of its connection is notified."""
-        handle = one.handle
-        if one.state is IdState.LISTENING:
-            self._stop_listening(one)
-        for event in one.channel.remove(lambda event: handle in {event.id, event.listener}):
+        handle = cm_id.handle
+        if cm_id.state is IdState.LISTENING:
+            self._stop_listening(cm_id)
+        for event in cm_id.channel.remove(lambda event: handle in {event.id, event.listener}):
             if event.listener:  # a request that the program has not seen
                 self.destroy(session, session.find(event.id))
-        self.table.release(one)
-        if one.connection is not None:
-            port = one.need_port()
-            del self._owners[port.number, one.connection]
+        self.table.release(cm_id)
+        if cm_id.connection is not None:
+            cm_device = cm_id.need_device()
+            del self._owners[cm_device.number, cm_id.connection]
             with suppress(VerbsError):  # the connection is over
-                port.manager.destroy(one.connection, now())
+                cm_device.manager.destroy(cm_id.connection, now())
         del session.ids[handle]
 
     def close(self, session: CmSession) -> None:
         """Destroy all that a process had."""
         self.note_call()
-        for one in tuple(session.ids.values()):
-            if one.handle in session.ids:
-                self.destroy(session, one)
+        for cm_id in tuple(session.ids.values()):
+            if cm_id.handle in session.ids:
+                self.destroy(session, cm_id)
         for channel in session.channels.values():
             channel.close()
 
     # Events.
 
-    def _report(self, port: Port, event: CMEvent) -> None:
+    def _report(self, cm_device: CmDevice, event: CMEvent) -> None:
         if isinstance(event, ConnectRequest | DatagramRequest):
-            self._request(port, event)
+            self._request(cm_device, event)
             return
-        found = self._owners.get((port.number, event.id))
+        found = self._owners.get((cm_device.number, event.id))
         if found is None:
             return
-        _, one = found
-        if isinstance(event, Established) and one.by_hand:
+        _, cm_id = found
+        if isinstance(event, Established) and cm_id.by_hand:
             return  # the program has established it itself: rdma_establish(3)
-        one.channel.put(_record(port.device, one, event))
+        cm_id.channel.put(_record(cm_device.device, cm_id, event))
 
-    def _request(self, port: Port, event: ConnectRequest | DatagramRequest) -> None:
+    def _request(self, cm_device: CmDevice, event: ConnectRequest | DatagramRequest) -> None:
         """Make an id for a request, or refuse it if none listens for its address."""
         source, destination = _endpoints(event)
         listener = self._listener(event, source)
         reason = _refusal(listener, event)
         if listener is None or reason is not None:
-            port.manager.reject(event.id, now(), reason=reason or RejectReason.INVALID_SERVICE_ID)
+            cm_device.manager.reject(
+                event.id, now(), reason=reason or RejectReason.INVALID_SERVICE_ID
+            )
             return
         session = self._sessions[listener.handle]
-        one = CmId(self.handle(), listener.channel, listener.space, listener.qp_type)
-        one.port, one.source, one.destination = port, source, destination
-        session.ids[one.handle] = one
-        self.own_connection(session, one, event.id)
-        record = _record(port.device, one, event)
+        cm_id = CmId(self.new_handle(), listener.channel, listener.space, listener.qp_type)
+        cm_id.cm_device, cm_id.source, cm_id.destination = cm_device, source, destination
+        session.ids[cm_id.handle] = cm_id
+        self.assign_connection(session, cm_id, event.id)
+        record = _record(cm_device.device, cm_id, event)
         listener.channel.put(record._replace(listener=listener.handle))
 
     def _listener(self, event: ConnectRequest | DatagramRequest, wanted: Endpoint) -> CmId | None:
         space = PortSpace(event.service_id >> 16)
         datagrams = isinstance(event, DatagramRequest)
         options = [
-            one
-            for one in self.table.listeners(space, wanted.port)
-            if one.datagrams == datagrams and one.serves(wanted)
+            cm_id
+            for cm_id in self.table.listeners(space, wanted.port)
+            if cm_id.datagrams == datagrams and cm_id.serves(wanted)
         ]
-        return max(options, key=lambda one: one.serves(wanted), default=None)
+        return max(options, key=lambda cm_id: cm_id.serves(wanted), default=None)
 
-    def join(self, one: CmId, group: Endpoint) -> int:
-        """Join a multicast group, and report it. Groups of RoCE need no message but IGMP's.
+    def join(self, cm_id: CmId, group: Endpoint) -> int:
+        """Join a multicast group, and report the event.
 
-        Those are not sent: switches of a scenario flood groups.
+        No message is sent, not even IGMP, which adapters send for RoCE: the switches of a scenario
+        flood groups. ``VerbsError`` ENOMEM for too many groups, EINVAL for another address.
         """
-        port = one.need_port()
-        if len(one.groups) >= MAX_GROUPS:
-            raise VerbsError(f"an id is in {MAX_GROUPS} groups at most", ENOMEM)
-        if not is_multicast(group.gid) or group.family != one.source.family:
+        cm_device = cm_id.need_device()
+        if len(cm_id.groups) >= MAX_GROUPS:
+            raise VerbsError(f"an id joins at most {MAX_GROUPS} groups", ENOMEM)
+        if not is_multicast(group.gid) or group.family != cm_id.source.family:
             raise VerbsError(f"{group.gid.hex()} is no multicast address of the family", EINVAL)
-        handle = self.handle()
-        one.groups[handle] = group.gid
-        path = AddressHandle(
-            self._resolve(group.gid),
-            group.gid,
-            one.source.gid,
-            hop_limit=1,
-            traffic_class=one.traffic_class,
+        handle = self.new_handle()
+        cm_id.groups[handle] = group.gid
+        record = EventRecord(
+            CMEventType.MULTICAST_JOIN,
+            0,
+            cm_id.handle,
+            group=handle,
+            conn=(*NO_CONN[:-1], _MULTICAST_QPN),
+            qkey=MULTICAST_QKEY,
+            path=path_words(cm_device.device, self._path_to(cm_id, group.gid)),
         )
-        conn = (*NO_CONN[:-1], _MULTICAST_QPN)
-        record = EventRecord(CMEventType.MULTICAST_JOIN, 0, one.handle, group=handle, conn=conn)
-        words = path_words(port.device, path)
-        one.channel.put(record._replace(qkey=MULTICAST_QKEY, path=words))
+        cm_id.channel.put(record)
         return handle
 
-    def check_transport(self, one: CmId) -> None:
+    def check_transport(self, cm_id: CmId) -> None:
         """``VerbsError`` EINVAL for a type of queue pairs that does not request connections."""
-        if one.qp_type not in _REQUESTING:
-            raise VerbsError(f"{one.qp_type.name} queue pairs request no connections", EINVAL)
+        if cm_id.qp_type not in _REQUESTING:
+            raise VerbsError(f"{cm_id.qp_type.name} queue pairs request no connections", EINVAL)
 
 
 def _refusal(listener: CmId | None, event: ConnectRequest | DatagramRequest) -> RejectReason | None:
@@ -362,7 +359,7 @@ def _refusal(listener: CmId | None, event: ConnectRequest | DatagramRequest) -> 
 
 
 def _address(device: Device, like: Endpoint) -> bytes | None:
-    """The device's address from which another is reached: of its family, and link-local or not."""
+    """The GID from which the device reaches ``like``: of its family, link-local as it is."""
     own = [gid for gid in device.gids if is_ipv4(gid) == (like.family == IPV4)]
     is_local = like.gid.startswith(_LINK_LOCAL)
     fitting = [gid for gid in own if gid.startswith(_LINK_LOCAL) == is_local]
@@ -405,11 +402,11 @@ _STATUS: Final[dict[type, Callable[..., int]]] = {
 """The status of events, if it is not 0: an errno below zero, or the reason in a message."""
 
 
-def _record(device: Device, one: CmId, event: CMEvent) -> EventRecord:
+def _record(device: Device, cm_id: CmId, event: CMEvent) -> EventRecord:
     """An event as the library gets it."""
     status = _STATUS[type(event)](event) if type(event) in _STATUS else 0
     record = EventRecord(
-        int(event.TYPE), status, one.handle, private_data=getattr(event, "private_data", b"")
+        int(event.TYPE), status, cm_id.handle, private_data=getattr(event, "private_data", b"")
     )
     if isinstance(event, ConnectRequest | ConnectResponse):
         return record._replace(conn=_conn(event))

@@ -1,4 +1,4 @@
-"""What processes have of the connection manager: event channels, ids, and the ports of ids.
+"""Objects of the connection manager that a process has: event channels, ids, ports of ids.
 
 An id is an ``rdma_cm_id``. Its events wait in its channel here until the library asks for them; the
 channel's pipe has one byte for each, so that programs can wait for them by poll(2).
@@ -112,7 +112,7 @@ class EventChannel:
 
     @property
     def is_full(self) -> bool:
-        """Whether requests of peers find no room."""
+        """Whether the channel has :data:`MAX_EVENTS`: requests of peers are rejected."""
         return len(self._events) >= MAX_EVENTS
 
     def put(self, event: EventRecord) -> None:
@@ -130,7 +130,7 @@ class EventChannel:
         removed = [event for event in self._events if which(event)]
         self._events = deque(event for event in self._events if not which(event))
         for _ in removed:
-            with suppress(BlockingIOError):  # the library has just read it: it finds no event
+            with suppress(BlockingIOError):  # read by the library already: it gets ENODATA
                 os.read(self._drain, 1)
         self._pipe.flush()
         return removed
@@ -143,8 +143,8 @@ class EventChannel:
             os.close(self._read_end)
 
 
-class Port(NamedTuple):
-    """A device with its connection manager, and its place in the list of devices."""
+class CmDevice(NamedTuple):
+    """A device with its connection manager; ``number`` is its place in the list of devices."""
 
     number: int
     device: Device
@@ -152,7 +152,7 @@ class Port(NamedTuple):
 
 
 class IdState(Enum):
-    """What an id was used for."""
+    """State of an id: the last call that succeeded, or the request that it was made for."""
 
     IDLE = auto()
     BOUND = auto()
@@ -166,7 +166,8 @@ class IdState(Enum):
 class CmId:
     """An ``rdma_cm_id``: its channel, its addresses, its options and its connection.
 
-    ``connection`` is the communication id of the engine, ``port`` that of the id's device.
+    ``connection`` is the communication id of the engine, ``cm_device`` the device it is
+    bound to.
     ``groups`` are the multicast groups that it has joined, by handle.
     """
 
@@ -175,11 +176,11 @@ class CmId:
         "afonly",
         "by_hand",
         "channel",
+        "cm_device",
         "connection",
         "destination",
         "groups",
         "handle",
-        "port",
         "qp_type",
         "reuse",
         "source",
@@ -196,7 +197,7 @@ class CmId:
         self.space = space
         self.qp_type = qp_type
         self.state = IdState.IDLE
-        self.port: Port | None = None
+        self.cm_device: CmDevice | None = None
         self.source = NOWHERE
         self.destination = NOWHERE
         self.connection: int | None = None
@@ -221,33 +222,33 @@ class CmId:
         if self.state not in states:
             raise VerbsError(f"id {self.handle} is in {self.state.name}", EINVAL)
 
-    def need_port(self) -> Port:
-        """The port it is bound to. ``VerbsError`` EINVAL if there is none."""
-        if self.port is None:
+    def need_device(self) -> CmDevice:
+        """The device it is bound to. ``VerbsError`` EINVAL if there is none."""
+        if self.cm_device is None:
             raise VerbsError(f"id {self.handle} is bound to no device", EINVAL)
-        return self.port
+        return self.cm_device
 
     def check_room(self) -> None:
         """``VerbsError`` ENOMEM if its channel has as many events as it may."""
         if self.channel.is_full:
-            raise VerbsError(f"{MAX_EVENTS} events wait in the channel: take some", ENOMEM)
+            raise VerbsError(f"{MAX_EVENTS} events are in the channel: get them first", ENOMEM)
 
     def report(self, event: int, status: int = 0) -> None:
         """Report an event without parameters."""
         self.channel.put(EventRecord(event, status, self.handle))
 
     def overlaps(self, other: "CmId") -> bool:
-        """Whether an address can belong to both."""
+        """Whether there is an address that both ids are bound to."""
         mine, its = self.source, other.source
         if mine.family != its.family:
             return any(
-                one.source.family == IPV6 and one.source.is_any and not one.afonly
-                for one in (self, other)
+                cm_id.source.family == IPV6 and cm_id.source.is_any and not cm_id.afonly
+                for cm_id in (self, other)
             )
         return mine.gid == its.gid or mine.is_any or its.is_any
 
     def serves(self, wanted: Endpoint) -> int:
-        """How well a listening id fits the address of a request: 0 for not at all."""
+        """How closely a listening id matches an address: 3 for its own, 0 for not at all."""
         if self.source.gid == wanted.gid:
             return 3
         if not self.source.is_any:
@@ -268,43 +269,47 @@ class PortTable:
         self._users: dict[tuple[PortSpace, int], list[CmId]] = {}
         self._next = 0
 
-    def bind(self, one: CmId, source: Endpoint) -> None:
+    def bind(self, cm_id: CmId, source: Endpoint) -> None:
         """Bind an id to an address. ``VerbsError`` if another id has the port.
 
         As with Linux, EADDRNOTAVAIL if one of them is bound to all addresses, else EADDRINUSE.
         """
-        before, one.source = one.source, source
+        before, cm_id.source = cm_id.source, source
         try:
             if not source.port:
-                one.source = source._replace(port=self._unused(one.space))
+                cm_id.source = source._replace(port=self._unused(cm_id.space))
             else:
-                _check_rivals(one, (user for user in self._rivals(one) if not _share(one, user)))
+                _check_rivals(
+                    cm_id, (user for user in self._rivals(cm_id) if not _share(cm_id, user))
+                )
         except VerbsError:
-            one.source = before
+            cm_id.source = before
             raise
-        self._users.setdefault((one.space, one.source.port), []).append(one)
+        self._users.setdefault((cm_id.space, cm_id.source.port), []).append(cm_id)
 
-    def check_listener(self, one: CmId) -> None:
+    def check_listener(self, cm_id: CmId) -> None:
         """``VerbsError`` as of :meth:`bind` if an id that shares the port listens already."""
-        _check_rivals(one, (user for user in self._rivals(one) if user.state is IdState.LISTENING))
+        _check_rivals(
+            cm_id, (user for user in self._rivals(cm_id) if user.state is IdState.LISTENING)
+        )
 
     def listeners(self, space: PortSpace, port: int) -> Iterator[CmId]:
         """The ids that listen on a port."""
         users = self._users.get((space, port), ())
         return (user for user in users if user.state is IdState.LISTENING)
 
-    def release(self, one: CmId) -> None:
+    def release(self, cm_id: CmId) -> None:
         """Free the port of an id that has one of its own."""
-        key = one.space, one.source.port
+        key = cm_id.space, cm_id.source.port
         users = self._users.get(key, [])
-        if one in users:
-            users.remove(one)
+        if cm_id in users:
+            users.remove(cm_id)
             if not users:
                 del self._users[key]
 
-    def _rivals(self, one: CmId) -> Iterator[CmId]:
-        users = self._users.get((one.space, one.source.port), ())
-        return (user for user in users if user is not one and user.overlaps(one))
+    def _rivals(self, cm_id: CmId) -> Iterator[CmId]:
+        users = self._users.get((cm_id.space, cm_id.source.port), ())
+        return (user for user in users if user is not cm_id and user.overlaps(cm_id))
 
     def _unused(self, space: PortSpace) -> int:
         for _ in _EPHEMERAL:
@@ -315,14 +320,14 @@ class PortTable:
         raise VerbsError("all ephemeral ports are in use", EADDRNOTAVAIL)
 
 
-def _share(one: CmId, other: CmId) -> bool:
-    return one.reuse and other.reuse
+def _share(cm_id: CmId, other: CmId) -> bool:
+    return cm_id.reuse and other.reuse
 
 
-def _check_rivals(one: CmId, rivals: Iterator[CmId]) -> None:
+def _check_rivals(cm_id: CmId, rivals: Iterator[CmId]) -> None:
     """Raise ``VerbsError`` if there is a rival: cma_check_port of Linux."""
     rival = next(rivals, None)
     if rival is not None:
-        everywhere = one.source.is_any or rival.source.is_any
-        reason = f"port {one.source.port} is in use"
+        everywhere = cm_id.source.is_any or rival.source.is_any
+        reason = f"port {cm_id.source.port} is in use"
         raise VerbsError(reason, EADDRNOTAVAIL if everywhere else EADDRINUSE)

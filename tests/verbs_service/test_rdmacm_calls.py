@@ -164,7 +164,7 @@ def test_ports_and_descriptors_of_a_client_that_is_gone_are_free(service: Servic
     wait_until(lambda: not _refused(other, "cm_bind", late, 4, *SECOND, 7))
     other.close()
     wait_until(lambda: descriptors() <= before)
-    assert not service.server.cm.owned
+    assert not service.server.cm.connection_count
 
 
 def _refused(client: Connection, name: str, *arguments: int) -> bool:

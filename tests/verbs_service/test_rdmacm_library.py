@@ -52,7 +52,7 @@ def test_scenario_of_xrc(tmp_path: Path, scenario: str) -> None:
     with running(tmp_path) as service:
         done = run(program("xrc_connections", *SANITIZERS), service.path, scenario)
         assert done.returncode == 0, done.stderr
-        wait_until(lambda: not service.server.cm.owned)
+        wait_until(lambda: not service.server.cm.connection_count)
 
 
 def messages_in(file: Path) -> Iterator[tuple[CMAttribute, list[Header | bytes]]]:
