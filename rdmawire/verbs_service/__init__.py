@@ -25,25 +25,25 @@ if TYPE_CHECKING:
         one_link,
         parse_link,
     )
-    from rdmawire.verbs_service.network import DirectNetwork, Network
+    from rdmawire.verbs_service.network import DeviceNetwork, DirectNetwork
     from rdmawire.verbs_service.program import ProgramFiles, given_socket, is_served, no_service
     from rdmawire.verbs_service.server import Server
-    from rdmawire.verbs_service.session import Session, SessionSettings, network_of
+    from rdmawire.verbs_service.session import SessionSettings, VerbsSession, network_of
     from rdmawire.verbs_service.udp_network import UdpNetwork, UdpSettings, parse_udp
 
 __all__ = [
     "Capture",
+    "DeviceNetwork",
     "DeviceSpec",
     "DirectNetwork",
     "FabricNetwork",
     "LinkSettings",
-    "Network",
     "ProgramFiles",
     "Server",
-    "Session",
     "SessionSettings",
     "UdpNetwork",
     "UdpSettings",
+    "VerbsSession",
     "devices_of",
     "given_socket",
     "is_served",
@@ -65,10 +65,10 @@ _MODULES = {
         *("FabricNetwork", "LinkSettings", "devices_of"),
         *("of_scenario", "one_link", "parse_link"),
     ),
-    "network": ("DirectNetwork", "Network"),
+    "network": ("DirectNetwork", "DeviceNetwork"),
     "program": ("ProgramFiles", "given_socket", "is_served", "no_service"),
     "server": ("Server",),
-    "session": ("Session", "SessionSettings", "network_of"),
+    "session": ("VerbsSession", "SessionSettings", "network_of"),
     "udp_network": ("UdpNetwork", "UdpSettings", "parse_udp"),
 }
 

@@ -25,7 +25,7 @@ _BURST: Final = 128
 """Frames that a device sends before others do."""
 
 
-class Network(Protocol):
+class DeviceNetwork(Protocol):
     """What carries the frames of devices. Times are in ns."""
 
     def attach(self, devices: Sequence[Device]) -> None:

@@ -26,7 +26,7 @@ from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
 from rdmawire.verbs_service.diagnostics import warn
-from rdmawire.verbs_service.network import Network
+from rdmawire.verbs_service.network import DeviceNetwork
 from rdmawire.verbs_service.posting import take_receives, take_work
 from rdmawire.verbs_service.process_memory import ProcessMemory
 from rdmawire.verbs_service.program import check_socket_path
@@ -66,7 +66,7 @@ class Server:
         self,
         path: Path,
         specs: Sequence[DeviceSpec],
-        network: Network,
+        network: DeviceNetwork,
         cm_settings: CMSettings | None = None,
         *,
         yields: int = YIELDS,

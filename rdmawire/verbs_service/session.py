@@ -25,7 +25,7 @@ from rdmawire.verbs_service.fabric_network import (
     one_link,
     parse_link,
 )
-from rdmawire.verbs_service.network import DirectNetwork, Network
+from rdmawire.verbs_service.network import DeviceNetwork, DirectNetwork
 from rdmawire.verbs_service.pci_layout import plain_host
 from rdmawire.verbs_service.program import ProgramFiles
 from rdmawire.verbs_service.protocol import COUNTERS
@@ -58,7 +58,7 @@ class SessionSettings(NamedTuple):
     first_address: int = 1
 
 
-class Session:
+class VerbsSession:
     """A service on a socket, with the files beside it. Leave it by :meth:`close`.
 
     ``notes`` say which libraries are missing.
@@ -191,7 +191,7 @@ class _Ticker:
 
 def network_of(
     text: str, devices: int, capture: Capture | None = None
-) -> tuple[Network, Sequence[DeviceSpec]]:
+) -> tuple[DeviceNetwork, Sequence[DeviceSpec]]:
     """Return the network that a text describes, and its devices.
 
     Without text the devices are joined directly. ``loss=0.001,latency=10us,rate=25G`` puts a link
@@ -236,7 +236,7 @@ def _make_private(folder: Path) -> None:
 
 def _devices(
     settings: SessionSettings, capture: Capture | None
-) -> tuple[Network, Sequence[DeviceSpec]]:
+) -> tuple[DeviceNetwork, Sequence[DeviceSpec]]:
     """Return the network, and devices: those of a scenario, of a host, or numbered ones."""
     network, specs = network_of(settings.network, settings.devices or 2, capture)
     if settings.network and "=" not in settings.network:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rdmawire.ib.cm import CMSettings
 from rdmawire.verbs_service.device import DeviceSpec, numbered
-from rdmawire.verbs_service.network import DirectNetwork, Network
+from rdmawire.verbs_service.network import DeviceNetwork, DirectNetwork
 from rdmawire.verbs_service.server import Server
 from tests.verbs_service.client import RC_MASKS, Client, CompletionQueue, QueuePair
 
@@ -42,7 +42,7 @@ class Service:
 @contextmanager
 def running(
     folder: Path,
-    network: Network | None = None,
+    network: DeviceNetwork | None = None,
     specs: Sequence[DeviceSpec] = numbered(2),
     name: str = "verbs.sock",
     cm_settings: CMSettings | None = None,

@@ -22,7 +22,7 @@ from rdmawire.terminal import escape, plural
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from rdmawire.verbs_service import Session
+    from rdmawire.verbs_service import VerbsSession
 
     Counters = Mapping[str, Mapping[str, int]]
 
@@ -139,7 +139,7 @@ def status_of_failure(word: str, error: OSError) -> int:
     return _NOT_EXECUTABLE
 
 
-def _run(session: "Session", child: "Popen[bytes]") -> int:
+def _run(session: "VerbsSession", child: "Popen[bytes]") -> int:
     """Serve until the command ends; return its exit status, 128 and the number of a signal."""
     try:
         session.serve()

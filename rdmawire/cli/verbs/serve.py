@@ -25,7 +25,7 @@ from rdmawire.cli.verbs.settings import (
 from rdmawire.terminal import escape
 
 if TYPE_CHECKING:
-    from rdmawire.verbs_service import Session
+    from rdmawire.verbs_service import VerbsSession
 
 _LINE_START = "\r\x1b[K"
 """What a terminal needs to write a line again: carriage return, and Erase in Line (ECMA-48)."""
@@ -91,7 +91,7 @@ def _until_signal(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _explain(session: "Session", *, is_default: bool) -> None:
+def _explain(session: "VerbsSession", *, is_default: bool) -> None:
     from ipaddress import IPv6Address
 
     for device in session.server.devices:
@@ -105,5 +105,5 @@ def _explain(session: "Session", *, is_default: bool) -> None:
         click.echo(f"{line}  # {purpose}", err=True)
 
 
-def _show(session: "Session") -> None:
+def _show(session: "VerbsSession") -> None:
     click.echo(f"{_LINE_START}{summary(session.counters())}", err=True, nl=False)

@@ -16,7 +16,7 @@ from rdmawire.cli.streams import complain, open_host
 from rdmawire.terminal import escape
 
 if TYPE_CHECKING:
-    from rdmawire.verbs_service import Session, SessionSettings
+    from rdmawire.verbs_service import SessionSettings, VerbsSession
 
 MAX_DEVICES = 254
 _SUFFIXES = (".pcap", ".pcapng")
@@ -113,15 +113,15 @@ def _folder() -> TemporaryDirectory[str]:
 
 
 @contextmanager
-def with_session(socket: Path | None, settings: "SessionSettings") -> "Iterator[Session]":
+def with_session(socket: Path | None, settings: "SessionSettings") -> "Iterator[VerbsSession]":
     """Serve on a socket, or on one in a temporary folder; the service ends with the context."""
-    from rdmawire.verbs_service import Session
+    from rdmawire.verbs_service import VerbsSession
 
     with ExitStack() as stack:
         if socket is None:
             socket = Path(stack.enter_context(_folder()), _SOCKET_NAME)
         try:
-            session = Session(socket, settings)
+            session = VerbsSession(socket, settings)
         except OSError as error:
             named = escape(str(error.filename or socket))
             raise click.ClickException(f"{named}: {error.strerror or error}") from None
