@@ -35,7 +35,7 @@ from rdmawire.verbs_service.context import (
 from rdmawire.verbs_service.events import Channel
 from rdmawire.verbs_service.process_memory import (
     CopiedMemory,
-    Place,
+    CopiedRegion,
     ProcessPages,
     check_mapped,
 )
@@ -60,8 +60,8 @@ _ADVICE: Final = range(3)
 _XRC_SRQ: Final = 1
 _SRQ_MAX_WR, _SRQ_LIMIT = 1, 2
 _MIN_INLINE: Final = 64
-"""Least ``max_inline_data`` of a queue pair. Work requests of adapters have room for some bytes,
-and programs such as rdma_xclient use it without asking."""
+"""Minimum ``max_inline_data`` of a queue pair, in bytes. Adapters have some in any case, and
+programs such as rdma_xclient send inline without asking for it."""
 _CREATE, _EXCLUSIVE = os.O_CREAT, os.O_EXCL
 
 
@@ -72,10 +72,10 @@ class Calls:
         self._context = context
 
     def perform(self, number: int, arguments: tuple[int, ...]) -> Reply:
-        """Do a call. ``VerbsError`` if it is refused; nothing was changed then."""
+        """Do a call. ``VerbsError`` if it is refused: it has changed nothing."""
         handler = _HANDLERS.get(number)
         if handler is None:
-            raise VerbsError("the connection has a context already", EINVAL)
+            raise VerbsError("this call is for a connection without a context", EINVAL)
         try:
             return handler(self, *arguments)
         except OSError as error:
@@ -101,31 +101,31 @@ class Calls:
         self._context.dealloc_pd(pd, self._context.find(pd, AllocatedPD))
         return NO_VALUES
 
-    def reg_mr(  # noqa: PLR0917  as the protocol has them
+    def reg_mr(  # noqa: PLR0917  the arguments of the protocol
         self, pd: int, address: int, length: int, iova: int, access: int, memory: int
     ) -> Reply:
         self._context.check_room()
         domain = self._context.find(pd, AllocatedPD)
-        place = Place(memory)
+        copied = CopiedRegion(memory)
         region = self._context.nic.memory.register(
             domain,
             Extent(address, iova, length),
             access,
-            partial(_pages, self._context, place, address, length),
+            partial(_pages, self._context, copied, address, length),
         )
-        handle = place.region = self._context.add(region)
+        handle = copied.handle = self._context.add(region)
         return Reply((handle, region.lkey, region.rkey))
 
     def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, access: int) -> Reply:
-        """The library maps the buffer by its own descriptor, and copies."""
+        """The library has mapped the dma-buf, and its thread copies."""
         return self.reg_mr(pd, offset, length, iova, access, MEMORY_OF_DMABUF)
 
-    def rereg_mr(  # noqa: PLR0917  as the protocol has them
+    def rereg_mr(  # noqa: PLR0917  the arguments of the protocol
         self, mr: int, flags: int, pd: int, address: int, length: int, access: int
     ) -> Reply:
         region = self._context.find(mr, Region)
-        place = Place(MEMORY_OF_HOST)
-        place.region = mr
+        copied = CopiedRegion(MEMORY_OF_HOST)
+        copied.handle = mr
         self._context.nic.memory.rereg_mr(
             region,
             flags,
@@ -133,7 +133,7 @@ class Calls:
             address=address,
             length=length,
             access=access,
-            make_backing=partial(_pages, self._context, place),
+            make_backing=partial(_pages, self._context, copied),
         )
         return Reply((region.lkey, region.rkey))
 
@@ -141,7 +141,7 @@ class Calls:
         self._context.dereg_mr(mr, self._context.find(mr, Region))
         return NO_VALUES
 
-    def advise_mr(  # noqa: PLR0917  as the protocol has them
+    def advise_mr(  # noqa: PLR0917  the arguments of the protocol
         self, pd: int, advice: int, flags: int, address: int, length: int, lkey: int
     ) -> Reply:
         """Pages of a process are present at once: check the arguments alone."""
@@ -205,7 +205,7 @@ class Calls:
         self._context.destroy_cq(cq, owner)
         return Reply((owner.events_reported,))
 
-    def create_srq(  # noqa: PLR0917  as the protocol has them
+    def create_srq(  # noqa: PLR0917  the arguments of the protocol
         self,
         pd: int,
         srq_type: int,
@@ -287,7 +287,7 @@ class Calls:
         )
 
     def open_qp(self, xrcd: int, qp_num: int, qp_type: int) -> Reply:
-        """Open the XRC target of another context. ibv_open_qp(3)."""
+        """Open an XRC target that another context has created. ibv_open_qp(3)."""
         self._context.check_room()
         domain = self._context.find(xrcd, XrcDomain).number
         qp = self._context.nic.device.qps.get(qp_num)
@@ -325,7 +325,7 @@ class Calls:
         return NO_VALUES
 
     def attach_mcast(self, qp: int, gid0: int, gid1: int, _lid: int) -> Reply:
-        """The LID is that of InfiniBand, and ignored as in Linux for RoCE."""
+        """The LID is of InfiniBand; it is ignored for RoCE, as in Linux."""
         found, gid = self._context.find(qp, QueuePairHandle).qp, gid_of(gid0, gid1)
         self._context.nic.attach_mcast(found, gid)
         self._context.mcast.add((gid, found))
@@ -360,7 +360,7 @@ class Calls:
 
 
 _OUTSIDE: Final = {"hello", "get_device", "open_device", "read_counters", "write_counters"}
-"""Calls of a connection that has no context."""
+"""Calls for which a connection needs no context: the server does them."""
 
 _HANDLERS: Final[dict[int, Callable[..., Reply]]] = {
     call.number: getattr(Calls, call.name)
@@ -376,18 +376,18 @@ def _scarce(error: OSError) -> int:
 
 def _check_port(port_num: int) -> None:
     if port_num != _PORT:
-        raise VerbsError(f"port {port_num}: devices have port {_PORT} alone", EINVAL)
+        raise VerbsError(f"port {port_num}: devices have only port {_PORT}", EINVAL)
 
 
-def _pages(context: Context, place: Place, address: int, length: int) -> ProcessPages:
+def _pages(context: Context, copied: CopiedRegion, address: int, length: int) -> ProcessPages:
     """The pages of a range. ``VerbsError`` EFAULT if it is not mapped."""
-    if place.memory > MEMORY_OF_DMABUF:
-        raise VerbsError(f"memory {place.memory} is none of 0 to {MEMORY_OF_DMABUF}", EINVAL)
-    if place.memory == MEMORY_OF_HOST and context.process is not None:
+    if copied.memory > MEMORY_OF_DMABUF:
+        raise VerbsError(f"memory {copied.memory} is none of 0 to {MEMORY_OF_DMABUF}", EINVAL)
+    if copied.memory == MEMORY_OF_HOST and context.process is not None:
         if length != _WHOLE_SPACE:
             check_mapped(context.process, address, length)
         return ProcessPages(context.process)
-    return ProcessPages(CopiedMemory(context.copies, place), place.memory)
+    return ProcessPages(CopiedMemory(context.copies, copied), copied.memory)
 
 
 def _qp_type(number: int) -> QPType:
@@ -397,7 +397,7 @@ def _qp_type(number: int) -> QPType:
 
 
 def _capacities(sizes: Sequence[int]) -> QPCap:
-    """``ibv_qp_cap`` as a queue pair has it. ``VerbsError`` EINVAL for too much inline data."""
+    """The capabilities of a queue pair. ``VerbsError`` EINVAL for too much inline data."""
     cap = QPCap(*sizes)
     if cap.max_inline_data > MAX_INLINE_DATA:
         text = f"max_inline_data {cap.max_inline_data}: at most {MAX_INLINE_DATA}"

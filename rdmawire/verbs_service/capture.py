@@ -17,10 +17,12 @@ from rdmawire.verbs_service.diagnostics import warn
 
 _RECORD: Final = Struct("<IIII")
 _BUFFER: Final = 1 << 18
+"""Bytes of records that are buffered before they are written."""
 _SECOND: Final = 1_000_000_000
 _LITTLE_ENDIAN: Final = "<"
-_PATIENCE: Final = 2 * _SECOND
-_LOOK_MS: Final = 100
+_READER_TIMEOUT: Final = 2 * _SECOND
+"""Time (ns) that a reader of a FIFO has after :meth:`Capture.limit_wait`."""
+_POLL_MS: Final = 100
 
 
 class Capture:
@@ -67,7 +69,7 @@ class Capture:
             self.flush()
 
     def flush(self) -> None:
-        """Pass on what was written."""
+        """Write buffered records to the file."""
         pending = self._builder.pending
         if pending and not self._ended:
             try:
@@ -90,19 +92,19 @@ class Capture:
         self._written += len(data)
 
     def _wait_for_reader(self) -> None:
-        """Wait until a pipe has room. ``TimeoutError`` after :meth:`hurry`, if that takes long."""
+        """Wait until a pipe has room. ``TimeoutError`` after the deadline, if there is one."""
         room = poll()
         room.register(self._file, POLLOUT)
-        while not room.poll(_LOOK_MS):
+        while not room.poll(_POLL_MS):
             if self._deadline is not None and now() > self._deadline:
                 raise TimeoutError(ETIMEDOUT, "its reader takes nothing")
 
-    def hurry(self) -> None:
-        """Wait for a slow reader 2 s at most from now on: the service is to end.
+    def limit_wait(self) -> None:
+        """Wait for a slow reader 2 s at most from now on, since the service ends.
 
         A signal handler may call this.
         """
-        self._deadline = now() + _PATIENCE
+        self._deadline = now() + _READER_TIMEOUT
 
     def _end(self, error: OSError) -> None:
         """Remove the part of a frame that was written, and end the capture."""

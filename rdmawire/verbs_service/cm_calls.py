@@ -160,7 +160,7 @@ class ConnectionCalls:
         )
         return Reply((device, *addresses, pkey, mtu, cm_id.traffic_class, _HOPS))
 
-    def cm_resolve_addr(  # noqa: PLR0917  as the protocol has them
+    def cm_resolve_addr(  # noqa: PLR0917  the arguments of the protocol
         self,
         number: int,
         src_family: int,

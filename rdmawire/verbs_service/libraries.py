@@ -29,7 +29,7 @@ _MISSING: Final = (
 
 
 class Libraries(NamedTuple):
-    """The libraries, and in words what is missing or old."""
+    """The libraries, and a sentence for each that is missing or old."""
 
     paths: list[Path]
     notes: tuple[str, ...] = ()

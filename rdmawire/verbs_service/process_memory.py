@@ -1,4 +1,4 @@
-"""Memory of the processes that use the service: pages behind regions.
+"""VirtualMemory of the processes that use the service: pages behind regions.
 
 :class:`ProcessMemory` reads and writes through ``/proc/PID/mem``. Where Linux refuses that, or the
 memory is that of a GPU, :class:`CopyThread` asks a thread of the library to copy.
@@ -26,16 +26,16 @@ from rdmawire.verbs_service.ring import SharedMemory
 
 _REQUEST: Final = COPY_REQUEST.struct
 _ERRNO: Final = 4
-_PATIENCE: Final = 2.0
-"""Seconds that a library may take for one copy. The service waits: a library that takes longer is
-taken for dead."""
+_COPY_TIMEOUT: Final = 2.0
+"""Seconds that a library may take for one copy. The service waits meanwhile; after a timeout it
+asks this library for no more copies."""
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 
 
-class Memory(Protocol):
-    """Bytes of another process, by its virtual addresses.
+class VirtualMemory(Protocol):
+    """Memory of another process, by its virtual addresses.
 
-    ``MemoryFault`` where it has none, ``OwnerGone`` if it has ended.
+    ``MemoryFault`` for addresses that are not mapped, ``OwnerGone`` if the process has ended.
     """
 
     def read(self, address: int, length: int) -> bytes: ...
@@ -43,7 +43,7 @@ class Memory(Protocol):
     def write(self, address: int, data: BytesLike) -> None: ...
 
     def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
-        """Write parts one after the other."""
+        """Write parts, one behind the other, from ``address`` on."""
 
 
 class ProcessMemory:
@@ -111,9 +111,9 @@ def _fail(done: int, address: int, length: int) -> NoReturn:
 
 
 class CopyThread:
-    """Copies by a thread of the library, one at a time, through shared memory.
+    """Has a thread of the library copy, one request at a time, through shared memory.
 
-    ``theirs`` is the library's end of the socket, ``buffer`` the memory.
+    ``OSError`` without descriptors or memory.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class CopyThread:
         except OSError:
             self._buffer.close()
             raise
-        self._socket.settimeout(_PATIENCE)
+        self._socket.settimeout(_COPY_TIMEOUT)
         self._theirs = theirs.detach()
         self._broken = False
 
@@ -133,9 +133,9 @@ class CopyThread:
         socket_fd, self._theirs = self._theirs, -1
         return socket_fd, self._buffer.take_fd()
 
-    def _ask(self, direction: int, place: "Place", address: int, length: int) -> None:
+    def _ask(self, direction: int, region: "CopiedRegion", address: int, length: int) -> None:
         """Have the library copy. ``MemoryFault`` if it refuses, is gone or takes too long."""
-        request = _REQUEST.pack(direction, place.memory, place.region, address, length)
+        request = _REQUEST.pack(direction, region.memory, region.handle, address, length)
         try:
             if self._broken:
                 raise OSError
@@ -151,22 +151,22 @@ class CopyThread:
         if answer != bytes(_ERRNO):
             raise MemoryFault(_UNMAPPED, address, length)
 
-    def read(self, place: "Place", address: int, length: int) -> bytes:
+    def read(self, region: "CopiedRegion", address: int, length: int) -> bytes:
         """Read bytes of a region."""
         parts = []
         for start in range(0, length, COPY_BUFFER_BYTES):
             size = min(length - start, COPY_BUFFER_BYTES)
-            self._ask(COPY_READ, place, address + start, size)
+            self._ask(COPY_READ, region, address + start, size)
             parts.append(self._buffer.map[:size])
         return b"".join(parts)
 
-    def write(self, place: "Place", address: int, data: BytesLike) -> None:
+    def write(self, region: "CopiedRegion", address: int, data: BytesLike) -> None:
         """Write bytes of a region."""
         source = memoryview(data)
         for start in range(0, len(data), COPY_BUFFER_BYTES):
             some = source[start : start + COPY_BUFFER_BYTES]
             self._buffer.map[: len(some)] = bytes(some)
-            self._ask(COPY_WRITE, place, address + start, len(some))
+            self._ask(COPY_WRITE, region, address + start, len(some))
 
     def close(self) -> None:
         """Free the socket and the buffer."""
@@ -176,34 +176,34 @@ class CopyThread:
         self._buffer.close()
 
 
-class Place:
-    """What a copy request names besides the address: the kind of memory, and the region.
+class CopiedRegion:
+    """The region that a copy request names: ``memory`` is one of :data:`MEMORY_OF_HOST` and so on.
 
-    ``region`` is its handle, set once the region has one.
+    ``handle`` is 0 until the region has one.
     """
 
-    __slots__ = ("memory", "region")
+    __slots__ = ("handle", "memory")
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
-        self.region = 0
+        self.handle = 0
 
 
 class CopiedMemory:
     """The memory behind one region, which the library copies."""
 
-    def __init__(self, thread: CopyThread, place: Place) -> None:
+    def __init__(self, thread: CopyThread, region: CopiedRegion) -> None:
         self._thread = thread
-        self._place = place
+        self._region = region
 
     def read(self, address: int, length: int) -> bytes:
-        return self._thread.read(self._place, address, length)
+        return self._thread.read(self._region, address, length)
 
     def write(self, address: int, data: BytesLike) -> None:
-        self._thread.write(self._place, address, data)
+        self._thread.write(self._region, address, data)
 
     def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
-        self._thread.write(self._place, address, b"".join(parts))
+        self._thread.write(self._region, address, b"".join(parts))
 
 
 class ProcessPages(Backing):
@@ -216,7 +216,7 @@ class ProcessPages(Backing):
     is_bulk = True
     lends = False
 
-    def __init__(self, memory: Memory, kind: int = MEMORY_OF_HOST) -> None:
+    def __init__(self, memory: VirtualMemory, kind: int = MEMORY_OF_HOST) -> None:
         self.path = Path.HOST if kind == MEMORY_OF_HOST else Path.GPU_DIRECT
         self.read = memory.read  # type: ignore[method-assign]
         self.write = memory.write  # type: ignore[method-assign]
@@ -235,10 +235,10 @@ class ProcessPages(Backing):
         """Do nothing: writes are complete at once."""
 
 
-def check_mapped(memory: Memory, address: int, length: int) -> None:
+def check_mapped(memory: VirtualMemory, address: int, length: int) -> None:
     """``VerbsError`` EFAULT if the first or the last byte of a range is not mapped."""
     try:
-        for place in (address, address + length - 1):
-            memory.read(place, 1)
+        for at in (address, address + length - 1):
+            memory.read(at, 1)
     except MemoryFault as fault:
         raise VerbsError(f"Bad address: {fault}", EFAULT) from fault

@@ -24,7 +24,7 @@ CUDA_LOADING: Final = "CUDA_MODULE_LOADING"
 VARIABLES: Final = ("RDMAWIRE_VERBS", "RDMAWIRE_SYSFS", "LD_LIBRARY_PATH", "LD_PRELOAD")
 """The variables that :meth:`ProgramFiles.variables` returns."""
 _TREES: Final = ("sys", "dev", "bin", "share")
-"""What belongs to one service; the libraries stay."""
+"""Folders that are removed with the service; that of the libraries stays."""
 
 
 def default_socket(environment: Mapping[str, str]) -> Path:
@@ -47,10 +47,10 @@ MAX_SOCKET_PATH: Final = 107
 _HELLO: Final = 1
 """The number of the call that is the first of each connection, in every version."""
 _WORD: Final = 8
-_GREETING: Final = 2 * _WORD
+_HELLO_REPLY: Final = 2 * _WORD
 """Bytes of its reply: 0, and the number of devices."""
-_PATIENCE: Final = 60.0
-"""Seconds that a service may take: in a checkout it may compile the libraries first."""
+_ANSWER_TIMEOUT: Final = 60.0
+"""Seconds in which a service answers. In a checkout it may compile the libraries first."""
 
 
 def check_socket_path(path: Path) -> None:
@@ -65,9 +65,9 @@ def check_socket_path(path: Path) -> None:
 
 
 def is_served(path: Path) -> bool:
-    """Whether a service answers at a socket. One that is about to start answers when it has."""
+    """Whether a service answers at a socket. Waits for one that is starting."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        probe.settimeout(_PATIENCE)
+        probe.settimeout(_ANSWER_TIMEOUT)
         try:
             probe.connect(os.fspath(path))
             probe.send(array("Q", (_HELLO, version())).tobytes())
@@ -75,13 +75,13 @@ def is_served(path: Path) -> bool:
         except OSError:
             return False
     is_refusal = any(reply[:_WORD]) and len(reply) % _WORD == 0  # of another version
-    return len(reply) == _GREETING or is_refusal
+    return len(reply) == _HELLO_REPLY or is_refusal
 
 
 class ProgramFiles:
     """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys``, ``dev``, ``bin``.
 
-    One service at a time has them, that which :meth:`write` has locked the folder for.
+    One service at a time has them: :meth:`write` locks the folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -99,7 +99,7 @@ class ProgramFiles:
     ) -> tuple[str, ...]:
         """Write all files, in place of those of a service that was killed.
 
-        Returns in words which libraries are missing.
+        Returns a sentence for each library that is missing.
         ``LibraryError`` without libraries, ``OSError`` for files that cannot be written,
         ``VerbsError`` EADDRINUSE if another service has the files.
         """
@@ -132,7 +132,7 @@ class ProgramFiles:
         self._lock = lock
 
     def _give_up(self) -> None:
-        """Remove what was written of files that cannot all be."""
+        """Remove the files that were written before an error."""
         if self._lock is None:
             return  # nothing: another service may have the files
         shutil.rmtree(self.folder / "lib", ignore_errors=True)
@@ -177,9 +177,9 @@ class ProgramFiles:
     ) -> dict[str, str]:
         """Return :meth:`variables`, and those that only a command on this machine gets.
 
-        In its PATH ``rdma`` lists the devices. CUDA loads kernels at the start unless
-        ``environment`` says otherwise: while it loads one later it holds up all copies until the
-        kernels that run have ended, and these may wait for data that has to be copied.
+        In its PATH ``rdma`` lists the devices. CUDA loads all kernels at the start unless
+        ``environment`` says otherwise. If it loads one later, copies wait for the end of running
+        kernels; a kernel of NCCL that waits for copied data would then never end.
         """
         path = _before(self.folder / "bin", environment.get("PATH", os.defpath))
         loading = environment.get(CUDA_LOADING, "EAGER")
@@ -219,10 +219,10 @@ def _may_use(path: Path) -> bool:
 
 
 def _before(path: Path, others: str | None) -> str:
-    """Put a path before others of a list, in which it then is once."""
+    """Put a path at the head of a list, and remove it from the rest."""
     return ":".join([os.fspath(path), *_without(path, others)])
 
 
 def _without(path: Path, others: str | None) -> list[str]:
-    """Return the paths of a list but this one."""
+    """Return the paths of a list without this one."""
     return [one for one in (others or "").split(":") if one and one != os.fspath(path)]

@@ -59,9 +59,9 @@ class SessionSettings(NamedTuple):
 
 
 class VerbsSession:
-    """A service on a socket, with the files beside it. Leave it by :meth:`close`.
+    """A service on a socket, with the files beside it. :meth:`close` ends it.
 
-    ``notes`` say which libraries are missing.
+    ``notes`` has a sentence for each library that is missing.
 
     Raises ``LibraryError`` without the stand-in libraries, ``VerbsError`` if a service runs on the
     socket, ``FabricError`` or ``ScenarioError`` for a wrong network, ``TopologyError`` for a host
@@ -135,13 +135,13 @@ class VerbsSession:
 
     def stop(self) -> None:
         """Let :meth:`serve` return."""
-        self.hurry()
+        self.limit_wait()
         self.server.stop()
 
-    def hurry(self) -> None:
-        """Wait for a slow reader of the capture no longer than 2 s. Signal handlers may call it."""
+    def limit_wait(self) -> None:
+        """Wait for a slow reader of the capture 2 s at most. Signal handlers may call this."""
         if self._capture is not None:
-            self._capture.hurry()
+            self._capture.limit_wait()
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Return the counters of each device, by names."""
@@ -163,7 +163,7 @@ class VerbsSession:
 
 
 class _Ticker:
-    """Calls a function in the loop of a service again and again."""
+    """Calls a function in the loop of a service, every :data:`_TICK` seconds."""
 
     def __init__(self, server: Server, call: Callable[[], None]) -> None:
         self._server = server

@@ -54,15 +54,15 @@ def test_a_full_disk_ends_the_capture_with_a_whole_frame(
 def test_a_reader_that_takes_nothing_holds_up_the_end_for_a_while_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rdmawire.verbs_service.capture._PATIENCE", 0)
-    monkeypatch.setattr("rdmawire.verbs_service.capture._LOOK_MS", 1)
+    monkeypatch.setattr("rdmawire.verbs_service.capture._READER_TIMEOUT", 0)
+    monkeypatch.setattr("rdmawire.verbs_service.capture._POLL_MS", 1)
     path = tmp_path / "live.fifo"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     capture = Capture(path)
     for _ in range(100):
         capture.write([bytes(1000)], 0)
-    Timer(0.05, capture.hurry).start()
+    Timer(0.05, capture.limit_wait).start()
     capture.close()  # a pipe has room for 64 KiB
     assert os.read(reader, 1000)
     os.close(reader)

@@ -97,7 +97,10 @@ def command(
     if not quiet:
         note_executable(words[0])
     sys.stdout.flush()
-    with with_session(given["socket"], settings) as session, forwarded(session.hurry) as forward_to:
+    with (
+        with_session(given["socket"], settings) as session,
+        forwarded(session.limit_wait) as forward_to,
+    ):
         try:
             child = session.start(words, os.environ, preload=not no_preload)
         except OSError as error:
