@@ -1,4 +1,4 @@
-"""A UDP socket that does not wait: messages are received in batches."""
+"""A non-blocking UDP socket: messages are received in batches."""
 
 import socket
 from errno import ECONNREFUSED, ENOBUFS, ENOMEM
@@ -29,7 +29,7 @@ class Datagrams:
             raise
         self.fd = self._socket.fileno()
         self.buffer = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        """Bytes of memory for messages that were not received yet, with the kernel's overhead."""
+        """Bytes of the receive buffer, as the kernel counts them: with its overhead per message."""
 
     @property
     def address(self) -> Address:
@@ -38,7 +38,7 @@ class Datagrams:
         return host, port
 
     def send(self, message: bytes, to: Address) -> bool:
-        """Send a message; ``False`` if the buffer is full. One that cannot be sent is lost."""
+        """Send a message; ``False`` if the buffer is full. After another error it is lost."""
         try:
             self._socket.sendto(message, to)
         except BlockingIOError:

@@ -1,7 +1,7 @@
 """The event loop of live devices: descriptors, work that is polled, and sleep between.
 
 A driver does its work in :meth:`Driver.step`. While there is work the loop calls it again and
-again, and looks at descriptors in between. Without work it yields the processor for a while, which
+again, and checks descriptors in between. Without work it yields the processor for a while, which
 costs the least when the next work comes soon, and then sleeps in epoll until a descriptor is
 ready, or the driver's next timer is due.
 """
@@ -19,10 +19,11 @@ Handler = Callable[[int], None]
 YIELDS: Final = 200
 """Empty steps before the loop sleeps. Each yields the processor."""
 _STEPS: Final = 16
-"""Steps with work between two looks at the descriptors."""
+"""Steps with work between two checks of the descriptors."""
 _EMPTY_STEPS: Final = 8
-"""Steps without work between two looks at the descriptors."""
-_LONGEST_SLEEP: Final = 0.5
+"""Steps without work between two checks of the descriptors."""
+_MAX_SLEEP: Final = 0.5
+"""Seconds."""
 FD_SETSIZE: Final = 1024
 """Descriptors from here on cannot be waited for by select(2)."""
 _SECOND: Final = 1_000_000_000
@@ -35,13 +36,13 @@ class Driver(Protocol):
         """Do what can be done now, without waiting. Return whether there was anything."""
 
     def next_timer(self) -> int | None:
-        """Return when :meth:`step` has something to do by itself, or ``None``."""
+        """Return when :meth:`step` is due without new work, or ``None``."""
 
     def may_sleep(self) -> bool:
-        """Announce the sleep to the sources of work; ``False`` if one of them has some now."""
+        """Prepare for sleep: have sources of work wake the loop. ``False`` if there is work now."""
 
     def awake(self) -> None:
-        """The sleep is over."""
+        """Note the end of the sleep."""
 
 
 class Loop:
@@ -61,7 +62,7 @@ class Loop:
         self._handlers[fd] = handler
 
     def unregister(self, fd: int) -> None:
-        """Forget a descriptor, before it is closed."""
+        """Stop calling the handler of a descriptor, before it is closed."""
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
@@ -118,5 +119,5 @@ class Loop:
 
 def _seconds_until(time: int | None) -> float:
     if time is None:
-        return _LONGEST_SLEEP
-    return min(max(time - now(), 0) / _SECOND, _LONGEST_SLEEP)
+        return _MAX_SLEEP
+    return min(max(time - now(), 0) / _SECOND, _MAX_SLEEP)

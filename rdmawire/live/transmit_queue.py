@@ -1,7 +1,7 @@
-"""What is sent on a real wire, and when: a token bucket, a send window, and a queue for the rest.
+"""Transmission on a real network: a token bucket, a send window, and a queue of messages.
 
 None of them reads a clock or has a socket: times (ns) are arguments, and the queue is given the
-function that sends. So they are tested like the engine.
+function that sends, so that they are tested like the engine.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from typing import Final
 from rdmawire.validate import check_int
 
 _RETRY: Final = 500_000
-"""Time (ns) after which a message is tried again that the socket did not take."""
+"""Time (ns) after which a message that the socket did not take is sent again."""
 _SECOND: Final = 1_000_000_000
 
 
@@ -35,7 +35,7 @@ class TokenBucket:
         return now if self._credit > 0 else now - (self._credit - 1) // self.rate
 
     def take(self, size: int, now: int) -> None:
-        """Take credit for ``size`` bytes that are sent. It may become less than nothing."""
+        """Take credit for ``size`` bytes that are sent. The credit may become negative."""
         self._fill(now)
         self._credit -= size * _SECOND
 
@@ -48,11 +48,11 @@ class TokenBucket:
 
 
 class SendWindow:
-    """The bytes that may be under way: at most ``size``, or one message, without a report.
+    """The bytes that may be in flight: at most ``size``, or one message, without a report.
 
     Each message has an offset: the bytes sent before it. The peer reports the greatest end of a
     message that it received, so lost messages are counted with a later one. Without a report for
-    ``report_timeout`` ns everything under way counts as lost. ``VerbsError`` EINVAL unless both are
+    ``report_timeout`` ns everything in flight counts as lost. ``VerbsError`` EINVAL unless both are
     1 or more.
     """
 
@@ -152,7 +152,7 @@ class TransmitQueue:
         return count
 
     def next_timer(self, now: int) -> int | None:
-        """When :meth:`flush` may send more by itself (ns); ``None`` if nothing waits for a time."""
+        """When :meth:`flush` can send more (ns); ``None`` if that depends on no time."""
         if not self._waiting:
             return None
         if self._blocked:

@@ -260,7 +260,7 @@ class Calls:
         kind, cap = _qp_type(qp_type), _capacities(sizes)
         if kind is QPType.XRC_TGT:
             domain = self._context.find(xrcd, XrcDomain).number
-            init = QPInit(*self._context.device.of_xrc_targets, xrc_domain=domain)
+            init = QPInit(*self._context.device.xrc_target_queues, xrc_domain=domain)
         else:
             queues = send_cq, send_cq if kind is QPType.XRC_INI else recv_cq, srq
             init = self._init(pd, queues, cap, signals_all=bool(sq_sig_all))

@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The values of a successful call, and the descriptors beside them, closed here once sent."""
+    """The values of a successful call, and descriptors, which are closed once they are sent."""
 
     values: tuple[int, ...] = ()
     fds: tuple[int, ...] = ()
@@ -46,8 +46,8 @@ class Reply(NamedTuple):
 NO_VALUES: Final = Reply()
 
 
-class Gone(Exception):
-    """The client closed its connection, or is gone."""
+class ClientGone(Exception):
+    """The client has closed its connection, or its process has ended."""
 
 
 class ControlConnection:
@@ -62,21 +62,22 @@ class ControlConnection:
         self.pid, self.uid, _ = _CREDENTIALS.unpack(found)
 
     def receive(self) -> Request | None:
-        """Return the next request; ``None`` for a message that is none, which was refused.
+        """Return the next request, or ``None`` after an invalid message, which is refused here.
 
-        Raises :class:`Gone` at the end of the connection, ``BlockingIOError`` without a message.
+        Raises :class:`ClientGone` at the end of the connection, ``BlockingIOError`` if
+        there is no message.
         """
         size = _WORD * MAX_WORDS + 1
         try:
             data, fds, flags, _ = socket.recv_fds(self._socket, size, _MAX_FDS)
         except ConnectionError as error:
-            raise Gone from error
+            raise ClientGone from error
         request = None if flags & socket.MSG_CTRUNC else _request(data, tuple(fds))
         if request is None:
             for fd in fds:
                 os.close(fd)
         if not data:
-            raise Gone
+            raise ClientGone
         if request is None:
             self.refuse(EINVAL, "not a request, or not with its arguments and descriptors")
         return request
@@ -84,7 +85,7 @@ class ControlConnection:
     def is_of_living_process(self) -> bool:
         """Whether the process that connected still runs, so that no other one has its PID.
 
-        Before Linux 6.5 that cannot be found out, and it is ``True``.
+        Before Linux 6.5 that is not known: the result is ``True``.
         """
         try:
             process = self._socket.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
@@ -116,8 +117,8 @@ class ControlConnection:
             socket.send_fds(self._socket, [data], list(fds))
         except OSError as error:
             # A client has one request in flight, so its buffer has room unless it breaks that rule.
-            # ETOOMANYREFS: the user's processes do not receive the descriptors they are sent.
-            raise Gone(EPIPE) from error
+            # ETOOMANYREFS: too many descriptors were sent to the user's processes and not received.
+            raise ClientGone(EPIPE) from error
 
     def close(self) -> None:
         """Close the socket."""

@@ -1,7 +1,7 @@
-"""One ``ibv_context``: its objects, its rings, and their end.
+"""One ``ibv_context``: its objects and rings, and their destruction.
 
-A context owns everything that its process made. :meth:`Context.close` destroys it all, in an order
-that the engine allows, also when the process died in the middle of something.
+A context owns everything that its process created. :meth:`Context.close` destroys all objects in an
+order that the engine allows, also if the process died in the middle of a call.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,12 +29,13 @@ from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory
 from rdmawire.verbs_service.ring import CompletionRing, SrqNames, WorkRing
 
 _EVENT: Final = Struct("=QQ")
+_PORT: Final = 1
 MAX_OBJECTS: Final = 1 << 20
 """Maximum objects of one context."""
 
 
 class XrcDomain:
-    """An XRC domain as one context has it open. ``file`` is the file that shares it."""
+    """An XRC domain that a context has open. ``file`` is the device and inode that share it."""
 
     def __init__(self, number: int, file: tuple[int, int] | None) -> None:
         self.number = number
@@ -42,7 +43,7 @@ class XrcDomain:
 
 
 class QueuePairHandle:
-    """A queue pair as one context has it: created, or opened as an XRC target of another one."""
+    """A queue pair that a context has created, or has opened: an XRC target of another context."""
 
     def __init__(self, qp: QueuePair) -> None:
         self.qp = qp
@@ -101,7 +102,7 @@ class Context:
             made.pop_all()
         self.async_channel: AsyncChannel = self.nic.create_async_channel()
         self.qps: dict[int, QueuePair] = {}
-        """The queue pairs that this context posts to, by number."""
+        """The queue pairs of this context, by number."""
         self.srqs = SrqNames(self.nic.device.qps)
         self.local = LocalConnections(device.local_nics)
         self.mcast: set[tuple[bytes, QueuePair]] = set()
@@ -125,7 +126,7 @@ class Context:
     def check_room(self) -> None:
         """``VerbsError`` EINVAL if the context has as many objects as it may."""
         if len(self._objects) >= MAX_OBJECTS:
-            raise VerbsError(f"{MAX_OBJECTS} objects are all that a context may have", EINVAL)
+            raise VerbsError(f"a context has at most {MAX_OBJECTS} objects", EINVAL)
 
     def find(self, handle: int, kind: type[T]) -> T:
         """An object by its handle. ``VerbsError`` EINVAL if there is none of this kind."""
@@ -139,7 +140,7 @@ class Context:
         return self.find(handle, kind) if handle else None
 
     def remove(self, handle: int) -> None:
-        """Forget an object, which was destroyed."""
+        """Remove the handle of an object that is destroyed."""
         del self._objects[handle]
         self._channels.pop(handle, None)
 
@@ -152,7 +153,7 @@ class Context:
     # Events.
 
     def notifier(self, handle: int, owner: CqHandle) -> Callable[[], None] | None:
-        """What a CQ calls to report an event to its channel; ``None`` without a channel."""
+        """Return the function with which a CQ reports an event; ``None`` without a channel."""
         if owner.channel is None:
             return None
         pipe, event = owner.channel.pipe, handle.to_bytes(8, "little")
@@ -172,7 +173,7 @@ class Context:
                 self.pipe.put(_EVENT.pack(*found))
 
     def _named(self, event: Event) -> tuple[int, int] | None:
-        """The type of an event and the object it names, or ``None`` if that is destroyed."""
+        """The two words of an event: its type, and its object. ``None`` if that is destroyed."""
         kind = int(event.TYPE)  # type: ignore[union-attr]
         if isinstance(event, CQError):
             return self._handle_of(kind, CqHandle, lambda one: one.cq.number == event.cq)
@@ -184,7 +185,7 @@ class Context:
                     one.events_reported += 1
                     return kind, event.qp
             return None
-        return kind, 1
+        return kind, _PORT
 
     def _handle_of(
         self, kind: int, what: type[T], is_it: Callable[[T], bool]
@@ -197,7 +198,7 @@ class Context:
         return None
 
     def flush_events(self) -> None:
-        """Write events that found a full pipe."""
+        """Write events that are pending because a pipe was full."""
         if self.pipe.is_full:
             self.pipe.flush()
         for channel in self._channels.values():
@@ -252,7 +253,7 @@ class Context:
         self.remove(handle)
 
     def close_xrcd(self, handle: int, domain: XrcDomain) -> None:
-        """Close an XRC domain; one that other contexts have open, too, stays."""
+        """Close an XRC domain; one that other contexts have open stays for them."""
         files = self.device.xrc_files
         number, users = files.get(domain.file, (domain.number, 1)) if domain.file else (0, 1)
         if users > 1 and domain.file:
@@ -289,7 +290,7 @@ class Context:
             self.process.close()
 
     def _destroy(self, kind: type[T], destroy: Callable[[int, T], None]) -> None:
-        """Destroy all objects of a kind; what another process still uses lives on without it."""
+        """Destroy all objects of a kind, except those that another process still uses."""
         for handle, thing in self.of_kind(kind):
             with suppress(VerbsError):
                 destroy(handle, thing)

@@ -18,19 +18,19 @@ _CALLS: Final = {call.name: call.number for call in CALLS}
 _REPLIES: Final = {call.name: call.reply for call in CALLS}
 _WORD: Final = 8
 _ANSWER_TIMEOUT: Final = 5.0
-"""Seconds in which a service answers, also a busy one."""
+"""Seconds in which a service answers, even a busy one."""
 
 
 def counter_words(device: Device, contexts: Sequence[Context]) -> tuple[int, ...]:
     """The values of :data:`COUNTERS`, in order. ``contexts`` are those of the device."""
-    made, counters = device.nic.device, device.nic.counters
+    engine, counters = device.nic.device, device.nic.counters
     values = {
-        "xmit_packets": made.xmit_packets,
-        "xmit_bytes": made.xmit_bytes,
-        "rcv_packets": made.rcv_packets,
-        "rcv_bytes": made.rcv_bytes,
-        "xmit_discards": made.xmit_discards,
-        "drops": made.drops.total(),
+        "xmit_packets": engine.xmit_packets,
+        "xmit_bytes": engine.xmit_bytes,
+        "rcv_packets": engine.rcv_packets,
+        "rcv_bytes": engine.rcv_bytes,
+        "xmit_discards": engine.xmit_discards,
+        "drops": engine.drops.total(),
         "retransmits": counters.local_ack_timeout_err
         + counters.packet_seq_err
         + counters.implied_nak_seq_err,

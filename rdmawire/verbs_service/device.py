@@ -25,7 +25,7 @@ PROFILE: Final = replace(
     max_qp_wr=1 << 14,
     # The library counts the slots of work queues.
     frees_slots_at_poll=False,
-    # As adapters of RoCE do. Each receive after the last one would cause an ACK with new credits.
+    # As RoCE adapters do. With credits each receive posted to an empty queue would cause an ACK.
     end_to_end_credits=False,
 )
 """The limits of devices: those of the standard's profile, and one P_Key."""
@@ -44,7 +44,7 @@ _SPEEDS: Final = {2.5: 1, 5: 2, 10: 8, 14: 16, 25: 32, 50: 64, 100: 128, 200: 25
 class DeviceSpec:
     """A device: its name, its place (MAC address, first GID), further GIDs, path MTU, and rate.
 
-    ``rate`` is in Gbit/s, and only what programs read of the port. ``congestion`` makes the
+    ``rate`` is in Gbit/s: programs read it, and it limits nothing. ``congestion`` makes the
     congestion control of a queue pair; without it CNPs change no rate.
     """
 
@@ -73,11 +73,14 @@ def numbered(count: int, name: str = "rw") -> tuple[DeviceSpec, ...]:
 
 
 Resolve = Callable[[bytes], bytes]
-"""Returns the MAC address of a GID's next hop. ``VerbsError`` EHOSTUNREACH if there is none."""
+"""Returns the MAC address of a GID. ``VerbsError`` EHOSTUNREACH if no device has the GID."""
 
 
 class Device:
-    """One device: its engine, and what programs ask about it."""
+    """One device: its engine, and the attributes that programs query.
+
+    ``VerbsError`` EINVAL for a name that is empty or too long.
+    """
 
     def __init__(self, spec: DeviceSpec, resolve: Resolve, random: Randomness | None) -> None:
         if not 0 < len(spec.name.encode()) <= MAX_NAME:
@@ -96,14 +99,14 @@ class Device:
         self.ready = self.nic.device.ready
         """The queue pairs with frames to send: empty if there are none."""
         self.xrc_files: dict[tuple[int, int], tuple[int, int]] = {}
-        """The XRC domain of each file, and how many contexts have it open."""
+        """The XRC domain of each file (device, inode), and how many contexts have it open."""
         self.local_nics: Mapping[bytes, Nic] = {}
         """The adapters, by MAC address, to which messages need no packets. Set by the network."""
         self.openers: Counter[QueuePair] = Counter()
         """How many contexts have each queue pair."""
         cq = self.nic.create_cq(1)
-        self.of_xrc_targets = self.nic.alloc_pd(), cq, cq
-        """The domain and the queues of XRC targets, which ibv_create_qp_ex(3) gives none."""
+        self.xrc_target_queues = self.nic.alloc_pd(), cq, cq
+        """PD, send CQ and receive CQ of XRC targets: ibv_create_qp_ex(3) gives them none."""
 
     def gid_at(self, index: int) -> bytes:
         """A GID by its index. ``VerbsError`` EINVAL beyond the table."""
@@ -132,6 +135,6 @@ def _port_rate(rate: float) -> tuple[int, int]:
 
 
 def _usual_first(option: tuple[float, int, float]) -> tuple[float, bool, int]:
-    """Order rates, lanes and speeds: ports of four lanes are usual, and known to every program."""
+    """Sort key for a rate with lanes and speed: four lanes first, which every program knows."""
     rate, lanes, _ = option
     return rate, lanes != _USUAL_LANES, lanes

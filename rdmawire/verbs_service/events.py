@@ -1,7 +1,7 @@
 """Pipes for events: those of completion channels, and asynchronous ones.
 
-A library reads the events when its application asks for them. A pipe that is full keeps its events
-pending here: a client that reads nothing holds up no other.
+A library reads the events when its application asks for them. A pipe that is full leaves its events
+pending here, so that a client that reads nothing does not delay others.
 """
 
 import os
@@ -14,8 +14,8 @@ from rdmawire.verbs.cq import CompChannel
 
 _PIPE_BYTES: Final = 1 << 16
 MAX_PENDING: Final = 1 << 16
-"""Maximum events that wait for room in a pipe. More are dropped: their reader has not read for
-thousands of events, and finds what it needs in the older ones."""
+"""Maximum events that wait for room in a pipe. More are dropped: their reader is thousands of
+events behind, and finds in the older ones what it needs."""
 
 
 class EventPipe:
@@ -51,7 +51,7 @@ class EventPipe:
             self._pending.popleft()
 
     def _write_one(self, event: bytes) -> bool:
-        """Write an event. ``False`` if there is no room; without a reader it is written nowhere."""
+        """Write an event. ``False`` if there is no room. Without a reader the event is dropped."""
         try:
             os.write(self._write, event)
         except BlockingIOError:
@@ -61,7 +61,7 @@ class EventPipe:
         return True
 
     def close(self) -> None:
-        """Close the descriptors that are still here."""
+        """Close the descriptors that were not taken."""
         for fd in (self._read, self._write):
             if fd >= 0:
                 os.close(fd)

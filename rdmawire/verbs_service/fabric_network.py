@@ -28,8 +28,8 @@ from rdmawire.wire.management import MTU
 
 _NO_LIMIT: Final = 1 << 62
 _MAX_DELAY: Final = us(100)
-_AROUND: Final = 128
-"""Bytes of a link's MTU that the headers of a packet may take."""
+_MAX_HEADERS: Final = 128
+"""Maximum bytes of a packet besides its payload, in a link's MTU."""
 
 Build = Callable[[Simulator, Sequence[Device]], list[Attachment]]
 """Attaches devices to links. Returns the attachments, in order."""
@@ -39,7 +39,7 @@ class FabricNetwork(CapturedNetwork):
     """Devices with links and switches between them, in real time.
 
     ``build`` attaches the devices: see :func:`one_link` and :func:`of_scenario`. ``capture`` gets
-    each frame once, when a device sends it, lost ones too.
+    each frame once, when a device sends it, also those that are lost later.
     """
 
     def __init__(self, build: Build, capture: Capture | None = None) -> None:
@@ -87,7 +87,8 @@ class FabricNetwork(CapturedNetwork):
 class LinkSettings(NamedTuple):
     """A link that all devices share: latency in ns, rate in bits per second, and shares of frames.
 
-    Those of ``reorder`` arrive up to :data:`_MAX_DELAY` late, and later frames overtake them.
+    Shares are from 0 to 1. Frames of ``reorder`` arrive up to :data:`_MAX_DELAY` late, and later
+    frames overtake them.
     """
 
     latency: int = 0
@@ -99,7 +100,7 @@ class LinkSettings(NamedTuple):
 
 
 def _share(text: str) -> float:
-    """Read a share. ``ValueError`` for more than all."""
+    """Read a share. ``ValueError`` for more than 1."""
     share = parse_share(text)
     if share > 1:
         raise ValueError(text)
@@ -107,7 +108,7 @@ def _share(text: str) -> float:
 
 
 def _rate(text: str) -> int:
-    """Read a rate. ``ValueError`` for none, or one that no link has."""
+    """Read a rate in bits per second. ``ValueError`` for 0 or less, and from 2**64 on."""
     rate = parse_rate(text)
     if not 0 < rate < _MAX_RATE:
         raise ValueError(text)
@@ -123,7 +124,7 @@ _PARSERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "reorder": (_share, "a share from 0 to 1, such as 0.001 or 0.1%"),
     "seed": (int, "a whole number"),
 }
-"""How the value of each setting is read, and in words what it is."""
+"""The parser of each setting's value, and the words of its error."""
 
 
 def parse_link(text: str) -> LinkSettings:
@@ -165,7 +166,7 @@ def _on_one_link(
 def of_scenario(scenario: Scenario) -> Build:
     """The devices are the hosts of a scenario, in order, with its switches, links and faults.
 
-    Its steps and expectations are not used, and of its connections the congestion control alone.
+    Its steps and expectations are not used; of its connections only the congestion control is.
     ``FabricError`` for faults that name an end of a connection.
     """
     for link in scenario.links:
@@ -226,5 +227,5 @@ def _congestion_of(
 
 def _path_mtu(mtu: int | None) -> MTU:
     """The greatest path MTU whose packets fit a link's MTU."""
-    fitting = [one for one in MTU if mtu is None or one.bytes + _AROUND <= mtu]
+    fitting = [one for one in MTU if mtu is None or one.bytes + _MAX_HEADERS <= mtu]
     return max(fitting, default=MTU.MTU_256)

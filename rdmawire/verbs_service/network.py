@@ -22,7 +22,7 @@ from rdmawire.verbs_service.device import Device
 
 _TIMER_PERIOD: Final = us(100)
 _BURST: Final = 128
-"""Frames that a device sends before others do."""
+"""Maximum frames that a device sends before the next device sends."""
 
 
 class DeviceNetwork(Protocol):
@@ -39,17 +39,17 @@ class DeviceNetwork(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether :meth:`move` has nothing to do but to look at timers and descriptors."""
+        """Whether no frame waits here: :meth:`move` would only check timers and descriptors."""
 
     def next_timer(self) -> int | None:
-        """When :meth:`move` has something to do by itself, or ``None``."""
+        """When :meth:`move` is due without new work (ns), or ``None``."""
 
     @property
     def fds(self) -> Sequence[int]:
-        """Descriptors of which one is readable when there are frames to move."""
+        """Descriptors that are readable when there are frames to move."""
 
     def flush(self) -> None:
-        """Write what is buffered of captures: nothing is to be done for a while."""
+        """Write the buffered frames of a capture. Called before the service sleeps."""
 
     def close(self) -> None:
         """Complete captures, and close descriptors."""
@@ -86,11 +86,11 @@ class Neighbours:
 
 
 class Timers:
-    """The timers of devices. They are looked at every 100 us at most: that takes its time."""
+    """The timers of devices. They are checked at most every 100 us, since a check takes time."""
 
     def __init__(self) -> None:
         self._nics: list[Nic] = []
-        self._next_look = 0
+        self._next_check = 0
 
     def add(self, devices: Sequence[Device]) -> None:
         """Add devices."""
@@ -98,9 +98,9 @@ class Timers:
 
     def handle(self, time: int) -> bool:
         """Handle the timers that are due. Return whether there were any."""
-        if time < self._next_look:
+        if time < self._next_check:
             return False
-        self._next_look = time + _TIMER_PERIOD
+        self._next_check = time + _TIMER_PERIOD
         handled = False
         for nic in self._nics:
             due = nic.next_timer()
@@ -111,7 +111,7 @@ class Timers:
 
 
 def soonest(devices: Sequence[Device]) -> int | None:
-    """When the next timer is due, if there is one."""
+    """When the next timer of the devices is due (ns), or ``None``."""
     times = (device.nic.next_timer() for device in devices)
     return min((time for time in times if time is not None), default=None)
 
@@ -134,13 +134,13 @@ def by_destination(frames: list[bytes]) -> list[tuple[bytes, list[bytes]]]:
 
 
 class CapturedNetwork:
-    """The capture of a network's frames, if there is one, and no descriptors."""
+    """A network whose frames are captured if ``capture`` is given, without descriptors."""
 
     def __init__(self, capture: Capture | None = None) -> None:
         self.capture = capture
 
     def record(self, frames: list[bytes], time: int) -> None:
-        """Capture frames that were sent at ``time``."""
+        """Capture frames that were sent at ``time`` (ns)."""
         if self.capture is not None:
             self.capture.write(frames, time)
 

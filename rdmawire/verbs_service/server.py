@@ -21,7 +21,13 @@ from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
 from rdmawire.verbs_service.cm import CmSession, ConnectionService
 from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
-from rdmawire.verbs_service.connection import NO_VALUES, ControlConnection, Gone, Reply, Request
+from rdmawire.verbs_service.connection import (
+    NO_VALUES,
+    ClientGone,
+    ControlConnection,
+    Reply,
+    Request,
+)
 from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import Device, DeviceSpec
@@ -37,15 +43,15 @@ _NODE_CA: Final = 1
 _NAME_WORDS: Final = 8
 _FLUSH_PERIOD: Final = ms(1)
 _MOVE_PERIOD: Final = us(50)
-"""Maximum time between two looks at frames and timers while messages need no frames."""
+"""Maximum time (ns) between checks of frames and timers while messages need no frames."""
 _LOOKS: Final = 3
-"""How often a ring is looked at before others: a receive and a send often come after each other."""
+"""How often a ring is read before the next: a receive and a send often follow each other."""
 _ROUNDS: Final = 8
-"""How often frames go back and forth before rings are looked at again."""
+"""How often frames are moved in one step before rings are read again."""
 
 
 class Client:
-    """A connection, and its context once it opened a device, or what it has of the manager."""
+    """A connection; its context once it has opened a device, or its session with the manager."""
 
     def __init__(self, connection: ControlConnection) -> None:
         self.connection = connection
@@ -85,11 +91,11 @@ class Server:
         """Writes the counters of devices to the files that programs read, if there are any."""
         self._flush_at = self._move_by = now()
         self._taking: Context | None = None
-        """The context whose work is being taken."""
+        """The context whose work records are being read."""
         self._reports = False
-        """Whether work was done whose events were not reported yet."""
+        """Whether there may be asynchronous events of work that was done."""
         self._yields = False
-        """Whether to yield at once if there is no work: a program may answer what was just done."""
+        """Whether the next step returns at once if there is no work: the loop yields then."""
         self._clients: dict[int, Client] = {}
         self._contexts: tuple[Context, ...] = ()
         check_socket_path(path)
@@ -139,7 +145,7 @@ class Server:
             self._flush_events(time)
 
     def _flush_events(self, time: int) -> None:
-        """Write events that found full pipes."""
+        """Write events that are pending because a pipe was full."""
         self._flush_at = time + _FLUSH_PERIOD
         for context in self._contexts:
             context.flush_events()
@@ -155,9 +161,9 @@ class Server:
             self._taking = None
 
     def _fetch_receives(self, device: Device) -> bool:
-        """Take the receives that programs posted on a device since their rings had their turn.
+        """Take the receives that wait in the rings of a device. Return whether there were any.
 
-        Not those of the ring that has its turn: its records are being taken in order.
+        Except those of the ring that is being read: its records are taken in order.
         """
         found = False
         for context in self._contexts:
@@ -173,12 +179,12 @@ class Server:
                 return
 
     def next_timer(self) -> int | None:
-        """When frames are due, ns."""
+        """When frames, timers or messages of the manager are due (ns), or ``None``."""
         times = self.network.next_timer(), self.cm.next_timer()
         return min((time for time in times if time is not None), default=None)
 
     def may_sleep(self) -> bool:
-        """Have libraries ring their doorbells. ``False`` if one posted work meanwhile."""
+        """Have libraries ring their doorbells. ``False`` if there is work already."""
         if self._reports:
             return False
         for context in self._contexts:
@@ -207,18 +213,18 @@ class Server:
         try:
             connection = ControlConnection(self._listener.accept()[0])
         except BlockingIOError:
-            return  # it has gone away
+            return  # the client has closed its connection
         except OSError as error:
             self._turn_away(error)
             return
         self._clients[connection.fd] = Client(connection)
-        self.loop.register(connection.fd, partial(self._hear, connection.fd))
-        self._hear(connection.fd, 0)  # most have sent a request by now
+        self.loop.register(connection.fd, partial(self._receive_request, connection.fd))
+        self._receive_request(connection.fd, 0)  # most have sent a request by now
 
     def _turn_away(self, error: OSError) -> None:
         """Close the connection of a client for which there is no descriptor.
 
-        While it waits the listener is ready, and the loop would try again without an end.
+        If it waited, the listener would stay ready, and the loop would try again and again.
         """
         if not self._turns_away:
             warn(f"{error}: clients are turned away until others end")
@@ -229,8 +235,8 @@ class Server:
         with suppress(OSError):  # another thread has taken it: the next client frees it
             self._spare = socket.socket(socket.AF_UNIX)
 
-    def _hear(self, fd: int, _: int) -> None:
-        """Answer a request of a client, or notice that it is gone."""
+    def _receive_request(self, fd: int, _: int) -> None:
+        """Answer a request of a client, or drop a client that is gone."""
         client = self._clients[fd]
         try:
             request = client.connection.receive()
@@ -238,7 +244,7 @@ class Server:
                 self._answer(client, request)
         except BlockingIOError:
             return  # no request yet, or an event of an earlier client with this descriptor
-        except Gone:
+        except ClientGone:
             self._drop(client)
 
     def _answer(self, client: Client, request: Request) -> None:
@@ -262,7 +268,7 @@ class Server:
         if client.context is not None and name != "read_counters":
             self._take_all_work(client.context)  # what was posted before the call
             if client.context is None:
-                raise Gone
+                raise ClientGone
             return Calls(client.context).perform(request.call.number, request.arguments)
         if name.startswith(PREFIX):
             client.session = client.session or CmSession()
@@ -340,7 +346,7 @@ class Server:
         return Reply((index + 1, copies, *device_words(device)), fds)
 
     def _expel(self, context: Context, reason: str) -> None:
-        """Close the context of a client that wrote nonsense."""
+        """Drop the client of a context whose ring has invalid records."""
         warn(f"process {context.pid} on {context.device.name}: closed, {reason}")
         for client in tuple(self._clients.values()):
             if client.context is context:

@@ -1,4 +1,4 @@
-"""A private ``/sys``: what programs such as UCX and NCCL look for of RDMA devices.
+"""A private ``/sys``: the files of RDMA devices that programs such as UCX and NCCL read.
 
 The tree is a folder with ``sys`` and ``dev``. The stand-in libraries and the preload library of
 ``csrc/sysfs`` find it by the variable ``RDMAWIRE_SYSFS``, the path of ``sys``. Files are as Linux
@@ -31,7 +31,7 @@ _BARS: Final = 13
 _UVERBS_MAJOR, _FIRST_MINOR = 231, 192
 FIRMWARE: Final = "1.0.0"
 INTERFACE: Final = "lo"
-"""The network interface of all ports, one that each machine has: addresses are those of devices."""
+"""The network interface of all ports: each machine has it. It does not have their addresses."""
 
 
 def write_tree(
@@ -58,7 +58,7 @@ def write_tree(
 class CounterFiles:
     """The counters of devices in the tree below ``folder``, which :func:`write_tree` wrote.
 
-    They only grow, so a program that reads while they are written sees whole numbers.
+    A file is overwritten in place: numbers only grow, so a reader never sees digits of an old one.
     """
 
     def __init__(self, folder: Path, devices: Sequence[Device]) -> None:
@@ -110,7 +110,7 @@ def _driver_version() -> str:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write small files into a folder, which is made."""
+    """Create a folder with files, by name."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(f"{text}\n")
@@ -228,7 +228,7 @@ def _write_port(port: Path, device: Device, rate: float) -> None:
 
 
 def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> None:
-    """Write the uverbs device, whose file in /dev only says that it may be used."""
+    """Write the uverbs device. Its file in /dev is a link to /dev/null: programs only check it."""
     uverbs = f"uverbs{number}"
     home = folder / "sys" / place / "infiniband_verbs" / uverbs
     minor = f"{_UVERBS_MAJOR}:{_FIRST_MINOR + number}"

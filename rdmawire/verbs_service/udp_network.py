@@ -38,18 +38,20 @@ _GID_BYTES: Final = 16
 _MIN_FRAME: Final = 14
 """Bytes of an Ethernet header."""
 _MAX_OFFSET: Final = (1 << 64) - 1
-_FEW_GREETINGS: Final = 50
-"""Greetings without an answer, 5 s, after which a line on standard error names the peer."""
-_MAX_STRANGERS: Final = 16
-"""Services that are no peers and are named on standard error, at most."""
+_HELLOS_BEFORE_NOTE: Final = 50
+"""HELLOs without an answer (5 s) after which a line on standard error names the peer."""
+_MAX_OTHERS: Final = 16
+"""Maximum services that are named on standard error because they are no peers."""
 _LOCAL_MESSAGE: Final = 30_000
+"""Maximum bytes of frames in a message to a peer on the same machine."""
 _BURST: Final = 128
+"""Maximum messages that are received at once."""
 _MAX_WAITING: Final = 4096
 """Messages that wait for one peer. More are dropped: the queue pairs retransmit."""
 _REPORT_TIMEOUT: Final = ms(20)
 _HELLO_EVERY: Final = ms(100)
 _WINDOW_SHARE: Final = 4
-"""The part of a socket's buffer that a window may fill, as the kernel counts its overhead too."""
+"""A window is this part of a socket's buffer: the kernel counts its overhead in the buffer, too."""
 
 
 class UdpSettings(NamedTuple):
@@ -72,7 +74,7 @@ class Peer:
         self.session: int | None = None
         self.received = 0
         self.must_report = False
-        self.greetings = 0
+        self.hellos = 0
         self.is_in_conflict = False
 
 
@@ -85,7 +87,7 @@ class UdpNetwork(DirectNetwork):
     def __init__(self, settings: UdpSettings, capture: Capture | None = None) -> None:
         super().__init__(capture)
         addresses = [_resolved(peer) for peer in settings.peers]
-        self._strangers: set[Address] = set()
+        self._others: set[Address] = set()
         try:
             self._socket = Datagrams(settings.port)
         except OSError as error:
@@ -157,13 +159,13 @@ class UdpNetwork(DirectNetwork):
                 peer.queue.put(message)
 
     def _greet(self, time: int) -> None:
-        """Say hello to peers whose devices are unknown."""
+        """Send HELLO to peers whose devices are unknown."""
         self._hello_at = time + _HELLO_EVERY
         for peer in self._peers.values():
             if peer.session is None:
                 self._say_hello(peer, needs_answer=True)
-                peer.greetings += 1
-                if peer.greetings == _FEW_GREETINGS:
+                peer.hellos += 1
+                if peer.hellos == _HELLOS_BEFORE_NOTE:
                     warn(f"peer {_name(peer.address)} has not answered: start its service")
 
     def _say_hello(self, peer: Peer, *, needs_answer: bool) -> None:
@@ -181,12 +183,12 @@ class UdpNetwork(DirectNetwork):
         for message, address in messages:
             peer = self._peers.get(address)
             if peer is None:
-                self._note_stranger(message, address)
+                self._note_other(message, address)
                 continue
             try:
                 self._take(peer, message, time)
             except struct.error:
-                continue  # cut short on the way, or no message of a service
+                continue  # truncated, or not a message of a service
         for peer in self._peers.values():
             if peer.must_report:
                 peer.must_report = False
@@ -210,7 +212,7 @@ class UdpNetwork(DirectNetwork):
             start = _HEAD.size + _OFFSET.size
             end = offset + len(message) - start
             if end > _MAX_OFFSET:
-                return  # no sender gets so far
+                return  # no sender sends so many bytes
             peer.received = max(peer.received, end)
             peer.must_report = True
             self._take_frames(list(_frames(message, start)))
@@ -237,7 +239,7 @@ class UdpNetwork(DirectNetwork):
             self._say_hello(peer, needs_answer=False)
 
     def _add_device(self, peer: Peer, mac: bytes, gids: list[bytes]) -> None:
-        """Add a device of a peer, without the addresses that are those of devices here."""
+        """Add a device of a peer, without addresses that devices here have."""
         own = {gid for device in self.devices for gid in device.gids}
         if (mac in self.by_mac or own & {*gids}) and not peer.is_in_conflict:
             peer.is_in_conflict = True
@@ -250,11 +252,11 @@ class UdpNetwork(DirectNetwork):
             self.neighbours.add([gid for gid in gids if gid not in own], mac)
             self._by_remote_mac[mac] = peer
 
-    def _note_stranger(self, message: bytes, address: Address) -> None:
-        """Say once that a service which is no peer says hello."""
+    def _note_other(self, message: bytes, address: Address) -> None:
+        """Print a line, once, for a service that sends HELLO and is no peer."""
         is_hello = len(message) >= _HEAD.size + _NEEDS.size and message[0] == _HELLO
-        if is_hello and address not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
-            self._strangers.add(address)
+        if is_hello and address not in self._others and len(self._others) < _MAX_OTHERS:
+            self._others.add(address)
             warn(f"a service at {_name(address)} is no peer of this one: add peer={_name(address)}")
 
     # The rest of a network.
