@@ -12,7 +12,7 @@ from tools.acceptance.case import Case, Frames, Package, Report, Result, UnitTes
 from tools.acceptance.cases import all_cases, chosen
 from tools.acceptance.packages import crate_version
 from tools.acceptance.reports import captured, measured, reason, shortened, unit_tests
-from tools.acceptance.runner import Ended, Places, judged, run
+from tools.acceptance.runner import Ended, ProgramPaths, judged, run
 from tools.acceptance.service import Service, Usage
 from tools.acceptance.trial import Size, Trial, TrialError
 
@@ -115,7 +115,7 @@ def test_unit_tests_other_runners_have_the_same_outcomes() -> None:
     ],
 )
 def test_what_is_missing_is_the_reason(package: Package, reason: str) -> None:
-    result = run(Case(package, "x", "no-such-program test"), Places())
+    result = run(Case(package, "x", "no-such-program test"), ProgramPaths())
     assert (result.verdict, result.reason) == (Verdict.MISSING, reason)
 
 

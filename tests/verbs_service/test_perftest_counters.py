@@ -9,7 +9,7 @@ import pytest
 
 from tools.acceptance.case import Case, Verdict
 from tools.acceptance.perftest import COUNTERS, run_with_counter
-from tools.acceptance.runner import Places, run
+from tools.acceptance.runner import ProgramPaths, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,5 +30,5 @@ def test_perftest_reports_what_the_network_did(
     row: tuple[str, str, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)  # rows name scenarios by their path from here
-    result = run(on_free_port(run_with_counter(*row)), Places())
+    result = run(on_free_port(run_with_counter(*row)), ProgramPaths())
     assert result.verdict is Verdict.PASSED, result.reason

@@ -22,7 +22,7 @@ from tools.acceptance.packages import (
     unpacked_tests,
     version,
 )
-from tools.acceptance.runner import Places, run
+from tools.acceptance.runner import ProgramPaths, run
 from tools.acceptance.trial import Plan, Size, Trial
 from tools.bench.machine import machine
 
@@ -117,9 +117,9 @@ def _list(cases: list[Case], plans: list[Plan]) -> None:
 def _results(cases: list[Case], files: _Files) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="rdmawire-acceptance-") as folder:
         driver = nccl_driver(Path(folder), files.nccl)
-        places = Places(unpacked_tests(Path(folder)), driver, files.sources)
+        paths = ProgramPaths(unpacked_tests(Path(folder)), driver, files.sources)
         for case in cases:
-            result = run(case, places)
+            result = run(case, paths)
             failed = result.verdict is Verdict.FAILED
             said = result.reason if failed else result.figure or result.reason
             frames = f"{result.frames.count:,} frames" if result.frames.count else ""

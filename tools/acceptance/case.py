@@ -1,4 +1,4 @@
-"""A run of a program, as data, and what came of it."""
+"""A run of a program, as data, and its result."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ JOINED_ADDRESSES: Final = ("10.0.0.1", "10.0.0.101")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What programs come from."""
+    """The package or repository of a program."""
 
     title: str
     debian: str = ""
@@ -31,7 +31,7 @@ class Package:
 
 
 class Report(StrEnum):
-    """What prints the tests that ran."""
+    """The format in which a test suite reports its tests."""
 
     UNITTEST = "unittest"
     CARGO = "cargo"
@@ -72,7 +72,7 @@ class Case:
     client_waits: bool = False
     """Whether the client waits for the server by itself."""
     report: Report | None = None
-    """What prints the tests that ran, if the program is a test suite."""
+    """Format of the report, if the program is a test suite."""
     limit: int = 60
     """Seconds after which the run is ended, and has failed."""
 
@@ -90,7 +90,7 @@ class Case:
 
 
 class Verdict(StrEnum):
-    """What came of a run. REFUSED is the error that was expected."""
+    """Verdict of a run. REFUSED: it ended with the error that was expected."""
 
     PASSED = "passed"
     REFUSED = "refused"
@@ -109,7 +109,7 @@ class UnitTest:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """What a capture held, as `rdmawire dissect -q` and tshark count it."""
+    """Frames of a capture, as `rdmawire dissect -q` and tshark count them."""
 
     count: int = 0
     bad_icrc: int = 0
@@ -125,7 +125,7 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one run."""
+    """Result of one run."""
 
     case: Case
     verdict: Verdict

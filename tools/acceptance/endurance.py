@@ -1,4 +1,4 @@
-"""Programs that come and go for a while with mixed messages, and programs that are killed.
+"""Trials of endurance: programs that start and end all the time, and programs that are killed.
 
 The programs are those of ``csrc/tests``: ``endurance`` and ``stream`` compare every byte of their
 messages, ``mortal`` connects by librdmacm.
@@ -34,7 +34,7 @@ _LIFE_SECONDS: Final = 2.0
 _STREAM_MESSAGES: Final = 500_000
 """Messages of one program that sends small ones without a break."""
 _LIMIT_SECONDS: Final = 300
-_LOOK_SECONDS: Final = 0.02
+_POLL_SECONDS: Final = 0.02
 _MAX_GROWTH: Final = 32 << 20
 """Bytes by which the resident memory of a service may grow: the allocator does not return all."""
 _DONE: Final = re.compile(r"(\d+) messages, (\d+) lost")
@@ -43,9 +43,9 @@ _SERVED: Final = re.compile(
 )
 _PORT: Final = 7471
 _CALLS: Final = 29
-"""Calls of the libraries that a client makes from its begin to its end, not counting polls."""
+"""Calls of the libraries that a client makes in all, without polls."""
 _CLIENT_SECONDS: Final = 0.06
-"""The time that such a client takes, about."""
+"""Approximate run time of such a client."""
 
 
 def plans(size: Size) -> tuple[Plan, ...]:
@@ -89,11 +89,11 @@ def compiled(name: str, service: Service, folder: Path) -> Path:
 # Endurance.
 
 
-class Crowd:
-    """Programs of mixed messages on a service, some at once, of which some are killed.
+class ProgramMix:
+    """Programs of ``endurance`` on a service, :data:`_AT_ONCE` at a time, of which some are killed.
 
-    The counts are those of programs that have ended; ``lost`` messages are those that unreliable
-    services may lose.
+    ``messages`` and ``lost`` are those of programs that ended by themselves; only messages of UC
+    and UD are lost.
     """
 
     def __init__(self, service: Service, folder: Path, program: Path, *, loses: bool) -> None:
@@ -101,19 +101,19 @@ class Crowd:
         self._loses = loses
         self._random = Random(1)
         self._running: dict[Program, float] = {}
-        """Programs, and when each is ended."""
+        """Programs, and the time at which each is killed, or fails the trial."""
         self._victims: set[Program] = set()
         self.programs = self.killed = self.messages = self.lost = 0
 
     def run(self, goes_on: Callable[[], bool]) -> None:
-        """Start programs while ``goes_on``, and wait for the last. ``TrialError`` if one fails."""
+        """Start programs while ``goes_on()``, wait for the last. ``TrialError`` if one fails."""
         try:
             while goes_on() or self._running:
                 if goes_on() and len(self._running) < _AT_ONCE:
                     self._start()
                 for program, end in tuple(self._running.items()):
-                    self._look_at(program, end)
-                time.sleep(_LOOK_SECONDS)
+                    self._check(program, end)
+                time.sleep(_POLL_SECONDS)
         finally:
             for program in self._running:
                 program.end()
@@ -130,7 +130,7 @@ class Crowd:
         if is_victim:
             self._victims.add(program)
 
-    def _look_at(self, program: Program, end: float) -> None:
+    def _check(self, program: Program, end: float) -> None:
         if program.status is not None:
             del self._running[program]
             self._count(program)
@@ -140,7 +140,7 @@ class Crowd:
             os.killpg(program.process.pid, signal.SIGKILL)
 
     def _count(self, program: Program) -> None:
-        """Add what a program did that has ended."""
+        """Add the messages of a program that has ended. ``TrialError`` if it failed."""
         was_killed = program.status == -signal.SIGKILL and program in self._victims
         self._victims.discard(program)
         self.killed += was_killed
@@ -156,13 +156,13 @@ class Crowd:
 
 def _endure(service: Service, folder: Path, _: Size, *, seconds: float, loses: bool) -> str:
     before = service.usage()
-    crowd = Crowd(service, folder, compiled("endurance", service, folder), loses=loses)
-    crowd.run(lambda: crowd.programs < _WARM_UP)
+    mix = ProgramMix(service, folder, compiled("endurance", service, folder), loses=loses)
+    mix.run(lambda: mix.programs < _WARM_UP)
     left(service, before)
     warm, deadline = service.usage(), time.monotonic() + seconds
-    crowd.run(lambda: time.monotonic() < deadline)
-    what = left(service, before)
-    return f"{_counts(crowd)} in {seconds:.0f} s; {what}; {_memory(warm, service.usage())}"
+    mix.run(lambda: time.monotonic() < deadline)
+    what, memory = left(service, before), _memory(warm, service.usage())
+    return f"{_counts(mix)} in {seconds:.0f} s; {what}; {memory}"
 
 
 def _stream(service: Service, folder: Path, _: Size, *, seconds: float) -> str:
@@ -193,11 +193,11 @@ def _streamed(service: Service, folder: Path, command: str) -> int:
     return int(found[1])
 
 
-def _counts(crowd: Crowd) -> str:
-    lost = f", {crowd.lost:,} more lost by UC and UD" if crowd.lost else ""
+def _counts(mix: ProgramMix) -> str:
+    lost = f", {mix.lost:,} more lost by UC and UD" if mix.lost else ""
     return (
-        f"{crowd.programs} programs, {crowd.killed} of them killed;"
-        f" {crowd.messages - crowd.lost:,} messages, all data right{lost}"
+        f"{mix.programs} programs, {mix.killed} of them killed;"
+        f" {mix.messages - mix.lost:,} messages, all data right{lost}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Programs with a time limit: each in a process group of its own, of which nothing is left."""
+"""Programs with a time limit: each in a process group of its own, which is ended as a whole."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from tools.acceptance.service import wait_for
 
 _READY_SECONDS: Final = 30
 _GRACE_SECONDS: Final = 3
-_QUIET_LOOKS: Final = 6
+_QUIET_CHECKS: Final = 6
 _LISTENING: Final = "0A"
 
 
@@ -51,7 +51,7 @@ class Program:
             return
         quiet = 0
         deadline = time.monotonic() + _READY_SECONDS
-        while self.status is None and quiet < _QUIET_LOOKS and time.monotonic() < deadline:
+        while self.status is None and quiet < _QUIET_CHECKS and time.monotonic() < deadline:
             quiet = quiet + 1 if _sleeps(self.process.pid) else 0
             time.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""Many processes, many queue pairs, killed peers and a killed service: what is left of them."""
+"""Trials of many processes, many queue pairs, killed peers and a killed service."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Runs one case: services, a server, a client; and judges what came of it."""
+"""Runs one case: services, a server and a client; and judges the result."""
 
 import re
 import shutil
@@ -31,8 +31,8 @@ _GOOD_OUTCOMES = ("ok", "skipped", "expected")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where programs are that no Debian package has in PATH; empty if they are not there."""
+class ProgramPaths:
+    """Where programs are that are in no Debian package; empty for what is missing."""
 
     tests: str = ""
     """Folder of rdma-core's Python tests."""
@@ -52,15 +52,15 @@ class Ended:
     server_output: str = ""
 
 
-def run(case: Case, places: Places) -> Result:
+def run(case: Case, paths: ProgramPaths) -> Result:
     """Run a case, and end all that it started."""
-    if missing := _missing(case, places):
+    if missing := _missing(case, paths):
         return Result(case, Verdict.MISSING, missing)
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rdmawire-acceptance-") as folder:
         try:
             with _services(case, Path(folder)) as services:
-                ended = _programs(case, services, _commands(case, places, folder))
+                ended = _programs(case, services, _commands(case, paths, folder))
         except ServiceError as error:
             return Result(case, Verdict.FAILED, shortened(str(error)))
         frames = services[0].frames()
@@ -68,14 +68,14 @@ def run(case: Case, places: Places) -> Result:
     return replace(result, seconds=round(time.monotonic() - start, 1))
 
 
-def _missing(case: Case, places: Places) -> str:
+def _missing(case: Case, paths: ProgramPaths) -> str:
     """Return what a case needs that is not here."""
     program = next((word for word in case.client.split() if "=" not in word and word != "env"), "")
     if program == "{nccl}":
-        return "" if places.nccl else "needs --nccl FILE: libnccl.so.2 of nvidia-nccl-cu12"
-    if fault := _missing_package(case.package, places):
+        return "" if paths.nccl else "needs --nccl FILE: libnccl.so.2 of nvidia-nccl-cu12"
+    if fault := _missing_package(case.package, paths):
         return fault
-    if "{tests}" in case.client and not places.tests:
+    if "{tests}" in case.client and not paths.tests:
         return f"needs the package {case.package.debian}"
     if program == "{python}" or shutil.which(program):
         return ""
@@ -84,11 +84,11 @@ def _missing(case: Case, places: Places) -> str:
     )
 
 
-def _missing_package(package: Package, places: Places) -> str:
+def _missing_package(package: Package, paths: ProgramPaths) -> str:
     """Return what of a package is neither Debian's nor here."""
     if package.pypi and not version(package):
         return f"needs the package {package.pypi} of PyPI"
-    if package.checkout and not (places.sources and (places.sources / package.checkout).is_dir()):
+    if package.checkout and not (paths.sources and (paths.sources / package.checkout).is_dir()):
         return f"needs --sources FOLDER with {package.checkout}, a checkout of {package.repository}"
     return ""
 
@@ -125,7 +125,7 @@ def _free_port() -> int:
         return port
 
 
-def _commands(case: Case, places: Places, folder: str) -> tuple[str, str]:
+def _commands(case: Case, paths: ProgramPaths, folder: str) -> tuple[str, str]:
     """Return the command lines of client and server."""
     addresses = JOINED_ADDRESSES if case.joined else ADDRESSES
     values = {
@@ -134,9 +134,9 @@ def _commands(case: Case, places: Places, folder: str) -> tuple[str, str]:
         "address": addresses[0],
         "own_address": addresses[1],
         "folder": folder,
-        "tests": places.tests,
-        "nccl": places.nccl,
-        "checkout": (places.sources or Path()) / case.package.checkout,
+        "tests": paths.tests,
+        "nccl": paths.nccl,
+        "checkout": (paths.sources or Path()) / case.package.checkout,
         "python": sys.executable,
     }
     return case.client.format(**values), case.server.format(**values)

@@ -1,4 +1,4 @@
-"""A verbs service in a process of its own, and what it leaves."""
+"""A verbs service in a process of its own, and the resources that it holds."""
 
 import os
 import resource
@@ -24,13 +24,13 @@ _TSHARK: Final = (
     *("-Y", "_ws.malformed", "--disable-protocol", "rpcordma"),
     *("-o", "infiniband.identify_payload:FALSE"),
 )
-"""Wireshark takes short payloads for other protocols that are truncated."""
+"""Without guesses: Wireshark takes short payloads for other protocols, truncated."""
 _OBJECTS: Final = ("qps", "cqs", "mrs", "contexts")
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process holds of the system. ``resident`` is in bytes."""
+    """Resources of a process. ``resident`` is its memory in bytes."""
 
     descriptors: int
     threads: int
@@ -176,7 +176,7 @@ class Service:
         return found
 
     def _tshark(self) -> int | None:
-        """Return how many of the first frames tshark takes for malformed."""
+        """Return how many of the first frames tshark calls malformed; ``None`` without tshark."""
         if not shutil.which("tshark"):
             return None
         words = ["tshark", "-r", str(self.capture), "-c", str(_TSHARK_FRAMES), *_TSHARK]

@@ -1,4 +1,4 @@
-"""A trial of a service: what it is called, how much it does, and what must not be left of it."""
+"""A trial of a service: its name, size and result, and the check that nothing is left of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _END_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of one trial."""
+    """Result of one trial; ``what`` says in words what went right or wrong."""
 
     name: str
     passed: bool
@@ -21,7 +21,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is tried."""
+    """How much the trials do."""
 
     processes: int = 64
     queue_pairs: int = 1000
@@ -33,7 +33,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A trial that can be run. ``run`` returns what went right, or raises :class:`TrialError`."""
+    """A trial that can be run. ``run`` returns in words what went right, or raises TrialError."""
 
     name: str
     run: Callable[[Service, Path, Size], str]
@@ -42,13 +42,14 @@ class Plan:
 
 
 class TrialError(Exception):
-    """What a trial found wrong."""
+    """A trial failed; the text says why."""
 
 
 def left(service: Service, before: Usage) -> str:
-    """Return that nothing is left of programs; ``TrialError`` if there is.
+    """Wait until nothing is left of programs, and return this in words; ``TrialError`` after 60 s.
 
-    ``before`` is what the service held before them. Its resident memory is not compared.
+    The service must hold what it held ``before`` them, and no object. Its resident memory is not
+    compared.
     """
 
     def clean() -> bool:
