@@ -283,7 +283,7 @@ def _take_shared_receives(context: Context, queue: int, records: Records, at: in
     No queue pair could complete an invalid one: it raises :class:`RingError`.
     """
     works, at = _receives(POST_SRQ_RECV, queue, records, at)
-    with _nonsense():
+    with _ring_errors():
         context.nic.post_srq_recv(context.find(queue, SrqHandle).srq, works)
     return at
 
@@ -354,8 +354,8 @@ def _queue_pair(context: Context, number: int) -> QueuePair:
 
 
 @contextmanager
-def _nonsense() -> Iterator[None]:
-    """Raise :class:`RingError` for a ``VerbsError``: the library checks this."""
+def _ring_errors() -> Iterator[None]:
+    """Raise :class:`RingError` for a ``VerbsError``, since the library checks this."""
     try:
         yield
     except VerbsError as error:
@@ -363,51 +363,44 @@ def _nonsense() -> Iterator[None]:
 
 
 def _long(context: Context, known: Known, data: mmap, at: int, length: int) -> SendWR:
-    """A send work request from all fields of its record."""
+    """A send work request from all fields of its record, which has ``length`` bytes."""
     (
         _, _, _, opcode, wr_id, flags, imm, remote, rkey, sge_count, compare_add, swap, ah,
-        remote_qpn, remote_qkey, remote_srqn, _, mw, mr, mw_access, bind_address,
-        bind_length,
+        remote_qpn, remote_qkey, remote_srqn, _, mw, mr, mw_access, bind_address, bind_length,
     ) = _RECORD.unpack_from(data, at)  # fmt: skip
-    found, mask = known.get(opcode, _UNKNOWN)
-    inline: bytes = b""
-    sges: tuple[Sge, ...] = ()
-    if flags & _INLINE:
-        inline = _inline(data, at, length)
-    else:
-        _check_length(length, sge_count)
-        sges = _sges(data, at, sge_count)
-    bind = path = None
-    with _nonsense():
-        if opcode == SendOpcode.BIND_MW:
-            access = mw_access & ~LOCAL_WRITE  # programs give it; adapters ignore it
-            bind = _bind(context, mw, mr, Bind(bind_address, bind_length, access, rkey=rkey))
-        if ah:
-            path = context.find(ah, AddressHandle)
-    is_flush = opcode == SendOpcode.FLUSH
+    inline, sges = _payload(data, at, length, flags, sge_count)
+    path = _path(context, ah) if ah else None
+    bind, flush = None, (0, 0, 0)
+    if opcode == SendOpcode.BIND_MW:
+        access = mw_access & ~LOCAL_WRITE  # programs give it; adapters ignore it
+        bind = _bind(context, mw, mr, Bind(bind_address, bind_length, access, rkey=rkey))
+    elif opcode == SendOpcode.FLUSH:
+        flush = mw_access & 0xFF, mw_access >> 8, bind_length  # placement, selectivity, length
+    opcode, mask = known.get(opcode, _UNKNOWN)
     return SendWR(
-        found,
-        sges,
-        wr_id,
-        flags & mask,
-        remote,
-        rkey,
-        imm,
-        imm,
-        compare_add,
-        swap,
-        path,
-        remote_qpn,
-        remote_qkey,
-        remote_srqn,
-        placement=mw_access & 0xFF if is_flush else 0,
-        selectivity=mw_access >> 8 if is_flush else 0,
-        length=bind_length if is_flush else 0,
-        inline=inline,
-        bind=bind,
-    )
+        opcode, sges, wr_id, flags & mask, remote, rkey, imm, imm, compare_add, swap, path,
+        remote_qpn, remote_qkey, remote_srqn, *flush, inline, bind,
+    )  # fmt: skip
+
+
+def _payload(
+    data: mmap, at: int, length: int, flags: int, sge_count: int
+) -> tuple[bytes, tuple[Sge, ...]]:
+    """The inline bytes and the SGEs of the record of ``length`` bytes at ``at``."""
+    if flags & _INLINE:
+        return _inline(data, at, length), ()
+    _check_length(length, sge_count)
+    return b"", _sges(data, at, sge_count)
+
+
+def _path(context: Context, handle: int) -> AddressHandle:
+    """The address handle of a datagram."""
+    with _ring_errors():
+        return context.find(handle, AddressHandle)
 
 
 def _bind(context: Context, window: int, region: int, bind: Bind) -> BindMW:
-    found = context.find_optional(region, Region)
-    return BindMW(context.find(window, MemoryWindow), found, bind)
+    """The window and the region of a bind, by their handles; no region to unbind."""
+    with _ring_errors():
+        found = context.find_optional(region, Region)
+        return BindMW(context.find(window, MemoryWindow), found, bind)
