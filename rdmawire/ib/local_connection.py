@@ -1,4 +1,4 @@
-"""Connections within one process: whole messages go from memory to memory, without packets.
+"""Connections within one process: whole messages are copied from memory to memory, without packets.
 
 Where no frame between two adapters can be seen or lost, their packets need not be built.
 :class:`LocalConnection` has the effects of the packets: the checks of keys, the accesses to memory,
@@ -6,8 +6,8 @@ receives and completions, PSNs, MSNs and counters. It sends only messages that s
 while nothing else is pending on the connection. All other work is left to the requester, which
 sends packets.
 
-The packets that are counted are those of a peer that acknowledges all messages of one call with one
-ACK, as the standard allows (IBA 9.7.5.1.2).
+The counters are those of packets to a peer that acknowledges all messages of one call with one ACK,
+as the standard allows (IBA 9.7.5.1.2).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,20 +48,21 @@ from rdmawire.wire.serial import MODULUS
 MAX_MESSAGE: Final = 16 << 20
 """Maximum bytes of a message: longer ones are sent in packets, so that others are not delayed."""
 MAX_BYTES: Final = 4 << 20
-"""Bytes of posted work after which other queue pairs are looked at."""
+"""Bytes of posted work after which other queue pairs are served."""
 _CHUNK: Final = 1 << 18
-"""Bytes copied at once: they stay in the processor's cache."""
+"""Bytes that are copied at once: few enough for the processor's cache."""
 
 _WITH_IMM: Final = WCFlags.WITH_IMM.value
 _new = tuple.__new__
-Memory = Piece | Gather | Inline
+Source = Piece | Gather | Inline
 
 
 class Kind(NamedTuple):
-    """A type of work in one service: how it is sent, and what its packets are.
+    """An operation of one transport service: how it is sent, and the headers of its packets.
 
-    ``send`` returns ``False`` if packets must do the work. ``opcode`` is that of its one packet,
-    ``only`` are the bytes of extended headers in it, ``several`` those in a longer message.
+    ``send`` returns ``False`` if packets must do the work. ``opcode`` is that of a message of one
+    packet, ``only`` the bytes of its extended headers; ``several`` are those of a message of
+    several packets in all.
     """
 
     send: "Callable[[LocalConnection, SendWR, Kind], bool]"
@@ -108,13 +109,13 @@ class LocalConnection:
         return bool(self.to_peer.ways) and bool(self.back.ways)
 
     def may_send(self, opcode: int) -> bool:
-        """Whether work of this type may need no packets."""
+        """Whether work with this opcode can be done without packets."""
         return opcode in self._kinds
 
     def send_posted(self) -> int:
-        """Send posted work without packets, from the oldest on. Return how many messages.
+        """Send posted work without packets, the oldest first. Return the number of messages.
 
-        At most :data:`MAX_BYTES`.
+        It stops after :data:`MAX_BYTES`.
         """
         posted = self.qp.sq.posted
         if not self.holds:
@@ -128,10 +129,10 @@ class LocalConnection:
         return sent
 
     def send(self, work: Iterable[SendWR], now: int, *, are_posted: bool = False) -> int:
-        """Send checked work of ``qp`` at ``now`` (ns), in order. Return how many messages.
+        """Send checked work of ``qp`` at ``now`` (ns), in order. Return the number of messages.
 
-        It ends at the first that needs packets. While work is posted only that is sent:
-        ``are_posted``. The connection must be one that :attr:`holds`.
+        It stops at the first that needs packets. ``are_posted`` says that ``work`` is in the send
+        queue; other work is not sent before it. :attr:`holds` must be true.
         """
         qp = self.qp
         if (qp.sq.posted and not are_posted) or not self._is_idle():
@@ -141,7 +142,7 @@ class LocalConnection:
         for wr in work:
             kind = self._kinds.get(wr.opcode)
             if sent == 1:
-                free = 1 + self._free_completions()  # cheaper than a look for each of many
+                free = 1 + self._free_completions()  # for many messages one check is cheaper
             if kind is None or not (sent < free or self._has_room(wr, kind)):
                 break
             if not kind.send(self, wr, kind):
@@ -154,7 +155,7 @@ class LocalConnection:
         return sent
 
     def _free_completions(self) -> int:
-        """For how many messages both CQs have room, whatever they complete."""
+        """For how many messages both CQs have room, if each has a completion in both."""
         sends, receives = self.qp.send_cq, self.peer.recv_cq
         room = sends.room
         if sends is receives:
@@ -163,7 +164,7 @@ class LocalConnection:
         return min(other, room)
 
     def _has_room(self, wr: SendWR, kind: Kind) -> bool:
-        """Whether both CQs have room for the completions of work."""
+        """Whether both CQs have room for the completions of one message."""
         sends, receives = self.qp.send_cq, self.peer.recv_cq
         if sends is receives:
             return sends.has_room(2)
@@ -172,14 +173,14 @@ class LocalConnection:
         return not (wr.flags & SIGNALED or self.qp.signal_all) or sends.has_room(1)
 
     def _is_idle(self) -> bool:
-        """Whether nothing is pending from ``qp`` to ``peer``, and packets pass as usual."""
+        """Whether nothing is pending from ``qp`` to ``peer``, and packets would do nothing else."""
         qp, peer = self.qp, self.peer
         queue, inbound = qp.sq, peer.inbound
         if queue.sent or qp.halted or not qp.begins:
             return False
         if qp.watches or qp.governor is not None or not peer.takes_packets:
             return False
-        if peer.watches and _learns(peer):
+        if peer.watches and _is_changed_by_packets(peer):
             return False
         if inbound.pending or inbound.ack_due or inbound.cnps_due:
             return False
@@ -208,7 +209,7 @@ class LocalConnection:
         qp.send_cq.push(_new(WorkCompletion, fields + NOT_RECEIVED), qp.device.now)
 
     def received(self, wr: SendWR, kind: Kind, recv: RecvWR, length: int) -> None:
-        """Complete a receive, the next one, with ``length`` bytes."""
+        """Complete the next receive, ``recv``, with ``length`` bytes."""
         peer = self.peer
         _take_receive(peer)
         imm, flags = 0, peer.receive_flags
@@ -259,8 +260,8 @@ class LocalConnection:
         inbound.refused = False
 
 
-def _copy(source: Memory, sink: Piece | Gather) -> bool:
-    """Copy a message. Return ``False`` if memory is missing."""
+def _copy(source: Source, sink: Piece | Gather) -> bool:
+    """Copy a message. Return ``False`` if some of the memory is not mapped."""
     length = source.length
     try:
         for start in range(0, length, _CHUNK):
@@ -271,7 +272,7 @@ def _copy(source: Memory, sink: Piece | Gather) -> bool:
 
 
 def _new_work(posted: Iterable[Wqe]) -> Iterator[SendWR]:
-    """Work that was not begun, up to :data:`MAX_BYTES`."""
+    """The posted work of which nothing was sent, up to :data:`MAX_BYTES`."""
     size = 0
     for wqe in posted:
         if size >= MAX_BYTES or wqe.psn != NO_PSN or wqe.verb is not VERBS.get(wqe.wr.opcode):
@@ -280,14 +281,14 @@ def _new_work(posted: Iterable[Wqe]) -> Iterator[SendWR]:
         yield wqe.wr
 
 
-def _learns(peer: QueuePair) -> bool:
-    """Whether the packets of its peer tell a queue pair something new."""
+def _is_changed_by_packets(peer: QueuePair) -> bool:
+    """Whether a packet of its peer changes the state, path or encapsulation of a queue pair."""
     first = peer.state is QPState.RTR and not peer.established
     return first or peer.migrating or peer.request_encapsulation is not PLAIN
 
 
 def _count(sender: Device[QueuePair], receiver: Device[QueuePair], packets: int, size: int) -> None:
-    """Count packets of ``size`` bytes in all from one adapter to the other."""
+    """Count packets from one adapter to the other; ``size`` is the sum of their bytes."""
     sender.xmit_packets += packets
     sender.xmit_bytes += size
     receiver.rcv_packets += packets
@@ -295,17 +296,18 @@ def _count(sender: Device[QueuePair], receiver: Device[QueuePair], packets: int,
 
 
 def _empty_frame(template: TxTemplate) -> int:
-    """The bytes of a frame without extended headers and payload."""
+    """Bytes of a frame without extended headers and payload."""
     return word_offset(template.headers) + _PSN_WORD + ICRC.SIZE
 
 
 _PSN_WORD: Final = 4
+"""Bytes of the word with AckReq and PSN, the last one of the BTH."""
 
 
 def _local(
     qp: QueuePair, pd: ProtectionDomain, sges: tuple[Sge, ...], access: int
 ) -> Piece | Gather | None:
-    """The memory of SGEs, or ``None`` if packets must find what is wrong or special with it."""
+    """The memory of SGEs, or ``None`` if it is invalid or not plain: packets find out how."""
     memory = gather(qp.device.keys, pd, sges, access)
     if memory.__class__ is Piece:
         return memory if _is_plain(memory.memory) else None
@@ -314,13 +316,13 @@ def _local(
     return None
 
 
-def _source(qp: QueuePair, wr: SendWR) -> Memory | None:
-    """What work sends."""
+def _source(qp: QueuePair, wr: SendWR) -> Source | None:
+    """The inline bytes or memory that work sends."""
     return Inline(wr.inline) if wr.flags & INLINE else _local(qp, qp.pd, wr.sges, 0)
 
 
 def _remote(peer: QueuePair, wr: SendWR, length: int, role: RequestRule) -> Piece | None:
-    """The memory of the peer that work names, or ``None`` if it is refused or special."""
+    """The memory of the peer that work names, or ``None`` if it is refused or not plain."""
     if role.access & ~peer.access:
         return None
     granted = peer.device.keys.check(
@@ -330,7 +332,7 @@ def _remote(peer: QueuePair, wr: SendWR, length: int, role: RequestRule) -> Piec
 
 
 def _is_plain(granted: Grant | KeyFault) -> TypeGuard[Region]:
-    """Whether accesses have no other effect, though they may raise ``MemoryFault``."""
+    """Whether accesses only read or write the memory. They may raise ``MemoryFault``."""
     return type(granted) is Region and granted.is_plain
 
 
@@ -392,7 +394,7 @@ def _send_other_write(
 ) -> bool:
     """Send a WRITE of any length, with any number of SGEs, or inline.
 
-    The key of an empty one is not checked: IBA 9.7.4.1.3.
+    The R_Key of an empty WRITE is not checked: IBA 9.7.4.1.3.
     """
     qp, peer = connection.qp, connection.peer
     source = _source(qp, wr)
@@ -428,9 +430,9 @@ def _send_send(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
 
 
 def _send_short(connection: LocalConnection, wr: SendWR, recv: RecvWR) -> int:
-    """Copy a message of one SGE, or inline, to one SGE; return its length, or 0 if it is another.
+    """Copy a message of one SGE, or inline, to one SGE. Return its length; 0 for other messages.
 
-    The usual case, with few function calls.
+    Most messages are of this kind: it needs few function calls.
     """
     qp, peer = connection.qp, connection.peer
     inline = wr.flags & INLINE

@@ -1,4 +1,4 @@
-"""Peers within one process: which queue pairs are joined by a :class:`LocalConnection`."""
+"""Peers within one process: the queue pairs that a :class:`LocalConnection` connects."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,10 +12,10 @@ from rdmawire.wire.opcode import Operation
 
 
 def find_local(qp: QueuePair, nics: Mapping[bytes, Nic]) -> LocalConnection | None:
-    """The connection of ``qp`` if its peer belongs to one of ``nics``, which have MAC addresses.
+    """The connection of ``qp`` if its peer belongs to one of ``nics``, adapters by MAC address.
 
     ``None`` also while the peer is not connected to ``qp``, and for queue pairs or adapters with
-    other rules than the standard's, which only packets apply.
+    other rules than the standard's, which only packets follow.
     """
     if qp.type not in KINDS or not _is_standard(qp):
         return None
@@ -40,7 +40,7 @@ class LocalConnections:
     def of(self, qp: QueuePair) -> LocalConnection | None:
         """The connection of a queue pair, if it has one now. It is stored in ``qp.local``.
 
-        Where none was found, only one call of :data:`_SEARCH_EVERY` searches again.
+        Where none was found, only one call in :data:`_SEARCH_EVERY` searches again.
         """
         local = qp.local
         if local.__class__ is LocalConnection and local.to_peer.ways and local.back.ways:
@@ -58,6 +58,7 @@ class LocalConnections:
 
 
 _SEARCH_EVERY: Final = 64
+"""Calls of :meth:`LocalConnections.of` for one search, where none has found a connection."""
 
 
 def _flow_at(nics: Mapping[bytes, Nic], frame: bytes) -> Flow | None:
