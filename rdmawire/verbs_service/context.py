@@ -26,7 +26,7 @@ from rdmawire.verbs import (
 from rdmawire.verbs_service.device import Device
 from rdmawire.verbs_service.events import Channel, EventPipe
 from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory
-from rdmawire.verbs_service.ring import CompletionRing, SrqNames, WorkRing
+from rdmawire.verbs_service.ring import CompletionRing, SrqHandles, WorkRing
 
 _EVENT: Final = Struct("=QQ")
 _PORT: Final = 1
@@ -103,7 +103,7 @@ class Context:
         self.async_channel: AsyncChannel = self.nic.create_async_channel()
         self.qps: dict[int, QueuePair] = {}
         """The queue pairs of this context, by number."""
-        self.srqs = SrqNames(self.nic.device.qps)
+        self.srqs = SrqHandles(self.nic.device.qps)
         self.local = LocalConnections(device.local_nics)
         self.mcast: set[tuple[bytes, QueuePair]] = set()
         """The multicast groups of queue pairs."""

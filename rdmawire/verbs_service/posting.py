@@ -1,7 +1,7 @@
 """Work records of a context's ring become work requests of the engine.
 
-Records for one queue that follow each other are posted together. What a library cannot have written
-is a :class:`RingError`. Work that only the engine finds invalid completes with an error.
+Records for one queue that follow each other are posted together. A record that no library writes is
+a :class:`RingError`. Work that only the engine can find invalid completes with an error.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ W = TypeVar("W", SendWR, RecvWR)
 
 
 def _flags_of(kind: QPType, opcode: int) -> int:
-    """The flags that mean something for work on a queue pair; providers ignore the others."""
+    """The flags that an operation of a queue pair type has; providers ignore the others."""
     verb = VERBS[opcode]
     fenced = SERVICES[kind].reliable or verb.ends_use
     source = verb.local is Local.SOURCE
@@ -75,7 +75,7 @@ _KNOWN: Final[dict[QPType, Known]] = {
     kind: {opcode.value: (opcode, _flags_of(kind, opcode)) for opcode in SendOpcode}
     for kind in SERVICES
 }
-"""The operations, and which flags mean something, by queue pair type and opcode."""
+"""The engine's opcode, and the flags that the operation has, by queue pair type and opcode."""
 
 _LONG: Final = frozenset(
     {
@@ -99,28 +99,29 @@ _SHORT: Final = frozenset(
 """Operations of which a record's first fields are always valid."""
 
 _SHORT_SOURCES: Final = _SHORT - {SendOpcode.RDMA_READ.value}
-"""Those that send local memory, or inline bytes."""
+"""Those of them that send local memory or inline bytes."""
 
 _LONG_TYPES: Final = frozenset({QPType.UD, QPType.XRC_INI})
 """Queue pairs whose work needs the last fields of a record."""
 
 
 MAX_BYTES: Final = 4 << 20
-"""Bytes of messages after which no more work is taken at once, so that they do not hold up others.
-A message that is sent without packets is copied at once."""
+"""Bytes of messages after which no more work is taken at once, so that others are not delayed:
+a message that is sent without packets is copied at once."""
 
 
 class Records:
-    """Bytes of a ring: records may begin before ``most``, and lie before ``end``.
+    """Records in the bytes of a ring: all end before ``end``.
 
-    ``size`` counts the bytes of the messages that were taken.
+    Those that begin before ``limit`` are taken at once. ``size`` counts the bytes of the messages
+    that were taken.
     """
 
-    __slots__ = ("data", "end", "most", "size")
+    __slots__ = ("data", "end", "limit", "size")
 
-    def __init__(self, data: mmap, most: int, end: int) -> None:
+    def __init__(self, data: mmap, limit: int, end: int) -> None:
         self.data = data
-        self.most = most
+        self.limit = limit
         self.end = end
         self.size = 0
 
@@ -128,8 +129,8 @@ class Records:
 def take_work(context: Context) -> bool:
     """Post the work that is in the ring, at most :data:`MAX_BATCH` bytes. Return whether any was.
 
-    Receives come last: a peer waits for what is sent, and answers after it. Raises
-    :class:`RingError` for records that no library writes.
+    Receives are posted last: the peer waits for the sends, and answers after it has received
+    them. Raises :class:`RingError` for records that no library writes.
     """
     ring = context.ring
     start, size = ring.ready()
@@ -137,7 +138,7 @@ def take_work(context: Context) -> bool:
         return False
     at, records = start, Records(ring.map, min(start + MAX_BATCH, start + size), start + size)
     receives: list[tuple[QueuePair, list[RecvWR]]] = []
-    while at < records.most and records.size < MAX_BYTES:
+    while at < records.limit and records.size < MAX_BYTES:
         length, kind, queue = _HEAD.unpack_from(ring.map, at)
         if kind == POST_RECV:
             works, at = _receives(POST_RECV, queue, records, at)
@@ -158,10 +159,9 @@ def take_work(context: Context) -> bool:
 def take_receives(context: Context) -> bool:
     """Post the receives that are in the ring before their turn. Return whether there were any.
 
-    A message that arrives may need a receive that was posted before the message was, but is in
-    a ring whose turn comes later. The sends of that ring wait: only the order within one queue
-    matters. Records of receives become padding. What no library writes is left to
-    :func:`take_work`.
+    A message that arrives may need a receive that was posted before the message, to a ring whose
+    turn comes later. The sends in that ring are not taken: only the order within one queue
+    matters. Records of receives become padding. Invalid records are left to :func:`take_work`.
     """
     ring, found = context.ring, False
     with suppress(RingError):
@@ -187,9 +187,9 @@ def _take_each_receive(context: Context, at: int, size: int) -> bool:
     return found
 
 
-def _check_size(records: Records, at: int, length: int, least: int) -> None:
+def _check_size(records: Records, at: int, length: int, minimum: int) -> None:
     left = records.end - at
-    if length % 8 or not least <= length <= left:
+    if length % 8 or not minimum <= length <= left:
         raise RingError(f"a work record of {length} bytes, {left} are there")
 
 
@@ -197,10 +197,10 @@ def _take_sends(context: Context, queue: int, records: Records, at: int) -> int:
     """Post the send work of one queue pair from ``at`` on; return the offset behind it."""
     qp = _queue_pair(context, queue)
     known, is_short, are_short = _KNOWN[qp.type], qp.type not in _LONG_TYPES, True
-    data, most, end, size = records.data, records.most, records.end, records.size
+    data, limit, end, size = records.data, records.limit, records.end, records.size
     read = _FIRST_FIELDS.unpack_from
     works: list[SendWR] = []
-    while at < most and size < MAX_BYTES:
+    while at < limit and size < MAX_BYTES:
         length, kind, number, opcode, wr_id, flags, imm, remote, rkey, sges, *sge = read(data, at)
         if number != queue or kind != POST_SEND:
             break
@@ -242,7 +242,7 @@ def _post_sends(context: Context, qp: QueuePair, works: list[SendWR], *, are_sho
 
 
 def _checked(qp: QueuePair, works: list[SendWR]) -> Iterator[SendWR]:
-    """Work up to the first that must be refused."""
+    """The work requests before the first that must be refused."""
     with suppress(VerbsError):
         for wr in works:
             yield check_send(qp, wr)
@@ -254,7 +254,7 @@ def _post(
     qp: QueuePair,
     works: list[W],
 ) -> None:
-    """Post work. What is refused completes with an error, in order."""
+    """Post work requests. Those that are refused complete with an error, in order."""
     rest = iter(works)
     while works:
         try:
@@ -290,10 +290,10 @@ def _take_shared_receives(context: Context, queue: int, records: Records, at: in
 
 def _receives(kind: int, queue: int, records: Records, at: int) -> tuple[list[RecvWR], int]:
     """The receives of a queue from ``at`` on, and the offset behind them."""
-    data, most, end = records.data, records.most, records.end
+    data, limit, end = records.data, records.limit, records.end
     read = _FIRST_FIELDS.unpack_from
     works: list[RecvWR] = []
-    while at < most:
+    while at < limit:
         length, found, number, _, wr_id, _, _, _, _, sges, *sge = read(data, at)
         if number != queue or found != kind:
             break

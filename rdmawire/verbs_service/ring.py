@@ -49,20 +49,22 @@ _PACKET_TYPES: Final = {
     NetworkType.IPV6: 0b1001,
     NetworkType.IPV4: 0b1010,
 }
-"""What a completion says of a datagram's packet (IBA A17.4.5.1), in ``sl``, as mlx5 does: programs
-such as UCX find the address by it. RoCE has no service level. Bit 3: it came in UDP; bits 2 to 0:
-the network header, 1 IPv6, 2 IPv4."""
+"""Type of a datagram's packet (IBA A17.4.5.1), in ``sl`` of its completion, as mlx5 gives it.
+
+Programs such as UCX find the sender's address by it; RoCE has no service level. Bit 3: the packet
+had UDP; bits 2 to 0: its network header, 1 for IPv6, 2 for IPv4.
+"""
 _MIN_RECORD: Final = WORK_REQUEST.struct.size
 _MASK: Final = WORK_RING_BYTES - 1
 _NO_RECORDS: Final = RING_HEADER, 0
-_BEYOND: Final = 4096
-"""Bytes behind a work ring, so that a record at its end can be read with an SGE that it lacks."""
+_MARGIN: Final = 4096
+"""Bytes behind a work ring: a record at its end is read together with one SGE, also without any."""
 MAX_BATCH: Final = 1 << 16
 """Maximum bytes of work records taken at once, so that one client does not hold up others."""
 
 
 class RingError(Exception):
-    """A ring that holds what no library writes."""
+    """A ring has a record or counter that no library writes."""
 
 
 _LOCK: Final = Lock()
@@ -123,7 +125,7 @@ class WorkRing:
     """
 
     def __init__(self) -> None:
-        self._memory = SharedMemory("rdmawire-work", RING_HEADER + WORK_RING_BYTES + _BEYOND)
+        self._memory = SharedMemory("rdmawire-work", RING_HEADER + WORK_RING_BYTES + _MARGIN)
         self.take_fd = self._memory.take_fd
         self.map = self._memory.map
         self._words = self._memory.words
@@ -189,7 +191,7 @@ class HasSrq(Protocol):
     srq: SharedReceiveQueue | None
 
 
-class SrqNames:
+class SrqHandles:
     """The handles of a context's shared receive queues, by their numbers in the engine."""
 
     def __init__(self, qps: Mapping[int, HasSrq]) -> None:
@@ -210,9 +212,9 @@ class SrqNames:
 class CompletionRing(CompletionQueue):
     """A completion queue whose completions go to a ring in shared memory at once.
 
-    For the engine they are polled when they are in the ring: the library counts the slots of work
-    queues by what its application polls. ``srq_names`` names the SRQ of a receive. ``notify`` is
-    called to report an event; without it none is reported.
+    For the engine they are polled once they are in the ring: the library counts the slots of work
+    queues itself, by what its application polls. ``srq_handles`` finds the SRQ of a receive.
+    ``notify`` is called to report an event; without it none is reported.
     """
 
     __slots__ = (
@@ -224,12 +226,12 @@ class CompletionRing(CompletionQueue):
         "_words",
         "entries",
         "notify",
-        "srq_names",
+        "srq_handles",
     )
 
     def __init__(
         self,
-        srqs: SrqNames,
+        srqs: SrqHandles,
         number: int,
         cqe: int,
         sink: Sink,
@@ -238,7 +240,7 @@ class CompletionRing(CompletionQueue):
         **channels: object,
     ) -> None:
         super().__init__(number, cqe, sink, profile=profile, **channels)  # type: ignore[arg-type]
-        self.srq_names = srqs
+        self.srq_handles = srqs
         self.notify: Callable[[], None] | None = None
         self._produced = 0
         self._allocate(cqe)
@@ -264,7 +266,7 @@ class CompletionRing(CompletionQueue):
         return self._produced + count <= self._room_until
 
     def _consumed(self) -> int:
-        """How many completions were consumed, within what is possible."""
+        """How many completions the library has consumed: its counter, within possible values."""
         produced = self._produced
         return min(max(self._words[_CONSUMED], produced - self._room), produced)
 
@@ -281,7 +283,7 @@ class CompletionRing(CompletionQueue):
         return produced
 
     def _notify(self, now: int, solicited: bool) -> None:
-        """Report an event if the library asked for one."""
+        """Report an event if the CQ is armed."""
         fence()
         armed = self._words[_ARMED]
         if armed:
@@ -298,7 +300,7 @@ class CompletionRing(CompletionQueue):
             imm = rkey
         elif imm:
             imm = int.from_bytes(imm.to_bytes(4, "big"), "little")
-        produced, srqs = self._produced, self.srq_names
+        produced, srqs = self._produced, self.srq_handles
         _pack(
             self._map, RING_HEADER + (produced & self._mask) * _SIZE,
             wr_id, status, opcode, vendor_err, byte_len & 0xFFFF_FFFF, imm, qp_num, src_qp, flags,
@@ -365,6 +367,6 @@ class CompletionRing(CompletionQueue):
 
 
 _FEW: Final = 128
-"""Free slots below which the library's counter is read again."""
+"""Number of free slots below which the counter of the library is read again."""
 _pack = _COMPLETION.pack_into
 _SIZE: Final = _COMPLETION.size
