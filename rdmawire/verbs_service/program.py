@@ -178,8 +178,8 @@ class ProgramFiles:
         """Return :meth:`variables`, and those that only a command on this machine gets.
 
         In its PATH ``rdma`` lists the devices. CUDA loads all kernels at the start unless
-        ``environment`` says otherwise. If it loads one later, copies wait for the end of running
-        kernels; a kernel of NCCL that waits for copied data would then never end.
+        ``environment`` says otherwise. Loading one later waits for running kernels, and copies
+        wait meanwhile: a running kernel of NCCL that needs copied data would never end.
         """
         path = _before(self.folder / "bin", environment.get("PATH", os.defpath))
         loading = environment.get(CUDA_LOADING, "EAGER")
