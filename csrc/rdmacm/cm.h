@@ -26,7 +26,7 @@ struct cm_channel {
 	struct rdma_event_channel channel;
 	struct cm_session *session;
 	uint32_t handle;
-	atomic_uint waiting; /* threads in rdma_get_cm_event */
+	atomic_uint waiting; /* number of threads in rdma_get_cm_event */
 };
 
 /* A device that ids use: opened once, and never closed. */
@@ -52,7 +52,7 @@ struct cm_id {
 	struct rw_node node; /* in the session's ids */
 	struct cm_session *session;
 	struct cm_device *device;
-	bool synchronous; /* its channel is its own, and calls wait for their events */
+	bool synchronous; /* without a channel of the program: calls wait for their events */
 	bool connect_failed;
 	uint8_t responder_resources, initiator_depth;
 	uint32_t events_given, events_acknowledged;
@@ -62,7 +62,7 @@ struct cm_id {
 
 struct cm_event {
 	struct rdma_cm_event event;
-	struct cm_id *counted; /* the id that waits for the acknowledgement */
+	struct cm_id *counted; /* the id whose destruction waits for the acknowledgement */
 	uint8_t private_data[RW_MAX_PRIVATE_DATA];
 };
 
@@ -106,6 +106,7 @@ struct cm_id *cm_add_id(struct cm_session *session, struct rdma_event_channel *c
 			uint32_t handle);
 int cm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
 		 enum rdma_port_space ps, enum ibv_qp_type qp_type);
+void cm_ack_event(struct rdma_cm_id *id);
 int cm_complete(struct rdma_cm_id *id);
 
 /* address.c */

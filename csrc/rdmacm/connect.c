@@ -71,20 +71,19 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
 	struct rw_cm_listen_reply reply;
 	int error = CM_CALL(cm_id(id)->session, RW_CM_LISTEN, cm_listen, &reply,
-			    .id = cm_id(id)->node.key, .backlog = backlog > 0 ? (uint64_t)backlog : 0);
+			    .id = cm_id(id)->node.key,
+			    .backlog = backlog > 0 ? (uint64_t)backlog : 0);
 
 	return cm_fail(error ? error : cm_query(id));
 }
 
-/* A datagram service is resolved by its answer alone: synchronous ids are done then. */
+/* The answer to a datagram request causes no event: a synchronous id does not wait for one. */
 static int finish_accept(struct rdma_cm_id *id)
 {
 	if (id->qp_type != IBV_QPT_UD)
 		return cm_complete(id);
-	if (cm_id(id)->synchronous && id->event) {
-		rdma_ack_cm_event(id->event);
-		id->event = NULL;
-	}
+	if (cm_id(id)->synchronous)
+		cm_ack_event(id);
 	return 0;
 }
 
@@ -174,29 +173,34 @@ int rdma_disconnect(struct rdma_cm_id *id)
 	return error ? cm_fail(error) : cm_complete(id);
 }
 
-int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
+/* Check the event of a request, and create its id's queue pair if rdma_create_ep got attributes.
+ * Returns an errno. */
+static int prepare_request(struct rdma_cm_id *listen, struct rdma_cm_event *event)
 {
 	struct cm_id *own = cm_id(listen);
-	struct rdma_cm_event *event;
 	struct ibv_qp_init_attr attributes;
-	int error = 0;
 
-	if (!own->synchronous)
+	if (event->status)
+		return event->status < 0 ? -event->status : event->status;
+	if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
+		return EINVAL;
+	if (!own->accepted_qp)
+		return 0;
+	attributes = *own->accepted_qp;
+	return rdma_create_qp(event->id, listen->pd, &attributes) ? errno : 0;
+}
+
+int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
+{
+	struct rdma_cm_event *event;
+	int error;
+
+	if (!cm_id(listen)->synchronous)
 		return cm_fail(EINVAL);
-	if (listen->event)
-		rdma_ack_cm_event(listen->event);
-	listen->event = NULL;
+	cm_ack_event(listen);
 	if (rdma_get_cm_event(listen->channel, &event))
 		return -1;
-	if (event->status)
-		error = event->status < 0 ? -event->status : event->status;
-	else if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
-		error = EINVAL;
-	else if (own->accepted_qp) {
-		attributes = *own->accepted_qp;
-		if (rdma_create_qp(event->id, listen->pd, &attributes))
-			error = errno;
-	}
+	error = prepare_request(listen, event);
 	if (error) {
 		listen->event = event;
 		return cm_fail(error);

@@ -7,7 +7,7 @@
 
 #include "cm.h"
 
-enum { RESOLVE_TIMEOUT = 2000 };
+enum { RESOLVE_TIMEOUT = 2000 }; /* ms */
 
 static bool is_for_datagrams(const struct rdma_addrinfo *hints)
 {
@@ -64,20 +64,13 @@ static int look_up(const char *node, const char *service, struct rdma_addrinfo *
 	return error;
 }
 
-int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
-		     struct rdma_addrinfo **res)
+/* Make a result with the hints, and defaults for what they leave out. Null without memory. */
+static struct rdma_addrinfo *new_addrinfo(const struct rdma_addrinfo *hints)
 {
-	static const struct rdma_addrinfo no_hints;
-	struct rdma_addrinfo *made;
-	int error = 0;
+	struct rdma_addrinfo *made = calloc(1, sizeof *made);
 
-	if (!node && !service && !hints)
-		return cm_fail(EINVAL);
-	if (!hints)
-		hints = &no_hints;
-	made = calloc(1, sizeof *made);
 	if (!made)
-		return cm_fail(ENOMEM);
+		return NULL;
 	made->ai_flags = hints->ai_flags;
 	made->ai_family = hints->ai_family;
 	made->ai_qp_type = hints->ai_qp_type;
@@ -86,14 +79,41 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 		made->ai_qp_type = is_for_datagrams(hints) ? IBV_QPT_UD : IBV_QPT_RC;
 	if (!made->ai_port_space)
 		made->ai_port_space = is_for_datagrams(hints) ? RDMA_PS_UDP : RDMA_PS_TCP;
-	if (node || service)
+	return made;
+}
+
+/* Copy addresses of the hints: the destination if `target`, the source unless there is one. Returns
+ * 0, or -1 with errno. */
+static int copy_hints(struct rdma_addrinfo *made, const struct rdma_addrinfo *hints, bool target)
+{
+	if (target && copy_address(hints->ai_dst_addr, hints->ai_dst_len, &made->ai_dst_addr,
+				   &made->ai_dst_len))
+		return -1;
+	if (made->ai_src_len)
+		return 0;
+	return copy_address(hints->ai_src_addr, hints->ai_src_len, &made->ai_src_addr,
+			    &made->ai_src_len);
+}
+
+int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
+		     struct rdma_addrinfo **res)
+{
+	static const struct rdma_addrinfo no_hints;
+	bool named = node || service;
+	struct rdma_addrinfo *made;
+	int error = 0;
+
+	if (!named && !hints)
+		return cm_fail(EINVAL);
+	if (!hints)
+		hints = &no_hints;
+	made = new_addrinfo(hints);
+	if (!made)
+		return cm_fail(ENOMEM);
+	if (named)
 		error = look_up(node, service, made);
-	else
-		error = copy_address(hints->ai_dst_addr, hints->ai_dst_len, &made->ai_dst_addr,
-				     &made->ai_dst_len);
-	if (!error && !made->ai_src_len)
-		error = copy_address(hints->ai_src_addr, hints->ai_src_len, &made->ai_src_addr,
-				     &made->ai_src_len);
+	if (!error)
+		error = copy_hints(made, hints, !named);
 	if (error)
 		rdma_freeaddrinfo(made);
 	else

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "cm.h"
 
 struct rdma_event_channel *rdma_create_event_channel(void)
@@ -25,8 +26,8 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	return NULL;
 }
 
-/* As with Linux, a thread that waits for events of the channel is not woken up: the pipe stays for
- * it, and what belongs to it. */
+/* As with Linux, a thread that waits for events of the channel is not woken up: then its pipe and
+ * the structure are not freed. */
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct cm_channel *own = cm_channel(channel);
@@ -43,6 +44,25 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	free(own);
 }
 
+static void set_ud(struct rdma_ud_param *ud, const struct rw_cm_get_event_reply *reply)
+{
+	ud->qp_num = (uint32_t)reply->qp_num;
+	ud->qkey = (uint32_t)reply->qkey;
+	UNPACK_ADDRESS(&ud->ah_attr, reply, );
+	ud->ah_attr.port_num = (uint8_t)reply->ah_port_num;
+}
+
+static void set_conn(struct rdma_conn_param *conn, const struct rw_cm_get_event_reply *reply)
+{
+	conn->responder_resources = (uint8_t)reply->responder_resources;
+	conn->initiator_depth = (uint8_t)reply->initiator_depth;
+	conn->flow_control = (uint8_t)reply->flow_control;
+	conn->retry_count = (uint8_t)reply->retry_count;
+	conn->rnr_retry_count = (uint8_t)reply->rnr_retry_count;
+	conn->srq = (uint8_t)reply->srq;
+	conn->qp_num = (uint32_t)reply->qp_num;
+}
+
 static void set_parameters(struct cm_event *made, const struct rw_cm_get_event_reply *reply,
 			   bool datagrams)
 {
@@ -57,32 +77,18 @@ static void set_parameters(struct cm_event *made, const struct rw_cm_get_event_r
 	if (datagrams) {
 		ud->private_data = data;
 		ud->private_data_len = length;
-		ud->qp_num = (uint32_t)reply->qp_num;
-		ud->qkey = (uint32_t)reply->qkey;
-		memcpy(&ud->ah_attr.grh.dgid, &reply->dgid0, sizeof ud->ah_attr.grh.dgid);
-		ud->ah_attr.is_global = (uint8_t)reply->is_global;
-		ud->ah_attr.grh.flow_label = (uint32_t)reply->flow_label;
-		ud->ah_attr.grh.sgid_index = (uint8_t)reply->sgid_index;
-		ud->ah_attr.grh.hop_limit = (uint8_t)reply->hop_limit;
-		ud->ah_attr.grh.traffic_class = (uint8_t)reply->traffic_class;
-		ud->ah_attr.sl = (uint8_t)reply->sl;
-		ud->ah_attr.port_num = (uint8_t)reply->ah_port_num;
-		return;
+		set_ud(ud, reply);
+	} else {
+		conn->private_data = data;
+		conn->private_data_len = length;
+		set_conn(conn, reply);
 	}
-	conn->private_data = data;
-	conn->private_data_len = length;
-	conn->responder_resources = (uint8_t)reply->responder_resources;
-	conn->initiator_depth = (uint8_t)reply->initiator_depth;
-	conn->flow_control = (uint8_t)reply->flow_control;
-	conn->retry_count = (uint8_t)reply->retry_count;
-	conn->rnr_retry_count = (uint8_t)reply->rnr_retry_count;
-	conn->srq = (uint8_t)reply->srq;
-	conn->qp_num = (uint32_t)reply->qp_num;
 }
 
-/* The id of an event, counted so that it is not destroyed before the acknowledgement. Requests make
- * a new one, and count for the listening id. The caller holds the session's mutex. */
-static int find_ids(struct cm_session *session, struct rdma_event_channel *channel,
+/* Set the id of an event, and count the event, so that the id is not destroyed before the program
+ * acknowledges it. A request gets a new id, and counts for the listening id. Returns an errno. The
+ * caller holds the session's mutex. */
+static int set_ids(struct cm_session *session, struct rdma_event_channel *channel,
 		    struct cm_event *made, const struct rw_cm_get_event_reply *reply)
 {
 	bool request = made->event.event == RDMA_CM_EVENT_CONNECT_REQUEST;
@@ -117,7 +123,7 @@ static int status_of(int64_t status)
 	return status > -RW_BROKEN && status <= UINT16_MAX ? (int)status : -EIO;
 }
 
-/* Take the oldest event of a channel. ENODATA: its id was destroyed meanwhile. */
+/* Take the oldest event of a channel. Returns an errno, ENODATA if its id is destroyed. */
 static int take(struct rdma_event_channel *channel, struct cm_event *made, struct cm_group **group)
 {
 	struct cm_session *session = cm_channel(channel)->session;
@@ -133,7 +139,7 @@ static int take(struct rdma_event_channel *channel, struct cm_event *made, struc
 	if (!error) {
 		made->event.event = (enum rdma_cm_event_type)reply.event;
 		made->event.status = status_of((int64_t)reply.status);
-		error = find_ids(session, channel, made, &reply);
+		error = set_ids(session, channel, made, &reply);
 	}
 	if (!error) {
 		join = made->event.event == RDMA_CM_EVENT_MULTICAST_JOIN;
@@ -155,7 +161,7 @@ static void acknowledge(struct cm_event *event)
 	pthread_mutex_unlock(&session->mutex);
 }
 
-/* The peer has accepted: connect the id's queue pair, and say so to the peer. */
+/* The peer has accepted: connect the id's queue pair, and send RTU. */
 static void establish(struct cm_event *made)
 {
 	struct rdma_cm_id *id = made->event.id;
@@ -173,6 +179,7 @@ static void establish(struct cm_event *made)
 	cm_move_to_err(id);
 }
 
+/* Show the result of a resolution in the id. If that fails, the event becomes one of an error. */
 static void resolved(struct cm_event *made)
 {
 	int error = cm_query(made->event.id);
@@ -185,7 +192,8 @@ static void resolved(struct cm_event *made)
 	made->event.status = -error;
 }
 
-/* A request to an id without a channel: the new id gets one of its own, too. */
+/* Prepare the id of a request. If the listening id is synchronous, the new one gets a channel of
+ * its own, too. Returns whether that succeeded. */
 static bool accept_request(struct cm_event *made)
 {
 	if (!cm_query(made->event.id) &&
@@ -226,7 +234,8 @@ static bool handle(struct cm_event *made, struct cm_group *group)
 	}
 }
 
-/* Wait for the byte of an event, unless the program made the descriptor non-blocking. */
+/* Read the byte of an event; waits unless the program has made the descriptor non-blocking. Returns
+ * an errno. */
 static int wait_for_event(struct rdma_event_channel *channel)
 {
 	uint8_t byte;

@@ -100,6 +100,14 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 	return cm_create_id(channel, id, context, ps, datagrams ? IBV_QPT_UD : IBV_QPT_RC);
 }
 
+/* Acknowledge the event that a synchronous id keeps, if it has one. */
+void cm_ack_event(struct rdma_cm_id *id)
+{
+	if (id->event)
+		rdma_ack_cm_event(id->event);
+	id->event = NULL;
+}
+
 /* Wait until the program has acknowledged all events that it got of an id. */
 static void wait_for_acknowledgements(struct cm_id *id)
 {
@@ -114,9 +122,7 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 	struct rw_cm_destroy_id_reply reply;
 	int error;
 
-	if (id->event)
-		rdma_ack_cm_event(id->event);
-	id->event = NULL;
+	cm_ack_event(id);
 	cm_leave_all(own);
 	pthread_mutex_lock(&session->mutex);
 	error = CM_CALL_LOCKED(session, RW_CM_DESTROY_ID, cm_destroy_id, &reply,
@@ -158,10 +164,8 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 			rdma_destroy_event_channel(made);
 		return cm_fail(error);
 	}
-	if (was_synchronous && id->event) {
-		rdma_ack_cm_event(id->event);
-		id->event = NULL;
-	}
+	if (was_synchronous)
+		cm_ack_event(id);
 	pthread_mutex_lock(&own->session->mutex);
 	own->synchronous = made != NULL;
 	id->channel = channel;
@@ -173,16 +177,14 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 	return 0;
 }
 
-/* Wait for the event of a call if the id is synchronous, and return its result. */
+/* Finish a call: wait for its event if the id is synchronous. Returns 0, or -1 with errno. */
 int cm_complete(struct rdma_cm_id *id)
 {
 	int error;
 
 	if (!cm_id(id)->synchronous)
 		return 0;
-	if (id->event)
-		rdma_ack_cm_event(id->event);
-	id->event = NULL;
+	cm_ack_event(id);
 	if (rdma_get_cm_event(id->channel, &id->event))
 		return -1;
 	error = id->event->status;

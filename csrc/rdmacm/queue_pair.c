@@ -3,19 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "address.h"
 #include "cm.h"
-
-static void set_path(struct ibv_ah_attr *path, const struct rw_cm_init_qp_attr_reply *reply)
-{
-	memcpy(&path->grh.dgid, &reply->dgid0, sizeof path->grh.dgid);
-	path->is_global = (uint8_t)reply->is_global;
-	path->grh.flow_label = (uint32_t)reply->flow_label;
-	path->grh.sgid_index = (uint8_t)reply->sgid_index;
-	path->grh.hop_limit = (uint8_t)reply->hop_limit;
-	path->grh.traffic_class = (uint8_t)reply->traffic_class;
-	path->sl = (uint8_t)reply->sl;
-	path->port_num = (uint8_t)reply->ah_port_num;
-}
 
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *qp_attr, int *qp_attr_mask)
 {
@@ -43,11 +32,13 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *qp_attr, int *q
 	qp_attr->timeout = (uint8_t)reply.timeout;
 	qp_attr->retry_cnt = (uint8_t)reply.retry_cnt;
 	qp_attr->rnr_retry = (uint8_t)reply.rnr_retry;
-	set_path(&qp_attr->ah_attr, &reply);
+	UNPACK_ADDRESS(&qp_attr->ah_attr, &reply, );
+	qp_attr->ah_attr.port_num = (uint8_t)reply.ah_port_num;
 	*qp_attr_mask = (int)reply.mask;
 	return 0;
 }
 
+/* Move a queue pair to a state. A `depth` other than -1 replaces the connection's RDMA depth. */
 static int move(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state, int depth)
 {
 	struct ibv_qp_attr attributes = {.qp_state = state};
@@ -62,7 +53,8 @@ static int move(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state stat
 	return cm_fail(ibv_modify_qp(qp, &attributes, mask));
 }
 
-/* Move the id's queue pair, if it has one. Access rights are known only now: INIT comes again. */
+/* Move the id's queue pair to RTR, if it has one. It is moved to INIT again before: the connection
+ * determines its access rights. */
 int cm_move_to_rtr(struct rdma_cm_id *id, uint8_t responder_resources)
 {
 	int depth = responder_resources == RDMA_MAX_RESP_RES ? -1 : responder_resources;
@@ -88,6 +80,7 @@ int cm_move_to_err(struct rdma_cm_id *id)
 	return id->qp ? cm_fail(ibv_modify_qp(id->qp, &attributes, IBV_QP_STATE)) : 0;
 }
 
+/* Move a new queue pair to INIT, one of UD to RTS. */
 static int initialize(struct rdma_cm_id *id, struct ibv_qp *qp)
 {
 	if (move(id, qp, IBV_QPS_INIT, -1))
@@ -97,7 +90,7 @@ static int initialize(struct rdma_cm_id *id, struct ibv_qp *qp)
 	return move(id, qp, IBV_QPS_RTR, -1) ? -1 : move(id, qp, IBV_QPS_RTS, -1);
 }
 
-/* The CQ of an XRC SRQ stays with it. */
+/* Destroy the CQs and channels of an id, except those of an XRC SRQ, which stay with it. */
 static void destroy_cqs(struct rdma_cm_id *id)
 {
 	if (id->srq && id->qp_type == IBV_QPT_XRC_RECV)
@@ -125,13 +118,10 @@ static int create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_comp_chann
 	return *cq ? 0 : -1;
 }
 
-int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+/* Use the PD and the XRC domain of the id where the program names none, and check what it names.
+ * Returns an errno. */
+static int complete_domains(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
-	struct ibv_qp *qp;
-	int error;
-
-	if (id->qp || !id->verbs)
-		return cm_fail(EINVAL);
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
 		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
 		attr->pd = id->pd;
@@ -139,38 +129,65 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	if (attr->pd->context != id->verbs ||
 	    (id->recv_cq && attr->recv_cq && id->recv_cq != attr->recv_cq) ||
 	    (id->send_cq && attr->send_cq && id->send_cq != attr->send_cq))
-		return cm_fail(EINVAL);
-	if (id->qp_type == IBV_QPT_XRC_RECV &&
-	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd)) {
-		attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
-		if (!(attr->xrcd = cm_xrcd(cm_id(id)->device)))
-			return -1;
-	}
+		return EINVAL;
+	if (id->qp_type != IBV_QPT_XRC_RECV ||
+	    (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && attr->xrcd))
+		return 0;
+	attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+	attr->xrcd = cm_xrcd(cm_id(id)->device);
+	return attr->xrcd ? 0 : errno;
+}
+
+/* Use the CQs of the id, which are created first, and its SRQ where the program names none. Returns
+ * an errno. */
+static int complete_queues(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
 	if ((!attr->send_cq &&
 	     create_cq(id, attr->cap.max_send_wr, &id->send_cq_channel, &id->send_cq)) ||
 	    (!attr->recv_cq &&
 	     create_cq(id, attr->cap.max_recv_wr, &id->recv_cq_channel, &id->recv_cq)))
-		goto failed;
+		return errno;
 	if (!attr->send_cq)
 		attr->send_cq = id->send_cq;
 	if (!attr->recv_cq)
 		attr->recv_cq = id->recv_cq;
 	if (!attr->srq && id->qp_type != IBV_QPT_XRC_RECV)
 		attr->srq = id->srq;
-	qp = ibv_create_qp_ex(id->verbs, attr);
+	return 0;
+}
+
+/* Create the queue pair of an id, in its first state. Returns an errno. */
+static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp *qp = ibv_create_qp_ex(id->verbs, attr);
+	int error;
+
 	if (!qp)
-		goto failed;
-	if (!initialize(id, qp)) {
-		id->pd = qp->pd;
-		id->qp = qp;
-		return 0;
+		return errno;
+	if (initialize(id, qp)) {
+		error = errno;
+		ibv_destroy_qp(qp);
+		return error;
 	}
-	error = errno;
-	ibv_destroy_qp(qp);
-	errno = error;
-failed:
-	error = errno;
-	destroy_cqs(id);
+	id->pd = qp->pd;
+	id->qp = qp;
+	return 0;
+}
+
+int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	int error;
+
+	if (id->qp || !id->verbs)
+		return cm_fail(EINVAL);
+	error = complete_domains(id, attr);
+	if (error)
+		return cm_fail(error);
+	error = complete_queues(id, attr);
+	if (!error)
+		error = create_qp(id, attr);
+	if (error)
+		destroy_cqs(id);
 	return cm_fail(error);
 }
 
@@ -195,8 +212,8 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 	destroy_cqs(id);
 }
 
-/* An SRQ of XRC has a domain, and a CQ for its receives. */
-static int set_receiver(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+/* Use the XRC domain and receive CQ of the id for an SRQ of XRC where the program names none. */
+static int complete_xrc_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd)
 		attr->xrcd = cm_xrcd(cm_id(id)->device);
@@ -219,7 +236,7 @@ int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 		attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
 		attr->pd = id->pd;
 	}
-	if (attr->srq_type == IBV_SRQT_XRC && set_receiver(id, attr))
+	if (attr->srq_type == IBV_SRQT_XRC && complete_xrc_srq(id, attr))
 		return -1;
 	srq = ibv_create_srq_ex(id->verbs, attr);
 	if (!srq)
