@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Completion queues: a ring in shared memory that the service fills.
  *
- * The mutex of a CQ guards its ring. An empty poll gives the processor to the service after a few
- * attempts, and finds out now and then whether the service is still there. */
+ * The mutex of a CQ guards its ring. After a few empty polls each yields the processor to the
+ * service, and one in 64 checks that the service still runs. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static uint64_t produced(struct rw_cq *cq)
 	return atomic_load(counter(cq, RW_PRODUCED)); /* after arming, never an older number */
 }
 
-/* The number of completions that wait in the ring; none after a wrong number. */
+/* The number of completions in the ring; 0 after the service has counted wrongly. */
 static uint64_t waiting(struct rw_cq *cq)
 {
 	uint64_t count = produced(cq) - cq->consumed;
@@ -76,7 +76,8 @@ static bool take_completion(struct rw_cq *cq, struct rw_completion *done)
 	return false;
 }
 
-/* Take or, without a service, make the next completion. The mutex of the CQ is held. */
+/* Take the next completion, or make one for flushed work if the service is gone. Returns false if
+ * there is none. The mutex of the CQ is held. */
 bool rw_next_completion(struct rw_cq *cq, struct rw_completion *done)
 {
 	struct rw_context *context = rw_context(cq->cq.context);
@@ -93,7 +94,7 @@ bool rw_next_completion(struct rw_cq *cq, struct rw_completion *done)
 	return found;
 }
 
-/* What an empty poll does. */
+/* Count an empty poll: yield, and check the service, as said above. */
 void rw_idle(struct rw_cq *cq)
 {
 	unsigned polls = atomic_fetch_add_explicit(&cq->empty_polls, 1, memory_order_relaxed) + 1;
@@ -168,8 +169,8 @@ static void purge_ring(struct rw_context *context, struct rw_cq *cq, uint32_t qp
 	pthread_rwlock_unlock(&context->objects);
 }
 
-/* Forget the completions and the outstanding work of a queue pair that is reset or destroyed, as
- * providers do: its numbers are used again. */
+/* Drop the completions and the outstanding work of a queue pair that is reset or destroyed, as
+ * providers do. */
 void rw_purge(struct rw_qp *qp)
 {
 	struct ibv_cq *cqs[] = {qp->qp.qp_base.send_cq, qp->qp.qp_base.recv_cq};
@@ -219,7 +220,7 @@ static void init_cq(struct rw_cq *cq, struct ibv_context *context, void *cq_cont
 	pthread_mutex_init(&cq->mutex, NULL);
 }
 
-/* Make a CQ of the service known to the context, and count it among those of its channel. */
+/* Add a CQ to the objects of its context, and count it in its channel. */
 static void add_cq(struct rw_context *context, struct rw_cq *cq)
 {
 	struct ibv_comp_channel *channel = cq->cq.channel;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Contexts: opening and closing a device, and what a fork means for the child. */
+ * Contexts: opening and closing a device, and the child of a fork. */
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +31,8 @@ static void after_fork_in_parent(void)
 	pthread_mutex_unlock(&contexts_mutex);
 }
 
-/* The child keeps no connection, or the service would not see the parent end; calls fail there. */
+/* Close the connections in the child, so that the service sees the end of the parent. Calls fail in
+ * the child. */
 static void after_fork_in_child(void)
 {
 	for (struct rw_context *context = contexts; context; context = context->next) {
@@ -151,7 +152,7 @@ static void set_functions(struct verbs_context *verbs)
 	verbs->alloc_parent_domain = rw_alloc_parent_domain;
 }
 
-/* `sz` says which functions verbs_context has: the structure grows at its beginning. */
+/* `sz` tells inline functions which members verbs_context has: it grows at its beginning. */
 static void init_verbs(struct rw_context *context, struct rw_device *device)
 {
 	struct ibv_context *ibv = &context->verbs.context;
@@ -273,7 +274,7 @@ int ibv_close_device(struct ibv_context *ibv_context)
 	return 0;
 }
 
-/* The service reads the memory of this process itself, so pages that a child shares do no harm. */
+/* No preparation is needed: the service accesses memory by its address, not by its pages. */
 int ibv_fork_init(void)
 {
 	return 0;

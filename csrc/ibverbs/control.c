@@ -27,7 +27,7 @@ int rw_control(struct rw_context *context, const char *name, const void *request
 	return rw_trace_call(error, name);
 }
 
-/* The result of destroying an object: those of a service that is gone are gone too. */
+/* The result of destroying an object: success if the service is gone, and all objects with it. */
 int rw_destroyed(struct rw_context *context, int error)
 {
 	return atomic_load(&context->state) == RW_GONE ? 0 : error;
@@ -38,7 +38,7 @@ bool rw_is_alive(struct rw_context *context)
 	return atomic_load_explicit(&context->state, memory_order_acquire) == RW_ALIVE;
 }
 
-/* Find out whether the service closed the connection. */
+/* Check whether the service has closed the connection. */
 void rw_check_alive(struct rw_context *context)
 {
 	struct pollfd connection = {.fd = context->socket, .events = POLLRDHUP};
@@ -48,7 +48,7 @@ void rw_check_alive(struct rw_context *context)
 		rw_end(context, "the service is gone");
 }
 
-/* Note that the service is gone. What is outstanding is flushed by the polls that follow. */
+/* Note that the service is gone, and print `cause`. Later polls flush outstanding work. */
 void rw_end(struct rw_context *context, const char *cause)
 {
 	int alive = RW_ALIVE;

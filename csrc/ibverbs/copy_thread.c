@@ -28,7 +28,7 @@ static int copy_by_file(uint64_t address, void *buffer, size_t length, bool writ
 	return done == (ssize_t)length ? 0 : EFAULT;
 }
 
-/* Copy memory of this process without a fault for unmapped memory. Returns an errno. */
+/* Copy memory of this process; EFAULT for unmapped memory, without a signal. Returns an errno. */
 int rw_copy_host(uint64_t address, void *buffer, size_t length, bool write_memory)
 {
 	struct iovec here = {buffer, length}, there = {(void *)(uintptr_t)address, length};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The list of devices: those of the service, which names each of them. */
+ * The list of devices, which the service names. */
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void set_paths(struct ibv_device *device, uint32_t index)
 		 device->name);
 }
 
-/* Whether a name is one of a device: it becomes part of paths. */
+/* Whether a device can have this name, which becomes part of paths. */
 static bool is_name(const char *name)
 {
 	size_t length = strnlen(name, IBV_SYSFS_NAME_MAX);
@@ -65,7 +65,7 @@ static struct rw_device *get_device(int socket, uint32_t index)
 	return NULL;
 }
 
-/* Ask for the devices in turn, and stop at one that fails. Returns their number. */
+/* Get the devices one by one; stops at an error. Returns their number. */
 static int get_devices(int socket, struct ibv_device **list, uint64_t count)
 {
 	struct rw_device *device;

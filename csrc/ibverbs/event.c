@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Completion channels and asynchronous events: pipes that the service writes to.
  *
- * Programs acknowledge each event that they get; an object is destroyed when its are. When the
- * service is gone, a pipe ends: a channel then yields one event for each of its CQs, so that their
- * flushed work is polled, and asynchronous events yield one of type DEVICE_FATAL. */
+ * Programs acknowledge each event; the destruction of an object waits until all of its events are
+ * acknowledged. When the service is gone, a pipe ends: a channel then yields one event for each of
+ * its CQs, so that their flushed work is polled, and asynchronous events yield one of type
+ * DEVICE_FATAL. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -93,7 +94,7 @@ static struct rw_cq *find_cq(struct rw_context *context, uint64_t handle)
 	return cq;
 }
 
-/* A CQ of the channel whose program does not know yet that the service is gone, or null. */
+/* A CQ of the channel without an event for the end of the service so far, or null. */
 static struct rw_cq *next_ended(struct rw_context *context, struct ibv_comp_channel *channel)
 {
 	struct rw_cq *found = NULL;
@@ -181,7 +182,7 @@ static struct rw_table *table_of(struct rw_context *context, enum object object)
 	return object == OF_CQ ? &context->cqs : object == OF_QP ? &context->qps : &context->srqs;
 }
 
-/* Fill in the object of an event and count it. */
+/* Fill in the object of an event, and count the event. */
 static void set_element(struct ibv_async_event *event, enum object object, struct rw_node *node)
 {
 	if (object == OF_CQ) {

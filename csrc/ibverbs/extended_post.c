@@ -38,8 +38,7 @@ static bool reserve(struct rw_builder *builder)
 	return true;
 }
 
-/* Begin a record. After an error the record is made all the same, for the functions that fill it,
- * and dropped by the next one. */
+/* Begin a record. After an error it is one that is never posted, for the functions that fill it. */
 static struct rw_work_request *begin(struct ibv_qp_ex *qp, uint32_t opcode)
 {
 	static _Thread_local uint64_t nowhere[(MAX_RECORD + 7) / 8];

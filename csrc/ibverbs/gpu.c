@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Memory of CUDA devices: finding out that an address is one, and copying.
+ * Memory of CUDA devices: whether an address is one, and copying.
  *
  * The program's own libcuda.so.1 is used if it is loaded already. Copies run on a stream of the
  * library, so that they wait for no work of the program. */
@@ -78,7 +78,7 @@ static bool load(void)
 	return loaded;
 }
 
-/* Whether an address is device memory, or managed memory, which may be there. */
+/* Whether an address is device memory, or managed memory, which may be on the device. */
 bool rw_gpu_is_address(const void *address)
 {
 	unsigned long long pointer = (uintptr_t)address;
@@ -93,7 +93,7 @@ bool rw_gpu_is_address(const void *address)
 }
 
 /* The CUDA context of an address. Memory of the virtual memory API has none: its device's primary
- * context serves. Returns null for no device memory. */
+ * context serves. Returns null for other memory. */
 static context_handle context_of(unsigned long long address)
 {
 	context_handle context = NULL;

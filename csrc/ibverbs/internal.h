@@ -37,7 +37,7 @@ struct rw_table {
 
 struct rw_device {
 	struct ibv_device device;
-	/* Providers look for their operations behind ibv_device: null says that it is not theirs. */
+	/* Where providers read their operations: null, since the device is not theirs. */
 	const void *provider[8];
 	uint64_t guid;
 	uint32_t index;
@@ -119,8 +119,8 @@ struct rw_cq {
 	struct rw_completion current; /* what the functions of an extended CQ read */
 	atomic_uint empty_polls;
 	bool single_threaded;
-	bool end_reported; /* the event that says that the service is gone */
-	uint32_t comp_events, async_events; /* that the program got; guarded by cq.mutex */
+	bool end_reported; /* the program has got the event for the end of the service */
+	uint32_t comp_events, async_events; /* that the program has got; guarded by cq.mutex */
 };
 
 struct rw_entry {
@@ -147,11 +147,11 @@ struct rw_builder {
 
 struct rw_qp {
 	struct ibv_qp_ex qp;
-	void *spare[32]; /* functions that later versions add to ibv_qp_ex; null if not here */
+	void *spare[32]; /* room for functions that later versions add to ibv_qp_ex */
 	struct rw_node node;
 	struct ibv_qp_cap cap;
 	bool signal_all;
-	atomic_bool failed; /* a send completed with an error: the following ones complete one by one */
+	atomic_bool failed; /* a send has failed: each later one has a completion of its own */
 	bool shared; /* opened by ibv_open_qp: it posts nothing */
 	struct rw_outstanding sends, receives;
 	struct rw_builder builder;
@@ -188,7 +188,8 @@ static inline struct rw_srq *rw_srq(struct ibv_srq *srq)
 	return (struct rw_srq *)srq;
 }
 
-/* connection.c: sockets to the service. RW_BROKEN is no errno: it is gone, or answered nonsense. */
+/* connection.c: sockets to the service. RW_BROKEN is no errno: the service is gone, or its reply is
+ * invalid. */
 enum { RW_BROKEN = 4096 };
 int rw_connect(void);
 int rw_exchange(int socket, const void *request, size_t request_size, void *reply,
@@ -328,6 +329,6 @@ enum {
 	RW_WR_ATOMIC_WRITE = 15,
 	RW_QP_EX_WITH_FLUSH = 1 << 11,
 	RW_QP_EX_WITH_ATOMIC_WRITE = 1 << 12,
-	RW_MAX_QP_WR = 1 << 20, /* of a reply: more is no queue pair of the service */
+	RW_MAX_QP_WR = 1 << 20, /* of a reply: a greater number is invalid */
 	RW_MAX_CQ_ENTRIES = 1 << 24,
 };

@@ -24,7 +24,8 @@ struct mr_init_attr {
 
 enum { MASK_IOVA = 1, MASK_ADDR = 2, MASK_FD = 4, MASK_FD_OFFSET = 8 };
 
-/* Drop the optional access flags, which devices may ignore. Returns an errno. */
+/* Remove the optional access flags, which devices may ignore, and check the others. Returns an
+ * errno. */
 static int check_access(unsigned int *access)
 {
 	*access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Work requests that have no completion yet: how full a queue is, and what is flushed when the
- * service ends.
+ * Work requests without a completion: they fill a queue, and are flushed when the service ends.
  *
  * A successful completion of a send retires everything up to the oldest signaled entry. The first
  * failed one retires everything up to the entry with its wr_id; after it each work request has a
- * completion of its own. Each receive has one always. */
+ * completion of its own. Each receive always has one. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -27,7 +26,7 @@ void rw_outstanding_free(struct rw_outstanding *queue)
 	free(queue->entries);
 }
 
-/* Forget everything: the queue pair was reset. */
+/* Remove all entries: the queue pair is reset or destroyed. */
 void rw_outstanding_clear(struct rw_outstanding *queue)
 {
 	atomic_store(&queue->retired, atomic_load(&queue->posted));
@@ -110,7 +109,7 @@ static struct rw_srq *find_xrc_srq(struct rw_context *context, struct rw_cq *cq)
 	return NULL;
 }
 
-/* Retire a receive of an SRQ by its handle; 0 if the service does not know which XRC SRQ it was. */
+/* Retire a receive of an SRQ, by its handle; 0 for an XRC SRQ that the service does not know. */
 static void retire_shared(struct rw_context *context, uint32_t handle, struct rw_cq *cq)
 {
 	struct rw_node *node = handle ? rw_find(&context->srqs, handle) : NULL;
@@ -120,7 +119,7 @@ static void retire_shared(struct rw_context *context, uint32_t handle, struct rw
 		atomic_fetch_sub(&srq->outstanding, 1);
 }
 
-/* Whether a queue pair takes its receives from elsewhere: one of XRC, of any context. */
+/* Whether receives of a queue pair come from XRC SRQs; true for one that the context lacks. */
 static bool is_xrc_target(struct rw_qp *qp)
 {
 	return !qp || qp->qp.qp_base.qp_type == IBV_QPT_XRC_RECV;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Protection domains, parent domains, thread domains and XRC domains.
  *
- * A thread domain promises that its objects are used by one thread, and changes nothing here. A
- * parent domain stands for its protection domain: it has the same handle. */
+ * A thread domain says that its objects are used by one thread; it has no effect here. A parent
+ * domain has the handle of its protection domain. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -8,7 +8,7 @@
 
 #include "internal.h"
 
-/* Whether the memory keeps its size: an access to what was truncated would end the program. */
+/* Whether the memory cannot shrink: an access to truncated memory would be a SIGBUS. */
 static bool is_sealed(int fd)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -16,8 +16,7 @@ static bool is_sealed(int fd)
 	return seals >= 0 && seals & F_SEAL_SHRINK;
 }
 
-/* Map `size` bytes and close the descriptor. Returns null for less memory than that, or memory that
- * may become less. */
+/* Map `size` bytes and close the descriptor. Null if the memory is smaller, or not sealed. */
 void *rw_map(int fd, size_t size)
 {
 	struct stat status;

@@ -30,10 +30,10 @@ static void print(const char *subject, const char *cause, va_list arguments)
 	snprintf(line, sizeof line, "rdmawire[%d]: %s%s%s\n", (int)getpid(), subject,
 		 *subject ? ": " : "", text);
 	if (write(STDERR_FILENO, line, strlen(line)) < 0)
-		return; /* no stderr: nothing to say it on */
+		return; /* stderr is closed */
 }
 
-/* A full queue is no mistake of a program that polls and posts again: only level 2 tells of it. */
+/* A full queue is normal for a program that polls and posts again: only level 2 prints it. */
 int rw_refuse(int error, const char *function, const char *cause, ...)
 {
 	va_list arguments;

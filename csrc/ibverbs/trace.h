@@ -14,8 +14,8 @@ void rw_keep_reason(const char *reason, size_t size);
 /* As rw_refuse, for the result of a call of the service: the cause is the reason that was kept. */
 int rw_trace_call(int error, const char *call);
 
-/* Note at level 2 that a function that does nothing was called. */
+/* Print at level 2 that a function was called that does nothing. */
 void rw_ignore(const char *function);
 
-/* Print a line whatever the level is: the program's devices no longer work. */
+/* Print a line at every level: the program's devices no longer work. */
 void rw_warn(const char *message, ...) __attribute__((format(printf, 1, 2), cold));

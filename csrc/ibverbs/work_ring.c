@@ -55,15 +55,15 @@ struct rw_work_request *rw_claim(struct rw_context *context, uint32_t size)
 	return wait_for_room(context, size) ? (struct rw_work_request *)(records + at) : NULL;
 }
 
-/* Give the record that was claimed to the service. */
+/* Pass the claimed record to the service. */
 void rw_commit(struct rw_context *context, uint32_t size)
 {
 	context->ring.head += size;
 	atomic_store_explicit(counter(context, RW_HEAD), context->ring.head, memory_order_release);
 }
 
-/* Wake the service if it sleeps. Either the service sees the head that was written before, or this
- * sees that it sleeps: the addition of nothing orders the two. */
+/* Wake the service if it sleeps. Either the service sees the new head, or this function sees that
+ * it sleeps: adding 0 to the head orders the store before the load. */
 void rw_ring_doorbell(struct rw_context *context)
 {
 	_Atomic(uint32_t) *asleep = (_Atomic(uint32_t) *)(context->ring.memory + RW_ASLEEP);

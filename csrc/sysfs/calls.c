@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Functions of the C library that take a path: each looks in the private tree first. Those that open
- * or read counters have them brought up to date. */
+ * Functions of the C library that take a path: each looks in the private tree first. Those that
+ * open or read counters refresh them first. */
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
 ssize_t __pread_chk(int fd, void *data, size_t size, off_t offset, size_t room);
 ssize_t __pread64_chk(int fd, void *data, size_t size, off64_t offset, size_t room);
 
-/* Returns a value of type `type` from the next library's function of this name. */
+/* Return the result, of type `type`, of the next library's function of this name. */
 #define NEXT(type, name, parameters, ...)                                                      \
 	type(*next) parameters = (type(*) parameters)dlsym(RTLD_NEXT, #name);                  \
 	char buffer[PATH_MAX];                                                                 \

@@ -19,7 +19,7 @@
 #include "protocol.h"
 
 enum {
-	MAX_FDS = 4096,	    /* descriptors from here on are refreshed when they are opened alone */
+	MAX_FDS = 4096,	    /* for higher descriptors, counters are refreshed only by open() */
 	ANSWER_SECONDS = 1, /* a service that is alive answers in milliseconds */
 };
 
@@ -67,7 +67,7 @@ static int connect_to(const char *path)
 	return -1;
 }
 
-/* Make the call. Returns false if no answer came in time; a service that is gone is no such case. */
+/* Make the call. Returns false if the service did not answer in time; true if it is gone. */
 static bool call(const char *path)
 {
 	struct rw_write_counters_request request = {RW_WRITE_COUNTERS, RW_PROTOCOL};
@@ -113,8 +113,8 @@ int rw_opened(int fd, bool is_counter)
 	return fd;
 }
 
-/* A descriptor that was closed keeps its mark until open() gives it again. One that is something else
- * by now has no position, or costs a refresh that is not needed. */
+/* A descriptor that was closed keeps its mark until open() returns it again. If it is another file
+ * now, the only effect is a refresh that is not needed. */
 void rw_before_read(int fd, off_t offset)
 {
 	int before = errno;

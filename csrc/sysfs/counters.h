@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Counters of ports: their files are brought up to date whenever a program reads them. */
+ * Counters of ports: their files are refreshed whenever a program reads them. */
 #ifndef RW_COUNTERS_H
 #define RW_COUNTERS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Calls of librdmacm against a service that answers nonsense, or ends: nothing harms the program, and
- * no call waits without an end. */
+ * Calls of librdmacm against a service with invalid replies, or one that ends: nothing harms the
+ * program, and no call waits for ever. */
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>
 

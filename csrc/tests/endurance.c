@@ -206,8 +206,8 @@ static void note_sent(struct lane *lane, uint64_t number)
 	}
 }
 
-/* What was sent before a message that arrived is over, too. Only messages that need a receive can be
- * seen to be lost. */
+/* Messages that were sent before one that arrived are over, too. The loss of a message is seen only
+ * if it needs a receive. */
 static void note_passed(struct lane *lane, uint64_t number)
 {
 	for (size_t i = 0; i < SLOTS; i++) {
@@ -356,7 +356,7 @@ static bool is_waiting(const struct lane *lane)
 }
 
 /* Packets of two devices keep their order: what was sent before a WRITE that is acknowledged is not
- * on its way any more. */
+ * in flight any more. */
 static void post_fence(struct lane *lane)
 {
 	struct lane *fence = &fences[lane->from != &sides[0]];

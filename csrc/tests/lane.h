@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Lanes: pairs of queue pairs with memory of their own, and receives that are posted. */
+ * Lanes: each is a pair of queue pairs with memory of its own, and posted receives. */
 #pragma once
 
 #include "check.h"
 #include "data.h"
 
 enum {
-	SLOTS = 4,    /* messages of a lane that are under way */
-	RECEIVES = 6, /* receives that are posted: more than messages that need one */
+	SLOTS = 4,    /* messages of a lane that are in flight */
+	RECEIVES = 6, /* posted receives: more than messages in flight */
 	LARGEST = 1 << 16,
 	LARGEST_DATAGRAM = 1024,
 	GRH = 40,
@@ -40,7 +40,7 @@ struct lane {
 	struct ibv_mr *source_mr, *sink_mr;
 	struct ibv_ah *ah;
 	struct message messages[SLOTS];
-	uint64_t posted, life; /* number of the last message; that of the last one of the lane */
+	uint64_t posted, life; /* number of the last message so far; that of the lane's last one */
 	uint64_t arrived;      /* number of the last message that used a receive */
 	bool is_fenced; /* the fence is acknowledged */
 	uint64_t fence; /* number of the last message before a fence that is under way, else 0 */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Small messages without a break, in both directions at once, of which every byte is checked:
+ * A stream of small messages in both directions at once, of which every byte is checked:
  *
  *     stream SEED MESSAGES
  *
- * Each direction has batches of messages. While one batch is checked the others are under way.
+ * Each direction has batches of messages. While one batch is checked, the others are in flight.
  * Prints how many messages were done. */
 #include "check.h"
 #include "data.h"
 
 enum {
 	BATCH = 64,   /* messages that are posted with one call; the last one has a completion */
-	BATCHES = 4,  /* of one direction that are under way */
+	BATCHES = 4,  /* of one direction that are in flight */
 	LARGEST = 64, /* bytes of a message */
 	PLACE = LARGEST + 2 * GUARD,
 	MEMORY = BATCHES * BATCH * PLACE,
@@ -18,13 +18,13 @@ enum {
 };
 
 struct message {
-	struct data data; /* an atomic compares with the key, and swaps in the number */
+	struct data data; /* an atomic compares with its key, and swaps in its number */
 	enum ibv_wr_opcode opcode;
 };
 
 struct batch {
 	struct message messages[BATCH];
-	unsigned receives; /* of its messages that were not received yet */
+	unsigned receives; /* number of receives that are not completed */
 	bool is_sent;
 };
 
@@ -55,7 +55,7 @@ static bool is_atomic(const struct message *message)
 	return message->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 }
 
-/* Choose a message. Its place is aligned, as atomics need. */
+/* Choose a message, and fill its memory, which is aligned as atomics need. */
 static void prepare(struct direction *way, size_t batch, size_t index)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
@@ -157,7 +157,7 @@ static void check_message(struct direction *way, size_t batch, size_t index)
 	}
 }
 
-/* Check a batch that is complete, and start another one in its place. */
+/* Check a batch if it is complete, and post the next one in its place. */
 static void renew(struct direction *way, size_t batch)
 {
 	if (!way->batches[batch].is_sent || way->batches[batch].receives)
