@@ -156,7 +156,7 @@ static void use_endpoints(void)
 }
 
 /* Walk through the calls until the service removes its socket, whatever it answers. */
-static void nonsense(void)
+static void invalid_replies(void)
 {
 	const char *path = getenv("RDMAWIRE_VERBS");
 	struct rdma_event_channel *channel;
@@ -179,7 +179,7 @@ static void nonsense(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"nonsense", nonsense}, {NULL, NULL}};
+	static const struct scenario scenarios[] = {{"invalid_replies", invalid_replies}, {NULL, NULL}};
 
 	return run_scenario(scenarios, argc, argv);
 }

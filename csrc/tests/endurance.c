@@ -474,7 +474,7 @@ static void work_on_lanes(size_t count)
 	}
 }
 
-/* Close a lane while messages are under way, which are not counted. */
+/* Close a lane while messages are in flight, which are not counted. */
 static void close_in_the_middle(struct lane *lane)
 {
 	while (post_next(lane))

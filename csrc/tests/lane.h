@@ -43,7 +43,7 @@ struct lane {
 	uint64_t posted, life; /* number of the last message so far; that of the lane's last one */
 	uint64_t arrived;      /* number of the last message that used a receive */
 	bool is_fenced; /* the fence is acknowledged */
-	uint64_t fence; /* number of the last message before a fence that is under way, else 0 */
+	uint64_t fence; /* number of the last message before a fence that is in flight, else 0 */
 };
 
 /* The place of a message in the memory of a lane, at any alignment. */

@@ -203,7 +203,7 @@ static void take_event(struct rdma_event_channel *channel)
 	}
 }
 
-/* End the connections that are over, once nothing is under way on them. */
+/* End the connections that are over, once nothing is in flight on them. */
 static void end_connections(void)
 {
 	for (size_t i = 0; i < CONNECTIONS; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Calls against a service that a test makes: one that ends in the middle, and ones that answer
- * nonsense, which must harm nothing. */
+ * Calls against a service that a test makes: one that ends in the middle, and ones with invalid
+ * replies, which must harm nothing. */
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -132,7 +132,7 @@ static void full_ring(void)
 	CHECK(error == EIO);
 }
 
-/* Poll without waiting, and look at what comes. */
+/* Poll without waiting, and read the completions. */
 static void drain(struct ibv_cq *cq)
 {
 	struct ibv_wc wc[4];
@@ -241,7 +241,7 @@ static void use_device(struct ibv_device *device)
 }
 
 /* Walk through the calls until the service removes its socket, whatever it answers. */
-static void nonsense(void)
+static void invalid_replies(void)
 {
 	const char *path = getenv("RDMAWIRE_VERBS");
 	struct ibv_device **list;
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
 	static const struct scenario scenarios[] = {{"service_ends", service_ends},
 						    {"poll_notices", poll_notices},
 						    {"full_ring", full_ring},
-						    {"nonsense", nonsense},
+						    {"invalid_replies", invalid_replies},
 						    {NULL, NULL}};
 
 	return run_scenario(scenarios, argc, argv);

@@ -1,4 +1,4 @@
-"""Attributes as the protocol has them, lists of integers, and as the engine has them."""
+"""Conversion of attributes between the integers of the protocol and the values of the engine."""
 
 from errno import EINVAL, EOPNOTSUPP
 from struct import Struct
@@ -90,7 +90,7 @@ def qp_attributes(
         raise VerbsError("the queues of a queue pair cannot be resized", EOPNOTSUPP)
     attr = dict(zip(QP_ATTR, words, strict=True))
     if kind is QPType.UD:
-        mask &= ~_AV  # of datagrams each has its own: as in Linux, it is ignored
+        mask &= ~_AV  # each datagram has its own path: ignored, as in Linux
     numbers = {name: attr[name] for name in _NUMBERS}
     numbers["qp_state"] = _known(QPState, attr["qp_state"])
     numbers["path_mtu"] = _known(MTU, attr["path_mtu"])
@@ -109,7 +109,7 @@ def qp_attributes(
 
 
 def _known(kind: type[QPState] | type[MTU] | type[MigrationState], value: int) -> int:
-    """The member of an enumeration; other numbers as they are, for the engine to refuse."""
+    """The member of an enumeration, or a number that is none: the engine refuses it."""
     return kind(value) if value in kind._value2member_map_ else value
 
 
@@ -133,7 +133,7 @@ _CAPABILITIES: Final = _PORT_ACTIVE_EVENT | _RC_RNR_NAK | _MEM_WINDOW | _MEM_WIN
 """``device_cap_flags``: ibv_query_device(3)."""
 
 _VENDOR_ID: Final = 0xFFFFFF
-"""No vendor: libraries choose nothing by it."""
+"""Of no vendor, so that programs use nothing that is specific to one."""
 
 
 def device_words(device: Device) -> tuple[int, ...]:

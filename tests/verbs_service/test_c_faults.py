@@ -144,7 +144,7 @@ def test_nonsense_of_a_service_harms_no_program(tmp_path: Path, seed: int, name:
     service = _HostileService(tmp_path / "verbs.sock", seed, connections=200)
     path = program(name, *SANITIZERS)
     running = subprocess.Popen(
-        [path, "nonsense"],
+        [path, "invalid_replies"],
         env={**environment(path.parent, service.path), "RDMAWIRE_TRACE": "0"},
         stderr=subprocess.PIPE,
         text=True,

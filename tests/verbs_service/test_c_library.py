@@ -49,7 +49,7 @@ def test_scenarios_in_c(service: Path, name: str, scenario: str) -> None:
 
 
 def test_without_a_service_the_list_is_empty(tmp_path: Path) -> None:
-    done = run(program("walk"), tmp_path / "none.sock", "nonsense")
+    done = run(program("walk"), tmp_path / "none.sock", "invalid_replies")
     assert done.returncode == 0
     assert "no verbs service at" in done.stderr
     assert "none.sock" in done.stderr

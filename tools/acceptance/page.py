@@ -1,4 +1,4 @@
-"""Writes results: as JSON, and as a page of the documentation that is made from the JSON."""
+"""Writes results as JSON, and as a page of the documentation, which is made from the JSON."""
 
 import json
 from collections import Counter
@@ -45,12 +45,12 @@ _COLUMNS: Final = ("program", "transport", "network", "verdict", "reason", "fram
 _ROBUSTNESS: Final = """## Many processes, many queue pairs, sudden ends, endurance
 
 Afterwards the service must have as many file descriptors, threads and mappings of shared memory as
-before, and no queue pair, completion queue, memory region or context. In endurance programs with
-reliable and unreliable connections and datagrams come and go, three at a time, for some minutes
-(`--minutes`): SENDs, WRITEs, READs and atomics of up to 65,536 bytes, of which each is compared.
-Some end by errors, which must be the right ones, and some are killed.
-Programs of small messages send WRITEs, SENDs, READs and atomics of up to 64 bytes in both
-directions at once, with 512 of them under way, as fast as the service takes them.
+before, and no queue pair, completion queue, memory region or context. In the trials of endurance
+programs start and end all the time, three at once, for some minutes (`--minutes`). They send SENDs,
+WRITEs, READs and atomics of up to 65,536 bytes over reliable and unreliable connections and as
+datagrams, and compare every byte. Some end by errors, which must be the expected ones, and some are
+killed. Programs of small messages send WRITEs, SENDs, READs and atomics of up to 64 bytes in both
+directions at once, with 512 of them in flight.
 """
 
 

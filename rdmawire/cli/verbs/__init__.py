@@ -32,7 +32,7 @@ _SUBCOMMANDS = {
     "status": ("Print the counters of the devices of a service.", f"{__name__}.status"),
 }
 _STAND_IN = "rdma"
-"""The command that a service brings."""
+"""A command that is among the files of a service."""
 _NOT_EXECUTABLE, _NOT_FOUND, _SIGNALED = 126, 127, 128
 """Exit statuses, as of shells."""
 
@@ -114,7 +114,7 @@ def command(
 
 
 def status_of_missing(word: str) -> int | None:
-    """Return the exit status for a command that cannot be run, after saying so."""
+    """Print an error for a command that cannot be run, and return the exit status, or ``None``."""
     if shutil.which(word) is not None or word == _STAND_IN:
         return None
     if os.path.exists(word) and os.sep in word:
@@ -125,7 +125,7 @@ def status_of_missing(word: str) -> int | None:
 
 
 def note_executable(word: str) -> None:
-    """Say why a command will find no devices, if its file says so."""
+    """Print why a command will find no devices, if its file shows that."""
     from rdmawire.cli.verbs.executable import note_of
 
     note = note_of(shutil.which(word) or word)
@@ -134,7 +134,7 @@ def note_executable(word: str) -> None:
 
 
 def status_of_failure(word: str, error: OSError) -> int:
-    """Return the exit status for a command that the system refuses to run, after saying so."""
+    """Print an error for a command that the system refused to run, and return the exit status."""
     reason = error.strerror or str(error)
     if isinstance(error, FileNotFoundError):
         reason = "the interpreter that it names is not found"
@@ -143,7 +143,7 @@ def status_of_failure(word: str, error: OSError) -> int:
 
 
 def _run(session: "VerbsSession", child: "Popen[bytes]") -> int:
-    """Serve until the command ends; return its exit status, 128 and the number of a signal."""
+    """Serve until the command ends; return its exit status, or 128 plus the number of a signal."""
     try:
         session.serve()
     finally:
@@ -153,7 +153,7 @@ def _run(session: "VerbsSession", child: "Popen[bytes]") -> int:
 
 
 def summarize(counters: "Counters", pcap: str | None, *, as_json: bool) -> None:
-    """Print what devices did to standard error: one line, or one JSON object."""
+    """Print the counters of devices to standard error: a summary in one line, or a JSON object."""
     from rdmawire.dissect.output import dumped
 
     if as_json:
@@ -164,7 +164,7 @@ def summarize(counters: "Counters", pcap: str | None, *, as_json: bool) -> None:
 
 
 def summary(counters: "Counters") -> str:
-    """Return one line of what devices did."""
+    """Return a summary of the counters of devices in one line."""
     from rdmawire.wire.show import byte_count
 
     def total(name: str) -> int:

@@ -1,4 +1,4 @@
-"""Programs that do not load the stand-in libraries: what an executable file says of that.
+"""Programs that cannot load the stand-in libraries, found by their executable files.
 
 ELF: System V ABI, chapters 4 and 5. Variables that are ignored: ld.so(8), secure-execution mode.
 """
@@ -30,9 +30,9 @@ _MUSL = b"ld-musl"
 
 
 def note_of(path: str) -> str | None:
-    """Return why the program in a file will find no devices, and what to do; else ``None``.
+    """Return why the program in a file will find no devices, and what to do, or ``None``.
 
-    A file that is no ELF, such as a script, says nothing of that.
+    It is ``None`` for a file that is not ELF, such as a script.
     """
     try:
         if _is_secure(path):

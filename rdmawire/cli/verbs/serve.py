@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rdmawire.verbs_service import VerbsSession
 
 _LINE_START = "\r\x1b[K"
-"""What a terminal needs to write a line again: carriage return, and Erase in Line (ECMA-48)."""
+"""Go to the start of a terminal's line and erase it: carriage return, Erase in Line (ECMA-48)."""
 
 
 @click.command(
@@ -50,10 +50,10 @@ _LINE_START = "\r\x1b[K"
 def command(*, as_json: bool, quiet: bool, **given: Any) -> int:
     """Serve emulated devices on a socket until Ctrl-C or SIGTERM.
 
-    Programs use them with the variables of `rdmawire verbs env`. Standard error has the addresses
-    of the devices and the next command, in a terminal frames and bytes every second, and a summary
-    at the end. With -w - the capture goes to standard output. --json prints the summary alone,
-    -q nothing.
+    Programs use them with the variables of `rdmawire verbs env`. Standard error shows the addresses
+    of the devices, the commands for other terminals, and a summary at the end; in a terminal also
+    frames and bytes, every second. With -w - the capture goes to standard output. --json prints
+    only the summary, -q nothing.
     """
     from rdmawire.verbs_service import given_socket
 

@@ -1,4 +1,4 @@
-"""The options of a service, and how a session is made of them."""
+"""The options of a service, and the session that they configure."""
 
 import os
 import stat
@@ -27,7 +27,7 @@ _SOCKET_NAME = "verbs.sock"
 SUMMARY_AS_JSON = option(
     "Output", "--json", "as_json", is_flag=True, help="Print the summary as one JSON object."
 )
-"""The option of the command that runs a program, and of the one that serves."""
+"""The option of `rdmawire verbs` and of `rdmawire verbs serve`."""
 
 
 def service_options(socket_help: str) -> Callable[[F], F]:

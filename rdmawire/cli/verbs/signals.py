@@ -1,4 +1,4 @@
-"""Signals that a command gets while another process runs for it."""
+"""Signals to a command that has started another process: they are forwarded to it."""
 
 import os
 import signal
@@ -14,10 +14,11 @@ _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 @contextmanager
 def forwarded(on_signal: Callable[[], None]) -> Iterator[Callable[["Popen[bytes]"], None]]:
-    """Call ``on_signal`` at each signal, and send it to the child given to the yielded function.
+    """Call ``on_signal`` at each signal, and forward the signal to a child process.
 
-    Signals that come before are kept for it. Those that a terminal sends to all processes of its
-    foreground are not sent again. Signals that the parent process has ignored stay so.
+    The child is the argument of the yielded function; signals before that call are forwarded by it.
+    Signals that a terminal sends to all processes of its foreground are not forwarded. Signals that
+    the parent process ignores stay ignored.
     """
     children: list[Popen[bytes]] = []
     pending: list[int] = []

@@ -22,10 +22,10 @@ from rdmawire.terminal import escape
 )  # fmt: skip
 @options.text_or_json("Print all counters of each device as one JSON object.")
 def command(*, socket: Path | None, as_json: bool) -> int:
-    """Print the counters of the devices of a service that are not 0.
+    """Print the counters of the devices of a service, without those that are 0.
 
-    Frames, bytes, drops and retransmissions, and how many queue pairs, CQs, memory regions and
-    contexts there are. The counters of Linux are below /sys/class/infiniband of programs.
+    They are frames, bytes, drops and retransmissions, and the numbers of queue pairs, CQs, memory
+    regions and contexts. Programs find the counters of Linux in /sys/class/infiniband.
     """
     from rdmawire.verbs_service import given_socket, no_service, read_counters
 
