@@ -13,7 +13,7 @@ from rdmawire.verbs import (
     QPState,
     QPType,
 )
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.protocol import AH_ATTR, DEVICE_ATTR, PORT_ATTR, QP_ATTR
 from rdmawire.wire.management import MTU
 
@@ -33,7 +33,7 @@ def gid_of(first: int, second: int) -> bytes:
     return _GID.pack(first, second)
 
 
-def address_handle(device: Device, words: tuple[int, ...]) -> AddressHandle:
+def address_handle(device: EmulatedDevice, words: tuple[int, ...]) -> AddressHandle:
     """The path of ``ibv_ah_attr``. ``VerbsError`` EINVAL for one that a RoCE port cannot have."""
     attr = dict(zip(AH_ATTR, words, strict=True))
     if not attr["is_global"]:
@@ -52,7 +52,7 @@ def address_handle(device: Device, words: tuple[int, ...]) -> AddressHandle:
     )
 
 
-def _ah_words(device: Device, handle: AddressHandle | None) -> dict[str, int]:
+def _ah_words(device: EmulatedDevice, handle: AddressHandle | None) -> dict[str, int]:
     if handle is None:
         return dict.fromkeys(AH_ATTR, 0)
     first, second = gid_words(handle.dgid)
@@ -69,7 +69,7 @@ def _ah_words(device: Device, handle: AddressHandle | None) -> dict[str, int]:
     }
 
 
-def path_words(device: Device, handle: AddressHandle) -> tuple[int, ...]:
+def path_words(device: EmulatedDevice, handle: AddressHandle) -> tuple[int, ...]:
     """``ibv_ah_attr`` of a path."""
     attr = _ah_words(device, handle)
     return tuple(attr[name] for name in AH_ATTR)
@@ -81,7 +81,7 @@ _NUMBERS: Final = tuple(
 
 
 def qp_attributes(
-    device: Device, kind: QPType, mask: int, words: tuple[int, ...]
+    device: EmulatedDevice, kind: QPType, mask: int, words: tuple[int, ...]
 ) -> tuple[QPAttributes, QPAttrMask]:
     """``ibv_qp_attr`` and its mask, for the engine. ``VerbsError`` for a path it cannot have."""
     if mask >> 32:
@@ -113,7 +113,7 @@ def _known(kind: type[QPState] | type[MTU] | type[MigrationState], value: int) -
     return kind(value) if value in kind._value2member_map_ else value
 
 
-def qp_words(device: Device, attributes: QPAttributes) -> tuple[int, ...]:
+def qp_words(device: EmulatedDevice, attributes: QPAttributes) -> tuple[int, ...]:
     """``ibv_qp_attr`` of a queue pair."""
     attr = {name: int(getattr(attributes, name)) for name in (*_NUMBERS, "sq_draining")}
     attr |= _ah_words(device, attributes.ah)
@@ -136,7 +136,7 @@ _VENDOR_ID: Final = 0xFFFFFF
 """Of no vendor, so that programs use nothing that is specific to one."""
 
 
-def device_words(device: Device) -> tuple[int, ...]:
+def device_words(device: EmulatedDevice) -> tuple[int, ...]:
     """``ibv_device_attr``."""
     profile = device.nic.query_device()
     attr = {name: int(getattr(profile, name, 0)) for name in DEVICE_ATTR}
@@ -157,7 +157,7 @@ _ETHERNET: Final = 2
 _PHYS_DISABLED, _PHYS_LINK_UP = 3, 5
 
 
-def port_words(device: Device) -> tuple[int, ...]:
+def port_words(device: EmulatedDevice) -> tuple[int, ...]:
     """``ibv_port_attr``."""
     port = device.nic.query_port()
     attr = dict.fromkeys(PORT_ATTR, 0) | {

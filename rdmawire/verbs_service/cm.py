@@ -54,7 +54,7 @@ from rdmawire.verbs_service.cm_id import (
     PortTable,
     endpoint,
 )
-from rdmawire.verbs_service.device import Device, Resolve
+from rdmawire.verbs_service.device import EmulatedDevice, Resolve
 from rdmawire.wire.cm import RejectReason
 
 MAX_IDS: Final = 1 << 16
@@ -103,7 +103,7 @@ class ConnectionService:
 
     def __init__(
         self,
-        devices: Sequence[Device],
+        devices: Sequence[EmulatedDevice],
         resolve: Resolve,
         random: Randomness,
         settings: CMSettings | None = None,
@@ -358,7 +358,7 @@ def _refusal(listener: CmId | None, event: ConnectRequest | DatagramRequest) -> 
     return RejectReason.NO_RESOURCES if listener.channel.is_full else None
 
 
-def _address(device: Device, like: Endpoint) -> bytes | None:
+def _address(device: EmulatedDevice, like: Endpoint) -> bytes | None:
     """The GID from which the device reaches ``like``: of its family, link-local as it is."""
     own = [gid for gid in device.gids if is_ipv4(gid) == (like.family == IPV4)]
     is_local = like.gid.startswith(_LINK_LOCAL)
@@ -402,7 +402,7 @@ _STATUS: Final[dict[type, Callable[..., int]]] = {
 """The status of events, if it is not 0: an errno below zero, or the reason in a message."""
 
 
-def _record(device: Device, cm_id: CmId, event: CMEvent) -> EventRecord:
+def _record(device: EmulatedDevice, cm_id: CmId, event: CMEvent) -> EventRecord:
     """An event as the library gets it."""
     status = _STATUS[type(event)](event) if type(event) in _STATUS else 0
     record = EventRecord(

@@ -17,7 +17,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import ConnectionManager, PortSpace
 from rdmawire.verbs.ah import MAPPED_IPV4, is_ipv4
 from rdmawire.verbs.enums import QPType
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.events import EventPipe
 from rdmawire.verbs_service.protocol import AH_ATTR, CONN_PARAM, MAX_PRIVATE_DATA
 
@@ -147,7 +147,7 @@ class CmDevice(NamedTuple):
     """A device with its connection manager; ``number`` is its place in the list of devices."""
 
     number: int
-    device: Device
+    device: EmulatedDevice
     manager: ConnectionManager
 
 

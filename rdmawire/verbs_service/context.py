@@ -23,7 +23,7 @@ from rdmawire.verbs import (
     SharedReceiveQueue,
     SRQLimitReached,
 )
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.events import Channel, EventPipe
 from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory
 from rdmawire.verbs_service.ring import CompletionRing, SrqHandles, WorkRing
@@ -88,7 +88,7 @@ class Context:
     copies. :meth:`close` closes it. ``OSError`` without descriptors or memory.
     """
 
-    def __init__(self, device: Device, pid: int, process: ProcessMemory | None) -> None:
+    def __init__(self, device: EmulatedDevice, pid: int, process: ProcessMemory | None) -> None:
         self.device = device
         self.nic = device.nic
         self.pid = pid

@@ -11,7 +11,7 @@ from typing import Final
 from rdmawire.errors import VerbsError
 from rdmawire.memory import Region
 from rdmawire.verbs_service.context import Context, CqHandle, Object, QueuePairHandle
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.protocol import CALLS, COUNTERS, MAX_WORDS, version
 
 _CALLS: Final = {call.name: call.number for call in CALLS}
@@ -21,7 +21,7 @@ _ANSWER_TIMEOUT: Final = 5.0
 """Seconds in which a service answers, even a busy one."""
 
 
-def counter_words(device: Device, contexts: Sequence[Context]) -> tuple[int, ...]:
+def counter_words(device: EmulatedDevice, contexts: Sequence[Context]) -> tuple[int, ...]:
     """The values of :data:`COUNTERS`, in order. ``contexts`` are those of the device."""
     engine, counters = device.nic.device, device.nic.counters
     values = {

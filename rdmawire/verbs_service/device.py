@@ -76,7 +76,7 @@ Resolve = Callable[[bytes], bytes]
 """Returns the MAC address of a GID. ``VerbsError`` EHOSTUNREACH if no device has the GID."""
 
 
-class Device:
+class EmulatedDevice:
     """One device: its engine, and the attributes that programs query.
 
     ``VerbsError`` EINVAL for a name that is empty or too long.

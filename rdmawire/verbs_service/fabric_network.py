@@ -22,7 +22,7 @@ from rdmawire.traffic.scenario.runner.testbed import add_links, install_faults, 
 from rdmawire.traffic.scenario.types import parse_rate
 from rdmawire.units import parse_duration, parse_share, us
 from rdmawire.verbs_service.capture import Capture
-from rdmawire.verbs_service.device import Device, DeviceSpec
+from rdmawire.verbs_service.device import DeviceSpec, EmulatedDevice
 from rdmawire.verbs_service.network import CapturedNetwork, Neighbours
 from rdmawire.wire.management import MTU
 
@@ -31,7 +31,7 @@ _MAX_DELAY: Final = us(100)
 _MAX_HEADERS: Final = 128
 """Maximum bytes of a packet besides its payload, in a link's MTU."""
 
-Build = Callable[[Simulator, Sequence[Device]], list[Attachment]]
+Build = Callable[[Simulator, Sequence[EmulatedDevice]], list[Attachment]]
 """Attaches devices to links. Returns the attachments, in order."""
 
 
@@ -47,11 +47,11 @@ class FabricNetwork(CapturedNetwork):
         self._build = build
         self._neighbours = Neighbours()
         self._attachments: list[Attachment] = []
-        self._devices: Sequence[Device] = ()
+        self._devices: Sequence[EmulatedDevice] = ()
         self._simulator = Simulator(time_limit=_NO_LIMIT, event_limit=_NO_LIMIT)
         self._start = now()
 
-    def attach(self, devices: Sequence[Device]) -> None:
+    def attach(self, devices: Sequence[EmulatedDevice]) -> None:
         self._devices = devices
         for device in devices:
             self._neighbours.add(device.gids, device.mac)
@@ -154,7 +154,7 @@ def one_link(settings: LinkSettings) -> Build:
 
 
 def _on_one_link(
-    settings: LinkSettings, simulator: Simulator, devices: Sequence[Device]
+    settings: LinkSettings, simulator: Simulator, devices: Sequence[EmulatedDevice]
 ) -> list[Attachment]:
     random = Random(settings.seed)  # noqa: S311  faults are repeatable
     shares = settings.loss, settings.duplicate, settings.reorder
@@ -180,7 +180,7 @@ def of_scenario(scenario: Scenario) -> Build:
 
 
 def _as_hosts(
-    scenario: Scenario, simulator: Simulator, devices: Sequence[Device]
+    scenario: Scenario, simulator: Simulator, devices: Sequence[EmulatedDevice]
 ) -> list[Attachment]:
     network = Network(simulator, seed=scenario.seed)
     for device in devices:

@@ -18,7 +18,7 @@ from rdmawire.live import now
 from rdmawire.units import us
 from rdmawire.verbs.ah import is_multicast, multicast_mac
 from rdmawire.verbs_service.capture import Capture
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 
 _TIMER_PERIOD: Final = us(100)
 _BURST: Final = 128
@@ -28,7 +28,7 @@ _BURST: Final = 128
 class DeviceNetwork(Protocol):
     """What carries the frames of devices. Times are in ns."""
 
-    def attach(self, devices: Sequence[Device]) -> None:
+    def attach(self, devices: Sequence[EmulatedDevice]) -> None:
         """Carry the frames of these devices. Called once."""
 
     def resolve(self, gid: bytes) -> bytes:
@@ -85,14 +85,14 @@ class Neighbours:
         return mac
 
 
-class Timers:
+class DeviceTimers:
     """The timers of devices. They are checked at most every 100 us, since a check takes time."""
 
     def __init__(self) -> None:
         self._nics: list[Nic] = []
         self._next_check = 0
 
-    def add(self, devices: Sequence[Device]) -> None:
+    def add(self, devices: Sequence[EmulatedDevice]) -> None:
         """Add devices."""
         self._nics += [device.nic for device in devices]
 
@@ -110,7 +110,7 @@ class Timers:
         return handled
 
 
-def soonest(devices: Sequence[Device]) -> int | None:
+def soonest(devices: Sequence[EmulatedDevice]) -> int | None:
     """When the next timer of the devices is due (ns), or ``None``."""
     times = (device.nic.next_timer() for device in devices)
     return min((time for time in times if time is not None), default=None)
@@ -166,11 +166,11 @@ class DirectNetwork(CapturedNetwork):
     def __init__(self, capture: Capture | None = None) -> None:
         super().__init__(capture)
         self.neighbours = Neighbours()
-        self.devices: Sequence[Device] = ()
-        self.by_mac: dict[bytes, Device] = {}
-        self.timers = Timers()
+        self.devices: Sequence[EmulatedDevice] = ()
+        self.by_mac: dict[bytes, EmulatedDevice] = {}
+        self.timers = DeviceTimers()
 
-    def attach(self, devices: Sequence[Device]) -> None:
+    def attach(self, devices: Sequence[EmulatedDevice]) -> None:
         self.devices = devices
         self.timers.add(devices)
         for device in devices:
@@ -205,11 +205,11 @@ class DirectNetwork(CapturedNetwork):
                         self.route(mac, run, device)
         return moved
 
-    def route(self, mac: bytes, frames: list[bytes], sender: Device) -> None:
+    def route(self, mac: bytes, frames: list[bytes], sender: EmulatedDevice) -> None:
         """Deliver frames of a device here to one address."""
         self.deliver(mac, frames, sender)
 
-    def deliver(self, mac: bytes, frames: list[bytes], sender: Device | None) -> None:
+    def deliver(self, mac: bytes, frames: list[bytes], sender: EmulatedDevice | None) -> None:
         """Deliver frames to one address, as ``sender`` or another service sent them."""
         if mac[0] & GROUP_BIT:
             for device in self.devices:

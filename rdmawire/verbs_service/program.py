@@ -17,7 +17,7 @@ from rdmawire.verbs_service.protocol import MAX_REASON, version
 
 if TYPE_CHECKING:
     from rdmawire.topology import Machine
-    from rdmawire.verbs_service.device import Device
+    from rdmawire.verbs_service.device import EmulatedDevice
 
 CUDA_LOADING: Final = "CUDA_MODULE_LOADING"
 """The variable of CUDA that says when kernels are loaded."""
@@ -95,7 +95,7 @@ class ProgramFiles:
         return self.folder / "sys"
 
     def write(
-        self, machine: "Machine", devices: "Sequence[Device]", rates: Sequence[float]
+        self, machine: "Machine", devices: "Sequence[EmulatedDevice]", rates: Sequence[float]
     ) -> tuple[str, ...]:
         """Write all files, in place of those of a service that was killed.
 

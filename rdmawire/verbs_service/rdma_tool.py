@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.sysfs import FIRMWARE, INTERFACE, guid_text
 
 _SCRIPT: Final = """\
@@ -35,7 +35,7 @@ _LOOPBACK_INDEX: Final = 1
 """The index of ``lo``, the first interface of each network namespace."""
 
 
-def write_rdma(folder: Path, devices: Sequence[Device]) -> None:
+def write_rdma(folder: Path, devices: Sequence[EmulatedDevice]) -> None:
     """Write ``bin/rdma`` and what it prints to ``folder``, which exists."""
     texts = {
         "dev": ([_dev(index, one) for index, one in enumerate(devices)], _dev_line),
@@ -51,7 +51,7 @@ def write_rdma(folder: Path, devices: Sequence[Device]) -> None:
     script.chmod(0o755)
 
 
-def _dev(index: int, device: Device) -> dict[str, Any]:
+def _dev(index: int, device: EmulatedDevice) -> dict[str, Any]:
     guid = guid_text(device)
     return {
         "ifindex": index,
@@ -70,7 +70,7 @@ def _dev_line(row: dict[str, Any]) -> str:
     )
 
 
-def _link(index: int, device: Device) -> dict[str, Any]:
+def _link(index: int, device: EmulatedDevice) -> dict[str, Any]:
     return {
         "ifindex": index,
         "ifname": device.name,

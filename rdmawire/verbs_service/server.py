@@ -30,7 +30,7 @@ from rdmawire.verbs_service.connection import (
 )
 from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.counters import counter_words
-from rdmawire.verbs_service.device import Device, DeviceSpec
+from rdmawire.verbs_service.device import DeviceSpec, EmulatedDevice
 from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.network import DeviceNetwork
 from rdmawire.verbs_service.posting import take_receives, take_work
@@ -76,13 +76,13 @@ class Server:
         cm_settings: CMSettings | None = None,
         *,
         yields: int = YIELDS,
-        prepare: Callable[[Sequence[Device]], None] | None = None,
+        prepare: Callable[[Sequence[EmulatedDevice]], None] | None = None,
     ) -> None:
         self.path = path
         self.network = network
         self.loop = Loop(yields)
         random = entropy()
-        self.devices = [Device(spec, network.resolve, random) for spec in specs]
+        self.devices = [EmulatedDevice(spec, network.resolve, random) for spec in specs]
         for device in self.devices:
             device.nic.device.fetch_receives = partial(self._fetch_receives, device)
         network.attach(self.devices)
@@ -160,7 +160,7 @@ class Server:
         finally:
             self._taking = None
 
-    def _fetch_receives(self, device: Device) -> bool:
+    def _fetch_receives(self, device: EmulatedDevice) -> bool:
         """Take the receives that wait in the rings of a device. Return whether there were any.
 
         Except those of the ring that is being read: its records are taken in order.
@@ -293,7 +293,7 @@ class Server:
         client.greeted = True
         return Reply((len(self.devices),))
 
-    def _device(self, index: int) -> Device:
+    def _device(self, index: int) -> EmulatedDevice:
         if index >= len(self.devices):
             raise VerbsError(f"device {index}: there are {len(self.devices)}", ENODEV)
         return self.devices[index]

@@ -10,13 +10,11 @@ from typing import NamedTuple
 
 from rdmawire.errors import FabricError
 from rdmawire.fabric import Place
-from rdmawire.topology import Device as MachineDevice
-from rdmawire.topology import Machine
+from rdmawire.topology import Device, Machine
 from rdmawire.traffic.scenario import read_scenario, read_shipped, shipped
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.counters import counter_words
-from rdmawire.verbs_service.device import Device as EmulatedDevice
-from rdmawire.verbs_service.device import DeviceSpec, numbered
+from rdmawire.verbs_service.device import DeviceSpec, EmulatedDevice, numbered
 from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.fabric_network import (
     FabricNetwork,
@@ -259,7 +257,7 @@ def _adapters(settings: SessionSettings) -> list[tuple[str, int | None]]:
     """Return the names of devices, and their rates in bits per second where they are known."""
     if settings.host is None:
         return [(f"rw{number}", None) for number in range(settings.devices or 2)]
-    found: list[MachineDevice] = settings.host.adapters
+    found: list[Device] = settings.host.adapters
     count = len(found) if settings.devices is None else settings.devices
     if not 0 < count <= len(found):
         raise FabricError(f"{settings.host.name}: {len(found)} adapters, and {count} are needed")

@@ -13,7 +13,7 @@ from typing import Final
 
 from rdmawire.topology import DeviceKind, Machine
 from rdmawire.topology.pcie import PcieLink
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.pci_layout import PciFunction, functions_of
 
 _CLASSES: Final = {
@@ -35,7 +35,7 @@ INTERFACE: Final = "lo"
 
 
 def write_tree(
-    folder: Path, machine: Machine, devices: Sequence[Device], rates: Sequence[float]
+    folder: Path, machine: Machine, devices: Sequence[EmulatedDevice], rates: Sequence[float]
 ) -> None:
     """Write the tree to ``folder``, which exists: each device is an adapter of ``machine``.
 
@@ -61,7 +61,7 @@ class CounterFiles:
     A file is overwritten in place: numbers only grow, so a reader never sees digits of an old one.
     """
 
-    def __init__(self, folder: Path, devices: Sequence[Device]) -> None:
+    def __init__(self, folder: Path, devices: Sequence[EmulatedDevice]) -> None:
         self._ports = [
             (device, folder / "sys/class/infiniband" / device.name / "ports/1")
             for device in devices
@@ -82,7 +82,7 @@ class CounterFiles:
                 self._written[path] = value
 
 
-def _counters(device: Device) -> dict[str, dict[str, int]]:
+def _counters(device: EmulatedDevice) -> dict[str, dict[str, int]]:
     counters = device.nic.counters
     return {
         "counters": counters.named("port"),
@@ -166,7 +166,7 @@ def _mask(cpus: str) -> str:
 
 
 def _write_adapter(
-    folder: Path, function: PciFunction, device: Device, rate: float, number: int
+    folder: Path, function: PciFunction, device: EmulatedDevice, rate: float, number: int
 ) -> None:
     sysfs = folder / "sys"
     place = PurePosixPath("devices") / function.path
@@ -196,13 +196,13 @@ def _write_adapter(
     _write_verbs(folder, place, device.name, number)
 
 
-def guid_text(device: Device) -> str:
+def guid_text(device: EmulatedDevice) -> str:
     """Return the GUID of a device as Linux writes it: four words."""
     guid = f"{device.guid:016x}"
     return ":".join(guid[at : at + 4] for at in range(0, 16, 4))
 
 
-def _write_port(port: Path, device: Device, rate: float) -> None:
+def _write_port(port: Path, device: EmulatedDevice, rate: float) -> None:
     _write(
         port,
         {

@@ -23,7 +23,7 @@ from rdmawire.ib.engine import GROUP_BIT
 from rdmawire.live import Address, Datagrams, SendWindow, TokenBucket, TransmitQueue, now
 from rdmawire.units import ms
 from rdmawire.verbs_service.capture import Capture
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.network import DirectNetwork, address_name, by_destination
 
@@ -145,7 +145,7 @@ class UdpNetwork(DirectNetwork):
             self._greet(time)
         return received or moved
 
-    def route(self, mac: bytes, frames: list[bytes], sender: Device) -> None:
+    def route(self, mac: bytes, frames: list[bytes], sender: EmulatedDevice) -> None:
         """Deliver frames here, put them into the queues of peers, or both for a group."""
         if mac[0] & GROUP_BIT or mac in self.by_mac:
             self.deliver(mac, frames, sender)

@@ -8,21 +8,21 @@ from pathlib import Path
 
 from rdmawire.fabric import Place
 from rdmawire.verbs_service import DeviceSpec, numbered
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.libraries import PRELOAD, libraries
 from rdmawire.verbs_service.pci_layout import plain_host
 from rdmawire.verbs_service.sysfs import write_tree
 from tests.waiting import HANG
 
 
-def devices(*names: str) -> list[Device]:
+def devices(*names: str) -> list[EmulatedDevice]:
     """Devices with these names, that reach no other."""
 
     def resolve(gid: bytes) -> bytes:
         raise AssertionError("no device is reached")
 
     return [
-        Device(DeviceSpec(name, Place.numbered(number)), resolve, None)
+        EmulatedDevice(DeviceSpec(name, Place.numbered(number)), resolve, None)
         for number, name in enumerate(names, 1)
     ]
 

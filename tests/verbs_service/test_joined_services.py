@@ -17,7 +17,7 @@ from rdmawire.errors import FabricError
 from rdmawire.fabric import Place
 from rdmawire.live import Datagrams
 from rdmawire.verbs_service import DeviceSpec, UdpNetwork, UdpSettings
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from tests.verbs_service.client import RC_MASKS, READ, SUCCESS, WRITE, Client, Region, wait_until
 from tests.verbs_service.running import End, Service, running
 
@@ -220,7 +220,7 @@ def greeted() -> Iterator[tuple[UdpNetwork, Datagrams, int]]:
     """A network, and a peer of it whose session it knows."""
     network = UdpNetwork(UdpSettings(0, ()))
     with closing(network), closing(Datagrams(0, "127.0.0.1")) as peer:
-        network.attach([Device(numbered_from(1)[0], network.resolve, None)])
+        network.attach([EmulatedDevice(numbered_from(1)[0], network.resolve, None)])
         network.add_peer(peer.address, UdpSettings(0, ()))
         peer.send(struct.pack("!BIBH", HELLO, 77, 0, 0), ("127.0.0.1", network.port))
         wait_until(lambda: network.move(0))
@@ -274,7 +274,7 @@ def test_peers_that_do_not_answer_and_strangers_that_greet_are_named(
         port = stranger.address[1]
         peer = "127.0.0.1", silent.address[1]
         with closing(UdpNetwork(UdpSettings(0, (peer,)))) as network:
-            network.attach([Device(numbered_from(1)[0], network.resolve, None)])
+            network.attach([EmulatedDevice(numbered_from(1)[0], network.resolve, None)])
             for _ in range(2):
                 hello = struct.pack("!BIBH", HELLO, 77, 0, 0)
                 assert stranger.send(hello, ("127.0.0.1", network.port))

@@ -29,7 +29,7 @@ from rdmawire.verbs_service import (
     parse_link,
     parse_udp,
 )
-from rdmawire.verbs_service.device import Device
+from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.wire.management import MTU
 from tests.verbs_service.client import SUCCESS, WRITE, wait_until
 from tests.verbs_service.running import End, connected, running
@@ -187,7 +187,7 @@ def test_an_unknown_address_names_the_peers_that_did_not_answer() -> None:
     with closing(Datagrams(0, "127.0.0.1")) as silent:
         network = UdpNetwork(UdpSettings(0, (silent.address,)))
         with closing(network):
-            network.attach([Device(_numbered_from(1)[0], network.resolve, None)])
+            network.attach([EmulatedDevice(_numbered_from(1)[0], network.resolve, None)])
             peer = f"127.0.0.1:{silent.address[1]}"
             reason = f"no device has the address 10.0.0.9; no answer yet from {peer}"
             with pytest.raises(VerbsError, match=re.escape(reason)):
@@ -217,7 +217,7 @@ def test_other_udp_settings_are_refused(text: str) -> None:
 def test_messages_of_a_peer_may_have_any_bytes(data: bytes, kind: int) -> None:
     network = UdpNetwork(UdpSettings(0, ()))
     with closing(network), closing(Datagrams(0, "127.0.0.1")) as sender:
-        network.attach([Device(_numbered_from(1)[0], network.resolve, None)])
+        network.attach([EmulatedDevice(_numbered_from(1)[0], network.resolve, None)])
         network.add_peer(sender.address, UdpSettings(0, ()))
         for message in (data, bytes((kind,)) + data):
             assert sender.send(message, ("127.0.0.1", network.port))

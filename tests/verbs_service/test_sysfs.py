@@ -11,9 +11,7 @@ import pytest
 from rdmawire import Pair
 from rdmawire.errors import TopologyError
 from rdmawire.topology import (
-    Device as MachineDevice,
-)
-from rdmawire.topology import (
+    Device,
     DeviceKind,
     HostBridge,
     Machine,
@@ -94,9 +92,7 @@ def test_many_devices_are_functions_of_slots() -> None:
 def test_a_hierarchy_has_so_many_buses_only() -> None:
     nodes, bridges = (NumaNode(0),), (HostBridge("root", 0),)
     switches = [Switch(f"sw{number}", "root") for number in range(130)]
-    below = [
-        MachineDevice(f"n{number}", DeviceKind.ADAPTER, f"sw{number}") for number in range(130)
-    ]
+    below = [Device(f"n{number}", DeviceKind.ADAPTER, f"sw{number}") for number in range(130)]
     machine = Machine("large", nodes, bridges, tuple(switches), tuple(below))
     with pytest.raises(TopologyError, match="more than 256 PCI buses"):
         list(functions_of(machine))
