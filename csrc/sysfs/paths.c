@@ -16,7 +16,7 @@
 #define OF_RDMA "/sys/class/infiniband"
 #define DEVICES "/dev/infiniband"
 
-/* For functions with a buffer of their own, which callers need seldom: stacks may be small. */
+/* Keeps a function's path buffer out of the stack frame of its caller: stacks may be small. */
 #define OWN_FRAME __attribute__((noinline))
 
 static bool begins(const char *path, const char *prefix)
@@ -34,7 +34,7 @@ static bool find(const char *path, struct stat *found)
 	return exists;
 }
 
-/* Write the place of a path in the tree. Returns whether it can have one. */
+/* Write the path in the tree for a path of the machine. Returns whether it can have one. */
 static bool write_place(char *place, const char *root, const char *path)
 {
 	int length;
@@ -48,7 +48,7 @@ static bool write_place(char *place, const char *root, const char *path)
 	return length > 0 && length < PATH_MAX;
 }
 
-/* Write the place of an absolute path in the tree. Returns whether the path stands for it. */
+/* Write the path in the tree for an absolute path. Returns whether programs get it. */
 static bool is_private(const char *path, const char *root, char *place)
 {
 	struct stat found, own;
@@ -59,7 +59,7 @@ static bool is_private(const char *path, const char *root, char *place)
 	       !find(path, &own);
 }
 
-/* Write the path of a folder, a descriptor or AT_FDCWD: the kernel's, so it has no links. */
+/* Write the path of `folder`, a descriptor or AT_FDCWD, as the kernel has it: without links. */
 static bool write_folder(char *place, int folder)
 {
 	char link[64];
@@ -79,7 +79,7 @@ static bool write_folder(char *place, int folder)
 	return true;
 }
 
-/* Skip the "." and ".." at the beginning of a relative path, and leave a folder for each "..". */
+/* Skip "." and ".." at the start of a path, and remove the last name of `folder` for each "..". */
 static const char *leave(char *folder, const char *path)
 {
 	size_t length;
@@ -113,7 +113,7 @@ static bool join(char *folder, const char *path)
 	return true;
 }
 
-/* A path that leaves the tree, or is not in it, is one of the machine. */
+/* rw_private() for a relative path: one that leaves the tree or is not in it is the machine's. */
 OWN_FRAME static const char *of_relative(int folder, const char *path, const char *root,
 					 char *buffer)
 {

@@ -6,15 +6,15 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* Return the path in the private tree that stands for `path`, in `buffer`, or `path` itself if there
- * is none. A relative path begins at `folder`, a descriptor or AT_FDCWD. One that begins in the tree
- * and names nothing there is turned into the absolute path of the machine. Folders that the machine
- * has itself are its own, so that a program finds its other devices; only those of RDMA are always
- * those of the tree. Keeps errno. */
+/* Return the path that is used for `path`: one in the private tree, in `buffer`, if there is such a
+ * file, else `path`. A relative path begins at `folder`, a descriptor or AT_FDCWD; if it begins in
+ * the tree and names nothing there, the result is an absolute path of the machine, in `buffer`. A
+ * folder that the machine has, too, is the machine's, so that a program finds its other devices,
+ * except the folders of RDMA. Keeps errno. */
 const char *rw_private(int folder, const char *path, char buffer[static PATH_MAX]);
 
-/* Turn an absolute path in the private tree into that for which it stands. Returns whether it is
- * one. Keeps errno. */
+/* Turn an absolute path in the private tree into the one of /sys or /dev for which it is used.
+ * Returns whether it was in the tree. Keeps errno. */
 bool rw_public(char *path);
 
 #endif

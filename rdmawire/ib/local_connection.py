@@ -492,7 +492,7 @@ def _send_read(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
 
 
 def _send_atomic(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
-    """Do an atomic. The requester's memory is written first: if that fails, the target is unchanged."""
+    """Do an atomic. The sink is written first: if that fails, the target is unchanged."""
     qp, peer, address = connection.qp, connection.peer, wr.remote_address
     if not (qp.max_rd_atomic and peer.max_dest_rd_atomic) or address % ATOMIC_SIZE:
         return False

@@ -212,7 +212,7 @@ class UdpNetwork(DirectNetwork):
             start = _HEAD.size + _OFFSET.size
             end = offset + len(message) - start
             if end > _MAX_OFFSET:
-                return  # no sender sends so many bytes
+                return  # 2**64 bytes: no sender reaches this offset
             peer.received = max(peer.received, end)
             peer.must_report = True
             self._take_frames(list(_frames(message, start)))
