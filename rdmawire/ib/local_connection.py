@@ -29,6 +29,7 @@ from rdmawire.ib.tx_template import TxTemplate, word_offset
 from rdmawire.memory.address_space import ATOMIC_SIZE, added, swapped
 from rdmawire.memory.key import LOCAL_WRITE, REMOTE_WRITE, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.region import Region
+from rdmawire.verbs.async_event import CommunicationEstablished
 from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WCFlags, WorkCompletion
 from rdmawire.verbs.sge import Gather, Inline, Piece, gather, piece
 from rdmawire.verbs.wr import (
@@ -149,6 +150,8 @@ class LocalConnection:
                 break
             sent += 1
         if sent:
+            if self.peer.watches:
+                _establish(self.peer)
             self._acknowledge()
             qp.unasked = qp.ask_after
             qp.retry_state.reset_retries()
@@ -282,9 +285,15 @@ def _new_work(posted: Iterable[Wqe]) -> Iterator[SendWR]:
 
 
 def _is_changed_by_packets(peer: QueuePair) -> bool:
-    """Whether a packet of its peer changes the state, path or encapsulation of a queue pair."""
-    first = peer.state is QPState.RTR and not peer.established
-    return first or peer.migrating or peer.request_encapsulation is not PLAIN
+    """Whether a packet of its peer changes the path or encapsulation of a queue pair."""
+    return peer.migrating or peer.request_encapsulation is not PLAIN
+
+
+def _establish(peer: QueuePair) -> None:
+    """Report the first message in RTR: IBA 11.6.3.1."""
+    if peer.state is QPState.RTR and not peer.established:
+        peer.established = True
+        peer.events.append(CommunicationEstablished(peer.qp_num))
 
 
 def _count(sender: Device[QueuePair], receiver: Device[QueuePair], packets: int, size: int) -> None:

@@ -300,8 +300,9 @@ def test_these_queue_pairs_send_packets(setup: Setup) -> None:
     assert connection is None or not connection.send([work], 0)
 
 
-def test_a_peer_in_rtr_hears_the_first_message_in_a_packet() -> None:
-    world = Linked(SETUP, locally=True)
+@pytest.mark.parametrize("locally", [True, False])
+def test_the_first_message_to_a_peer_in_rtr_is_reported(locally: bool) -> None:
+    world = Linked(SETUP, locally=locally)
     other = world.sides[1]
     attributes = other.qps[0].attributes
     reset(other.qps[0])
@@ -310,7 +311,7 @@ def test_a_peer_in_rtr_hears_the_first_message_in_a_packet() -> None:
         other.qps[0].modify(attributes._replace(qp_state=state), needed)
     for _ in range(3):
         world.do(PostSend(0, 0, [Work(WRITE, 64)]))
-    assert world.sent_locally == 2
+    assert world.sent_locally == 3 * locally
     assert other.events() == [CommunicationEstablished(other.qps[0].qp_num)]
 
 
