@@ -170,13 +170,13 @@ def test_a_call_that_ends_its_process_is_found_and_minimised(
     function: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(parser_fuzzer._SLOW_TRIALS, isolated_parser.PROCESS, 10)
-    campaign = Campaign(spec(function), 1, tmp_path, runs=400, max_findings=1)
+    campaign = Campaign(spec(function), 1, tmp_path, runs=100, max_findings=1)
     (finding,) = campaign.run()
     assert finding.violation.happened == f"the process ended {ending}"
     assert len(mutants_from_json(finding.case)) == 1
     assert replay(finding) == finding.violation
     fuzzer = make_fuzzer(spec(function))
-    found = fuzzer.batch(1, 0, 400).found
+    found = fuzzer.batch(1, 0, 100).found
     assert len(found) > 1  # other cases are judged by other processes
     assert {one.violation.signature for one in found} == {finding.violation.signature}
     assert len({one.run for one in found}) == len(found)
