@@ -102,7 +102,9 @@ def _processes(service: Service, folder: Path, size: Size) -> str:
 
 def _queue_pairs(service: Service, folder: Path, size: Size) -> str:
     before = service.usage()
-    case = perftest("ib_write_bw", "RC", f"-q {size.queue_pairs} -n 5 -t 4 -s 4096")
+    # perftest counts four messages for each completion, also for the last one of a queue pair: with
+    # another number of messages it can stop to poll before all queue pairs have sent theirs.
+    case = perftest("ib_write_bw", "RC", f"-q {size.queue_pairs} -n 8 -t 4 -s 4096")
     start = time.monotonic()
     with _Pair(case, service, folder, 19100) as pair:
         for program in (pair.client, pair.server):
