@@ -14,7 +14,7 @@ from rdmawire.ib.encapsulation import Encapsulation, gids_of
 from rdmawire.ib.packet_run import Way, run_for
 from rdmawire.ib.path_migration import process_migreq
 from rdmawire.ib.qp import QueuePair
-from rdmawire.ib.responder import respond
+from rdmawire.ib.responder import establish, respond
 from rdmawire.ib.retransmit import paged_in, timed_out
 from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Arrival, Drop, Flow
@@ -22,7 +22,7 @@ from rdmawire.ib.scheduler import transmit
 from rdmawire.ib.verbs import Verbs
 from rdmawire.validate import as_bytes, check_time, check_type
 from rdmawire.verbs.ah import FIRST_MULTICAST_LID, PERMISSIVE_LID
-from rdmawire.verbs.async_event import CommunicationEstablished, Event
+from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.engine import BURST, in_use, one_thread_at_a_time
 from rdmawire.verbs.enums import QPState
 from rdmawire.verbs.multicast import MULTICAST_QPN
@@ -239,9 +239,7 @@ class Nic(Verbs):
     def _hear_peer(self, qp: QueuePair, encapsulation: Encapsulation) -> None:
         """Note a request in RTR (IBA 11.6.3.1), or one in another encapsulation."""
         qp.answer_in(encapsulation)
-        if qp.state is QPState.RTR and not qp.established:
-            qp.established = True
-            qp.events.append(CommunicationEstablished(qp.qp_num))
+        establish(qp)
 
     def flow_of(self, frame: bytes) -> Flow | None:
         """The flow of frames with this head, if just one queue pair accepts them; else ``None``.

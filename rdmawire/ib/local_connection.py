@@ -19,7 +19,7 @@ from rdmawire.ib.encapsulation import PLAIN
 from rdmawire.ib.execute import NO_DATAGRAM
 from rdmawire.ib.qp import NOT_RECEIVED, QueuePair
 from rdmawire.ib.requester import OPERANDS
-from rdmawire.ib.responder import REQUESTS
+from rdmawire.ib.responder import REQUESTS, establish
 from rdmawire.ib.responder_state import NO_MESSAGE, NO_RECEIVE, Resource
 from rdmawire.ib.rules import RequestRule
 from rdmawire.ib.rx_parser import Flow
@@ -29,8 +29,7 @@ from rdmawire.ib.tx_template import TxTemplate, word_offset
 from rdmawire.memory.address_space import ATOMIC_SIZE, added, swapped
 from rdmawire.memory.key import LOCAL_WRITE, REMOTE_WRITE, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.region import Region
-from rdmawire.verbs.async_event import CommunicationEstablished
-from rdmawire.verbs.enums import SUCCESS, QPState, QPType, WCFlags, WorkCompletion
+from rdmawire.verbs.enums import SUCCESS, QPType, WCFlags, WorkCompletion
 from rdmawire.verbs.sge import Gather, Inline, Piece, gather, piece
 from rdmawire.verbs.wr import (
     INLINE,
@@ -151,7 +150,7 @@ class LocalConnection:
             sent += 1
         if sent:
             if self.peer.watches:
-                _establish(self.peer)
+                establish(self.peer)
             self._acknowledge()
             qp.unasked = qp.ask_after
             qp.retry_state.reset_retries()
@@ -163,8 +162,7 @@ class LocalConnection:
         room = sends.room
         if sends is receives:
             return room // 2
-        other = receives.room
-        return min(other, room)
+        return min(room, receives.room)
 
     def _has_room(self, wr: SendWR, kind: Kind) -> bool:
         """Whether both CQs have room for the completions of one message."""
@@ -287,13 +285,6 @@ def _new_work(posted: Iterable[Wqe]) -> Iterator[SendWR]:
 def _is_changed_by_packets(peer: QueuePair) -> bool:
     """Whether a packet of its peer changes the path or encapsulation of a queue pair."""
     return peer.migrating or peer.request_encapsulation is not PLAIN
-
-
-def _establish(peer: QueuePair) -> None:
-    """Report the first message in RTR: IBA 11.6.3.1."""
-    if peer.state is QPState.RTR and not peer.established:
-        peer.established = True
-        peer.events.append(CommunicationEstablished(peer.qp_num))
 
 
 def _count(sender: Device[QueuePair], receiver: Device[QueuePair], packets: int, size: int) -> None:
@@ -505,10 +496,8 @@ def _send_atomic(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
     qp, peer, address = connection.qp, connection.peer, wr.remote_address
     if not (qp.max_rd_atomic and peer.max_dest_rd_atomic) or address % ATOMIC_SIZE:
         return False
-    sink, target = (
-        _local(qp, qp.pd, wr.sges, LOCAL_WRITE),
-        _remote(peer, wr, ATOMIC_SIZE, kind.role),
-    )
+    sink = _local(qp, qp.pd, wr.sges, LOCAL_WRITE)
+    target = _remote(peer, wr, ATOMIC_SIZE, kind.role)
     if sink is None or target is None or sink.length != ATOMIC_SIZE:
         return False
     if target.memory.place(address) % ATOMIC_SIZE:

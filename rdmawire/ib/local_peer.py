@@ -43,6 +43,7 @@ class LocalConnections:
         Where none was found, only one call in :data:`_SEARCH_EVERY` searches again.
         """
         local = qp.local
+        # As `holds`, without the call: each post comes here.
         if local.__class__ is LocalConnection and local.to_peer.ways and local.back.ways:
             return local
         number = qp.qp_num

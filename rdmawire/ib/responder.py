@@ -16,7 +16,8 @@ from rdmawire.ib.rules import REQUEST, SEND, WRITE, RequestRule, Step
 from rdmawire.ib.rx_parser import Arrival
 from rdmawire.ib.service import Fault, Reaction
 from rdmawire.memory.key import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
-from rdmawire.verbs.enums import QPType, WCOpcode
+from rdmawire.verbs.async_event import CommunicationEstablished
+from rdmawire.verbs.enums import QPState, QPType, WCOpcode
 from rdmawire.wire import serial
 from rdmawire.wire.ib import Ack
 from rdmawire.wire.opcode import OPERATIONS, RULES, Operation, Part, Service
@@ -30,6 +31,13 @@ def respond(qp: QueuePair, role: RequestRule, request: Arrival) -> None:
         if fault is not None:
             _react(qp, role, request, fault)
             return
+
+
+def establish(qp: QueuePair) -> None:
+    """Report the first request that arrives in RTR: IBA 11.6.3.1."""
+    if qp.state is QPState.RTR and not qp.established:
+        qp.established = True
+        qp.events.append(CommunicationEstablished(qp.qp_num))
 
 
 def _react(qp: QueuePair, role: RequestRule, request: Arrival, fault: Fault) -> None:

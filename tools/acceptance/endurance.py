@@ -146,12 +146,18 @@ class ProgramMix:
         self.killed += was_killed
         if was_killed:
             return
-        found = _DONE.search(program.output)
-        if program.status or found is None:
-            words = " ".join(map(str, program.process.args))  # type: ignore[arg-type]
-            raise TrialError(f"{words}: exit status {program.status}: {reason(program.output)}")
-        self.messages += int(found[1])
-        self.lost += int(found[2])
+        messages, lost = _done(program)
+        self.messages += messages
+        self.lost += lost
+
+
+def _done(program: Program) -> tuple[int, int]:
+    """All messages of an ended program, and those lost. ``TrialError`` if it failed."""
+    found = _DONE.search(program.output)
+    if program.status or found is None:
+        words = " ".join(map(str, program.process.args))  # type: ignore[arg-type]
+        raise TrialError(f"{words}: exit status {program.status}: {reason(program.output)}")
+    return int(found[1]), int(found[2])
 
 
 def _endure(service: Service, folder: Path, _: Size, *, seconds: float, loses: bool) -> str:
@@ -187,10 +193,7 @@ def _streamed(service: Service, folder: Path, command: str) -> int:
         program.wait(_LIMIT_SECONDS)
     finally:
         program.end()
-    found = _DONE.search(program.output)
-    if program.status or found is None:
-        raise TrialError(f"{command}: exit status {program.status}: {reason(program.output)}")
-    return int(found[1])
+    return _done(program)[0]
 
 
 def _counts(mix: ProgramMix) -> str:
