@@ -124,6 +124,31 @@ int rw_poll_cq(struct ibv_cq *ibv_cq, int count, struct ibv_wc *wc)
 	return found;
 }
 
+/* Have the service report an event for completions that the program did not poll before it armed
+ * the CQ. */
+static void notify_unpolled(struct rw_cq *cq)
+{
+	struct rw_context *context = rw_context(cq->cq.context);
+	struct rw_work_request *record;
+	uint32_t events;
+
+	pthread_mutex_lock(&cq->cq.mutex);
+	events = cq->comp_events;
+	pthread_mutex_unlock(&cq->cq.mutex);
+	pthread_mutex_lock(&context->ring.mutex);
+	record = rw_claim(context, sizeof *record);
+	if (record) {
+		*record = (struct rw_work_request){.size = sizeof *record,
+						   .kind = RW_NOTIFY_CQ,
+						   .queue = cq->cq.handle,
+						   .wr_id = cq->consumed,
+						   .remote_address = events};
+		rw_commit(context, sizeof *record);
+		rw_ring_doorbell(context);
+	}
+	pthread_mutex_unlock(&context->ring.mutex);
+}
+
 int rw_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 {
 	struct rw_cq *cq = rw_cq(ibv_cq);
@@ -134,6 +159,8 @@ int rw_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 		atomic_compare_exchange_strong(armed(cq), &nothing, RW_ARM_SOLICITED);
 	else
 		atomic_store(armed(cq), RW_ARM_ANY);
+	if (cq->cq.channel && waiting(cq))
+		notify_unpolled(cq);
 	pthread_mutex_unlock(&cq->mutex);
 	return 0;
 }

@@ -56,14 +56,12 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	return 0;
 }
 
-/* Read an event. Returns 1, or 0 at the end of the pipe, or -1 with errno. */
+/* Read an event. Returns 1, or 0 at the end of the pipe, or -1 with errno, which is EINTR after a
+ * signal: programs end their waiting with one. */
 static int read_event(int fd, void *event, size_t size)
 {
-	ssize_t length;
+	ssize_t length = read(fd, event, size);
 
-	do
-		length = read(fd, event, size);
-	while (length < 0 && errno == EINTR);
 	return length == (ssize_t)size ? 1 : length < 0 ? -1 : 0;
 }
 

@@ -34,10 +34,11 @@ from rdmawire.verbs import (
     SendWR,
     Sge,
 )
-from rdmawire.verbs_service.context import Context, SrqHandle
+from rdmawire.verbs_service.context import Context, CqHandle, SrqHandle
 from rdmawire.verbs_service.protocol import (
     MAX_INLINE_DATA,
     MAX_SGE,
+    NOTIFY_CQ,
     PAD,
     POST_RECV,
     POST_SEND,
@@ -306,15 +307,33 @@ def _receives(kind: int, queue: int, records: Records, at: int) -> tuple[list[Re
     return works, at
 
 
+def _notify_cq(context: Context, queue: int, records: Records, at: int) -> int:
+    """Report an event of a CQ that was armed with unpolled completions; return the offset behind.
+
+    None while the application has not got an earlier one: it polls again after that.
+    """
+    length, _, _, _, consumed, _, _, events, *_ = _RECORD.unpack_from(records.data, at)
+    _check_length(length, 0)
+    _check_size(records, at, length, _SIZE)
+    with _ring_errors():
+        owner = context.find(queue, CqHandle)
+    if owner.channel is not None and events == owner.events_reported & _MAX_COUNT:
+        owner.cq.notify_unpolled(consumed, now())
+    return at + _SIZE
+
+
 _TAKERS: Final[dict[int, Callable[[Context, int, Records, int], int]]] = {
     POST_SEND: _take_sends,
     POST_RECV: _take_receives,
     POST_SRQ_RECV: _take_shared_receives,
+    NOTIFY_CQ: _notify_cq,
 }
 
 
 _RECEIVERS: Final = frozenset({POST_RECV, POST_SRQ_RECV})
 
+_MAX_COUNT: Final = 0xFFFF_FFFF
+"""The library counts events by 32 bits."""
 _UNKNOWN: Final = (-1, 0)
 _REST: Final = tuple(SendWR(0))[8:]
 _INLINE_FIELD: Final = SendWR._fields.index("inline")

@@ -23,7 +23,8 @@ Completions
     One ring in shared memory for each CQ, of ``entries`` (a power of two) slots of
     :data:`COMPLETION`. The service advances ``produced``, the library ``consumed``; both count
     completions and only grow. ``armed`` is 0, or :data:`ARM_ANY` or :data:`ARM_SOLICITED` after
-    ``ibv_req_notify_cq``; the service sets it to 0 when it writes the event to the channel.
+    ``ibv_req_notify_cq``; the service sets it to 0 when it writes the event to the channel. The
+    library posts a record of :data:`NOTIFY_CQ` if there are completions that it did not consume.
 
 Events
     A completion channel and the asynchronous events of a context are the read ends of pipes. An
@@ -62,7 +63,7 @@ PRODUCED, CONSUMED, ARMED = 0, 64, 128
 ARM_ANY, ARM_SOLICITED = 1, 2
 """Values of ``armed``: an event for the next completion, or for a solicited or failed one."""
 
-POST_SEND, POST_RECV, POST_SRQ_RECV, PAD = 1, 2, 3, 0xFFFF_FFFF
+POST_SEND, POST_RECV, POST_SRQ_RECV, NOTIFY_CQ, PAD = 1, 2, 3, 4, 0xFFFF_FFFF
 """Kinds of work records."""
 
 MEMORY_OF_HOST, MEMORY_OF_GPU, MEMORY_OF_DMABUF = 0, 1, 2
@@ -341,7 +342,11 @@ WORK_REQUEST = Record(
         " mw_access:32 bind_address:64 bind_length:64"
     ),
 )
-"""A posted work request; ``sge_count`` SGEs or ``inline_length`` bytes of data follow it."""
+"""A posted work request; ``sge_count`` SGEs or ``inline_length`` bytes of data follow it.
+
+In a record of :data:`NOTIFY_CQ` ``queue`` is the handle of the CQ, ``wr_id`` the ``consumed`` of
+its ring, and ``remote_address`` how many events of the CQ the application got.
+"""
 
 COMPLETION = Record(
     "completion",
@@ -367,8 +372,8 @@ RECORDS = (SGE, WORK_REQUEST, COMPLETION, COPY_REQUEST)
 
 _CONSTANTS = _words(
     "MAX_WORDS MAX_REASON RING_HEADER WORK_RING_BYTES HEAD TAIL ASLEEP PRODUCED CONSUMED ARMED"
-    " ARM_ANY ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV PAD MEMORY_OF_HOST MEMORY_OF_GPU"
-    " MEMORY_OF_DMABUF WINDOW_KEY_STEP MAX_INLINE_DATA MAX_SGE COPY_READ COPY_WRITE"
+    " ARM_ANY ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV NOTIFY_CQ PAD MEMORY_OF_HOST"
+    " MEMORY_OF_GPU MEMORY_OF_DMABUF WINDOW_KEY_STEP MAX_INLINE_DATA MAX_SGE COPY_READ COPY_WRITE"
     " COPY_BUFFER_BYTES MAX_PRIVATE_DATA"
 )
 

@@ -223,6 +223,7 @@ class CompletionRing(CompletionQueue):
         "_memory",
         "_produced",
         "_room_until",
+        "_solicited",
         "_words",
         "entries",
         "notify",
@@ -242,7 +243,7 @@ class CompletionRing(CompletionQueue):
         super().__init__(number, cqe, sink, profile=profile, **channels)  # type: ignore[arg-type]
         self.srq_handles = srqs
         self.notify: Callable[[], None] | None = None
-        self._produced = 0
+        self._produced = self._solicited = 0
         self._allocate(cqe)
 
     def _allocate(self, cqe: int) -> None:
@@ -285,10 +286,25 @@ class CompletionRing(CompletionQueue):
     def _notify(self, now: int, solicited: bool) -> None:
         """Report an event if the CQ is armed."""
         fence()
+        if solicited:
+            self._solicited = self._produced
         armed = self._words[_ARMED]
         if armed:
             self._armed, self._solicited_only = True, armed == ARM_SOLICITED
             self._tell(now, solicited)
+
+    def notify_unpolled(self, consumed: int, now: int) -> None:
+        """Report an event of a CQ that was armed when the library had consumed ``consumed``.
+
+        Unless there was no later completion, or no later solicited one if the CQ is armed for
+        these. ``now`` is in ns.
+        """
+        armed = self._words[_ARMED]
+        newest = self._solicited if armed == ARM_SOLICITED else self._produced
+        if armed and newest > consumed:
+            self._armed, self._solicited_only = True, armed == ARM_SOLICITED
+            self._waiting = max(self._waiting, newest - consumed)
+            self._tell_or_wait(now)
 
     def _put(self, completion: WorkCompletion, timestamp: int) -> int:
         """Write one completion behind the others, and return its number."""
@@ -351,7 +367,7 @@ class CompletionRing(CompletionQueue):
             raise VerbsError(f"cqe {cqe} is less than the {produced - consumed} held", EINVAL)
         old, old_mask = self._memory, self._mask
         self._allocate(cqe)
-        self._room = cqe
+        self._room, self._room_until = cqe, consumed + cqe
         for number in range(consumed, produced):
             start = RING_HEADER + (number & old_mask) * _SIZE
             to = RING_HEADER + (number & self._mask) * _SIZE

@@ -93,7 +93,7 @@ class Server:
         self._taking: Context | None = None
         """The context whose work records are being read."""
         self._reports = False
-        """Whether there may be asynchronous events of work that was done."""
+        """Whether there may be asynchronous events of work or calls that were done."""
         self._yields = False
         """Whether the next step returns at once if there is no work: the loop yields then."""
         self._clients: dict[int, Client] = {}
@@ -269,6 +269,7 @@ class Server:
             self._take_all_work(client.context)  # what was posted before the call
             if client.context is None:
                 raise ClientGone
+            self._reports = True  # a change of state has events
             return Calls(client.context).perform(request.call.number, request.arguments)
         if name.startswith(PREFIX):
             client.session = client.session or CmSession()

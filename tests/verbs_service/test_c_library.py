@@ -18,6 +18,7 @@ from tests.verbs_service.c_programs import environment, library, program, run
 from tests.waiting import HANG, wait_until
 
 SCENARIOS = {
+    "events": "unpolled interrupted",
     "objects": "queries objects cq_resize refused_posts full_queues flushed forked",
     "messages": (
         "post_send inline_data extended_post extended_poll shared_receive datagrams multicast"
