@@ -83,7 +83,8 @@ static void allow_access(int socket)
 
 static void set_attributes(struct rw_context *context, const struct rw_open_device_reply *reply)
 {
-	struct ibv_device_attr *attr = &context->attributes;
+	struct ibv_device_attr_ex *all = &context->attributes;
+	struct ibv_device_attr *attr = &all->orig_attr;
 
 #define SHOW(name) attr->name = (__typeof__(attr->name))reply->name
 	SHOW(max_mr_size);
@@ -119,8 +120,17 @@ static void set_attributes(struct rw_context *context, const struct rw_open_devi
 	attr->node_guid = htobe64(reply->node_guid);
 	attr->sys_image_guid = htobe64(reply->sys_image_guid);
 	snprintf(attr->fw_ver, sizeof attr->fw_ver, "1.0.0");
-	context->moderation.max_cq_count = (uint16_t)reply->max_cq_moderation_count;
-	context->moderation.max_cq_period = (uint16_t)reply->max_cq_moderation_period;
+	all->completion_timestamp_mask = UINT64_MAX;
+	all->hca_core_clock = 1000 * 1000; /* kHz */
+	all->device_cap_flags_ex = attr->device_cap_flags;
+	all->phys_port_cnt_ex = attr->phys_port_cnt;
+	all->cq_mod_caps.max_cq_count = (uint16_t)reply->max_cq_moderation_count;
+	all->cq_mod_caps.max_cq_period = (uint16_t)reply->max_cq_moderation_period;
+	all->odp_caps.general_caps = reply->odp_general;
+	all->odp_caps.per_transport_caps.rc_odp_caps = (uint32_t)reply->odp_rc;
+	all->odp_caps.per_transport_caps.uc_odp_caps = (uint32_t)reply->odp_uc;
+	all->odp_caps.per_transport_caps.ud_odp_caps = (uint32_t)reply->odp_ud;
+	all->xrc_odp_caps = (uint32_t)reply->odp_xrc;
 }
 
 static void set_functions(struct verbs_context *verbs)

@@ -68,8 +68,10 @@ _PUBLIC = {
     "1.12": "ibv_reg_dmabuf_mr",
     "1.13": "ibv_is_fork_initialized",
     "1.14": "ibv_query_qp_data_in_order",
-    "1.15": "ibv_reg_mr_ex",
+    "1.15": "ibv_alloc_dmah ibv_dealloc_dmah ibv_reg_mr_ex",
     "1.16": "ibv_query_port_speed",
+    "1.17": "ibv_alloc_buf ibv_free_buf ibv_reg_buf_mr",
+    "1.18": "ibv_export_buf_dmabuf_fd",
 }
 """Implemented functions, by version."""
 
@@ -85,12 +87,9 @@ _PUBLIC_REFUSED = {
         Refusal.NOTHING: "ibv_unimport_mr ibv_unimport_pd",
     },
     "1.13": {Refusal.NULL: "ibv_import_dm", Refusal.NOTHING: "ibv_unimport_dm"},
-    "1.15": {Refusal.NULL: "ibv_alloc_dmah", Refusal.ERRNO: "ibv_dealloc_dmah"},
     "1.16": {Refusal.MINUS_ONE: "ibv_dm_export_dmabuf_fd"},
-    "1.17": {Refusal.NULL: "ibv_alloc_buf ibv_reg_buf_mr", Refusal.NOTHING: "ibv_free_buf"},
     "1.18": {
         Refusal.NULL: "ibv_create_comp_cntr",
-        Refusal.MINUS_ONE: "ibv_export_buf_dmabuf_fd",
         Refusal.ERRNO: (
             "_ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_inc_comp_cntr"
             " ibv_inc_err_comp_cntr ibv_qp_attach_comp_cntr ibv_read_comp_cntr"
@@ -98,7 +97,7 @@ _PUBLIC_REFUSED = {
         ),
     },
 }
-"""Refused functions, by version: importing objects of other processes, DMA handles, counters."""
+"""Refused functions, by version: importing objects of other processes, counters of completions."""
 
 _BEFORE_2008 = {
     Refusal.NULL: (

@@ -20,6 +20,11 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
+struct ibv_buf;
+struct ibv_dmah;
+struct ibv_dmah_init_attr;
+struct ibv_mr_init_attr;
+
 #define CONTAINER(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
@@ -76,8 +81,7 @@ struct rw_context {
 	struct rw_work_ring ring;
 	pthread_rwlock_t objects;
 	struct rw_table qps, cqs, srqs, dmabufs;
-	struct ibv_device_attr attributes;
-	struct ibv_cq_moderation_caps moderation;
+	struct ibv_device_attr_ex attributes;
 	struct rw_copy_thread copy;
 	struct verbs_context verbs;
 };
@@ -91,10 +95,17 @@ struct rw_pd {
 /* A region of a dma-buf is mapped here, for the copy thread. */
 struct rw_mr {
 	struct ibv_mr mr;
+	struct rw_dmah *dmah; /* null: none */
 	struct rw_node node;
 	char *map; /* null: no dma-buf */
 	uint64_t map_offset;
 	size_t map_length;
+};
+
+/* A hint for the caches of a host, which has no effect here. */
+struct rw_dmah {
+	struct ibv_context *context; /* as in ibv_dmah */
+	atomic_uint references;	     /* of regions */
 };
 
 struct rw_xrcd {
@@ -297,6 +308,14 @@ struct ibv_mw *rw_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int rw_dealloc_mw(struct ibv_mw *mw);
 int rw_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 
+/* buffer.c */
+int rw_check_buf(const struct ibv_buf *buf, const struct ibv_pd *pd, const void *address,
+		 size_t length);
+
+/* dma_handle.c */
+struct rw_dmah *rw_hold_dmah(struct ibv_dmah *dmah);
+void rw_release_dmah(struct rw_dmah *dmah);
+
 /* query.c */
 int rw_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attributes,
 		  size_t size);
@@ -314,8 +333,14 @@ int rw_copy_thread_start(struct rw_context *context);
 void rw_copy_thread_stop(struct rw_context *context);
 
 /* What <infiniband/verbs.h>, or an older one, does not declare. */
-struct ibv_mr_init_attr;
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes);
+struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attributes);
+int ibv_dealloc_dmah(struct ibv_dmah *dmah);
+void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
+void ibv_free_buf(struct ibv_buf *buf);
+struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,
+			      int access);
+int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf);
 int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
 int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);

@@ -2,6 +2,8 @@
  * Memory regions: of host memory, of CUDA devices, and behind dma-bufs. */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "internal.h"
 
@@ -9,6 +11,9 @@ enum {
 	ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
 		 IBV_ACCESS_HUGETLB | 3 << 8, /* and the two of FLUSH */
+	ON_DEMAND = ACCESS | IBV_ACCESS_ON_DEMAND,
+	POPULATE_READ = 22, /* MADV_POPULATE_READ and _WRITE, of Linux 5.14 */
+	POPULATE_WRITE = 23,
 };
 
 /* Fields of ibv_mr_init_attr, which <infiniband/verbs.h> has since rdma-core 58. */
@@ -20,18 +25,26 @@ struct mr_init_attr {
 	void *addr;
 	int fd;
 	uint64_t fd_offset;
+	struct ibv_dmah *dmah; /* since 59 */
+	struct ibv_buf *buf;   /* since 64 */
 };
 
-enum { MASK_IOVA = 1, MASK_ADDR = 2, MASK_FD = 4, MASK_FD_OFFSET = 8 };
+enum {
+	MASK_IOVA = 1,
+	MASK_ADDR = 2,
+	MASK_FD = 4,
+	MASK_FD_OFFSET = 8,
+	MASK_DMAH = 16,
+	MASK_BUF = 32,
+	MASKS = 63,
+};
 
-/* Remove the optional access flags, which devices may ignore, and check the others. Returns an
- * errno. */
-static int check_access(unsigned int *access)
+/* Remove the optional access flags, which devices may ignore, and check that the others are some of
+ * `allowed`. Returns an errno. */
+static int check_access(unsigned int *access, unsigned int allowed)
 {
 	*access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;
-	if (*access & IBV_ACCESS_ON_DEMAND)
-		return rw_refuse(EOPNOTSUPP, "ibv_reg_mr", "on-demand paging");
-	if (*access & ~(unsigned int)ACCESS)
+	if (*access & ~allowed)
 		return rw_refuse(EINVAL, "ibv_reg_mr", "access flags %#x", *access);
 	return 0;
 }
@@ -83,9 +96,10 @@ static struct ibv_mr *register_range(struct ibv_pd *pd, void *address, size_t le
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 				unsigned int access)
 {
-	uint64_t memory = rw_gpu_is_address(address) ? RW_MEMORY_OF_GPU : RW_MEMORY_OF_HOST;
+	bool is_gpu = rw_gpu_is_address(address);
+	uint64_t memory = is_gpu ? RW_MEMORY_OF_GPU : RW_MEMORY_OF_HOST;
 
-	if (check_access(&access))
+	if (check_access(&access, is_gpu ? ACCESS : ON_DEMAND))
 		return NULL;
 	return register_range(pd, address, length, iova, access, memory);
 }
@@ -132,31 +146,48 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	unsigned int access = (unsigned int)access_flags;
 	void *address = (void *)(uintptr_t)iova;
 
-	if (check_access(&access))
+	if (check_access(&access, ACCESS))
 		return NULL;
 	if (rw_gpu_is_address(address))
 		return register_range(pd, address, length, iova, access, RW_MEMORY_OF_GPU);
 	return register_dmabuf(pd, offset, length, iova, fd, access);
 }
 
+/* Check which attributes there are, and their buffer. Returns an errno. */
+static int check_attributes(struct ibv_pd *pd, const struct mr_init_attr *wanted)
+{
+	uint64_t mask = wanted->comp_mask, with_fd = mask & (MASK_FD | MASK_FD_OFFSET);
+	bool is_range = mask & MASK_ADDR && !with_fd;
+	bool is_dmabuf = mask & MASK_FD && mask & MASK_IOVA && !(mask & MASK_BUF);
+
+	if (mask & ~(uint64_t)MASKS)
+		return rw_refuse(EOPNOTSUPP, "ibv_reg_mr_ex", "mask %#llx",
+				 (unsigned long long)mask);
+	if (!is_range && !is_dmabuf)
+		return rw_refuse(EINVAL, "ibv_reg_mr_ex", "mask %#llx", (unsigned long long)mask);
+	if (mask & MASK_DMAH && wanted->access & IBV_ACCESS_ON_DEMAND)
+		return rw_refuse(EOPNOTSUPP, "ibv_reg_mr_ex", "a DMA handle and on-demand paging");
+	return mask & MASK_BUF ? rw_check_buf(wanted->buf, pd, wanted->addr, wanted->length) : 0;
+}
+
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes)
 {
 	const struct mr_init_attr *wanted = (const struct mr_init_attr *)attributes;
-	const uint64_t known = MASK_IOVA | MASK_ADDR | MASK_FD | MASK_FD_OFFSET;
 	uint64_t mask = wanted->comp_mask;
 	uint64_t iova = mask & MASK_IOVA ? wanted->iova : (uintptr_t)wanted->addr;
+	struct ibv_mr *mr;
 
-	if (mask & ~known)
-		rw_refuse(EOPNOTSUPP, "ibv_reg_mr_ex", "mask %#llx", (unsigned long long)mask);
-	else if (mask & MASK_FD && mask & MASK_IOVA)
-		return ibv_reg_dmabuf_mr(pd, mask & MASK_FD_OFFSET ? wanted->fd_offset : 0,
-					 wanted->length, iova, wanted->fd, wanted->access);
-	else if (mask & MASK_FD || !(mask & MASK_ADDR))
-		rw_refuse(EINVAL, "ibv_reg_mr_ex", "mask %#llx", (unsigned long long)mask);
+	if (check_attributes(pd, wanted))
+		return NULL;
+	if (mask & MASK_FD)
+		mr = ibv_reg_dmabuf_mr(pd, mask & MASK_FD_OFFSET ? wanted->fd_offset : 0,
+				       wanted->length, iova, wanted->fd, wanted->access);
 	else
-		return ibv_reg_mr_iova2(pd, wanted->addr, wanted->length, iova,
-					(unsigned int)wanted->access);
-	return NULL;
+		mr = ibv_reg_mr_iova2(pd, wanted->addr, wanted->length, iova,
+				      (unsigned int)wanted->access);
+	if (mr && mask & MASK_DMAH)
+		((struct rw_mr *)mr)->dmah = rw_hold_dmah(wanted->dmah);
+	return mr;
 }
 
 static int call_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length,
@@ -195,7 +226,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 		rw_refuse(EINVAL, "ibv_rereg_mr", "flags %#x", flags);
 		return IBV_REREG_MR_ERR_INPUT;
 	}
-	if (check_access(&access))
+	if (check_access(&access, ON_DEMAND))
 		return IBV_REREG_MR_ERR_INPUT;
 	if (moves && rw_gpu_is_address(address)) {
 		rw_refuse(EOPNOTSUPP, "ibv_rereg_mr", "device memory");
@@ -214,20 +245,39 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	if (error)
 		return error;
 	rw_dmabuf_unmap(context, (struct rw_mr *)mr);
+	rw_release_dmah(((struct rw_mr *)mr)->dmah);
 	free(mr);
 	return 0;
+}
+
+/* Bring the pages of a range into memory. Returns an errno: without FLUSH the program does not wait
+ * for the pages, and is not told of those that are missing. Linux before 5.14 cannot be asked for
+ * them: they are brought in when they are accessed. */
+static int prefetch(const struct ibv_sge *sge, int behavior, bool flush)
+{
+	uint64_t start = sge->addr & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
+
+	if (!madvise((void *)(uintptr_t)start, sge->addr - start + sge->length, behavior) ||
+	    errno == EINVAL || !flush)
+		return 0;
+	return rw_refuse(EFAULT, "ibv_advise_mr", "%u bytes at %#llx are not mapped", sge->length,
+			 (unsigned long long)sge->addr);
 }
 
 int rw_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 		 struct ibv_sge *sges, uint32_t count)
 {
+	int behavior = advice == IBV_ADVISE_MR_ADVICE_PREFETCH ? POPULATE_READ : POPULATE_WRITE;
 	struct rw_advise_mr_reply reply;
 	int error = 0;
 
-	for (uint32_t i = 0; i < count && !error; i++)
+	for (uint32_t i = 0; i < count && !error; i++) {
 		error = CALL(rw_context(pd->context), RW_ADVISE_MR, advise_mr, &reply,
 			     .pd = pd->handle, .advice = advice, .flags = flags,
 			     .address = sges[i].addr, .length = sges[i].length,
 			     .lkey = sges[i].lkey);
+		if (!error && advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+			error = prefetch(&sges[i], behavior, flags & IBV_ADVISE_MR_FLAG_FLUSH);
+	}
 	return error;
 }

@@ -9,6 +9,10 @@
 
 #include "internal.h"
 
+/* IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC of rdma-core 64: memory that a confidential
+ * guest shares with its host may be allocated. Here no host is one, and it has no effect. */
+enum { ALLOW_CC_UNPROTECTED_ALLOC = 1 << 2 };
+
 static struct rw_pd *rw_pd(struct ibv_pd *pd)
 {
 	return (struct rw_pd *)pd;
@@ -52,8 +56,8 @@ int ibv_dealloc_pd(struct ibv_pd *ibv_pd)
 struct ibv_pd *rw_alloc_parent_domain(struct ibv_context *context,
 				      struct ibv_parent_domain_init_attr *wanted)
 {
-	const uint32_t known =
-		IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT | ALLOW_CC_UNPROTECTED_ALLOC;
 	struct rw_pd *parent;
 
 	if (!wanted->pd || rw_pd(wanted->pd)->parent_of || wanted->comp_mask & ~known) {

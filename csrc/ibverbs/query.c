@@ -16,24 +16,19 @@ enum { MAX_TABLE = 1 << 16 }; /* entries of a table of GIDs or P_Keys */
 
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attributes)
 {
-	*attributes = rw_context(context)->attributes;
+	*attributes = rw_context(context)->attributes.orig_attr;
 	return 0;
 }
 
 int rw_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 		       struct ibv_device_attr_ex *attributes, size_t size)
 {
-	struct ibv_device_attr_ex all = {.orig_attr = rw_context(context)->attributes,
-					 .completion_timestamp_mask = UINT64_MAX,
-					 .hca_core_clock = 1000 * 1000, /* kHz */
-					 .cq_mod_caps = rw_context(context)->moderation};
+	const struct ibv_device_attr_ex *all = &rw_context(context)->attributes;
 
 	if (input && input->comp_mask)
 		return rw_refuse(EINVAL, "ibv_query_device_ex", "mask %#x", input->comp_mask);
-	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
-	all.phys_port_cnt_ex = all.orig_attr.phys_port_cnt;
 	memset(attributes, 0, size);
-	memcpy(attributes, &all, size < sizeof all ? size : sizeof all);
+	memcpy(attributes, all, size < sizeof *all ? size : sizeof *all);
 	return 0;
 }
 
@@ -228,7 +223,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 	if (flags || size < sizeof *entries)
 		return -rw_refuse(EINVAL, "ibv_query_gid_table", "flags %#x", flags);
 	memset(entries, 0, max_entries * size);
-	for (uint32_t port = 1; !error && port <= rw_context(context)->attributes.phys_port_cnt;
+	for (uint32_t port = 1; !error && port <= rw_context(context)->attributes.phys_port_cnt_ex;
 	     port++)
 		error = query_port_entries(context, port, (char *)entries, &count, max_entries,
 					   size);

@@ -132,6 +132,28 @@ _XRC: Final = 1 << 20
 _CAPABILITIES: Final = _PORT_ACTIVE_EVENT | _RC_RNR_NAK | _MEM_WINDOW | _MEM_WINDOW_2B | _XRC
 """``device_cap_flags``: ibv_query_device(3)."""
 
+_ODP_AND_IMPLICIT: Final = 3
+(
+    _ODP_SEND,
+    _ODP_RECV,
+    _ODP_WRITE,
+    _ODP_READ,
+    _ODP_ATOMIC,
+    _ODP_SRQ,
+    _ODP_FLUSH,
+    _ODP_ATOMIC_WRITE,
+) = (1 << bit for bit in range(8))
+_ODP_UD: Final = _ODP_SEND | _ODP_RECV | _ODP_SRQ
+_ODP_RC: Final = _ODP_UD | _ODP_WRITE | _ODP_READ | _ODP_ATOMIC | _ODP_FLUSH | _ODP_ATOMIC_WRITE
+_ODP: Final = {
+    "odp_general": _ODP_AND_IMPLICIT,
+    "odp_rc": _ODP_RC,
+    "odp_uc": _ODP_UD | _ODP_WRITE,
+    "odp_ud": _ODP_UD,
+    "odp_xrc": _ODP_RC,
+}
+"""``ibv_odp_caps``: all operations of a service can use regions on demand."""
+
 _VENDOR_ID: Final = 0xFFFFFF
 """Of no vendor, so that programs use nothing that is specific to one."""
 
@@ -148,6 +170,7 @@ def device_words(device: EmulatedDevice) -> tuple[int, ...]:
         "max_pkeys": profile.pkey_tbl_len,
         "max_cq_moderation_count": profile.max_cq_count,
         "max_cq_moderation_period": profile.max_cq_period // 1000,
+        **_ODP,
     }
     return tuple(attr[name] for name in DEVICE_ATTR)
 

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
-from errno import EINVAL, EMFILE, ENOMEM, EOPNOTSUPP
+from errno import EFAULT, EINVAL, EMFILE, ENOENT, ENOMEM, EOPNOTSUPP, EPERM
 from functools import partial
 from typing import Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QPInit
-from rdmawire.memory import Extent, MemoryWindow, Region
+from rdmawire.memory import WHOLE_SPACE, Access, Extent, MemoryWindow, Region, Rereg
 from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import (
     AddressHandle,
@@ -53,10 +53,9 @@ _ROCE_V2_UAPI: Final = 2
 """``gid_type`` of a GID entry: IB_UVERBS_GID_TYPE_ROCE_V2 of Linux."""
 _FIRST_NDEV: Final = 1
 """Index of the network interface of a GID entry; 0 would be none."""
-_WHOLE_SPACE: Final = (1 << 64) - 1
-"""Length of a region of all memory of a process."""
 _ADVICE: Final = range(3)
 """IBV_ADVISE_MR_ADVICE_PREFETCH, PREFETCH_WRITE and PREFETCH_NO_FAULT."""
+_PREFETCH_WRITE: Final = 1
 _XRC_SRQ: Final = 1
 _SRQ_MAX_WR, _SRQ_LIMIT = 1, 2
 _MIN_INLINE: Final = 64
@@ -111,7 +110,7 @@ class Calls:
             domain,
             Extent(address, iova, length),
             access,
-            partial(_pages, self._context, copied, address, length),
+            partial(_pages, self._context, copied, access, address, length),
         )
         handle = copied.handle = self._context.add(region)
         return Reply((handle, region.lkey, region.rkey))
@@ -126,6 +125,7 @@ class Calls:
         region = self._context.find(mr, Region)
         copied = CopiedRegion(MEMORY_OF_HOST)
         copied.handle = mr
+        rights = access if flags & Rereg.CHANGE_ACCESS else region.access
         self._context.nic.memory.rereg_mr(
             region,
             flags,
@@ -133,7 +133,7 @@ class Calls:
             address=address,
             length=length,
             access=access,
-            make_backing=partial(_pages, self._context, copied),
+            make_backing=partial(_pages, self._context, copied, rights),
         )
         return Reply((region.lkey, region.rkey))
 
@@ -144,15 +144,24 @@ class Calls:
     def advise_mr(  # noqa: PLR0917  the arguments of the protocol
         self, pd: int, advice: int, flags: int, address: int, length: int, lkey: int
     ) -> Reply:
-        """Pages of a process are present at once: check the arguments alone."""
+        """Check the arguments alone: the library brings in the pages of its process.
+
+        The errors are those of mlx5 in Linux, and of ibv_advise_mr(3).
+        """
         domain = self._context.find(pd, AllocatedPD)
-        if advice not in _ADVICE or flags > 1:
-            raise VerbsError(f"advice {advice} with flags {flags} is unknown", EOPNOTSUPP)
+        if advice not in _ADVICE:
+            raise VerbsError(f"advice {advice} is unknown", EOPNOTSUPP)
+        if flags > 1:
+            raise VerbsError(f"flags {flags:#x} are unknown", EINVAL)
         found = self._context.nic.memory.keys.find(lkey)
-        if not isinstance(found, Region) or found.pd is not domain:
-            raise VerbsError(f"L_Key {lkey:#x} is none of the domain", EINVAL)
+        if not isinstance(found, Region) or not found.access & Access.ON_DEMAND:
+            raise VerbsError(f"L_Key {lkey:#x} is of no region on demand", ENOENT)
+        if found.pd is not domain:
+            raise VerbsError(f"L_Key {lkey:#x} is of another domain", EPERM)
+        if advice == _PREFETCH_WRITE and not found.access & Access.LOCAL_WRITE:
+            raise VerbsError(f"region {lkey:#x} is read-only", EPERM)
         if address < found.iova or address + length > found.end:
-            raise VerbsError(f"{length} bytes at {address:#x} exceed the region", EINVAL)
+            raise VerbsError(f"{length} bytes at {address:#x} exceed the region", EFAULT)
         return NO_VALUES
 
     def alloc_mw(self, pd: int, kind: int) -> Reply:
@@ -379,12 +388,17 @@ def _check_port(port_num: int) -> None:
         raise VerbsError(f"port {port_num}: devices have only port {_PORT}", EINVAL)
 
 
-def _pages(context: Context, copied: CopiedRegion, address: int, length: int) -> ProcessPages:
-    """The pages of a range. ``VerbsError`` EFAULT if it is not mapped."""
+def _pages(
+    context: Context, copied: CopiedRegion, access: int, address: int, length: int
+) -> ProcessPages:
+    """The pages of a range. ``VerbsError`` EFAULT if it is not mapped, unless it is on demand."""
     if copied.memory > MEMORY_OF_DMABUF:
         raise VerbsError(f"memory {copied.memory} is none of 0 to {MEMORY_OF_DMABUF}", EINVAL)
+    on_demand = access & Access.ON_DEMAND
+    if length == WHOLE_SPACE and (address or not on_demand):
+        raise VerbsError("a region of all memory begins at 0, on demand", EINVAL)
     if copied.memory == MEMORY_OF_HOST and context.process is not None:
-        if length != _WHOLE_SPACE:
+        if not on_demand:
             check_mapped(context.process, address, length)
         return ProcessPages(context.process)
     return ProcessPages(CopiedMemory(context.copies, copied), copied.memory)

@@ -134,8 +134,12 @@ DEVICE_ATTR = _words(
     " max_res_rd_atom max_qp_init_rd_atom atomic_cap max_mw max_mcast_grp max_mcast_qp_attach"
     " max_total_mcast_qp_attach max_ah max_srq max_srq_wr max_srq_sge max_pkeys"
     " local_ca_ack_delay phys_port_cnt max_cq_moderation_count max_cq_moderation_period"
+    " odp_general odp_rc odp_uc odp_ud odp_xrc"
 )
-"""``ibv_device_attr`` and the CQ moderation of ``ibv_device_attr_ex``. GUIDs are numbers."""
+"""``ibv_device_attr``, and CQ moderation and paging on demand of ``ibv_device_attr_ex``.
+
+GUIDs are numbers.
+"""
 
 PORT_ATTR = _words(
     "state max_mtu active_mtu gid_tbl_len port_cap_flags max_msg_sz bad_pkey_cntr qkey_viol_cntr"

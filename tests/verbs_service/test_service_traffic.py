@@ -1,5 +1,6 @@
 """Traffic through a verbs service: every operation between two clients."""
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -327,14 +328,30 @@ def test_reregistered_region_has_other_memory(service: Service) -> None:
     one, other = connected(service)
     region, elsewhere = other.client.buffer(4096), other.client.buffer(8192)
     arguments = (0, elsewhere.memory.address, 8192, ALL)
-    lkey, rkey = other.client.call("rereg_mr", region.handle, 1, *arguments)
+    _, rkey = other.client.call("rereg_mr", region.handle, 1, *arguments)
     place = {"remote_address": elsewhere.memory.address + 5000, "rkey": rkey}
     one.client.send_inline(one.qp, b"there", opcode=WRITE, **place)
     assert one.cq.wait()[0].status == SUCCESS
     assert elsewhere.memory[5000:5005] == b"there"
-    other.client.call("advise_mr", other.client.pd, 0, 0, arguments[1], 100, lkey)
-    with pytest.raises(VerbsError):
-        other.client.call("advise_mr", other.client.pd, 0, 0, arguments[1], 8193, lkey)
+
+
+def test_advice_for_a_region_on_demand_is_checked(service: Service) -> None:
+    one, _ = connected(service)
+    client, pinned = one.client, one.client.buffer(4096)
+    address, pd = pinned.memory.address, client.pd
+    (other,) = client.call("alloc_pd")
+    _, lkey, _ = client.call("reg_mr", pd, address, 4096, address, 1 << 6 | ALL, 0)
+    client.call("advise_mr", pd, 1, 1, address, 4096, lkey)
+    for arguments, error in {
+        (pd, 3, 1, address, 4096, lkey): errno.EOPNOTSUPP,
+        (pd, 0, 2, address, 4096, lkey): errno.EINVAL,
+        (pd, 0, 1, address, 4097, lkey): errno.EFAULT,
+        (pd, 0, 1, address, 4096, pinned.lkey): errno.ENOENT,
+        (other, 0, 1, address, 4096, lkey): errno.EPERM,
+    }.items():
+        with pytest.raises(VerbsError) as refused:
+            client.call("advise_mr", *arguments)
+        assert refused.value.errno == error
 
 
 def test_channel_gets_an_event_only_when_armed(service: Service) -> None:

@@ -14,6 +14,8 @@ _PINGPONGS = (
     ("ibv_rc_pingpong", "RC", "-t"),
     ("ibv_rc_pingpong", "RC", "-c -N -e -s 65536 -m 4096"),
     ("ibv_rc_pingpong", "RC", "-c -s 1"),
+    ("ibv_rc_pingpong", "RC", "-c -o"),
+    ("ibv_rc_pingpong", "RC", "-c -o -P"),
     ("ibv_uc_pingpong", "UC", "-c"),
     ("ibv_uc_pingpong", "UC", "-c -e"),
     ("ibv_ud_pingpong", "UD", "-c"),
@@ -24,7 +26,7 @@ _PINGPONGS = (
     ("ibv_xsrq_pingpong", "XRC", "-e"),
 )
 """Program, transport, options. ``-c`` compares what was received with what was sent."""
-_REFUSED = (("-o", "ODP capable"), ("-j", "(?i)device memory|dm"))
+_REFUSED = (("-j", "(?i)device memory|dm"),)
 """Options, and the errors."""
 
 

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ * Scenarios of memory: buffers of ibv_alloc_buf, DMA handles, and paging on demand. */
+#include <sched.h>
+#include <sys/mman.h>
+
+#include "check.h"
+
+/* What an older <infiniband/verbs.h> does not declare. */
+struct ibv_buf;
+struct ibv_dmah;
+struct ibv_dmah_init_attr;
+struct ibv_mr_init_attr;
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes);
+struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attributes);
+int ibv_dealloc_dmah(struct ibv_dmah *dmah);
+void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
+void ibv_free_buf(struct ibv_buf *buf);
+struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,
+			      int access);
+int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf);
+
+enum { WITH_IOVA = 1, WITH_ADDRESS = 2, WITH_FD = 4, WITH_DMAH = 16, WITH_BUF = 32 };
+enum { WITH_CPU = 1, WITH_HINT = 2, WITH_MEMORY_TYPE = 4, VOLATILE_MEMORY = 0 };
+enum { ALLOW_CC_UNPROTECTED_ALLOC = 4, PAGE = 4096 };
+
+struct attributes {
+	size_t length;
+	int access;
+	uint64_t mask, iova;
+	void *address;
+	int fd;
+	uint64_t fd_offset;
+	struct ibv_dmah *dmah;
+	struct ibv_buf *buf;
+};
+
+struct hint {
+	uint32_t mask, cpu;
+	uint8_t hint, memory_type;
+};
+
+static struct ibv_mr *register_ex(struct ibv_pd *pd, struct attributes wanted)
+{
+	return ibv_reg_mr_ex(pd, (struct ibv_mr_init_attr *)&wanted);
+}
+
+static struct ibv_dmah *alloc_dmah(struct ibv_context *context, struct hint wanted)
+{
+	return ibv_alloc_dmah(context, (struct ibv_dmah_init_attr *)&wanted);
+}
+
+/* Write eight bytes of `from` to an address of a region of `to`. Returns the status. */
+static enum ibv_wc_status write_to(struct end *from, struct end *to, void *address, uint32_t rkey)
+{
+	struct ibv_sge sge;
+	struct ibv_send_wr *bad, wr = make_send(from, to, IBV_WR_RDMA_WRITE, &sge, 8);
+
+	wr.wr.rdma.remote_addr = (uintptr_t)address;
+	wr.wr.rdma.rkey = rkey;
+	CHECK(!ibv_post_send(from->qp, &wr, &bad));
+	return poll_one(from->cq).status;
+}
+
+/* A buffer is registered in parts, with the domain that allocated it alone. */
+static void buffers(void)
+{
+	struct ibv_parent_domain_init_attr parent_attr = {.comp_mask = ALLOW_CC_UNPROTECTED_ALLOC};
+	struct end a = {0}, b = {0};
+	struct ibv_mr *first, *second;
+	struct ibv_buf *buf;
+	struct ibv_pd *parent;
+	char *data;
+
+	open_pair(&a, &b);
+	parent_attr.pd = b.pd;
+	parent = ibv_alloc_parent_domain(b.context, &parent_attr);
+	CHECK(parent);
+	data = ibv_alloc_buf(parent, 2 * PAGE, &buf);
+	CHECK(data && (uintptr_t)data % PAGE == 0);
+	CHECK(ibv_export_buf_dmabuf_fd(buf) == -1 && errno == ENODATA);
+	first = ibv_reg_buf_mr(parent, buf, data, PAGE, ALL_ACCESS);
+	second = register_ex(parent, (struct attributes){.length = PAGE,
+							 .access = ALL_ACCESS,
+							 .mask = WITH_BUF | WITH_ADDRESS,
+							 .address = data + PAGE,
+							 .buf = buf});
+	CHECK(first && second && first->lkey != second->lkey && second->addr == data + PAGE);
+	memcpy(a.buffer, "a buffer", 8);
+	CHECK(write_to(&a, &b, data + PAGE + 8, second->rkey) == IBV_WC_SUCCESS);
+	CHECK(!memcmp(data + PAGE + 8, "a buffer", 8));
+	CHECK(!ibv_reg_buf_mr(b.pd, buf, data, PAGE, 0) && errno == EINVAL);
+	CHECK(!ibv_reg_buf_mr(parent, buf, data, 2 * PAGE + 1, 0) && errno == EINVAL);
+	CHECK(!ibv_reg_buf_mr(parent, buf, data + PAGE, PAGE + 1, 0) && errno == EINVAL);
+	CHECK(!ibv_reg_buf_mr(parent, buf, data - 8, 8, 0) && errno == EINVAL);
+	CHECK(!register_ex(parent, (struct attributes){.length = 8, .mask = WITH_BUF, .buf = buf}));
+	CHECK(!register_ex(parent, (struct attributes){.length = 8,
+						       .mask = WITH_BUF | WITH_FD | WITH_IOVA,
+						       .buf = buf}));
+	CHECK(!ibv_dereg_mr(first) && !ibv_dereg_mr(second));
+	ibv_free_buf(buf);
+	CHECK(!ibv_dealloc_pd(parent));
+	close_end(&a);
+	close_end(&b);
+}
+
+static void dma_handles(void)
+{
+	struct hint all = {WITH_CPU | WITH_HINT | WITH_MEMORY_TYPE, (uint32_t)sched_getcpu(), 3,
+			   VOLATILE_MEMORY};
+	struct attributes range = {.length = PAGE, .mask = WITH_ADDRESS | WITH_DMAH};
+	struct hint wrong[] = {{WITH_CPU | WITH_MEMORY_TYPE, all.cpu, 0, 0},
+			       {WITH_CPU | WITH_HINT, all.cpu, 0, 0},
+			       {WITH_HINT, 0, 4, 0},
+			       {all.mask, all.cpu, 3, 2},
+			       {all.mask, 0xffff, 3, 0},
+			       {8 | WITH_HINT, 0, 0, 0}};
+	struct end end = {0};
+	struct ibv_dmah *dmah;
+	struct ibv_mr *mr;
+
+	open_end(&end, 0, NULL);
+	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		CHECK(!alloc_dmah(end.context, wrong[i]));
+	dmah = alloc_dmah(end.context, all);
+	CHECK(dmah && *(struct ibv_context **)dmah == end.context);
+	range.address = end.buffer;
+	range.dmah = dmah;
+	mr = register_ex(end.pd, range);
+	CHECK(mr && ibv_dealloc_dmah(dmah) == EBUSY && !ibv_dereg_mr(mr));
+	range.access = IBV_ACCESS_ON_DEMAND;
+	CHECK(!register_ex(end.pd, range) && errno == EOPNOTSUPP);
+	CHECK(!ibv_dealloc_dmah(dmah));
+	close_end(&end);
+}
+
+static int advise(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, void *address, uint32_t lkey)
+{
+	struct ibv_sge sge = {(uintptr_t)address, PAGE, lkey};
+
+	return ibv_advise_mr(pd, advice, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1);
+}
+
+/* A region on demand may have holes, pages come and go, and a region may have all of the memory. */
+static void on_demand(void)
+{
+	const int access = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct end a = {0}, b = {0};
+	struct ibv_device_attr_ex caps;
+	struct ibv_mr *some, *all, *read_only;
+
+	open_pair(&a, &b);
+	CHECK(!ibv_query_device_ex(b.context, NULL, &caps));
+	CHECK(caps.odp_caps.general_caps == (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT));
+	CHECK(caps.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE);
+	CHECK(pages != MAP_FAILED && !munmap(pages + PAGE, PAGE));
+	CHECK(!ibv_reg_mr(b.pd, NULL, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL);
+	CHECK(!ibv_reg_mr(b.pd, pages, 2 * PAGE, IBV_ACCESS_LOCAL_WRITE) && errno == EFAULT);
+	some = ibv_reg_mr(b.pd, pages, 2 * PAGE, access);
+	all = ibv_reg_mr(b.pd, NULL, SIZE_MAX, access);
+	read_only = ibv_reg_mr(b.pd, pages, PAGE, IBV_ACCESS_ON_DEMAND);
+	CHECK(some && all && read_only);
+	CHECK(!advise(b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, pages, some->lkey));
+	CHECK(!advise(b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, pages, all->lkey));
+	CHECK(advise(b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, pages + PAGE, some->lkey) == EFAULT);
+	CHECK(!advise(b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, pages + PAGE, some->lkey));
+	CHECK(advise(b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, pages, read_only->lkey) == EPERM);
+	CHECK(advise(a.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, a.buffer, a.mr->lkey) == ENOENT);
+	memcpy(a.buffer, "a demand", 8);
+	CHECK(write_to(&a, &b, pages, some->rkey) == IBV_WC_SUCCESS);
+	CHECK(!madvise(pages, PAGE, MADV_DONTNEED) && !*pages);
+	CHECK(write_to(&a, &b, pages, all->rkey) == IBV_WC_SUCCESS);
+	CHECK(!memcmp(pages, "a demand", 8));
+	CHECK(mmap(pages + PAGE, PAGE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == pages + PAGE);
+	CHECK(write_to(&a, &b, pages + PAGE, some->rkey) == IBV_WC_SUCCESS);
+	CHECK(!memcmp(pages + PAGE, "a demand", 8) && !munmap(pages, 2 * PAGE));
+	CHECK(write_to(&a, &b, pages, some->rkey) != IBV_WC_SUCCESS);
+	CHECK(!ibv_dereg_mr(some) && !ibv_dereg_mr(all) && !ibv_dereg_mr(read_only));
+	close_end(&a);
+	close_end(&b);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scenario scenarios[] = {{"buffers", buffers},
+						    {"dma_handles", dma_handles},
+						    {"on_demand", on_demand},
+						    {NULL, NULL}};
+
+	return run_scenario(scenarios, argc, argv);
+}
