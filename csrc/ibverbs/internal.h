@@ -97,6 +97,7 @@ struct rw_mr {
 	struct ibv_mr mr;
 	struct rw_dmah *dmah; /* null: none */
 	struct rw_node node;
+	unsigned int access;
 	char *map; /* null: no dma-buf */
 	uint64_t map_offset;
 	size_t map_length;
@@ -300,6 +301,9 @@ int rw_dmabuf_map(struct rw_mr *mr, int fd, uint64_t offset, size_t length);
 void rw_dmabuf_add(struct rw_context *context, struct rw_mr *mr);
 void rw_dmabuf_unmap(struct rw_context *context, struct rw_mr *mr);
 int rw_dmabuf_copy(struct rw_context *context, const struct rw_copy_request *request);
+
+/* pages.c */
+int rw_make_present(const void *address, size_t length, bool writing);
 
 /* memory.c and memory_window.c */
 int rw_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,

@@ -2,8 +2,6 @@
  * Memory regions: of host memory, of CUDA devices, and behind dma-bufs. */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "internal.h"
 
@@ -12,8 +10,8 @@ enum {
 		 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
 		 IBV_ACCESS_HUGETLB | 3 << 8, /* and the two of FLUSH */
 	ON_DEMAND = ACCESS | IBV_ACCESS_ON_DEMAND,
-	POPULATE_READ = 22, /* MADV_POPULATE_READ and _WRITE, of Linux 5.14 */
-	POPULATE_WRITE = 23,
+	REMOTE_CHANGES = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+	WRITING = IBV_ACCESS_LOCAL_WRITE | REMOTE_CHANGES | IBV_ACCESS_MW_BIND,
 };
 
 /* Fields of ibv_mr_init_attr, which <infiniband/verbs.h> has since rdma-core 58. */
@@ -47,6 +45,21 @@ static int check_access(unsigned int *access, unsigned int allowed)
 	if (*access & ~allowed)
 		return rw_refuse(EINVAL, "ibv_reg_mr", "access flags %#x", *access);
 	return 0;
+}
+
+/* Check that host memory can be pinned for an access. Returns an errno; 0 for invalid arguments, which
+ * the service refuses, and for regions on demand. */
+static int check_pages(const void *address, size_t length, unsigned int access)
+{
+	bool overflows = length > UINTPTR_MAX - (uintptr_t)address;
+
+	if (!length || length == SIZE_MAX || overflows || access & IBV_ACCESS_ON_DEMAND ||
+	    (access & REMOTE_CHANGES && !(access & IBV_ACCESS_LOCAL_WRITE)))
+		return 0;
+	if (!rw_make_present(address, length, access & WRITING))
+		return 0;
+	return rw_refuse(EFAULT, "ibv_reg_mr", "%zu bytes at %p: not mapped%s", length, address,
+			 access & WRITING ? ", or not writable" : ", or not readable");
 }
 
 static struct ibv_mr *new_mr(struct ibv_pd *pd, void *address, size_t length)
@@ -86,11 +99,16 @@ static struct ibv_mr *register_range(struct ibv_pd *pd, void *address, size_t le
 
 	if (!error && memory == RW_MEMORY_OF_GPU)
 		error = rw_copy_thread_start(context);
+	else if (!error)
+		error = check_pages(address, length, access);
 	if (!error)
 		error = CALL(context, RW_REG_MR, reg_mr, &reply, .pd = pd->handle,
 			     .address = (uintptr_t)address, .length = length, .iova = iova,
 			     .access = access, .memory = memory);
-	return finish(mr, error, reply.mr, reply.lkey, reply.rkey);
+	mr = finish(mr, error, reply.mr, reply.lkey, reply.rkey);
+	if (mr)
+		((struct rw_mr *)mr)->access = access;
+	return mr;
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
@@ -203,6 +221,8 @@ static int call_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *add
 
 	if (error)
 		return error;
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		((struct rw_mr *)mr)->access = access;
 	mr->lkey = (uint32_t)reply.lkey;
 	mr->rkey = (uint32_t)reply.rkey;
 	if (flags & IBV_REREG_MR_CHANGE_PD)
@@ -212,6 +232,23 @@ static int call_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *add
 	if (moves)
 		mr->length = length;
 	return 0;
+}
+
+/* Check the pages of a region's new translation, or of its present one for new access. Returns an
+ * errno. */
+static int check_rereg(struct ibv_mr *mr, int flags, const void *address, size_t length,
+		       unsigned int access)
+{
+	struct rw_mr *own = (struct rw_mr *)mr;
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+
+	if (!(flags & IBV_REREG_MR_CHANGE_ACCESS))
+		access = own->access;
+	else if (!moves && (own->map || rw_gpu_is_address(mr->addr)))
+		return 0;
+	else if (!moves)
+		return check_pages(mr->addr, mr->length, access);
+	return moves ? check_pages(address, length, access) : 0;
 }
 
 /* Returns 0 or a value of ibv_rereg_mr_err_code, with errno. */
@@ -232,7 +269,10 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 		rw_refuse(EOPNOTSUPP, "ibv_rereg_mr", "device memory");
 		return IBV_REREG_MR_ERR_INPUT;
 	}
-	return call_rereg(mr, flags, pd, address, length, access) ? IBV_REREG_MR_ERR_CMD : 0;
+	if (check_rereg(mr, flags, address, length, access) ||
+	    call_rereg(mr, flags, pd, address, length, access))
+		return IBV_REREG_MR_ERR_CMD;
+	return 0;
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr)
@@ -251,23 +291,20 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 }
 
 /* Bring the pages of a range into memory. Returns an errno: without FLUSH the program does not wait
- * for the pages, and is not told of those that are missing. Linux before 5.14 cannot be asked for
- * them: they are brought in when they are accessed. */
-static int prefetch(const struct ibv_sge *sge, int behavior, bool flush)
+ * for the pages, and is not told of those that are missing. */
+static int prefetch(const struct ibv_sge *sge, bool writing, bool flush)
 {
-	uint64_t start = sge->addr & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
+	const void *address = (void *)(uintptr_t)sge->addr;
 
-	if (!madvise((void *)(uintptr_t)start, sge->addr - start + sge->length, behavior) ||
-	    errno == EINVAL || !flush)
+	if (!rw_make_present(address, sge->length, writing) || !flush)
 		return 0;
-	return rw_refuse(EFAULT, "ibv_advise_mr", "%u bytes at %#llx are not mapped", sge->length,
-			 (unsigned long long)sge->addr);
+	return rw_refuse(EFAULT, "ibv_advise_mr", "%u bytes at %p are not mapped", sge->length,
+			 address);
 }
 
 int rw_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 		 struct ibv_sge *sges, uint32_t count)
 {
-	int behavior = advice == IBV_ADVISE_MR_ADVICE_PREFETCH ? POPULATE_READ : POPULATE_WRITE;
 	struct rw_advise_mr_reply reply;
 	int error = 0;
 
@@ -277,7 +314,8 @@ int rw_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t f
 			     .address = sges[i].addr, .length = sges[i].length,
 			     .lkey = sges[i].lkey);
 		if (!error && advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
-			error = prefetch(&sges[i], behavior, flags & IBV_ADVISE_MR_FLAG_FLUSH);
+			error = prefetch(&sges[i], advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+					 flags & IBV_ADVISE_MR_FLAG_FLUSH);
 	}
 	return error;
 }

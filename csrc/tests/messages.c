@@ -337,11 +337,11 @@ static void dmabuf(void)
 
 	open_pair(&a, &b);
 	CHECK(fd >= 0 && !ftruncate(fd, 8192));
-	mr = ibv_reg_dmabuf_mr(b.pd, 4096 + 100, 1000, 0x5000, fd, ALL_ACCESS);
+	mr = ibv_reg_dmabuf_mr(b.pd, 4096 + 100, 1000, 0x5000 + 100, fd, ALL_ACCESS);
 	CHECK(mr);
 	strcpy(a.buffer, "dmabuf");
 	wr = make_send(&a, &b, IBV_WR_RDMA_WRITE, &sge, 7);
-	wr.wr.rdma.remote_addr = 0x5000 + 10;
+	wr.wr.rdma.remote_addr = 0x5000 + 110;
 	wr.wr.rdma.rkey = mr->rkey;
 	CHECK(!ibv_post_send(a.qp, &wr, &bad));
 	check_sent(&a, IBV_WC_RDMA_WRITE);

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from errno import EFAULT, EINVAL, EMFILE, ENOENT, ENOMEM, EOPNOTSUPP, EPERM
 from functools import partial
+from mmap import PAGESIZE
 from typing import Final
 
 from rdmawire.errors import VerbsError
@@ -105,6 +106,8 @@ class Calls:
     ) -> Reply:
         self._context.check_room()
         domain = self._context.find(pd, AllocatedPD)
+        if (address ^ iova) % PAGESIZE:  # as ib_uverbs_reg_mr() of Linux
+            raise VerbsError(f"iova {iova:#x} and {address:#x} differ within a page", EINVAL)
         copied = CopiedRegion(memory)
         region = self._context.nic.memory.register(
             domain,

@@ -14,7 +14,7 @@ import pytest
 from rdmawire.verbs_service.device import numbered
 from rdmawire.verbs_service.network import DirectNetwork
 from rdmawire.verbs_service.server import Server
-from tests.verbs_service.c_programs import environment, library, program, run
+from tests.verbs_service.c_programs import compile_shared, environment, library, program, run
 from tests.waiting import HANG, wait_until
 
 SCENARIOS = {
@@ -25,6 +25,7 @@ SCENARIOS = {
         "post_send inline_data extended_post extended_poll shared_receive datagrams multicast"
         " dmabuf memory_window completion_events xrc threads"
     ),
+    "registration": "permissions again",
 }
 SANITIZERS = ("address", "undefined")
 
@@ -48,6 +49,23 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_scenarios_in_c(service: Path, name: str, scenario: str) -> None:
     done = run(program(name, *SANITIZERS), service, scenario)
     assert done.returncode == 0, done.stderr
+
+
+def test_memory_is_checked_on_old_kernels_too(service: Path, tmp_path: Path) -> None:
+    source, old_kernel = tmp_path / "madvise.c", tmp_path / "madvise.so"
+    source.write_text(
+        "#include <errno.h>\n#include <stddef.h>\n"
+        "int madvise(void *address, size_t length, int advice)\n"
+        "{ (void)address, (void)length, (void)advice; errno = EINVAL; return -1; }\n"
+    )
+    compile_shared(source, old_kernel)
+    path = program("registration")
+    preload = {**environment(path.parent, service), "LD_PRELOAD": str(old_kernel)}
+    for scenario in SCENARIOS["registration"].split():
+        done = subprocess.run(
+            [path, scenario], env=preload, capture_output=True, text=True, timeout=HANG, check=False
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def test_without_a_service_the_list_is_empty(tmp_path: Path) -> None:
