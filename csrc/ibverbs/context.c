@@ -130,6 +130,7 @@ static void set_attributes(struct rw_context *context, const struct rw_open_devi
 	all->odp_caps.per_transport_caps.rc_odp_caps = (uint32_t)reply->odp_rc;
 	all->odp_caps.per_transport_caps.uc_odp_caps = (uint32_t)reply->odp_uc;
 	all->odp_caps.per_transport_caps.ud_odp_caps = (uint32_t)reply->odp_ud;
+	all->max_dm_size = reply->max_dm_size;
 	all->xrc_odp_caps = (uint32_t)reply->odp_xrc;
 }
 
@@ -149,6 +150,10 @@ static void set_functions(struct verbs_context *verbs)
 	verbs->query_device_ex = rw_query_device_ex;
 	verbs->query_rt_values = rw_query_rt_values;
 	verbs->advise_mr = rw_advise_mr;
+	verbs->alloc_dm = rw_alloc_dm;
+	verbs->free_dm = rw_free_dm;
+	verbs->reg_dm_mr = rw_reg_dm_mr;
+	verbs->alloc_null_mr = rw_alloc_null_mr;
 	verbs->create_cq_ex = rw_create_cq_ex;
 	verbs->modify_cq = rw_modify_cq;
 	verbs->create_qp_ex = rw_create_qp_ex;

@@ -69,7 +69,7 @@ _PUBLIC = {
     "1.13": "ibv_is_fork_initialized",
     "1.14": "ibv_query_qp_data_in_order",
     "1.15": "ibv_alloc_dmah ibv_dealloc_dmah ibv_reg_mr_ex",
-    "1.16": "ibv_query_port_speed",
+    "1.16": "ibv_dm_export_dmabuf_fd ibv_query_port_speed",
     "1.17": "ibv_alloc_buf ibv_free_buf ibv_reg_buf_mr",
     "1.18": "ibv_export_buf_dmabuf_fd",
 }
@@ -87,7 +87,6 @@ _PUBLIC_REFUSED = {
         Refusal.NOTHING: "ibv_unimport_mr ibv_unimport_pd",
     },
     "1.13": {Refusal.NULL: "ibv_import_dm", Refusal.NOTHING: "ibv_unimport_dm"},
-    "1.16": {Refusal.MINUS_ONE: "ibv_dm_export_dmabuf_fd"},
     "1.18": {
         Refusal.NULL: "ibv_create_comp_cntr",
         Refusal.ERRNO: (
@@ -119,7 +118,8 @@ INLINE = (
     " ibv_dealloc_mw ibv_bind_mw ibv_query_device_ex ibv_query_rt_values_ex ibv_query_gid_ex"
     " ibv_query_gid_table ibv_advise_mr ibv_create_cq_ex ibv_modify_cq ibv_create_qp_ex ibv_open_qp"
     " ibv_create_srq_ex ibv_get_srq_num ibv_open_xrcd ibv_close_xrcd ibv_alloc_td ibv_dealloc_td"
-    " ibv_alloc_parent_domain ibv_start_poll ibv_next_poll ibv_end_poll"
+    " ibv_alloc_parent_domain ibv_start_poll ibv_next_poll ibv_end_poll ibv_alloc_dm ibv_free_dm"
+    " ibv_reg_dm_mr ibv_memcpy_to_dm ibv_memcpy_from_dm ibv_alloc_null_mr"
 )
 """Implemented functions that are no symbols: ``verbs.h`` calls them by pointers of an object.
 
@@ -130,11 +130,10 @@ INLINE_REFUSED = (
     "ibv_create_flow ibv_destroy_flow ibv_create_flow_action_esp ibv_modify_flow_action_esp"
     " ibv_destroy_flow_action ibv_create_counters ibv_destroy_counters ibv_read_counters"
     " ibv_attach_counters_point_flow ibv_create_wq ibv_modify_wq ibv_destroy_wq"
-    " ibv_create_rwq_ind_table ibv_destroy_rwq_ind_table ibv_alloc_dm ibv_free_dm ibv_reg_dm_mr"
-    " ibv_alloc_null_mr ibv_modify_qp_rate_limit ibv_post_srq_ops ibv_wr_send_tso"
-    " ibv_wc_read_cvlan ibv_wc_read_flow_tag ibv_wc_read_tm_info"
+    " ibv_create_rwq_ind_table ibv_destroy_rwq_ind_table ibv_modify_qp_rate_limit ibv_post_srq_ops"
+    " ibv_wr_send_tso ibv_wc_read_cvlan ibv_wc_read_flow_tag ibv_wc_read_tm_info"
 )
-"""Functions of the same kind that are refused: flow steering, counters, work queues, device memory.
+"""Functions of the same kind that are refused: flow steering, counters, work queues.
 
 ``verbs.h`` itself returns EOPNOTSUPP for them. The last four need an option of a queue pair or a CQ
 that is refused when the object is created.

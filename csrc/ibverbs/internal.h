@@ -96,6 +96,7 @@ struct rw_pd {
 struct rw_mr {
 	struct ibv_mr mr;
 	struct rw_dmah *dmah; /* null: none */
+	bool is_fixed;	      /* not one of ibv_reg_mr, so that it is not registered again */
 	struct rw_node node;
 	unsigned int access;
 	char *map; /* null: no dma-buf */
@@ -306,11 +307,23 @@ int rw_dmabuf_copy(struct rw_context *context, const struct rw_copy_request *req
 int rw_make_present(const void *address, size_t length, bool writing);
 
 /* memory.c and memory_window.c */
+int rw_check_access(unsigned int *access, unsigned int allowed);
+struct ibv_mr *rw_new_mr(struct ibv_pd *pd, void *address, size_t length);
+struct ibv_mr *rw_finish_mr(struct ibv_mr *mr, int error, uint64_t handle, uint64_t lkey,
+			    uint64_t rkey);
+struct ibv_mr *rw_fixed_mr(struct ibv_mr *mr);
 int rw_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 		 struct ibv_sge *sges, uint32_t count);
 struct ibv_mw *rw_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int rw_dealloc_mw(struct ibv_mw *mw);
 int rw_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+
+/* device_memory.c */
+struct ibv_dm *rw_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attributes);
+int rw_free_dm(struct ibv_dm *dm);
+struct ibv_mr *rw_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
+			    unsigned int access);
+struct ibv_mr *rw_alloc_null_mr(struct ibv_pd *pd);
 
 /* buffer.c */
 int rw_check_buf(const struct ibv_buf *buf, const struct ibv_pd *pd, const void *address,
@@ -340,6 +353,7 @@ void rw_copy_thread_stop(struct rw_context *context);
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes);
 struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attributes);
 int ibv_dealloc_dmah(struct ibv_dmah *dmah);
+int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
 void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
 void ibv_free_buf(struct ibv_buf *buf);
 struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,

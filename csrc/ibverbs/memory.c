@@ -39,7 +39,7 @@ enum {
 
 /* Remove the optional access flags, which devices may ignore, and check that the others are some of
  * `allowed`. Returns an errno. */
-static int check_access(unsigned int *access, unsigned int allowed)
+int rw_check_access(unsigned int *access, unsigned int allowed)
 {
 	*access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;
 	if (*access & ~allowed)
@@ -62,7 +62,7 @@ static int check_pages(const void *address, size_t length, unsigned int access)
 			 access & WRITING ? ", or not writable" : ", or not readable");
 }
 
-static struct ibv_mr *new_mr(struct ibv_pd *pd, void *address, size_t length)
+struct ibv_mr *rw_new_mr(struct ibv_pd *pd, void *address, size_t length)
 {
 	struct rw_mr *mr = calloc(1, sizeof *mr);
 
@@ -75,8 +75,9 @@ static struct ibv_mr *new_mr(struct ibv_pd *pd, void *address, size_t length)
 	return &mr->mr;
 }
 
-static struct ibv_mr *finish(struct ibv_mr *mr, int error, uint64_t handle, uint64_t lkey,
-			     uint64_t rkey)
+/* Set the handle and the keys of a region, or free it after an error. */
+struct ibv_mr *rw_finish_mr(struct ibv_mr *mr, int error, uint64_t handle, uint64_t lkey,
+			    uint64_t rkey)
 {
 	if (error) {
 		free(mr);
@@ -89,11 +90,19 @@ static struct ibv_mr *finish(struct ibv_mr *mr, int error, uint64_t handle, uint
 	return mr;
 }
 
+/* Mark a region that ibv_rereg_mr refuses. */
+struct ibv_mr *rw_fixed_mr(struct ibv_mr *mr)
+{
+	if (mr)
+		((struct rw_mr *)mr)->is_fixed = true;
+	return mr;
+}
+
 static struct ibv_mr *register_range(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 				     unsigned int access, uint64_t memory)
 {
 	struct rw_context *context = rw_context(pd->context);
-	struct ibv_mr *mr = new_mr(pd, address, length);
+	struct ibv_mr *mr = rw_new_mr(pd, address, length);
 	struct rw_reg_mr_reply reply = {0};
 	int error = mr ? 0 : ENOMEM;
 
@@ -105,7 +114,7 @@ static struct ibv_mr *register_range(struct ibv_pd *pd, void *address, size_t le
 		error = CALL(context, RW_REG_MR, reg_mr, &reply, .pd = pd->handle,
 			     .address = (uintptr_t)address, .length = length, .iova = iova,
 			     .access = access, .memory = memory);
-	mr = finish(mr, error, reply.mr, reply.lkey, reply.rkey);
+	mr = rw_finish_mr(mr, error, reply.mr, reply.lkey, reply.rkey);
 	if (mr)
 		((struct rw_mr *)mr)->access = access;
 	return mr;
@@ -117,7 +126,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
 	bool is_gpu = rw_gpu_is_address(address);
 	uint64_t memory = is_gpu ? RW_MEMORY_OF_GPU : RW_MEMORY_OF_HOST;
 
-	if (check_access(&access, is_gpu ? ACCESS : ON_DEMAND))
+	if (rw_check_access(&access, is_gpu ? ACCESS : ON_DEMAND))
 		return NULL;
 	return register_range(pd, address, length, iova, access, memory);
 }
@@ -139,7 +148,7 @@ static struct ibv_mr *register_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t
 {
 	struct rw_context *context = rw_context(pd->context);
 	struct rw_reg_dmabuf_mr_reply reply = {0};
-	struct ibv_mr *mr = new_mr(pd, NULL, length);
+	struct ibv_mr *mr = rw_new_mr(pd, NULL, length);
 	int error = mr ? rw_dmabuf_map((struct rw_mr *)mr, fd, offset, length) : ENOMEM;
 
 	if (!error)
@@ -150,10 +159,10 @@ static struct ibv_mr *register_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t
 				 .access = access);
 	if (error && mr)
 		rw_dmabuf_unmap(context, (struct rw_mr *)mr);
-	mr = finish(mr, error, reply.mr, reply.lkey, reply.rkey);
+	mr = rw_finish_mr(mr, error, reply.mr, reply.lkey, reply.rkey);
 	if (mr)
 		rw_dmabuf_add(context, (struct rw_mr *)mr);
-	return mr;
+	return rw_fixed_mr(mr);
 }
 
 /* A dma-buf of a CUDA device cannot be mapped; the region's virtual address is then that of the
@@ -164,7 +173,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	unsigned int access = (unsigned int)access_flags;
 	void *address = (void *)(uintptr_t)iova;
 
-	if (check_access(&access, ACCESS))
+	if (rw_check_access(&access, ACCESS))
 		return NULL;
 	if (rw_gpu_is_address(address))
 		return register_range(pd, address, length, iova, access, RW_MEMORY_OF_GPU);
@@ -263,7 +272,11 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 		rw_refuse(EINVAL, "ibv_rereg_mr", "flags %#x", flags);
 		return IBV_REREG_MR_ERR_INPUT;
 	}
-	if (check_access(&access, ON_DEMAND))
+	if (((struct rw_mr *)mr)->is_fixed) {
+		rw_refuse(EINVAL, "ibv_rereg_mr", "the region is not one of ibv_reg_mr");
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	if (rw_check_access(&access, ON_DEMAND))
 		return IBV_REREG_MR_ERR_INPUT;
 	if (moves && rw_gpu_is_address(address)) {
 		rw_refuse(EOPNOTSUPP, "ibv_rereg_mr", "device memory");

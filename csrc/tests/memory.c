@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Scenarios of memory: buffers of ibv_alloc_buf, DMA handles, and paging on demand. */
+ * Scenarios of memory: buffers of ibv_alloc_buf, DMA handles, paging on demand, device memory. */
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -18,6 +18,7 @@ void ibv_free_buf(struct ibv_buf *buf);
 struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,
 			      int access);
 int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf);
+int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
 
 enum { WITH_IOVA = 1, WITH_ADDRESS = 2, WITH_FD = 4, WITH_DMAH = 16, WITH_BUF = 32 };
 enum { WITH_CPU = 1, WITH_HINT = 2, WITH_MEMORY_TYPE = 4, VOLATILE_MEMORY = 0 };
@@ -57,6 +58,17 @@ static enum ibv_wc_status write_to(struct end *from, struct end *to, void *addre
 
 	wr.wr.rdma.remote_addr = (uintptr_t)address;
 	wr.wr.rdma.rkey = rkey;
+	CHECK(!ibv_post_send(from->qp, &wr, &bad));
+	return poll_one(from->cq).status;
+}
+
+/* Write the first eight bytes of a zero-based region to the buffer of `to`. Returns the status. */
+static enum ibv_wc_status write_from(struct end *from, struct end *to, struct ibv_mr *mr)
+{
+	struct ibv_sge sge;
+	struct ibv_send_wr *bad, wr = make_send(from, to, IBV_WR_RDMA_WRITE, &sge, 8);
+
+	sge = (struct ibv_sge){0, 8, mr->lkey};
 	CHECK(!ibv_post_send(from->qp, &wr, &bad));
 	return poll_one(from->cq).status;
 }
@@ -181,11 +193,117 @@ static void on_demand(void)
 	close_end(&b);
 }
 
+static struct ibv_dm *alloc_dm(struct ibv_context *context, size_t length)
+{
+	struct ibv_alloc_dm_attr wanted = {.length = length};
+
+	return ibv_alloc_dm(context, &wanted);
+}
+
+static void check_copies(struct ibv_dm *dm)
+{
+	char data[8] = "a memory", found[8];
+
+	CHECK(!ibv_memcpy_to_dm(dm, 8, data, 8) && !ibv_memcpy_from_dm(found, dm, 8, 8));
+	CHECK(!memcmp(found, data, 8));
+	CHECK(ibv_memcpy_to_dm(dm, 6, data, 4) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, 8, data, 3) == EINVAL);
+	CHECK(ibv_memcpy_to_dm(dm, 96, data, 8) == EFAULT);
+	CHECK(ibv_memcpy_from_dm(found, dm, UINT64_MAX - 3, 8) == EFAULT);
+}
+
+/* Refused allocations and registrations; an empty region is not. */
+static void check_device_memory(struct end *end, struct ibv_dm *dm, size_t max)
+{
+	const unsigned int local = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE;
+	struct ibv_alloc_dm_attr aligned = {.length = 8, .log_align_req = 13};
+	struct ibv_alloc_dm_attr masked = {.length = 8, .comp_mask = 1};
+	struct ibv_mr *mr;
+
+	CHECK(!alloc_dm(end->context, max + 1) && errno == EINVAL);
+	CHECK(!alloc_dm(end->context, 0) && errno == EINVAL);
+	CHECK(!ibv_alloc_dm(end->context, &aligned) && errno == EINVAL);
+	CHECK(!ibv_alloc_dm(end->context, &masked) && errno == EINVAL);
+	CHECK(!ibv_reg_dm_mr(end->pd, dm, 0, 101, local) && errno == EINVAL);
+	CHECK(!ibv_reg_dm_mr(end->pd, dm, 4, 97, local) && errno == EINVAL);
+	CHECK(!ibv_reg_dm_mr(end->pd, dm, 0, 100, IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL);
+	CHECK(!ibv_reg_dm_mr(end->pd, dm, 0, 100, local | IBV_ACCESS_MW_BIND) && errno == EINVAL);
+	mr = ibv_reg_dm_mr(end->pd, dm, 100, 0, local);
+	CHECK(mr && !mr->addr && ibv_free_dm(dm) == EBUSY);
+	CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) ==
+	      IBV_REREG_MR_ERR_INPUT && errno == EINVAL);
+	CHECK(!ibv_dereg_mr(mr));
+}
+
+/* A peer writes to device memory by its offset, also through the descriptor of another device. */
+static void device_memory(void)
+{
+	struct end a = {0}, b = {0};
+	struct ibv_device_attr_ex caps;
+	struct ibv_mr *mr, *exported;
+	struct ibv_dm *dm;
+	char found[8];
+	int fd;
+
+	open_pair(&a, &b);
+	CHECK(!ibv_query_device_ex(b.context, NULL, &caps) && caps.max_dm_size);
+	dm = alloc_dm(b.context, 100);
+	CHECK(dm && dm->handle);
+	check_copies(dm);
+	check_device_memory(&b, dm, caps.max_dm_size);
+	mr = ibv_reg_dm_mr(b.pd, dm, 16, 84,
+			   IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(mr);
+	memcpy(a.buffer, "a device", 8);
+	CHECK(write_to(&a, &b, (void *)8, mr->rkey) == IBV_WC_SUCCESS);
+	CHECK(!ibv_memcpy_from_dm(found, dm, 24, 8) && !memcmp(found, "a device", 8));
+	fd = ibv_dm_export_dmabuf_fd(dm);
+	exported = ibv_reg_dmabuf_mr(a.pd, 24, 8, 0, fd, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(fd >= 0 && exported && !close(fd));
+	CHECK(write_from(&a, &b, exported) == IBV_WC_SUCCESS && !memcmp(b.buffer, "a device", 8));
+	CHECK(write_to(&a, &b, (void *)77, mr->rkey) == IBV_WC_REM_ACCESS_ERR);
+	CHECK(!ibv_dereg_mr(mr) && !ibv_dereg_mr(exported) && !ibv_free_dm(dm));
+	for (int i = 0; i < 64; i++) /* all of the device's, which the end of the context frees */
+		CHECK(alloc_dm(a.context, caps.max_dm_size));
+	CHECK(!alloc_dm(a.context, 4) && errno == ENOMEM);
+	close_end(&a);
+	close_end(&b);
+}
+
+/* What is received into a null region is discarded; what is sent from it is zeros. */
+static void null_region(void)
+{
+	struct end a = {0}, b = {0};
+	struct ibv_sge sges[2], sge;
+	struct ibv_recv_wr *bad_receive, receive = {.sg_list = sges, .num_sge = 2};
+	struct ibv_send_wr wr, *bad;
+	struct ibv_mr *none;
+
+	open_pair(&a, &b);
+	none = ibv_alloc_null_mr(b.pd);
+	CHECK(none && none->length == SIZE_MAX && !none->rkey);
+	sges[0] = (struct ibv_sge){0, 4, none->lkey};
+	sges[1] = sge_of(&b, 0, 4);
+	CHECK(!ibv_post_recv(b.qp, &receive, &bad_receive));
+	memcpy(a.buffer, "12345678", 8);
+	wr = make_send(&a, &b, IBV_WR_SEND, &sge, 8);
+	CHECK(!ibv_post_send(a.qp, &wr, &bad) && poll_one(a.cq).status == IBV_WC_SUCCESS);
+	CHECK(poll_one(b.cq).byte_len == 8 && !memcmp(b.buffer, "5678", 4));
+	wr = make_send(&b, &a, IBV_WR_RDMA_WRITE, &sge, 4);
+	sge = (struct ibv_sge){4096, 4, none->lkey};
+	CHECK(!ibv_post_send(b.qp, &wr, &bad) && poll_one(b.cq).status == IBV_WC_SUCCESS);
+	CHECK(!memcmp(a.buffer, "\0\0\0\0" "5678", 8) && !ibv_dereg_mr(none));
+	close_end(&a);
+	close_end(&b);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scenario scenarios[] = {{"buffers", buffers},
 						    {"dma_handles", dma_handles},
 						    {"on_demand", on_demand},
+						    {"device_memory", device_memory},
+						    {"null_region", null_region},
 						    {NULL, NULL}};
 
 	return run_scenario(scenarios, argc, argv);

@@ -63,12 +63,12 @@ class Extent(NamedTuple):
     iova: int
     length: int
 
-    def check(self, largest: int) -> None:
+    def check(self, largest: int, smallest: int = 1) -> None:
         """``VerbsError`` EINVAL for a range that is invalid for a region."""
         for name, value in zip(self._fields, self, strict=True):
             check_int(name, value)
-        if not 0 < self.length <= (LAST_ADDRESS if self.length == WHOLE_SPACE else largest):
-            raise VerbsError(f"length {self.length}, not 1 to {largest}", EINVAL)
+        if not smallest <= self.length <= (LAST_ADDRESS if self.length == WHOLE_SPACE else largest):
+            raise VerbsError(f"length {self.length}, not {smallest} to {largest}", EINVAL)
         for start in (self.address, self.iova):
             if start + self.length > LAST_ADDRESS + 1:
                 raise VerbsError(f"{self.length} bytes at {start:#x} exceed 64 bits", EINVAL)
@@ -150,12 +150,17 @@ class MemoryRegionTable:
         extent: Extent,
         access: int,
         make_backing: Callable[[], Backing],
+        *,
+        min_length: int = 1,
     ) -> Region:
-        """Register pages of any backing; ``make_backing`` is called after all other checks."""
+        """Register pages of any backing; ``make_backing`` is called after all other checks.
+
+        A region has at least ``min_length`` bytes: 0 for device memory, as in Linux.
+        """
         access = check_access(access)
         self.check_domain(pd)
         check_type("extent", extent, Extent)
-        extent.check(self.limits.max_mr_size)
+        extent.check(self.limits.max_mr_size, min_length)
         self._check_room()
         backing = make_backing()
         if backing.peer not in (None, self.peer):

@@ -14,6 +14,7 @@ from rdmawire.verbs import (
     QPType,
 )
 from rdmawire.verbs_service.device import EmulatedDevice
+from rdmawire.verbs_service.device_memory import MAX_DM_SIZE
 from rdmawire.verbs_service.protocol import AH_ATTR, DEVICE_ATTR, PORT_ATTR, QP_ATTR
 from rdmawire.wire.management import MTU
 
@@ -171,6 +172,7 @@ def device_words(device: EmulatedDevice) -> tuple[int, ...]:
         "max_cq_moderation_count": profile.max_cq_count,
         "max_cq_moderation_period": profile.max_cq_period // 1000,
         **_ODP,
+        "max_dm_size": MAX_DM_SIZE,
     }
     return tuple(attr[name] for name in DEVICE_ATTR)
 

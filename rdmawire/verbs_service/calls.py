@@ -33,6 +33,7 @@ from rdmawire.verbs_service.context import (
     SrqHandle,
     XrcDomain,
 )
+from rdmawire.verbs_service.device_memory import DeviceMemory, DevicePages, NullPages
 from rdmawire.verbs_service.events import Channel
 from rdmawire.verbs_service.process_memory import (
     CopiedMemory,
@@ -166,6 +167,44 @@ class Calls:
         if address < found.iova or address + length > found.end:
             raise VerbsError(f"{length} bytes at {address:#x} exceed the region", EFAULT)
         return NO_VALUES
+
+    def alloc_dm(self, length: int, log_alignment: int) -> Reply:
+        self._context.check_room()
+        memory = self._context.device.memory.allocate(length, log_alignment)
+        try:
+            fd = memory.duplicate_fd()
+        except OSError:
+            memory.free()
+            raise
+        return Reply((self._context.add(memory),), (fd,))
+
+    def free_dm(self, dm: int) -> Reply:
+        self._context.free_dm(dm, self._context.find(dm, DeviceMemory))
+        return NO_VALUES
+
+    def reg_dm_mr(self, pd: int, dm: int, offset: int, length: int, access: int) -> Reply:
+        """Register device memory. As in Linux the region is zero-based, and may be empty."""
+        self._context.check_room()
+        domain = self._context.find(pd, AllocatedPD)
+        memory = self._context.find(dm, DeviceMemory)
+        memory.check_range(offset, length)
+        if not access & Access.ZERO_BASED:
+            raise VerbsError("a region of device memory is zero-based", EINVAL)
+        region = self._context.nic.memory.register(
+            domain, Extent(offset, 0, length), access, partial(DevicePages, memory), min_length=0
+        )
+        return Reply((self._context.add(region), region.lkey, region.rkey))
+
+    def alloc_null_mr(self, pd: int) -> Reply:
+        """Register nothing: all addresses are valid, by the local key alone."""
+        self._context.check_room()
+        region = self._context.nic.memory.register(
+            self._context.find(pd, AllocatedPD),
+            Extent(0, 0, WHOLE_SPACE),
+            Access.LOCAL_WRITE,
+            NullPages,
+        )
+        return Reply((self._context.add(region), region.lkey))
 
     def alloc_mw(self, pd: int, kind: int) -> Reply:
         self._context.check_room()

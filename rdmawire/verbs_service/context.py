@@ -24,6 +24,7 @@ from rdmawire.verbs import (
     SRQLimitReached,
 )
 from rdmawire.verbs_service.device import EmulatedDevice
+from rdmawire.verbs_service.device_memory import DeviceMemory
 from rdmawire.verbs_service.events import Channel, EventPipe
 from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory
 from rdmawire.verbs_service.ring import CompletionRing, SrqHandles, WorkRing
@@ -71,6 +72,7 @@ Object = (
     AllocatedPD
     | Region
     | MemoryWindow
+    | DeviceMemory
     | Channel
     | CqHandle
     | SrqHandle
@@ -252,6 +254,13 @@ class Context:
         self.nic.memory.dereg_mr(region)
         self.remove(handle)
 
+    def free_dm(self, handle: int, memory: DeviceMemory) -> None:
+        """Free device memory. ``VerbsError`` EBUSY while it is registered."""
+        if memory.regions:
+            raise VerbsError(f"device memory {handle} has {memory.regions} regions", EBUSY)
+        memory.free()
+        self.remove(handle)
+
     def close_xrcd(self, handle: int, domain: XrcDomain) -> None:
         """Close an XRC domain; one that other contexts have open stays for them."""
         files = self.device.xrc_files
@@ -280,6 +289,7 @@ class Context:
         self._destroy(Channel, self.destroy_channel)
         self._destroy(MemoryWindow, self.dealloc_mw)
         self._destroy(Region, self.dereg_mr)
+        self._destroy(DeviceMemory, self.free_dm)
         self._destroy(XrcDomain, self.close_xrcd)
         self._destroy(AllocatedPD, self.dealloc_pd)
         self.nic.destroy_async_channel(self.async_channel)

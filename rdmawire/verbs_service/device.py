@@ -14,6 +14,7 @@ from rdmawire.identifier import Randomness
 from rdmawire.live import now
 from rdmawire.memory import AddressSpace
 from rdmawire.verbs import IBTA, AddressHandle
+from rdmawire.verbs_service.device_memory import DeviceMemoryPool
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 
@@ -98,6 +99,7 @@ class EmulatedDevice:
         )
         self.ready = self.nic.device.ready
         """The queue pairs with frames to send: empty if there are none."""
+        self.memory = DeviceMemoryPool()
         self.xrc_files: dict[tuple[int, int], tuple[int, int]] = {}
         """The XRC domain of each file (device, inode), and how many contexts have it open."""
         self.local_nics: Mapping[bytes, Nic] = {}

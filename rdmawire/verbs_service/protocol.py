@@ -134,9 +134,9 @@ DEVICE_ATTR = _words(
     " max_res_rd_atom max_qp_init_rd_atom atomic_cap max_mw max_mcast_grp max_mcast_qp_attach"
     " max_total_mcast_qp_attach max_ah max_srq max_srq_wr max_srq_sge max_pkeys"
     " local_ca_ack_delay phys_port_cnt max_cq_moderation_count max_cq_moderation_period"
-    " odp_general odp_rc odp_uc odp_ud odp_xrc"
+    " odp_general odp_rc odp_uc odp_ud odp_xrc max_dm_size"
 )
-"""``ibv_device_attr``, and CQ moderation and paging on demand of ``ibv_device_attr_ex``.
+"""``ibv_device_attr``; CQ moderation, paging on demand, device memory of ``ibv_device_attr_ex``.
 
 GUIDs are numbers.
 """
@@ -195,6 +195,11 @@ CALLS = (
         _words("mr lkey rkey"),
         request_fds=("dmabuf",),
     ),
+    # Device memory, which the library maps.
+    Call(48, "alloc_dm", _words("length log_alignment"), ("dm",), ("memory",)),
+    Call(49, "free_dm", ("dm",)),
+    Call(50, "reg_dm_mr", _words("pd dm offset length access"), _words("mr lkey rkey")),
+    Call(51, "alloc_null_mr", ("pd",), _words("mr lkey")),
     Call(10, "rereg_mr", _words("mr flags pd address length access"), _words("lkey rkey")),
     Call(11, "dereg_mr", ("mr",)),
     Call(12, "advise_mr", _words("pd advice flags address length lkey")),

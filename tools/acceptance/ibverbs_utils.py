@@ -16,6 +16,7 @@ _PINGPONGS = (
     ("ibv_rc_pingpong", "RC", "-c -s 1"),
     ("ibv_rc_pingpong", "RC", "-c -o"),
     ("ibv_rc_pingpong", "RC", "-c -o -P"),
+    ("ibv_rc_pingpong", "RC", "-c -j"),
     ("ibv_uc_pingpong", "UC", "-c"),
     ("ibv_uc_pingpong", "UC", "-c -e"),
     ("ibv_ud_pingpong", "UD", "-c"),
@@ -26,8 +27,6 @@ _PINGPONGS = (
     ("ibv_xsrq_pingpong", "XRC", "-e"),
 )
 """Program, transport, options. ``-c`` compares what was received with what was sent."""
-_REFUSED = (("-j", "(?i)device memory|dm"),)
-"""Options, and the errors."""
 
 
 def pingpong(program: str, transport: str, options: str) -> Case:
@@ -59,8 +58,5 @@ def cases() -> Iterator[Case]:
     )
     for row in _PINGPONGS:
         yield pingpong(*row)
-    for option, error in _REFUSED:
-        refused = pingpong("ibv_rc_pingpong", "RC", option)
-        yield replace(refused, refused=error, frames=False)
     yield replace(pingpong("ibv_rc_pingpong", "RC", "-c"), joined=True)
     yield replace(pingpong("ibv_rc_pingpong", "RC", "-c"), network="loss=0.01,seed=1")
