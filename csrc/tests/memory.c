@@ -62,13 +62,14 @@ static enum ibv_wc_status write_to(struct end *from, struct end *to, void *addre
 	return poll_one(from->cq).status;
 }
 
-/* Write the first eight bytes of a zero-based region to the buffer of `to`. Returns the status. */
-static enum ibv_wc_status write_from(struct end *from, struct end *to, struct ibv_mr *mr)
+/* Write eight bytes at an address of a region to the buffer of `to`. Returns the status. */
+static enum ibv_wc_status write_from(struct end *from, struct end *to, uint64_t address,
+				     struct ibv_mr *mr)
 {
 	struct ibv_sge sge;
 	struct ibv_send_wr *bad, wr = make_send(from, to, IBV_WR_RDMA_WRITE, &sge, 8);
 
-	sge = (struct ibv_sge){0, 8, mr->lkey};
+	sge = (struct ibv_sge){address, 8, mr->lkey};
 	CHECK(!ibv_post_send(from->qp, &wr, &bad));
 	return poll_one(from->cq).status;
 }
@@ -258,9 +259,10 @@ static void device_memory(void)
 	CHECK(write_to(&a, &b, (void *)8, mr->rkey) == IBV_WC_SUCCESS);
 	CHECK(!ibv_memcpy_from_dm(found, dm, 24, 8) && !memcmp(found, "a device", 8));
 	fd = ibv_dm_export_dmabuf_fd(dm);
-	exported = ibv_reg_dmabuf_mr(a.pd, 24, 8, 0, fd, IBV_ACCESS_LOCAL_WRITE);
+	exported = ibv_reg_dmabuf_mr(a.pd, 24, 8, 24, fd, IBV_ACCESS_LOCAL_WRITE);
 	CHECK(fd >= 0 && exported && !close(fd));
-	CHECK(write_from(&a, &b, exported) == IBV_WC_SUCCESS && !memcmp(b.buffer, "a device", 8));
+	CHECK(write_from(&a, &b, 24, exported) == IBV_WC_SUCCESS);
+	CHECK(!memcmp(b.buffer, "a device", 8));
 	CHECK(write_to(&a, &b, (void *)77, mr->rkey) == IBV_WC_REM_ACCESS_ERR);
 	CHECK(!ibv_dereg_mr(mr) && !ibv_dereg_mr(exported) && !ibv_free_dm(dm));
 	for (int i = 0; i < 64; i++) /* all of the device's, which the end of the context frees */
