@@ -6,12 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "internal.h"
 
-enum { MAX_FDS = 8 };
+enum {
+	MAX_FDS = 8,
+	UNMAPPED_USER = 65534, /* overflowuid of user_namespaces(7) */
+};
 
 /* Write the path of the service's socket. Returns whether the user gave it. */
 static bool socket_path(char *path, size_t size)
@@ -27,35 +31,87 @@ static bool socket_path(char *path, size_t size)
 	return given && *given;
 }
 
-/* Whether the service belongs to the user or to root: anyone can make a folder in /tmp. */
-static bool is_trusted(int socket)
+/* Whether this user namespace has all users: user_namespaces(7). */
+static bool has_all_users(void)
 {
-	struct ucred peer;
-	socklen_t size = sizeof peer;
+	FILE *map = fopen("/proc/self/uid_map", "re");
+	unsigned long first, outside, count, total = 0;
 
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+	if (!map)
+		return true;
+	while (fscanf(map, "%lu %lu %lu", &first, &outside, &count) == 3)
+		total += count;
+	fclose(map);
+	return total >= UINT32_MAX;
+}
+
+/* Whether `user` alone can make a socket with this path: it has the folder. */
+static bool is_of_folder(uid_t user, const char *path)
+{
+	char folder[sizeof((struct sockaddr_un *)0)->sun_path];
+	char *end = strrchr(strcpy(folder, path), '/');
+	struct stat found;
+
+	if (end)
+		end[end == folder] = 0;
+	return lstat(end ? folder : ".", &found) == 0 && S_ISDIR(found.st_mode) &&
+	       found.st_uid == user && !(found.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* Whether the service belongs to the user, to root, or to the one that RDMAWIRE_USER names: anyone
+ * can make a folder in /tmp. In a container, users that its namespace does not have share a number.
+ * For one of them the folder that was given must be theirs, too. Sets `user` to the service's. */
+static bool is_trusted(int socket, const char *path, bool given, uid_t *user)
+{
+	const char *named = getenv("RDMAWIRE_USER");
+	struct ucred peer = {.uid = (uid_t)-1};
+	socklen_t size = sizeof peer;
+	int error = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+
+	*user = peer.uid;
+	if (error)
 		return false;
-	return peer.uid == geteuid() || peer.uid == 0;
+	return peer.uid == geteuid() || peer.uid == 0 ||
+	       (named && *named && strtoul(named, NULL, 10) == peer.uid) ||
+	       (given && peer.uid == UNMAPPED_USER && !has_all_users() &&
+		is_of_folder(peer.uid, path));
+}
+
+/* Print why no service is used although there is one: once, since programs ask again and again. */
+static void warn_once(const char *path, const char *reason, uid_t user)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&warned))
+		rw_warn(reason, path, (unsigned)user);
 }
 
 /* Connect to the service. Returns the socket, or -1 with errno. */
 int rw_connect(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	bool given = socket_path(address.sun_path, sizeof address.sun_path);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), error;
+	char *path = address.sun_path;
+	bool given = socket_path(path, sizeof address.sun_path);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), error = 0;
+	uid_t user;
 
 	if (fd < 0)
 		return -1;
-	if (connect(fd, (struct sockaddr *)&address, sizeof address))
+	if (connect(fd, (struct sockaddr *)&address, sizeof address)) {
 		error = errno;
-	else
-		error = given || is_trusted(fd) ? 0 : EACCES;
+		if (error == EACCES)
+			warn_once(path, "%s: Permission denied: name a socket of this user, or"
+					" have its owner share it (chmod a+w)", 0);
+	} else if (!is_trusted(fd, path, given, &user)) {
+		error = EACCES;
+		warn_once(path, "%s: the service there belongs to user %u, so it is not used: name a"
+				" socket of this user, or that user in RDMAWIRE_USER", user);
+	}
 	if (!error)
 		return fd;
 	close(fd);
 	rw_refuse(error, "connect", "no verbs service at %s: %s; start one with 'rdmawire verbs'",
-		  address.sun_path, strerror(error));
+		  path, strerror(error));
 	return -1;
 }
 

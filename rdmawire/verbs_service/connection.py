@@ -50,6 +50,13 @@ class ClientGone(Exception):
     """The client has closed its connection, or its process has ended."""
 
 
+def peer_of(sock: socket.socket) -> tuple[int, int]:
+    """Return PID and user of the process that connected, or that listens: unix(7)."""
+    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(found)
+    return pid, user
+
+
 class ControlConnection:
     """One client's socket. ``pid`` is the client's process."""
 
@@ -57,9 +64,7 @@ class ControlConnection:
         sock.setblocking(False)
         self._socket = sock
         self.fd = sock.fileno()
-        size = _CREDENTIALS.size
-        found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-        self.pid, self.uid, _ = _CREDENTIALS.unpack(found)
+        self.pid, self.uid = peer_of(sock)
 
     def receive(self) -> Request | None:
         """Return the next request, or ``None`` after an invalid message, which is refused here.

@@ -1,6 +1,5 @@
 """Live counters of devices: how a service counts, and how another process asks for them."""
 
-import os
 import socket
 from array import array
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from rdmawire.errors import VerbsError
 from rdmawire.memory import Region
 from rdmawire.verbs_service.context import Context, CqHandle, Object, QueuePairHandle
 from rdmawire.verbs_service.device import EmulatedDevice
+from rdmawire.verbs_service.program import connected
 from rdmawire.verbs_service.protocol import CALLS, COUNTERS, MAX_WORDS, version
 
 _CALLS: Final = {call.name: call.number for call in CALLS}
@@ -58,13 +58,11 @@ _KINDS: Final[dict[str, type[Object]]] = {
 def read_counters(path: Path) -> dict[str, Mapping[str, int]]:
     """The counters of all devices of a running service, by their names.
 
-    ``OSError`` if none answers at the socket ``path``, ``VerbsError`` if it is of another version,
-    or no verbs service.
+    ``OSError`` if none answers at the socket ``path``, ``VerbsError`` if it is of another version
+    or of another user, or no verbs service.
     """
     found: dict[str, Mapping[str, int]] = {}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-        sock.settimeout(_ANSWER_TIMEOUT)
-        sock.connect(os.fspath(path))
+    with connected(path, _ANSWER_TIMEOUT) as sock:
         (count,) = _call(sock, "hello", version())
         for index in range(count):
             _, _, *name = _call(sock, "get_device", index)

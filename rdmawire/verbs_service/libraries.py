@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import LibraryError
+from rdmawire.verbs_service.trusted_folder import remove_entry
 
 PRELOAD: Final = "librdmawire-sysfs.so"
 """The library that shows a private ``/sys``, for LD_PRELOAD."""
@@ -101,17 +102,33 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def copy_libraries(folder: Path, found: list[Path]) -> None:
-    """Copy libraries to a folder, with the names that programs open, in place of older ones.
+def copy_libraries(folder: int, found: list[Path]) -> None:
+    """Copy libraries to an open folder, with the names that programs open, in place of older ones.
 
     Copies, so that a container with the folder has them. ``libibverbs.so`` is a link. Each name
-    always has a whole library, and programs that have loaded an older one keep it.
+    always has a whole library, and programs that have loaded an older one keep it. Other files are
+    removed: programs would load them, too.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    for name in {*os.listdir(folder)} - {one for path in found for one in (path.name, path.stem)}:
+        remove_entry(name, folder)
     for library in found:
-        copy = folder / f"{library.name}.new"
-        shutil.copy2(library, copy)
-        copy.replace(folder / library.name)
-        link = folder / library.stem
-        if library.suffix != ".so" and not link.is_symlink():
-            link.symlink_to(library.name)
+        _copy(library, folder)
+        if library.suffix != ".so":
+            part = _part(library.stem, folder)
+            os.symlink(library.name, part, dir_fd=folder)
+            os.replace(part, library.stem, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _copy(library: Path, folder: int) -> None:
+    part = _part(library.name, folder)
+    copy = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755, dir_fd=folder)
+    with library.open("rb") as source, os.fdopen(copy, "wb") as target:
+        shutil.copyfileobj(source, target)
+    os.replace(part, library.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _part(name: str, folder: int) -> str:
+    """Return the name of a file until it is complete, and remove what has that name."""
+    part = f"{name}.new"
+    remove_entry(part, folder)
+    return part

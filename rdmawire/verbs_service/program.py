@@ -2,18 +2,25 @@
 
 import fcntl
 import os
-import shutil
 import socket
+import stat
+import time
 from array import array
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from errno import EACCES, EADDRINUSE, ENAMETOOLONG, ENOENT
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from errno import EACCES, EADDRINUSE, EEXIST, ENAMETOOLONG, ENOENT, EPERM
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.verbs_service.libraries import PRELOAD, copy_libraries, libraries
 from rdmawire.verbs_service.protocol import MAX_REASON, version
+from rdmawire.verbs_service.trusted_folder import (
+    check_peer,
+    open_own,
+    open_parent,
+    remove_entry,
+)
 
 if TYPE_CHECKING:
     from rdmawire.topology import Machine
@@ -21,10 +28,9 @@ if TYPE_CHECKING:
 
 CUDA_LOADING: Final = "CUDA_MODULE_LOADING"
 """The variable of CUDA that says when kernels are loaded."""
-VARIABLES: Final = ("RDMAWIRE_VERBS", "RDMAWIRE_SYSFS", "LD_LIBRARY_PATH", "LD_PRELOAD")
-"""The variables that :meth:`ProgramFiles.variables` returns."""
 _TREES: Final = ("sys", "dev", "bin", "share")
 """Folders that are removed with the service; that of the libraries stays."""
+_LIBRARIES: Final = "lib"
 
 
 def default_socket(environment: Mapping[str, str]) -> Path:
@@ -51,6 +57,12 @@ _HELLO_REPLY: Final = 2 * _WORD
 """Bytes of its reply: 0, and the number of devices."""
 _ANSWER_TIMEOUT: Final = 60.0
 """Seconds in which a service answers. In a checkout it may compile the libraries first."""
+_START_TIMEOUT: Final = 30.0
+"""Seconds in which a service that is starting is expected to answer."""
+_START_PERIOD: Final = 0.02
+"""Seconds between two looks for it."""
+_LOCK_ATTEMPTS: Final = 20
+"""How often a service tries to lock its folder: :meth:`ProgramFiles.is_claimed` has it briefly."""
 
 
 def check_socket_path(path: Path) -> None:
@@ -64,86 +76,195 @@ def check_socket_path(path: Path) -> None:
         )
 
 
+def check_is_socket(path: Path) -> None:
+    """``VerbsError`` EADDRINUSE if there is a file that is no socket."""
+    if path.exists() and not path.is_socket():
+        raise VerbsError(f"{path}: exists, and is no socket: name another path", EADDRINUSE)
+
+
 def is_served(path: Path) -> bool:
-    """Whether a service answers at a socket. Waits for one that is starting."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        probe.settimeout(_ANSWER_TIMEOUT)
-        try:
-            probe.connect(os.fspath(path))
+    """Whether a service answers at a socket. Waits for one that is starting.
+
+    ``VerbsError`` EACCES if it belongs to another user than this one, or root.
+    """
+    try:
+        with connected(path, _ANSWER_TIMEOUT) as probe:
             probe.send(array("Q", (_HELLO, version())).tobytes())
             reply = probe.recv(_WORD + MAX_REASON + 1)
-        except OSError:
-            return False
+    except OSError:
+        return False
     is_refusal = any(reply[:_WORD]) and len(reply) % _WORD == 0  # of another version
     return len(reply) == _HELLO_REPLY or is_refusal
+
+
+@contextmanager
+def connected(path: Path, timeout: float) -> Iterator[socket.socket]:
+    """Yield a connection to a service, whose calls take at most ``timeout`` seconds.
+
+    ``OSError`` if no service is there, ``VerbsError`` EACCES if it belongs to another user.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(timeout)
+        sock.connect(os.fspath(path))
+        check_peer(sock, path)
+        yield sock
 
 
 class ProgramFiles:
     """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys``, ``dev``, ``bin``.
 
-    One service at a time has them: :meth:`write` locks the folder.
+    One service at a time has them: :meth:`claim` locks the folder.
     """
 
     def __init__(self, path: Path) -> None:
-        self.socket = path.absolute()
+        given = path.absolute()
+        self.socket = Path(os.path.realpath(given.parent), path.name)
+        self._is_linked = given.parent.is_symlink()
         self.folder = self.socket.with_name(f"{path.name}.rdmawire")
+        self._user = os.geteuid()
         self._lock: int | None = None
+        self._kept: tuple[str, ...] = ()
+        """Which files :meth:`remove` leaves."""
 
     @property
     def sysfs(self) -> Path:
         """The private ``/sys``."""
         return self.folder / "sys"
 
+    def claim(self) -> None:
+        """Take the folder for a service that is starting, and make it if it is missing.
+
+        ``VerbsError`` EADDRINUSE if another service has it, EPERM for a folder that other users can
+        change (:mod:`rdmawire.verbs_service.trusted_folder`), EEXIST for one with files that no
+        service has. ``OSError`` if it cannot be made.
+        """
+        if self._lock is None:
+            self._lock = self._take_lock()
+
     def write(
         self, machine: "Machine", devices: "Sequence[EmulatedDevice]", rates: Sequence[float]
     ) -> tuple[str, ...]:
         """Write all files, in place of those of a service that was killed.
 
-        Returns a sentence for each library that is missing.
-        ``LibraryError`` without libraries, ``OSError`` for files that cannot be written,
-        ``VerbsError`` EADDRINUSE if another service has the files.
+        Returns a sentence for each library that is missing. Raises as :meth:`claim`, and
+        ``LibraryError`` without libraries, ``OSError`` for files that cannot be written.
         """
+        self.claim()
+        mask = os.umask(0o077)
+        os.umask(mask | stat.S_IWGRP | stat.S_IWOTH)
+        try:
+            found = libraries()
+            self._write(machine, devices, rates, found.paths)
+        except BaseException as error:
+            self.remove()
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, os.fspath(self.folder)) from error
+            raise
+        finally:
+            os.umask(mask)
+        return found.notes
+
+    def _write(
+        self,
+        machine: "Machine",
+        devices: "Sequence[EmulatedDevice]",
+        rates: Sequence[float],
+        found: list[Path],
+    ) -> None:
         from rdmawire.verbs_service.rdma_tool import write_rdma
         from rdmawire.verbs_service.sysfs import write_tree
 
-        found = libraries()
-        try:
-            self._take_lock()
-            self._remove_trees()
-            copy_libraries(self.folder / "lib", found.paths)
-            write_tree(self.folder, machine, devices, rates)
-            write_rdma(self.folder, devices)
-        except OSError as error:
-            self._give_up()
-            raise OSError(error.errno, error.strerror, os.fspath(self.folder)) from error
-        return found.notes
-
-    def _take_lock(self) -> None:
-        self.folder.mkdir(exist_ok=True)
-        lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise VerbsError(f"{self.socket}: a service is starting there", EADDRINUSE) from None
-        except BaseException:
-            os.close(lock)
-            raise
-        self._lock = lock
-
-    def _give_up(self) -> None:
-        """Remove the files that were written before an error."""
-        if self._lock is None:
-            return  # nothing: another service may have the files
-        shutil.rmtree(self.folder / "lib", ignore_errors=True)
-        self.remove()
-        with suppress(OSError):
-            self.folder.rmdir()
-
-    def _remove_trees(self) -> None:
+        assert self._lock is not None
         for name in _TREES:
-            if (self.folder / name).exists():
-                shutil.rmtree(self.folder / name)
+            remove_entry(name, self._lock)
+        copies = open_own(_LIBRARIES, self._lock, self.folder / _LIBRARIES)
+        try:
+            copy_libraries(copies, found)
+        finally:
+            os.close(copies)
+        opened = Path(f"/proc/self/fd/{self._lock}")  # the folder, even if it is renamed
+        write_tree(opened, machine, devices, rates)
+        write_rdma(opened, devices)
+        self._kept = (_LIBRARIES,)
+
+    def _take_lock(self) -> int:
+        for _ in range(_LOCK_ATTEMPTS):
+            folder = self._open(create=True)
+            try:
+                if self._is_locked(folder):
+                    return folder
+            except BaseException:
+                os.close(folder)
+                raise
+            os.close(folder)
+            time.sleep(_START_PERIOD)
+        doing = "running" if self.socket.exists() else "starting"
+        raise VerbsError(f"{self.socket}: a service is {doing} there", EADDRINUSE)
+
+    def _is_locked(self, folder: int) -> bool:
+        """Lock the folder. Return ``False`` if that is impossible now, or it was removed."""
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        found = {*os.listdir(folder)}
+        if others := found - {_LIBRARIES, *_TREES}:
+            named = min(others)
+            text = f"{self.folder}: has {named!r}, which is of no service: name another socket"
+            raise VerbsError(text, EEXIST)
+        self._kept = (_LIBRARIES,) if _LIBRARIES in found else ()
+        return os.fstat(folder).st_nlink > 0
+
+    def is_claimed(self) -> bool:
+        """Whether a service is running or starting there. Raises as :meth:`check`."""
+        with suppress(OSError):
+            folder = self._open()
+            try:
+                fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(folder)
+        return False
+
+    def check(self) -> None:
+        """``VerbsError`` EPERM if others than this user or root can change the files.
+
+        Another errno says why there are none.
+        """
+        try:
+            folder = self._open()
+            self._user = os.fstat(folder).st_uid
+            os.close(folder)
+        except OSError as error:
+            text = f"{self.folder}: {error.strerror}: the service has no files for programs"
+            raise VerbsError(text, error.errno or EPERM) from error
+
+    def _open(self, *, create: bool = False) -> int:
+        if self._is_linked:
+            text = f"the folder of {self.socket.name} is a link: name {self.socket} itself"
+            raise VerbsError(text, EPERM)
+        parent = open_parent(self.socket, create=create)
+        try:
+            return open_own(self.folder.name, parent, self.folder, create=create)
+        finally:
+            os.close(parent)
+
+    def wait_for_service(self, on_wait: Callable[[], None]) -> bool:
+        """Whether a service answers. Waits for one that is starting, 30 s at most.
+
+        ``on_wait`` is called once before that. Raises as :meth:`check` and :func:`is_served`.
+        """
+        end = time.monotonic() + _START_TIMEOUT
+        waits = False
+        while not is_served(self.socket):
+            if not self.is_claimed() or time.monotonic() > end:
+                return is_served(self.socket)
+            if not waits:
+                on_wait()
+            waits = True
+            time.sleep(_START_PERIOD)
+        return True
 
     def remove(self) -> None:
         """Remove the files that :meth:`write` wrote, but the libraries.
@@ -153,7 +274,11 @@ class ProgramFiles:
         """
         if self._lock is None:
             return
-        self._remove_trees()
+        for name in (_LIBRARIES, *_TREES):
+            if name not in self._kept:
+                remove_entry(name, self._lock)
+        with suppress(OSError):
+            self.folder.rmdir()  # if nothing was written
         os.close(self._lock)
         self._lock = None
 
@@ -165,6 +290,7 @@ class ProgramFiles:
         lib = self.folder / "lib"
         own = {
             "RDMAWIRE_VERBS": os.fspath(self.socket),
+            "RDMAWIRE_USER": str(self._user),
             "RDMAWIRE_SYSFS": os.fspath(self.sysfs),
             "LD_LIBRARY_PATH": _before(lib, environment.get("LD_LIBRARY_PATH")),
         }
@@ -191,6 +317,7 @@ class ProgramFiles:
         lib = self.folder / "lib"
         return {
             "RDMAWIRE_VERBS": None,
+            "RDMAWIRE_USER": None,
             "RDMAWIRE_SYSFS": None,
             "LD_LIBRARY_PATH": ":".join(_without(lib, environment.get("LD_LIBRARY_PATH"))) or None,
             "LD_PRELOAD": ":".join(_without(lib / PRELOAD, environment.get("LD_PRELOAD"))) or None,
@@ -204,7 +331,11 @@ def no_service(path: Path) -> VerbsError:
     """
     check_socket_path(path)
     if not _may_use(path):
-        return VerbsError(f"{path}: Permission denied: name a socket of this user", EACCES)
+        return VerbsError(
+            f"{path}: Permission denied: name a socket of this user, or have its owner share it"
+            f" (chmod a+w {path}, in a folder that others may enter)",
+            EACCES,
+        )
     return VerbsError(
         f"no verbs service answers at {path}: start one with `rdmawire verbs serve`", ENOENT
     )
@@ -213,9 +344,12 @@ def no_service(path: Path) -> VerbsError:
 def _may_use(path: Path) -> bool:
     """Whether this user may connect to the socket, or there is none."""
     try:
-        return not path.exists() or os.access(path, os.W_OK)
+        os.stat(path)
     except PermissionError:
         return False
+    except OSError:
+        return True
+    return os.access(path, os.W_OK)
 
 
 def _before(path: Path, others: str | None) -> str:

@@ -35,7 +35,7 @@ from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.network import DeviceNetwork
 from rdmawire.verbs_service.posting import take_receives, take_work
 from rdmawire.verbs_service.process_memory import ProcessMemory
-from rdmawire.verbs_service.program import check_socket_path
+from rdmawire.verbs_service.program import check_is_socket, check_socket_path
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
 from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 
@@ -417,11 +417,11 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _remove_dead(path: Path) -> None:
+    check_is_socket(path)
     if not path.exists():
         return
-    if not path.is_socket():
-        raise VerbsError(f"{path}: exists, and is no socket: name another path", EADDRINUSE)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.setblocking(False)  # another program may accept none
         try:
             probe.connect(os.fspath(path))
         except ConnectionRefusedError:

@@ -25,7 +25,7 @@ from rdmawire.verbs_service.fabric_network import (
 )
 from rdmawire.verbs_service.network import DeviceNetwork, DirectNetwork
 from rdmawire.verbs_service.pci_layout import plain_host
-from rdmawire.verbs_service.program import ProgramFiles
+from rdmawire.verbs_service.program import ProgramFiles, check_is_socket, check_socket_path
 from rdmawire.verbs_service.protocol import COUNTERS
 from rdmawire.verbs_service.server import Server
 from rdmawire.verbs_service.sysfs import CounterFiles
@@ -69,10 +69,14 @@ class VerbsSession:
     def __init__(self, path: Path, settings: SessionSettings) -> None:
         self.files = ProgramFiles(path)
         self._ended = self._is_stale = False
+        self._capture = capture = None
         _allow_descriptors()
-        _make_private(self.files.socket.parent)
-        self._capture = capture = None if settings.pcap is None else Capture(settings.pcap)
+        check_socket_path(self.files.socket)
+        check_is_socket(self.files.socket)
+        self.files.claim()  # before what takes long: `rdmawire verbs env` waits for it
         try:
+            if settings.pcap is not None:
+                self._capture = capture = Capture(settings.pcap)
             network, specs = _devices(settings, capture)
             machine = settings.host or plain_host([spec.name for spec in specs])
             rates = [spec.rate for spec in specs]
@@ -219,17 +223,6 @@ def _allow_descriptors() -> None:
     """Raise the limit of open descriptors: each CQ, channel and context has some."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _make_private(folder: Path) -> None:
-    """Make the folder of a socket, for this user alone. ``OSError`` if it belongs to another one.
-
-    Programs load libraries from there, so a folder that others made in ``/tmp`` is refused.
-    """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    owner = folder.stat().st_uid
-    if owner not in (0, os.getuid()) and not folder.samefile(Path.cwd()):
-        raise PermissionError(1, f"belongs to user {owner}: name another socket", os.fspath(folder))
 
 
 def _devices(

@@ -82,6 +82,11 @@ def test_a_library_whose_header_is_missing_is_left_out(checkout: Path) -> None:
 def test_copies_have_the_names_that_programs_open(tmp_path: Path) -> None:
     source = tmp_path / "libibverbs.so.1"
     source.write_text("code")
-    copy_libraries(tmp_path / "lib", [source])
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libm.so.6").touch()
+    folder = os.open(tmp_path / "lib", os.O_RDONLY)
+    copy_libraries(folder, [source])
+    os.close(folder)
     assert (tmp_path / "lib/libibverbs.so").read_text() == "code"
     assert not (tmp_path / "lib/libibverbs.so.1").is_symlink()
+    assert sorted(os.listdir(tmp_path / "lib")) == ["libibverbs.so", "libibverbs.so.1"]

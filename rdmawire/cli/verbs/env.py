@@ -4,11 +4,13 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import click
 
 from rdmawire.cli.command import Command, PathType, option
+from rdmawire.cli.streams import complain
 from rdmawire.cli.verbs import note_executable, status_of_failure, status_of_missing
 
 
@@ -38,7 +40,7 @@ from rdmawire.cli.verbs import note_executable, status_of_failure, status_of_mis
 )  # fmt: skip
 def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool, unset: bool) -> int:
     """Print `export` lines for the shell's eval, or run COMMAND with these variables."""
-    from rdmawire.verbs_service import ProgramFiles, given_socket, is_served, no_service
+    from rdmawire.verbs_service import ProgramFiles, given_socket, no_service
 
     path = socket or given_socket(os.environ)
     files = ProgramFiles(path)
@@ -47,8 +49,9 @@ def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool, un
             raise click.UsageError("--unset prints lines for a shell: give nothing else with it")
         _print_lines(files.variables_without(os.environ))
         return 0
-    if not is_served(path):
+    if not files.wait_for_service(partial(_say_waiting, path)):
         raise no_service(path)
+    files.check()
     if not words:
         _print_lines(files.variables(os.environ, preload=not no_preload))
         return 0
@@ -62,6 +65,10 @@ def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool, un
         except OSError as error:
             status = status_of_failure(words[0], error)
     return status
+
+
+def _say_waiting(path: Path) -> None:
+    complain(f"waiting for the service that is starting at {path}")
 
 
 def _print_lines(variables: Mapping[str, str | None]) -> None:

@@ -1,0 +1,150 @@
+"""Folders in which no other user can change what programs load.
+
+Programs load libraries from the folder beside a socket. So each folder on its path must belong to
+this user or to root, and others may write to it only if its sticky bit keeps them from renaming
+what is not theirs. Each is opened below the one before, without following links, and checked by its
+descriptor: what was checked is what is used.
+"""
+
+import grp
+import os
+import pwd
+import shutil
+import socket
+import stat
+from contextlib import suppress
+from errno import EACCES, EPERM
+from pathlib import Path
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.verbs_service.connection import peer_of
+
+_LOOK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PRIVATE, _PUBLIC = 0o700, 0o755
+_ALL_USERS: Final = 2**32 - 1
+"""The number of users of the first user namespace: user_namespaces(7)."""
+_OTHER_SOCKET: Final = "name a socket in a folder of this user"
+
+
+def trusted_users() -> set[int]:
+    """Return the users whose files and services are used: this one, root, and the one of sudo."""
+    users = {0, os.geteuid()}
+    caller = os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isdecimal():
+        users.add(int(caller))
+    return users
+
+
+def check_peer(connected: socket.socket, path: Path) -> None:
+    """``VerbsError`` EACCES unless the service at the socket ``path`` is of a trusted user."""
+    _, user = peer_of(connected)
+    if user not in trusted_users():
+        raise VerbsError(
+            f"{path}: the service there belongs to user {user}: name a socket of this user", EACCES
+        )
+
+
+def open_parent(path: Path, *, create: bool = False) -> int:
+    """Return a descriptor of the folder of ``path``, which has no links, after checks on the way.
+
+    With ``create`` missing folders are made, the last one for this user alone. ``VerbsError`` EPERM
+    for a folder that others can change or replace, ``OSError`` for one that cannot be opened.
+    """
+    above, last = path.parents[-2:0:-1], path.parent
+    at, opened = Path("/"), os.open("/", _LOOK)
+    try:
+        for folder in (*above, last) if last.name else ():
+            _check(opened, at, _users_above())
+            mode = _PRIVATE if folder == last else _PUBLIC
+            child = _open(folder.name, _LOOK, opened, folder, mode if create else None)
+            os.close(opened)
+            at, opened = folder, child
+        _check(opened, at, trusted_users())
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
+def open_own(name: str, folder: int, path: Path, *, create: bool = True) -> int:
+    """Return a descriptor of the folder ``name`` in an open one, which only its owner can change.
+
+    With ``create`` it is made if it is missing, and belongs to this user; without it may be of
+    another trusted user. ``path`` is for errors: ``VerbsError`` EPERM for a folder of others or for
+    another file, ``OSError`` if it cannot be opened.
+    """
+    try:
+        opened = _open(name, _READ, folder, path, _PUBLIC if create else None)
+    except NotADirectoryError:
+        text = f"{path}: is a link or no folder: remove it, or name another socket"
+        raise VerbsError(text, EPERM) from None
+    try:
+        _check(opened, path, {os.geteuid()} if create else trusted_users(), is_shared=False)
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
+def remove_entry(name: str, folder: int) -> None:
+    """Remove a file or a tree in an open folder; links are removed, and never followed."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+
+
+def _open(name: str, flags: int, folder: int, path: Path, mode: int | None) -> int:
+    """Open a name in a folder, and make it a folder first if it is missing and has a mode."""
+    try:
+        try:
+            return os.open(name, flags, dir_fd=folder)
+        except FileNotFoundError:
+            if mode is None:
+                raise
+        with suppress(FileExistsError):
+            os.mkdir(name, mode, dir_fd=folder)
+        return os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+
+
+def _check(opened: int, path: Path, users: set[int], *, is_shared: bool = True) -> None:
+    """``VerbsError`` EPERM for a folder of others, or to which they write.
+
+    ``is_shared``: they may if the sticky bit is set.
+    """
+    found = os.fstat(opened)
+    if found.st_uid not in users:
+        raise VerbsError(f"{path}: belongs to user {found.st_uid}: {_OTHER_SOCKET}", EPERM)
+    by_group = found.st_mode & stat.S_IWGRP and not _is_alone(found.st_uid, found.st_gid)
+    is_sticky = is_shared and found.st_mode & stat.S_ISVTX
+    if (by_group or found.st_mode & stat.S_IWOTH) and not is_sticky:
+        reason = "other users can write to it: remove their permission (chmod go-w), or"
+        raise VerbsError(f"{path}: {reason} {_OTHER_SOCKET}", EPERM)
+
+
+def _is_alone(user: int, group: int) -> bool:
+    """Whether a user has a group to itself: it has the user's name, and is the user's own."""
+    try:
+        owner, found = pwd.getpwuid(user), grp.getgrgid(group)
+    except KeyError:
+        return False
+    is_own = owner.pw_gid == group and owner.pw_name == found.gr_name
+    return is_own and set(found.gr_mem) <= {owner.pw_name}
+
+
+def _users_above() -> set[int]:
+    """Return the users that may have the folders above that of a socket.
+
+    In a user namespace, as of a container, they include the one that stands for all users outside,
+    root among them: user_namespaces(7).
+    """
+    users = trusted_users()
+    counts = Path("/proc/self/uid_map").read_text().split()[2::3]
+    if sum(map(int, counts)) < _ALL_USERS:
+        users.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
+    return users
