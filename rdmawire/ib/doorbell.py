@@ -20,6 +20,7 @@ from rdmawire.errors import MemoryFault, VerbsError, WireError
 from rdmawire.ib.device import Device
 from rdmawire.ib.post_checks import check_recv, check_send
 from rdmawire.ib.qp import QPInit, QueuePair
+from rdmawire.ib.send_queue import Wqe
 from rdmawire.memory.key import LOCAL_READ, LOCAL_WRITE, Access, ProtectionDomain
 from rdmawire.validate import check_int, check_type
 from rdmawire.verbs.async_event import Sink
@@ -393,8 +394,16 @@ def _check_border(qp: QueuePair, wqe: bytes) -> None:
 
 
 def post_invalid(qp: QueuePair, wr_id: int) -> None:
-    """Queue an invalid WQE: it completes with an error, in order."""
-    qp.enqueue_send(SendWR(SendOpcode.SEND, wr_id=wr_id))
+    """Queue an invalid WQE: it completes with an error, in order.
+
+    In a state that accepts no sends it completes at once, and the state stays: IBA 11.4.1.1.
+    """
+    wr = SendWR(SendOpcode.SEND, wr_id=wr_id)
+    if not qp.state_rules.post_send:
+        qp.send_slots.held += 1
+        qp.complete_send(Wqe(wr, qp.verb_table), WCStatus.LOC_QP_OP_ERR)
+        return
+    qp.enqueue_send(wr)
     if not qp.state_rules.flush_send:
         qp.sq.posted[-1].verb = _INVALID
 

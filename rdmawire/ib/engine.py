@@ -5,7 +5,7 @@ a frame, ``receive`` leads to a memory access, a response, a state or a counter,
 exception.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
 
 from rdmawire.ib.admission import refused
@@ -86,15 +86,18 @@ class Nic(Verbs):
     def _take_in(self, arrival: Arrival) -> None:
         flow = arrival.flow
         for qp, role in flow.ways or self._find_routes(flow):
-            if not qp.takes_packets:
-                self._turned_away(qp, role)
-                continue
-            if flow.special or qp.watches:
-                self._look_at(qp, role, flow)
-            if role is None:
-                complete(qp, arrival)
-            else:
-                respond(qp, role, arrival)
+            try:
+                if not qp.takes_packets:
+                    self._turned_away(qp, role)
+                    continue
+                if flow.special or qp.watches:
+                    self._look_at(qp, role, flow)
+                if role is None:
+                    complete(qp, arrival)
+                else:
+                    respond(qp, role, arrival)
+            except Exception as error:
+                self.device.failed(qp, error)
 
     def _look_at(self, qp: QueuePair, role: RequestRule | None, flow: Flow) -> None:
         """Process the headers before the transport, and the first packet of a connection."""
@@ -134,7 +137,10 @@ class Nic(Verbs):
                 if frame.__class__ is not bytes:
                     frame = as_bytes("frame", frame)
                 flow = flow_of(frame)
-                taken = 0 if flow is None or flow.run is None else flow.run(flow, frames, index)
+                try:
+                    taken = 0 if flow is None or flow.run is None else flow.run(flow, frames, index)
+                except Exception as error:
+                    taken = self._failed_run(flow, error)
                 if taken:
                     index += taken
                     data += taken * len(frame)  # the frames of a run have one length
@@ -147,6 +153,13 @@ class Nic(Verbs):
         finally:
             device.rcv_packets += index
             device.rcv_bytes += data
+
+    def _failed_run(self, flow: Flow | None, error: Exception) -> int:
+        """Report the exception of a run of packets. Return 1: the first of them is dropped."""
+        if flow is None or not flow.ways:
+            raise error
+        self.device.failed(flow.ways[0][0], error)
+        return 1
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
         """Return at most ``most`` frames to send; none when nothing is ready.
@@ -175,10 +188,13 @@ class Nic(Verbs):
         while ready and len(frames) < most:
             qp = next(iter(ready))
             del ready[qp]
-            if qp.governor is None:
-                transmit(qp, frames, most)
-            else:
-                qp.governor.transmit(frames, most)
+            try:
+                if qp.governor is None:
+                    transmit(qp, frames, most)
+                else:
+                    qp.governor.transmit(frames, most)
+            except Exception as error:
+                device.failed(qp, error)
             if len(frames) >= most:
                 ready[qp] = None
         if device.lid:
@@ -222,14 +238,21 @@ class Nic(Verbs):
         check_time(now)
         self.device.now = now
         for timer in self.device.timers.due(now):
-            timed_out(timer.qp)
+            self._expire(timed_out, timer.qp)
         for page_wait in self.device.page_waits.due(now):
-            paged_in(page_wait.qp)
+            self._expire(paged_in, page_wait.qp)
         for governor in self.device.governors.due(now):
             governor.due(now)
         for cq in self.device.moderated.values():
             if (time := cq.next_timer()) is not None and time <= now:
                 cq.handle_timer(now)
+
+    def _expire(self, handle: Callable[[QueuePair], None], qp: QueuePair) -> None:
+        """Handle a timer of one queue pair."""
+        try:
+            handle(qp)
+        except Exception as error:
+            self.device.failed(qp, error)
 
     def next_event(self) -> Event | None:
         """Remove and return the oldest event of objects without a channel, or return ``None``."""

@@ -77,7 +77,8 @@ class Kind(NamedTuple):
 class LocalConnection:
     """One direction of a connection: work of ``qp``, and its effects at ``peer``.
 
-    ``to_peer`` is the flow of the requests, ``back`` that of the responses.
+    ``to_peer`` is the flow of the requests, ``back`` that of the responses. ``sent`` counts the
+    messages of the last :meth:`send`, also after an exception.
     """
 
     __slots__ = (
@@ -90,6 +91,7 @@ class LocalConnection:
         "back",
         "peer",
         "qp",
+        "sent",
         "to_peer",
     )
 
@@ -101,7 +103,7 @@ class LocalConnection:
         self._kinds = KINDS[qp.type]
         self._request = _empty_frame(qp.request_template)
         self._response = _empty_frame(peer.response_template)
-        self._messages = self._packets = self._bytes = 0
+        self.sent = self._messages = self._packets = self._bytes = 0
 
     @property
     def holds(self) -> bool:
@@ -120,13 +122,15 @@ class LocalConnection:
         posted = self.qp.sq.posted
         if not self.holds:
             return 0
-        sent = self.send(_new_work(posted), self.qp.device.now, are_posted=True)
-        for _ in range(sent):
-            posted.popleft()
-        self.qp.send_slots.held -= sent
-        if sent and posted:
-            self.qp.wake()
-        return sent
+        try:
+            return self.send(_new_work(posted), self.qp.device.now, are_posted=True)
+        finally:
+            sent = self.sent
+            for _ in range(sent):
+                posted.popleft()
+            self.qp.send_slots.held -= sent
+            if sent and posted:
+                self.qp.wake()
 
     def send(self, work: Iterable[SendWR], now: int, *, are_posted: bool = False) -> int:
         """Send checked work of ``qp`` at ``now`` (ns), in order. Return the number of messages.
@@ -135,25 +139,28 @@ class LocalConnection:
         queue; other work is not sent before it. :attr:`holds` must be true.
         """
         qp = self.qp
+        sent = self.sent = free = 0
         if (qp.sq.posted and not are_posted) or not self._is_idle():
             return 0
         qp.device.now = self.peer.device.now = now
-        sent = free = 0
-        for wr in work:
-            kind = self._kinds.get(wr.opcode)
-            if sent == 1:
-                free = 1 + self._free_completions()  # for many messages one check is cheaper
-            if kind is None or not (sent < free or self._has_room(wr, kind)):
-                break
-            if not kind.send(self, wr, kind):
-                break
-            sent += 1
-        if sent:
-            if self.peer.watches:
-                establish(self.peer)
-            self._acknowledge()
-            qp.unasked = qp.ask_after
-            qp.retry_state.reset_retries()
+        try:
+            for wr in work:
+                kind = self._kinds.get(wr.opcode)
+                if sent == 1:
+                    free = 1 + self._free_completions()  # for many messages one check is cheaper
+                if kind is None or not (sent < free or self._has_room(wr, kind)):
+                    break
+                if not kind.send(self, wr, kind):
+                    break
+                sent += 1
+        finally:
+            self.sent = sent
+            if sent:
+                if self.peer.watches:
+                    establish(self.peer)
+                self._acknowledge()
+                qp.unasked = qp.ask_after
+                qp.retry_state.reset_retries()
         return sent
 
     def _free_completions(self) -> int:

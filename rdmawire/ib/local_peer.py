@@ -14,16 +14,18 @@ from rdmawire.wire.opcode import Operation
 def find_local(qp: QueuePair, nics: Mapping[bytes, Nic]) -> LocalConnection | None:
     """The connection of ``qp`` if its peer belongs to one of ``nics``, adapters by MAC address.
 
-    ``None`` also while the peer is not connected to ``qp``, and for queue pairs or adapters with
-    other rules than the standard's, which only packets follow.
+    ``None`` also while one of them has no path, while the peer is not connected to ``qp``, and for
+    queue pairs or adapters with other rules than the standard's, which only packets follow.
     """
-    if qp.type not in KINDS or not _is_standard(qp):
+    if qp.type not in KINDS or not _has_path(qp) or not _is_standard(qp):
         return None
     request = qp.request_template.frame(qp.service.base | Operation.SEND_ONLY, 0, b"", b"")
     to_peer = _flow_at(nics, request)
     if to_peer is None:
         return None
     peer: QueuePair = to_peer.ways[0][0]
+    if not _has_path(peer):
+        return None
     back = _flow_at(nics, peer.request_template.frame(to_peer.opcode, 0, b"", b""))
     if back is None or back.ways[0][0] is not qp or peer is qp or not _is_standard(peer):
         return None
@@ -65,6 +67,11 @@ _SEARCH_EVERY: Final = 64
 def _flow_at(nics: Mapping[bytes, Nic], frame: bytes) -> Flow | None:
     nic = nics.get(frame[:6])
     return None if nic is None else nic.flow_of(frame)
+
+
+def _has_path(qp: QueuePair) -> bool:
+    """Whether the queue pair has the address of its peer: not before RTR, nor in ERR after INIT."""
+    return qp.attributes.ah is not None
 
 
 def _is_standard(qp: QueuePair) -> bool:

@@ -54,7 +54,8 @@ class Loop:
         self._epoll.register(self._alarm, EPOLLIN)
         self._handlers: dict[int, Handler] = {}
         self._yields = yields
-        self._stopped = False
+        self.stopped = False
+        """Whether :meth:`stop` was called."""
 
     def register(self, fd: int, handler: Handler, events: int = EPOLLIN) -> None:
         """Call ``handler`` while ``fd`` is ready for ``events``."""
@@ -68,7 +69,7 @@ class Loop:
 
     def stop(self) -> None:
         """Let :meth:`run` return after the present step. Any thread may call this."""
-        self._stopped = True
+        self.stopped = True
         os.eventfd_write(self._alarm, 1)
 
     def poll(self, timeout: float = 0) -> bool:
@@ -90,7 +91,7 @@ class Loop:
     def run(self, driver: Driver) -> None:
         """Drive until :meth:`stop`."""
         busy = idle = 0
-        while not self._stopped:
+        while not self.stopped:
             if driver.step():
                 idle, busy = 0, busy + 1
                 if not busy % _STEPS:

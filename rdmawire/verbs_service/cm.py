@@ -92,6 +92,12 @@ class CmSession:
             raise VerbsError(f"handle {handle} is no rdma_cm_id", EINVAL)
         return self.ids[handle]
 
+    def owns(self, thing: object) -> bool:
+        """Whether this session has an id or a channel."""
+        if isinstance(thing, CmId):
+            return self.ids.get(thing.handle) is thing
+        return isinstance(thing, EventChannel) and thing in self.channels.values()
+
     def check_room(self) -> None:
         """``VerbsError`` ENOMEM if the process has as many ids and channels as it may."""
         if len(self.channels) + len(self.ids) >= MAX_IDS:
@@ -99,7 +105,10 @@ class CmSession:
 
 
 class ConnectionService:
-    """The connection managers of the devices. ``settings`` are the times and retries of each."""
+    """The connection managers of the devices. ``settings`` are the times and retries of each.
+
+    ``failed`` is called with exceptions: the work behind them is done.
+    """
 
     def __init__(
         self,
@@ -107,13 +116,17 @@ class ConnectionService:
         resolve: Resolve,
         random: Randomness,
         settings: CMSettings | None = None,
+        *,
+        failed: Callable[[Exception], None],
     ) -> None:
         self._resolve = resolve
+        self._failed = failed
         rules = STANDARD._replace(moves_qps=False)
         self.devices = []
         for index, device in enumerate(devices):
             times = settings or CMSettings(path_mtu=device.mtu, packet_life=_PACKET_LIFE)
             manager = ConnectionManager(device.nic, self._neighbour, random, times, rules=rules)
+            manager.failed = failed
             self.devices.append(CmDevice(index, device, manager))
         self._received = [cm_device.manager.gsi.received for cm_device in self.devices]
         self._due: int | None = None
@@ -148,12 +161,18 @@ class ConnectionService:
         is_due = self._due is not None and self._due <= time
         if not (self._changed or is_due or any(self._received)):
             return False  # nearly always
-        for cm_device in self.devices:
-            cm_device.manager.handle_timer(time)
-            cm_device.manager.poll(time)
-            while (event := cm_device.manager.next_event()) is not None:
-                self._report(cm_device, event)
         self._changed = False
+        for cm_device in self.devices:
+            for work in (cm_device.manager.handle_timer, cm_device.manager.poll):
+                try:
+                    work(time)
+                except Exception as error:
+                    self._failed(error)
+            while (event := cm_device.manager.next_event()) is not None:
+                try:
+                    self._report(cm_device, event)
+                except Exception as error:
+                    self._failed(error)
         times = (cm_device.manager.next_timer() for cm_device in self.devices)
         self._due = min((time for time in times if time is not None), default=None)
         return True

@@ -5,7 +5,7 @@ order that the engine allows, also if the process died in the middle of a call.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from errno import EBUSY, EINVAL
 from struct import Struct
 from typing import Final, TypeVar
@@ -83,11 +83,20 @@ Object = (
 T = TypeVar("T", bound=Object)
 
 
+PARTS: Final = (Region, MemoryWindow, CompletionRing, SharedReceiveQueue)
+"""Objects of the engine that exceptions in its work are attributed by, besides queue pairs."""
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
 class Context:
     """The objects of one process on one device.
 
     ``process`` is the memory of the process, ``None`` where Linux refuses access: then the library
-    copies. :meth:`close` closes it. ``OSError`` without descriptors or memory.
+    copies. :meth:`close` closes it. ``failed`` is called with exceptions of work that another
+    context may have caused. ``OSError`` without descriptors or memory.
     """
 
     def __init__(self, device: EmulatedDevice, pid: int, process: ProcessMemory | None) -> None:
@@ -111,6 +120,7 @@ class Context:
         """The multicast groups of queue pairs."""
         self._channels: dict[int, Channel] = {}
         self._objects: dict[int, Object] = {}
+        self.failed: Callable[[Exception], None] = _raise
         self._next = 1
         self._closed = False
 
@@ -151,6 +161,18 @@ class Context:
         for handle, thing in tuple(self._objects.items()):
             if isinstance(thing, kind):
                 yield handle, thing
+
+    def owns(self, thing: object) -> bool:
+        """Whether this context has an object of the engine or the service."""
+        if isinstance(thing, QueuePair):
+            return self.qps.get(thing.qp_num) is thing
+        parts = (self, self.ring, self.copies, self.pipe, self.process, self.local, self.srqs)
+        if thing is not None and any(thing is part for part in parts):
+            return True
+        return isinstance(thing, PARTS) and any(
+            thing is one or thing is getattr(one, "cq", one) or thing is getattr(one, "srq", one)
+            for one in self._objects.values()
+        )
 
     # Events.
 
@@ -279,28 +301,42 @@ class Context:
         self.remove(handle)
 
     def close(self) -> None:
-        """Destroy all objects, and free the rings and descriptors."""
+        """Destroy all objects, and free the rings and descriptors.
+
+        Where that raises exceptions the others are destroyed, and the last exception is raised.
+        """
         if self._closed:
             return
         self._closed = True
-        self._destroy(QueuePairHandle, self.destroy_qp)
-        self._destroy(SrqHandle, self.destroy_srq)
-        self._destroy(CqHandle, self.destroy_cq)
-        self._destroy(Channel, self.destroy_channel)
-        self._destroy(MemoryWindow, self.dealloc_mw)
-        self._destroy(Region, self.dereg_mr)
-        self._destroy(DeviceMemory, self.free_dm)
-        self._destroy(XrcDomain, self.close_xrcd)
-        self._destroy(AllocatedPD, self.dealloc_pd)
-        self.nic.destroy_async_channel(self.async_channel)
-        self.ring.close()
-        self.copies.close()
-        self.pipe.close()
-        if self.process is not None:
-            self.process.close()
+        with ExitStack() as last:  # each of them, whatever the others raise
+            if self.process is not None:
+                last.callback(self.process.close)
+            last.callback(self.pipe.close)
+            last.callback(self.copies.close)
+            last.callback(self.ring.close)
+            last.callback(self.nic.destroy_async_channel, self.async_channel)
+            last.callback(self._destroy, AllocatedPD, self.dealloc_pd)
+            last.callback(self._destroy, XrcDomain, self.close_xrcd)
+            last.callback(self._destroy, DeviceMemory, self.free_dm)
+            last.callback(self._destroy, Region, self.dereg_mr)
+            last.callback(self._destroy, MemoryWindow, self.dealloc_mw)
+            last.callback(self._destroy, Channel, self.destroy_channel)
+            last.callback(self._destroy, CqHandle, self.destroy_cq)
+            last.callback(self._destroy, SrqHandle, self.destroy_srq)
+            last.callback(self._destroy, QueuePairHandle, self.destroy_qp)
 
     def _destroy(self, kind: type[T], destroy: Callable[[int, T], None]) -> None:
-        """Destroy all objects of a kind, except those that another process still uses."""
+        """Destroy all objects of a kind, except those that another process still uses.
+
+        The first exception of another kind is raised once all are tried.
+        """
+        failed: Exception | None = None
         for handle, thing in self.of_kind(kind):
-            with suppress(VerbsError):
+            try:
                 destroy(handle, thing)
+            except VerbsError:
+                continue
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed

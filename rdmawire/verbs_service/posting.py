@@ -235,7 +235,11 @@ def _post_sends(context: Context, qp: QueuePair, works: list[SendWR], *, are_sho
     connection = context.local.of(qp)
     if connection is not None:
         checked = works if are_short else _checked(qp, works)
-        works = works[connection.send(checked, now()) :]
+        try:
+            connection.send(checked, now())
+        except Exception as error:  # perhaps of the peer's context: packets do the rest
+            context.failed(error)
+        works = works[connection.sent :]
     if works and are_short:
         works = works[enqueue_short(qp, works) :]
     if works:
@@ -262,6 +266,8 @@ def _post(
             post(qp, rest)
             return
         except VerbsError:
+            if len(qp.sq.posted) > 2 * qp.cap.max_send_wr:
+                raise RingError(f"more work than QP {qp.qp_num:#x} has room for") from None
             refuse(qp, works[~length_hint(rest)].wr_id)
 
 

@@ -12,6 +12,7 @@ from select import EPOLLET, EPOLLIN
 from typing import Final
 
 from rdmawire.errors import VerbsError
+from rdmawire.ib import QueuePair
 from rdmawire.ib.cm import CMSettings
 from rdmawire.live import Loop, entropy, now
 from rdmawire.live.loop import YIELDS
@@ -21,6 +22,7 @@ from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
 from rdmawire.verbs_service.cm import CmSession, ConnectionService
 from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
+from rdmawire.verbs_service.cm_id import CmId, EventChannel
 from rdmawire.verbs_service.connection import (
     NO_VALUES,
     ClientGone,
@@ -28,16 +30,18 @@ from rdmawire.verbs_service.connection import (
     Reply,
     Request,
 )
-from rdmawire.verbs_service.context import Context
+from rdmawire.verbs_service.context import PARTS, Context
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import DeviceSpec, EmulatedDevice
 from rdmawire.verbs_service.diagnostics import warn
+from rdmawire.verbs_service.events import EventPipe
+from rdmawire.verbs_service.failures import Failures, culprit
 from rdmawire.verbs_service.network import DeviceNetwork
 from rdmawire.verbs_service.posting import take_receives, take_work
-from rdmawire.verbs_service.process_memory import ProcessMemory
+from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory
 from rdmawire.verbs_service.program import check_is_socket, check_socket_path
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
-from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
+from rdmawire.verbs_service.ring import MAX_BATCH, RingError, WorkRing, fence
 
 _NODE_CA: Final = 1
 _NAME_WORDS: Final = 8
@@ -58,6 +62,17 @@ class Client:
         self.greeted = False
         self.context: Context | None = None
         self.session: CmSession | None = None
+
+    def owns(self, thing: object) -> bool:
+        """Whether an object of the engine or of the service belongs to this client."""
+        parts = self.context, self.session
+        return any(part.owns(thing) for part in parts if part is not None)
+
+    @property
+    def name(self) -> str:
+        """The process, and the device that it has opened, for messages."""
+        pid = self.connection.pid
+        return f"process {pid}" + (f" on {self.context.device.name}" if self.context else "")
 
 
 class Server:
@@ -85,8 +100,16 @@ class Server:
         self.devices = [EmulatedDevice(spec, network.resolve, random) for spec in specs]
         for device in self.devices:
             device.nic.device.fetch_receives = partial(self._fetch_receives, device)
+            device.nic.device.failed = self._queue_pair_failed
         network.attach(self.devices)
-        self.cm = ConnectionService(self.devices, network.resolve, random, cm_settings)
+        self.cm = ConnectionService(
+            self.devices, network.resolve, random, cm_settings, failed=self._failed
+        )
+        self._failures = Failures()
+        self._ending: dict[Client, None] = {}
+        """The clients whose work raised an exception: they are dropped in the next step."""
+        self._interrupted: list[QueuePair] = []
+        """Queue pairs whose work ended with an exception of another client's."""
         self.write_counters: Callable[[], None] | None = None
         """Writes the counters of devices to the files that programs read, if there are any."""
         self._flush_at = self._move_by = now()
@@ -115,6 +138,8 @@ class Server:
     def step(self) -> bool:
         """Take posted work, and move frames."""
         worked = False
+        if self._ending:
+            self._drop_ending()
         for context in self._contexts:
             looks, ring = _LOOKS, context.ring
             while looks and ring.has_work and self._take_work(context):
@@ -127,20 +152,28 @@ class Server:
             return worked
         self._move_by, self._yields = time + _MOVE_PERIOD, False
         for _ in range(_ROUNDS):
-            moved = self.network.move(time)
-            if not self.cm.step(time) and not moved:
+            if not self._move(time):
                 break
             worked, time = True, now()  # frames take long: timers start when they are sent
         if worked or self._reports:
             self._report_events(time)
         return worked
 
+    def _move(self, time: int) -> bool:
+        """Move frames and messages of the manager. Return whether there were any."""
+        try:
+            moved = self.network.move(time)
+        except Exception as error:
+            self._failed(error)
+            moved = False
+        return self.cm.step(time) or moved
+
     def _report_events(self, time: int) -> None:
         """Write asynchronous events to their pipes."""
         self._reports = False
         for context in self._contexts:
             if context.async_channel.events:
-                context.report_events()
+                self._for_client(context, context.report_events)
         if time >= self._flush_at:
             self._flush_events(time)
 
@@ -148,14 +181,21 @@ class Server:
         """Write events that are pending because a pipe was full."""
         self._flush_at = time + _FLUSH_PERIOD
         for context in self._contexts:
-            context.flush_events()
+            self._for_client(context, context.flush_events)
+
+    def _for_client(self, context: Context, work: Callable[[], None]) -> None:
+        """Do work of one client."""
+        try:
+            work()
+        except Exception as error:
+            self._fail(self._client_of(context), error)
 
     def _take_work(self, context: Context) -> bool:
         self._taking = context
         try:
             return take_work(context)
-        except RingError as error:
-            self._expel(context, str(error))
+        except Exception as error:
+            self._expel(context, error)
             return False
         finally:
             self._taking = None
@@ -169,7 +209,10 @@ class Server:
         for context in self._contexts:
             others = context.device is device and context is not self._taking
             if others and context.ring.has_work:
-                found = take_receives(context) or found
+                try:
+                    found = take_receives(context) or found
+                except Exception as error:
+                    self._fail(self._client_of(context), error)
         return found
 
     def _take_all_work(self, context: Context) -> None:
@@ -185,7 +228,7 @@ class Server:
 
     def may_sleep(self) -> bool:
         """Have libraries ring their doorbells. ``False`` if there is work already."""
-        if self._reports:
+        if self._reports or self._ending:
             return False
         for context in self._contexts:
             context.ring.sleep()
@@ -200,12 +243,51 @@ class Server:
             context.ring.wake()
 
     def run(self) -> None:
-        """Serve until :meth:`stop`."""
-        self.loop.run(self)
+        """Serve until :meth:`stop`, whatever exceptions the work raises."""
+        while not self.loop.stopped:
+            try:
+                self.loop.run(self)
+            except Exception as error:
+                self._failed(error)
 
     def stop(self) -> None:
         """Let :meth:`run` return."""
         self.loop.stop()
+
+    # Exceptions.
+
+    def _failed(self, error: Exception) -> None:
+        """Note an exception of work that any client, or none, may have caused."""
+        self._fail(culprit(error, list(self._clients.values()), _OWNED), error)
+
+    def _queue_pair_failed(self, qp: QueuePair, error: Exception) -> None:
+        """Note an exception of a queue pair's work. That may be its peer's, where both are here."""
+        clients = list(self._clients.values())
+        owner = next((one for one in clients if one.owns(qp)), None)
+        found = culprit(error, clients, _OWNED) or owner
+        self._fail(found, error)
+        if found is not owner:
+            self._interrupted.append(qp)
+
+    def _fail(self, client: Client | None, error: Exception) -> None:
+        """Print an exception, and end its client in the next step: the engine may be in a call."""
+        if client is None:
+            self._failures.of_service(error)
+        elif client not in self._ending:
+            self._ending[client] = None
+            self._failures.of_client(client.name, error)
+
+    def _drop_ending(self) -> None:
+        """Drop the clients whose work raised an exception. Their peers' work goes on."""
+        for client in tuple(self._ending):
+            self._drop(client)
+        for qp in self._interrupted:
+            if qp.device.qps.get(qp.qp_num) is qp:
+                qp.wake()
+        self._interrupted.clear()
+
+    def _client_of(self, context: Context) -> Client | None:
+        return next((one for one in self._clients.values() if one.context is context), None)
 
     # Clients.
 
@@ -240,11 +322,22 @@ class Server:
         client = self._clients[fd]
         try:
             request = client.connection.receive()
-            if request is not None:
-                self._answer(client, request)
         except BlockingIOError:
             return  # no request yet, or an event of an earlier client with this descriptor
         except ClientGone:
+            self._drop(client)
+            return
+        if request is not None and client not in self._ending:
+            self._serve(client, request)
+
+    def _serve(self, client: Client, request: Request) -> None:
+        """Answer a request. Drop a client that is gone, or whose request raises an exception."""
+        try:
+            self._answer(client, request)
+        except ClientGone:
+            self._drop(client)
+        except Exception as error:
+            self._fail(client, error)
             self._drop(client)
 
     def _answer(self, client: Client, request: Request) -> None:
@@ -267,7 +360,7 @@ class Server:
             raise VerbsError("the first call is hello", EPROTO)
         if client.context is not None and name != "read_counters":
             self._take_all_work(client.context)  # what was posted before the call
-            if client.context is None:
+            if client.context is None or client in self._ending:
                 raise ClientGone
             self._reports = True  # a change of state has events
             return Calls(client.context).perform(request.call.number, request.arguments)
@@ -326,6 +419,7 @@ class Server:
                 if memory is not None:
                     made.callback(memory.close)
                 context = Context(device, client.connection.pid, memory)
+                context.failed = self._failed
                 made.pop_all()
                 made.callback(context.close)
                 doorbell = os.dup(context.ring.doorbell)
@@ -346,12 +440,16 @@ class Server:
         )
         return Reply((index + 1, copies, *device_words(device)), fds)
 
-    def _expel(self, context: Context, reason: str) -> None:
-        """Drop the client of a context whose ring has invalid records."""
-        warn(f"process {context.pid} on {context.device.name}: closed, {reason}")
-        for client in tuple(self._clients.values()):
-            if client.context is context:
-                self._drop(client)
+    def _expel(self, context: Context, error: Exception) -> None:
+        """Drop the client of a context whose ring has invalid records, or whose work failed."""
+        client = self._client_of(context)
+        if client is None:
+            return
+        if isinstance(error, RingError):
+            warn(f"{client.name}: closed, {error}")
+        else:
+            self._fail(client, error)
+        self._drop(client)
 
     def _drop(self, client: Client) -> None:
         """Forget a client, and destroy what it had."""
@@ -359,14 +457,23 @@ class Server:
         self._clients.pop(client.connection.fd, None)
         client.connection.close()
         self._turns_away = False
+        self._ending.pop(client, None)
+        name = client.name
         context, client.context = client.context, None
         if context is not None:
             self._contexts = tuple(one for one in self._contexts if one is not context)
             self.loop.unregister(context.ring.doorbell)
-            context.close()
+            self._close(name, context.close)
         session, client.session = client.session, None
         if session is not None:
-            self.cm.close(session)
+            self._close(name, partial(self.cm.close, session))
+
+    def _close(self, name: str, close: Callable[[], None]) -> None:
+        """Destroy what a client had."""
+        try:
+            close()
+        except Exception as error:
+            self._failures.of_client(name, error)
 
     def close(self) -> None:
         """Drop all clients, and remove the socket."""
@@ -380,6 +487,20 @@ class Server:
             self.loop.unregister(fd)
         self.network.close()
         self.loop.close()
+
+
+_OWNED: Final = (
+    QueuePair,
+    CmId,
+    EventChannel,
+    Context,
+    WorkRing,
+    CopyThread,
+    EventPipe,
+    ProcessMemory,
+    *PARTS,
+)
+"""The kinds of objects of clients that exceptions are attributed by."""
 
 
 def _wake_up(_: int) -> None:

@@ -102,6 +102,10 @@ class Connection:
     def send_message(self, data: bytes, fds: tuple[int, ...] = ()) -> tuple[list[int], list[int]]:
         """Send a message as it is; return the words and descriptors of the reply."""
         socket.send_fds(self.socket, [data], list(fds))
+        return self.take_reply()
+
+    def take_reply(self) -> tuple[list[int], list[int]]:
+        """The words and descriptors of the next reply."""
         data, found, _, _ = socket.recv_fds(self.socket, 8 * protocol.MAX_WORDS, 8)
         return list(array("Q", data)), found
 

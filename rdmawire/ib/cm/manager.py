@@ -10,7 +10,7 @@ both ids; a message from another address than the peer's is ignored.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import EBUSY, EINVAL, ENOMEM
 from typing import Final
 
@@ -66,7 +66,8 @@ class ConnectionManager(StateMachine):
     """The connection manager. ``ignored`` counts messages without effect. Times (``now``) are ns.
 
     ``rules`` are those of the standard, or a copy with one row replaced. Invalid calls raise
-    ``VerbsError`` EINVAL, and change nothing.
+    ``VerbsError`` EINVAL, and change nothing. ``failed`` is called with the exception of one
+    received message: those behind it are handled. The default raises it.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class ConnectionManager(StateMachine):
     ) -> None:
         super().__init__(nic, neighbours, random, settings, rules)
         self.ignored: Counter[Ignored] = Counter()
+        self.failed: Callable[[Exception], None] = _raise
 
     # The owner's calls.
 
@@ -301,8 +303,12 @@ class ConnectionManager(StateMachine):
 
     def _take_in(self) -> None:
         for datagram in self.gsi.take():
-            received = read(datagram)
-            ignored = Ignored.MALFORMED if received is None else self._handle(received)
+            try:
+                received = read(datagram)
+                ignored = Ignored.MALFORMED if received is None else self._handle(received)
+            except Exception as error:
+                self.failed(error)
+                continue
             if ignored is not None:
                 self.ignored[ignored] += 1
 
@@ -322,6 +328,10 @@ class ConnectionManager(StateMachine):
     def _check_room(self) -> None:
         if self.registry.full:
             raise VerbsError(f"{len(self.registry)} connections are all that there may be", ENOMEM)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _pkey_index(qp: QueuePair | OwnersQP) -> int:

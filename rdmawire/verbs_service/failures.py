@@ -1,0 +1,81 @@
+"""Exceptions in the work of the service: the client that each belongs to, and their reports.
+
+No exception is expected, and none may end the service: its other clients go on. The client whose
+work raised one is ended. Which client that is, the innermost object of a client says that a
+function of the traceback works on: the engine's functions have the queue pair, the memory region or
+the completion queue as an argument.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator
+from time import sleep
+from types import FrameType
+from typing import Final, Protocol, TypeVar
+
+from rdmawire.verbs_service.diagnostics import warn
+
+_PAUSE: Final = 0.001
+"""Seconds to wait after an exception that belongs to no client, as it may be raised again at once:
+far less than clients notice, and enough that the service does not use a processor for it."""
+
+
+class Owner(Protocol):
+    """A client."""
+
+    def owns(self, thing: object) -> bool:
+        """Whether an object of the engine or of the service belongs to the client."""
+
+
+C = TypeVar("C", bound=Owner)
+
+
+def culprit(error: BaseException, clients: list[C], kinds: tuple[type, ...]) -> C | None:
+    """The client whose object the innermost function of a traceback works on, if there is any.
+
+    Objects of clients are of these ``kinds``. Functions of the server are left out: they have all
+    clients.
+    """
+    for frame in reversed([*_frames(error)]):
+        if frame.f_globals.get("__name__") in _OF_ALL:
+            continue
+        for value in tuple(frame.f_locals.values()):
+            owners = clients if isinstance(value, kinds) else ()
+            found = next((one for one in owners if one.owns(value)), None)
+            if found is not None:
+                return found
+    return None
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    step = error.__traceback__
+    while step is not None:
+        yield step.tb_frame
+        step = step.tb_next
+
+
+_OF_ALL: Final = frozenset({"rdmawire.verbs_service.server", __name__})
+
+
+class Failures:
+    """Prints exceptions. ``pause`` waits for a number of seconds."""
+
+    def __init__(self, pause: Callable[[float], None] = sleep) -> None:
+        self._pause = pause
+        self._seen: set[tuple[type, str, int]] = set()
+
+    def of_client(self, name: str, error: Exception) -> None:
+        """Print that a client is closed because of ``error``."""
+        warn(f"{name}: closed, its work raised an exception\n{_text(error)}")
+
+    def of_service(self, error: Exception) -> None:
+        """Print an exception that belongs to no client: once for each place that raises it."""
+        *_, frame = _frames(error)
+        place = type(error), frame.f_code.co_filename, frame.f_lineno
+        if place not in self._seen:
+            self._seen.add(place)
+            warn(f"an exception that belongs to no client: the service goes on\n{_text(error)}")
+        self._pause(_PAUSE)
+
+
+def _text(error: Exception) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()
