@@ -122,7 +122,7 @@ static void set_attributes(struct rw_context *context, const struct rw_open_devi
 	snprintf(attr->fw_ver, sizeof attr->fw_ver, "1.0.0");
 	all->completion_timestamp_mask = UINT64_MAX;
 	all->hca_core_clock = 1000 * 1000; /* kHz */
-	all->device_cap_flags_ex = attr->device_cap_flags;
+	all->device_cap_flags_ex = reply->device_cap_flags;
 	all->phys_port_cnt_ex = attr->phys_port_cnt;
 	all->cq_mod_caps.max_cq_count = (uint16_t)reply->max_cq_moderation_count;
 	all->cq_mod_caps.max_cq_period = (uint16_t)reply->max_cq_moderation_period;

@@ -18,6 +18,8 @@ static void queries(void)
 	CHECK(attr.node_guid == ibv_get_device_guid(context->device));
 	CHECK(!ibv_query_device_ex(context, NULL, &extended));
 	CHECK(extended.completion_timestamp_mask && extended.orig_attr.max_qp == attr.max_qp);
+	CHECK((unsigned)extended.device_cap_flags_ex == attr.device_cap_flags);
+	CHECK(extended.device_cap_flags_ex & 1ull << 40); /* ATOMIC_WRITE */
 	CHECK(!ibv_query_port(context, 1, &port) && port.state == IBV_PORT_ACTIVE);
 	CHECK(port.link_layer == IBV_LINK_LAYER_ETHERNET && port.gid_tbl_len > 0);
 	CHECK(ibv_query_port(context, 2, &port) == EINVAL);

@@ -47,7 +47,7 @@ from rdmawire.verbs.enums import (
     WorkCompletion,
 )
 from rdmawire.verbs.multicast import MULTICAST_QPN
-from rdmawire.verbs.profile import IBTA, PROFILES, RXE, AtomicCap, Bug, PortAttr, Profile
+from rdmawire.verbs.profile import IBTA, PROFILES, RXE, AtomicCap, Bug, DeviceCap, PortAttr, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask, QPCap
 from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
 from rdmawire.verbs.work_ring import CompletionRing, WorkRing
@@ -106,6 +106,7 @@ __all__ = [
     "CompletionEvent",
     "CompletionQueue",
     "CompletionRing",
+    "DeviceCap",
     "Doorbell",
     "DoorbellRecord",
     "DoorbellType",

@@ -8,7 +8,7 @@ Errors of a kernel are a :class:`Bug`. :func:`named` finds a profile by its name
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum, IntEnum
+from enum import Enum, IntEnum, IntFlag
 from errno import EINVAL
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -30,6 +30,62 @@ class AtomicCap(IntEnum):
     NONE = 0
     HCA = 1
     GLOB = 2
+
+
+class DeviceCap(IntFlag):
+    """Capabilities of a device: the numbers of IBV_DEVICE_*. ibv_query_device(3).
+
+    Those above 32 bits are in ``device_cap_flags_ex`` alone: ibv_query_device_ex(3).
+    """
+
+    RESIZE_MAX_WR = 1 << 0
+    BAD_PKEY_CNTR = 1 << 1
+    BAD_QKEY_CNTR = 1 << 2
+    RAW_MULTI = 1 << 3
+    AUTO_PATH_MIG = 1 << 4
+    CHANGE_PHY_PORT = 1 << 5
+    UD_AV_PORT_ENFORCE = 1 << 6
+    CURR_QP_STATE_MOD = 1 << 7
+    SHUTDOWN_PORT = 1 << 8
+    PORT_ACTIVE_EVENT = 1 << 10
+    SYS_IMAGE_GUID = 1 << 11
+    RC_RNR_NAK_GEN = 1 << 12
+    SRQ_RESIZE = 1 << 13
+    N_NOTIFY_CQ = 1 << 14
+    MEM_WINDOW = 1 << 17
+    UD_IP_CSUM = 1 << 18
+    XRC = 1 << 20
+    MEM_MGT_EXTENSIONS = 1 << 21
+    MEM_WINDOW_TYPE_2A = 1 << 23
+    MEM_WINDOW_TYPE_2B = 1 << 24
+    RC_IP_CSUM = 1 << 25
+    RAW_IP_CSUM = 1 << 26
+    MANAGED_FLOW_STEERING = 1 << 29
+    RAW_SCATTER_FCS = 1 << 34
+    PCI_WRITE_END_PADDING = 1 << 36
+    FLUSH_GLOBAL = 1 << 38
+    FLUSH_PERSISTENT = 1 << 39
+    ATOMIC_WRITE = 1 << 40
+
+
+_ENGINE_CAPS: Final = (
+    DeviceCap.PORT_ACTIVE_EVENT
+    | DeviceCap.SYS_IMAGE_GUID
+    | DeviceCap.RC_RNR_NAK_GEN
+    | DeviceCap.SRQ_RESIZE
+    | DeviceCap.MEM_WINDOW
+    | DeviceCap.XRC
+    | DeviceCap.MEM_MGT_EXTENSIONS
+)
+"""Capabilities of every profile."""
+_WINDOW_CAPS: Final = {
+    WindowType.TYPE_2A: DeviceCap.MEM_WINDOW_TYPE_2A,
+    WindowType.TYPE_2B: DeviceCap.MEM_WINDOW_TYPE_2B,
+}
+_OPERATION_CAPS: Final = {
+    Operation.FLUSH: DeviceCap.FLUSH_GLOBAL,
+    Operation.ATOMIC_WRITE: DeviceCap.ATOMIC_WRITE,
+}
 
 
 class Bug(Enum):
@@ -216,6 +272,17 @@ class Profile:
     """Completion status of a LOCAL_INV or REG_MR that is refused. IBA 11.6.2."""
 
     __deepcopy__ = shared
+
+    @property
+    def device_cap_flags(self) -> DeviceCap:
+        """Its capabilities. Memory of hosts is not persistent: FLUSH makes it visible alone."""
+        flags = _ENGINE_CAPS | _WINDOW_CAPS[self.window_type_2]
+        if self.migrates:
+            flags |= DeviceCap.AUTO_PATH_MIG
+        for operation, capability in _OPERATION_CAPS.items():
+            if operation not in self.unsupported:
+                flags |= capability
+        return flags
 
 
 class PortAttr(NamedTuple):

@@ -123,16 +123,6 @@ def qp_words(device: EmulatedDevice, attributes: QPAttributes) -> tuple[int, ...
     return tuple(attr[name] for name in QP_ATTR)
 
 
-_PORT_ACTIVE_EVENT: Final = 1 << 7
-_BAD_PKEY_COUNTER: Final = 1 << 8
-_BAD_QKEY_COUNTER: Final = 1 << 9
-_RC_RNR_NAK: Final = 1 << 12
-_RESIZE_MAX_WR: Final = 1 << 5
-_MEM_WINDOW, _MEM_WINDOW_2B = 1 << 17, 1 << 24
-_XRC: Final = 1 << 20
-_CAPABILITIES: Final = _PORT_ACTIVE_EVENT | _RC_RNR_NAK | _MEM_WINDOW | _MEM_WINDOW_2B | _XRC
-"""``device_cap_flags``: ibv_query_device(3)."""
-
 _ODP_AND_IMPLICIT: Final = 3
 (
     _ODP_SEND,
@@ -167,7 +157,6 @@ def device_words(device: EmulatedDevice) -> tuple[int, ...]:
         "node_guid": device.guid,
         "sys_image_guid": device.guid,
         "vendor_id": _VENDOR_ID,
-        "device_cap_flags": _CAPABILITIES,
         "max_pkeys": profile.pkey_tbl_len,
         "max_cq_moderation_count": profile.max_cq_count,
         "max_cq_moderation_period": profile.max_cq_period // 1000,

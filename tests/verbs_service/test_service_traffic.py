@@ -425,7 +425,7 @@ def test_overrun_of_a_resized_cq_is_an_event_too(service: Service) -> None:
         client.send_inline(qp, b"x", opcode=WRITE, **place)
     cq = client.resize_cq(cq, 4)  # the library consumes none of the four completions
     client.send_inline(qp, b"x", opcode=WRITE, **place)
-    assert set(_events(client, 2)) == {(0, cq.handle), (1, qp.number)}
+    assert set(client.events(2)) == {(0, cq.handle), (1, qp.number)}
     assert [one.status for one in cq.poll()] == [SUCCESS] * 4
     assert client.query(qp)["qp_state"] == ERR
 
@@ -433,12 +433,12 @@ def test_overrun_of_a_resized_cq_is_an_event_too(service: Service) -> None:
 def test_events_of_a_change_of_state_come_at_once(service: Service) -> None:
     client, qp, cq = _loopback(service)
     client.modify(qp, SQD_MASK, qp_state=SQD, en_sqd_async_notify=1)
-    assert _events(client, 1) == [(SQ_DRAINED, qp.number)]
+    assert client.events(1) == [(SQ_DRAINED, qp.number)]
     (srq, *_) = client.call("create_srq", client.pd, 0, 16, 1, 0, 0, 0)
     shared = client.create_qp(cq, srq=srq)
     client.bring_up(shared, shared, client.gid())
     client.modify(shared, STATE_MASK, qp_state=ERR)
-    assert _events(client, 1) == [(LAST_WQE_REACHED, shared.number)]
+    assert client.events(1) == [(LAST_WQE_REACHED, shared.number)]
 
 
 def _loopback(service: Service, cqe: int = 64) -> tuple[Client, QueuePair, CompletionQueue]:
@@ -448,21 +448,6 @@ def _loopback(service: Service, cqe: int = 64) -> tuple[Client, QueuePair, Compl
     qp = client.create_qp(cq)
     client.bring_up(qp, qp, client.gid())
     return client, qp, cq
-
-
-def _events(client: Client, count: int) -> list[tuple[int, int]]:
-    """The next ``count`` asynchronous events, with no traffic: the client only makes calls."""
-    os.set_blocking(client.async_events, False)
-    found: list[tuple[int, int]] = []
-    for _ in range(2000):
-        client.gid()
-        try:
-            found.append(client.async_event())
-        except BlockingIOError:
-            continue
-        if len(found) == count:
-            return found
-    raise AssertionError(f"events {found} alone")
 
 
 def test_resized_cq_keeps_its_completions(service: Service) -> None:
