@@ -2,6 +2,7 @@
  * Sockets to the service: where it listens, one request and its reply, descriptors beside. */
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,12 +50,9 @@ static bool has_all_users(void)
 static bool is_of_folder(uid_t user, const char *path)
 {
 	char folder[sizeof((struct sockaddr_un *)0)->sun_path];
-	char *end = strrchr(strcpy(folder, path), '/');
 	struct stat found;
 
-	if (end)
-		end[end == folder] = 0;
-	return lstat(end ? folder : ".", &found) == 0 && S_ISDIR(found.st_mode) &&
+	return lstat(dirname(strcpy(folder, path)), &found) == 0 && S_ISDIR(found.st_mode) &&
 	       found.st_uid == user && !(found.st_mode & (S_IWGRP | S_IWOTH));
 }
 

@@ -121,6 +121,8 @@ struct ibv_qp *rw_create_qp_ex(struct ibv_context *ibv_context, struct ibv_qp_in
 	if (!qp)
 		return NULL;
 	error = call_create(context, wanted, &reply);
+	if (error == EOPNOTSUPP && wanted->qp_type > IBV_QPT_XRC_RECV)
+		rw_explain_vendor(error, "ibv_create_qp");
 	if (!error && (error = set_numbers(qp, &reply)))
 		rw_end(context, "the service made a queue pair of a wrong size");
 	if (error) {

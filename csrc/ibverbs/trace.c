@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,4 +91,14 @@ void rw_warn(const char *message, ...)
 	va_start(arguments, message);
 	print("", message, arguments);
 	va_end(arguments);
+}
+
+void rw_explain_vendor(int error, const char *function)
+{
+	static atomic_flag explained = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&explained))
+		rw_warn("%s: there are no queue pairs of a vendor, such as DC and SRD; the section"
+			" 'DC and SRD' of 'Run verbs programs' says what to use", function);
+	errno = error;
 }

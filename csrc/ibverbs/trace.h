@@ -19,3 +19,6 @@ void rw_ignore(const char *function);
 
 /* Print a line at every level: the program's devices no longer work. */
 void rw_warn(const char *message, ...) __attribute__((format(printf, 1, 2), cold));
+
+/* Set errno to error, and print once in a process that queue pairs of a vendor are refused. */
+void rw_explain_vendor(int error, const char *function);

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 SONAME = "librdmawire-sysfs.so"
+SOURCES = ("../ibverbs/trace.c",)
 
 _NAMES = (
     "open open64 openat openat64 __open_2 __open64_2 __openat_2 __openat64_2 fopen fopen64 read"
@@ -18,6 +19,8 @@ _NAMES = (
     " getxattr lgetxattr listxattr llistxattr chdir posix_spawn_file_actions_addchdir_np"
     " posix_spawn_file_actions_addchdir getcwd __getcwd_chk get_current_dir_name glob glob64"
 )
+_PROVIDERS = "mlx5dv_create_qp efadv_create_qp_ex efadv_create_driver_qp"
+"""Functions of vendors' libraries, whose results are explained."""
 
 
 class Export(NamedTuple):
@@ -31,4 +34,4 @@ class Export(NamedTuple):
 
 def exports() -> Iterator[Export]:
     """Yield all functions."""
-    return map(Export, _NAMES.split())
+    return map(Export, f"{_NAMES} {_PROVIDERS}".split())

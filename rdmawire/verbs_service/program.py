@@ -7,7 +7,7 @@ import stat
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from errno import EACCES, EADDRINUSE, EEXIST, ENAMETOOLONG, ENOENT, EPERM
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Final
 from rdmawire.errors import VerbsError
 from rdmawire.verbs_service.libraries import PRELOAD, copy_libraries, libraries
 from rdmawire.verbs_service.protocol import MAX_REASON, version
-from rdmawire.verbs_service.trusted_folder import (
-    check_peer,
-    open_own,
-    open_parent,
-    remove_entry,
-)
+from rdmawire.verbs_service.trusted_folder import check_peer, open_own, open_parent, remove_entry
 
 if TYPE_CHECKING:
     from rdmawire.topology import Machine
@@ -57,10 +52,10 @@ _HELLO_REPLY: Final = 2 * _WORD
 """Bytes of its reply: 0, and the number of devices."""
 _ANSWER_TIMEOUT: Final = 60.0
 """Seconds in which a service answers. In a checkout it may compile the libraries first."""
-_START_TIMEOUT: Final = 30.0
-"""Seconds in which a service that is starting is expected to answer."""
 _START_PERIOD: Final = 0.02
-"""Seconds between two looks for it."""
+"""Seconds between two looks for a service that is starting."""
+_START_ATTEMPTS: Final = 1500
+"""How often one looks for it."""
 _LOCK_ATTEMPTS: Final = 20
 """How often a service tries to lock its folder: :meth:`ProgramFiles.is_claimed` has it briefly."""
 
@@ -138,8 +133,21 @@ class ProgramFiles:
         change (:mod:`rdmawire.verbs_service.trusted_folder`), EEXIST for one with files that no
         service has. ``OSError`` if it cannot be made.
         """
-        if self._lock is None:
-            self._lock = self._take_lock()
+        check_socket_path(self.socket)
+        check_is_socket(self.socket)
+        for _ in range(_LOCK_ATTEMPTS):
+            if self._lock is not None:
+                return
+            with ExitStack() as opened:
+                folder = self._open(create=True)
+                opened.callback(os.close, folder)
+                if self._is_locked(folder):
+                    opened.pop_all()
+                    self._lock = folder
+                    return
+            time.sleep(_START_PERIOD)
+        doing = "running" if self.socket.exists() else "starting"
+        raise VerbsError(f"{self.socket}: a service is {doing} there", EADDRINUSE)
 
     def write(
         self, machine: "Machine", devices: "Sequence[EmulatedDevice]", rates: Sequence[float]
@@ -153,8 +161,7 @@ class ProgramFiles:
         mask = os.umask(0o077)
         os.umask(mask | stat.S_IWGRP | stat.S_IWOTH)
         try:
-            found = libraries()
-            self._write(machine, devices, rates, found.paths)
+            return self._write(machine, devices, rates)
         except BaseException as error:
             self.remove()
             if isinstance(error, OSError):
@@ -162,44 +169,27 @@ class ProgramFiles:
             raise
         finally:
             os.umask(mask)
-        return found.notes
 
     def _write(
-        self,
-        machine: "Machine",
-        devices: "Sequence[EmulatedDevice]",
-        rates: Sequence[float],
-        found: list[Path],
-    ) -> None:
+        self, machine: "Machine", devices: "Sequence[EmulatedDevice]", rates: Sequence[float]
+    ) -> tuple[str, ...]:
         from rdmawire.verbs_service.rdma_tool import write_rdma
         from rdmawire.verbs_service.sysfs import write_tree
 
         assert self._lock is not None
+        found = libraries()
         for name in _TREES:
             remove_entry(name, self._lock)
         copies = open_own(_LIBRARIES, self._lock, self.folder / _LIBRARIES)
         try:
-            copy_libraries(copies, found)
+            copy_libraries(copies, found.paths)
         finally:
             os.close(copies)
         opened = Path(f"/proc/self/fd/{self._lock}")  # the folder, even if it is renamed
         write_tree(opened, machine, devices, rates)
         write_rdma(opened, devices)
         self._kept = (_LIBRARIES,)
-
-    def _take_lock(self) -> int:
-        for _ in range(_LOCK_ATTEMPTS):
-            folder = self._open(create=True)
-            try:
-                if self._is_locked(folder):
-                    return folder
-            except BaseException:
-                os.close(folder)
-                raise
-            os.close(folder)
-            time.sleep(_START_PERIOD)
-        doing = "running" if self.socket.exists() else "starting"
-        raise VerbsError(f"{self.socket}: a service is {doing} there", EADDRINUSE)
+        return found.notes
 
     def _is_locked(self, folder: int) -> bool:
         """Lock the folder. Return ``False`` if that is impossible now, or it was removed."""
@@ -255,16 +245,15 @@ class ProgramFiles:
 
         ``on_wait`` is called once before that. Raises as :meth:`check` and :func:`is_served`.
         """
-        end = time.monotonic() + _START_TIMEOUT
-        waits = False
-        while not is_served(self.socket):
-            if not self.is_claimed() or time.monotonic() > end:
-                return is_served(self.socket)
-            if not waits:
+        for attempt in range(_START_ATTEMPTS):
+            if is_served(self.socket):
+                return True
+            if not self.is_claimed():
+                break
+            if attempt == 0:
                 on_wait()
-            waits = True
             time.sleep(_START_PERIOD)
-        return True
+        return False
 
     def remove(self) -> None:
         """Remove the files that :meth:`write` wrote, but the libraries.

@@ -25,7 +25,7 @@ from rdmawire.verbs_service.fabric_network import (
 )
 from rdmawire.verbs_service.network import DeviceNetwork, DirectNetwork
 from rdmawire.verbs_service.pci_layout import plain_host
-from rdmawire.verbs_service.program import ProgramFiles, check_is_socket, check_socket_path
+from rdmawire.verbs_service.program import ProgramFiles
 from rdmawire.verbs_service.protocol import COUNTERS
 from rdmawire.verbs_service.server import Server
 from rdmawire.verbs_service.sysfs import CounterFiles
@@ -36,6 +36,8 @@ _TICK = 1.0
 
 For programs that the preload library does not serve: it has them updated whenever they are read.
 """
+_FEW_FILES = 256
+"""Open files that a service needs for about twenty programs."""
 _RATE = 100.0
 _GIGABIT = 1e9
 
@@ -57,7 +59,7 @@ class SessionSettings(NamedTuple):
 
 
 class VerbsSession:
-    """A service on a socket, with the files beside it. :meth:`close` ends it.
+    """A service on the socket of ``files``, which it writes beside it. :meth:`close` ends it.
 
     ``notes`` has a sentence for each library that is missing.
 
@@ -66,14 +68,12 @@ class VerbsSession:
     that has no adapter, and ``OSError`` for a file that cannot be made.
     """
 
-    def __init__(self, path: Path, settings: SessionSettings) -> None:
-        self.files = ProgramFiles(path)
+    def __init__(self, files: ProgramFiles, settings: SessionSettings) -> None:
+        self.files = files
         self._ended = self._is_stale = False
         self._capture = capture = None
-        _allow_descriptors()
-        check_socket_path(self.files.socket)
-        check_is_socket(self.files.socket)
-        self.files.claim()  # before what takes long: `rdmawire verbs env` waits for it
+        self.notes = _allow_descriptors()
+        files.claim()
         try:
             if settings.pcap is not None:
                 self._capture = capture = Capture(settings.pcap)
@@ -82,7 +82,7 @@ class VerbsSession:
             rates = [spec.rate for spec in specs]
 
             def write_files(devices: Sequence[EmulatedDevice]) -> None:
-                self.notes = self.files.write(machine, devices, rates)
+                self.notes += self.files.write(machine, devices, rates)
 
             self.server = Server(self.files.socket, specs, network, prepare=write_files)
             counters = CounterFiles(self.files.folder, self.server.devices)
@@ -219,10 +219,16 @@ def network_of(
     return FabricNetwork(of_scenario(scenario), capture), devices_of(scenario)
 
 
-def _allow_descriptors() -> None:
-    """Raise the limit of open descriptors: each CQ, channel and context has some."""
+def _allow_descriptors() -> tuple[str, ...]:
+    """Raise the limit of open descriptors: each CQ, channel and context has some.
+
+    Returns a sentence if few are allowed.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard == resource.RLIM_INFINITY or hard >= _FEW_FILES:
+        return ()
+    return (f"{hard} open files at most (ulimit -Hn): few programs can use the devices at once",)
 
 
 def _devices(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EMFILE, ENOSPC, EROFS
+from errno import EINVAL, EMFILE, ENOSPC, EOPNOTSUPP, EROFS
 from pathlib import Path
 from socket import AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM, SocketKind, socket
 from threading import Thread
@@ -20,9 +20,11 @@ from click.testing import CliRunner, Result
 from rdmawire.capture import open_capture
 from rdmawire.cli.program import cli
 from rdmawire.cli.verbs.signals import forwarded
-from rdmawire.verbs_service import is_served, read_counters
+from rdmawire.verbs_service import ProgramFiles, is_served, read_counters
+from rdmawire.verbs_service.pci_layout import plain_host
 from tests.cli.command import RDMAWIRE
-from tests.verbs_service.c_programs import program
+from tests.verbs_service.c_programs import compile_shared, program
+from tests.verbs_service.running import running
 from tests.waiting import HANG, wait_until
 
 LIST = (
@@ -41,6 +43,30 @@ verbs.ibv_open_device.restype = ctypes.c_void_p
 context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
 verbs.ibv_create_cq.restype = ctypes.c_void_p
 print(verbs.ibv_create_cq(context, 1 << 30, None, None, 0))
+"""
+CREATE_QPS = f"""{LIST}
+class Attributes(ctypes.Structure):
+    _fields_ = [("context", ctypes.c_void_p), ("send_cq", ctypes.c_void_p),
+        ("recv_cq", ctypes.c_void_p), ("srq", ctypes.c_void_p), ("cap", ctypes.c_uint32 * 5),
+        ("qp_type", ctypes.c_int), ("sq_sig_all", ctypes.c_int)]
+for name in ("open_device", "alloc_pd", "create_cq", "create_qp"):
+    getattr(verbs, "ibv_" + name).restype = ctypes.c_void_p
+context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
+pd = ctypes.c_void_p(verbs.ibv_alloc_pd(context))
+cq = verbs.ibv_create_cq(context, 1, None, None, 0)
+for qp_type in (2, 1, 0xff, 0xff, 77):
+    attributes = Attributes(send_cq=cq, recv_cq=cq, cap=(1, 1, 1, 1, 0), qp_type=qp_type)
+    print(bool(verbs.ibv_create_qp(pd, ctypes.byref(attributes))))
+"""
+"""A program that then creates queue pairs: of RC, of no type, and of types of vendors."""
+CREATE_VENDOR_QP = """
+import ctypes
+import sys
+library = ctypes.CDLL(None, use_errno=True)
+create = getattr(library, sys.argv[1])
+create.restype = ctypes.c_void_p
+for _ in range(2):
+    print(create(None, None, None, 7), ctypes.get_errno())
 """
 THREADS = (
     f"{LIST}"
@@ -139,6 +165,45 @@ def test_a_trace_says_why_a_call_was_refused(monkeypatch: pytest.MonkeyPatch) ->
         r"rdmawire\[\d+\]: create_cq: cqe: 1073741824 is .* from 1 to 4194303: Invalid argument",
         line,
     )
+
+
+def test_queue_pairs_of_vendors_are_refused_with_a_reason() -> None:
+    done = run("-q", "--", *PYTHON, CREATE_QPS)
+    assert done.stdout.split() == ["rw0", "rw1", "True", "False", "False", "False", "False"]
+    (line,) = done.stderr.splitlines()
+    assert "ibv_create_qp: there are no queue pairs of a vendor, such as DC and SRD; the" in line
+    guide = (Path(__file__).parents[2] / "docs/howto/verbs.md").read_text()
+    assert "'DC and SRD' of 'Run verbs programs'" in line
+    assert "# Run verbs programs" in guide
+    assert "# DC and SRD" in guide
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "error"),
+    [
+        ("mlx5dv_create_qp", "void *a, void *b, void *c", EOPNOTSUPP),
+        ("efadv_create_qp_ex", "void *a, void *b, void *c, unsigned d", EINVAL),
+        ("efadv_create_driver_qp", "", EOPNOTSUPP),
+    ],
+)
+def test_refusals_of_vendors_libraries_have_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, parameters: str, error: int
+) -> None:
+    """The vendor's library is called if it is there, and explained only if it refuses devices."""
+    source, library = tmp_path / "vendor.c", tmp_path / "vendor.so"
+    arguments = "a || b || c" + (" || d != 7" if " d" in parameters else "")
+    source.write_text(
+        "#include <errno.h>\n"
+        f"void *{name}({parameters})\n"
+        f"{{\n\terrno = {error};\n\treturn {arguments} ? &errno : 0;\n}}\n"
+    )
+    if parameters:
+        compile_shared(source, library)
+        monkeypatch.setenv("LD_PRELOAD", str(library))
+    done = run("-q", "--", *PYTHON, CREATE_VENDOR_QP, name)
+    assert done.stdout == f"None {error}\n" * 2
+    told = done.stderr.count(f"{name}: there are no queue pairs of a vendor")
+    assert told == (error == EOPNOTSUPP)
 
 
 def test_without_the_preload_a_program_sees_its_own_sys() -> None:
@@ -284,6 +349,50 @@ def test_a_service_in_a_namespace_has_programs_copy_their_memory(tmp_path: Path)
         finally:
             service.kill()
         wait_until(lambda: not path.exists())
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_the_variables_wait_for_a_service_that_is_starting(tmp_path: Path, starts: bool) -> None:
+    """The service has its folder, and no socket yet: it may be compiling the libraries."""
+    path = tmp_path / "verbs.sock"
+    files = ProgramFiles(path)
+    files.claim()
+    command = [*RDMAWIRE, "verbs", "env", "--socket", str(path)]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as waiting:
+        assert waiting.stderr is not None
+        line = waiting.stderr.readline()
+        assert line == f"rdmawire: waiting for the service that is starting at {path}\n"
+        assert waiting.poll() is None
+        if not starts:
+            files.remove()
+            told = waiting.communicate(timeout=HANG)
+            assert f"no verbs service answers at {path}" in told[1]
+            assert waiting.returncode == 1
+            return
+        files.write(plain_host([]), [], [])
+        with running(tmp_path):
+            told = waiting.communicate(timeout=HANG)
+        assert told[0].startswith(f"export RDMAWIRE_VERBS={path}\n")
+        assert (waiting.returncode, told[1]) == (0, "")
+    files.remove()
+
+
+def test_a_service_says_that_it_may_open_few_files() -> None:
+    """Each program that opens a device takes some of them."""
+    opens = (
+        f"{LIST}"
+        "verbs.ibv_open_device.restype = ctypes.c_void_p\n"
+        "print(*{bool(verbs.ibv_open_device(ctypes.c_void_p(devices[0]))) for _ in range(20)})\n"
+    )
+    command = [*RDMAWIRE, "verbs", "-q", "--", *PYTHON, opens]
+    done = subprocess.run(
+        ["prlimit", "--nofile=64:64", *command],
+        capture_output=True, text=True, check=False, timeout=HANG,
+    )  # fmt: skip
+    assert sorted(done.stdout.split()) == ["False", "True", "rw0", "rw1"]
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("rdmawire: note: 64 open files at most (ulimit -Hn)")
+    assert done.returncode == 0
 
 
 def test_a_shell_is_as_before_after_unset(tmp_path: Path) -> None:

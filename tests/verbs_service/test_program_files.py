@@ -49,7 +49,7 @@ def test_programs_connect_only_when_their_files_are_there(tmp_path: Path) -> Non
 
 
 def test_a_session_leaves_the_libraries(tmp_path: Path) -> None:
-    session = VerbsSession(tmp_path / "verbs.sock", SessionSettings())
+    session = VerbsSession(ProgramFiles(tmp_path / "verbs.sock"), SessionSettings())
     assert sorted(os.listdir(session.files.folder)) == ["bin", "dev", "lib", "share", "sys"]
     before = sorted(os.listdir(session.files.folder / "lib"))
     session.close()

@@ -2,13 +2,14 @@
 
 import os
 import re
+import shutil
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
 from click.testing import CliRunner
@@ -372,3 +373,26 @@ def test_in_a_container_the_folder_says_whose_service_it_is(service_of_other: Pa
     service_of_other.parent.chmod(0o755)
     os.chown(service_of_other.parent, 0, 0)
     assert listed(service_of_other, *command)[0] == ["0", "0"]
+
+
+def test_a_program_says_that_it_may_not_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may: so it runs the program as another user, who cannot enter the folders of tests."""
+    is_root = os.geteuid() == 0
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        built = program("walk")
+        for path in (built, built.parent / "libibverbs.so.1", built.parent / "librdmacm.so.1"):
+            shutil.copy(path, folder)
+        monkeypatch.chdir(folder)
+        service = FakeService(folder / "verbs.sock")
+        service.path.chmod(0o755 if is_root else 0)
+        done = subprocess.run(
+            [folder / built.name, "poll_notices"], env=environment(folder, service.path),
+            capture_output=True, text=True, check=False, timeout=HANG,
+            user=OTHER if is_root else None,
+        )  # fmt: skip
+        service.close()
+    told = [line for line in done.stderr.splitlines() if "have its owner share it" in line]
+    assert len(told) == 1
+    assert f"{service.path}: Permission denied: name a socket of this user, or" in told[0]

@@ -14,7 +14,6 @@ from rdmawire.cli.streams import complain
 from rdmawire.cli.verbs.settings import (
     SUMMARY_AS_JSON,
     service_options,
-    settings_of,
     with_session,
 )
 from rdmawire.terminal import escape, plural
@@ -93,12 +92,11 @@ def command(
         raise click.UsageError("standard output is that of the command: name a file with -w FILE")
     if (status := status_of_missing(words[0])) is not None:
         return status
-    settings = settings_of(given)
     if not quiet:
         note_executable(words[0])
     sys.stdout.flush()
     with (
-        with_session(given["socket"], settings) as session,
+        with_session(given["socket"], given) as session,
         forwarded(session.limit_wait) as forward_to,
     ):
         try:

@@ -4,7 +4,6 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import click
@@ -49,7 +48,9 @@ def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool, un
             raise click.UsageError("--unset prints lines for a shell: give nothing else with it")
         _print_lines(files.variables_without(os.environ))
         return 0
-    if not files.wait_for_service(partial(_say_waiting, path)):
+    if not files.wait_for_service(
+        lambda: complain(f"waiting for the service that is starting at {path}")
+    ):
         raise no_service(path)
     files.check()
     if not words:
@@ -65,10 +66,6 @@ def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool, un
         except OSError as error:
             status = status_of_failure(words[0], error)
     return status
-
-
-def _say_waiting(path: Path) -> None:
-    complain(f"waiting for the service that is starting at {path}")
 
 
 def _print_lines(variables: Mapping[str, str | None]) -> None:

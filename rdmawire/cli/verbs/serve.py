@@ -19,7 +19,6 @@ from rdmawire.cli.verbs import summarize, summary
 from rdmawire.cli.verbs.settings import (
     SUMMARY_AS_JSON,
     service_options,
-    settings_of,
     with_session,
 )
 from rdmawire.terminal import escape
@@ -61,7 +60,7 @@ def command(*, as_json: bool, quiet: bool, **given: Any) -> int:
     if given["pcap"] == "-" and sys.stdout.isatty():
         raise click.UsageError("a capture is binary: pipe it to a program, or name a file")
     path: Path = given["socket"] or given_socket(os.environ)
-    with with_session(path, settings_of(given)) as session, _until_signal(session.stop):
+    with with_session(path, given) as session, _until_signal(session.stop):
         is_silent = quiet or as_json
         if not is_silent:
             _explain(session, is_default=path == given_socket({**os.environ, "RDMAWIRE_VERBS": ""}))

@@ -73,7 +73,7 @@ def service_options(socket_help: str) -> Callable[[F], F]:
     return decorate
 
 
-def settings_of(given: dict[str, Any]) -> "SessionSettings":
+def _settings_of(given: dict[str, Any]) -> "SessionSettings":
     """Return the settings of a session from the values of options."""
     from rdmawire.verbs_service import SessionSettings
 
@@ -113,15 +113,23 @@ def _folder() -> TemporaryDirectory[str]:
 
 
 @contextmanager
-def with_session(socket: Path | None, settings: "SessionSettings") -> "Iterator[VerbsSession]":
-    """Serve on a socket, or on one in a temporary folder; the service ends with the context."""
-    from rdmawire.verbs_service import VerbsSession
+def with_session(socket: Path | None, given: dict[str, Any]) -> "Iterator[VerbsSession]":
+    """Serve on a socket, or on one in a temporary folder; the service ends with the context.
+
+    ``given`` are the values of options.
+    """
+    from rdmawire.verbs_service import ProgramFiles
 
     with ExitStack() as stack:
         if socket is None:
             socket = Path(stack.enter_context(_folder()), _SOCKET_NAME)
         try:
-            session = VerbsSession(socket, settings)
+            files = ProgramFiles(socket)
+            stack.callback(files.remove)
+            files.claim()  # before the imports, which take long: `rdmawire verbs env` waits
+            from rdmawire.verbs_service import VerbsSession
+
+            session = VerbsSession(files, _settings_of(given))
         except OSError as error:
             named = escape(str(error.filename or socket))
             raise click.ClickException(f"{named}: {error.strerror or error}") from None
