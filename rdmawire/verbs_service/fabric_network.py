@@ -1,8 +1,9 @@
 """Links, switches and faults between devices: a fabric whose virtual time is driven by real time.
 
 The simulator runs up to the present time in each step, so a frame that takes 10 us on a link
-arrives 10 us later, by the clock of the machine. A machine that is too slow for the traffic falls
-behind; then frames arrive as soon as it gets to them.
+arrives 10 us later, by the clock of the machine. Each step does a bounded number of events. A
+machine that is too slow for the traffic falls behind: then virtual time goes more slowly than real
+time, frames arrive as soon as the service gets to them, and a line says so.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rdmawire.errors import FabricError
 from rdmawire.fabric import Chances, Envelope, Link, Network, Place, Simulator
-from rdmawire.fabric.simulator import Attachment
+from rdmawire.fabric.simulator import Attachment, SimulationLimit
 from rdmawire.ib.congestion import CongestionController
 from rdmawire.live import now
 from rdmawire.traffic.scenario import Scenario
@@ -20,13 +21,19 @@ from rdmawire.traffic.scenario.consistency import places_of
 from rdmawire.traffic.scenario.runner.endpoint import CONTROLS
 from rdmawire.traffic.scenario.runner.testbed import add_links, install_faults, rule_of
 from rdmawire.traffic.scenario.types import parse_rate
-from rdmawire.units import parse_duration, parse_share, us
+from rdmawire.units import ms, parse_duration, parse_share, us
 from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.device import DeviceSpec, EmulatedDevice
+from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.network import CapturedNetwork, Neighbours
 from rdmawire.wire.management import MTU
 
 _NO_LIMIT: Final = 1 << 62
+_MAX_EVENTS: Final = 128
+"""Maximum frames, timers and calls of one step, besides those that are due at the same time: they
+take a few ms, and then the service serves its clients."""
+_MAX_LAG: Final = ms(100)
+"""Maximum time (ns) that virtual time is behind real time."""
 _MAX_DELAY: Final = us(100)
 _MAX_HEADERS: Final = 128
 """Maximum bytes of a packet besides its payload, in a link's MTU."""
@@ -48,8 +55,9 @@ class FabricNetwork(CapturedNetwork):
         self._neighbours = Neighbours()
         self._attachments: list[Attachment] = []
         self._devices: Sequence[EmulatedDevice] = ()
-        self._simulator = Simulator(time_limit=_NO_LIMIT, event_limit=_NO_LIMIT)
+        self._simulator = Simulator(time_limit=_NO_LIMIT, event_limit=_MAX_EVENTS)
         self._start = now()
+        self._is_late = False
 
     def attach(self, devices: Sequence[EmulatedDevice]) -> None:
         self._devices = devices
@@ -76,8 +84,21 @@ class FabricNetwork(CapturedNetwork):
         if (due is None or due > virtual) and not any(one.nic.sends_more for one in self._devices):
             self._simulator.clock.now = virtual
             return False
-        self._simulator.run(until=virtual)
+        try:
+            self._simulator.run(until=virtual)
+        except SimulationLimit:
+            self._limit_lag(virtual - self._simulator.now)
         return self._simulator.events > 0
+
+    def _limit_lag(self, lag: int) -> None:
+        """Let virtual time go more slowly if it is too far behind. Print that once."""
+        if lag <= _MAX_LAG:
+            return
+        self._start += lag - _MAX_LAG
+        if not self._is_late:
+            self._is_late = True
+            text = "this machine is too slow for the traffic, or timers are too short for it"
+            warn(f"the network falls behind: {text}. Frames arrive late")
 
     def next_timer(self) -> int | None:
         due = self._simulator.next_time()

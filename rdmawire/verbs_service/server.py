@@ -52,6 +52,8 @@ _LOOKS: Final = 3
 """How often a ring is read before the next: a receive and a send often follow each other."""
 _ROUNDS: Final = 8
 """How often frames are moved in one step before rings are read again."""
+_MAX_MOVING: Final = ms(2)
+"""Time (ns) after which frames are not moved again in the same step."""
 
 
 class Client:
@@ -150,14 +152,20 @@ class Server:
             self._reports = self._reports or worked
             self._yields = worked
             return worked
-        self._move_by, self._yields = time + _MOVE_PERIOD, False
-        for _ in range(_ROUNDS):
-            if not self._move(time):
-                break
-            worked, time = True, now()  # frames take long: timers start when they are sent
+        self._yields = False
+        worked = self._move_all(time) or worked
         if worked or self._reports:
-            self._report_events(time)
+            self._report_events(now())
         return worked
+
+    def _move_all(self, time: int) -> bool:
+        """Move frames for a bounded time. Return whether there were any."""
+        self._move_by, end, moved = time + _MOVE_PERIOD, time + _MAX_MOVING, False
+        for _ in range(_ROUNDS):
+            if time >= end or not self._move(time):
+                break
+            moved, time = True, now()  # frames take long: timers start when they are sent
+        return moved
 
     def _move(self, time: int) -> bool:
         """Move frames and messages of the manager. Return whether there were any."""

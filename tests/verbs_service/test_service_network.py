@@ -3,6 +3,7 @@
 import os
 import re
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from rdmawire.fabric import Place
 from rdmawire.ib import Dcqcn
 from rdmawire.live import Datagrams
 from rdmawire.traffic.scenario import read_scenario_text
-from rdmawire.units import ms
+from rdmawire.units import ms, seconds, us
 from rdmawire.verbs_service import (
     Capture,
     DeviceSpec,
@@ -33,6 +34,7 @@ from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.wire.management import MTU
 from tests.verbs_service.client import SUCCESS, WRITE, wait_until
 from tests.verbs_service.running import End, connected, running
+from tests.verbs_service.stepped import stepped
 
 SCENARIO = """
 name: a switch between programs
@@ -222,3 +224,28 @@ def test_messages_of_a_peer_may_have_any_bytes(data: bytes, kind: int) -> None:
         for message in (data, bytes((kind,)) + data):
             assert sender.send(message, ("127.0.0.1", network.port))
             network.move(0)
+
+
+def test_network_that_falls_behind_holds_up_no_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    network = FabricNetwork(one_link(LinkSettings(latency=us(5))))
+    events: list[int] = []
+    move = network.move
+
+    def counted(time: int) -> bool:
+        moved = move(time)
+        events.append(network._simulator.events)
+        return moved
+
+    monkeypatch.setattr(network, "move", counted)
+    with stepped(tmp_path, network) as service:
+        (waiting, _), (one, _) = service.connected(), service.connected()
+        waiting.client.send(waiting.qp, waiting.region.sge())  # without a receive: RNR NAKs
+        for _ in range(3):
+            network._start -= seconds(10)  # as if the machine had taken ten seconds
+            one.send()
+            service.until(partial(one.has_sent, 2), 100)
+            assert one.client.call("query_port", 1)
+    assert max(events) < 1000
+    assert capfd.readouterr().err.count("the network falls behind") == 1
