@@ -3,13 +3,11 @@
  * open or read counters refresh them first. */
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <spawn.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,61 +15,58 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "changes.h"
 #include "counters.h"
+#include "next.h"
 #include "paths.h"
+#include "reached.h"
 
-/* Functions that headers do not declare: programs built with checks, and by glibc before 2.33. */
-int __open_2(const char *path, int flags);
-int __open64_2(const char *path, int flags);
-int __openat_2(int folder, const char *path, int flags);
-int __openat64_2(int folder, const char *path, int flags);
-int __xstat(int version, const char *path, struct stat *found);
-int __xstat64(int version, const char *path, struct stat64 *found);
-int __lxstat(int version, const char *path, struct stat *found);
-int __lxstat64(int version, const char *path, struct stat64 *found);
-int __fxstatat(int version, int folder, const char *path, struct stat *found, int flags);
-int __fxstatat64(int version, int folder, const char *path, struct stat64 *found, int flags);
-ssize_t __readlink_chk(const char *path, char *buffer, size_t size, size_t room);
-ssize_t __readlinkat_chk(int folder, const char *path, char *buffer, size_t size, size_t room);
-char *__realpath_chk(const char *path, char *resolved, size_t room);
-char *__getcwd_chk(char *path, size_t size, size_t room);
-int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t *actions, const char *path);
-int posix_spawn_file_actions_addchdir(posix_spawn_file_actions_t *actions, const char *path);
-ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
-ssize_t __pread_chk(int fd, void *data, size_t size, off_t offset, size_t room);
-ssize_t __pread64_chk(int fd, void *data, size_t size, off64_t offset, size_t room);
+/* No header declares functions of programs built with checks, or by glibc before 2.33. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-/* Return the result, of type `type`, of the next library's function of this name. */
-#define NEXT(type, name, parameters, ...)                                                      \
-	type(*next) parameters = (type(*) parameters)dlsym(RTLD_NEXT, #name);                  \
+/* Find the path `at` that is used for `path`, and `what` it is. */
+#define FIND(folder, path)                                                                     \
 	char buffer[PATH_MAX];                                                                 \
-	return next(__VA_ARGS__)
+	unsigned what;                                                                         \
+	const char *at = rw_find(folder, path, buffer, &what)
 
-/* The same for functions that open a file: `place` is its path, which the arguments name `at`, and
- * `number` is the descriptor of the result `opened`. */
-#define OPEN(type, name, parameters, place, number, ...)                                       \
-	type(*next) parameters = (type(*) parameters)dlsym(RTLD_NEXT, #name);                  \
-	char buffer[PATH_MAX];                                                                 \
-	const char *at = place;                                                                \
-	bool is_counter = rw_is_counter(at);                                                   \
-	type opened;                                                                           \
-	if (is_counter)                                                                        \
-		rw_refresh_counters();                                                         \
-	opened = next(__VA_ARGS__);                                                            \
-	rw_opened(number, is_counter);                                                         \
-	return opened
+/* Define a function that returns the result of the next library's for that path. */
+#define PLACED(type, name, parameters, folder, ...)                                            \
+	type name parameters                                                                   \
+	{                                                                                      \
+		FIND(folder, path);                                                            \
+		return NEXT(name)(__VA_ARGS__);                                                \
+	}
 
-/* The same for functions that read, which programs call so often that the next one is kept. */
+/* The same for functions that open a file; `number` is the descriptor of the result `opened`. */
+#define OPEN(type, failure, name, parameters, folder, flags, number, ...)                      \
+	type name parameters                                                                   \
+	{                                                                                      \
+		FIND(folder, path);                                                            \
+		type opened;                                                                   \
+		if (!rw_may_open(folder, at, flags, what))                                     \
+			return failure;                                                        \
+		if (what & RW_COUNTER)                                                         \
+			rw_refresh_counters();                                                 \
+		opened = NEXT(name)(__VA_ARGS__);                                              \
+		rw_note_counter(number, what & RW_COUNTER);                                    \
+		rw_note_opened(number, what & RW_THROUGH);                                     \
+		return opened;                                                                 \
+	}
+
+#define OPEN_FILE(name, parameters, folder, ...)                                               \
+	OPEN(int, -1, name, parameters, folder, flags, opened, __VA_ARGS__)
+#define OPEN_STREAM(name, parameters, ...)                                                     \
+	OPEN(FILE *, NULL, name, parameters, AT_FDCWD, flags_of(mode),                         \
+	     opened ? fileno(opened) : -1, __VA_ARGS__)
+
+/* The same for functions that read. */
 #define READ(name, parameters, offset, ...)                                                    \
-	static ssize_t(*_Atomic kept) parameters;                                              \
-	ssize_t(*next) parameters = kept;                                                      \
-	if (!next)                                                                             \
-		kept = next = (ssize_t(*) parameters)dlsym(RTLD_NEXT, #name);                  \
-	rw_before_read(fd, offset);                                                            \
-	return next(__VA_ARGS__)
-
-#define PLACE(path) rw_private(AT_FDCWD, path, buffer)
-#define PLACE_IN(folder, path) rw_private(folder, path, buffer)
+	ssize_t name parameters                                                                \
+	{                                                                                      \
+		rw_before_read(fd, offset);                                                    \
+		return NEXT(name)(__VA_ARGS__);                                                \
+	}
 
 /* The mode that follows the flags of a call, which is there if the call may make a file. */
 static mode_t mode_of(int flags, va_list arguments)
@@ -91,277 +86,150 @@ static mode_t mode_of(int flags, va_list arguments)
 		mode;                                                                          \
 	})
 
-int open(const char *path, int flags, ...)
+/* The flags with which fopen(3) opens a file. */
+static int flags_of(const char *mode)
 {
-	mode_t mode = MODE(flags);
-	OPEN(int, open, (const char *, int, ...), PLACE(path),
-	     opened, at, flags, mode);
+	int makes = *mode == 'w' ? O_CREAT | O_TRUNC : *mode == 'a' ? O_CREAT : 0;
+
+	return makes | (strchr(mode, '+') ? O_RDWR : makes ? O_WRONLY : O_RDONLY);
 }
 
-int open64(const char *path, int flags, ...)
+OPEN_FILE(open, (const char *path, int flags, ...), AT_FDCWD, at, flags, MODE(flags))
+OPEN_FILE(open64, (const char *path, int flags, ...), AT_FDCWD, at, flags, MODE(flags))
+OPEN_FILE(openat, (int folder, const char *path, int flags, ...), folder, folder, at, flags,
+          MODE(flags))
+OPEN_FILE(openat64, (int folder, const char *path, int flags, ...), folder, folder, at, flags,
+          MODE(flags))
+OPEN_FILE(__open_2, (const char *path, int flags), AT_FDCWD, at, flags)
+OPEN_FILE(__open64_2, (const char *path, int flags), AT_FDCWD, at, flags)
+OPEN_FILE(__openat_2, (int folder, const char *path, int flags), folder, folder, at, flags)
+OPEN_FILE(__openat64_2, (int folder, const char *path, int flags), folder, folder, at, flags)
+OPEN_STREAM(fopen, (const char *path, const char *mode), at, mode)
+OPEN_STREAM(fopen64, (const char *path, const char *mode), at, mode)
+OPEN_STREAM(freopen, (const char *path, const char *mode, FILE *stream), at, mode, stream)
+OPEN_STREAM(freopen64, (const char *path, const char *mode, FILE *stream), at, mode, stream)
+
+int creat(const char *path, mode_t mode)
 {
-	mode_t mode = MODE(flags);
-	OPEN(int, open64, (const char *, int, ...), PLACE(path),
-	     opened, at, flags, mode);
+	return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
 }
 
-int openat(int folder, const char *path, int flags, ...)
+int creat64(const char *path, mode_t mode)
 {
-	mode_t mode = MODE(flags);
-	OPEN(int, openat, (int, const char *, int, ...), PLACE_IN(folder, path),
-	     opened, folder, at, flags, mode);
+	return open64(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
 }
 
-int openat64(int folder, const char *path, int flags, ...)
-{
-	mode_t mode = MODE(flags);
-	OPEN(int, openat64, (int, const char *, int, ...), PLACE_IN(folder, path),
-	     opened, folder, at, flags, mode);
-}
+READ(read, (int fd, void *data, size_t size), -1, fd, data, size)
+READ(__read_chk, (int fd, void *data, size_t size, size_t room), -1, fd, data, size, room)
+READ(pread, (int fd, void *data, size_t size, off_t offset), offset, fd, data, size, offset)
+READ(pread64, (int fd, void *data, size_t size, off64_t offset), offset, fd, data, size, offset)
+READ(__pread_chk, (int fd, void *data, size_t size, off_t offset, size_t room), offset, fd, data,
+     size, offset, room)
+READ(__pread64_chk, (int fd, void *data, size_t size, off64_t offset, size_t room), offset, fd,
+     data, size, offset, room)
 
-int __open_2(const char *path, int flags)
-{
-	OPEN(int, __open_2, (const char *, int), PLACE(path),
-	     opened, at, flags);
-}
+OPEN(DIR *, NULL, opendir, (const char *path), AT_FDCWD, O_RDONLY, opened ? dirfd(opened) : -1, at)
 
-int __open64_2(const char *path, int flags)
-{
-	OPEN(int, __open64_2, (const char *, int), PLACE(path),
-	     opened, at, flags);
-}
-
-int __openat_2(int folder, const char *path, int flags)
-{
-	OPEN(int, __openat_2, (int, const char *, int), PLACE_IN(folder, path),
-	     opened, folder, at, flags);
-}
-
-int __openat64_2(int folder, const char *path, int flags)
-{
-	OPEN(int, __openat64_2, (int, const char *, int), PLACE_IN(folder, path),
-	     opened, folder, at, flags);
-}
-
-FILE *fopen(const char *path, const char *mode)
-{
-	OPEN(FILE *, fopen, (const char *, const char *), PLACE(path),
-	     opened ? fileno(opened) : -1, at, mode);
-}
-
-FILE *fopen64(const char *path, const char *mode)
-{
-	OPEN(FILE *, fopen64, (const char *, const char *), PLACE(path),
-	     opened ? fileno(opened) : -1, at, mode);
-}
-
-ssize_t read(int fd, void *data, size_t size)
-{
-	READ(read, (int, void *, size_t), -1, fd, data, size);
-}
-
-ssize_t __read_chk(int fd, void *data, size_t size, size_t room)
-{
-	READ(__read_chk, (int, void *, size_t, size_t), -1, fd, data, size, room);
-}
-
-ssize_t pread(int fd, void *data, size_t size, off_t offset)
-{
-	READ(pread, (int, void *, size_t, off_t), offset, fd, data, size, offset);
-}
-
-ssize_t pread64(int fd, void *data, size_t size, off64_t offset)
-{
-	READ(pread64, (int, void *, size_t, off64_t), offset, fd, data, size, offset);
-}
-
-ssize_t __pread_chk(int fd, void *data, size_t size, off_t offset, size_t room)
-{
-	READ(__pread_chk, (int, void *, size_t, off_t, size_t), offset, fd, data, size, offset,
-	     room);
-}
-
-ssize_t __pread64_chk(int fd, void *data, size_t size, off64_t offset, size_t room)
-{
-	READ(__pread64_chk, (int, void *, size_t, off64_t, size_t), offset, fd, data, size, offset,
-	     room);
-}
-
-DIR *opendir(const char *path)
-{
-	NEXT(DIR *, opendir, (const char *), PLACE(path));
-}
-
-int scandir(const char *path, struct dirent ***list, int (*select)(const struct dirent *),
-	    int (*compare)(const struct dirent **, const struct dirent **))
-{
-	NEXT(int, scandir,
-	     (const char *, struct dirent ***, int (*)(const struct dirent *),
-	      int (*)(const struct dirent **, const struct dirent **)),
-	     PLACE(path), list, select, compare);
-}
-
-int scandir64(const char *path, struct dirent64 ***list, int (*select)(const struct dirent64 *),
-	      int (*compare)(const struct dirent64 **, const struct dirent64 **))
-{
-	NEXT(int, scandir64,
-	     (const char *, struct dirent64 ***, int (*)(const struct dirent64 *),
-	      int (*)(const struct dirent64 **, const struct dirent64 **)),
-	     PLACE(path), list, select, compare);
-}
-
-int access(const char *path, int mode)
-{
-	NEXT(int, access, (const char *, int), PLACE(path), mode);
-}
-
-int faccessat(int folder, const char *path, int mode, int flags)
-{
-	NEXT(int, faccessat, (int, const char *, int, int), folder, PLACE_IN(folder, path), mode,
-	     flags);
-}
-
-int euidaccess(const char *path, int mode)
-{
-	NEXT(int, euidaccess, (const char *, int), PLACE(path), mode);
-}
-
-int eaccess(const char *path, int mode)
-{
-	NEXT(int, eaccess, (const char *, int), PLACE(path), mode);
-}
-
-int stat(const char *path, struct stat *found)
-{
-	NEXT(int, stat, (const char *, struct stat *), PLACE(path), found);
-}
-
-int stat64(const char *path, struct stat64 *found)
-{
-	NEXT(int, stat64, (const char *, struct stat64 *), PLACE(path), found);
-}
-
-int lstat(const char *path, struct stat *found)
-{
-	NEXT(int, lstat, (const char *, struct stat *), PLACE(path), found);
-}
-
-int lstat64(const char *path, struct stat64 *found)
-{
-	NEXT(int, lstat64, (const char *, struct stat64 *), PLACE(path), found);
-}
-
-int fstatat(int folder, const char *path, struct stat *found, int flags)
-{
-	NEXT(int, fstatat, (int, const char *, struct stat *, int), folder, PLACE_IN(folder, path),
-	     found, flags);
-}
-
-int fstatat64(int folder, const char *path, struct stat64 *found, int flags)
-{
-	NEXT(int, fstatat64, (int, const char *, struct stat64 *, int), folder,
-	     PLACE_IN(folder, path), found, flags);
-}
-
-int statx(int folder, const char *path, int flags, unsigned mask, struct statx *found)
-{
-	NEXT(int, statx, (int, const char *, int, unsigned, struct statx *), folder,
-	     PLACE_IN(folder, path), flags, mask, found);
-}
-
-int __xstat(int version, const char *path, struct stat *found)
-{
-	NEXT(int, __xstat, (int, const char *, struct stat *), version, PLACE(path), found);
-}
-
-int __xstat64(int version, const char *path, struct stat64 *found)
-{
-	NEXT(int, __xstat64, (int, const char *, struct stat64 *), version, PLACE(path), found);
-}
-
-int __lxstat(int version, const char *path, struct stat *found)
-{
-	NEXT(int, __lxstat, (int, const char *, struct stat *), version, PLACE(path), found);
-}
-
-int __lxstat64(int version, const char *path, struct stat64 *found)
-{
-	NEXT(int, __lxstat64, (int, const char *, struct stat64 *), version, PLACE(path), found);
-}
-
-int __fxstatat(int version, int folder, const char *path, struct stat *found, int flags)
-{
-	NEXT(int, __fxstatat, (int, int, const char *, struct stat *, int), version, folder,
-	     PLACE_IN(folder, path), found, flags);
-}
-
-int __fxstatat64(int version, int folder, const char *path, struct stat64 *found, int flags)
-{
-	NEXT(int, __fxstatat64, (int, int, const char *, struct stat64 *, int), version, folder,
-	     PLACE_IN(folder, path), found, flags);
-}
-
-ssize_t readlink(const char *path, char *target, size_t size)
-{
-	NEXT(ssize_t, readlink, (const char *, char *, size_t), PLACE(path), target, size);
-}
-
-ssize_t readlinkat(int folder, const char *path, char *target, size_t size)
-{
-	NEXT(ssize_t, readlinkat, (int, const char *, char *, size_t), folder, PLACE_IN(folder, path),
-	     target, size);
-}
-
-ssize_t __readlink_chk(const char *path, char *target, size_t size, size_t room)
-{
-	NEXT(ssize_t, __readlink_chk, (const char *, char *, size_t, size_t), PLACE(path), target,
-	     size, room);
-}
-
-ssize_t __readlinkat_chk(int folder, const char *path, char *target, size_t size, size_t room)
-{
-	NEXT(ssize_t, __readlinkat_chk, (int, const char *, char *, size_t, size_t), folder,
-	     PLACE_IN(folder, path), target, size, room);
-}
-
-ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
-{
-	NEXT(ssize_t, getxattr, (const char *, const char *, void *, size_t), PLACE(path), name,
-	     value, size);
-}
-
-ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)
-{
-	NEXT(ssize_t, lgetxattr, (const char *, const char *, void *, size_t), PLACE(path), name,
-	     value, size);
-}
-
-ssize_t listxattr(const char *path, char *names, size_t size)
-{
-	NEXT(ssize_t, listxattr, (const char *, char *, size_t), PLACE(path), names, size);
-}
-
-ssize_t llistxattr(const char *path, char *names, size_t size)
-{
-	NEXT(ssize_t, llistxattr, (const char *, char *, size_t), PLACE(path), names, size);
-}
+PLACED(int, scandir, (const char *path, struct dirent ***list,
+       int (*select)(const struct dirent *), int (*compare)(const struct dirent **,
+       const struct dirent **)), AT_FDCWD, at, list, select, compare)
+PLACED(int, scandir64, (const char *path, struct dirent64 ***list,
+       int (*select)(const struct dirent64 *), int (*compare)(const struct dirent64 **,
+       const struct dirent64 **)), AT_FDCWD, at, list, select, compare)
+PLACED(int, access, (const char *path, int mode), AT_FDCWD, at, mode)
+PLACED(int, faccessat, (int folder, const char *path, int mode, int flags), folder, folder, at,
+       mode, flags)
+PLACED(int, euidaccess, (const char *path, int mode), AT_FDCWD, at, mode)
+PLACED(int, eaccess, (const char *path, int mode), AT_FDCWD, at, mode)
+PLACED(int, stat, (const char *path, struct stat *found), AT_FDCWD, at, found)
+PLACED(int, stat64, (const char *path, struct stat64 *found), AT_FDCWD, at, found)
+PLACED(int, lstat, (const char *path, struct stat *found), AT_FDCWD, at, found)
+PLACED(int, lstat64, (const char *path, struct stat64 *found), AT_FDCWD, at, found)
+PLACED(int, fstatat, (int folder, const char *path, struct stat *found, int flags), folder,
+       folder, at, found, flags)
+PLACED(int, fstatat64, (int folder, const char *path, struct stat64 *found, int flags), folder,
+       folder, at, found, flags)
+PLACED(int, statx, (int folder, const char *path, int flags, unsigned mask, struct statx *found),
+       folder, folder, at, flags, mask, found)
+PLACED(int, __xstat, (int version, const char *path, struct stat *found), AT_FDCWD, version, at,
+       found)
+PLACED(int, __xstat64, (int version, const char *path, struct stat64 *found), AT_FDCWD, version,
+       at, found)
+PLACED(int, __lxstat, (int version, const char *path, struct stat *found), AT_FDCWD, version, at,
+       found)
+PLACED(int, __lxstat64, (int version, const char *path, struct stat64 *found), AT_FDCWD, version,
+       at, found)
+PLACED(int, __fxstatat, (int version, int folder, const char *path, struct stat *found,
+       int flags), folder, version, folder, at, found, flags)
+PLACED(int, __fxstatat64, (int version, int folder, const char *path, struct stat64 *found,
+       int flags), folder, version, folder, at, found, flags)
+PLACED(ssize_t, readlink, (const char *path, char *target, size_t size), AT_FDCWD, at, target, size)
+PLACED(ssize_t, readlinkat, (int folder, const char *path, char *target, size_t size), folder,
+       folder, at, target, size)
+PLACED(ssize_t, __readlink_chk, (const char *path, char *target, size_t size, size_t room),
+       AT_FDCWD, at, target, size, room)
+PLACED(ssize_t, __readlinkat_chk, (int folder, const char *path, char *target, size_t size,
+       size_t room), folder, folder, at, target, size, room)
+PLACED(ssize_t, getxattr, (const char *path, const char *name, void *value, size_t size),
+       AT_FDCWD, at, name, value, size)
+PLACED(ssize_t, lgetxattr, (const char *path, const char *name, void *value, size_t size),
+       AT_FDCWD, at, name, value, size)
+PLACED(ssize_t, listxattr, (const char *path, char *names, size_t size), AT_FDCWD, at, names, size)
+PLACED(ssize_t, llistxattr, (const char *path, char *names, size_t size), AT_FDCWD, at, names, size)
 
 int chdir(const char *path)
 {
-	NEXT(int, chdir, (const char *), PLACE(path));
+	FIND(AT_FDCWD, path);
+	int failed = NEXT(chdir)(at);
+
+	if (!failed)
+		rw_note_entered(what & RW_THROUGH);
+	return failed;
 }
 
-int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t *actions, const char *path)
+int fchdir(int folder)
 {
-	NEXT(int, posix_spawn_file_actions_addchdir_np,
-	     (posix_spawn_file_actions_t *, const char *), actions, PLACE(path));
+	bool is_reached = rw_is_reached(folder);
+	int failed = NEXT(fchdir)(folder);
+
+	if (!failed)
+		rw_note_entered(is_reached);
+	return failed;
 }
 
-int posix_spawn_file_actions_addchdir(posix_spawn_file_actions_t *actions, const char *path)
-{
-	NEXT(int, posix_spawn_file_actions_addchdir, (posix_spawn_file_actions_t *, const char *),
-	     actions, PLACE(path));
-}
+#define DUPLICATE(name, parameters, ...)                                                       \
+	int name parameters                                                                    \
+	{                                                                                      \
+		int copy = NEXT(name)(__VA_ARGS__);                                            \
+		rw_note_duplicate(fd, copy);                                                   \
+		return copy;                                                                   \
+	}
+
+DUPLICATE(dup, (int fd), fd)
+DUPLICATE(dup2, (int fd, int number), fd, number)
+DUPLICATE(dup3, (int fd, int number, int flags), fd, number, flags)
+
+/* Each command has one argument of the size of a pointer, or none. */
+#define CONTROL(name)                                                                          \
+	int name(int fd, int command, ...)                                                     \
+	{                                                                                      \
+		va_list arguments;                                                             \
+		int result;                                                                    \
+		va_start(arguments, command);                                                  \
+		result = NEXT(name)(fd, command, va_arg(arguments, void *));                   \
+		va_end(arguments);                                                             \
+		if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)                          \
+			rw_note_duplicate(fd, result);                                         \
+		return result;                                                                 \
+	}
+
+CONTROL(fcntl)
+CONTROL(fcntl64)
+
+PLACED(int, posix_spawn_file_actions_addchdir_np, (posix_spawn_file_actions_t *actions,
+       const char *path), AT_FDCWD, actions, at)
+PLACED(int, posix_spawn_file_actions_addchdir, (posix_spawn_file_actions_t *actions,
+       const char *path), AT_FDCWD, actions, at)
 
 /* Copy the path of a working directory as getcwd(3) does. */
 static char *copy_folder(const char *folder, char *path, size_t size)
@@ -380,23 +248,17 @@ static char *copy_folder(const char *folder, char *path, size_t size)
 /* The result is the path that Linux has for the folder: below /sys, without links. */
 char *getcwd(char *path, size_t size)
 {
-	char *(*next)(char *, size_t) = (char *(*)(char *, size_t))dlsym(RTLD_NEXT, "getcwd");
 	char folder[PATH_MAX];
-	int before = errno;
 
-	if (next(folder, sizeof folder) && rw_public(folder))
+	if (rw_is_reached(AT_FDCWD) && rw_write_folder(folder, AT_FDCWD) && rw_public(folder))
 		return copy_folder(folder, path, size);
-	errno = before;
-	return next(path, size);
+	return NEXT(getcwd)(path, size);
 }
 
 /* The C library ends a program whose buffer is smaller than it says. */
 char *__getcwd_chk(char *path, size_t size, size_t room)
 {
-	char *(*next)(char *, size_t, size_t) =
-		(char *(*)(char *, size_t, size_t))dlsym(RTLD_NEXT, "__getcwd_chk");
-
-	return size > room ? next(path, size, room) : getcwd(path, size);
+	return size > room ? NEXT(__getcwd_chk)(path, size, room) : getcwd(path, size);
 }
 
 /* As that of the C library, this prefers the variable PWD, the path by which a shell came. */
@@ -434,42 +296,39 @@ static void close_folder(void *folder)
 }
 
 /* The C library calls functions of its own to find files, unless it gets others: those here. */
-#define GLOB(name, type, read, stat, lstat)                                                    \
-	int (*next)(const char *, int, int (*)(const char *, int), type *) =                   \
-		(int (*)(const char *, int, int (*)(const char *, int), type *))dlsym(         \
-			RTLD_NEXT, #name);                                                     \
+#define GLOB(name, read, stat, lstat)                                                          \
 	int result;                                                                            \
 	if (flags & GLOB_ALTDIRFUNC)                                                           \
-		return next(pattern, flags, failed, found);                                    \
+		return NEXT(name)(pattern, flags, failed, found);                              \
 	found->gl_opendir = open_folder;                                                       \
 	found->gl_readdir = read;                                                              \
 	found->gl_closedir = close_folder;                                                     \
 	found->gl_stat = stat;                                                                 \
 	found->gl_lstat = lstat;                                                               \
-	result = next(pattern, flags | GLOB_ALTDIRFUNC, failed, found);                        \
+	result = NEXT(name)(pattern, flags | GLOB_ALTDIRFUNC, failed, found);                  \
 	found->gl_flags &= ~GLOB_ALTDIRFUNC;                                                   \
 	return result
 
 int glob(const char *pattern, int flags, int (*failed)(const char *, int), glob_t *found)
 {
-	GLOB(glob, glob_t, read_folder, stat, lstat);
+	GLOB(glob, read_folder, stat, lstat);
 }
 
 int glob64(const char *pattern, int flags, int (*failed)(const char *, int), glob64_t *found)
 {
-	GLOB(glob64, glob64_t, read_folder64, stat64, lstat64);
+	GLOB(glob64, read_folder64, stat64, lstat64);
 }
 
 /* The result names the path as programs know it, below /sys. */
 static char *resolve(const char *path, char *resolved)
 {
-	char *(*next)(const char *, char *) =
-		(char *(*)(const char *, char *))dlsym(RTLD_NEXT, "realpath");
-	char buffer[PATH_MAX], found[PATH_MAX];
+	FIND(AT_FDCWD, path);
+	char found[PATH_MAX];
 
-	if (!next(PLACE(path), found))
+	if (!NEXT(realpath)(at, found))
 		return NULL;
-	rw_public(found);
+	if (what & RW_THROUGH)
+		rw_public(found);
 	return resolved ? strcpy(resolved, found) : strdup(found);
 }
 
@@ -481,11 +340,11 @@ char *realpath(const char *path, char *resolved)
 /* The C library ends a program whose buffer is too small. */
 char *__realpath_chk(const char *path, char *resolved, size_t room)
 {
-	if (room < PATH_MAX) {
-		NEXT(char *, __realpath_chk, (const char *, char *, size_t), PLACE(path),
-		     resolved, room);
-	}
-	return resolve(path, resolved);
+	FIND(AT_FDCWD, path);
+
+	if (room >= PATH_MAX)
+		return resolve(path, resolved);
+	return NEXT(__realpath_chk)(at, resolved, room);
 }
 
 char *canonicalize_file_name(const char *path)

@@ -26,8 +26,7 @@ enum {
 static atomic_bool counters[MAX_FDS]; /* whether a descriptor is that of a counter */
 static atomic_long silent_until;      /* seconds of CLOCK_MONOTONIC: the service did not answer */
 
-/* Whether the last folder of a path is one of counters. */
-static bool is_in_counters(const char *path)
+bool rw_is_in_counters(const char *path)
 {
 	const char *name = strrchr(path, '/'), *folder = name;
 
@@ -39,12 +38,9 @@ static bool is_in_counters(const char *path)
 	       strncmp(folder, "hw_counters/", strlen("hw_counters/")) == 0;
 }
 
-bool rw_is_counter(const char *path)
+bool rw_is_folder_of_counters(const char *name)
 {
-	const char *root = getenv("RDMAWIRE_SYSFS");
-
-	return path && root && *root && strncmp(path, root, strlen(root)) == 0 &&
-	       is_in_counters(path);
+	return strcmp(name, "counters") == 0 || strcmp(name, "hw_counters") == 0;
 }
 
 static int connect_to(const char *path)
@@ -106,11 +102,10 @@ void rw_refresh_counters(void)
 	errno = before;
 }
 
-int rw_opened(int fd, bool is_counter)
+void rw_note_counter(int fd, bool is_counter)
 {
 	if (fd >= 0 && fd < MAX_FDS)
 		atomic_store_explicit(&counters[fd], is_counter, memory_order_relaxed);
-	return fd;
 }
 
 /* A descriptor that was closed keeps its mark until open() returns it again. If it is another file

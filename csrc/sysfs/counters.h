@@ -6,15 +6,18 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether a path, as rw_private() returns it, is that of a counter in the private tree. */
-bool rw_is_counter(const char *path);
+/* Whether the last folder of a path has the name of those of counters. */
+bool rw_is_in_counters(const char *path);
+
+/* Whether a folder has such a name. */
+bool rw_is_folder_of_counters(const char *name);
 
 /* Let the service write the counters of all ports to their files. Returns when it has, or at once if
  * it is gone, or after a second if it does not answer. Keeps errno. */
 void rw_refresh_counters(void);
 
-/* Note whether an opened descriptor (-1 for none) is that of a counter. Returns the descriptor. */
-int rw_opened(int fd, bool is_counter);
+/* Note whether an opened descriptor (-1 for none) is that of a counter. */
+void rw_note_counter(int fd, bool is_counter);
 
 /* Refresh the counters before a read that begins at the start of a counter's file, as sysfs makes
  * the text of a file then. `offset` is -1 for the position of the descriptor. Keeps errno. */

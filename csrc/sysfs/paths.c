@@ -10,10 +10,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "counters.h"
 #include "paths.h"
+#include "reached.h"
 
-#define SYSFS "/sys/"
-#define OF_RDMA "/sys/class/infiniband"
+#define SYSFS "/sys"
+#define OF_RDMA "/sys/class/infiniband" /* and infiniband_verbs */
 #define DEVICES "/dev/infiniband"
 
 /* Keeps a function's path buffer out of the stack frame of its caller: stacks may be small. */
@@ -24,11 +26,32 @@ static bool begins(const char *path, const char *prefix)
 	return strncmp(path, prefix, strlen(prefix)) == 0;
 }
 
-/* As stat(2), which this library replaces. */
+bool rw_is_at(const char *path, const char *folder)
+{
+	size_t length = strlen(folder);
+
+	return strncmp(path, folder, length) == 0 && (!path[length] || path[length] == '/');
+}
+
+/* Whether the tree may have a file for an absolute path of the machine. */
+static bool is_covered(const char *path)
+{
+	return rw_is_at(path, SYSFS) || rw_is_at(path, DEVICES);
+}
+
+/* The private tree's folder for /sys, or NULL. The machine's own is none. */
+static const char *root_of_tree(void)
+{
+	const char *root = getenv("RDMAWIRE_SYSFS");
+
+	return root && *root == '/' && !rw_is_at(root, SYSFS) ? root : NULL;
+}
+
+/* As lstat(2), which this library replaces. */
 static bool find(const char *path, struct stat *found)
 {
 	int before = errno;
-	bool exists = syscall(SYS_newfstatat, AT_FDCWD, path, found, 0) == 0;
+	bool exists = syscall(SYS_newfstatat, AT_FDCWD, path, found, AT_SYMLINK_NOFOLLOW) == 0;
 
 	errno = before;
 	return exists;
@@ -39,28 +62,47 @@ static bool write_place(char *place, const char *root, const char *path)
 {
 	int length;
 
-	if (begins(path, SYSFS))
-		length = snprintf(place, PATH_MAX, "%s/%s", root, path + strlen(SYSFS));
-	else if (begins(path, DEVICES))
+	if (begins(path, SYSFS "/"))
+		length = snprintf(place, PATH_MAX, "%s%s", root, path + strlen(SYSFS));
+	else if (rw_is_at(path, DEVICES))
 		length = snprintf(place, PATH_MAX, "%s/..%s", root, path);
 	else
 		return false;
 	return length > 0 && length < PATH_MAX;
 }
 
-/* Write the path in the tree for an absolute path. Returns whether programs get it. */
+/* Whether a path that the tree lacks is in a folder of RDMA: the tree has all that is there. */
+static bool is_in_folder_of_rdma(const char *path, char *place)
+{
+	const char *of = begins(path, OF_RDMA) ? OF_RDMA : DEVICES;
+	const char *name = begins(path, of) ? strchr(path + strlen(of), '/') : NULL;
+	struct stat found;
+	bool exists;
+	char *end;
+
+	if (!name)
+		return false;
+	end = place + strlen(place) - strlen(name);
+	*end = 0;
+	exists = find(place, &found);
+	*end = '/';
+	return exists;
+}
+
+/* Write the path in the tree for an absolute path without "..". Returns whether programs get it. */
 static bool is_private(const char *path, const char *root, char *place)
 {
 	struct stat found, own;
 
-	if (!write_place(place, root, path) || !find(place, &found))
+	if (!write_place(place, root, path))
 		return false;
+	if (!find(place, &found))
+		return is_in_folder_of_rdma(path, place);
 	return !S_ISDIR(found.st_mode) || begins(path, OF_RDMA) || begins(path, DEVICES) ||
 	       !find(path, &own);
 }
 
-/* Write the path of `folder`, a descriptor or AT_FDCWD, as the kernel has it: without links. */
-static bool write_folder(char *place, int folder)
+bool rw_write_folder(char place[static PATH_MAX], int folder)
 {
 	char link[64];
 	int before = errno;
@@ -79,66 +121,165 @@ static bool write_folder(char *place, int folder)
 	return true;
 }
 
-/* Skip "." and ".." at the start of a path, and remove the last name of `folder` for each "..". */
-static const char *leave(char *folder, const char *path)
+/* Replace a path that programs use by the one without links. Returns false if it is no folder, or
+ * none for which the tree may have a file. */
+OWN_FRAME static bool look_up(char *path, const char *root, unsigned *found)
 {
-	size_t length;
+	char place[PATH_MAX];
+	int before = errno, fd;
+	const char *used = path;
+	bool exists;
 
-	for (; *path; path += length) {
-		path += strspn(path, "/");
-		length = strcspn(path, "/");
-		if (length > 2 || strncmp(path, "..", length) != 0)
-			break;
-		if (length == 2)
-			*strrchr(folder, '/') = 0;
-		if (!*folder)
-			strcpy(folder, "/");
-	}
-	return path;
-}
-
-/* Append a relative path to that of a folder. Returns whether there is room for it. */
-static bool join(char *folder, const char *path)
-{
-	size_t length;
-
-	path = leave(folder, path);
-	length = folder[1] ? strlen(folder) : 0;
-	if (length + 1 + strlen(path) >= PATH_MAX)
+	if (!is_covered(path))
 		return false;
-	if (*path) {
-		folder[length] = '/';
-		strcpy(folder + length + 1, path);
+	if (is_private(path, root, place)) {
+		*found |= RW_THROUGH;
+		used = place;
 	}
+	fd = (int)syscall(SYS_openat, AT_FDCWD, used, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	exists = fd >= 0 && rw_write_folder(place, fd);
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	errno = before;
+	if (!exists)
+		return false;
+	rw_public(place);
+	strcpy(path, place);
 	return true;
 }
 
-/* rw_private() for a relative path: one that leaves the tree or is not in it is the machine's. */
-OWN_FRAME static const char *of_relative(int folder, const char *path, const char *root,
-					 char *buffer)
+static bool add_name(char *path, const char *name, size_t length)
 {
-	char absolute[PATH_MAX];
-	bool is_below;
+	size_t end = strlen(path);
 
-	if (!write_folder(absolute, folder))
-		return path;
-	is_below = rw_public(absolute);
-	if (!join(absolute, path))
-		return path;
-	if (is_private(absolute, root, buffer))
-		return buffer;
-	return is_below ? strcpy(buffer, absolute) : path;
+	if (end + 1 + length >= PATH_MAX)
+		return false;
+	path[end] = '/';
+	memcpy(path + end + 1, name, length);
+	path[end + 1 + length] = 0;
+	return true;
 }
 
-const char *rw_private(int folder, const char *path, char buffer[static PATH_MAX])
+/* Append `path` to the absolute path `to`, which has no links, without its "." and "..". Returns
+ * false if this is not possible; `to` is then a folder that cannot be opened if `found` says that the
+ * tree is concerned, so that the call fails. */
+static bool follow(char *to, const char *path, const char *root, unsigned *found)
 {
-	const char *root = getenv("RDMAWIRE_SYSFS");
+	bool has_links = false, is_folder = false;
+	size_t length;
 
-	if (!path || !*path || !root || !*root)
+	for (path += strspn(path, "/"); *path; path += strspn(path, "/")) {
+		length = strcspn(path, "/");
+		is_folder = path[length] || (length == 1 && *path == '.');
+		if (length == 2 && path[1] == '.' && *path == '.') {
+			if (has_links && !look_up(to, root, found))
+				return add_name(to, ".", 1) && (*found & RW_THROUGH);
+			if (*to)
+				*strrchr(to, '/') = 0;
+			has_links = is_folder = false;
+		} else if (length > 1 || *path != '.') {
+			if (!add_name(to, path, length))
+				return false;
+			has_links = true;
+		}
+		path += length;
+	}
+	return *to ? !is_folder || add_name(to, "", 0) : add_name(to, "", 0);
+}
+
+static bool has_parents(const char *path)
+{
+	for (const char *at = path; (at = strstr(at, "..")); at += 2)
+		if ((at == path || at[-1] == '/') && (!at[2] || at[2] == '/'))
+			return true;
+	return false;
+}
+
+/* Note whether a path that stays in its folder, which is `at`, is that of a counter. */
+static void note_counter(int folder, char *at, const char *path, unsigned *found)
+{
+	const char *name = strrchr(at, '/') + 1;
+	bool may_be = rw_is_in_counters(path) || rw_is_folder_of_counters(name);
+
+	if (may_be && rw_public(at))
+		*found |= RW_COUNTER;
+	else if (!may_be)
+		rw_note_plain(folder);
+}
+
+/* rw_find() for an absolute path, or a relative one, that begins at `at`, without links, as programs
+ * know that folder. */
+static const char *find_from(char *at, const char *path, const char *root, char *buffer,
+			     unsigned *found)
+{
+	if (!follow(at, path, root, found))
+		return path;
+	if (is_private(at, root, buffer)) {
+		*found |= RW_THROUGH | (rw_is_in_counters(buffer) ? RW_COUNTER : 0);
+		return buffer;
+	}
+	if (!(*found & RW_THROUGH) || !has_parents(path))
+		return path;
+	if (!is_covered(at)) /* it is far from sysfs, and as if it was named by its own path */
+		*found = 0;
+	return strcpy(buffer, at);
+}
+
+OWN_FRAME static const char *find_absolute(const char *path, const char *root, char *buffer,
+					   unsigned *found)
+{
+	char at[PATH_MAX] = "";
+
+	return find_from(at, path, root, buffer, found);
+}
+
+/* Whether a name in a folder of the machine may be one that the tree covers. */
+static bool leads_to_tree(const char *folder)
+{
+	return !folder[1] || strcmp(folder, "/dev") == 0 || is_covered(folder);
+}
+
+/* A relative path that stays in its folder of the tree, or in another one, is the kernel's to find.
+ * So it is for a folder of the tree that was reached by its own path, whatever the path is. */
+OWN_FRAME static const char *find_relative(int folder, const char *path, const char *root,
+					   char *buffer, unsigned *found)
+{
+	bool leaves = has_parents(path), is_below;
+	char at[PATH_MAX];
+
+	if (rw_is_reached(folder))
+		*found = RW_THROUGH;
+	if (!leaves && !rw_is_in_counters(path) && rw_is_plain(folder))
+		return path;
+	if (!rw_write_folder(at, folder))
+		return path;
+	if (!leaves && !leads_to_tree(at)) {
+		note_counter(folder, at, path, found);
+		return path;
+	}
+	is_below = rw_public(at);
+	if (is_below && !(*found & RW_THROUGH))
+		return path;
+	if (!at[1])
+		at[0] = 0;
+	return find_from(at, path, root, buffer, found);
+}
+
+const char *rw_find(int folder, const char *path, char buffer[static PATH_MAX], unsigned *found)
+{
+	const char *root = root_of_tree(), *from;
+
+	*found = 0;
+	if (!path || !*path || !root)
 		return path;
 	if (*path != '/')
-		return of_relative(folder, path, root, buffer);
-	return is_private(path + strspn(path, "/") - 1, root, buffer) ? buffer : path;
+		return find_relative(folder, path, root, buffer, found);
+	from = path + strspn(path, "/") - 1;
+	if (is_covered(from) || from[1] == '.')
+		return find_absolute(path, root, buffer, found);
+	if (begins(path, root) && rw_is_in_counters(path))
+		*found = RW_COUNTER;
+	return path;
 }
 
 /* Replace the first `length` bytes of a path by a prefix that is not longer, if a name ends there. */
@@ -161,7 +302,7 @@ static bool replace_root(char *path, const char *root)
 	while (length > 1 && root[length - 1] == '/')
 		length--;
 	if (strncmp(path, root, length) == 0)
-		return replace(path, length, "/sys");
+		return replace(path, length, SYSFS);
 	while (length > 0 && root[length - 1] != '/') /* to the folder of both trees */
 		length--;
 	return length > 0 && strncmp(path, root, length) == 0 &&
@@ -175,7 +316,7 @@ OWN_FRAME static bool replace_real_root(char *path, const char *root)
 	char real[PATH_MAX];
 	int before = errno;
 	int folder = (int)syscall(SYS_openat, AT_FDCWD, root, O_PATH | O_CLOEXEC);
-	bool written = folder >= 0 && write_folder(real, folder);
+	bool written = folder >= 0 && rw_write_folder(real, folder);
 
 	if (folder >= 0)
 		syscall(SYS_close, folder);
@@ -185,7 +326,7 @@ OWN_FRAME static bool replace_real_root(char *path, const char *root)
 
 bool rw_public(char *path)
 {
-	const char *root = getenv("RDMAWIRE_SYSFS");
+	const char *root = root_of_tree();
 	const char *name = root ? strrchr(root, '/') : NULL;
 
 	if (!name)

@@ -2,6 +2,7 @@
  * Paths and roots of any length and kind, for the rules of the preload library. Arguments: a seed and
  * a folder that exists. */
 #include "../sysfs/paths.c"
+#include "../sysfs/reached.c"
 
 #include "check.h"
 
@@ -44,6 +45,17 @@ static void fill_with_parts(char *text, const char *folder)
 		lengthen(text, PATH_MAX - 20 + below(40)); /* around the limit */
 }
 
+/* As those of the library, which need a service. */
+bool rw_is_in_counters(const char *path)
+{
+	return strstr(path, "counters/") != NULL;
+}
+
+bool rw_is_folder_of_counters(const char *name)
+{
+	return strstr(name, "counters") != NULL;
+}
+
 /* Paths relative to the working directory, to descriptors 0 and 9, and to none. */
 static int any_folder(void)
 {
@@ -52,19 +64,21 @@ static int any_folder(void)
 	return folders[below(LENGTH(folders))];
 }
 
-static void check_private(const char *path)
+static void check_find(const char *path)
 {
-	char buffer[PATH_MAX];
-	const char *found;
+	char *buffer = malloc(PATH_MAX); /* on the heap: accesses behind it are found */
+	const char *at;
+	unsigned found;
 
 	errno = 7;
-	found = rw_private(any_folder(), path, buffer);
-	CHECK(errno == 7 && (found == path || (found == buffer && strlen(found) < PATH_MAX)));
+	at = rw_find(any_folder(), path, buffer, &found);
+	CHECK(errno == 7 && (at == path || (at == buffer && strlen(at) < PATH_MAX)));
+	free(buffer);
 }
 
 static void check_public(const char *path)
 {
-	char *copy = malloc(PATH_MAX); /* on the heap: accesses behind it are found */
+	char *copy = malloc(PATH_MAX);
 
 	if (strlen(path) < PATH_MAX) {
 		strcpy(copy, path);
@@ -89,11 +103,13 @@ int main(int argc, char **argv)
 		path[0] = root[0] = 0;
 		fill_with_parts(root, argv[2]);
 		fill_with_parts(path, below(2) ? argv[2] : root);
+		rw_note_opened(FOLDER, below(2));
+		rw_note_entered(below(2));
 		if (below(10))
 			setenv("RDMAWIRE_SYSFS", below(3) ? argv[2] : root, 1);
 		else
 			unsetenv("RDMAWIRE_SYSFS");
-		check_private(below(50) ? path : NULL);
+		check_find(below(50) ? path : NULL);
 		check_public(path);
 	}
 	return 0;
