@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final
 from rdmawire.errors import VerbsError
 from rdmawire.verbs_service.libraries import PRELOAD, copy_libraries, libraries
 from rdmawire.verbs_service.protocol import MAX_REASON, version
-from rdmawire.verbs_service.trusted_folder import check_peer, open_own, open_parent, remove_entry
+from rdmawire.verbs_service.trusted_folder import (
+    check_peer,
+    open_own,
+    open_parent,
+    remove_entry,
+    trusted_users,
+)
 
 if TYPE_CHECKING:
     from rdmawire.topology import Machine
@@ -56,6 +62,8 @@ _START_PERIOD: Final = 0.02
 """Seconds between two looks for a service that is starting."""
 _START_ATTEMPTS: Final = 1500
 """How often one looks for it."""
+_CLAIM_ATTEMPTS: Final = 25
+"""How often one looks for its files: its process may have been started at the same time."""
 _LOCK_ATTEMPTS: Final = 20
 """How often a service tries to lock its folder: :meth:`ProgramFiles.is_claimed` has it briefly."""
 
@@ -72,9 +80,14 @@ def check_socket_path(path: Path) -> None:
 
 
 def check_is_socket(path: Path) -> None:
-    """``VerbsError`` EADDRINUSE if there is a file that is no socket."""
-    if path.exists() and not path.is_socket():
-        raise VerbsError(f"{path}: exists, and is no socket: name another path", EADDRINUSE)
+    """``VerbsError`` EADDRINUSE if there is a file that is no socket, or is of another user."""
+    with suppress(OSError):
+        found = path.lstat()
+        if not stat.S_ISSOCK(found.st_mode):
+            raise VerbsError(f"{path}: exists, and is no socket: name another path", EADDRINUSE)
+        if found.st_uid not in trusted_users():
+            text = f"{path}: belongs to user {found.st_uid}: name another path"
+            raise VerbsError(text, EADDRINUSE)
 
 
 def is_served(path: Path) -> bool:
@@ -114,7 +127,7 @@ class ProgramFiles:
     def __init__(self, path: Path) -> None:
         given = path.absolute()
         self.socket = Path(os.path.realpath(given.parent), path.name)
-        self._is_linked = given.parent.is_symlink()
+        self._link = given.parent if given.parent.is_symlink() else None
         self.folder = self.socket.with_name(f"{path.name}.rdmawire")
         self._user = os.geteuid()
         self._lock: int | None = None
@@ -231,8 +244,8 @@ class ProgramFiles:
             raise VerbsError(text, error.errno or EPERM) from error
 
     def _open(self, *, create: bool = False) -> int:
-        if self._is_linked:
-            text = f"the folder of {self.socket.name} is a link: name {self.socket} itself"
+        if self._link is not None:
+            text = f"{self._link}: is a link: remove it, or name {self.socket} itself"
             raise VerbsError(text, EPERM)
         parent = open_parent(self.socket, create=create)
         try:
@@ -243,15 +256,17 @@ class ProgramFiles:
     def wait_for_service(self, on_wait: Callable[[], None]) -> bool:
         """Whether a service answers. Waits for one that is starting, 30 s at most.
 
-        ``on_wait`` is called once before that. Raises as :meth:`check` and :func:`is_served`.
+        ``on_wait`` is called when one is found. Raises as :meth:`check` and :func:`is_served`.
         """
+        is_claimed = False
         for attempt in range(_START_ATTEMPTS):
             if is_served(self.socket):
                 return True
-            if not self.is_claimed():
-                break
-            if attempt == 0:
+            claimed_before, is_claimed = is_claimed, self.is_claimed()
+            if is_claimed and not claimed_before:
                 on_wait()
+            if not is_claimed and (claimed_before or attempt > _CLAIM_ATTEMPTS):
+                break
             time.sleep(_START_PERIOD)
         return False
 

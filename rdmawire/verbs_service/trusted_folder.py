@@ -29,21 +29,21 @@ _OTHER_SOCKET: Final = "name a socket in a folder of this user"
 
 
 def trusted_users() -> set[int]:
-    """Return the users whose files and services are used: this one, root, and the one of sudo."""
+    """Return the users whose files and services are used: this one, root, and those that are named.
+
+    ``RDMAWIRE_USER`` names one, and if this is root also sudo(8), the user who called it.
+    """
     users = {0, os.geteuid()}
-    caller = os.environ.get("SUDO_UID", "")
-    if os.geteuid() == 0 and caller.isdecimal():
-        users.add(int(caller))
-    return users
+    names = ("RDMAWIRE_USER", "SUDO_UID") if os.geteuid() == 0 else ("RDMAWIRE_USER",)
+    return users | {int(one) for one in map(os.environ.get, names) if one and one.isdecimal()}
 
 
 def check_peer(connected: socket.socket, path: Path) -> None:
     """``VerbsError`` EACCES unless the service at the socket ``path`` is of a trusted user."""
     _, user = peer_of(connected)
     if user not in trusted_users():
-        raise VerbsError(
-            f"{path}: the service there belongs to user {user}: name a socket of this user", EACCES
-        )
+        text = f"{path}: the service there belongs to user {user}: {_OTHER_SOCKET}"
+        raise VerbsError(f"{text}, or trust that one by RDMAWIRE_USER={user}", EACCES)
 
 
 def open_parent(path: Path, *, create: bool = False) -> int:

@@ -196,7 +196,10 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rdmawire").symlink_to("target")
     files = ProgramFiles(tmp_path / "rdmawire/verbs.sock")
     for call in (lambda: write(files), files.check):
-        assert f"is a link: name {tmp_path}/target/verbs.sock itself" in refusal(call)
+        assert (
+            f"rdmawire: is a link: remove it, or name {tmp_path}/target/verbs.sock it"
+            in refusal(call)
+        )
     assert os.listdir(tmp_path / "target") == []
 
 
@@ -239,9 +242,12 @@ def test_the_user_who_called_sudo_is_trusted(
     assert "belongs to user" in refusal(files.claim)
 
 
-def test_sudo_says_nothing_of_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_name_trusted_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUDO_UID", str(OTHER))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("RDMAWIRE_USER", "1001")
+    assert trusted_users() == {0, 1000, 1001}
+    monkeypatch.delenv("RDMAWIRE_USER")
     assert trusted_users() == {0, 1000}
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert trusted_users() == {0, OTHER}
@@ -301,11 +307,19 @@ def test_commands_say_in_one_line_what_is_wrong(
     assert re.search(r"belongs to user \d+: name a socket", f"{done.stderr} {done.exception}")
 
 
+def test_a_link_to_a_socket_is_no_socket(files: ProgramFiles) -> None:
+    as_socket(files.socket.with_name("target"))
+    files.socket.symlink_to("target")
+    assert "exists, and is no socket: name another path" in refusal(files.claim)
+
+
 def test_services_of_other_users_are_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = FakeService(tmp_path / "verbs.sock")
     monkeypatch.setattr("rdmawire.verbs_service.trusted_folder.trusted_users", lambda: {OTHER})
+    monkeypatch.setattr("rdmawire.verbs_service.program.trusted_users", lambda: {OTHER})
+    assert "name another path" in refusal(ProgramFiles(service.path).claim)
     for call in (lambda: is_served(service.path), lambda: read_counters(service.path)):
         assert "the service there belongs to user" in refusal(call)
     service.close()
