@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Contexts: opening and closing a device, and the child of a fork. */
+ * Contexts: opening, importing and closing a device, and the child of a fork. */
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@ enum { COMPLETION_VECTORS = 8 };
 /* Descriptors of the reply of OPEN_DEVICE, in the order of the protocol. */
 enum { WORK_RING, DOORBELL, ASYNC_EVENTS, COPY_SOCKET, COPY_BUFFER, OPEN_FDS };
 _Static_assert(OPEN_FDS == RW_OPEN_DEVICE_REPLY_FDS, "the descriptors of OPEN_DEVICE changed");
+_Static_assert(sizeof(struct rw_open_device_reply) == sizeof(struct rw_import_device_reply),
+	       "the replies are alike");
 
 static pthread_mutex_t contexts_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct rw_context *contexts; /* all open ones, for the child of a fork */
@@ -31,8 +34,8 @@ static void after_fork_in_parent(void)
 	pthread_mutex_unlock(&contexts_mutex);
 }
 
-/* Close the connections in the child, so that the service sees the end of the parent. Calls fail in
- * the child. */
+/* Close the connections in the child, so that the service sees the end of the parent. Most calls
+ * fail in the child; for the others it makes a connection of its own: see rw_reconnect. */
 static void after_fork_in_child(void)
 {
 	for (struct rw_context *context = contexts; context; context = context->next) {
@@ -40,6 +43,8 @@ static void after_fork_in_child(void)
 		close(context->socket);
 		close(context->copy.socket);
 		context->socket = context->copy.socket = -1;
+		/* Another thread of the parent may have had it. */
+		pthread_mutex_init(&context->control_mutex, NULL);
 	}
 	pthread_mutex_unlock(&contexts_mutex);
 }
@@ -168,26 +173,24 @@ static void set_functions(struct verbs_context *verbs)
 }
 
 /* `sz` tells inline functions which members verbs_context has: it grows at its beginning. */
-static void init_verbs(struct rw_context *context, struct rw_device *device)
+static void init_verbs(struct rw_context *context)
 {
 	struct ibv_context *ibv = &context->verbs.context;
 
 	context->verbs.sz = sizeof context->verbs;
 	set_functions(&context->verbs);
-	ibv->device = &device->device;
-	ibv->cmd_fd = context->socket;
+	ibv->cmd_fd = ibv->async_fd = -1;
 	ibv->num_comp_vectors = COMPLETION_VECTORS;
 	ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	pthread_mutex_init(&ibv->mutex, NULL);
 }
 
-static struct rw_context *new_context(struct rw_device *device)
+static struct rw_context *new_context(void)
 {
 	struct rw_context *context = calloc(1, sizeof *context);
 
 	if (!context)
 		return NULL;
-	context->device = device;
 	context->socket = rw_connect();
 	if (context->socket < 0) {
 		free(context);
@@ -197,10 +200,19 @@ static struct rw_context *new_context(struct rw_device *device)
 	pthread_mutex_init(&context->ring.mutex, NULL);
 	pthread_mutex_init(&context->copy.mutex, NULL);
 	pthread_rwlock_init(&context->objects, NULL);
-	context->ring.doorbell = context->copy.socket = context->verbs.context.async_fd = -1;
-	init_verbs(context, device);
-	rw_hold_device(device);
+	context->ring.doorbell = context->copy.socket = -1;
+	init_verbs(context);
 	return context;
+}
+
+/* Give a new context its device, with which the program gets it. */
+static struct ibv_context *finish_context(struct rw_context *context, struct ibv_device *device)
+{
+	context->device = (struct rw_device *)device;
+	context->verbs.context.device = device;
+	rw_hold_device(context->device);
+	add_context(context);
+	return &context->verbs.context;
 }
 
 static void close_fd(int fd)
@@ -216,6 +228,7 @@ static void free_context(struct rw_context *context)
 	close_fd(context->copy.socket);
 	close_fd(context->ring.doorbell);
 	close_fd(context->verbs.context.async_fd);
+	close_fd(context->verbs.context.cmd_fd);
 	if (context->ring.memory)
 		munmap(context->ring.memory, RW_RING_HEADER + RW_WORK_RING_BYTES);
 	if (context->copy.buffer)
@@ -225,7 +238,8 @@ static void free_context(struct rw_context *context)
 	pthread_mutex_destroy(&context->ring.mutex);
 	pthread_mutex_destroy(&context->copy.mutex);
 	pthread_rwlock_destroy(&context->objects);
-	rw_release_device(context->device);
+	if (context->device)
+		rw_release_device(context->device);
 	free(context);
 }
 
@@ -239,44 +253,120 @@ static int take_fds(struct rw_context *context, const int *fds)
 	return context->ring.memory && context->copy.buffer ? 0 : EIO;
 }
 
-static int open_connection(struct rw_context *context)
+/* Open a device on a connection, or import that of a cmd_fd, which is null otherwise. Returns an
+ * errno. */
+static int ask_for_device(int socket, uint32_t index, const int *cmd_fd,
+			  struct rw_open_device_reply *reply, int *fds)
 {
-	struct rw_open_device_request request = {.call = RW_OPEN_DEVICE,
-						 .index = context->device->index};
-	struct rw_open_device_reply reply;
+	struct rw_open_device_request open = {.call = RW_OPEN_DEVICE, .index = index};
+	struct rw_import_device_request import = {.call = RW_IMPORT_DEVICE};
 	uint64_t device_count;
+	int error;
+
+	allow_access(socket);
+	error = rw_say_hello(socket, &device_count);
+	if (!error)
+		error = rw_exchange(socket, cmd_fd ? (void *)&import : &open,
+				    cmd_fd ? sizeof import : sizeof open, reply, sizeof *reply, fds,
+				    OPEN_FDS, cmd_fd);
+	return error == RW_BROKEN ? EIO : error;
+}
+
+/* Returns an errno. `index` is that of the device, which an import sets. */
+static int open_connection(struct rw_context *context, uint64_t *index, const int *cmd_fd)
+{
+	struct rw_open_device_reply reply;
 	int fds[OPEN_FDS], error;
 
-	allow_access(context->socket);
-	error = rw_say_hello(context->socket, &device_count);
-	if (!error)
-		error = rw_exchange(context->socket, &request, sizeof request, &reply, sizeof reply,
-				    fds, OPEN_FDS, NULL);
-	if (error == RW_BROKEN)
-		error = EIO;
-	if (!error)
-		error = take_fds(context, fds);
+	error = ask_for_device(context->socket, (uint32_t)*index, cmd_fd, &reply, fds);
 	if (error)
 		return error;
+	if (!cmd_fd)
+		context->verbs.context.cmd_fd = fcntl(fds[WORK_RING], F_DUPFD_CLOEXEC, 0);
+	error = take_fds(context, fds);
+	if (!error && !cmd_fd && context->verbs.context.cmd_fd < 0)
+		error = EMFILE;
+	if (error)
+		return error;
+	*index = reply.handle - 1;
 	set_attributes(context, &reply);
 	return reply.copy_thread ? rw_copy_thread_start(context) : 0;
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	struct rw_context *context = new_context((struct rw_device *)device);
+	struct rw_context *context = new_context();
+	uint64_t index = ((struct rw_device *)device)->index;
 	int error;
 
 	if (!context)
 		return NULL;
-	error = open_connection(context);
-	if (error) {
-		free_context(context);
-		rw_refuse(error, "ibv_open_device", "%s: %s", device->name, strerror(error));
+	error = open_connection(context, &index, NULL);
+	if (!error)
+		return finish_context(context, device);
+	free_context(context);
+	rw_refuse(error, "ibv_open_device", "%s: %s", device->name, strerror(error));
+	return NULL;
+}
+
+/* Import a device on a new connection. The context has the cmd_fd from then on. */
+static struct ibv_context *import_device(struct ibv_device **list, uint64_t count, int cmd_fd)
+{
+	struct rw_context *context = new_context();
+	uint64_t index = 0;
+	int error;
+
+	if (!context)
+		return NULL;
+	error = open_connection(context, &index, &cmd_fd);
+	if (!error && index >= count)
+		error = EIO;
+	if (!error) {
+		context->verbs.context.cmd_fd = cmd_fd;
+		return finish_context(context, list[index]);
+	}
+	free_context(context);
+	rw_refuse(error, "ibv_import_device", "descriptor %d: %s", cmd_fd, strerror(error));
+	return NULL;
+}
+
+struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	struct ibv_context *context = NULL;
+	struct ibv_device **list;
+	int count;
+
+	if (fcntl(cmd_fd, F_GETFD) < 0) {
+		rw_refuse(EBADF, "ibv_import_device", "descriptor %d", cmd_fd);
 		return NULL;
 	}
-	add_context(context);
-	return &context->verbs.context;
+	list = ibv_get_device_list(&count);
+	if (list)
+		context = import_device(list, (uint64_t)count, cmd_fd);
+	if (list)
+		ibv_free_device_list(list);
+	return context;
+}
+
+/* Connect the child of a fork, which imports the device of its parent. It posts nothing, and needs
+ * no descriptors of its own. Returns an errno. */
+int rw_reconnect(struct rw_context *context)
+{
+	struct rw_open_device_reply reply;
+	int fds[OPEN_FDS], error;
+	int socket = rw_connect();
+
+	if (socket < 0)
+		return errno;
+	error = ask_for_device(socket, 0, &context->verbs.context.cmd_fd, &reply, fds);
+	if (error) {
+		close(socket);
+		return error;
+	}
+	for (unsigned i = 0; i < OPEN_FDS; i++)
+		close(fds[i]);
+	context->socket = socket;
+	return 0;
 }
 
 /* Objects that the program did not destroy end with the connection. */

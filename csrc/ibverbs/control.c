@@ -6,17 +6,33 @@
 
 #include "internal.h"
 
+/* Whether the child of a fork may make a call: it needs none of the parent's objects. */
+static bool is_for_children(uint64_t call)
+{
+	return call == RW_QUERY_PORT || call == RW_QUERY_GID || call == RW_QUERY_PKEY ||
+	       call == RW_ALLOC_DM || call == RW_FREE_DM;
+}
+
+/* Whether a call can be made; a child connects first. The mutex is held. Returns an errno. */
+static int prepare(struct rw_context *context, uint64_t call)
+{
+	if (rw_is_alive(context))
+		return 0;
+	if (atomic_load(&context->state) != RW_FORKED || !is_for_children(call))
+		return EIO;
+	return context->socket < 0 ? rw_reconnect(context) : 0;
+}
+
 /* Make a call. Returns an errno, which it also sets: EIO when the service is gone. */
 int rw_control(struct rw_context *context, const char *name, const void *request,
 	       size_t request_size, void *reply, size_t reply_size, int *fds, unsigned fd_count,
 	       const int *sent)
 {
-	int error = EIO;
+	int error;
 
-	if (!rw_is_alive(context))
-		return rw_trace_call(EIO, name);
 	pthread_mutex_lock(&context->control_mutex);
-	if (rw_is_alive(context))
+	error = prepare(context, *(const uint64_t *)request);
+	if (!error)
 		error = rw_exchange(context->socket, request, request_size, reply, reply_size, fds,
 				    fd_count, sent);
 	pthread_mutex_unlock(&context->control_mutex);

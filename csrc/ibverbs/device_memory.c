@@ -20,6 +20,7 @@ struct rw_dm {
 	char *map;
 	size_t length;
 	int fd;
+	pid_t owner; /* the process that allocated or imported it */
 };
 
 static struct rw_dm *rw_dm(struct ibv_dm *dm)
@@ -83,6 +84,7 @@ static struct ibv_dm *make_dm(struct ibv_context *context, uint64_t handle, size
 	dm->map = rw_map(fd, length);
 	dm->length = length;
 	dm->fd = copy;
+	dm->owner = getpid();
 	if (dm->map)
 		return &dm->dm;
 	free_memory(dm);
@@ -116,10 +118,14 @@ struct ibv_dm *rw_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr
 	return dm;
 }
 
+/* The child of a fork frees none of its parent's. */
 int rw_free_dm(struct ibv_dm *dm)
 {
-	int error = rw_destroyed(rw_context(dm->context), free_handle(dm->context, dm->handle));
+	int error;
 
+	if (rw_dm(dm)->owner != getpid())
+		return rw_refuse(EIO, "ibv_free_dm", "it is of another process");
+	error = rw_destroyed(rw_context(dm->context), free_handle(dm->context, dm->handle));
 	if (!error)
 		free_memory(rw_dm(dm));
 	return error;
@@ -157,4 +163,19 @@ struct ibv_mr *rw_alloc_null_mr(struct ibv_pd *pd)
 		       : ENOMEM;
 
 	return rw_fixed_mr(rw_finish_mr(mr, error, reply.mr, reply.lkey, 0));
+}
+
+struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
+{
+	struct rw_import_dm_reply reply;
+	int fd;
+
+	if (CALL_FDS(rw_context(context), RW_IMPORT_DM, import_dm, &reply, &fd, NULL, .dm = handle))
+		return NULL;
+	return make_dm(context, handle, reply.length, fd);
+}
+
+void ibv_unimport_dm(struct ibv_dm *dm)
+{
+	free_memory(rw_dm(dm));
 }

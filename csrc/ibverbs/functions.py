@@ -63,10 +63,13 @@ _PUBLIC = {
     "1.7": "ibv_reg_mr_iova",
     "1.8": "ibv_reg_mr_iova2",
     "1.9": "ibv_get_device_index",
-    "1.10": "ibv_query_ece ibv_set_ece",
+    "1.10": (
+        "ibv_import_device ibv_import_mr ibv_import_pd ibv_query_ece ibv_set_ece ibv_unimport_mr"
+        " ibv_unimport_pd"
+    ),
     "1.11": "_ibv_query_gid_ex _ibv_query_gid_table",
     "1.12": "ibv_reg_dmabuf_mr",
-    "1.13": "ibv_is_fork_initialized",
+    "1.13": "ibv_import_dm ibv_is_fork_initialized ibv_unimport_dm",
     "1.14": "ibv_query_qp_data_in_order",
     "1.15": "ibv_alloc_dmah ibv_dealloc_dmah ibv_reg_mr_ex",
     "1.16": "ibv_dm_export_dmabuf_fd ibv_query_port_speed",
@@ -82,11 +85,6 @@ _PUBLIC_REFUSED = {
         ),
     },
     "1.1": {Refusal.NOTHING: "ibv_copy_ah_attr_from_kern ibv_register_driver"},
-    "1.10": {
-        Refusal.NULL: "ibv_import_device ibv_import_mr ibv_import_pd",
-        Refusal.NOTHING: "ibv_unimport_mr ibv_unimport_pd",
-    },
-    "1.13": {Refusal.NULL: "ibv_import_dm", Refusal.NOTHING: "ibv_unimport_dm"},
     "1.18": {
         Refusal.NULL: "ibv_create_comp_cntr",
         Refusal.ERRNO: (
@@ -96,7 +94,7 @@ _PUBLIC_REFUSED = {
         ),
     },
 }
-"""Refused functions, by version: importing objects of other processes, counters of completions."""
+"""Refused functions, by version: private ones of old providers, and counters of completions."""
 
 _BEFORE_2008 = {
     Refusal.NULL: (

@@ -233,6 +233,9 @@ void rw_insert(struct rw_table *table, struct rw_node *node, uint32_t key);
 void rw_remove(struct rw_table *table, struct rw_node *node);
 struct rw_node *rw_find(struct rw_table *table, uint32_t key);
 
+/* context.c */
+int rw_reconnect(struct rw_context *context);
+
 /* device.c */
 void rw_hold_device(struct rw_device *device);
 void rw_release_device(struct rw_device *device);
@@ -354,6 +357,8 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attribu
 struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attributes);
 int ibv_dealloc_dmah(struct ibv_dmah *dmah);
 int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
+struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle);
+void ibv_unimport_dm(struct ibv_dm *dm);
 void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
 void ibv_free_buf(struct ibv_buf *buf);
 struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *address, size_t length,

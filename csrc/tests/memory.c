@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Scenarios of memory: buffers of ibv_alloc_buf, DMA handles, paging on demand, device memory. */
+ * Scenarios of memory: buffers of ibv_alloc_buf, DMA handles, paging on demand, device memory, and
+ * objects of another process. */
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "check.h"
 
@@ -19,6 +21,8 @@ struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr
 			      int access);
 int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf);
 int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
+struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle);
+void ibv_unimport_dm(struct ibv_dm *dm);
 
 enum { WITH_IOVA = 1, WITH_ADDRESS = 2, WITH_FD = 4, WITH_DMAH = 16, WITH_BUF = 32 };
 enum { WITH_CPU = 1, WITH_HINT = 2, WITH_MEMORY_TYPE = 4, VOLATILE_MEMORY = 0 };
@@ -299,6 +303,177 @@ static void null_region(void)
 	close_end(&b);
 }
 
+/* What a process tells another one of its objects, beside the cmd_fd. */
+struct exported {
+	uint32_t pd, mr, dm;
+	char *address;
+};
+
+static void send_exported(int socket, const struct exported *exported, int cmd_fd)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+	struct iovec data = {(void *)exported, sizeof *exported};
+	struct msghdr message = {NULL, 0, &data, 1, &control, sizeof control, 0};
+
+	memcpy(CMSG_DATA(&control.header), &cmd_fd, sizeof cmd_fd);
+	CHECK(sendmsg(socket, &message, 0) == sizeof *exported);
+}
+
+static int receive_exported(int socket, struct exported *exported)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec data = {exported, sizeof *exported};
+	struct msghdr message = {NULL, 0, &data, 1, &control, sizeof control, 0};
+	int cmd_fd;
+
+	CHECK(recvmsg(socket, &message, 0) == sizeof *exported && message.msg_controllen);
+	memcpy(&cmd_fd, CMSG_DATA(&control.header), sizeof cmd_fd);
+	return cmd_fd;
+}
+
+static void wait_for_byte(int socket)
+{
+	char byte;
+
+	CHECK(read(socket, &byte, 1) == 1);
+}
+
+/* Open a device and let another process import it, which does not need it to stay open. */
+static void export_objects(int socket)
+{
+	struct end end = {0};
+	struct exported exported;
+	struct ibv_dm *dm;
+
+	open_memory(&end, 0);
+	dm = alloc_dm(end.context, 8);
+	CHECK(dm && !ibv_memcpy_to_dm(dm, 0, "imported", 8));
+	memcpy(end.buffer, "exported", 8);
+	exported = (struct exported){end.pd->handle, end.mr->handle, dm->handle, end.buffer};
+	send_exported(socket, &exported, end.context->cmd_fd);
+	wait_for_byte(socket);
+	CHECK(!ibv_close_device(end.context) && write(socket, "", 1) == 1);
+	wait_for_byte(socket);
+}
+
+/* Write from the other process's region by its imported local key. */
+static void check_imported(struct end *imported, struct end *own)
+{
+	memset(own->buffer, 0, 8);
+	CHECK(write_from(imported, own, (uintptr_t)imported->buffer, imported->mr) == IBV_WC_SUCCESS);
+	CHECK(!memcmp(own->buffer, "exported", 8));
+}
+
+static void import_objects(int socket, pid_t exporter)
+{
+	struct end imported = {0}, own = {0};
+	struct exported names;
+	struct ibv_dm *dm;
+	char found[8];
+	int cmd_fd = receive_exported(socket, &names), status;
+
+	imported.context = ibv_import_device(cmd_fd);
+	CHECK(imported.context && imported.context->device && imported.context->cmd_fd == cmd_fd);
+	CHECK(!ibv_import_pd(imported.context, names.mr) && errno == EINVAL);
+	imported.pd = ibv_import_pd(imported.context, names.pd);
+	CHECK(imported.pd && imported.pd->handle == names.pd);
+	imported.mr = ibv_import_mr(imported.pd, names.mr);
+	dm = ibv_import_dm(imported.context, names.dm);
+	CHECK(imported.mr && !imported.mr->addr && imported.mr->length == BUFFER && dm);
+	imported.buffer = names.address;
+	open_end(&imported, 0, NULL);
+	open_end(&own, 1, NULL);
+	connect_ends(&imported, &own);
+	check_imported(&imported, &own);
+	CHECK(write(socket, "", 1) == 1);
+	wait_for_byte(socket); /* the exporter has closed the device, but has its memory still */
+	check_imported(&imported, &own);
+	CHECK(write(socket, "", 1) == 1 && waitpid(exporter, &status, 0) == exporter && !status);
+	CHECK(!ibv_memcpy_from_dm(found, dm, 0, 8) && !memcmp(found, "imported", 8));
+	CHECK(write_from(&imported, &own, (uintptr_t)imported.buffer, imported.mr) ==
+	      IBV_WC_LOC_PROT_ERR);
+	CHECK(!ibv_free_dm(dm));
+	imported.buffer = NULL;
+	close_end(&imported);
+	close_end(&own);
+}
+
+/* Two processes share the objects of one open device. */
+static void imports(void)
+{
+	int sockets[2];
+	pid_t child;
+
+	CHECK(!ibv_import_device(STDERR_FILENO) && errno == EBADF);
+	CHECK(!ibv_import_device(1000) && errno == EBADF);
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets));
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		export_objects(sockets[1]);
+		_exit(0);
+	}
+	import_objects(sockets[0], child);
+}
+
+/* A process may import its own device; what is un-imported stays. */
+static void unimports(void)
+{
+	struct end end = {0};
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_dm *dm, *again;
+
+	open_memory(&end, 0);
+	dm = alloc_dm(end.context, 8);
+	context = ibv_import_device(dup(end.context->cmd_fd));
+	CHECK(dm && context);
+	pd = ibv_import_pd(context, end.pd->handle);
+	again = ibv_import_dm(context, dm->handle);
+	CHECK(pd && again && !ibv_memcpy_to_dm(again, 0, "12345678", 8));
+	mr = ibv_import_mr(pd, end.mr->handle);
+	CHECK(mr && mr->lkey == end.mr->lkey && mr->rkey == end.mr->rkey);
+	ibv_unimport_mr(mr);
+	ibv_unimport_dm(again);
+	ibv_unimport_pd(pd);
+	CHECK(!ibv_close_device(context) && !ibv_free_dm(dm) && !ibv_dereg_mr(end.mr));
+	CHECK(!ibv_dealloc_pd(end.pd) && !ibv_close_device(end.context));
+	free(end.buffer);
+}
+
+/* The child of a fork queries the device, and has device memory of its own. */
+static void forked_memory(void)
+{
+	struct ibv_context *context = open_device(0);
+	struct ibv_dm *mine = alloc_dm(context, 8), *own;
+	struct ibv_port_attr port;
+	int status;
+	pid_t child;
+
+	CHECK(mine && !ibv_memcpy_to_dm(mine, 0, "87654321", 8));
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		char found[8];
+
+		CHECK(!ibv_query_port(context, 1, &port) && port.state == IBV_PORT_ACTIVE);
+		own = alloc_dm(context, 8);
+		CHECK(own && own->handle != mine->handle && !ibv_free_dm(own));
+		CHECK(ibv_free_dm(mine) == EIO && !ibv_memcpy_from_dm(found, mine, 0, 8));
+		CHECK(!memcmp(found, "87654321", 8) && !ibv_alloc_pd(context) && errno == EIO);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
+	CHECK(!ibv_free_dm(mine) && !ibv_close_device(context));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scenario scenarios[] = {{"buffers", buffers},
@@ -306,6 +481,9 @@ int main(int argc, char **argv)
 						    {"on_demand", on_demand},
 						    {"device_memory", device_memory},
 						    {"null_region", null_region},
+						    {"imports", imports},
+						    {"unimports", unimports},
+						    {"forked_memory", forked_memory},
 						    {NULL, NULL}};
 
 	return run_scenario(scenarios, argc, argv);

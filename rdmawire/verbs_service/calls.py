@@ -168,6 +168,18 @@ class Calls:
             raise VerbsError(f"{length} bytes at {address:#x} exceed the region", EFAULT)
         return NO_VALUES
 
+    def import_pd(self, pd: int) -> Reply:
+        self._context.find(pd, AllocatedPD)
+        return NO_VALUES
+
+    def import_mr(self, mr: int) -> Reply:
+        region = self._context.find(mr, Region)
+        return Reply((region.length, region.lkey, region.rkey))
+
+    def import_dm(self, dm: int) -> Reply:
+        memory = self._context.find(dm, DeviceMemory)
+        return Reply((memory.length,), (memory.duplicate_fd(),))
+
     def alloc_dm(self, length: int, log_alignment: int) -> Reply:
         self._context.check_room()
         memory = self._context.device.memory.allocate(length, log_alignment)
@@ -410,7 +422,9 @@ class Calls:
         return NO_VALUES
 
 
-_OUTSIDE: Final = {"hello", "get_device", "open_device", "read_counters", "write_counters"}
+_OUTSIDE: Final = {
+    *("hello", "get_device", "open_device", "import_device", "read_counters", "write_counters")
+}
 """Calls for which a connection needs no context: the server does them."""
 
 _HANDLERS: Final[dict[int, Callable[..., Reply]]] = {
@@ -437,6 +451,7 @@ def _pages(
     if copied.memory > MEMORY_OF_DMABUF:
         raise VerbsError(f"memory {copied.memory} is none of 0 to {MEMORY_OF_DMABUF}", EINVAL)
     on_demand = access & Access.ON_DEMAND
+    context.is_registered = True
     if length == WHOLE_SPACE and (address or not on_demand):
         raise VerbsError("a region of all memory begins at 0, on demand", EINVAL)
     if copied.memory == MEMORY_OF_HOST and context.process is not None:

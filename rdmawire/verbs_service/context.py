@@ -1,7 +1,8 @@
 """One ``ibv_context``: its objects and rings, and their destruction.
 
-A context owns everything that its process created. :meth:`Context.close` destroys all objects in an
-order that the engine allows, also if the process died in the middle of a call.
+A context owns what its process created. :meth:`Context.close` destroys all objects in an order that
+the engine allows, also if the process died in the middle of a call. Protection domains, regions and
+device memory belong to the :class:`DeviceFile`: another process can import them.
 """
 
 from collections.abc import Callable, Iterator
@@ -91,15 +92,44 @@ def _raise(error: Exception) -> None:
     raise error
 
 
+class DeviceFile:
+    """What the contexts of an open device share: the one that opened it, and those that import it.
+
+    So do the contexts of a file of ``/dev/infiniband`` in Linux. ``identity`` is the device and
+    inode of the ``cmd_fd``. Handles are those of all contexts. ``closing`` frees the memory of
+    processes behind regions: it is closed with the last context.
+    """
+
+    def __init__(self, identity: tuple[int, int]) -> None:
+        self.identity = identity
+        self.objects: dict[int, Object] = {}
+        self.users = 0
+        self.closing = ExitStack()
+        self._next = 1
+
+    def take_handle(self) -> int:
+        """Return a handle that no object of these contexts ever had."""
+        handle = self._next
+        self._next += 1
+        return handle
+
+
 class Context:
     """The objects of one process on one device.
 
     ``process`` is the memory of the process, ``None`` where Linux refuses access: then the library
-    copies. :meth:`close` closes it. ``failed`` is called with exceptions of work that another
-    context may have caused. ``OSError`` without descriptors or memory.
+    copies. :meth:`close` closes it. ``file`` is that of an imported device. ``failed`` is called
+    with exceptions of work that another context may have caused. ``OSError`` without descriptors
+    or memory.
     """
 
-    def __init__(self, device: EmulatedDevice, pid: int, process: ProcessMemory | None) -> None:
+    def __init__(
+        self,
+        device: EmulatedDevice,
+        pid: int,
+        process: ProcessMemory | None,
+        file: DeviceFile | None = None,
+    ) -> None:
         self.device = device
         self.nic = device.nic
         self.pid = pid
@@ -111,6 +141,10 @@ class Context:
             made.callback(self.copies.close)
             self.pipe = EventPipe()
             made.pop_all()
+        self.file = file or DeviceFile(self.ring.identity)
+        self.file.users += 1
+        self.is_registered = False
+        """Whether memory of the process is, or was, behind a region."""
         self.async_channel: AsyncChannel = self.nic.create_async_channel()
         self.qps: dict[int, QueuePair] = {}
         """The queue pairs of this context, by number."""
@@ -121,28 +155,27 @@ class Context:
         self._channels: dict[int, Channel] = {}
         self._objects: dict[int, Object] = {}
         self.failed: Callable[[Exception], None] = _raise
-        self._next = 1
         self._closed = False
 
     # Objects.
 
     def add(self, thing: Object) -> int:
-        """Give an object a handle, which no other object of the context ever has."""
-        handle = self._next
-        self._next += 1
-        self._objects[handle] = thing
+        """Give an object a handle, which no other object of the file ever has."""
+        handle = self.file.take_handle()
+        is_shared = isinstance(thing, AllocatedPD | Region | DeviceMemory)
+        (self.file.objects if is_shared else self._objects)[handle] = thing
         if isinstance(thing, Channel):
             self._channels[handle] = thing
         return handle
 
     def check_room(self) -> None:
         """``VerbsError`` EINVAL if the context has as many objects as it may."""
-        if len(self._objects) >= MAX_OBJECTS:
+        if len(self._objects) + len(self.file.objects) >= MAX_OBJECTS:
             raise VerbsError(f"a context has at most {MAX_OBJECTS} objects", EINVAL)
 
     def find(self, handle: int, kind: type[T]) -> T:
         """An object by its handle. ``VerbsError`` EINVAL if there is none of this kind."""
-        found = self._objects.get(handle)
+        found = self._objects.get(handle) or self.file.objects.get(handle)
         if not isinstance(found, kind):
             raise VerbsError(f"handle {handle} is no {kind.__name__} of this context", EINVAL)
         return found
@@ -153,12 +186,13 @@ class Context:
 
     def remove(self, handle: int) -> None:
         """Remove the handle of an object that is destroyed."""
-        del self._objects[handle]
+        self._objects.pop(handle, None)
+        self.file.objects.pop(handle, None)
         self._channels.pop(handle, None)
 
     def of_kind(self, kind: type[T]) -> Iterator[tuple[int, T]]:
         """Handles and objects of one kind."""
-        for handle, thing in tuple(self._objects.items()):
+        for handle, thing in (*self._objects.items(), *self.file.objects.items()):
             if isinstance(thing, kind):
                 yield handle, thing
 
@@ -309,21 +343,34 @@ class Context:
             return
         self._closed = True
         with ExitStack() as last:  # each of them, whatever the others raise
-            if self.process is not None:
-                last.callback(self.process.close)
             last.callback(self.pipe.close)
-            last.callback(self.copies.close)
             last.callback(self.ring.close)
             last.callback(self.nic.destroy_async_channel, self.async_channel)
-            last.callback(self._destroy, AllocatedPD, self.dealloc_pd)
+            last.callback(self._leave_file)
             last.callback(self._destroy, XrcDomain, self.close_xrcd)
-            last.callback(self._destroy, DeviceMemory, self.free_dm)
-            last.callback(self._destroy, Region, self.dereg_mr)
             last.callback(self._destroy, MemoryWindow, self.dealloc_mw)
             last.callback(self._destroy, Channel, self.destroy_channel)
             last.callback(self._destroy, CqHandle, self.destroy_cq)
             last.callback(self._destroy, SrqHandle, self.destroy_srq)
             last.callback(self._destroy, QueuePairHandle, self.destroy_qp)
+
+    def _leave_file(self) -> None:
+        """Free the memory of the process unless regions of other contexts have it.
+
+        The last context destroys what the file has.
+        """
+        self.file.users -= 1
+        with ExitStack() as last:
+            if self.process is not None:
+                last.callback(self.process.close)
+            last.callback(self.copies.close)
+            if not self.file.users:
+                last.callback(self.file.closing.close)
+                last.callback(self._destroy, AllocatedPD, self.dealloc_pd)
+                last.callback(self._destroy, DeviceMemory, self.free_dm)
+                last.callback(self._destroy, Region, self.dereg_mr)
+            elif self.is_registered:
+                self.file.closing.callback(last.pop_all().close)
 
     def _destroy(self, kind: type[T], destroy: Callable[[int, T], None]) -> None:
         """Destroy all objects of a kind, except those that another process still uses.

@@ -42,7 +42,7 @@ def counter_words(device: EmulatedDevice, contexts: Sequence[Context]) -> tuple[
         "contexts": len(contexts),
     }
     values |= {
-        name: sum(1 for context in contexts for _ in context.of_kind(kind))
+        name: len({id(one) for context in contexts for _, one in context.of_kind(kind)})
         for name, kind in _KINDS.items()
     }
     return tuple(values[name] for name in COUNTERS)

@@ -165,17 +165,20 @@ COUNTERS = _words(
 )
 """Counters of a device since the service began, and how many objects it has now."""
 
+_OPENED = (*_words("handle copy_thread"), *DEVICE_ATTR)
+_OPENED_FDS = _words("work_ring doorbell async_events copy_socket copy_buffer")
+
 CALLS = (
     # HELLO is the first call of every connection. A service of another protocol answers EPROTO.
     Call(1, "hello", ("protocol",), ("device_count",)),
     Call(2, "get_device", ("index",), (*_words("guid node_type"), *_words(_text("name", 8)))),
-    Call(
-        3,
-        "open_device",
-        ("index",),
-        (*_words("handle copy_thread"), *DEVICE_ATTR),
-        ("work_ring", "doorbell", "async_events", "copy_socket", "copy_buffer"),
-    ),
+    # handle: the index of the device plus one. The work ring's descriptor is the cmd_fd by which
+    # another process imports the device.
+    Call(3, "open_device", ("index",), _OPENED, _OPENED_FDS),
+    Call(52, "import_device", (), _OPENED, _OPENED_FDS, request_fds=("cmd_fd",)),
+    Call(53, "import_pd", ("pd",)),
+    Call(54, "import_mr", ("mr",), _words("length lkey rkey")),
+    Call(55, "import_dm", ("dm",), ("length",), ("memory",)),
     Call(4, "query_port", ("port_num",), PORT_ATTR),
     Call(5, "query_gid", ("port_num", "index"), _words("gid0 gid1 gid_type ndev_ifindex")),
     Call(6, "query_pkey", ("port_num", "index"), ("pkey",)),
@@ -300,7 +303,10 @@ CALLS = (
     Call(83, "cm_join", _words("id family gid0 gid1"), ("group",)),
     Call(84, "cm_leave", ("id", "group")),
 )
-"""Every control request. Objects are named by handles: numbers of the context, from 1 on."""
+"""Every control request. Objects are named by handles, from 1 on.
+
+They are numbers of an open device: of one context, and of those that imported it.
+"""
 
 
 class Field(NamedTuple):

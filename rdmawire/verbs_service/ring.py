@@ -137,6 +137,12 @@ class WorkRing:
             raise
 
     @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode of the ring's file, until its descriptor is taken."""
+        status = os.fstat(self._memory.fd)
+        return status.st_dev, status.st_ino
+
+    @property
     def has_work(self) -> bool:
         """Whether there are records that were not taken."""
         return self._words[_HEAD] != self._tail

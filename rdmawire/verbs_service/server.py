@@ -5,7 +5,7 @@ import socket
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from errno import EADDRINUSE, EINVAL, EIO, ENODEV, ENOMEM, EPROTO
+from errno import EADDRINUSE, EBADF, EINVAL, EIO, ENODEV, ENOMEM, EPROTO
 from functools import partial
 from pathlib import Path
 from select import EPOLLET, EPOLLIN
@@ -30,7 +30,7 @@ from rdmawire.verbs_service.connection import (
     Reply,
     Request,
 )
-from rdmawire.verbs_service.context import PARTS, Context
+from rdmawire.verbs_service.context import PARTS, Context, DeviceFile
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import DeviceSpec, EmulatedDevice
 from rdmawire.verbs_service.diagnostics import warn
@@ -386,7 +386,10 @@ class Server:
         if name == "get_device":
             return self._get_device(*request.arguments)
         if name == "open_device":
-            return self._open_device(client, *request.arguments)
+            return self._open_device(client, self._device(*request.arguments))
+        if name == "import_device":
+            file, device = self._open_file(*request.fds)
+            return self._open_device(client, device, file)
         raise VerbsError(f"{name} needs an open device", EINVAL)
 
     def _hello(self, client: Client, version: int) -> Reply:
@@ -419,14 +422,23 @@ class Server:
                 raise VerbsError(f"counters cannot be written: {error}", EIO) from error
         return NO_VALUES
 
-    def _open_device(self, client: Client, index: int) -> Reply:
-        device = self._device(index)
+    def _open_file(self, cmd_fd: int) -> tuple[DeviceFile, EmulatedDevice]:
+        """The open device of a ``cmd_fd``. ``VerbsError`` EBADF if it is another descriptor."""
+        status = os.fstat(cmd_fd)
+        for context in self._contexts:
+            if context.file.identity == (status.st_dev, status.st_ino):
+                return context.file, context.device
+        raise VerbsError("no cmd_fd of a device that is open", EBADF)
+
+    def _open_device(
+        self, client: Client, device: EmulatedDevice, file: DeviceFile | None = None
+    ) -> Reply:
         try:
             with ExitStack() as made:
                 memory = _memory_of(client.connection)
                 if memory is not None:
                     made.callback(memory.close)
-                context = Context(device, client.connection.pid, memory)
+                context = Context(device, client.connection.pid, memory, file)
                 context.failed = self._failed
                 made.pop_all()
                 made.callback(context.close)
@@ -446,7 +458,8 @@ class Server:
             context.pipe.take_read_end(),
             *context.copies.take_fds(),
         )
-        return Reply((index + 1, copies, *device_words(device)), fds)
+        handle = self.devices.index(device) + 1
+        return Reply((handle, copies, *device_words(device)), fds)
 
     def _expel(self, context: Context, error: Exception) -> None:
         """Drop the client of a context whose ring has invalid records, or whose work failed."""

@@ -20,7 +20,9 @@ from tests.waiting import HANG, wait_until
 SCENARIOS = {
     "events": "unpolled interrupted",
     "objects": "queries objects cq_resize refused_posts full_queues flushed forked",
-    "memory": "buffers dma_handles on_demand device_memory null_region",
+    "memory": (
+        "buffers dma_handles on_demand device_memory null_region imports unimports forked_memory"
+    ),
     "messages": (
         "post_send inline_data extended_post extended_poll shared_receive datagrams multicast"
         " dmabuf memory_window completion_events xrc threads"
