@@ -205,7 +205,7 @@ class Context:
             return True
         return isinstance(thing, PARTS) and any(
             thing is one or thing is getattr(one, "cq", one) or thing is getattr(one, "srq", one)
-            for one in self._objects.values()
+            for one in (*self._objects.values(), *self.file.objects.values())
         )
 
     # Events.
