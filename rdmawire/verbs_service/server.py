@@ -388,8 +388,7 @@ class Server:
         if name == "open_device":
             return self._open_device(client, self._device(*request.arguments))
         if name == "import_device":
-            file, device = self._open_file(*request.fds)
-            return self._open_device(client, device, file)
+            return self._import_device(client, *request.fds)
         raise VerbsError(f"{name} needs an open device", EINVAL)
 
     def _hello(self, client: Client, version: int) -> Reply:
@@ -422,12 +421,12 @@ class Server:
                 raise VerbsError(f"counters cannot be written: {error}", EIO) from error
         return NO_VALUES
 
-    def _open_file(self, cmd_fd: int) -> tuple[DeviceFile, EmulatedDevice]:
-        """The open device of a ``cmd_fd``. ``VerbsError`` EBADF if it is another descriptor."""
+    def _import_device(self, client: Client, cmd_fd: int) -> Reply:
+        """Open a device that is open. ``VerbsError`` EBADF for a descriptor of something else."""
         status = os.fstat(cmd_fd)
         for context in self._contexts:
             if context.file.identity == (status.st_dev, status.st_ino):
-                return context.file, context.device
+                return self._open_device(client, context.device, context.file)
         raise VerbsError("no cmd_fd of a device that is open", EBADF)
 
     def _open_device(
