@@ -366,8 +366,11 @@ int ibv_destroy_cq(struct ibv_cq *ibv_cq)
 	struct rw_context *context = rw_context(ibv_cq->context);
 	struct rw_cq *cq = rw_cq(ibv_cq);
 	struct rw_destroy_cq_reply reply;
-	int error = CALL(context, RW_DESTROY_CQ, destroy_cq, &reply, .cq = ibv_cq->handle);
+	int error = rw_check_unused(&cq->users, "ibv_destroy_cq");
 
+	if (error)
+		return error;
+	error = CALL(context, RW_DESTROY_CQ, destroy_cq, &reply, .cq = ibv_cq->handle);
 	error = rw_destroyed(context, error);
 	if (error)
 		return error;

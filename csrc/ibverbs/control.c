@@ -49,6 +49,14 @@ int rw_destroyed(struct rw_context *context, int error)
 	return atomic_load(&context->state) == RW_GONE ? 0 : error;
 }
 
+/* EBUSY for an object that others use, as the service answers: after its end nobody else knows. */
+int rw_check_unused(atomic_int *users, const char *call)
+{
+	int count = atomic_load(users);
+
+	return count ? rw_refuse(EBUSY, call, "%d objects use it", count) : 0;
+}
+
 bool rw_is_alive(struct rw_context *context)
 {
 	return atomic_load_explicit(&context->state, memory_order_acquire) == RW_ALIVE;

@@ -21,6 +21,7 @@ struct rw_dm {
 	size_t length;
 	int fd;
 	pid_t owner; /* the process that allocated or imported it */
+	atomic_int users;
 };
 
 static struct rw_dm *rw_dm(struct ibv_dm *dm)
@@ -125,6 +126,9 @@ int rw_free_dm(struct ibv_dm *dm)
 
 	if (rw_dm(dm)->owner != getpid())
 		return rw_refuse(EIO, "ibv_free_dm", "it is of another process");
+	error = rw_check_unused(&rw_dm(dm)->users, "ibv_free_dm");
+	if (error)
+		return error;
 	error = rw_destroyed(rw_context(dm->context), free_handle(dm->context, dm->handle));
 	if (!error)
 		free_memory(rw_dm(dm));
@@ -151,7 +155,12 @@ struct ibv_mr *rw_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offse
 			  .pd = pd->handle, .dm = dm->handle, .offset = offset, .length = length,
 			  .access = access)
 		   : ENOMEM;
-	return rw_fixed_mr(rw_finish_mr(mr, error, reply.mr, reply.lkey, reply.rkey));
+	mr = rw_finish_mr(mr, error, reply.mr, reply.lkey, reply.rkey);
+	if (!mr)
+		return NULL;
+	((struct rw_mr *)mr)->dm_users = &rw_dm(dm)->users;
+	rw_count(&rw_dm(dm)->users, 1);
+	return rw_fixed_mr(mr);
 }
 
 struct ibv_mr *rw_alloc_null_mr(struct ibv_pd *pd)

@@ -89,7 +89,7 @@ struct rw_context {
 struct rw_pd {
 	struct ibv_pd pd;
 	struct rw_pd *parent_of; /* of a parent domain: its protection domain */
-	atomic_int references;
+	atomic_int users;
 };
 
 /* A region of a dma-buf is mapped here, for the copy thread. */
@@ -97,6 +97,7 @@ struct rw_mr {
 	struct ibv_mr mr;
 	struct rw_dmah *dmah; /* null: none */
 	bool is_fixed;	      /* not one of ibv_reg_mr, so that it is not registered again */
+	atomic_int *dm_users; /* of its device memory; null: none */
 	struct rw_node node;
 	unsigned int access;
 	char *map; /* null: no dma-buf */
@@ -113,6 +114,7 @@ struct rw_dmah {
 struct rw_xrcd {
 	struct ibv_xrcd xrcd;
 	uint32_t handle;
+	atomic_int users;
 };
 
 struct rw_channel {
@@ -129,6 +131,7 @@ struct rw_cq {
 	pthread_mutex_t mutex;
 	uint8_t *ring;
 	uint64_t entries, consumed;
+	atomic_int users;
 	struct rw_completion current; /* what the functions of an extended CQ read */
 	atomic_uint empty_polls;
 	bool single_threaded;
@@ -163,6 +166,7 @@ struct rw_qp {
 	void *spare[32]; /* room for functions that later versions add to ibv_qp_ex */
 	struct rw_node node;
 	struct ibv_qp_cap cap;
+	struct rw_xrcd *xrcd; /* of an XRC target; null: none */
 	bool signal_all;
 	atomic_bool failed; /* a send has failed: each later one has a completion of its own */
 	bool shared; /* opened by ibv_open_qp: it posts nothing */
@@ -174,7 +178,9 @@ struct rw_qp {
 struct rw_srq {
 	struct ibv_srq srq;
 	struct rw_node node;
-	struct ibv_cq *cq; /* of XRC */
+	struct ibv_cq *cq;    /* of XRC */
+	struct rw_xrcd *xrcd; /* of XRC */
+	atomic_int users;
 	uint32_t number, max_wr, max_sge;
 	enum ibv_srq_type type;
 	atomic_uint outstanding;
@@ -201,6 +207,19 @@ static inline struct rw_srq *rw_srq(struct ibv_srq *srq)
 	return (struct rw_srq *)srq;
 }
 
+static inline struct rw_pd *rw_pd(struct ibv_pd *pd)
+{
+	return (struct rw_pd *)pd;
+}
+
+/* Add `change` to the number of objects that use one; null: none is used. Objects in use are not
+ * destroyed, also after the end of the service. */
+static inline void rw_count(atomic_int *users, int change)
+{
+	if (users)
+		atomic_fetch_add(users, change);
+}
+
 /* connection.c: sockets to the service. RW_BROKEN is no errno: the service is gone, or its reply is
  * invalid. */
 enum { RW_BROKEN = 4096 };
@@ -214,6 +233,7 @@ int rw_control(struct rw_context *context, const char *name, const void *request
 	       size_t request_size, void *reply, size_t reply_size, int *fds, unsigned fd_count,
 	       const int *sent);
 int rw_destroyed(struct rw_context *context, int error);
+int rw_check_unused(atomic_int *users, const char *call);
 bool rw_is_alive(struct rw_context *context);
 void rw_check_alive(struct rw_context *context);
 void rw_end(struct rw_context *context, const char *cause);

@@ -87,6 +87,7 @@ struct ibv_mr *rw_finish_mr(struct ibv_mr *mr, int error, uint64_t handle, uint6
 	mr->handle = (uint32_t)handle;
 	mr->lkey = (uint32_t)lkey;
 	mr->rkey = (uint32_t)rkey;
+	rw_count(&rw_pd(mr->pd)->users, 1);
 	return mr;
 }
 
@@ -234,8 +235,11 @@ static int call_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *add
 		((struct rw_mr *)mr)->access = access;
 	mr->lkey = (uint32_t)reply.lkey;
 	mr->rkey = (uint32_t)reply.rkey;
-	if (flags & IBV_REREG_MR_CHANGE_PD)
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		rw_count(&rw_pd(mr->pd)->users, -1);
+		rw_count(&rw_pd(pd)->users, 1);
 		mr->pd = pd;
+	}
 	if (moves)
 		mr->addr = address;
 	if (moves)
@@ -299,6 +303,8 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 		return error;
 	rw_dmabuf_unmap(context, (struct rw_mr *)mr);
 	rw_release_dmah(((struct rw_mr *)mr)->dmah);
+	rw_count(((struct rw_mr *)mr)->dm_users, -1);
+	rw_count(&rw_pd(mr->pd)->users, -1);
 	free(mr);
 	return 0;
 }

@@ -22,6 +22,7 @@ struct ibv_mw *rw_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	mw->type = type;
 	mw->handle = (uint32_t)reply.mw;
 	mw->rkey = (uint32_t)reply.rkey;
+	rw_count(&rw_pd(pd)->users, 1);
 	return mw;
 }
 
@@ -32,9 +33,11 @@ int rw_dealloc_mw(struct ibv_mw *mw)
 	int error = CALL(context, RW_DEALLOC_MW, dealloc_mw, &reply, .mw = mw->handle);
 
 	error = rw_destroyed(context, error);
-	if (!error)
-		free(mw);
-	return error;
+	if (error)
+		return error;
+	rw_count(&rw_pd(mw->pd)->users, -1);
+	free(mw);
+	return 0;
 }
 
 /* The key of a window of type 1 after a bind: the adapter chooses its lowest byte. */

@@ -13,11 +13,6 @@
  * guest shares with its host may be allocated. Here no host is one, and it has no effect. */
 enum { ALLOW_CC_UNPROTECTED_ALLOC = 1 << 2 };
 
-static struct rw_pd *rw_pd(struct ibv_pd *pd)
-{
-	return (struct rw_pd *)pd;
-}
-
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	struct rw_pd *pd = calloc(1, sizeof *pd);
@@ -39,12 +34,12 @@ int ibv_dealloc_pd(struct ibv_pd *ibv_pd)
 	struct rw_context *context = rw_context(ibv_pd->context);
 	struct rw_pd *pd = rw_pd(ibv_pd);
 	struct rw_dealloc_pd_reply reply;
-	int error = 0;
+	int error = rw_check_unused(&pd->users, "ibv_dealloc_pd");
 
-	if (atomic_load(&pd->references))
-		return rw_refuse(EBUSY, "ibv_dealloc_pd", "a parent domain uses it");
+	if (error)
+		return error;
 	if (pd->parent_of)
-		atomic_fetch_sub(&pd->parent_of->references, 1);
+		rw_count(&pd->parent_of->users, -1);
 	else
 		error = CALL(context, RW_DEALLOC_PD, dealloc_pd, &reply, .pd = ibv_pd->handle);
 	error = rw_destroyed(context, error);
@@ -69,7 +64,7 @@ struct ibv_pd *rw_alloc_parent_domain(struct ibv_context *context,
 		return NULL;
 	parent->pd = *wanted->pd;
 	parent->parent_of = rw_pd(wanted->pd);
-	atomic_fetch_add(&parent->parent_of->references, 1);
+	rw_count(&parent->parent_of->users, 1);
 	return &parent->pd;
 }
 
@@ -130,10 +125,13 @@ struct ibv_xrcd *rw_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_
 int rw_close_xrcd(struct ibv_xrcd *xrcd)
 {
 	struct rw_context *context = rw_context(xrcd->context);
+	struct rw_xrcd *own = (struct rw_xrcd *)xrcd;
 	struct rw_close_xrcd_reply reply;
-	int error = CALL(context, RW_CLOSE_XRCD, close_xrcd, &reply,
-			 .xrcd = ((struct rw_xrcd *)xrcd)->handle);
+	int error = rw_check_unused(&own->users, "ibv_close_xrcd");
 
+	if (error)
+		return error;
+	error = CALL(context, RW_CLOSE_XRCD, close_xrcd, &reply, .xrcd = own->handle);
 	error = rw_destroyed(context, error);
 	if (!error)
 		free(xrcd);

@@ -104,8 +104,21 @@ static int call_create(struct rw_context *context, const struct ibv_qp_init_attr
 		    .max_inline_data = cap->max_inline_data);
 }
 
+/* Add `change` to the users of the objects that a queue pair uses. */
+static void count_in_objects(struct rw_qp *qp, int change)
+{
+	struct ibv_qp *base = &qp->qp.qp_base;
+
+	rw_count(base->pd ? &rw_pd(base->pd)->users : NULL, change);
+	rw_count(base->send_cq ? &rw_cq(base->send_cq)->users : NULL, change);
+	rw_count(base->recv_cq ? &rw_cq(base->recv_cq)->users : NULL, change);
+	rw_count(base->srq ? &rw_srq(base->srq)->users : NULL, change);
+	rw_count(qp->xrcd ? &qp->xrcd->users : NULL, change);
+}
+
 static void add_qp(struct rw_context *context, struct rw_qp *qp)
 {
+	count_in_objects(qp, 1);
 	pthread_rwlock_wrlock(&context->objects);
 	rw_insert(&context->qps, &qp->node, qp->qp.qp_base.qp_num);
 	pthread_rwlock_unlock(&context->objects);
@@ -133,6 +146,8 @@ struct ibv_qp *rw_create_qp_ex(struct ibv_context *ibv_context, struct ibv_qp_in
 	wanted->cap = qp->cap;
 	if (wanted->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		rw_set_builders(qp);
+	if (wanted->comp_mask & IBV_QP_INIT_ATTR_XRCD)
+		qp->xrcd = (struct rw_xrcd *)wanted->xrcd;
 	add_qp(context, qp);
 	return &qp->qp.qp_base;
 }
@@ -360,6 +375,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv_qp)
 		return error;
 	if (!qp->shared)
 		rw_purge(qp);
+	count_in_objects(qp, -1);
 	pthread_rwlock_wrlock(&context->objects);
 	rw_remove(&context->qps, &qp->node);
 	pthread_rwlock_unlock(&context->objects);

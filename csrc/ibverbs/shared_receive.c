@@ -27,6 +27,14 @@ static void free_srq(struct rw_srq *srq)
 	free(srq);
 }
 
+/* Add `change` to the users of the objects that an SRQ uses. */
+static void count_in_objects(struct rw_srq *srq, int change)
+{
+	rw_count(&rw_pd(srq->srq.pd)->users, change);
+	rw_count(srq->cq ? &rw_cq(srq->cq)->users : NULL, change);
+	rw_count(srq->xrcd ? &srq->xrcd->users : NULL, change);
+}
+
 static int check(const struct ibv_srq_init_attr_ex *wanted, enum ibv_srq_type type)
 {
 	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
@@ -84,6 +92,8 @@ struct ibv_srq *rw_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 	}
 	srq->type = type;
 	srq->cq = type == IBV_SRQT_XRC ? wanted->cq : NULL;
+	srq->xrcd = type == IBV_SRQT_XRC ? (struct rw_xrcd *)wanted->xrcd : NULL;
+	count_in_objects(srq, 1);
 	add_srq(rw_context(context), srq, &reply);
 	wanted->attr.max_wr = srq->max_wr;
 	wanted->attr.max_sge = srq->max_sge;
@@ -141,11 +151,15 @@ int ibv_destroy_srq(struct ibv_srq *ibv_srq)
 	struct rw_context *context = rw_context(ibv_srq->context);
 	struct rw_srq *srq = rw_srq(ibv_srq);
 	struct rw_destroy_srq_reply reply;
-	int error = CALL(context, RW_DESTROY_SRQ, destroy_srq, &reply, .srq = ibv_srq->handle);
+	int error = rw_check_unused(&srq->users, "ibv_destroy_srq");
 
+	if (error)
+		return error;
+	error = CALL(context, RW_DESTROY_SRQ, destroy_srq, &reply, .srq = ibv_srq->handle);
 	error = rw_destroyed(context, error);
 	if (error)
 		return error;
+	count_in_objects(srq, -1);
 	pthread_rwlock_wrlock(&context->objects);
 	rw_remove(&context->srqs, &srq->node);
 	pthread_rwlock_unlock(&context->objects);
