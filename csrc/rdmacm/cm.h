@@ -58,6 +58,8 @@ struct cm_id {
 	uint32_t events_given, events_acknowledged;
 	struct ibv_qp_init_attr *accepted_qp; /* of rdma_create_ep: what requests get */
 	struct cm_group *groups;
+	bool resolving; /* by rdma_resolve_addrinfo; guarded by the session's mutex */
+	struct rdma_addrinfo *resolved;
 };
 
 struct cm_event {
@@ -75,6 +77,20 @@ static inline struct cm_channel *cm_channel(struct rdma_event_channel *channel)
 {
 	return (struct cm_channel *)channel;
 }
+
+/* What an older <rdma/rdma_cma.h> does not declare. */
+enum {
+	CM_EVENT_ADDRINFO_RESOLVED = 16,
+	CM_EVENT_ADDRINFO_ERROR,
+	CM_EVENT_USER,
+	CM_RAI_SA = 0x10,
+	CM_RAI_DNS = 0x20,
+};
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+			  const struct rdma_addrinfo *hints);
+int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+			uint64_t arg);
 
 /* session.c */
 int cm_fail(int error);
@@ -108,6 +124,9 @@ int cm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, voi
 		 enum rdma_port_space ps, enum ibv_qp_type qp_type);
 void cm_ack_event(struct rdma_cm_id *id);
 int cm_complete(struct rdma_cm_id *id);
+
+/* event.c */
+int cm_write_event(struct rdma_cm_id *id, unsigned event, int status, uint64_t argument);
 
 /* address.c */
 int cm_query(struct rdma_cm_id *id);

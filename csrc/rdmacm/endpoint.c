@@ -137,6 +137,63 @@ void rdma_freeaddrinfo(struct rdma_addrinfo *res)
 	}
 }
 
+/* Mark that an id resolves addresses. Returns an errno if it does already. */
+static int begin_resolving(struct cm_id *id, bool begin)
+{
+	int error;
+
+	pthread_mutex_lock(&id->session->mutex);
+	error = begin && id->resolving ? EBUSY : 0;
+	if (!error)
+		id->resolving = begin;
+	pthread_mutex_unlock(&id->session->mutex);
+	return error;
+}
+
+/* Resolve names as rdma_getaddrinfo does; the result is an event. The devices have no subnet
+ * administrator that could resolve the name of an InfiniBand service. */
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+			  const struct rdma_addrinfo *hints)
+{
+	struct rdma_addrinfo *found = NULL;
+	int error;
+
+	if (!id || (!node && !service && !hints))
+		return cm_fail(EINVAL);
+	if (hints && hints->ai_flags & CM_RAI_SA)
+		return cm_fail(rw_refuse(EOPNOTSUPP, "rdma_resolve_addrinfo",
+					 "RAI_SA: there is no subnet administrator"));
+	error = begin_resolving(cm_id(id), true);
+	if (error)
+		return cm_fail(error);
+	if (rdma_getaddrinfo(node, service, hints, &found)) {
+		error = cm_write_event(id, CM_EVENT_ADDRINFO_ERROR, -ENOENT, 0);
+	} else {
+		rdma_freeaddrinfo(cm_id(id)->resolved);
+		cm_id(id)->resolved = found;
+		error = cm_write_event(id, CM_EVENT_ADDRINFO_RESOLVED, 0, 0);
+	}
+	if (!error)
+		return cm_complete(id);
+	begin_resolving(cm_id(id), false);
+	return cm_fail(error);
+}
+
+/* Give what was resolved to the program, which frees it. */
+int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info)
+{
+	if (!id || !info)
+		return cm_fail(EINVAL);
+	pthread_mutex_lock(&cm_id(id)->session->mutex);
+	*info = cm_id(id)->resolving ? cm_id(id)->resolved : NULL;
+	if (*info) {
+		cm_id(id)->resolved = NULL;
+		cm_id(id)->resolving = false;
+	}
+	pthread_mutex_unlock(&cm_id(id)->session->mutex);
+	return cm_fail(*info ? 0 : ENOENT);
+}
+
 /* An endpoint that listens: requests get queue pairs with these attributes. */
 static int make_passive(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd,
 			struct ibv_qp_init_attr *attributes)

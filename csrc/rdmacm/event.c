@@ -123,6 +123,15 @@ static int status_of(int64_t status)
 	return status > -RW_BROKEN && status <= UINT16_MAX ? (int)status : -EIO;
 }
 
+/* An event that the program or this library has written: its status and argument are any. */
+static void set_written(struct cm_event *made, const struct rw_cm_get_event_reply *reply)
+{
+	made->event.status = (int)reply->status;
+	memcpy(&made->event.param, &reply->private0, sizeof(uint64_t));
+	if ((unsigned)made->event.event == CM_EVENT_ADDRINFO_ERROR)
+		made->counted->resolving = false;
+}
+
 /* Take the oldest event of a channel. Returns an errno, ENODATA if its id is destroyed. */
 static int take(struct rdma_event_channel *channel, struct cm_event *made, struct cm_group **group)
 {
@@ -141,7 +150,9 @@ static int take(struct rdma_event_channel *channel, struct cm_event *made, struc
 		made->event.status = status_of((int64_t)reply.status);
 		error = set_ids(session, channel, made, &reply);
 	}
-	if (!error) {
+	if (!error && (unsigned)made->event.event >= CM_EVENT_ADDRINFO_RESOLVED) {
+		set_written(made, &reply);
+	} else if (!error) {
 		join = made->event.event == RDMA_CM_EVENT_MULTICAST_JOIN;
 		set_parameters(made, &reply, join || made->counted->id.qp_type == IBV_QPT_UD);
 		if (join)
@@ -287,6 +298,24 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 	return 0;
 }
 
+/* Put an event into the channel of an id. Returns an errno. */
+int cm_write_event(struct rdma_cm_id *id, unsigned event, int status, uint64_t argument)
+{
+	struct rw_cm_write_event_reply reply;
+
+	return CM_CALL(cm_id(id)->session, RW_CM_WRITE_EVENT, cm_write_event, &reply,
+		       .id = cm_id(id)->node.key, .event = event, .status = (uint32_t)status,
+		       .argument = argument);
+}
+
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+			uint64_t arg)
+{
+	if (!id || (unsigned)event != CM_EVENT_USER)
+		return cm_fail(EINVAL);
+	return cm_fail(cm_write_event(id, event, status, arg));
+}
+
 static const char *const NAMES[] = {
 	[RDMA_CM_EVENT_ADDR_RESOLVED] = "RDMA_CM_EVENT_ADDR_RESOLVED",
 	[RDMA_CM_EVENT_ADDR_ERROR] = "RDMA_CM_EVENT_ADDR_ERROR",
@@ -304,6 +333,8 @@ static const char *const NAMES[] = {
 	[RDMA_CM_EVENT_MULTICAST_ERROR] = "RDMA_CM_EVENT_MULTICAST_ERROR",
 	[RDMA_CM_EVENT_ADDR_CHANGE] = "RDMA_CM_EVENT_ADDR_CHANGE",
 	[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+	[CM_EVENT_ADDRINFO_RESOLVED] = "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+	[CM_EVENT_ADDRINFO_ERROR] = "RDMA_CM_EVENT_ADDRINFO_ERROR",
 };
 
 const char *rdma_event_str(enum rdma_cm_event_type event)

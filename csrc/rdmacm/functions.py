@@ -5,7 +5,6 @@ the standard library alone.
 """
 
 from collections.abc import Iterator
-from enum import Enum
 from typing import NamedTuple
 
 SONAME = "librdmacm.so.1"
@@ -18,25 +17,16 @@ LINK = ("ibverbs",)
 """Libraries that are built before, and linked."""
 
 
-class Refusal(Enum):
-    """What a function that is not implemented does: it returns this, with errno EOPNOTSUPP."""
-
-    MINUS_ONE = "minus_one"
-    """-1."""
-    NULL = "null"
-    """A null pointer."""
-
-
 class Export(NamedTuple):
-    """A symbol with its version. ``refusal`` is ``None`` for implemented functions."""
+    """A symbol with its version. None of them is refused."""
 
     name: str
     version: str
-    refusal: Refusal | None = None
+    refusal: None = None
     default: bool = True
 
 
-_IMPLEMENTED = {
+_FUNCTIONS = {
     "1.0": (
         "rdma_accept rdma_ack_cm_event rdma_bind_addr rdma_connect rdma_create_ep"
         " rdma_create_event_channel rdma_create_id rdma_create_qp rdma_create_qp_ex"
@@ -46,29 +36,20 @@ _IMPLEMENTED = {
         " rdma_get_dst_port rdma_get_request rdma_get_src_port rdma_getaddrinfo"
         " rdma_join_multicast rdma_leave_multicast rdma_listen rdma_migrate_id rdma_notify"
         " rdma_reject rdma_resolve_addr rdma_resolve_route rdma_set_option"
+        " raccept rbind rclose rconnect rfcntl rgetpeername rgetsockname rgetsockopt riomap"
+        " riounmap riowrite rlisten rpoll rread rreadv rrecv rrecvfrom rrecvmsg rselect rsend"
+        " rsendmsg rsendto rsetsockopt rshutdown rsocket rwrite rwritev"
     ),
     "1.1": "rdma_join_multicast_ex",
     "1.2": "rdma_establish rdma_init_qp_attr",
     "1.3": "rdma_get_remote_ece rdma_reject_ece rdma_set_local_ece",
-}
-"""Implemented functions, by version."""
-
-_REFUSED = {
-    "1.0": (
-        "raccept rbind rclose rconnect rfcntl rgetpeername rgetsockname rgetsockopt riomap"
-        " riounmap riowrite rlisten rpoll rread rreadv rrecv rrecvfrom rrecvmsg rselect rsend"
-        " rsendmsg rsendto rsetsockopt rshutdown rsocket rwrite rwritev"
-    ),
     "1.4": "rdma_query_addrinfo rdma_resolve_addrinfo rdma_write_cm_event",
     "1.5": "repoll_create repoll_ctl repoll_wait",
 }
-"""Refused functions, by version: rsocket(7), and addresses that a subnet administrator has."""
+"""The functions, by version."""
 
 
 def exports() -> Iterator[Export]:
     """Every symbol of the library."""
-    for version, names in _IMPLEMENTED.items():
+    for version, names in _FUNCTIONS.items():
         yield from (Export(name, f"RDMACM_{version}") for name in names.split())
-    for version, names in _REFUSED.items():
-        for name in names.split():
-            yield Export(name, f"RDMACM_{version}", Refusal.MINUS_ONE)

@@ -137,6 +137,7 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 	if (own->synchronous)
 		rdma_destroy_event_channel(id->channel);
 	free(id->route.path_rec);
+	rdma_freeaddrinfo(own->resolved);
 	free(own->accepted_qp);
 	free(own);
 	cm_release(session);

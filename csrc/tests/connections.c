@@ -641,6 +641,58 @@ static void synchronous(void)
 	rdma_destroy_ep(listener);
 }
 
+/* What an older <rdma/rdma_cma.h> does not declare. */
+#define ADDRINFO_RESOLVED ((enum rdma_cm_event_type)16)
+#define ADDRINFO_ERROR ((enum rdma_cm_event_type)17)
+#define USER ((enum rdma_cm_event_type)18)
+enum { RAI_SA_FLAG = 0x10 };
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+			  const struct rdma_addrinfo *hints);
+int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+			uint64_t arg);
+
+/* Events that are written to a channel: by a program, and with the result of a resolution. */
+static void written_events(void)
+{
+	struct rdma_addrinfo *found, hints = {.ai_port_space = RDMA_PS_UDP};
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *alone;
+	struct side side;
+	uint64_t argument;
+
+	open_side(&side);
+	CHECK(!rdma_create_id(side.channel, &side.id, &side, RDMA_PS_TCP));
+	CHECK(!rdma_write_cm_event(side.id, USER, -123456, UINT64_MAX - 7));
+	event = next_event(side.channel, USER);
+	memcpy(&argument, &event->param, sizeof argument);
+	CHECK(event->id == side.id && event->status == -123456 && argument == UINT64_MAX - 7);
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(rdma_write_cm_event(side.id, RDMA_CM_EVENT_ESTABLISHED, 0, 0) == -1 && errno == EINVAL);
+	CHECK(rdma_query_addrinfo(side.id, &found) == -1 && errno == ENOENT);
+	CHECK(!rdma_resolve_addrinfo(side.id, "10.0.0.2", "7471", &hints));
+	CHECK(rdma_resolve_addrinfo(side.id, "10.0.0.2", "7471", NULL) == -1 && errno == EBUSY);
+	expect(side.channel, ADDRINFO_RESOLVED, 0);
+	CHECK(!rdma_query_addrinfo(side.id, &found) && found->ai_qp_type == IBV_QPT_UD);
+	CHECK(is_address(found->ai_dst_addr, "10.0.0.2"));
+	rdma_freeaddrinfo(found);
+	CHECK(rdma_query_addrinfo(side.id, &found) == -1 && errno == ENOENT);
+	CHECK(!rdma_resolve_addrinfo(side.id, "no.such.host.invalid", "7471", NULL));
+	expect(side.channel, ADDRINFO_ERROR, -ENOENT);
+	CHECK(rdma_query_addrinfo(side.id, &found) == -1 && errno == ENOENT);
+	hints.ai_flags = RAI_SA_FLAG;
+	CHECK(rdma_resolve_addrinfo(side.id, NULL, "x", &hints) == -1 && errno == EOPNOTSUPP);
+	CHECK(!strcmp(rdma_event_str(ADDRINFO_ERROR), "RDMA_CM_EVENT_ADDRINFO_ERROR"));
+	CHECK(!rdma_create_id(NULL, &alone, NULL, RDMA_PS_TCP)); /* it waits for its events */
+	CHECK(!rdma_resolve_addrinfo(alone, "10.0.0.1", "7471", NULL));
+	CHECK(rdma_resolve_addrinfo(alone, "10.0.0.1", "7471", NULL) == -1 && errno == EBUSY);
+	CHECK(!rdma_query_addrinfo(alone, &found));
+	rdma_freeaddrinfo(found);
+	CHECK(rdma_resolve_addrinfo(alone, "no.such.host.invalid", NULL, NULL) && errno == ENOENT);
+	CHECK(!rdma_destroy_id(alone));
+	close_side(&side);
+}
+
 /* The peer's process is killed: its ids go, and the peer gets an event. */
 static void killed_peer(void)
 {
@@ -721,6 +773,7 @@ int main(int argc, char **argv)
 						      {"groups", groups},
 						      {"migration", migration},
 						      {"synchronous", synchronous},
+						      {"written_events", written_events},
 						      {"killed_peer", killed_peer},
 						      {"service_ends", service_ends},
 						      {"others", others},

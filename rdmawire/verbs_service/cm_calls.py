@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from errno import EINVAL, EISCONN, EMFILE, ENODATA, ENOSYS
 from struct import Struct
+from sys import byteorder
 from typing import Final
 
 from rdmawire.errors import VerbsError
@@ -19,6 +20,7 @@ from rdmawire.verbs_service.cm_id import (
     CmId,
     Endpoint,
     EventChannel,
+    EventRecord,
     IdState,
     any_address,
     endpoint,
@@ -38,6 +40,8 @@ _MAX_TOS, _MAX_EXPONENT = 0xFF, 31
 _COMM_EST: Final = 4
 """IBV_EVENT_COMM_EST."""
 _HOPS: Final = 64
+_WRITTEN: Final = range(16, 19)
+"""Events that programs and the library write: ADDRINFO_RESOLVED, ADDRINFO_ERROR, USER."""
 
 
 def _private_data(length: int, words: tuple[int, ...]) -> bytes:
@@ -323,6 +327,16 @@ class ConnectionCalls:
                 return QPAttributes()
             raise
         return found if cm_id.ack_timeout is None else found._replace(timeout=cm_id.ack_timeout)
+
+    def cm_write_event(self, number: int, event: int, status: int, argument: int) -> Reply:
+        """Report an event of the program itself: rdma_write_cm_event(3)."""
+        cm_id = self._session.find(number)
+        cm_id.check_room()
+        if event not in _WRITTEN:
+            raise VerbsError(f"event {event}: programs write RDMA_CM_EVENT_USER", EINVAL)
+        data = argument.to_bytes(8, byteorder)
+        cm_id.channel.put(EventRecord(event, status, number, private_data=data))
+        return NO_VALUES
 
     # Multicast.
 

@@ -302,6 +302,9 @@ CALLS = (
     Call(82, "cm_migrate_id", ("id", "channel")),
     Call(83, "cm_join", _words("id family gid0 gid1"), ("group",)),
     Call(84, "cm_leave", ("id", "group")),
+    # Put an event of a program into the channel of an id. It comes with the argument as its private
+    # data.
+    Call(85, "cm_write_event", _words("id event status argument")),
 )
 """Every control request. Objects are named by handles, from 1 on.
 

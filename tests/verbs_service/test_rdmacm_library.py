@@ -33,7 +33,7 @@ from tools.docs import librdmacm
 SANITIZERS = ("address", "undefined")
 SCENARIOS = (
     "connection local_addresses rejection unseen_request addresses own_queue_pairs datagrams"
-    " groups migration synchronous killed_peer others"
+    " groups migration synchronous written_events killed_peer others"
 )
 EPHEMERAL = 0xC000
 SHORT = CMSettings(response_timeout=4, max_cm_retries=1, packet_life=4, mra_timeout=4)

@@ -16,11 +16,4 @@ def page() -> Iterator[str]:
         f"{rows[-1].version}, each with its version. Connections are made by packets of the "
         "connection manager, which a capture shows.\n"
     )
-    yield "## Implemented\n"
-    yield from by_version(one for one in rows if not one.refusal)
-    yield "\n## Refused\n"
-    yield (
-        "These return -1 with `errno` EOPNOTSUPP. With `RDMAWIRE_TRACE=1` each call prints a line "
-        "on stderr. Sockets over RDMA (rsocket) are among them.\n"
-    )
-    yield from by_version(one for one in rows if one.refusal)
+    yield from by_version(rows)

@@ -1,0 +1,715 @@
+/* SPDX-License-Identifier: MIT
+ * Datagram rsockets: UD queue pairs, one for each address of a device that is used.
+ *
+ * Before the data is a header with the address and port of the sender, that of rdma-core's
+ * docs/rsocket. There the number of a peer's queue pair is asked for by UDP. The addresses of
+ * emulated devices are not those of a network interface, so it is asked for by SIDR, by the ids of
+ * RDMA_PS_UDP; also, it is learned from each datagram that is received. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "rsocket.h"
+
+enum {
+	SLOT = RS_LOW_WATER, /* bytes of a datagram with its header */
+	GRH = sizeof(struct ibv_grh),
+	QUEUED = 64,		/* datagrams that wait for the number of a queue pair, at most */
+	MAX_PEERS = 4096,	/* that are learned */
+	RESOLVE_TIMEOUT = 2000, /* ms */
+};
+static const int64_t CONFIRMED = 1000000000; /* ns for which a peer is not asked for again */
+
+struct ds_header {
+	uint8_t version, length;
+	__be16 port;
+	union {
+		__be32 ipv4;
+		struct {
+			__be32 flow;
+			uint8_t address[16];
+		} ipv6;
+	};
+};
+enum { HEADER_4 = 8, HEADER_6 = 24 };
+
+struct slot {
+	struct slot *next;
+	struct endpoint *endpoint;
+	uint32_t length; /* received, without the GRH */
+	bool received;
+	uint8_t *data;
+};
+
+struct endpoint {
+	struct endpoint *next;
+	struct sockaddr_storage address;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	uint8_t *memory;
+	size_t size;
+	struct ds_header header;
+	uint32_t most;		 /* bytes of a datagram with its header */
+	unsigned received, sent; /* numbers of slots */
+	struct slot *slots, *free;
+};
+
+struct queued {
+	struct queued *next;
+	size_t length;
+	uint8_t data[];
+};
+
+struct peer {
+	struct peer *next;
+	struct sockaddr_storage address;
+	struct endpoint *endpoint;
+	struct ibv_ah *ah;
+	uint32_t qpn;
+	struct rdma_cm_id *id; /* while it is asked for */
+	int64_t confirmed;     /* ns */
+	struct queued *queue;
+};
+
+struct rs_datagrams {
+	struct endpoint *endpoints;
+	struct peer *peers, *connected;
+	unsigned peer_count, queued;
+	struct slot *arrived, **last;
+};
+
+int rs_datagrams_open(struct rsocket *rs)
+{
+	rs->datagrams = calloc(1, sizeof *rs->datagrams);
+	if (!rs->datagrams)
+		return cm_fail(ENOMEM);
+	rs->datagrams->last = &rs->datagrams->arrived;
+	rs->reading = rs->writing = true;
+	return 0;
+}
+
+/* Listen at an address for those that ask for queue pairs. Returns an errno. */
+int rs_datagrams_bind(struct rsocket *rs, const struct sockaddr *address)
+{
+	struct rdma_event_channel *channel = rs_event_channel();
+	int error;
+
+	if (rs->bound)
+		return EINVAL;
+	if (!channel || rdma_create_id(channel, &rs->id, rs, RDMA_PS_UDP))
+		return errno;
+	if (!rdma_bind_addr(rs->id, (struct sockaddr *)address) && !rdma_listen(rs->id, 0)) {
+		rs->bound = true;
+		return 0;
+	}
+	error = errno;
+	rdma_destroy_id(rs->id);
+	rs->id = NULL;
+	return error;
+}
+
+static int bind_anywhere(struct rsocket *rs)
+{
+	struct sockaddr_storage any = {.ss_family = (sa_family_t)rs->domain};
+
+	return rs->bound ? 0 : rs_datagrams_bind(rs, (struct sockaddr *)&any);
+}
+
+/* Whether two addresses with ports are the same. */
+static bool is_same(const void *one, const void *other, bool with_port)
+{
+	const struct sockaddr_in *a = one, *b = other;
+	const struct sockaddr_in6 *a6 = one, *b6 = other;
+
+	if (a->sin_family != b->sin_family || (with_port && a->sin_port != b->sin_port))
+		return false;
+	if (a->sin_family == AF_INET)
+		return a->sin_addr.s_addr == b->sin_addr.s_addr;
+	return !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof a6->sin6_addr);
+}
+
+static void set_header(struct ds_header *header, const struct sockaddr_storage *address,
+		       __be16 port)
+{
+	const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)address;
+
+	*header = (struct ds_header){.version = 4, .length = HEADER_4, .port = port};
+	header->ipv4 = ((const struct sockaddr_in *)address)->sin_addr.s_addr;
+	if (address->ss_family == AF_INET)
+		return;
+	header->version = 6;
+	header->length = HEADER_6;
+	header->ipv6.flow = sin6->sin6_flowinfo;
+	memcpy(header->ipv6.address, &sin6->sin6_addr, sizeof header->ipv6.address);
+}
+
+/* The source of a datagram. Returns false for one that is invalid. */
+static bool get_source(const struct slot *slot, struct sockaddr_storage *source)
+{
+	const struct ds_header *header = (const struct ds_header *)(slot->data + GRH);
+	struct sockaddr_in *sin = (struct sockaddr_in *)source;
+	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)source;
+
+	memset(source, 0, sizeof *source);
+	if (slot->length < HEADER_4 || slot->length < header->length)
+		return false;
+	sin->sin_port = header->port;
+	if (header->version == 4 && header->length == HEADER_4) {
+		sin->sin_family = AF_INET;
+		sin->sin_addr.s_addr = header->ipv4;
+		return true;
+	}
+	sin6->sin6_family = AF_INET6;
+	memcpy(&sin6->sin6_addr, header->ipv6.address, sizeof sin6->sin6_addr);
+	return header->version == 6 && header->length == HEADER_6;
+}
+
+static int move_to_rts(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attributes = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = RDMA_UDP_QKEY};
+	int error = ibv_modify_qp(qp, &attributes,
+				  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+
+	attributes.qp_state = IBV_QPS_RTR;
+	if (!error)
+		error = ibv_modify_qp(qp, &attributes, IBV_QP_STATE);
+	attributes.qp_state = IBV_QPS_RTS;
+	return error ? error : ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+static int create_qp(struct rsocket *rs, struct endpoint *endpoint)
+{
+	struct ibv_context *verbs = endpoint->pd->context;
+	struct ibv_comp_channel *channel = rs_comp_channel(verbs);
+	struct ibv_qp_init_attr attributes = {
+		.qp_type = IBV_QPT_UD,
+		.sq_sig_all = 1,
+		.cap = {endpoint->sent, endpoint->received, 1, 1, 0},
+	};
+	struct ibv_port_attr port;
+
+	if (channel)
+		endpoint->cq = ibv_create_cq(verbs, (int)(endpoint->sent + endpoint->received), rs,
+					     channel, 0);
+	if (!endpoint->cq || ibv_query_port(verbs, 1, (struct _compat_ibv_port_attr *)&port))
+		return errno;
+	endpoint->most = 128u << port.active_mtu;
+	if (endpoint->most > SLOT)
+		endpoint->most = SLOT;
+	attributes.send_cq = attributes.recv_cq = endpoint->cq;
+	endpoint->qp = ibv_create_qp(endpoint->pd, &attributes);
+	return endpoint->qp ? move_to_rts(endpoint->qp) : errno;
+}
+
+static int post_receive(struct slot *slot)
+{
+	struct ibv_sge part = {(uintptr_t)slot->data, GRH + SLOT, slot->endpoint->mr->lkey};
+	struct ibv_recv_wr request = {.wr_id = (uintptr_t)slot, .sg_list = &part, .num_sge = 1},
+			   *bad;
+
+	return ibv_post_recv(slot->endpoint->qp, &request, &bad);
+}
+
+static int create_slots(struct endpoint *endpoint)
+{
+	unsigned count = endpoint->sent + endpoint->received;
+	int error = 0;
+
+	endpoint->size = (size_t)count * (GRH + SLOT);
+	endpoint->slots = calloc(count, sizeof *endpoint->slots);
+	endpoint->memory = mmap(NULL, endpoint->size, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (endpoint->memory == MAP_FAILED)
+		endpoint->memory = NULL;
+	if (!endpoint->slots || !endpoint->memory)
+		return ENOMEM;
+	endpoint->mr =
+		ibv_reg_mr(endpoint->pd, endpoint->memory, endpoint->size, IBV_ACCESS_LOCAL_WRITE);
+	if (!endpoint->mr)
+		return errno;
+	for (unsigned i = 0; i < count && !error; i++) {
+		struct slot *slot = &endpoint->slots[i];
+
+		*slot = (struct slot){.endpoint = endpoint, .received = i < endpoint->received};
+		slot->data = endpoint->memory + (size_t)i * (GRH + SLOT);
+		if (slot->received) {
+			error = post_receive(slot);
+		} else {
+			slot->next = endpoint->free;
+			endpoint->free = slot;
+		}
+	}
+	return error;
+}
+
+static void free_endpoint(struct endpoint *endpoint)
+{
+	if (endpoint->qp)
+		ibv_destroy_qp(endpoint->qp);
+	if (endpoint->cq)
+		ibv_destroy_cq(endpoint->cq);
+	if (endpoint->mr)
+		ibv_dereg_mr(endpoint->mr);
+	if (endpoint->memory)
+		munmap(endpoint->memory, endpoint->size);
+	free(endpoint->slots);
+	free(endpoint);
+}
+
+static unsigned slot_count(int queue, int buffer)
+{
+	int count = buffer / SLOT < queue ? buffer / SLOT : queue;
+
+	return count < 2 ? 2 : (unsigned)count;
+}
+
+/* The endpoint of an id with a local address, made if there is none. Returns null with errno. The
+ * caller has the mutex, which is released while a new one is freed. */
+static struct endpoint *endpoint_of(struct rsocket *rs, struct rdma_cm_id *id)
+{
+	const struct sockaddr_storage *address = &id->route.addr.src_storage;
+	struct endpoint *endpoint = rs->datagrams->endpoints;
+	int error;
+
+	while (endpoint && !is_same(&endpoint->address, address, false))
+		endpoint = endpoint->next;
+	if (endpoint)
+		return endpoint;
+	endpoint = calloc(1, sizeof *endpoint);
+	if (!endpoint)
+		return NULL;
+	endpoint->pd = id->pd;
+	endpoint->address = *address;
+	endpoint->sent = slot_count(rs->options.send_queue, rs->options.send_buffer);
+	endpoint->received = slot_count(rs->options.receive_queue, rs->options.receive_buffer);
+	set_header(&endpoint->header, address, rdma_get_src_port(rs->id));
+	error = create_qp(rs, endpoint);
+	if (!error)
+		error = create_slots(endpoint);
+	if (error) {
+		free_endpoint(endpoint);
+		errno = error;
+		return NULL;
+	}
+	endpoint->next = rs->datagrams->endpoints;
+	rs->datagrams->endpoints = endpoint;
+	if (rs->armed)
+		ibv_req_notify_cq(endpoint->cq, 0);
+	return endpoint;
+}
+
+static struct peer *find_peer(struct rs_datagrams *d, const void *address)
+{
+	struct peer *peer = d->peers;
+
+	while (peer && !is_same(&peer->address, address, true))
+		peer = peer->next;
+	return peer;
+}
+
+static struct peer *add_peer(struct rs_datagrams *d, const struct sockaddr *address)
+{
+	struct peer *peer = calloc(1, sizeof *peer);
+
+	if (!peer)
+		return NULL;
+	memcpy(&peer->address, address,
+	       address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+					     : sizeof(struct sockaddr_in6));
+	peer->next = d->peers;
+	d->peers = peer;
+	d->peer_count++;
+	return peer;
+}
+
+/* Use an address handle and a number of a queue pair for a peer. */
+static void confirm(struct peer *peer, struct endpoint *endpoint, struct ibv_ah *ah, uint32_t qpn)
+{
+	if (peer->ah)
+		ibv_destroy_ah(peer->ah);
+	peer->ah = ah;
+	peer->endpoint = endpoint;
+	peer->qpn = qpn;
+	peer->confirmed = rs_now();
+}
+
+static int post_send(struct peer *peer, struct slot *slot, uint32_t length)
+{
+	struct ibv_sge part = {(uintptr_t)slot->data, length, slot->endpoint->mr->lkey};
+	struct ibv_send_wr request = {
+		.wr_id = (uintptr_t)slot,
+		.sg_list = &part,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.wr.ud = {peer->ah, peer->qpn, RDMA_UDP_QKEY},
+	};
+	struct ibv_send_wr *bad;
+
+	return ibv_post_send(slot->endpoint->qp, &request, &bad);
+}
+
+/* Send a datagram to a peer whose queue pair is known. Returns an errno. There is a free slot. */
+static int send_to(struct peer *peer, struct rs_cursor *from, size_t length)
+{
+	struct endpoint *endpoint = peer->endpoint;
+	struct slot *slot = endpoint->free;
+	uint32_t before = endpoint->header.length;
+	int error;
+
+	memcpy(slot->data, &endpoint->header, before);
+	rs_copy(slot->data + before, from, length);
+	endpoint->free = slot->next;
+	error = post_send(peer, slot, before + (uint32_t)length);
+	if (error) {
+		slot->next = endpoint->free;
+		endpoint->free = slot;
+	}
+	return error;
+}
+
+/* Send what waited for the number of the queue pair, or drop it. */
+static void empty_queue(struct rs_datagrams *d, struct peer *peer)
+{
+	struct queued *queued;
+
+	while ((queued = peer->queue)) {
+		struct iovec iov = {queued->data, queued->length};
+		struct rs_cursor from = {.iov = &iov};
+
+		if (peer->ah && peer->endpoint->free)
+			send_to(peer, &from, queued->length);
+		peer->queue = queued->next;
+		d->queued--;
+		free(queued);
+	}
+}
+
+/* Ask for the queue pair of a peer. The answer is an event. Returns an errno. */
+static int ask(struct rsocket *rs, struct peer *peer)
+{
+	struct sockaddr_storage from = rs->id->route.addr.src_storage;
+	bool anywhere = !rs->id->verbs;
+	struct rdma_event_channel *channel = rs_event_channel();
+	struct rdma_conn_param param = {0};
+	struct endpoint *endpoint;
+	struct rdma_cm_id *id;
+	int error;
+
+	((struct sockaddr_in *)&from)->sin_port = 0;
+	if (!channel || rdma_create_id(NULL, &id, rs, RDMA_PS_UDP))
+		return errno;
+	if (!rdma_resolve_addr(id, anywhere ? NULL : (struct sockaddr *)&from,
+			       (struct sockaddr *)&peer->address, RESOLVE_TIMEOUT) &&
+	    !rdma_resolve_route(id, RESOLVE_TIMEOUT) && (endpoint = endpoint_of(rs, id)) &&
+	    !rdma_migrate_id(id, channel)) {
+		if (!peer->ah)
+			peer->endpoint = endpoint;
+		param.qp_num = endpoint->qp->qp_num;
+		peer->id = id;
+		if (!rdma_connect(id, &param))
+			return 0;
+	}
+	error = errno;
+	peer->id = NULL;
+	rdma_destroy_id(id);
+	return error;
+}
+
+/* Find or make the peer of an address; ask for its queue pair now and then. Returns an errno. */
+static int get_peer(struct rsocket *rs, const struct sockaddr *address, struct peer **found)
+{
+	struct peer *peer = find_peer(rs->datagrams, address);
+	int error = bind_anywhere(rs);
+
+	if (!error && !peer && !(peer = add_peer(rs->datagrams, address)))
+		error = ENOMEM;
+	if (!error && !peer->id && rs_now() - peer->confirmed > CONFIRMED) {
+		peer->confirmed = rs_now();
+		error = ask(rs, peer);
+	}
+	*found = peer;
+	return error;
+}
+
+int rs_datagrams_connect(struct rsocket *rs, const struct sockaddr *address)
+{
+	struct peer *peer;
+	int error = get_peer(rs, address, &peer);
+
+	if (error)
+		return error;
+	rs->datagrams->connected = peer;
+	rs->peer = peer->address;
+	return 0;
+}
+
+/* Another rsocket asks for the queue pair of an address. */
+static void answer(struct rsocket *rs, struct rdma_cm_id *id)
+{
+	struct endpoint *endpoint = endpoint_of(rs, id);
+	struct rdma_conn_param param = {0};
+
+	if (endpoint)
+		param.qp_num = endpoint->qp->qp_num;
+	if (!endpoint || rdma_accept(id, &param))
+		rdma_reject(id, NULL, 0);
+}
+
+/* A peer has answered, or does not answer. */
+static void answered(struct rsocket *rs, struct peer *peer, struct rdma_cm_event *event)
+{
+	struct rdma_ud_param *ud = &event->param.ud;
+	struct ibv_ah *ah = NULL;
+
+	peer->id = NULL;
+	if (event->event == RDMA_CM_EVENT_ESTABLISHED)
+		ah = ibv_create_ah(peer->endpoint->pd, &ud->ah_attr);
+	else if (peer == rs->datagrams->connected && !peer->ah)
+		rs->error = ECONNREFUSED;
+	confirm(peer, peer->endpoint, ah, ud->qp_num);
+	empty_queue(rs->datagrams, peer);
+	rs_wake(rs);
+}
+
+/* Handle an event. Returns whether its id is done with. */
+bool rs_datagrams_event(struct rsocket *rs, struct rdma_cm_event *event)
+{
+	struct peer *peer = rs->datagrams->peers;
+
+	pthread_mutex_lock(&rs->mutex);
+	while (peer && peer->id != event->id)
+		peer = peer->next;
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		answer(rs, event->id);
+	else if (peer)
+		answered(rs, peer, event);
+	pthread_mutex_unlock(&rs->mutex);
+	return event->event == RDMA_CM_EVENT_CONNECT_REQUEST || peer;
+}
+
+static void free_peers(struct rsocket *rs)
+{
+	struct rs_datagrams *d = rs->datagrams;
+	struct peer *peer;
+
+	while ((peer = d->peers)) {
+		struct rdma_cm_id *id;
+
+		pthread_mutex_lock(&rs->mutex);
+		d->peers = peer->next;
+		id = peer->id;
+		confirm(peer, NULL, NULL, 0);
+		empty_queue(d, peer);
+		pthread_mutex_unlock(&rs->mutex);
+		if (id)
+			rdma_destroy_id(id);
+		free(peer);
+	}
+}
+
+/* Free what a datagram rsocket has. Its id is destroyed: nobody asks for its endpoints. */
+void rs_datagrams_close(struct rsocket *rs)
+{
+	struct endpoint *endpoint;
+
+	free_peers(rs);
+	while ((endpoint = rs->datagrams->endpoints)) {
+		rs->datagrams->endpoints = endpoint->next;
+		free_endpoint(endpoint);
+	}
+	free(rs->datagrams);
+}
+
+/* Note from where a datagram came: its sender is reached there. */
+static void learn(struct rs_datagrams *d, struct slot *slot, struct ibv_wc *done,
+		  const struct sockaddr_storage *source)
+{
+	struct endpoint *endpoint = slot->endpoint;
+	struct peer *peer = find_peer(d, source);
+	struct ibv_ah *ah;
+
+	if (peer && peer->ah && peer->qpn == done->src_qp && peer->endpoint == endpoint) {
+		peer->confirmed = rs_now();
+		return;
+	}
+	if (!peer && d->peer_count < MAX_PEERS)
+		peer = add_peer(d, (const struct sockaddr *)source);
+	ah = peer ? ibv_create_ah_from_wc(endpoint->pd, done, (struct ibv_grh *)slot->data, 1)
+		  : NULL;
+	if (ah)
+		confirm(peer, endpoint, ah, done->src_qp);
+}
+
+/* Keep a datagram that has arrived, unless it is invalid, or not from the peer that is connected.
+ */
+static void arrived(struct rs_datagrams *d, struct slot *slot, struct ibv_wc *done)
+{
+	struct sockaddr_storage source;
+
+	slot->length = done->byte_len > GRH ? done->byte_len - GRH : 0;
+	if (done->status != IBV_WC_SUCCESS)
+		return;
+	if (!get_source(slot, &source)) {
+		post_receive(slot);
+		return;
+	}
+	learn(d, slot, done, &source);
+	if (d->connected && !is_same(&d->connected->address, &source, true)) {
+		post_receive(slot);
+		return;
+	}
+	slot->next = NULL;
+	*d->last = slot;
+	d->last = &slot->next;
+}
+
+/* Handle completions. The caller has the mutex. */
+void rs_datagrams_poll(struct rsocket *rs)
+{
+	struct rs_datagrams *d = rs->datagrams;
+	struct ibv_wc done;
+
+	for (struct endpoint *endpoint = d->endpoints; endpoint; endpoint = endpoint->next)
+		while (ibv_poll_cq(endpoint->cq, 1, &done) > 0) {
+			struct slot *slot = (struct slot *)(uintptr_t)done.wr_id;
+
+			if (slot->received) {
+				arrived(d, slot, &done);
+			} else {
+				slot->next = endpoint->free;
+				endpoint->free = slot;
+			}
+		}
+}
+
+void rs_datagrams_arm(struct rsocket *rs)
+{
+	for (struct endpoint *one = rs->datagrams->endpoints; one; one = one->next)
+		ibv_req_notify_cq(one->cq, 0);
+}
+
+static bool can_receive(struct rsocket *rs)
+{
+	return rs->datagrams->arrived || rs->error;
+}
+
+/* Whether a datagram to anywhere can be sent. */
+static bool can_send(struct rsocket *rs)
+{
+	const struct endpoint *endpoint = rs->datagrams->endpoints;
+
+	while (endpoint && endpoint->free)
+		endpoint = endpoint->next;
+	return !endpoint && rs->datagrams->queued < QUEUED;
+}
+
+short rs_datagrams_events(struct rsocket *rs)
+{
+	return (short)((can_receive(rs) ? POLLIN | POLLRDNORM : 0) |
+		       (can_send(rs) ? POLLOUT | POLLWRNORM : 0) | (rs->error ? POLLERR : 0));
+}
+
+static int take_error(struct rsocket *rs)
+{
+	int error = rs->error;
+
+	rs->error = 0;
+	return error;
+}
+
+/* Keep a datagram until the queue pair of its peer is known. */
+static int enqueue(struct rs_datagrams *d, struct peer *peer, struct rs_cursor *from, size_t length)
+{
+	struct queued *queued = malloc(sizeof *queued + length), **link = &peer->queue;
+
+	if (!queued)
+		return ENOMEM;
+	queued->next = NULL;
+	queued->length = length;
+	rs_copy(queued->data, from, length);
+	while (*link)
+		link = &(*link)->next;
+	*link = queued;
+	d->queued++;
+	return 0;
+}
+
+static int send_datagram(struct rsocket *rs, const struct iovec *iov, size_t length, int flags,
+			 const struct sockaddr *to)
+{
+	struct rs_datagrams *d = rs->datagrams;
+	struct rs_cursor from = {.iov = iov};
+	struct peer *peer;
+	int error = take_error(rs);
+
+	if (error)
+		return error;
+	if (!to && !d->connected)
+		return EDESTADDRREQ;
+	error = get_peer(rs, to ? to : (struct sockaddr *)&d->connected->address, &peer);
+	if (!error)
+		error = rs_wait_until(rs, can_send,
+				      rs->status_flags & O_NONBLOCK || flags & MSG_DONTWAIT,
+				      rs_deadline(&rs->options.send_timeout));
+	if (error)
+		return error;
+	if (peer->endpoint && length > peer->endpoint->most - peer->endpoint->header.length)
+		return EMSGSIZE;
+	if (!peer->ah && !peer->id)
+		return 0; /* nobody is there: as with UDP, a later call gets ECONNREFUSED if at all
+			   */
+	return peer->ah ? send_to(peer, &from, length) : enqueue(d, peer, &from, length);
+}
+
+/* Send a datagram to an address, or to that of rconnect. The caller has the mutex. */
+ssize_t rs_datagrams_send(struct rsocket *rs, const struct iovec *iov, size_t count, int flags,
+			  const struct sockaddr *to)
+{
+	size_t length = rs_length(iov, count);
+	int error = send_datagram(rs, iov, length, flags, to);
+
+	return error ? cm_fail(error) : (ssize_t)length;
+}
+
+/* Copy the oldest datagram. Returns its length, also of what does not fit. */
+static size_t take(struct rs_datagrams *d, struct msghdr *message, bool peek)
+{
+	struct slot *slot = d->arrived;
+	const uint8_t *data = slot->data + GRH;
+	uint32_t before = ((const struct ds_header *)data)->length, length = slot->length - before;
+	size_t room = rs_length(message->msg_iov, message->msg_iovlen);
+	struct rs_cursor to = {.iov = message->msg_iov};
+	struct sockaddr_storage source;
+
+	rs_fill(&to, data + before, length < room ? length : room);
+	message->msg_flags = length > room ? MSG_TRUNC : 0;
+	if (message->msg_name && get_source(slot, &source))
+		rs_copy_address(&source, message->msg_name, &message->msg_namelen);
+	if (peek)
+		return length;
+	d->arrived = slot->next;
+	if (!d->arrived)
+		d->last = &d->arrived;
+	post_receive(slot);
+	return length;
+}
+
+/* Receive a datagram. The caller has the mutex. */
+ssize_t rs_datagrams_receive(struct rsocket *rs, struct msghdr *message, int flags)
+{
+	size_t length, room = rs_length(message->msg_iov, message->msg_iovlen);
+	int error = rs_wait_until(rs, can_receive,
+				  rs->status_flags & O_NONBLOCK || flags & MSG_DONTWAIT,
+				  rs_deadline(&rs->options.receive_timeout));
+
+	if (!error && !rs->datagrams->arrived)
+		error = take_error(rs);
+	if (error)
+		return cm_fail(error);
+	length = take(rs->datagrams, message, flags & MSG_PEEK);
+	return (ssize_t)(length > room && !(flags & MSG_TRUNC) ? room : length);
+}

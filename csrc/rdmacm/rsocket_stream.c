@@ -1,0 +1,679 @@
+/* SPDX-License-Identifier: MIT
+ * The data of connected rsockets, by the protocol of rdma-core's docs/rsocket, version 1.
+ *
+ * Data is written to the receive buffer of the peer, each message by an RDMA WRITE with immediate
+ * data: its length. The peer has told the address of one half of its buffer at a time, in one of
+ * the two entries of a list in our memory: `targets`. It writes the next entry when its program has
+ * read half of the buffer, and sends the number of messages that it can take, also in immediate
+ * data. Both ends do so. */
+#include <byteswap.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "rsocket_stream.h"
+
+enum { VERSION = 1, FLAG_BIG_ENDIAN = 1, FLAG_IOMAPS = 2 };
+enum { DISCONNECT, KEEPALIVE, SHUTDOWN }; /* control messages */
+enum { POLLED = 16, POSTED = 64 };	  /* completions and receives at a time */
+enum { KEPT_FOR_SHUTDOWN = 2, LINGER = 10 /* s */ };
+
+#define VALUE(message) ((message) & 0x1fffffff)
+#define ROUND_UP(size) (((size) + 4095) & ~(size_t)4095)
+
+static const bool BIG_ENDIAN_HOST = __BYTE_ORDER == __BIG_ENDIAN;
+
+/* Queues of at least 16 entries, and at most what the device has. */
+static uint32_t queue_size(int wanted, const struct ibv_device_attr *device)
+{
+	uint32_t most = (uint32_t)device->max_qp_wr - RS_CONTROLS;
+
+	if (most > RS_MAX_QUEUE)
+		most = RS_MAX_QUEUE;
+	return wanted < RS_MIN_QUEUE	 ? RS_MIN_QUEUE
+	       : (uint32_t)wanted < most ? (uint32_t)wanted
+					 : most;
+}
+
+static int create_qp(struct rsocket *rs, struct rs_stream *s)
+{
+	struct ibv_device_attr device;
+	struct ibv_comp_channel *channel = rs_comp_channel(rs->id->verbs);
+	struct ibv_qp_init_attr attributes = {.qp_type = IBV_QPT_RC, .sq_sig_all = 1};
+	int error = ibv_query_device(rs->id->verbs, &device);
+
+	if (error)
+		return cm_fail(error);
+	s->data_requests = queue_size(rs->options.send_queue, &device) - RS_CONTROLS;
+	s->credits = queue_size(rs->options.receive_queue, &device);
+	attributes.cap = (struct ibv_qp_cap){
+		.max_send_wr = s->data_requests + RS_CONTROLS,
+		.max_recv_wr = s->credits + RS_CONTROLS,
+		.max_send_sge = 2,
+		.max_recv_sge = 1,
+		.max_inline_data = (uint32_t)rs->options.inline_data,
+	};
+	if (channel)
+		s->cq = ibv_create_cq(
+			rs->id->verbs,
+			(int)(attributes.cap.max_send_wr + attributes.cap.max_recv_wr), rs, channel,
+			0);
+	if (!s->cq)
+		return -1;
+	attributes.send_cq = attributes.recv_cq = s->cq;
+	if (rdma_create_qp(rs->id, NULL, &attributes))
+		return -1;
+	s->qp = rs->id->qp;
+	s->max_inline = attributes.cap.max_inline_data < RS_MAX_INLINE
+				? attributes.cap.max_inline_data
+				: RS_MAX_INLINE;
+	return 0;
+}
+
+/* Memory of a connection: the targets and the entries of mapped buffers, the receive buffer, and,
+ * in a region of its own, the send buffer and the entries that are written to the peer. */
+static int create_buffers(struct rsocket *rs, struct rs_stream *s)
+{
+	size_t lists =
+		ROUND_UP(sizeof *s->targets * RS_TARGETS + sizeof *s->iomaps * s->iomap_count);
+	size_t received = ROUND_UP(s->receive_size),
+	       sent = s->send_size + sizeof *s->updates * RS_CONTROLS;
+	uint8_t *memory;
+
+	s->mapped = lists + received + ROUND_UP(sent);
+	memory = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return -1;
+	s->memory = memory;
+	s->targets = (struct rs_sge *)memory;
+	s->iomaps = (struct rs_iomap *)(s->targets + RS_TARGETS);
+	s->received = memory + lists;
+	s->sent = memory + lists + received;
+	s->updates = (struct rs_sge *)(s->sent + s->send_size);
+	s->remote_mr = ibv_reg_mr(rs->id->pd, memory, lists + received,
+				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	s->local_mr = s->remote_mr ? ibv_reg_mr(rs->id->pd, s->sent, sent, IBV_ACCESS_LOCAL_WRITE)
+				   : NULL;
+	return s->local_mr ? 0 : -1;
+}
+
+static int post_receives(struct rs_stream *s, unsigned count)
+{
+	struct ibv_recv_wr requests[POSTED], *bad;
+	int error = 0;
+
+	while (count && !error) {
+		unsigned part = count < POSTED ? count : POSTED;
+
+		for (unsigned i = 0; i < part; i++)
+			requests[i] = (struct ibv_recv_wr){.wr_id = RS_RECEIVED,
+							   .next = i + 1 < part ? &requests[i + 1]
+										: NULL};
+		error = ibv_post_recv(s->qp, requests, &bad);
+		count -= part;
+	}
+	return cm_fail(error);
+}
+
+static uint32_t buffer_size(int wanted, uint32_t least)
+{
+	return wanted < (int)least ? least : ((uint32_t)wanted + 7) & ~7u;
+}
+
+/* Free a stream whose id is destroyed. */
+void rs_stream_close(struct rs_stream *s)
+{
+	if (s->qp)
+		ibv_destroy_qp(s->qp);
+	if (s->cq)
+		ibv_destroy_cq(s->cq);
+	rs_iomaps_close(s);
+	if (s->remote_mr)
+		ibv_dereg_mr(s->remote_mr);
+	if (s->local_mr)
+		ibv_dereg_mr(s->local_mr);
+	if (s->memory)
+		munmap(s->memory, s->mapped);
+	free(s);
+}
+
+/* Make the queue pair and the buffers of an rsocket whose id has a device. Returns -1 with errno.
+ */
+int rs_stream_open(struct rsocket *rs)
+{
+	struct rs_stream *s = calloc(1, sizeof *s);
+	int error;
+
+	if (!s)
+		return cm_fail(ENOMEM);
+	s->receive_size = buffer_size(rs->options.receive_buffer, 2 * sizeof(uint64_t));
+	s->send_size = buffer_size(rs->options.send_buffer, 2 * RS_LOW_WATER);
+	s->iomap_count = (unsigned)rs->options.iomaps;
+	if (create_qp(rs, s) || create_buffers(rs, s) ||
+	    post_receives(s, s->credits + RS_CONTROLS)) {
+		error = errno;
+		rs->id->qp = NULL;
+		rs_stream_close(s);
+		return cm_fail(error);
+	}
+	s->send_free = s->send_size;
+	s->requests_free = s->data_requests;
+	s->controls_free = RS_CONTROLS;
+	s->consumed = s->offered = s->receive_size / 2; /* the offer is of the first half */
+	pthread_mutex_lock(&rs->mutex);
+	rs->stream = s;
+	pthread_mutex_unlock(&rs->mutex);
+	return 0;
+}
+
+/* Numbers of iomaps have 8 bits: above 128 they are multiples of 256. */
+static uint8_t scaled(unsigned value)
+{
+	return (uint8_t)(value <= 128 ? value : 128 | value >> 8);
+}
+
+static unsigned unscaled(uint8_t value)
+{
+	return value <= 128 ? value : (value & 127u) << 8;
+}
+
+/* A number of mapped buffers that the private data can express. */
+int rs_iomap_count(int wanted)
+{
+	return (int)unscaled(scaled(wanted > 0x7fff ? 0x7fff : (unsigned)wanted));
+}
+
+/* The private data of a request and of an answer. */
+void rs_stream_offer(struct rsocket *rs, struct rs_conn_data *data)
+{
+	struct rs_stream *s = rs->stream;
+
+	*data = (struct rs_conn_data){
+		.version = VERSION,
+		.flags = FLAG_IOMAPS | (BIG_ENDIAN_HOST ? FLAG_BIG_ENDIAN : 0),
+		.credits = htobe16((uint16_t)s->credits),
+		.iomaps = scaled(s->iomap_count),
+		.targets = {htobe64((uintptr_t)s->targets), htobe32(s->remote_mr->rkey),
+			    htobe32(RS_TARGETS)},
+		.buffer = {htobe64((uintptr_t)s->received), htobe32(s->remote_mr->rkey),
+			   htobe32(s->receive_size / 2)},
+	};
+}
+
+/* Use the private data of the peer. Returns -1 with errno if it is of another protocol. */
+int rs_stream_start(struct rsocket *rs, const void *private, size_t length)
+{
+	struct rs_stream *s = rs->stream;
+	struct rs_conn_data data;
+
+	if (!private || length < sizeof data || *(const uint8_t *)private != VERSION)
+		return cm_fail(rw_refuse(EPROTONOSUPPORT, "rsocket", "the peer is no rsocket"));
+	memcpy(&data, private, sizeof data);
+	rs->reading = rs->writing = true;
+	s->swap = !(data.flags & FLAG_BIG_ENDIAN) == BIG_ENDIAN_HOST;
+	s->send_limit = be16toh(data.credits);
+	s->peer_targets = (struct rs_sge){be64toh(data.targets.address), be32toh(data.targets.key),
+					  be32toh(data.targets.length)};
+	s->peer_target = 1;
+	s->target = (struct rs_sge){be64toh(data.buffer.address), be32toh(data.buffer.key),
+				    be32toh(data.buffer.length)};
+	s->next_target = 1;
+	if (data.flags & FLAG_IOMAPS)
+		s->peer_iomap_count = unscaled(data.iomaps);
+	if (s->peer_targets.length < RS_TARGETS)
+		return cm_fail(rw_refuse(EPROTO, "rsocket", "the peer has %u targets",
+					 s->peer_targets.length));
+	return 0;
+}
+
+/* Post a send request. Its completion frees `bytes` of the send buffer. */
+static int post(struct rs_stream *s, struct ibv_send_wr *request, enum rs_request kind,
+		uint32_t bytes)
+{
+	struct ibv_send_wr *bad;
+
+	request->wr_id = (uint64_t)bytes << 8 | kind;
+	if (kind == RS_CONTROL)
+		s->controls_free--;
+	else
+		s->requests_free--;
+	s->send_free -= bytes;
+	return ibv_post_send(s->qp, request, &bad);
+}
+
+static void post_control(struct rsocket *rs, uint32_t message)
+{
+	struct ibv_send_wr request = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+				      .imm_data = htobe32(message)};
+	int error = post(rs->stream, &request, RS_CONTROL, 0);
+
+	if (error)
+		rs_fail(rs, error);
+}
+
+/* Write bytes of the program to the peer's memory, by way of the send buffer unless they are few.
+ * `room` is what the send buffer has. Returns an errno. */
+int rs_stream_write(struct rs_stream *s, struct rs_cursor *from, uint32_t length, uint64_t address,
+		    uint32_t key, const uint32_t *message)
+{
+	uint8_t few[RS_MAX_INLINE];
+	uint32_t first = s->send_size - s->send_offset;
+	struct ibv_sge parts[2] = {{(uintptr_t)few, length, 0}};
+	struct ibv_send_wr request = {
+		.sg_list = parts,
+		.num_sge = 1,
+		.opcode = message ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+		.wr.rdma = {address, key},
+	};
+
+	if (message)
+		request.imm_data = htobe32(*message);
+	if (length <= s->max_inline) {
+		rs_copy(few, from, length);
+		request.send_flags = IBV_SEND_INLINE;
+		return post(s, &request, RS_SENT, 0);
+	}
+	first = first < length ? first : length;
+	rs_copy(s->sent + s->send_offset, from, first);
+	rs_copy(s->sent, from, length - first);
+	parts[0] = (struct ibv_sge){(uintptr_t)s->sent + s->send_offset, first, s->local_mr->lkey};
+	parts[1] = (struct ibv_sge){(uintptr_t)s->sent, length - first, s->local_mr->lkey};
+	request.num_sge = first < length ? 2 : 1;
+	s->send_offset = (s->send_offset + length) % s->send_size;
+	return post(s, &request, RS_SENT, length);
+}
+
+/* Offer the half of the receive buffer that was read, in the next target of the peer. */
+static int offer_half(struct rs_stream *s, uint32_t message)
+{
+	struct rs_sge *update = &s->updates[s->update++ % RS_CONTROLS];
+	struct ibv_sge part = {(uintptr_t)update, sizeof *update, s->local_mr->lkey};
+	struct ibv_send_wr request = {
+		.sg_list = &part,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.imm_data = htobe32(message),
+		.send_flags = s->max_inline >= sizeof *update ? IBV_SEND_INLINE : 0,
+		.wr.rdma = {s->peer_targets.address + s->peer_target * sizeof *update,
+			    s->peer_targets.key},
+	};
+	uint32_t half = s->receive_size / 2;
+
+	*update = (struct rs_sge){(uintptr_t)s->received + s->offered, s->remote_mr->rkey, half};
+	if (s->swap)
+		*update = (struct rs_sge){bswap_64(update->address), bswap_32(update->key),
+					  bswap_32(update->length)};
+	s->consumed -= half;
+	s->offered = s->offered ? 0 : half;
+	s->peer_target = (s->peer_target + 1) % s->peer_targets.length;
+	return post(s, &request, RS_CONTROL, 0);
+}
+
+/* Tell the peer that it may send more, if that is worth a message. */
+static void grant(struct rsocket *rs)
+{
+	struct rs_stream *s = rs->stream;
+	uint32_t message = rs_message(RS_GRANT, s->messages + s->credits);
+	bool half = s->consumed >= s->receive_size / 2;
+	int error;
+
+	if (rs->state != RS_CONNECTED || s->controls_free <= KEPT_FOR_SHUTDOWN ||
+	    (!half && (uint16_t)(s->messages - s->granted) < s->credits / 2))
+		return;
+	s->granted = s->messages;
+	if (!half) {
+		post_control(rs, message);
+		return;
+	}
+	error = offer_half(s, message);
+	if (error)
+		rs_fail(rs, error);
+}
+
+static void disconnect(struct rsocket *rs)
+{
+	if (rs->state != RS_CONNECTED && rs->state != RS_CONNECTING)
+		return;
+	rs->state = RS_DISCONNECTED;
+	rs->reading = rs->writing = false;
+}
+
+/* A message of the peer has arrived. */
+static void received(struct rsocket *rs, uint32_t message)
+{
+	struct rs_stream *s = rs->stream;
+	uint32_t value = VALUE(message);
+
+	switch (message >> 29) {
+	case RS_DATA:
+		s->messages++;
+		if (value > s->receive_size - s->ready)
+			rs_fail(rs, EPROTO);
+		else
+			s->ready += value;
+		break;
+	case RS_IOMAP:
+		s->messages++;
+		break;
+	case RS_GRANT:
+		s->send_limit = (uint16_t)value;
+		break;
+	case RS_CONTROL_MESSAGE:
+		if (value == SHUTDOWN)
+			rs->reading = false;
+		if (value == DISCONNECT || (value == SHUTDOWN && !rs->writing))
+			disconnect(rs);
+		break;
+	}
+}
+
+static int error_of(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_RETRY_EXC_ERR:
+		return ETIMEDOUT;
+	case IBV_WC_WR_FLUSH_ERR:
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		return ECONNRESET;
+	default:
+		return EIO;
+	}
+}
+
+/* A request of this side is complete. */
+static void sent(struct rsocket *rs, const struct ibv_wc *done)
+{
+	struct rs_stream *s = rs->stream;
+
+	if ((done->wr_id & 0xff) == RS_CONTROL)
+		s->controls_free++;
+	else
+		s->requests_free++;
+	s->send_free += (uint32_t)(done->wr_id >> 8);
+	if (done->status != IBV_WC_SUCCESS && rs->state == RS_CONNECTED)
+		rs_fail(rs, error_of(done->status));
+}
+
+/* Whether all that was sent has arrived. */
+static bool is_sent(struct rsocket *rs)
+{
+	struct rs_stream *s = rs->stream;
+
+	return rs->state != RS_CONNECTED ||
+	       (s->requests_free == s->data_requests && s->controls_free == RS_CONTROLS);
+}
+
+/* Handle completions, and answer them. The caller has the mutex. */
+void rs_stream_poll(struct rsocket *rs)
+{
+	struct rs_stream *s = rs->stream;
+	struct ibv_wc done[POLLED];
+	int count;
+
+	while ((count = ibv_poll_cq(s->cq, POLLED, done)) > 0) {
+		unsigned again = 0;
+
+		for (int i = 0; i < count; i++) {
+			if (done[i].wr_id != RS_RECEIVED)
+				sent(rs, &done[i]);
+			else if (done[i].status == IBV_WC_SUCCESS && ++again)
+				received(rs, be32toh(done[i].imm_data));
+		}
+		if (rs->state < RS_DISCONNECTED && post_receives(s, again))
+			rs_fail(rs, errno);
+	}
+	if (count < 0 && rs->state < RS_DISCONNECTED)
+		rs_fail(rs, EIO);
+	grant(rs);
+}
+
+void rs_stream_arm(struct rsocket *rs)
+{
+	ibv_req_notify_cq(rs->stream->cq, 0);
+}
+
+/* Use the next target if it was written. Its key and length are read at once, after which the
+ * address is there, too: the peer's write may be under way. */
+static bool has_target(struct rs_stream *s)
+{
+	struct rs_sge *next = &s->targets[s->next_target], found;
+	uint64_t *tail = (uint64_t *)&next->key, read;
+
+	if (s->target.length)
+		return true;
+	read = __atomic_load_n(tail, __ATOMIC_ACQUIRE);
+	memcpy(&found.key, &read, sizeof read);
+	if (!found.length)
+		return false;
+	found.address = next->address;
+	s->target = found;
+	__atomic_store_n(tail, 0, __ATOMIC_RELEASE);
+	s->next_target = (s->next_target + 1) % RS_TARGETS;
+	return true;
+}
+
+bool rs_stream_has_room(struct rs_stream *s)
+{
+	return s->requests_free && s->send_free >= RS_LOW_WATER;
+}
+
+/* Whether a message can be sent. */
+static bool can_send(struct rsocket *rs)
+{
+	struct rs_stream *s = rs->stream;
+
+	return rs->writing && rs_stream_has_room(s) && s->messages_sent != s->send_limit &&
+	       has_target(s);
+}
+
+/* Whether a call that sends has something to do, or an error to return. */
+bool rs_stream_may_send(struct rsocket *rs)
+{
+	if (rs->state == RS_CONNECTING)
+		return false;
+	return !rs->writing || can_send(rs);
+}
+
+/* Why nothing can be sent; 0 if something can. SO_ERROR is returned once. */
+int rs_stream_send_error(struct rsocket *rs)
+{
+	int error = rs->error;
+
+	rs->error = 0;
+	if (error || rs->writing)
+		return error;
+	if (rs->state == RS_IDLE || rs->state == RS_LISTENING)
+		return ENOTCONN;
+	return rs->stream && rs->stream->shut ? EPIPE : ECONNRESET;
+}
+
+/* Send a message, of as much as there is room for. Returns its length, or 0 after a failure. */
+static size_t send_message(struct rsocket *rs, struct rs_cursor *from, size_t left)
+{
+	struct rs_stream *s = rs->stream;
+	size_t length = left < RS_TRANSFER ? left : RS_TRANSFER;
+	uint32_t message;
+	int error;
+
+	if (length > s->send_free)
+		length = s->send_free;
+	if (length > s->target.length)
+		length = s->target.length;
+	message = rs_message(RS_DATA, (uint32_t)length);
+	s->messages_sent++;
+	error = rs_stream_write(s, from, (uint32_t)length, s->target.address, s->target.key,
+				&message);
+	s->target.address += length;
+	s->target.length -= (uint32_t)length;
+	if (error)
+		rs_fail(rs, error);
+	return error ? 0 : length;
+}
+
+static bool is_nonblocking(struct rsocket *rs, int flags)
+{
+	return rs->status_flags & O_NONBLOCK || flags & MSG_DONTWAIT;
+}
+
+/* Wait until something can be sent. Returns an errno. */
+int rs_stream_wait_to_send(struct rsocket *rs, int flags)
+{
+	int error = rs_wait_until(rs, rs_stream_may_send, is_nonblocking(rs, flags),
+				  rs_deadline(&rs->options.send_timeout));
+
+	return error ? error : rs_stream_send_error(rs);
+}
+
+/* Send bytes of a program: all of them, unless it does not want to wait. The caller has the mutex.
+ */
+ssize_t rs_stream_send(struct rsocket *rs, const struct iovec *iov, size_t count, int flags)
+{
+	size_t length = rs_length(iov, count), left = length;
+	struct rs_cursor from = {.iov = iov};
+	int error = flags & MSG_OOB ? EOPNOTSUPP : 0;
+
+	if (!error && !length)
+		error = rs->state == RS_CONNECTED ? 0 : rs_stream_send_error(rs);
+	while (!error && left) {
+		error = rs_stream_wait_to_send(rs, flags);
+		if (!error && rs->stream->iomaps_pending)
+			error = rs_iomaps_send(rs);
+		else if (!error)
+			left -= send_message(rs, &from, left);
+	}
+	return left < length || !error ? (ssize_t)(length - left) : cm_fail(error);
+}
+
+/* Whether a call that receives has something to do, or an error to return. */
+static bool may_receive(struct rsocket *rs)
+{
+	if (rs->state == RS_CONNECTING)
+		return false;
+	return !rs->reading || rs->stream->ready;
+}
+
+/* Copy what has arrived to the program, up to `most` bytes, and free its place unless `peek`. */
+static size_t take(struct rsocket *rs, struct rs_cursor *to, size_t most, bool peek)
+{
+	struct rs_stream *s = rs->stream;
+	uint32_t length = most < s->ready ? (uint32_t)most : s->ready;
+	uint32_t first = s->receive_size - s->receive_offset;
+
+	if (first > length)
+		first = length;
+	rs_fill(to, s->received + s->receive_offset, first);
+	rs_fill(to, s->received, length - first);
+	if (peek)
+		return length;
+	s->receive_offset = (s->receive_offset + length) % s->receive_size;
+	s->ready -= length;
+	s->consumed += length;
+	grant(rs);
+	return length;
+}
+
+/* Why nothing is received; 0 at the end of the stream. SO_ERROR is returned once. */
+static int receive_error(struct rsocket *rs)
+{
+	int error = rs->error;
+
+	rs->error = 0;
+	return error || rs->state >= RS_CONNECTED ? error : ENOTCONN;
+}
+
+/* Receive into the memory of a program. The caller has the mutex. */
+ssize_t rs_stream_receive(struct rsocket *rs, const struct iovec *iov, size_t count, int flags)
+{
+	size_t length = rs_length(iov, count), got = 0;
+	struct rs_cursor to = {.iov = iov};
+	bool all = flags & MSG_WAITALL && !(flags & MSG_PEEK), ended = false;
+	int error = flags & MSG_OOB ? EINVAL : 0;
+
+	if (!length)
+		return 0;
+	while (!error && !ended && (!got || (all && got < length))) {
+		error = rs_wait_until(rs, may_receive, is_nonblocking(rs, flags),
+				      rs_deadline(&rs->options.receive_timeout));
+		ended = !error && !(rs->stream && rs->stream->ready);
+		if (ended)
+			error = receive_error(rs);
+		else if (!error)
+			got += take(rs, &to, length - got, flags & MSG_PEEK);
+	}
+	return got || !error ? (ssize_t)got : cm_fail(error);
+}
+
+/* Conditions of poll(2). */
+short rs_stream_events(struct rsocket *rs)
+{
+	struct rs_stream *s = rs->stream;
+	int events = 0;
+
+	if (!rs->reading || s->ready)
+		events |= POLLIN | POLLRDNORM;
+	if (!rs->reading)
+		events |= POLLRDHUP;
+	if (!rs->writing || can_send(rs))
+		events |= POLLOUT | POLLWRNORM;
+	if (rs->state >= RS_DISCONNECTED && !s->ready) /* some programs take it for an error */
+		events |= POLLHUP;
+	if (rs->state == RS_FAILED)
+		events |= POLLERR;
+	return (short)events;
+}
+
+/* End a direction, or both. What was sent before arrives. Returns an errno. */
+int rs_stream_shutdown(struct rsocket *rs, int how)
+{
+	bool wrote = rs->writing;
+
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return EINVAL;
+	if (rs->state != RS_CONNECTED)
+		return ENOTCONN;
+	rs_poll(rs);
+	if (how != SHUT_WR)
+		rs->reading = false;
+	if (how != SHUT_RD)
+		rs->writing = false;
+	rs->stream->shut |= how != SHUT_RD;
+	if (rs->state == RS_CONNECTED && !rs->writing && !rs->reading)
+		post_control(rs, rs_message(RS_CONTROL_MESSAGE, DISCONNECT));
+	else if (rs->state == RS_CONNECTED && wrote && !rs->writing)
+		post_control(rs, rs_message(RS_CONTROL_MESSAGE, SHUTDOWN));
+	rs_wake(rs);
+	return 0;
+}
+
+/* Before an rsocket is closed: end both directions, and wait until all that was sent has arrived,
+ * for 10 s at most, or as SO_LINGER says. */
+void rs_stream_linger(struct rsocket *rs)
+{
+	const struct linger *linger = &rs->options.linger;
+	struct timeval limit = {.tv_sec = linger->l_onoff ? linger->l_linger : LINGER};
+	int error = 0;
+
+	if (rs->state != RS_CONNECTED || !limit.tv_sec)
+		return;
+	if (rs->reading || rs->writing)
+		rs_stream_shutdown(rs, SHUT_RDWR);
+	do
+		error = rs_wait_until(rs, is_sent, false, rs_deadline(&limit));
+	while (error == EINTR);
+}
+
+/* Keep a connection alive: a peer that is gone does not answer. */
+void rs_stream_keepalive(struct rsocket *rs)
+{
+	struct ibv_send_wr request = {.opcode = IBV_WR_RDMA_WRITE};
+	int error;
+
+	if (rs->state != RS_CONNECTED || rs->stream->controls_free <= KEPT_FOR_SHUTDOWN)
+		return;
+	error = post(rs->stream, &request, RS_CONTROL, 0);
+	if (error)
+		rs_fail(rs, error);
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT
+ * The rsockets of the process by number, and how calls wait for a change of them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "rsocket.h"
+
+enum { PAGES = 1024, PAGE = 1024 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct rsocket **pages[PAGES];
+
+static void lock(void)
+{
+	pthread_mutex_lock(&mutex);
+}
+
+static void unlock(void)
+{
+	pthread_mutex_unlock(&mutex);
+}
+
+/* A child of fork(2) may be made while another thread has the mutex. */
+__attribute__((constructor)) static void prepare_for_fork(void)
+{
+	pthread_atfork(lock, unlock, unlock);
+}
+
+/* Make an rsocket without a number, with one reference. Returns null without memory. */
+struct rsocket *rs_new(int domain, int type, int flags)
+{
+	struct rsocket *rs = calloc(1, sizeof *rs);
+
+	if (!rs)
+		return NULL;
+	rs->number = -1;
+	rs->domain = domain;
+	rs->type = type;
+	rs->status_flags = O_RDWR | (flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+	rs->fd_flags = flags & SOCK_CLOEXEC ? FD_CLOEXEC : 0;
+	rs->pid = getpid();
+	rs->references = 1;
+	pthread_mutex_init(&rs->mutex, NULL);
+	return rs;
+}
+
+/* The caller has the mutex. */
+static struct rsocket **place(int number, bool make)
+{
+	struct rsocket ***page;
+
+	if (number < 0 || number >= PAGES * PAGE)
+		return NULL;
+	page = &pages[number / PAGE];
+	if (!*page && make)
+		*page = calloc(PAGE, sizeof **page);
+	return *page ? *page + number % PAGE : NULL;
+}
+
+/* Name an rsocket by an open descriptor, a new one if it is -1. Returns the number, or -1 with
+ * errno. */
+int rs_number(struct rsocket *rs, int number)
+{
+	struct rsocket **at;
+
+	if (number < 0)
+		number = eventfd(0, rs->fd_flags & FD_CLOEXEC ? EFD_CLOEXEC : 0);
+	if (number < 0)
+		return -1;
+	lock();
+	at = place(number, true);
+	if (at) {
+		*at = rs;
+		rs->numbers++;
+		rs->references++;
+		if (rs->number < 0)
+			rs->number = number;
+	}
+	unlock();
+	if (at)
+		return number;
+	close(number);
+	return cm_fail(EMFILE);
+}
+
+/* The rsocket of a number, which the caller releases by rs_put; null with EBADF. */
+struct rsocket *rs_get(int number)
+{
+	struct rsocket **at, *rs;
+
+	lock();
+	at = place(number, false);
+	rs = at ? *at : NULL;
+	if (rs)
+		rs->references++;
+	unlock();
+	if (!rs)
+		errno = EBADF;
+	return rs;
+}
+
+/* The rsocket with the next number from `*number` on, for which the caller calls rs_put; null after
+ * the last. */
+struct rsocket *rs_next(int *number)
+{
+	struct rsocket *rs = NULL;
+
+	lock();
+	while (!rs && *number < PAGES * PAGE) {
+		if (!pages[*number / PAGE])
+			*number += PAGE - *number % PAGE;
+		else
+			rs = *place((*number)++, false);
+	}
+	if (rs)
+		rs->references++;
+	unlock();
+	return rs;
+}
+
+/* Take a number from the table. Returns its rsocket, with the reference of the number. */
+static struct rsocket *take(int number, bool *last)
+{
+	struct rsocket **at, *rs;
+
+	lock();
+	at = place(number, false);
+	rs = at ? *at : NULL;
+	if (rs) {
+		*at = NULL;
+		*last = --rs->numbers == 0;
+	}
+	unlock();
+	return rs;
+}
+
+/* Free an rsocket. Its thread may be handling an event of it: this waits for that at its ids and
+ * CQs, and what events use is freed behind them. */
+void rs_destroy(struct rsocket *rs)
+{
+	pthread_mutex_lock(&rs->mutex);
+	rs->closed = true;
+	rs->state = RS_FAILED;
+	pthread_mutex_unlock(&rs->mutex);
+	if (rs->pid == getpid()) { /* else the parent has its connection, ids and threads */
+		if (rs->id)
+			rdma_destroy_id(rs->id);
+		rs_destroy_children(rs);
+		if (rs->set)
+			rs_set_close(rs);
+		if (rs->datagrams)
+			rs_datagrams_close(rs);
+		if (rs->stream)
+			rs_stream_close(rs->stream);
+	}
+	pthread_mutex_destroy(&rs->mutex);
+	free(rs);
+}
+
+void rs_put(struct rsocket *rs)
+{
+	bool last;
+
+	lock();
+	last = --rs->references == 0;
+	unlock();
+	if (last)
+		rs_destroy(rs);
+}
+
+int rclose(int socket)
+{
+	bool last;
+	struct rsocket *rs = take(socket, &last);
+
+	if (!rs)
+		return cm_fail(EBADF);
+	if (last && rs->pid == getpid()) {
+		pthread_mutex_lock(&rs->mutex);
+		if (rs->stream)
+			rs_stream_linger(rs);
+		rs->closed = true;
+		rs_wake(rs);
+		pthread_mutex_unlock(&rs->mutex);
+	}
+	close(socket);
+	rs_put(rs);
+	return 0;
+}
+
+/* What a program sent before it ends arrives, as with sockets. */
+__attribute__((destructor)) static void close_all(void)
+{
+	struct rsocket *rs;
+	int number = 0;
+
+	while ((rs = rs_next(&number))) {
+		pthread_mutex_lock(&rs->mutex);
+		if (rs->stream && rs->pid == getpid())
+			rs_stream_linger(rs);
+		pthread_mutex_unlock(&rs->mutex);
+		rs_put(rs);
+	}
+}
+
+int64_t rs_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* When a time ends, in ns; 0 is never. */
+int64_t rs_deadline(const struct timeval *timeout)
+{
+	int64_t time = timeout->tv_sec * INT64_C(1000000000) + timeout->tv_usec * INT64_C(1000);
+
+	return time ? rs_now() + time : 0;
+}
+
+void rs_wake(struct rsocket *rs)
+{
+	const uint64_t one = 1;
+
+	for (struct rs_waiter *waiter = rs->waiters; waiter; waiter = waiter->next) {
+		atomic_store(&waiter->changed, true);
+		if (write(waiter->fd, &one, sizeof one) < 0)
+			rw_warn("rsocket: a waiting thread was not woken: %s", strerror(errno));
+	}
+}
+
+void rs_add_waiter(struct rsocket *rs, struct rs_waiter *waiter)
+{
+	waiter->next = rs->waiters;
+	rs->waiters = waiter;
+}
+
+void rs_remove_waiter(struct rsocket *rs, struct rs_waiter *waiter)
+{
+	struct rs_waiter **link = &rs->waiters;
+
+	while (*link && *link != waiter)
+		link = &(*link)->next;
+	if (*link)
+		*link = waiter->next;
+}
+
+/* Wait for a byte, or the deadline. As with sockets, a signal ends the wait with EINTR, unless its
+ * handler has SA_RESTART and there is no deadline. Returns an errno. */
+static int wait_for(int fd, int64_t deadline)
+{
+	struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+	int64_t left = deadline - rs_now();
+	uint64_t count;
+	int got;
+
+	if (!deadline)
+		return read(fd, &count, sizeof count) < 0 ? errno : 0;
+	if (left <= 0)
+		return EAGAIN;
+	got = poll(&pollfd, 1, (int)(left / 1000000) + 1);
+	return got < 0 ? errno : got ? 0 : EAGAIN;
+}
+
+/* Wait for a change. Returns an errno. The caller has the mutex, which is released meanwhile. */
+static int wait_for_change(struct rsocket *rs, int64_t deadline)
+{
+	struct rs_waiter waiter = {.fd = eventfd(0, EFD_CLOEXEC)};
+	int error;
+
+	if (waiter.fd < 0)
+		return errno;
+	rs_add_waiter(rs, &waiter);
+	pthread_mutex_unlock(&rs->mutex);
+	error = wait_for(waiter.fd, deadline);
+	pthread_mutex_lock(&rs->mutex);
+	rs_remove_waiter(rs, &waiter);
+	close(waiter.fd);
+	return error;
+}
+
+/* Wait until `ready`, or until the deadline (ns; 0 is never). Returns an errno: EAGAIN after the
+ * deadline. The caller has the mutex. */
+int rs_wait_until(struct rsocket *rs, bool (*ready)(struct rsocket *rs), bool nonblocking,
+		  int64_t deadline)
+{
+	int error = 0;
+
+	while (!error) {
+		rs_poll(rs);
+		if (ready(rs))
+			return 0;
+		if (rs->closed)
+			return EBADF;
+		if (nonblocking)
+			return EAGAIN;
+		if (!rs_arm(rs))
+			error = wait_for_change(rs, deadline);
+	}
+	return error;
+}
+
+/* Have the thread poll the CQs at their next completion. Returns whether they have to be polled
+ * once more now. */
+bool rs_arm(struct rsocket *rs)
+{
+	if (rs->armed || !(rs->stream || rs->datagrams))
+		return false;
+	rs->armed = true;
+	if (rs->stream)
+		rs_stream_arm(rs);
+	else
+		rs_datagrams_arm(rs);
+	return true;
+}
+
+void rs_poll(struct rsocket *rs)
+{
+	if (rs->stream)
+		rs_stream_poll(rs);
+	else if (rs->datagrams)
+		rs_datagrams_poll(rs);
+}
+
+void rs_fail(struct rsocket *rs, int error)
+{
+	rs->state = RS_FAILED;
+	rs->error = error;
+	rs->reading = rs->writing = false;
+	rs_wake(rs);
+}
+
+/* Copy bytes out of the memory of a program. */
+void rs_copy(void *to, struct rs_cursor *from, size_t length)
+{
+	while (length) {
+		size_t part = from->iov->iov_len - from->offset;
+
+		if (part > length)
+			part = length;
+		if (part)
+			memcpy(to, (const char *)from->iov->iov_base + from->offset, part);
+		to = (char *)to + part;
+		length -= part;
+		from->offset += part;
+		if (from->offset == from->iov->iov_len) {
+			from->iov++;
+			from->offset = 0;
+		}
+	}
+}
+
+/* Copy bytes into the memory of a program. */
+void rs_fill(struct rs_cursor *to, const void *from, size_t length)
+{
+	while (length) {
+		size_t part = to->iov->iov_len - to->offset;
+
+		if (part > length)
+			part = length;
+		if (part)
+			memcpy((char *)to->iov->iov_base + to->offset, from, part);
+		from = (const char *)from + part;
+		length -= part;
+		to->offset += part;
+		if (to->offset == to->iov->iov_len) {
+			to->iov++;
+			to->offset = 0;
+		}
+	}
+}
+
+size_t rs_length(const struct iovec *iov, size_t count)
+{
+	size_t length = 0;
+
+	for (size_t i = 0; i < count; i++)
+		length += iov[i].iov_len;
+	return length;
+}
