@@ -26,6 +26,11 @@ static void queries(void)
 	CHECK(!ibv_query_gid(context, 1, 0, &gid));
 	CHECK(!ibv_query_gid_ex(context, 1, 0, &entry, 0) && !memcmp(&entry.gid, &gid, 16));
 	CHECK(entry.gid_type == IBV_GID_TYPE_ROCE_V2);
+	CHECK(!ibv_query_gid_ex(context, 1, 3, &entry, 0) && !memcmp(&entry.gid, &gid, 16));
+	CHECK(ibv_query_gid_ex(context, 1, 2, &entry, 0) == ENODATA);
+	CHECK(!ibv_query_gid(context, 1, 2, &gid) && !gid.global.subnet_prefix &&
+	      !gid.global.interface_id);
+	CHECK(!ibv_query_gid(context, 1, 0, &gid));
 	CHECK(ibv_query_gid_table(context, table, 256, 0) >= 1);
 	CHECK(!memcmp(&table[0].gid, &gid, 16));
 	CHECK(!ibv_query_pkey(context, 1, 0, &pkey) && ibv_get_pkey_index(context, 1, pkey) == 0);

@@ -62,6 +62,9 @@ class AddressHandle(NamedTuple):
     Of native InfiniBand, ``dlid`` is the destination's LID, ``src_path_bits`` are the lower bits of
     the source LID, and packets have a GRH only if ``is_global``; ``dmac`` is not used, and the GIDs
     only by a GRH. ``sl`` is 0 to 15.
+
+    ``sgid_index`` is where ``sgid`` was found in the GID table, for queries alone: a table may have
+    a GID more than once.
     """
 
     dmac: bytes
@@ -77,6 +80,7 @@ class AddressHandle(NamedTuple):
     dlid: int = 0
     src_path_bits: int = 0
     is_global: bool = True
+    sgid_index: int | None = None
 
 
 _BYTES = {"dmac": MAC_BYTES, "dgid": GID_BYTES, "sgid": GID_BYTES}
@@ -94,6 +98,7 @@ _BOUNDS = {
 _OPTIONAL_BOUNDS = {
     "vlan": up_to(LAST_VLAN),
     "gid_type": Bounds(GIDType.ROCE_V1, lambda _: GIDType.ROCE_V2, GIDType),
+    "sgid_index": Bounds(0, lambda profile: profile.gid_tbl_len - 1),
 }
 
 

@@ -50,6 +50,7 @@ def address_handle(device: EmulatedDevice, words: tuple[int, ...]) -> AddressHan
         flow_label=attr["flow_label"],
         sl=attr["sl"],
         port_num=attr["ah_port_num"],
+        sgid_index=attr["sgid_index"],
     )
 
 
@@ -62,12 +63,19 @@ def _ah_words(device: EmulatedDevice, handle: AddressHandle | None) -> dict[str,
         "dgid1": second,
         "is_global": 1,
         "flow_label": handle.flow_label,
-        "sgid_index": device.gids.index(handle.sgid) if handle.sgid in device.gids else 0,
+        "sgid_index": _index_of(device, handle),
         "hop_limit": handle.hop_limit,
         "traffic_class": handle.traffic_class,
         "sl": handle.sl,
         "ah_port_num": handle.port_num,
     }
+
+
+def _index_of(device: EmulatedDevice, handle: AddressHandle) -> int:
+    """The index with which a path was set, else the first one of its source."""
+    if handle.sgid_index is not None:
+        return handle.sgid_index
+    return device.gid_table.index(handle.sgid) if handle.sgid in device.gids else 0
 
 
 def path_words(device: EmulatedDevice, handle: AddressHandle) -> tuple[int, ...]:
@@ -178,7 +186,7 @@ def port_words(device: EmulatedDevice) -> tuple[int, ...]:
         "state": int(port.state),
         "max_mtu": int(port.max_mtu),
         "active_mtu": int(device.mtu),
-        "gid_tbl_len": len(device.gids),
+        "gid_tbl_len": len(device.gid_table),
         "port_cap_flags": _CM_SUPPORTED | _IP_BASED_GIDS,
         "max_msg_sz": min(port.max_msg_sz, 1 << 31),
         "pkey_tbl_len": port.pkey_tbl_len,

@@ -88,7 +88,7 @@ class Calls:
 
     def query_gid(self, port_num: int, index: int) -> Reply:
         _check_port(port_num)
-        gid = self._context.device.gid_at(index)
+        gid = self._context.device.query_gid(index)
         return Reply((*gid_words(gid), _ROCE_V2_UAPI, _FIRST_NDEV))
 
     def query_pkey(self, port_num: int, index: int) -> Reply:

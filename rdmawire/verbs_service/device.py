@@ -1,9 +1,9 @@
 """The devices of a service: names, addresses, rates, and the engine of each."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from errno import EINVAL
+from errno import EINVAL, ENODATA
 from typing import Final
 
 from rdmawire.errors import VerbsError
@@ -30,6 +30,11 @@ PROFILE: Final = replace(
     end_to_end_credits=False,
 )
 """The limits of devices: those of the standard's profile, and one P_Key."""
+
+NO_GID: Final = bytes(16)
+"""What a free slot of a GID table has, as in Linux."""
+_GID_SLOTS: Final = 8
+"""Slots of a GID table, or more if there are more GIDs."""
 
 MAX_NAME: Final = 63
 """Maximum bytes of a device's name, as in ``ibv_device``."""
@@ -62,6 +67,18 @@ def link_local(mac: bytes) -> bytes:
     return b"\xfe\x80" + bytes(6) + _eui64(mac)
 
 
+def gid_table(gids: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The GID table of a port: its first GID, further ones, and the link-local one, ``gids[-1]``.
+
+    As mlx5 has RoCEv2 GIDs: link-local at index 1, the first one at 3, further ones behind it, and
+    free slots. Here the first one is at 0, too, and the link-local one at the last index.
+    """
+    first, *further, local = gids
+    head = (first, local, NO_GID, first, *further)
+    free = max(_GID_SLOTS - len(head), 1) - 1
+    return (*head, *[NO_GID] * free, local)
+
+
 def _eui64(mac: bytes) -> bytes:
     return bytes((mac[0] ^ 2,)) + mac[1:3] + b"\xff\xfe" + mac[3:]
 
@@ -89,6 +106,7 @@ class EmulatedDevice:
         self.name = spec.name
         self.mac = spec.place.mac
         self.gids = (spec.place.gid, *spec.more_gids, link_local(self.mac))
+        self.gid_table = gid_table(self.gids)
         self.mtu = spec.mtu
         self.guid = int.from_bytes(_eui64(self.mac), "big")
         self.resolve = resolve
@@ -110,11 +128,19 @@ class EmulatedDevice:
         self.xrc_target_queues = self.nic.alloc_pd(), cq, cq
         """PD, send CQ and receive CQ of XRC targets: ibv_create_qp_ex(3) gives them none."""
 
+    def query_gid(self, index: int) -> bytes:
+        """An entry of the GID table. ``VerbsError`` EINVAL beyond it."""
+        if index >= len(self.gid_table):
+            size = len(self.gid_table)
+            raise VerbsError(f"GID index {index}: the table of {self.name} has {size}", EINVAL)
+        return self.gid_table[index]
+
     def gid_at(self, index: int) -> bytes:
-        """A GID by its index. ``VerbsError`` EINVAL beyond the table."""
-        if index >= len(self.gids):
-            raise VerbsError(f"GID index {index}: {self.name} has {len(self.gids)} GIDs", EINVAL)
-        return self.gids[index]
+        """The GID of a path. ``VerbsError`` EINVAL beyond the table, ENODATA for a free slot."""
+        gid = self.query_gid(index)
+        if gid == NO_GID:
+            raise VerbsError(f"GID index {index} of {self.name} is free: use 0 or 3", ENODATA)
+        return gid
 
     def control_congestion(self, qp: QueuePair, path: AddressHandle) -> None:
         """Send CNPs for marked packets of a connected queue pair, and control its rate.

@@ -13,7 +13,7 @@ from typing import Final
 
 from rdmawire.topology import DeviceKind, Machine
 from rdmawire.topology.pcie import PcieLink
-from rdmawire.verbs_service.device import EmulatedDevice
+from rdmawire.verbs_service.device import NO_GID, EmulatedDevice
 from rdmawire.verbs_service.pci_layout import PciFunction, functions_of
 
 _CLASSES: Final = {
@@ -217,11 +217,13 @@ def _write_port(port: Path, device: EmulatedDevice, rate: float) -> None:
             "cap_mask": "0x00010000",
         },
     )
-    indices = range(len(device.gids))
-    gids = (IPv6Address(gid).exploded for gid in device.gids)
-    _write(port / "gids", {str(index): gid for index, gid in enumerate(gids)})
-    _write(port / "gid_attrs/types", {str(index): "RoCE v2" for index in indices})
-    _write(port / "gid_attrs/ndevs", {str(index): INTERFACE for index in indices})
+    table = {str(index): gid for index, gid in enumerate(device.gid_table)}
+    _write(port / "gids", {at: IPv6Address(gid).exploded for at, gid in table.items()})
+    for name, text in (("types", "RoCE v2"), ("ndevs", INTERFACE)):
+        _write(port / "gid_attrs" / name, dict.fromkeys(table, text))
+        for index, gid in table.items():
+            if gid == NO_GID:
+                (port / "gid_attrs" / name / index).write_bytes(b"")  # cannot be read: EINVAL
     _write(port / "pkeys", {"0": "0xffff"})
     for name, values in _counters(device).items():
         _write(port / name, {counter: str(value) for counter, value in values.items()})

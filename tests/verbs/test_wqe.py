@@ -87,6 +87,7 @@ handles = st.builds(
     dlid=st.just(0),
     src_path_bits=st.just(0),
     is_global=st.just(True),
+    sgid_index=st.none(),
 )
 binds = st.builds(
     BindMW,

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
+from errno import EINVAL, ENODATA
 from pathlib import Path
 from threading import Thread
 
@@ -10,7 +11,9 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.verbs_service import read_counters
+from rdmawire.verbs_service.attributes import gid_words
 from rdmawire.verbs_service.capture import Capture
+from rdmawire.verbs_service.device import gid_table, link_local
 from rdmawire.verbs_service.network import DirectNetwork
 from rdmawire.verbs_service.protocol import (
     ARM_ANY,
@@ -518,6 +521,39 @@ def test_queue_pair_attributes_are_those_that_were_set(service: Service) -> None
     assert one.client.query(one.qp)["qp_state"] == 6
     with pytest.raises(VerbsError):
         one.client.modify(one.qp, 1 << 19)
+
+
+def test_gid_table_has_further_addresses_behind_the_first() -> None:
+    first, second, third, local = (bytes((number,)) * 16 for number in range(1, 5))
+    free = bytes(16)
+    expected = (first, local, free, first, second, third, free, local)
+    assert gid_table((first, second, third, local)) == expected
+    many = [bytes((number,)) * 16 for number in range(5, 15)]
+    table = gid_table((first, *many, local))
+    assert table == (first, local, free, first, *many, local)
+
+
+def test_gid_table_is_laid_out_as_that_of_mlx5(service: Service) -> None:
+    client, qp, cq = _loopback(service)
+    assert client.gid(3) == client.gid(0) != (0, 0)
+    assert client.gid(1) == client.gid(7) == gid_words(link_local(service.server.devices[0].mac))
+    assert [client.gid(index) for index in (2, 4, 5, 6)] == [(0, 0)] * 4
+    with pytest.raises(VerbsError) as refused:
+        client.gid(8)
+    assert refused.value.errno == EINVAL
+    with pytest.raises(VerbsError) as refused:
+        client.create_ah(client.gid(), sgid_index=2)
+    assert refused.value.errno == ENODATA
+    with pytest.raises(VerbsError) as refused:
+        client.bring_up(client.create_qp(cq), qp, client.gid(), sgid_index=4)
+    assert refused.value.errno == ENODATA
+    other = client.create_qp(cq)
+    client.bring_up(other, other, client.gid(), sgid_index=3)
+    assert client.query(other)["sgid_index"] == 3
+    region = client.buffer(4096)
+    place = {"remote_address": region.memory.address, "rkey": region.rkey}
+    client.send_inline(other, b"x", opcode=WRITE, **place)
+    assert cq.wait()[0].status == SUCCESS
 
 
 def test_peer_that_is_gone_exceeds_the_retries(service: Service) -> None:
