@@ -38,21 +38,19 @@ static bool refuse(int number)
 	return false;
 }
 
-/* Whether a file that was reached through this library is not the machine's. Those that are no file
- * of sysfs, such as /dev/null for a device, are it neither if `may_be_device` says so. */
-static bool is_own(int file, bool may_be_device)
+/* Whether a file is in the private tree. */
+static bool is_own(int file)
 {
 	char path[PATH_MAX];
 
-	return !rw_write_folder(path, file) || rw_public(path) ||
-	       (may_be_device && !rw_is_at(path, "/sys"));
+	return rw_write_folder(path, file) && rw_public(path);
 }
 
-/* The same for a path. A path that does not exist is nobody's. */
-static bool is_path_own(int folder, const char *path, int flags, bool may_be_device)
+/* The same for a path. One that does not exist is nobody's. */
+static bool is_path_own(int folder, const char *path, int flags)
 {
 	int fd = (int)syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC | flags);
-	bool own = fd < 0 || is_own(fd, may_be_device);
+	bool own = fd < 0 || is_own(fd);
 
 	if (fd >= 0)
 		syscall(SYS_close, fd);
@@ -75,13 +73,13 @@ bool rw_may_open(int folder, const char *path, int flags, unsigned found)
 		return true;
 	if (makes && syscall(SYS_faccessat, folder, path, F_OK) != 0)
 		return refuse(errno == ENOENT ? EACCES : errno);
-	return is_path_own(folder, path, flags & O_NOFOLLOW, true) || refuse(EPERM);
+	return is_path_own(folder, path, flags & O_NOFOLLOW) || refuse(EPERM);
 }
 
 /* Whether a file may be changed by its descriptor. */
 static bool may_alter(int fd)
 {
-	return !rw_is_reached(fd) || is_own(fd, false) || refuse(EPERM);
+	return !rw_is_reached(fd) || is_own(fd) || refuse(EPERM);
 }
 
 static bool may_change(int folder, const char *path, enum change change)
@@ -94,7 +92,7 @@ static bool may_change(int folder, const char *path, enum change change)
 	case TAKES:
 		return exists(folder, path) && refuse(EPERM);
 	default:
-		return is_path_own(folder, path, change == ALTERS ? 0 : O_NOFOLLOW, false) ||
+		return is_path_own(folder, path, change == ALTERS ? 0 : O_NOFOLLOW) ||
 		       refuse(EPERM);
 	}
 }

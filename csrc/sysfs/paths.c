@@ -26,7 +26,8 @@ static bool begins(const char *path, const char *prefix)
 	return strncmp(path, prefix, strlen(prefix)) == 0;
 }
 
-bool rw_is_at(const char *path, const char *folder)
+/* Whether a path is that of a folder or begins with it. */
+static bool is_at(const char *path, const char *folder)
 {
 	size_t length = strlen(folder);
 
@@ -36,7 +37,7 @@ bool rw_is_at(const char *path, const char *folder)
 /* Whether the tree may have a file for an absolute path of the machine. */
 static bool is_covered(const char *path)
 {
-	return rw_is_at(path, SYSFS) || rw_is_at(path, DEVICES);
+	return is_at(path, SYSFS) || is_at(path, DEVICES);
 }
 
 /* The private tree's folder for /sys, or NULL. The machine's own is none. */
@@ -44,7 +45,7 @@ static const char *root_of_tree(void)
 {
 	const char *root = getenv("RDMAWIRE_SYSFS");
 
-	return root && *root == '/' && !rw_is_at(root, SYSFS) ? root : NULL;
+	return root && *root == '/' && !is_at(root, SYSFS) ? root : NULL;
 }
 
 /* As lstat(2), which this library replaces. */
@@ -64,7 +65,7 @@ static bool write_place(char *place, const char *root, const char *path)
 
 	if (begins(path, SYSFS "/"))
 		length = snprintf(place, PATH_MAX, "%s%s", root, path + strlen(SYSFS));
-	else if (rw_is_at(path, DEVICES))
+	else if (is_at(path, DEVICES))
 		length = snprintf(place, PATH_MAX, "%s/..%s", root, path);
 	else
 		return false;

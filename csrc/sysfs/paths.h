@@ -32,7 +32,4 @@ bool rw_public(char *path);
  * false if it has none. Keeps errno. */
 bool rw_write_folder(char place[static PATH_MAX], int folder);
 
-/* Whether a path is that of a folder or begins with it. */
-bool rw_is_at(const char *path, const char *folder);
-
 #endif

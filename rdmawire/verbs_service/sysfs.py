@@ -7,6 +7,7 @@ writes them (Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-bus-
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from ipaddress import IPv6Address
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -29,6 +30,8 @@ _TRANSFERS: Final = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.
 _BARS: Final = 13
 """Lines of ``resource``: six BARs, the ROM, and six of SR-IOV."""
 _UVERBS_MAJOR, _FIRST_MINOR = 231, 192
+_ATTRIBUTES: Final = ("address", "dev_id", "dev_port", "flags", "mtu", "operstate", "type")
+"""Files of a network interface that programs read."""
 FIRMWARE: Final = "1.0.0"
 INTERFACE: Final = "lo"
 """The network interface of all ports: each machine has it. It does not have their addresses."""
@@ -186,14 +189,25 @@ def _write_adapter(
         },
     )
     (home / "device").symlink_to(PurePosixPath("../..") / ".." / function.path.name)
-    net = sysfs / place / "net"
-    net.mkdir()
-    (net / INTERFACE).symlink_to(f"/sys/class/net/{INTERFACE}")
+    _write(sysfs / place / "net" / INTERFACE, _interface_attributes())
     (sysfs / "class/infiniband" / device.name).symlink_to(
         PurePosixPath("../..") / place / "infiniband" / device.name
     )
     _write_port(home / "ports/1", device, rate)
     _write_verbs(folder, place, device.name, number)
+
+
+def _interface_attributes() -> dict[str, str]:
+    """Return attributes of :data:`INTERFACE` as the machine has them now.
+
+    They are copied: a link would lead programs that walk through the tree to the machine.
+    """
+    home = Path("/sys/class/net", INTERFACE)
+    found = {"ifindex": "1"}
+    for name in _ATTRIBUTES:
+        with suppress(OSError):  # a container may have no /sys
+            found[name] = (home / name).read_text().rstrip("\n")
+    return found
 
 
 def guid_text(device: EmulatedDevice) -> str:
@@ -230,7 +244,10 @@ def _write_port(port: Path, device: EmulatedDevice, rate: float) -> None:
 
 
 def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> None:
-    """Write the uverbs device. Its file in /dev is a link to /dev/null: programs only check it."""
+    """Write the uverbs device. Its file in /dev is an empty one: programs only check it.
+
+    A link to a device such as /dev/null would lead programs that walk through the tree out of it.
+    """
     uverbs = f"uverbs{number}"
     home = folder / "sys" / place / "infiniband_verbs" / uverbs
     minor = f"{_UVERBS_MAJOR}:{_FIRST_MINOR + number}"
@@ -239,4 +256,6 @@ def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> 
     (folder / "sys/class/infiniband_verbs" / uverbs).symlink_to(
         PurePosixPath("../..") / place / "infiniband_verbs" / uverbs
     )
-    (folder / "dev/infiniband" / uverbs).symlink_to(os.devnull)
+    file = folder / "dev/infiniband" / uverbs
+    file.touch()
+    file.chmod(0o666)

@@ -23,9 +23,24 @@ from rdmawire.topology.pci_tree import read_sysfs
 from rdmawire.traffic.scenario import open_host, shipped_hosts
 from rdmawire.verbs_service.pci_layout import functions_of, plain_host
 from rdmawire.verbs_service.sysfs import CounterFiles, write_tree
-from tests.verbs_service.c_programs import SANITIZED, program
-from tests.verbs_service.preloaded import devices, in_tree, preload, write_small_tree
+from tests.verbs_service.c_programs import SANITIZED, compile_program, library, program
+from tests.verbs_service.preloaded import devices, in_tree, preload, printed, write_small_tree
 from tests.waiting import HANG
+
+_LISTS = """
+#include <dirent.h>
+#include <stdio.h>
+
+int main(void)
+{
+    DIR *folder = opendir("/sys/class/infiniband");
+    struct dirent *entry;
+
+    while ((entry = readdir(folder)))
+        puts(entry->d_name);
+    return closedir(folder);
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +83,19 @@ def test_the_interface_of_a_device_is_one_that_the_machine_has(tree: Path) -> No
     assert in_tree(tree, f"os.listdir('{place}')") == ["lo"]
     assert in_tree(tree, f"open('{place}/lo/ifindex').read()") == "1\n"
     assert (tree / "sys/class/infiniband/rw0/ports/1/gid_attrs/ndevs/0").read_text() == "lo\n"
+    for name in ("address", "mtu"):
+        machine = Path("/sys/class/net/lo", name).read_text()
+        assert (tree / "sys/class/infiniband/rw0/device/net/lo" / name).read_text() == machine
+
+
+def test_no_link_leads_out_of_a_tree(tree: Path) -> None:
+    links = [path for path in tree.rglob("*") if path.is_symlink()]
+    assert links
+    assert [path for path in links if not path.resolve(strict=True).is_relative_to(tree)] == []
+
+
+def test_the_file_of_a_device_is_for_everyone(tree: Path) -> None:
+    assert (tree / "dev/infiniband/uverbs1").stat().st_mode == 0o100666
 
 
 def test_counters_are_those_of_the_adapter(tree: Path) -> None:
@@ -160,3 +188,11 @@ def test_small_buffer_of_a_checked_program_ends_it_as_without_the_library(call: 
     )
     assert done.returncode == -SIGABRT
     assert "buffer overflow detected" in done.stderr
+
+
+def test_programs_with_a_sanitizer_see_the_tree(tree: Path, tmp_path: Path) -> None:
+    source = tmp_path / "lists.c"
+    source.write_text(_LISTS)
+    compile_program(source, tmp_path / "lists", library(), ("address", "undefined"))
+    listed = printed(tree, str(tmp_path / "lists"))
+    assert sorted(listed.split()) == [".", "..", "rw0", "rw1"]

@@ -50,6 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("machine")
     (found / "tree").mkdir()
     write_small_tree(found / "tree")
+    (found / "tree/sys/class/infiniband/rw0/out").symlink_to("/sys/class/net/lo")
     for counters in (found / "tree").rglob("*counters"):
         shutil.rmtree(counters)  # many files
     return found
@@ -104,6 +105,28 @@ for folder in [os.path.join(home, name) for name in folders]:
 """
 """Relative paths from folders, by working directory and descriptors."""
 
+_OF_C: Final = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.fts_open.restype = libc.fts_read.restype = ctypes.POINTER(ctypes.c_char_p)
+seen = []
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, *[ctypes.c_void_p] * 3)
+def note(path, *others):
+    seen.append(path)
+    return 0
+
+libc.nftw(b"d", note, 9, 1)
+names = (ctypes.c_char_p * 2)(b"d", None)
+for options in (0x10, 0x10 | 4, 2):  # FTS_PHYSICAL, FTS_NOCHDIR, FTS_LOGICAL
+    walk = libc.fts_open(names, options, None)
+    while entry := libc.fts_read(walk):
+        seen.append(entry[6])
+    seen.append(libc.fts_close(walk))
+print(len(seen), sorted(map(str, seen)))
+"""
+"""Walks by functions of the C library."""
+
 _FOLDERS: Final = [
     "d",
     _TREE,
@@ -131,10 +154,11 @@ _BY_OWN_PATH: Final = (
     "cp -a d e && rm -rf e/v.sock.rdmawire/sys",
     "tar c d | tar x --one-top-level=e && find e | sort",
     "du -ab d | sort -k2",
-    "ls -lR d",
+    "ls -lR --time-style=+ d",
     "cd d && git init -q . && git clean -xdffq && ls -A",
     "mkdir e; mv d/v.sock.rdmawire/* e; find e | sort",
-    "rsync -a d/ e; rsync -a --delete d/other/ d/v.sock.rdmawire/",
+    "if which rsync; then rsync -a d/ e; rsync -a --delete d/other/ d/v.sock.rdmawire/; fi",
+    _in_python(_OF_C),
     f"cd {_PRIVATE_CLASS}/infiniband && ls .. ../net; pwd; pwd -P; rm -rf ../../devices",
     f"cd {_PRIVATE_CLASS} && find .. | sort; rm -rf ../class/infiniband_verbs; touch ../class/new",
     f"cd {_PRIVATE_CLASS} && chmod -R 700 ../class",
@@ -162,8 +186,8 @@ _REACHED: Final = (
     f"cd {_CLASS} && cp $HOME/d/other/file ../net/lo/mtu; ln -sf new ../net/lo",
     f"cd {_CLASS} && echo 1 > ../net/lo/mtu",
     f"rm -rf {_CLASS}/../net {_CLASS}/rw0/ports/../../../../../../virtual",
-    f"rm -rf {_CLASS}/* {_CLASS}/rw0/ {_CLASS}/rw0/device/net/lo/",
-    f"chmod -R 0 {_CLASS}/rw0/device/net/lo/; chmod 0 {_CLASS}/rw0/device/net/lo/mtu",
+    f"rm -rf {_CLASS}/* {_CLASS}/rw0/ {_CLASS}/rw0/out/",
+    f"chmod -R 0 {_CLASS}/rw0/out/; chmod 0 {_CLASS}/rw0/out/mtu",
     _in_python(f'import shutil; shutil.rmtree("{_CLASS}/../net", ignore_errors=True)'),
     f"cd {_CLASS}; " + _in_python('import shutil; shutil.rmtree("..", ignore_errors=True)'),
 )
