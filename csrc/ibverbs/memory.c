@@ -309,6 +309,23 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	return 0;
 }
 
+/* The address is one of the process that registered the region: the result has none. */
+struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	struct rw_import_mr_reply reply;
+	struct ibv_mr *mr;
+
+	if (CALL(rw_context(pd->context), RW_IMPORT_MR, import_mr, &reply, .mr = handle))
+		return NULL;
+	mr = rw_new_mr(pd, NULL, reply.length);
+	return rw_fixed_mr(rw_finish_mr(mr, mr ? 0 : ENOMEM, handle, reply.lkey, reply.rkey));
+}
+
+void ibv_unimport_mr(struct ibv_mr *mr)
+{
+	free(mr);
+}
+
 /* Bring the pages of a range into memory. Returns an errno: without FLUSH the program does not wait
  * for the pages, and is not told of those that are missing. */
 static int prefetch(const struct ibv_sge *sge, bool writing, bool flush)

@@ -29,6 +29,26 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	return &pd->pd;
 }
 
+/* A domain of another process that shares the open device. */
+struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
+{
+	struct rw_import_pd_reply reply;
+	struct rw_pd *pd;
+
+	if (CALL(rw_context(context), RW_IMPORT_PD, import_pd, &reply, .pd = handle))
+		return NULL;
+	pd = calloc(1, sizeof *pd);
+	if (!pd)
+		return NULL;
+	pd->pd = (struct ibv_pd){context, handle};
+	return &pd->pd;
+}
+
+void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	free(pd);
+}
+
 int ibv_dealloc_pd(struct ibv_pd *ibv_pd)
 {
 	struct rw_context *context = rw_context(ibv_pd->context);

@@ -303,63 +303,11 @@ static void null_region(void)
 	close_end(&b);
 }
 
-/* What a process tells another one of its objects, beside the cmd_fd. */
-struct exported {
-	uint32_t pd, mr, dm;
-	char *address;
-};
-
-static void send_exported(int socket, const struct exported *exported, int cmd_fd)
-{
-	union {
-		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
-	struct iovec data = {(void *)exported, sizeof *exported};
-	struct msghdr message = {NULL, 0, &data, 1, &control, sizeof control, 0};
-
-	memcpy(CMSG_DATA(&control.header), &cmd_fd, sizeof cmd_fd);
-	CHECK(sendmsg(socket, &message, 0) == sizeof *exported);
-}
-
-static int receive_exported(int socket, struct exported *exported)
-{
-	union {
-		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec data = {exported, sizeof *exported};
-	struct msghdr message = {NULL, 0, &data, 1, &control, sizeof control, 0};
-	int cmd_fd;
-
-	CHECK(recvmsg(socket, &message, 0) == sizeof *exported && message.msg_controllen);
-	memcpy(&cmd_fd, CMSG_DATA(&control.header), sizeof cmd_fd);
-	return cmd_fd;
-}
-
-static void wait_for_byte(int socket)
+static void wait_for_byte(int fd)
 {
 	char byte;
 
-	CHECK(read(socket, &byte, 1) == 1);
-}
-
-/* Open a device and let another process import it, which does not need it to stay open. */
-static void export_objects(int socket)
-{
-	struct end end = {0};
-	struct exported exported;
-	struct ibv_dm *dm;
-
-	open_memory(&end, 0);
-	dm = alloc_dm(end.context, 8);
-	CHECK(dm && !ibv_memcpy_to_dm(dm, 0, "imported", 8));
-	memcpy(end.buffer, "exported", 8);
-	exported = (struct exported){end.pd->handle, end.mr->handle, dm->handle, end.buffer};
-	send_exported(socket, &exported, end.context->cmd_fd);
-	wait_for_byte(socket);
-	CHECK(!ibv_close_device(end.context) && write(socket, "", 1) == 1);
-	wait_for_byte(socket);
+	CHECK(read(fd, &byte, 1) == 1);
 }
 
 /* Write from the other process's region by its imported local key. */
@@ -370,31 +318,30 @@ static void check_imported(struct end *imported, struct end *own)
 	CHECK(!memcmp(own->buffer, "exported", 8));
 }
 
-static void import_objects(int socket, pid_t exporter)
+/* Import what the exporter has opened, which then closes the device, and ends. */
+static void import_objects(const struct end *theirs, uint32_t dm_handle, int exporter)
 {
-	struct end imported = {0}, own = {0};
-	struct exported names;
+	struct end imported = {.buffer = theirs->buffer}, own = {0};
+	int cmd_fd = dup(theirs->context->cmd_fd);
 	struct ibv_dm *dm;
 	char found[8];
-	int cmd_fd = receive_exported(socket, &names), status;
 
 	imported.context = ibv_import_device(cmd_fd);
 	CHECK(imported.context && imported.context->device && imported.context->cmd_fd == cmd_fd);
-	CHECK(!ibv_import_pd(imported.context, names.mr) && errno == EINVAL);
-	imported.pd = ibv_import_pd(imported.context, names.pd);
-	CHECK(imported.pd && imported.pd->handle == names.pd);
-	imported.mr = ibv_import_mr(imported.pd, names.mr);
-	dm = ibv_import_dm(imported.context, names.dm);
+	CHECK(!ibv_import_pd(imported.context, theirs->mr->handle) && errno == EINVAL);
+	imported.pd = ibv_import_pd(imported.context, theirs->pd->handle);
+	CHECK(imported.pd && imported.pd->handle == theirs->pd->handle);
+	imported.mr = ibv_import_mr(imported.pd, theirs->mr->handle);
+	dm = ibv_import_dm(imported.context, dm_handle);
 	CHECK(imported.mr && !imported.mr->addr && imported.mr->length == BUFFER && dm);
-	imported.buffer = names.address;
 	open_end(&imported, 0, NULL);
 	open_end(&own, 1, NULL);
 	connect_ends(&imported, &own);
 	check_imported(&imported, &own);
-	CHECK(write(socket, "", 1) == 1);
-	wait_for_byte(socket); /* the exporter has closed the device, but has its memory still */
+	CHECK(write(exporter, "", 1) == 1);
+	wait_for_byte(exporter); /* it has closed the device, but has its memory still */
 	check_imported(&imported, &own);
-	CHECK(write(socket, "", 1) == 1 && waitpid(exporter, &status, 0) == exporter && !status);
+	CHECK(write(exporter, "", 1) == 1 && !read(exporter, found, 1)); /* it has ended */
 	CHECK(!ibv_memcpy_from_dm(found, dm, 0, 8) && !memcmp(found, "imported", 8));
 	CHECK(write_from(&imported, &own, (uintptr_t)imported.buffer, imported.mr) ==
 	      IBV_WC_LOC_PROT_ERR);
@@ -404,22 +351,47 @@ static void import_objects(int socket, pid_t exporter)
 	close_end(&own);
 }
 
+/* Open a device, which the child imports: it does not use what it has of its parent's. */
+static void export_objects(int status)
+{
+	struct end end = {0};
+	struct ibv_dm *dm;
+	int sockets[2];
+
+	open_memory(&end, 0);
+	dm = alloc_dm(end.context, 8);
+	CHECK(dm && !ibv_memcpy_to_dm(dm, 0, "imported", 8));
+	memcpy(end.buffer, "exported", 8);
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
+	if (!fork()) {
+		close(sockets[1]);
+		import_objects(&end, dm->handle, sockets[0]);
+		CHECK(write(status, "", 1) == 1);
+		_exit(0);
+	}
+	close(sockets[0]);
+	wait_for_byte(sockets[1]);
+	CHECK(!ibv_close_device(end.context) && write(sockets[1], "", 1) == 1);
+	wait_for_byte(sockets[1]);
+}
+
 /* Two processes share the objects of one open device. */
 static void imports(void)
 {
-	int sockets[2];
+	int status[2];
 	pid_t child;
 
 	CHECK(!ibv_import_device(STDERR_FILENO) && errno == EBADF);
 	CHECK(!ibv_import_device(1000) && errno == EBADF);
-	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets));
+	CHECK(!pipe(status));
 	child = fork();
-	CHECK(child >= 0);
 	if (!child) {
-		export_objects(sockets[1]);
+		export_objects(status[1]);
 		_exit(0);
 	}
-	import_objects(sockets[0], child);
+	close(status[1]);
+	CHECK(waitpid(child, NULL, 0) == child);
+	wait_for_byte(status[0]);
 }
 
 /* A process may import its own device; what is un-imported stays. */
