@@ -258,14 +258,15 @@ class ProgramFiles:
 
         ``on_wait`` is called when one is found. Raises as :meth:`check` and :func:`is_served`.
         """
-        is_claimed = False
+        waits = False
         for attempt in range(_START_ATTEMPTS):
             if is_served(self.socket):
                 return True
-            claimed_before, is_claimed = is_claimed, self.is_claimed()
-            if is_claimed and not claimed_before:
-                on_wait()
-            if not is_claimed and (claimed_before or attempt > _CLAIM_ATTEMPTS):
+            if self.is_claimed():
+                if not waits:
+                    on_wait()
+                waits = True
+            elif waits or attempt > _CLAIM_ATTEMPTS:
                 break
             time.sleep(_START_PERIOD)
         return False
@@ -348,12 +349,10 @@ def no_service(path: Path) -> VerbsError:
 def _may_use(path: Path) -> bool:
     """Whether this user may connect to the socket, or there is none."""
     try:
-        os.stat(path)
-    except PermissionError:
-        return False
-    except OSError:
-        return True
-    return os.access(path, os.W_OK)
+        is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError as error:
+        return not isinstance(error, PermissionError)
+    return not is_socket or os.access(path, os.W_OK)
 
 
 def _before(path: Path, others: str | None) -> str:

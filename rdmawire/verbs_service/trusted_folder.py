@@ -52,12 +52,11 @@ def open_parent(path: Path, *, create: bool = False) -> int:
     With ``create`` missing folders are made, the last one for this user alone. ``VerbsError`` EPERM
     for a folder that others can change or replace, ``OSError`` for one that cannot be opened.
     """
-    above, last = path.parents[-2:0:-1], path.parent
     at, opened = Path("/"), os.open("/", _LOOK)
     try:
-        for folder in (*above, last) if last.name else ():
+        for folder in path.parents[-2::-1]:
             _check(opened, at, _users_above())
-            mode = _PRIVATE if folder == last else _PUBLIC
+            mode = _PRIVATE if folder == path.parent else _PUBLIC
             child = _open(folder.name, _LOOK, opened, folder, mode if create else None)
             os.close(opened)
             at, opened = folder, child

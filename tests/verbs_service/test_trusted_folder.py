@@ -401,6 +401,9 @@ def test_a_program_says_that_it_may_not_connect(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.chdir(folder)
         service = FakeService(folder / "verbs.sock")
         service.path.chmod(0o755 if is_root else 0)
+        if not is_root and os.access(service.path, os.W_OK):
+            service.close()
+            pytest.skip("this user may use every file")
         done = subprocess.run(
             [folder / built.name, "poll_notices"], env=environment(folder, service.path),
             capture_output=True, text=True, check=False, timeout=HANG,
