@@ -123,11 +123,20 @@ def _build_library(name: str, folder: Path, command: list[str], header: str) -> 
     generated = folder / f"{name}-generated"
     generated.mkdir(parents=True, exist_ok=True)
     _generate(table, generated)
-    linked = [f"-l{one}" for one in getattr(table, "LINK", ())]
+    linked = _linked(table, folder)
     _compile(command, [source, generated], shared, library, linked)
     _link_name(library)
     stamp.write_text(digest)
     return library
+
+
+def _linked(table: Any, folder: Path) -> list[str]:
+    """The options for the libraries that are linked, which are built before."""
+    names = list(getattr(table, "LINK", ()))
+    missing = [f"lib{one}.so" for one in names if not (folder / f"lib{one}.so").exists()]
+    if missing:
+        raise MissingError(f"no {missing[0]}, which it needs")
+    return [f"-l{one}" for one in names]
 
 
 def _compile(

@@ -95,12 +95,15 @@ int rs_datagrams_open(struct rsocket *rs)
 int rs_datagrams_bind(struct rsocket *rs, const struct sockaddr *address)
 {
 	struct rdma_event_channel *channel = rs_event_channel();
-	int error;
+	int error, reuse = rs->options.reuse, only_ipv6 = rs->options.only_ipv6;
 
 	if (rs->bound)
 		return EINVAL;
 	if (!channel || rdma_create_id(channel, &rs->id, rs, RDMA_PS_UDP))
 		return errno;
+	rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &reuse, sizeof reuse);
+	rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only_ipv6,
+			sizeof only_ipv6);
 	if (!rdma_bind_addr(rs->id, (struct sockaddr *)address) && !rdma_listen(rs->id, 0)) {
 		rs->bound = true;
 		return 0;

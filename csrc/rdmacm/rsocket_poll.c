@@ -14,9 +14,7 @@ short rs_events(struct rsocket *rs, short wanted)
 	int events;
 
 	rs_poll(rs);
-	if (rs->type == RS_SET)
-		events = 0;
-	else if (rs->datagrams)
+	if (rs->datagrams)
 		events = rs_datagrams_events(rs);
 	else if (rs->state == RS_LISTENING)
 		events = rs_has_connection(rs) ? POLLIN | POLLRDNORM : 0;
@@ -39,6 +37,17 @@ struct poll_call {
 	bool waiting;
 };
 
+/* The rsocket of a number, or null; a set of repoll_create is polled as an epoll set. */
+static struct rsocket *get_rsocket(int number)
+{
+	struct rsocket *rs = rs_get(number);
+
+	if (!rs || rs->type != RS_SET)
+		return rs;
+	rs_put(rs);
+	return NULL;
+}
+
 static int begin(struct poll_call *call)
 {
 	bool any = false;
@@ -50,7 +59,7 @@ static int begin(struct poll_call *call)
 		return ENOMEM;
 	for (nfds_t i = 0; i < call->count; i++) {
 		call->others[i] = call->fds[i];
-		call->rsockets[i] = rs_get(call->fds[i].fd);
+		call->rsockets[i] = get_rsocket(call->fds[i].fd);
 		if (call->rsockets[i])
 			call->others[i].fd = -1;
 		any |= call->rsockets[i] != NULL;

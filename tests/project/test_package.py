@@ -47,7 +47,8 @@ def test_the_wheel_holds_the_layers_the_scenarios_and_the_vectors(wheel: Path) -
 def test_the_wheel_holds_the_c_libraries_for_this_platform(wheel: Path) -> None:
     home = "rdmawire/verbs_service/lib/"
     names = {name.removeprefix(home) for name in zipfile.ZipFile(wheel).namelist() if home in name}
-    assert names == {"libibverbs.so.1", "librdmacm.so.1", "librdmawire-sysfs.so"}
+    preloaded = {"librdmawire-sysfs.so", "librspreload.so"}
+    assert names == {"libibverbs.so.1", "librdmacm.so.1", *preloaded}
     assert wheel.name.endswith(f"-py3-none-{platform_tag()}.whl")
 
 

@@ -55,8 +55,9 @@ def _locked(folder: Path) -> Iterator[None]:
 def library(*sanitizers: str) -> Path:
     """The folder with the libraries, which are built if a source changed."""
     folder = ROOT / "build" / "-".join(("verbs-tests", *sanitizers))
+    names = ["ibverbs", "rdmacm", *(() if sanitizers else ("rspreload",))]
     with _locked(folder):
-        build.build(folder, libraries=["ibverbs", "rdmacm"], sanitizers=sanitizers)
+        build.build(folder, libraries=names, sanitizers=sanitizers)
     return folder
 
 

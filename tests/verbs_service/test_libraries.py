@@ -10,7 +10,7 @@ from rdmawire.errors import LibraryError
 from rdmawire.verbs_service.libraries import copy_libraries, libraries
 from tests.verbs_service.c_programs import CSRC, ROOT
 
-NAMES = ["libibverbs.so.1", "librdmacm.so.1", "librdmawire-sysfs.so"]
+NAMES = ["libibverbs.so.1", "librdmacm.so.1", "librdmawire-sysfs.so", "librspreload.so"]
 
 
 def names(paths: list[Path]) -> list[str]:
@@ -73,10 +73,9 @@ def test_a_library_whose_header_is_missing_is_left_out(checkout: Path) -> None:
     table.write_text(table.read_text().replace("rdma/rdma_cma.h", "rdma/no_such.h"))
     found = libraries(checkout, checkout)
     assert names(found.paths) == ["libibverbs.so.1", "librdmawire-sysfs.so"]
-    (note,) = found.notes
-    assert note.startswith(
-        "librdmacm.so.1 is not built: no <rdma/no_such.h>: install librdmacm-dev"
-    )
+    own, preloaded = found.notes
+    assert own.startswith("librdmacm.so.1 is not built: no <rdma/no_such.h>: install librdmacm-dev")
+    assert preloaded == "librspreload.so is not built: no librdmacm.so, which it needs"
 
 
 def test_copies_have_the_names_that_programs_open(tmp_path: Path) -> None:
