@@ -109,15 +109,11 @@ OPEN_STREAM(fopen64, (const char *path, const char *mode), at, mode)
 OPEN_STREAM(freopen, (const char *path, const char *mode, FILE *stream), at, mode, stream)
 OPEN_STREAM(freopen64, (const char *path, const char *mode, FILE *stream), at, mode, stream)
 
-int creat(const char *path, mode_t mode)
-{
-	return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
-}
+#define CREATE(name)                                                                           \
+	OPEN(int, -1, name, (const char *path, mode_t mode), AT_FDCWD, O_CREAT, opened, at, mode)
 
-int creat64(const char *path, mode_t mode)
-{
-	return open64(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
-}
+CREATE(creat)
+CREATE(creat64)
 
 READ(read, (int fd, void *data, size_t size), -1, fd, data, size)
 READ(__read_chk, (int fd, void *data, size_t size, size_t room), -1, fd, data, size, room)

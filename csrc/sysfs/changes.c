@@ -67,13 +67,15 @@ static bool exists(int folder, const char *path)
 bool rw_may_open(int folder, const char *path, int flags, unsigned found)
 {
 	bool makes = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;
+	struct stat file;
 
 	if (!(found & RW_THROUGH) || flags & O_PATH ||
 	    !(makes || flags & O_TRUNC || (flags & O_ACCMODE) != O_RDONLY))
 		return true;
-	if (makes && syscall(SYS_faccessat, folder, path, F_OK) != 0)
-		return refuse(errno == ENOENT ? EACCES : errno);
-	return is_path_own(folder, path, flags & O_NOFOLLOW) || refuse(EPERM);
+	if (syscall(SYS_newfstatat, folder, path, &file, 0) != 0)
+		return !makes || refuse(errno == ENOENT ? EACCES : errno);
+	return S_ISCHR(file.st_mode) /* of an RDMA device */ ||
+	       is_path_own(folder, path, flags & O_NOFOLLOW) || refuse(EPERM);
 }
 
 /* Whether a file may be changed by its descriptor. */

@@ -38,11 +38,6 @@ bool rw_is_in_counters(const char *path)
 	       strncmp(folder, "hw_counters/", strlen("hw_counters/")) == 0;
 }
 
-bool rw_is_folder_of_counters(const char *name)
-{
-	return strcmp(name, "counters") == 0 || strcmp(name, "hw_counters") == 0;
-}
-
 static int connect_to(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

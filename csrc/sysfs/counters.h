@@ -9,9 +9,6 @@
 /* Whether the last folder of a path has the name of those of counters. */
 bool rw_is_in_counters(const char *path);
 
-/* Whether a folder has such a name. */
-bool rw_is_folder_of_counters(const char *name);
-
 /* Let the service write the counters of all ports to their files. Returns when it has, or at once if
  * it is gone, or after a second if it does not answer. Keeps errno. */
 void rw_refresh_counters(void);

@@ -199,13 +199,12 @@ static bool has_parents(const char *path)
 /* Note whether a path that stays in its folder, which is `at`, is that of a counter. */
 static void note_counter(int folder, char *at, const char *path, unsigned *found)
 {
-	const char *name = strrchr(at, '/') + 1;
-	bool may_be = rw_is_in_counters(path) || rw_is_folder_of_counters(name);
+	bool of_counters = add_name(at, "any", 3) && rw_is_in_counters(at);
 
-	if (may_be && rw_public(at))
-		*found |= RW_COUNTER;
-	else if (!may_be)
+	if (!of_counters && !rw_is_in_counters(path))
 		rw_note_plain(folder);
+	else if (rw_public(at))
+		*found |= RW_COUNTER;
 }
 
 /* rw_find() for an absolute path, or a relative one, that begins at `at`, without links, as programs

@@ -45,15 +45,10 @@ static void fill_with_parts(char *text, const char *folder)
 		lengthen(text, PATH_MAX - 20 + below(40)); /* around the limit */
 }
 
-/* As those of the library, which need a service. */
+/* As that of the library, whose file needs a service. */
 bool rw_is_in_counters(const char *path)
 {
 	return strstr(path, "counters/") != NULL;
-}
-
-bool rw_is_folder_of_counters(const char *name)
-{
-	return strstr(name, "counters") != NULL;
 }
 
 /* Paths relative to the working directory, to descriptors 0 and 9, and to none. */

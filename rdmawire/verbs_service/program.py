@@ -167,7 +167,7 @@ class ProgramFiles:
     ) -> tuple[str, ...]:
         """Write all files, in place of those of a service that was killed.
 
-        Returns a sentence for each library that is missing. Raises as :meth:`claim`, and
+        Returns a sentence for each library or device that is missing. Raises as :meth:`claim`, and
         ``LibraryError`` without libraries, ``OSError`` for files that cannot be written.
         """
         self.claim()
@@ -187,7 +187,7 @@ class ProgramFiles:
         self, machine: "Machine", devices: "Sequence[EmulatedDevice]", rates: Sequence[float]
     ) -> tuple[str, ...]:
         from rdmawire.verbs_service.rdma_tool import write_rdma
-        from rdmawire.verbs_service.sysfs import write_tree
+        from rdmawire.verbs_service.sysfs import notes_of_machine, write_tree
 
         assert self._lock is not None
         found = libraries()
@@ -202,7 +202,7 @@ class ProgramFiles:
         write_tree(opened, machine, devices, rates)
         write_rdma(opened, devices)
         self._kept = (_LIBRARIES,)
-        return found.notes
+        return found.notes + notes_of_machine()
 
     def _is_locked(self, folder: int) -> bool:
         """Lock the folder. Return ``False`` if that is impossible now, or it was removed."""

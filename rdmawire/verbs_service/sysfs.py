@@ -32,6 +32,11 @@ _BARS: Final = 13
 _UVERBS_MAJOR, _FIRST_MINOR = 231, 192
 _ATTRIBUTES: Final = ("address", "dev_id", "dev_port", "flags", "mtu", "operstate", "type")
 """Files of a network interface that programs read."""
+_DEVICES: Final = ("/dev/null", "/dev/zero")
+_NO_DEVICE: Final = (
+    "UCX finds no RDMA devices: /dev/null is no character device that this user may read and write;"
+    " make it with `mknod -m 666 /dev/null c 1 3`, or give the container a /dev"
+)
 FIRMWARE: Final = "1.0.0"
 INTERFACE: Final = "lo"
 """The network interface of all ports: each machine has it. It does not have their addresses."""
@@ -244,9 +249,9 @@ def _write_port(port: Path, device: EmulatedDevice, rate: float) -> None:
 
 
 def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> None:
-    """Write the uverbs device. Its file in /dev is an empty one: programs only check it.
+    """Write the uverbs device. Its file in /dev is a link to another device, or an empty file.
 
-    A link to a device such as /dev/null would lead programs that walk through the tree out of it.
+    Programs only check it, some (UCX) that it is a character device.
     """
     uverbs = f"uverbs{number}"
     home = folder / "sys" / place / "infiniband_verbs" / uverbs
@@ -256,6 +261,18 @@ def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> 
     (folder / "sys/class/infiniband_verbs" / uverbs).symlink_to(
         PurePosixPath("../..") / place / "infiniband_verbs" / uverbs
     )
-    file = folder / "dev/infiniband" / uverbs
-    file.touch()
-    file.chmod(0o666)
+    file, device = folder / "dev/infiniband" / uverbs, _usable_device()
+    file.touch() if device is None else file.symlink_to(device)
+
+
+def _usable_device() -> str | None:
+    """Return a character device that this user may open, as everyone on most machines."""
+    for path in _DEVICES:
+        if Path(path).is_char_device() and os.access(path, os.R_OK | os.W_OK):
+            return path
+    return None
+
+
+def notes_of_machine() -> tuple[str, ...]:
+    """Return a sentence for each thing that the tree lacks because the machine does."""
+    return () if _usable_device() else (_NO_DEVICE,)

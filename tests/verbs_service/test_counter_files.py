@@ -35,6 +35,9 @@ read = {{
     "folder": lambda folder=os.open(folder, os.O_DIRECTORY): os.read(
         os.open(name, os.O_RDONLY, dir_fd=folder), 99
     ).decode(),
+    "dot": lambda folder=os.open(folder, os.O_DIRECTORY): os.read(
+        os.open("./" + name, os.O_RDONLY, dir_fd=folder), 99
+    ).decode(),
     "below a folder": lambda folder=os.open(folder + "/..", os.O_DIRECTORY): os.read(
         os.open("counters/" + name, os.O_RDONLY, dir_fd=folder), 99
     ).decode(),
@@ -115,7 +118,16 @@ def ask(process: "subprocess.Popen[str]") -> tuple[int, int]:
 
 
 _WAYS: Final = (
-    *("open", "descriptor", "rewound", "folder", "below a folder", "working directory", "beside"),
+    *(
+        "open",
+        "descriptor",
+        "rewound",
+        "folder",
+        "below a folder",
+        "dot",
+        "working directory",
+        "beside",
+    ),
     *("machine's folder", "shell", "inherited", "private"),
 )
 

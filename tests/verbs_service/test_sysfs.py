@@ -22,7 +22,7 @@ from rdmawire.topology import (
 from rdmawire.topology.pci_tree import read_sysfs
 from rdmawire.traffic.scenario import open_host, shipped_hosts
 from rdmawire.verbs_service.pci_layout import functions_of, plain_host
-from rdmawire.verbs_service.sysfs import CounterFiles, write_tree
+from rdmawire.verbs_service.sysfs import CounterFiles, notes_of_machine, write_tree
 from tests.verbs_service.c_programs import SANITIZED, compile_program, library, program
 from tests.verbs_service.preloaded import devices, in_tree, preload, printed, write_small_tree
 from tests.waiting import HANG
@@ -88,14 +88,27 @@ def test_the_interface_of_a_device_is_one_that_the_machine_has(tree: Path) -> No
         assert (tree / "sys/class/infiniband/rw0/device/net/lo" / name).read_text() == machine
 
 
-def test_no_link_leads_out_of_a_tree(tree: Path) -> None:
-    links = [path for path in tree.rglob("*") if path.is_symlink()]
+def test_no_link_of_sysfs_leads_out_of_a_tree(tree: Path) -> None:
+    links = [path for path in (tree / "sys").rglob("*") if path.is_symlink()]
     assert links
     assert [path for path in links if not path.resolve(strict=True).is_relative_to(tree)] == []
 
 
-def test_the_file_of_a_device_is_for_everyone(tree: Path) -> None:
-    assert (tree / "dev/infiniband/uverbs1").stat().st_mode == 0o100666
+def test_the_file_of_a_device_is_a_character_device(tree: Path) -> None:
+    assert (tree / "dev/infiniband/uverbs1").is_char_device()  # UCX leaves others out
+    assert notes_of_machine() == ()
+
+
+def test_a_machine_without_usable_devices_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "null").write_text("")
+    places = (str(tmp_path / "missing"), str(tmp_path / "null"), str(tmp_path))
+    monkeypatch.setattr("rdmawire.verbs_service.sysfs._DEVICES", places)
+    (note,) = notes_of_machine()
+    assert "/dev/null is no character device" in note
+    write_small_tree(tmp_path)
+    assert (tmp_path / "dev/infiniband/uverbs0").is_file()
 
 
 def test_counters_are_those_of_the_adapter(tree: Path) -> None:
@@ -134,6 +147,7 @@ def test_rdma_devices_are_those_of_the_tree(tree: Path) -> None:
     assert in_tree(tree, "open('/sys/class/infiniband/rw0/node_type').read()") == "1: CA\n"
     assert in_tree(tree, "os.path.exists('/sys/module/nvidia_peermem/version')") is True
     assert in_tree(tree, "os.access('/dev/infiniband/uverbs1', os.R_OK | os.W_OK)") is True
+    assert in_tree(tree, "os.write(os.open('/dev/infiniband/uverbs1', os.O_RDWR), b'1')") == 1
 
 
 def test_real_paths_begin_with_sys(tree: Path) -> None:
