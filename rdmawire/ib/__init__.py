@@ -7,7 +7,7 @@ from rdmawire.ib import checks, execute
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.congestion.timely import Timely, TimelyParameters
 from rdmawire.ib.engine import Nic
-from rdmawire.ib.flow_steering import FlowRule
+from rdmawire.ib.flow_steering import FlowCounter, FlowKind, FlowRule, HeaderMatch, RssHash
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rules import ExtendedHeader, RequestRule, Rules
 from rdmawire.ib.rx_parser import Arrival, Drop
@@ -26,13 +26,17 @@ __all__ = [
     "Drop",
     "ExtendedHeader",
     "Fault",
+    "FlowCounter",
+    "FlowKind",
     "FlowRule",
+    "HeaderMatch",
     "Medium",
     "Nic",
     "QPInit",
     "QueuePair",
     "Reaction",
     "RequestRule",
+    "RssHash",
     "Rules",
     "Timely",
     "TimelyParameters",

@@ -75,6 +75,8 @@ class Nic(Verbs):
             if self._up:
                 device.rcv_packets += 1
                 device.rcv_bytes += len(frame)
+                if self._sniffers:
+                    self._sniff((frame,))
                 arrival = self._rx_parser.parse(frame)
                 if arrival is not None:
                     self._take_in(arrival)
@@ -126,9 +128,8 @@ class Nic(Verbs):
             check_type("frames", frames, Sequence)
         device = self.device
         device.now = now
-        if not self._up:
-            self.drops[Drop.PORT_DOWN] += len(frames)
-            return
+        if self._sniffers or not self._up:
+            frames = self._arriving(frames)
         flow_of, parse = self._rx_parser.flow_of, self._rx_parser.parse
         index, end, data = 0, len(frames), 0
         try:
@@ -160,6 +161,14 @@ class Nic(Verbs):
             raise error
         self.device.failed(flow.ways[0][0], error)
         return 1
+
+    def _arriving(self, frames: Sequence[bytes]) -> Sequence[bytes]:
+        """Copy frames to sniffers; return them, or none while the link is down."""
+        if not self._up:
+            self.drops[Drop.PORT_DOWN] += len(frames)
+            return ()
+        self._sniff([as_bytes("frame", frame) for frame in frames])
+        return frames
 
     def transmit(self, now: int, most: int = BURST) -> list[bytes]:
         """Return at most ``most`` frames to send; none when nothing is ready.
@@ -199,17 +208,24 @@ class Nic(Verbs):
                 ready[qp] = None
         if device.lid:
             frames = [with_vcrc(frame) for frame in frames]
-        if self.groups.by_gid:
+        if self.groups.by_gid or self._flow_rules:
             self._hear_own(frames)
-        if not self._up:
-            device.xmit_discards += len(frames)
-            return []
+        if self._sniffers or not self._up:
+            frames = self._leaving(frames)
         device.xmit_packets += len(frames)
         device.xmit_bytes += sum(map(len, frames))
         return frames
 
+    def _leaving(self, frames: list[bytes]) -> list[bytes]:
+        """Copy frames to sniffers; return them, or none while the link is down."""
+        if not self._up:
+            self.device.xmit_discards += len(frames)
+            return []
+        self._sniff(frames)
+        return frames
+
     def _hear_own(self, frames: list[bytes]) -> None:
-        """Loop back multicast frames to members on this port. IBA 10.5.2."""
+        """Loop back multicast frames to members on this port, and to flows. IBA 10.5.2."""
         for frame in frames:
             if is_for_group(frame, self.device.medium):
                 self.receive(frame, self.device.now)
@@ -270,7 +286,9 @@ class Nic(Verbs):
         For frames that an adapter of this process would send: the frame is not received. The flow
         loses its ``ways`` when a queue pair or the port is changed.
         """
-        flow = self._rx_parser.flow_of(frame) if self._up else None
+        if self._sniffers or not self._up:  # a sniffer gets the packets
+            return None
+        flow = self._rx_parser.flow_of(frame)
         if flow is None or flow.special or flow.bth.destqp not in self.device.qps:
             return None
         if not flow.ways and refused(self.device.qps[flow.bth.destqp], flow) is not None:

@@ -10,7 +10,7 @@ from typing import Final
 from rdmawire.errors import MemoryFault, VerbsError
 from rdmawire.ib.device import Device
 from rdmawire.ib.encapsulation import gids_of
-from rdmawire.ib.flow_steering import FlowRule, takers
+from rdmawire.ib.flow_steering import FlowKind, FlowRule, SteeredFrame, matching
 from rdmawire.ib.post_checks import check_qp
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rx_parser import Drop, RxParser
@@ -68,8 +68,11 @@ def _check_port(port_num: int) -> None:
     check_int("port_num", port_num, PORT, PORT)
 
 
-def deliver(qp: QueuePair, frame: bytes) -> None:
-    """Write a frame to the next receive; drop it if there is none."""
+def deliver(qp: QueuePair, frame: bytes, tag: int = 0) -> None:
+    """Write a frame to the next receive; drop it if there is none.
+
+    ``imm_data`` of the completion is ``tag``: there is no immediate data.
+    """
     recv = qp.take_receive()
     if recv is None:
         qp.device.drops[Drop.NO_WQE] += 1
@@ -78,7 +81,11 @@ def deliver(qp: QueuePair, frame: bytes) -> None:
     status = _placed(qp, recv, frame)
     if status is WCStatus.SUCCESS:
         done = WorkCompletion(
-            recv.wr_id, opcode=WCOpcode.RECV, byte_len=len(frame), qp_num=qp.qp_num
+            recv.wr_id,
+            opcode=WCOpcode.RECV,
+            byte_len=len(frame),
+            imm_data=tag,
+            qp_num=qp.qp_num,
         )
         qp.counters.rdma_recvs += qp.report_receive(done)
     else:
@@ -109,6 +116,7 @@ class Port:
     groups: MulticastGroups
     _up: bool
     _flow_rules: list[FlowRule]
+    _sniffers: list[FlowRule]
     _thread: int | None = None
 
     @property
@@ -190,22 +198,54 @@ class Port:
         for qp in (rule.qp, *rule.rss):
             check_qp(self.device, qp)
         rule.check()
-        self._flow_rules.append(rule)
+        self._rules_like(rule).append(rule)
+        self._rx_parser.forget_routes()  # a sniffer also gets what needed no packets
         return rule
 
     def destroy_flow(self, rule: FlowRule) -> None:
         """ibv_destroy_flow(3)."""
-        if rule not in self._flow_rules:
+        if rule not in self._rules_like(rule):
             raise VerbsError("no such flow", EINVAL)
-        self._flow_rules.remove(rule)
+        self._rules_like(rule).remove(rule)
 
-    def _take_raw(self, frame: bytes) -> bool:
+    def _rules_like(self, rule: FlowRule) -> list[FlowRule]:
+        return self._sniffers if rule.kind is FlowKind.SNIFFER else self._flow_rules
+
+    def has_flows(self, qp: QueuePair) -> bool:
+        """Whether a rule names a queue pair."""
+        return any(qp in (rule.qp, *rule.rss) for rule in (*self._flow_rules, *self._sniffers))
+
+    def _take_raw(self, data: bytes) -> bool:
         """Deliver a frame to the raw packet queue pairs whose rules match; ``False`` if none."""
-        found = takers(self._flow_rules, frame)
-        for qp in found:
-            deliver(qp, frame)
-        self.device.rcv_raw += bool(found)
-        return bool(found)
+        if not self._flow_rules:
+            return False
+        frame = SteeredFrame(data)
+        taken = False
+        for rule in matching(self._flow_rules, frame):
+            taken = self._hand_over(rule, frame) or taken
+        self.device.rcv_raw += taken
+        return taken
+
+    def _hand_over(self, rule: FlowRule, frame: SteeredFrame) -> bool:
+        """Deliver a frame as a rule says. ``False`` if its queue pair receives nothing."""
+        qp = rule.queue_for(frame.flow)
+        if rule.drops:
+            self.device.drops[Drop.FLOW] += 1
+        elif qp.takes_packets:
+            deliver(qp, frame.data, rule.tag)
+        else:
+            return False
+        if rule.counter is not None:
+            rule.counter.packets += 1
+            rule.counter.bytes += len(frame.data)
+        return True
+
+    def _sniff(self, frames: Sequence[bytes]) -> None:
+        """Deliver a copy of each frame to the sniffers."""
+        for data in frames:
+            frame = SteeredFrame(data)
+            for rule in self._sniffers:
+                self._hand_over(rule, frame)
 
     def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
         """Whether a frame's destination is this port, or a multicast group of its members."""

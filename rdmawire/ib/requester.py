@@ -26,6 +26,7 @@ from rdmawire.verbs.wr import FENCE, INLINE, LONGEST_MESSAGE, Answer, Local, Sen
 from rdmawire.wire import serial
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, FETH, IETH, RETH, XRCETH, AtomicETH, ImmDt
+from rdmawire.wire.inet import Ethernet
 
 
 def held(qp: QueuePair, wqe: Wqe) -> bool:
@@ -441,7 +442,10 @@ def _request(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
 
 
 def _frame(qp: QueuePair, wqe: Wqe, frames: list[bytes], _: int) -> None:
-    """Send a raw packet: the frame as it is in memory."""
+    """Send a raw packet: the frame as it is in memory, if it has an Ethernet header."""
+    if wqe.length < Ethernet.SIZE:
+        fail(qp, wqe, WCStatus.LOC_LEN_ERR)
+        return
     frames.append(bytes(wqe.source.read(0, wqe.length)))
     qp.sq.advance(wqe, 1)
 

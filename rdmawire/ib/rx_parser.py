@@ -57,6 +57,7 @@ class Drop(Enum):
     QKEY = "Q_Key other than the queue pair's"
     PEER = "from an address that the queue pair is not connected to"
     NO_WQE = "no receive posted"
+    FLOW = "a flow rule drops it"
     LENGTH = "payload longer than allowed"
     SEQUENCE = "out of sequence, on an unacknowledged service"
     ACCESS = "memory access refused, on an unacknowledged service"

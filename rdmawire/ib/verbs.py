@@ -141,6 +141,7 @@ class Verbs(Port):
         )
         self.device.forget_routes = self._rx_parser.forget_routes
         self._flow_rules: list[FlowRule] = []
+        self._sniffers: list[FlowRule] = []
         self._doorbells = Doorbells(self.device)
         self._numbers = qpns(random)
         self._handles = Count(1)
@@ -448,7 +449,7 @@ class Verbs(Port):
         it.
         """
         check_qp(self.device, qp)
-        if any(qp in (rule.qp, *rule.rss) for rule in self._flow_rules):
+        if self.has_flows(qp):
             raise VerbsError(f"QP {qp.qp_num:#x} has flows: destroy them first", EBUSY)
         if self.groups.holds(qp.qp_num):
             raise VerbsError(f"QP {qp.qp_num:#x} is attached to a multicast group", EBUSY)

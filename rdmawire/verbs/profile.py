@@ -76,6 +76,7 @@ _ENGINE_CAPS: Final = (
     | DeviceCap.MEM_WINDOW
     | DeviceCap.XRC
     | DeviceCap.MEM_MGT_EXTENSIONS
+    | DeviceCap.MANAGED_FLOW_STEERING
 )
 """Capabilities of every profile."""
 _WINDOW_CAPS: Final = {

@@ -8,11 +8,22 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric import CAP, Host
-from rdmawire.ib import FlowRule, QPInit, QueuePair
-from rdmawire.ib.flow_steering import ip_flow, rss_hash, takers
+from rdmawire.ib import FlowRule, HeaderMatch, QPInit, QueuePair, RssHash
+from rdmawire.ib.flow_steering import SteeredFrame, ip_flow, matching, rss_hash
 from rdmawire.verbs import QPAttributes, QPType
 from rdmawire.wire.checksum import ipv4_header_checksum
-from rdmawire.wire.inet import TCP, UDP, Ethernet, EtherType, IPProtocol, IPv4, IPv6
+from rdmawire.wire.inet import (
+    TCP,
+    UDP,
+    VLAN,
+    VXLAN,
+    VXLAN_PORT,
+    Ethernet,
+    EtherType,
+    IPProtocol,
+    IPv4,
+    IPv6,
+)
 
 SRC, DST = ip_address("10.0.0.1").packed, ip_address("10.0.0.2").packed
 
@@ -26,6 +37,11 @@ def queues(count: int) -> tuple[Host, list[QueuePair]]:
     for qp in made:
         host.bring_up(qp, QPAttributes())
     return host, made
+
+
+def takers(rules: list[FlowRule], data: bytes) -> list[QueuePair]:
+    frame = SteeredFrame(data)
+    return [rule.queue_for(frame.flow) for rule in matching(rules, frame)]
 
 
 def ipv4(protocol: int, data: bytes, **fields: int) -> bytes:
@@ -76,6 +92,42 @@ def test_of_matching_rules_the_first_priority_takes_the_frame() -> None:
     assert takers(rules, FRAMES["arp"]) == [rest]
 
 
+def vxlan(inner: bytes, vni: int) -> bytes:
+    data = VXLAN(vni_valid=1, vni=vni).build() + inner
+    return ipv4(IPProtocol.UDP, UDP(1, VXLAN_PORT, 8 + len(data)).build() + data)
+
+
+def test_headers_match_outside_or_inside_of_a_tunnel() -> None:
+    _, (qp,) = queues(1)
+    seven, vni = HeaderMatch(UDP, 7 << 32, 0xFFFF << 32), HeaderMatch(VXLAN, 5 << 8, 0xFFFFFF << 8)
+    frames = {"plain": udp(1, 7), "five": vxlan(udp(1, 7), 5), "six": vxlan(udp(1, 9), 6)}
+    cases = {
+        (seven,): {"plain"},
+        (seven._replace(inner=True),): {"five"},
+        (vni,): {"five"},
+        (HeaderMatch(VXLAN),): {"five", "six"},
+        (HeaderMatch(EtherType, EtherType.IPV4, 0xFFFF, inner=True), vni): {"five"},
+    }
+    for headers, taken in cases.items():
+        rule = FlowRule(qp, headers=headers)
+        assert {name for name, frame in frames.items() if takers([rule], frame)} == taken
+
+
+def test_the_type_is_that_behind_vlan_tags() -> None:
+    _, (qp,) = queues(1)
+    plain = udp(1, 7)
+    tagged = plain[:12] + EtherType.VLAN.to_bytes(2, "big") + b"\x20\x05" + plain[12:]
+    ip, vlan = (
+        HeaderMatch(EtherType, EtherType.IPV4, 0xFFFF),
+        HeaderMatch(VLAN, 5 << 16, 0xFFF << 16),
+    )
+    assert takers([FlowRule(qp, headers=(ip,))], tagged) == [qp]
+    assert takers([FlowRule(qp, headers=(ip, vlan))], tagged) == [qp]
+    assert not takers([FlowRule(qp, headers=(vlan,))], plain)
+    length = plain[:12] + b"\x00\x20" + plain[14:]  # IEEE 802.3
+    assert takers([FlowRule(qp, headers=(HeaderMatch(Ethernet),))], length) == [qp]
+
+
 def test_flows_are_spread_by_their_hash() -> None:
     _, made = queues(4)
     rule = FlowRule(made[0], ip_protocol=IPProtocol.UDP, rss=tuple(made))
@@ -92,7 +144,7 @@ def test_flows_are_spread_by_their_hash() -> None:
 def test_packets_without_ports_are_hashed_by_addresses() -> None:
     flow = ip_flow(FRAMES["icmp"])
     assert flow is not None
-    assert flow.rss_hash == rss_hash(SRC, DST)
+    assert RssHash().of(flow) == rss_hash(SRC, DST)
     later = ip_flow(ipv4(IPProtocol.UDP, bytes(16), fragment_offset=1))
     assert later is not None
     assert later.ports is None

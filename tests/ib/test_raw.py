@@ -9,13 +9,13 @@ from rdmawire.fabric.host import Buffer, Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.pair import Pair
 from rdmawire.fabric.simulator import Simulator
-from rdmawire.ib import FlowRule
+from rdmawire.ib import FlowKind, FlowRule
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import us
 from rdmawire.verbs.cq import CompletionQueue
-from rdmawire.verbs.enums import QPState, QPType, WCStatus, WorkCompletion
+from rdmawire.verbs.enums import QPState, QPType, WCOpcode, WCStatus, WorkCompletion
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.inet import Ethernet, EtherType
@@ -84,6 +84,15 @@ def test_a_frame_longer_than_any_is_an_error_of_the_sender() -> None:
     assert client.qp.state == QPState.SQE
 
 
+@pytest.mark.parametrize("length", [0, 13])
+def test_bytes_without_an_ethernet_header_are_an_error_of_the_sender(length: int) -> None:
+    client, server, simulator = two_stations()
+    client.send(arp(client)[:length])
+    simulator.run()
+    assert [done.status for done in client.poll()] == [WCStatus.LOC_LEN_ERR]
+    assert server.nic.counters.port_rcv_packets == 0
+
+
 @pytest.mark.parametrize(
     ("dmac", "ethertype", "taken"),
     [
@@ -146,6 +155,37 @@ def test_a_flow_that_was_destroyed_takes_nothing() -> None:
     assert not server.poll()
     with pytest.raises(VerbsError, match="no such flow"):
         server.nic.destroy_flow(rule)
+
+
+def test_a_sniffer_gets_what_is_sent_and_what_is_received() -> None:
+    client, server, simulator = two_stations()
+    for station in (client, server):
+        sniffer = station.nic.create_flow(FlowRule(station.qp, kind=FlowKind.SNIFFER))
+    buffers = client.receive(64), server.receive(64)
+    client.send(arp(client))
+    simulator.run()
+    assert [buffer.read(60) for buffer in buffers] == [arp(client)] * 2
+    assert server.nic.drops == {Drop.NOT_RDMA: 1}  # the sniffer had a copy
+    with pytest.raises(VerbsError, match="has flows"):
+        server.nic.destroy_qp(server.qp)
+    server.nic.destroy_flow(sniffer)
+    server.nic.destroy_qp(server.qp)
+
+
+def test_a_port_that_is_down_shows_a_sniffer_nothing() -> None:
+    client, server, simulator = two_stations()
+    for station in (client, server):
+        station.nic.create_flow(FlowRule(station.qp, kind=FlowKind.SNIFFER))
+        station.receive(64)
+    client.nic.up = False
+    client.send(arp(client))
+    simulator.run()
+    assert [done.opcode for done in client.poll()] == [WCOpcode.SEND]
+    client.nic.up, server.nic.up = True, False
+    client.send(arp(client))
+    simulator.run()
+    assert not server.poll()
+    assert server.nic.drops == {Drop.PORT_DOWN: 1}
 
 
 def test_only_raw_packet_queue_pairs_have_flows() -> None:
