@@ -86,6 +86,24 @@ static void allow_access(int socket)
 		prctl(PR_SET_PTRACER, (unsigned long)peer.pid, 0, 0, 0);
 }
 
+/* What raw packet queue pairs can do. */
+static void show_raw_packets(struct ibv_device_attr_ex *all)
+{
+	all->rss_caps = (struct ibv_rss_caps){
+		.supported_qpts = 1 << IBV_QPT_RAW_PACKET,
+		.max_rwq_indirection_tables = (uint32_t)all->orig_attr.max_qp,
+		.max_rwq_indirection_table_size = RW_MAX_RSS_TABLE,
+		.rx_hash_fields_mask = RW_RSS_FIELDS,
+		.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+	};
+	all->max_wq_type_rq = (uint32_t)all->orig_attr.max_qp;
+	all->packet_pacing_caps = (struct ibv_packet_pacing_caps){
+		.qp_rate_limit_min = 1,
+		.qp_rate_limit_max = UINT32_MAX,
+		.supported_qpts = 1 << IBV_QPT_RAW_PACKET,
+	};
+}
+
 static void set_attributes(struct rw_context *context, const struct rw_open_device_reply *reply)
 {
 	struct ibv_device_attr_ex *all = &context->attributes;
@@ -137,6 +155,7 @@ static void set_attributes(struct rw_context *context, const struct rw_open_devi
 	all->odp_caps.per_transport_caps.ud_odp_caps = (uint32_t)reply->odp_ud;
 	all->max_dm_size = reply->max_dm_size;
 	all->xrc_odp_caps = (uint32_t)reply->odp_xrc;
+	show_raw_packets(all);
 }
 
 static void set_functions(struct verbs_context *verbs)
@@ -170,6 +189,18 @@ static void set_functions(struct verbs_context *verbs)
 	verbs->alloc_td = rw_alloc_td;
 	verbs->dealloc_td = rw_dealloc_td;
 	verbs->alloc_parent_domain = rw_alloc_parent_domain;
+	verbs->modify_qp_rate_limit = rw_modify_qp_rate_limit;
+	verbs->create_wq = rw_create_wq;
+	verbs->modify_wq = rw_modify_wq;
+	verbs->destroy_wq = rw_destroy_wq;
+	verbs->create_rwq_ind_table = rw_create_rwq_ind_table;
+	verbs->destroy_rwq_ind_table = rw_destroy_rwq_ind_table;
+	verbs->ibv_create_flow = rw_create_flow;
+	verbs->ibv_destroy_flow = rw_destroy_flow;
+	verbs->create_counters = rw_create_counters;
+	verbs->destroy_counters = rw_destroy_counters;
+	verbs->attach_counters_point_flow = rw_attach_counters;
+	verbs->read_counters = rw_read_counters;
 }
 
 /* `sz` tells inline functions which members verbs_context has: it grows at its beginning. */

@@ -142,7 +142,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int count)
 	pthread_mutex_unlock(&cq->mutex);
 }
 
-enum object { OF_CQ, OF_QP, OF_SRQ, OF_PORT };
+enum object { OF_CQ, OF_QP, OF_WQ, OF_SRQ, OF_PORT };
 
 /* What an event is about. */
 static enum object object_of(enum ibv_event_type type)
@@ -159,6 +159,8 @@ static enum object object_of(enum ibv_event_type type)
 	case IBV_EVENT_PATH_MIG_ERR:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		return OF_QP;
+	case IBV_EVENT_WQ_FATAL:
+		return OF_WQ;
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
 		return OF_SRQ;
@@ -191,7 +193,12 @@ static void set_element(struct ibv_async_event *event, enum object object, struc
 	} else if (object == OF_QP) {
 		struct rw_qp *qp = CONTAINER(node, struct rw_qp, node);
 
-		event->element.qp = &qp->qp.qp_base;
+		if (qp->wq) {
+			event->event_type = IBV_EVENT_WQ_FATAL;
+			event->element.wq = &qp->wq->wq;
+		} else {
+			event->element.qp = &qp->qp.qp_base;
+		}
 		count_async(&qp->qp.qp_base.mutex, &qp->async_events);
 	} else {
 		struct rw_srq *srq = CONTAINER(node, struct rw_srq, node);
@@ -254,12 +261,13 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 {
 	enum object object = object_of(event->event_type);
 	struct ibv_cq *cq = event->element.cq;
-	struct ibv_qp *qp = event->element.qp;
+	struct ibv_qp *qp = object == OF_WQ ? &((struct rw_wq *)event->element.wq)->queue->qp.qp_base
+					    : event->element.qp;
 	struct ibv_srq *srq = event->element.srq;
 
 	if (object == OF_CQ)
 		acknowledge(&cq->mutex, &cq->cond, &cq->async_events_completed);
-	else if (object == OF_QP)
+	else if (object == OF_QP || object == OF_WQ)
 		acknowledge(&qp->mutex, &qp->cond, &qp->events_completed);
 	else if (object == OF_SRQ)
 		acknowledge(&srq->mutex, &srq->cond, &srq->events_completed);

@@ -2,13 +2,14 @@
  * Extended completion queues (ibv_create_cq_ex): polling by start_poll, next_poll and end_poll.
  *
  * The mutex of the CQ is held from a start_poll that found a completion to end_poll. */
+#include <arpa/inet.h>
 #include <errno.h>
 
 #include "internal.h"
 
 enum {
 	SUPPORTED = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-		    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+		    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_FLOW_TAG,
 };
 
 static struct rw_cq *self(struct ibv_cq_ex *cq)
@@ -77,6 +78,12 @@ static __be32 read_imm_data(struct ibv_cq_ex *cq)
 	return self(cq)->current.imm_data;
 }
 
+/* Completions of raw packets have the tag in place of immediate data. */
+static uint32_t read_flow_tag(struct ibv_cq_ex *cq)
+{
+	return ntohl(self(cq)->current.imm_data);
+}
+
 static uint32_t read_qp_num(struct ibv_cq_ex *cq)
 {
 	return self(cq)->current.qp_num;
@@ -122,6 +129,7 @@ static void set_functions(struct ibv_cq_ex *cq)
 	cq->read_vendor_err = read_vendor_err;
 	cq->read_byte_len = read_byte_len;
 	cq->read_imm_data = read_imm_data;
+	cq->read_flow_tag = read_flow_tag;
 	cq->read_qp_num = read_qp_num;
 	cq->read_src_qp = read_src_qp;
 	cq->read_wc_flags = read_wc_flags;

@@ -118,6 +118,9 @@ INLINE = (
     " ibv_create_srq_ex ibv_get_srq_num ibv_open_xrcd ibv_close_xrcd ibv_alloc_td ibv_dealloc_td"
     " ibv_alloc_parent_domain ibv_start_poll ibv_next_poll ibv_end_poll ibv_alloc_dm ibv_free_dm"
     " ibv_reg_dm_mr ibv_memcpy_to_dm ibv_memcpy_from_dm ibv_alloc_null_mr"
+    " ibv_create_flow ibv_destroy_flow ibv_create_counters ibv_destroy_counters"
+    " ibv_read_counters ibv_attach_counters_point_flow ibv_create_wq ibv_modify_wq ibv_destroy_wq"
+    " ibv_post_wq_recv ibv_create_rwq_ind_table ibv_destroy_rwq_ind_table ibv_modify_qp_rate_limit"
 )
 """Implemented functions that are no symbols: ``verbs.h`` calls them by pointers of an object.
 
@@ -125,16 +128,13 @@ So are ``ibv_wc_read_*`` and ``ibv_wr_*``, but for those of :data:`INLINE_REFUSE
 """
 
 INLINE_REFUSED = (
-    "ibv_create_flow ibv_destroy_flow ibv_create_flow_action_esp ibv_modify_flow_action_esp"
-    " ibv_destroy_flow_action ibv_create_counters ibv_destroy_counters ibv_read_counters"
-    " ibv_attach_counters_point_flow ibv_create_wq ibv_modify_wq ibv_destroy_wq"
-    " ibv_create_rwq_ind_table ibv_destroy_rwq_ind_table ibv_modify_qp_rate_limit ibv_post_srq_ops"
-    " ibv_wr_send_tso ibv_wc_read_cvlan ibv_wc_read_flow_tag ibv_wc_read_tm_info"
+    "ibv_create_flow_action_esp ibv_modify_flow_action_esp ibv_destroy_flow_action"
+    " ibv_post_srq_ops ibv_wr_send_tso ibv_wc_read_cvlan ibv_wc_read_tm_info"
 )
-"""Functions of the same kind that are refused: flow steering, counters, work queues.
+"""Functions of the same kind that are refused: encryption of flows, tag matching, segmentation.
 
-``verbs.h`` itself returns EOPNOTSUPP for them. The last four need an option of a queue pair or a CQ
-that is refused when the object is created.
+``verbs.h`` itself returns EOPNOTSUPP for them. The last three need an option of a queue pair or a
+CQ that is refused when the object is created.
 """
 
 PRIVATE_VERSIONS = range(13, 81)

@@ -173,6 +173,14 @@ struct rw_qp {
 	struct rw_outstanding sends, receives;
 	struct rw_builder builder;
 	uint32_t async_events; /* that the program got; guarded by qp.qp_base.mutex */
+	struct rw_wq *wq;      /* of a work queue */
+	atomic_int *users;     /* of RSS: how many queue pairs the indirection table has */
+};
+
+struct rw_wq {
+	struct ibv_wq wq;
+	struct rw_qp *queue;
+	atomic_int tables; /* entries of indirection tables */
 };
 
 struct rw_srq {
@@ -295,6 +303,28 @@ struct ibv_cq_ex *rw_create_cq_ex(struct ibv_context *context,
 /* queue_pair.c */
 struct ibv_qp *rw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attributes);
 struct ibv_qp *rw_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attributes);
+int rw_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attributes);
+
+/* work_queue.c */
+struct ibv_wq *rw_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attributes);
+int rw_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attributes);
+int rw_destroy_wq(struct ibv_wq *wq);
+struct ibv_rwq_ind_table *rw_create_rwq_ind_table(struct ibv_context *context,
+						  struct ibv_rwq_ind_table_init_attr *attributes);
+int rw_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
+int rw_create_rss_qp(struct rw_qp *qp, const struct ibv_qp_init_attr_ex *attributes,
+		     struct rw_create_qp_reply *reply);
+
+/* flow.c */
+struct ibv_flow *rw_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attributes);
+int rw_destroy_flow(struct ibv_flow *flow);
+struct ibv_counters *rw_create_counters(struct ibv_context *context,
+					struct ibv_counters_init_attr *attributes);
+int rw_destroy_counters(struct ibv_counters *counters);
+int rw_attach_counters(struct ibv_counters *counters, struct ibv_counter_attach_attr *attributes,
+		       struct ibv_flow *flow);
+int rw_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t count,
+		     uint32_t flags);
 
 /* post.c */
 int rw_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

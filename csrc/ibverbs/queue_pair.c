@@ -9,6 +9,8 @@
 
 static void free_qp(struct rw_qp *qp)
 {
+	if (qp->users)
+		atomic_fetch_sub(qp->users, 1);
 	rw_outstanding_free(&qp->sends);
 	rw_outstanding_free(&qp->receives);
 	free(qp->builder.records);
@@ -67,7 +69,8 @@ static int set_numbers(struct rw_qp *qp, const struct rw_create_qp_reply *reply)
 static int check_create(const struct ibv_qp_init_attr_ex *wanted)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
-			       IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+			       IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+			       IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
 	uint32_t mask = wanted->comp_mask;
 
 	if (mask & ~known)
@@ -133,7 +136,10 @@ struct ibv_qp *rw_create_qp_ex(struct ibv_context *ibv_context, struct ibv_qp_in
 
 	if (!qp)
 		return NULL;
-	error = call_create(context, wanted, &reply);
+	if (wanted->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH))
+		error = rw_create_rss_qp(qp, wanted, &reply);
+	else
+		error = call_create(context, wanted, &reply);
 	if (error == EOPNOTSUPP && wanted->qp_type > IBV_QPT_XRC_RECV)
 		rw_explain_vendor(error, "ibv_create_qp");
 	if (!error && (error = set_numbers(qp, &reply)))
@@ -356,6 +362,17 @@ int ibv_query_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attributes, int mask
 	ibv_qp->state = attributes->qp_state;
 	show_init(init, qp);
 	return 0;
+}
+
+/* Bursts are paced by the engine as it is: programs give none. */
+int rw_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *wanted)
+{
+	struct ibv_qp_attr attributes = {.rate_limit = wanted->rate_limit};
+
+	if (wanted->comp_mask || wanted->max_burst_sz || wanted->typical_pkt_sz)
+		return rw_refuse(EINVAL, "ibv_modify_qp_rate_limit",
+				 "mask %#x, a burst or a packet size", wanted->comp_mask);
+	return ibv_modify_qp(qp, &attributes, IBV_QP_RATE_LIMIT);
 }
 
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t flags)

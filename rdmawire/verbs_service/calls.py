@@ -35,6 +35,7 @@ from rdmawire.verbs_service.context import (
 )
 from rdmawire.verbs_service.device_memory import DeviceMemory, DevicePages, NullPages
 from rdmawire.verbs_service.events import Channel
+from rdmawire.verbs_service.flow_calls import FlowCalls
 from rdmawire.verbs_service.process_memory import (
     CopiedMemory,
     CopiedRegion,
@@ -66,7 +67,7 @@ programs such as rdma_xclient send inline without asking for it."""
 _CREATE, _EXCLUSIVE = os.O_CREAT, os.O_EXCL
 
 
-class Calls:
+class Calls(FlowCalls):
     """The calls of one context, with the names and arguments that the protocol has."""
 
     def __init__(self, context: Context) -> None:
@@ -361,7 +362,10 @@ class Calls:
         return Reply((self._context.add(QueuePairHandle(qp)), qp_num))
 
     def modify_qp(self, qp: int, mask: int, *words: int) -> Reply:
-        found = self._context.find(qp, QueuePairHandle).qp
+        owner = self._context.find(qp, QueuePairHandle)
+        found = owner.qp
+        if owner.rss is not None:
+            raise VerbsError(f"QP {found.qp_num:#x} of RSS has no state", EOPNOTSUPP)
         attributes, known = qp_attributes(self._context.device, found.type, mask, words)
         self._context.nic.modify_qp(found, attributes, known)
         if attributes.ah is not None and found.service.connected:
@@ -462,7 +466,7 @@ def _pages(
 
 
 def _qp_type(number: int) -> QPType:
-    if number == QPType.RAW_PACKET or number not in QPType._value2member_map_:
+    if number not in QPType._value2member_map_:
         raise VerbsError(f"qp_type {number} is not supported", EOPNOTSUPP)
     return QPType(number)
 

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final, TypeVar
 
 from rdmawire.errors import VerbsError
-from rdmawire.ib import QueuePair
+from rdmawire.ib import FlowCounter, FlowRule, QueuePair, RssHash
 from rdmawire.ib.local_peer import LocalConnections
 from rdmawire.memory import MemoryWindow, Region
 from rdmawire.memory.mr_table import AllocatedPD
@@ -45,10 +45,16 @@ class XrcDomain:
 
 
 class QueuePairHandle:
-    """A queue pair that a context has created, or has opened: an XRC target of another context."""
+    """A queue pair that a context has created, or has opened: an XRC target of another context.
 
-    def __init__(self, qp: QueuePair) -> None:
+    Work queues are queue pairs, too. ``rss`` are those of an indirection table, with the hash.
+    """
+
+    def __init__(
+        self, qp: QueuePair, rss: tuple[tuple[QueuePair, ...], RssHash] | None = None
+    ) -> None:
         self.qp = qp
+        self.rss = rss
         self.events_reported = 0
 
 
@@ -80,6 +86,8 @@ Object = (
     | QueuePairHandle
     | AddressHandle
     | XrcDomain
+    | FlowRule
+    | FlowCounter
 )
 T = TypeVar("T", bound=Object)
 
@@ -265,19 +273,30 @@ class Context:
     # Destruction.
 
     def destroy_qp(self, handle: int, owner: QueuePairHandle) -> None:
-        """Destroy a queue pair; one that other contexts have open stays until the last is gone."""
+        """Destroy a queue pair; one that other contexts have open stays until the last is gone.
+
+        ``VerbsError`` EBUSY for a work queue that a queue pair of RSS uses.
+        """
         qp = owner.qp
-        self.device.openers[qp] -= 1
-        if not self.device.openers[qp]:
+        if any(other.rss and qp in other.rss[0] for _, other in self.of_kind(QueuePairHandle)):
+            raise VerbsError(f"WQ {qp.qp_num:#x} is in an indirection table", EBUSY)
+        if self.device.openers[qp] == 1:
             for gid, one in tuple(self.mcast):
                 if one is qp:
                     self.nic.detach_mcast(qp, gid)
                     self.mcast.discard((gid, one))
             self.nic.destroy_qp(qp)
             del self.device.openers[qp]
+        else:
+            self.device.openers[qp] -= 1
         self.remove(handle)
         self.qps.pop(qp.qp_num, None)
         self.local.forget(qp.qp_num)
+
+    def destroy_flow(self, handle: int, rule: FlowRule) -> None:
+        """Destroy a flow."""
+        self.nic.destroy_flow(rule)
+        self.remove(handle)
 
     def destroy_srq(self, handle: int, owner: SrqHandle) -> None:
         """Destroy a shared receive queue. ``VerbsError`` EBUSY while queue pairs use it."""
@@ -352,7 +371,9 @@ class Context:
             last.callback(self._destroy, Channel, self.destroy_channel)
             last.callback(self._destroy, CqHandle, self.destroy_cq)
             last.callback(self._destroy, SrqHandle, self.destroy_srq)
+            last.callback(self._destroy, QueuePairHandle, self.destroy_qp)  # work queues
             last.callback(self._destroy, QueuePairHandle, self.destroy_qp)
+            last.callback(self._destroy, FlowRule, self.destroy_flow)
 
     def _leave_file(self) -> None:
         """Free the memory of the process unless regions of other contexts have it.

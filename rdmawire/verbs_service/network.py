@@ -13,7 +13,6 @@ from typing import Final, Protocol
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import Nic
-from rdmawire.ib.engine import GROUP_BIT
 from rdmawire.live import now
 from rdmawire.units import us
 from rdmawire.verbs.ah import is_multicast, multicast_mac
@@ -210,15 +209,17 @@ class DirectNetwork(CapturedNetwork):
         self.deliver(mac, frames, sender)
 
     def deliver(self, mac: bytes, frames: list[bytes], sender: EmulatedDevice | None) -> None:
-        """Deliver frames to one address, as ``sender`` or another service sent them."""
-        if mac[0] & GROUP_BIT:
-            for device in self.devices:
-                if device is not sender:  # its engine has looped back its own
-                    device.nic.receive_all(frames, now())
-            return
+        """Deliver frames to one address, as ``sender`` or another service sent them.
+
+        Frames to groups, and to addresses that no device has, go to all other devices.
+        """
         receiver = self.by_mac.get(mac)
         if receiver is not None:
             receiver.nic.receive_all(frames, now())
+            return
+        for device in self.devices:
+            if device is not sender:  # its engine has looped back its own
+                device.nic.receive_all(frames, now())
 
     def next_timer(self) -> int | None:
         return soonest(self.devices)

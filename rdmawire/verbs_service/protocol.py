@@ -75,6 +75,18 @@ MAX_INLINE_DATA = 1024
 MAX_SGE = 32
 """Maximum SGEs of a work request, and therefore of a record."""
 
+MAX_RSS_TABLE = 64
+"""Maximum entries of an indirection table of work queues; a power of two."""
+
+RSS_KEY_BYTES = 40
+"""Bytes of the key of an RSS hash."""
+
+RSS_FIELDS = 0xFF
+"""The fields that an RSS hash may have: ``ibv_rx_hash_fields``."""
+
+MAX_FLOW_SPEC_BYTES = 416
+"""Maximum bytes of the specifications of a flow; a multiple of 8."""
+
 WINDOW_KEY_STEP = 0x35
 """What a bind of a window of type 1 adds to the lowest byte of its key, as the adapter does."""
 
@@ -252,6 +264,30 @@ CALLS = (
     # Write the counters of Linux to their files: the preload library is about to let them be read.
     # It may be the first call of a connection, and replaces HELLO there.
     Call(38, "write_counters", ("protocol",)),
+    # Raw packets. A work queue is a queue pair; each word of wqs has two handles, of 32 bits.
+    Call(
+        100,
+        "create_rss_qp",
+        _words(
+            f"pd function fields wq_count {_text('key', RSS_KEY_BYTES // 8)}"
+            f" {_text('wqs', MAX_RSS_TABLE // 2)}"
+        ),
+        ("qp", "qp_num"),
+    ),
+    # The specifications are size bytes: structures of ibv_flow_spec, with the handle of counters in
+    # place of their address.
+    Call(
+        101,
+        "create_flow",
+        _words(
+            f"qp type priority port flags count size {_text('specs', MAX_FLOW_SPEC_BYTES // 8)}"
+        ),
+        ("flow",),
+    ),
+    Call(102, "destroy_flow", ("flow",)),
+    Call(103, "create_counters", (), ("counters",)),
+    Call(104, "destroy_counters", ("counters",)),
+    Call(105, "read_flow_counters", ("counters",), _words("packets bytes")),
     # The connection manager, on a connection of its own: librdmacm. An id is an rdma_cm_id, in all
     # of a process's channels. An address is a GID (an IPv4 address is mapped), with its family, 4
     # or 6, 0 for none. A port is a number.
@@ -376,7 +412,8 @@ COMPLETION = Record(
         " timestamp:64 srq:32 flags:32"
     ),
 )
-"""A completion. ``imm_data`` is big-endian as in ``ibv_wc``; ``srq`` is the handle or 0."""
+"""A completion. ``imm_data`` is big-endian as in ``ibv_wc``; for raw packets it is the tag of the
+flow. ``srq`` is the handle or 0."""
 
 COPY_REQUEST = Record("copy_request", _fields("direction:32 memory:32 mr:64 address:64 length:64"))
 """A copy that the service asks the library for, on the copy socket.
@@ -392,7 +429,8 @@ _CONSTANTS = _words(
     "MAX_WORDS MAX_REASON RING_HEADER WORK_RING_BYTES HEAD TAIL ASLEEP PRODUCED CONSUMED ARMED"
     " ARM_ANY ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV NOTIFY_CQ PAD MEMORY_OF_HOST"
     " MEMORY_OF_GPU MEMORY_OF_DMABUF WINDOW_KEY_STEP MAX_INLINE_DATA MAX_SGE COPY_READ COPY_WRITE"
-    " COPY_BUFFER_BYTES MAX_PRIVATE_DATA"
+    " COPY_BUFFER_BYTES MAX_PRIVATE_DATA MAX_RSS_TABLE RSS_KEY_BYTES RSS_FIELDS"
+    " MAX_FLOW_SPEC_BYTES"
 )
 
 

@@ -19,7 +19,6 @@ from socket import AF_INET, SOCK_DGRAM, gaierror, getaddrinfo
 from typing import Final, NamedTuple
 
 from rdmawire.errors import FabricError, VerbsError
-from rdmawire.ib.engine import GROUP_BIT
 from rdmawire.live import Address, Datagrams, SendWindow, TokenBucket, TransmitQueue, now
 from rdmawire.units import ms
 from rdmawire.verbs_service.capture import Capture
@@ -146,14 +145,13 @@ class UdpNetwork(DirectNetwork):
         return received or moved
 
     def route(self, mac: bytes, frames: list[bytes], sender: EmulatedDevice) -> None:
-        """Deliver frames here, put them into the queues of peers, or both for a group."""
-        if mac[0] & GROUP_BIT or mac in self.by_mac:
+        """Deliver frames here, put them into the queues of peers, or both for others' addresses."""
+        found = self._by_remote_mac.get(mac)
+        peers = [] if found is None else [found]
+        if found is None:
             self.deliver(mac, frames, sender)
-        if mac[0] & GROUP_BIT:
-            peers = list(self._peers.values())
-        else:
-            found = self._by_remote_mac.get(mac)
-            peers = [] if found is None else [found]
+            if mac not in self.by_mac:
+                peers = list(self._peers.values())
         for peer in peers:
             for message in _messages(frames, _LOCAL_MESSAGE if peer.is_local else 0):
                 peer.queue.put(message)

@@ -319,6 +319,11 @@ class Client(Connection):
         for state, mask in ((1, 0x71), (2, 0x1), (3, 0x10001)):
             self.modify(qp, mask, qp_state=state, qkey=qkey, port_num=1)
 
+    def bring_up_raw(self, qp: QueuePair, states: int = 3) -> None:
+        """Bring a raw packet queue pair to RTS, or to RTR by two states, as a work queue."""
+        for state in range(1, states + 1):
+            self.modify(qp, 0x21 if state == 1 else 0x1, qp_state=state, port_num=1)
+
     def create_ah(self, gid: tuple[int, int], sgid_index: int = 0) -> int:
         """Create an address handle; return its handle."""
         values = dict.fromkeys(AH_ATTR, 0) | _path(gid) | {"sgid_index": sgid_index}

@@ -28,6 +28,7 @@ SCENARIOS = {
         " dmabuf memory_window completion_events xrc threads"
     ),
     "registration": "permissions again",
+    "raw_packets": "rss",
 }
 SANITIZERS = ("address", "undefined")
 

@@ -19,6 +19,7 @@ from rdmawire.live import Datagrams
 from rdmawire.verbs_service import DeviceSpec, UdpNetwork, UdpSettings
 from rdmawire.verbs_service.device import EmulatedDevice
 from tests.verbs_service.client import RC_MASKS, READ, SUCCESS, WRITE, Client, Region, wait_until
+from tests.verbs_service.raw import GROUP, MACS, UNKNOWN, frame, station
 from tests.verbs_service.running import End, Service, running
 
 HELLO, FRAMES, REPORT = 1, 2, 3
@@ -155,6 +156,17 @@ def test_data_is_right_in_both_directions_on_a_bad_wire(
                 assert {done.status for done in end.cq.wait(count)} == {SUCCESS}
         for source, sink, data in transfers:
             assert source.memory[:] == data == sink.memory[:]
+
+
+def test_raw_frames_reach_the_devices_of_other_services(tmp_path: Path) -> None:
+    """Those to a device's address, to a group, and to an address that no device has."""
+    with joined(tmp_path, Wire(1)) as both:
+        one, other = (station(service, 0) for service in both)
+        other.flow()
+        other.expect(3)
+        frames = [frame(dst, number) for number, dst in enumerate((MACS[1], GROUP, UNKNOWN))]
+        one.post(*frames)
+        assert other.received(3) == frames
 
 
 def test_unequal_mtus_of_a_connection_are_an_error_on_both_sides(tmp_path: Path) -> None:

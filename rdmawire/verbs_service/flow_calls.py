@@ -1,0 +1,105 @@
+"""The calls of raw packets: queue pairs of RSS, flows and their counters."""
+
+from array import array
+from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
+from typing import Final
+
+from rdmawire.errors import VerbsError
+from rdmawire.ib import FlowCounter, FlowKind, FlowRule, QPInit, RssHash
+from rdmawire.memory.mr_table import AllocatedPD
+from rdmawire.verbs import QPCap, QPType
+from rdmawire.verbs_service.connection import NO_VALUES, Reply
+from rdmawire.verbs_service.context import Context, QueuePairHandle
+from rdmawire.verbs_service.flow_specs import parse_specs
+from rdmawire.verbs_service.protocol import MAX_RSS_TABLE, RSS_FIELDS, RSS_KEY_BYTES
+
+_PORT: Final = 1
+_DONT_TRAP, _EGRESS = 1 << 1, 1 << 2
+_MAX_PRIORITY: Final = 15
+"""The last priority of a flow in mlx5."""
+_TOEPLITZ: Final = 1
+_KEY_WORDS: Final = RSS_KEY_BYTES // 8
+
+
+class FlowCalls:
+    """Calls of one context, with the names and arguments that the protocol has."""
+
+    _context: Context
+
+    def create_rss_qp(self, pd: int, function: int, fields: int, count: int, *words: int) -> Reply:
+        """A queue pair whose flows go to work queues: it has no queues of its own."""
+        context = self._context
+        context.check_room()
+        if function != _TOEPLITZ or fields & ~RSS_FIELDS:
+            raise VerbsError(f"RSS by function {function} of fields {fields:#x}", EOPNOTSUPP)
+        ipv4, ipv6, tcp, udp = (fields >> shift & 3 for shift in range(0, 8, 2))
+        if (ipv4 and ipv6) or (tcp and udp) or not 0 < count <= MAX_RSS_TABLE:
+            text = "one version of IP and one protocol, as in mlx5"
+            raise VerbsError(f"RSS of fields {fields:#x}, {count} queues: {text}", EINVAL)
+        hashing = RssHash(fields, array("Q", words[:_KEY_WORDS]).tobytes())
+        handles = array("I", array("Q", words[_KEY_WORDS:]).tobytes())[:count]
+        queues = tuple(context.find(handle, QueuePairHandle).qp for handle in handles)
+        _, cq, _ = context.device.xrc_target_queues
+        init = QPInit(context.find(pd, AllocatedPD), cq, cq, QPCap(0, 0, 0, 0))
+        qp = context.nic.create_qp(QPType.RAW_PACKET, init)
+        context.device.openers[qp] += 1
+        return Reply((context.add(QueuePairHandle(qp, (queues, hashing))), qp.qp_num))
+
+    def create_flow(  # noqa: PLR0917  the arguments of the protocol
+        self,
+        qp: int,
+        kind: int,
+        priority: int,
+        port: int,
+        flags: int,
+        count: int,
+        size: int,
+        *words: int,
+    ) -> Reply:
+        context = self._context
+        context.check_room()
+        _check_flow(kind, priority, port, flags, count)
+        owner = context.find(qp, QueuePairHandle)
+        specs = parse_specs(
+            array("Q", words).tobytes()[:size],
+            count,
+            lambda handle: context.find(handle, FlowCounter),
+        )
+        if owner.rss is not None:
+            specs["rss"], specs["hashing"] = owner.rss
+        dont_trap = bool(flags)
+        rule = FlowRule(
+            owner.qp, priority=priority, kind=FlowKind(kind), dont_trap=dont_trap, **specs
+        )
+        return Reply((context.add(context.nic.create_flow(rule)),))
+
+    def destroy_flow(self, flow: int) -> Reply:
+        self._context.destroy_flow(flow, self._context.find(flow, FlowRule))
+        return NO_VALUES
+
+    def create_counters(self) -> Reply:
+        self._context.check_room()
+        return Reply((self._context.add(FlowCounter()),))
+
+    def destroy_counters(self, counters: int) -> Reply:
+        found = self._context.find(counters, FlowCounter)
+        if any(rule.counter is found for _, rule in self._context.of_kind(FlowRule)):
+            raise VerbsError(f"counters {counters} are used by a flow", EBUSY)
+        self._context.remove(counters)
+        return NO_VALUES
+
+    def read_flow_counters(self, counters: int) -> Reply:
+        found = self._context.find(counters, FlowCounter)
+        return Reply((found.packets, found.bytes))
+
+
+def _check_flow(kind: int, priority: int, port: int, flags: int, count: int) -> None:
+    """Check ``ibv_flow_attr`` as Linux and mlx5 do, with their errnos."""
+    if flags & _EGRESS:
+        raise VerbsError("flows of frames that are sent (EGRESS) are not supported", EOPNOTSUPP)
+    if kind > max(FlowKind) or port != _PORT or flags & ~_DONT_TRAP:
+        raise VerbsError(f"flow of type {kind} on port {port} with flags {flags:#x}", EINVAL)
+    if kind != FlowKind.NORMAL and count:
+        raise VerbsError(f"a flow of type {kind} has no specifications", EINVAL)
+    if priority > _MAX_PRIORITY:
+        raise VerbsError(f"flow priority {priority}: at most {_MAX_PRIORITY}", ENOMEM)
