@@ -566,13 +566,17 @@ def test_what_cannot_be_done_is_one_line(words: tuple[str, ...], status: int, me
     assert message in f"{done.output} {done.exception}"
 
 
-def test_a_temporary_folder_may_have_a_long_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "mode"), [("long" * 25, 0o700), ("shared", 0o777)])
+def test_a_temporary_folder_may_have_a_long_path_or_be_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mode: int
 ) -> None:
-    folder = tmp_path / ("long" * 25)
+    folder = tmp_path / name
     folder.mkdir()
+    folder.chmod(mode)
     monkeypatch.setenv("TMPDIR", str(folder))
-    assert run("-q", "--", "true").returncode == 0
+    done = run("-q", "--", "sh", "-c", "echo $RDMAWIRE_VERBS")
+    assert done.stdout.startswith("/tmp/rdmawire-verbs-")
+    assert os.listdir(folder) == []
 
 
 def test_the_socket_of_another_user_is_refused(

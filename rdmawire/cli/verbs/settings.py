@@ -3,9 +3,9 @@
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,7 @@ import click
 from rdmawire.capture.io import STREAM
 from rdmawire.cli.command import F, IntegerType, PathType, option
 from rdmawire.cli.streams import complain, open_host
+from rdmawire.errors import VerbsError
 from rdmawire.terminal import escape
 
 if TYPE_CHECKING:
@@ -102,14 +103,21 @@ def _capture_path(path: str | None) -> Path | None:
 
 
 def _folder() -> TemporaryDirectory[str]:
-    """Return a temporary folder for a socket: in /tmp if its path would be too long in TMPDIR."""
+    """Return a temporary folder for a socket: in TMPDIR if its path is short and safe, or in /tmp.
+
+    It is safe if no other user can replace the folder.
+    """
+    from rdmawire.verbs_service import ProgramFiles
     from rdmawire.verbs_service.program import MAX_SOCKET_PATH
 
-    parent = gettempdir()
-    longest = os.fsencode(f"{parent}/{_FOLDER_PREFIX}12345678/{_SOCKET_NAME}")
-    if len(longest) > MAX_SOCKET_PATH:
-        parent = "/tmp"  # noqa: S108  the folder has a random name, and is this user's alone
-    return TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent)
+    made = TemporaryDirectory(prefix=_FOLDER_PREFIX)
+    path = Path(made.name, _SOCKET_NAME)
+    with suppress(VerbsError):
+        ProgramFiles(path).is_claimed()  # checks the folders
+        if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
+            return made
+    made.cleanup()
+    return TemporaryDirectory(prefix=_FOLDER_PREFIX, dir="/tmp")
 
 
 @contextmanager
