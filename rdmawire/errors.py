@@ -88,6 +88,10 @@ class PageFault(MemoryFault):
         self.ready = ready
 
 
+class MemoryBusy(PageFault):
+    """An access to memory that is being copied: it may be tried again at ``ready`` (ns)."""
+
+
 class OwnerGone(MemoryFault):
     """An access to memory of a process that has ended."""
 

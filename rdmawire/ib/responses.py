@@ -12,7 +12,7 @@ them again. So a READ sees memory as it was in its turn, however late its respon
 from bisect import bisect_right
 from typing import Final
 
-from rdmawire.errors import MemoryFault, OwnerGone, PageFault
+from rdmawire.errors import MemoryBusy, MemoryFault, OwnerGone, PageFault
 from rdmawire.ib.checks import access_fault
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.responder_state import (
@@ -39,15 +39,21 @@ _ACKNOWLEDGE: Final = Operation.ACKNOWLEDGE
 
 
 def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
-    """Append responses, until there are ``room`` frames or none is pending."""
+    """Append responses, until there are ``room`` frames or none is pending.
+
+    A READ of memory that is being copied gets an RNR NAK: the peer asks again.
+    """
     pending = qp.inbound.pending
     if qp.inbound.cnps_due:
         _notify(qp, frames, room)
     while pending and len(frames) < room:
         first = pending[0]
         if isinstance(first, ReadResponse):
-            if not _read(qp, first, frames, room):
-                continue
+            try:
+                if not _read(qp, first, frames, room):
+                    continue
+            except MemoryBusy:
+                frames.append(_acknowledge(qp, _not_ready(qp, first)))
             qp.inbound.reads -= 1
         elif isinstance(first, AtomicResponse):
             frames.append(_atomic(qp, first))
@@ -74,6 +80,8 @@ def _read(qp: QueuePair, pending: ReadResponse, frames: list[bytes], room: int) 
             else:
                 frames.append(_response(qp, pending))
                 pending.sent += 1
+    except MemoryBusy:
+        raise
     except MemoryFault as fault:
         if pending.replayed or isinstance(fault, PageFault | OwnerGone):
             qp.device.drops[Drop.FORGOTTEN] += 1
@@ -81,6 +89,12 @@ def _read(qp: QueuePair, pending: ReadResponse, frames: list[bytes], room: int) 
         _break_off(qp, pending)
         return False
     return pending.sent == pending.packets
+
+
+def _not_ready(qp: QueuePair, pending: ReadResponse) -> Acknowledge:
+    """The RNR NAK for the responses of a READ that were not sent."""
+    psn = serial.add(pending.psn, pending.sent)
+    return Acknowledge(psn, serial.add(pending.msn, -1), Ack.RNR_NAK, qp.min_rnr_timer)
 
 
 def _middles(qp: QueuePair, pending: ReadResponse, frames: list[bytes], count: int) -> None:

@@ -37,7 +37,7 @@ from rdmawire.verbs_service.device_memory import DeviceMemory, DevicePages, Null
 from rdmawire.verbs_service.events import Channel
 from rdmawire.verbs_service.flow_calls import FlowCalls
 from rdmawire.verbs_service.process_memory import (
-    CopiedMemory,
+    CopiedPages,
     CopiedRegion,
     ProcessPages,
     check_mapped,
@@ -462,7 +462,7 @@ def _pages(
         if not on_demand:
             check_mapped(context.process, address, length)
         return ProcessPages(context.process)
-    return ProcessPages(CopiedMemory(context.copies, copied), copied.memory)
+    return CopiedPages(context.copies, copied)
 
 
 def _qp_type(number: int) -> QPType:

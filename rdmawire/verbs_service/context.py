@@ -27,7 +27,7 @@ from rdmawire.verbs import (
 from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.device_memory import DeviceMemory
 from rdmawire.verbs_service.events import Channel, EventPipe
-from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory
+from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory, Turns
 from rdmawire.verbs_service.ring import CompletionRing, SrqHandles, WorkRing
 
 _EVENT: Final = Struct("=QQ")
@@ -127,8 +127,8 @@ class Context:
 
     ``process`` is the memory of the process, ``None`` where Linux refuses access: then the library
     copies. :meth:`close` closes it. ``file`` is that of an imported device. ``failed`` is called
-    with exceptions of work that another context may have caused. ``OSError`` without descriptors
-    or memory.
+    with exceptions of work that another context may have caused. ``turns`` counts the steps of the
+    service. ``OSError`` without descriptors or memory.
     """
 
     def __init__(
@@ -137,6 +137,8 @@ class Context:
         pid: int,
         process: ProcessMemory | None,
         file: DeviceFile | None = None,
+        *,
+        turns: Turns,
     ) -> None:
         self.device = device
         self.nic = device.nic
@@ -145,7 +147,7 @@ class Context:
         with ExitStack() as made:
             self.ring = WorkRing()
             made.callback(self.ring.close)
-            self.copies = CopyThread()
+            self.copies = CopyThread(turns)
             made.callback(self.copies.close)
             self.pipe = EventPipe()
             made.pop_all()
@@ -264,7 +266,8 @@ class Context:
         return None
 
     def flush_events(self) -> None:
-        """Write events that are pending because a pipe was full."""
+        """Write events that are pending because a pipe was full, and look for late copies."""
+        self.copies.check_late()
         if self.pipe.is_full:
             self.pipe.flush()
         for channel in self._channels.values():

@@ -6,14 +6,17 @@ memory is that of a GPU, :class:`CopyThread` asks a thread of the library to cop
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import EFAULT
 from mmap import PAGESIZE
+from select import POLLIN, poll
 from typing import Final, NoReturn, Protocol
 
-from rdmawire.errors import MemoryFault, OwnerGone, VerbsError
+from rdmawire.errors import MemoryBusy, MemoryFault, OwnerGone, VerbsError
+from rdmawire.live import now
 from rdmawire.memory.page import Path
 from rdmawire.memory.region import Backing
+from rdmawire.units import ms, seconds, us
 from rdmawire.validate import BytesLike
 from rdmawire.verbs_service.protocol import (
     COPY_BUFFER_BYTES,
@@ -26,9 +29,15 @@ from rdmawire.verbs_service.ring import SharedMemory
 
 _REQUEST: Final = COPY_REQUEST.struct
 _ERRNO: Final = 4
-_COPY_TIMEOUT: Final = 2.0
-"""Seconds that a library may take for one copy. The service waits meanwhile; after a timeout it
-asks this library for no more copies."""
+_MAX_WAIT: Final = ms(25)
+"""Time (ns) that the service waits for the copies of one library in each step, before it serves the
+others: few copies take so long, and work that is tried again takes longer."""
+_COPY_TIMEOUT: Final = seconds(2)
+"""Time (ns) that a library may take for one copy. Then the service asks it for no more."""
+_MAX_LATE_ANSWERS: Final = 50
+"""Late answers in a row after which the service asks for no more copies."""
+_MIN_RETRY, _MAX_RETRY = us(200), ms(20)
+_MS: Final = ms(1)
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 
 
@@ -110,52 +119,126 @@ def _fail(done: int, address: int, length: int) -> NoReturn:
     raise MemoryFault(_UNMAPPED, address, length)
 
 
+class Turns:
+    """Counts the steps of a service: ``number`` is that of the present one."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
 class CopyThread:
     """Has a thread of the library copy, one request at a time, through shared memory.
+
+    The service waits for the answers of one library :data:`_MAX_WAIT` at most in each of its
+    ``turns``. After that the answer is late: until it is there no more copies are requested, and
+    accesses raise :class:`Late`, so that their work is tried again. ``on_late`` is called at its
+    beginning, and ``on_answer`` when the answer is there, or is not awaited any more.
 
     ``OSError`` without descriptors or memory.
     """
 
-    def __init__(self) -> None:
-        kind = socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
+    def __init__(self, turns: Turns) -> None:
+        kind = socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         self._buffer = SharedMemory("rdmawire-copy", COPY_BUFFER_BYTES)
         try:
             self._socket, theirs = socket.socketpair(socket.AF_UNIX, kind)
         except OSError:
             self._buffer.close()
             raise
-        self._socket.settimeout(_COPY_TIMEOUT)
+        theirs.setblocking(True)
+        self.fd = self._socket.fileno()
+        self._ready = poll()
+        self._ready.register(self.fd, POLLIN)
         self._theirs = theirs.detach()
-        self._broken = False
+        self._turns = turns
+        self._turn = self._left = 0
+        self._late_since = self._late_answers = 0
+        self._broken = self._gone = False
+        self.on_late: Callable[[], None] = _do_nothing
+        self.on_answer: Callable[[], None] = _do_nothing
 
     def take_fds(self) -> tuple[int, int]:
         """Return the library's ends, which the caller closes: the socket and the buffer."""
         socket_fd, self._theirs = self._theirs, -1
         return socket_fd, self._buffer.take_fd()
 
+    @property
+    def is_late(self) -> bool:
+        """Whether an answer is late."""
+        return self._late_since > 0
+
+    @property
+    def retry_time(self) -> int:
+        """How long (ns) to wait before a late access is tried again: longer and longer."""
+        return min(max((now() - self._late_since) // 8, _MIN_RETRY), _MAX_RETRY)
+
+    def check_late(self) -> bool:
+        """Take a late answer, if it is there or has come too late. Return whether none is late."""
+        if self.is_late and (self._take_answer() is not None or self._is_too_late()):
+            self._late_since = 0
+            self._late_answers += 1
+            self.on_answer()
+        return not self.is_late
+
+    def _is_too_late(self) -> bool:
+        self._broken = now() - self._late_since > _COPY_TIMEOUT
+        return self._broken
+
+    def _check(self, address: int, length: int) -> None:
+        """Check that a copy may be requested. ``MemoryFault`` if the library does not copy."""
+        if not self.check_late():
+            raise Late
+        if self._gone:
+            raise OwnerGone(_GONE, address, length)
+        if self._broken or self._late_answers > _MAX_LATE_ANSWERS:
+            raise MemoryFault("the library does not copy", address, length)
+
     def _ask(self, direction: int, region: "CopiedRegion", address: int, length: int) -> None:
-        """Have the library copy. ``MemoryFault`` if it refuses, is gone or takes too long."""
+        """Have the library copy. ``MemoryFault`` if it refuses or is gone."""
         request = _REQUEST.pack(direction, region.memory, region.handle, address, length)
         try:
-            if self._broken:
-                raise OSError
             self._socket.send(request)
-            answer = self._socket.recv(_ERRNO)
-        except ConnectionError as error:
-            raise OwnerGone(_GONE, address, length) from error
         except OSError as error:
-            self._broken = True
-            raise MemoryFault("the library does not copy", address, length) from error
+            self._gone = True
+            raise OwnerGone(_GONE, address, length) from error
+        answer = self._wait_for_answer()
         if not answer:
             raise OwnerGone(_GONE, address, length)
         if answer != bytes(_ERRNO):
             raise MemoryFault(_UNMAPPED, address, length)
+
+    def _wait_for_answer(self) -> bytes:
+        """The answer, empty if the library is gone. :class:`Late` if it does not come in time."""
+        start = now()
+        if self._turn != self._turns.number:
+            self._turn, self._left = self._turns.number, _MAX_WAIT
+        if self._ready.poll(max(self._left, 0) / _MS):
+            answer = self._take_answer()
+            if answer is not None:
+                self._left -= now() - start
+                self._late_answers = 0
+                return answer
+        self._left, self._late_since = 0, start
+        self.on_late()
+        raise Late
+
+    def _take_answer(self) -> bytes | None:
+        """The answer, if it is there; empty if the library is gone."""
+        try:
+            answer = self._socket.recv(_ERRNO)
+        except BlockingIOError:
+            return None
+        except OSError:
+            answer = b""
+        self._gone = not answer
+        return answer
 
     def read(self, region: "CopiedRegion", address: int, length: int) -> bytes:
         """Read bytes of a region."""
         parts = []
         for start in range(0, length, COPY_BUFFER_BYTES):
             size = min(length - start, COPY_BUFFER_BYTES)
+            self._check(address + start, size)
             self._ask(COPY_READ, region, address + start, size)
             parts.append(self._buffer.map[:size])
         return b"".join(parts)
@@ -165,15 +248,25 @@ class CopyThread:
         source = memoryview(data)
         for start in range(0, len(data), COPY_BUFFER_BYTES):
             some = source[start : start + COPY_BUFFER_BYTES]
+            self._check(address + start, len(some))
             self._buffer.map[: len(some)] = bytes(some)
             self._ask(COPY_WRITE, region, address + start, len(some))
 
     def close(self) -> None:
         """Free the socket and the buffer."""
+        self._gone, self._late_since = True, 0
         self._socket.close()
         if self._theirs >= 0:
             os.close(self._theirs)
         self._buffer.close()
+
+
+class Late(Exception):
+    """The library has not copied yet."""
+
+
+def _do_nothing() -> None:
+    """Do nothing: nobody waits."""
 
 
 class CopiedRegion:
@@ -189,23 +282,6 @@ class CopiedRegion:
         self.handle = 0
 
 
-class CopiedMemory:
-    """The memory behind one region, which the library copies."""
-
-    def __init__(self, thread: CopyThread, region: CopiedRegion) -> None:
-        self._thread = thread
-        self._region = region
-
-    def read(self, address: int, length: int) -> bytes:
-        return self._thread.read(self._region, address, length)
-
-    def write(self, address: int, data: BytesLike) -> None:
-        self._thread.write(self._region, address, data)
-
-    def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
-        self._thread.write(self._region, address, b"".join(parts))
-
-
 class ProcessPages(Backing):
     """Pages of a process. Linear addresses are its virtual addresses."""
 
@@ -216,8 +292,7 @@ class ProcessPages(Backing):
     is_bulk = True
     lends = False
 
-    def __init__(self, memory: VirtualMemory, kind: int = MEMORY_OF_HOST) -> None:
-        self.path = Path.HOST if kind == MEMORY_OF_HOST else Path.GPU_DIRECT
+    def __init__(self, memory: VirtualMemory) -> None:
         self.read = memory.read  # type: ignore[method-assign]
         self.write = memory.write  # type: ignore[method-assign]
         self.write_all = memory.write_all  # type: ignore[method-assign]
@@ -233,6 +308,37 @@ class ProcessPages(Backing):
 
     def push(self, address: int) -> None:
         """Do nothing: writes are complete at once."""
+
+
+class CopiedPages(ProcessPages):
+    """Pages behind one region, which the library copies.
+
+    An access raises ``MemoryBusy`` while the library is late.
+    """
+
+    def __init__(self, thread: CopyThread, region: CopiedRegion) -> None:
+        self.path = Path.HOST if region.memory == MEMORY_OF_HOST else Path.GPU_DIRECT
+        self._thread = thread
+        self._region = region
+
+    def read(self, address: int, length: int) -> bytes:
+        try:
+            return self._thread.read(self._region, address, length)
+        except Late:
+            raise self._busy(address, length) from None
+
+    def write(self, address: int, data: BytesLike) -> None:
+        try:
+            self._thread.write(self._region, address, data)
+        except Late:
+            raise self._busy(address, len(data)) from None
+
+    def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
+        self.write(address, b"".join(parts))
+
+    def _busy(self, address: int, length: int) -> MemoryBusy:
+        time = 0 if self.initiator is None else self.initiator.now
+        return MemoryBusy("the library copies", address, length, time + self._thread.retry_time)
 
 
 def check_mapped(memory: VirtualMemory, address: int, length: int) -> None:

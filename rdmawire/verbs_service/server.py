@@ -38,7 +38,7 @@ from rdmawire.verbs_service.events import EventPipe
 from rdmawire.verbs_service.failures import Failures, culprit
 from rdmawire.verbs_service.network import DeviceNetwork
 from rdmawire.verbs_service.posting import take_receives, take_work
-from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory
+from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory, Turns
 from rdmawire.verbs_service.program import check_is_socket, check_socket_path
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
 from rdmawire.verbs_service.ring import MAX_BATCH, RingError, WorkRing, fence
@@ -64,6 +64,8 @@ class Client:
         self.greeted = False
         self.context: Context | None = None
         self.session: CmSession | None = None
+        self.waits = False
+        """Whether its requests wait for a copy of its library: memory may be in use until then."""
 
     def owns(self, thing: object) -> bool:
         """Whether an object of the engine or of the service belongs to this client."""
@@ -108,6 +110,7 @@ class Server:
             self.devices, network.resolve, random, cm_settings, failed=self._failed
         )
         self._failures = Failures()
+        self._turns = Turns()
         self._ending: dict[Client, None] = {}
         """The clients whose work raised an exception: they are dropped in the next step."""
         self._interrupted: list[QueuePair] = []
@@ -140,6 +143,7 @@ class Server:
     def step(self) -> bool:
         """Take posted work, and move frames."""
         worked = False
+        self._turns.number += 1
         if self._ending:
             self._drop_ending()
         for context in self._contexts:
@@ -328,6 +332,10 @@ class Server:
     def _receive_request(self, fd: int, _: int) -> None:
         """Answer a request of a client, or drop a client that is gone."""
         client = self._clients[fd]
+        if client.context is not None and client.context.copies.is_late:
+            client.waits = True
+            self.loop.unregister(fd)
+            return
         try:
             request = client.connection.receive()
         except BlockingIOError:
@@ -437,8 +445,10 @@ class Server:
                 memory = _memory_of(client.connection)
                 if memory is not None:
                     made.callback(memory.close)
-                context = Context(device, client.connection.pid, memory, file)
+                context = Context(device, client.connection.pid, memory, file, turns=self._turns)
                 context.failed = self._failed
+                context.copies.on_late = partial(self._await_copy, context)
+                context.copies.on_answer = partial(self._copied, client, context)
                 made.pop_all()
                 made.callback(context.close)
                 doorbell = os.dup(context.ring.doorbell)
@@ -459,6 +469,18 @@ class Server:
         )
         handle = self.devices.index(device) + 1
         return Reply((handle, copies, *device_words(device)), fds)
+
+    def _await_copy(self, context: Context) -> None:
+        """Be called when the library of a context has copied at last."""
+        self.loop.register(context.copies.fd, lambda _: context.flush_events())
+
+    def _copied(self, client: Client, context: Context) -> None:
+        """Answer the requests of a client that waited for its library."""
+        self.loop.unregister(context.copies.fd)
+        if client.waits:
+            client.waits = False
+            fd = client.connection.fd
+            self.loop.register(fd, partial(self._receive_request, fd))
 
     def _expel(self, context: Context, error: Exception) -> None:
         """Drop the client of a context whose ring has invalid records, or whose work failed."""
@@ -483,6 +505,7 @@ class Server:
         if context is not None:
             self._contexts = tuple(one for one in self._contexts if one is not context)
             self.loop.unregister(context.ring.doorbell)
+            self.loop.unregister(context.copies.fd)
             self._close(name, context.close)
         session, client.session = client.session, None
         if session is not None:
