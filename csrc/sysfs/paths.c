@@ -48,14 +48,15 @@ static const char *root_of_tree(void)
 	return root && *root == '/' && !is_at(root, SYSFS) ? root : NULL;
 }
 
-/* As lstat(2), which this library replaces. */
-static bool find(const char *path, struct stat *found)
+/* As lstat(2), which this library replaces, but it returns the number of the error, or 0. */
+static int find(const char *path, struct stat *found)
 {
-	int before = errno;
-	bool exists = syscall(SYS_newfstatat, AT_FDCWD, path, found, AT_SYMLINK_NOFOLLOW) == 0;
+	int before = errno, error = 0;
 
+	if (syscall(SYS_newfstatat, AT_FDCWD, path, found, AT_SYMLINK_NOFOLLOW) != 0)
+		error = errno;
 	errno = before;
-	return exists;
+	return error;
 }
 
 /* Write the path in the tree for a path of the machine. Returns whether it can have one. */
@@ -85,7 +86,7 @@ static bool is_in_folder_of_rdma(const char *path, char *place)
 		return false;
 	end = place + strlen(place) - strlen(name);
 	*end = 0;
-	exists = find(place, &found);
+	exists = !find(place, &found);
 	*end = '/';
 	return exists;
 }
@@ -94,13 +95,15 @@ static bool is_in_folder_of_rdma(const char *path, char *place)
 static bool is_private(const char *path, const char *root, char *place)
 {
 	struct stat found, own;
+	int error;
 
 	if (!write_place(place, root, path))
 		return false;
-	if (!find(place, &found))
-		return is_in_folder_of_rdma(path, place);
+	error = find(place, &found);
+	if (error)
+		return error == ENOTDIR || is_in_folder_of_rdma(path, place);
 	return !S_ISDIR(found.st_mode) || begins(path, OF_RDMA) || begins(path, DEVICES) ||
-	       !find(path, &own);
+	       find(path, &own);
 }
 
 bool rw_write_folder(char place[static PATH_MAX], int folder)

@@ -159,6 +159,7 @@ _BY_OWN_PATH: Final = (
     "mkdir e; mv d/v.sock.rdmawire/* e; find e | sort",
     "if which rsync; then rsync -a d/ e; rsync -a --delete d/other/ d/v.sock.rdmawire/; fi",
     _in_python(_OF_C),
+    "if which perl; then perl -MFile::Path=rmtree -e 'rmtree(\"d\")'; fi",
     f"cd {_PRIVATE_CLASS}/infiniband && ls .. ../net; pwd; pwd -P; rm -rf ../../devices",
     f"cd {_PRIVATE_CLASS} && find .. | sort; rm -rf ../class/infiniband_verbs; touch ../class/new",
     f"cd {_PRIVATE_CLASS} && chmod -R 700 ../class",
@@ -211,6 +212,78 @@ def test_walkers_change_nothing_of_the_machine_by_way_of_the_tree(folder: Path) 
     jobs: list[Job] = [{"command": command, "library": library} for command in _REACHED]
     for command, done in zip(_REACHED, _do(folder, jobs), strict=True):
         assert done["machine"] == [], command
+
+
+_SEEN: Final = """
+import os, stat, sys
+
+def kind(found):
+    mode = stat.S_IFMT(found.st_mode)
+    return mode, found.st_size if stat.S_ISREG(mode) else None
+
+def content(path, folder):
+    with open(os.open(path, os.O_RDONLY, dir_fd=folder)) as file:
+        return file.read()
+
+def entries(path, folder):
+    found = sorted(os.listdir(os.open(path, os.O_RDONLY, dir_fd=folder)))
+    return found if "rw0" in found or "state" in found else None  # others are the machine's
+
+CALLS = (
+    lambda path, folder: kind(os.stat(path, dir_fd=folder)),
+    lambda path, folder: kind(os.stat(path, dir_fd=folder, follow_symlinks=False)),
+    lambda path, folder: os.readlink(path, dir_fd=folder),
+    lambda path, folder: os.access(path, os.R_OK, dir_fd=folder),
+    content,
+    entries,
+    lambda path, folder: folder is None and os.path.realpath(path),
+    lambda path, folder: folder is None and os.chdir(path) or os.getcwd(),
+)
+
+for name in folders:
+    os.chdir("/")
+    kinds = [os.open(name, os.O_RDONLY), os.open(name, os.O_PATH), None]
+    for folder in [*kinds, os.dup(kinds[0])]:
+        for path in paths:
+            for number, call in enumerate(CALLS):
+                os.chdir(name if folder is None else "/")
+                try:
+                    found = call(path, folder)
+                except OSError as error:
+                    found = error.errno
+                print(name, path, folder is None, number, found)
+"""
+"""What a program sees in folders, by relative paths."""
+
+_SEEN_FOLDERS: Final = [
+    *("/", "/sys", "/sys/class", "/sys/class/net", "/sys/devices", "/sys/bus/pci/devices"),
+    *(_CLASS, f"{_CLASS}/rw0", f"{_CLASS}/rw0/device", f"{_CLASS}/rw0/ports/1", f"{_CLASS}/.."),
+    *(f"{_CLASS}/../net", "//sys/./class//infiniband/rw0/..//rw0/ports", f"{_CLASS}/rw0/out"),
+]
+_SEEN_PATHS: Final = [
+    *(".", "..", "../..", "./", "..//", "infiniband", "infiniband/", "infiniband/../net/lo/mtu"),
+    *("rw0", "rw0/", "rw0/.", "rw0/..", "rw0/ports/1/state", "./rw0/..//rw1/node_desc", "state"),
+    *("sys/class/infiniband/rw0/ports", "class/infiniband/../net/lo/", "../net/lo/mtu", "mtu"),
+    *("net/lo/mtu", "net/../infiniband/rw1", "../infiniband/rw0/device/class", "rw0/out/mtu"),
+    *("device/..", "../../../../class/net/lo/ifindex", "none", "none/..", "../none", "rw0/none/.."),
+    *("rw0/node_desc/..", "node_desc/", "00f0:01:00.0/class", "0000:00:01.0/class", "pci00f0:00"),
+    *(f"{_CLASS}/../net/lo/mtu", f"{_CLASS}/rw0/device/../../../../class/net", f"{_CLASS}/../.."),
+    *("/sys/../sys/class/infiniband/rw0", "/sys/class/../../usr", "../../../usr", "out/../mtu"),
+    *(f"{_CLASS}/rw0/out/../../lo/mtu", "/sys/class/net/../infiniband/rw0/ports/1/state"),
+]
+
+
+def test_programs_see_what_they_would_see_in_one_tree(folder: Path) -> None:
+    command = _in_python(f"folders, paths = {_SEEN_FOLDERS}, {_SEEN_PATHS}{_SEEN}")
+    merge = "rm -rf /sys/class/infiniband; cp -a $RDMAWIRE_SYSFS/. /sys"
+    jobs: list[Job] = [
+        {"command": command, "library": str(preload())},
+        {"command": command, "library": "", "before": merge},
+    ]
+    seen, merged = _do(folder, jobs)
+    assert (seen["errors"], seen["machine"]) == (merged["errors"], merged["machine"]) == ("", [])
+    assert len(seen["output"].splitlines()) > 10_000
+    assert seen["output"].splitlines() == merged["output"].splitlines()
 
 
 def test_ordinary_files_are_changed_by_paths_that_leave_sysfs(folder: Path) -> None:
