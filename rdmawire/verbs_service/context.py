@@ -5,6 +5,7 @@ the engine allows, also if the process died in the middle of a call. Protection 
 device memory belong to the :class:`DeviceFile`: another process can import them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from errno import EBUSY, EINVAL
@@ -162,6 +163,8 @@ class Context:
         self.local = LocalConnections(device.local_nics)
         self.mcast: set[tuple[bytes, QueuePair]] = set()
         """The multicast groups of queue pairs."""
+        self.rss_users: Counter[QueuePair] = Counter()
+        """How many times queue pairs of RSS use each work queue."""
         self._channels: dict[int, Channel] = {}
         self._objects: dict[int, Object] = {}
         self.failed: Callable[[Exception], None] = _raise
@@ -281,7 +284,7 @@ class Context:
         ``VerbsError`` EBUSY for a work queue that a queue pair of RSS uses.
         """
         qp = owner.qp
-        if any(other.rss and qp in other.rss[0] for _, other in self.of_kind(QueuePairHandle)):
+        if self.rss_users[qp]:
             raise VerbsError(f"WQ {qp.qp_num:#x} is in an indirection table", EBUSY)
         if self.device.openers[qp] == 1:
             for gid, one in tuple(self.mcast):
@@ -292,8 +295,11 @@ class Context:
             del self.device.openers[qp]
         else:
             self.device.openers[qp] -= 1
+        if owner.rss is not None:
+            self.rss_users.subtract(owner.rss[0])
         self.remove(handle)
         self.qps.pop(qp.qp_num, None)
+        self.rss_users.pop(qp, None)
         self.local.forget(qp.qp_num)
 
     def destroy_flow(self, handle: int, rule: FlowRule) -> None:

@@ -43,6 +43,7 @@ class FlowCalls:
         init = QPInit(context.find(pd, AllocatedPD), cq, cq, QPCap(0, 0, 0, 0))
         qp = context.nic.create_qp(QPType.RAW_PACKET, init)
         context.device.openers[qp] += 1
+        context.rss_users.update(queues)
         return Reply((context.add(QueuePairHandle(qp, (queues, hashing))), qp.qp_num))
 
     def create_flow(  # noqa: PLR0917  the arguments of the protocol

@@ -1,16 +1,19 @@
 """Raw packet queue pairs of programs: frames on each network, flows, sniffers, and RSS."""
 
+import subprocess
 from array import array
 from collections.abc import Iterator
 from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
 from pathlib import Path
+from shutil import which
 
 import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.flow_steering import RSS_KEY, rss_hash
 from rdmawire.verbs_service import network_of
-from rdmawire.verbs_service.device import numbered
+from rdmawire.verbs_service.device import EmulatedDevice, numbered
+from tests.verbs_service.c_programs import environment, library
 from tests.verbs_service.client import (
     SUCCESS,
     WRITE,
@@ -49,6 +52,7 @@ from tests.verbs_service.raw import (
     udp_spec,
 )
 from tests.verbs_service.running import Service, connected, running
+from tests.waiting import HANG
 
 LOC_LEN_ERR, FLUSHED = 1, 5
 UDP_PORTS, TCP_PORTS, ADDRESSES = 0xC0, 0x30, 0x3
@@ -308,3 +312,37 @@ def test_a_process_that_ends_leaves_nothing(tmp_path: Path) -> None:
         create_flow(one.client, rss(one.client, work_queues(one.client, one.cq, 2), ADDRESSES))
         one.client.close()
         wait_until(lambda: qps == before)
+
+
+ADDRESSED = "-J 10.0.0.2 -j 10.0.0.1 -K 5000 -k 6000 -F -n 100"
+
+
+@pytest.mark.skipif(which("raw_ethernet_lat") is None, reason="perftest is not installed")
+@pytest.mark.parametrize("options", [ADDRESSED, f"{ADDRESSED} --tcp", "-F -n 100"])
+def test_raw_ethernet_of_perftest(tmp_path: Path, options: str) -> None:
+    with running(tmp_path) as service:
+        server = start(service, "server", 1, options)
+        wait_until(lambda: receives(service.server.devices[1]))
+        client = start(service, "client", 0, options)
+        for end in (client, server):
+            output = end.communicate(timeout=HANG)[0]
+            assert end.returncode == 0, output
+            assert "t_typical" in output
+
+
+def start(service: Service, end: str, index: int, options: str) -> "subprocess.Popen[str]":
+    """Start one end of perftest on a device."""
+    macs = "-B", MACS[index].hex(":"), "-E", MACS[1 - index].hex(":")
+    return subprocess.Popen(
+        ["raw_ethernet_lat", f"--{end}", "-d", f"rw{index}", *macs, *options.split()],
+        env=environment(library(), service.path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def receives(device: EmulatedDevice) -> bool:
+    """Whether a raw packet queue pair has flows and receives: frames are not lost."""
+    raw = (qp for qp in tuple(device.nic.device.qps.values()) if qp.type == RAW)
+    return any(qp.takes_packets and qp.rq and device.nic.has_flows(qp) for qp in raw)
