@@ -37,21 +37,6 @@ static int check_create(const struct ibv_wq_init_attr *wanted)
 	return 0;
 }
 
-static void fill_wq(struct rw_wq *wq, struct ibv_context *context, struct ibv_wq_init_attr *wanted)
-{
-	wq->queue->wq = wq;
-	wq->wq = (struct ibv_wq){.context = context,
-				 .pd = wanted->pd,
-				 .cq = wanted->cq,
-				 .wq_num = wq->queue->qp.qp_base.qp_num,
-				 .handle = wq->queue->qp.qp_base.handle,
-				 .state = IBV_WQS_RESET,
-				 .wq_type = IBV_WQT_RQ,
-				 .post_recv = post_recv};
-	wanted->max_wr = wq->queue->cap.max_recv_wr;
-	wanted->max_sge = wq->queue->cap.max_recv_sge;
-}
-
 struct ibv_wq *rw_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *wanted)
 {
 	struct ibv_qp_init_attr attributes = {
@@ -68,7 +53,13 @@ struct ibv_wq *rw_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 		return NULL;
 	}
 	wq->queue = rw_qp(queue);
-	fill_wq(wq, context, wanted);
+	wq->queue->wq = wq;
+	wq->wq = (struct ibv_wq){.context = context,
+				 .pd = wanted->pd,
+				 .cq = wanted->cq,
+				 .wq_num = queue->qp_num,
+				 .handle = queue->handle,
+				 .post_recv = post_recv};
 	return &wq->wq;
 }
 

@@ -17,7 +17,7 @@ struct rule {
 static struct ibv_flow *make_flow(struct ibv_qp *qp, struct ibv_counters *counters)
 {
 	struct rule rule = {
-		.attr = {.num_of_specs = 3, .port = 1, .size = sizeof rule},
+		.attr = {.num_of_specs = counters ? 3 : 2, .port = 1, .size = sizeof rule},
 		.eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof rule.eth},
 		.tag = {IBV_FLOW_SPEC_ACTION_TAG, sizeof rule.tag, TAG},
 		.count = {IBV_FLOW_SPEC_ACTION_COUNT, sizeof rule.count, counters},
@@ -116,21 +116,49 @@ static unsigned poll_frames(struct ibv_cq_ex *cq, struct ibv_wq **wqs)
 	return found;
 }
 
+/* Work queues behind a queue pair of RSS and its flow. */
+struct fan {
+	struct ibv_wq *wqs[WQS];
+	struct ibv_rwq_ind_table *table;
+	struct ibv_flow *flow;
+};
+
+static void open_fan(struct end *end, struct fan *fan, uint32_t log_size,
+		     struct ibv_counters *counters)
+{
+	struct ibv_rwq_ind_table_init_attr init = {log_size, fan->wqs, 0};
+
+	for (int i = 0; i < 1 << log_size; i++)
+		fan->wqs[i] = make_wq(end);
+	CHECK((fan->table = ibv_create_rwq_ind_table(end->context, &init)));
+	end->qp = make_rss(end, fan->table);
+	CHECK((fan->flow = make_flow(end->qp, counters)));
+}
+
+static void close_fan(struct end *end, struct fan *fan)
+{
+	CHECK(ibv_destroy_qp(end->qp) == EBUSY && !ibv_destroy_flow(fan->flow));
+	CHECK(ibv_destroy_rwq_ind_table(fan->table) == EBUSY && !ibv_destroy_qp(end->qp));
+	CHECK(ibv_destroy_wq(fan->wqs[0]) == EBUSY && !ibv_destroy_rwq_ind_table(fan->table));
+	for (int i = 0; i < WQS && fan->wqs[i]; i++)
+		CHECK(!ibv_destroy_wq(fan->wqs[i]));
+	CHECK(!ibv_destroy_cq(end->cq) && !ibv_dereg_mr(end->mr) && !ibv_dealloc_pd(end->pd));
+	CHECK(!ibv_close_device(end->context));
+	free(end->buffer);
+}
+
 static void rss(void)
 {
-	struct ibv_cq_init_attr_ex cq_attr = {
-		.cqe = 4 * FRAMES * WQS,
-		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_FLOW_TAG |
-			    IBV_WC_EX_WITH_QP_NUM};
+	struct ibv_cq_init_attr_ex cq_attr = {.cqe = 4 * FRAMES * WQS,
+					      .wc_flags = IBV_WC_EX_WITH_BYTE_LEN |
+							  IBV_WC_EX_WITH_FLOW_TAG |
+							  IBV_WC_EX_WITH_QP_NUM};
 	struct ibv_counters_init_attr counters_attr = {0};
 	struct ibv_counter_attach_attr attach = {IBV_COUNTER_BYTES, 1, 0};
 	struct ibv_wq_attr error = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_ERR};
 	struct end a = {0}, b = {0};
-	struct ibv_wq *wqs[WQS];
-	struct ibv_rwq_ind_table_init_attr table_attr = {.log_ind_tbl_size = 2, .ind_tbl = wqs};
-	struct ibv_rwq_ind_table *table;
+	struct fan fan = {0};
 	struct ibv_counters *counters;
-	struct ibv_flow *flow;
 	struct ibv_cq_ex *cq;
 	struct ibv_wc wc;
 	uint64_t values[2] = {0};
@@ -139,36 +167,47 @@ static void rss(void)
 	open_memory(&b, 1);
 	CHECK((cq = ibv_create_cq_ex(b.context, &cq_attr)));
 	b.cq = ibv_cq_ex_to_cq(cq);
-	for (int i = 0; i < WQS; i++)
-		wqs[i] = make_wq(&b);
-	CHECK((table = ibv_create_rwq_ind_table(b.context, &table_attr)));
-	b.qp = make_rss(&b, table);
 	CHECK((counters = ibv_create_counters(b.context, &counters_attr)));
 	CHECK(!ibv_attach_counters_point_flow(counters, &attach, NULL));
-	CHECK((flow = make_flow(b.qp, counters)));
+	open_fan(&b, &fan, 2, counters);
 	for (uint8_t i = 0; i < FRAMES; i++)
 		send_frame(&a, i);
-	CHECK(__builtin_popcount(poll_frames(cq, wqs)) > 1);
+	CHECK(__builtin_popcount(poll_frames(cq, fan.wqs)) > 1);
 	CHECK(ibv_read_counters(counters, values, 1, 0) == EINVAL);
 	CHECK(!ibv_read_counters(counters, values, 2, 0) && values[1] == FRAME * FRAMES);
-	CHECK(ibv_destroy_counters(counters) == EBUSY && ibv_destroy_qp(b.qp) == EBUSY);
-	CHECK(ibv_destroy_rwq_ind_table(table) == EBUSY && ibv_destroy_wq(wqs[0]) == EBUSY);
-	CHECK(!ibv_modify_wq(wqs[0], &error));
+	CHECK(ibv_destroy_counters(counters) == EBUSY);
+	CHECK(!ibv_modify_wq(fan.wqs[0], &error));
 	wc = poll_one(b.cq);
-	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.qp_num == wqs[0]->wq_num);
-	CHECK(!ibv_destroy_flow(flow) && !ibv_destroy_counters(counters) && !ibv_destroy_qp(b.qp));
-	CHECK(!ibv_destroy_rwq_ind_table(table));
-	for (int i = 0; i < WQS; i++)
-		CHECK(!ibv_destroy_wq(wqs[i]));
-	CHECK(!ibv_destroy_cq(b.cq) && !ibv_dereg_mr(b.mr) && !ibv_dealloc_pd(b.pd));
-	CHECK(!ibv_close_device(b.context));
-	free(b.buffer);
+	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.qp_num == fan.wqs[0]->wq_num);
+	close_fan(&b, &fan);
+	close_end(&a);
+}
+
+/* A CQ that overruns fails its work queue. */
+static void overrun(void)
+{
+	struct end a = {0}, b = {0};
+	struct fan fan = {0};
+	struct ibv_async_event event = {0};
+
+	open_sender(&a);
+	open_memory(&b, 1);
+	CHECK((b.cq = ibv_create_cq(b.context, 1, NULL, NULL, 0)));
+	open_fan(&b, &fan, 0, NULL);
+	for (uint8_t i = 0; i < 3; i++)
+		send_frame(&a, i);
+	while (event.event_type != IBV_EVENT_WQ_FATAL) {
+		CHECK(!ibv_get_async_event(b.context, &event));
+		ibv_ack_async_event(&event);
+	}
+	CHECK(event.element.wq == fan.wqs[0]);
+	close_fan(&b, &fan);
 	close_end(&a);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"rss", rss}, {NULL, NULL}};
+	static const struct scenario scenarios[] = {{"rss", rss}, {"overrun", overrun}, {NULL, NULL}};
 
 	return run_scenario(scenarios, argc, argv);
 }

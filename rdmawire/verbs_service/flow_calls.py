@@ -46,33 +46,18 @@ class FlowCalls:
         context.rss_users.update(queues)
         return Reply((context.add(QueuePairHandle(qp, (queues, hashing))), qp.qp_num))
 
-    def create_flow(  # noqa: PLR0917  the arguments of the protocol
-        self,
-        qp: int,
-        kind: int,
-        priority: int,
-        port: int,
-        flags: int,
-        count: int,
-        size: int,
-        *words: int,
-    ) -> Reply:
+    def create_flow(self, *words: int) -> Reply:
+        qp, kind, priority, port, flags, count, size, *specifications = words
         context = self._context
         context.check_room()
         _check_flow(kind, priority, port, flags, count)
         owner = context.find(qp, QueuePairHandle)
-        specs = parse_specs(
-            array("Q", words).tobytes()[:size],
-            count,
-            lambda handle: context.find(handle, FlowCounter),
-        )
+        data = array("Q", specifications).tobytes()[:size]
+        specs = parse_specs(data, count, lambda handle: context.find(handle, FlowCounter))
         if owner.rss is not None:
             specs["rss"], specs["hashing"] = owner.rss
-        dont_trap = bool(flags)
-        rule = FlowRule(
-            owner.qp, priority=priority, kind=FlowKind(kind), dont_trap=dont_trap, **specs
-        )
-        return Reply((context.add(context.nic.create_flow(rule)),))
+        specs |= {"priority": priority, "kind": FlowKind(kind), "dont_trap": bool(flags)}
+        return Reply((context.add(context.nic.create_flow(FlowRule(owner.qp, **specs))),))
 
     def destroy_flow(self, flow: int) -> Reply:
         self._context.destroy_flow(flow, self._context.find(flow, FlowRule))

@@ -28,7 +28,7 @@ SCENARIOS = {
         " dmabuf memory_window completion_events xrc threads"
     ),
     "registration": "permissions again",
-    "raw_packets": "rss",
+    "raw_packets": "rss overrun",
 }
 SANITIZERS = ("address", "undefined")
 
