@@ -195,7 +195,7 @@ class FlowRule(NamedTuple):
                 self.ip_protocol is None or (flow is not None and flow.protocol == self.ip_protocol)
             )
             and (self.dst_port is None or _dst_port(flow) == self.dst_port)
-            and (self.kind is not FlowKind.MC_DEFAULT or bool(data[0] & _GROUP_BIT))
+            and (self.kind is not FlowKind.MC_DEFAULT or bool(data and data[0] & _GROUP_BIT))
             and all(map(frame.has, self.headers))
         )
 

@@ -308,15 +308,20 @@ class RxParser:
         return _new(Arrival, (flow, word % MODULUS, word & ACKREQ, extended, frame[payload:pad]))
 
     def _admit(self, frame: bytes, head: int) -> Flow | None:
-        """Return a new flow for a frame with an unknown head; ``None`` if the frame was dropped."""
+        """Return a new flow for a frame with an unknown head; ``None`` if the frame has none.
+
+        Then it went to raw packet queue pairs, or was dropped.
+        """
+        if self._bth_offset(frame) < 0 and self._take_raw(frame):
+            return None
         try:
             parsed = roce.parse(frame, medium=self._medium, opcodes=self._opcodes)
             malformed = False
         except WireError as error:
             found = self._malformed_request(frame)
             if found is None:
-                self._without_packet(frame, error)
-                return None
+                other = isinstance(error, roce.NotRoce)
+                return self._drop(Drop.NOT_RDMA if other else Drop.MALFORMED)
             parsed, malformed = found, True
         if reason := self._refused(parsed, malformed=malformed):
             return self._drop(reason)
@@ -325,12 +330,6 @@ class RxParser:
         if flow.layout.word == head and not _has_checksum(parsed):
             self._keep(frame[:head], flow)
         return flow
-
-    def _without_packet(self, frame: bytes, error: WireError) -> None:
-        """Pass a frame without a packet to raw packet queue pairs, or drop and count it."""
-        if not (self._bth_offset(frame) < 0 and self._take_raw(frame)):
-            other = isinstance(error, roce.NotRoce)
-            self._drops[Drop.NOT_RDMA if other else Drop.MALFORMED] += 1
 
     def _bth_offset(self, frame: bytes) -> int:
         """The offset of the BTH in a frame; -1 if it has none."""

@@ -5,10 +5,12 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rdmawire.errors import VerbsError
 from rdmawire.fabric import CAP, Host
-from rdmawire.ib import FlowRule, HeaderMatch, QPInit, QueuePair, RssHash
+from rdmawire.ib import FlowKind, FlowRule, HeaderMatch, QPInit, QueuePair, RssHash
 from rdmawire.ib.flow_steering import SteeredFrame, ip_flow, matching, rss_hash
 from rdmawire.verbs import QPAttributes, QPType
 from rdmawire.wire.checksum import ipv4_header_checksum
@@ -126,6 +128,21 @@ def test_the_type_is_that_behind_vlan_tags() -> None:
     assert not takers([FlowRule(qp, headers=(vlan,))], plain)
     length = plain[:12] + b"\x00\x20" + plain[14:]  # IEEE 802.3
     assert takers([FlowRule(qp, headers=(HeaderMatch(Ethernet),))], length) == [qp]
+
+
+@given(st.binary(max_size=80), st.sampled_from(sorted(FRAMES)), st.integers(0, 80))
+def test_any_bytes_are_steered(data: bytes, name: str, length: int) -> None:
+    host, (qp, other) = queues(2)
+    headers = tuple(
+        HeaderMatch(part, inner=inner) for part in (UDP, VLAN) for inner in (False, True)
+    )
+    for kind in FlowKind:
+        host.nic.create_flow(FlowRule(qp, kind=kind))
+    host.nic.create_flow(FlowRule(qp, rss=(qp, other)))
+    host.nic.create_flow(FlowRule(qp, headers=headers))
+    for frame in (data, FRAMES[name][:length] + data):
+        host.nic.receive(frame, 0)
+        host.nic.receive_all([frame], 0)
 
 
 def test_flows_are_spread_by_their_hash() -> None:
