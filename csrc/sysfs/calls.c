@@ -69,19 +69,12 @@
 	}
 
 /* The mode that follows the flags of a call, which is there if the call may make a file. */
-static mode_t mode_of(int flags, va_list arguments)
-{
-	bool makes = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
-
-	return makes ? va_arg(arguments, mode_t) : 0;
-}
-
 #define MODE(last)                                                                             \
 	({                                                                                     \
 		va_list arguments;                                                             \
 		mode_t mode;                                                                   \
 		va_start(arguments, last);                                                     \
-		mode = mode_of(last, arguments);                                               \
+		mode = RW_MAKES(last) ? va_arg(arguments, mode_t) : 0;                         \
 		va_end(arguments);                                                             \
 		mode;                                                                          \
 	})

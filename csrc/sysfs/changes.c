@@ -38,25 +38,6 @@ static bool refuse(int number)
 	return false;
 }
 
-/* Whether a file is in the private tree. */
-static bool is_own(int file)
-{
-	char path[PATH_MAX];
-
-	return rw_write_folder(path, file) && rw_public(path);
-}
-
-/* The same for a path. One that does not exist is nobody's. */
-static bool is_path_own(int folder, const char *path, int flags)
-{
-	int fd = (int)syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC | flags);
-	bool own = fd < 0 || is_own(fd);
-
-	if (fd >= 0)
-		syscall(SYS_close, fd);
-	return own;
-}
-
 static bool exists(int folder, const char *path)
 {
 	struct stat found;
@@ -64,9 +45,17 @@ static bool exists(int folder, const char *path)
 	return syscall(SYS_newfstatat, folder, path, &found, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* Whether a file is in the private tree. One that does not exist is nobody's. */
+static bool is_own(int folder, const char *path, int flags)
+{
+	char real[PATH_MAX];
+
+	return rw_write_real(real, folder, path, flags) ? rw_public(real) : !exists(folder, path);
+}
+
 bool rw_may_open(int folder, const char *path, int flags, unsigned found)
 {
-	bool makes = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;
+	bool makes = RW_MAKES(flags);
 	struct stat file;
 
 	if (!(found & RW_THROUGH) || flags & O_PATH ||
@@ -75,13 +64,16 @@ bool rw_may_open(int folder, const char *path, int flags, unsigned found)
 	if (syscall(SYS_newfstatat, folder, path, &file, 0) != 0)
 		return !makes || refuse(errno == ENOENT ? EACCES : errno);
 	return S_ISCHR(file.st_mode) /* of an RDMA device */ ||
-	       is_path_own(folder, path, flags & O_NOFOLLOW) || refuse(EPERM);
+	       is_own(folder, path, flags & O_NOFOLLOW) || refuse(EPERM);
 }
 
 /* Whether a file may be changed by its descriptor. */
 static bool may_alter(int fd)
 {
-	return !rw_is_reached(fd) || is_own(fd) || refuse(EPERM);
+	char path[PATH_MAX];
+
+	return !rw_is_reached(fd) || (rw_write_folder(path, fd) && rw_public(path)) ||
+	       refuse(EPERM);
 }
 
 static bool may_change(int folder, const char *path, enum change change)
@@ -94,8 +86,7 @@ static bool may_change(int folder, const char *path, enum change change)
 	case TAKES:
 		return exists(folder, path) && refuse(EPERM);
 	default:
-		return is_path_own(folder, path, change == ALTERS ? 0 : O_NOFOLLOW) ||
-		       refuse(EPERM);
+		return is_own(folder, path, change == ALTERS ? 0 : O_NOFOLLOW) || refuse(EPERM);
 	}
 }
 

@@ -7,6 +7,9 @@
 
 #include <stdbool.h>
 
+/* Whether a call with these flags of open(2) may make a file. */
+#define RW_MAKES(flags) ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE)
+
 /* Whether a file may be opened so: `path`, and `found` about it, are those of rw_find() for
  * `folder`. Else errno says why. */
 bool rw_may_open(int folder, const char *path, int flags, unsigned found);

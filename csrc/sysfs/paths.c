@@ -125,30 +125,32 @@ bool rw_write_folder(char place[static PATH_MAX], int folder)
 	return true;
 }
 
+bool rw_write_real(char place[static PATH_MAX], int folder, const char *path, int flags)
+{
+	int before = errno;
+	int fd = (int)syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC | flags);
+	bool written = fd >= 0 && rw_write_folder(place, fd);
+
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	errno = before;
+	return written;
+}
+
 /* Replace a path that programs use by the one without links. Returns false if it is no folder, or
  * none for which the tree may have a file. */
 OWN_FRAME static bool look_up(char *path, const char *root, unsigned *found)
 {
-	char place[PATH_MAX];
-	int before = errno, fd;
-	const char *used = path;
-	bool exists;
+	char place[PATH_MAX], real[PATH_MAX];
+	bool is_of_tree = is_private(path, root, place);
 
-	if (!is_covered(path))
-		return false;
-	if (is_private(path, root, place)) {
+	if (is_of_tree)
 		*found |= RW_THROUGH;
-		used = place;
-	}
-	fd = (int)syscall(SYS_openat, AT_FDCWD, used, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	exists = fd >= 0 && rw_write_folder(place, fd);
-	if (fd >= 0)
-		syscall(SYS_close, fd);
-	errno = before;
-	if (!exists)
+	if (!is_covered(path) ||
+	    !rw_write_real(real, AT_FDCWD, is_of_tree ? place : path, O_DIRECTORY))
 		return false;
-	rw_public(place);
-	strcpy(path, place);
+	rw_public(real);
+	strcpy(path, real);
 	return true;
 }
 
@@ -317,14 +319,8 @@ static bool replace_root(char *path, const char *root)
 OWN_FRAME static bool replace_real_root(char *path, const char *root)
 {
 	char real[PATH_MAX];
-	int before = errno;
-	int folder = (int)syscall(SYS_openat, AT_FDCWD, root, O_PATH | O_CLOEXEC);
-	bool written = folder >= 0 && rw_write_folder(real, folder);
 
-	if (folder >= 0)
-		syscall(SYS_close, folder);
-	errno = before;
-	return written && replace_root(path, real);
+	return rw_write_real(real, AT_FDCWD, root, 0) && replace_root(path, real);
 }
 
 bool rw_public(char *path)

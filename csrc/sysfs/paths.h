@@ -32,4 +32,7 @@ bool rw_public(char *path);
  * false if it has none. Keeps errno. */
 bool rw_write_folder(char place[static PATH_MAX], int folder);
 
+/* The same for a path. `flags` are those of open(2): O_NOFOLLOW, O_DIRECTORY. */
+bool rw_write_real(char place[static PATH_MAX], int folder, const char *path, int flags);
+
 #endif

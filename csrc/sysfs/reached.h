@@ -19,8 +19,7 @@ void rw_note_duplicate(int fd, int copy);
 /* Note how the process came to its working directory. */
 void rw_note_entered(bool is_reached);
 
-/* Whether a descriptor is that of a folder that rw_note_plain() noted: this is faster than to look
- * up its path. */
+/* Whether rw_note_plain() noted the folder of a descriptor. This is faster than to find its path. */
 bool rw_is_plain(int folder);
 
 /* Note a descriptor of a folder in which no name is one of the private tree for another. */

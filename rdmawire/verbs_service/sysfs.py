@@ -203,15 +203,11 @@ def _write_adapter(
 
 
 def _interface_attributes() -> dict[str, str]:
-    """Return attributes of :data:`INTERFACE` as the machine has them now.
-
-    They are copied: a link would lead programs that walk through the tree to the machine.
-    """
-    home = Path("/sys/class/net", INTERFACE)
+    """Attributes that :data:`INTERFACE` has now. A link would lead walkers out of the tree."""
     found = {"ifindex": "1"}
     for name in _ATTRIBUTES:
         with suppress(OSError):  # a container may have no /sys
-            found[name] = (home / name).read_text().rstrip("\n")
+            found[name] = Path("/sys/class/net", INTERFACE, name).read_text().rstrip("\n")
     return found
 
 
@@ -249,10 +245,7 @@ def _write_port(port: Path, device: EmulatedDevice, rate: float) -> None:
 
 
 def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> None:
-    """Write the uverbs device. Its file in /dev is a link to another device, or an empty file.
-
-    Programs only check it, some (UCX) that it is a character device.
-    """
+    """Write the uverbs device. Programs only check its file in /dev: UCX, that it is a device."""
     uverbs = f"uverbs{number}"
     home = folder / "sys" / place / "infiniband_verbs" / uverbs
     minor = f"{_UVERBS_MAJOR}:{_FIRST_MINOR + number}"
