@@ -24,8 +24,8 @@ _NAMES = (
     " setxattr lsetxattr removexattr lremovexattr rename renameat renameat2 link linkat fchmod"
     " fchown futimens futimes fsetxattr fremovexattr"
 )
-_PROVIDERS = "mlx5dv_create_qp efadv_create_qp_ex efadv_create_driver_qp"
-"""Functions of vendors' libraries, whose results are explained."""
+_PROVIDERS = "mlx5dv_create_qp efadv_create_qp_ex efadv_create_driver_qp umad_open_port"
+"""Functions of vendors' libraries and of libibumad, whose results are explained."""
 
 
 class Export(NamedTuple):

@@ -206,6 +206,21 @@ def test_refusals_of_vendors_libraries_have_a_reason(
     assert told == (error == EOPNOTSUPP)
 
 
+def test_programs_of_infiniband_subnets_are_refused_with_a_reason() -> None:
+    opened = (
+        "import ctypes\n"
+        "for _ in range(2):\n"
+        "    print(ctypes.CDLL(None).umad_open_port(b'rw0', 1))\n"
+    )
+    done = run("-q", "--", *PYTHON, opened)
+    assert done.stdout == f"{-EOPNOTSUPP}\n" * 2
+    (line,) = done.stderr.splitlines()
+    assert "umad_open_port: emulated devices are RoCE ports" in line
+    assert "'InfiniBand diagnostics' of 'Run verbs programs'" in line
+    guide = (Path(__file__).parents[2] / "docs/howto/verbs.md").read_text()
+    assert "\n## InfiniBand diagnostics\n" in guide
+
+
 def test_without_the_preload_a_program_sees_its_own_sys() -> None:
     look = (
         "import os; print(os.path.exists('/sys/class/infiniband/rw0'), 'LD_PRELOAD' in os.environ)"
