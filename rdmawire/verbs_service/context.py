@@ -28,7 +28,7 @@ from rdmawire.verbs import (
 from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.device_memory import DeviceMemory
 from rdmawire.verbs_service.events import Channel, EventPipe
-from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory, Turns
+from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory, Turns, do_nothing
 from rdmawire.verbs_service.ring import CompletionRing, SrqHandles, WorkRing
 
 _EVENT: Final = Struct("=QQ")
@@ -93,6 +93,8 @@ Object = (
 T = TypeVar("T", bound=Object)
 
 
+_LOOKS: Final = 256
+"""Objects of other kinds that one step of closing a context passes over."""
 PARTS: Final = (Region, MemoryWindow, CompletionRing, SharedReceiveQueue)
 """Objects of the engine that exceptions in its work are attributed by, besides queue pairs."""
 
@@ -363,32 +365,42 @@ class Context:
         self.remove(handle)
 
     def close(self) -> None:
-        """Destroy all objects, and free the rings and descriptors.
+        """Do all steps of :meth:`closing`."""
+        for _ in self.closing():
+            pass
 
-        Where that raises exceptions the others are destroyed, and the last exception is raised.
+    def closing(self) -> Iterator[None]:
+        """Destroy all objects, one before each step, and at the end free rings and descriptors.
+
+        Where that raises exceptions the others are destroyed, and at the end one is raised.
         """
         if self._closed:
             return
         self._closed = True
+        self.copies.on_late = self.copies.on_answer = do_nothing
+        failed: list[Exception] = []
+        yield from self._destroy(FlowRule, self.destroy_flow, failed)
+        yield from self._destroy(QueuePairHandle, self.destroy_qp, failed)
+        yield from self._destroy(QueuePairHandle, self.destroy_qp, failed)  # work queues
+        yield from self._destroy(SrqHandle, self.destroy_srq, failed)
+        yield from self._destroy(CqHandle, self.destroy_cq, failed)
+        yield from self._destroy(Channel, self.destroy_channel, failed)
+        yield from self._destroy(MemoryWindow, self.dealloc_mw, failed)
+        yield from self._destroy(XrcDomain, self.close_xrcd, failed)
+        if self.file.users == 1:  # what the contexts of a file share
+            yield from self._destroy(Region, self.dereg_mr, failed)
+            yield from self._destroy(DeviceMemory, self.free_dm, failed)
+            yield from self._destroy(AllocatedPD, self.dealloc_pd, failed)
         with ExitStack() as last:  # each of them, whatever the others raise
             last.callback(self.pipe.close)
             last.callback(self.ring.close)
             last.callback(self.nic.destroy_async_channel, self.async_channel)
             last.callback(self._leave_file)
-            last.callback(self._destroy, XrcDomain, self.close_xrcd)
-            last.callback(self._destroy, MemoryWindow, self.dealloc_mw)
-            last.callback(self._destroy, Channel, self.destroy_channel)
-            last.callback(self._destroy, CqHandle, self.destroy_cq)
-            last.callback(self._destroy, SrqHandle, self.destroy_srq)
-            last.callback(self._destroy, QueuePairHandle, self.destroy_qp)  # work queues
-            last.callback(self._destroy, QueuePairHandle, self.destroy_qp)
-            last.callback(self._destroy, FlowRule, self.destroy_flow)
+        if failed:
+            raise failed[0]
 
     def _leave_file(self) -> None:
-        """Free the memory of the process unless regions of other contexts have it.
-
-        The last context destroys what the file has.
-        """
+        """Free the memory of the process unless regions of other contexts have it."""
         self.file.users -= 1
         with ExitStack() as last:
             if self.process is not None:
@@ -396,24 +408,22 @@ class Context:
             last.callback(self.copies.close)
             if not self.file.users:
                 last.callback(self.file.closing.close)
-                last.callback(self._destroy, AllocatedPD, self.dealloc_pd)
-                last.callback(self._destroy, DeviceMemory, self.free_dm)
-                last.callback(self._destroy, Region, self.dereg_mr)
             elif self.is_registered:
                 self.file.closing.callback(last.pop_all().close)
 
-    def _destroy(self, kind: type[T], destroy: Callable[[int, T], None]) -> None:
-        """Destroy all objects of a kind, except those that another process still uses.
-
-        The first exception of another kind is raised once all are tried.
-        """
-        failed: Exception | None = None
-        for handle, thing in self.of_kind(kind):
-            try:
-                destroy(handle, thing)
-            except VerbsError:
+    def _destroy(
+        self, kind: type[T], destroy: Callable[[int, T], None], failed: list[Exception]
+    ) -> Iterator[None]:
+        """Destroy all objects of a kind, except those that another process still uses."""
+        for number, handle in enumerate((*self._objects, *self.file.objects)):
+            thing = self._objects.get(handle) or self.file.objects.get(handle)
+            if isinstance(thing, kind):
+                try:
+                    destroy(handle, thing)
+                except VerbsError:
+                    continue
+                except Exception as error:
+                    failed.append(error)
+            elif number % _LOOKS:
                 continue
-            except Exception as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+            yield

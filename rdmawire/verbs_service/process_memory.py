@@ -154,8 +154,8 @@ class CopyThread:
         self._turn = self._left = 0
         self._late_since = self._late_answers = 0
         self._broken = self._gone = False
-        self.on_late: Callable[[], None] = _do_nothing
-        self.on_answer: Callable[[], None] = _do_nothing
+        self.on_late: Callable[[], None] = do_nothing
+        self.on_answer: Callable[[], None] = do_nothing
 
     def take_fds(self) -> tuple[int, int]:
         """Return the library's ends, which the caller closes: the socket and the buffer."""
@@ -265,7 +265,7 @@ class Late(Exception):
     """The library has not copied yet."""
 
 
-def _do_nothing() -> None:
+def do_nothing() -> None:
     """Do nothing: nobody waits."""
 
 

@@ -3,7 +3,8 @@
 import os
 import socket
 from array import array
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from errno import EADDRINUSE, EBADF, EINVAL, EIO, ENODEV, ENOMEM, EPROTO
 from functools import partial
@@ -52,6 +53,8 @@ _LOOKS: Final = 3
 """How often a ring is read before the next: a receive and a send often follow each other."""
 _ROUNDS: Final = 8
 """How often frames are moved in one step before rings are read again."""
+_MAX_CLOSING: Final = ms(2)
+"""Time (ns) in each step for destroying the objects of clients that are gone."""
 _MAX_MOVING: Final = ms(2)
 """Time (ns) after which frames are not moved again in the same step."""
 
@@ -113,6 +116,8 @@ class Server:
         self._turns = Turns()
         self._ending: dict[Client, None] = {}
         """The clients whose work raised an exception: they are dropped in the next step."""
+        self._closing: deque[tuple[str, Iterator[None]]] = deque()
+        """The steps that close contexts, and whose they are."""
         self._interrupted: list[QueuePair] = []
         """Queue pairs whose work ended with an exception of another client's."""
         self.write_counters: Callable[[], None] | None = None
@@ -144,8 +149,9 @@ class Server:
         """Take posted work, and move frames."""
         worked = False
         self._turns.number += 1
-        if self._ending:
+        if self._ending or self._closing:
             self._drop_ending()
+            self._close_some()
         for context in self._contexts:
             looks, ring = _LOOKS, context.ring
             while looks and ring.has_work and self._take_work(context):
@@ -240,7 +246,7 @@ class Server:
 
     def may_sleep(self) -> bool:
         """Have libraries ring their doorbells. ``False`` if there is work already."""
-        if self._reports or self._ending:
+        if self._reports or self._ending or self._closing:
             return False
         for context in self._contexts:
             context.ring.sleep()
@@ -494,7 +500,7 @@ class Server:
         self._drop(client)
 
     def _drop(self, client: Client) -> None:
-        """Forget a client, and destroy what it had."""
+        """Forget a client, and destroy what it had: many objects in several steps."""
         self.loop.unregister(client.connection.fd)
         self._clients.pop(client.connection.fd, None)
         client.connection.close()
@@ -506,22 +512,34 @@ class Server:
             self._contexts = tuple(one for one in self._contexts if one is not context)
             self.loop.unregister(context.ring.doorbell)
             self.loop.unregister(context.copies.fd)
-            self._close(name, context.close)
+            self._closing.append((name, context.closing()))
+            self._close_some()
         session, client.session = client.session, None
         if session is not None:
-            self._close(name, partial(self.cm.close, session))
+            try:
+                self.cm.close(session)
+            except Exception as error:
+                self._failures.of_client(name, error)
 
-    def _close(self, name: str, close: Callable[[], None]) -> None:
-        """Destroy what a client had."""
-        try:
-            close()
-        except Exception as error:
-            self._failures.of_client(name, error)
+    def _close_some(self) -> None:
+        """Destroy objects of clients that are gone, the oldest client's first, for a short time."""
+        end = now() + _MAX_CLOSING
+        while self._closing and now() < end:
+            name, steps = self._closing[0]
+            try:
+                next(steps)
+            except StopIteration:
+                self._closing.popleft()
+            except Exception as error:
+                self._closing.popleft()
+                self._failures.of_client(name, error)
 
     def close(self) -> None:
         """Drop all clients, and remove the socket."""
         for client in tuple(self._clients.values()):
             self._drop(client)
+        while self._closing:
+            self._close_some()
         self.loop.unregister(self._listener.fileno())
         self._listener.close()
         self._spare.close()

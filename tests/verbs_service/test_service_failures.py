@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 
 from rdmawire.ib import engine, local_connection
 from rdmawire.ib.cm import manager
+from rdmawire.live import now
+from rdmawire.units import us
 from rdmawire.verbs.ah import mapped
 from rdmawire.verbs_service import cm, context, posting, server
 from rdmawire.verbs_service.attributes import gid_words
@@ -376,3 +379,23 @@ def test_work_beyond_the_queue_ends_its_client(shared: tuple[Stepped, Others]) -
     service.until(lambda: victim.client.is_closed)
     others.check()
     peer.client.close()
+
+
+def test_many_objects_of_a_client_that_is_gone_are_destroyed_in_several_steps(
+    shared: tuple[Stepped, Others], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, others = shared
+    client = SteppedClient(service, 0)
+    for _ in range(500):
+        client.call("alloc_mw", client.pd, 1)
+    clock = count(now(), 1000)
+    monkeypatch.setattr(server, "now", lambda: next(clock))
+    monkeypatch.setattr(server, "_MAX_CLOSING", us(100))
+    others.send()
+    client.close()
+    service.until(lambda: service.server._closing)
+    others.check()
+    assert service.server._closing
+    service.until(lambda: not service.server._closing)
+    others.send()
+    others.check()
