@@ -90,6 +90,45 @@ def check_is_socket(path: Path) -> None:
             raise VerbsError(text, EADDRINUSE)
 
 
+def listen(path: Path) -> socket.socket:
+    """Listen on a socket file, in place of one that no service answers at any more.
+
+    ``VerbsError`` EADDRINUSE if a service does, or if the file is another one.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_dead(path)
+        listener.bind(os.fspath(path))
+        listener.listen(socket.SOMAXCONN)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def remove_dead(path: Path) -> None:
+    """Remove a socket file at which no service answers.
+
+    ``VerbsError`` EADDRINUSE if a service does, or for another file.
+    """
+    check_is_socket(path)
+    if not path.exists():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.setblocking(False)  # another program may accept none
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+        except OSError as error:
+            text = f"{path}: a socket of another program ({error.strerror}): name another path"
+            raise VerbsError(text, EADDRINUSE) from error
+    raise VerbsError(f"{path}: a service is running there", EADDRINUSE)
+
+
 def is_served(path: Path) -> bool:
     """Whether a service answers at a socket. Waits for one that is starting.
 

@@ -6,7 +6,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from errno import EADDRINUSE, EBADF, EINVAL, EIO, ENODEV, ENOMEM, EPROTO
+from errno import EBADF, EINVAL, EIO, ENODEV, ENOMEM, EPROTO
 from functools import partial
 from pathlib import Path
 from select import EPOLLET, EPOLLIN
@@ -40,7 +40,7 @@ from rdmawire.verbs_service.failures import Failures, culprit
 from rdmawire.verbs_service.network import DeviceNetwork
 from rdmawire.verbs_service.posting import take_receives, take_work
 from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory, Turns
-from rdmawire.verbs_service.program import check_is_socket, check_socket_path
+from rdmawire.verbs_service.program import check_socket_path, listen, remove_dead
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
 from rdmawire.verbs_service.ring import MAX_BATCH, RingError, WorkRing, fence
 
@@ -132,10 +132,10 @@ class Server:
         self._clients: dict[int, Client] = {}
         self._contexts: tuple[Context, ...] = ()
         check_socket_path(path)
-        _remove_dead(path)
+        remove_dead(path)
         if prepare is not None:
             prepare(self.devices)
-        self._listener = _listen(path)
+        self._listener = listen(path)
         self._spare = socket.socket(socket.AF_UNIX)
         """A descriptor for accepting a client when there is none left."""
         self._turns_away = False
@@ -578,38 +578,3 @@ def _memory_of(connection: ControlConnection) -> ProcessMemory | None:
         return memory
     memory.close()
     return None
-
-
-def _listen(path: Path) -> socket.socket:
-    """Listen on a socket file, in place of one that no service answers at any more.
-
-    ``VerbsError`` EADDRINUSE if a service does, or if the file is another one.
-    """
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_dead(path)
-        listener.bind(os.fspath(path))
-        listener.listen(socket.SOMAXCONN)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def _remove_dead(path: Path) -> None:
-    check_is_socket(path)
-    if not path.exists():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        probe.setblocking(False)  # another program may accept none
-        try:
-            probe.connect(os.fspath(path))
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-            return
-        except OSError as error:
-            text = f"{path}: a socket of another program ({error.strerror}): name another path"
-            raise VerbsError(text, EADDRINUSE) from error
-    raise VerbsError(f"{path}: a service is running there", EADDRINUSE)
