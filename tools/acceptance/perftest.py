@@ -93,6 +93,26 @@ _REFUSED = (
     ("ib_send_bw", "DC", "-c DC", "Unable to create QP"),
 )
 """Program, transport, options, error."""
+_TO_SERVER = "-B 02:00:00:00:00:02 -E 02:00:00:00:00:01"
+_TO_CLIENT = "-B 02:00:00:00:00:01 -E 02:00:00:00:00:02"
+_ADDRESSED = "-J 10.0.0.1 -j 10.0.0.2 -K 7777 -k 7778"
+_RAW = (
+    ("raw_ethernet_bw", f"{_ADDRESSED} --tcp -n 500", ""),
+    ("raw_ethernet_bw", "-s 1500 -n 500", "--sniffer"),
+    ("raw_ethernet_lat", f"{_ADDRESSED} -n 500", ""),
+)
+"""Program, options, further ones of the server. No frame is lost: there are 512 receives."""
+
+
+def run_raw(program: str, options: str, of_server: str) -> Case:
+    """Return a run of two programs that exchange raw packets, and do not connect."""
+    return replace(
+        run(program, "raw packets", options),
+        options=f"{program} {options} {of_server}".rstrip(),
+        client=f"{program} --client -d {{client}} {_TO_SERVER} -F {options}",
+        server=f"{program} --server -d {{server}} {_TO_CLIENT} -F {options} {of_server}",
+        port=0,
+    )
 
 
 def run(program: str, transport: str, options: str) -> Case:
@@ -130,6 +150,8 @@ def cases() -> Iterator[Case]:
         yield run(*row)
     for row in _BY_CM:
         yield run_by_cm(*row)
+    for raw in _RAW:
+        yield run_raw(*raw)
     for program, transport, options, error in _REFUSED:
         refused = run(program, transport, options)
         yield replace(refused, expect="", refused=error, frames=False)
