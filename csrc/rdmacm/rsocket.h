@@ -122,7 +122,7 @@ bool rs_has_connection(struct rsocket *rs);
 void rs_copy_address(const void *from, struct sockaddr *to, socklen_t *length);
 void rs_destroy_children(struct rsocket *listener);
 
-/* rsocket_stream.c */
+/* rsocket_stream_open.c */
 struct rs_sge {
 	uint64_t address;
 	uint32_t key, length;
@@ -137,11 +137,13 @@ struct rs_conn_data {
 
 int rs_stream_open(struct rsocket *rs);
 void rs_stream_close(struct rs_stream *s);
-void rs_stream_poll(struct rsocket *rs);
-void rs_stream_arm(struct rsocket *rs);
 int rs_iomap_count(int wanted);
 void rs_stream_offer(struct rsocket *rs, struct rs_conn_data *data);
 int rs_stream_start(struct rsocket *rs, const void *data, size_t length);
+
+/* rsocket_stream.c */
+void rs_stream_poll(struct rsocket *rs);
+void rs_stream_arm(struct rsocket *rs);
 short rs_stream_events(struct rsocket *rs);
 ssize_t rs_stream_send(struct rsocket *rs, const struct iovec *iov, size_t count, int flags);
 ssize_t rs_stream_receive(struct rsocket *rs, const struct iovec *iov, size_t count, int flags);

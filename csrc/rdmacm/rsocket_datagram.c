@@ -8,54 +8,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "rsocket.h"
+#include "rsocket_datagram.h"
 
 enum {
-	SLOT = RS_LOW_WATER, /* bytes of a datagram with its header */
-	GRH = sizeof(struct ibv_grh),
 	QUEUED = 64,		/* datagrams that wait for the number of a queue pair, at most */
 	MAX_PEERS = 4096,	/* that are learned */
 	RESOLVE_TIMEOUT = 2000, /* ms */
 };
 static const int64_t CONFIRMED = 1000000000; /* ns for which a peer is not asked for again */
-
-struct ds_header {
-	uint8_t version, length;
-	__be16 port;
-	union {
-		__be32 ipv4;
-		struct {
-			__be32 flow;
-			uint8_t address[16];
-		} ipv6;
-	};
-};
-enum { HEADER_4 = 8, HEADER_6 = 24 };
-
-struct slot {
-	struct slot *next;
-	struct endpoint *endpoint;
-	uint32_t length; /* received, without the GRH */
-	bool received;
-	uint8_t *data;
-};
-
-struct endpoint {
-	struct endpoint *next;
-	struct sockaddr_storage address;
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
-	struct ibv_mr *mr;
-	uint8_t *memory;
-	size_t size;
-	struct ds_header header;
-	uint32_t most;		 /* bytes of a datagram with its header */
-	unsigned received, sent; /* numbers of slots */
-	struct slot *slots, *free;
-};
 
 struct queued {
 	struct queued *next;
@@ -83,6 +44,8 @@ struct rs_datagrams {
 
 int rs_datagrams_open(struct rsocket *rs)
 {
+	if (!rs_event_channel())
+		return -1;
 	rs->datagrams = calloc(1, sizeof *rs->datagrams);
 	if (!rs->datagrams)
 		return cm_fail(ENOMEM);
@@ -121,195 +84,11 @@ static int bind_anywhere(struct rsocket *rs)
 	return rs->bound ? 0 : rs_datagrams_bind(rs, (struct sockaddr *)&any);
 }
 
-/* Whether two addresses with ports are the same. */
-static bool is_same(const void *one, const void *other, bool with_port)
-{
-	const struct sockaddr_in *a = one, *b = other;
-	const struct sockaddr_in6 *a6 = one, *b6 = other;
-
-	if (a->sin_family != b->sin_family || (with_port && a->sin_port != b->sin_port))
-		return false;
-	if (a->sin_family == AF_INET)
-		return a->sin_addr.s_addr == b->sin_addr.s_addr;
-	return !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof a6->sin6_addr);
-}
-
-static void set_header(struct ds_header *header, const struct sockaddr_storage *address,
-		       __be16 port)
-{
-	const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)address;
-
-	*header = (struct ds_header){.version = 4, .length = HEADER_4, .port = port};
-	header->ipv4 = ((const struct sockaddr_in *)address)->sin_addr.s_addr;
-	if (address->ss_family == AF_INET)
-		return;
-	header->version = 6;
-	header->length = HEADER_6;
-	header->ipv6.flow = sin6->sin6_flowinfo;
-	memcpy(header->ipv6.address, &sin6->sin6_addr, sizeof header->ipv6.address);
-}
-
-/* The source of a datagram. Returns false for one that is invalid. */
-static bool get_source(const struct slot *slot, struct sockaddr_storage *source)
-{
-	const struct ds_header *header = (const struct ds_header *)(slot->data + GRH);
-	struct sockaddr_in *sin = (struct sockaddr_in *)source;
-	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)source;
-
-	memset(source, 0, sizeof *source);
-	if (slot->length < HEADER_4 || slot->length < header->length)
-		return false;
-	sin->sin_port = header->port;
-	if (header->version == 4 && header->length == HEADER_4) {
-		sin->sin_family = AF_INET;
-		sin->sin_addr.s_addr = header->ipv4;
-		return true;
-	}
-	sin6->sin6_family = AF_INET6;
-	memcpy(&sin6->sin6_addr, header->ipv6.address, sizeof sin6->sin6_addr);
-	return header->version == 6 && header->length == HEADER_6;
-}
-
-static int move_to_rts(struct ibv_qp *qp)
-{
-	struct ibv_qp_attr attributes = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = RDMA_UDP_QKEY};
-	int error = ibv_modify_qp(qp, &attributes,
-				  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-
-	attributes.qp_state = IBV_QPS_RTR;
-	if (!error)
-		error = ibv_modify_qp(qp, &attributes, IBV_QP_STATE);
-	attributes.qp_state = IBV_QPS_RTS;
-	return error ? error : ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
-}
-
-static int create_qp(struct rsocket *rs, struct endpoint *endpoint)
-{
-	struct ibv_context *verbs = endpoint->pd->context;
-	struct ibv_comp_channel *channel = rs_comp_channel(verbs);
-	struct ibv_qp_init_attr attributes = {
-		.qp_type = IBV_QPT_UD,
-		.sq_sig_all = 1,
-		.cap = {endpoint->sent, endpoint->received, 1, 1, 0},
-	};
-	struct ibv_port_attr port;
-
-	if (channel)
-		endpoint->cq = ibv_create_cq(verbs, (int)(endpoint->sent + endpoint->received), rs,
-					     channel, 0);
-	if (!endpoint->cq || ibv_query_port(verbs, 1, (struct _compat_ibv_port_attr *)&port))
-		return errno;
-	endpoint->most = 128u << port.active_mtu;
-	if (endpoint->most > SLOT)
-		endpoint->most = SLOT;
-	attributes.send_cq = attributes.recv_cq = endpoint->cq;
-	endpoint->qp = ibv_create_qp(endpoint->pd, &attributes);
-	return endpoint->qp ? move_to_rts(endpoint->qp) : errno;
-}
-
-static int post_receive(struct slot *slot)
-{
-	struct ibv_sge part = {(uintptr_t)slot->data, GRH + SLOT, slot->endpoint->mr->lkey};
-	struct ibv_recv_wr request = {.wr_id = (uintptr_t)slot, .sg_list = &part, .num_sge = 1},
-			   *bad;
-
-	return ibv_post_recv(slot->endpoint->qp, &request, &bad);
-}
-
-static int create_slots(struct endpoint *endpoint)
-{
-	unsigned count = endpoint->sent + endpoint->received;
-	int error = 0;
-
-	endpoint->size = (size_t)count * (GRH + SLOT);
-	endpoint->slots = calloc(count, sizeof *endpoint->slots);
-	endpoint->memory = mmap(NULL, endpoint->size, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (endpoint->memory == MAP_FAILED)
-		endpoint->memory = NULL;
-	if (!endpoint->slots || !endpoint->memory)
-		return ENOMEM;
-	endpoint->mr =
-		ibv_reg_mr(endpoint->pd, endpoint->memory, endpoint->size, IBV_ACCESS_LOCAL_WRITE);
-	if (!endpoint->mr)
-		return errno;
-	for (unsigned i = 0; i < count && !error; i++) {
-		struct slot *slot = &endpoint->slots[i];
-
-		*slot = (struct slot){.endpoint = endpoint, .received = i < endpoint->received};
-		slot->data = endpoint->memory + (size_t)i * (GRH + SLOT);
-		if (slot->received) {
-			error = post_receive(slot);
-		} else {
-			slot->next = endpoint->free;
-			endpoint->free = slot;
-		}
-	}
-	return error;
-}
-
-static void free_endpoint(struct endpoint *endpoint)
-{
-	if (endpoint->qp)
-		ibv_destroy_qp(endpoint->qp);
-	if (endpoint->cq)
-		ibv_destroy_cq(endpoint->cq);
-	if (endpoint->mr)
-		ibv_dereg_mr(endpoint->mr);
-	if (endpoint->memory)
-		munmap(endpoint->memory, endpoint->size);
-	free(endpoint->slots);
-	free(endpoint);
-}
-
-static unsigned slot_count(int queue, int buffer)
-{
-	int count = buffer / SLOT < queue ? buffer / SLOT : queue;
-
-	return count < 2 ? 2 : (unsigned)count;
-}
-
-/* The endpoint of an id with a local address, made if there is none. Returns null with errno. The
- * caller has the mutex, which is released while a new one is freed. */
-static struct endpoint *endpoint_of(struct rsocket *rs, struct rdma_cm_id *id)
-{
-	const struct sockaddr_storage *address = &id->route.addr.src_storage;
-	struct endpoint *endpoint = rs->datagrams->endpoints;
-	int error;
-
-	while (endpoint && !is_same(&endpoint->address, address, false))
-		endpoint = endpoint->next;
-	if (endpoint)
-		return endpoint;
-	endpoint = calloc(1, sizeof *endpoint);
-	if (!endpoint)
-		return NULL;
-	endpoint->pd = id->pd;
-	endpoint->address = *address;
-	endpoint->sent = slot_count(rs->options.send_queue, rs->options.send_buffer);
-	endpoint->received = slot_count(rs->options.receive_queue, rs->options.receive_buffer);
-	set_header(&endpoint->header, address, rdma_get_src_port(rs->id));
-	error = create_qp(rs, endpoint);
-	if (!error)
-		error = create_slots(endpoint);
-	if (error) {
-		free_endpoint(endpoint);
-		errno = error;
-		return NULL;
-	}
-	endpoint->next = rs->datagrams->endpoints;
-	rs->datagrams->endpoints = endpoint;
-	if (rs->armed)
-		ibv_req_notify_cq(endpoint->cq, 0);
-	return endpoint;
-}
-
 static struct peer *find_peer(struct rs_datagrams *d, const void *address)
 {
 	struct peer *peer = d->peers;
 
-	while (peer && !is_same(&peer->address, address, true))
+	while (peer && !rs_is_same(&peer->address, address, true))
 		peer = peer->next;
 	return peer;
 }
@@ -407,7 +186,8 @@ static int ask(struct rsocket *rs, struct peer *peer)
 		return errno;
 	if (!rdma_resolve_addr(id, anywhere ? NULL : (struct sockaddr *)&from,
 			       (struct sockaddr *)&peer->address, RESOLVE_TIMEOUT) &&
-	    !rdma_resolve_route(id, RESOLVE_TIMEOUT) && (endpoint = endpoint_of(rs, id)) &&
+	    !rdma_resolve_route(id, RESOLVE_TIMEOUT) &&
+	    (endpoint = rs_endpoint_of(rs, &rs->datagrams->endpoints, id)) &&
 	    !rdma_migrate_id(id, channel)) {
 		if (!peer->ah)
 			peer->endpoint = endpoint;
@@ -453,7 +233,7 @@ int rs_datagrams_connect(struct rsocket *rs, const struct sockaddr *address)
 /* Another rsocket asks for the queue pair of an address. */
 static void answer(struct rsocket *rs, struct rdma_cm_id *id)
 {
-	struct endpoint *endpoint = endpoint_of(rs, id);
+	struct endpoint *endpoint = rs_endpoint_of(rs, &rs->datagrams->endpoints, id);
 	struct rdma_conn_param param = {0};
 
 	if (endpoint)
@@ -522,7 +302,7 @@ void rs_datagrams_close(struct rsocket *rs)
 	free_peers(rs);
 	while ((endpoint = rs->datagrams->endpoints)) {
 		rs->datagrams->endpoints = endpoint->next;
-		free_endpoint(endpoint);
+		rs_endpoint_free(endpoint);
 	}
 	free(rs->datagrams);
 }
@@ -556,13 +336,13 @@ static void arrived(struct rs_datagrams *d, struct slot *slot, struct ibv_wc *do
 	slot->length = done->byte_len > GRH ? done->byte_len - GRH : 0;
 	if (done->status != IBV_WC_SUCCESS)
 		return;
-	if (!get_source(slot, &source)) {
-		post_receive(slot);
+	if (!rs_slot_source(slot, &source)) {
+		rs_slot_post(slot);
 		return;
 	}
 	learn(d, slot, done, &source);
-	if (d->connected && !is_same(&d->connected->address, &source, true)) {
-		post_receive(slot);
+	if (d->connected && !rs_is_same(&d->connected->address, &source, true)) {
+		rs_slot_post(slot);
 		return;
 	}
 	slot->next = NULL;
@@ -690,14 +470,14 @@ static size_t take(struct rs_datagrams *d, struct msghdr *message, bool peek)
 
 	rs_fill(&to, data + before, length < room ? length : room);
 	message->msg_flags = length > room ? MSG_TRUNC : 0;
-	if (message->msg_name && get_source(slot, &source))
+	if (message->msg_name && rs_slot_source(slot, &source))
 		rs_copy_address(&source, message->msg_name, &message->msg_namelen);
 	if (peek)
 		return length;
 	d->arrived = slot->next;
 	if (!d->arrived)
 		d->last = &d->arrived;
-	post_receive(slot);
+	rs_slot_post(slot);
 	return length;
 }
 

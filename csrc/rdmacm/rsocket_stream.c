@@ -9,225 +9,15 @@
 #include <byteswap.h>
 #include <endian.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "rsocket_stream.h"
 
-enum { VERSION = 1, FLAG_BIG_ENDIAN = 1, FLAG_IOMAPS = 2 };
 enum { DISCONNECT, KEEPALIVE, SHUTDOWN }; /* control messages */
-enum { POLLED = 16, POSTED = 64 };	  /* completions and receives at a time */
+enum { POLLED = 16 };			  /* completions at a time */
 enum { KEPT_FOR_SHUTDOWN = 2, LINGER = 10 /* s */ };
 
 #define VALUE(message) ((message) & 0x1fffffff)
-#define ROUND_UP(size) (((size) + 4095) & ~(size_t)4095)
-
-static const bool BIG_ENDIAN_HOST = __BYTE_ORDER == __BIG_ENDIAN;
-
-/* Queues of at least 16 entries, and at most what the device has. */
-static uint32_t queue_size(int wanted, const struct ibv_device_attr *device)
-{
-	uint32_t most = (uint32_t)device->max_qp_wr - RS_CONTROLS;
-
-	if (most > RS_MAX_QUEUE)
-		most = RS_MAX_QUEUE;
-	return wanted < RS_MIN_QUEUE	 ? RS_MIN_QUEUE
-	       : (uint32_t)wanted < most ? (uint32_t)wanted
-					 : most;
-}
-
-static int create_qp(struct rsocket *rs, struct rs_stream *s)
-{
-	struct ibv_device_attr device;
-	struct ibv_comp_channel *channel = rs_comp_channel(rs->id->verbs);
-	struct ibv_qp_init_attr attributes = {.qp_type = IBV_QPT_RC, .sq_sig_all = 1};
-	int error = ibv_query_device(rs->id->verbs, &device);
-
-	if (error)
-		return cm_fail(error);
-	s->data_requests = queue_size(rs->options.send_queue, &device) - RS_CONTROLS;
-	s->credits = queue_size(rs->options.receive_queue, &device);
-	attributes.cap = (struct ibv_qp_cap){
-		.max_send_wr = s->data_requests + RS_CONTROLS,
-		.max_recv_wr = s->credits + RS_CONTROLS,
-		.max_send_sge = 2,
-		.max_recv_sge = 1,
-		.max_inline_data = (uint32_t)rs->options.inline_data,
-	};
-	if (channel)
-		s->cq = ibv_create_cq(
-			rs->id->verbs,
-			(int)(attributes.cap.max_send_wr + attributes.cap.max_recv_wr), rs, channel,
-			0);
-	if (!s->cq)
-		return -1;
-	attributes.send_cq = attributes.recv_cq = s->cq;
-	if (rdma_create_qp(rs->id, NULL, &attributes))
-		return -1;
-	s->qp = rs->id->qp;
-	s->max_inline = attributes.cap.max_inline_data < RS_MAX_INLINE
-				? attributes.cap.max_inline_data
-				: RS_MAX_INLINE;
-	return 0;
-}
-
-/* Memory of a connection: the targets and the entries of mapped buffers, the receive buffer, and,
- * in a region of its own, the send buffer and the entries that are written to the peer. */
-static int create_buffers(struct rsocket *rs, struct rs_stream *s)
-{
-	size_t lists =
-		ROUND_UP(sizeof *s->targets * RS_TARGETS + sizeof *s->iomaps * s->iomap_count);
-	size_t received = ROUND_UP(s->receive_size),
-	       sent = s->send_size + sizeof *s->updates * RS_CONTROLS;
-	uint8_t *memory;
-
-	s->mapped = lists + received + ROUND_UP(sent);
-	memory = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		return -1;
-	s->memory = memory;
-	s->targets = (struct rs_sge *)memory;
-	s->iomaps = (struct rs_iomap *)(s->targets + RS_TARGETS);
-	s->received = memory + lists;
-	s->sent = memory + lists + received;
-	s->updates = (struct rs_sge *)(s->sent + s->send_size);
-	s->remote_mr = ibv_reg_mr(rs->id->pd, memory, lists + received,
-				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	s->local_mr = s->remote_mr ? ibv_reg_mr(rs->id->pd, s->sent, sent, IBV_ACCESS_LOCAL_WRITE)
-				   : NULL;
-	return s->local_mr ? 0 : -1;
-}
-
-static int post_receives(struct rs_stream *s, unsigned count)
-{
-	struct ibv_recv_wr requests[POSTED], *bad;
-	int error = 0;
-
-	while (count && !error) {
-		unsigned part = count < POSTED ? count : POSTED;
-
-		for (unsigned i = 0; i < part; i++)
-			requests[i] = (struct ibv_recv_wr){.wr_id = RS_RECEIVED,
-							   .next = i + 1 < part ? &requests[i + 1]
-										: NULL};
-		error = ibv_post_recv(s->qp, requests, &bad);
-		count -= part;
-	}
-	return cm_fail(error);
-}
-
-static uint32_t buffer_size(int wanted, uint32_t least)
-{
-	return wanted < (int)least ? least : ((uint32_t)wanted + 7) & ~7u;
-}
-
-/* Free a stream whose id is destroyed. */
-void rs_stream_close(struct rs_stream *s)
-{
-	if (s->qp)
-		ibv_destroy_qp(s->qp);
-	if (s->cq)
-		ibv_destroy_cq(s->cq);
-	rs_iomaps_close(s);
-	if (s->remote_mr)
-		ibv_dereg_mr(s->remote_mr);
-	if (s->local_mr)
-		ibv_dereg_mr(s->local_mr);
-	if (s->memory)
-		munmap(s->memory, s->mapped);
-	free(s);
-}
-
-/* Make the queue pair and the buffers of an rsocket whose id has a device. Returns -1 with errno.
- */
-int rs_stream_open(struct rsocket *rs)
-{
-	struct rs_stream *s = calloc(1, sizeof *s);
-	int error;
-
-	if (!s)
-		return cm_fail(ENOMEM);
-	s->receive_size = buffer_size(rs->options.receive_buffer, 2 * sizeof(uint64_t));
-	s->send_size = buffer_size(rs->options.send_buffer, 2 * RS_LOW_WATER);
-	s->iomap_count = (unsigned)rs->options.iomaps;
-	if (create_qp(rs, s) || create_buffers(rs, s) ||
-	    post_receives(s, s->credits + RS_CONTROLS)) {
-		error = errno;
-		rs->id->qp = NULL;
-		rs_stream_close(s);
-		return cm_fail(error);
-	}
-	s->send_free = s->send_size;
-	s->requests_free = s->data_requests;
-	s->controls_free = RS_CONTROLS;
-	s->consumed = s->offered = s->receive_size / 2; /* the offer is of the first half */
-	pthread_mutex_lock(&rs->mutex);
-	rs->stream = s;
-	pthread_mutex_unlock(&rs->mutex);
-	return 0;
-}
-
-/* Numbers of iomaps have 8 bits: above 128 they are multiples of 256. */
-static uint8_t scaled(unsigned value)
-{
-	return (uint8_t)(value <= 128 ? value : 128 | value >> 8);
-}
-
-static unsigned unscaled(uint8_t value)
-{
-	return value <= 128 ? value : (value & 127u) << 8;
-}
-
-/* A number of mapped buffers that the private data can express. */
-int rs_iomap_count(int wanted)
-{
-	return (int)unscaled(scaled(wanted > 0x7fff ? 0x7fff : (unsigned)wanted));
-}
-
-/* The private data of a request and of an answer. */
-void rs_stream_offer(struct rsocket *rs, struct rs_conn_data *data)
-{
-	struct rs_stream *s = rs->stream;
-
-	*data = (struct rs_conn_data){
-		.version = VERSION,
-		.flags = FLAG_IOMAPS | (BIG_ENDIAN_HOST ? FLAG_BIG_ENDIAN : 0),
-		.credits = htobe16((uint16_t)s->credits),
-		.iomaps = scaled(s->iomap_count),
-		.targets = {htobe64((uintptr_t)s->targets), htobe32(s->remote_mr->rkey),
-			    htobe32(RS_TARGETS)},
-		.buffer = {htobe64((uintptr_t)s->received), htobe32(s->remote_mr->rkey),
-			   htobe32(s->receive_size / 2)},
-	};
-}
-
-/* Use the private data of the peer. Returns -1 with errno if it is of another protocol. */
-int rs_stream_start(struct rsocket *rs, const void *private, size_t length)
-{
-	struct rs_stream *s = rs->stream;
-	struct rs_conn_data data;
-
-	if (!private || length < sizeof data || *(const uint8_t *)private != VERSION)
-		return cm_fail(rw_refuse(EPROTONOSUPPORT, "rsocket", "the peer is no rsocket"));
-	memcpy(&data, private, sizeof data);
-	rs->reading = rs->writing = true;
-	s->swap = !(data.flags & FLAG_BIG_ENDIAN) == BIG_ENDIAN_HOST;
-	s->send_limit = be16toh(data.credits);
-	s->peer_targets = (struct rs_sge){be64toh(data.targets.address), be32toh(data.targets.key),
-					  be32toh(data.targets.length)};
-	s->peer_target = 1;
-	s->target = (struct rs_sge){be64toh(data.buffer.address), be32toh(data.buffer.key),
-				    be32toh(data.buffer.length)};
-	s->next_target = 1;
-	if (data.flags & FLAG_IOMAPS)
-		s->peer_iomap_count = unscaled(data.iomaps);
-	if (s->peer_targets.length < RS_TARGETS)
-		return cm_fail(rw_refuse(EPROTO, "rsocket", "the peer has %u targets",
-					 s->peer_targets.length));
-	return 0;
-}
 
 /* Post a send request. Its completion frees `bytes` of the send buffer. */
 static int post(struct rs_stream *s, struct ibv_send_wr *request, enum rs_request kind,
@@ -413,17 +203,17 @@ void rs_stream_poll(struct rsocket *rs)
 	struct ibv_wc done[POLLED];
 	int count;
 
-	while ((count = ibv_poll_cq(s->cq, POLLED, done)) > 0) {
-		unsigned again = 0;
-
+	while ((count = ibv_poll_cq(s->cq, POLLED, done)) > 0)
 		for (int i = 0; i < count; i++) {
 			if (done[i].wr_id != RS_RECEIVED)
 				sent(rs, &done[i]);
-			else if (done[i].status == IBV_WC_SUCCESS && ++again)
+			else if (done[i].status == IBV_WC_SUCCESS && ++s->unposted)
 				received(rs, be32toh(done[i].imm_data));
 		}
-		if (rs->state < RS_DISCONNECTED && post_receives(s, again))
+	if (s->unposted >= RS_POSTED && rs->state < RS_DISCONNECTED) {
+		if (rs_stream_post_receives(s, s->unposted))
 			rs_fail(rs, errno);
+		s->unposted = 0;
 	}
 	if (count < 0 && rs->state < RS_DISCONNECTED)
 		rs_fail(rs, EIO);

@@ -31,6 +31,8 @@ struct rs_mapping {
 	bool pending; /* the peer does not know it */
 };
 
+enum { RS_POSTED = 32 }; /* receives that are posted at a time */
+
 struct rs_stream {
 	struct ibv_qp *qp;
 	struct ibv_cq *cq;
@@ -53,7 +55,7 @@ struct rs_stream {
 	uint8_t *received;
 	uint32_t receive_size, receive_offset, ready;
 	uint32_t consumed, offered; /* bytes read and not offered again; offset of the next offer */
-	uint32_t credits;
+	uint32_t credits, unposted; /* receives to be posted, a number of them at a time */
 	uint16_t messages, granted;
 	struct rs_sge peer_targets, *updates;
 	unsigned peer_target, update;
@@ -64,6 +66,10 @@ struct rs_stream {
 	bool iomaps_pending;
 };
 
+/* rsocket_stream_open.c */
+int rs_stream_post_receives(struct rs_stream *s, unsigned count);
+
+/* rsocket_stream.c */
 int rs_stream_write(struct rs_stream *s, struct rs_cursor *from, uint32_t length, uint64_t address,
 		    uint32_t key, const uint32_t *message);
 bool rs_stream_has_room(struct rs_stream *s);

@@ -561,6 +561,34 @@ static void mapped(void)
 	close_pair(pair);
 }
 
+/* Only rsockets: those that connect without being rsockets are refused, others are served. */
+static void strangers(void)
+{
+	static const char offers[][40] = {{2, 2, 1, 0}, {1, 2, 1, 0}, {0}};
+	struct pair pair = {.listener = listening(0)};
+	struct sockaddr_in where = address(port_of(pair.listener));
+
+	for (size_t i = 0; i < 4; i++) {
+		struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {4, 4, 1, 1, 0}};
+		struct rdma_conn_param param = {.private_data = offers[i % 3],
+						.private_data_len = i < 3 ? 40 : 39};
+		struct rdma_cm_id *id;
+
+		CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+		CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&where, 1000));
+		CHECK(!rdma_resolve_route(id, 1000) && !rdma_create_qp(id, NULL, &init));
+		CHECK(rdma_connect(id, &param) == -1 && errno == ECONNREFUSED);
+		rdma_destroy_qp(id);
+		CHECK(!rdma_destroy_id(id));
+	}
+	CHECK(rpoll(&(struct pollfd){.fd = pair.listener, .events = POLLIN}, 1, 0) == 0);
+	pair.client = connected(port_of(pair.listener));
+	pair.server = on.accept(pair.listener, NULL, NULL);
+	send_all(pair.client, 10);
+	receive_all(pair.server, 10);
+	close_pair(pair);
+}
+
 #define BOTH(name) {#name, name, false}
 static const struct {
 	const char *name;
@@ -580,6 +608,7 @@ static const struct {
 	BOTH(datagrams),
 	BOTH(many_datagrams),
 	{"mapped", mapped, true},
+	{"strangers", strangers, true},
 };
 
 /* Run a scenario, and return its results, each on a line. */
