@@ -43,6 +43,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         ("messages", "dmabuf"),
         ("connections", "connection"),
         ("connections", "synchronous"),
+        ("rsockets", "both_directions"),
+        ("rsockets", "waiting"),
+        ("rsockets", "datagrams"),
     ],
 )
 def test_threads_race_for_nothing(service: Service, program: str, scenario: str) -> None:
