@@ -2,18 +2,27 @@
  * Completion queues: a ring in shared memory that the service fills.
  *
  * The mutex of a CQ guards its ring. After a few empty polls each yields the processor to the
- * service, and one in 64 checks that the service still runs. */
+ * service, and one in 64 checks that the service still runs.
+ *
+ * A thread may poll while it holds a lock of the program for which other threads spin. They use up
+ * the processors that it yields, and nothing goes on. So a yield that takes long, while other threads
+ * of the process run, is followed by a time without yields: longer after each such yield, up to 64
+ * times what that took. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "internal.h"
 
 enum {
 	POLLS_BEFORE_YIELD = 4,
 	POLLS_PER_CHECK = 64,
+	SLOW_YIELD = 500 * 1000, /* ns; less than a processor is given to a thread that spins */
+	MAX_SLOW_YIELDS = 6,
+	MAX_PAUSE = 1000 * 1000 * 1000, /* ns */
 	PURGED = 1 << 31, /* in `flags`: the completion is of a queue pair that was reset */
 };
 
@@ -94,6 +103,41 @@ bool rw_next_completion(struct rw_cq *cq, struct rw_completion *done)
 	return found;
 }
 
+static uint64_t read_clock(clockid_t clock)
+{
+	struct timespec time;
+
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Yield the processor, unless that took long lately, as said above. All threads of the process have
+ * one memory of that. What they use of the processors is read only after a yield that took long. */
+void rw_yield(void)
+{
+	static _Atomic(uint64_t) paused_until;
+	static atomic_uint slow_yields;
+	unsigned slow = atomic_load_explicit(&slow_yields, memory_order_relaxed);
+	uint64_t before = read_clock(CLOCK_MONOTONIC), used, taken, pause;
+
+	if (before < atomic_load_explicit(&paused_until, memory_order_relaxed))
+		return;
+	used = slow ? read_clock(CLOCK_PROCESS_CPUTIME_ID) : 0;
+	sched_yield();
+	taken = read_clock(CLOCK_MONOTONIC) - before;
+	if (taken < SLOW_YIELD)
+		slow = 0;
+	else if (!slow || read_clock(CLOCK_PROCESS_CPUTIME_ID) - used < SLOW_YIELD)
+		slow = 1;
+	else {
+		pause = taken << (slow < MAX_SLOW_YIELDS ? slow : MAX_SLOW_YIELDS);
+		pause = pause < MAX_PAUSE ? pause : MAX_PAUSE;
+		atomic_store_explicit(&paused_until, before + taken + pause, memory_order_relaxed);
+		slow++;
+	}
+	atomic_store_explicit(&slow_yields, slow, memory_order_relaxed);
+}
+
 /* Count an empty poll: yield, and check the service, as said above. */
 void rw_idle(struct rw_cq *cq)
 {
@@ -102,7 +146,7 @@ void rw_idle(struct rw_cq *cq)
 	if (polls % POLLS_PER_CHECK == 0)
 		rw_check_alive(rw_context(cq->cq.context));
 	if (polls > POLLS_BEFORE_YIELD)
-		sched_yield();
+		rw_yield();
 }
 
 int rw_poll_cq(struct ibv_cq *ibv_cq, int count, struct ibv_wc *wc)

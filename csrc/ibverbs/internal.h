@@ -292,6 +292,7 @@ int rw_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int rw_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attributes);
 bool rw_next_completion(struct rw_cq *cq, struct rw_completion *done);
 void rw_idle(struct rw_cq *cq);
+void rw_yield(void);
 void rw_purge(struct rw_qp *qp);
 struct rw_cq *rw_create_cq(struct ibv_context *context, uint32_t cqe, void *cq_context,
 			   struct ibv_comp_channel *channel, uint32_t vector);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * The ring of work requests of a context. Its mutex is held by the callers. */
-#include <sched.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -31,7 +30,7 @@ static bool wait_for_room(struct rw_context *context, uint32_t size)
 		if (!rw_is_alive(context))
 			return false;
 		rw_ring_doorbell(context);
-		sched_yield();
+		rw_yield();
 	}
 }
 

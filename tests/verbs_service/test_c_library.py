@@ -29,6 +29,7 @@ SCENARIOS = {
     ),
     "registration": "permissions again",
     "raw_packets": "rss overrun",
+    "idle": "yielding",
 }
 SANITIZERS = ("address", "undefined")
 
