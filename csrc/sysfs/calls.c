@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -29,6 +30,21 @@
 	char buffer[PATH_MAX];                                                                 \
 	unsigned what;                                                                         \
 	const char *at = rw_find(folder, path, buffer, &what)
+
+/* Let reads of an opened file fail with EINVAL, as those of an epoll descriptor do, if the file is
+ * empty: so are the attributes of a free slot of a GID table, which Linux opens, and reads not. */
+static void refuse_reads(int fd)
+{
+	struct stat found;
+	int before = errno, other;
+
+	if (!fstat(fd, &found) && S_ISREG(found.st_mode) && !found.st_size) {
+		other = epoll_create1(EPOLL_CLOEXEC);
+		dup3(other, fd, fcntl(fd, F_GETFD) & FD_CLOEXEC ? O_CLOEXEC : 0);
+		close(other);
+	}
+	errno = before;
+}
 
 /* Define a function that returns the result of the next library's for that path. */
 #define PLACED(type, name, parameters, folder, ...)                                            \
@@ -51,6 +67,8 @@
 		opened = NEXT(name)(__VA_ARGS__);                                              \
 		rw_note_counter(number, what & RW_COUNTER);                                    \
 		rw_note_opened(number, what & RW_THROUGH);                                     \
+		if (what & RW_THROUGH && strstr(at, "/gid_attrs/"))                            \
+			refuse_reads(number);                                                  \
 		return opened;                                                                 \
 	}
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from errno import EINVAL
 from pathlib import Path
 from signal import SIGABRT
 
@@ -76,6 +77,28 @@ def test_a_port_has_what_programs_read(tree: Path) -> None:
     assert (port / "gid_attrs/types/0").read_text() == "RoCE v2\n"
     assert (tree / "sys/class/infiniband_verbs/uverbs1/ibdev").read_text() == "rw1\n"
     assert (tree / "sys/class/infiniband/rw1/device/class").read_text() == "0x020000\n"
+
+
+def test_attributes_of_a_free_slot_of_a_gid_table_open_and_cannot_be_read(tree: Path) -> None:
+    before = """
+def read(name, index):
+    path = f"/sys/class/infiniband/rw0/ports/1/{name}/{index}"
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 100).decode()
+    except OSError as error:
+        return error.errno
+"""
+    names, indices = ("gids", "gid_attrs/types", "gid_attrs/ndevs"), range(8)
+    code = f"[[read(name, index) for index in {[*indices]}] for name in {names}]"
+    found = in_tree(tree, code, before)
+    assert isinstance(found, list)
+    gids, types, interfaces = found
+    zero = ":".join(["0000"] * 8) + "\n"
+    free = [index for index, gid in enumerate(gids) if gid == zero]
+    assert free == [2, 4, 5, 6]
+    for values, text in ((types, "RoCE v2\n"), (interfaces, "lo\n")):
+        assert values == [EINVAL if index in free else text for index in indices]
 
 
 def test_the_interface_of_a_device_is_one_that_the_machine_has(tree: Path) -> None:
