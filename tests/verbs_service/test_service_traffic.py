@@ -584,7 +584,7 @@ def test_kinds_of_queue_pairs_that_there_are(service: Service) -> None:
     cq = client.create_cq()
     for kind in (RC, 3, UD, XRC_INI):
         client.create_qp(cq, kind=kind)
-    for kind in (0, 1, 8, 255, 1 << 40):
+    for kind in (0, 1, 255, 1 << 40):
         with pytest.raises(VerbsError):
             client.create_qp(cq, kind=kind)
 
