@@ -74,7 +74,11 @@ _PUBLIC = {
     "1.15": "ibv_alloc_dmah ibv_dealloc_dmah ibv_reg_mr_ex",
     "1.16": "ibv_dm_export_dmabuf_fd ibv_query_port_speed",
     "1.17": "ibv_alloc_buf ibv_free_buf ibv_reg_buf_mr",
-    "1.18": "ibv_export_buf_dmabuf_fd",
+    "1.18": (
+        "_ibv_query_comp_cntr_caps ibv_create_comp_cntr ibv_destroy_comp_cntr"
+        " ibv_export_buf_dmabuf_fd ibv_inc_comp_cntr ibv_inc_err_comp_cntr ibv_qp_attach_comp_cntr"
+        " ibv_read_comp_cntr ibv_read_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr"
+    ),
 }
 """Implemented functions, by version."""
 
@@ -85,16 +89,8 @@ _PUBLIC_REFUSED = {
         ),
     },
     "1.1": {Refusal.NOTHING: "ibv_copy_ah_attr_from_kern ibv_register_driver"},
-    "1.18": {
-        Refusal.NULL: "ibv_create_comp_cntr",
-        Refusal.ERRNO: (
-            "_ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_inc_comp_cntr"
-            " ibv_inc_err_comp_cntr ibv_qp_attach_comp_cntr ibv_read_comp_cntr"
-            " ibv_read_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr"
-        ),
-    },
 }
-"""Refused functions, by version: private ones of old providers, and counters of completions."""
+"""Refused functions, by version: private ones of old providers."""
 
 _BEFORE_2008 = {
     Refusal.NULL: (

@@ -94,12 +94,13 @@ def take_read_responses(flow: Flow, frames: Sequence[bytes], start: int) -> int:
 def take_sends(flow: Flow, frames: Sequence[bytes], start: int) -> int:
     """Process SENDs of one packet from ``start`` on; return how many.
 
-    Only for receives of the queue pair's own queue, with room for their completions, and not while
-    READs are pending, which may need the bytes that a SEND overwrites.
+    Only for receives of the queue pair's own queue, with room for their completions, which nobody
+    counts, and not while READs are pending, which may need the bytes that a SEND overwrites.
     """
     qp, role = flow.ways[0]
     inbound = qp.inbound
     busy = inbound.incoming.family is not IDLE or inbound.recv is not NO_RECEIVE or inbound.reads
+    busy = busy or qp.completed is not None
     if busy or qp.srq is not None or qp.migrating or not qp.takes_packets or _examines(qp, flow):
         return 0
     length = flow.layout.pad - flow.layout.payload

@@ -8,7 +8,7 @@ ibv_modify_qp(3) is in :mod:`rdmawire.ib.modify_qp`.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -126,6 +126,9 @@ def _template(
     return TxTemplate(headers, bth, flush_twice=twice)
 
 
+Completed = Callable[[WCOpcode, int, WCStatus], None]
+
+
 class QueuePair:
     """One queue pair. Times are in ns, lengths in bytes; ``mtu`` is the path's.
 
@@ -134,7 +137,9 @@ class QueuePair:
     an error whose work completes in order. ``counters`` are those of drivers:
     :mod:`rdmawire.ib.hw_counters`. ``responses_in_a_row``: bytes of responses minus bytes of
     requests, sent while both are pending. ``local`` is the peer to which messages may need no
-    packets, if it is known. ``grants_credits`` says whether ACKs have credits.
+    packets, if it is known. ``grants_credits`` says whether ACKs have credits. ``completed``, if
+    it is set, is called with the operation, length and status of each work request that completes,
+    also of unsignaled ones.
     """
 
     __slots__ = (
@@ -144,6 +149,7 @@ class QueuePair:
         "attributes",
         "begins",
         "cap",
+        "completed",
         "counters",
         "credit_limit",
         "dest_qp",
@@ -235,6 +241,7 @@ class QueuePair:
         self.governor: RateControl | None = None
         self.notifier: Notifier | None = None
         self.local: LocalPeer | None = None
+        self.completed: Completed | None = None
         self.credit_limit: int | None = None
         self.ackreq = ACKREQ if self.service.reliable else 0
         self.halted = self.established = self.drained = False
@@ -524,6 +531,8 @@ class QueuePair:
             self._count_failed(wqe, status)
         elif verb.is_send:
             self.counters.rdma_sends += 1
+        if self.completed is not None:
+            self.completed(verb.completion, wqe.length, status)
         slots = self.send_slots
         if not (status or self.signal_all or wqe.flags & SIGNALED):
             slots.unreported += 1
@@ -557,6 +566,8 @@ class QueuePair:
 
         ``solicited`` is the Solicited Event bit of the message.
         """
+        if self.completed is not None:
+            self.completed(completion.opcode, completion.byte_len, completion.status)
         cq = self.recv_cq
         position = cq.push(completion, self.device.now, solicited)
         if not position:

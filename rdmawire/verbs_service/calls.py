@@ -25,6 +25,7 @@ from rdmawire.verbs_service.attributes import (
     qp_attributes,
     qp_words,
 )
+from rdmawire.verbs_service.completion_counters import CompletionCounterCalls
 from rdmawire.verbs_service.connection import NO_VALUES, Reply
 from rdmawire.verbs_service.context import (
     Context,
@@ -67,7 +68,7 @@ programs such as rdma_xclient send inline without asking for it."""
 _CREATE, _EXCLUSIVE = os.O_CREAT, os.O_EXCL
 
 
-class Calls(FlowCalls):
+class Calls(FlowCalls, CompletionCounterCalls):
     """The calls of one context, with the names and arguments that the protocol has."""
 
     def __init__(self, context: Context) -> None:

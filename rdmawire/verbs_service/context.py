@@ -49,6 +49,7 @@ class QueuePairHandle:
     """A queue pair that a context has created, or has opened: an XRC target of another context.
 
     Work queues are queue pairs, too. ``rss`` are those of an indirection table, with the hash.
+    ``counters`` are those of completions, with the operations that each counts.
     """
 
     def __init__(
@@ -56,7 +57,16 @@ class QueuePairHandle:
     ) -> None:
         self.qp = qp
         self.rss = rss
+        self.counters: dict[CompletionCounter, int] = {}
         self.events_reported = 0
+
+
+class CompletionCounter:
+    """Counts completions of queue pairs: successful ones, or their bytes, and errors."""
+
+    def __init__(self, *, counts_bytes: bool) -> None:
+        self.counts_bytes = counts_bytes
+        self.values = [0, 0]
 
 
 class SrqHandle:
@@ -89,6 +99,7 @@ Object = (
     | XrcDomain
     | FlowRule
     | FlowCounter
+    | CompletionCounter
 )
 T = TypeVar("T", bound=Object)
 

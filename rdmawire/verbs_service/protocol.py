@@ -75,6 +75,10 @@ MAX_INLINE_DATA = 1024
 MAX_SGE = 32
 """Maximum SGEs of a work request, and therefore of a record."""
 
+COUNTED_OPERATIONS = 0b010111
+"""What counters of completions count, as ``ibv_qp_attach_comp_cntr_op``: sends, receives, READs and
+WRITEs of the queue pair itself, not those of its peer."""
+
 MAX_RSS_TABLE = 64
 """Maximum entries of an indirection table of work queues; a power of two."""
 
@@ -215,6 +219,12 @@ CALLS = (
     Call(49, "free_dm", ("dm",)),
     Call(50, "reg_dm_mr", _words("pd dm offset length access"), _words("mr lkey rkey")),
     Call(51, "alloc_null_mr", ("pd",), _words("mr lkey")),
+    # Counters of completions: of_errors and adds are 0 or 1.
+    Call(56, "create_comp_cntr", ("type",), ("counter",)),
+    Call(57, "destroy_comp_cntr", ("counter",)),
+    Call(58, "change_comp_cntr", _words("counter of_errors adds value")),
+    Call(59, "read_comp_cntr", ("counter",), _words("completions errors")),
+    Call(60, "attach_comp_cntr", _words("qp counter operations")),
     Call(10, "rereg_mr", _words("mr flags pd address length access"), _words("lkey rkey")),
     Call(11, "dereg_mr", ("mr",)),
     Call(12, "advise_mr", _words("pd advice flags address length lkey")),
@@ -430,7 +440,7 @@ _CONSTANTS = _words(
     " ARM_ANY ARM_SOLICITED POST_SEND POST_RECV POST_SRQ_RECV NOTIFY_CQ PAD MEMORY_OF_HOST"
     " MEMORY_OF_GPU MEMORY_OF_DMABUF WINDOW_KEY_STEP MAX_INLINE_DATA MAX_SGE COPY_READ COPY_WRITE"
     " COPY_BUFFER_BYTES MAX_PRIVATE_DATA MAX_RSS_TABLE RSS_KEY_BYTES RSS_FIELDS"
-    " MAX_FLOW_SPEC_BYTES"
+    " MAX_FLOW_SPEC_BYTES COUNTED_OPERATIONS"
 )
 
 

@@ -28,8 +28,8 @@ def page() -> Iterator[str]:
     yield f"| by pointers | {_list(INLINE.split())}, `ibv_wc_read_*`, `ibv_wr_*` |"
     yield "\n## Refused\n"
     yield (
-        "These return an error with `errno` EOPNOTSUPP. With `RDMAWIRE_TRACE=1` each call prints a "
-        "line on stderr.\n"
+        "These return an error with `errno` EOPNOTSUPP, or do nothing if they return no value. "
+        "With `RDMAWIRE_TRACE=1` each call prints a line on stderr.\n"
     )
     yield from by_version(one for one in public if one.refusal)
     yield f"| by pointers | {_list(INLINE_REFUSED.split())} |"
