@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from errno import EINVAL
 from typing import Final
 
-from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.errors import MemoryFault, PageFault, VerbsError
 from rdmawire.ib.device import Device
 from rdmawire.ib.encapsulation import gids_of
 from rdmawire.ib.flow_steering import FlowKind, FlowRule, SteeredFrame, matching
 from rdmawire.ib.post_checks import check_qp
 from rdmawire.ib.qp import QueuePair
+from rdmawire.ib.responder_state import NO_RECEIVE
 from rdmawire.ib.rx_parser import Drop, RxParser
 from rdmawire.memory.key import LOCAL_WRITE, KeyFault
 from rdmawire.validate import check_bytes, check_int, check_type, iterate
@@ -69,15 +70,17 @@ def _check_port(port_num: int) -> None:
 
 
 def deliver(qp: QueuePair, frame: bytes, tag: int = 0) -> None:
-    """Write a frame to the next receive; drop it if there is none.
+    """Write a frame to the next receive; drop it if there is none, or if its pages are missing.
 
     ``imm_data`` of the completion is ``tag``: there is no immediate data.
     """
-    recv = qp.take_receive()
+    inbound = qp.inbound
+    recv = qp.take_receive() if inbound.recv is NO_RECEIVE else inbound.recv
     if recv is None:
         qp.device.drops[Drop.NO_WQE] += 1
         qp.counters.out_of_buffer += 1
         return
+    inbound.recv = NO_RECEIVE
     status = _placed(qp, recv, frame)
     if status is WCStatus.SUCCESS:
         done = WorkCompletion(
@@ -88,12 +91,16 @@ def deliver(qp: QueuePair, frame: bytes, tag: int = 0) -> None:
             qp_num=qp.qp_num,
         )
         qp.counters.rdma_recvs += qp.report_receive(done)
+    elif status is None:
+        qp.device.drops[Drop.PAGE_FAULT] += 1
+        inbound.recv = recv  # for the next frame
     else:
         qp.complete_receive(recv, status)
         qp.fail()
 
 
-def _placed(qp: QueuePair, recv: RecvWR, frame: bytes) -> WCStatus:
+def _placed(qp: QueuePair, recv: RecvWR, frame: bytes) -> WCStatus | None:
+    """Write a frame to a receive. ``None`` while its pages are missing."""
     sink = gather(qp.device.keys, qp.recv_pd, recv.sges, LOCAL_WRITE)
     if isinstance(sink, KeyFault):
         return WCStatus.LOC_PROT_ERR
@@ -101,8 +108,8 @@ def _placed(qp: QueuePair, recv: RecvWR, frame: bytes) -> WCStatus:
         return WCStatus.LOC_LEN_ERR
     try:
         sink.write(0, frame)
-    except MemoryFault:
-        return WCStatus.LOC_PROT_ERR
+    except MemoryFault as fault:
+        return None if isinstance(fault, PageFault) else WCStatus.LOC_PROT_ERR
     return WCStatus.SUCCESS
 
 

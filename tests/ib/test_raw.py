@@ -1,5 +1,6 @@
 """Raw packet queue pairs: frames from and to memory, by rule."""
 
+from dataclasses import replace
 from errno import EBUSY
 
 import pytest
@@ -13,9 +14,11 @@ from rdmawire.ib import FlowKind, FlowRule
 from rdmawire.ib.congestion.dcqcn import Dcqcn, DcqcnParameters
 from rdmawire.ib.qp import QPInit, QueuePair
 from rdmawire.ib.rx_parser import Drop
+from rdmawire.memory.key import Access
 from rdmawire.units import us
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import QPState, QPType, WCOpcode, WCStatus, WorkCompletion
+from rdmawire.verbs.profile import IBTA, Profile
 from rdmawire.verbs.qp_attr import QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR, Sge
 from rdmawire.wire.inet import Ethernet, EtherType
@@ -24,8 +27,8 @@ from rdmawire.wire.inet import Ethernet, EtherType
 class Station(Host):
     """A host with one raw packet queue pair."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
+    def __init__(self, number: int, profile: Profile = IBTA) -> None:
+        super().__init__(number, profile=profile)
         self.cq: CompletionQueue = self.nic.create_cq(16)
         self.qp: QueuePair = self.nic.create_qp(
             QPType.RAW_PACKET, QPInit(self.pd, self.cq, self.cq)
@@ -48,9 +51,9 @@ class Station(Host):
         return self.cq.poll(16)
 
 
-def two_stations() -> tuple[Station, Station, Simulator]:
+def two_stations(profile: Profile = IBTA) -> tuple[Station, Station, Simulator]:
     simulator, link = Simulator(), Link()
-    stations = Station(1), Station(2)
+    stations = Station(1), Station(2, profile)
     for station in stations:
         simulator.attach(station.nic, station.mac, link)
     return *stations, simulator
@@ -143,6 +146,26 @@ def test_a_receive_in_memory_that_is_not_registered_ends_the_queue_pair() -> Non
     client.send(arp(client))
     simulator.run()
     assert [done.status for done in server.poll()] == [WCStatus.LOC_PROT_ERR]
+
+
+def test_a_frame_for_pages_that_are_missing_is_lost_and_its_receive_is_not() -> None:
+    client, server, simulator = two_stations(replace(IBTA, page_fault_ns=us(200)))
+    server.nic.create_flow(FlowRule(server.qp))
+    memory = server.space.allocate(4096)
+    access = Access.LOCAL_WRITE | Access.ON_DEMAND
+    region = server.nic.memory.reg_mr(server.pd, memory.base, 4096, access)
+    for number in range(2):
+        sge = Sge(memory.base + 64 * number, 64, region.lkey)
+        server.nic.post_recv(server.qp, [RecvWR((sge,), number)])
+    client.send(arp(client))
+    simulator.run()
+    assert server.nic.drops == {Drop.PAGE_FAULT: 1}
+    simulator.run(until=us(300))
+    for length in (60, 61):
+        client.send(arp(client, length))
+    simulator.run()
+    assert [(done.wr_id, done.byte_len) for done in server.poll()] == [(0, 60), (1, 61)]
+    assert server.qp.state == QPState.RTS
 
 
 def test_a_flow_that_was_destroyed_takes_nothing() -> None:
