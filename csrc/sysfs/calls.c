@@ -282,6 +282,40 @@ char *get_current_dir_name(void)
 	return getcwd(NULL, 0);
 }
 
+/* Start a program, whose variable PWD names its working directory if that is one of the tree. */
+static int execute(typeof(execve) *next, const char *path, char *const *words, char *const *variables)
+{
+	char own[PATH_MAX + 4] = {'P', 'W', 'D', '='};
+	size_t count = 0, kept = 0;
+	bool is_named = !variables || !rw_is_reached(AT_FDCWD) ||
+			!rw_write_folder(own + 4, AT_FDCWD) || !rw_public(own + 4);
+
+	for (; !is_named && variables[count]; count++)
+		is_named = strncmp(variables[count], own, 4) == 0 &&
+			   rw_is_name_of_folder(variables[count] + 4);
+	if (is_named)
+		return next(path, words, variables);
+	char *changed[count + 2];
+	for (size_t i = 0; i < count; i++)
+		if (strncmp(variables[i], own, 4) != 0)
+			changed[kept++] = variables[i];
+	changed[kept++] = own;
+	changed[kept] = NULL;
+	return next(path, words, changed);
+}
+
+#define EXECUTE(name, parameters, next, variables)                                             \
+	int name parameters                                                                    \
+	{                                                                                      \
+		return execute(NEXT(next), path, words, variables);                            \
+	}
+#define WORDS const char *path, char *const words[]
+
+EXECUTE(execve, (WORDS, char *const variables[]), execve, variables)
+EXECUTE(execvpe, (WORDS, char *const variables[]), execvpe, variables)
+EXECUTE(execv, (WORDS), execve, environ)
+EXECUTE(execvp, (WORDS), execvpe, environ)
+
 static void *open_folder(const char *path)
 {
 	return opendir(path);

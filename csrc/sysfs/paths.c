@@ -73,22 +73,11 @@ static bool write_place(char *place, const char *root, const char *path)
 	return length > 0 && length < PATH_MAX;
 }
 
-/* Whether a path that the tree lacks is in a folder of RDMA: the tree has all that is there. */
-static bool is_in_folder_of_rdma(const char *path, char *place)
+/* Whether a path is in a folder that the tree has as a whole: what it lacks there does not exist. */
+static bool is_in_whole_folder(const char *path)
 {
-	const char *of = begins(path, OF_RDMA) ? OF_RDMA : DEVICES;
-	const char *name = begins(path, of) ? strchr(path + strlen(of), '/') : NULL;
-	struct stat found;
-	bool exists;
-	char *end;
-
-	if (!name)
-		return false;
-	end = place + strlen(place) - strlen(name);
-	*end = 0;
-	exists = !find(place, &found);
-	*end = '/';
-	return exists;
+	return begins(path, OF_RDMA "/") || begins(path, OF_RDMA "_verbs/") ||
+	       begins(path, DEVICES "/");
 }
 
 /* Write the path in the tree for an absolute path without "..". Returns whether programs get it. */
@@ -101,7 +90,7 @@ static bool is_private(const char *path, const char *root, char *place)
 		return false;
 	error = find(place, &found);
 	if (error)
-		return error == ENOTDIR || is_in_folder_of_rdma(path, place);
+		return error == ENOTDIR || (is_in_whole_folder(path) && !find(root, &own));
 	return !S_ISDIR(found.st_mode) || begins(path, OF_RDMA) || begins(path, DEVICES) ||
 	       find(path, &own);
 }

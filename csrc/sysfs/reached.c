@@ -105,17 +105,19 @@ void rw_note_plain(int folder)
 		*plain_of(key) = key;
 }
 
-/* Shells name the directory in which they start a program. */
+bool rw_is_name_of_folder(const char *path)
+{
+	char buffer[PATH_MAX];
+	unsigned found = 0;
+	const char *at = *path == '/' ? rw_find(AT_FDCWD, path, buffer, &found) : path;
+
+	return found & RW_THROUGH && key_of(AT_FDCWD, at) == key_of(AT_FDCWD, ".");
+}
+
 __attribute__((constructor)) static void note_first_folder(void)
 {
 	const char *named = getenv("PWD");
-	char buffer[PATH_MAX];
-	unsigned found = 0;
-	const char *place;
 
-	if (!named || *named != '/')
-		return;
-	place = rw_find(AT_FDCWD, named, buffer, &found);
-	if (found & RW_THROUGH && key_of(AT_FDCWD, place) == key_of(AT_FDCWD, "."))
+	if (named && rw_is_name_of_folder(named))
 		rw_note_entered(true);
 }

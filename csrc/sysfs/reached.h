@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Whether a descriptor, or the working directory for AT_FDCWD, was reached so. A program that was
- * started in such a directory knows it by the variable PWD. */
+/* Whether a descriptor, or the working directory for AT_FDCWD, was reached so. A program that is
+ * started in such a directory knows it by the variable PWD, which shells and exec() here set. */
 bool rw_is_reached(int folder);
 
 /* Note how a descriptor (-1 for none) was opened. */
@@ -18,6 +18,9 @@ void rw_note_duplicate(int fd, int copy);
 
 /* Note how the process came to its working directory. */
 void rw_note_entered(bool is_reached);
+
+/* Whether a path for which the private tree stands names the working directory. */
+bool rw_is_name_of_folder(const char *path);
 
 /* Whether rw_note_plain() noted the folder of a descriptor. This is faster than to find its path. */
 bool rw_is_plain(int folder);

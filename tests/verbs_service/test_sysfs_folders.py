@@ -59,6 +59,27 @@ def test_shells_change_to_folders_of_the_tree(tree: Path, shell: str) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("variables", ["None", "{**os.environ, 'PWD': '/tmp'}", "{'PATH': '/bin'}"])
+def test_programs_start_others_in_folders_of_the_tree(tree: Path, variables: str) -> None:
+    keep = "{name: os.environ[name] for name in ('LD_PRELOAD', 'RDMAWIRE_SYSFS')}"
+    run = (
+        f"environment = {variables}\n"
+        f"environment = environment and {{**environment, **{keep}}}\n"
+        "def run(folder, *words):\n"
+        "    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True)\n"
+        "    return done.stdout.decode().split()\n"
+    )
+    assert in_tree(
+        tree,
+        f"[run('{_PORT}', 'env', 'pwd', '-P'), run('{_CLASS}', 'ls', '../net'),"
+        f" run('{_CLASS}', 'sh', '-c', 'pwd; cd rw0/ports/1; sh -c pwd; env pwd'),"
+        " run('/usr', 'env', 'pwd')]",
+        f"import subprocess\n{run}",
+    ) == [
+        [_REAL_PORT], sorted(os.listdir("/sys/class/net")), [_CLASS, _PORT, _REAL_PORT], ["/usr"]
+    ]  # fmt: skip
+
+
 def test_tools_find_files_from_a_folder_of_the_tree(tree: Path) -> None:
     script = f"cd {_PORT} && realpath state && readlink -f . && find . -name rate"
     lines = [f"{_REAL_PORT}/state", _REAL_PORT, "./rate"]
