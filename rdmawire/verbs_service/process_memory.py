@@ -32,6 +32,9 @@ _ERRNO: Final = 4
 _MAX_WAIT: Final = ms(25)
 """Time (ns) that the service waits for the copies of one library in each step, before it serves the
 others: few copies take so long, and work that is tried again takes longer."""
+_EXTRA_WAIT, _EXTRA_EVERY = ms(40), seconds(10)
+"""Time (ns) that it waits longer, and how often: a copy that is late once, on a busy machine, then
+causes no RNR NAK, which would end the connection of a peer without RNR retries."""
 _COPY_TIMEOUT: Final = seconds(2)
 """Time (ns) that a library may take for one copy. Then the service asks it for no more."""
 _MAX_LATE_ANSWERS: Final = 50
@@ -151,7 +154,7 @@ class CopyThread:
         self._ready.register(self.fd, POLLIN)
         self._theirs = theirs.detach()
         self._turns = turns
-        self._turn = self._left = 0
+        self._turn = self._left = self._extra_at = 0
         self._late_since = self._late_answers = 0
         self._broken = self._gone = False
         self.on_late: Callable[[], None] = do_nothing
@@ -212,15 +215,21 @@ class CopyThread:
         start = now()
         if self._turn != self._turns.number:
             self._turn, self._left = self._turns.number, _MAX_WAIT
-        if self._ready.poll(max(self._left, 0) / _MS):
-            answer = self._take_answer()
-            if answer is not None:
-                self._left -= now() - start
-                self._late_answers = 0
-                return answer
+        answer = self._poll(max(self._left, 0))
+        if answer is None and start >= self._extra_at:
+            self._extra_at = start + _EXTRA_EVERY
+            answer = self._poll(_EXTRA_WAIT)
+        if answer is not None:
+            self._left -= now() - start
+            self._late_answers = 0
+            return answer
         self._left, self._late_since = 0, start
         self.on_late()
         raise Late
+
+    def _poll(self, time: int) -> bytes | None:
+        """The answer, if it comes within ``time`` (ns)."""
+        return self._take_answer() if self._ready.poll(time / _MS) else None
 
     def _take_answer(self) -> bytes | None:
         """The answer, if it is there; empty if the library is gone."""
