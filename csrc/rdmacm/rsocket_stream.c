@@ -418,7 +418,7 @@ short rs_stream_events(struct rsocket *rs)
 /* End a direction, or both. What was sent before arrives. Returns an errno. */
 int rs_stream_shutdown(struct rsocket *rs, int how)
 {
-	bool wrote = rs->writing;
+	bool wrote = rs->writing, was_open = rs->reading || rs->writing;
 
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return EINVAL;
@@ -430,7 +430,7 @@ int rs_stream_shutdown(struct rsocket *rs, int how)
 	if (how != SHUT_RD)
 		rs->writing = false;
 	rs->stream->shut |= how != SHUT_RD;
-	if (rs->state == RS_CONNECTED && !rs->writing && !rs->reading)
+	if (rs->state == RS_CONNECTED && was_open && !rs->writing && !rs->reading)
 		post_control(rs, rs_message(RS_CONTROL_MESSAGE, DISCONNECT));
 	else if (rs->state == RS_CONNECTED && wrote && !rs->writing)
 		post_control(rs, rs_message(RS_CONTROL_MESSAGE, SHUTDOWN));

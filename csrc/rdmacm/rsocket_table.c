@@ -191,17 +191,22 @@ int rclose(int socket)
 	return 0;
 }
 
-/* What a program sent before it ends arrives, as with sockets. */
+/* What a program sent before it ends arrives, as with sockets. A signal handler may end it in the
+ * middle of a call, which keeps the mutex. */
 __attribute__((destructor)) static void close_all(void)
 {
+	struct timespec soon;
 	struct rsocket *rs;
 	int number = 0;
 
 	while ((rs = rs_next(&number))) {
-		pthread_mutex_lock(&rs->mutex);
-		if (rs->stream && rs->pid == getpid())
+		clock_gettime(CLOCK_REALTIME, &soon);
+		soon.tv_sec++;
+		if (rs->stream && rs->pid == getpid() &&
+		    !pthread_mutex_timedlock(&rs->mutex, &soon)) {
 			rs_stream_linger(rs);
-		pthread_mutex_unlock(&rs->mutex);
+			pthread_mutex_unlock(&rs->mutex);
+		}
 		rs_put(rs);
 	}
 }

@@ -238,6 +238,9 @@ static void parts(void)
 	NOTE(taken.msg_flags);
 	NOTE(on.send(pair.client, data, 0, 0));
 	NOTE(on.recv(pair.server, got, 10, MSG_DONTWAIT));
+	for (int i = 0; i < 8; i++)
+		NOTE(on.shutdown(pair.client, SHUT_RDWR));
+	NOTE(on.recv(pair.server, got, 10, 0));
 	close_pair(pair);
 }
 
@@ -391,7 +394,7 @@ static void waiting(void)
 	struct timeval no_time = {0};
 	struct pollfd fds[3];
 	fd_set in, out;
-	int ends[2], set = on.epoll_create(0), most;
+	int ends[2], set = on.epoll_create(0), most, reports;
 
 	CHECK(!pipe(ends));
 	fds[0] = (struct pollfd){.fd = pair.server, .events = POLLIN};
@@ -428,7 +431,9 @@ static void waiting(void)
 	NOTE(on.epoll_ctl(set, EPOLL_CTL_MOD, pair.server, &event));
 	send_all(pair.client, 1);
 	NOTE(on.epoll_wait(set, events, 4, -1));
-	NOTE(on.epoll_wait(set, events, 4, 0)); /* reported once */
+	for (reports = 1; reports < 100 && on.epoll_wait(set, events, 4, 0); reports++)
+		; /* each change is reported once, though there is something to read */
+	NOTE(reports < 100);
 	NOTE(on.close(pair.client));
 	NOTE(on.epoll_wait(set, events, 4, -1));
 	NOTE(events[0].events & EPOLLIN);
