@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address
 from pathlib import Path, PurePosixPath
+from stat import S_IFCHR
 from typing import Final
 
 from rdmawire.topology import DeviceKind, Machine
@@ -254,8 +255,27 @@ def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> 
     (folder / "sys/class/infiniband_verbs" / uverbs).symlink_to(
         PurePosixPath("../..") / place / "infiniband_verbs" / uverbs
     )
-    file, device = folder / "dev/infiniband" / uverbs, _usable_device()
-    file.touch() if device is None else file.symlink_to(device)
+    _make_device(folder / "dev/infiniband" / uverbs)
+
+
+def _make_device(file: Path) -> None:
+    """Make a character device like one of the machine, or a link to that, or an empty file.
+
+    A walker that changes modes changes that of the machine's device through a link, if it is root.
+    So root gets a device of its own: mknod(2), which is refused to others, or has no effect on a
+    file system that is mounted with nodev.
+    """
+    found = _usable_device()
+    if found is None:
+        file.touch()
+        return
+    try:
+        os.mknod(file, S_IFCHR, os.stat(found).st_rdev)
+        file.chmod(0o666)
+        os.close(os.open(file, os.O_RDWR))
+    except OSError:
+        file.unlink(missing_ok=True)
+        file.symlink_to(found)
 
 
 def _usable_device() -> str | None:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from errno import EINVAL
+from errno import EACCES, EINVAL
 from pathlib import Path
 from signal import SIGABRT
 
@@ -23,7 +23,12 @@ from rdmawire.topology import (
 from rdmawire.topology.pci_tree import read_sysfs
 from rdmawire.traffic.scenario import open_host, shipped_hosts
 from rdmawire.verbs_service.pci_layout import functions_of, plain_host
-from rdmawire.verbs_service.sysfs import CounterFiles, notes_of_machine, write_tree
+from rdmawire.verbs_service.sysfs import (
+    CounterFiles,
+    _make_device,
+    notes_of_machine,
+    write_tree,
+)
 from tests.verbs_service.c_programs import SANITIZED, program
 from tests.verbs_service.preloaded import devices, in_tree, preload, printed, write_small_tree
 from tests.waiting import HANG
@@ -120,6 +125,30 @@ def test_no_link_of_sysfs_leads_out_of_a_tree(tree: Path) -> None:
 def test_the_file_of_a_device_is_a_character_device(tree: Path) -> None:
     assert (tree / "dev/infiniband/uverbs1").is_char_device()  # UCX leaves others out
     assert notes_of_machine() == ()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the machine's devices")
+def test_modes_of_the_machines_devices_stay(tree: Path) -> None:
+    """As by `find DIR -exec chmod`, and the cleanup of a temporary folder."""
+    before = os.stat("/dev/null")
+    try:
+        (tree / "dev/infiniband/uverbs0").chmod(0o700)
+        assert os.stat("/dev/null").st_mode == before.st_mode
+    finally:
+        os.chmod("/dev/null", before.st_mode & 0o777)
+
+
+@pytest.mark.parametrize("refused", ["mknod", "open"])
+def test_without_a_device_of_its_own_a_tree_has_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(EACCES, refused)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"rdmawire.verbs_service.sysfs.os.{refused}", refuse)
+        _make_device(tmp_path / "uverbs0")
+    assert (tmp_path / "uverbs0").readlink() == Path("/dev/null")
 
 
 def test_a_machine_without_usable_devices_is_named(
