@@ -36,8 +36,8 @@ docs: .venv/installed-dev  ## build the documentation site in site/
 bench: .venv/installed-dev  ## run the benchmarks
 	$(BIN)/python -m tools.bench
 
-acceptance: .venv/installed-dev  ## run unmodified programs on emulated devices (ONLY=perftest, NCCL=libnccl.so.2, SOURCES=folder)
-	$(BIN)/python -m tools.acceptance --write $(if $(ONLY),--only $(ONLY)) $(if $(NCCL),--nccl $(NCCL)) $(if $(SOURCES),--sources $(SOURCES))
+acceptance: .venv/installed-dev  ## run unmodified programs on emulated devices (ONLY=perftest, NCCL=libnccl.so.2, SOURCES=folder, PYTHON=venv/bin/python)
+	$(BIN)/python -m tools.acceptance --write $(if $(ONLY),--only $(ONLY)) $(if $(NCCL),--nccl $(NCCL)) $(if $(SOURCES),--sources $(SOURCES)) $(if $(PYTHON),--python $(PYTHON))
 
 plots: .venv/installed-dev  ## measure the data of the charts in the documentation
 	$(BIN)/python -m tools.plots

@@ -7,10 +7,11 @@ from typing import cast
 
 import pytest
 
-from tools.acceptance import page, robustness, trial
+from tools.acceptance import page, robustness, runner, trial
 from tools.acceptance.case import Case, Frames, Package, Report, Result, UnitTest, Verdict
 from tools.acceptance.cases import all_cases, chosen
 from tools.acceptance.packages import crate_version
+from tools.acceptance.processes import Program
 from tools.acceptance.reports import captured, measured, reason, shortened, unit_tests
 from tools.acceptance.runner import Ended, ProgramPaths, judged, run
 from tools.acceptance.service import Service, Usage
@@ -271,3 +272,45 @@ def test_the_page_shows_text_of_programs_as_it_is() -> None:
     assert "## perftest 4.5\n" in text
     assert r"| `ib_write_bw -a` | RC | direct | **failed** | \<b\> \| \`x\` | 1,234 |" in text
     assert "In all: 1 failed." in text
+
+
+def test_the_page_has_the_settings_of_programs() -> None:
+    text = page.page({"machine": "a machine", "results": [], "robustness": []})
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    assert all(line.count("|") == 4 for line in lines)
+    named = {line.split("|")[1].strip() for line in lines}
+    assert named >= {"UCX", "Open MPI", "MPICH", "fio", "QEMU", "NCCL", "NIXL", "Mooncake"}
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        (Case(PACKAGE, "x", "true", prepare="false"), "false: exit status 1: it printed nothing"),
+        (
+            Case(PACKAGE, "x", "true", prepare="sh -c 'echo error: no compiler; exit 3'"),
+            "sh: exit status 3: error: no compiler",
+        ),
+    ],
+)
+def test_a_preparation_that_fails_is_the_reason(
+    case: Case, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_missing", lambda *_: "")
+    result = run(case, ProgramPaths())
+    assert (result.verdict, result.reason) == (Verdict.FAILED, words)
+
+
+def test_all_packages_of_a_program_are_needed() -> None:
+    package = Package("d", "no-such-first no-such-second")
+    result = run(Case(package, "x", "sh -c true"), ProgramPaths())
+    assert result.verdict is Verdict.MISSING
+    assert result.reason == "needs the packages no-such-first, no-such-second"
+
+
+def test_a_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
+    server = Program("sh -c 'echo; echo waiting for 1; exec sleep 60'", {}, tmp_path / "output")
+    try:
+        server.wait_until_ready(0, ready=r"waiting for \d")
+        assert "waiting for 1" in server.output
+    finally:
+        server.end()

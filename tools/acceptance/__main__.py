@@ -17,6 +17,7 @@ from tools.acceptance.frameworks import NCCL
 from tools.acceptance.packages import (
     crate_version,
     missing,
+    missing_pypi,
     nccl_driver,
     nccl_version,
     unpacked_tests,
@@ -47,7 +48,11 @@ _TERMINATED = 128 + signal.SIGTERM
 )  # fmt: skip
 @click.option(
     "--sources", type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder with checkouts of bindings: rust-ibverbs and sideway (with cargo), rdma4py.",
+    help="A folder with checkouts: rust-ibverbs, sideway (with cargo), rdma4py, rdma-core, gloo.",
+)  # fmt: skip
+@click.option(
+    "--python", type=click.Path(exists=True, dir_okay=False), default=sys.executable,
+    help="The Python of a virtual environment that has packages of PyPI.",
 )  # fmt: skip
 @click.option("--write", is_flag=True, help="Write docs/reference/acceptance.md and its JSON.")
 def acceptance(
@@ -61,6 +66,7 @@ def acceptance(
     minutes: float,
     nccl: Path | None,
     sources: Path | None,
+    python: str,
     write: bool,
 ) -> None:
     """Run unmodified programs on devices of `rdmawire verbs`; exit status 1 if one fails."""
@@ -73,9 +79,12 @@ def acceptance(
         return
     if packages := missing(cases):
         click.echo(f"not all can run: sudo apt-get install {' '.join(packages)}", err=True)
+    python = str(Path(python).absolute())
+    if packages := missing_pypi(cases, python):
+        click.echo(f"not all can run: {python} -m pip install {' '.join(packages)}", err=True)
     results: list[Result] = []
     tried: list[Trial] = []
-    files = _Files(nccl, sources and sources.absolute())
+    files = _Files(nccl, sources and sources.absolute(), python)
     for _ in chain(
         map(results.append, _results(cases, files)), map(tried.append, _trials(plans, size))
     ):
@@ -93,6 +102,7 @@ class _Files(NamedTuple):
 
     nccl: Path | None
     sources: Path | None
+    python: str
 
 
 def _rows(results: list[Result], files: _Files) -> list[page.Row]:
@@ -104,7 +114,7 @@ def _version(package: Package, files: _Files) -> str:
         return nccl_version(files.nccl)
     if files.sources and package.checkout and not package.pypi:
         return crate_version(files.sources / package.checkout)
-    return version(package)
+    return version(package, files.python)
 
 
 def _list(cases: list[Case], plans: list[Plan]) -> None:
@@ -117,7 +127,7 @@ def _list(cases: list[Case], plans: list[Plan]) -> None:
 def _results(cases: list[Case], files: _Files) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="rdmawire-acceptance-") as folder:
         driver = nccl_driver(Path(folder), files.nccl)
-        paths = ProgramPaths(unpacked_tests(Path(folder)), driver, files.sources)
+        paths = ProgramPaths(unpacked_tests(Path(folder)), driver, files.sources, files.python)
         for case in cases:
             result = run(case, paths)
             failed = result.verdict is Verdict.FAILED

@@ -1,4 +1,4 @@
-"""Packages of Rust and of Python: test suites of bindings, from checkouts, and NIXL."""
+"""Packages of Rust and of Python: test suites of bindings, from checkouts, and transfer engines."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,12 @@ PYTHON: Final = Package(
     "ibverbs of PyPI", pypi="ibverbs", repository="https://github.com/d4l3k/rdma4py"
 )
 NIXL: Final = Package("NIXL", pypi="nixl-cu12")
+MOONCAKE: Final = Package("Mooncake", pypi="mooncake-transfer-engine-non-cuda")
+TORCH: Final = Package("PyTorch", pypi="torch")
 _AGENTS: Final = Path(__file__).with_name("nixl_agents.py")
+_ENGINES: Final = Path(__file__).with_name("mooncake_engines.py")
+_RPC: Final = Path(__file__).with_name("torch_rpc.py")
+_RPC_PORT: Final = 18980
 # Its wheel has a libibverbs of its own, under a name of its own: ours comes before it.
 _PRELOAD: Final = "LD_PRELOAD=$LD_PRELOAD:libibverbs.so.1"
 _BUILD_SECONDS: Final = 600
@@ -50,4 +55,19 @@ def cases() -> Iterator[Case]:
         transport="UCX_TLS=rc_v,ud_v",
         expect="READ DONE True, WRITE DONE True",
         environment=(("UCX_TLS", "rc_v,ud_v"), ("UCX_IB_ROCE_REACHABILITY_MODE", "all")),
+    )
+    yield Case(
+        MOONCAKE,
+        "two transfer engines, READ and WRITE of 4 MiB",
+        f"{{python}} {_ENGINES} {{server}} {{client}}",
+        transport="RC",
+        expect="READ 0 True, WRITE 0 True",
+    )
+    yield Case(
+        TORCH,
+        "RPC with TensorPipe's transport ibv",
+        f"{{python}} {_RPC} {_RPC_PORT}",
+        transport="RC, SRQ",
+        expect="tensors, all right",
+        limit=120,
     )

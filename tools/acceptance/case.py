@@ -18,9 +18,9 @@ class Package:
 
     title: str
     debian: str = ""
-    """Name of Debian's package."""
+    """Names of Debian's packages; the version is that of the first."""
     pypi: str = ""
-    """Name of the package that pip installs, for the Python that runs this."""
+    """Name of the package that pip installs for the Python of --python."""
     repository: str = ""
     """Address of the repository; its checkout is in the folder of --sources, by its name."""
 
@@ -28,6 +28,11 @@ class Package:
     def checkout(self) -> str:
         """Name of the folder of the checkout; empty if none is needed."""
         return self.repository.rpartition("/")[2]
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Names of Debian's packages."""
+        return tuple(self.debian.split())
 
 
 class Report(StrEnum):
@@ -45,7 +50,7 @@ class Case:
     In command lines ``{server}`` and ``{client}`` are the devices, ``{address}`` and
     ``{own_address}`` are the addresses of the server's and of the client's device, ``{folder}`` is
     an empty folder, ``{tests}`` that of rdma-core's Python tests, ``{checkout}`` that of the
-    package, and ``{python}`` the Python that runs this. Programs run in ``{folder}``.
+    package, and ``{python}`` the Python of --python. Programs run in ``{folder}``.
     """
 
     package: Package
@@ -54,6 +59,8 @@ class Case:
     client: str
     """Command line of the client, or of the only program."""
     server: str = ""
+    prepare: str = ""
+    """Command line that is run first, without devices: it compiles, or makes files."""
     transport: str = ""
     expect: str = ""
     """Regular expression that is found in what the client prints."""
@@ -69,6 +76,8 @@ class Case:
     """Whether the server ends by itself after its client did."""
     port: int = 0
     """TCP port at which the server listens; 0 if it does not."""
+    ready: str = ""
+    """Regular expression of what the server prints when a client can connect."""
     client_waits: bool = False
     """Whether the client waits for the server by itself."""
     report: Report | None = None

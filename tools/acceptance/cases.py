@@ -2,10 +2,28 @@
 
 from collections.abc import Iterator
 
-from tools.acceptance import bindings, frameworks, ibverbs_utils, perftest, rdmacm_utils
+from tools.acceptance import (
+    bindings,
+    frameworks,
+    ibverbs_utils,
+    migration,
+    mpi,
+    perftest,
+    rdmacm_utils,
+    storage,
+)
 from tools.acceptance.case import Case
 
-TABLES = (ibverbs_utils, perftest, rdmacm_utils, frameworks, bindings)
+TABLES = (
+    ibverbs_utils,
+    perftest,
+    rdmacm_utils,
+    frameworks,
+    mpi,
+    storage,
+    migration,
+    bindings,
+)
 
 
 def all_cases() -> Iterator[Case]:

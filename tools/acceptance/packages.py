@@ -4,10 +4,10 @@ import gzip
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from tools.acceptance.case import Case, Package
@@ -15,28 +15,34 @@ from tools.acceptance.case import Case, Package
 _TESTS = Path("/usr/share/doc/rdma-core/tests")
 _DRIVER = Path(__file__).with_name("nccl_net.c")
 _TRANSPORT = "ncclNetIb"
+_ASK_PYPI = "import sys; from importlib import metadata; print(metadata.version(sys.argv[1]))"
 
 
 @cache
-def version(package: Package) -> str:
-    """Return the version of an installed package without Debian's revision, or nothing."""
+def version(package: Package, python: str = sys.executable) -> str:
+    """Return the version of an installed package without Debian's revision, or nothing.
+
+    ``python`` is the Python that has packages of PyPI.
+    """
     if package.pypi:
-        return _installed(package.pypi)
-    if not package.debian:
-        return ""
-    words = ["dpkg-query", "-W", "-f", "${Version}", package.debian]
+        return _printed(python, "-c", _ASK_PYPI, package.pypi).strip()
+    return _debian_version(package.needed[0]) if package.needed else ""
+
+
+@cache
+def _debian_version(name: str) -> str:
+    shown = _printed("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", name)
+    status, _, found = shown.partition(" ")
+    return found.rpartition("-")[0].rpartition(":")[2] if status == "installed" else ""
+
+
+def _printed(*words: str) -> str:
+    """Return what a command prints; nothing if it fails or is not installed."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return ""
-    return done.stdout.rpartition("-")[0]
-
-
-def _installed(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
+    return "" if done.returncode else done.stdout
 
 
 def crate_version(checkout: Path) -> str:
@@ -48,8 +54,14 @@ def crate_version(checkout: Path) -> str:
 
 def missing(cases: Iterable[Case]) -> list[str]:
     """Return the Debian packages of cases that are not installed."""
+    names = dict.fromkeys(name for case in cases for name in case.package.needed)
+    return [name for name in names if not _debian_version(name)]
+
+
+def missing_pypi(cases: Iterable[Case], python: str) -> list[str]:
+    """Return the packages of PyPI that cases need and that ``python`` does not have."""
     packages = dict.fromkeys(case.package for case in cases)
-    return [package.debian for package in packages if package.debian and not version(package)]
+    return [one.pypi for one in packages if one.pypi and not version(one, python)]
 
 
 def unpacked_tests(folder: Path) -> str:

@@ -20,12 +20,14 @@ _KEY: Final = ("package", "program", "transport", "network")
 
 _HEAD: Final = """# Programs that run on `rdmawire verbs`
 
-Unmodified programs of Debian's packages, and the test suites of bindings for Rust and Python, each
-run on the devices of a `rdmawire verbs serve` of its own, with a capture of all frames. `make
-acceptance` runs them again and writes this page and [acceptance.json](acceptance.json), which has
-each test of the test suites. `SOURCES=FOLDER` names a folder with checkouts of bindings; they were
-compiled with the crates of Debian 13 and its headers of rdma-core 56, sideway without the tests of
-what must not compile.
+Unmodified programs of Debian's packages and of PyPI, and the test suites of bindings for Rust and
+Python, each run on the devices of a `rdmawire verbs serve` of its own, with a capture of all
+frames. `make acceptance` runs them again and writes this page and
+[acceptance.json](acceptance.json), which has each test of the test suites. It prints which packages
+are missing; a program that cannot be run keeps its row. `PYTHON=FILE` names the Python of a virtual
+environment with packages of PyPI, `SOURCES=FOLDER` a folder with checkouts. Bindings were compiled
+with the crates of Debian 13 and its headers of rdma-core 56, sideway without the tests of what must
+not compile. [What each program must be told](#settings-of-programs) is below.
 
 The programs were also run on Debian 13 (rdma-core 56.1 with its 321 tests, perftest 25.01, UCX
 1.18.1, libfabric 2.1). The same pass there; `cmtime` needs the device's address for TCP, and
@@ -41,6 +43,8 @@ The programs were also run on Debian 13 (rdma-core 56.1 with its 321 tests, perf
 The JSON also has what bandwidth and latency programs measured, in runs that capture every frame and
 that share the machine with other work: `make bench` measures them without a capture.
 """
+SETTINGS: Final = Path(__file__).with_name("settings.md")
+"""What programs must be told, and which could not be run: a part of the page."""
 _COLUMNS: Final = ("program", "transport", "network", "verdict", "reason", "frames")
 _ROBUSTNESS: Final = """## Many processes, many queue pairs, sudden ends, endurance
 
@@ -119,6 +123,7 @@ def page(data: Mapping[str, Any]) -> str:
     parts = [_HEAD, _summary(data["results"])]
     for title, rows in groupby(data["results"], key=_title):
         parts += [f"## {title}\n", _table(_COLUMNS, map(_cells, rows))]
+    parts.append(SETTINGS.read_text())
     if data["robustness"]:
         columns = "trial", "verdict", "what came of it"
         parts += [_ROBUSTNESS, _table(columns, map(_trial, data["robustness"]))]

@@ -44,16 +44,22 @@ class Program:
         """The exit status, ``None`` while the program runs."""
         return self.process.poll()
 
-    def wait_until_ready(self, port: int) -> None:
-        """Wait until the program listens at a TCP port, or (port 0) sleeps for a while."""
-        if port:
-            wait_for(lambda: self.status is not None or listens(port), _READY_SECONDS)
+    def wait_until_ready(self, port: int, ready: str = "") -> None:
+        """Wait until the program prints ``ready``, a regular expression, or listens at a TCP port.
+
+        Without both (port 0), wait until it sleeps for a while.
+        """
+        if ready or port:
+            wait_for(lambda: self.status is not None or self._is_ready(port, ready), _READY_SECONDS)
             return
         quiet = 0
         deadline = time.monotonic() + _READY_SECONDS
         while self.status is None and quiet < _QUIET_CHECKS and time.monotonic() < deadline:
             quiet = quiet + 1 if _sleeps(self.process.pid) else 0
             time.sleep(0.1)
+
+    def _is_ready(self, port: int, ready: str) -> bool:
+        return bool(re.search(ready, self.output)) if ready else listens(port)
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end. Return whether the program ended by itself in time."""

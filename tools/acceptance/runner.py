@@ -1,8 +1,10 @@
 """Runs one case: services, a server and a client; and judges the result."""
 
 import re
+import shlex
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,12 +24,15 @@ from tools.acceptance.case import (
     UnitTest,
     Verdict,
 )
-from tools.acceptance.packages import version
+from tools.acceptance.packages import missing, version
 from tools.acceptance.processes import Program
 from tools.acceptance.reports import measured, reason, shortened, unit_tests
 from tools.acceptance.service import Service, ServiceError
 
 _GOOD_OUTCOMES = ("ok", "skipped", "expected")
+_PREPARE_SECONDS = 1800
+_INTERPRETERS = ("{python}", "sh")
+"""Programs of cases that run others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class ProgramPaths:
     """Command line of the driver of NCCL's transport."""
     sources: Path | None = None
     """Folder of checkouts of packages that have a repository."""
+    python: str = sys.executable
+    """The Python that has packages of PyPI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +61,36 @@ class Ended:
 
 def run(case: Case, paths: ProgramPaths) -> Result:
     """Run a case, and end all that it started."""
-    if missing := _missing(case, paths):
-        return Result(case, Verdict.MISSING, missing)
+    if needed := _missing(case, paths):
+        return Result(case, Verdict.MISSING, needed)
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rdmawire-acceptance-") as folder:
+        prepare, client, server = _commands(case, paths, folder)
         try:
+            _prepare(prepare, folder)
             with _services(case, Path(folder)) as services:
-                ended = _programs(case, services, _commands(case, paths, folder))
+                ended = _programs(case, services, (client, server))
         except ServiceError as error:
             return Result(case, Verdict.FAILED, shortened(str(error)))
         frames = services[0].frames()
     result = judged(case, ended, frames)
     return replace(result, seconds=round(time.monotonic() - start, 1))
+
+
+def _prepare(command: str, folder: str) -> None:
+    """Run the command that prepares a case; ``ServiceError`` if it fails or does not end."""
+    if not command:
+        return
+    words = shlex.split(command)
+    try:
+        done = subprocess.run(
+            words, cwd=folder, capture_output=True, text=True, check=False, timeout=_PREPARE_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ServiceError(f"{words[0]}: no end within {_PREPARE_SECONDS} s") from error
+    if done.returncode:
+        said = reason(done.stderr + done.stdout)
+        raise ServiceError(f"{words[0]}: exit status {done.returncode}: {said}")
 
 
 def _missing(case: Case, paths: ProgramPaths) -> str:
@@ -77,7 +102,10 @@ def _missing(case: Case, paths: ProgramPaths) -> str:
         return fault
     if "{tests}" in case.client and not paths.tests:
         return f"needs the package {case.package.debian}"
-    if program == "{python}" or shutil.which(program):
+    if program in _INTERPRETERS or case.package.needed[1:]:
+        lacks = missing((case,))
+        return f"needs the packages {', '.join(lacks)}" if lacks else ""
+    if shutil.which(program):
         return ""
     return (
         f"needs {program}" if case.package.checkout else f"needs the package {case.package.debian}"
@@ -86,7 +114,7 @@ def _missing(case: Case, paths: ProgramPaths) -> str:
 
 def _missing_package(package: Package, paths: ProgramPaths) -> str:
     """Return what of a package is neither Debian's nor here."""
-    if package.pypi and not version(package):
+    if package.pypi and not version(package, paths.python):
         return f"needs the package {package.pypi} of PyPI"
     if package.checkout and not (paths.sources and (paths.sources / package.checkout).is_dir()):
         return f"needs --sources FOLDER with {package.checkout}, a checkout of {package.repository}"
@@ -125,8 +153,8 @@ def _free_port() -> int:
         return port
 
 
-def _commands(case: Case, paths: ProgramPaths, folder: str) -> tuple[str, str]:
-    """Return the command lines of client and server."""
+def _commands(case: Case, paths: ProgramPaths, folder: str) -> tuple[str, str, str]:
+    """Return the command lines of the preparation, of the client and of the server."""
     addresses = JOINED_ADDRESSES if case.joined else ADDRESSES
     values = {
         "server": DEVICES[0],
@@ -137,9 +165,12 @@ def _commands(case: Case, paths: ProgramPaths, folder: str) -> tuple[str, str]:
         "tests": paths.tests,
         "nccl": paths.nccl,
         "checkout": (paths.sources or Path()) / case.package.checkout,
-        "python": sys.executable,
+        "python": paths.python,
     }
-    return case.client.format(**values), case.server.format(**values)
+    prepare, client, server = (
+        command.format(**values) for command in (case.prepare, case.client, case.server)
+    )
+    return prepare, client, server
 
 
 def _programs(case: Case, services: list[Service], commands: tuple[str, str]) -> Ended:
@@ -149,7 +180,7 @@ def _programs(case: Case, services: list[Service], commands: tuple[str, str]) ->
     server = Program(commands[1], environment[0], folder / "server") if commands[1] else None
     try:
         if server and not case.client_waits:
-            server.wait_until_ready(case.port)
+            server.wait_until_ready(case.port, case.ready)
         client = Program(commands[0], environment[-1], folder / "client")
         try:
             client.wait(deadline - time.monotonic())
