@@ -10,7 +10,7 @@ import pytest
 from tools.acceptance import page, robustness, runner, trial
 from tools.acceptance.case import Case, Frames, Package, Report, Result, UnitTest, Verdict
 from tools.acceptance.cases import all_cases, chosen
-from tools.acceptance.packages import crate_version
+from tools.acceptance.packages import checkout_version
 from tools.acceptance.processes import Program
 from tools.acceptance.reports import captured, measured, reason, shortened, unit_tests
 from tools.acceptance.runner import Ended, ProgramPaths, judged, run
@@ -120,11 +120,16 @@ def test_what_is_missing_is_the_reason(package: Package, reason: str) -> None:
     assert (result.verdict, result.reason) == (Verdict.MISSING, reason)
 
 
-def test_the_version_of_a_checkout_is_that_of_its_crate(tmp_path: Path) -> None:
-    assert not crate_version(tmp_path)
+def test_the_version_of_a_checkout_is_that_of_its_crate_or_of_cmake(tmp_path: Path) -> None:
+    assert not checkout_version(tmp_path)
+    build = tmp_path / "CMakeLists.txt"
+    build.write_text("set(G_VERSION_MAJOR 0)\nset(G_VERSION_MINOR 5)\nset(G_VERSION_PATCH 7)\n")
+    assert checkout_version(tmp_path) == "0.5.7"
+    build.write_text('set(PACKAGE_VERSION "64.0")\n')
+    assert checkout_version(tmp_path) == "64.0"
     (tmp_path / "verbs").mkdir()
     (tmp_path / "verbs/Cargo.toml").write_text('[package]\nname = "verbs"\nversion = "0.9.2"\n')
-    assert crate_version(tmp_path) == "0.9.2"
+    assert checkout_version(tmp_path) == "0.9.2"
 
 
 def test_counts_of_a_capture() -> None:

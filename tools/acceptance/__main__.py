@@ -15,7 +15,7 @@ from tools.acceptance.case import Case, Package, Result, Verdict
 from tools.acceptance.cases import all_cases, chosen
 from tools.acceptance.frameworks import NCCL
 from tools.acceptance.packages import (
-    crate_version,
+    checkout_version,
     missing,
     missing_pypi,
     nccl_driver,
@@ -113,7 +113,7 @@ def _version(package: Package, files: _Files) -> str:
     if files.nccl and package == NCCL:
         return nccl_version(files.nccl)
     if files.sources and package.checkout and not package.pypi:
-        return crate_version(files.sources / package.checkout)
+        return checkout_version(files.sources / package.checkout)
     return version(package, files.python)
 
 

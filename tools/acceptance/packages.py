@@ -26,7 +26,9 @@ def version(package: Package, python: str = sys.executable) -> str:
     """
     if package.pypi:
         return _printed(python, "-c", _ASK_PYPI, package.pypi).strip()
-    return _debian_version(package.needed[0]) if package.needed else ""
+    if package.checkout or not package.needed:
+        return ""
+    return _debian_version(package.needed[0])
 
 
 @cache
@@ -45,11 +47,20 @@ def _printed(*words: str) -> str:
     return "" if done.returncode else done.stdout
 
 
-def crate_version(checkout: Path) -> str:
-    """Return the version of the first crate of a checkout, or nothing."""
+def checkout_version(checkout: Path) -> str:
+    """Return the version of a checkout: of its first crate, or that of CMake; or nothing."""
     files = [checkout / "Cargo.toml", *sorted(checkout.glob("*/Cargo.toml"))]
     found = (tomllib.loads(file.read_text()) for file in files if file.exists())
-    return next((str(one["package"]["version"]) for one in found if "package" in one), "")
+    crates = (str(one["package"]["version"]) for one in found if "package" in one)
+    return next(crates, "") or _cmake_version(checkout / "CMakeLists.txt")
+
+
+def _cmake_version(file: Path) -> str:
+    """Return the version that a CMakeLists.txt sets, whole or in three numbers; or nothing."""
+    text = file.read_text() if file.exists() else ""
+    if whole := re.search(r'set\(PACKAGE_VERSION "([\d.]+)"\)', text):
+        return whole[1]
+    return ".".join(re.findall(r"set\(\w+_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)\)", text))
 
 
 def missing(cases: Iterable[Case]) -> list[str]:

@@ -66,22 +66,63 @@ _PAIRS = (
 """Program, transport, server, client."""
 
 
+_RSOCKETS = (
+    ("rstream", "-T v -S 65536 -C 20 -I 20"),
+    ("rstream", "-T v -T n -S 1000 -C 50 -I 20"),
+    ("rstream", "-T v -T a -S 1000000 -C 2 -I 5"),
+    ("rstream", "-T v -T r -S 4096 -C 20 -I 20"),
+    ("riostream", "-T v -S 65536 -C 20 -I 20"),
+    ("riostream", "-T v -T n -S 1000 -C 20 -I 20"),
+    ("udpong", "-S 1000 -C 300"),
+    ("udpong", "-T e -S 1000 -C 300"),
+    ("udpong", "-T n -S 64 -C 300"),
+)
+"""Program and options; ``-T v`` compares the data."""
+_LOSSY = "loss=0.001,seed=1"
+_PRELOAD = "LD_PRELOAD=$LD_PRELOAD:/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
+
+
 def cases() -> Iterator[Case]:
     """Yield all runs."""
     for options, transport, server, client in _PAIRS:
         yield _pair(options, transport, server, client)
     yield replace(_pair(*_PAIRS[0]), joined=True)
-    for program in ("rstream", "udpong", "riostream"):
-        yield Case(
-            PACKAGE,
-            program,
-            f"{program} -b {{own_address}} -s {{address}}",
-            f"{program} -b {{address}}",
-            transport="rsocket",
-            frames=False,
-            server_ends=False,
-            refused="(?i)not supported|rsocket",
-        )
+    for program, options in _RSOCKETS:
+        yield rsocket(program, options)
+    yield replace(rsocket(*_RSOCKETS[0]), joined=True)
+    yield replace(rsocket(*_RSOCKETS[0]), network=_LOSSY)
+    yield _preloaded("rstream", "-T s -T v -S 4096 -C 20 -I 20")
+    yield Case(
+        PACKAGE,
+        "rcopy, 3,000,000 bytes",
+        'sh -c "rcopy sent {address}:{folder}/copy && cmp sent copy && echo the same bytes"',
+        "rcopy",
+        prepare="sh -c 'head -c 3000000 /dev/urandom > sent'",
+        transport="rsocket",
+        expect="the same bytes",
+        server_ends=False,
+    )
+
+
+def rsocket(program: str, options: str) -> Case:
+    """Return a run of two programs that use rsockets, and compare their data with ``-T v``."""
+    return Case(
+        PACKAGE,
+        f"{program} {options}",
+        f"{program} -s {{address}} {options}",
+        f"{program} -b {{address}} {options}",
+        transport="rsocket",
+        expect=r"custom\s",
+        server_ends=program != "udpong",
+    )
+
+
+def _preloaded(program: str, options: str) -> Case:
+    """Return a run of a program that uses sockets, which librspreload makes rsockets."""
+    case = rsocket(program, options)
+    client, server = (f"sh -c '{_PRELOAD} exec {one}'" for one in (case.client, case.server))
+    options = f"LD_PRELOAD=librspreload.so {case.options}"
+    return replace(case, options=options, client=client, server=server)
 
 
 def _pair(options: str, transport: str, server: str, client: str) -> Case:
