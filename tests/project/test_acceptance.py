@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from tools.acceptance import page, robustness, runner, trial
+from tools.acceptance import page, processes, robustness, runner, trial
 from tools.acceptance.case import Case, Frames, Package, Report, Result, UnitTest, Verdict
 from tools.acceptance.cases import all_cases, chosen
 from tools.acceptance.packages import checkout_version
@@ -317,5 +317,16 @@ def test_a_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
     try:
         server.wait_until_ready(0, ready=r"waiting for \d")
         assert "waiting for 1" in server.output
+    finally:
+        server.end()
+
+
+def test_a_server_that_polls_is_ready_after_some_processor_time(tmp_path: Path) -> None:
+    server = Program("sh -c 'while :; do :; done'", {}, tmp_path / "output")
+    try:
+        server.wait_until_ready(0)
+        state, used = processes._state(server.process.pid)
+        assert state == "R"
+        assert used >= 0.5
     finally:
         server.end()

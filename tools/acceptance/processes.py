@@ -15,6 +15,8 @@ from tools.acceptance.service import wait_for
 _READY_SECONDS: Final = 30
 _GRACE_SECONDS: Final = 3
 _QUIET_CHECKS: Final = 6
+_POLLING_SECONDS: Final = 0.5
+"""Processor time of a server that polls, after which it listens."""
 _LISTENING: Final = "0A"
 
 
@@ -47,7 +49,7 @@ class Program:
     def wait_until_ready(self, port: int, ready: str = "") -> None:
         """Wait until the program prints ``ready``, a regular expression, or listens at a TCP port.
 
-        Without both (port 0), wait until it sleeps for a while.
+        Without both (port 0), wait until it sleeps for a while, or has polled for one.
         """
         if ready or port:
             wait_for(lambda: self.status is not None or self._is_ready(port, ready), _READY_SECONDS)
@@ -55,7 +57,10 @@ class Program:
         quiet = 0
         deadline = time.monotonic() + _READY_SECONDS
         while self.status is None and quiet < _QUIET_CHECKS and time.monotonic() < deadline:
-            quiet = quiet + 1 if _sleeps(self.process.pid) else 0
+            state, used = _state(self.process.pid)
+            if used >= _POLLING_SECONDS:
+                break
+            quiet = quiet + 1 if state == "S" else 0
             time.sleep(0.1)
 
     def _is_ready(self, port: int, ready: str) -> bool:
@@ -89,8 +94,10 @@ def listens(port: int) -> bool:
     )
 
 
-def _sleeps(pid: int) -> bool:
+def _state(pid: int) -> tuple[str, float]:
+    """Return the state of a process, as "S", and the seconds of processor time that it used."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("S")
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:
-        return False
+        return "", 0.0
+    return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -74,7 +74,6 @@ _RSOCKETS = (
     ("riostream", "-T v -S 65536 -C 20 -I 20"),
     ("riostream", "-T v -T n -S 1000 -C 20 -I 20"),
     ("udpong", "-S 1000 -C 300"),
-    ("udpong", "-T e -S 1000 -C 300"),
     ("udpong", "-T n -S 64 -C 300"),
 )
 """Program and options; ``-T v`` compares the data."""
