@@ -211,6 +211,7 @@ class Port:
 
     def destroy_flow(self, rule: FlowRule) -> None:
         """ibv_destroy_flow(3)."""
+        check_type("rule", rule, FlowRule)
         if rule not in self._rules_like(rule):
             raise VerbsError("no such flow", EINVAL)
         self._rules_like(rule).remove(rule)
