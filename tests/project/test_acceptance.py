@@ -1,7 +1,7 @@
 """The acceptance runner's reading of what programs print, and its tables. No program runs."""
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -174,6 +174,12 @@ def test_verdicts(ended: Ended, frames: Frames, words: str) -> None:
     result = judged(CASE, ended, frames)
     assert result.verdict is (Verdict.FAILED if words else Verdict.PASSED)
     assert words in result.reason
+
+
+def test_raw_packets_may_be_malformed() -> None:
+    raw = replace(CASE, raw=True)
+    assert judged(raw, Ended(0, ""), Frames(5, malformed=2)).verdict is Verdict.PASSED
+    assert judged(raw, Ended(0, ""), Frames(5, bad_icrc=1)).verdict is Verdict.FAILED
 
 
 def test_a_refusal_is_the_error_that_is_expected() -> None:

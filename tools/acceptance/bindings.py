@@ -30,8 +30,8 @@ _COLLECTIVES: Final = (
 """Benchmarks of gloo; the first iteration compares the results."""
 MOONCAKE: Final = Package("Mooncake", pypi="mooncake-transfer-engine-non-cuda")
 TORCH: Final = Package("PyTorch", pypi="torch")
-_AGENTS: Final = Path(__file__).with_name("nixl_agents.py")
-_ENGINES: Final = Path(__file__).with_name("mooncake_engines.py")
+_ROOT: Final = Path(__file__).parents[2]
+_MODULE: Final = f"PYTHONPATH={_ROOT} {{python}} -m tools.acceptance."
 _RPC: Final = Path(__file__).with_name("torch_rpc.py")
 _RPC_PORT: Final = 18980
 # Its wheel has a libibverbs of its own, under a name of its own: ours comes before it.
@@ -104,6 +104,7 @@ def cases() -> Iterator[Case]:
             "build/lib/libibverbs.so", "-DIN_PLACE=1 -DENABLE_STATIC=0 -DNO_MAN_PAGES=1"
         ),
         report=Report.UNITTEST,
+        raw=True,
         limit=_BUILD_SECONDS,
     )
     for name in _COLLECTIVES:
@@ -111,7 +112,7 @@ def cases() -> Iterator[Case]:
     yield Case(
         NIXL,
         "two agents, READ and WRITE of 1 MiB",
-        f"sh -c '{_PRELOAD} exec {{python}} {_AGENTS} {{server}} {{client}}'",
+        f"sh -c '{_PRELOAD} {_MODULE}nixl_agents {{server}} {{client}}'",
         transport="UCX_TLS=rc_v,ud_v",
         expect="READ DONE True, WRITE DONE True",
         environment=(("UCX_TLS", "rc_v,ud_v"), ("UCX_IB_ROCE_REACHABILITY_MODE", "all")),
@@ -119,7 +120,7 @@ def cases() -> Iterator[Case]:
     yield Case(
         MOONCAKE,
         "two transfer engines, READ and WRITE of 4 MiB",
-        f"{{python}} {_ENGINES} {{server}} {{client}}",
+        f"env {_MODULE}mooncake_engines {{server}} {{client}}",
         transport="RC",
         expect="READ 0 True, WRITE 0 True",
     )

@@ -72,6 +72,8 @@ class Case:
     """Whether server and client use two services that are joined by UDP."""
     frames: bool = True
     """Whether there must be frames in the capture."""
+    raw: bool = False
+    """Whether the program sends raw packets, whose headers may be malformed on purpose."""
     server_ends: bool = True
     """Whether the server ends by itself after its client did."""
     port: int = 0

@@ -102,5 +102,6 @@ def cases() -> Iterator[Case]:
             f"/usr/bin/python3 {{tests}}/run_tests.py --dev rw0 -v tests.test_{module}",
             report=Report.UNITTEST,
             frames=False,
+            raw=True,
             limit=150,
         )

@@ -1,21 +1,20 @@
 """Two transfer engines of Mooncake in two processes: a READ and a WRITE of host memory.
 
-``python mooncake_engines.py TARGET INITIATOR`` names the devices of the two engines, and prints
-what came of it; the exit status is 1 if data differ. Needs mooncake-transfer-engine-non-cuda and
-numpy of PyPI.
+``python -m tools.acceptance.mooncake_engines TARGET INITIATOR`` names the devices of the two
+engines, and prints what came of it; the exit status is 1 if data differ. Needs
+mooncake-transfer-engine-non-cuda and numpy of PyPI.
 """
 
 import sys
 from importlib import import_module
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from tools.acceptance.peers import WRITTEN, main, pattern
+
 _SIZE = 4 << 20
-_READ, _WRITTEN = 251, 7
-_SECONDS = 30
 
 
 def _engine(device: str, data: Any) -> tuple[Any, str]:
@@ -29,17 +28,15 @@ def _engine(device: str, data: Any) -> tuple[Any, str]:
     return engine, f"127.0.0.1:{engine.get_rpc_port()}"
 
 
-def _pattern() -> Any:
-    return (np.arange(_SIZE) % _READ).astype(np.uint8)
-
-
-def serve(pipe: Connection, device: str) -> None:
+def serve(pipe: Connection, device: str) -> bool:
     """Be the target: offer a pattern, and say what it became."""
-    data = _pattern()
+    data = pattern(_SIZE)
     _, address = _engine(device, data)
     pipe.send((address, data.ctypes.data))
     pipe.recv()
-    pipe.send(bool((data == _WRITTEN).all()))
+    right = bool((data == WRITTEN).all())
+    pipe.send(right)
+    return right
 
 
 def use(pipe: Connection, device: str) -> bool:
@@ -48,8 +45,8 @@ def use(pipe: Connection, device: str) -> bool:
     engine, _ = _engine(device, data)
     address, place = pipe.recv()
     read = engine.transfer_sync_read(address, data.ctypes.data, place, _SIZE)
-    right = bool((data == _pattern()).all())
-    data[:] = _WRITTEN
+    right = bool((data == pattern(_SIZE)).all())
+    data[:] = WRITTEN
     written = engine.transfer_sync_write(address, data.ctypes.data, place, _SIZE)
     pipe.send("end")
     arrived = pipe.recv()
@@ -57,19 +54,5 @@ def use(pipe: Connection, device: str) -> bool:
     return right and arrived
 
 
-def main(target: str, initiator: str) -> int:
-    """Run both engines. Return the exit status."""
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, target))
-    process.start()
-    try:
-        right = use(ours, initiator)
-        process.join(_SECONDS)
-    finally:
-        process.kill()
-    return 0 if right else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(serve, use, *sys.argv[1:]))

@@ -1,21 +1,20 @@
 """Two agents of NIXL in two processes: a READ and a WRITE of host memory through UCX.
 
-``python nixl_agents.py TARGET INITIATOR`` names the devices of the two agents, and prints what came
-of it; the exit status is 1 if data differ. Needs the package nixl-cu12 of PyPI.
+``python -m tools.acceptance.nixl_agents TARGET INITIATOR`` names the devices of the two agents, and
+prints what came of it; the exit status is 1 if data differ. Needs the package nixl-cu12 of PyPI.
 """
 
 import os
 import sys
 from importlib import import_module
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from tools.acceptance.peers import WRITTEN, main, pattern
+
 _SIZE = 1 << 20
-_READ, _WRITTEN = 251, 7
-_SECONDS = 30
 
 
 def _agent(name: str, device: str) -> Any:
@@ -25,27 +24,25 @@ def _agent(name: str, device: str) -> Any:
     return nixl.nixl_agent(name, nixl.nixl_agent_config(backends=["UCX"]))
 
 
-def _pattern() -> Any:
-    return (np.arange(_SIZE) % _READ).astype(np.uint8)
-
-
 def _register(agent: Any, data: Any) -> tuple[int, int, int]:
     address = data.ctypes.data
     agent.register_memory(agent.get_reg_descs([(address, _SIZE, 0, "")], "DRAM"))
     return address, _SIZE, 0
 
 
-def serve(pipe: Connection, device: str) -> None:
+def serve(pipe: Connection, device: str) -> bool:
     """Be the target: offer a pattern, and say what it became."""
     agent = _agent("target", device)
-    data = _pattern()
+    data = pattern(_SIZE)
     place = _register(agent, data)
     pipe.send((agent.get_agent_metadata(), place))
     agent.add_remote_agent(pipe.recv())
     pipe.send("ready")
     while not pipe.poll(0.001):
         agent.get_new_notifs()
-    pipe.send(bool((data == _WRITTEN).all()))
+    right = bool((data == WRITTEN).all())
+    pipe.send(right)
+    return right
 
 
 def _transfer(agent: Any, operation: str, local: Any, remote: Any, peer: str) -> str:
@@ -68,8 +65,8 @@ def use(pipe: Connection, device: str) -> bool:
     pipe.send(agent.get_agent_metadata())
     pipe.recv()
     local, remote = (agent.get_xfer_descs([one], "DRAM") for one in (place, target))
-    read = _transfer(agent, "READ", local, remote, peer), bool((data == _pattern()).all())
-    data[:] = _WRITTEN
+    read = _transfer(agent, "READ", local, remote, peer), bool((data == pattern(_SIZE)).all())
+    data[:] = WRITTEN
     written = _transfer(agent, "WRITE", local, remote, peer)
     pipe.send("end")
     arrived = pipe.recv()
@@ -77,19 +74,5 @@ def use(pipe: Connection, device: str) -> bool:
     return read[1] and arrived
 
 
-def main(target: str, initiator: str) -> int:
-    """Run both agents. Return the exit status."""
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, target))
-    process.start()
-    try:
-        right = use(ours, initiator)
-        process.join(_SECONDS)
-    finally:
-        process.kill()
-    return 0 if right else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(serve, use, *sys.argv[1:]))

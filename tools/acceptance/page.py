@@ -36,6 +36,7 @@ The programs were also run on Debian 13 (rdma-core 56.1 with its 321 tests, perf
 - *passed*: server and client end with status 0 in time and print what is expected; the capture has
   frames, none with a bad ICRC and none malformed.
 - *refused*: the program needs what the library refuses, and ends with the error shown.
+- The tests of rdma-core send raw packets, too; some have malformed headers on purpose.
 - *frames* are those of the capture, every ICRC verified by `rdmawire dissect -q`. tshark reads the
   first 1,000 of them, without its guesses at protocols in payloads
   (`-o infiniband.identify_payload:FALSE --disable-protocol rpcordma`).

@@ -234,6 +234,8 @@ def _faults(case: Case, ended: Ended, frames: Frames, tests: tuple[UnitTest, ...
         yield f"what is expected is not printed: {reason(ended.output)}"
     if case.frames and not frames.count:
         yield "no frames were captured"
+    if case.raw:
+        frames = replace(frames, malformed=0, tshark_malformed=None)
     if frames.faulty:
         yield (
             f"{frames.bad_icrc} frames with a bad ICRC, {frames.malformed} malformed,"

@@ -1,0 +1,35 @@
+"""Two processes that transfer host memory: one offers a pattern, the other reads it and writes."""
+
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+WRITTEN = 7
+"""Value of each byte that is written."""
+_READ = 251
+_SECONDS = 30
+
+Peer = Callable[[Connection, str], bool]
+"""What a process does with a pipe to the other one, and its device. Whether all is right."""
+
+
+def pattern(size: int) -> Any:
+    """Return the bytes that are read, as an array of NumPy."""
+    return (np.arange(size) % _READ).astype(np.uint8)
+
+
+def main(serve: Peer, use: Peer, target: str, initiator: str) -> int:
+    """Run ``serve`` in a process of its own, and ``use`` in this one. Return the exit status."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs, target))
+    process.start()
+    try:
+        right = use(ours, initiator)
+        process.join(_SECONDS)
+    finally:
+        process.kill()
+    return 0 if right else 1
