@@ -206,6 +206,8 @@ def judged(case: Case, ended: Ended, frames: Frames) -> Result:
     """Return the result of a case whose programs ended, or did not in time."""
     tests = unit_tests(case.report, ended.output) if case.report else ()
     result = Result(case, Verdict.PASSED, frames=frames, figure=measured(ended.output), tests=tests)
+    if case.raw:
+        frames = replace(frames, malformed=0, tshark_malformed=None)
     if case.refused:
         return replace(result, verdict=_refusal(case, ended), reason=reason(ended.output))
     if fault := next(_faults(case, ended, frames, tests), ""):
@@ -234,8 +236,6 @@ def _faults(case: Case, ended: Ended, frames: Frames, tests: tuple[UnitTest, ...
         yield f"what is expected is not printed: {reason(ended.output)}"
     if case.frames and not frames.count:
         yield "no frames were captured"
-    if case.raw:
-        frames = replace(frames, malformed=0, tshark_malformed=None)
     if frames.faulty:
         yield (
             f"{frames.bad_icrc} frames with a bad ICRC, {frames.malformed} malformed,"
