@@ -47,13 +47,17 @@ int rw_check_access(unsigned int *access, unsigned int allowed)
 	return 0;
 }
 
-/* Check that host memory can be pinned for an access. Returns an errno; 0 for invalid arguments, which
- * the service refuses, and for regions on demand. */
-static int check_pages(const void *address, size_t length, unsigned int access)
+/* Check that host memory can be pinned for an access. That on demand is not: the copy thread copies
+ * it, with the rights that the program has to the pages then. Returns an errno; 0 for invalid
+ * arguments, which the service refuses. */
+static int check_pages(struct rw_context *context, const void *address, size_t length,
+		       unsigned int access)
 {
 	bool overflows = length > UINTPTR_MAX - (uintptr_t)address;
 
-	if (!length || length == SIZE_MAX || overflows || access & IBV_ACCESS_ON_DEMAND ||
+	if (access & IBV_ACCESS_ON_DEMAND)
+		return rw_copy_thread_start(context);
+	if (!length || length == SIZE_MAX || overflows ||
 	    (access & REMOTE_CHANGES && !(access & IBV_ACCESS_LOCAL_WRITE)))
 		return 0;
 	if (!rw_make_present(address, length, access & WRITING))
@@ -110,7 +114,7 @@ static struct ibv_mr *register_range(struct ibv_pd *pd, void *address, size_t le
 	if (!error && memory == RW_MEMORY_OF_GPU)
 		error = rw_copy_thread_start(context);
 	else if (!error)
-		error = check_pages(address, length, access);
+		error = check_pages(context, address, length, access);
 	if (!error)
 		error = CALL(context, RW_REG_MR, reg_mr, &reply, .pd = pd->handle,
 			     .address = (uintptr_t)address, .length = length, .iova = iova,
@@ -252,6 +256,7 @@ static int call_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *add
 static int check_rereg(struct ibv_mr *mr, int flags, const void *address, size_t length,
 		       unsigned int access)
 {
+	struct rw_context *context = rw_context(mr->context);
 	struct rw_mr *own = (struct rw_mr *)mr;
 	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
 
@@ -260,8 +265,8 @@ static int check_rereg(struct ibv_mr *mr, int flags, const void *address, size_t
 	else if (!moves && (own->map || rw_gpu_is_address(mr->addr)))
 		return 0;
 	else if (!moves)
-		return check_pages(mr->addr, mr->length, access);
-	return moves ? check_pages(address, length, access) : 0;
+		return check_pages(context, mr->addr, mr->length, access);
+	return moves ? check_pages(context, address, length, access) : 0;
 }
 
 /* Returns 0 or a value of ibv_rereg_mr_err_code, with errno. */

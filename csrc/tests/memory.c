@@ -198,6 +198,26 @@ static void on_demand(void)
 	close_end(&b);
 }
 
+/* Pages on demand are accessed with the rights that the program has to them then. */
+static void on_demand_rights(void)
+{
+	const int access = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct end a = {0}, b = {0};
+	struct ibv_mr *mr;
+
+	open_pair(&a, &b);
+	CHECK(page != MAP_FAILED && (mr = ibv_reg_mr(b.pd, page, PAGE, access)));
+	memcpy(a.buffer, "a demand", 8);
+	CHECK(write_to(&a, &b, page, mr->rkey) == IBV_WC_SUCCESS && !memcmp(page, "a demand", 8));
+	memcpy(a.buffer, "no right", 8);
+	CHECK(!mprotect(page, PAGE, PROT_READ));
+	CHECK(write_to(&a, &b, page, mr->rkey) == IBV_WC_REM_OP_ERR);
+	CHECK(!memcmp(page, "a demand", 8) && !ibv_dereg_mr(mr) && !munmap(page, PAGE));
+	close_end(&a);
+	close_end(&b);
+}
+
 static struct ibv_dm *alloc_dm(struct ibv_context *context, size_t length)
 {
 	struct ibv_alloc_dm_attr wanted = {.length = length};
@@ -451,6 +471,7 @@ int main(int argc, char **argv)
 	static const struct scenario scenarios[] = {{"buffers", buffers},
 						    {"dma_handles", dma_handles},
 						    {"on_demand", on_demand},
+						    {"on_demand_rights", on_demand_rights},
 						    {"device_memory", device_memory},
 						    {"null_region", null_region},
 						    {"imports", imports},

@@ -452,16 +452,19 @@ def _check_port(port_num: int) -> None:
 def _pages(
     context: Context, copied: CopiedRegion, access: int, address: int, length: int
 ) -> ProcessPages:
-    """The pages of a range. ``VerbsError`` EFAULT if it is not mapped, unless it is on demand."""
+    """The pages of a range. ``VerbsError`` EFAULT if it is not mapped, unless it is on demand.
+
+    Pages on demand are copied by the library, with the rights that the program has to them:
+    ``/proc/PID/mem`` ignores these, and no registration has checked them.
+    """
     if copied.memory > MEMORY_OF_DMABUF:
         raise VerbsError(f"memory {copied.memory} is none of 0 to {MEMORY_OF_DMABUF}", EINVAL)
     on_demand = access & Access.ON_DEMAND
     context.is_registered = True
     if length == WHOLE_SPACE and (address or not on_demand):
         raise VerbsError("a region of all memory begins at 0, on demand", EINVAL)
-    if copied.memory == MEMORY_OF_HOST and context.process is not None:
-        if not on_demand:
-            check_mapped(context.process, address, length)
+    if copied.memory == MEMORY_OF_HOST and context.process is not None and not on_demand:
+        check_mapped(context.process, address, length)
         return ProcessPages(context.process)
     return CopiedPages(context.copies, copied)
 

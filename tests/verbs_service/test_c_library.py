@@ -21,7 +21,8 @@ SCENARIOS = {
     "events": "unpolled interrupted",
     "objects": "queries objects cq_resize refused_posts full_queues flushed forked",
     "memory": (
-        "buffers dma_handles on_demand device_memory null_region imports unimports forked_memory"
+        "buffers dma_handles on_demand on_demand_rights device_memory null_region imports unimports"
+        " forked_memory"
     ),
     "messages": (
         "post_send inline_data extended_post extended_poll shared_receive datagrams multicast"
