@@ -15,7 +15,7 @@ from tools.acceptance.service import wait_for
 _READY_SECONDS: Final = 30
 _GRACE_SECONDS: Final = 3
 _QUIET_CHECKS: Final = 6
-_POLLING_SECONDS: Final = 0.5
+_POLLING_SECONDS: Final = 2.0
 """Processor time of a server that polls, after which it listens."""
 _LISTENING: Final = "0A"
 
