@@ -66,8 +66,9 @@ static int take_events(struct end *end, struct ibv_comp_channel *channel)
 	return count;
 }
 
-/* As mlx5: a CQ with unpolled completions gives an event at once when it is armed, one until the
- * program gets it; a solicited one only for solicited or failed completions. */
+/* A CQ with completions that came while it was not armed gives an event at once when it is armed, one
+ * until the program gets it; a solicited one only for solicited or failed completions. Completions
+ * that had an event give no other: programs may arm the CQ first and poll it then. */
 static void unpolled(void)
 {
 	struct end a = {0}, b = {0};
@@ -81,6 +82,10 @@ static void unpolled(void)
 	CHECK(!ibv_req_notify_cq(a.cq, 1) && take_events(&a, channel) == 0);
 	CHECK(!ibv_req_notify_cq(a.cq, 0) && !ibv_req_notify_cq(a.cq, 0));
 	CHECK(take_events(&a, channel) == 1);
+	CHECK(!ibv_req_notify_cq(a.cq, 0) && take_events(&a, channel) == 0);
+	complete(&a, &b, 1, true);
+	CHECK(take_events(&a, channel) == 1);
+	complete(&a, &b, 1, true);
 	CHECK(!ibv_req_notify_cq(a.cq, 0) && take_events(&a, channel) == 1);
 	CHECK(ibv_poll_cq(a.cq, 1, &wc) == 1 && ibv_poll_cq(a.cq, 1, &wc) == 1);
 	CHECK(!ibv_req_notify_cq(a.cq, 1) && take_events(&a, channel) == 0);

@@ -228,6 +228,7 @@ class CompletionRing(CompletionQueue):
         "_mask",
         "_memory",
         "_produced",
+        "_reported",
         "_room_until",
         "_solicited",
         "_words",
@@ -249,7 +250,7 @@ class CompletionRing(CompletionQueue):
         super().__init__(number, cqe, sink, profile=profile, **channels)  # type: ignore[arg-type]
         self.srq_handles = srqs
         self.notify: Callable[[], None] | None = None
-        self._produced = self._solicited = 0
+        self._produced = self._reported = self._solicited = 0
         self._allocate(cqe)
 
     def _allocate(self, cqe: int) -> None:
@@ -302,14 +303,15 @@ class CompletionRing(CompletionQueue):
     def notify_unpolled(self, consumed: int, now: int) -> None:
         """Report an event of a CQ that was armed when the library had consumed ``consumed``.
 
-        Unless there was no later completion, or no later solicited one if the CQ is armed for
-        these. ``now`` is in ns.
+        Unless there was no later completion since the last event, or no solicited one if the CQ is
+        armed for these. ``now`` is in ns.
         """
         armed = self._words[_ARMED]
         newest = self._solicited if armed == ARM_SOLICITED else self._produced
-        if armed and newest > consumed:
+        known = max(consumed, self._reported)
+        if armed and newest > known:
             self._armed, self._solicited_only = True, armed == ARM_SOLICITED
-            self._waiting = max(self._waiting, newest - consumed)
+            self._waiting = max(self._waiting, newest - known)
             self._tell_or_wait(now)
 
     def _put(self, completion: WorkCompletion, timestamp: int) -> int:
@@ -354,6 +356,7 @@ class CompletionRing(CompletionQueue):
 
     def _fire(self) -> None:
         self._armed = False
+        self._reported = self._produced
         self._waiting = 0
         self._deadline = None
         self._words[_ARMED] = 0
