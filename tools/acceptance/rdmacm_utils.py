@@ -78,7 +78,7 @@ _RSOCKETS = (
 )
 """Program and options; ``-T v`` compares the data."""
 _LOSSY = "loss=0.001,seed=1"
-_PRELOAD = "LD_PRELOAD=$LD_PRELOAD:/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
+_PRELOAD = "LD_PRELOAD=$LD_PRELOAD:librspreload.so"
 
 
 def cases() -> Iterator[Case]:
