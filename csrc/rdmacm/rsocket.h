@@ -4,9 +4,9 @@
  * An rsocket is a number, that of an eventfd, which nothing reads. A thread of the library gets the
  * events of the connection manager, and those of the CQs that calls have armed. A call that has to
  * wait adds a waiter to the rsocket: whoever changes the rsocket wakes its waiters, which look
- * again. Each rsocket has a mutex; no two are held at a time. No mutex is held where an id or a CQ
- * is destroyed: that waits until their events are acknowledged, which is done after the rsocket was
- * told. */
+ * again. Each rsocket has a mutex; no two are held at a time. No mutex is held while an id or a CQ
+ * is destroyed: that waits until its events are acknowledged, and to handle an event before it is
+ * acknowledged needs the mutex. */
 #pragma once
 
 #include <fcntl.h>

@@ -2,10 +2,10 @@
  * The data of connected rsockets, by the protocol of rdma-core's docs/rsocket, version 1.
  *
  * Data is written to the receive buffer of the peer, each message by an RDMA WRITE with immediate
- * data: its length. The peer has told the address of one half of its buffer at a time, in one of
- * the two entries of a list in our memory: `targets`. It writes the next entry when its program has
- * read half of the buffer, and sends the number of messages that it can take, also in immediate
- * data. Both ends do so. */
+ * data: its length. The peer offers one half of its buffer at a time: it writes the address of the
+ * half to one of the two entries of a list in our memory, `targets`. When its program has read half
+ * of the buffer, it writes the next entry, and sends the number of messages that it can take, also
+ * in immediate data. Both ends do so. */
 #include <byteswap.h>
 #include <endian.h>
 #include <errno.h>

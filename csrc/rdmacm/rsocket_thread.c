@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The thread that gets the events of all rsockets: those of ids, and those of CQs that are armed.
  *
- * A child of fork(2) gets a thread of its own with its first rsocket. So does a process after the
- * end of the service that its thread had events of. */
+ * A child of fork(2) gets a thread of its own with its first rsocket. After the end of the service a
+ * process gets a new thread with its next rsocket. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void remove_source(struct rs_thread *thread, int fd)
 	unlock();
 }
 
-/* Tell the rsocket of an event. What has failed is destroyed behind the acknowledgement. */
+/* Handle an event of an rsocket, and acknowledge it; what has failed is destroyed after that. */
 static void report(struct rdma_cm_event *event)
 {
 	struct rdma_cm_id *id = event->id;
@@ -80,7 +80,7 @@ static void report(struct rdma_cm_event *event)
 		rs_destroy(failed);
 }
 
-/* The service is gone. */
+/* End all rsockets with EIO: the service is gone. */
 static void end(struct rs_thread *thread)
 {
 	struct rsocket *rs;

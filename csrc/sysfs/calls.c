@@ -336,7 +336,7 @@ static void close_folder(void *folder)
 	closedir(folder);
 }
 
-/* The C library calls functions of its own to find files, unless it gets others: those here. */
+/* glob(3) does not call the functions here unless they are given to it. */
 #define GLOB(name, read, stat, lstat)                                                          \
 	int result;                                                                            \
 	if (flags & GLOB_ALTDIRFUNC)                                                           \

@@ -45,7 +45,7 @@ static bool exists(int folder, const char *path)
 	return syscall(SYS_newfstatat, folder, path, &found, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Whether a file is in the private tree. One that does not exist is nobody's. */
+/* Whether a file is in the private tree, or does not exist. */
 static bool is_own(int folder, const char *path, int flags)
 {
 	char real[PATH_MAX];

@@ -92,7 +92,7 @@ def _read(qp: QueuePair, pending: ReadResponse, frames: list[bytes], room: int) 
 
 
 def _not_ready(qp: QueuePair, pending: ReadResponse) -> Acknowledge:
-    """The RNR NAK for the responses of a READ that were not sent."""
+    """Return the RNR NAK with which the peer retransmits the rest of a READ later."""
     psn = serial.add(pending.psn, pending.sent)
     return Acknowledge(psn, serial.add(pending.msn, -1), Ack.RNR_NAK, qp.min_rnr_timer)
 

@@ -105,9 +105,10 @@ T = TypeVar("T", bound=Object)
 
 
 _LOOKS: Final = 256
-"""Objects of other kinds that one step of closing a context passes over."""
+"""Maximum objects of other kinds that one step of closing a context looks at."""
 PARTS: Final = (Region, MemoryWindow, CompletionRing, SharedReceiveQueue)
-"""Objects of the engine that exceptions in its work are attributed by, besides queue pairs."""
+"""Classes of the engine's objects, besides queue pairs, by which the client responsible for an
+exception is found."""
 
 
 def _raise(error: Exception) -> None:
@@ -117,9 +118,9 @@ def _raise(error: Exception) -> None:
 class DeviceFile:
     """What the contexts of an open device share: the one that opened it, and those that import it.
 
-    So do the contexts of a file of ``/dev/infiniband`` in Linux. ``identity`` is the device and
-    inode of the ``cmd_fd``. Handles are those of all contexts. ``closing`` frees the memory of
-    processes behind regions: it is closed with the last context.
+    In Linux the contexts of one open file of ``/dev/infiniband`` share it. ``identity`` is the
+    device and inode of the ``cmd_fd``. No two objects of these contexts have the same handle.
+    ``closing`` frees the memory of processes behind regions: it is closed with the last context.
     """
 
     def __init__(self, identity: tuple[int, int]) -> None:
@@ -383,7 +384,7 @@ class Context:
     def closing(self) -> Iterator[None]:
         """Destroy all objects, one before each step, and at the end free rings and descriptors.
 
-        Where that raises exceptions the others are destroyed, and at the end one is raised.
+        If that raises exceptions, all other objects are destroyed before the first one is raised.
         """
         if self._closed:
             return

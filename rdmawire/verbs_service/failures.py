@@ -1,9 +1,9 @@
 """Exceptions in the work of the service: the client that each belongs to, and their reports.
 
-No exception is expected, and none may end the service: its other clients go on. The client whose
-work raised one is ended. Which client that is, the innermost object of a client says that a
-function of the traceback works on: the engine's functions have the queue pair, the memory region or
-the completion queue as an argument.
+No exception is expected, and none may end the service: it drops the client whose work raised one,
+and goes on for the others. That client is found by the traceback: functions of the engine have a
+queue pair, a memory region or a completion queue as an argument, and the client to which the
+innermost of these belongs is the one.
 """
 
 import traceback
@@ -29,14 +29,14 @@ class Owner(Protocol):
 C = TypeVar("C", bound=Owner)
 
 
-def culprit(error: BaseException, clients: list[C], kinds: tuple[type, ...]) -> C | None:
-    """The client whose object the innermost function of a traceback works on, if there is any.
+def responsible_client(error: BaseException, clients: list[C], kinds: tuple[type, ...]) -> C | None:
+    """Return the client that owns an object in the innermost possible function of a traceback.
 
-    Objects of clients are of these ``kinds``. Functions of the server are left out: they have all
-    clients.
+    ``kinds`` are the classes of objects that are looked at. Functions of the server are not looked
+    at, since they have the objects of all clients. Return ``None`` if no function has any.
     """
     for frame in reversed([*_frames(error)]):
-        if frame.f_globals.get("__name__") in _OF_ALL:
+        if frame.f_globals.get("__name__") in _SHARED_MODULES:
             continue
         for value in tuple(frame.f_locals.values()):
             owners = clients if isinstance(value, kinds) else ()
@@ -53,7 +53,7 @@ def _frames(error: BaseException) -> Iterator[FrameType]:
         step = step.tb_next
 
 
-_OF_ALL: Final = frozenset({"rdmawire.verbs_service.server", __name__})
+_SHARED_MODULES: Final = frozenset({"rdmawire.verbs_service.server", __name__})
 
 
 class Failures:

@@ -1,7 +1,7 @@
-"""VirtualMemory of the processes that use the service: pages behind regions.
+"""Memory of the processes that use the service: pages behind regions.
 
 :class:`ProcessMemory` reads and writes through ``/proc/PID/mem``. Where Linux refuses that, or the
-memory is that of a GPU, :class:`CopyThread` asks a thread of the library to copy.
+memory is that of a GPU or on demand, :class:`CopyThread` asks a thread of the library to copy.
 """
 
 import os
@@ -271,7 +271,7 @@ class CopyThread:
 
 
 class Late(Exception):
-    """The library has not copied yet."""
+    """Raised for an access while the library is late with a copy."""
 
 
 def do_nothing() -> None:

@@ -36,7 +36,7 @@ from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import DeviceSpec, EmulatedDevice
 from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.events import EventPipe
-from rdmawire.verbs_service.failures import Failures, culprit
+from rdmawire.verbs_service.failures import Failures, responsible_client
 from rdmawire.verbs_service.network import DeviceNetwork
 from rdmawire.verbs_service.posting import take_receives, take_work
 from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory, Turns
@@ -117,9 +117,9 @@ class Server:
         self._ending: dict[Client, None] = {}
         """The clients whose work raised an exception: they are dropped in the next step."""
         self._closing: deque[tuple[str, Iterator[None]]] = deque()
-        """The steps that close contexts, and whose they are."""
+        """The names of clients that are gone, and the steps that close their contexts."""
         self._interrupted: list[QueuePair] = []
-        """Queue pairs whose work ended with an exception of another client's."""
+        """Queue pairs whose work was interrupted by an exception in that of another client."""
         self.write_counters: Callable[[], None] | None = None
         """Writes the counters of devices to the files that programs read, if there are any."""
         self._flush_at = self._move_by = now()
@@ -276,13 +276,13 @@ class Server:
 
     def _failed(self, error: Exception) -> None:
         """Note an exception of work that any client, or none, may have caused."""
-        self._fail(culprit(error, list(self._clients.values()), _OWNED), error)
+        self._fail(responsible_client(error, list(self._clients.values()), _OWNED), error)
 
     def _queue_pair_failed(self, qp: QueuePair, error: Exception) -> None:
-        """Note an exception of a queue pair's work. That may be its peer's, where both are here."""
+        """Note an exception of a queue pair's work, or of that of its peer on this service."""
         clients = list(self._clients.values())
         owner = next((one for one in clients if one.owns(qp)), None)
-        found = culprit(error, clients, _OWNED) or owner
+        found = responsible_client(error, clients, _OWNED) or owner
         self._fail(found, error)
         if found is not owner:
             self._interrupted.append(qp)
@@ -561,7 +561,7 @@ _OWNED: Final = (
     ProcessMemory,
     *PARTS,
 )
-"""The kinds of objects of clients that exceptions are attributed by."""
+"""Classes of objects by which the client responsible for an exception is found."""
 
 
 def _wake_up(_: int) -> None:

@@ -112,9 +112,9 @@ def _open(name: str, flags: int, folder: int, path: Path, mode: int | None) -> i
 
 
 def _check(opened: int, path: Path, users: set[int], *, is_shared: bool = True) -> None:
-    """``VerbsError`` EPERM for a folder of others, or to which they write.
+    """``VerbsError`` EPERM unless a folder belongs to ``users``, and no others may write to it.
 
-    ``is_shared``: they may if the sticky bit is set.
+    With ``is_shared`` others may write to a folder whose sticky bit is set.
     """
     found = os.fstat(opened)
     if found.st_uid not in users:
