@@ -5,77 +5,49 @@
  * TCP and UDP sockets become rsockets. One that is bound to, or connected with, an address that no
  * device has becomes an ordinary socket again, with the same number. */
 #undef _FORTIFY_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <rdma/rsocket.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What an older <rdma/rsocket.h> does not declare, and what programs built with checks call. */
-int repoll_create(int flags);
-int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
-int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
+#include "calls.h"
+
+/* Programs built with checks call these. */
 ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
 ssize_t __recv_chk(int fd, void *data, size_t size, size_t room, int flags);
 ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
 		       struct sockaddr *from, socklen_t *length);
-int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room);
-int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
-		const sigset_t *mask, size_t room);
 
-enum { MAX_FDS = 1 << 20, PART = 1 << 16 };
-enum kind { ORDINARY, RSOCKET, SET };
+enum { PART = 1 << 16 }; /* bytes of a file that are sent at a time */
 
 static atomic_uchar kinds[MAX_FDS]; /* of descriptors, by their number */
-static __thread int inside;	    /* the functions of librdmacm call those here */
+__thread int inside;
 
-static enum kind kind_of(int fd)
+enum kind kind_of(int fd)
 {
 	return fd >= 0 && fd < MAX_FDS ? (enum kind)atomic_load(&kinds[fd]) : ORDINARY;
 }
 
-static bool is_rsocket(int fd)
+bool is_rsocket(int fd)
 {
 	return kind_of(fd) == RSOCKET;
 }
 
-/* Note the kind of a new descriptor; returns it. */
-static int note(int fd, enum kind kind)
+int note(int fd, enum kind kind)
 {
 	if (fd >= 0 && fd < MAX_FDS)
 		atomic_store(&kinds[fd], (unsigned char)kind);
 	return fd;
 }
-
-/* Call the next library's function of this name. */
-#define NEXT(name, ...)                                                                            \
-	({                                                                                         \
-		static __typeof__(&name) next_;                                                    \
-		if (!next_)                                                                        \
-			next_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name);                        \
-		next_(__VA_ARGS__);                                                                \
-	})
-
-/* Call a function of librdmacm that calls functions here with descriptors of rsockets. */
-#define INSIDE(call)                                                                               \
-	({                                                                                         \
-		inside++;                                                                          \
-		__typeof__(call) result_ = call;                                                   \
-		inside--;                                                                          \
-		result_;                                                                           \
-	})
 
 /* The sizes of queues that rdma-core's library takes from the environment. */
 static void set_sizes(int fd)
@@ -332,85 +304,6 @@ ssize_t writev(int fd, const struct iovec *iov, int count)
 	return is_rsocket(fd) ? rwritev(fd, iov, count) : NEXT(writev, fd, iov, count);
 }
 
-static bool has_rsocket(const struct pollfd *fds, nfds_t count)
-{
-	for (nfds_t i = 0; i < count; i++)
-		if (is_rsocket(fds[i].fd))
-			return true;
-	return false;
-}
-
-int poll(struct pollfd *fds, nfds_t count, int timeout)
-{
-	return has_rsocket(fds, count) ? rpoll(fds, count, timeout)
-				       : NEXT(poll, fds, count, timeout);
-}
-
-int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room)
-{
-	return has_rsocket(fds, count) ? rpoll(fds, count, timeout)
-				       : NEXT(__poll_chk, fds, count, timeout, room);
-}
-
-/* Call a function of librdmacm with a mask of signals. */
-#define MASKED(mask, call)                                                                         \
-	({                                                                                         \
-		sigset_t before_;                                                                  \
-		if (mask)                                                                          \
-			pthread_sigmask(SIG_SETMASK, mask, &before_);                              \
-		int result_ = call;                                                                \
-		if (mask)                                                                          \
-			pthread_sigmask(SIG_SETMASK, &before_, NULL);                              \
-		result_;                                                                           \
-	})
-
-static int milliseconds(const struct timespec *timeout)
-{
-	return timeout ? (int)(timeout->tv_sec * 1000 + (timeout->tv_nsec + 999999) / 1000000) : -1;
-}
-
-int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
-{
-	if (!has_rsocket(fds, count))
-		return NEXT(ppoll, fds, count, timeout, mask);
-	return MASKED(mask, rpoll(fds, count, milliseconds(timeout)));
-}
-
-int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
-		const sigset_t *mask, size_t room)
-{
-	return ppoll(fds, count, timeout, mask);
-}
-
-static bool selects_rsocket(int count, const fd_set *in, const fd_set *out, const fd_set *except)
-{
-	for (int fd = 0; fd < count; fd++)
-		if (is_rsocket(fd) && ((in && FD_ISSET(fd, in)) || (out && FD_ISSET(fd, out)) ||
-				       (except && FD_ISSET(fd, except))))
-			return true;
-	return false;
-}
-
-int select(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict except,
-	   struct timeval *restrict timeout)
-{
-	return selects_rsocket(count, in, out, except)
-		       ? rselect(count, in, out, except, timeout)
-		       : NEXT(select, count, in, out, except, timeout);
-}
-
-int pselect(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict except,
-	    const struct timespec *restrict timeout, const sigset_t *restrict mask)
-{
-	struct timeval time = {0};
-
-	if (!selects_rsocket(count, in, out, except))
-		return NEXT(pselect, count, in, out, except, timeout, mask);
-	if (timeout)
-		time = (struct timeval){timeout->tv_sec, timeout->tv_nsec / 1000};
-	return MASKED(mask, rselect(count, in, out, except, timeout ? &time : NULL));
-}
-
 int getpeername(int fd, struct sockaddr *restrict address, socklen_t *restrict length)
 {
 	return is_rsocket(fd) ? rgetpeername(fd, address, length)
@@ -571,40 +464,4 @@ ssize_t sendfile64(int to, int from, off64_t *offset, size_t count)
 ssize_t sendfile(int to, int from, off_t *offset, size_t count)
 {
 	return sendfile64(to, from, (off64_t *)offset, count);
-}
-
-int epoll_create1(int flags)
-{
-	if (inside)
-		return NEXT(epoll_create1, flags);
-	return note(INSIDE(repoll_create(flags)), SET);
-}
-
-int epoll_create(int size)
-{
-	if (size > 0)
-		return epoll_create1(0);
-	errno = EINVAL;
-	return -1;
-}
-
-int epoll_ctl(int set, int operation, int fd, struct epoll_event *event)
-{
-	if (inside || kind_of(set) != SET)
-		return NEXT(epoll_ctl, set, operation, fd, event);
-	return INSIDE(repoll_ctl(set, operation, fd, event));
-}
-
-int epoll_wait(int set, struct epoll_event *events, int most, int timeout)
-{
-	if (inside || kind_of(set) != SET)
-		return NEXT(epoll_wait, set, events, most, timeout);
-	return INSIDE(repoll_wait(set, events, most, timeout));
-}
-
-int epoll_pwait(int set, struct epoll_event *events, int most, int timeout, const sigset_t *mask)
-{
-	if (inside || kind_of(set) != SET)
-		return NEXT(epoll_pwait, set, events, most, timeout, mask);
-	return MASKED(mask, epoll_wait(set, events, most, timeout));
 }
