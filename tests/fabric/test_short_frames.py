@@ -8,24 +8,11 @@ from rdmawire.fabric.fault import Faults, Rule
 from rdmawire.fabric.host import Host
 from rdmawire.fabric.link import Link
 from rdmawire.fabric.network import Cable, Network, star
-from rdmawire.fabric.pair import ATTRIBUTES, CAP
-from rdmawire.ib.qp import QPInit
 from rdmawire.ib.rx_parser import Drop
 from rdmawire.units import gbps, us
-from rdmawire.verbs.enums import QPType
-from rdmawire.verbs.wr import SendOpcode, SendWR
 from rdmawire.wire.inet import Ethernet
 
 SHORT = range(Ethernet.SIZE)
-
-
-def send(host: Host, size: int) -> None:
-    """Send so many bytes as they are."""
-    cq = host.nic.create_cq(9)
-    qp = host.nic.create_qp(QPType.RAW_PACKET, QPInit(host.pd, cq, cq, CAP))
-    host.bring_up(qp, ATTRIBUTES)
-    pieces = (host.buffer(16).sge(size),) if size else ()
-    host.nic.post_send(qp, [SendWR(SendOpcode.SEND, pieces)])
 
 
 def two() -> tuple[Host, Host]:
@@ -36,7 +23,7 @@ def two() -> tuple[Host, Host]:
 def test_a_switch_drops_them(size: int) -> None:
     network, (one, other) = Network(), two()
     star(network, {"a": one, "b": other}, Cable(us(1), gbps(10)))
-    send(one, size)
+    network.send("a", bytes(size))
     network.simulator.run()
     assert network.switches["s1"].stranded == 1
     assert not other.nic.drops
@@ -48,7 +35,7 @@ def test_an_adapter_drops_them(size: int) -> None:
     for name, host in (("a", one), ("b", other)):
         network.add_host(name, host)
     network.join("a", "b", Link(us(1), rate=gbps(10)))
-    send(one, size)
+    network.send("a", bytes(size))
     network.simulator.run()
     assert other.nic.drops == {Drop.MALFORMED: 1}
 
@@ -59,11 +46,11 @@ def test_faults_befall_them(do: str, seal: bool) -> None:
     options: dict[str, Any] = {"seal": seal} if do != "mark" else {}
     if do == "set":
         options |= {"field": "eth.src", "value": bytes(6)}
-    for data in SHORT:
+    for size in SHORT:
         network, (one, other) = Network(), two()
         star(network, {"a": one, "b": other}, Cable(us(1), gbps(10)))
         network.links["a-s1"].faults = Faults([Rule(do, **options)])
-        send(one, data)
+        network.send("a", bytes(size))
         network.simulator.run()
-        lost = do in ("corrupt", "truncate") and (not seal or data == 0)
+        lost = do in ("corrupt", "truncate") and (not seal or size == 0)
         assert network.switches["s1"].stranded == (not lost)
