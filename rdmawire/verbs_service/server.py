@@ -131,17 +131,21 @@ class Server:
         """Whether the next step returns at once if there is no work: the loop yields then."""
         self._clients: dict[int, Client] = {}
         self._contexts: tuple[Context, ...] = ()
-        check_socket_path(path)
-        remove_dead(path)
+        self._listen(prepare)
+        for fd in network.fds:
+            self.loop.register(fd, _wake_up)
+
+    def _listen(self, prepare: Callable[[Sequence[EmulatedDevice]], None] | None) -> None:
+        """Make the socket, after the files that programs need."""
+        check_socket_path(self.path)
+        remove_dead(self.path)
         if prepare is not None:
             prepare(self.devices)
-        self._listener = listen(path)
+        self._listener = listen(self.path)
         self._spare = socket.socket(socket.AF_UNIX)
         """A descriptor for accepting a client when there is none left."""
         self._turns_away = False
         self.loop.register(self._listener.fileno(), self._accept)
-        for fd in network.fds:
-            self.loop.register(fd, _wake_up)
 
     # The loop.
 
