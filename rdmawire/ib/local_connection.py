@@ -13,7 +13,7 @@ as the standard allows (IBA 9.7.5.1.2).
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeGuard
 
-from rdmawire.errors import MemoryBusy, MemoryFault
+from rdmawire.errors import MemoryFault
 from rdmawire.ib.device import Device
 from rdmawire.ib.encapsulation import PLAIN
 from rdmawire.ib.execute import NO_DATAGRAM
@@ -26,7 +26,7 @@ from rdmawire.ib.rx_parser import Flow
 from rdmawire.ib.send_queue import NO_PSN, Wqe
 from rdmawire.ib.service import SERVICES, Outbound
 from rdmawire.ib.tx_template import TxTemplate, word_offset
-from rdmawire.memory.address_space import ATOMIC_SIZE, added, swapped
+from rdmawire.memory.address_space import ATOMIC_SIZE, added, swapped, write_result
 from rdmawire.memory.key import LOCAL_WRITE, REMOTE_WRITE, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.region import Region
 from rdmawire.verbs.enums import SUCCESS, QPType, WCFlags, WorkCompletion
@@ -512,7 +512,7 @@ def _send_atomic(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
     try:
         original, new = _ATOMICS[wr.opcode](target.read(0, ATOMIC_SIZE), wr)
         sink.write(0, original.to_bytes(ATOMIC_SIZE, "little"))
-        _replace(target, new)
+        write_result(target.write, 0, new)
     except MemoryFault:
         return False
     peer.counters.rx_atomic_requests += 1
@@ -520,14 +520,6 @@ def _send_atomic(connection: LocalConnection, wr: SendWR, kind: Kind) -> bool:
     resource = Resource(kind.opcode, NO_PSN, 1, ATOMIC_SIZE, asked, original)
     connection.responded(wr, kind, resource, AETH.SIZE + AtomicAckETH.SIZE)
     return True
-
-
-def _replace(target: Piece, new: bytes) -> None:
-    """Write the result of an atomic."""
-    try:
-        target.write(0, new)
-    except MemoryBusy:
-        return  # it is being written: done again, it would count twice
 
 
 _ATOMICS: Final[Mapping[int, Callable[[bytes | memoryview, SendWR], tuple[int, bytes]]]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from errno import EEXIST, EINVAL, ENOMEM
 from typing import Final, NamedTuple, Protocol
 
-from rdmawire.errors import MemoryFault, VerbsError
+from rdmawire.errors import MemoryBusy, MemoryFault, VerbsError
 from rdmawire.memory.page import (
     LAST_ADDRESS,
     PAGE_2M,
@@ -178,6 +178,17 @@ def swapped(old: bytes | memoryview, compare: int, swap: int) -> tuple[int, byte
     number = int.from_bytes(old, "little")
     new = swap & LAST_ADDRESS if number == compare else number
     return number, new.to_bytes(ATOMIC_SIZE, "little")
+
+
+def write_result(write: Callable[[int, bytes], object], address: int, new: bytes) -> None:
+    """Write the result of an atomic operation, by the method ``write`` of its memory.
+
+    Memory that is being copied gets it later: the operation is done, and must not be tried again.
+    """
+    try:
+        write(address, new)
+    except MemoryBusy:
+        return
 
 
 class AddressSpace:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from errno import EFAULT, EINVAL, ENOMEM
 from typing import Final, Protocol
 
-from rdmawire.errors import MemoryBusy, MemoryFault, PageFault, VerbsError
+from rdmawire.errors import MemoryFault, PageFault, VerbsError
 from rdmawire.memory.address_space import (
     ATOMIC_SIZE,
     AddressSpace,
@@ -22,6 +22,7 @@ from rdmawire.memory.address_space import (
     added,
     check_aligned,
     swapped,
+    write_result,
 )
 from rdmawire.memory.key import Access, Footprint, Grant, KeyFault, ProtectionDomain
 from rdmawire.memory.page import PAGE_4K, PAGE_64K, DmaCounters, Path, split
@@ -536,22 +537,15 @@ class Region(Grant):
         """Add to eight bytes, little-endian; return the previous value. One read, one write."""
         check_aligned(iova)
         old, new = added(self.read(iova, ATOMIC_SIZE), value)
-        self._replace(iova, new)
+        write_result(self.write, iova, new)
         return old
 
     def compare_swap(self, iova: int, compare: int, swap: int) -> int:
         """Write ``swap`` to eight bytes equal to ``compare``; return the previous value."""
         check_aligned(iova)
         old, new = swapped(self.read(iova, ATOMIC_SIZE), compare, swap)
-        self._replace(iova, new)
+        write_result(self.write, iova, new)
         return old
-
-    def _replace(self, iova: int, new: bytes) -> None:
-        """Write the result of an atomic operation."""
-        try:
-            self.write(iova, new)
-        except MemoryBusy:
-            return  # it is being written: done again, it would count twice
 
     def _checked(self, iova: int, length: int) -> Backing:
         if self._backing is None:
