@@ -8,14 +8,17 @@ import os
 import socket
 from array import array
 from collections.abc import Iterable
+from contextlib import suppress
 from errno import EINVAL, ENOPROTOOPT, EPIPE
 from select import POLLIN, poll
 from struct import Struct
+from threading import Thread
 from typing import Final, NamedTuple
 
 from rdmawire.verbs_service.protocol import CALLS, MAX_REASON, MAX_WORDS, Call
 
-_MAX_FDS: Final = 8
+_MAX_FDS: Final = 253
+"""Most descriptors of a message, SCM_MAX_FD of Linux: it would close those that it cannot give."""
 _WORD: Final = 8
 _SO_PEERPIDFD: Final = 77
 """Of <asm-generic/socket.h>: Python's ``socket`` has no name for it."""
@@ -32,8 +35,7 @@ class Request(NamedTuple):
 
     def close_fds(self) -> None:
         """Close the descriptors."""
-        for fd in self.fds:
-            os.close(fd)
+        close_foreign(self.fds)
 
 
 class Reply(NamedTuple):
@@ -48,6 +50,32 @@ NO_VALUES: Final = Reply()
 
 class ClientGone(Exception):
     """The client has closed its connection, or its process has ended."""
+
+
+def close_foreign(fds: Iterable[int]) -> None:
+    """Close descriptors of a client's files, each in a thread: its number is free at once.
+
+    Closing may wait as long as the client likes: for SO_LINGER (socket(7)), or its file system.
+    """
+    for fd in fds:
+        try:
+            Thread(target=os.close, args=(fd,), daemon=True).start()
+        except RuntimeError:  # no more threads
+            os.close(fd)
+
+
+def close_connection(sock: socket.socket) -> None:
+    """Close a client's socket: in a thread if there are messages, which may have descriptors."""
+    with suppress(OSError):  # the client has closed it
+        sock.shutdown(socket.SHUT_RDWR)
+    try:
+        unread = sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:
+        unread = b""
+    if unread:
+        close_foreign((sock.detach(),))
+    else:
+        sock.close()
 
 
 def peer_of(sock: socket.socket) -> tuple[int, int]:
@@ -79,8 +107,7 @@ class ControlConnection:
             raise ClientGone from error
         request = None if flags & socket.MSG_CTRUNC else _request(data, tuple(fds))
         if request is None:
-            for fd in fds:
-                os.close(fd)
+            close_foreign(fds)
         if not data:
             raise ClientGone
         if request is None:
@@ -127,7 +154,7 @@ class ControlConnection:
 
     def close(self) -> None:
         """Close the socket."""
-        self._socket.close()
+        close_connection(self._socket)
 
 
 def _request(data: bytes, fds: tuple[int, ...]) -> Request | None:

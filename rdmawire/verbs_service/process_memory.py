@@ -7,6 +7,7 @@ memory is that of a GPU or on demand, :class:`CopyThread` asks a thread of the l
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from errno import EFAULT
 from mmap import PAGESIZE
 from select import POLLIN, poll
@@ -29,6 +30,8 @@ from rdmawire.verbs_service.ring import SharedMemory
 
 _REQUEST: Final = COPY_REQUEST.struct
 _ERRNO: Final = 4
+_SO_PASSRIGHTS: Final = 83
+"""Of <asm-generic/socket.h>, since Linux 6.16: 0 refuses descriptors, which may close slowly."""
 _MAX_WAIT: Final = ms(25)
 """Time (ns) that the service waits for the copies of one library in each step, before it serves the
 others: few copies take so long, and work that is tried again takes longer."""
@@ -149,6 +152,8 @@ class CopyThread:
             self._buffer.close()
             raise
         theirs.setblocking(True)
+        with suppress(OSError):  # before Linux 6.16
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
         self.fd = self._socket.fileno()
         self._ready = poll()
         self._ready.register(self.fd, POLLIN)

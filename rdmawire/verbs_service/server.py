@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from errno import EBADF, EINVAL, EIO, ENODEV, ENOMEM, EPROTO
+from fcntl import F_GET_SEALS, fcntl
 from functools import partial
 from pathlib import Path
 from select import EPOLLET, EPOLLIN
@@ -441,6 +442,10 @@ class Server:
 
     def _import_device(self, client: Client, cmd_fd: int) -> Reply:
         """Open a device that is open. ``VerbsError`` EBADF for a descriptor of something else."""
+        try:
+            fcntl(cmd_fd, F_GET_SEALS)  # of memory alone: the status of other files may be late
+        except OSError:
+            raise VerbsError("no cmd_fd of a device: no sealed memory", EBADF) from None
         status = os.fstat(cmd_fd)
         for context in self._contexts:
             if context.file.identity == (status.st_dev, status.st_ino):

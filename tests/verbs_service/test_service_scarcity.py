@@ -7,10 +7,11 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from errno import EINVAL, EMFILE, ENOMEM, EPERM
 from fcntl import F_GETFL, F_SETFL, fcntl
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import pytest
@@ -23,8 +24,11 @@ from tests.verbs_service.client import Connection, wait_until
 from tests.verbs_service.running import End, Service, connected, running
 from tests.verbs_service.test_service_death import nothing_left
 from tests.verbs_service.test_service_hostile import ended, works
+from tests.waiting import HANG
 
 FIRST_SPACE = 0x0106
+AN_HOUR = 3600
+SO_PASSRIGHTS = 83
 
 
 @pytest.fixture
@@ -91,6 +95,86 @@ def test_descriptors_beside_any_message_are_closed(service: Service) -> None:
                 words, _ = client.send_message(data, (0,) * count)
                 assert words[0] == EINVAL
         client.close()
+
+
+def slow_to_close() -> tuple[socket.socket, socket.socket]:
+    """A socket whose last close waits until the other end, which does not read, is closed."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    slow = socket.create_connection(listener.getsockname())
+    peer, _ = listener.accept()
+    listener.close()
+    slow.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:
+            slow.send(bytes(1 << 16))
+    slow.setblocking(True)
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, Struct("=2i").pack(1, AN_HOUR))
+    return slow, peer
+
+
+@contextmanager
+def held(service: Service) -> Iterator[None]:
+    """A service that does nothing meanwhile."""
+    is_held, may_go, alarm = threading.Event(), threading.Event(), os.eventfd(1)
+
+    def hold(_: int) -> None:
+        os.eventfd_read(alarm)
+        is_held.set()
+        may_go.wait(HANG)
+
+    service.server.loop.register(alarm, hold)
+    is_held.wait(HANG)
+    try:
+        yield
+    finally:
+        may_go.set()
+        service.server.loop.unregister(alarm)
+        os.close(alarm)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "messages"),
+    [("alloc_pd", 1, 1), ("import_device", 1, 1), ("alloc_pd", 9, 1), ("alloc_pd", 1, 2)],
+)
+def test_descriptor_that_is_slow_to_close_holds_up_nothing(
+    service: Service, pair: tuple[End, End], name: str, count: int, messages: int
+) -> None:
+    """Nor does one in a message that is never received: the first reply finds no client."""
+    slow, peer = slow_to_close()
+    client = Connection(service.path)
+    (number,) = (call.number for call in protocol.CALLS if call.name == name)
+    try:
+        with nothing_left(service):
+            with held(service):  # so that it closes the last descriptor
+                for _ in range(messages):
+                    request = array("Q", [number]).tobytes()
+                    socket.send_fds(client.socket, [request], [slow.fileno()] * count)
+                slow.close()
+                client.close()
+            assert works(pair)
+    finally:
+        peer.close()
+
+
+def test_socket_of_copies_takes_no_descriptors(service: Service) -> None:
+    """Linux would close them for the service."""
+    client = service.connect()
+    if not has_pass_rights():
+        pytest.skip("Linux 6.16 is the first that can refuse descriptors")
+    with pytest.raises(PermissionError):
+        socket.send_fds(client.copy_socket, [bytes(4)], [0])
+    client.close()
+
+
+def has_pass_rights() -> bool:
+    """Whether sockets have SO_PASSRIGHTS."""
+    one, other = socket.socketpair()
+    with one, other:
+        try:
+            one.getsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS)
+        except OSError:
+            return False
+        return True
 
 
 def test_client_that_takes_no_replies_is_dropped(service: Service, pair: tuple[End, End]) -> None:
