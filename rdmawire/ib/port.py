@@ -219,6 +219,11 @@ class Port:
     def _rules_like(self, rule: FlowRule) -> list[FlowRule]:
         return self._sniffers if rule.kind is FlowKind.SNIFFER else self._flow_rules
 
+    @property
+    def flow_count(self) -> int:
+        """How many rules there are."""
+        return len(self._flow_rules) + len(self._sniffers)
+
     def has_flows(self, qp: QueuePair) -> bool:
         """Whether a rule names a queue pair."""
         return any(qp in (rule.qp, *rule.rss) for rule in (*self._flow_rules, *self._sniffers))

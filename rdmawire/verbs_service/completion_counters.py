@@ -36,7 +36,7 @@ class CompletionCounterCalls:
 
     def destroy_comp_cntr(self, counter: int) -> Reply:
         found = self._context.find(counter, CompletionCounter)
-        if any(found in one.counters for _, one in self._context.of_kind(QueuePairHandle)):
+        if found.users:
             raise VerbsError(f"counter {counter} is attached to a queue pair", EBUSY)
         self._context.remove(counter)
         return NO_VALUES
@@ -61,6 +61,7 @@ class CompletionCounterCalls:
             raise VerbsError(f"the queue pair is in {owner.qp.state.name}, not INIT", EINVAL)
         if any(operations & others for others in owner.counters.values()):
             raise VerbsError(f"operations {operations:#x} have a counter", EINVAL)
+        found.users += found not in owner.counters
         owner.counters[found] = owner.counters.get(found, 0) | operations
         _count(owner.qp, owner.counters)
         return NO_VALUES

@@ -62,11 +62,15 @@ class QueuePairHandle:
 
 
 class CompletionCounter:
-    """Counts completions of queue pairs: successful ones, or their bytes, and errors."""
+    """Counts completions of queue pairs: successful ones, or their bytes, and errors.
+
+    ``users`` is the number of queue pairs.
+    """
 
     def __init__(self, *, counts_bytes: bool) -> None:
         self.counts_bytes = counts_bytes
         self.values = [0, 0]
+        self.users = 0
 
 
 class SrqHandle:
@@ -179,6 +183,8 @@ class Context:
         """The multicast groups of queue pairs."""
         self.rss_users: Counter[QueuePair] = Counter()
         """How many times queue pairs of RSS use each work queue."""
+        self.counter_users: Counter[FlowCounter] = Counter()
+        """How many flows each counter counts."""
         self._channels: dict[int, Channel] = {}
         self._objects: dict[int, Object] = {}
         self.failed: Callable[[Exception], None] = _raise
@@ -309,6 +315,8 @@ class Context:
             del self.device.openers[qp]
         else:
             self.device.openers[qp] -= 1
+        for counter in owner.counters:
+            counter.users -= 1
         if owner.rss is not None:
             self.rss_users.subtract(owner.rss[0])
         self.remove(handle)
@@ -319,6 +327,8 @@ class Context:
     def destroy_flow(self, handle: int, rule: FlowRule) -> None:
         """Destroy a flow."""
         self.nic.destroy_flow(rule)
+        if rule.counter is not None:
+            self.counter_users[rule.counter] -= 1
         self.remove(handle)
 
     def destroy_srq(self, handle: int, owner: SrqHandle) -> None:

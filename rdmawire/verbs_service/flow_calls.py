@@ -5,7 +5,7 @@ from errno import EBUSY, EINVAL, ENOMEM, EOPNOTSUPP
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.ib import FlowCounter, FlowKind, FlowRule, QPInit, RssHash
+from rdmawire.ib import FlowCounter, FlowKind, FlowRule, QPInit, QueuePair, RssHash
 from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import QPCap, QPType
 from rdmawire.verbs_service.connection import NO_VALUES, Reply
@@ -17,6 +17,8 @@ _PORT: Final = 1
 _DONT_TRAP, _EGRESS = 1 << 1, 1 << 2
 _MAX_PRIORITY: Final = 15
 """The last priority of a flow in mlx5."""
+_MAX_FLOWS: Final = 1024
+"""Flows of a device: each frame is compared with all of them, whoever sends or receives it."""
 _TOEPLITZ: Final = 1
 _KEY_WORDS: Final = RSS_KEY_BYTES // 8
 
@@ -38,7 +40,7 @@ class FlowCalls:
             raise VerbsError(f"RSS of fields {fields:#x}, {count} queues: {text}", EINVAL)
         hashing = RssHash(fields, array("Q", words[:_KEY_WORDS]).tobytes())
         handles = array("I", array("Q", words[_KEY_WORDS:]).tobytes())[:count]
-        queues = tuple(context.find(handle, QueuePairHandle).qp for handle in handles)
+        queues = tuple(self._work_queue(handle) for handle in handles)
         _, cq, _ = context.device.xrc_target_queues
         init = QPInit(context.find(pd, AllocatedPD), cq, cq, QPCap(0, 0, 0, 0))
         qp = context.nic.create_qp(QPType.RAW_PACKET, init)
@@ -46,10 +48,18 @@ class FlowCalls:
         context.rss_users.update(queues)
         return Reply((context.add(QueuePairHandle(qp, (queues, hashing))), qp.qp_num))
 
+    def _work_queue(self, handle: int) -> QueuePair:
+        owner = self._context.find(handle, QueuePairHandle)
+        if owner.rss is not None or owner.qp.type is not QPType.RAW_PACKET:
+            raise VerbsError(f"QP {owner.qp.qp_num:#x} is no work queue", EINVAL)
+        return owner.qp
+
     def create_flow(self, *words: int) -> Reply:
         qp, kind, priority, port, flags, count, size, *specifications = words
         context = self._context
         context.check_room()
+        if context.nic.flow_count >= _MAX_FLOWS:
+            raise VerbsError(f"the device has {_MAX_FLOWS} flows, as many as it may", ENOMEM)
         _check_flow(kind, priority, port, flags, count)
         owner = context.find(qp, QueuePairHandle)
         data = array("Q", specifications).tobytes()[:size]
@@ -57,7 +67,10 @@ class FlowCalls:
         if owner.rss is not None:
             specs["rss"], specs["hashing"] = owner.rss
         specs |= {"priority": priority, "kind": FlowKind(kind), "dont_trap": bool(flags)}
-        return Reply((context.add(context.nic.create_flow(FlowRule(owner.qp, **specs))),))
+        rule = context.nic.create_flow(FlowRule(owner.qp, **specs))
+        if rule.counter is not None:
+            context.counter_users[rule.counter] += 1
+        return Reply((context.add(rule),))
 
     def destroy_flow(self, flow: int) -> Reply:
         self._context.destroy_flow(flow, self._context.find(flow, FlowRule))
@@ -68,10 +81,12 @@ class FlowCalls:
         return Reply((self._context.add(FlowCounter()),))
 
     def destroy_counters(self, counters: int) -> Reply:
-        found = self._context.find(counters, FlowCounter)
-        if any(rule.counter is found for _, rule in self._context.of_kind(FlowRule)):
+        context = self._context
+        found = context.find(counters, FlowCounter)
+        if context.counter_users[found]:
             raise VerbsError(f"counters {counters} are used by a flow", EBUSY)
-        self._context.remove(counters)
+        context.remove(counters)
+        del context.counter_users[found]
         return NO_VALUES
 
     def read_flow_counters(self, counters: int) -> Reply:

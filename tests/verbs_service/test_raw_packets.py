@@ -11,7 +11,8 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.flow_steering import RSS_KEY, rss_hash
-from rdmawire.verbs_service import network_of
+from rdmawire.verbs_service import flow_calls, network_of
+from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.device import EmulatedDevice, numbered
 from tests.verbs_service.c_programs import environment, library
 from tests.verbs_service.client import (
@@ -35,6 +36,7 @@ from tests.verbs_service.raw import (
     IPV6,
     MACS,
     MC_DEFAULT,
+    NORMAL,
     RAW,
     SIZE,
     SNIFFER,
@@ -291,6 +293,47 @@ def test_rss_that_is_refused(
     with pytest.raises(VerbsError) as caught:
         client.call("create_rss_qp", client.pd, function, fields, count, *[0] * 37)
     assert caught.value.errno == error
+
+
+def test_other_queue_pairs_are_no_work_queues(tmp_path: Path) -> None:
+    """A queue pair of RSS that another one used would be destroyed too late."""
+    with running(tmp_path) as service:
+        qps = service.server.devices[0].nic.device.qps
+        before = dict(qps)
+        one = station(service, 0)
+        spread = rss(one.client, work_queues(one.client, one.cq, 1), ADDRESSES)
+        for qp in (spread, one.client.create_qp(one.cq)):
+            with pytest.raises(VerbsError, match="is no work queue") as caught:
+                rss(one.client, [qp], ADDRESSES)
+            assert caught.value.errno == EINVAL
+        one.client.close()
+        wait_until(lambda: qps == before)
+
+
+def test_flows_of_a_device_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_calls, "_MAX_FLOWS", 3)
+    with running(tmp_path) as service:
+        one, other = station(service, 0), station(service, 0)
+        flows = [one.flow(kind=kind) for kind in (SNIFFER, NORMAL, SNIFFER)]
+        for each in (one, other):
+            with pytest.raises(VerbsError, match="as many as it may") as caught:
+                each.flow(kind=SNIFFER)
+            assert caught.value.errno == ENOMEM
+        one.client.call("destroy_flow", flows[0])
+        other.flow()
+        for each in (one, other):
+            each.client.close()
+
+
+def test_destroying_counters_looks_at_no_other_object(
+    stations: list[Station], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others would wait where a client has very many."""
+    client = stations[0].client
+    (flows,), (completions,) = client.call("create_counters"), client.call("create_comp_cntr", 0)
+    monkeypatch.setattr(Context, "of_kind", None)
+    client.call("destroy_counters", flows)
+    client.call("destroy_comp_cntr", completions)
 
 
 def test_frames_that_are_none_are_errors_of_the_sender(stations: list[Station]) -> None:
