@@ -6,13 +6,13 @@ sends: a message that is no request becomes a refusal.
 
 import os
 import socket
+from _thread import start_new_thread
 from array import array
 from collections.abc import Iterable
 from contextlib import suppress
 from errno import EINVAL, ENOPROTOOPT, EPIPE
 from select import POLLIN, poll
 from struct import Struct
-from threading import Thread
 from typing import Final, NamedTuple
 
 from rdmawire.verbs_service.protocol import CALLS, MAX_REASON, MAX_WORDS, Call
@@ -59,7 +59,7 @@ def close_foreign(fds: Iterable[int]) -> None:
     """
     for fd in fds:
         try:
-            Thread(target=os.close, args=(fd,), daemon=True).start()
+            start_new_thread(os.close, (fd,))  # does not wait for its start, as Thread does
         except RuntimeError:  # no more threads
             os.close(fd)
 
