@@ -32,7 +32,7 @@ _TESTS: Final = (
     *("ReadCapacity10", "ReadCapacity16", "TestUnitReady", "Verify10"),
     *("Write10.Simple", "Write12.Simple", "Write16.Simple", "WriteVerify10.Simple"),
 )
-"""Tests of iscsi-test-cu that pass with tgt, also by TCP."""
+"""Tests of iscsi-test-cu that pass with tgt."""
 _SECONDS: Final = 60
 _TRIES: Final = 200
 _PAUSE: Final = 0.05
