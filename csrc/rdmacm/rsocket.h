@@ -18,6 +18,26 @@
 
 #include "cm.h"
 
+/* A file's mutex, with lock() and unlock(). fork(2) takes it: otherwise the child of a fork might have
+ * it locked by a thread that the child does not have. */
+#define FORK_SAFE_MUTEX                                                                            \
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;                                  \
+                                                                                                   \
+	static void lock(void)                                                                     \
+	{                                                                                          \
+		pthread_mutex_lock(&mutex);                                                        \
+	}                                                                                          \
+                                                                                                   \
+	static void unlock(void)                                                                   \
+	{                                                                                          \
+		pthread_mutex_unlock(&mutex);                                                      \
+	}                                                                                          \
+                                                                                                   \
+	__attribute__((constructor)) static void prepare_for_fork(void)                            \
+	{                                                                                          \
+		pthread_atfork(lock, unlock, unlock);                                              \
+	}
+
 enum {
 	RS_TRANSFER = 1 << 16, /* bytes of a message at most */
 	RS_LOW_WATER = 2048,   /* bytes of the send buffer below which nothing is sent */

@@ -10,24 +10,8 @@
 
 enum { PAGES = 1024, PAGE = 1024 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+FORK_SAFE_MUTEX
 static struct rsocket **pages[PAGES];
-
-static void lock(void)
-{
-	pthread_mutex_lock(&mutex);
-}
-
-static void unlock(void)
-{
-	pthread_mutex_unlock(&mutex);
-}
-
-/* A child of fork(2) may be made while another thread has the mutex. */
-__attribute__((constructor)) static void prepare_for_fork(void)
-{
-	pthread_atfork(lock, unlock, unlock);
-}
 
 /* Make an rsocket without a number, with one reference. Returns null without memory. */
 struct rsocket *rs_new(int domain, int type, int flags)

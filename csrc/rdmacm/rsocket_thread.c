@@ -24,23 +24,8 @@ struct rs_thread {
 	struct ibv_comp_channel *devices[MAX_DEVICES];
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+FORK_SAFE_MUTEX
 static struct rs_thread *current;
-
-static void lock(void)
-{
-	pthread_mutex_lock(&mutex);
-}
-
-static void unlock(void)
-{
-	pthread_mutex_unlock(&mutex);
-}
-
-__attribute__((constructor)) static void prepare_for_fork(void)
-{
-	pthread_atfork(lock, unlock, unlock);
-}
 
 /* Wait for a descriptor, whose events have `source`. */
 static int add_source(struct rs_thread *thread, int fd, void *source)
