@@ -52,10 +52,11 @@ def open_parent(path: Path, *, create: bool = False) -> int:
     With ``create`` missing folders are made, the last one for this user alone. ``VerbsError`` EPERM
     for a folder that others can change or replace, ``OSError`` for one that cannot be opened.
     """
+    users = _users_above()
     at, opened = Path("/"), os.open("/", _LOOK)
     try:
         for folder in path.parents[-2::-1]:
-            _check(opened, at, _users_above())
+            _check(opened, at, users)
             mode = _PRIVATE if folder == path.parent else _PUBLIC
             child = _open(folder.name, _LOOK, opened, folder, mode if create else None)
             os.close(opened)
