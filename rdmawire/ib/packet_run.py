@@ -94,8 +94,9 @@ def take_read_responses(flow: Flow, frames: Sequence[bytes], start: int) -> int:
 def take_sends(flow: Flow, frames: Sequence[bytes], start: int) -> int:
     """Process SENDs of one packet from ``start`` on; return how many.
 
-    Only for receives of the queue pair's own queue, with room for their completions, which nobody
-    counts, and not while READs are pending, which may need the bytes that a SEND overwrites.
+    Only for receives of the queue pair's own queue, with room for their completions, which no
+    counter counts, and not while READs are pending: they may need the bytes that a SEND
+    overwrites.
     """
     qp, role = flow.ways[0]
     inbound = qp.inbound

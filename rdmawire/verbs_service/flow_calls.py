@@ -18,7 +18,7 @@ _DONT_TRAP, _EGRESS = 1 << 1, 1 << 2
 _MAX_PRIORITY: Final = 15
 """The last priority of a flow in mlx5."""
 _MAX_FLOWS: Final = 1024
-"""Flows of a device: each frame is compared with all of them, whoever sends or receives it."""
+"""Flows of a device: each frame of any client is compared with all of them."""
 _TOEPLITZ: Final = 1
 _KEY_WORDS: Final = RSS_KEY_BYTES // 8
 
