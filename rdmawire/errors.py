@@ -147,3 +147,8 @@ class FuzzError(RdmaError):
 
 class LibraryError(RdmaError):
     """A C library that cannot be built or found."""
+
+
+def raise_error(error: Exception, *_: object) -> None:
+    """Raise ``error``: the default of functions that are called with exceptions of some work."""
+    raise error

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from rdmawire.errors import raise_error
 from rdmawire.ib.hw_counters import (
     ADAPTER_COUNTERS,
     DATA_UNIT,
@@ -126,7 +127,7 @@ class Device(Generic[Q]):
     - ``ready`` has queue pairs with frames to send, in the order in which they were added.
     - ``fetch_receives`` is called when a message finds no receive: it may queue some that the
       program posted before, and returns whether it did.
-    - ``failed`` is called with a queue pair and the exception that its work raised: other queue
+    - ``failed`` is called with an exception and the queue pair whose work raised it: other queue
       pairs go on after it. The default raises it.
     - ``forget_routes`` is called when a queue pair changed: those of each flow are looked up again.
     - ``rcv_packets`` and ``rcv_bytes`` count frames received while the link was up, ``rcv_raw``
@@ -234,7 +235,7 @@ class Device(Generic[Q]):
         self.governors: Timers[RateControl] = Timers()
         self.page_waits: Timers[QPTimer[Q]] = Timers()
         self.fetch_receives: Callable[[], bool] = _none_to_fetch
-        self.failed: Callable[[Q, Exception], None] = _raise
+        self.failed: Callable[[Exception, Q], None] = raise_error
         self.forget_routes: Callable[[], None] = _nothing_to_forget
 
     def read_clock(self) -> None:
@@ -283,10 +284,6 @@ class Device(Generic[Q]):
 
 def _none_to_fetch() -> bool:
     return False
-
-
-def _raise(_: object, error: Exception) -> None:
-    raise error
 
 
 def _nothing_to_forget() -> None:

@@ -99,7 +99,7 @@ class Nic(Verbs):
                 else:
                     respond(qp, role, arrival)
             except Exception as error:
-                self.device.failed(qp, error)
+                self.device.failed(error, qp)
 
     def _look_at(self, qp: QueuePair, role: RequestRule | None, flow: Flow) -> None:
         """Process the headers before the transport, and the first packet of a connection."""
@@ -159,7 +159,7 @@ class Nic(Verbs):
         """Report the exception of a run of packets. Return 1: the first of them is dropped."""
         if flow is None or not flow.ways:
             raise error
-        self.device.failed(flow.ways[0][0], error)
+        self.device.failed(error, flow.ways[0][0])
         return 1
 
     def _arriving(self, frames: Sequence[bytes]) -> Sequence[bytes]:
@@ -203,7 +203,7 @@ class Nic(Verbs):
                 else:
                     qp.governor.transmit(frames, most)
             except Exception as error:
-                device.failed(qp, error)
+                device.failed(error, qp)
             if len(frames) >= most:
                 ready[qp] = None
         if device.lid:
@@ -268,7 +268,7 @@ class Nic(Verbs):
         try:
             handle(qp)
         except Exception as error:
-            self.device.failed(qp, error)
+            self.device.failed(error, qp)
 
     def next_event(self) -> Event | None:
         """Remove and return the oldest event of objects without a channel, or return ``None``."""

@@ -12,7 +12,7 @@ from errno import EBUSY, EINVAL
 from struct import Struct
 from typing import Final, TypeVar
 
-from rdmawire.errors import VerbsError
+from rdmawire.errors import VerbsError, raise_error
 from rdmawire.ib import FlowCounter, FlowRule, QueuePair, RssHash
 from rdmawire.ib.local_peer import LocalConnections
 from rdmawire.memory import MemoryWindow, Region
@@ -115,10 +115,6 @@ PARTS: Final = (Region, MemoryWindow, CompletionRing, SharedReceiveQueue)
 exception is found."""
 
 
-def _raise(error: Exception) -> None:
-    raise error
-
-
 class DeviceFile:
     """What the contexts of an open device share: the one that opened it, and those that import it.
 
@@ -187,7 +183,7 @@ class Context:
         """How many flows each counter counts."""
         self._channels: dict[int, Channel] = {}
         self._objects: dict[int, Object] = {}
-        self.failed: Callable[[Exception], None] = _raise
+        self.failed: Callable[[Exception], None] = raise_error
         self._closed = False
 
     # Objects.

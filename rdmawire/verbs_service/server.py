@@ -283,7 +283,7 @@ class Server:
         """Note an exception of work that any client, or none, may have caused."""
         self._fail(responsible_client(error, list(self._clients.values()), _OWNED), error)
 
-    def _queue_pair_failed(self, qp: QueuePair, error: Exception) -> None:
+    def _queue_pair_failed(self, error: Exception, qp: QueuePair) -> None:
         """Note an exception of a queue pair's work, or of that of its peer on this service."""
         clients = list(self._clients.values())
         owner = next((one for one in clients if one.owns(qp)), None)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from errno import EBUSY, EINVAL, ENOMEM
 from typing import Final
 
-from rdmawire.errors import VerbsError
+from rdmawire.errors import VerbsError, raise_error
 from rdmawire.ib.cm.connection import (
     CMSettings,
     Connection,
@@ -81,7 +81,7 @@ class ConnectionManager(StateMachine):
     ) -> None:
         super().__init__(nic, neighbours, random, settings, rules)
         self.ignored: Counter[Ignored] = Counter()
-        self.failed: Callable[[Exception], None] = _raise
+        self.failed: Callable[[Exception], None] = raise_error
 
     # The owner's calls.
 
@@ -328,10 +328,6 @@ class ConnectionManager(StateMachine):
     def _check_room(self) -> None:
         if self.registry.full:
             raise VerbsError(f"{len(self.registry)} connections are all that there may be", ENOMEM)
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 def _pkey_index(qp: QueuePair | OwnersQP) -> int:
