@@ -73,6 +73,10 @@ _LINK_LOCAL: Final = b"\xfe\x80"
 _SERVICE_PORT: Final = 0xFFFF
 
 
+SESSION_OWNS: Final = (CmId, EventChannel)
+"""Classes of objects that :meth:`CmSession.owns` knows."""
+
+
 class CmSession:
     """The channels and ids of one process, by handle."""
 

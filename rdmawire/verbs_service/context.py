@@ -48,8 +48,9 @@ class XrcDomain:
 class QueuePairHandle:
     """A queue pair that a context has created, or has opened: an XRC target of another context.
 
-    Work queues are queue pairs, too. ``rss`` are those of an indirection table, with the hash.
-    ``counters`` are those of completions, with the operations that each counts.
+    Work queues are queue pairs, too. ``rss`` has the work queues of an indirection table, with the
+    hash. ``counters`` has the counters of its completions, each with the operations that it counts
+    (bits of :data:`~rdmawire.verbs_service.protocol.COUNTED_OPERATIONS`).
     """
 
     def __init__(
@@ -62,9 +63,10 @@ class QueuePairHandle:
 
 
 class CompletionCounter:
-    """Counts completions of queue pairs: successful ones, or their bytes, and errors.
+    """Counts completions of queue pairs: ibv_create_comp_cntr(3).
 
-    ``users`` is the number of queue pairs.
+    ``values`` are the number of successful ones, or of their bytes with ``counts_bytes``, and the
+    number of errors. ``users`` is the number of queue pairs.
     """
 
     def __init__(self, *, counts_bytes: bool) -> None:
@@ -108,11 +110,10 @@ Object = (
 T = TypeVar("T", bound=Object)
 
 
-_LOOKS: Final = 256
-"""Maximum objects of other kinds that one step of closing a context looks at."""
-PARTS: Final = (Region, MemoryWindow, CompletionRing, SharedReceiveQueue)
-"""Classes of the engine's objects, besides queue pairs, by which the client responsible for an
-exception is found."""
+_MAX_SKIPPED: Final = 256
+"""Maximum objects of other kinds that one step of closing a context passes over."""
+_ENGINE_OBJECTS: Final = (Region, MemoryWindow, CompletionRing, SharedReceiveQueue)
+"""Classes of the engine's objects of a context, besides queue pairs."""
 
 
 class DeviceFile:
@@ -120,7 +121,7 @@ class DeviceFile:
 
     In Linux the contexts of one open file of ``/dev/infiniband`` share it. ``identity`` is the
     device and inode of the ``cmd_fd``. No two objects of these contexts have the same handle.
-    ``closing`` frees the memory of processes behind regions: it is closed with the last context.
+    ``closing`` frees the memory of processes that regions have: it is closed with the last context.
     """
 
     def __init__(self, identity: tuple[int, int]) -> None:
@@ -141,9 +142,10 @@ class Context:
     """The objects of one process on one device.
 
     ``process`` is the memory of the process, ``None`` where Linux refuses access: then the library
-    copies. :meth:`close` closes it. ``file`` is that of an imported device. ``failed`` is called
-    with exceptions of work that another context may have caused. ``turns`` counts the steps of the
-    service. ``OSError`` without descriptors or memory.
+    copies. :meth:`close` closes it. ``file`` is that of an imported device, ``None`` for a device
+    that the process opens itself. ``failed`` is called with exceptions of work that another context
+    may have caused. ``turns`` counts the steps of the service. ``OSError`` without descriptors or
+    memory.
     """
 
     def __init__(
@@ -169,7 +171,7 @@ class Context:
         self.file = file or DeviceFile(self.ring.identity)
         self.file.users += 1
         self.is_registered = False
-        """Whether memory of the process is, or was, behind a region."""
+        """Whether a region has, or had, memory of the process."""
         self.async_channel: AsyncChannel = self.nic.create_async_channel()
         self.qps: dict[int, QueuePair] = {}
         """The queue pairs of this context, by number."""
@@ -232,7 +234,7 @@ class Context:
         parts = (self, self.ring, self.copies, self.pipe, self.process, self.local, self.srqs)
         if thing is not None and any(thing is part for part in parts):
             return True
-        return isinstance(thing, PARTS) and any(
+        return isinstance(thing, _ENGINE_OBJECTS) and any(
             thing is one or thing is getattr(one, "cq", one) or thing is getattr(one, "srq", one)
             for one in (*self._objects.values(), *self.file.objects.values())
         )
@@ -260,7 +262,7 @@ class Context:
                 self.pipe.put(_EVENT.pack(*found))
 
     def _named(self, event: Event) -> tuple[int, int] | None:
-        """The two words of an event: its type, and its object. ``None`` if that is destroyed."""
+        """The type of an event and the number of its object; ``None`` if that is destroyed."""
         kind = int(event.TYPE)  # type: ignore[union-attr]
         if isinstance(event, CQError):
             return self._handle_of(kind, CqHandle, lambda one: one.cq.number == event.cq)
@@ -285,8 +287,8 @@ class Context:
         return None
 
     def flush_events(self) -> None:
-        """Write events that are pending because a pipe was full, and look for late copies."""
-        self.copies.check_late()
+        """Write events that are pending because a pipe was full, and take a late copy's answer."""
+        self.copies.take_late_answer()
         if self.pipe.is_full:
             self.pipe.flush()
         for channel in self._channels.values():
@@ -442,6 +444,18 @@ class Context:
                     continue
                 except Exception as error:
                     failed.append(error)
-            elif number % _LOOKS:
+            elif number % _MAX_SKIPPED:
                 continue
             yield
+
+
+CONTEXT_OWNS: Final = (
+    Context,
+    QueuePair,
+    WorkRing,
+    CopyThread,
+    EventPipe,
+    ProcessMemory,
+    *_ENGINE_OBJECTS,
+)
+"""Classes of objects that :meth:`Context.owns` knows."""

@@ -2,8 +2,8 @@
 
 No exception is expected, and none may end the service: it drops the client whose work raised one,
 and goes on for the others. That client is found by the traceback: functions of the engine have a
-queue pair, a memory region or a completion queue as an argument, and the client to which the
-innermost of these belongs is the one.
+queue pair, a memory region or a completion queue as an argument. The client is the one that owns
+the innermost of these.
 """
 
 import traceback
@@ -20,7 +20,7 @@ far less than clients notice, and enough that the service does not use a process
 
 
 class Owner(Protocol):
-    """A client."""
+    """A client, as :func:`responsible_client` knows it."""
 
     def owns(self, thing: object) -> bool:
         """Whether an object of the engine or of the service belongs to the client."""
@@ -30,20 +30,26 @@ C = TypeVar("C", bound=Owner)
 
 
 def responsible_client(error: BaseException, clients: list[C], kinds: tuple[type, ...]) -> C | None:
-    """Return the client that owns an object in the innermost possible function of a traceback.
+    """Return the client that owns an object of the innermost possible function of a traceback.
 
-    ``kinds`` are the classes of objects that are looked at. Functions of the server are not looked
-    at, since they have the objects of all clients. Return ``None`` if no function has any.
+    ``kinds`` are the classes of objects that clients own. Return ``None`` if no client owns any
+    object that a function of the traceback has.
+    """
+    for thing in _objects(error, kinds):
+        for client in clients:
+            if client.owns(thing):
+                return client
+    return None
+
+
+def _objects(error: BaseException, kinds: tuple[type, ...]) -> Iterator[object]:
+    """Yield the objects of some classes that functions of a traceback have, the innermost first.
+
+    Functions of the server are left out, since they have the objects of all clients.
     """
     for frame in reversed([*_frames(error)]):
-        if frame.f_globals.get("__name__") in _SHARED_MODULES:
-            continue
-        for value in tuple(frame.f_locals.values()):
-            owners = clients if isinstance(value, kinds) else ()
-            found = next((one for one in owners if one.owns(value)), None)
-            if found is not None:
-                return found
-    return None
+        if frame.f_globals.get("__name__") not in _SHARED_MODULES:
+            yield from (value for value in frame.f_locals.values() if isinstance(value, kinds))
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:
@@ -57,7 +63,7 @@ _SHARED_MODULES: Final = frozenset({"rdmawire.verbs_service.server", __name__})
 
 
 class Failures:
-    """Prints exceptions. ``pause`` waits for a number of seconds."""
+    """Prints exceptions on standard error. ``pause`` waits for a number of seconds."""
 
     def __init__(self, pause: Callable[[float], None] = sleep) -> None:
         self._pause = pause

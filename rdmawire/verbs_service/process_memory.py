@@ -31,13 +31,15 @@ from rdmawire.verbs_service.ring import SharedMemory
 _REQUEST: Final = COPY_REQUEST.struct
 _ERRNO: Final = 4
 _SO_PASSRIGHTS: Final = 83
-"""Of <asm-generic/socket.h>, since Linux 6.16: 0 refuses descriptors, which may close slowly."""
+"""Of <asm-generic/socket.h>, since Linux 6.16. Set to 0 it refuses descriptors, whose closing may
+wait."""
 _MAX_WAIT: Final = ms(25)
-"""Time (ns) that the service waits for the copies of one library in each step, before it serves the
-others: few copies take so long, and work that is tried again takes longer."""
+"""Maximum time (ns) in each step that the service waits for the copies of one library, before it
+serves the others: few copies take so long, and work that is tried again takes longer."""
 _EXTRA_WAIT, _EXTRA_EVERY = ms(40), seconds(10)
-"""Time (ns) that it waits longer, and how often: a copy that is late once, on a busy machine, then
-causes no RNR NAK, which would end the connection of a peer without RNR retries."""
+"""Time (ns) that it waits longer, at most once in a period (ns): a copy that is late once, on a
+busy machine, then causes no RNR NAK, which would end the connection of a peer without RNR retries.
+"""
 _COPY_TIMEOUT: Final = seconds(2)
 """Time (ns) that a library may take for one copy. Then the service asks it for no more."""
 _MAX_LATE_ANSWERS: Final = 50
@@ -137,8 +139,8 @@ class CopyThread:
 
     The service waits for the answers of one library :data:`_MAX_WAIT` at most in each of its
     ``turns``. After that the answer is late: until it is there no more copies are requested, and
-    accesses raise :class:`Late`, so that their work is tried again. ``on_late`` is called at its
-    beginning, and ``on_answer`` when the answer is there, or is not awaited any more.
+    accesses raise :class:`Late`, so that their work is tried again. ``on_late`` is called when an
+    answer becomes late, ``on_answer`` when it is there, or is not awaited any more.
 
     ``OSError`` without descriptors or memory.
     """
@@ -177,24 +179,25 @@ class CopyThread:
 
     @property
     def retry_time(self) -> int:
-        """How long (ns) to wait before a late access is tried again: longer and longer."""
+        """Time (ns) to wait before a late access is tried again: it grows with the lateness."""
         return min(max((now() - self._late_since) // 8, _MIN_RETRY), _MAX_RETRY)
 
-    def check_late(self) -> bool:
-        """Take a late answer, if it is there or has come too late. Return whether none is late."""
-        if self.is_late and (self._take_answer() is not None or self._is_too_late()):
-            self._late_since = 0
-            self._late_answers += 1
-            self.on_answer()
-        return not self.is_late
-
-    def _is_too_late(self) -> bool:
-        self._broken = now() - self._late_since > _COPY_TIMEOUT
-        return self._broken
+    def take_late_answer(self) -> None:
+        """Take a late answer if it is there, or await it no more after :data:`_COPY_TIMEOUT`."""
+        if not self.is_late:
+            return
+        if self._take_answer() is None:
+            self._broken = now() - self._late_since > _COPY_TIMEOUT
+            if not self._broken:
+                return
+        self._late_since = 0
+        self._late_answers += 1
+        self.on_answer()
 
     def _check(self, address: int, length: int) -> None:
         """Check that a copy may be requested. ``MemoryFault`` if the library does not copy."""
-        if not self.check_late():
+        self.take_late_answer()
+        if self.is_late:
             raise Late
         if self._gone:
             raise OwnerGone(_GONE, address, length)
@@ -280,12 +283,13 @@ class Late(Exception):
 
 
 def do_nothing() -> None:
-    """Do nothing: nobody waits."""
+    """Do nothing: the default of ``on_late`` and ``on_answer``."""
 
 
 class CopiedRegion:
-    """The region that a copy request names: ``memory`` is one of :data:`MEMORY_OF_HOST` and so on.
+    """The region that a copy request names.
 
+    ``memory`` is :data:`MEMORY_OF_HOST`, ``MEMORY_OF_GPU`` or ``MEMORY_OF_DMABUF`` of the protocol;
     ``handle`` is 0 until the region has one.
     """
 

@@ -22,9 +22,8 @@ from rdmawire.units import ms, us
 from rdmawire.verbs_service import protocol
 from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
-from rdmawire.verbs_service.cm import CmSession, ConnectionService
+from rdmawire.verbs_service.cm import SESSION_OWNS, CmSession, ConnectionService
 from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
-from rdmawire.verbs_service.cm_id import CmId, EventChannel
 from rdmawire.verbs_service.connection import (
     NO_VALUES,
     ClientGone,
@@ -32,28 +31,27 @@ from rdmawire.verbs_service.connection import (
     Reply,
     Request,
 )
-from rdmawire.verbs_service.context import PARTS, Context, DeviceFile
+from rdmawire.verbs_service.context import CONTEXT_OWNS, Context, DeviceFile
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import DeviceSpec, EmulatedDevice
 from rdmawire.verbs_service.diagnostics import warn
-from rdmawire.verbs_service.events import EventPipe
 from rdmawire.verbs_service.failures import Failures, responsible_client
 from rdmawire.verbs_service.network import DeviceNetwork
 from rdmawire.verbs_service.posting import take_receives, take_work
-from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory, Turns
+from rdmawire.verbs_service.process_memory import ProcessMemory, Turns
 from rdmawire.verbs_service.program import check_socket_path, listen, remove_dead
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
-from rdmawire.verbs_service.ring import MAX_BATCH, RingError, WorkRing, fence
+from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
 
 _NODE_CA: Final = 1
 _NAME_WORDS: Final = 8
 _FLUSH_PERIOD: Final = ms(1)
 _MOVE_PERIOD: Final = us(50)
 """Maximum time (ns) between checks of frames and timers while messages need no frames."""
-_LOOKS: Final = 3
-"""How often a ring is read before the next: a receive and a send often follow each other."""
-_ROUNDS: Final = 8
-"""How often frames are moved in one step before rings are read again."""
+_MAX_READS: Final = 3
+"""Maximum times that a ring is read before the next: a send often follows a receive at once."""
+_MAX_MOVES: Final = 8
+"""Maximum times that frames are moved in one step before rings are read again."""
 _MAX_CLOSING: Final = ms(2)
 """Time (ns) in each step for destroying the objects of clients that are gone."""
 _MAX_MOVING: Final = ms(2)
@@ -69,7 +67,7 @@ class Client:
         self.context: Context | None = None
         self.session: CmSession | None = None
         self.waits = False
-        """Whether its requests wait for a copy of its library: memory may be in use until then."""
+        """Whether its requests wait until its library has copied: the memory may be in use."""
 
     def owns(self, thing: object) -> bool:
         """Whether an object of the engine or of the service belongs to this client."""
@@ -158,9 +156,9 @@ class Server:
             self._drop_ending()
             self._close_some()
         for context in self._contexts:
-            looks, ring = _LOOKS, context.ring
-            while looks and ring.has_work and self._take_work(context):
-                looks -= 1
+            reads, ring = _MAX_READS, context.ring
+            while reads and ring.has_work and self._take_work(context):
+                reads -= 1
                 worked = True
         time = now()
         if (worked or self._yields) and time < self._move_by and self.network.is_idle:
@@ -176,7 +174,7 @@ class Server:
     def _move_all(self, time: int) -> bool:
         """Move frames for a bounded time. Return whether there were any."""
         self._move_by, end, moved = time + _MOVE_PERIOD, time + _MAX_MOVING, False
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_MOVES):
             if time >= end or not self._move(time):
                 break
             moved, time = True, now()  # frames take long: timers start when they are sent
@@ -218,7 +216,7 @@ class Server:
         try:
             return take_work(context)
         except Exception as error:
-            self._expel(context, error)
+            self._drop_after(context, error)
             return False
         finally:
             self._taking = None
@@ -456,21 +454,8 @@ class Server:
         self, client: Client, device: EmulatedDevice, file: DeviceFile | None = None
     ) -> Reply:
         try:
-            with ExitStack() as made:
-                memory = _memory_of(client.connection)
-                if memory is not None:
-                    made.callback(memory.close)
-                context = Context(device, client.connection.pid, memory, file, turns=self._turns)
-                context.failed = self._failed
-                context.copies.on_late = partial(self._await_copy, context)
-                context.copies.on_answer = partial(self._copied, client, context)
-                made.pop_all()
-                made.callback(context.close)
-                doorbell = os.dup(context.ring.doorbell)
-                made.callback(os.close, doorbell)
-                # Edge-triggered, and never read: the client could let a read block.
-                self.loop.register(context.ring.doorbell, _wake_up, EPOLLIN | EPOLLET)
-                made.pop_all()
+            context = self._make_context(client, device, file)
+            doorbell = self._register_doorbell(context)
         except OSError as error:
             raise VerbsError(f"no descriptors or memory left: {error}", ENOMEM) from error
         client.context = context
@@ -485,20 +470,48 @@ class Server:
         handle = self.devices.index(device) + 1
         return Reply((handle, copies, *device_words(device)), fds)
 
+    def _make_context(
+        self, client: Client, device: EmulatedDevice, file: DeviceFile | None
+    ) -> Context:
+        """Make the context of a client. ``OSError`` without descriptors or memory."""
+        with ExitStack() as made:
+            memory = _memory_of(client.connection)
+            if memory is not None:
+                made.callback(memory.close)
+            context = Context(device, client.connection.pid, memory, file, turns=self._turns)
+            made.pop_all()
+        context.failed = self._failed
+        context.copies.on_late = partial(self._await_copy, context)
+        context.copies.on_answer = partial(self._resume, client, context)
+        return context
+
+    def _register_doorbell(self, context: Context) -> int:
+        """Wake up when a library rings. Return its descriptor; after ``OSError`` close the context.
+
+        It is edge-triggered, and never read: the client could let a read block.
+        """
+        with ExitStack() as made:
+            made.callback(context.close)
+            doorbell = os.dup(context.ring.doorbell)
+            made.callback(os.close, doorbell)
+            self.loop.register(context.ring.doorbell, _wake_up, EPOLLIN | EPOLLET)
+            made.pop_all()
+        return doorbell
+
     def _await_copy(self, context: Context) -> None:
-        """Be called when the library of a context has copied at last."""
+        """Wake up when the library of a context answers a late request for a copy."""
         self.loop.register(context.copies.fd, lambda _: context.flush_events())
 
-    def _copied(self, client: Client, context: Context) -> None:
-        """Answer the requests of a client that waited for its library."""
+    def _resume(self, client: Client, context: Context) -> None:
+        """Answer the requests of a client that waited for a copy of its library."""
         self.loop.unregister(context.copies.fd)
         if client.waits:
             client.waits = False
             fd = client.connection.fd
             self.loop.register(fd, partial(self._receive_request, fd))
 
-    def _expel(self, context: Context, error: Exception) -> None:
-        """Drop the client of a context whose ring has invalid records, or whose work failed."""
+    def _drop_after(self, context: Context, error: Exception) -> None:
+        """Drop the client of a context after ``error``: invalid records, or any other exception."""
         client = self._client_of(context)
         if client is None:
             return
@@ -509,7 +522,7 @@ class Server:
         self._drop(client)
 
     def _drop(self, client: Client) -> None:
-        """Forget a client, and destroy what it had: many objects in several steps."""
+        """Forget a client, and destroy its objects: many of them in several steps."""
         self.loop.unregister(client.connection.fd)
         self._clients.pop(client.connection.fd, None)
         client.connection.close()
@@ -559,17 +572,7 @@ class Server:
         self.loop.close()
 
 
-_OWNED: Final = (
-    QueuePair,
-    CmId,
-    EventChannel,
-    Context,
-    WorkRing,
-    CopyThread,
-    EventPipe,
-    ProcessMemory,
-    *PARTS,
-)
+_OWNED: Final = (*CONTEXT_OWNS, *SESSION_OWNS)
 """Classes of objects by which the client responsible for an exception is found."""
 
 
