@@ -7,9 +7,8 @@ from mmap import PAGESIZE
 from typing import Final
 
 from rdmawire.errors import VerbsError
-from rdmawire.memory.page import Path
-from rdmawire.memory.region import Backing
 from rdmawire.validate import BytesLike
+from rdmawire.verbs_service.process_memory import PagesWithoutViews
 from rdmawire.verbs_service.ring import SharedMemory
 
 MAX_DM_SIZE: Final = 1 << 20
@@ -17,6 +16,7 @@ MAX_DM_SIZE: Final = 1 << 20
 MEMORY_OF_DEVICE: Final = 64 << 20
 """Bytes of memory that a device has for all allocations."""
 MAX_LOG_ALIGNMENT: Final = PAGESIZE.bit_length() - 1
+"""Maximum ``log_align_req``: allocations begin at a page."""
 
 
 class DeviceMemoryPool:
@@ -26,7 +26,10 @@ class DeviceMemoryPool:
         self.allocated = 0
 
     def allocate(self, length: int, log_alignment: int) -> "DeviceMemory":
-        """Allocate memory. ``VerbsError`` EINVAL for a wrong size, ENOMEM if there is no more."""
+        """Allocate ``length`` bytes, aligned to ``1 << log_alignment``: ibv_alloc_dm(3).
+
+        ``VerbsError`` EINVAL for a length or an alignment that is too big, ENOMEM if all is in use.
+        """
         if not 0 < length <= MAX_DM_SIZE:
             raise VerbsError(f"length {length}: not 1 to {MAX_DM_SIZE}", EINVAL)
         if log_alignment > MAX_LOG_ALIGNMENT:
@@ -41,9 +44,10 @@ class DeviceMemoryPool:
 
 
 class DeviceMemory:
-    """``length`` bytes of device memory, shared with the processes that use them.
+    """``length`` bytes of device memory, which take ``size`` bytes of the pool, in whole pages.
 
-    ``regions`` is the number of regions of it. ``OSError`` without descriptors or memory.
+    ``shared`` is the memory, which processes can map; ``regions`` is the number of regions of it.
+    ``OSError`` without descriptors or memory.
     """
 
     def __init__(self, pool: DeviceMemoryPool, length: int, size: int) -> None:
@@ -69,21 +73,13 @@ class DeviceMemory:
         self.shared.close()
 
 
-class DevicePages(Backing):
+class DevicePages(PagesWithoutViews):
     """Pages of device memory. Linear addresses are offsets in it; the region has checked them."""
-
-    path = Path.HOST
-    page_size = PAGESIZE
-    is_simple = True
-    lends = False
 
     def __init__(self, memory: DeviceMemory) -> None:
         self._memory = memory
         self._map = memory.shared.map
         memory.regions += 1
-
-    def lend(self, address: int) -> memoryview | None:  # noqa: ARG002  there are no views
-        return None
 
     def read(self, address: int, length: int) -> bytes:
         return self._map[address : address + length]
@@ -91,23 +87,12 @@ class DevicePages(Backing):
     def write(self, address: int, data: BytesLike) -> None:
         self._map[address : address + len(data)] = bytes(data)
 
-    def push(self, address: int) -> None:
-        """Do nothing: writes are complete at once."""
-
     def release(self) -> None:
         self._memory.regions -= 1
 
 
-class NullPages(Backing):
+class NullPages(PagesWithoutViews):
     """Pages that read as zeros, and discard what is written: those of ibv_alloc_null_mr(3)."""
-
-    path = Path.HOST
-    page_size = PAGESIZE
-    is_simple = True
-    lends = False
-
-    def lend(self, address: int) -> memoryview | None:  # noqa: ARG002  there are no views
-        return None
 
     def read(self, address: int, length: int) -> bytes:  # noqa: ARG002  all are zeros
         return bytes(length)
@@ -117,6 +102,3 @@ class NullPages(Backing):
 
     def write_all(self, address: int, parts: Sequence[BytesLike]) -> None:
         """Discard the data."""
-
-    def push(self, address: int) -> None:
-        """Do nothing: there is nothing to complete."""

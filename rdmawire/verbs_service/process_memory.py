@@ -300,32 +300,36 @@ class CopiedRegion:
         self.handle = 0
 
 
-class ProcessPages(Backing):
-    """Pages of a process. Linear addresses are its virtual addresses."""
+class PagesWithoutViews(Backing):
+    """Host pages that are read and written by calls, at once: they have no views."""
 
     path = Path.HOST
     page_size = PAGESIZE
-    by_bus_address = False
     is_simple = True
-    is_bulk = True
     lends = False
+
+    def lend(self, address: int) -> memoryview | None:  # noqa: ARG002  there are no views
+        return None
+
+    def push(self, address: int) -> None:
+        """Do nothing: writes are complete at once."""
+
+
+class ProcessPages(PagesWithoutViews):
+    """Pages of a process. Linear addresses are its virtual addresses."""
+
+    is_bulk = True
 
     def __init__(self, memory: VirtualMemory) -> None:
         self.read = memory.read  # type: ignore[method-assign]
         self.write = memory.write  # type: ignore[method-assign]
         self.write_all = memory.write_all  # type: ignore[method-assign]
 
-    def lend(self, address: int) -> memoryview | None:  # noqa: ARG002  there are no views
-        return None
-
     def read(self, address: int, length: int) -> bytes:
         raise NotImplementedError
 
     def write(self, address: int, data: BytesLike) -> None:
         raise NotImplementedError
-
-    def push(self, address: int) -> None:
-        """Do nothing: writes are complete at once."""
 
 
 class CopiedPages(ProcessPages):
