@@ -9,6 +9,7 @@ from typing import Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import QPInit
+from rdmawire.ib.port import PORT
 from rdmawire.memory import WHOLE_SPACE, Access, Extent, MemoryWindow, Region, Rereg
 from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import (
@@ -52,7 +53,6 @@ from rdmawire.verbs_service.protocol import (
 )
 from rdmawire.verbs_service.ring import CompletionRing
 
-_PORT: Final = 1
 _ROCE_V2_UAPI: Final = 2
 """``gid_type`` of a GID entry: IB_UVERBS_GID_TYPE_ROCE_V2 of Linux."""
 _FIRST_NDEV: Final = 1
@@ -210,7 +210,7 @@ class Calls(FlowCalls, CompletionCounterCalls):
         return Reply((self._context.add(region), region.lkey, region.rkey))
 
     def alloc_null_mr(self, pd: int) -> Reply:
-        """Register nothing: all addresses are valid, by the local key alone."""
+        """Make a null region: all addresses are valid, by the local key alone."""
         self._context.check_room()
         region = self._context.nic.memory.register(
             self._context.find(pd, AllocatedPD),
@@ -428,7 +428,12 @@ class Calls(FlowCalls, CompletionCounterCalls):
 
 
 _OUTSIDE: Final = {
-    *("hello", "get_device", "open_device", "import_device", "read_counters", "write_counters")
+    "hello",
+    "get_device",
+    "open_device",
+    "import_device",
+    "read_counters",
+    "write_counters",
 }
 """Calls for which a connection needs no context: the server does them."""
 
@@ -445,17 +450,18 @@ def _scarce(error: OSError) -> int:
 
 
 def _check_port(port_num: int) -> None:
-    if port_num != _PORT:
-        raise VerbsError(f"port {port_num}: devices have only port {_PORT}", EINVAL)
+    if port_num != PORT:
+        raise VerbsError(f"port {port_num}: devices have only port {PORT}", EINVAL)
 
 
 def _pages(
     context: Context, copied: CopiedRegion, access: int, address: int, length: int
 ) -> ProcessPages:
-    """The pages of a range. ``VerbsError`` EFAULT if it is not mapped, unless it is on demand.
+    """The pages of ``length`` bytes from ``address`` on, which a region with ``access`` has.
 
     Pages on demand are copied by the library, with the rights that the program has to them:
-    ``/proc/PID/mem`` ignores these, and no registration has checked them.
+    ``/proc/PID/mem`` ignores these, and no registration has checked them. ``VerbsError`` EFAULT if
+    other pages are not mapped, EINVAL for an unknown kind of memory, or a part of all memory.
     """
     if copied.memory > MEMORY_OF_DMABUF:
         raise VerbsError(f"memory {copied.memory} is none of 0 to {MEMORY_OF_DMABUF}", EINVAL)

@@ -18,7 +18,7 @@ _OPERATION: Final = {
     WCOpcode.RDMA_READ: 1 << 2,
     WCOpcode.RDMA_WRITE: 1 << 4,
 }
-"""``ibv_qp_attach_comp_cntr_op`` of a completion. Those of the peer's requests are not counted."""
+"""The bit of ``ibv_qp_attach_comp_cntr_op`` for a completion. Requests of the peer have none."""
 _BYTES: Final = 1
 _MODULUS: Final = 1 << 64
 
@@ -44,8 +44,9 @@ class CompletionCounterCalls:
     def change_comp_cntr(self, counter: int, of_errors: int, adds: int, value: int) -> Reply:
         """Set the completions or the errors, or add to them."""
         found = self._context.find(counter, CompletionCounter)
-        which = bool(of_errors)
-        found.values[which] = (found.values[which] * bool(adds) + value) % _MODULUS
+        index = bool(of_errors)
+        before = found.values[index] if adds else 0
+        found.values[index] = (before + value) % _MODULUS
         return NO_VALUES
 
     def read_comp_cntr(self, counter: int) -> Reply:
@@ -68,6 +69,7 @@ class CompletionCounterCalls:
 
 
 def _count(qp: QueuePair, counters: dict[CompletionCounter, int]) -> None:
+    """Count completions of a queue pair from now on; ``counters`` have bits of operations."""
     by_opcode = {
         opcode: counter
         for opcode, operation in _OPERATION.items()
@@ -83,6 +85,6 @@ def _completed(
     counter = counters.get(opcode)
     if counter is None:
         return
-    which = status is not WCStatus.SUCCESS
-    amount = length if counter.counts_bytes and not which else 1
-    counter.values[which] = (counter.values[which] + amount) % _MODULUS
+    is_error = status is not WCStatus.SUCCESS
+    amount = length if counter.counts_bytes and not is_error else 1
+    counter.values[is_error] = (counter.values[is_error] + amount) % _MODULUS

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from rdmawire.errors import VerbsError, raise_error
 from rdmawire.ib import FlowCounter, FlowRule, QueuePair, RssHash
 from rdmawire.ib.local_peer import LocalConnections
+from rdmawire.ib.port import PORT
 from rdmawire.memory import MemoryWindow, Region
 from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import (
@@ -32,7 +33,6 @@ from rdmawire.verbs_service.process_memory import CopyThread, ProcessMemory, Tur
 from rdmawire.verbs_service.ring import CompletionRing, SrqHandles, WorkRing
 
 _EVENT: Final = Struct("=QQ")
-_PORT: Final = 1
 MAX_OBJECTS: Final = 1 << 20
 """Maximum objects of one context."""
 
@@ -274,7 +274,7 @@ class Context:
                     one.events_reported += 1
                     return kind, event.qp
             return None
-        return kind, _PORT
+        return kind, PORT
 
     def _handle_of(
         self, kind: int, what: type[T], is_it: Callable[[T], bool]

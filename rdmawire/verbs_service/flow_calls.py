@@ -6,6 +6,7 @@ from typing import Final
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib import FlowCounter, FlowKind, FlowRule, QPInit, QueuePair, RssHash
+from rdmawire.ib.port import PORT
 from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import QPCap, QPType
 from rdmawire.verbs_service.connection import NO_VALUES, Reply
@@ -13,7 +14,6 @@ from rdmawire.verbs_service.context import Context, QueuePairHandle
 from rdmawire.verbs_service.flow_specs import parse_specs
 from rdmawire.verbs_service.protocol import MAX_RSS_TABLE, RSS_FIELDS, RSS_KEY_BYTES
 
-_PORT: Final = 1
 _DONT_TRAP, _EGRESS = 1 << 1, 1 << 2
 _MAX_PRIORITY: Final = 15
 """The last priority of a flow in mlx5."""
@@ -33,11 +33,12 @@ class FlowCalls:
         context = self._context
         context.check_room()
         if function != _TOEPLITZ or fields & ~RSS_FIELDS:
-            raise VerbsError(f"RSS by function {function} of fields {fields:#x}", EOPNOTSUPP)
+            text = f"rx_hash_function {function}, rx_hash_fields_mask {fields:#x}"
+            raise VerbsError(f"{text}: only Toeplitz (1) of fields {RSS_FIELDS:#x}", EOPNOTSUPP)
         ipv4, ipv6, tcp, udp = (fields >> shift & 3 for shift in range(0, 8, 2))
         if (ipv4 and ipv6) or (tcp and udp) or not 0 < count <= MAX_RSS_TABLE:
-            text = "one version of IP and one protocol, as in mlx5"
-            raise VerbsError(f"RSS of fields {fields:#x}, {count} queues: {text}", EINVAL)
+            text = f"one version of IP, TCP or UDP, and 1 to {MAX_RSS_TABLE} queues"
+            raise VerbsError(f"RSS of fields {fields:#x}, {count} queues: not {text}", EINVAL)
         hashing = RssHash(fields, array("Q", words[:_KEY_WORDS]).tobytes())
         handles = array("I", array("Q", words[_KEY_WORDS:]).tobytes())[:count]
         queues = tuple(self._work_queue(handle) for handle in handles)
@@ -59,7 +60,7 @@ class FlowCalls:
         context = self._context
         context.check_room()
         if context.nic.flow_count >= _MAX_FLOWS:
-            raise VerbsError(f"the device has {_MAX_FLOWS} flows, as many as it may", ENOMEM)
+            raise VerbsError(f"the device has {_MAX_FLOWS} flows, the maximum", ENOMEM)
         _check_flow(kind, priority, port, flags, count)
         owner = context.find(qp, QueuePairHandle)
         data = array("Q", specifications).tobytes()[:size]
@@ -98,8 +99,10 @@ def _check_flow(kind: int, priority: int, port: int, flags: int, count: int) -> 
     """Check ``ibv_flow_attr`` as Linux and mlx5 do, with their errnos."""
     if flags & _EGRESS:
         raise VerbsError("flows of frames that are sent (EGRESS) are not supported", EOPNOTSUPP)
-    if kind > max(FlowKind) or port != _PORT or flags & ~_DONT_TRAP:
-        raise VerbsError(f"flow of type {kind} on port {port} with flags {flags:#x}", EINVAL)
+    if kind > max(FlowKind) or port != PORT or flags & ~_DONT_TRAP:
+        text = f"flow of type {kind} on port {port} with flags {flags:#x}"
+        allowed = f"types 0 to {max(FlowKind)}, port {PORT} and DONT_TRAP ({_DONT_TRAP})"
+        raise VerbsError(f"{text}: there are {allowed}", EINVAL)
     if kind != FlowKind.NORMAL and count:
         raise VerbsError(f"a flow of type {kind} has no specifications", EINVAL)
     if priority > _MAX_PRIORITY:

@@ -316,14 +316,14 @@ def _receives(kind: int, queue: int, records: Records, at: int) -> tuple[list[Re
 def _notify_cq(context: Context, queue: int, records: Records, at: int) -> int:
     """Report an event of a CQ that was armed with unpolled completions; return the offset behind.
 
-    None while the application has not got an earlier one: it polls again after that.
+    None is reported while the application has not got an earlier one: it polls again after that.
     """
     length, _, _, _, consumed, _, _, events, *_ = _RECORD.unpack_from(records.data, at)
     _check_length(length, 0)
     _check_size(records, at, length, _SIZE)
     with _ring_errors():
         owner = context.find(queue, CqHandle)
-    if owner.channel is not None and events == owner.events_reported & _MAX_COUNT:
+    if owner.channel is not None and events == owner.events_reported & _COUNT_MASK:
         owner.cq.notify_unpolled(consumed, now())
     return at + _SIZE
 
@@ -338,7 +338,7 @@ _TAKERS: Final[dict[int, Callable[[Context, int, Records, int], int]]] = {
 
 _RECEIVERS: Final = frozenset({POST_RECV, POST_SRQ_RECV})
 
-_MAX_COUNT: Final = 0xFFFF_FFFF
+_COUNT_MASK: Final = 0xFFFF_FFFF
 """The library counts events by 32 bits."""
 _UNKNOWN: Final = (-1, 0)
 _REST: Final = tuple(SendWR(0))[8:]

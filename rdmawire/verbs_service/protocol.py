@@ -119,8 +119,8 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-def _text(name: str, words: int) -> str:
-    """Names of the integers of a text of ``8 * words`` bytes, filled up with zeros."""
+def _array(name: str, words: int) -> str:
+    """Names of the integers that hold ``8 * words`` bytes: a text or an array, padded by zeros."""
     return " ".join(f"{name}{index}" for index in range(words))
 
 
@@ -172,7 +172,7 @@ CONN_PARAM = _words(
 MAX_PRIVATE_DATA = 224
 """Maximum bytes of private data of a message of the connection manager, those of an RTU."""
 
-PRIVATE_DATA = ("private_length", *_words(_text("private", MAX_PRIVATE_DATA // 8)))
+PRIVATE_DATA = ("private_length", *_words(_array("private", MAX_PRIVATE_DATA // 8)))
 """Private data: how many bytes there are, and the bytes."""
 
 COUNTERS = _words(
@@ -187,7 +187,7 @@ _OPENED_FDS = _words("work_ring doorbell async_events copy_socket copy_buffer")
 CALLS = (
     # HELLO is the first call of every connection. A service of another protocol answers EPROTO.
     Call(1, "hello", ("protocol",), ("device_count",)),
-    Call(2, "get_device", ("index",), (*_words("guid node_type"), *_words(_text("name", 8)))),
+    Call(2, "get_device", ("index",), (*_words("guid node_type"), *_words(_array("name", 8)))),
     # handle: the index of the device plus one. The work ring's descriptor is the cmd_fd by which
     # another process imports the device.
     Call(3, "open_device", ("index",), _OPENED, _OPENED_FDS),
@@ -279,8 +279,8 @@ CALLS = (
         100,
         "create_rss_qp",
         _words(
-            f"pd function fields wq_count {_text('key', RSS_KEY_BYTES // 8)}"
-            f" {_text('wqs', MAX_RSS_TABLE // 2)}"
+            f"pd function fields wq_count {_array('key', RSS_KEY_BYTES // 8)}"
+            f" {_array('wqs', MAX_RSS_TABLE // 2)}"
         ),
         ("qp", "qp_num"),
     ),
@@ -290,7 +290,7 @@ CALLS = (
         101,
         "create_flow",
         _words(
-            f"qp type priority port flags count size {_text('specs', MAX_FLOW_SPEC_BYTES // 8)}"
+            f"qp type priority port flags count size {_array('specs', MAX_FLOW_SPEC_BYTES // 8)}"
         ),
         ("flow",),
     ),

@@ -204,7 +204,10 @@ def _write_adapter(
 
 
 def _interface_attributes() -> dict[str, str]:
-    """Attributes that :data:`INTERFACE` has now. A link would lead walkers out of the tree."""
+    """Return attributes that :data:`INTERFACE` has now: copies.
+
+    A link to them would lead programs that walk through the tree out of it.
+    """
     found = {"ifindex": "1"}
     for name in _ATTRIBUTES:
         with suppress(OSError):  # a container may have no /sys
@@ -233,16 +236,25 @@ def _write_port(port: Path, device: EmulatedDevice, rate: float) -> None:
             "cap_mask": "0x00010000",
         },
     )
-    table = {str(index): gid for index, gid in enumerate(device.gid_table)}
-    _write(port / "gids", {at: IPv6Address(gid).exploded for at, gid in table.items()})
-    for name, text in (("types", "RoCE v2"), ("ndevs", INTERFACE)):
-        _write(port / "gid_attrs" / name, dict.fromkeys(table, text))
-        for index, gid in table.items():
-            if gid == NO_GID:
-                (port / "gid_attrs" / name / index).write_bytes(b"")  # cannot be read: EINVAL
+    _write_gids(port, device.gid_table)
     _write(port / "pkeys", {"0": "0xffff"})
     for name, values in _counters(device).items():
         _write(port / name, {counter: str(value) for counter, value in values.items()})
+
+
+def _write_gids(port: Path, gids: Sequence[bytes]) -> None:
+    """Write the GID table, and the attributes of each GID.
+
+    Attributes of free slots are empty: the preload library lets reads of them fail with EINVAL.
+    """
+    table = {str(index): gid for index, gid in enumerate(gids)}
+    _write(port / "gids", {index: IPv6Address(gid).exploded for index, gid in table.items()})
+    free = [index for index, gid in table.items() if gid == NO_GID]
+    for name, text in (("types", "RoCE v2"), ("ndevs", INTERFACE)):
+        folder = port / "gid_attrs" / name
+        _write(folder, dict.fromkeys(table, text))
+        for index in free:
+            (folder / index).write_bytes(b"")
 
 
 def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> None:
@@ -261,9 +273,9 @@ def _write_verbs(folder: Path, place: PurePosixPath, name: str, number: int) -> 
 def _make_device(file: Path) -> None:
     """Make a character device like one of the machine, or a link to that, or an empty file.
 
-    A walker that changes modes changes that of the machine's device through a link, if it is root.
-    So root gets a device of its own: mknod(2), which is refused to others, or has no effect on a
-    file system that is mounted with nodev.
+    Through a link `chmod -R` of root changes the mode of the machine's device. So root gets a
+    device of its own by mknod(2), unless the file system is mounted with nodev. To other users
+    mknod is refused: they get the link.
     """
     found = _usable_device()
     if found is None:
@@ -279,7 +291,7 @@ def _make_device(file: Path) -> None:
 
 
 def _usable_device() -> str | None:
-    """Return a character device that this user may open, as everyone on most machines."""
+    """Return a character device that this user may read and write, or ``None``."""
     for path in _DEVICES:
         if Path(path).is_char_device() and os.access(path, os.R_OK | os.W_OK):
             return path
