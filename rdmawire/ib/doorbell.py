@@ -396,7 +396,8 @@ def _check_border(qp: QueuePair, wqe: bytes) -> None:
 def post_invalid(qp: QueuePair, wr_id: int) -> None:
     """Queue an invalid WQE: it completes with an error, in order.
 
-    In a state that accepts no sends it completes at once, and the state stays: IBA 11.4.1.1.
+    In a state in which sends are not posted it completes at once, and the state stays the same:
+    IBA 11.4.1.1.
     """
     wr = SendWR(SendOpcode.SEND, wr_id=wr_id)
     if not qp.state_rules.post_send:

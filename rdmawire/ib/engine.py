@@ -156,7 +156,10 @@ class Nic(Verbs):
             device.rcv_bytes += data
 
     def _failed_run(self, flow: Flow | None, error: Exception) -> int:
-        """Report the exception of a run of packets. Return 1: the first of them is dropped."""
+        """Report an exception in a run of packets. Return 1: the run's first packet is dropped.
+
+        Raise it if no queue pair is known.
+        """
         if flow is None or not flow.ways:
             raise error
         self.device.failed(error, flow.ways[0][0])
@@ -225,7 +228,7 @@ class Nic(Verbs):
         return frames
 
     def _hear_own(self, frames: list[bytes]) -> None:
-        """Loop back multicast frames to members on this port, and to flows. IBA 10.5.2."""
+        """Loop back multicast frames to members and to flows of this port. IBA 10.5.2."""
         for frame in frames:
             if is_for_group(frame, self.device.medium):
                 self.receive(frame, self.device.now)
@@ -286,7 +289,7 @@ class Nic(Verbs):
         For frames that an adapter of this process would send: the frame is not received. The flow
         loses its ``ways`` when a queue pair or the port is changed.
         """
-        if self._sniffers or not self._up:  # a sniffer gets the packets
+        if self._sniffers or not self._up:  # a sniffer gets packets of all messages
             return None
         flow = self._rx_parser.flow_of(frame)
         if flow is None or flow.special or flow.bth.destqp not in self.device.qps:

@@ -103,7 +103,11 @@ class HeaderMatch(NamedTuple):
 
 
 class SteeredFrame:
-    """A frame and where its headers are: offsets outside and inside of a tunnel."""
+    """A frame and its headers.
+
+    ``flow`` is that of the outermost IP header. ``parts`` are the offsets (bytes) of headers by
+    their tables: outside of a tunnel, and inside.
+    """
 
     __slots__ = ("data", "flow", "parts")
 
@@ -137,7 +141,7 @@ _TYPE_BYTES: Final = 2
 
 
 class FlowCounter:
-    """How many frames, and bytes of them, rules have matched."""
+    """Counts the frames that rules took: ``packets``, and ``bytes`` of them."""
 
     def __init__(self) -> None:
         self.packets = self.bytes = 0
@@ -202,7 +206,7 @@ class FlowRule(NamedTuple):
     def queue_for(self, flow: IPFlow | None) -> QueuePair:
         """Return the queue pair that takes a frame."""
         if len(self.rss) < 2:  # one entry needs no hash
-            return (self.rss or (self.qp,))[0]
+            return self.rss[0] if self.rss else self.qp
         hashed = 0 if flow is None else (self.hashing or RssHash()).of(flow)
         return self.rss[hashed % len(self.rss)]
 
@@ -276,10 +280,11 @@ def rss_hash(
 
 
 class RssHash(NamedTuple):
-    """What RSS hashes, and the key.
+    """What RSS hashes, and the key (40 bytes).
 
-    ``fields`` are bits of ``ibv_rx_hash_fields``: source and destination address of IPv4, of IPv6,
-    and source and destination port of TCP, of UDP. A packet without any of them has the hash 0.
+    ``fields`` are bits of ``ibv_rx_hash_fields``, from the lowest on: source and destination
+    address of IPv4, then of IPv6, source and destination port of TCP, then of UDP. A packet without
+    any of them has the hash 0.
     """
 
     fields: int = 0xFF
@@ -295,7 +300,7 @@ class RssHash(NamedTuple):
         return toeplitz_hash(data, self.key)
 
     def _chosen(self, first: int, parts: tuple[bytes, ...]) -> bytes:
-        """The parts whose fields are hashed; ``first`` is the number of the first one's bit."""
+        """The parts that are hashed; ``first`` is the bit number of the first one in ``fields``."""
         return b"".join(part for bit, part in enumerate(parts, first) if self.fields >> bit & 1)
 
 

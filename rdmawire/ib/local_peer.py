@@ -77,7 +77,7 @@ def _has_path(qp: QueuePair) -> bool:
 def _is_standard(qp: QueuePair) -> bool:
     """Whether packets of the queue pair have no effects but those of the standard.
 
-    Completions that are counted are one.
+    Another effect is that counters of completions count them.
     """
     device = qp.device
     profile = device.profile

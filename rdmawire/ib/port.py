@@ -70,9 +70,9 @@ def _check_port(port_num: int) -> None:
 
 
 def deliver(qp: QueuePair, frame: bytes, tag: int = 0) -> None:
-    """Write a frame to the next receive; drop it if there is none, or if its pages are missing.
+    """Write a frame to the next receive; drop it if there is none, or if its pages are not present.
 
-    ``imm_data`` of the completion is ``tag``: there is no immediate data.
+    ``imm_data`` of the completion is the ``tag`` of the rule: there is no immediate data.
     """
     inbound = qp.inbound
     recv = qp.take_receive() if inbound.recv is NO_RECEIVE else inbound.recv
@@ -100,7 +100,7 @@ def deliver(qp: QueuePair, frame: bytes, tag: int = 0) -> None:
 
 
 def _placed(qp: QueuePair, recv: RecvWR, frame: bytes) -> WCStatus | None:
-    """Write a frame to a receive. ``None`` while its pages are missing."""
+    """Write a frame to a receive, and return the status; ``None`` if pages are not present."""
     sink = gather(qp.device.keys, qp.recv_pd, recv.sges, LOCAL_WRITE)
     if isinstance(sink, KeyFault):
         return WCStatus.LOC_PROT_ERR
@@ -205,23 +205,26 @@ class Port:
         for qp in (rule.qp, *rule.rss):
             check_qp(self.device, qp)
         rule.check()
-        self._rules_like(rule).append(rule)
-        self._rx_parser.forget_routes()  # a sniffer also gets what needed no packets
+        self._rules_of_kind(rule).append(rule)
+        self._rx_parser.forget_routes()  # a sniffer gets packets of messages that needed none
         return rule
 
     def destroy_flow(self, rule: FlowRule) -> None:
         """ibv_destroy_flow(3)."""
         check_type("rule", rule, FlowRule)
-        if rule not in self._rules_like(rule):
-            raise VerbsError("no such flow", EINVAL)
-        self._rules_like(rule).remove(rule)
+        if rule not in self._rules_of_kind(rule):
+            raise VerbsError(
+                "no such flow on this port: name a rule that create_flow returned", EINVAL
+            )
+        self._rules_of_kind(rule).remove(rule)
 
-    def _rules_like(self, rule: FlowRule) -> list[FlowRule]:
+    def _rules_of_kind(self, rule: FlowRule) -> list[FlowRule]:
+        """Return the list in which a rule is: that of sniffers, or the other."""
         return self._sniffers if rule.kind is FlowKind.SNIFFER else self._flow_rules
 
     @property
     def flow_count(self) -> int:
-        """How many rules there are."""
+        """How many rules of flows there are, sniffers included."""
         return len(self._flow_rules) + len(self._sniffers)
 
     def has_flows(self, qp: QueuePair) -> bool:
@@ -235,12 +238,12 @@ class Port:
         frame = SteeredFrame(data)
         taken = False
         for rule in matching(self._flow_rules, frame):
-            taken = self._hand_over(rule, frame) or taken
+            taken = self._take_by_rule(rule, frame) or taken
         self.device.rcv_raw += taken
         return taken
 
-    def _hand_over(self, rule: FlowRule, frame: SteeredFrame) -> bool:
-        """Deliver a frame as a rule says. ``False`` if its queue pair receives nothing."""
+    def _take_by_rule(self, rule: FlowRule, frame: SteeredFrame) -> bool:
+        """Deliver or drop a frame as a rule says. ``False`` if its queue pair receives nothing."""
         qp = rule.queue_for(frame.flow)
         if rule.drops:
             self.device.drops[Drop.FLOW] += 1
@@ -258,7 +261,7 @@ class Port:
         for data in frames:
             frame = SteeredFrame(data)
             for rule in self._sniffers:
-                self._hand_over(rule, frame)
+                self._take_by_rule(rule, frame)
 
     def _is_mine(self, headers: tuple[Piece, ...]) -> bool:
         """Whether a frame's destination is this port, or a multicast group of its members."""

@@ -138,8 +138,8 @@ class QueuePair:
     :mod:`rdmawire.ib.hw_counters`. ``responses_in_a_row``: bytes of responses minus bytes of
     requests, sent while both are pending. ``local`` is the peer to which messages may need no
     packets, if it is known. ``grants_credits`` says whether ACKs have credits. ``completed``, if
-    it is set, is called with the operation, length and status of each work request that completes,
-    also of unsignaled ones.
+    it is set, is called with the operation, the length in bytes and the status of each work request
+    that completes, signaled or not.
     """
 
     __slots__ = (

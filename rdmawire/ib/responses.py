@@ -41,7 +41,7 @@ _ACKNOWLEDGE: Final = Operation.ACKNOWLEDGE
 def answer(qp: QueuePair, frames: list[bytes], room: int) -> None:
     """Append responses, until there are ``room`` frames or none is pending.
 
-    A READ of memory that is being copied gets an RNR NAK: the peer asks again.
+    A READ of memory that is being copied gets an RNR NAK: the peer retransmits it.
     """
     pending = qp.inbound.pending
     if qp.inbound.cnps_due:

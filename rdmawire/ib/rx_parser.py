@@ -308,9 +308,9 @@ class RxParser:
         return _new(Arrival, (flow, word % MODULUS, word & ACKREQ, extended, frame[payload:pad]))
 
     def _admit(self, frame: bytes, head: int) -> Flow | None:
-        """Return a new flow for a frame with an unknown head; ``None`` if the frame has none.
+        """Return a new flow for a frame with an unknown head.
 
-        Then it went to raw packet queue pairs, or was dropped.
+        ``None`` if the frame went to raw packet queue pairs, or was dropped.
         """
         if self._bth_offset(frame) < 0 and self._take_raw(frame):
             return None

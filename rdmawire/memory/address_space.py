@@ -181,9 +181,10 @@ def swapped(old: bytes | memoryview, compare: int, swap: int) -> tuple[int, byte
 
 
 def write_result(write: Callable[[int, bytes], object], address: int, new: bytes) -> None:
-    """Write the result of an atomic operation, by the method ``write`` of its memory.
+    """Write the result of an atomic operation to ``address``, by the method ``write`` of memory.
 
-    Memory that is being copied gets it later: the operation is done, and must not be tried again.
+    If the write raises ``MemoryBusy``, the memory gets the result later: the operation is complete,
+    and must not be done again.
     """
     try:
         write(address, new)

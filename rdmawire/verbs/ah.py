@@ -63,8 +63,8 @@ class AddressHandle(NamedTuple):
     the source LID, and packets have a GRH only if ``is_global``; ``dmac`` is not used, and the GIDs
     only by a GRH. ``sl`` is 0 to 15.
 
-    ``sgid_index`` is where ``sgid`` was found in the GID table, for queries alone: a table may have
-    a GID more than once.
+    ``sgid_index`` is the index of ``sgid`` in the GID table with which the path was set, and has no
+    effect: queries return it, since a table may have a GID more than once.
     """
 
     dmac: bytes

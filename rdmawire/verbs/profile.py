@@ -35,7 +35,7 @@ class AtomicCap(IntEnum):
 class DeviceCap(IntFlag):
     """Capabilities of a device: the numbers of IBV_DEVICE_*. ibv_query_device(3).
 
-    Those above 32 bits are in ``device_cap_flags_ex`` alone: ibv_query_device_ex(3).
+    Those of bit 32 and above are in ``device_cap_flags_ex`` alone: ibv_query_device_ex(3).
     """
 
     RESIZE_MAX_WR = 1 << 0
@@ -276,7 +276,10 @@ class Profile:
 
     @property
     def device_cap_flags(self) -> DeviceCap:
-        """Its capabilities. Memory of hosts is not persistent: FLUSH makes it visible alone."""
+        """The capabilities of the device: ``device_cap_flags_ex`` of ibv_query_device_ex(3).
+
+        FLUSH_PERSISTENT is not one of them: memory of hosts is not persistent.
+        """
         flags = _ENGINE_CAPS | _WINDOW_CAPS[self.window_type_2]
         if self.migrates:
             flags |= DeviceCap.AUTO_PATH_MIG
