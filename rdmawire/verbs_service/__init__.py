@@ -26,8 +26,9 @@ if TYPE_CHECKING:
         parse_link,
     )
     from rdmawire.verbs_service.network import DeviceNetwork, DirectNetwork
-    from rdmawire.verbs_service.program import ProgramFiles, given_socket, is_served, no_service
+    from rdmawire.verbs_service.program import ProgramFiles
     from rdmawire.verbs_service.server import Server
+    from rdmawire.verbs_service.service_socket import given_socket, is_served, no_service
     from rdmawire.verbs_service.session import SessionSettings, VerbsSession, network_of
     from rdmawire.verbs_service.udp_network import UdpNetwork, UdpSettings, parse_udp
 
@@ -66,8 +67,9 @@ _MODULES = {
         *("of_scenario", "one_link", "parse_link"),
     ),
     "network": ("DirectNetwork", "DeviceNetwork"),
-    "program": ("ProgramFiles", "given_socket", "is_served", "no_service"),
+    "program": ("ProgramFiles",),
     "server": ("Server",),
+    "service_socket": ("given_socket", "is_served", "no_service"),
     "session": ("VerbsSession", "SessionSettings", "network_of"),
     "udp_network": ("UdpNetwork", "UdpSettings", "parse_udp"),
 }

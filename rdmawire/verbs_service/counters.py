@@ -11,8 +11,8 @@ from rdmawire.errors import VerbsError
 from rdmawire.memory import Region
 from rdmawire.verbs_service.context import Context, CqHandle, Object, QueuePairHandle
 from rdmawire.verbs_service.device import EmulatedDevice
-from rdmawire.verbs_service.program import connected
 from rdmawire.verbs_service.protocol import CALLS, COUNTERS, MAX_WORDS, version
+from rdmawire.verbs_service.service_socket import connected
 
 _CALLS: Final = {call.name: call.number for call in CALLS}
 _REPLIES: Final = {call.name: call.reply for call in CALLS}

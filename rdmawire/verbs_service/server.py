@@ -39,9 +39,9 @@ from rdmawire.verbs_service.failures import Failures, responsible_client
 from rdmawire.verbs_service.network import DeviceNetwork
 from rdmawire.verbs_service.posting import take_receives, take_work
 from rdmawire.verbs_service.process_memory import ProcessMemory, Turns
-from rdmawire.verbs_service.program import check_socket_path, listen, remove_dead
 from rdmawire.verbs_service.protocol import WORK_RING_BYTES
 from rdmawire.verbs_service.ring import MAX_BATCH, RingError, fence
+from rdmawire.verbs_service.service_socket import check_socket_path, listen, remove_dead
 
 _NODE_CA: Final = 1
 _NAME_WORDS: Final = 8

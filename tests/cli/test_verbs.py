@@ -482,7 +482,8 @@ def test_a_socket_has_one_service(tmp_path: Path) -> None:
     with serving(path):
         done = run("serve", "--socket", str(path))
         assert done.returncode == 1
-        assert done.stderr == f"rdmawire: {path}: a service is running there [EADDRINUSE]\n"
+        text = "a service is running there: use it by `rdmawire verbs env`, or name another path"
+        assert done.stderr == f"rdmawire: {path}: {text} [EADDRINUSE]\n"
         assert run("env", "--socket", str(path)).returncode == 0
 
 
@@ -601,7 +602,7 @@ def test_the_socket_of_another_user_is_refused(
     path = tmp_path / "verbs.sock"
     with socket(AF_UNIX, SOCK_STREAM) as listener:
         listener.bind(str(path))
-        monkeypatch.setattr("rdmawire.verbs_service.program._may_use", lambda _: False)
+        monkeypatch.setattr("rdmawire.verbs_service.service_socket._may_use", lambda _: False)
         for name in ("env", "status"):
             done = invoke(name, "--socket", str(path))
             assert f"{path}: Permission denied: name a socket of this user" in str(done.exception)

@@ -106,7 +106,7 @@ def test_a_folder_of_another_user_is_refused(files: ProgramFiles) -> None:
 def test_a_folder_with_other_files_is_left_alone(files: ProgramFiles) -> None:
     fill(files.folder)
     (files.folder / "notes").touch()
-    assert "has 'notes', which is of no service: name another socket" in refusal(files.claim)
+    assert "has 'notes', which no service made: name another socket" in refusal(files.claim)
     (files.folder / "notes").unlink()
     assert is_kept(files.folder)
 
@@ -318,7 +318,7 @@ def test_services_of_other_users_are_not_asked(
 ) -> None:
     service = FakeService(tmp_path / "verbs.sock")
     monkeypatch.setattr("rdmawire.verbs_service.trusted_folder.trusted_users", lambda: {OTHER})
-    monkeypatch.setattr("rdmawire.verbs_service.program.trusted_users", lambda: {OTHER})
+    monkeypatch.setattr("rdmawire.verbs_service.service_socket.trusted_users", lambda: {OTHER})
     assert "name another path" in refusal(ProgramFiles(service.path).claim)
     for call in (lambda: is_served(service.path), lambda: read_counters(service.path)):
         assert "the service there belongs to user" in refusal(call)

@@ -108,7 +108,7 @@ def _folder() -> TemporaryDirectory[str]:
     It is safe if no other user can replace the folder.
     """
     from rdmawire.verbs_service import ProgramFiles
-    from rdmawire.verbs_service.program import MAX_SOCKET_PATH
+    from rdmawire.verbs_service.service_socket import MAX_SOCKET_PATH
 
     made = TemporaryDirectory(prefix=_FOLDER_PREFIX)
     path = Path(made.name, _SOCKET_NAME)
