@@ -6,38 +6,21 @@ import pty
 import re
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from errno import EINVAL, EMFILE, ENOSPC, EOPNOTSUPP, EROFS
 from pathlib import Path
 from socket import AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM, SocketKind, socket
 from threading import Thread
 
 import pytest
-from click.testing import CliRunner, Result
 
 from rdmawire.capture import open_capture
-from rdmawire.cli.program import cli
 from rdmawire.cli.verbs.signals import forwarded
-from rdmawire.verbs_service import ProgramFiles, is_served, read_counters
-from rdmawire.verbs_service.pci_layout import plain_host
 from tests.cli.command import RDMAWIRE
+from tests.cli.verbs import LIST, PYTHON, invoke, run, serving, status_of
 from tests.verbs_service.c_programs import compile_shared, program
-from tests.verbs_service.running import running
 from tests.waiting import HANG, wait_until
 
-LIST = (
-    "import ctypes\n"
-    "verbs = ctypes.CDLL('libibverbs.so.1')\n"
-    "count = ctypes.c_int()\n"
-    "verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)\n"
-    "devices = verbs.ibv_get_device_list(ctypes.byref(count))\n"
-    "verbs.ibv_get_device_name.restype = ctypes.c_char_p\n"
-    "verbs.ibv_get_device_name.argtypes = [ctypes.c_void_p]\n"
-    "print(*(verbs.ibv_get_device_name(devices[i]).decode() for i in range(count.value)))\n"
-)
-"""A program that prints the names of the devices it has."""
 CREATE_TOO_LONG_CQ = f"""{LIST}
 verbs.ibv_open_device.restype = ctypes.c_void_p
 context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
@@ -68,50 +51,7 @@ create.restype = ctypes.c_void_p
 for _ in range(2):
     print(create(None, None, None, 7), ctypes.get_errno())
 """
-THREADS = (
-    f"{LIST}"
-    "import os\n"
-    "verbs.ibv_open_device.restype = ctypes.c_void_p\n"
-    "verbs.ibv_open_device.argtypes = [ctypes.c_void_p]\n"
-    "assert verbs.ibv_open_device(devices[0])\n"
-    "print(len(os.listdir('/proc/self/task')))\n"
-)
-"""A program that then opens one, and prints the number of its threads."""
-NAMESPACES = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child=SIGTERM"]
-"""A command in user and process namespaces of its own; it gets SIGTERM when this one is killed."""
-PYTHON = [sys.executable, "-c"]
 SYSFS = "import os; print(os.path.realpath('/sys/class/infiniband/mlx5_1/device'))"
-
-
-def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    """What becomes of a call of `rdmawire verbs`."""
-    return subprocess.run(
-        [*RDMAWIRE, "verbs", *words], capture_output=True, text=True, check=False, timeout=HANG
-    )
-
-
-def invoke(*words: str) -> Result:
-    """What becomes of a call that starts no program."""
-    return CliRunner().invoke(cli, ["verbs", *words])
-
-
-def status_of(*words: str) -> tuple[int, str]:
-    """The exit status of a call that raises nothing, and what it prints."""
-    done = CliRunner().invoke(cli, ["verbs", *words], standalone_mode=False)
-    return done.return_value, done.output
-
-
-@contextmanager
-def serving(path: Path, *words: str) -> "Iterator[subprocess.Popen[str]]":
-    """A service in a process of its own. It ends by SIGTERM, with status 0."""
-    command = [*RDMAWIRE, "verbs", "serve", "--socket", str(path), *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            wait_until(lambda: process.poll() is not None or is_served(path))
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=HANG) == 0
 
 
 # Programs.
@@ -301,97 +241,6 @@ def test_cuda_loads_kernels_at_the_start_unless_it_is_set(
 # Services.
 
 
-def test_programs_of_other_shells_use_a_service(tmp_path: Path) -> None:
-    path = tmp_path / "verbs.sock"
-    with serving(path) as service:
-        lines = run("env", "--socket", str(path)).stdout
-        done = subprocess.run(
-            ["sh", "-c", f"{lines}\nexec \"$@\"", "sh", *PYTHON, LIST],
-            capture_output=True, text=True, check=True, timeout=HANG,
-        )  # fmt: skip
-        assert done.stdout == "rw0 rw1\n"
-        done = run("env", "--socket", str(path), str(program("messages")), "post_send")
-        assert done.returncode == 0, done.stderr
-        counters = read_counters(path)
-        status = invoke("status", "--json", "--socket", str(path))
-        assert json.loads(status.output) == counters
-        assert (
-            f"  xmit_packets {counters['rw0']['xmit_packets']}\n"
-            in invoke("status", "--socket", str(path)).output
-        )
-        service.send_signal(signal.SIGINT)
-        assert service.stderr is not None
-        told = service.stderr.read().splitlines()
-    assert told[:2] == ["rw0  10.0.0.1", "rw1  10.0.0.2"]
-    command = f'  eval "$(rdmawire verbs env --socket {path}'
-    assert told[3:5] == [
-        f'{command})"  # use the devices',
-        f'{command} --unset)"  # after the end of the service',
-    ]
-    sent = [device["xmit_packets"] for device in counters.values()]
-    assert told[-1].startswith(f"rdmawire: 2 devices, {sum(sent)} frames, ")
-    assert os.listdir(tmp_path) == ["verbs.sock.rdmawire"]
-
-
-def test_a_shell_outlives_its_service_and_uses_the_next_one(tmp_path: Path) -> None:
-    path = tmp_path / "verbs.sock"
-    with serving(path):
-        lines = run("env", "--socket", str(path)).stdout
-
-    def list_devices() -> "subprocess.CompletedProcess[str]":
-        command = ["sh", "-c", f'{lines}\nexec "$@"', "sh", *PYTHON, LIST]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG)
-
-    done = list_devices()
-    assert (done.stdout, done.stderr) == ("\n", "")
-    with serving(path, "--devices", "1"):
-        assert list_devices().stdout == "rw0\n"
-
-
-def test_a_service_in_a_namespace_has_programs_copy_their_memory(tmp_path: Path) -> None:
-    try:
-        subprocess.run([*NAMESPACES, "true"], check=True, capture_output=True)
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no namespaces here: {error}")
-    path = tmp_path / "verbs.sock"
-    command = [*NAMESPACES, *RDMAWIRE, "verbs", "serve", "-q", "--socket", str(path)]
-    with subprocess.Popen(command) as service:
-        wait_until(lambda: service.poll() is not None or is_served(path))
-        try:
-            assert run("env", "--socket", str(path), *PYTHON, THREADS).stdout == "rw0 rw1\n2\n"
-            done = run("env", "--socket", str(path), str(program("messages")), "post_send")
-            assert done.returncode == 0, done.stderr
-        finally:
-            service.kill()
-        wait_until(lambda: not path.exists())
-
-
-@pytest.mark.parametrize("starts", [True, False])
-def test_the_variables_wait_for_a_service_that_is_starting(tmp_path: Path, starts: bool) -> None:
-    """The service has its folder, and no socket yet: it may be compiling the libraries."""
-    path = tmp_path / "verbs.sock"
-    files = ProgramFiles(path)
-    files.claim()
-    command = [*RDMAWIRE, "verbs", "env", "--socket", str(path)]
-    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as waiting:
-        assert waiting.stderr is not None
-        line = waiting.stderr.readline()
-        assert line == f"rdmawire: waiting for the service that is starting at {path}\n"
-        assert waiting.poll() is None
-        if not starts:
-            files.remove()
-            told = waiting.communicate(timeout=HANG)
-            assert f"no verbs service answers at {path}" in told[1]
-            assert waiting.returncode == 1
-            return
-        files.write(plain_host([]), [], [])
-        with running(tmp_path):
-            told = waiting.communicate(timeout=HANG)
-        assert told[0].startswith(f"export RDMAWIRE_VERBS={path}\n")
-        assert (waiting.returncode, told[1]) == (0, "")
-    files.remove()
-
-
 def test_a_service_says_that_it_may_open_few_files() -> None:
     """Each program that opens a device takes some of them."""
     opens = (
@@ -409,29 +258,6 @@ def test_a_service_says_that_it_may_open_few_files() -> None:
     assert line.startswith("rdmawire: note: 64 open files at most (ulimit -Hn)")
     assert "Traceback" not in done.stderr
     assert done.returncode == 0
-
-
-def test_a_shell_is_as_before_after_unset(tmp_path: Path) -> None:
-    path = tmp_path / "verbs.sock"
-    script = (
-        "variables() { env | grep -v '^_=' | sort; }\n"
-        'before=$(variables); eval "$("$@")"; during=$(variables); eval "$("$@" --unset)"\n'
-        'test "$before" = "$(variables)"; same=$?; test "$before" = "$during"; echo $same $?\n'
-    )
-    words = [*RDMAWIRE, "verbs", "env", "--socket", str(path)]
-    with serving(path, "-q"):
-        done = subprocess.run(
-            ["bash", "-c", script, "bash", *words],
-            env={**os.environ, "LD_LIBRARY_PATH": "/first:/second"},
-            capture_output=True, text=True, check=False, timeout=HANG,
-        )  # fmt: skip
-    assert done.stdout == "0 1\n", done.stderr
-
-
-def test_unset_needs_no_service(tmp_path: Path) -> None:
-    done = invoke("env", "--unset", "--socket", str(tmp_path / "verbs.sock"))
-    assert done.exit_code == 0
-    assert "unset RDMAWIRE_VERBS\n" in done.output
 
 
 def test_a_service_prints_its_summary_as_json(tmp_path: Path) -> None:

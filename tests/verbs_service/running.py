@@ -83,3 +83,12 @@ def connected(
 def descriptors() -> int:
     """How many descriptors this process has."""
     return len(os.listdir("/proc/self/fd"))
+
+
+def loopback(service: Service, cqe: int = 64) -> End:
+    """A client with a queue pair that is connected to itself."""
+    client = service.connect()
+    cq = client.create_cq(cqe)
+    qp = client.create_qp(cq)
+    client.bring_up(qp, qp, client.gid())
+    return End(client, qp, cq)
