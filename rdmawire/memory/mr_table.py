@@ -64,7 +64,10 @@ class Extent(NamedTuple):
     length: int
 
     def check(self, largest: int, smallest: int = 1) -> None:
-        """``VerbsError`` EINVAL for a range that is invalid for a region."""
+        """``VerbsError`` EINVAL for a range that no region can have.
+
+        Regions have ``smallest`` to ``largest`` bytes, or are of all memory.
+        """
         for name, value in zip(self._fields, self, strict=True):
             check_int(name, value)
         if not smallest <= self.length <= (LAST_ADDRESS if self.length == WHOLE_SPACE else largest):

@@ -63,7 +63,7 @@ def _ah_words(device: EmulatedDevice, handle: AddressHandle | None) -> dict[str,
         "dgid1": second,
         "is_global": 1,
         "flow_label": handle.flow_label,
-        "sgid_index": _index_of(device, handle),
+        "sgid_index": _sgid_index(device, handle),
         "hop_limit": handle.hop_limit,
         "traffic_class": handle.traffic_class,
         "sl": handle.sl,
@@ -71,8 +71,8 @@ def _ah_words(device: EmulatedDevice, handle: AddressHandle | None) -> dict[str,
     }
 
 
-def _index_of(device: EmulatedDevice, handle: AddressHandle) -> int:
-    """The index with which a path was set, else the first one of its source."""
+def _sgid_index(device: EmulatedDevice, handle: AddressHandle) -> int:
+    """The GID index with which a path was set, else the first one that has its source address."""
     if handle.sgid_index is not None:
         return handle.sgid_index
     return device.gid_table.index(handle.sgid) if handle.sgid in device.gids else 0

@@ -16,7 +16,7 @@ cross the network then, while Linux sends them from the owner to itself.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from errno import EADDRNOTAVAIL, EINVAL, ENOMEM, ETIMEDOUT
-from typing import Final
+from typing import Final, TypeVarTuple
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import (
@@ -71,6 +71,7 @@ _MULTICAST_QPN: Final = 0xFFFFFF
 _REQUESTING: Final = frozenset({QPType.RC, QPType.UC, QPType.XRC_INI, QPType.UD})
 _LINK_LOCAL: Final = b"\xfe\x80"
 _SERVICE_PORT: Final = 0xFFFF
+_Arguments = TypeVarTuple("_Arguments")
 
 
 SESSION_OWNS: Final = (CmId, EventChannel)
@@ -111,7 +112,7 @@ class CmSession:
 class ConnectionService:
     """The connection managers of the devices. ``settings`` are the times and retries of each.
 
-    ``failed`` is called with exceptions: the work behind them is done.
+    ``failed`` is called with exceptions of a manager's work; its other work is done.
     """
 
     def __init__(
@@ -167,19 +168,20 @@ class ConnectionService:
             return False  # nearly always
         self._changed = False
         for cm_device in self.devices:
-            for work in (cm_device.manager.handle_timer, cm_device.manager.poll):
-                try:
-                    work(time)
-                except Exception as error:
-                    self._failed(error)
+            self._do(cm_device.manager.handle_timer, time)
+            self._do(cm_device.manager.poll, time)
             while (event := cm_device.manager.next_event()) is not None:
-                try:
-                    self._report(cm_device, event)
-                except Exception as error:
-                    self._failed(error)
+                self._do(self._report, cm_device, event)
         times = (cm_device.manager.next_timer() for cm_device in self.devices)
         self._due = min((time for time in times if time is not None), default=None)
         return True
+
+    def _do(self, work: Callable[[*_Arguments], object], *arguments: *_Arguments) -> None:
+        """Do work, and report an exception that it raises."""
+        try:
+            work(*arguments)
+        except Exception as error:
+            self._failed(error)
 
     def next_timer(self) -> int | None:
         """When a timer is due (ns), or ``None``."""

@@ -35,7 +35,7 @@ class Request(NamedTuple):
 
     def close_fds(self) -> None:
         """Close the descriptors."""
-        close_foreign(self.fds)
+        close_in_threads(self.fds)
 
 
 class Reply(NamedTuple):
@@ -52,15 +52,15 @@ class ClientGone(Exception):
     """The client has closed its connection, or its process has ended."""
 
 
-def close_foreign(fds: Iterable[int]) -> None:
+def close_in_threads(fds: Iterable[int]) -> None:
     """Close descriptors of a client's files, each in a thread: its number is free at once.
 
-    Closing may wait as long as the client likes: for SO_LINGER (socket(7)), or its file system.
+    A client decides how long closing takes: by SO_LINGER (socket(7)), or by its file system.
     """
     for fd in fds:
         try:
             start_new_thread(os.close, (fd,))  # does not wait for its start, as Thread does
-        except RuntimeError:  # no more threads
+        except RuntimeError:  # there can be no more threads
             os.close(fd)
 
 
@@ -73,7 +73,7 @@ def close_connection(sock: socket.socket) -> None:
     except OSError:
         unread = b""
     if unread:
-        close_foreign((sock.detach(),))
+        close_in_threads((sock.detach(),))
     else:
         sock.close()
 
@@ -107,7 +107,7 @@ class ControlConnection:
             raise ClientGone from error
         request = None if flags & socket.MSG_CTRUNC else _request(data, tuple(fds))
         if request is None:
-            close_foreign(fds)
+            close_in_threads(fds)
         if not data:
             raise ClientGone
         if request is None:

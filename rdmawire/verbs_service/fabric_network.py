@@ -91,7 +91,10 @@ class FabricNetwork(CapturedNetwork):
         return self._simulator.events > 0
 
     def _limit_lag(self, lag: int) -> None:
-        """Let virtual time go more slowly if it is too far behind. Print that once."""
+        """Let virtual time go more slowly if it is ``lag`` (ns) behind, and that is too much.
+
+        Print that once.
+        """
         if lag <= _MAX_LAG:
             return
         self._start += lag - _MAX_LAG

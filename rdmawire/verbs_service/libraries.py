@@ -128,7 +128,7 @@ def _copy(library: Path, folder: int) -> None:
 
 
 def _part(name: str, folder: int) -> str:
-    """Return the name of a file until it is complete, and remove what has that name."""
+    """Return the name that a file has until it is complete. Remove a file that has it already."""
     part = f"{name}.new"
     remove_entry(part, folder)
     return part

@@ -61,7 +61,8 @@ class SessionSettings(NamedTuple):
 class VerbsSession:
     """A service on the socket of ``files``, which it writes beside it. :meth:`close` ends it.
 
-    ``notes`` has a sentence for each library that is missing.
+    ``notes`` has a sentence for each library or device that is missing, and for a low limit of open
+    files.
 
     Raises ``LibraryError`` without the stand-in libraries, ``VerbsError`` if a service runs on the
     socket, ``FabricError`` or ``ScenarioError`` for a wrong network, ``TopologyError`` for a host
@@ -71,13 +72,13 @@ class VerbsSession:
     def __init__(self, files: ProgramFiles, settings: SessionSettings) -> None:
         self.files = files
         self._ended = self._is_stale = False
-        self._capture = capture = None
+        self._capture: Capture | None = None
         self.notes = _allow_descriptors()
         files.claim()
         try:
             if settings.pcap is not None:
-                self._capture = capture = Capture(settings.pcap)
-            network, specs = _devices(settings, capture)
+                self._capture = Capture(settings.pcap)
+            network, specs = _devices(settings, self._capture)
             machine = settings.host or plain_host([spec.name for spec in specs])
             rates = [spec.rate for spec in specs]
 
@@ -88,8 +89,8 @@ class VerbsSession:
             counters = CounterFiles(self.files.folder, self.server.devices)
             self.server.write_counters = self._write_counters = counters.write
         except BaseException:
-            if capture is not None:
-                capture.close()
+            if self._capture is not None:
+                self._capture.close()
             self.files.remove()
             raise
 

@@ -29,9 +29,10 @@ _OTHER_SOCKET: Final = "name a socket in a folder of this user"
 
 
 def trusted_users() -> set[int]:
-    """Return the users whose files and services are used: this one, root, and those that are named.
+    """Return the users whose files and services are used: this one, root, and the named ones.
 
-    ``RDMAWIRE_USER`` names one, and if this is root also sudo(8), the user who called it.
+    The variable ``RDMAWIRE_USER`` names one. If this user is root, ``SUDO_UID`` of sudo(8) names
+    another, who called sudo.
     """
     users = {0, os.geteuid()}
     names = ("RDMAWIRE_USER", "SUDO_UID") if os.geteuid() == 0 else ("RDMAWIRE_USER",)
@@ -89,7 +90,7 @@ def open_own(name: str, folder: int, path: Path, *, create: bool = True) -> int:
 
 
 def remove_entry(name: str, folder: int) -> None:
-    """Remove a file or a tree in an open folder; links are removed, and never followed."""
+    """Remove a file or a tree in an open folder, if there is one. Links are not followed."""
     with suppress(FileNotFoundError):
         if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             shutil.rmtree(name, dir_fd=folder)
@@ -98,7 +99,10 @@ def remove_entry(name: str, folder: int) -> None:
 
 
 def _open(name: str, flags: int, folder: int, path: Path, mode: int | None) -> int:
-    """Open a name in a folder, and make it a folder first if it is missing and has a mode."""
+    """Open a name in a folder. If it is missing and ``mode`` is given, make it as a folder first.
+
+    ``OSError`` with ``path``.
+    """
     try:
         try:
             return os.open(name, flags, dir_fd=folder)
@@ -120,15 +124,15 @@ def _check(opened: int, path: Path, users: set[int], *, is_shared: bool = True) 
     found = os.fstat(opened)
     if found.st_uid not in users:
         raise VerbsError(f"{path}: belongs to user {found.st_uid}: {_OTHER_SOCKET}", EPERM)
-    by_group = found.st_mode & stat.S_IWGRP and not _is_alone(found.st_uid, found.st_gid)
+    by_group = found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_uid, found.st_gid)
     is_sticky = is_shared and found.st_mode & stat.S_ISVTX
     if (by_group or found.st_mode & stat.S_IWOTH) and not is_sticky:
         reason = "other users can write to it: remove their permission (chmod go-w), or"
         raise VerbsError(f"{path}: {reason} {_OTHER_SOCKET}", EPERM)
 
 
-def _is_alone(user: int, group: int) -> bool:
-    """Whether a user has a group to itself: it has the user's name, and is the user's own."""
+def _is_private_group(user: int, group: int) -> bool:
+    """Whether a group is one user's alone: the primary one, of the same name, without others."""
     try:
         owner, found = pwd.getpwuid(user), grp.getgrgid(group)
     except KeyError:

@@ -145,7 +145,10 @@ class UdpNetwork(DirectNetwork):
         return received or moved
 
     def route(self, mac: bytes, frames: list[bytes], sender: EmulatedDevice) -> None:
-        """Deliver frames here, put them into the queues of peers, or both for others' addresses."""
+        """Deliver frames here, or put them into the queue of a peer.
+
+        Frames to groups, and to an address that no device has, here or at a peer, go everywhere.
+        """
         found = self._by_remote_mac.get(mac)
         peers = [] if found is None else [found]
         if found is None:
