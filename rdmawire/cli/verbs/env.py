@@ -56,16 +56,19 @@ def command(words: tuple[str, ...], *, socket: Path | None, no_preload: bool, un
     if not words:
         _print_lines(files.variables(os.environ, preload=not no_preload))
         return 0
-    status = status_of_missing(words[0])
-    if status is None:
-        note_executable(words[0])
-        sys.stdout.flush()
-        variables = files.command_variables(os.environ, preload=not no_preload)
-        try:
-            os.execvpe(words[0], words, {**os.environ, **variables})  # noqa: S606  the user's
-        except OSError as error:
-            status = status_of_failure(words[0], error)
-    return status
+    return _execute(words, files.command_variables(os.environ, preload=not no_preload))
+
+
+def _execute(words: tuple[str, ...], variables: Mapping[str, str]) -> int:
+    """Run a command in place of this process. Return the exit status if that is impossible."""
+    if (status := status_of_missing(words[0])) is not None:
+        return status
+    note_executable(words[0])
+    sys.stdout.flush()
+    try:
+        os.execvpe(words[0], words, {**os.environ, **variables})  # noqa: S606  the user's
+    except OSError as error:
+        return status_of_failure(words[0], error)
 
 
 def _print_lines(variables: Mapping[str, str | None]) -> None:
