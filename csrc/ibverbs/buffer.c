@@ -7,7 +7,7 @@
 
 #include "internal.h"
 
-/* The program knows no more than a pointer to it. */
+/* Programs get a pointer to it, and see none of its fields. */
 struct ibv_buf {
 	struct ibv_pd *pd;
 	char *address;

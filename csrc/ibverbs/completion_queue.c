@@ -111,8 +111,8 @@ static uint64_t read_clock(clockid_t clock)
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* Yield the processor, unless that took long lately, as said above. All threads of the process have
- * one memory of that. What they use of the processors is read only after a yield that took long. */
+/* Yield the processor, unless that took long lately, as said above. All threads of the process share
+ * what was measured. What they use of the processors is read only after a yield that took long. */
 void rw_yield(void)
 {
 	static _Atomic(uint64_t) paused_until;

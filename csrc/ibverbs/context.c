@@ -43,7 +43,7 @@ static void after_fork_in_child(void)
 		close(context->socket);
 		close(context->copy.socket);
 		context->socket = context->copy.socket = -1;
-		/* Another thread of the parent may have had it. */
+		/* Another thread of the parent may have held it. */
 		pthread_mutex_init(&context->control_mutex, NULL);
 	}
 	pthread_mutex_unlock(&contexts_mutex);

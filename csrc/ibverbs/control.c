@@ -49,7 +49,7 @@ int rw_destroyed(struct rw_context *context, int error)
 	return atomic_load(&context->state) == RW_GONE ? 0 : error;
 }
 
-/* EBUSY for an object that others use, as the service answers: after its end nobody else knows. */
+/* EBUSY for an object that others use, as the service answers: here, since it may have ended. */
 int rw_check_unused(atomic_int *users, const char *call)
 {
 	int count = atomic_load(users);

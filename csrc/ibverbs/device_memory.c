@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Device memory, which the service has and the library maps, and regions of it or of nothing. */
+ * Device memory, which the service has and the library maps, regions of it, and null regions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -332,7 +332,7 @@ void ibv_unimport_mr(struct ibv_mr *mr)
 }
 
 /* Bring the pages of a range into memory. Returns an errno: without FLUSH the program does not wait
- * for the pages, and is not told of those that are missing. */
+ * for the pages, and missing ones are no error. */
 static int prefetch(const struct ibv_sge *sge, bool writing, bool flush)
 {
 	const void *address = (void *)(uintptr_t)sge->addr;

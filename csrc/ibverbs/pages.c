@@ -46,7 +46,8 @@ static bool is_permitted(uintptr_t at, uintptr_t end, bool writing)
 }
 
 /* Make the pages of a range present, for writing or for reading alone. Returns 0, or EFAULT if
- * there are holes, pages that the program may not access like that, or files that end before. */
+ * there are holes, pages that the program may not access like that, or pages behind the end of a
+ * mapped file. */
 int rw_make_present(const void *address, size_t length, bool writing)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)address + length;

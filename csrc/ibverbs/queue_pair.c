@@ -364,7 +364,7 @@ int ibv_query_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attributes, int mask
 	return 0;
 }
 
-/* Bursts are paced by the engine as it is: programs give none. */
+/* Only the rate can be set: the engine has no bursts. */
 int rw_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *wanted)
 {
 	struct ibv_qp_attr attributes = {.rate_limit = wanted->rate_limit};

@@ -2,7 +2,7 @@
  * Receive side scaling: work queues, indirection tables, and the queue pairs that use them.
  *
  * A work queue is a raw packet queue pair that only receives; its number is that of the queue pair.
- * The service knows a table by the queue pairs of RSS alone. */
+ * The service has no tables: it gets the work queues of one with each queue pair of RSS. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ struct ibv_wq *rw_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 	return &wq->wq;
 }
 
-/* Bring the queue pair of a work queue to the state that stands for one of the work queue. */
+/* Bring the queue pair of a work queue to the state that a state of the work queue means. */
 static int set_state(struct rw_wq *wq, enum ibv_wq_state state)
 {
 	struct ibv_qp *queue = &wq->queue->qp.qp_base;
