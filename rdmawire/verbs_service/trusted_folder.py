@@ -142,10 +142,10 @@ def _is_private_group(user: int, group: int) -> bool:
 
 
 def _users_above() -> set[int]:
-    """Return the users that may have the folders above that of a socket.
+    """Return the users to whom folders above that of a socket may belong.
 
-    In a user namespace, as of a container, they include the one that stands for all users outside,
-    root among them: user_namespaces(7).
+    In a user namespace, as of a container, one of them is the overflow user. Linux shows it as the
+    owner of files of all users outside, such as root: user_namespaces(7).
     """
     users = trusted_users()
     counts = Path("/proc/self/uid_map").read_text().split()[2::3]

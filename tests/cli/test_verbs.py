@@ -410,7 +410,7 @@ def test_what_cannot_be_done_is_one_line(words: tuple[str, ...], status: int, me
 
 
 @pytest.mark.parametrize(("name", "mode"), [("long" * 25, 0o700), ("shared", 0o777)])
-def test_a_temporary_folder_may_have_a_long_path_or_be_of_all(
+def test_a_temporary_folder_may_have_a_long_path_or_be_writable_by_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mode: int
 ) -> None:
     folder = tmp_path / name

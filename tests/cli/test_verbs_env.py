@@ -49,15 +49,15 @@ def test_programs_of_other_shells_use_a_service(tmp_path: Path) -> None:
         )
         service.send_signal(signal.SIGINT)
         assert service.stderr is not None
-        told = service.stderr.read().splitlines()
-    assert told[:2] == ["rw0  10.0.0.1", "rw1  10.0.0.2"]
+        printed = service.stderr.read().splitlines()
+    assert printed[:2] == ["rw0  10.0.0.1", "rw1  10.0.0.2"]
     command = f'  eval "$(rdmawire verbs env --socket {path}'
-    assert told[3:5] == [
+    assert printed[3:5] == [
         f'{command})"  # use the devices',
         f'{command} --unset)"  # after the end of the service',
     ]
     sent = [device["xmit_packets"] for device in counters.values()]
-    assert told[-1].startswith(f"rdmawire: 2 devices, {sum(sent)} frames, ")
+    assert printed[-1].startswith(f"rdmawire: 2 devices, {sum(sent)} frames, ")
     assert os.listdir(tmp_path) == ["verbs.sock.rdmawire"]
 
 
@@ -108,15 +108,15 @@ def test_the_variables_wait_for_a_service_that_is_starting(tmp_path: Path, start
         assert waiting.poll() is None
         if not starts:
             files.remove()
-            told = waiting.communicate(timeout=HANG)
-            assert f"no verbs service answers at {path}" in told[1]
+            printed = waiting.communicate(timeout=HANG)
+            assert f"no verbs service answers at {path}" in printed[1]
             assert waiting.returncode == 1
             return
         files.write(plain_host([]), [], [])
         with running(tmp_path):
-            told = waiting.communicate(timeout=HANG)
-        assert told[0].startswith(f"export RDMAWIRE_VERBS={path}\n")
-        assert (waiting.returncode, told[1]) == (0, "")
+            printed = waiting.communicate(timeout=HANG)
+        assert printed[0].startswith(f"export RDMAWIRE_VERBS={path}\n")
+        assert (waiting.returncode, printed[1]) == (0, "")
     files.remove()
 
 

@@ -148,7 +148,7 @@ def test_a_receive_in_memory_that_is_not_registered_ends_the_queue_pair() -> Non
     assert [done.status for done in server.poll()] == [WCStatus.LOC_PROT_ERR]
 
 
-def test_a_frame_for_pages_that_are_missing_is_lost_and_its_receive_is_not() -> None:
+def test_a_frame_is_dropped_and_its_receive_kept_while_pages_are_missing() -> None:
     client, server, simulator = two_stations(replace(IBTA, page_fault_ns=us(200)))
     server.nic.create_flow(FlowRule(server.qp))
     memory = server.space.allocate(4096)

@@ -336,7 +336,7 @@ def test_destroying_counters_looks_at_no_other_object(
     client.call("destroy_comp_cntr", completions)
 
 
-def test_frames_that_are_none_are_errors_of_the_sender(stations: list[Station]) -> None:
+def test_bytes_without_an_ethernet_header_are_errors_of_the_sender(stations: list[Station]) -> None:
     one = stations[0]
     one.client.send(one.qp, one.memory.sge(0, 13), wr_id=1)
     one.client.send(one.qp, one.memory.sge(0, 60), wr_id=2)

@@ -49,25 +49,25 @@ class Broken(Exception):
 
 
 class Injected:
-    """Makes a function raise :class:`Broken` when it works for the ``victim``, once that is set."""
+    """Makes a function raise :class:`Broken` when it works for ``failing``, once that is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
-        self.victim: Any = None
+        self.failing: Any = None
         self.raised = 0
         original = getattr(owner, name)
 
         def broken(*arguments: Any, **options: Any) -> Any:
-            if self.victim is not None and self._is_for_victim(arguments):
+            if self.failing is not None and self._is_for_failing(arguments):
                 self.raised += 1
                 raise Broken(name)
             return original(*arguments, **options)
 
         monkeypatch.setattr(owner, name, broken)
 
-    def _is_for_victim(self, arguments: tuple[Any, ...]) -> bool:
+    def _is_for_failing(self, arguments: tuple[Any, ...]) -> bool:
         found = [*arguments, *(getattr(one, "qp", None) for one in arguments)]
         found += [getattr(one, "_context", None) for one in arguments]
-        return any(one is self.victim or self.victim.owns(one) for one in found)
+        return any(one is self.failing or self.failing.owns(one) for one in found)
 
 
 @contextmanager
@@ -112,22 +112,22 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stepped, 
         yield found
 
 
-def ends(service: Stepped, others: Others, victim: End, act: Callable[[], None]) -> None:
-    """Check that ``act``, between work of the others, ends the victim and nothing else."""
+def ends(service: Stepped, others: Others, failing: End, act: Callable[[], None]) -> None:
+    """Check that ``act``, between work of the others, ends ``failing`` and no other client."""
     others.send()
     act()
     others.check()
-    service.until(lambda: victim.client.is_closed)
-    assert victim.served not in service.server._clients.values()
-    assert victim.peer.client.call("query_port", 1)
+    service.until(lambda: failing.client.is_closed)
+    assert failing.served not in service.server._clients.values()
+    assert failing.peer.client.call("query_port", 1)
     others.send()
     others.check()
 
 
-def both_send(victim: End) -> None:
-    """Work of the victim, and of its peer to the victim."""
-    victim.send()
-    victim.peer.send()
+def both_send(failing: End) -> None:
+    """Work of the failing client, and of its peer to it."""
+    failing.send()
+    failing.peer.send()
 
 
 WORK = [
@@ -162,9 +162,9 @@ def test_exception_in_work_ends_its_client(
 ) -> None:
     injected = Injected(monkeypatch, owner, name)
     with served(tmp_path, network()) as (service, others):
-        victim, _ = service.connected()
-        injected.victim = victim.served
-        ends(service, others, victim, lambda: both_send(victim))
+        failing, _ = service.connected()
+        injected.failing = failing.served
+        ends(service, others, failing, lambda: both_send(failing))
     assert injected.raised
     said = capfd.readouterr().err
     assert said.count("its work raised an exception") == 1
@@ -177,9 +177,9 @@ def test_exception_in_a_call_ends_its_client(
     shared: tuple[Stepped, Others], call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, others = shared
-    victim, peer = service.connected()
+    failing, peer = service.connected()
     needs_device = call.number in _HANDLERS
-    client: SteppedConnection = victim.client if needs_device else service.connection()
+    client: SteppedConnection = failing.client if needs_device else service.connection()
     message = array("Q", (call.number, *(1 for _ in call.request))).tobytes()
     others.send()
     with monkeypatch.context() as patch:
@@ -194,7 +194,7 @@ def test_exception_in_a_call_ends_its_client(
     others.check()
     assert client.is_closed
     assert peer.client.call("query_port", 1)
-    for one in {client, victim.client, peer.client}:
+    for one in {client, failing.client, peer.client}:
         one.close()
 
 
@@ -209,16 +209,16 @@ def test_exceptions_of_events_end_their_client(
     for owner, name in ((context.Context, "report_events"), (context.Context, "flush_events")):
         with monkeypatch.context() as patch:
             injected = Injected(patch, owner, name)
-            victim, peer = service.connected()
-            injected.victim = victim.served
-            ends(service, others, victim, partial(_cause_event, victim))
+            failing, peer = service.connected()
+            injected.failing = failing.served
+            ends(service, others, failing, partial(_cause_event, failing))
             assert injected.raised
         peer.client.close()
 
 
-def _cause_event(victim: End) -> None:
-    """A WRITE of the peer with an invalid key is an asynchronous event of the victim."""
-    victim.peer.client.send(victim.peer.qp, victim.peer.region.sge(), opcode=WRITE, rkey=1)
+def _cause_event(failing: End) -> None:
+    """A WRITE of the peer with an invalid key is an asynchronous event of the failing client."""
+    failing.peer.client.send(failing.peer.qp, failing.peer.region.sge(), opcode=WRITE, rkey=1)
 
 
 def test_exceptions_of_timers_end_their_client(
@@ -226,12 +226,12 @@ def test_exceptions_of_timers_end_their_client(
 ) -> None:
     injected = Injected(monkeypatch, engine, "timed_out")
     with served(tmp_path, packets()) as (service, others):
-        victim, _ = service.connected()
-        injected.victim = victim.served
+        failing, _ = service.connected()
+        injected.failing = failing.served
         others.send()
-        victim.client.send(victim.qp, victim.region.sge(0, 8))  # there is no receive: an RNR timer
+        failing.client.send(failing.qp, failing.region.sge(0, 8))  # no receive: an RNR timer
         others.check()
-        service.until(lambda: victim.client.is_closed)
+        service.until(lambda: failing.client.is_closed)
         others.send()
         others.check()
 
@@ -251,16 +251,16 @@ def test_exception_at_the_end_of_a_client_harms_no_other(
 ) -> None:
     injected = Injected(monkeypatch, owner, name)
     with served(tmp_path) as (service, others):
-        victim, _ = service.connected()
-        injected.victim = opened = victim.served.context
+        failing, _ = service.connected()
+        injected.failing = opened = failing.served.context
         assert opened is not None
-        monkeypatch.setattr(injected, "_is_for_victim", lambda _: True)
+        monkeypatch.setattr(injected, "_is_for_failing", lambda _: True)
         others.send()
-        victim.client.close()
+        failing.client.close()
         others.check()
         assert injected.raised
-        injected.victim = None
-        assert victim.served not in service.server._clients.values()
+        injected.failing = None
+        assert failing.served not in service.server._clients.values()
         assert opened.ring.map.closed
         others.send()
         others.check()
@@ -287,12 +287,12 @@ def test_exception_of_no_client_is_printed_once_and_ends_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     injected = Injected(monkeypatch, owner, name)
-    monkeypatch.setattr(injected, "_is_for_victim", lambda _: injected.raised < 5)
+    monkeypatch.setattr(injected, "_is_for_failing", lambda _: injected.raised < 5)
     with running(tmp_path) as service:
         pair = connected(service)
         pauses: list[float] = []
         service.server._failures._pause = pauses.append
-        injected.victim = service
+        injected.failing = service
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
             waiting.connect(os.fspath(service.path))
             pair[0].client.call("query_port", 1)
@@ -320,7 +320,7 @@ def test_exception_of_a_connection_manager_ends_the_listener(
         served = [one for one in service.server._clients.values() if one.context is None]
         ids = [_bound_id(client, index) for index, client in enumerate(clients)]
         clients[0].call("cm_listen", ids[0], 1)
-        injected.victim = next(one for one in served if one.session and ids[0] in one.session.ids)
+        injected.failing = next(one for one in served if one.session and ids[0] in one.session.ids)
         clients[1].call("cm_resolve_addr", ids[1], 0, 0, 0, 0, *_ADDRESSES[0], 9)
         clients[1].call("cm_resolve_route", ids[1])
         others.send()
@@ -372,11 +372,11 @@ def test_send_before_a_connection_completes_with_an_error(
 
 def test_work_beyond_the_queue_ends_its_client(shared: tuple[Stepped, Others]) -> None:
     service, others = shared
-    victim, peer = service.connected()
+    failing, peer = service.connected()
     others.send()
     for _ in range(300):  # its receive queue is empty, so that none of them is done
-        victim.client.send(victim.qp, victim.region.sge(0, 8))
-    service.until(lambda: victim.client.is_closed)
+        failing.client.send(failing.qp, failing.region.sge(0, 8))
+    service.until(lambda: failing.client.is_closed)
     others.check()
     peer.client.close()
 

@@ -70,32 +70,31 @@ def _gloo(name: str) -> Case:
     )
 
 
-def cases() -> Iterator[Case]:
-    """Yield all runs."""
-    yield Case(
+_SUITES: Final = (
+    Case(
         RUST,
         "cargo test --features rdmacm -- --include-ignored",
         "cargo test --manifest-path {checkout}/Cargo.toml --features rdmacm -- --include-ignored",
         transport="RC, UC, UD, SRQ",
         report=Report.CARGO,
         limit=_BUILD_SECONDS,
-    )
-    yield Case(
+    ),
+    Case(
         SIDEWAY,
         "cargo test -- --test-threads=1",  # its tests wait for completions for 10 ms
         "cargo test --manifest-path {checkout}/Cargo.toml -- --test-threads=1",
         transport="RC",
         report=Report.CARGO,
         limit=_BUILD_SECONDS,
-    )
-    yield Case(
+    ),
+    Case(
         PYTHON,
         "pytest ibverbs/tests",
         "{python} -m pytest -v -p no:cacheprovider {checkout}/ibverbs/tests",
         transport="RC, UC, UD, SRQ",
         report=Report.PYTEST,
-    )
-    yield Case(
+    ),
+    Case(
         RDMA_CORE,
         "run_tests.py",
         "sh -c 'PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={checkout}/build/python"
@@ -106,29 +105,40 @@ def cases() -> Iterator[Case]:
         report=Report.UNITTEST,
         raw=True,
         limit=_BUILD_SECONDS,
-    )
-    for name in _COLLECTIVES:
-        yield _gloo(name)
-    yield Case(
+    ),
+)
+"""Test suites of bindings, and of rdma-core."""
+
+_ENGINES: Final = (
+    Case(
         NIXL,
         "two agents, READ and WRITE of 1 MiB",
         f"sh -c '{_PRELOAD} {_MODULE}nixl_agents {{server}} {{client}}'",
         transport="UCX_TLS=rc_v,ud_v",
         expect="READ DONE True, WRITE DONE True",
         environment=(("UCX_TLS", "rc_v,ud_v"), ("UCX_IB_ROCE_REACHABILITY_MODE", "all")),
-    )
-    yield Case(
+    ),
+    Case(
         MOONCAKE,
         "two transfer engines, READ and WRITE of 4 MiB",
         f"env {_MODULE}mooncake_engines {{server}} {{client}}",
         transport="RC",
         expect="READ 0 True, WRITE 0 True",
-    )
-    yield Case(
+    ),
+    Case(
         TORCH,
         "RPC with TensorPipe's transport ibv",
         f"{{python}} {_RPC} {_RPC_PORT}",
         transport="RC, SRQ",
         expect="tensors, all right",
         limit=120,
-    )
+    ),
+)
+"""Libraries that transfer memory between two processes."""
+
+
+def cases() -> Iterator[Case]:
+    """Yield all runs."""
+    yield from _SUITES
+    yield from map(_gloo, _COLLECTIVES)
+    yield from _ENGINES

@@ -29,7 +29,7 @@ def _engine(device: str, data: Any) -> tuple[Any, str]:
 
 
 def serve(pipe: Connection, device: str) -> bool:
-    """Be the target: offer a pattern, and say what it became."""
+    """Be the target: offer a pattern. Return whether it was overwritten as expected."""
     data = pattern(_SIZE)
     _, address = _engine(device, data)
     pipe.send((address, data.ctypes.data))

@@ -13,11 +13,14 @@ _READ = 251
 _SECONDS = 30
 
 Peer = Callable[[Connection, str], bool]
-"""What a process does with a pipe to the other one, and its device. Whether all is right."""
+"""A function that one process runs, with a pipe to the other process and the name of its device.
+
+It returns whether the bytes are right.
+"""
 
 
 def pattern(size: int) -> Any:
-    """Return the bytes that are read, as an array of NumPy."""
+    """Return the ``size`` bytes that are offered and read, as an array of NumPy."""
     return (np.arange(size) % _READ).astype(np.uint8)
 
 
