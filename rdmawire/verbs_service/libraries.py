@@ -105,11 +105,12 @@ def _module(path: Path) -> ModuleType:
 def copy_libraries(folder: int, found: list[Path]) -> None:
     """Copy libraries to an open folder, with the names that programs open, in place of older ones.
 
-    Copies, so that a container with the folder has them. ``libibverbs.so`` is a link. Each name
-    always has a whole library, and programs that have loaded an older one keep it. Other files are
-    removed: programs would load them, too.
+    They are copies, so that a container with the folder has them; ``libibverbs.so`` is a link. A
+    name always has a complete library, and programs that have loaded an older one keep it. Other
+    files are removed: programs would load them, too.
     """
-    for name in {*os.listdir(folder)} - {one for path in found for one in (path.name, path.stem)}:
+    kept = {name for path in found for name in (path.name, path.stem)}
+    for name in {*os.listdir(folder)} - kept:
         remove_entry(name, folder)
     for library in found:
         _copy(library, folder)

@@ -37,7 +37,7 @@ _TICK = 1.0
 For programs that the preload library does not serve: it has them updated whenever they are read.
 """
 _FEW_FILES = 256
-"""Open files that a service needs for about twenty programs."""
+"""Open files that a service needs for about twenty programs; a lower limit is noted."""
 _RATE = 100.0
 _GIGABIT = 1e9
 
@@ -229,7 +229,8 @@ def _allow_descriptors() -> tuple[str, ...]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard == resource.RLIM_INFINITY or hard >= _FEW_FILES:
         return ()
-    return (f"{hard} open files at most (ulimit -Hn): few programs can use the devices at once",)
+    text = "few programs can use the devices at once; raise the limit for more"
+    return (f"{hard} open files at most (ulimit -Hn): {text}",)
 
 
 def _devices(

@@ -4,6 +4,7 @@ from array import array
 from struct import Struct
 from typing import NamedTuple
 
+from rdmawire.verbs_service.protocol import MAX_FLOW_SPEC_BYTES
 from rdmawire.wire.checksum import ipv4_header_checksum
 from rdmawire.wire.inet import UDP, Ethernet, EtherType, IPProtocol, IPv4
 from tests.verbs_service.client import (
@@ -71,7 +72,7 @@ def create_flow(
     port: int = 1,
 ) -> int:
     data = b"".join(specs)
-    words = array("Q", data.ljust(416, b"\0"))
+    words = array("Q", data.ljust(MAX_FLOW_SPEC_BYTES, b"\0"))
     head = (qp.handle, kind, priority, port, flags, len(specs), len(data))
     (handle,) = client.call("create_flow", *head, *words)
     return handle
