@@ -15,13 +15,14 @@ from rdmawire.ib.hw_counters import (
 )
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import DAMAGED, NO_PACKET, Drop
-from rdmawire.identifier import Randomness
+from rdmawire.identifier import Counted, Drawn, Numbers, Randomness
 from rdmawire.memory.address_space import AddressSpace
 from rdmawire.memory.mr_table import Limits, MemoryRegionTable, PeerMemory
 from rdmawire.validate import check_time
 from rdmawire.verbs.async_event import AsyncChannel, Event, PortEvent
 from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.engine import Clock
+from rdmawire.verbs.multicast import MULTICAST_QPN
 from rdmawire.verbs.profile import Profile
 from rdmawire.verbs.srq import SharedReceiveQueue, XRCDomains
 from rdmawire.verbs.timers import Timers, Waiter
@@ -108,6 +109,15 @@ FULL_MEMBER = 1 << 15
 """The membership bit of a P_Key. IBA 10.9.1."""
 GSI_QPN = 1
 """The queue pair of general services: datagrams about connections and more. IBA 3.9, 13.5.1."""
+FIRST_QPN = 0x11
+"""Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
+
+
+def qpns(random: Randomness | None) -> Numbers:
+    """The source of queue pair numbers: counted up, or drawn from ``random``."""
+    if random is None:
+        return Counted(FIRST_QPN, MULTICAST_QPN)
+    return Drawn(random, 24, FIRST_QPN, MULTICAST_QPN)
 
 
 def pkeys_match(own: int, other: int) -> bool:

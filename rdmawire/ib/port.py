@@ -199,6 +199,18 @@ class Port:
         check_int("pkey index", index, 0, self.device.profile.pkey_tbl_len - 1)
         return self.device.pkey_at(index)
 
+    def attach_mcast(self, qp: QueuePair, gid: bytes) -> None:
+        """Receive a group's packets on a datagram queue pair. ibv_attach_mcast(3)."""
+        check_qp(self.device, qp)
+        self.groups.attach(gid, qp.qp_num, qp.type)
+        self._rx_parser.forget_routes()
+
+    def detach_mcast(self, qp: QueuePair, gid: bytes) -> None:
+        """ibv_detach_mcast(3)."""
+        check_qp(self.device, qp)
+        self.groups.detach(gid, qp.qp_num)
+        self._rx_parser.forget_routes()
+
     def create_flow(self, rule: FlowRule) -> FlowRule:
         """Deliver non-RDMA frames that match ``rule`` to its queue pair. ibv_create_flow(3)."""
         check_type("rule", rule, FlowRule)

@@ -12,7 +12,7 @@ from functools import partial
 from rdmawire.errors import VerbsError
 from rdmawire.ib.congestion.base import SCHEME, CongestionController
 from rdmawire.ib.congestion.dcqcn import CNP_INTERVAL, NotificationPoint
-from rdmawire.ib.device import GSI_QPN, Device
+from rdmawire.ib.device import GSI_QPN, Device, qpns
 from rdmawire.ib.doorbell import Doorbells, MemoryCompletionQueue, completion_memory, work_rings
 from rdmawire.ib.encapsulation import check_medium, init_ah_from_wc
 from rdmawire.ib.flow_steering import FlowRule
@@ -34,7 +34,7 @@ from rdmawire.ib.rules import Rules
 from rdmawire.ib.rx_parser import Drop, NativeRxParser, RxParser
 from rdmawire.ib.scheduler import govern
 from rdmawire.ib.standard_rules import STANDARD
-from rdmawire.identifier import Count, Counted, Drawn, Numbers, Randomness
+from rdmawire.identifier import Count, Randomness
 from rdmawire.memory.address_space import AddressSpace, DoorbellPage
 from rdmawire.memory.key import ProtectionDomain
 from rdmawire.memory.mr_table import AllocatedPD, MemoryRegionTable, PeerMemory
@@ -69,8 +69,6 @@ from rdmawire.wire.roce import Medium
 from rdmawire.wire.serial import MAX_IN_FLIGHT
 
 _MAX_PORT = 0xFFFF
-FIRST_QPN = 0x11
-"""Queue pairs 0 and 1 are for management, and low numbers look like mistakes."""
 
 
 @one_thread_at_a_time()
@@ -208,7 +206,7 @@ class Verbs(Port):
         self.memory.check_domain(pd)
         if pd.users:
             raise VerbsError(f"PD {pd.handle} is used by {pd.users} regions or queues", EBUSY)
-        pd.adapter = _NOBODY
+        pd.adapter = _NO_ADAPTER
 
     def create_comp_channel(self) -> CompChannel:
         """Return a channel for the completion events of CQs. ibv_create_comp_channel(3)."""
@@ -462,18 +460,6 @@ class Verbs(Port):
         self.device.ready.pop(qp, None)
         self._rx_parser.forget_routes()
 
-    def attach_mcast(self, qp: QueuePair, gid: bytes) -> None:
-        """Receive a group's packets on a datagram queue pair. ibv_attach_mcast(3)."""
-        check_qp(self.device, qp)
-        self.groups.attach(gid, qp.qp_num, qp.type)
-        self._rx_parser.forget_routes()
-
-    def detach_mcast(self, qp: QueuePair, gid: bytes) -> None:
-        """ibv_detach_mcast(3)."""
-        check_qp(self.device, qp)
-        self.groups.detach(gid, qp.qp_num)
-        self._rx_parser.forget_routes()
-
     def control_congestion(self, qp: QueuePair, scheme: CongestionController | None) -> None:
         """Control a queue pair's rate by ``scheme``; ``None`` sends at the rate of the link."""
         check_qp(self.device, qp)
@@ -599,15 +585,8 @@ _AV = QPAttrMask.AV.value
 _ALT_PATH = QPAttrMask.ALT_PATH.value
 _PATH_MIG_STATE = QPAttrMask.PATH_MIG_STATE.value
 
-_NOBODY = object()
+_NO_ADAPTER = object()
 """Owner of a deallocated protection domain."""
-
-
-def qpns(random: Randomness | None) -> Numbers:
-    """The source of queue pair numbers: counted up, or drawn from ``random``."""
-    if random is None:
-        return Counted(FIRST_QPN, MULTICAST_QPN)
-    return Drawn(random, 24, FIRST_QPN, MULTICAST_QPN)
 
 
 def _check_room(what: str, found: int, most: int) -> None:
