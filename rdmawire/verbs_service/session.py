@@ -1,5 +1,6 @@
 """A service with the files that programs need, and programs that run on it."""
 
+import gc
 import os
 import resource
 import subprocess
@@ -36,6 +37,8 @@ _TICK = 1.0
 
 For programs that the preload library does not serve: it has them updated whenever they are read.
 """
+_FILES_AT_ONCE = 4
+"""Counters that are written between two steps of the service."""
 _FEW_FILES = 256
 """Open files that a service needs for about twenty programs; a lower limit is noted."""
 _RATE = 100.0
@@ -86,8 +89,8 @@ class VerbsSession:
                 self.notes += self.files.write(machine, devices, rates)
 
             self.server = Server(self.files.socket, specs, network, prepare=write_files)
-            counters = CounterFiles(self.files.folder, self.server.devices)
-            self.server.write_counters = self._write_counters = counters.write
+            self._counters = CounterFiles(self.files.folder, self.server.devices)
+            self.server.write_counters = self._counters.write
         except BaseException:
             if self._capture is not None:
                 self._capture.close()
@@ -98,24 +101,29 @@ class VerbsSession:
         """Serve until :meth:`stop`, and call ``on_tick`` every second."""
 
         def tick() -> None:
-            self._update_counters()
+            self._counters.find_changed()
             if on_tick is not None:
                 on_tick()
 
-        ticker = _Ticker(self.server, tick)
+        gc.freeze()  # a search for garbage that visits all modules takes milliseconds
+        ticker = _Ticker(self.server, tick, self._update_counters)
         try:
             self.server.run()
         finally:
             ticker.close()
 
-    def _update_counters(self) -> None:
-        """Write the counters of the private ``/sys``, and say once if that is impossible."""
+    def _update_counters(self) -> bool:
+        """Write some counters of the private ``/sys``; whether there are more of them.
+
+        Says once if that is impossible.
+        """
         try:
-            self._write_counters()
+            return self._counters.write_changed(_FILES_AT_ONCE)
         except OSError as error:
             if not self._is_stale:
                 warn(f"counters below {self.files.sysfs} are not updated: {error.strerror}")
             self._is_stale = True
+            return False
 
     def start(
         self, words: Sequence[str], environment: Mapping[str, str], *, preload: bool = True
@@ -166,18 +174,29 @@ class VerbsSession:
 
 
 class _Ticker:
-    """Calls a function in the loop of a service, every :data:`_TICK` seconds."""
+    """Calls a function in the loop of a service every :data:`_TICK` seconds.
 
-    def __init__(self, server: Server, call: Callable[[], None]) -> None:
+    After it ``more`` is called between steps of the service, until it returns ``False``.
+    """
+
+    def __init__(self, server: Server, call: Callable[[], None], more: Callable[[], bool]) -> None:
         self._server = server
         self._ended = Event()
-        self._alarm = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._alarm, self._again = (
+            os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) for _ in range(2)
+        )
 
-        def handle(_: int) -> None:
+        def begin(_: int) -> None:
             os.eventfd_read(self._alarm)
             call()
+            os.eventfd_write(self._again, 1)
 
-        server.loop.register(self._alarm, handle)
+        def go_on(_: int) -> None:
+            if not more():
+                os.eventfd_read(self._again)
+
+        server.loop.register(self._alarm, begin)
+        server.loop.register(self._again, go_on)
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -188,8 +207,9 @@ class _Ticker:
     def close(self) -> None:
         self._ended.set()
         self._thread.join()
-        self._server.loop.unregister(self._alarm)
-        os.close(self._alarm)
+        for fd in self._alarm, self._again:
+            self._server.loop.unregister(fd)
+            os.close(fd)
 
 
 def network_of(

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from stat import S_IFCHR
 from typing import Final
@@ -72,23 +73,36 @@ class CounterFiles:
 
     def __init__(self, folder: Path, devices: Sequence[EmulatedDevice]) -> None:
         self._ports = [
-            (device, folder / "sys/class/infiniband" / device.name / "ports/1")
-            for device in devices
+            (device, f"{folder}/sys/class/infiniband/{device.name}/ports/1") for device in devices
         ]
-        self._written: dict[Path, int] = {}
+        self._written: dict[str, int] = {}
+        self._changed: dict[str, int] = {}
 
     def write(self) -> None:
         """Write the counters that changed. ``OSError`` if a file cannot be written."""
-        for device, port in self._ports:
-            for name, values in _counters(device).items():
-                self._write(port / name, values)
+        self.find_changed()
+        self.write_changed(len(self._changed))
 
-    def _write(self, folder: Path, values: Mapping[str, int]) -> None:
-        for counter, value in values.items():
-            path = folder / counter
-            if self._written.get(path) != value:
-                _overwrite(path, f"{value}\n")
-                self._written[path] = value
+    def find_changed(self) -> None:
+        """Find the counters that changed since they were written."""
+        self._changed = {
+            path: value
+            for device, port in self._ports
+            for folder, values in _counters(device).items()
+            for name, value in values.items()
+            if self._written.get(path := f"{port}/{folder}/{name}") != value
+        }
+
+    def write_changed(self, count: int) -> bool:
+        """Write at most ``count`` of what was found. Return whether there is more.
+
+        ``OSError`` if a file cannot be written.
+        """
+        for path, value in list(islice(self._changed.items(), count)):
+            _overwrite(path, f"{value}\n")
+            self._written[path] = value
+            del self._changed[path]
+        return bool(self._changed)
 
 
 def _counters(device: EmulatedDevice) -> dict[str, dict[str, int]]:
@@ -99,7 +113,7 @@ def _counters(device: EmulatedDevice) -> dict[str, dict[str, int]]:
     }
 
 
-def _overwrite(path: Path, text: str) -> None:
+def _overwrite(path: str, text: str) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.pwrite(fd, text.encode(), 0)

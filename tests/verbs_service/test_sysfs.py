@@ -176,6 +176,22 @@ def test_counters_are_those_of_the_adapter(tree: Path) -> None:
     assert (port / "hw_counters/out_of_sequence").read_text() == "0\n"
 
 
+def test_counters_are_written_a_few_at_a_time(tree: Path) -> None:
+    port = tree / "sys/class/infiniband/rw0/ports/1"
+    files = [path for name in ("counters", "hw_counters") for path in (port / name).iterdir()]
+    for path in files:
+        path.write_text("")
+    counters = CounterFiles(tree, devices("rw0"))
+    counters.find_changed()
+    left = []
+    while counters.write_changed(5):
+        left.append(sum(not path.read_text() for path in files))
+    assert left == list(range(len(files) - 5, 0, -5))
+    assert all(path.read_text() == "0\n" for path in files)
+    counters.find_changed()
+    assert not counters.write_changed(0)
+
+
 def test_many_devices_are_functions_of_slots() -> None:
     places = [str(one.path) for one in functions_of(plain_host(list("abcdefghi"))) if one.device]
     assert places[0] == "pci00f0:00/00f0:00:00.0/00f0:01:00.0"
