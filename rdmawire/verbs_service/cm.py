@@ -74,7 +74,7 @@ _SERVICE_PORT: Final = 0xFFFF
 _Arguments = TypeVarTuple("_Arguments")
 
 
-SESSION_OWNS: Final = (CmId, EventChannel)
+SESSION_KINDS: Final = (CmId, EventChannel)
 """Classes of objects that :meth:`CmSession.owns` knows."""
 
 

@@ -449,7 +449,7 @@ class Context:
             yield
 
 
-CONTEXT_OWNS: Final = (
+CONTEXT_KINDS: Final = (
     Context,
     QueuePair,
     WorkRing,

@@ -22,7 +22,7 @@ from rdmawire.units import ms, us
 from rdmawire.verbs_service import protocol
 from rdmawire.verbs_service.attributes import device_words
 from rdmawire.verbs_service.calls import Calls
-from rdmawire.verbs_service.cm import SESSION_OWNS, CmSession, ConnectionService
+from rdmawire.verbs_service.cm import SESSION_KINDS, CmSession, ConnectionService
 from rdmawire.verbs_service.cm_calls import PREFIX, ConnectionCalls
 from rdmawire.verbs_service.connection import (
     NO_VALUES,
@@ -31,7 +31,7 @@ from rdmawire.verbs_service.connection import (
     Reply,
     Request,
 )
-from rdmawire.verbs_service.context import CONTEXT_OWNS, Context, DeviceFile
+from rdmawire.verbs_service.context import CONTEXT_KINDS, Context, DeviceFile
 from rdmawire.verbs_service.counters import counter_words
 from rdmawire.verbs_service.device import DeviceSpec, EmulatedDevice
 from rdmawire.verbs_service.diagnostics import warn
@@ -572,7 +572,7 @@ class Server:
         self.loop.close()
 
 
-_OWNED: Final = (*CONTEXT_OWNS, *SESSION_OWNS)
+_OWNED: Final = (*CONTEXT_KINDS, *SESSION_KINDS)
 """Classes of objects by which the client responsible for an exception is found."""
 
 
