@@ -113,9 +113,9 @@ class VerbsSession:
             ticker.close()
 
     def _update_counters(self) -> bool:
-        """Write some counters of the private ``/sys``; whether there are more of them.
+        """Write some of the changed counters to the private ``/sys``. Return whether more are left.
 
-        Says once if that is impossible.
+        Print once if that is impossible.
         """
         try:
             return self._counters.write_changed(_FILES_AT_ONCE)
@@ -176,10 +176,10 @@ class VerbsSession:
 class _Ticker:
     """Calls a function in the loop of a service every :data:`_TICK` seconds.
 
-    After it ``more`` is called between steps of the service, until it returns ``False``.
+    Then it calls ``work`` after each step of the service, until ``work`` returns ``False``.
     """
 
-    def __init__(self, server: Server, call: Callable[[], None], more: Callable[[], bool]) -> None:
+    def __init__(self, server: Server, call: Callable[[], None], work: Callable[[], bool]) -> None:
         self._server = server
         self._ended = Event()
         self._alarm, self._again = (
@@ -191,12 +191,12 @@ class _Ticker:
             call()
             os.eventfd_write(self._again, 1)
 
-        def go_on(_: int) -> None:
-            if not more():
+        def work_on(_: int) -> None:
+            if not work():
                 os.eventfd_read(self._again)
 
         server.loop.register(self._alarm, begin)
-        server.loop.register(self._again, go_on)
+        server.loop.register(self._again, work_on)
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -94,7 +94,7 @@ class CounterFiles:
         }
 
     def write_changed(self, count: int) -> bool:
-        """Write at most ``count`` of what was found. Return whether there is more.
+        """Write at most ``count`` of the counters that were found. Return whether more are left.
 
         ``OSError`` if a file cannot be written.
         """

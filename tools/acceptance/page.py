@@ -27,7 +27,7 @@ frames. `make acceptance` runs them again and writes this page and
 are missing; a program that cannot be run keeps its row. `PYTHON=FILE` names the Python of a virtual
 environment with packages of PyPI, `SOURCES=FOLDER` a folder with checkouts. Bindings were compiled
 with the crates of Debian 13 and its headers of rdma-core 56, sideway without the tests of what must
-not compile. [What each program must be told](#settings-of-programs) is below.
+not compile. [The settings that programs need](#settings-of-programs) are below.
 
 The programs were also run on Debian 13 (rdma-core 56.1 with its 321 tests, perftest 25.01, UCX
 1.18.1, libfabric 2.1). The same pass there; `cmtime` needs the device's address for TCP, and
@@ -45,7 +45,7 @@ The JSON also has what bandwidth and latency programs measured, in runs that cap
 that share the machine with other work: `make bench` measures them without a capture.
 """
 SETTINGS: Final = Path(__file__).with_name("settings.md")
-"""What programs must be told, and which could not be run: a part of the page."""
+"""The settings that programs need, and the programs that could not be run: a part of the page."""
 _COLUMNS: Final = ("program", "transport", "network", "verdict", "reason", "frames")
 _ROBUSTNESS: Final = """## Many processes, many queue pairs, sudden ends, endurance
 
