@@ -13,7 +13,7 @@ no device reaches another device's address from the first device that does not o
 cross the network then, while Linux sends them from the owner to itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from errno import EADDRNOTAVAIL, EINVAL, ENOMEM, ETIMEDOUT
 from typing import Final, TypeVarTuple
@@ -280,7 +280,9 @@ class ConnectionService:
         handle = cm_id.handle
         if cm_id.state is IdState.LISTENING:
             self._stop_listening(cm_id)
-        for event in cm_id.channel.remove(lambda event: handle in {event.id, event.listener}):
+        events = cm_id.channel.of(handle)
+        cm_id.channel.remove(events)
+        for event in events.values():
             if event.listener:  # a request that the program has not seen
                 self.destroy(session, session.find(event.id))
         self.table.release(cm_id)
@@ -291,14 +293,32 @@ class ConnectionService:
                 cm_device.manager.destroy(cm_id.connection, now())
         del session.ids[handle]
 
-    def close(self, session: CmSession) -> None:
-        """Destroy all that a process had."""
-        self.note_call()
-        for cm_id in tuple(session.ids.values()):
-            if cm_id.handle in session.ids:
-                self.destroy(session, cm_id)
+    def closing(self, session: CmSession) -> Iterator[None]:
+        """Destroy all that a process had, one id before each step.
+
+        If that raises exceptions, all other ids are destroyed before the first one is raised.
+        """
+        failed: list[Exception] = []
+        for channel in session.channels.values():
+            channel.forget_all()
+        while session.ids:  # requests of peers make more ids between two steps
+            for cm_id in tuple(session.ids.values()):
+                self._destroy_last(session, cm_id, failed)
+                yield
         for channel in session.channels.values():
             channel.close()
+        if failed:
+            raise failed[0]
+
+    def _destroy_last(self, session: CmSession, cm_id: CmId, failed: list[Exception]) -> None:
+        """Destroy an id of a process that is gone, unless it was destroyed with its listener."""
+        self.note_call()
+        if cm_id.handle in session.ids:
+            try:
+                self.destroy(session, cm_id)
+            except Exception as error:
+                failed.append(error)
+                session.ids.pop(cm_id.handle, None)
 
     # Events.
 

@@ -102,9 +102,19 @@ class ConnectionCalls:
     def cm_migrate_id(self, number: int, channel: int) -> Reply:
         """Move an id and its events to another channel."""
         cm_id, to = self._session.find(number), self._session.channel(channel)
-        before, cm_id.channel = cm_id.channel, to
-        for event in before.remove(lambda event: number == (event.listener or event.id)):
-            to.put(event)
+        before = cm_id.channel
+        if to is not before:
+            events = before.of(number)
+            moved = {
+                one: event
+                for one, event in events.items()
+                if (event.listener or event.id) == number
+            }
+            to.check_room(len(moved))
+            cm_id.channel = to
+            before.remove(moved)
+            for event in moved.values():
+                to.put(event)
         return NO_VALUES
 
     def cm_get_event(self, channel: int) -> Reply:
@@ -214,6 +224,7 @@ class ConnectionCalls:
     def cm_resolve_route(self, number: int) -> Reply:
         cm_id = self._session.find(number)
         cm_id.need(IdState.ADDR_RESOLVED)
+        cm_id.check_room()
         cm_id.state = IdState.ROUTE_RESOLVED
         cm_id.report(CMEventType.ROUTE_RESOLVED)
         return NO_VALUES
@@ -350,7 +361,7 @@ class ConnectionCalls:
         cm_id = self._session.find(number)
         if cm_id.groups.pop(group, None) is None:
             raise VerbsError(f"id {number} is in no group {group}", EINVAL)
-        cm_id.channel.remove(lambda event: event.group == group)
+        cm_id.channel.remove(cm_id.channel.of(group))
         return NO_VALUES
 
 

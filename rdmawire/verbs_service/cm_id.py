@@ -5,8 +5,8 @@ channel's pipe has one byte for each, so that programs can wait for them by poll
 """
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from enum import Enum, auto
 from errno import EADDRINUSE, EADDRNOTAVAIL, EINVAL, ENOMEM
@@ -80,6 +80,10 @@ class EventRecord(NamedTuple):
     path: tuple[int, ...] = NO_PATH
     private_data: bytes = b""
 
+    def handles(self) -> set[int]:
+        """The handles of its id, its listener and its group."""
+        return {self.id, self.listener, self.group} - {0}
+
     def words(self) -> tuple[int, ...]:
         """The values of CM_GET_EVENT."""
         data = self.private_data[:MAX_PRIVATE_DATA]
@@ -94,7 +98,10 @@ class EventChannel:
 
     def __init__(self) -> None:
         self._pipe = EventPipe()
-        self._events: deque[EventRecord] = deque()
+        self._events: OrderedDict[int, EventRecord] = OrderedDict()
+        self._of: dict[int, dict[int, None]] = {}
+        """The numbers of the events of each id, listener and group, by its handle."""
+        self._next = 0
         read_end = self._pipe.take_read_end()
         # A description of its own, which can be non-blocking while the library's blocks.
         try:
@@ -115,25 +122,49 @@ class EventChannel:
         """Whether the channel has :data:`MAX_EVENTS`: requests of peers are rejected."""
         return len(self._events) >= MAX_EVENTS
 
+    def check_room(self, count: int = 1) -> None:
+        """``VerbsError`` ENOMEM if it has room for less than ``count`` more events."""
+        if len(self._events) + count > MAX_EVENTS:
+            raise VerbsError(f"a channel has at most {MAX_EVENTS} events: get some", ENOMEM)
+
     def put(self, event: EventRecord) -> None:
         """Add an event."""
-        self._events.append(event)
+        self._next += 1
+        self._events[self._next] = event
+        for handle in event.handles():
+            self._of.setdefault(handle, {})[self._next] = None
         self._pipe.put(b"\0")
 
     def take(self) -> EventRecord | None:
         """Remove the oldest event, whose byte the library has read."""
         self._pipe.flush()
-        return self._events.popleft() if self._events else None
+        return self._forget(next(iter(self._events))) if self._events else None
 
-    def remove(self, which: Callable[[EventRecord], bool]) -> list[EventRecord]:
-        """Remove and return the events for which ``which`` is true, and their bytes."""
-        removed = [event for event in self._events if which(event)]
-        self._events = deque(event for event in self._events if not which(event))
-        for _ in removed:
+    def _forget(self, number: int) -> EventRecord:
+        event = self._events.pop(number)
+        for handle in event.handles():
+            numbers = self._of[handle]
+            del numbers[number]
+            if not numbers:
+                del self._of[handle]
+        return event
+
+    def of(self, handle: int) -> dict[int, EventRecord]:
+        """The events of an id, a listener or a group, by the numbers that :meth:`remove` takes."""
+        return {number: self._events[number] for number in self._of.get(handle, ())}
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove events, and their bytes."""
+        for number in numbers:
+            self._forget(number)
             with suppress(BlockingIOError):  # read by the library already: it gets ENODATA
                 os.read(self._drain, 1)
         self._pipe.flush()
-        return removed
+
+    def forget_all(self) -> None:
+        """Forget all events: there is no reader any more."""
+        self._events.clear()
+        self._of.clear()
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -230,8 +261,7 @@ class CmId:
 
     def check_room(self) -> None:
         """``VerbsError`` ENOMEM if its channel has as many events as it may."""
-        if self.channel.is_full:
-            raise VerbsError(f"{MAX_EVENTS} events are in the channel: get them first", ENOMEM)
+        self.channel.check_room()
 
     def report(self, event: int, status: int = 0) -> None:
         """Report an event without parameters."""

@@ -21,10 +21,8 @@ from rdmawire.memory.mr_table import AllocatedPD
 from rdmawire.verbs import (
     AddressHandle,
     AsyncChannel,
-    CQError,
     Event,
     SharedReceiveQueue,
-    SRQLimitReached,
 )
 from rdmawire.verbs_service.device import EmulatedDevice
 from rdmawire.verbs_service.device_memory import DeviceMemory
@@ -61,6 +59,11 @@ class QueuePairHandle:
         self.counters: dict[CompletionCounter, int] = {}
         self.events_reported = 0
 
+    @property
+    def number(self) -> int:
+        """The number of the queue pair."""
+        return self.qp.qp_num
+
 
 class CompletionCounter:
     """Counts completions of queue pairs: ibv_create_comp_cntr(3).
@@ -82,6 +85,11 @@ class SrqHandle:
         self.srq = srq
         self.events_reported = 0
 
+    @property
+    def number(self) -> int:
+        """The number of the SRQ in the engine."""
+        return self.srq.number
+
 
 class CqHandle:
     """A completion queue of one context, and its channel."""
@@ -90,6 +98,11 @@ class CqHandle:
         self.cq = cq
         self.channel = channel
         self.events_reported = 0
+
+    @property
+    def number(self) -> int:
+        """The number of the CQ in the engine."""
+        return self.cq.number
 
 
 Object = (
@@ -108,6 +121,39 @@ Object = (
     | CompletionCounter
 )
 T = TypeVar("T", bound=Object)
+Reporter = CqHandle | SrqHandle | QueuePairHandle
+
+
+class ObjectTable(dict[int, Object]):
+    """Objects by handle. ``counts`` is the number of those of each class.
+
+    ``reporters`` has the objects of asynchronous events by handle, for each class and number: a
+    client may have a million of other objects.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[type[Object]] = Counter()
+        self.reporters: dict[tuple[type[Object], int], dict[int, Reporter]] = {}
+
+    def put(self, handle: int, thing: Object) -> None:
+        """Add an object."""
+        self[handle] = thing
+        self.counts[type(thing)] += 1
+        if isinstance(thing, Reporter):
+            self.reporters.setdefault((type(thing), thing.number), {})[handle] = thing
+
+    def take(self, handle: int) -> None:
+        """Remove an object, if there is one."""
+        thing = self.pop(handle, None)
+        if thing is None:
+            return
+        self.counts[type(thing)] -= 1
+        if isinstance(thing, Reporter):
+            key = type(thing), thing.number
+            del self.reporters[key][handle]
+            if not self.reporters[key]:
+                del self.reporters[key]
 
 
 _MAX_SKIPPED: Final = 256
@@ -126,7 +172,7 @@ class DeviceFile:
 
     def __init__(self, identity: tuple[int, int]) -> None:
         self.identity = identity
-        self.objects: dict[int, Object] = {}
+        self.objects = ObjectTable()
         self.users = 0
         self.closing = ExitStack()
         self._next = 1
@@ -184,7 +230,7 @@ class Context:
         self.counter_users: Counter[FlowCounter] = Counter()
         """How many flows each counter counts."""
         self._channels: dict[int, Channel] = {}
-        self._objects: dict[int, Object] = {}
+        self._objects = ObjectTable()
         self.failed: Callable[[Exception], None] = raise_error
         self._closed = False
 
@@ -194,7 +240,7 @@ class Context:
         """Give an object a handle, which no other object of the file ever has."""
         handle = self.file.take_handle()
         is_shared = isinstance(thing, AllocatedPD | Region | DeviceMemory)
-        (self.file.objects if is_shared else self._objects)[handle] = thing
+        (self.file.objects if is_shared else self._objects).put(handle, thing)
         if isinstance(thing, Channel):
             self._channels[handle] = thing
         return handle
@@ -217,15 +263,14 @@ class Context:
 
     def remove(self, handle: int) -> None:
         """Remove the handle of an object that is destroyed."""
-        self._objects.pop(handle, None)
-        self.file.objects.pop(handle, None)
+        for table in self.tables:
+            table.take(handle)
         self._channels.pop(handle, None)
 
-    def of_kind(self, kind: type[T]) -> Iterator[tuple[int, T]]:
-        """Handles and objects of one kind."""
-        for handle, thing in (*self._objects.items(), *self.file.objects.items()):
-            if isinstance(thing, kind):
-                yield handle, thing
+    @property
+    def tables(self) -> tuple[ObjectTable, ObjectTable]:
+        """The objects of this context, and those that contexts of its file share."""
+        return self._objects, self.file.objects
 
     def owns(self, thing: object) -> bool:
         """Whether this context has an object of the engine or the service."""
@@ -264,27 +309,13 @@ class Context:
     def _named(self, event: Event) -> tuple[int, int] | None:
         """The type of an event and the number of its object; ``None`` if that is destroyed."""
         kind = int(event.TYPE)  # type: ignore[union-attr]
-        if isinstance(event, CQError):
-            return self._handle_of(kind, CqHandle, lambda one: one.cq.number == event.cq)
-        if isinstance(event, SRQLimitReached):
-            return self._handle_of(kind, SrqHandle, lambda one: one.srq.number == event.srq)
-        if hasattr(event, "qp"):
-            for _, one in self.of_kind(QueuePairHandle):
-                if one.qp.qp_num == event.qp:
-                    one.events_reported += 1
-                    return kind, event.qp
-            return None
+        for what, name in _REPORTERS:
+            number = getattr(event, name, None)
+            if number is not None:
+                found = self._objects.reporters.get((what, number), {})
+                first = next(iter(found.items()), None)
+                return None if first is None else (kind, _reported(*first))
         return kind, PORT
-
-    def _handle_of(
-        self, kind: int, what: type[T], is_it: Callable[[T], bool]
-    ) -> tuple[int, int] | None:
-        for handle, one in self.of_kind(what):
-            if is_it(one):
-                if isinstance(one, SrqHandle):
-                    one.events_reported += 1
-                return kind, handle
-        return None
 
     def flush_events(self) -> None:
         """Write events that are pending because a pipe was full, and take a late copy's answer."""
@@ -447,6 +478,18 @@ class Context:
             elif number % _MAX_SKIPPED:
                 continue
             yield
+
+
+_REPORTERS: Final = ((CqHandle, "cq"), (SrqHandle, "srq"), (QueuePairHandle, "qp"))
+"""Classes of objects, and the attributes of their events with the object's number."""
+
+
+def _reported(handle: int, reporter: Reporter) -> int:
+    """Count an event of an object, and return what names the object to the library."""
+    if isinstance(reporter, CqHandle):
+        return handle  # events_reported are those of completions
+    reporter.events_reported += 1
+    return reporter.number if isinstance(reporter, QueuePairHandle) else handle
 
 
 CONTEXT_KINDS: Final = (

@@ -41,10 +41,8 @@ def counter_words(device: EmulatedDevice, contexts: Sequence[Context]) -> tuple[
         "cnp_handled": counters.rp_cnp_handled,
         "contexts": len(contexts),
     }
-    values |= {
-        name: len({id(one) for context in contexts for _, one in context.of_kind(kind)})
-        for name, kind in _KINDS.items()
-    }
+    tables = {id(table): table for context in contexts for table in context.tables}.values()
+    values |= {name: sum(one.counts[kind] for one in tables) for name, kind in _KINDS.items()}
     return tuple(values[name] for name in COUNTERS)
 
 

@@ -116,7 +116,7 @@ class Server:
         self._ending: dict[Client, None] = {}
         """The clients whose work raised an exception: they are dropped in the next step."""
         self._closing: deque[tuple[str, Iterator[None]]] = deque()
-        """The names of clients that are gone, and the steps that close their contexts."""
+        """The names of clients that are gone, and the steps that close what they had."""
         self._interrupted: list[QueuePair] = []
         """Queue pairs whose work was interrupted by an exception in that of another client."""
         self.write_counters: Callable[[], None] | None = None
@@ -535,13 +535,10 @@ class Server:
             self.loop.unregister(context.ring.doorbell)
             self.loop.unregister(context.copies.fd)
             self._closing.append((name, context.closing()))
-            self._close_some()
         session, client.session = client.session, None
-        if session is not None:
-            try:
-                self.cm.close(session)
-            except Exception as error:
-                self._failures.of_client(name, error)
+        if session is not None:  # first: a program may be started again on the same port
+            self._closing.appendleft((name, self.cm.closing(session)))
+        self._close_some()
 
     def _close_some(self) -> None:
         """Destroy objects of clients that are gone, the oldest client's first, for a short time."""

@@ -12,7 +12,6 @@ import pytest
 from rdmawire.errors import VerbsError
 from rdmawire.ib.flow_steering import RSS_KEY, rss_hash
 from rdmawire.verbs_service import flow_calls, network_of
-from rdmawire.verbs_service.context import Context
 from rdmawire.verbs_service.device import EmulatedDevice, numbered
 from tests.verbs_service.c_programs import environment, library
 from tests.verbs_service.client import (
@@ -323,17 +322,6 @@ def test_flows_of_a_device_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
         other.flow()
         for each in (one, other):
             each.client.close()
-
-
-def test_destroying_counters_looks_at_no_other_object(
-    stations: list[Station], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Others would wait where a client has very many."""
-    client = stations[0].client
-    (flows,), (completions,) = client.call("create_counters"), client.call("create_comp_cntr", 0)
-    monkeypatch.setattr(Context, "of_kind", None)
-    client.call("destroy_counters", flows)
-    client.call("destroy_comp_cntr", completions)
 
 
 def test_bytes_without_an_ethernet_header_are_errors_of_the_sender(stations: list[Station]) -> None:
