@@ -4,10 +4,11 @@ Needed are a C compiler (``cc``, or the variable ``CC``) and the header ``infini
 rdma-core 39 or later, which is used at build time alone. This file imports the standard library
 alone: the package's build hook, the command line and the tests load it by its path.
 
-A library is a folder here with C files and a ``functions.py``, the table of its exports. The build
-writes what is generated (the protocol as a header, stubs of refused functions, the version script)
-to a folder beside the result and compiles it with the C files. A library is built again only when
-a file or an option changed: the hash of all of them is kept beside it.
+A library is a folder here with C files and a ``functions.py``, which says how it is built and has
+the table of its exports; without one, all functions but ``rw_*`` are exported. The build writes
+what is generated (the protocol as a header, stubs of refused functions, the version script) to a
+folder beside the result and compiles it with the C files. A library is built again only when a file
+or an option changed: the hash of all of them is kept beside it.
 """
 
 import argparse
@@ -25,6 +26,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PROTOCOL = HERE.parent / "rdmawire" / "verbs_service" / "protocol.py"
+EXPORT = HERE / "ibverbs" / "functions.py"
+"""The file with the class ``Export``, a row of each table."""
 LIBRARIES = tuple(sorted(file.parent.name for file in HERE.glob("*/functions.py")))
 """Names of the libraries, those of their folders."""
 
@@ -177,7 +180,7 @@ def _digest(source: Path, shared: Sequence[Path], command: list[str], header: st
     digest = hashlib.sha256(repr((command, header)).encode())
     headers = [file for one in shared for file in one.parent.glob("*.h")]
     files = {*source.glob("*.[ch]"), *shared, *headers, source / "functions.py"}
-    for file in sorted([Path(__file__), PROTOCOL, *files]):
+    for file in sorted([Path(__file__), PROTOCOL, EXPORT, *files]):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
@@ -196,7 +199,8 @@ def _module(path: Path) -> ModuleType:
 
 def _generate(table: Any, folder: Path) -> None:
     """Write the header of the protocol, the stubs and the version script."""
-    exports = list(table.exports())
+    row = _module(EXPORT).Export
+    exports = [row(*export) for export in table.exports()] if hasattr(table, "exports") else []
     (folder / "protocol.h").write_text(_module(PROTOCOL).c_header())
     (folder / "stubs.c").write_text("\n".join(_stubs(exports)) + "\n")
     (folder / "aliases.h").write_text("\n".join(_aliases(exports, refused=False)) + "\n")
@@ -222,11 +226,11 @@ def _aliases(exports: list[Any], *, refused: bool) -> Iterator[str]:
     script names functions with a single version, which need no alias.
     """
     for index, export in enumerate(exports):
-        private = getattr(export, "private", False)
-        if refused != bool(export.refusal) or (export.default and not refused and not private):
+        plain = export.default and not export.private
+        if refused != bool(export.refusal) or (plain and not refused):
             continue
         target = f"rw_refused_{export.refusal.name}_{export.name}" if refused else export.name
-        target = f"rw_{export.name}" if private else target
+        target = f"rw_{export.name}" if export.private else target
         kind = "object" if refused and export.refusal.name == "DATA" else "function"
         at = "@@" if export.default else "@"
         yield f'ALIAS("rw_{index}", "{target}", "{kind}", "{export.name}{at}{export.version}")'
@@ -235,13 +239,12 @@ def _aliases(exports: list[Any], *, refused: bool) -> Iterator[str]:
 def _version_script(exports: list[Any]) -> Iterator[str]:
     """Nodes of the version script, each of which inherits from the one before.
 
-    Functions without versions have one node without a name.
-
-    The node that hides everything else has a name of its own: it would also hide the functions that
-    have the version of its node by the assembler.
+    Without a table of exports, one node without a name hides the internal functions. Else the node
+    that hides everything else has a name of its own: it would also hide the functions that have the
+    version of its node by the assembler.
     """
-    if not any(export.version for export in exports):
-        yield f"{{ global: {' '.join(f'{export.name};' for export in exports)} local: *; }};"
+    if not exports:
+        yield "{ local: rw_*; };"
         return
     yield "RDMAWIRE { local: *; };"
     versions = dict.fromkeys(export.version for export in exports)

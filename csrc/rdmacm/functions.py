@@ -5,7 +5,6 @@ the standard library alone.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 SONAME = "librdmacm.so.1"
 HEADER = "rdma/rdma_cma.h"
@@ -15,15 +14,6 @@ SOURCES = ("../ibverbs/connection.c", "../ibverbs/table.c", "../ibverbs/trace.c"
 """Files of the other library that this one has, too."""
 LINK = ("ibverbs",)
 """Libraries that are built before, and linked."""
-
-
-class Export(NamedTuple):
-    """A symbol with its version. None of them is refused."""
-
-    name: str
-    version: str
-    refusal: None = None
-    default: bool = True
 
 
 _FUNCTIONS = {
@@ -49,7 +39,7 @@ _FUNCTIONS = {
 """The functions, by version."""
 
 
-def exports() -> Iterator[Export]:
-    """Every symbol of the library."""
+def exports() -> Iterator[tuple[str, str]]:
+    """Every symbol of the library, with its version. None of them is refused."""
     for version, names in _FUNCTIONS.items():
-        yield from (Export(name, f"RDMACM_{version}") for name in names.split())
+        yield from ((name, f"RDMACM_{version}") for name in names.split())

@@ -5,44 +5,91 @@
  * TCP and UDP sockets become rsockets. One that is bound to, or connected with, an address that no
  * device has becomes an ordinary socket again, with the same number. */
 #undef _FORTIFY_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <rdma/rsocket.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "calls.h"
+/* An older <rdma/rsocket.h> does not declare these. */
+int repoll_create(int flags);
+int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
-/* Programs built with checks call these. */
-ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
-ssize_t __recv_chk(int fd, void *data, size_t size, size_t room, int flags);
-ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
-		       struct sockaddr *from, socklen_t *length);
-
-enum { PART = 1 << 16 }; /* bytes of a file that are sent at a time */
+enum {
+	MAX_FDS = 1 << 20,
+	PART = 1 << 16, /* bytes of a file that are sent at a time */
+};
+enum kind { ORDINARY, RSOCKET, SET };
 
 static atomic_uchar kinds[MAX_FDS]; /* of descriptors, by their number */
-__thread int inside;
+static __thread int inside;	    /* the functions of librdmacm call those here */
 
-enum kind kind_of(int fd)
+/* Call the next library's function of this name. */
+#define NEXT(name, ...)                                                                            \
+	({                                                                                         \
+		static __typeof__(&name) next_;                                                    \
+		if (!next_)                                                                        \
+			next_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name);                        \
+		next_(__VA_ARGS__);                                                                \
+	})
+
+/* Call a function of librdmacm that calls functions here with descriptors of rsockets. */
+#define INSIDE(call)                                                                               \
+	({                                                                                         \
+		inside++;                                                                          \
+		__typeof__(call) result_ = call;                                                   \
+		inside--;                                                                          \
+		result_;                                                                           \
+	})
+
+/* Define a function that makes a call of librdmacm on a condition, else the next library's. */
+#define EITHER(type, name, parameters, condition, call, ...)                                       \
+	type name parameters                                                                       \
+	{                                                                                          \
+		return (condition) ? call : NEXT(name, __VA_ARGS__);                                 \
+	}
+
+/* The same for a descriptor: librdmacm has a function of this name after an r. */
+#define BY_KIND(type, name, parameters, ...)                                                       \
+	EITHER(type, name, parameters, is_rsocket(fd), r##name(__VA_ARGS__), __VA_ARGS__)
+
+/* The same: one whose address is no device's becomes an ordinary socket before a second call. */
+#define BY_ADDRESS(type, name, parameters, is_elsewhere, ...)                                      \
+	type name parameters                                                                       \
+	{                                                                                          \
+		type result = is_rsocket(fd) ? r##name(__VA_ARGS__) : -1;                          \
+		if (is_rsocket(fd) && (result >= 0 || !is_elsewhere || make_ordinary(fd)))         \
+			return result;                                                             \
+		return NEXT(name, __VA_ARGS__);                                                    \
+	}
+
+static enum kind kind_of(int fd)
 {
 	return fd >= 0 && fd < MAX_FDS ? (enum kind)atomic_load(&kinds[fd]) : ORDINARY;
 }
 
-bool is_rsocket(int fd)
+static bool is_rsocket(int fd)
 {
 	return kind_of(fd) == RSOCKET;
 }
 
-int note(int fd, enum kind kind)
+/* Note the kind of a new descriptor; returns it. */
+static int note(int fd, enum kind kind)
 {
 	if (fd >= 0 && fd < MAX_FDS)
 		atomic_store(&kinds[fd], (unsigned char)kind);
@@ -135,23 +182,16 @@ static bool is_reachable(const struct sockaddr *address, int type)
 	return reached;
 }
 
-int bind(int fd, const struct sockaddr *address, socklen_t length)
+/* Whether a call failed since its address is not that of a device. */
+static bool is_elsewhere(const struct sockaddr *address, int type)
 {
-	int result;
-
-	if (!is_rsocket(fd))
-		return NEXT(bind, fd, address, length);
-	result = rbind(fd, address, length);
-	if (!result || errno != EADDRNOTAVAIL || is_reachable(address, SOCK_STREAM) ||
-	    make_ordinary(fd))
-		return result;
-	return NEXT(bind, fd, address, length);
+	return (errno == EADDRNOTAVAIL || errno == EHOSTUNREACH) && address &&
+	       !is_reachable(address, type);
 }
 
-int listen(int fd, int backlog)
-{
-	return is_rsocket(fd) ? rlisten(fd, backlog) : NEXT(listen, fd, backlog);
-}
+BY_ADDRESS(int, bind, (int fd, const struct sockaddr *address, socklen_t length),
+	   is_elsewhere(address, SOCK_STREAM), fd, address, length)
+BY_KIND(int, listen, (int fd, int backlog), fd, backlog)
 
 int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
 {
@@ -198,10 +238,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
 	return make_ordinary(fd) ? -1 : NEXT(connect, fd, address, length);
 }
 
-int shutdown(int fd, int how)
-{
-	return is_rsocket(fd) ? rshutdown(fd, how) : NEXT(shutdown, fd, how);
-}
+BY_KIND(int, shutdown, (int fd, int how), fd, how)
 
 int close(int fd)
 {
@@ -210,123 +247,29 @@ int close(int fd)
 	return NEXT(close, fd);
 }
 
-ssize_t recv(int fd, void *data, size_t size, int flags)
-{
-	return is_rsocket(fd) ? rrecv(fd, data, size, flags) : NEXT(recv, fd, data, size, flags);
-}
+BY_KIND(ssize_t, recv, (int fd, void *data, size_t size, int flags), fd, data, size, flags)
+BY_KIND(ssize_t, recvfrom, (int fd, void *data, size_t size, int flags, struct sockaddr *from,
+	socklen_t *length), fd, data, size, flags, from, length)
+BY_KIND(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), fd, message, flags)
+BY_KIND(ssize_t, read, (int fd, void *data, size_t size), fd, data, size)
+BY_KIND(ssize_t, readv, (int fd, const struct iovec *iov, int count), fd, iov, count)
+BY_KIND(ssize_t, send, (int fd, const void *data, size_t size, int flags), fd, data, size, flags)
+BY_ADDRESS(ssize_t, sendto, (int fd, const void *data, size_t size, int flags,
+	   const struct sockaddr *to, socklen_t length), is_elsewhere(to, SOCK_DGRAM), fd, data,
+	   size, flags, to, length)
+BY_ADDRESS(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags),
+	   is_elsewhere(message->msg_name, SOCK_DGRAM), fd, message, flags)
+BY_KIND(ssize_t, write, (int fd, const void *data, size_t size), fd, data, size)
+BY_KIND(ssize_t, writev, (int fd, const struct iovec *iov, int count), fd, iov, count)
 
-ssize_t __recv_chk(int fd, void *data, size_t size, size_t room, int flags)
-{
-	return is_rsocket(fd) && size <= room ? rrecv(fd, data, size, flags)
-					      : NEXT(__recv_chk, fd, data, size, room, flags);
-}
-
-ssize_t recvfrom(int fd, void *restrict data, size_t size, int flags,
-		 struct sockaddr *restrict from, socklen_t *restrict length)
-{
-	return is_rsocket(fd) ? rrecvfrom(fd, data, size, flags, from, length)
-			      : NEXT(recvfrom, fd, data, size, flags, from, length);
-}
-
-ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
-		       struct sockaddr *from, socklen_t *length)
-{
-	return is_rsocket(fd) && size <= room
-		       ? rrecvfrom(fd, data, size, flags, from, length)
-		       : NEXT(__recvfrom_chk, fd, data, size, room, flags, from, length);
-}
-
-ssize_t recvmsg(int fd, struct msghdr *message, int flags)
-{
-	return is_rsocket(fd) ? rrecvmsg(fd, message, flags) : NEXT(recvmsg, fd, message, flags);
-}
-
-ssize_t send(int fd, const void *data, size_t size, int flags)
-{
-	return is_rsocket(fd) ? rsend(fd, data, size, flags) : NEXT(send, fd, data, size, flags);
-}
-
-/* Whether a datagram failed since its address is not that of a device. */
-static bool goes_elsewhere(const struct sockaddr *to)
-{
-	return (errno == EHOSTUNREACH || errno == EADDRNOTAVAIL) && to &&
-	       !is_reachable(to, SOCK_DGRAM);
-}
-
-ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *to,
-	       socklen_t length)
-{
-	ssize_t sent;
-
-	if (!is_rsocket(fd))
-		return NEXT(sendto, fd, data, size, flags, to, length);
-	sent = rsendto(fd, data, size, flags, to, length);
-	if (sent >= 0 || !goes_elsewhere(to) || make_ordinary(fd))
-		return sent;
-	return NEXT(sendto, fd, data, size, flags, to, length);
-}
-
-ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
-{
-	ssize_t sent;
-
-	if (!is_rsocket(fd))
-		return NEXT(sendmsg, fd, message, flags);
-	sent = rsendmsg(fd, message, flags);
-	if (sent >= 0 || !goes_elsewhere(message->msg_name) || make_ordinary(fd))
-		return sent;
-	return NEXT(sendmsg, fd, message, flags);
-}
-
-ssize_t read(int fd, void *data, size_t size)
-{
-	return is_rsocket(fd) ? rread(fd, data, size) : NEXT(read, fd, data, size);
-}
-
-ssize_t __read_chk(int fd, void *data, size_t size, size_t room)
-{
-	return is_rsocket(fd) && size <= room ? rread(fd, data, size)
-					      : NEXT(__read_chk, fd, data, size, room);
-}
-
-ssize_t readv(int fd, const struct iovec *iov, int count)
-{
-	return is_rsocket(fd) ? rreadv(fd, iov, count) : NEXT(readv, fd, iov, count);
-}
-
-ssize_t write(int fd, const void *data, size_t size)
-{
-	return is_rsocket(fd) ? rwrite(fd, data, size) : NEXT(write, fd, data, size);
-}
-
-ssize_t writev(int fd, const struct iovec *iov, int count)
-{
-	return is_rsocket(fd) ? rwritev(fd, iov, count) : NEXT(writev, fd, iov, count);
-}
-
-int getpeername(int fd, struct sockaddr *restrict address, socklen_t *restrict length)
-{
-	return is_rsocket(fd) ? rgetpeername(fd, address, length)
-			      : NEXT(getpeername, fd, address, length);
-}
-
-int getsockname(int fd, struct sockaddr *restrict address, socklen_t *restrict length)
-{
-	return is_rsocket(fd) ? rgetsockname(fd, address, length)
-			      : NEXT(getsockname, fd, address, length);
-}
-
-int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict length)
-{
-	return is_rsocket(fd) ? rgetsockopt(fd, level, name, value, length)
-			      : NEXT(getsockopt, fd, level, name, value, length);
-}
-
-int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
-{
-	return is_rsocket(fd) ? rsetsockopt(fd, level, name, value, length)
-			      : NEXT(setsockopt, fd, level, name, value, length);
-}
+BY_KIND(int, getpeername, (int fd, struct sockaddr *address, socklen_t *length), fd, address,
+	length)
+BY_KIND(int, getsockname, (int fd, struct sockaddr *address, socklen_t *length), fd, address,
+	length)
+BY_KIND(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *length), fd, level,
+	name, value, length)
+BY_KIND(int, setsockopt, (int fd, int level, int name, const void *value, socklen_t length), fd,
+	level, name, value, length)
 
 static bool duplicates(int command)
 {
@@ -340,30 +283,22 @@ static int control_rsocket(int fd, int command, long value)
 	return duplicates(command) ? note(result, RSOCKET) : result;
 }
 
-/* The argument of fcntl is a number or a pointer: both are passed on as a long number. */
-#define CONTROL(name, fd, command)                                                                 \
-	({                                                                                         \
-		va_list arguments_;                                                                \
-		va_start(arguments_, command);                                                     \
-		long value_ = va_arg(arguments_, long);                                            \
-		va_end(arguments_);                                                                \
-		bool own_ = !inside && is_rsocket(fd);                                             \
-		int result_ = own_ ? control_rsocket(fd, command, value_)                          \
-				   : NEXT(name, fd, command, value_);                              \
-		if (!own_ && !inside && duplicates(command))                                       \
-			note(result_, ORDINARY);                                                   \
-		result_;                                                                           \
-	})
+/* The argument is a number or a pointer: both are passed on as a long number. */
+#define CONTROL(name)                                                                              \
+	int name(int fd, int command, ...)                                                         \
+	{                                                                                          \
+		va_list arguments;                                                                 \
+		va_start(arguments, command);                                                      \
+		long value = va_arg(arguments, long);                                              \
+		va_end(arguments);                                                                 \
+		if (!inside && is_rsocket(fd))                                                     \
+			return control_rsocket(fd, command, value);                                \
+		int result = NEXT(name, fd, command, value);                                       \
+		return inside || !duplicates(command) ? result : note(result, ORDINARY);           \
+	}
 
-int fcntl(int fd, int command, ...)
-{
-	return CONTROL(fcntl, fd, command);
-}
-
-int fcntl64(int fd, int command, ...)
-{
-	return CONTROL(fcntl64, fd, command);
-}
+CONTROL(fcntl)
+CONTROL(fcntl64)
 
 /* How many bytes can be read at once. */
 static int readable(int fd)
@@ -455,13 +390,115 @@ static ssize_t send_file(int to, int from, off64_t *offset, size_t count)
 	return total ? total : sent;
 }
 
-ssize_t sendfile64(int to, int from, off64_t *offset, size_t count)
-{
-	return is_rsocket(to) ? send_file(to, from, offset, count)
-			      : NEXT(sendfile64, to, from, offset, count);
-}
+EITHER(ssize_t, sendfile64, (int to, int from, off64_t *offset, size_t count), is_rsocket(to),
+       send_file(to, from, offset, count), to, from, offset, count)
 
 ssize_t sendfile(int to, int from, off_t *offset, size_t count)
 {
 	return sendfile64(to, from, (off64_t *)offset, count);
+}
+
+static bool has_rsocket(const struct pollfd *fds, nfds_t count)
+{
+	for (nfds_t i = 0; i < count; i++)
+		if (is_rsocket(fds[i].fd))
+			return true;
+	return false;
+}
+
+EITHER(int, poll, (struct pollfd *fds, nfds_t count, int timeout), has_rsocket(fds, count),
+       rpoll(fds, count, timeout), fds, count, timeout)
+
+/* Call a function of librdmacm with a mask of signals. */
+#define MASKED(mask, call)                                                                         \
+	({                                                                                         \
+		sigset_t before_;                                                                  \
+		if (mask)                                                                          \
+			pthread_sigmask(SIG_SETMASK, mask, &before_);                              \
+		int result_ = call;                                                                \
+		if (mask)                                                                          \
+			pthread_sigmask(SIG_SETMASK, &before_, NULL);                              \
+		result_;                                                                           \
+	})
+
+static int milliseconds(const struct timespec *timeout)
+{
+	return timeout ? (int)(timeout->tv_sec * 1000 + (timeout->tv_nsec + 999999) / 1000000) : -1;
+}
+
+EITHER(int, ppoll, (struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+       const sigset_t *mask), has_rsocket(fds, count),
+       MASKED(mask, rpoll(fds, count, milliseconds(timeout))), fds, count, timeout, mask)
+
+static bool selects_rsocket(int count, const fd_set *in, const fd_set *out, const fd_set *except)
+{
+	for (int fd = 0; fd < count; fd++)
+		if (is_rsocket(fd) && ((in && FD_ISSET(fd, in)) || (out && FD_ISSET(fd, out)) ||
+				       (except && FD_ISSET(fd, except))))
+			return true;
+	return false;
+}
+
+static struct timeval *to_microseconds(const struct timespec *timeout, struct timeval *time)
+{
+	if (timeout)
+		*time = (struct timeval){timeout->tv_sec, timeout->tv_nsec / 1000};
+	return timeout ? time : NULL;
+}
+
+EITHER(int, select, (int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout),
+       selects_rsocket(count, in, out, except), rselect(count, in, out, except, timeout), count, in,
+       out, except, timeout)
+EITHER(int, pselect, (int count, fd_set *in, fd_set *out, fd_set *except,
+       const struct timespec *timeout, const sigset_t *mask),
+       selects_rsocket(count, in, out, except), MASKED(mask, rselect(count, in, out, except,
+       to_microseconds(timeout, &(struct timeval){0}))), count, in, out, except, timeout, mask)
+
+/* A set of epoll(7) is one of librdmacm, which takes ordinary descriptors, too. */
+int epoll_create1(int flags)
+{
+	if (inside)
+		return NEXT(epoll_create1, flags);
+	return note(INSIDE(repoll_create(flags)), SET);
+}
+
+int epoll_create(int size)
+{
+	if (size > 0)
+		return epoll_create1(0);
+	errno = EINVAL;
+	return -1;
+}
+
+static bool is_set(int fd)
+{
+	return !inside && kind_of(fd) == SET;
+}
+
+EITHER(int, epoll_ctl, (int set, int operation, int fd, struct epoll_event *event), is_set(set),
+       INSIDE(repoll_ctl(set, operation, fd, event)), set, operation, fd, event)
+EITHER(int, epoll_wait, (int set, struct epoll_event *events, int most, int timeout), is_set(set),
+       INSIDE(repoll_wait(set, events, most, timeout)), set, events, most, timeout)
+EITHER(int, epoll_pwait, (int set, struct epoll_event *events, int most, int timeout,
+       const sigset_t *mask), is_set(set), MASKED(mask, epoll_wait(set, events, most, timeout)),
+       set, events, most, timeout, mask)
+
+/* Programs built with checks call these, which no header declares. The C library ends one that has
+ * less room than it reads. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+EITHER(ssize_t, __read_chk, (int fd, void *data, size_t size, size_t room), size <= room,
+       read(fd, data, size), fd, data, size, room)
+EITHER(ssize_t, __recv_chk, (int fd, void *data, size_t size, size_t room, int flags),
+       size <= room, recv(fd, data, size, flags), fd, data, size, room, flags)
+EITHER(ssize_t, __recvfrom_chk, (int fd, void *data, size_t size, size_t room, int flags,
+       struct sockaddr *from, socklen_t *length), size <= room,
+       recvfrom(fd, data, size, flags, from, length), fd, data, size, room, flags, from, length)
+EITHER(int, __poll_chk, (struct pollfd *fds, nfds_t count, int timeout, size_t room),
+       has_rsocket(fds, count), rpoll(fds, count, timeout), fds, count, timeout, room)
+
+int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		const sigset_t *mask, size_t room)
+{
+	return ppoll(fds, count, timeout, mask);
 }

@@ -130,11 +130,11 @@ def test_everything_that_the_installed_librdmacm_exports_is_there() -> None:
     assert path.is_absolute(), "librdmacm.so.1 is not found: install librdmacm-dev"
     own = exported(library() / "librdmacm.so.1")
     table = load(CSRC / "rdmacm" / "functions.py")
-    assert own == {f"{one.name}@{one.version}" for one in table.exports()}
+    assert own == {f"{name}@{version}" for name, version in table.exports()}
     assert exported(path) - own == set()
 
 
 def test_the_page_lists_each_function_once() -> None:
     text = "\n".join(librdmacm.page())
-    names = [one.name for one in load(CSRC / "rdmacm" / "functions.py").exports()]
+    names = [name for name, _ in load(CSRC / "rdmacm" / "functions.py").exports()]
     assert [name for name in names if text.count(f"`{name}`") != 1] == []

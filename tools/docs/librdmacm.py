@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from csrc.ibverbs.functions import Export
 from csrc.rdmacm.functions import SONAME, exports
 from tools.docs.libibverbs import by_version
 
 
 def page() -> Iterator[str]:
     """Return the lines of the page."""
-    rows = list(exports())
+    rows = [Export(*row) for row in exports()]
     yield "# Functions of librdmacm\n"
     yield (
         f"The functions of the `{SONAME}` that connects emulated devices, generated from the table "
