@@ -134,9 +134,7 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr, struct s
 	if (!dst_addr || !cm_address(dst_addr, &dst_family, dst, &dst_port) ||
 	    (src_addr && src_addr->sa_family && !cm_address(src_addr, &src_family, src, &src_port)))
 		return cm_fail(EINVAL);
-	memcpy(&id->route.addr.dst_storage, dst_addr,
-	       dst_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-					      : sizeof(struct sockaddr_in6));
+	memcpy(&id->route.addr.dst_storage, dst_addr, cm_address_size(dst_addr));
 	error = CM_CALL(cm_id(id)->session, RW_CM_RESOLVE_ADDR, cm_resolve_addr, &reply,
 			.id = cm_id(id)->node.key, .src_family = src_family, .src0 = src[0],
 			.src1 = src[1], .src_port = src_port, .dst_family = dst_family,

@@ -78,6 +78,14 @@ static inline struct cm_channel *cm_channel(struct rdma_event_channel *channel)
 	return (struct cm_channel *)channel;
 }
 
+/* The size of an address of IPv4 or IPv6. */
+static inline socklen_t cm_address_size(const void *address)
+{
+	const struct sockaddr *any = address;
+
+	return any->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
 /* What an older <rdma/rdma_cma.h> does not declare. */
 enum {
 	CM_EVENT_ADDRINFO_RESOLVED = 16,

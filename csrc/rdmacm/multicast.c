@@ -30,9 +30,7 @@ static int join(struct rdma_cm_id *id, struct sockaddr *address, bool send_only,
 	group = calloc(1, sizeof *group);
 	if (!group)
 		return cm_fail(ENOMEM);
-	memcpy(&group->address, address,
-	       address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-					     : sizeof(struct sockaddr_in6));
+	memcpy(&group->address, address, cm_address_size(address));
 	memcpy(&group->gid, gid, sizeof group->gid);
 	group->context = context;
 	group->send_only = send_only;
@@ -94,12 +92,10 @@ static void leave(struct cm_id *id, struct cm_group *group)
 
 static struct cm_group *take(struct cm_id *id, const struct sockaddr *address)
 {
-	size_t size = address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-						    : sizeof(struct sockaddr_in6);
 	struct cm_group **link = &id->groups, *found;
 
 	pthread_mutex_lock(&id->session->mutex);
-	while (*link && memcmp(&(*link)->address, address, size))
+	while (*link && memcmp(&(*link)->address, address, cm_address_size(address)))
 		link = &(*link)->next;
 	found = *link;
 	if (found)

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <rdma/rsocket.h>
 #include <sys/epoll.h>
+#include <sys/param.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -37,6 +38,18 @@
 	{                                                                                          \
 		pthread_atfork(lock, unlock, unlock);                                              \
 	}
+
+/* A variable for the result of rs_lock(), which is released at the end of its block. */
+#define RS_LOCKED __attribute__((cleanup(rs_unlock))) struct rsocket *
+
+/* Where the pointer is to the first element `one` of a list with a property, else to its end. */
+#define RS_FIND(list, one, has_property)                                                           \
+	({                                                                                         \
+		__typeof__(list) *link_ = &(list);                                                 \
+		for (__typeof__(list) one; (one = *link_) && !(has_property); link_ = &one->next)  \
+			;                                                                          \
+		link_;                                                                             \
+	})
 
 enum {
 	RS_TRANSFER = 1 << 16, /* bytes of a message at most */
@@ -115,24 +128,30 @@ struct rsocket *rs_new(int domain, int type, int flags);
 int rs_number(struct rsocket *rs, int number);
 struct rsocket *rs_get(int number);
 struct rsocket *rs_next(int *number);
+struct rsocket *rs_get_member(int number);
 void rs_put(struct rsocket *rs);
+struct rsocket *rs_lock(int number);
+void rs_unlock(struct rsocket **rs);
 void rs_destroy(struct rsocket *rs);
 int64_t rs_now(void);
-int64_t rs_deadline(const struct timeval *timeout);
+int rs_milliseconds(int64_t deadline);
+void rs_notify(int fd);
 void rs_wake(struct rsocket *rs);
 void rs_add_waiter(struct rsocket *rs, struct rs_waiter *waiter);
 void rs_remove_waiter(struct rsocket *rs, struct rs_waiter *waiter);
-int rs_wait_until(struct rsocket *rs, bool (*ready)(struct rsocket *rs), bool nonblocking,
-		  int64_t deadline);
+int rs_wait_until(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int flags,
+		  const struct timeval *timeout);
 bool rs_arm(struct rsocket *rs);
 void rs_poll(struct rsocket *rs);
 void rs_fail(struct rsocket *rs, int error);
+int rs_take_error(struct rsocket *rs);
 void rs_copy(void *to, struct rs_cursor *from, size_t length);
 void rs_fill(struct rs_cursor *to, const void *from, size_t length);
 size_t rs_length(const struct iovec *iov, size_t count);
 
 /* rsocket_thread.c */
 struct rdma_event_channel *rs_event_channel(void);
+int rs_create_id(struct rsocket *rs, enum rdma_port_space ps);
 struct ibv_comp_channel *rs_comp_channel(struct ibv_context *verbs);
 void rs_wake_thread(void);
 
@@ -163,7 +182,6 @@ int rs_stream_start(struct rsocket *rs, const void *data, size_t length);
 
 /* rsocket_stream.c */
 void rs_stream_poll(struct rsocket *rs);
-void rs_stream_arm(struct rsocket *rs);
 short rs_stream_events(struct rsocket *rs);
 ssize_t rs_stream_send(struct rsocket *rs, const struct iovec *iov, size_t count, int flags);
 ssize_t rs_stream_receive(struct rsocket *rs, const struct iovec *iov, size_t count, int flags);

@@ -11,45 +11,28 @@
 /* As for sendmsg(2). */
 static ssize_t send_message(int socket, const struct msghdr *message, int flags)
 {
-	struct rsocket *rs = rs_get(socket);
-	ssize_t sent;
+	RS_LOCKED rs = rs_lock(socket);
 
-	if (!rs)
-		return -1;
-	pthread_mutex_lock(&rs->mutex);
-	if (rs->type == RS_SET)
-		sent = cm_fail(EINVAL);
-	else if (rs->datagrams)
-		sent = rs_datagrams_send(rs, message->msg_iov, message->msg_iovlen, flags,
+	if (!rs || rs->type == RS_SET)
+		return rs ? cm_fail(EINVAL) : -1;
+	if (rs->datagrams)
+		return rs_datagrams_send(rs, message->msg_iov, message->msg_iovlen, flags,
 					 message->msg_name);
-	else
-		sent = rs_stream_send(rs, message->msg_iov, message->msg_iovlen, flags);
-	pthread_mutex_unlock(&rs->mutex);
-	rs_put(rs);
-	return sent;
+	return rs_stream_send(rs, message->msg_iov, message->msg_iovlen, flags);
 }
 
 /* As for recvmsg(2). */
 static ssize_t receive_message(int socket, struct msghdr *message, int flags)
 {
-	struct rsocket *rs = rs_get(socket);
-	ssize_t got;
+	RS_LOCKED rs = rs_lock(socket);
 
-	if (!rs)
-		return -1;
+	if (!rs || rs->type == RS_SET)
+		return rs ? cm_fail(EINVAL) : -1;
 	message->msg_flags = 0;
-	pthread_mutex_lock(&rs->mutex);
-	if (rs->type == RS_SET)
-		got = cm_fail(EINVAL);
-	else if (rs->datagrams)
-		got = rs_datagrams_receive(rs, message, flags);
-	else
-		got = rs_stream_receive(rs, message->msg_iov, message->msg_iovlen, flags);
-	if (rs->type == SOCK_STREAM)
-		message->msg_namelen = 0;
-	pthread_mutex_unlock(&rs->mutex);
-	rs_put(rs);
-	return got;
+	if (rs->datagrams)
+		return rs_datagrams_receive(rs, message, flags);
+	message->msg_namelen = 0;
+	return rs_stream_receive(rs, message->msg_iov, message->msg_iovlen, flags);
 }
 
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
@@ -58,8 +41,7 @@ ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
 	struct iovec iov = {(void *)buf, len};
 	struct msghdr message = {.msg_name = (void *)dest_addr, .msg_iov = &iov, .msg_iovlen = 1};
 
-	if (dest_addr && addrlen < (dest_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-								    : sizeof(struct sockaddr_in6)))
+	if (dest_addr && addrlen < cm_address_size(dest_addr))
 		return cm_fail(EINVAL);
 	return send_message(socket, &message, flags);
 }
@@ -130,27 +112,11 @@ ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 
 int rshutdown(int socket, int how)
 {
-	struct rsocket *rs = rs_get(socket);
-	int error;
+	RS_LOCKED rs = rs_lock(socket);
 
-	if (!rs)
-		return -1;
-	pthread_mutex_lock(&rs->mutex);
-	if (rs->type == SOCK_STREAM)
-		error = rs_stream_shutdown(rs, how);
-	else
-		error = rs->peer.ss_family ? 0 : ENOTCONN;
-	pthread_mutex_unlock(&rs->mutex);
-	rs_put(rs);
-	return cm_fail(error);
-}
-
-/* A further number for an rsocket, the first unused one from `least` on. */
-static int duplicate(struct rsocket *rs, int socket, int least, bool cloexec)
-{
-	int number = fcntl(socket, cloexec ? F_DUPFD_CLOEXEC : F_DUPFD, least);
-
-	return number < 0 ? -1 : rs_number(rs, number);
+	if (!rs || rs->type == SOCK_STREAM)
+		return rs ? cm_fail(rs_stream_shutdown(rs, how)) : -1;
+	return cm_fail(rs->peer.ss_family ? 0 : ENOTCONN);
 }
 
 static int control(struct rsocket *rs, int socket, int command, int value)
@@ -168,9 +134,10 @@ static int control(struct rsocket *rs, int socket, int command, int value)
 	case F_SETFD:
 		rs->fd_flags = value;
 		return fcntl(socket, F_SETFD, value);
-	case F_DUPFD:
+	case F_DUPFD: /* a further number, the first unused one from `value` on */
 	case F_DUPFD_CLOEXEC:
-		return duplicate(rs, socket, value, command == F_DUPFD_CLOEXEC);
+		value = fcntl(socket, command, value);
+		return value < 0 ? -1 : rs_number(rs, value);
 	default:
 		return cm_fail(rw_refuse(EOPNOTSUPP, "rfcntl", "command %d", command));
 	}
@@ -179,16 +146,12 @@ static int control(struct rsocket *rs, int socket, int command, int value)
 /* F_GETFL, F_SETFL, F_GETFD, F_SETFD, F_DUPFD and F_DUPFD_CLOEXEC of fcntl(2). */
 int rfcntl(int socket, int cmd, ...)
 {
-	struct rsocket *rs = rs_get(socket);
+	RS_LOCKED rs = rs_lock(socket);
 	va_list arguments;
-	int result, value;
+	int value;
 
-	if (!rs)
-		return -1;
 	va_start(arguments, cmd);
 	value = cmd == F_GETFL || cmd == F_GETFD ? 0 : va_arg(arguments, int);
 	va_end(arguments);
-	result = control(rs, socket, cmd, value);
-	rs_put(rs);
-	return result;
+	return rs ? control(rs, socket, cmd, value) : -1;
 }

@@ -20,13 +20,6 @@ static const struct rs_options DEFAULTS = {
 	.max_segment = 2048,
 };
 
-static int open_id(struct rsocket *rs)
-{
-	struct rdma_event_channel *channel = rs_event_channel();
-
-	return channel ? rdma_create_id(channel, &rs->id, rs, RDMA_PS_TCP) : -1;
-}
-
 int rsocket(int domain, int type, int protocol)
 {
 	int kind = type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK), number = -1;
@@ -40,7 +33,7 @@ int rsocket(int domain, int type, int protocol)
 	if (!rs)
 		return cm_fail(ENOMEM);
 	rs->options = DEFAULTS;
-	if (!(stream ? open_id(rs) : rs_datagrams_open(rs)))
+	if (!(stream ? rs_create_id(rs, RDMA_PS_TCP) : rs_datagrams_open(rs)))
 		number = rs_number(rs, -1);
 	rs_put(rs);
 	return number;
@@ -48,25 +41,8 @@ int rsocket(int domain, int type, int protocol)
 
 static bool is_address(const struct sockaddr *address, socklen_t length)
 {
-	if (!address || length < sizeof address->sa_family)
-		return false;
-	return length >= (address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-							: sizeof(struct sockaddr_in6));
+	return address && length >= sizeof address->sa_family && length >= cm_address_size(address);
 }
-
-/* Call `function` with an rsocket and its mutex; it returns an errno. */
-#define WITH_RSOCKET(socket, function, ...)                                                        \
-	({                                                                                         \
-		struct rsocket *rs_ = rs_get(socket);                                              \
-		int error_ = EBADF;                                                                \
-		if (rs_) {                                                                         \
-			pthread_mutex_lock(&rs_->mutex);                                           \
-			error_ = function(rs_, ##__VA_ARGS__);                                     \
-			pthread_mutex_unlock(&rs_->mutex);                                         \
-			rs_put(rs_);                                                               \
-		}                                                                                  \
-		cm_fail(error_);                                                                   \
-	})
 
 static int bind_to(struct rsocket *rs, const struct sockaddr *address)
 {
@@ -82,7 +58,9 @@ static int bind_to(struct rsocket *rs, const struct sockaddr *address)
 
 int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
-	return is_address(addr, addrlen) ? WITH_RSOCKET(socket, bind_to, addr) : cm_fail(EINVAL);
+	RS_LOCKED rs = rs_lock(socket);
+
+	return rs ? cm_fail(is_address(addr, addrlen) ? bind_to(rs, addr) : EINVAL) : -1;
 }
 
 static int start_listening(struct rsocket *rs, int backlog)
@@ -101,17 +79,15 @@ static int start_listening(struct rsocket *rs, int backlog)
 
 int rlisten(int socket, int backlog)
 {
-	return WITH_RSOCKET(socket, start_listening, backlog);
+	RS_LOCKED rs = rs_lock(socket);
+
+	return rs ? cm_fail(start_listening(rs, backlog)) : -1;
 }
 
 /* Where a pointer to the first connection is that can be accepted. */
 static struct rsocket **first_established(struct rsocket *listener)
 {
-	struct rsocket **link = &listener->children;
-
-	while (*link && !(*link)->established)
-		link = &(*link)->next;
-	return link;
+	return RS_FIND(listener->children, child, child->established);
 }
 
 bool rs_has_connection(struct rsocket *rs)
@@ -119,35 +95,36 @@ bool rs_has_connection(struct rsocket *rs)
 	return *first_established(rs) || rs->state != RS_LISTENING;
 }
 
-/* Wait for a connection, and take it. Returns an errno. */
-static int take_connection(struct rsocket *rs, struct rsocket **taken)
+/* Wait for a connection, and take it. Returns null with errno. */
+static struct rsocket *take_connection(int socket)
 {
-	struct rsocket **link;
-	int error;
+	RS_LOCKED rs = rs_lock(socket);
+	struct rsocket **link, *taken;
+	int error = 0;
 
-	if (rs->type != SOCK_STREAM)
-		return EOPNOTSUPP;
+	if (!rs)
+		return NULL;
 	if (rs->state != RS_LISTENING)
-		return EINVAL;
-	error = rs_wait_until(rs, rs_has_connection, rs->status_flags & O_NONBLOCK,
-			      rs_deadline(&rs->options.receive_timeout));
-	if (error)
-		return error;
+		error = rs->type == SOCK_STREAM ? EINVAL : EOPNOTSUPP;
+	else
+		error = rs_wait_until(rs, rs_has_connection, 0, &rs->options.receive_timeout);
 	link = first_established(rs);
-	if (!*link)
-		return rs->error ? rs->error : EINVAL;
-	*taken = *link;
-	*link = (*link)->next;
-	(*taken)->listener = NULL;
-	return 0;
+	taken = error ? NULL : *link;
+	if (taken) {
+		*link = taken->next;
+		taken->listener = NULL;
+	} else {
+		errno = error ? error : rs->error ? rs->error : EINVAL;
+	}
+	return taken;
 }
 
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
-	struct rsocket *taken = NULL;
+	struct rsocket *taken = take_connection(socket);
 	int number;
 
-	if (WITH_RSOCKET(socket, take_connection, &taken))
+	if (!taken)
 		return -1;
 	if (addr && addrlen)
 		rs_copy_address(&taken->peer, addr, addrlen);
@@ -176,15 +153,6 @@ static bool is_decided(struct rsocket *rs)
 	return rs->state != RS_CONNECTING;
 }
 
-/* The result of a connection that is decided. */
-static int take_error(struct rsocket *rs)
-{
-	int error = rs->state == RS_CONNECTED || rs->state == RS_DISCONNECTED ? 0 : rs->error;
-
-	rs->error = 0;
-	return error;
-}
-
 static int connect_to(struct rsocket *rs, const struct sockaddr *address)
 {
 	int error;
@@ -195,17 +163,15 @@ static int connect_to(struct rsocket *rs, const struct sockaddr *address)
 		return rs->state == RS_CONNECTING  ? EALREADY
 		       : rs->state == RS_CONNECTED ? EISCONN
 						   : EINVAL;
-	memcpy(&rs->peer, address,
-	       address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-					     : sizeof(struct sockaddr_in6));
+	memcpy(&rs->peer, address, cm_address_size(address));
 	if (rdma_resolve_addr(rs->id, NULL, (struct sockaddr *)address, RESOLVE_TIMEOUT))
 		return errno;
 	rs->state = RS_CONNECTING;
-	error = rs_wait_until(rs, is_decided, rs->status_flags & O_NONBLOCK,
-			      rs_deadline(&rs->options.send_timeout));
+	error = rs_wait_until(rs, is_decided, 0, &rs->options.send_timeout);
 	if (error)
 		return error == EAGAIN ? EINPROGRESS : error;
-	return take_error(rs);
+	error = rs_take_error(rs);
+	return rs->state == RS_FAILED ? error : 0;
 }
 
 /* As with sockets, a program may try again after a failure, with another id. */
@@ -221,7 +187,7 @@ static int renew(struct rsocket *rs)
 		rs->id = NULL;
 		rs->stream = NULL;
 		rs->armed = false;
-		rs->state = open_id(rs) ? RS_FAILED : RS_IDLE;
+		rs->state = rs_create_id(rs, RDMA_PS_TCP) ? RS_FAILED : RS_IDLE;
 	}
 	pthread_mutex_unlock(&rs->mutex);
 	if (id)
@@ -233,17 +199,20 @@ static int renew(struct rsocket *rs)
 
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
-	struct rsocket *rs;
-	bool is_ready;
+	struct rsocket *rs = rs_get(socket);
+	int error = is_address(addr, addrlen) ? 0 : EINVAL;
 
-	if (!is_address(addr, addrlen))
-		return cm_fail(EINVAL);
-	rs = rs_get(socket);
 	if (!rs)
 		return -1;
-	is_ready = rs->datagrams || !renew(rs);
+	if (!error && !rs->datagrams && renew(rs))
+		error = errno;
+	if (!error) {
+		pthread_mutex_lock(&rs->mutex);
+		error = connect_to(rs, addr);
+		pthread_mutex_unlock(&rs->mutex);
+	}
 	rs_put(rs);
-	return is_ready ? WITH_RSOCKET(socket, connect_to, addr) : -1;
+	return cm_fail(error);
 }
 
 /* Ask the peer for a connection. Returns -1 with errno. */
@@ -281,23 +250,18 @@ static int answer(struct rsocket *child, const struct rdma_conn_param *asked)
 
 static void add_child(struct rsocket *listener, struct rsocket *child)
 {
-	struct rsocket **link = &listener->children;
-
 	pthread_mutex_lock(&listener->mutex);
-	while (*link)
-		link = &(*link)->next;
-	*link = child;
+	*RS_FIND(listener->children, one, false) = child;
 	pthread_mutex_unlock(&listener->mutex);
 }
 
 static bool remove_child(struct rsocket *listener, struct rsocket *child)
 {
-	struct rsocket **link = &listener->children;
+	struct rsocket **link;
 	bool found;
 
 	pthread_mutex_lock(&listener->mutex);
-	while (*link && *link != child)
-		link = &(*link)->next;
+	link = RS_FIND(listener->children, one, one == child);
 	found = *link;
 	if (found)
 		*link = child->next;
@@ -416,41 +380,37 @@ struct rsocket *rs_stream_event(struct rsocket *rs, struct rdma_cm_event *event)
 
 void rs_copy_address(const void *from, struct sockaddr *to, socklen_t *length)
 {
-	const struct sockaddr *address = from;
-	socklen_t size = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-							: sizeof(struct sockaddr_in);
+	socklen_t size = cm_address_size(from);
 
-	memcpy(to, from, *length < size ? *length : size);
+	memcpy(to, from, MIN(*length, size));
 	*length = size;
-}
-
-static int copy_peer(struct rsocket *rs, struct sockaddr *address, socklen_t *length)
-{
-	bool is_connected = rs->type == SOCK_DGRAM || rs->state == RS_CONNECTED ||
-			    rs->state == RS_DISCONNECTED;
-
-	if (!is_connected || !rs->peer.ss_family)
-		return ENOTCONN;
-	rs_copy_address(&rs->peer, address, length);
-	return 0;
 }
 
 int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
-	return WITH_RSOCKET(socket, copy_peer, addr, addrlen);
-}
+	RS_LOCKED rs = rs_lock(socket);
+	bool is_connected;
 
-static int copy_name(struct rsocket *rs, struct sockaddr *address, socklen_t *length)
-{
-	struct sockaddr_storage name = {.ss_family = (sa_family_t)rs->domain};
-
-	if (rs->id && rs->id->route.addr.src_addr.sa_family)
-		name = rs->id->route.addr.src_storage;
-	rs_copy_address(&name, address, length);
+	if (!rs)
+		return -1;
+	is_connected = rs->type == SOCK_DGRAM || rs->state == RS_CONNECTED ||
+		       rs->state == RS_DISCONNECTED;
+	if (!is_connected || !rs->peer.ss_family)
+		return cm_fail(ENOTCONN);
+	rs_copy_address(&rs->peer, addr, addrlen);
 	return 0;
 }
 
 int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
-	return WITH_RSOCKET(socket, copy_name, addr, addrlen);
+	RS_LOCKED rs = rs_lock(socket);
+	struct sockaddr_storage name = {0};
+
+	if (!rs)
+		return -1;
+	name.ss_family = (sa_family_t)rs->domain;
+	if (rs->id && rs->id->route.addr.src_addr.sa_family)
+		name = rs->id->route.addr.src_storage;
+	rs_copy_address(&name, addr, addrlen);
+	return 0;
 }

@@ -57,12 +57,11 @@ int rs_datagrams_open(struct rsocket *rs)
 /* Listen at an address for those that ask for queue pairs. Returns an errno. */
 int rs_datagrams_bind(struct rsocket *rs, const struct sockaddr *address)
 {
-	struct rdma_event_channel *channel = rs_event_channel();
 	int error, reuse = rs->options.reuse, only_ipv6 = rs->options.only_ipv6;
 
 	if (rs->bound)
 		return EINVAL;
-	if (!channel || rdma_create_id(channel, &rs->id, rs, RDMA_PS_UDP))
+	if (rs_create_id(rs, RDMA_PS_UDP))
 		return errno;
 	rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &reuse, sizeof reuse);
 	rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only_ipv6,
@@ -86,22 +85,16 @@ static int bind_anywhere(struct rsocket *rs)
 
 static struct peer *find_peer(struct rs_datagrams *d, const void *address)
 {
-	struct peer *peer = d->peers;
-
-	while (peer && !rs_is_same(&peer->address, address, true))
-		peer = peer->next;
-	return peer;
+	return *RS_FIND(d->peers, peer, rs_is_same(&peer->address, address, true));
 }
 
-static struct peer *add_peer(struct rs_datagrams *d, const struct sockaddr *address)
+static struct peer *add_peer(struct rs_datagrams *d, const void *address)
 {
 	struct peer *peer = calloc(1, sizeof *peer);
 
 	if (!peer)
 		return NULL;
-	memcpy(&peer->address, address,
-	       address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-					     : sizeof(struct sockaddr_in6));
+	memcpy(&peer->address, address, cm_address_size(address));
 	peer->next = d->peers;
 	d->peers = peer;
 	d->peer_count++;
@@ -119,37 +112,28 @@ static void confirm(struct peer *peer, struct endpoint *endpoint, struct ibv_ah 
 	peer->confirmed = rs_now();
 }
 
-static int post_send(struct peer *peer, struct slot *slot, uint32_t length)
-{
-	struct ibv_sge part = {(uintptr_t)slot->data, length, slot->endpoint->mr->lkey};
-	struct ibv_send_wr request = {
-		.wr_id = (uintptr_t)slot,
-		.sg_list = &part,
-		.num_sge = 1,
-		.opcode = IBV_WR_SEND,
-		.wr.ud = {peer->ah, peer->qpn, RDMA_UDP_QKEY},
-	};
-	struct ibv_send_wr *bad;
-
-	return ibv_post_send(slot->endpoint->qp, &request, &bad);
-}
-
 /* Send a datagram to a peer whose queue pair is known. Returns an errno. There is a free slot. */
 static int send_to(struct peer *peer, struct rs_cursor *from, size_t length)
 {
 	struct endpoint *endpoint = peer->endpoint;
 	struct slot *slot = endpoint->free;
 	uint32_t before = endpoint->header.length;
+	struct ibv_sge part = {(uintptr_t)slot->data, before + (uint32_t)length,
+			       endpoint->mr->lkey};
+	struct ibv_send_wr *bad, request = {
+		.wr_id = (uintptr_t)slot,
+		.sg_list = &part,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.wr.ud = {peer->ah, peer->qpn, RDMA_UDP_QKEY},
+	};
 	int error;
 
 	memcpy(slot->data, &endpoint->header, before);
 	rs_copy(slot->data + before, from, length);
-	endpoint->free = slot->next;
-	error = post_send(peer, slot, before + (uint32_t)length);
-	if (error) {
-		slot->next = endpoint->free;
-		endpoint->free = slot;
-	}
+	error = ibv_post_send(endpoint->qp, &request, &bad);
+	if (!error)
+		endpoint->free = slot->next;
 	return error;
 }
 
@@ -261,11 +245,10 @@ static void answered(struct rsocket *rs, struct peer *peer, struct rdma_cm_event
 /* Handle an event. Returns whether its id is done with. */
 bool rs_datagrams_event(struct rsocket *rs, struct rdma_cm_event *event)
 {
-	struct peer *peer = rs->datagrams->peers;
+	struct peer *peer;
 
 	pthread_mutex_lock(&rs->mutex);
-	while (peer && peer->id != event->id)
-		peer = peer->next;
+	peer = *RS_FIND(rs->datagrams->peers, one, one->id == event->id);
 	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		answer(rs, event->id);
 	else if (peer)
@@ -320,28 +303,26 @@ static void learn(struct rs_datagrams *d, struct slot *slot, struct ibv_wc *done
 		return;
 	}
 	if (!peer && d->peer_count < MAX_PEERS)
-		peer = add_peer(d, (const struct sockaddr *)source);
+		peer = add_peer(d, source);
 	ah = peer ? ibv_create_ah_from_wc(endpoint->pd, done, (struct ibv_grh *)slot->data, 1)
 		  : NULL;
 	if (ah)
 		confirm(peer, endpoint, ah, done->src_qp);
 }
 
-/* Keep a datagram that has arrived, unless it is invalid, or not from the peer that is connected.
- */
+/* Keep a datagram that has arrived, unless it is invalid, or not from the peer that is connected. */
 static void arrived(struct rs_datagrams *d, struct slot *slot, struct ibv_wc *done)
 {
 	struct sockaddr_storage source;
+	bool is_valid;
 
 	slot->length = done->byte_len > GRH ? done->byte_len - GRH : 0;
 	if (done->status != IBV_WC_SUCCESS)
 		return;
-	if (!rs_slot_source(slot, &source)) {
-		rs_slot_post(slot);
-		return;
-	}
-	learn(d, slot, done, &source);
-	if (d->connected && !rs_is_same(&d->connected->address, &source, true)) {
+	is_valid = rs_slot_source(slot, &source);
+	if (is_valid)
+		learn(d, slot, done, &source);
+	if (!is_valid || (d->connected && !rs_is_same(&d->connected->address, &source, true))) {
 		rs_slot_post(slot);
 		return;
 	}
@@ -383,11 +364,8 @@ static bool can_receive(struct rsocket *rs)
 /* Whether a datagram to anywhere can be sent. */
 static bool can_send(struct rsocket *rs)
 {
-	const struct endpoint *endpoint = rs->datagrams->endpoints;
-
-	while (endpoint && endpoint->free)
-		endpoint = endpoint->next;
-	return !endpoint && rs->datagrams->queued < QUEUED;
+	return !*RS_FIND(rs->datagrams->endpoints, endpoint, !endpoint->free) &&
+	       rs->datagrams->queued < QUEUED;
 }
 
 short rs_datagrams_events(struct rsocket *rs)
@@ -396,27 +374,17 @@ short rs_datagrams_events(struct rsocket *rs)
 		       (can_send(rs) ? POLLOUT | POLLWRNORM : 0) | (rs->error ? POLLERR : 0));
 }
 
-static int take_error(struct rsocket *rs)
-{
-	int error = rs->error;
-
-	rs->error = 0;
-	return error;
-}
-
 /* Keep a datagram until the queue pair of its peer is known. */
 static int enqueue(struct rs_datagrams *d, struct peer *peer, struct rs_cursor *from, size_t length)
 {
-	struct queued *queued = malloc(sizeof *queued + length), **link = &peer->queue;
+	struct queued *queued = malloc(sizeof *queued + length);
 
 	if (!queued)
 		return ENOMEM;
 	queued->next = NULL;
 	queued->length = length;
 	rs_copy(queued->data, from, length);
-	while (*link)
-		link = &(*link)->next;
-	*link = queued;
+	*RS_FIND(peer->queue, one, false) = queued;
 	d->queued++;
 	return 0;
 }
@@ -427,7 +395,7 @@ static int send_datagram(struct rsocket *rs, const struct iovec *iov, size_t len
 	struct rs_datagrams *d = rs->datagrams;
 	struct rs_cursor from = {.iov = iov};
 	struct peer *peer;
-	int error = take_error(rs);
+	int error = rs_take_error(rs);
 
 	if (error)
 		return error;
@@ -435,16 +403,13 @@ static int send_datagram(struct rsocket *rs, const struct iovec *iov, size_t len
 		return EDESTADDRREQ;
 	error = get_peer(rs, to ? to : (struct sockaddr *)&d->connected->address, &peer);
 	if (!error)
-		error = rs_wait_until(rs, can_send,
-				      rs->status_flags & O_NONBLOCK || flags & MSG_DONTWAIT,
-				      rs_deadline(&rs->options.send_timeout));
+		error = rs_wait_until(rs, can_send, flags, &rs->options.send_timeout);
 	if (error)
 		return error;
 	if (peer->endpoint && length > peer->endpoint->most - peer->endpoint->header.length)
 		return EMSGSIZE;
 	if (!peer->ah && !peer->id)
-		return 0; /* nobody is there: as with UDP, a later call gets ECONNREFUSED if at all
-			   */
+		return 0; /* nobody is there: as with UDP, a later call may get ECONNREFUSED */
 	return peer->ah ? send_to(peer, &from, length) : enqueue(d, peer, &from, length);
 }
 
@@ -468,7 +433,7 @@ static size_t take(struct rs_datagrams *d, struct msghdr *message, bool peek)
 	struct rs_cursor to = {.iov = message->msg_iov};
 	struct sockaddr_storage source;
 
-	rs_fill(&to, data + before, length < room ? length : room);
+	rs_fill(&to, data + before, MIN(length, room));
 	message->msg_flags = length > room ? MSG_TRUNC : 0;
 	if (message->msg_name && rs_slot_source(slot, &source))
 		rs_copy_address(&source, message->msg_name, &message->msg_namelen);
@@ -485,12 +450,10 @@ static size_t take(struct rs_datagrams *d, struct msghdr *message, bool peek)
 ssize_t rs_datagrams_receive(struct rsocket *rs, struct msghdr *message, int flags)
 {
 	size_t length, room = rs_length(message->msg_iov, message->msg_iovlen);
-	int error = rs_wait_until(rs, can_receive,
-				  rs->status_flags & O_NONBLOCK || flags & MSG_DONTWAIT,
-				  rs_deadline(&rs->options.receive_timeout));
+	int error = rs_wait_until(rs, can_receive, flags, &rs->options.receive_timeout);
 
 	if (!error && !rs->datagrams->arrived)
-		error = take_error(rs);
+		error = rs_take_error(rs);
 	if (error)
 		return cm_fail(error);
 	length = take(rs->datagrams, message, flags & MSG_PEEK);

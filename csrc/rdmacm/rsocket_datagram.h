@@ -4,10 +4,7 @@
 
 #include "rsocket.h"
 
-enum {
-	SLOT = RS_LOW_WATER /* bytes of a datagram with its header */,
-	GRH = sizeof(struct ibv_grh)
-};
+enum { GRH = sizeof(struct ibv_grh), SLOT = RS_LOW_WATER /* bytes of a datagram with its header */ };
 
 struct ds_header {
 	uint8_t version, length;
@@ -20,6 +17,7 @@ struct ds_header {
 		} ipv6;
 	};
 };
+
 struct slot {
 	struct slot *next;
 	struct endpoint *endpoint;
@@ -36,7 +34,6 @@ struct endpoint {
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
 	uint8_t *memory;
-	size_t size;
 	struct ds_header header;
 	uint32_t most;		 /* bytes of a datagram with its header */
 	unsigned received, sent; /* numbers of slots */

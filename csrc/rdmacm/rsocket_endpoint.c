@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "rsocket_datagram.h"
 
@@ -58,24 +57,10 @@ bool rs_slot_source(const struct slot *slot, struct sockaddr_storage *source)
 	return header->version == 6 && header->length == HEADER_6;
 }
 
-static int move_to_rts(struct ibv_qp *qp)
+/* The queue pair of an id moves to RTS when it is created; then the endpoint has it. */
+static int create_qp(struct rsocket *rs, struct rdma_cm_id *id, struct endpoint *endpoint)
 {
-	struct ibv_qp_attr attributes = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = RDMA_UDP_QKEY};
-	int error = ibv_modify_qp(qp, &attributes,
-				  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-
-	attributes.qp_state = IBV_QPS_RTR;
-	if (!error)
-		error = ibv_modify_qp(qp, &attributes, IBV_QP_STATE);
-	attributes.qp_state = IBV_QPS_RTS;
-	return error ? error : ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
-}
-
-static int create_qp(struct rsocket *rs, struct endpoint *endpoint)
-{
-	struct ibv_context *verbs = endpoint->pd->context;
-	struct ibv_comp_channel *channel = rs_comp_channel(verbs);
+	struct ibv_comp_channel *channel = rs_comp_channel(id->verbs);
 	struct ibv_qp_init_attr attributes = {
 		.qp_type = IBV_QPT_UD,
 		.sq_sig_all = 1,
@@ -84,16 +69,19 @@ static int create_qp(struct rsocket *rs, struct endpoint *endpoint)
 	struct ibv_port_attr port;
 
 	if (channel)
-		endpoint->cq = ibv_create_cq(verbs, (int)(endpoint->sent + endpoint->received), rs,
-					     channel, 0);
-	if (!endpoint->cq || ibv_query_port(verbs, 1, (struct _compat_ibv_port_attr *)&port))
+		endpoint->cq = ibv_create_cq(id->verbs, (int)(endpoint->sent + endpoint->received),
+					     rs, channel, 0);
+	if (!endpoint->cq || ibv_query_port(id->verbs, 1, (struct _compat_ibv_port_attr *)&port))
 		return errno;
 	endpoint->most = 128u << port.active_mtu;
 	if (endpoint->most > SLOT)
 		endpoint->most = SLOT;
 	attributes.send_cq = attributes.recv_cq = endpoint->cq;
-	endpoint->qp = ibv_create_qp(endpoint->pd, &attributes);
-	return endpoint->qp ? move_to_rts(endpoint->qp) : errno;
+	if (rdma_create_qp(id, NULL, &attributes))
+		return errno;
+	endpoint->qp = id->qp;
+	id->qp = NULL;
+	return 0;
 }
 
 int rs_slot_post(struct slot *slot)
@@ -110,16 +98,12 @@ static int create_slots(struct endpoint *endpoint)
 	unsigned count = endpoint->sent + endpoint->received;
 	int error = 0;
 
-	endpoint->size = (size_t)count * (GRH + SLOT);
 	endpoint->slots = calloc(count, sizeof *endpoint->slots);
-	endpoint->memory = mmap(NULL, endpoint->size, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (endpoint->memory == MAP_FAILED)
-		endpoint->memory = NULL;
+	endpoint->memory = calloc(count, GRH + SLOT);
 	if (!endpoint->slots || !endpoint->memory)
 		return ENOMEM;
-	endpoint->mr =
-		ibv_reg_mr(endpoint->pd, endpoint->memory, endpoint->size, IBV_ACCESS_LOCAL_WRITE);
+	endpoint->mr = ibv_reg_mr(endpoint->pd, endpoint->memory, (size_t)count * (GRH + SLOT),
+				  IBV_ACCESS_LOCAL_WRITE);
 	if (!endpoint->mr)
 		return errno;
 	for (unsigned i = 0; i < count && !error; i++) {
@@ -145,8 +129,7 @@ void rs_endpoint_free(struct endpoint *endpoint)
 		ibv_destroy_cq(endpoint->cq);
 	if (endpoint->mr)
 		ibv_dereg_mr(endpoint->mr);
-	if (endpoint->memory)
-		munmap(endpoint->memory, endpoint->size);
+	free(endpoint->memory);
 	free(endpoint->slots);
 	free(endpoint);
 }
@@ -159,16 +142,15 @@ static unsigned slot_count(int queue, int buffer)
 }
 
 /* The endpoint of an id with a local address, made if there is none. Returns null with errno. The
- * caller has the mutex, which is released while a new one is freed. */
+ * caller has the mutex. */
 struct endpoint *rs_endpoint_of(struct rsocket *rs, struct endpoint **endpoints,
 				struct rdma_cm_id *id)
 {
 	const struct sockaddr_storage *address = &id->route.addr.src_storage;
-	struct endpoint *endpoint = *endpoints;
+	struct endpoint *endpoint =
+		*RS_FIND(*endpoints, one, rs_is_same(&one->address, address, false));
 	int error;
 
-	while (endpoint && !rs_is_same(&endpoint->address, address, false))
-		endpoint = endpoint->next;
 	if (endpoint)
 		return endpoint;
 	endpoint = calloc(1, sizeof *endpoint);
@@ -179,7 +161,7 @@ struct endpoint *rs_endpoint_of(struct rsocket *rs, struct endpoint **endpoints,
 	endpoint->sent = slot_count(rs->options.send_queue, rs->options.send_buffer);
 	endpoint->received = slot_count(rs->options.receive_queue, rs->options.receive_buffer);
 	set_header(&endpoint->header, address, rdma_get_src_port(rs->id));
-	error = create_qp(rs, endpoint);
+	error = create_qp(rs, id, endpoint);
 	if (!error)
 		error = create_slots(endpoint);
 	if (error) {

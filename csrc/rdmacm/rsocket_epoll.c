@@ -75,21 +75,8 @@ static void remove_closed(struct rs_set *set)
 {
 	struct rs_member **link = &set->members;
 
-	while (*link) {
-		if ((*link)->rs->closed)
-			remove_member(link);
-		else
-			link = &(*link)->next;
-	}
-}
-
-static struct rs_member **find(struct rs_set *set, int number)
-{
-	struct rs_member **link = &set->members;
-
-	while (*link && (*link)->number != number)
-		link = &(*link)->next;
-	return link;
+	while (*(link = RS_FIND(*link, member, member->rs->closed)))
+		remove_member(link);
 }
 
 static int add(struct rs_set *set, struct rsocket *rs, int number, const struct epoll_event *event)
@@ -117,7 +104,7 @@ static int change(struct rs_set *set, int op, struct rsocket *rs, int number,
 	struct rs_member **link;
 
 	remove_closed(set);
-	link = find(set, number);
+	link = RS_FIND(set->members, one, one->number == number);
 	if (op == EPOLL_CTL_ADD)
 		return *link ? EEXIST : add(set, rs, number, event);
 	if (!*link)
@@ -132,15 +119,6 @@ static int change(struct rs_set *set, int op, struct rsocket *rs, int number,
 	return 0;
 }
 
-/* Have threads that wait look at a new member. */
-static void report_change(struct rs_set *set)
-{
-	const uint64_t one = 1;
-
-	if (write(set->change, &one, sizeof one) < 0)
-		rw_warn("repoll: a waiting thread was not woken: %s", strerror(errno));
-}
-
 static struct rsocket *get_set(int number)
 {
 	struct rsocket *rs = rs_get(number);
@@ -153,42 +131,26 @@ static struct rsocket *get_set(int number)
 	return rs;
 }
 
-static int change_member(struct rsocket *set, int op, struct rsocket *rs, int number,
-			 struct epoll_event *event)
-{
-	int error;
-
-	if (op != EPOLL_CTL_DEL && !event) {
-		rs_put(rs);
-		return EFAULT;
-	}
-	pthread_mutex_lock(&set->mutex);
-	error = change(set->set, op, rs, number, event);
-	pthread_mutex_unlock(&set->mutex);
-	if (!error)
-		report_change(set->set);
-	if (error || op != EPOLL_CTL_ADD)
-		rs_put(rs);
-	return error;
-}
-
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
-	struct rsocket *set = get_set(epfd), *rs;
-	int result;
+	struct rsocket *set = get_set(epfd), *rs = set ? rs_get_member(fd) : NULL;
+	int error = op != EPOLL_CTL_DEL && !event ? EFAULT : 0;
 
 	if (!set)
 		return -1;
-	rs = rs_get(fd);
-	if (rs && rs->type != RS_SET) {
-		result = cm_fail(change_member(set, op, rs, fd, event));
-	} else {
-		if (rs)
-			rs_put(rs);
-		result = epoll_ctl(epfd, op, fd, event);
+	if (!rs) {
+		error = epoll_ctl(epfd, op, fd, event) ? errno : 0;
+	} else if (!error) {
+		pthread_mutex_lock(&set->mutex);
+		error = change(set->set, op, rs, fd, event);
+		pthread_mutex_unlock(&set->mutex);
+		if (!error)
+			rs_notify(set->set->change); /* threads that wait look at a new member */
 	}
+	if (rs && (error || op != EPOLL_CTL_ADD))
+		rs_put(rs);
 	rs_put(set);
-	return result;
+	return cm_fail(error);
 }
 
 /* What a member reports now. */
@@ -245,24 +207,17 @@ static int collect_others(struct rs_set *set, int epfd, struct epoll_event *even
 	return count;
 }
 
-static int milliseconds_left(int64_t deadline)
-{
-	int64_t left = (deadline - rs_now() + 999999) / 1000000;
-
-	return left < 0 ? 0 : (int)left;
-}
-
 int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout)
 {
 	struct rsocket *set = maxevents > 0 ? get_set(epfd) : NULL;
-	int64_t deadline = rs_now() + timeout * INT64_C(1000000);
-	int count = 0, others = 0, left = timeout;
+	int64_t deadline = timeout < 0 ? 0 : rs_now() + timeout * INT64_C(1000000);
+	int count = 0, others = 0, left;
 
 	if (!set)
 		return maxevents > 0 ? -1 : cm_fail(EINVAL);
 	do {
 		count = collect(set, events, maxevents);
-		left = timeout < 0 ? -1 : milliseconds_left(deadline);
+		left = rs_milliseconds(deadline);
 		if (count < maxevents)
 			others = collect_others(set->set, epfd, events + count, maxevents - count,
 						count ? 0 : left);

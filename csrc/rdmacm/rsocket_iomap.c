@@ -13,14 +13,9 @@
 /* The first entry of the peer's list without a mapping, or -1 if all have one. */
 static int unused_index(struct rs_stream *s)
 {
-	for (unsigned index = 0; index < s->peer_iomap_count; index++) {
-		struct rs_mapping *mapping = s->mappings;
-
-		while (mapping && mapping->index != (int)index)
-			mapping = mapping->next;
-		if (!mapping)
-			return (int)index;
-	}
+	for (int index = 0; index < (int)s->peer_iomap_count; index++)
+		if (!*RS_FIND(s->mappings, mapping, mapping->index == index))
+			return index;
 	return -1;
 }
 
@@ -53,50 +48,37 @@ static int map(struct rsocket *rs, void *buffer, size_t length, bool remote, off
 	return 0;
 }
 
-/* The rsocket of a number, locked, if it has a connection; null with errno. */
+/* As rs_lock(), for an rsocket that has a connection; else null with errno. */
 static struct rsocket *lock_connected(int socket)
 {
-	struct rsocket *rs = rs_get(socket);
+	struct rsocket *rs = rs_lock(socket);
 
-	if (!rs)
-		return NULL;
-	pthread_mutex_lock(&rs->mutex);
-	if (rs->stream && rs->state == RS_CONNECTED)
+	if (!rs || (rs->stream && rs->state == RS_CONNECTED))
 		return rs;
-	pthread_mutex_unlock(&rs->mutex);
-	rs_put(rs);
+	rs_unlock(&rs);
 	errno = EINVAL;
 	return NULL;
 }
 
-static int unlock(struct rsocket *rs, int error)
-{
-	pthread_mutex_unlock(&rs->mutex);
-	rs_put(rs);
-	return cm_fail(error);
-}
-
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset)
 {
-	struct rsocket *rs;
+	RS_LOCKED rs = lock_connected(socket);
 
-	if (prot & ~PROT_WRITE || !len)
-		return cm_fail(EINVAL);
-	rs = lock_connected(socket);
 	if (!rs)
 		return -1;
+	if (prot & ~PROT_WRITE || !len)
+		return cm_fail(EINVAL);
 	if (offset == -1)
 		offset = (off_t)(uintptr_t)buf;
-	return unlock(rs, map(rs, buf, len, prot & PROT_WRITE, offset)) ? -1 : offset;
+	return cm_fail(map(rs, buf, len, prot & PROT_WRITE, offset)) ? -1 : offset;
 }
 
 static int unmap(struct rs_stream *s, const void *buffer, size_t length)
 {
-	struct rs_mapping **link = &s->mappings, *found;
+	struct rs_mapping **link =
+		RS_FIND(s->mappings, one, one->mr->addr == buffer && one->mr->length == length);
+	struct rs_mapping *found = *link;
 
-	while (*link && ((*link)->mr->addr != buffer || (*link)->mr->length != length))
-		link = &(*link)->next;
-	found = *link;
 	if (!found)
 		return EINVAL;
 	*link = found->next;
@@ -107,26 +89,24 @@ static int unmap(struct rs_stream *s, const void *buffer, size_t length)
 
 int riounmap(int socket, void *buf, size_t len)
 {
-	struct rsocket *rs = lock_connected(socket);
+	RS_LOCKED rs = lock_connected(socket);
 
-	return rs ? unlock(rs, unmap(rs->stream, buf, len)) : -1;
+	return rs ? cm_fail(unmap(rs->stream, buf, len)) : -1;
 }
 
-/* Write one entry to the list of the peer. Returns an errno. The caller may send a message. */
-int rs_iomaps_send(struct rsocket *rs)
+/* Write one entry to the list of the peer. The caller may send a message. */
+void rs_iomaps_send(struct rsocket *rs)
 {
 	struct rs_stream *s = rs->stream;
-	struct rs_mapping *mapping = s->mappings;
+	struct rs_mapping *mapping = *RS_FIND(s->mappings, one, one->pending);
 	struct rs_iomap entry;
 	struct iovec iov = {&entry, sizeof entry};
 	struct rs_cursor from = {.iov = &iov};
 	uint32_t message;
 
-	while (mapping && !mapping->pending)
-		mapping = mapping->next;
 	s->iomaps_pending = mapping;
 	if (!mapping)
-		return 0;
+		return;
 	mapping->pending = false;
 	message = rs_message(RS_IOMAP, (uint32_t)mapping->index);
 	entry = (struct rs_iomap){
@@ -137,12 +117,10 @@ int rs_iomaps_send(struct rsocket *rs)
 					  {bswap_64(entry.memory.address),
 					   bswap_32(entry.memory.key),
 					   bswap_32(entry.memory.length)}};
-	s->messages_sent++;
-	return rs_stream_write(s, &from, sizeof entry,
-			       s->peer_targets.address +
-				       s->peer_targets.length * sizeof(struct rs_sge) +
-				       (uint32_t)mapping->index * sizeof entry,
-			       s->peer_targets.key, &message);
+	rs_stream_write(rs, &from, sizeof entry,
+			s->peer_targets.address + s->peer_targets.length * sizeof(struct rs_sge) +
+				(uint32_t)mapping->index * sizeof entry,
+			s->peer_targets.key, &message);
 }
 
 void rs_iomaps_close(struct rs_stream *s)
@@ -162,27 +140,25 @@ static const struct rs_iomap *find(struct rs_stream *s, uint64_t offset)
 }
 
 /* Write as much as there is room for. Returns an errno. */
-static int write_part(struct rs_stream *s, struct rs_cursor *from, uint64_t offset, size_t left,
-		      uint32_t *written)
+static int write_part(struct rsocket *rs, struct rs_cursor *from, uint64_t offset, size_t *left)
 {
-	const struct rs_iomap *target = find(s, offset);
-	uint64_t end = target ? target->offset + target->memory.length : 0;
+	const struct rs_iomap *target = find(rs->stream, offset);
+	uint32_t most, length;
 
 	if (!target)
 		return EINVAL;
-	*written = left < RS_TRANSFER ? (uint32_t)left : RS_TRANSFER;
-	if (*written > s->send_free)
-		*written = s->send_free;
-	if (*written > end - offset)
-		*written = (uint32_t)(end - offset);
-	return rs_stream_write(s, from, *written, target->memory.address + offset - target->offset,
-			       target->memory.key, NULL);
+	offset -= target->offset;
+	most = MIN(rs->stream->send_free, target->memory.length - (uint32_t)offset);
+	length = (uint32_t)MIN(MIN(*left, RS_TRANSFER), most);
+	*left -= rs_stream_write(rs, from, length, target->memory.address + offset,
+				 target->memory.key, NULL);
+	return 0;
 }
 
 /* Returns the number of bytes written, or -1 with errno if there are none. */
 size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags)
 {
-	struct rsocket *rs = lock_connected(socket);
+	RS_LOCKED rs = lock_connected(socket);
 	struct iovec iov = {(void *)buf, count};
 	struct rs_cursor from = {.iov = &iov};
 	size_t left = count;
@@ -191,17 +167,11 @@ size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int fla
 	if (!rs)
 		return (size_t)-1;
 	while (left && !error) {
-		uint32_t written = 0;
-
 		error = rs_stream_wait_to_send(rs, flags);
 		if (!error && rs->stream->iomaps_pending)
-			error = rs_iomaps_send(rs);
+			rs_iomaps_send(rs);
 		else if (!error)
-			error = write_part(rs->stream, &from, (uint64_t)offset + (count - left),
-					   left, &written);
-		left -= error ? 0 : written;
+			error = write_part(rs, &from, (uint64_t)offset + (count - left), &left);
 	}
-	if (left < count)
-		error = 0;
-	return unlock(rs, error) ? (size_t)-1 : count - left;
+	return error && left == count ? (size_t)cm_fail(error) : count - left;
 }

@@ -65,21 +65,19 @@ static int set_of_id(struct rsocket *rs, int name, const void *value, size_t siz
 static int apply(struct rsocket *rs, const struct option *option, const void *value)
 {
 	struct rs_options *options = &rs->options;
+	int *number = (int *)((char *)options + option->offset);
 	uint8_t tos = (uint8_t)options->tos;
 
-	if (option->level == SOL_SOCKET && option->name == SO_REUSEADDR)
+	if (number == &options->reuse)
 		return set_of_id(rs, RDMA_OPTION_ID_REUSEADDR, value, sizeof(int));
-	if (option->level == IPPROTO_IPV6)
+	if (number == &options->only_ipv6)
 		return set_of_id(rs, RDMA_OPTION_ID_AFONLY, value, sizeof(int));
-	if (option->level == IPPROTO_IP)
+	if (number == &options->tos)
 		return set_of_id(rs, RDMA_OPTION_ID_TOS, &tos, sizeof tos);
-	if (option->level == SOL_SOCKET && option->name == SO_RCVBUF)
-		options->receive_buffer *=
-			options->receive_buffer > INT32_MAX / 2 ? 1 : 2; /* as Linux */
-	if (option->level == SOL_SOCKET && option->name == SO_SNDBUF)
-		options->send_buffer *= options->send_buffer > INT32_MAX / 2 ? 1 : 2;
-	if (option->level == SOL_RDMA && option->name == RDMA_IOMAPSIZE)
-		options->iomaps = rs_iomap_count(options->iomaps);
+	if (number == &options->receive_buffer || number == &options->send_buffer)
+		*number *= *number > INT32_MAX / 2 ? 1 : 2; /* as Linux */
+	if (number == &options->iomaps)
+		*number = rs_iomap_count(*number);
 	rs->keepalive_due = options->keepalive && rs->type == SOCK_STREAM
 				    ? rs_now() + options->idle * INT64_C(1000000000)
 				    : 0;
@@ -109,29 +107,20 @@ static int set(struct rsocket *rs, int level, int name, const void *value, sockl
 
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen)
 {
-	struct rsocket *rs = rs_get(socket);
-	int error;
+	RS_LOCKED rs = rs_lock(socket);
+	int error = rs ? set(rs, level, optname, optval, optlen) : EBADF;
 
-	if (!rs)
-		return -1;
-	pthread_mutex_lock(&rs->mutex);
-	error = set(rs, level, optname, optval, optlen);
-	pthread_mutex_unlock(&rs->mutex);
-	if (rs->keepalive_due)
+	if (rs && rs->keepalive_due)
 		rs_wake_thread();
-	rs_put(rs);
 	return cm_fail(error);
 }
 
 /* The numbers that are not set but found out; -1 for another option. */
 static int state_of(struct rsocket *rs, int name)
 {
-	int error = rs->error;
-
 	switch (name) {
 	case SO_ERROR:
-		rs->error = 0;
-		return error;
+		return rs_take_error(rs);
 	case SO_TYPE:
 		return rs->type;
 	case SO_DOMAIN:
@@ -147,8 +136,7 @@ static int state_of(struct rsocket *rs, int name)
 
 static void copy(void *value, socklen_t *length, const void *from, size_t size)
 {
-	if (*length > size)
-		*length = (socklen_t)size;
+	*length = (socklen_t)MIN(*length, size);
 	memcpy(value, from, *length);
 }
 
@@ -204,14 +192,7 @@ static int get(struct rsocket *rs, int level, int name, void *value, socklen_t *
 
 int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen)
 {
-	struct rsocket *rs = rs_get(socket);
-	int error;
+	RS_LOCKED rs = rs_lock(socket);
 
-	if (!rs)
-		return -1;
-	pthread_mutex_lock(&rs->mutex);
-	error = get(rs, level, optname, optval, optlen);
-	pthread_mutex_unlock(&rs->mutex);
-	rs_put(rs);
-	return cm_fail(error);
+	return rs ? cm_fail(get(rs, level, optname, optval, optlen)) : -1;
 }

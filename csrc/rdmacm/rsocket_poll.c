@@ -32,37 +32,27 @@ short rs_events(struct rsocket *rs, short wanted)
 struct poll_call {
 	struct pollfd *fds, *others;
 	nfds_t count;
-	struct rsocket **rsockets;
-	struct rs_waiter *waiters;
+	struct member {
+		struct rsocket *rs; /* or null */
+		struct rs_waiter waiter;
+	} *members;
 	bool waiting;
 };
-
-/* The rsocket of a number, or null; a set of repoll_create is polled as an epoll set. */
-static struct rsocket *get_rsocket(int number)
-{
-	struct rsocket *rs = rs_get(number);
-
-	if (!rs || rs->type != RS_SET)
-		return rs;
-	rs_put(rs);
-	return NULL;
-}
 
 static int begin(struct poll_call *call)
 {
 	bool any = false;
 
 	call->others = calloc(call->count + 1, sizeof *call->others);
-	call->rsockets = calloc(call->count + 1, sizeof *call->rsockets);
-	call->waiters = calloc(call->count + 1, sizeof *call->waiters);
-	if (!call->others || !call->rsockets || !call->waiters)
+	call->members = calloc(call->count + 1, sizeof *call->members);
+	if (!call->others || !call->members)
 		return ENOMEM;
 	for (nfds_t i = 0; i < call->count; i++) {
 		call->others[i] = call->fds[i];
-		call->rsockets[i] = get_rsocket(call->fds[i].fd);
-		if (call->rsockets[i])
+		call->members[i].rs = rs_get_member(call->fds[i].fd);
+		if (call->members[i].rs)
 			call->others[i].fd = -1;
-		any |= call->rsockets[i] != NULL;
+		any |= call->members[i].rs != NULL;
 	}
 	call->others[call->count] = (struct pollfd){.fd = -1, .events = POLLIN};
 	if (any)
@@ -72,14 +62,14 @@ static int begin(struct poll_call *call)
 
 static void finish(struct poll_call *call)
 {
-	for (nfds_t i = 0; call->rsockets && i < call->count; i++) {
-		struct rsocket *rs = call->rsockets[i];
+	for (nfds_t i = 0; call->members && i < call->count; i++) {
+		struct rsocket *rs = call->members[i].rs;
 
 		if (!rs)
 			continue;
 		if (call->waiting) {
 			pthread_mutex_lock(&rs->mutex);
-			rs_remove_waiter(rs, &call->waiters[i]);
+			rs_remove_waiter(rs, &call->members[i].waiter);
 			pthread_mutex_unlock(&rs->mutex);
 		}
 		rs_put(rs);
@@ -87,8 +77,7 @@ static void finish(struct poll_call *call)
 	if (call->others && call->others[call->count].fd >= 0)
 		close(call->others[call->count].fd);
 	free(call->others);
-	free(call->rsockets);
-	free(call->waiters);
+	free(call->members);
 }
 
 /* Look at the rsockets, and, from the second time on, have changes reported. Returns how many have
@@ -98,15 +87,15 @@ static int look(struct poll_call *call, bool wait)
 	int ready = 0;
 
 	for (nfds_t i = 0; i < call->count; i++) {
-		struct rsocket *rs = call->rsockets[i];
+		struct rsocket *rs = call->members[i].rs;
 		struct pollfd *fd = &call->fds[i];
 
 		if (!rs)
 			continue;
 		pthread_mutex_lock(&rs->mutex);
 		if (wait && !call->waiting) {
-			call->waiters[i].fd = call->others[call->count].fd;
-			rs_add_waiter(rs, &call->waiters[i]);
+			call->members[i].waiter.fd = call->others[call->count].fd;
+			rs_add_waiter(rs, &call->members[i].waiter);
 		}
 		fd->revents = rs_events(rs, fd->events);
 		if (wait && !fd->revents && rs_arm(rs))
@@ -134,7 +123,7 @@ static int poll_others(struct poll_call *call, const struct timespec *timeout)
 			return -1;
 	}
 	for (nfds_t i = 0; i < call->count; i++)
-		if (!call->rsockets[i])
+		if (!call->members[i].rs)
 			call->fds[i].revents = call->others[i].revents;
 	return ready;
 }

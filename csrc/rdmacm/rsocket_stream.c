@@ -19,11 +19,14 @@ enum { KEPT_FOR_SHUTDOWN = 2, LINGER = 10 /* s */ };
 
 #define VALUE(message) ((message) & 0x1fffffff)
 
-/* Post a send request. Its completion frees `bytes` of the send buffer. */
-static int post(struct rs_stream *s, struct ibv_send_wr *request, enum rs_request kind,
-		uint32_t bytes)
+/* Post a send request. Its completion frees `bytes` of the send buffer. Returns whether it is posted;
+ * else the rsocket has failed. */
+static bool post(struct rsocket *rs, struct ibv_send_wr *request, enum rs_request kind,
+		 uint32_t bytes)
 {
+	struct rs_stream *s = rs->stream;
 	struct ibv_send_wr *bad;
+	int error;
 
 	request->wr_id = (uint64_t)bytes << 8 | kind;
 	if (kind == RS_CONTROL)
@@ -31,26 +34,28 @@ static int post(struct rs_stream *s, struct ibv_send_wr *request, enum rs_reques
 	else
 		s->requests_free--;
 	s->send_free -= bytes;
-	return ibv_post_send(s->qp, request, &bad);
+	error = ibv_post_send(s->qp, request, &bad);
+	if (error)
+		rs_fail(rs, error);
+	return !error;
 }
 
 static void post_control(struct rsocket *rs, uint32_t message)
 {
 	struct ibv_send_wr request = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
 				      .imm_data = htobe32(message)};
-	int error = post(rs->stream, &request, RS_CONTROL, 0);
 
-	if (error)
-		rs_fail(rs, error);
+	post(rs, &request, RS_CONTROL, 0);
 }
 
-/* Write bytes of the program to the peer's memory, by way of the send buffer unless they are few.
- * `room` is what the send buffer has. Returns an errno. */
-int rs_stream_write(struct rs_stream *s, struct rs_cursor *from, uint32_t length, uint64_t address,
-		    uint32_t key, const uint32_t *message)
+/* Write bytes of the program to the peer's memory, by way of the send buffer, which has room, unless
+ * they are few. Returns their number, or 0 if the rsocket has failed. */
+uint32_t rs_stream_write(struct rsocket *rs, struct rs_cursor *from, uint32_t length,
+			 uint64_t address, uint32_t key, const uint32_t *message)
 {
+	struct rs_stream *s = rs->stream;
 	uint8_t few[RS_MAX_INLINE];
-	uint32_t first = s->send_size - s->send_offset;
+	uint32_t first = MIN(s->send_size - s->send_offset, length);
 	struct ibv_sge parts[2] = {{(uintptr_t)few, length, 0}};
 	struct ibv_send_wr request = {
 		.sg_list = parts,
@@ -59,26 +64,28 @@ int rs_stream_write(struct rs_stream *s, struct rs_cursor *from, uint32_t length
 		.wr.rdma = {address, key},
 	};
 
-	if (message)
+	if (message) {
 		request.imm_data = htobe32(*message);
+		s->messages_sent++;
+	}
 	if (length <= s->max_inline) {
 		rs_copy(few, from, length);
 		request.send_flags = IBV_SEND_INLINE;
-		return post(s, &request, RS_SENT, 0);
+		return post(rs, &request, RS_SENT, 0) ? length : 0;
 	}
-	first = first < length ? first : length;
 	rs_copy(s->sent + s->send_offset, from, first);
 	rs_copy(s->sent, from, length - first);
 	parts[0] = (struct ibv_sge){(uintptr_t)s->sent + s->send_offset, first, s->local_mr->lkey};
 	parts[1] = (struct ibv_sge){(uintptr_t)s->sent, length - first, s->local_mr->lkey};
 	request.num_sge = first < length ? 2 : 1;
 	s->send_offset = (s->send_offset + length) % s->send_size;
-	return post(s, &request, RS_SENT, length);
+	return post(rs, &request, RS_SENT, length) ? length : 0;
 }
 
 /* Offer the half of the receive buffer that was read, in the next target of the peer. */
-static int offer_half(struct rs_stream *s, uint32_t message)
+static void offer_half(struct rsocket *rs, uint32_t message)
 {
+	struct rs_stream *s = rs->stream;
 	struct rs_sge *update = &s->updates[s->update++ % RS_CONTROLS];
 	struct ibv_sge part = {(uintptr_t)update, sizeof *update, s->local_mr->lkey};
 	struct ibv_send_wr request = {
@@ -99,7 +106,7 @@ static int offer_half(struct rs_stream *s, uint32_t message)
 	s->consumed -= half;
 	s->offered = s->offered ? 0 : half;
 	s->peer_target = (s->peer_target + 1) % s->peer_targets.length;
-	return post(s, &request, RS_CONTROL, 0);
+	post(rs, &request, RS_CONTROL, 0);
 }
 
 /* Tell the peer that it may send more, if that is worth a message. */
@@ -108,19 +115,15 @@ static void grant(struct rsocket *rs)
 	struct rs_stream *s = rs->stream;
 	uint32_t message = rs_message(RS_GRANT, s->messages + s->credits);
 	bool half = s->consumed >= s->receive_size / 2;
-	int error;
 
 	if (rs->state != RS_CONNECTED || s->controls_free <= KEPT_FOR_SHUTDOWN ||
 	    (!half && (uint16_t)(s->messages - s->granted) < s->credits / 2))
 		return;
 	s->granted = s->messages;
-	if (!half) {
+	if (half)
+		offer_half(rs, message);
+	else
 		post_control(rs, message);
-		return;
-	}
-	error = offer_half(s, message);
-	if (error)
-		rs_fail(rs, error);
 }
 
 static void disconnect(struct rsocket *rs)
@@ -220,11 +223,6 @@ void rs_stream_poll(struct rsocket *rs)
 	grant(rs);
 }
 
-void rs_stream_arm(struct rsocket *rs)
-{
-	ibv_req_notify_cq(rs->stream->cq, 0);
-}
-
 /* Use the next target if it was written. Its key and length are read at once, after which the
  * address is there, too: the peer's write may be under way. */
 static bool has_target(struct rs_stream *s)
@@ -245,34 +243,26 @@ static bool has_target(struct rs_stream *s)
 	return true;
 }
 
-bool rs_stream_has_room(struct rs_stream *s)
-{
-	return s->requests_free && s->send_free >= RS_LOW_WATER;
-}
-
 /* Whether a message can be sent. */
 static bool can_send(struct rsocket *rs)
 {
 	struct rs_stream *s = rs->stream;
 
-	return rs->writing && rs_stream_has_room(s) && s->messages_sent != s->send_limit &&
-	       has_target(s);
+	return rs->writing && s->requests_free && s->send_free >= RS_LOW_WATER &&
+	       s->messages_sent != s->send_limit && has_target(s);
 }
 
 /* Whether a call that sends has something to do, or an error to return. */
-bool rs_stream_may_send(struct rsocket *rs)
+static bool may_send(struct rsocket *rs)
 {
-	if (rs->state == RS_CONNECTING)
-		return false;
-	return !rs->writing || can_send(rs);
+	return rs->state != RS_CONNECTING && (!rs->writing || can_send(rs));
 }
 
-/* Why nothing can be sent; 0 if something can. SO_ERROR is returned once. */
-int rs_stream_send_error(struct rsocket *rs)
+/* Why nothing can be sent; 0 if something can. */
+static int send_error(struct rsocket *rs)
 {
-	int error = rs->error;
+	int error = rs_take_error(rs);
 
-	rs->error = 0;
 	if (error || rs->writing)
 		return error;
 	if (rs->state == RS_IDLE || rs->state == RS_LISTENING)
@@ -281,44 +271,28 @@ int rs_stream_send_error(struct rsocket *rs)
 }
 
 /* Send a message, of as much as there is room for. Returns its length, or 0 after a failure. */
-static size_t send_message(struct rsocket *rs, struct rs_cursor *from, size_t left)
+static uint32_t send_message(struct rsocket *rs, struct rs_cursor *from, size_t left)
 {
-	struct rs_stream *s = rs->stream;
-	size_t length = left < RS_TRANSFER ? left : RS_TRANSFER;
-	uint32_t message;
-	int error;
+	struct rs_sge *target = &rs->stream->target;
+	uint32_t most = MIN(rs->stream->send_free, target->length);
+	uint32_t length = (uint32_t)MIN(MIN(left, RS_TRANSFER), most);
+	uint64_t address = target->address;
+	uint32_t message = rs_message(RS_DATA, length);
 
-	if (length > s->send_free)
-		length = s->send_free;
-	if (length > s->target.length)
-		length = s->target.length;
-	message = rs_message(RS_DATA, (uint32_t)length);
-	s->messages_sent++;
-	error = rs_stream_write(s, from, (uint32_t)length, s->target.address, s->target.key,
-				&message);
-	s->target.address += length;
-	s->target.length -= (uint32_t)length;
-	if (error)
-		rs_fail(rs, error);
-	return error ? 0 : length;
-}
-
-static bool is_nonblocking(struct rsocket *rs, int flags)
-{
-	return rs->status_flags & O_NONBLOCK || flags & MSG_DONTWAIT;
+	target->address += length;
+	target->length -= length;
+	return rs_stream_write(rs, from, length, address, target->key, &message);
 }
 
 /* Wait until something can be sent. Returns an errno. */
 int rs_stream_wait_to_send(struct rsocket *rs, int flags)
 {
-	int error = rs_wait_until(rs, rs_stream_may_send, is_nonblocking(rs, flags),
-				  rs_deadline(&rs->options.send_timeout));
+	int error = rs_wait_until(rs, may_send, flags, &rs->options.send_timeout);
 
-	return error ? error : rs_stream_send_error(rs);
+	return error ? error : send_error(rs);
 }
 
-/* Send bytes of a program: all of them, unless it does not want to wait. The caller has the mutex.
- */
+/* Send bytes of a program: all, unless it does not want to wait. The caller has the mutex. */
 ssize_t rs_stream_send(struct rsocket *rs, const struct iovec *iov, size_t count, int flags)
 {
 	size_t length = rs_length(iov, count), left = length;
@@ -326,11 +300,11 @@ ssize_t rs_stream_send(struct rsocket *rs, const struct iovec *iov, size_t count
 	int error = flags & MSG_OOB ? EOPNOTSUPP : 0;
 
 	if (!error && !length)
-		error = rs->state == RS_CONNECTED ? 0 : rs_stream_send_error(rs);
+		error = rs->state == RS_CONNECTED ? 0 : send_error(rs);
 	while (!error && left) {
 		error = rs_stream_wait_to_send(rs, flags);
 		if (!error && rs->stream->iomaps_pending)
-			error = rs_iomaps_send(rs);
+			rs_iomaps_send(rs);
 		else if (!error)
 			left -= send_message(rs, &from, left);
 	}
@@ -340,20 +314,16 @@ ssize_t rs_stream_send(struct rsocket *rs, const struct iovec *iov, size_t count
 /* Whether a call that receives has something to do, or an error to return. */
 static bool may_receive(struct rsocket *rs)
 {
-	if (rs->state == RS_CONNECTING)
-		return false;
-	return !rs->reading || rs->stream->ready;
+	return rs->state != RS_CONNECTING && (!rs->reading || rs->stream->ready);
 }
 
 /* Copy what has arrived to the program, up to `most` bytes, and free its place unless `peek`. */
 static size_t take(struct rsocket *rs, struct rs_cursor *to, size_t most, bool peek)
 {
 	struct rs_stream *s = rs->stream;
-	uint32_t length = most < s->ready ? (uint32_t)most : s->ready;
-	uint32_t first = s->receive_size - s->receive_offset;
+	uint32_t length = (uint32_t)MIN(most, s->ready);
+	uint32_t first = MIN(s->receive_size - s->receive_offset, length);
 
-	if (first > length)
-		first = length;
 	rs_fill(to, s->received + s->receive_offset, first);
 	rs_fill(to, s->received, length - first);
 	if (peek)
@@ -365,12 +335,11 @@ static size_t take(struct rsocket *rs, struct rs_cursor *to, size_t most, bool p
 	return length;
 }
 
-/* Why nothing is received; 0 at the end of the stream. SO_ERROR is returned once. */
+/* Why nothing is received; 0 at the end of the stream. */
 static int receive_error(struct rsocket *rs)
 {
-	int error = rs->error;
+	int error = rs_take_error(rs);
 
-	rs->error = 0;
 	return error || rs->state >= RS_CONNECTED ? error : ENOTCONN;
 }
 
@@ -385,8 +354,7 @@ ssize_t rs_stream_receive(struct rsocket *rs, const struct iovec *iov, size_t co
 	if (!length)
 		return 0;
 	while (!error && !ended && (!got || (all && got < length))) {
-		error = rs_wait_until(rs, may_receive, is_nonblocking(rs, flags),
-				      rs_deadline(&rs->options.receive_timeout));
+		error = rs_wait_until(rs, may_receive, flags, &rs->options.receive_timeout);
 		ended = !error && !(rs->stream && rs->stream->ready);
 		if (ended)
 			error = receive_error(rs);
@@ -444,26 +412,21 @@ void rs_stream_linger(struct rsocket *rs)
 {
 	const struct linger *linger = &rs->options.linger;
 	struct timeval limit = {.tv_sec = linger->l_onoff ? linger->l_linger : LINGER};
-	int error = 0;
 
 	if (rs->state != RS_CONNECTED || !limit.tv_sec)
 		return;
 	if (rs->reading || rs->writing)
 		rs_stream_shutdown(rs, SHUT_RDWR);
-	do
-		error = rs_wait_until(rs, is_sent, false, rs_deadline(&limit));
-	while (error == EINTR);
+	rs->status_flags &= ~O_NONBLOCK;
+	while (rs_wait_until(rs, is_sent, 0, &limit) == EINTR)
+		;
 }
 
 /* Keep a connection alive: a peer that is gone does not answer. */
 void rs_stream_keepalive(struct rsocket *rs)
 {
 	struct ibv_send_wr request = {.opcode = IBV_WR_RDMA_WRITE};
-	int error;
 
-	if (rs->state != RS_CONNECTED || rs->stream->controls_free <= KEPT_FOR_SHUTDOWN)
-		return;
-	error = post(rs->stream, &request, RS_CONTROL, 0);
-	if (error)
-		rs_fail(rs, error);
+	if (rs->state == RS_CONNECTED && rs->stream->controls_free > KEPT_FOR_SHUTDOWN)
+		post(rs, &request, RS_CONTROL, 0);
 }

@@ -38,7 +38,6 @@ struct rs_stream {
 	struct ibv_cq *cq;
 	struct ibv_mr *remote_mr, *local_mr;
 	uint8_t *memory;
-	size_t mapped;
 	uint32_t max_inline;
 	bool swap; /* the peer has the other order of bytes */
 	bool shut; /* this side has ended what it sends */
@@ -70,13 +69,10 @@ struct rs_stream {
 int rs_stream_post_receives(struct rs_stream *s, unsigned count);
 
 /* rsocket_stream.c */
-int rs_stream_write(struct rs_stream *s, struct rs_cursor *from, uint32_t length, uint64_t address,
-		    uint32_t key, const uint32_t *message);
-bool rs_stream_has_room(struct rs_stream *s);
-bool rs_stream_may_send(struct rsocket *rs);
-int rs_stream_send_error(struct rsocket *rs);
+uint32_t rs_stream_write(struct rsocket *rs, struct rs_cursor *from, uint32_t length,
+			 uint64_t address, uint32_t key, const uint32_t *message);
 int rs_stream_wait_to_send(struct rsocket *rs, int flags);
 
 /* rsocket_iomap.c */
-int rs_iomaps_send(struct rsocket *rs);
+void rs_iomaps_send(struct rsocket *rs);
 void rs_iomaps_close(struct rs_stream *s);

@@ -5,13 +5,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "rsocket_stream.h"
 
 enum { VERSION = 1, FLAG_BIG_ENDIAN = 1, FLAG_IOMAPS = 2 };
-
-#define ROUND_UP(size) (((size) + 4095) & ~(size_t)4095)
 
 static const bool BIG_ENDIAN_HOST = __BYTE_ORDER == __BIG_ENDIAN;
 
@@ -22,9 +19,9 @@ static uint32_t queue_size(int wanted, const struct ibv_device_attr *device)
 
 	if (most > RS_MAX_QUEUE)
 		most = RS_MAX_QUEUE;
-	return wanted < RS_MIN_QUEUE	 ? RS_MIN_QUEUE
-	       : (uint32_t)wanted < most ? (uint32_t)wanted
-					 : most;
+	if (wanted < RS_MIN_QUEUE)
+		return RS_MIN_QUEUE;
+	return (uint32_t)wanted < most ? (uint32_t)wanted : most;
 }
 
 static int create_qp(struct rsocket *rs, struct rs_stream *s)
@@ -66,23 +63,19 @@ static int create_qp(struct rsocket *rs, struct rs_stream *s)
  * in a region of its own, the send buffer and the entries that are written to the peer. */
 static int create_buffers(struct rsocket *rs, struct rs_stream *s)
 {
-	size_t lists =
-		ROUND_UP(sizeof *s->targets * RS_TARGETS + sizeof *s->iomaps * s->iomap_count);
-	size_t received = ROUND_UP(s->receive_size),
-	       sent = s->send_size + sizeof *s->updates * RS_CONTROLS;
-	uint8_t *memory;
+	size_t lists = sizeof *s->targets * RS_TARGETS + sizeof *s->iomaps * s->iomap_count;
+	size_t written = lists + s->receive_size;
+	size_t sent = s->send_size + sizeof *s->updates * RS_CONTROLS;
 
-	s->mapped = lists + received + ROUND_UP(sent);
-	memory = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
+	s->memory = calloc(1, written + sent);
+	if (!s->memory)
 		return -1;
-	s->memory = memory;
-	s->targets = (struct rs_sge *)memory;
+	s->targets = (struct rs_sge *)s->memory;
 	s->iomaps = (struct rs_iomap *)(s->targets + RS_TARGETS);
-	s->received = memory + lists;
-	s->sent = memory + lists + received;
+	s->received = s->memory + lists;
+	s->sent = s->memory + written;
 	s->updates = (struct rs_sge *)(s->sent + s->send_size);
-	s->remote_mr = ibv_reg_mr(rs->id->pd, memory, lists + received,
+	s->remote_mr = ibv_reg_mr(rs->id->pd, s->memory, written,
 				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	s->local_mr = s->remote_mr ? ibv_reg_mr(rs->id->pd, s->sent, sent, IBV_ACCESS_LOCAL_WRITE)
 				   : NULL;
@@ -125,8 +118,7 @@ void rs_stream_close(struct rs_stream *s)
 		ibv_dereg_mr(s->remote_mr);
 	if (s->local_mr)
 		ibv_dereg_mr(s->local_mr);
-	if (s->memory)
-		munmap(s->memory, s->mapped);
+	free(s->memory);
 	free(s);
 }
 

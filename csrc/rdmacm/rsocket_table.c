@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "rsocket.h"
+#include "rsocket_stream.h"
 
 enum { PAGES = 1024, PAGE = 1024 };
 
@@ -84,6 +84,38 @@ struct rsocket *rs_get(int number)
 	if (!rs)
 		errno = EBADF;
 	return rs;
+}
+
+/* The same, and null for a set: it is polled as the epoll set that it has. */
+struct rsocket *rs_get_member(int number)
+{
+	struct rsocket *rs = rs_get(number);
+
+	if (!rs || rs->type != RS_SET)
+		return rs;
+	rs_put(rs);
+	return NULL;
+}
+
+/* As rs_get() with its mutex, for a variable of RS_LOCKED. */
+struct rsocket *rs_lock(int number)
+{
+	struct rsocket *rs = rs_get(number);
+
+	if (rs)
+		pthread_mutex_lock(&rs->mutex);
+	return rs;
+}
+
+void rs_unlock(struct rsocket **rs)
+{
+	int before = errno;
+
+	if (!*rs)
+		return;
+	pthread_mutex_unlock(&(*rs)->mutex);
+	rs_put(*rs);
+	errno = before;
 }
 
 /* The rsocket with the next number from `*number` on, for which the caller calls rs_put; null after
@@ -164,8 +196,7 @@ int rclose(int socket)
 		return cm_fail(EBADF);
 	if (last && rs->pid == getpid()) {
 		pthread_mutex_lock(&rs->mutex);
-		if (rs->stream)
-			rs_stream_linger(rs);
+		rs_stream_linger(rs);
 		rs->closed = true;
 		rs_wake(rs);
 		pthread_mutex_unlock(&rs->mutex);
@@ -203,22 +234,28 @@ int64_t rs_now(void)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* When a time ends, in ns; 0 is never. */
-int64_t rs_deadline(const struct timeval *timeout)
+/* How long a call of poll(2) waits for a time in ns, of which 0 is never. */
+int rs_milliseconds(int64_t deadline)
 {
-	int64_t time = timeout->tv_sec * INT64_C(1000000000) + timeout->tv_usec * INT64_C(1000);
+	int64_t left = (deadline - rs_now() + 999999) / 1000000;
 
-	return time ? rs_now() + time : 0;
+	return deadline ? (int)MAX(0, MIN(left, INT32_MAX)) : -1;
+}
+
+/* Write to the eventfd of threads that wait. */
+void rs_notify(int fd)
+{
+	const uint64_t one = 1;
+
+	if (write(fd, &one, sizeof one) < 0)
+		rw_warn("rsocket: a waiting thread was not woken: %s", strerror(errno));
 }
 
 void rs_wake(struct rsocket *rs)
 {
-	const uint64_t one = 1;
-
 	for (struct rs_waiter *waiter = rs->waiters; waiter; waiter = waiter->next) {
 		atomic_store(&waiter->changed, true);
-		if (write(waiter->fd, &one, sizeof one) < 0)
-			rw_warn("rsocket: a waiting thread was not woken: %s", strerror(errno));
+		rs_notify(waiter->fd);
 	}
 }
 
@@ -230,10 +267,8 @@ void rs_add_waiter(struct rsocket *rs, struct rs_waiter *waiter)
 
 void rs_remove_waiter(struct rsocket *rs, struct rs_waiter *waiter)
 {
-	struct rs_waiter **link = &rs->waiters;
+	struct rs_waiter **link = RS_FIND(rs->waiters, one, one == waiter);
 
-	while (*link && *link != waiter)
-		link = &(*link)->next;
 	if (*link)
 		*link = waiter->next;
 }
@@ -243,15 +278,12 @@ void rs_remove_waiter(struct rsocket *rs, struct rs_waiter *waiter)
 static int wait_for(int fd, int64_t deadline)
 {
 	struct pollfd pollfd = {.fd = fd, .events = POLLIN};
-	int64_t left = deadline - rs_now();
 	uint64_t count;
 	int got;
 
 	if (!deadline)
 		return read(fd, &count, sizeof count) < 0 ? errno : 0;
-	if (left <= 0)
-		return EAGAIN;
-	got = poll(&pollfd, 1, (int)(left / 1000000) + 1);
+	got = poll(&pollfd, 1, rs_milliseconds(deadline));
 	return got < 0 ? errno : got ? 0 : EAGAIN;
 }
 
@@ -272,11 +304,14 @@ static int wait_for_change(struct rsocket *rs, int64_t deadline)
 	return error;
 }
 
-/* Wait until `ready`, or until the deadline (ns; 0 is never). Returns an errno: EAGAIN after the
- * deadline. The caller has the mutex. */
-int rs_wait_until(struct rsocket *rs, bool (*ready)(struct rsocket *rs), bool nonblocking,
-		  int64_t deadline)
+/* Wait until `ready`. Returns an errno: EAGAIN after the timeout, of which 0 is none, and at once with
+ * MSG_DONTWAIT or O_NONBLOCK. The caller has the mutex. */
+int rs_wait_until(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int flags,
+		  const struct timeval *timeout)
 {
+	int64_t time = timeout->tv_sec * INT64_C(1000000000) + timeout->tv_usec * INT64_C(1000);
+	int64_t deadline = time ? rs_now() + time : 0;
+	bool nonblocking = rs->status_flags & O_NONBLOCK || flags & MSG_DONTWAIT;
 	int error = 0;
 
 	while (!error) {
@@ -301,7 +336,7 @@ bool rs_arm(struct rsocket *rs)
 		return false;
 	rs->armed = true;
 	if (rs->stream)
-		rs_stream_arm(rs);
+		ibv_req_notify_cq(rs->stream->cq, 0);
 	else
 		rs_datagrams_arm(rs);
 	return true;
@@ -323,43 +358,51 @@ void rs_fail(struct rsocket *rs, int error)
 	rs_wake(rs);
 }
 
+/* SO_ERROR, which is returned once. */
+int rs_take_error(struct rsocket *rs)
+{
+	int error = rs->error;
+
+	rs->error = 0;
+	return error;
+}
+
+/* The next bytes of the memory of a program, at most `length`: their number is returned. */
+static size_t next_part(struct rs_cursor *cursor, size_t length, char **part)
+{
+	size_t left;
+
+	while (cursor->offset == cursor->iov->iov_len) {
+		cursor->iov++;
+		cursor->offset = 0;
+	}
+	left = cursor->iov->iov_len - cursor->offset;
+	*part = (char *)cursor->iov->iov_base + cursor->offset;
+	length = MIN(length, left);
+	cursor->offset += length;
+	return length;
+}
+
 /* Copy bytes out of the memory of a program. */
 void rs_copy(void *to, struct rs_cursor *from, size_t length)
 {
-	while (length) {
-		size_t part = from->iov->iov_len - from->offset;
+	char *part;
 
-		if (part > length)
-			part = length;
-		if (part)
-			memcpy(to, (const char *)from->iov->iov_base + from->offset, part);
-		to = (char *)to + part;
-		length -= part;
-		from->offset += part;
-		if (from->offset == from->iov->iov_len) {
-			from->iov++;
-			from->offset = 0;
-		}
+	for (size_t size; length; length -= size) {
+		size = next_part(from, length, &part);
+		to = mempcpy(to, part, size);
 	}
 }
 
 /* Copy bytes into the memory of a program. */
 void rs_fill(struct rs_cursor *to, const void *from, size_t length)
 {
-	while (length) {
-		size_t part = to->iov->iov_len - to->offset;
+	char *part;
 
-		if (part > length)
-			part = length;
-		if (part)
-			memcpy((char *)to->iov->iov_base + to->offset, from, part);
-		from = (const char *)from + part;
-		length -= part;
-		to->offset += part;
-		if (to->offset == to->iov->iov_len) {
-			to->iov++;
-			to->offset = 0;
-		}
+	for (size_t size; length; length -= size) {
+		size = next_part(to, length, &part);
+		memcpy(part, from, size);
+		from = (const char *)from + size;
 	}
 }
 

@@ -124,8 +124,7 @@ static int64_t keep_alive(void)
 	while ((rs = rs_next(&number))) {
 		pthread_mutex_lock(&rs->mutex);
 		if (rs->keepalive_due && rs->keepalive_due <= now) {
-			if (rs->stream)
-				rs_stream_keepalive(rs);
+			rs_stream_keepalive(rs);
 			rs->keepalive_due = now + rs->options.idle * INT64_C(1000000000);
 		}
 		if (rs->keepalive_due && (!next || rs->keepalive_due < next))
@@ -136,13 +135,6 @@ static int64_t keep_alive(void)
 	return next;
 }
 
-static int timeout_of(int64_t due)
-{
-	int64_t left = (due - rs_now()) / 1000000 + 1;
-
-	return !due ? -1 : left < 0 ? 0 : left > 1000000 ? 1000000 : (int)left;
-}
-
 static void *run(void *argument)
 {
 	struct rs_thread *thread = argument;
@@ -151,7 +143,7 @@ static void *run(void *argument)
 	uint64_t count;
 
 	while (thread->sources) {
-		int got = epoll_wait(thread->epoll, &event, 1, timeout_of(due));
+		int got = epoll_wait(thread->epoll, &event, 1, rs_milliseconds(due));
 
 		if (got > 0 && event.data.ptr == thread->channel)
 			get_connection_events(thread);
@@ -219,6 +211,14 @@ struct rdma_event_channel *rs_event_channel(void)
 	return channel;
 }
 
+/* Returns -1 with errno. */
+int rs_create_id(struct rsocket *rs, enum rdma_port_space ps)
+{
+	struct rdma_event_channel *channel = rs_event_channel();
+
+	return channel ? rdma_create_id(channel, &rs->id, rs, ps) : -1;
+}
+
 /* The completion channel of a device. Returns null with errno. */
 struct ibv_comp_channel *rs_comp_channel(struct ibv_context *verbs)
 {
@@ -239,10 +239,8 @@ struct ibv_comp_channel *rs_comp_channel(struct ibv_context *verbs)
 /* Have the thread look which keepalive messages are due. */
 void rs_wake_thread(void)
 {
-	const uint64_t one = 1;
-
 	lock();
-	if (current && write(current->wake, &one, sizeof one) < 0)
-		rw_warn("rsocket: SO_KEEPALIVE is not in effect: %s", strerror(errno));
+	if (current)
+		rs_notify(current->wake);
 	unlock();
 }
