@@ -24,6 +24,8 @@
 		}                                                                                  \
 	} while (0)
 
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+
 /* What an older <infiniband/verbs.h> does not declare. */
 enum {
 	WITH_FLUSH = 1 << 11,
@@ -59,12 +61,26 @@ enum {
 struct scenario {
 	const char *name;
 	void (*run)(void);
+	struct scenario *next;
 };
 
+static struct scenario *scenarios;
+
+/* Define a function that the command line may name. */
+#define SCENARIO(function)                                                                         \
+	static void function(void);                                                                \
+	__attribute__((constructor)) static void add_##function(void)                              \
+	{                                                                                          \
+		static struct scenario own = {#function, function, NULL};                          \
+		own.next = scenarios;                                                              \
+		scenarios = &own;                                                                  \
+	}                                                                                          \
+	static void function(void)
+
 /* Run the scenario that the command line names. */
-static inline int run_scenario(const struct scenario *scenarios, int argc, char **argv)
+static inline int run_scenario(int argc, char **argv)
 {
-	for (; scenarios->name; scenarios++)
+	for (; scenarios; scenarios = scenarios->next)
 		if (argc == 2 && !strcmp(scenarios->name, argv[1])) {
 			scenarios->run();
 			return 0;
@@ -238,4 +254,10 @@ static inline void close_end(struct end *end)
 	CHECK(!ibv_dealloc_pd(end->pd));
 	CHECK(!ibv_close_device(end->context));
 	free(end->buffer);
+}
+
+static inline void close_ends(struct end *one, struct end *other)
+{
+	close_end(one);
+	close_end(other);
 }

@@ -156,7 +156,7 @@ static void use_endpoints(void)
 }
 
 /* Walk through the calls until the service removes its socket, whatever it answers. */
-static void invalid_replies(void)
+SCENARIO(invalid_replies)
 {
 	const char *path = getenv("RDMAWIRE_VERBS");
 	struct rdma_event_channel *channel;
@@ -179,7 +179,5 @@ static void invalid_replies(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"invalid_replies", invalid_replies}, {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

@@ -141,20 +141,22 @@ static struct rdma_cm_event *take_request(struct side *side)
 	return event;
 }
 
-static void request(struct side *side, const char *private_data)
+static void request(struct side *side, const char *text)
 {
-	struct rdma_conn_param param = parameters(private_data);
+	struct rdma_conn_param param = parameters("hello");
 
+	resolve(side, text, RDMA_PS_TCP);
+	create_qp(side->id);
 	CHECK(!rdma_connect(side->id, &param));
 }
 
-static void accept_request(struct side *side, const char *wanted)
+static void accept_request(struct side *side)
 {
 	struct rdma_conn_param param = parameters("welcome");
 	struct rdma_cm_event *event = take_request(side);
 
-	CHECK(event->param.conn.private_data_len > strlen(wanted));
-	CHECK(!strcmp(event->param.conn.private_data, wanted));
+	CHECK(event->param.conn.private_data_len >= sizeof "hello");
+	CHECK(!strcmp(event->param.conn.private_data, "hello"));
 	/* the peer's depths, exchanged */
 	CHECK(event->param.conn.responder_resources == 2 && event->param.conn.initiator_depth == 3);
 	CHECK(event->param.conn.retry_count == 5 && event->param.conn.rnr_retry_count == 6);
@@ -170,10 +172,8 @@ static void connect_sides(struct side *server, struct side *client, const char *
 {
 	struct rdma_cm_event *event;
 
-	resolve(client, text, RDMA_PS_TCP);
-	create_qp(client->id);
-	request(client, "hello");
-	accept_request(server, "hello");
+	request(client, text);
+	accept_request(server);
 	event = next_event(client->channel, RDMA_CM_EVENT_ESTABLISHED);
 	CHECK(!event->status && !strcmp(event->param.conn.private_data, "welcome"));
 	CHECK(event->param.conn.responder_resources == 3 && event->param.conn.initiator_depth == 2);
@@ -221,7 +221,7 @@ static void disconnect(struct side *one, struct side *other)
 }
 
 /* Connect between two devices, exchange data in both directions, and disconnect. */
-static void connection(void)
+SCENARIO(connection)
 {
 	struct side server = {0}, client = {0};
 
@@ -238,7 +238,7 @@ static void connection(void)
 }
 
 /* Addresses that mean this host are those of the first device; IPv6 has its own. */
-static void local_addresses(void)
+SCENARIO(local_addresses)
 {
 	static const char *const targets[][2] = {
 		{"127.0.0.1", "10.0.0.1"}, {"0.0.0.0", "10.0.0.1"}, {"10.0.0.1", "10.0.0.1"}};
@@ -247,7 +247,7 @@ static void local_addresses(void)
 	char text[64];
 
 	listen_on(&server, "::", RDMA_PS_TCP);
-	for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+	for (size_t i = 0; i < LENGTH(targets); i++) {
 		client = (struct side){0};
 		connect_sides(&server, &client, targets[i][0]);
 		CHECK(is_address(rdma_get_peer_addr(client.id), targets[i][1]));
@@ -274,23 +274,19 @@ static void local_addresses(void)
 }
 
 /* Refused by the program, and by the service because none listens. */
-static void rejection(void)
+SCENARIO(rejection)
 {
 	struct side server = {0}, client = {0};
 	struct rdma_cm_event *event;
 
-	resolve(&client, "10.0.0.2", RDMA_PS_TCP);
-	create_qp(client.id);
-	request(&client, "hello");
+	request(&client, "10.0.0.2");
 	expect(client.channel, RDMA_CM_EVENT_REJECTED, NO_SUCH_SERVICE);
 	CHECK(client.id->qp->state == IBV_QPS_ERR);
 	CHECK(rdma_connect(client.id, &(struct rdma_conn_param){0}) == -1 && errno == EINVAL);
 	rdma_destroy_qp(client.id);
 	CHECK(!rdma_destroy_id(client.id));
 	listen_on(&server, "10.0.0.2", RDMA_PS_TCP);
-	resolve(&client, "10.0.0.2", RDMA_PS_TCP);
-	create_qp(client.id);
-	request(&client, "hello");
+	request(&client, "10.0.0.2");
 	event = take_request(&server);
 	CHECK(!rdma_reject(server.id, "no", 3));
 	CHECK(!rdma_ack_cm_event(event));
@@ -303,15 +299,13 @@ static void rejection(void)
 }
 
 /* Requests that the program never took are refused when their listener is destroyed. */
-static void unseen_request(void)
+SCENARIO(unseen_request)
 {
 	struct side server = {0}, client = {0};
 	struct pollfd ready = {.events = POLLIN};
 
 	listen_on(&server, "10.0.0.2", RDMA_PS_TCP);
-	resolve(&client, "10.0.0.2", RDMA_PS_TCP);
-	create_qp(client.id);
-	request(&client, "hello");
+	request(&client, "10.0.0.2");
 	ready.fd = server.channel->fd;
 	CHECK(poll(&ready, 1, HANG * 1000) == 1);
 	CHECK(!rdma_destroy_id(server.listener));
@@ -323,14 +317,12 @@ static void unseen_request(void)
 }
 
 /* The network loses everything: for a service with short times. */
-static void no_answer(void)
+SCENARIO(no_answer)
 {
 	struct side client = {0};
 	struct rdma_conn_param param = {.private_data = "?", .private_data_len = 2};
 
-	resolve(&client, "10.0.0.2", RDMA_PS_TCP);
-	create_qp(client.id);
-	request(&client, "hello");
+	request(&client, "10.0.0.2");
 	expect(client.channel, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 	rdma_destroy_qp(client.id);
 	CHECK(!rdma_destroy_id(client.id));
@@ -353,15 +345,13 @@ static void expect_timeout(struct rdma_event_channel *channel)
 }
 
 /* The program does not answer a request: for a service with short times. */
-static void slow_program(void)
+SCENARIO(slow_program)
 {
 	struct side server = {0}, client = {0};
 	struct rdma_cm_event *event;
 
 	listen_on(&server, "10.0.0.2", RDMA_PS_TCP);
-	resolve(&client, "10.0.0.2", RDMA_PS_TCP);
-	create_qp(client.id);
-	request(&client, "hello");
+	request(&client, "10.0.0.2");
 	event = take_request(&server);
 	CHECK(!rdma_ack_cm_event(event));
 	expect_timeout(client.channel);
@@ -373,7 +363,7 @@ static void slow_program(void)
 }
 
 /* Errors of addresses and ports, and options. */
-static void addresses(void)
+SCENARIO(addresses)
 {
 	struct side one = {0}, other = {0};
 	struct rdma_cm_id *id;
@@ -443,7 +433,7 @@ static void move(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state sta
 }
 
 /* Queue pairs that the programs make and connect themselves, as UCX does. */
-static void own_queue_pairs(void)
+SCENARIO(own_queue_pairs)
 {
 	struct side server = {0}, client = {0};
 	struct ibv_qp *of_server, *of_client;
@@ -485,7 +475,7 @@ static void own_queue_pairs(void)
 }
 
 /* A datagram service is found by its port; one without a listener is not. */
-static void datagrams(void)
+SCENARIO(datagrams)
 {
 	struct side server = {0}, client = {0};
 	struct rdma_conn_param param = {.private_data = "who", .private_data_len = 4};
@@ -521,7 +511,7 @@ static void datagrams(void)
 }
 
 /* Join a group, which attaches the queue pair; leave it. */
-static void groups(void)
+SCENARIO(groups)
 {
 	struct side one = {0};
 	struct rdma_cm_event *event;
@@ -556,7 +546,7 @@ static void groups(void)
 }
 
 /* An id takes its events to another channel. */
-static void migration(void)
+SCENARIO(migration)
 {
 	struct side one = {0}, other = {0};
 	struct rdma_cm_event *event;
@@ -602,7 +592,7 @@ static void *serve(void *argument)
 }
 
 /* Ids without a channel, whose calls wait. */
-static void synchronous(void)
+SCENARIO(synchronous)
 {
 	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *found;
 	struct ibv_qp_init_attr init = {.cap = {4, 4, 1, 1, 64}, .sq_sig_all = 1};
@@ -653,7 +643,7 @@ int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, in
 			uint64_t arg);
 
 /* Events that are written to a channel: by a program, and with the result of a resolution. */
-static void written_events(void)
+SCENARIO(written_events)
 {
 	struct rdma_addrinfo *found, hints = {.ai_port_space = RDMA_PS_UDP};
 	struct rdma_cm_event *event;
@@ -694,7 +684,7 @@ static void written_events(void)
 }
 
 /* The peer's process is killed: its ids go, and the peer gets an event. */
-static void killed_peer(void)
+SCENARIO(killed_peer)
 {
 	struct side server = {0}, client = {0};
 	int pipes[2];
@@ -707,14 +697,12 @@ static void killed_peer(void)
 	if (!child) {
 		listen_on(&server, "10.0.0.2", RDMA_PS_TCP);
 		CHECK(write(pipes[1], "l", 1) == 1);
-		accept_request(&server, "hello");
+		accept_request(&server);
 		expect(server.channel, RDMA_CM_EVENT_ESTABLISHED, 0);
 		raise(SIGKILL);
 	}
 	CHECK(read(pipes[0], &byte, 1) == 1);
-	resolve(&client, "10.0.0.2", RDMA_PS_TCP);
-	create_qp(client.id);
-	request(&client, "hello");
+	request(&client, "10.0.0.2");
 	expect(client.channel, RDMA_CM_EVENT_ESTABLISHED, 0);
 	expect(client.channel, RDMA_CM_EVENT_DISCONNECTED, 0);
 	CHECK(waitpid(child, NULL, 0) == child);
@@ -724,7 +712,7 @@ static void killed_peer(void)
 }
 
 /* The service ends while a thread waits for events; another one is used afterwards. */
-static void service_ends(void)
+SCENARIO(service_ends)
 {
 	struct side one = {0};
 	struct rdma_cm_event *event;
@@ -744,7 +732,7 @@ static void service_ends(void)
 }
 
 /* What is refused, and what takes no service. */
-static void others(void)
+SCENARIO(others)
 {
 	struct ibv_context **contexts;
 	int count;
@@ -761,22 +749,5 @@ static void others(void)
 
 int main(int argc, char **argv)
 {
-	return run_scenario((const struct scenario[]){{"connection", connection},
-						      {"local_addresses", local_addresses},
-						      {"rejection", rejection},
-						      {"unseen_request", unseen_request},
-						      {"no_answer", no_answer},
-						      {"slow_program", slow_program},
-						      {"addresses", addresses},
-						      {"own_queue_pairs", own_queue_pairs},
-						      {"datagrams", datagrams},
-						      {"groups", groups},
-						      {"migration", migration},
-						      {"synchronous", synchronous},
-						      {"written_events", written_events},
-						      {"killed_peer", killed_peer},
-						      {"service_ends", service_ends},
-						      {"others", others},
-						      {NULL, NULL}},
-			    argc, argv);
+	return run_scenario(argc, argv);
 }

@@ -12,7 +12,7 @@ static void wait_for_service(unsigned long long address)
 	CHECK(getchar() == '\n');
 }
 
-static void host(void)
+SCENARIO(host)
 {
 	static char buffer[64] = "from the program";
 	struct ibv_context *context = open_device(0);
@@ -22,7 +22,7 @@ static void host(void)
 	CHECK(!ibv_close_device(context));
 }
 
-static void gpu(void)
+SCENARIO(gpu)
 {
 	struct ibv_context *context = open_device(0);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
@@ -50,7 +50,5 @@ static void gpu(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"host", host}, {"gpu", gpu}, {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

@@ -69,7 +69,7 @@ static int take_events(struct end *end, struct ibv_comp_channel *channel)
 /* A CQ with completions that came while it was not armed gives an event at once when it is armed, one
  * until the program gets it; a solicited one only for solicited or failed completions. Completions
  * that had an event give no other: programs may arm the CQ first and poll it then. */
-static void unpolled(void)
+SCENARIO(unpolled)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_comp_channel *channel;
@@ -92,12 +92,11 @@ static void unpolled(void)
 	complete(&a, &b, 2, false);
 	CHECK(take_events(&a, channel) == 1); /* of the failure */
 	CHECK(!ibv_req_notify_cq(a.cq, 1) && take_events(&a, channel) == 1);
-	close_end(&b);
-	close_end(&a);
+	close_ends(&b, &a);
 }
 
 /* A signal without SA_RESTART ends the wait for an event. */
-static void interrupted(void)
+SCENARIO(interrupted)
 {
 	struct sigaction action = {.sa_handler = tick};
 	struct itimerval often = {{0, 1000}, {0, 1000}}, never = {0};
@@ -118,8 +117,5 @@ static void interrupted(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {
-		{"unpolled", unpolled}, {"interrupted", interrupted}, {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

@@ -45,7 +45,7 @@ static unsigned poll_empty(struct ibv_cq *cq, uint64_t time, uint64_t use, uint6
 
 /* All polls but the first yield. If yields take long since threads of this process spin, few do; if
  * they take long for other reasons, nothing changes. */
-static void yielding(void)
+SCENARIO(yielding)
 {
 	struct ibv_context *context = open_device(0);
 	struct ibv_cq *cq = ibv_create_cq(context, 1, NULL, NULL, 0);
@@ -62,7 +62,5 @@ static void yielding(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"yielding", yielding}, {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

@@ -15,7 +15,6 @@ enum {
 	REGION = (SLOTS + RECEIVES) * PLACE,
 };
 
-#define LENGTH(array) (sizeof(array) / sizeof *(array))
 #define RECEIVE (UINT64_C(1) << 63) /* in the wr_id of a receive, above its index */
 
 /* One side of the program: a device with what lanes share. */

@@ -79,7 +79,7 @@ static enum ibv_wc_status write_from(struct end *from, struct end *to, uint64_t 
 }
 
 /* A buffer is registered in parts, with the domain that allocated it alone. */
-static void buffers(void)
+SCENARIO(buffers)
 {
 	struct ibv_parent_domain_init_attr parent_attr = {.comp_mask = ALLOW_CC_UNPROTECTED_ALLOC};
 	struct end a = {0}, b = {0};
@@ -116,11 +116,10 @@ static void buffers(void)
 	CHECK(!ibv_dereg_mr(first) && !ibv_dereg_mr(second));
 	ibv_free_buf(buf);
 	CHECK(!ibv_dealloc_pd(parent));
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
-static void dma_handles(void)
+SCENARIO(dma_handles)
 {
 	struct hint all = {WITH_CPU | WITH_HINT | WITH_MEMORY_TYPE, (uint32_t)sched_getcpu(), 3,
 			   VOLATILE_MEMORY};
@@ -158,7 +157,7 @@ static int advise(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, void *add
 }
 
 /* A region on demand may have holes, pages come and go, and a region may have all of the memory. */
-static void on_demand(void)
+SCENARIO(on_demand)
 {
 	const int access = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -194,12 +193,11 @@ static void on_demand(void)
 	CHECK(!memcmp(pages + PAGE, "a demand", 8) && !munmap(pages, 2 * PAGE));
 	CHECK(write_to(&a, &b, pages, some->rkey) != IBV_WC_SUCCESS);
 	CHECK(!ibv_dereg_mr(some) && !ibv_dereg_mr(all) && !ibv_dereg_mr(read_only));
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* Pages on demand are accessed with the rights that the program has to them then. */
-static void on_demand_rights(void)
+SCENARIO(on_demand_rights)
 {
 	const int access = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -214,8 +212,7 @@ static void on_demand_rights(void)
 	CHECK(!mprotect(page, PAGE, PROT_READ));
 	CHECK(write_to(&a, &b, page, mr->rkey) == IBV_WC_REM_OP_ERR);
 	CHECK(!memcmp(page, "a demand", 8) && !ibv_dereg_mr(mr) && !munmap(page, PAGE));
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 static struct ibv_dm *alloc_dm(struct ibv_context *context, size_t length)
@@ -261,7 +258,7 @@ static void check_device_memory(struct end *end, struct ibv_dm *dm, size_t max)
 }
 
 /* A peer writes to device memory by its offset, also through the descriptor of another device. */
-static void device_memory(void)
+SCENARIO(device_memory)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_device_attr_ex caps;
@@ -292,12 +289,11 @@ static void device_memory(void)
 	for (int i = 0; i < 64; i++) /* all of the device's, which the end of the context frees */
 		CHECK(alloc_dm(a.context, caps.max_dm_size));
 	CHECK(!alloc_dm(a.context, 4) && errno == ENOMEM);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* What is received into a null region is discarded; what is sent from it is zeros. */
-static void null_region(void)
+SCENARIO(null_region)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_sge sges[2], sge;
@@ -319,8 +315,7 @@ static void null_region(void)
 	sge = (struct ibv_sge){4096, 4, none->lkey};
 	CHECK(!ibv_post_send(b.qp, &wr, &bad) && poll_one(b.cq).status == IBV_WC_SUCCESS);
 	CHECK(!memcmp(a.buffer, "\0\0\0\0" "5678", 8) && !ibv_dereg_mr(none));
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 static void wait_for_byte(int fd)
@@ -367,8 +362,7 @@ static void import_objects(const struct end *theirs, uint32_t dm_handle, int exp
 	      IBV_WC_LOC_PROT_ERR);
 	CHECK(!ibv_free_dm(dm));
 	imported.buffer = NULL;
-	close_end(&imported);
-	close_end(&own);
+	close_ends(&imported, &own);
 }
 
 /* Open a device, which the child imports: it does not use what it has of its parent's. */
@@ -396,7 +390,7 @@ static void export_objects(int status)
 }
 
 /* Two processes share the objects of one open device. */
-static void imports(void)
+SCENARIO(imports)
 {
 	int status[2];
 	pid_t child;
@@ -415,7 +409,7 @@ static void imports(void)
 }
 
 /* A process may import its own device; what is un-imported stays. */
-static void unimports(void)
+SCENARIO(unimports)
 {
 	struct end end = {0};
 	struct ibv_context *context;
@@ -441,7 +435,7 @@ static void unimports(void)
 }
 
 /* The child of a fork queries the device, and has device memory of its own. */
-static void forked_memory(void)
+SCENARIO(forked_memory)
 {
 	struct ibv_context *context = open_device(0);
 	struct ibv_dm *mine = alloc_dm(context, 8), *own;
@@ -468,16 +462,5 @@ static void forked_memory(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"buffers", buffers},
-						    {"dma_handles", dma_handles},
-						    {"on_demand", on_demand},
-						    {"on_demand_rights", on_demand_rights},
-						    {"device_memory", device_memory},
-						    {"null_region", null_region},
-						    {"imports", imports},
-						    {"unimports", unimports},
-						    {"forked_memory", forked_memory},
-						    {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

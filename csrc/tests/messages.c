@@ -24,7 +24,7 @@ static void check_sent(struct end *end, enum ibv_wc_opcode opcode)
 }
 
 /* Every operation of a reliable connection, by ibv_post_send. */
-static void post_send(void)
+SCENARIO(post_send)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_sge sge;
@@ -64,12 +64,11 @@ static void post_send(void)
 	CHECK(!ibv_post_send(a.qp, &wr, &bad));
 	check_sent(&a, IBV_WC_COMP_SWAP);
 	CHECK(*(uint64_t *)a.buffer == 42 && *(uint64_t *)b.buffer == 7);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* Bytes of inline data are those at the time of posting, in several SGEs. */
-static void inline_data(void)
+SCENARIO(inline_data)
 {
 	struct end a = {0}, b = {0};
 	char one[] = "in", two[] = "line";
@@ -85,12 +84,11 @@ static void inline_data(void)
 	memset(two, 'x', sizeof two);
 	check_sent(&a, IBV_WC_SEND);
 	check_received(&b, 1, "inline", false);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* Several operations between one ibv_wr_start and its ibv_wr_complete. */
-static void extended_post(void)
+SCENARIO(extended_post)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_qp_ex *qp;
@@ -136,11 +134,10 @@ static void extended_post(void)
 	for (int i = 0; i <= DEPTH; i++)
 		ibv_wr_rdma_read(qp, b.mr->rkey, (uintptr_t)b.buffer);
 	CHECK(ibv_wr_complete(qp) == ENOMEM);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
-static void extended_poll(void)
+SCENARIO(extended_poll)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_cq_init_attr_ex attr = {
@@ -180,8 +177,7 @@ static void extended_poll(void)
 	ibv_end_poll(cq);
 	attr.wc_flags = IBV_WC_EX_WITH_CVLAN;
 	CHECK(!ibv_create_cq_ex(b.context, &attr) && errno == EOPNOTSUPP);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 static int post_shared(struct ibv_srq *srq, struct end *end, uint64_t wr_id)
@@ -193,7 +189,7 @@ static int post_shared(struct ibv_srq *srq, struct end *end, uint64_t wr_id)
 }
 
 /* A shared queue that is full has room again when its completions are polled. */
-static void shared_receive(void)
+SCENARIO(shared_receive)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
@@ -230,8 +226,7 @@ static void shared_receive(void)
 	CHECK(ibv_get_srq_num(srq, &number) == EOPNOTSUPP && ibv_destroy_srq(srq) == EBUSY);
 	CHECK(!ibv_destroy_qp(b.qp) && !ibv_destroy_srq(srq));
 	open_end(&b, 1, NULL);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 static struct ibv_qp *datagram_qp(struct end *end)
@@ -251,7 +246,7 @@ static struct ibv_qp *datagram_qp(struct end *end)
 }
 
 /* A datagram, and an answer to the address that its header gives. */
-static void datagrams(void)
+SCENARIO(datagrams)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_qp *from, *to, *connected;
@@ -284,12 +279,11 @@ static void datagrams(void)
 	CHECK(!ibv_query_gid(a.context, 1, 0, &gid) && !memcmp(&back.grh.dgid, &gid, 16));
 	CHECK(!ibv_destroy_ah(wr.wr.ud.ah) && !ibv_destroy_qp(from) && !ibv_destroy_qp(to));
 	b.qp = connected;
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* A datagram to a group reaches the queue pair that is attached to it, until it is detached. */
-static void multicast(void)
+SCENARIO(multicast)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_ah_attr attr = {
@@ -321,12 +315,11 @@ static void multicast(void)
 	CHECK(ibv_detach_mcast(to, &attr.grh.dgid, 0) && !ibv_destroy_ah(wr.wr.ud.ah));
 	CHECK(!ibv_destroy_qp(from) && !ibv_destroy_qp(to));
 	b.qp = connected;
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* A region behind a descriptor that can be mapped, as dma-bufs of dma-heaps are: a part of it. */
-static void dmabuf(void)
+SCENARIO(dmabuf)
 {
 	struct end a = {0}, b = {0};
 	int fd = memfd_create("dmabuf", 0);
@@ -348,12 +341,11 @@ static void dmabuf(void)
 	CHECK(pread(fd, text, 7, 4096 + 110) == 7 && !strcmp(text, "dmabuf"));
 	CHECK(!ibv_dereg_mr(mr) && !close(fd));
 	CHECK(!ibv_reg_dmabuf_mr(b.pd, 0, 100, 0, STDOUT_FILENO, ALL_ACCESS));
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* A window of type 1: its key opens a part of the region, until it is unbound. */
-static void memory_window(void)
+SCENARIO(memory_window)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_mw_bind bind = {.wr_id = 5, .send_flags = IBV_SEND_SIGNALED};
@@ -380,8 +372,7 @@ static void memory_window(void)
 	CHECK(!ibv_post_send(a.qp, &wr, &bad));
 	CHECK(poll_one(a.cq).status == IBV_WC_REM_ACCESS_ERR);
 	CHECK(!ibv_dealloc_mw(mw));
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 static void *destroy_cq(void *cq)
@@ -391,7 +382,7 @@ static void *destroy_cq(void *cq)
 }
 
 /* An armed CQ gives one event; a CQ is destroyed when its events are acknowledged. */
-static void completion_events(void)
+SCENARIO(completion_events)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_comp_channel *channel;
@@ -424,12 +415,11 @@ static void completion_events(void)
 	CHECK(!pthread_join(thread, NULL) && !ibv_destroy_comp_channel(channel));
 	a.cq = NULL;
 	open_end(&a, 0, NULL);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* XRC: a message to a shared queue of a domain, by its number. */
-static void xrc(void)
+SCENARIO(xrc)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_xrcd_init_attr domain = {
@@ -484,8 +474,7 @@ static void xrc(void)
 	CHECK(opened && opened->qp_num == to->qp_num && !ibv_destroy_qp(opened));
 	CHECK(!ibv_destroy_qp(from) && !ibv_destroy_qp(to) && !ibv_destroy_srq(srq));
 	CHECK(!ibv_close_xrcd(target.xrcd));
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 enum { THREADS = 4, ROUNDS = 200 };
@@ -517,7 +506,7 @@ static void *work(void *argument)
 	return NULL;
 }
 
-static void threads(void)
+SCENARIO(threads)
 {
 	struct end a = {0}, b = {0};
 	struct worker workers[THREADS];
@@ -535,25 +524,10 @@ static void threads(void)
 	}
 	for (; done < THREADS * ROUNDS; done++)
 		check_sent(&a, IBV_WC_RDMA_WRITE);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"post_send", post_send},
-						    {"inline_data", inline_data},
-						    {"extended_post", extended_post},
-						    {"extended_poll", extended_poll},
-						    {"shared_receive", shared_receive},
-						    {"datagrams", datagrams},
-						    {"multicast", multicast},
-						    {"dmabuf", dmabuf},
-						    {"memory_window", memory_window},
-						    {"completion_events", completion_events},
-						    {"xrc", xrc},
-						    {"threads", threads},
-						    {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

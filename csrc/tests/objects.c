@@ -2,7 +2,7 @@
  * Scenarios of objects and queries, of posting's checks, and of the child of a fork. */
 #include "check.h"
 
-static void queries(void)
+SCENARIO(queries)
 {
 	struct ibv_context *context = open_device(1);
 	struct ibv_device_attr attr;
@@ -40,7 +40,7 @@ static void queries(void)
 }
 
 /* Objects in use are not destroyed; parent domains stand for their domain. */
-static void objects(void)
+SCENARIO(objects)
 {
 	struct end end = {0};
 	struct ibv_td *td;
@@ -77,7 +77,7 @@ static void objects(void)
 	close_end(&end);
 }
 
-static void cq_resize(void)
+SCENARIO(cq_resize)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_modify_cq_attr moderation = {.attr_mask = IBV_CQ_ATTR_MODERATE,
@@ -97,12 +97,11 @@ static void cq_resize(void)
 		CHECK(poll_one(a.cq).wr_id == i);
 	CHECK(ibv_resize_cq(a.cq, 0) == EINVAL);
 	CHECK(!ibv_modify_cq(a.cq, &moderation));
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* What a provider refuses at once: each case with its errno, and the request that it names. */
-static void refused_posts(void)
+SCENARIO(refused_posts)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_sge sges[8] = {0}, sge;
@@ -131,8 +130,7 @@ static void refused_posts(void)
 	wr = make_send(&a, &b, IBV_WR_RDMA_READ, &sge, 8);
 	wr.send_flags |= IBV_SEND_INLINE;
 	CHECK(ibv_post_send(a.qp, &wr, &bad) == EINVAL);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 static int post_write(struct end *a, struct end *b, uint64_t wr_id, unsigned flags)
@@ -146,7 +144,7 @@ static int post_write(struct end *a, struct end *b, uint64_t wr_id, unsigned fla
 }
 
 /* A send queue is full until a completion is polled, which frees unsignaled work before it. */
-static void full_queues(void)
+SCENARIO(full_queues)
 {
 	struct end a = {0}, b = {0};
 	uint64_t i;
@@ -164,13 +162,12 @@ static void full_queues(void)
 	for (i = 0; i < DEPTH; i++)
 		CHECK(!post_receive(&a, i, 0, 8));
 	CHECK(post_receive(&a, 99, 0, 8) == ENOMEM);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* An error completes its work request and flushes the following ones, unsignaled ones too. After a
  * reset the queue is empty and no old completion is left. */
-static void flushed(void)
+SCENARIO(flushed)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
@@ -199,12 +196,11 @@ static void flushed(void)
 	CHECK(!post_write(&a, &b, 7, IBV_SEND_SIGNALED));
 	wc = poll_one(a.cq);
 	CHECK(wc.wr_id == 7 && wc.status == IBV_WC_SUCCESS);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 /* The child's calls fail, and its end does not disturb the parent. */
-static void forked(void)
+SCENARIO(forked)
 {
 	struct end a = {0}, b = {0};
 	struct ibv_wc wc;
@@ -222,16 +218,10 @@ static void forked(void)
 	}
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
 	CHECK(!post_write(&a, &b, 3, IBV_SEND_SIGNALED) && poll_one(a.cq).wr_id == 3);
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {
-		{"queries", queries},         {"objects", objects}, {"cq_resize", cq_resize},
-		{"refused_posts", refused_posts}, {"full_queues", full_queues},
-		{"flushed", flushed},         {"forked", forked},   {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

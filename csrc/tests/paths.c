@@ -6,8 +6,6 @@
 
 #include "check.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof *(array))
-
 enum { ROUNDS = 20000, LONGEST = 2 * PATH_MAX, FOLDER = 9 };
 
 static unsigned below(unsigned limit)

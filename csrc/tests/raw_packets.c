@@ -147,7 +147,7 @@ static void close_fan(struct end *end, struct fan *fan)
 	free(end->buffer);
 }
 
-static void rss(void)
+SCENARIO(rss)
 {
 	struct ibv_cq_init_attr_ex cq_attr = {.cqe = 4 * FRAMES * WQS,
 					      .wc_flags = IBV_WC_EX_WITH_BYTE_LEN |
@@ -184,7 +184,7 @@ static void rss(void)
 }
 
 /* A CQ that overruns fails its work queue. */
-static void overrun(void)
+SCENARIO(overrun)
 {
 	struct end a = {0}, b = {0};
 	struct fan fan = {0};
@@ -207,7 +207,5 @@ static void overrun(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"rss", rss}, {"overrun", overrun}, {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

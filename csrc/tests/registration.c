@@ -46,7 +46,7 @@ static void check_one(struct ibv_pd *pd, const void *address, size_t length, int
 }
 
 /* As ib_umem_get() of Linux: EFAULT for pages that cannot be pinned. EINVAL comes first. */
-static void permissions(void)
+SCENARIO(permissions)
 {
 	const int remote = IBV_ACCESS_REMOTE_WRITE, atomic = IBV_ACCESS_REMOTE_ATOMIC;
 	const char *none = three_pages(PROT_NONE, PROT_NONE), *hole = three_pages(3, -1);
@@ -87,7 +87,7 @@ static void permissions(void)
 }
 
 /* The same for a region that is registered again; it stays as it was. */
-static void again(void)
+SCENARIO(again)
 {
 	const int move = IBV_REREG_MR_CHANGE_TRANSLATION, access = IBV_REREG_MR_CHANGE_ACCESS;
 	char *middle = three_pages(PROT_READ | PROT_WRITE, PROT_READ);
@@ -106,14 +106,10 @@ static void again(void)
 	CHECK(!ibv_rereg_mr(b.mr, move, NULL, middle, 3 * PAGE, 0));
 	CHECK(!mprotect(middle, 3 * PAGE, PROT_READ | PROT_WRITE));
 	CHECK(!ibv_rereg_mr(b.mr, access, NULL, NULL, 0, WRITABLE));
-	close_end(&a);
-	close_end(&b);
+	close_ends(&a, &b);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {
-		{"permissions", permissions}, {"again", again}, {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

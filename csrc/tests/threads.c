@@ -163,18 +163,18 @@ static void run_with(void *(*further[])(void *), int count)
 	CHECK(!ibv_destroy_cq(one.cq) && !ibv_destroy_comp_channel(channel));
 }
 
-static void traffic(void)
+SCENARIO(traffic)
 {
 	run_with((void *(*[])(void *)){resize_queue, take_events, make_objects}, 3);
 }
 
-static void children(void)
+SCENARIO(children)
 {
 	run_with((void *(*[])(void *)){make_children}, 1);
 }
 
 /* The device is closed while its thread copies for the service. */
-static void close_while_copying(void)
+SCENARIO(close_while_copying)
 {
 	int fd = memfd_create("dmabuf", 0);
 	struct ibv_send_wr wr, *bad;
@@ -197,10 +197,5 @@ static void close_while_copying(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"traffic", traffic},
-						    {"children", children},
-						    {"close_while_copying", close_while_copying},
-						    {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

@@ -70,7 +70,7 @@ static void check_flushed(struct idle *idle, struct ibv_cq *cq, uint64_t first, 
 
 /* The service ends while work is outstanding: all of it is flushed, each CQ has an event, the
  * device fails, calls fail, and objects can be destroyed. */
-static void service_ends(void)
+SCENARIO(service_ends)
 {
 	struct idle idle = {0};
 	struct ibv_async_event event;
@@ -102,7 +102,7 @@ static void service_ends(void)
 }
 
 /* As above, but the program only polls. */
-static void poll_notices(void)
+SCENARIO(poll_notices)
 {
 	struct idle idle = {0};
 
@@ -114,7 +114,7 @@ static void poll_notices(void)
 }
 
 /* Posting with a full ring notices that the service ended. */
-static void full_ring(void)
+SCENARIO(full_ring)
 {
 	struct idle idle = {0};
 	struct ibv_srq_init_attr init = {.attr = {.max_wr = 1 << 20, .max_sge = 1}};
@@ -241,7 +241,7 @@ static void use_device(struct ibv_device *device)
 }
 
 /* Walk through the calls until the service removes its socket, whatever it answers. */
-static void invalid_replies(void)
+SCENARIO(invalid_replies)
 {
 	const char *path = getenv("RDMAWIRE_VERBS");
 	struct ibv_device **list;
@@ -260,11 +260,5 @@ static void invalid_replies(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scenario scenarios[] = {{"service_ends", service_ends},
-						    {"poll_notices", poll_notices},
-						    {"full_ring", full_ring},
-						    {"invalid_replies", invalid_replies},
-						    {NULL, NULL}};
-
-	return run_scenario(scenarios, argc, argv);
+	return run_scenario(argc, argv);
 }

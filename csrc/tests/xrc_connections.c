@@ -86,7 +86,7 @@ static void *end_connection(void *argument)
 	return NULL;
 }
 
-static void connection(void)
+SCENARIO(connection)
 {
 	struct rdma_cm_id *listening = listener(), *client = initiator(), *server;
 	uint32_t srq;
@@ -111,7 +111,7 @@ static void connection(void)
 }
 
 /* Another type of queue pair is not connected to a target, and a target does not connect. */
-static void other_types(void)
+SCENARIO(other_types)
 {
 	struct ibv_qp_cap cap = {4, 4, 1, 1, 0};
 	struct rdma_cm_id *listening = listener(),
@@ -128,8 +128,5 @@ static void other_types(void)
 
 int main(int argc, char **argv)
 {
-	return run_scenario((const struct scenario[]){{"connection", connection},
-						      {"other_types", other_types},
-						      {NULL, NULL}},
-			    argc, argv);
+	return run_scenario(argc, argv);
 }
