@@ -59,6 +59,8 @@ enum {
 	RS_MAX_INLINE = 512,
 	RS_CONTROLS = 4,  /* work requests of the send queue that are kept for control messages */
 	RS_TARGETS = 2,	  /* entries of the list of receive buffers that the peer fills */
+	RS_BACKLOG = 64,  /* connections that wait to be accepted, at least */
+	RS_MOMENT = 1000000, /* ns between two looks where there is no descriptor to wait for */
 	RS_SET = 1 << 16, /* type of a set of repoll_create, beside SOCK_STREAM and SOCK_DGRAM */
 };
 
@@ -115,6 +117,7 @@ struct rsocket {
 	/* Connections that a listening rsocket has not accepted; guarded by its mutex. */
 	struct rsocket *listener, *children, *next;
 	bool established;
+	int backlog, child_count;
 };
 
 /* A place in the memory of a program. */

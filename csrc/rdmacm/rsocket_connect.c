@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "rsocket.h"
 
@@ -74,6 +76,7 @@ static int start_listening(struct rsocket *rs, int backlog)
 	if (rdma_listen(rs->id, backlog > 0 ? backlog : 1))
 		return errno;
 	rs->state = RS_LISTENING;
+	rs->backlog = MAX(backlog, RS_BACKLOG);
 	return 0;
 }
 
@@ -105,13 +108,14 @@ static struct rsocket *take_connection(int socket)
 	if (!rs)
 		return NULL;
 	if (rs->state != RS_LISTENING)
-		error = rs->type == SOCK_STREAM ? EINVAL : EOPNOTSUPP;
+		error = rs->type != SOCK_STREAM ? EOPNOTSUPP : rs->error ? rs->error : EINVAL;
 	else
 		error = rs_wait_until(rs, rs_has_connection, 0, &rs->options.receive_timeout);
 	link = first_established(rs);
 	taken = error ? NULL : *link;
 	if (taken) {
 		*link = taken->next;
+		rs->child_count--;
 		taken->listener = NULL;
 	} else {
 		errno = error ? error : rs->error ? rs->error : EINVAL;
@@ -119,16 +123,20 @@ static struct rsocket *take_connection(int socket)
 	return taken;
 }
 
+/* The number is made first: without one the connection can be accepted later. */
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
-	struct rsocket *taken = take_connection(socket);
-	int number;
+	int number = eventfd(0, 0);
+	struct rsocket *taken = number < 0 ? NULL : take_connection(socket);
 
-	if (!taken)
+	if (!taken) {
+		if (number >= 0)
+			close(number);
 		return -1;
+	}
 	if (addr && addrlen)
 		rs_copy_address(&taken->peer, addr, addrlen);
-	number = rs_number(taken, -1);
+	number = rs_number(taken, number);
 	rs_put(taken);
 	return number;
 }
@@ -248,11 +256,19 @@ static int answer(struct rsocket *child, const struct rdma_conn_param *asked)
 	return rdma_accept(child->id, &param);
 }
 
-static void add_child(struct rsocket *listener, struct rsocket *child)
+/* Returns whether there is room: peers could make any number of connections. */
+static bool add_child(struct rsocket *listener, struct rsocket *child)
 {
+	bool has_room;
+
 	pthread_mutex_lock(&listener->mutex);
-	*RS_FIND(listener->children, one, false) = child;
+	has_room = listener->child_count < listener->backlog;
+	if (has_room) {
+		listener->child_count++;
+		*RS_FIND(listener->children, one, false) = child;
+	}
 	pthread_mutex_unlock(&listener->mutex);
+	return has_room;
 }
 
 static bool remove_child(struct rsocket *listener, struct rsocket *child)
@@ -263,8 +279,10 @@ static bool remove_child(struct rsocket *listener, struct rsocket *child)
 	pthread_mutex_lock(&listener->mutex);
 	link = RS_FIND(listener->children, one, one == child);
 	found = *link;
-	if (found)
+	if (found) {
 		*link = child->next;
+		listener->child_count--;
+	}
 	pthread_mutex_unlock(&listener->mutex);
 	return found;
 }
@@ -285,8 +303,8 @@ static void requested(struct rsocket *listener, struct rdma_cm_event *event)
 	child->id = event->id;
 	child->id->context = child;
 	memcpy(&child->peer, &child->id->route.addr.dst_storage, sizeof child->peer);
-	add_child(listener, child);
-	if (answer(child, &event->param.conn) && remove_child(listener, child)) {
+	if (!add_child(listener, child) ||
+	    (answer(child, &event->param.conn) && remove_child(listener, child))) {
 		rdma_reject(child->id, NULL, 0);
 		rs_destroy(child);
 	}

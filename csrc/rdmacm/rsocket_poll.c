@@ -36,7 +36,7 @@ struct poll_call {
 		struct rsocket *rs; /* or null */
 		struct rs_waiter waiter;
 	} *members;
-	bool waiting;
+	bool waiting, blind; /* blind: there is no descriptor by which to wait for rsockets */
 };
 
 static int begin(struct poll_call *call)
@@ -57,7 +57,8 @@ static int begin(struct poll_call *call)
 	call->others[call->count] = (struct pollfd){.fd = -1, .events = POLLIN};
 	if (any)
 		call->others[call->count].fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	return any && call->others[call->count].fd < 0 ? errno : 0;
+	call->blind = any && call->others[call->count].fd < 0;
+	return 0;
 }
 
 static void finish(struct poll_call *call)
@@ -86,6 +87,7 @@ static int look(struct poll_call *call, bool wait)
 {
 	int ready = 0;
 
+	wait &= !call->blind;
 	for (nfds_t i = 0; i < call->count; i++) {
 		struct rsocket *rs = call->members[i].rs;
 		struct pollfd *fd = &call->fds[i];
@@ -157,6 +159,8 @@ static int poll_until(struct pollfd *fds, nfds_t count, const struct timespec *t
 
 		ready = wait ? look(&call, true) : look_a_while(&call, left);
 		is_over = ready || left <= 0;
+		if (call.blind && left > RS_MOMENT)
+			left = RS_MOMENT;
 		if (!is_over && wait)
 			time = (struct timespec){left / 1000000000, left % 1000000000};
 		others = poll_others(&call, &time);

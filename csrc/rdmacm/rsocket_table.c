@@ -13,6 +13,37 @@ enum { PAGES = 1024, PAGE = 1024 };
 FORK_SAFE_MUTEX
 static struct rsocket **pages[PAGES];
 
+/* Have an rsocket of the parent be a failed one of this process, the child of a fork. A thread of
+ * the parent may have its mutex, and be in the middle of a change. */
+static void inherit(struct rsocket *rs)
+{
+	pthread_mutex_init(&rs->mutex, NULL);
+	rs->pid = getpid();
+	rs->waiters = NULL;
+	rs->established |= rs->datagrams || rs->state >= RS_CONNECTED;
+	rs->stream = NULL;
+	rs->datagrams = NULL;
+	rs->id = NULL;
+	rs->children = NULL;
+	rs->keepalive_due = 0;
+	rs->armed = false;
+	if (rs->type != RS_SET)
+		rs_fail(rs, EIO);
+}
+
+static void inherit_all(void)
+{
+	for (int page = 0; page < PAGES; page++)
+		for (int i = 0; pages[page] && i < PAGE; i++)
+			if (pages[page][i])
+				inherit(pages[page][i]);
+}
+
+__attribute__((constructor)) static void prepare_to_inherit(void)
+{
+	pthread_atfork(NULL, NULL, inherit_all);
+}
+
 /* Make an rsocket without a number, with one reference. Returns null without memory. */
 struct rsocket *rs_new(int domain, int type, int flags)
 {
@@ -287,20 +318,32 @@ static int wait_for(int fd, int64_t deadline)
 	return got < 0 ? errno : got ? 0 : EAGAIN;
 }
 
+/* Wait for a moment: a process without a free descriptor looks again and again. Returns an errno.
+ */
+static int wait_a_moment(int64_t deadline)
+{
+	const struct timespec moment = {.tv_nsec = RS_MOMENT};
+
+	if (nanosleep(&moment, NULL))
+		return errno;
+	return deadline && rs_now() >= deadline ? EAGAIN : 0;
+}
+
 /* Wait for a change. Returns an errno. The caller has the mutex, which is released meanwhile. */
 static int wait_for_change(struct rsocket *rs, int64_t deadline)
 {
 	struct rs_waiter waiter = {.fd = eventfd(0, EFD_CLOEXEC)};
 	int error;
 
-	if (waiter.fd < 0)
-		return errno;
-	rs_add_waiter(rs, &waiter);
+	if (waiter.fd >= 0)
+		rs_add_waiter(rs, &waiter);
 	pthread_mutex_unlock(&rs->mutex);
-	error = wait_for(waiter.fd, deadline);
+	error = waiter.fd >= 0 ? wait_for(waiter.fd, deadline) : wait_a_moment(deadline);
 	pthread_mutex_lock(&rs->mutex);
-	rs_remove_waiter(rs, &waiter);
-	close(waiter.fd);
+	if (waiter.fd >= 0) {
+		rs_remove_waiter(rs, &waiter);
+		close(waiter.fd);
+	}
 	return error;
 }
 

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -32,7 +33,8 @@ int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout
 
 enum {
 	MAX_FDS = 1 << 20,
-	PART = 1 << 16, /* bytes of a file that are sent at a time */
+	PART = 1 << 16,		   /* bytes of a file that are sent at a time */
+	ONLY_SET_CLOEXEC = 1 << 2, /* CLOSE_RANGE_CLOEXEC, which older headers do not have */
 };
 enum kind { ORDINARY, RSOCKET, SET };
 
@@ -78,6 +80,26 @@ static __thread int inside;	    /* the functions of librdmacm call those here */
 		return NEXT(name, __VA_ARGS__);                                                    \
 	}
 
+static pid_t process;
+
+static void note_process(void)
+{
+	process = getpid();
+}
+
+__attribute__((constructor)) static void prepare_for_fork(void)
+{
+	note_process();
+	pthread_atfork(NULL, NULL, note_process);
+}
+
+/* Whether this is the process whose descriptors `kinds` has. A child of vfork(2) has the memory of
+ * its parent, but descriptors of its own: what it closes stays open in the parent. */
+static bool owns_kinds(void)
+{
+	return getpid() == process;
+}
+
 static enum kind kind_of(int fd)
 {
 	return fd >= 0 && fd < MAX_FDS ? (enum kind)atomic_load(&kinds[fd]) : ORDINARY;
@@ -91,7 +113,7 @@ static bool is_rsocket(int fd)
 /* Note the kind of a new descriptor; returns it. */
 static int note(int fd, enum kind kind)
 {
-	if (fd >= 0 && fd < MAX_FDS)
+	if (fd >= 0 && fd < MAX_FDS && kind_of(fd) != kind && owns_kinds())
 		atomic_store(&kinds[fd], (unsigned char)kind);
 	return fd;
 }
@@ -242,9 +264,29 @@ BY_KIND(int, shutdown, (int fd, int how), fd, how)
 
 int close(int fd)
 {
-	if (kind_of(fd) != ORDINARY && atomic_exchange(&kinds[fd], ORDINARY))
+	if (kind_of(fd) != ORDINARY && owns_kinds() && atomic_exchange(&kinds[fd], ORDINARY))
 		return rclose(fd);
 	return NEXT(close, fd);
+}
+
+static void close_kinds(unsigned first, unsigned last)
+{
+	for (unsigned fd = first; fd <= last && fd < MAX_FDS; fd++)
+		if (kind_of((int)fd) != ORDINARY)
+			close((int)fd);
+}
+
+int close_range(unsigned first, unsigned last, int flags)
+{
+	if (!(flags & ONLY_SET_CLOEXEC))
+		close_kinds(first, last);
+	return NEXT(close_range, first, last, flags);
+}
+
+void closefrom(int first)
+{
+	close_kinds(first < 0 ? 0 : (unsigned)first, UINT_MAX);
+	NEXT(closefrom, first);
 }
 
 BY_KIND(ssize_t, recv, (int fd, void *data, size_t size, int flags), fd, data, size, flags)
@@ -291,7 +333,7 @@ static int control_rsocket(int fd, int command, long value)
 		va_start(arguments, command);                                                      \
 		long value = va_arg(arguments, long);                                              \
 		va_end(arguments);                                                                 \
-		if (!inside && is_rsocket(fd))                                                     \
+		if (!inside && is_rsocket(fd) && owns_kinds())                                     \
 			return control_rsocket(fd, command, value);                                \
 		int result = NEXT(name, fd, command, value);                                       \
 		return inside || !duplicates(command) ? result : note(result, ORDINARY);           \
@@ -333,7 +375,8 @@ int ioctl(int fd, unsigned long request, ...)
 
 int dup(int fd)
 {
-	return is_rsocket(fd) ? control_rsocket(fd, F_DUPFD, 0) : note(NEXT(dup, fd), ORDINARY);
+	return is_rsocket(fd) && owns_kinds() ? control_rsocket(fd, F_DUPFD, 0)
+					      : note(NEXT(dup, fd), ORDINARY);
 }
 
 int dup3(int fd, int number, int flags)
@@ -344,6 +387,8 @@ int dup3(int fd, int number, int flags)
 		errno = EINVAL;
 		return -1;
 	}
+	if (!owns_kinds())
+		return NEXT(dup3, fd, number, flags);
 	if (kind_of(number) != ORDINARY)
 		close(number);
 	if (!is_rsocket(fd))

@@ -7,7 +7,10 @@
 #include <rdma/rsocket.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 
 #include "check.h"
@@ -329,6 +332,39 @@ SCENARIO(last_words)
 	NOTE(on.close(pair.listener));
 }
 
+/* Without a free descriptor calls wait as ever; a connection is accepted once there is one. */
+SCENARIO(scarce)
+{
+	struct timeval limit = {.tv_usec = 1000};
+	struct pair pair = new_pair();
+	int other = connected(port_of(pair.listener)), open[64], count = 0, server;
+	struct rlimit before, few = {.rlim_cur = 0};
+
+	CHECK(ready(pair.listener, POLLIN, -1) == POLLIN);
+	CHECK(!on.setsockopt(pair.client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+	CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+	few.rlim_cur = (rlim_t)(open[0] = dup(0)) + 16;
+	few.rlim_max = before.rlim_max;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	while (open[count] >= 0)
+		open[++count] = dup(0);
+	NOTE(on.recv(pair.client, got, 1, 0));
+	NOTE(ready(pair.client, POLLIN, 1));
+	NOTE(on.accept(pair.listener, NULL, NULL));
+	send_all(pair.server, 1);
+	NOTE(ready(pair.client, POLLIN, -1));
+	receive_all(pair.client, 1);
+	while (count)
+		close(open[--count]);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+	server = on.accept(pair.listener, NULL, NULL);
+	send_all(other, 1);
+	receive_all(server, 1);
+	NOTE(on.close(server));
+	NOTE(on.close(other));
+	close_pair(pair);
+}
+
 SCENARIO(options)
 {
 	static const int names[][3] = {
@@ -579,6 +615,94 @@ SCENARIO(strangers)
 	pair.server = on.accept(pair.listener, NULL, NULL);
 	send_all(pair.client, 10);
 	receive_all(pair.server, 10);
+	close_rsockets(pair);
+}
+
+/* Only rsockets: no peer can make a program have any number of connections. */
+SCENARIO(crowd)
+{
+	enum { MOST = 64 };
+	int listener, clients[MOST + 1], server, count = 0;
+	struct sockaddr_in where;
+
+	if (on.socket != rsocket)
+		return;
+	listener = listening(0);
+	where = address(port_of(listener));
+	while (count < MOST)
+		clients[count++] = connected(ntohs(where.sin_port));
+	clients[MOST] = made(SOCK_STREAM);
+	CHECK(rconnect(clients[MOST], AT(where)) == -1 &&
+	      errno == ECONNREFUSED);
+	server = raccept(listener, NULL, NULL);
+	CHECK(server >= 0 && !rclose(server));
+	CHECK(!rconnect(clients[MOST], AT(where)));
+	while (count >= 0)
+		CHECK(!rclose(clients[count--]));
+	CHECK(!rclose(listener));
+}
+
+static atomic_bool ended;
+
+static void *keep_sending(void *fd)
+{
+	while (!ended)
+		CHECK(rsend(*(int *)fd, data, 1000, 0) > 0);
+	return NULL;
+}
+
+static void *keep_receiving(void *fd)
+{
+	while (rrecv(*(int *)fd, got, sizeof got, 0) > 0)
+		;
+	return NULL;
+}
+
+/* What the child of a fork can do with a connection of its parent. */
+static void check_inherited(int fd, bool is_connected)
+{
+	struct pollfd polled = {.fd = fd, .events = POLLIN};
+	int yes = 1;
+
+	alarm(HANG);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CHECK(!rsetsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes));
+	CHECK(rpoll(&polled, 1, -1) == 1 && polled.revents & POLLERR);
+	if (is_connected)
+		CHECK(rrecv(fd, data, 1, 0) == -1 && errno == EIO);
+	else
+		CHECK(raccept(fd, NULL, NULL) == -1 && errno == EIO);
+	CHECK(!rclose(fd));
+}
+
+/* Only rsockets: those of the parent have failed in the child of a fork, whatever the threads of
+ * the parent were doing with them. */
+SCENARIO(inherited)
+{
+	struct pair pair;
+	pthread_t sender, receiver;
+	int status;
+
+	if (on.socket != rsocket)
+		return;
+	pair = new_pair();
+	CHECK(!pthread_create(&sender, NULL, keep_sending, &pair.client));
+	CHECK(!pthread_create(&receiver, NULL, keep_receiving, &pair.server));
+	for (int i = 0; i < MANY; i++) {
+		pid_t child = fork();
+
+		if (!child) {
+			check_inherited(pair.client, true);
+			check_inherited(pair.server, true);
+			check_inherited(pair.listener, false);
+			_exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child && !status);
+	}
+	ended = true;
+	CHECK(!pthread_join(sender, NULL));
+	CHECK(!rshutdown(pair.client, SHUT_WR));
+	CHECK(!pthread_join(receiver, NULL));
 	close_rsockets(pair);
 }
 

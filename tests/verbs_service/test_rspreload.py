@@ -32,7 +32,8 @@ def test_sockets_become_rsockets_and_have_the_same_results(tmp_path: Path) -> No
 
 
 PYTHON = r"""
-import asyncio, fcntl, http.server, os, select, socket, sys, tempfile, termios, threading
+import asyncio, fcntl, http.server, os, select, socket, subprocess, sys, tempfile, termios
+import threading
 from urllib.request import urlopen
 
 class Folder(http.server.SimpleHTTPRequestHandler):
@@ -88,6 +89,20 @@ waiting = fcntl.ioctl(server, termios.FIONREAD, bytes(4))
 assert int.from_bytes(waiting, sys.byteorder) == 4
 assert server.sendmsg([b"a", b"bc"]) == 3 and copy.recv_into(bytearray(9)) == 3
 
+# What a child of vfork() does to its descriptors changes nothing here.
+subprocess.run(["true"], stdin=server, stdout=server, check=True)
+print("to standard output", flush=True)
+assert select.select([copy], [], [], 0) == ([], [], [])
+server.sendall(b"a")
+assert copy.recv(9) == b"a"
+
+# The number of an rsocket in a range that is closed is that of a file then.
+number = server.detach()
+os.closerange(number, number + 1)
+assert copy.recv(9) == b""
+file = os.open(folder + "/data", os.O_RDONLY)
+assert file == number and os.read(file, 9) == data[:9]
+
 # An address of the machine that is no device's: an ordinary socket, also for those who connect.
 with socket.create_server(("127.0.0.1", 0)) as own, socket.socket() as other:
     assert own.getsockname()[0] == "10.0.0.1"  # as rsockets have it
@@ -113,6 +128,7 @@ def test_python_programs(tmp_path: Path) -> None:
         socket.create_server(("127.0.0.1", 0)) as ordinary,
         running(tmp_path, DirectNetwork(Capture(file))) as service,
     ):
-        run(service.path, sys.executable, "-c", PYTHON, str(ordinary.getsockname()[1]))
+        printed = run(service.path, sys.executable, "-c", PYTHON, str(ordinary.getsockname()[1]))
+    assert printed == "to standard output\n"
     names = [attribute.name for attribute, _ in messages_in(file)]
     assert names.count("REQ") >= 12
