@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Tests start many commands, which import compiled modules in a quarter of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check unit lowest docs bench acceptance plots fuzz mutants captures clean
+.PHONY: help demo test slow check unit lowest docs bench acceptance plots fuzz mutants captures clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,8 +14,12 @@ help:  ## list these commands
 demo: .venv/installed  ## install, then dissect and verify a real capture
 	@tools/demo
 
-test: .venv/installed-dev .venv/packages check unit lowest docs  ## all checks: style, types, imports, tests, lowest versions, documentation
+test: .venv/installed-dev .venv/packages check unit docs  ## every class of check, in ten minutes: style, types, imports, tests, documentation
 	@echo "make test: all passed"
+
+slow: .venv/installed-dev .venv/packages $(if $(TESTS),,lowest)  ## what takes longer, before a release: slow tests, more examples, lowest versions, mutants (TESTS="FILE ...")
+	$(BIN)/python -m pytest -n auto --hypothesis-profile=slow -m $(if $(TESTS),slow,"slow or hypothesis") $(TESTS) $(PYTEST_ARGS)
+	$(if $(TESTS),,$(BIN)/python -m tools.mutants --count 60 --minutes 60)
 
 check: .venv/installed-dev  ## check style, types and imports between packages
 	$(BIN)/ruff check .
@@ -23,7 +27,7 @@ check: .venv/installed-dev  ## check style, types and imports between packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: .venv/installed-dev .venv/packages  ## run only the tests
+unit: .venv/installed-dev .venv/packages  ## run only the tests that are not slow
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 lowest: .venv-lowest/installed  ## run a smoke test with the lowest declared versions of libraries

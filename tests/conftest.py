@@ -13,14 +13,17 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # (`@reproduce_failure`). Tests may ask for fewer or more examples, with `@settings`; what they do
 # not set is inherited from here.
 settings.register_profile(
-    "rdmawire",
+    "fast",
     deadline=None,
-    max_examples=50,
+    max_examples=30,
     derandomize="RDMAWIRE_EFFORT" not in os.environ,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("rdmawire")
+settings.load_profile("fast")
+
+# For `make slow`, which runs all property tests once more.
+settings.register_profile("slow", parent=settings(), max_examples=200)
 
 # For `make mutants`, which wants to know whether a test fails, and not by which smallest example.
 settings.register_profile(

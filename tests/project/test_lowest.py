@@ -58,6 +58,14 @@ def test_all_extras_of_the_package_are_in_all() -> None:
     assert named == extras.keys() - {"all", "cuda", "test", "check", "fuzz", "docs", "dev"}
 
 
-def test_make_test_runs_the_smoke_test() -> None:
-    assert re.search(r"^test:.* lowest\b", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
+def test_the_next_machine_runs_the_smoke_test() -> None:
+    assert re.search(r"^slow:.*,lowest\)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert "make test lowest\n" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_next_machine_runs_slow_tests_that_there_are() -> None:
+    names = [
+        line for line in (ROOT / ".ci" / "slow").read_text().split("\n") if line and line[0] != "#"
+    ]
+    assert names == sorted(names)
+    assert all("slow" in (ROOT / name.partition("::")[0]).read_text() for name in names)

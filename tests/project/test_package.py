@@ -18,6 +18,8 @@ from tests.waiting import HANG
 from tools.libraries import platform_tag
 from tools.readme import shown_elsewhere
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 
