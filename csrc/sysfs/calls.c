@@ -105,71 +105,55 @@ static int flags_of(const char *mode)
 	return makes | (strchr(mode, '+') ? O_RDWR : makes ? O_WRONLY : O_RDONLY);
 }
 
-OPEN_FILE(open, (const char *path, int flags, ...), AT_FDCWD, at, flags, MODE(flags))
-OPEN_FILE(open64, (const char *path, int flags, ...), AT_FDCWD, at, flags, MODE(flags))
-OPEN_FILE(openat, (int folder, const char *path, int flags, ...), folder, folder, at, flags,
-          MODE(flags))
-OPEN_FILE(openat64, (int folder, const char *path, int flags, ...), folder, folder, at, flags,
-          MODE(flags))
-OPEN_FILE(__open_2, (const char *path, int flags), AT_FDCWD, at, flags)
-OPEN_FILE(__open64_2, (const char *path, int flags), AT_FDCWD, at, flags)
-OPEN_FILE(__openat_2, (int folder, const char *path, int flags), folder, folder, at, flags)
-OPEN_FILE(__openat64_2, (int folder, const char *path, int flags), folder, folder, at, flags)
-OPEN_STREAM(fopen, (const char *path, const char *mode), at, mode)
-OPEN_STREAM(fopen64, (const char *path, const char *mode), at, mode)
-OPEN_STREAM(freopen, (const char *path, const char *mode, FILE *stream), at, mode, stream)
-OPEN_STREAM(freopen64, (const char *path, const char *mode, FILE *stream), at, mode, stream)
+/* Functions of which there is one for files of up to 2 GiB on small machines, and one with a 64. */
+#define SIZED(bits)                                                                            \
+	OPEN_FILE(open##bits, (const char *path, int flags, ...), AT_FDCWD, at, flags,         \
+		  MODE(flags))                                                                 \
+	OPEN_FILE(openat##bits, (int folder, const char *path, int flags, ...), folder,        \
+		  folder, at, flags, MODE(flags))                                              \
+	OPEN_FILE(__open##bits##_2, (const char *path, int flags), AT_FDCWD, at, flags)        \
+	OPEN_FILE(__openat##bits##_2, (int folder, const char *path, int flags), folder,       \
+		  folder, at, flags)                                                           \
+	OPEN_STREAM(fopen##bits, (const char *path, const char *mode), at, mode)               \
+	OPEN_STREAM(freopen##bits, (const char *path, const char *mode, FILE *stream), at,     \
+		    mode, stream)                                                              \
+	OPEN(int, -1, creat##bits, (const char *path, mode_t mode), AT_FDCWD, O_CREAT, opened, \
+	     at, mode)                                                                         \
+	READ(pread##bits, (int fd, void *data, size_t size, off##bits##_t offset), offset, fd, \
+	     data, size, offset)                                                               \
+	READ(__pread##bits##_chk, (int fd, void *data, size_t size, off##bits##_t offset,      \
+	     size_t room), offset, fd, data, size, offset, room)                               \
+	PLACED(int, scandir##bits, (const char *path, struct dirent##bits ***list,             \
+	       int (*select)(const struct dirent##bits *),                                     \
+	       int (*compare)(const struct dirent##bits **, const struct dirent##bits **)),    \
+	       AT_FDCWD, at, list, select, compare)                                            \
+	PLACED(int, stat##bits, (const char *path, struct stat##bits *found), AT_FDCWD, at,    \
+	       found)                                                                          \
+	PLACED(int, lstat##bits, (const char *path, struct stat##bits *found), AT_FDCWD, at,   \
+	       found)                                                                          \
+	PLACED(int, fstatat##bits, (int folder, const char *path, struct stat##bits *found,    \
+	       int flags), folder, folder, at, found, flags)                                   \
+	PLACED(int, __xstat##bits, (int version, const char *path, struct stat##bits *found),  \
+	       AT_FDCWD, version, at, found)                                                   \
+	PLACED(int, __lxstat##bits, (int version, const char *path, struct stat##bits *found), \
+	       AT_FDCWD, version, at, found)                                                   \
+	PLACED(int, __fxstatat##bits, (int version, int folder, const char *path,              \
+	       struct stat##bits *found, int flags), folder, version, folder, at, found, flags)
 
-#define CREATE(name)                                                                           \
-	OPEN(int, -1, name, (const char *path, mode_t mode), AT_FDCWD, O_CREAT, opened, at, mode)
-
-CREATE(creat)
-CREATE(creat64)
+SIZED()
+SIZED(64)
 
 READ(read, (int fd, void *data, size_t size), -1, fd, data, size)
 READ(__read_chk, (int fd, void *data, size_t size, size_t room), -1, fd, data, size, room)
-READ(pread, (int fd, void *data, size_t size, off_t offset), offset, fd, data, size, offset)
-READ(pread64, (int fd, void *data, size_t size, off64_t offset), offset, fd, data, size, offset)
-READ(__pread_chk, (int fd, void *data, size_t size, off_t offset, size_t room), offset, fd, data,
-     size, offset, room)
-READ(__pread64_chk, (int fd, void *data, size_t size, off64_t offset, size_t room), offset, fd,
-     data, size, offset, room)
-
 OPEN(DIR *, NULL, opendir, (const char *path), AT_FDCWD, O_RDONLY, opened ? dirfd(opened) : -1, at)
 
-PLACED(int, scandir, (const char *path, struct dirent ***list,
-       int (*select)(const struct dirent *), int (*compare)(const struct dirent **,
-       const struct dirent **)), AT_FDCWD, at, list, select, compare)
-PLACED(int, scandir64, (const char *path, struct dirent64 ***list,
-       int (*select)(const struct dirent64 *), int (*compare)(const struct dirent64 **,
-       const struct dirent64 **)), AT_FDCWD, at, list, select, compare)
 PLACED(int, access, (const char *path, int mode), AT_FDCWD, at, mode)
 PLACED(int, faccessat, (int folder, const char *path, int mode, int flags), folder, folder, at,
        mode, flags)
 PLACED(int, euidaccess, (const char *path, int mode), AT_FDCWD, at, mode)
 PLACED(int, eaccess, (const char *path, int mode), AT_FDCWD, at, mode)
-PLACED(int, stat, (const char *path, struct stat *found), AT_FDCWD, at, found)
-PLACED(int, stat64, (const char *path, struct stat64 *found), AT_FDCWD, at, found)
-PLACED(int, lstat, (const char *path, struct stat *found), AT_FDCWD, at, found)
-PLACED(int, lstat64, (const char *path, struct stat64 *found), AT_FDCWD, at, found)
-PLACED(int, fstatat, (int folder, const char *path, struct stat *found, int flags), folder,
-       folder, at, found, flags)
-PLACED(int, fstatat64, (int folder, const char *path, struct stat64 *found, int flags), folder,
-       folder, at, found, flags)
 PLACED(int, statx, (int folder, const char *path, int flags, unsigned mask, struct statx *found),
        folder, folder, at, flags, mask, found)
-PLACED(int, __xstat, (int version, const char *path, struct stat *found), AT_FDCWD, version, at,
-       found)
-PLACED(int, __xstat64, (int version, const char *path, struct stat64 *found), AT_FDCWD, version,
-       at, found)
-PLACED(int, __lxstat, (int version, const char *path, struct stat *found), AT_FDCWD, version, at,
-       found)
-PLACED(int, __lxstat64, (int version, const char *path, struct stat64 *found), AT_FDCWD, version,
-       at, found)
-PLACED(int, __fxstatat, (int version, int folder, const char *path, struct stat *found,
-       int flags), folder, version, folder, at, found, flags)
-PLACED(int, __fxstatat64, (int version, int folder, const char *path, struct stat64 *found,
-       int flags), folder, version, folder, at, found, flags)
 PLACED(ssize_t, readlink, (const char *path, char *target, size_t size), AT_FDCWD, at, target, size)
 PLACED(ssize_t, readlinkat, (int folder, const char *path, char *target, size_t size), folder,
        folder, at, target, size)
@@ -316,49 +300,27 @@ EXECUTE(execvpe, (WORDS, char *const variables[]), execvpe, variables)
 EXECUTE(execv, (WORDS), execve, environ)
 EXECUTE(execvp, (WORDS), execvpe, environ)
 
-static void *open_folder(const char *path)
-{
-	return opendir(path);
-}
+/* glob(3) does not call the functions here unless they are given to it. It has no type for folders,
+ * whose pointers it passes on. */
+#define GLOB(bits)                                                                             \
+	int glob##bits(const char *pattern, int flags, int (*failed)(const char *, int),       \
+		       glob##bits##_t *found)                                                  \
+	{                                                                                      \
+		int result;                                                                    \
+		if (flags & GLOB_ALTDIRFUNC)                                                   \
+			return NEXT(glob##bits)(pattern, flags, failed, found);                \
+		found->gl_opendir = (void *)opendir;                                           \
+		found->gl_readdir = (void *)readdir##bits;                                     \
+		found->gl_closedir = (void *)closedir;                                         \
+		found->gl_stat = stat##bits;                                                   \
+		found->gl_lstat = lstat##bits;                                                 \
+		result = NEXT(glob##bits)(pattern, flags | GLOB_ALTDIRFUNC, failed, found);    \
+		found->gl_flags &= ~GLOB_ALTDIRFUNC;                                           \
+		return result;                                                                 \
+	}
 
-static struct dirent *read_folder(void *folder)
-{
-	return readdir(folder);
-}
-
-static struct dirent64 *read_folder64(void *folder)
-{
-	return readdir64(folder);
-}
-
-static void close_folder(void *folder)
-{
-	closedir(folder);
-}
-
-/* glob(3) does not call the functions here unless they are given to it. */
-#define GLOB(name, read, stat, lstat)                                                          \
-	int result;                                                                            \
-	if (flags & GLOB_ALTDIRFUNC)                                                           \
-		return NEXT(name)(pattern, flags, failed, found);                              \
-	found->gl_opendir = open_folder;                                                       \
-	found->gl_readdir = read;                                                              \
-	found->gl_closedir = close_folder;                                                     \
-	found->gl_stat = stat;                                                                 \
-	found->gl_lstat = lstat;                                                               \
-	result = NEXT(name)(pattern, flags | GLOB_ALTDIRFUNC, failed, found);                  \
-	found->gl_flags &= ~GLOB_ALTDIRFUNC;                                                   \
-	return result
-
-int glob(const char *pattern, int flags, int (*failed)(const char *, int), glob_t *found)
-{
-	GLOB(glob, read_folder, stat, lstat);
-}
-
-int glob64(const char *pattern, int flags, int (*failed)(const char *, int), glob64_t *found)
-{
-	GLOB(glob64, read_folder64, stat64, lstat64);
-}
+GLOB()
+GLOB(64)
 
 /* The result names the path as programs know it, below /sys. */
 static char *resolve(const char *path, char *resolved)

@@ -2,8 +2,7 @@
  * Calls that change files. A file that is reached through this library is as one of sysfs: none can
  * be made, removed or renamed (EPERM), and what is changed is in the private tree, never a file of
  * the machine. */
-#ifndef RW_CHANGES_H
-#define RW_CHANGES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@
 /* Whether a file may be opened so: `path`, and `found` about it, are those of rw_find() for
  * `folder`. Else errno says why. */
 bool rw_may_open(int folder, const char *path, int flags, unsigned found);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Counters of ports: their files are refreshed whenever a program reads them. */
-#ifndef RW_COUNTERS_H
-#define RW_COUNTERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -19,5 +18,3 @@ void rw_note_counter(int fd, bool is_counter);
 /* Refresh the counters before a read that begins at the start of a counter's file, as sysfs makes
  * the text of a file then. `offset` is -1 for the position of the descriptor. Keeps errno. */
 void rw_before_read(int fd, off_t offset);
-
-#endif

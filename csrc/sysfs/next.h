@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The functions that those of this library stand before. */
-#ifndef RW_NEXT_H
-#define RW_NEXT_H
+#pragma once
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -17,5 +16,3 @@
 		}                                                                              \
 		next;                                                                          \
 	})
-
-#endif

@@ -5,8 +5,7 @@
  * machine's folders. A program that uses the path of RDMAWIRE_SYSFS sees what is there, and nothing
  * else, as if this library was absent. The two differ in what ".." is, so reached.h keeps which
  * folders were reached by the first name. */
-#ifndef RW_PATHS_H
-#define RW_PATHS_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -34,5 +33,3 @@ bool rw_write_folder(char place[static PATH_MAX], int folder);
 
 /* The same for a path. `flags` are those of open(2): O_NOFOLLOW, O_DIRECTORY. */
 bool rw_write_real(char place[static PATH_MAX], int folder, const char *path, int flags);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Which descriptors and working directories were reached through this library: by a name below /sys
  * or /dev that stands for one in the private tree, or from there. All functions keep errno. */
-#ifndef RW_REACHED_H
-#define RW_REACHED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ bool rw_is_plain(int folder);
 
 /* Note a descriptor of a folder in which no name is one of the private tree for another. */
 void rw_note_plain(int folder);
-
-#endif
