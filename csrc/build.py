@@ -178,8 +178,7 @@ def _link_name(library: Path) -> None:
 
 def _digest(source: Path, shared: Sequence[Path], command: list[str], header: str) -> str:
     digest = hashlib.sha256(repr((command, header)).encode())
-    headers = [file for one in shared for file in one.parent.glob("*.h")]
-    files = {*source.glob("*.[ch]"), *shared, *headers, source / "functions.py"}
+    files = {*source.glob("*.c"), *HERE.glob("*/*.h"), *shared, source / "functions.py"}
     for file in sorted([Path(__file__), PROTOCOL, EXPORT, *files]):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

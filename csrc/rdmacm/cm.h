@@ -10,6 +10,7 @@
 #include <rdma/rdma_verbs.h>
 
 #include "internal.h"
+#include "newer.h"
 
 struct cm_session {
 	pthread_mutex_t mutex;
@@ -85,20 +86,6 @@ static inline socklen_t cm_address_size(const void *address)
 
 	return any->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
-
-/* What an older <rdma/rdma_cma.h> does not declare. */
-enum {
-	CM_EVENT_ADDRINFO_RESOLVED = 16,
-	CM_EVENT_ADDRINFO_ERROR,
-	CM_EVENT_USER,
-	CM_RAI_SA = 0x10,
-	CM_RAI_DNS = 0x20,
-};
-int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
-			  const struct rdma_addrinfo *hints);
-int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
-int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
-			uint64_t arg);
 
 /* session.c */
 int cm_fail(int error);

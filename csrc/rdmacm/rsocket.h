@@ -210,8 +210,3 @@ short rs_events(struct rsocket *rs, short wanted);
 
 /* rsocket_epoll.c */
 void rs_set_close(struct rsocket *rs);
-
-/* An older <rdma/rsocket.h> does not declare them. */
-int repoll_create(int flags);
-int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
-int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);

@@ -168,9 +168,7 @@ size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int fla
 		return (size_t)-1;
 	while (left && !error) {
 		error = rs_stream_wait_to_send(rs, flags);
-		if (!error && rs->stream->iomaps_pending)
-			rs_iomaps_send(rs);
-		else if (!error)
+		if (!error)
 			error = write_part(rs, &from, (uint64_t)offset + (count - left), &left);
 	}
 	return error && left == count ? (size_t)cm_fail(error) : count - left;

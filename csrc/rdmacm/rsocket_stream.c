@@ -284,12 +284,23 @@ static uint32_t send_message(struct rsocket *rs, struct rs_cursor *from, size_t 
 	return rs_stream_write(rs, from, length, address, target->key, &message);
 }
 
-/* Wait until something can be sent. Returns an errno. */
-int rs_stream_wait_to_send(struct rsocket *rs, int flags)
+static int wait_for_room(struct rsocket *rs, int flags)
 {
 	int error = rs_wait_until(rs, may_send, flags, &rs->options.send_timeout);
 
 	return error ? error : send_error(rs);
+}
+
+/* Wait until something can be sent, and send the entries of mapped buffers first. Returns an errno. */
+int rs_stream_wait_to_send(struct rsocket *rs, int flags)
+{
+	int error = wait_for_room(rs, flags);
+
+	while (!error && rs->stream->iomaps_pending) {
+		rs_iomaps_send(rs);
+		error = wait_for_room(rs, flags);
+	}
+	return error;
 }
 
 /* Send bytes of a program: all, unless it does not want to wait. The caller has the mutex. */
@@ -303,9 +314,7 @@ ssize_t rs_stream_send(struct rsocket *rs, const struct iovec *iov, size_t count
 		error = rs->state == RS_CONNECTED ? 0 : send_error(rs);
 	while (!error && left) {
 		error = rs_stream_wait_to_send(rs, flags);
-		if (!error && rs->stream->iomaps_pending)
-			rs_iomaps_send(rs);
-		else if (!error)
+		if (!error)
 			left -= send_message(rs, &from, left);
 	}
 	return left < length || !error ? (ssize_t)(length - left) : cm_fail(error);

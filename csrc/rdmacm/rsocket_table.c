@@ -410,43 +410,33 @@ int rs_take_error(struct rsocket *rs)
 	return error;
 }
 
-/* The next bytes of the memory of a program, at most `length`: their number is returned. */
-static size_t next_part(struct rs_cursor *cursor, size_t length, char **part)
+/* Copy bytes between the memory of a program and `own`: to the program if it `fills`. */
+static void copy(struct rs_cursor *cursor, char *own, size_t length, bool fills)
 {
-	size_t left;
+	while (length) {
+		char *place = (char *)cursor->iov->iov_base + cursor->offset;
+		size_t part = MIN(length, cursor->iov->iov_len - cursor->offset);
 
-	while (cursor->offset == cursor->iov->iov_len) {
-		cursor->iov++;
-		cursor->offset = 0;
+		if (part)
+			memcpy(fills ? place : own, fills ? own : place, part);
+		own += part;
+		length -= part;
+		cursor->offset += part;
+		if (cursor->offset == cursor->iov->iov_len) {
+			cursor->iov++;
+			cursor->offset = 0;
+		}
 	}
-	left = cursor->iov->iov_len - cursor->offset;
-	*part = (char *)cursor->iov->iov_base + cursor->offset;
-	length = MIN(length, left);
-	cursor->offset += length;
-	return length;
 }
 
-/* Copy bytes out of the memory of a program. */
 void rs_copy(void *to, struct rs_cursor *from, size_t length)
 {
-	char *part;
-
-	for (size_t size; length; length -= size) {
-		size = next_part(from, length, &part);
-		to = mempcpy(to, part, size);
-	}
+	copy(from, to, length, false);
 }
 
-/* Copy bytes into the memory of a program. */
 void rs_fill(struct rs_cursor *to, const void *from, size_t length)
 {
-	char *part;
-
-	for (size_t size; length; length -= size) {
-		size = next_part(to, length, &part);
-		memcpy(part, from, size);
-		from = (const char *)from + size;
-	}
+	copy(to, (char *)from, length, true);
 }
 
 size_t rs_length(const struct iovec *iov, size_t count)

@@ -19,17 +19,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* An older <rdma/rsocket.h> does not declare these. */
-int repoll_create(int flags);
-int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
-int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
+#include "../rdmacm/newer.h"
 
 enum {
 	MAX_FDS = 1 << 20,

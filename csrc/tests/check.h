@@ -64,7 +64,7 @@ struct scenario {
 	struct scenario *next;
 };
 
-static struct scenario *scenarios;
+static struct scenario *scenarios __attribute__((unused));
 
 /* Define a function that the command line may name. */
 #define SCENARIO(function)                                                                         \
@@ -76,18 +76,6 @@ static struct scenario *scenarios;
 		scenarios = &own;                                                                  \
 	}                                                                                          \
 	static void function(void)
-
-/* Run the scenario that the command line names. */
-static inline int run_scenario(int argc, char **argv)
-{
-	for (; scenarios; scenarios = scenarios->next)
-		if (argc == 2 && !strcmp(scenarios->name, argv[1])) {
-			scenarios->run();
-			return 0;
-		}
-	fprintf(stderr, "no such scenario\n");
-	return 2;
-}
 
 /* One side of a connection. */
 struct end {

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>
 
-#include "check.h"
+#include "scenarios.h"
 
 static struct sockaddr_in made_address(const char *text)
 {
@@ -175,9 +175,4 @@ SCENARIO(invalid_replies)
 				rdma_free_devices(devices);
 		}
 	} while (channel || !access(path, F_OK));
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
-#include <pthread.h>
-#include <rdma/rdma_verbs.h>
 #include <signal.h>
 
-#include "check.h"
+#include "../rdmacm/newer.h"
+#include "endpoints.h"
+#include "scenarios.h"
 
 enum { PORT = 7471, TIMED_OUT = 4, NO_SUCH_SERVICE = 8, REJECTED_BY_CONSUMER = 28 };
 
@@ -572,14 +572,6 @@ SCENARIO(migration)
 	close_side(&other);
 }
 
-static void *end_connection(void *argument)
-{
-	struct rdma_cm_id *id = argument;
-
-	CHECK(!rdma_disconnect(id));
-	return id;
-}
-
 static void *serve(void *argument)
 {
 	struct rdma_cm_id *listener = argument, *id;
@@ -594,53 +586,29 @@ static void *serve(void *argument)
 /* Ids without a channel, whose calls wait. */
 SCENARIO(synchronous)
 {
+	const struct ibv_qp_cap cap = {4, 4, 1, 1, 64};
 	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *found;
-	struct ibv_qp_init_attr init = {.cap = {4, 4, 1, 1, 64}, .sq_sig_all = 1};
-	struct rdma_cm_id *listener, *client, *server;
+	struct rdma_cm_id *listener, *client;
 	pthread_t thread;
-	void *result;
+	void *server;
 
 	CHECK(rdma_getaddrinfo("no.such.host.invalid", "7471", &hints, &found) != 0);
 	CHECK(!rdma_getaddrinfo("10.0.0.2", "7471", &hints, &found));
 	CHECK(found->ai_qp_type == IBV_QPT_RC && found->ai_dst_len == sizeof(struct sockaddr_in));
-	CHECK(rdma_create_ep(&client, found, NULL, &init) == 0);
+	rdma_freeaddrinfo(found);
+	client = endpoint("10.0.0.2", 0, RDMA_PS_TCP, 0, cap);
 	CHECK(rdma_connect(client, NULL) == -1 && errno == ECONNREFUSED);
 	rdma_destroy_ep(client);
-	rdma_freeaddrinfo(found);
-	hints.ai_flags = RAI_PASSIVE;
-	init = (struct ibv_qp_init_attr){.cap = {4, 4, 1, 1, 64}, .sq_sig_all = 1};
-	CHECK(!rdma_getaddrinfo(NULL, "7471", &hints, &found));
-	CHECK(!rdma_create_ep(&listener, found, NULL, &init));
-	rdma_freeaddrinfo(found);
+	listener = endpoint(NULL, RAI_PASSIVE, RDMA_PS_TCP, 0, cap);
 	CHECK(!rdma_listen(listener, 0));
 	CHECK(!pthread_create(&thread, NULL, serve, listener));
-	hints.ai_flags = 0;
-	CHECK(!rdma_getaddrinfo("10.0.0.2", "7471", &hints, &found));
-	init = (struct ibv_qp_init_attr){.cap = {4, 4, 1, 1, 64}, .sq_sig_all = 1};
-	CHECK(!rdma_create_ep(&client, found, NULL, &init));
-	rdma_freeaddrinfo(found);
+	client = endpoint("10.0.0.2", 0, RDMA_PS_TCP, 0, cap);
 	CHECK(!rdma_connect(client, NULL));
-	CHECK(!pthread_join(thread, &result));
-	server = result;
+	CHECK(!pthread_join(thread, &server));
 	exchange_data(client, server);
-	CHECK(!pthread_create(&thread, NULL, end_connection, server));
-	CHECK(!rdma_disconnect(client));
-	CHECK(!pthread_join(thread, NULL));
-	rdma_destroy_ep(client);
-	rdma_destroy_ep(server);
+	destroy_endpoints(client, server);
 	rdma_destroy_ep(listener);
 }
-
-/* What an older <rdma/rdma_cma.h> does not declare. */
-#define ADDRINFO_RESOLVED ((enum rdma_cm_event_type)16)
-#define ADDRINFO_ERROR ((enum rdma_cm_event_type)17)
-#define USER ((enum rdma_cm_event_type)18)
-enum { RAI_SA_FLAG = 0x10 };
-int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
-			  const struct rdma_addrinfo *hints);
-int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
-int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
-			uint64_t arg);
 
 /* Events that are written to a channel: by a program, and with the result of a resolution. */
 SCENARIO(written_events)
@@ -653,8 +621,8 @@ SCENARIO(written_events)
 
 	open_side(&side);
 	CHECK(!rdma_create_id(side.channel, &side.id, &side, RDMA_PS_TCP));
-	CHECK(!rdma_write_cm_event(side.id, USER, -123456, UINT64_MAX - 7));
-	event = next_event(side.channel, USER);
+	CHECK(!rdma_write_cm_event(side.id, CM_EVENT_USER, -123456, UINT64_MAX - 7));
+	event = next_event(side.channel, CM_EVENT_USER);
 	memcpy(&argument, &event->param, sizeof argument);
 	CHECK(event->id == side.id && event->status == -123456 && argument == UINT64_MAX - 7);
 	CHECK(!rdma_ack_cm_event(event));
@@ -662,17 +630,17 @@ SCENARIO(written_events)
 	CHECK(rdma_query_addrinfo(side.id, &found) == -1 && errno == ENOENT);
 	CHECK(!rdma_resolve_addrinfo(side.id, "10.0.0.2", "7471", &hints));
 	CHECK(rdma_resolve_addrinfo(side.id, "10.0.0.2", "7471", NULL) == -1 && errno == EBUSY);
-	expect(side.channel, ADDRINFO_RESOLVED, 0);
+	expect(side.channel, CM_EVENT_ADDRINFO_RESOLVED, 0);
 	CHECK(!rdma_query_addrinfo(side.id, &found) && found->ai_qp_type == IBV_QPT_UD);
 	CHECK(is_address(found->ai_dst_addr, "10.0.0.2"));
 	rdma_freeaddrinfo(found);
 	CHECK(rdma_query_addrinfo(side.id, &found) == -1 && errno == ENOENT);
 	CHECK(!rdma_resolve_addrinfo(side.id, "no.such.host.invalid", "7471", NULL));
-	expect(side.channel, ADDRINFO_ERROR, -ENOENT);
+	expect(side.channel, CM_EVENT_ADDRINFO_ERROR, -ENOENT);
 	CHECK(rdma_query_addrinfo(side.id, &found) == -1 && errno == ENOENT);
-	hints.ai_flags = RAI_SA_FLAG;
+	hints.ai_flags = CM_RAI_SA;
 	CHECK(rdma_resolve_addrinfo(side.id, NULL, "x", &hints) == -1 && errno == EOPNOTSUPP);
-	CHECK(!strcmp(rdma_event_str(ADDRINFO_ERROR), "RDMA_CM_EVENT_ADDRINFO_ERROR"));
+	CHECK(!strcmp(rdma_event_str(CM_EVENT_ADDRINFO_ERROR), "RDMA_CM_EVENT_ADDRINFO_ERROR"));
 	CHECK(!rdma_create_id(NULL, &alone, NULL, RDMA_PS_TCP)); /* it waits for its events */
 	CHECK(!rdma_resolve_addrinfo(alone, "10.0.0.1", "7471", NULL));
 	CHECK(rdma_resolve_addrinfo(alone, "10.0.0.1", "7471", NULL) == -1 && errno == EBUSY);
@@ -745,9 +713,4 @@ SCENARIO(others)
 	CHECK(!strcmp(rdma_event_str((enum rdma_cm_event_type)99), "UNKNOWN EVENT"));
 	CHECK(rdma_get_cm_event(NULL, NULL) == -1 && errno == EINVAL);
 	CHECK(rdma_ack_cm_event(NULL) == -1 && errno == EINVAL);
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

@@ -3,7 +3,7 @@
  * writes there, before it writes a line to this program. */
 #include <dlfcn.h>
 
-#include "check.h"
+#include "scenarios.h"
 
 static void wait_for_service(unsigned long long address)
 {
@@ -46,9 +46,4 @@ SCENARIO(gpu)
 	CHECK(!strcmp(storage() + 4096, "from the service"));
 	CHECK(synchronized() == 4);
 	CHECK(!ibv_close_device(context));
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
-#include "check.h"
+#include "scenarios.h"
 
 enum { MAX_TICKS = 3000 };
 
@@ -113,9 +113,4 @@ SCENARIO(interrupted)
 	CHECK(!setitimer(ITIMER_REAL, &never, NULL));
 	open_end(&end, 0, NULL); /* the context is in order */
 	close_end(&end);
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

@@ -2,7 +2,7 @@
  * Scenarios of empty polls: when they yield the processor, by clocks of this program. */
 #include <sched.h>
 
-#include "check.h"
+#include "scenarios.h"
 
 enum { POLLS = 20000, CLOCK_STEP = 20 * 1000, MILLISECOND = 1000 * 1000 };
 
@@ -58,9 +58,4 @@ SCENARIO(yielding)
 	CHECK(poll_empty(cq, 1000, 0, &part) > POLLS / 10);
 	CHECK(poll_empty(cq, 1000, 0, &part) == POLLS);
 	CHECK(!ibv_destroy_cq(cq) && !ibv_close_device(context));
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "check.h"
+#include "scenarios.h"
 
 /* What an older <infiniband/verbs.h> does not declare. */
 struct ibv_buf;
@@ -458,9 +458,4 @@ SCENARIO(forked_memory)
 	}
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
 	CHECK(!ibv_free_dm(mine) && !ibv_close_device(context));
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include "check.h"
+#include "scenarios.h"
 
 static void check_received(struct end *end, uint64_t wr_id, const char *text, bool imm)
 {
@@ -525,9 +525,4 @@ SCENARIO(threads)
 	for (; done < THREADS * ROUNDS; done++)
 		check_sent(&a, IBV_WC_RDMA_WRITE);
 	close_ends(&a, &b);
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Scenarios of objects and queries, of posting's checks, and of the child of a fork. */
-#include "check.h"
+#include "scenarios.h"
 
 SCENARIO(queries)
 {
@@ -219,9 +219,4 @@ SCENARIO(forked)
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
 	CHECK(!post_write(&a, &b, 3, IBV_SEND_SIGNALED) && poll_one(a.cq).wr_id == 3);
 	close_ends(&a, &b);
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

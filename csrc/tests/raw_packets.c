@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Raw packets: frames to a group go by RSS to work queues, with the tag of their flow. */
-#include "check.h"
+#include "scenarios.h"
 
 enum { FRAME = 60, WQS = 4, FRAMES = 12, TAG = 0x123456 };
 
@@ -203,9 +203,4 @@ SCENARIO(overrun)
 	CHECK(event.element.wq == fan.wqs[0]);
 	close_fan(&b, &fan);
 	close_end(&a);
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

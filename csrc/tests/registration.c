@@ -2,7 +2,7 @@
  * Which memory can be registered, with which access. */
 #include <sys/mman.h>
 
-#include "check.h"
+#include "scenarios.h"
 
 enum { PAGE = 4096, READ_ONLY = 0, WRITABLE = IBV_ACCESS_LOCAL_WRITE };
 
@@ -107,9 +107,4 @@ SCENARIO(again)
 	CHECK(!mprotect(middle, 3 * PAGE, PROT_READ | PROT_WRITE));
 	CHECK(!ibv_rereg_mr(b.mr, access, NULL, NULL, 0, WRITABLE));
 	close_ends(&a, &b);
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

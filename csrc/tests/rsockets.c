@@ -8,18 +8,14 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 
+#include "../rdmacm/newer.h"
 #include "check.h"
 
 enum { PORT = 17000, BIG = 1 << 20, LARGEST = 300000, MANY = 40 };
-
-int repoll_create(int flags);
-int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
-int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
 static int repoll_create1(int flags)
 {

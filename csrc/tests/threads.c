@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "check.h"
+#include "scenarios.h"
 
 enum { QPS = 3, POSTERS = 3, POLLERS = 2, WRITES = 1000, MAX_CQE = 512 };
 
@@ -193,9 +193,4 @@ SCENARIO(close_while_copying)
 	CHECK(poll_one(one.cq).status == IBV_WC_SUCCESS);
 	CHECK(!ibv_close_device(other.context));
 	CHECK(!ibv_close_device(one.context));
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

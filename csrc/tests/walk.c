@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "check.h"
+#include "scenarios.h"
 
 /* Objects of a service that completes nothing; its test closes the connection later. */
 struct idle {
@@ -256,9 +256,4 @@ SCENARIO(invalid_replies)
 		if (ended)
 			break;
 	}
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

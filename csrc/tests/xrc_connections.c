@@ -1,37 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * Scenarios of librdmacm with XRC: an initiator, a target, and the SRQ that the target's side names. */
-#include <pthread.h>
-#include <rdma/rdma_verbs.h>
-
-#include "check.h"
+#include "endpoints.h"
+#include "scenarios.h"
 
 enum { OTHER_TRANSPORT = 9 };
 
-static struct rdma_cm_id *endpoint(const char *node, int flags, enum ibv_qp_type type,
-				   struct ibv_qp_cap cap)
-{
-	struct rdma_addrinfo hints = {.ai_flags = flags,
-				      .ai_port_space = RDMA_PS_IB,
-				      .ai_qp_type = (int)type},
-			     *found;
-	struct ibv_qp_init_attr init = {.cap = cap, .sq_sig_all = 1};
-	struct rdma_cm_id *id;
-
-	CHECK(!rdma_getaddrinfo(node, "7471", &hints, &found));
-	CHECK(!rdma_create_ep(&id, found, NULL, &init));
-	rdma_freeaddrinfo(found);
-	return id;
-}
-
 static struct rdma_cm_id *initiator(void)
 {
-	return endpoint("10.0.0.2", 0, IBV_QPT_XRC_SEND,
+	return endpoint("10.0.0.2", 0, RDMA_PS_IB, IBV_QPT_XRC_SEND,
 			(struct ibv_qp_cap){.max_send_wr = 4, .max_send_sge = 1});
 }
 
 static struct rdma_cm_id *listener(void)
 {
-	struct rdma_cm_id *id = endpoint(NULL, RAI_PASSIVE, IBV_QPT_XRC_RECV,
+	struct rdma_cm_id *id = endpoint(NULL, RAI_PASSIVE, RDMA_PS_IB, IBV_QPT_XRC_RECV,
 					 (struct ibv_qp_cap){.max_recv_wr = 4, .max_recv_sge = 1});
 
 	CHECK(!rdma_listen(id, 0));
@@ -80,12 +62,6 @@ static void send_to(struct rdma_cm_id *from, uint32_t srq, struct rdma_cm_id *to
 	CHECK(!rdma_dereg_mr(mr));
 }
 
-static void *end_connection(void *argument)
-{
-	CHECK(!rdma_disconnect(argument));
-	return NULL;
-}
-
 SCENARIO(connection)
 {
 	struct rdma_cm_id *listening = listener(), *client = initiator(), *server;
@@ -101,11 +77,7 @@ SCENARIO(connection)
 	server = result;
 	CHECK(client->qp->state == IBV_QPS_RTS && server->qp->state == IBV_QPS_RTS);
 	send_to(client, srq, server);
-	CHECK(!pthread_create(&thread, NULL, end_connection, server));
-	CHECK(!rdma_disconnect(client));
-	CHECK(!pthread_join(thread, NULL));
-	rdma_destroy_ep(client);
-	rdma_destroy_ep(server);
+	destroy_endpoints(client, server);
 	CHECK(!listening->recv_cq);
 	rdma_destroy_ep(listening);
 }
@@ -115,18 +87,13 @@ SCENARIO(other_types)
 {
 	struct ibv_qp_cap cap = {4, 4, 1, 1, 0};
 	struct rdma_cm_id *listening = listener(),
-			  *client = endpoint("10.0.0.2", 0, IBV_QPT_RC, cap);
+			  *client = endpoint("10.0.0.2", 0, RDMA_PS_IB, IBV_QPT_RC, cap);
 
 	CHECK(rdma_connect(client, NULL) == -1 && errno == ECONNREFUSED);
 	CHECK(client->event->status == OTHER_TRANSPORT);
 	rdma_destroy_ep(client);
-	client = endpoint("10.0.0.2", 0, IBV_QPT_XRC_RECV, cap);
+	client = endpoint("10.0.0.2", 0, RDMA_PS_IB, IBV_QPT_XRC_RECV, cap);
 	CHECK(rdma_connect(client, NULL) == -1 && errno == EINVAL);
 	rdma_destroy_ep(client);
 	rdma_destroy_ep(listening);
-}
-
-int main(int argc, char **argv)
-{
-	return run_scenario(argc, argv);
 }

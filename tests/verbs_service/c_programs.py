@@ -66,7 +66,7 @@ def program(name: str, *sanitizers: str) -> Path:
     """A program of ``csrc/tests``, which is built if a source changed."""
     folder = library(*sanitizers)
     source = CSRC / "tests" / f"{name}.c"
-    sources = [source, *sorted(source.parent.glob("*.h")), *sorted((CSRC / "sysfs").glob("*.[ch]"))]
+    sources = [source, *sorted(CSRC.glob("*/*.h")), *sorted((CSRC / "sysfs").glob("*.c"))]
     digest = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     path = folder / f"{name}-{digest[:16]}"
     with _locked(folder):
