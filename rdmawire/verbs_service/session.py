@@ -123,7 +123,7 @@ class VerbsSession:
             if not self._is_stale:
                 warn(f"counters below {self.files.sysfs} are not updated: {error.strerror}")
             self._is_stale = True
-            return False
+            return self._counters.has_changes
 
     def start(
         self, words: Sequence[str], environment: Mapping[str, str], *, preload: bool = True

@@ -8,10 +8,11 @@ writes them (Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-bus-
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from errno import EINVAL
 from ipaddress import IPv6Address
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from stat import S_IFCHR
+from stat import S_IFCHR, S_ISREG
 from typing import Final
 
 from rdmawire.topology import DeviceKind, Machine
@@ -96,12 +97,24 @@ class CounterFiles:
     def write_changed(self, count: int) -> bool:
         """Write at most ``count`` of the counters that were found. Return whether more are left.
 
-        ``OSError`` if a file cannot be written.
+        ``OSError`` if a file cannot be written; the others are.
         """
+        failed: OSError | None = None
         for path, value in list(islice(self._changed.items(), count)):
-            _overwrite(path, f"{value}\n")
-            self._written[path] = value
             del self._changed[path]
+            try:
+                _overwrite(path, f"{value}\n")
+            except OSError as error:
+                failed = error
+            else:
+                self._written[path] = value
+        if failed is not None:
+            raise failed
+        return self.has_changes
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether counters were found that are left to be written."""
         return bool(self._changed)
 
 
@@ -113,9 +126,15 @@ def _counters(device: EmulatedDevice) -> dict[str, dict[str, int]]:
     }
 
 
+_OVERWRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""For regular files alone: a program may have put a link there, or a FIFO, which would block."""
+
+
 def _overwrite(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, _OVERWRITE, 0o644)
     try:
+        if not S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(EINVAL, "not a regular file", path)
         os.pwrite(fd, text.encode(), 0)
     finally:
         os.close(fd)

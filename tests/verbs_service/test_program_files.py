@@ -58,6 +58,24 @@ def test_a_session_leaves_the_libraries(tmp_path: Path) -> None:
     assert sorted(os.listdir(session.files.folder / "lib")) == before
 
 
+def test_one_counter_that_cannot_be_written_holds_up_no_other(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session = VerbsSession(ProgramFiles(tmp_path / "verbs.sock"), SessionSettings())
+    ports = [session.files.sysfs / f"class/infiniband/rw{index}/ports/1" for index in range(2)]
+    first = ports[0] / "counters/port_xmit_data"
+    first.unlink()
+    first.mkdir()
+    last = ports[1] / "counters/port_rcv_data"
+    last.unlink()
+    session._counters.find_changed()
+    while session._update_counters():
+        pass
+    assert last.read_text() == "0\n"
+    assert capfd.readouterr().err.count("are not updated: Is a directory") == 1
+    session.close()
+
+
 @pytest.fixture
 def rdma(tmp_path: Path) -> Callable[..., str]:
     """Return what the stand-in for rdma(8) prints."""

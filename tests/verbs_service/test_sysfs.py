@@ -192,6 +192,25 @@ def test_counters_are_written_a_few_at_a_time(tree: Path) -> None:
     assert not counters.write_changed(0)
 
 
+def test_counters_that_programs_replaced_are_not_written_and_hold_up_no_other(tree: Path) -> None:
+    (tree / "own").write_text("own")
+    port = tree / "sys/class/infiniband/rw0/ports/1"
+    link, fifo, folder, *files = sorted((port / "counters").iterdir())
+    for path in (link, fifo, folder, *files):
+        path.unlink()
+    link.symlink_to(tree / "own")
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    folder.mkdir()
+    counters = CounterFiles(tree, devices("rw0"))
+    with pytest.raises(OSError, match="counters/"):
+        counters.write()
+    assert all(path.read_text() == "0\n" for path in files)
+    assert (tree / "own").read_text() == "own"
+    assert os.read(reader, 9) == b""
+    os.close(reader)
+
+
 def test_many_devices_are_functions_of_slots() -> None:
     places = [str(one.path) for one in functions_of(plain_host(list("abcdefghi"))) if one.device]
     assert places[0] == "pci00f0:00/00f0:00:00.0/00f0:01:00.0"
