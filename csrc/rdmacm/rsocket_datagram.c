@@ -310,7 +310,7 @@ static void learn(struct rs_datagrams *d, struct slot *slot, struct ibv_wc *done
 		confirm(peer, endpoint, ah, done->src_qp);
 }
 
-/* Keep a datagram that has arrived, unless it is invalid, or not from the peer that is connected. */
+/* Keep a datagram that arrived, unless it is invalid, or not from the peer that is connected. */
 static void arrived(struct rs_datagrams *d, struct slot *slot, struct ibv_wc *done)
 {
 	struct sockaddr_storage source;

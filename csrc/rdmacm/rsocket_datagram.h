@@ -4,7 +4,10 @@
 
 #include "rsocket.h"
 
-enum { GRH = sizeof(struct ibv_grh), SLOT = RS_LOW_WATER /* bytes of a datagram with its header */ };
+enum {
+	GRH = sizeof(struct ibv_grh),
+	SLOT = RS_LOW_WATER, /* bytes of a datagram with its header */
+};
 
 struct ds_header {
 	uint8_t version, length;

@@ -73,9 +73,7 @@ static int create_qp(struct rsocket *rs, struct rdma_cm_id *id, struct endpoint 
 					     rs, channel, 0);
 	if (!endpoint->cq || ibv_query_port(id->verbs, 1, (struct _compat_ibv_port_attr *)&port))
 		return errno;
-	endpoint->most = 128u << port.active_mtu;
-	if (endpoint->most > SLOT)
-		endpoint->most = SLOT;
+	endpoint->most = MIN(128u << port.active_mtu, SLOT);
 	attributes.send_cq = attributes.recv_cq = endpoint->cq;
 	if (rdma_create_qp(id, NULL, &attributes))
 		return errno;
@@ -136,9 +134,7 @@ void rs_endpoint_free(struct endpoint *endpoint)
 
 static unsigned slot_count(int queue, int buffer)
 {
-	int count = buffer / SLOT < queue ? buffer / SLOT : queue;
-
-	return count < 2 ? 2 : (unsigned)count;
+	return (unsigned)MAX(2, MIN(buffer / SLOT, queue));
 }
 
 /* The endpoint of an id with a local address, made if there is none. Returns null with errno. The

@@ -19,8 +19,8 @@ enum { KEPT_FOR_SHUTDOWN = 2, LINGER = 10 /* s */ };
 
 #define VALUE(message) ((message) & 0x1fffffff)
 
-/* Post a send request. Its completion frees `bytes` of the send buffer. Returns whether it is posted;
- * else the rsocket has failed. */
+/* Post a send request. Its completion frees `bytes` of the send buffer. Returns whether it is
+ * posted; else the rsocket has failed. */
 static bool post(struct rsocket *rs, struct ibv_send_wr *request, enum rs_request kind,
 		 uint32_t bytes)
 {
@@ -48,8 +48,8 @@ static void post_control(struct rsocket *rs, uint32_t message)
 	post(rs, &request, RS_CONTROL, 0);
 }
 
-/* Write bytes of the program to the peer's memory, by way of the send buffer, which has room, unless
- * they are few. Returns their number, or 0 if the rsocket has failed. */
+/* Write bytes of the program to the peer's memory, by way of the send buffer, which has room,
+ * unless they are few. Returns their number, or 0 if the rsocket has failed. */
 uint32_t rs_stream_write(struct rsocket *rs, struct rs_cursor *from, uint32_t length,
 			 uint64_t address, uint32_t key, const uint32_t *message)
 {
@@ -291,7 +291,7 @@ static int wait_for_room(struct rsocket *rs, int flags)
 	return error ? error : send_error(rs);
 }
 
-/* Wait until something can be sent, and send the entries of mapped buffers first. Returns an errno. */
+/* Wait until data can be sent, which the entries of mapped buffers go before. Returns an errno. */
 int rs_stream_wait_to_send(struct rsocket *rs, int flags)
 {
 	int error = wait_for_room(rs, flags);

@@ -15,13 +15,9 @@ static const bool BIG_ENDIAN_HOST = __BYTE_ORDER == __BIG_ENDIAN;
 /* Queues of at least 16 entries, and at most what the device has. */
 static uint32_t queue_size(int wanted, const struct ibv_device_attr *device)
 {
-	uint32_t most = (uint32_t)device->max_qp_wr - RS_CONTROLS;
+	int most = MIN(device->max_qp_wr - RS_CONTROLS, RS_MAX_QUEUE);
 
-	if (most > RS_MAX_QUEUE)
-		most = RS_MAX_QUEUE;
-	if (wanted < RS_MIN_QUEUE)
-		return RS_MIN_QUEUE;
-	return (uint32_t)wanted < most ? (uint32_t)wanted : most;
+	return (uint32_t)MAX(RS_MIN_QUEUE, MIN(wanted, most));
 }
 
 static int create_qp(struct rsocket *rs, struct rs_stream *s)
@@ -53,9 +49,7 @@ static int create_qp(struct rsocket *rs, struct rs_stream *s)
 	if (rdma_create_qp(rs->id, NULL, &attributes))
 		return -1;
 	s->qp = rs->id->qp;
-	s->max_inline = attributes.cap.max_inline_data < RS_MAX_INLINE
-				? attributes.cap.max_inline_data
-				: RS_MAX_INLINE;
+	s->max_inline = MIN(attributes.cap.max_inline_data, RS_MAX_INLINE);
 	return 0;
 }
 
@@ -89,7 +83,7 @@ int rs_stream_post_receives(struct rs_stream *s, unsigned count)
 	int error = 0;
 
 	while (count && !error) {
-		unsigned part = count < RS_POSTED ? count : RS_POSTED;
+		unsigned part = MIN(count, RS_POSTED);
 
 		for (unsigned i = 0; i < part; i++)
 			requests[i] = (struct ibv_recv_wr){.wr_id = RS_RECEIVED,
@@ -165,7 +159,7 @@ static unsigned unscaled(uint8_t value)
 /* A number of mapped buffers that the private data can express. */
 int rs_iomap_count(int wanted)
 {
-	return (int)unscaled(scaled(wanted > 0x7fff ? 0x7fff : (unsigned)wanted));
+	return (int)unscaled(scaled((unsigned)MIN(wanted, 0x7fff)));
 }
 
 /* The private data of a request and of an answer. */

@@ -347,8 +347,8 @@ static int wait_for_change(struct rsocket *rs, int64_t deadline)
 	return error;
 }
 
-/* Wait until `ready`. Returns an errno: EAGAIN after the timeout, of which 0 is none, and at once with
- * MSG_DONTWAIT or O_NONBLOCK. The caller has the mutex. */
+/* Wait until `ready`. Returns an errno: EAGAIN after the timeout, of which 0 is none, and at once
+ * with MSG_DONTWAIT or O_NONBLOCK. The caller has the mutex. */
 int rs_wait_until(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int flags,
 		  const struct timeval *timeout)
 {

@@ -59,7 +59,7 @@ static __thread int inside;	    /* the functions of librdmacm call those here */
 #define EITHER(type, name, parameters, condition, call, ...)                                       \
 	type name parameters                                                                       \
 	{                                                                                          \
-		return (condition) ? call : NEXT(name, __VA_ARGS__);                                 \
+		return (condition) ? call : NEXT(name, __VA_ARGS__);                               \
 	}
 
 /* The same for a descriptor: librdmacm has a function of this name after an r. */
