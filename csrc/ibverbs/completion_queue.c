@@ -198,6 +198,8 @@ int rw_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 	struct rw_cq *cq = rw_cq(ibv_cq);
 	uint32_t nothing = 0;
 
+	if (atomic_load(&rw_context(ibv_cq->context)->state) == RW_FORKED)
+		return EIO;
 	pthread_mutex_lock(&cq->mutex); /* resizing replaces the ring */
 	if (solicited_only)
 		atomic_compare_exchange_strong(armed(cq), &nothing, RW_ARM_SOLICITED);

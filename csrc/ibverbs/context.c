@@ -34,6 +34,48 @@ static void after_fork_in_parent(void)
 	pthread_mutex_unlock(&contexts_mutex);
 }
 
+/* Call a function for each object of a table. */
+static void for_each(struct rw_table *table, void (*call)(struct rw_node *node))
+{
+	for (unsigned i = 0; i < RW_BUCKETS; i++)
+		for (struct rw_node *node = table->buckets[i]; node; node = node->next)
+			call(node);
+}
+
+static void renew_cq(struct rw_node *node)
+{
+	struct rw_cq *cq = CONTAINER(node, struct rw_cq, node);
+
+	pthread_mutex_init(&cq->mutex, NULL);
+	pthread_mutex_init(&cq->cq.mutex, NULL);
+}
+
+static void renew_qp(struct rw_node *node)
+{
+	struct rw_qp *qp = CONTAINER(node, struct rw_qp, node);
+
+	pthread_mutex_init(&qp->builder.mutex, NULL);
+	pthread_mutex_init(&qp->qp.qp_base.mutex, NULL);
+}
+
+static void renew_srq(struct rw_node *node)
+{
+	pthread_mutex_init(&CONTAINER(node, struct rw_srq, node)->srq.mutex, NULL);
+}
+
+/* Another thread of the parent may have any of the locks, which the child would wait for for ever. */
+static void renew_locks(struct rw_context *context)
+{
+	pthread_mutex_init(&context->control_mutex, NULL);
+	pthread_mutex_init(&context->ring.mutex, NULL);
+	pthread_mutex_init(&context->copy.mutex, NULL);
+	pthread_mutex_init(&context->verbs.context.mutex, NULL);
+	pthread_rwlock_init(&context->objects, NULL);
+	for_each(&context->cqs, renew_cq);
+	for_each(&context->qps, renew_qp);
+	for_each(&context->srqs, renew_srq);
+}
+
 /* Close the connections in the child, so that the service sees the end of the parent. Most calls
  * fail in the child; for the others it makes a connection of its own: see rw_reconnect. */
 static void after_fork_in_child(void)
@@ -43,8 +85,7 @@ static void after_fork_in_child(void)
 		close(context->socket);
 		close(context->copy.socket);
 		context->socket = context->copy.socket = -1;
-		/* Another thread of the parent may have held it. */
-		pthread_mutex_init(&context->control_mutex, NULL);
+		renew_locks(context);
 	}
 	pthread_mutex_unlock(&contexts_mutex);
 }

@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include "scenarios.h"
 
@@ -107,8 +109,19 @@ static void *make_objects(void *nothing)
 
 static bool is_refused(void)
 {
+	struct ibv_qp_ex *extended = ibv_qp_to_qp_ex(one.qp);
+	struct ibv_send_wr wr, *bad;
+	struct ibv_sge sge;
 	struct ibv_wc wc;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	wr = make_send(&one, &other, IBV_WR_RDMA_WRITE, &sge, 64);
+	if (!ibv_post_send(one.qp, &wr, &bad) || ibv_req_notify_cq(one.cq, 0) != EIO)
+		return false;
+	ibv_wr_start(extended);
+	ibv_wr_rdma_write(extended, 0, 0);
+	if (!ibv_wr_complete(extended))
+		return false;
 	return ibv_poll_cq(one.cq, 1, &wc) < 0 && !ibv_alloc_pd(one.context) && errno == EIO;
 }
 
