@@ -132,6 +132,17 @@ static void set_written(struct cm_event *made, const struct rw_cm_get_event_repl
 		made->counted->resolving = false;
 }
 
+/* The private data of an ADDR_ERROR is the reason, which RDMAWIRE_TRACE=1 prints; the program gets
+ * none. */
+static void trace_unresolved(const struct cm_event *made, const struct rw_cm_get_event_reply *reply)
+{
+	uint64_t length = reply->private_length;
+
+	rw_keep_reason((const char *)&reply->private0,
+		       length < RW_MAX_PRIVATE_DATA ? length : RW_MAX_PRIVATE_DATA);
+	rw_trace_call(-made->event.status, "rdma_resolve_addr");
+}
+
 /* Take the oldest event of a channel. Returns an errno, ENODATA if its id is destroyed. */
 static int take(struct rdma_event_channel *channel, struct cm_event *made, struct cm_group **group)
 {
@@ -152,6 +163,8 @@ static int take(struct rdma_event_channel *channel, struct cm_event *made, struc
 	}
 	if (!error && (unsigned)made->event.event >= CM_EVENT_ADDRINFO_RESOLVED) {
 		set_written(made, &reply);
+	} else if (!error && made->event.event == RDMA_CM_EVENT_ADDR_ERROR) {
+		trace_unresolved(made, &reply);
 	} else if (!error) {
 		join = made->event.event == RDMA_CM_EVENT_MULTICAST_JOIN;
 		set_parameters(made, &reply, join || made->counted->id.qp_type == IBV_QPT_UD);

@@ -198,7 +198,7 @@ class ConnectionCalls:
         try:
             self._resolve(cm_id, destination)
         except VerbsError as error:
-            cm_id.report(CMEventType.ADDR_ERROR, -error.errno)
+            cm_id.report_failure(CMEventType.ADDR_ERROR, error)
         else:
             cm_id.state = IdState.ADDR_RESOLVED
             cm_id.report(CMEventType.ADDR_RESOLVED)

@@ -263,9 +263,14 @@ class CmId:
         """``VerbsError`` ENOMEM if its channel has as many events as it may."""
         self.channel.check_room()
 
-    def report(self, event: int, status: int = 0) -> None:
+    def report(self, event: int) -> None:
         """Report an event without parameters."""
-        self.channel.put(EventRecord(event, status, self.handle))
+        self.channel.put(EventRecord(event, 0, self.handle))
+
+    def report_failure(self, event: int, error: VerbsError) -> None:
+        """Report that an operation failed; the reason, for RDMAWIRE_TRACE, is the private data."""
+        failed = EventRecord(event, -error.errno, self.handle, private_data=error.reason.encode())
+        self.channel.put(failed)
 
     def overlaps(self, other: "CmId") -> bool:
         """Whether there is an address that both ids are bound to."""

@@ -47,6 +47,13 @@ def test_scenario(tmp_path: Path, scenario: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_the_trace_has_the_reason_of_an_address_error(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        done = run(program("connections", *SANITIZERS), service.path, "addresses")
+    line = "rdma_resolve_addr: no device has the address 10.9.9.9: No route to host\n"
+    assert line in done.stderr
+
+
 @pytest.mark.parametrize("scenario", ["connection", "other_types"])
 def test_scenario_of_xrc(tmp_path: Path, scenario: str) -> None:
     with running(tmp_path) as service:
