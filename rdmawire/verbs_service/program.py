@@ -16,6 +16,7 @@ from rdmawire.verbs_service.service_socket import (
     check_is_socket,
     check_socket_path,
     is_served,
+    may_use,
     other_service,
 )
 from rdmawire.verbs_service.trusted_folder import open_own, open_parent, remove_entry
@@ -174,7 +175,7 @@ class ProgramFiles:
             os.close(parent)
 
     def wait_for_service(self, on_wait: Callable[[], None]) -> bool:
-        """Whether a service answers. Waits for one that is starting, 30 s at most.
+        """Whether a service answers to this user. Waits for one that is starting, 30 s at most.
 
         ``on_wait`` is called when one is found. Raises as :meth:`check` and :func:`is_served`.
         """
@@ -182,6 +183,8 @@ class ProgramFiles:
         for attempt in range(_START_ATTEMPTS):
             if is_served(self.socket):
                 return True
+            if not may_use(self.socket):
+                break
             if self.is_claimed():
                 if not waits:
                     on_wait()

@@ -1,6 +1,7 @@
 """The socket of a service: its path, listening there, and whether a service answers."""
 
 import os
+import shlex
 import socket
 import stat
 from array import array
@@ -139,18 +140,20 @@ def no_service(path: Path) -> VerbsError:
     ``VerbsError`` ENAMETOOLONG is raised for a path that is too long for a socket.
     """
     check_socket_path(path)
-    if not _may_use(path):
+    if not may_use(path):
         return VerbsError(
             f"{path}: Permission denied: name a socket of this user, or have its owner share it"
             f" (chmod a+w {path}, in a folder that others may enter)",
             EACCES,
         )
+    is_given = path == given_socket(os.environ)
+    option = "" if is_given else f" --socket {shlex.quote(os.fspath(path))}"
     return VerbsError(
-        f"no verbs service answers at {path}: start one with `rdmawire verbs serve`", ENOENT
+        f"no verbs service answers at {path}: start one with `rdmawire verbs serve{option}`", ENOENT
     )
 
 
-def _may_use(path: Path) -> bool:
+def may_use(path: Path) -> bool:
     """Whether this user may connect to the socket, or there is none."""
     try:
         is_socket = stat.S_ISSOCK(os.stat(path).st_mode)

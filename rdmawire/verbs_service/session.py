@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
 
-from rdmawire.errors import FabricError
+from rdmawire.errors import FabricError, VerbsError
 from rdmawire.fabric import Place
 from rdmawire.topology import Device, Machine
 from rdmawire.traffic.scenario import read_scenario, read_shipped, shipped
@@ -266,12 +266,22 @@ def _devices(
             )
         return network, specs
     adapters = _adapters(settings)
-    last = settings.first_address + len(adapters)
-    places = map(Place.numbered, range(settings.first_address, last))
+    places = _places(settings.first_address, len(adapters))
     return network, [
         DeviceSpec(name, place, rate=rate / _GIGABIT if rate else _RATE)
         for (name, rate), place in zip(adapters, places, strict=True)
     ]
+
+
+def _places(first: int, count: int) -> list[Place]:
+    """Return ``count`` addresses from number ``first`` on; ``FabricError`` if some do not exist."""
+    try:
+        return [Place.numbered(number) for number in range(first, first + count)]
+    except VerbsError:
+        raise FabricError(
+            f"{count} devices from 10.0.0.{first} on do not fit below 10.0.0.255: give a smaller"
+            " --first-address, or fewer --devices"
+        ) from None
 
 
 def _adapters(settings: SessionSettings) -> list[tuple[str, int | None]]:

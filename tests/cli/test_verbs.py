@@ -390,11 +390,16 @@ def test_replies_that_are_of_no_service_are_told(tmp_path: Path, reply: bytes) -
         (("--host", "nowhere", "--", "true"), 1, "shipped hosts are"),
         (("--host", "two-sockets", "--devices", "9", "--", "true"), 1, "1 adapters, and 9"),
         (("--devices", "0", "--", "true"), 2, "0 is not in the range"),
+        (("--first-address", "254", "--", "true"), 1, "2 devices from 10.0.0.254 on do not fit"),
         (("--json", "-q", "--", "true"), 2, "give one of them"),
         (("env", "--socket", "/no-such/verbs.sock"), 1, "no verbs service answers at"),
         (("env", "--unset", "true"), 2, "give nothing else with it"),
         (("serve", "-q", "--json"), 2, "give one of them"),
-        (("status", "--socket", "/no-such/verbs.sock"), 1, "no verbs service answers at"),
+        (
+            ("status", "--socket", "/no-such/a b"),
+            1,
+            "`rdmawire verbs serve --socket '/no-such/a b'`",
+        ),
         (("status", "--socket", "/etc/passwd"), 1, "no verbs service answers at"),
         (("status", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
         (("env", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
@@ -428,7 +433,7 @@ def test_the_socket_of_another_user_is_refused(
     path = tmp_path / "verbs.sock"
     with socket(AF_UNIX, SOCK_STREAM) as listener:
         listener.bind(str(path))
-        monkeypatch.setattr("rdmawire.verbs_service.service_socket._may_use", lambda _: False)
+        monkeypatch.setattr("rdmawire.verbs_service.service_socket.may_use", lambda _: False)
         for name in ("env", "status"):
             done = invoke(name, "--socket", str(path))
             assert f"{path}: Permission denied: name a socket of this user" in str(done.exception)

@@ -94,6 +94,20 @@ def test_a_service_in_a_namespace_has_programs_copy_their_memory(tmp_path: Path)
         wait_until(lambda: not path.exists())
 
 
+def test_a_service_that_this_user_may_not_use_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("program", "service_socket"):  # root may use every socket
+        monkeypatch.setattr(f"rdmawire.verbs_service.{module}.may_use", lambda _: False)
+    path = tmp_path / "verbs.sock"
+    files = ProgramFiles(path)
+    files.claim()
+    done = invoke("env", "--socket", str(path))
+    files.remove()
+    assert f"{path}: Permission denied: name a socket of this user" in str(done.exception)
+    assert "waiting" not in done.output
+
+
 @pytest.mark.parametrize("starts", [True, False])
 def test_the_variables_wait_for_a_service_that_is_starting(tmp_path: Path, starts: bool) -> None:
     """The service has its folder, and no socket yet: it may be compiling the libraries."""
