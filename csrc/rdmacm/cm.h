@@ -110,6 +110,7 @@ int cm_exchange_locked(struct cm_session *session, const char *name, const void 
 /* device.c */
 struct cm_device *cm_device(struct cm_session *session, uint32_t index);
 struct ibv_xrcd *cm_xrcd(struct cm_device *device);
+void cm_renew_device_lock(void);
 
 /* id.c */
 struct cm_id *cm_add_id(struct cm_session *session, struct rdma_event_channel *channel,

@@ -11,6 +11,11 @@ enum { MAX_DEVICES = 1024 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct cm_device *devices[MAX_DEVICES];
 
+void cm_renew_device_lock(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+}
+
 static uint8_t at_most_a_byte(int value)
 {
 	return value > UINT8_MAX ? UINT8_MAX : (uint8_t)value;

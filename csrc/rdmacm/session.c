@@ -10,6 +10,22 @@
 static pthread_mutex_t current_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct cm_session *current;
 
+/* In the child of a fork, for which another thread of the parent may have a lock. */
+static void renew_locks(void)
+{
+	pthread_mutex_init(&current_mutex, NULL);
+	cm_renew_device_lock();
+	if (current) {
+		pthread_mutex_init(&current->mutex, NULL);
+		pthread_cond_init(&current->acknowledged, NULL);
+	}
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, renew_locks);
+}
+
 /* The result of a function that reports by errno. */
 int cm_fail(int error)
 {

@@ -654,6 +654,13 @@ static void *keep_receiving(void *fd)
 	return NULL;
 }
 
+static void *keep_making(void *nothing)
+{
+	while (!ended)
+		CHECK(!rclose(made(SOCK_STREAM)));
+	return nothing;
+}
+
 /* What the child of a fork can do with a connection of its parent. */
 static void check_inherited(int fd, bool is_connected)
 {
@@ -676,7 +683,7 @@ static void check_inherited(int fd, bool is_connected)
 SCENARIO(inherited)
 {
 	struct pair pair;
-	pthread_t sender, receiver;
+	pthread_t sender, receiver, maker;
 	int status;
 
 	if (on.socket != rsocket)
@@ -684,6 +691,7 @@ SCENARIO(inherited)
 	pair = new_pair();
 	CHECK(!pthread_create(&sender, NULL, keep_sending, &pair.client));
 	CHECK(!pthread_create(&receiver, NULL, keep_receiving, &pair.server));
+	CHECK(!pthread_create(&maker, NULL, keep_making, NULL));
 	for (int i = 0; i < MANY; i++) {
 		pid_t child = fork();
 
@@ -691,12 +699,13 @@ SCENARIO(inherited)
 			check_inherited(pair.client, true);
 			check_inherited(pair.server, true);
 			check_inherited(pair.listener, false);
+			CHECK(!rclose(made(SOCK_STREAM)));
 			_exit(0);
 		}
 		CHECK(waitpid(child, &status, 0) == child && !status);
 	}
 	ended = true;
-	CHECK(!pthread_join(sender, NULL));
+	CHECK(!pthread_join(sender, NULL) && !pthread_join(maker, NULL));
 	CHECK(!rshutdown(pair.client, SHUT_WR));
 	CHECK(!pthread_join(receiver, NULL));
 	close_rsockets(pair);
