@@ -259,10 +259,10 @@ def _devices(
     """Return the network, and devices: those of a scenario, of a host, or numbered ones."""
     network, specs = network_of(settings.network, settings.devices or 2, capture)
     if settings.network and "=" not in settings.network:
-        if settings.host is not None or settings.devices is not None:
+        if settings._replace(pcap=None) != SessionSettings(None, settings.network):
             raise FabricError(
                 f"network {settings.network}: the devices are the hosts of this scenario, so give"
-                " neither their number nor a host"
+                " neither their number nor a host or first address"
             )
         return network, specs
     adapters = _adapters(settings)

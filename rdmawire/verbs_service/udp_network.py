@@ -285,7 +285,10 @@ def _resolved(address: Address) -> Address:
     try:
         found = getaddrinfo(host, port, AF_INET, SOCK_DGRAM)
     except (gaierror, OverflowError) as error:
-        raise FabricError(f"peer {host}:{port}: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise FabricError(
+            f"network 'peer={host}:{port}': {reason}: give the name of a machine, or its address"
+        ) from error
     return str(found[0][4][0]), port
 
 
@@ -337,7 +340,7 @@ def parse_udp(text: str) -> UdpSettings:
                 raise FabricError(f"network {part!r}: a peer is HOST:PORT")
             peers.append((host, _port_number(part, number)))
         else:
-            raise FabricError(f"network {part!r}: give {_KEYS}")
+            raise FabricError(f"network {part!r}: no setting of joined services: give {_KEYS}")
     if port is None:
         raise FabricError(f"network {text!r} has no udp=PORT: give {_KEYS}")
     return UdpSettings(port, tuple(peers))

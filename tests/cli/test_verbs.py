@@ -387,6 +387,8 @@ def test_replies_that_are_of_no_service_are_told(tmp_path: Path, reply: bytes) -
         (("--network", "rate=0G", "--", "true"), 1, "network 'rate=0G': rate is bits per second"),
         (("--network", "nowhere", "--", "true"), 1, "network 'nowhere': neither a setting"),
         (("--network", "cnp-reaction", "--devices", "3", "--", "true"), 1, "give neither"),
+        (("--network", "cnp-reaction", "--first-address", "3", "--", "true"), 1, "give neither"),
+        (("--network", "udp=0,loss=0.1", "--", "true"), 1, "no setting of joined services"),
         (("--host", "nowhere", "--", "true"), 1, "shipped hosts are"),
         (("--host", "two-sockets", "--devices", "9", "--", "true"), 1, "1 adapters, and 9"),
         (("--devices", "0", "--", "true"), 2, "0 is not in the range"),
