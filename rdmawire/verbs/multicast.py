@@ -15,10 +15,14 @@ MULTICAST_QPN = 0xFFFFFF
 class MulticastGroups:
     """The multicast groups of one adapter: ``by_gid`` has the queue pairs of each, by number."""
 
-    __slots__ = ("_profile", "by_gid")
+    __slots__ = ("_attached", "_group_counts", "_profile", "by_gid")
 
     def __init__(self, profile: Profile = IBTA) -> None:
         self.by_gid: dict[bytes, tuple[int, ...]] = {}
+        self._group_counts: dict[int, int] = {}
+        """In how many groups each queue pair is."""
+        self._attached = 0
+        """The sum of them."""
         self._profile = profile
 
     def __len__(self) -> int:
@@ -41,6 +45,7 @@ class MulticastGroups:
             return
         self._check_room(gid, members)
         self.by_gid[gid] = (*members, qpn)
+        self._count(qpn, 1)
 
     def detach(self, gid: bytes, qpn: int) -> None:
         """Remove a queue pair from a group; EINVAL if it is not a member. ibv_detach_mcast(3)."""
@@ -49,10 +54,17 @@ class MulticastGroups:
         if qpn not in members:
             raise VerbsError(f"QP {qpn:#x} is not attached to {gid.hex(':', 2)}", EINVAL)
         self._keep(gid, tuple(other for other in members if other != qpn))
+        self._count(qpn, -1)
+
+    def _count(self, qpn: int, change: int) -> None:
+        self._attached += change
+        self._group_counts[qpn] = self._group_counts.get(qpn, 0) + change
+        if not self._group_counts[qpn]:
+            del self._group_counts[qpn]
 
     def holds(self, qpn: int) -> bool:
         """Whether a queue pair is in any group."""
-        return any(qpn in members for members in self.by_gid.values())
+        return qpn in self._group_counts
 
     def _keep(self, gid: bytes, members: tuple[int, ...]) -> None:
         if members:
@@ -62,11 +74,10 @@ class MulticastGroups:
 
     def _check_room(self, gid: bytes, members: tuple[int, ...]) -> None:
         profile = self._profile
-        attached = sum(map(len, self.by_gid.values()))
         for what, found, most in (
             ("groups", len(self.by_gid) - (gid in self.by_gid), profile.max_mcast_grp),
             ("queue pairs in the group", len(members), profile.max_mcast_qp_attach),
-            ("queue pairs in all groups", attached, profile.max_total_mcast_qp_attach),
+            ("queue pairs in all groups", self._attached, profile.max_total_mcast_qp_attach),
         ):
             if found >= most:
                 raise VerbsError(f"no more than {most} {what}", ENOMEM)

@@ -26,6 +26,7 @@ from rdmawire.verbs_service.attributes import (
     qp_attributes,
     qp_words,
 )
+from rdmawire.verbs_service.cm import MAX_GROUPS
 from rdmawire.verbs_service.completion_counters import CompletionCounterCalls
 from rdmawire.verbs_service.connection import NO_VALUES, Reply
 from rdmawire.verbs_service.context import (
@@ -395,14 +396,17 @@ class Calls(FlowCalls, CompletionCounterCalls):
     def attach_mcast(self, qp: int, gid0: int, gid1: int, _lid: int) -> Reply:
         """The LID is of InfiniBand; it is ignored for RoCE, as in Linux."""
         found, gid = self._context.find(qp, QueuePairHandle).qp, gid_of(gid0, gid1)
+        if len(self._context.mcast.get(found, ())) >= MAX_GROUPS:
+            text = f"QP {found.qp_num:#x} has {MAX_GROUPS} multicast groups, the maximum"
+            raise VerbsError(text, ENOMEM)
         self._context.nic.attach_mcast(found, gid)
-        self._context.mcast.add((gid, found))
+        self._context.mcast.setdefault(found, set()).add(gid)
         return NO_VALUES
 
     def detach_mcast(self, qp: int, gid0: int, gid1: int, _lid: int) -> Reply:
         found, gid = self._context.find(qp, QueuePairHandle).qp, gid_of(gid0, gid1)
         self._context.nic.detach_mcast(found, gid)
-        self._context.mcast.discard((gid, found))
+        self._context.mcast.get(found, set()).discard(gid)
         return NO_VALUES
 
     def open_xrcd(self, file_device: int, file_inode: int, flags: int) -> Reply:

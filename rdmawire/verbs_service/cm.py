@@ -61,7 +61,7 @@ MAX_IDS: Final = 1 << 16
 """Maximum ids and channels of one process."""
 
 MAX_GROUPS: Final = 1 << 12
-"""Maximum groups that an id joins."""
+"""Maximum groups that an id joins, or a queue pair."""
 
 MULTICAST_QKEY: Final = 0x01234567
 """The Q_Key of groups: RDMA_UDP_QKEY of <rdma/rdma_cma.h>."""

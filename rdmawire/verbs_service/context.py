@@ -223,7 +223,7 @@ class Context:
         """The queue pairs of this context, by number."""
         self.srqs = SrqHandles(self.nic.device.qps)
         self.local = LocalConnections(device.local_nics)
-        self.mcast: set[tuple[bytes, QueuePair]] = set()
+        self.mcast: dict[QueuePair, set[bytes]] = {}
         """The multicast groups of queue pairs."""
         self.rss_users: Counter[QueuePair] = Counter()
         """How many times queue pairs of RSS use each work queue."""
@@ -336,10 +336,8 @@ class Context:
         if self.rss_users[qp]:
             raise VerbsError(f"WQ {qp.qp_num:#x} is in an indirection table", EBUSY)
         if self.device.openers[qp] == 1:
-            for gid, one in tuple(self.mcast):
-                if one is qp:
-                    self.nic.detach_mcast(qp, gid)
-                    self.mcast.discard((gid, one))
+            for gid in self.mcast.pop(qp, ()):
+                self.nic.detach_mcast(qp, gid)
             self.nic.destroy_qp(qp)
             del self.device.openers[qp]
         else:

@@ -13,8 +13,8 @@ from rdmawire.errors import VerbsError
 from rdmawire.ib.cm import PortSpace
 from rdmawire.live import now
 from rdmawire.units import us
-from rdmawire.verbs_service import cm_id, server
-from tests.verbs_service.client import RC, Connection
+from rdmawire.verbs_service import calls, cm_id, server
+from tests.verbs_service.client import RC, UD, Connection
 from tests.verbs_service.stepped import Stepped, SteppedClient, SteppedConnection, stepped
 
 MANY = 1000
@@ -68,6 +68,28 @@ def test_destroying_counters_looks_at_no_other_object(service: Stepped) -> None:
     (flows,), (completions,) = client.call("create_counters"), client.call("create_comp_cntr", 0)
     assert calls_in(lambda: client.call("destroy_counters", flows)) < FEW_CALLS
     assert calls_in(lambda: client.call("destroy_comp_cntr", completions)) < FEW_CALLS
+
+
+def test_destroying_a_queue_pair_looks_at_no_groups_of_others(
+    service: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MAX_GROUPS", MANY)
+    client = SteppedClient(service, 0)
+    cq = client.create_cq(4)
+    qps = [client.create_qp(cq, kind=UD, depth=1) for _ in range(2)]
+    for qp in qps:
+        client.bring_up_ud(qp, 1)
+    for number in range(MANY):
+        client.call("attach_mcast", qps[0].handle, 0x0EFF, number, 0)
+    with pytest.raises(VerbsError, match="the maximum") as refused:
+        client.call("attach_mcast", qps[0].handle, 0x0EFF, MANY, 0)
+    assert refused.value.errno == ENOMEM
+    client.call("attach_mcast", qps[1].handle, 0x0EFF, MANY, 0)
+    assert calls_in(lambda: client.call("destroy_qp", qps[1].handle)) < FEW_CALLS
+    client.call("detach_mcast", qps[0].handle, 0x0EFF, 0, 0)
+    client.call("attach_mcast", qps[0].handle, 0x0EFF, MANY, 0)
+    client.call("destroy_qp", qps[0].handle)
+    assert not service.server.devices[0].nic.groups
 
 
 def client_of_ids(service: Stepped, number: int) -> tuple[SteppedConnection, int, list[int]]:
