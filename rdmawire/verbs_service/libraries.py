@@ -9,6 +9,7 @@ import fcntl
 import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from rdmawire.errors import LibraryError
+from rdmawire.verbs_service.diagnostics import warn
 from rdmawire.verbs_service.trusted_folder import remove_entry
 
 PRELOAD: Final = "librdmawire-sysfs.so"
@@ -62,6 +64,8 @@ def _built(script: Path, folder: Path) -> Libraries:
     built = sorted(path for path in folder.glob("*.so*") if not path.is_symlink())
     if built and not os.access(folder, os.W_OK):
         return Libraries(built)  # a checkout of another user
+    if not built and sys.stderr.isatty():
+        warn("compiling the libraries, once in a checkout: some seconds")
     try:
         with _locked(folder):
             return _build_each(module, folder)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,21 @@ def test_without_a_compiler_those_built_before_are_used(
     (folder / "libibverbs.so.1").touch()
     (folder / "libibverbs.so").symlink_to("libibverbs.so.1")
     assert names(libraries(checkout, checkout).paths) == ["libibverbs.so.1"]
+
+
+def test_a_terminal_shows_that_the_first_build_takes_time(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    line = "rdmawire verbs: compiling the libraries, once in a checkout: some seconds\n"
+    for is_terminal, said in ((False, ""), (True, line)):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda shown=is_terminal: shown)
+        with pytest.raises(LibraryError):
+            libraries(checkout, checkout)
+        assert capsys.readouterr().err == said
+    (checkout / "build/verbs/libibverbs.so.1").touch()
+    libraries(checkout, checkout)
+    assert capsys.readouterr().err == ""
 
 
 def test_in_a_checkout_of_another_user_those_built_before_are_used(
