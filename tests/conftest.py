@@ -4,6 +4,8 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.effort import FAST
+
 # Commands that tests start import compiled modules, as users do: else each takes a second longer.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -15,7 +17,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile(
     "fast",
     deadline=None,
-    max_examples=30,
+    max_examples=FAST,
     derandomize="RDMAWIRE_EFFORT" not in os.environ,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.stateful.effort import EFFORT
+from tests.effort import EFFORT
 from tools.docs.chart import Axis, Bar, Line, bars, lines, ticks
 from tools.docs.charts import CHARTS, DATA, MARKER, with_charts
 from tools.plots.__main__ import text_of

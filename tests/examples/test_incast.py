@@ -34,7 +34,7 @@ from rdmawire.wire import roce
 from rdmawire.wire.inet import ECN
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode
-from tests.stateful.effort import EFFORT
+from tests.effort import EFFORT
 
 LONG = EFFORT > 1
 CHOSEN = MTU.MTU_1024 if LONG else MTU.MTU_4096

@@ -16,6 +16,7 @@ from rdmawire.verbs.profile import BUGS_6_1, BUGS_6_12, IBTA, RXE_6_1, RXE_6_12
 from rdmawire.verbs.wr import SendFlags, SendOpcode
 from rdmawire.wire.management import MTU
 from rdmawire.wire.opcode import Opcode
+from tests.effort import examples
 from tests.ib.bursts import (
     FAULTS,
     Action,
@@ -101,7 +102,7 @@ def drawn_setup(random: Random, kind: QPType) -> Setup:
 
 
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32))
 def test_bursts_leave_what_single_packets_leave(kind: QPType, seed: int) -> None:
     random = Random(seed)

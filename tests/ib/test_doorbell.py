@@ -24,6 +24,7 @@ from rdmawire.verbs.wqe import (
     WQEControl,
 )
 from rdmawire.verbs.wr import RecvWR, SendFlags, SendOpcode, SendWR
+from tests.effort import examples
 from tests.ib.rings import (
     BLOCKS,
     CQ_RECORD,
@@ -514,7 +515,7 @@ def test_memory_that_is_not_fit_for_queues_is_refused() -> None:
 # Whatever the memory holds.
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(80))
 @given(
     wqes=st.lists(st.binary(min_size=64, max_size=64), max_size=BLOCKS),
     headers=st.lists(

@@ -20,6 +20,7 @@ from rdmawire.verbs.profile import BUGS_6_1, IBTA, RXE_6_1
 from rdmawire.verbs.qp_attr import QP_TRANSITIONS, QPAttributes, QPAttrMask
 from rdmawire.verbs.wr import SendFlags, SendOpcode, SendWR
 from rdmawire.wire.management import MTU
+from tests.effort import examples
 from tests.ib.bursts import (
     ATOMICS,
     Action,
@@ -148,7 +149,7 @@ def drawn_action(random: Random, kind: QPType) -> Action:
 
 
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(seed=st.integers(0, 2**32))
 def test_messages_leave_what_their_packets_leave(kind: QPType, seed: int) -> None:
     random = Random(seed)

@@ -16,6 +16,7 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.ib import BTH, FETH, Ack, AtomicETH, Nak
 from rdmawire.wire.opcode import SHAPES, Opcode, Service
 from rdmawire.wire.packet import Packet
+from tests.effort import examples
 from tests.ib.stage import PATIENT, Stage, events, key_of, nak_of, outcomes
 
 RESERVED = [opcode for opcode in range(Service.RC << 5, 1 << 5) if opcode not in SHAPES]
@@ -150,7 +151,7 @@ def test_what_does_not_acknowledge_drops_it(kind: QPType, reserved: int) -> None
     assert stage.server.qp.state is QPState.RTS
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=examples(150))
 @given(
     opcode=st.integers(0, 255),
     words=st.integers(0, 20),

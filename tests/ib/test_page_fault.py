@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.fabric.host import ALL_ACCESS, Buffer
@@ -272,7 +272,6 @@ def test_a_read_whose_pages_go_before_it_is_answered_is_asked_for_again() -> Non
 
 
 @given(drop=st.sets(st.integers(1, 60), max_size=12), timer=st.sampled_from([SHORT, TIMER]))
-@settings(max_examples=40)
 def test_faults_at_both_ends_and_lost_frames_change_no_byte(drop: set[int], timer: int) -> None:
     attributes = ATTRIBUTES._replace(min_rnr_timer=timer, timeout=10, retry_cnt=7, rnr_retry=7)
     stage = Stage(Pair(Link(us(1), drop=drop), profile=PAGING, attributes=attributes))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.fabric.link import Link
@@ -517,7 +517,6 @@ def test_an_atomic_repeated_with_other_operands_is_dropped(field: str) -> None:
 KINDS = {"write": write, "read": _read, "add": _add}
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     kinds=st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=4),
     again=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=8),

@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.fabric.pair import ATTRIBUTES, Pair
@@ -152,7 +152,6 @@ CHANGES = (_drop, _repeat, _move, _corrupt, _cut, _lengthen)
 
 
 @BOTH
-@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), changes=st.lists(st.sampled_from(CHANGES), max_size=6))
 def test_frames_that_were_lost_repeated_moved_and_broken(
     kind: QPType, seed: int, changes: list[Callable[[list[bytes], int, Random], None]]

@@ -267,8 +267,15 @@ def test_what_is_kept_was_read_once() -> None:
     assert (tally.bytes, tally.transactions) == (4000 + 5, 4 + 1)
 
 
-@pytest.mark.parametrize(("size", "whole"), [(16 << 20, True), ((16 << 20) + 4096, False)])
-def test_16_mib_are_kept_at_most(size: int, whole: bool) -> None:
+def test_16_mib_are_kept_at_most() -> None:
+    assert responses.MAX_KEPT == 16 << 20
+
+
+@pytest.mark.parametrize(("size", "whole"), [(1 << 18, True), ((1 << 18) + 4096, False)])
+def test_so_many_bytes_are_kept_at_most(
+    size: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responses, "MAX_KEPT", 1 << 18)
     stage = Stage(Pair(attributes=PATIENT._replace(path_mtu=MTU.MTU_4096)))
     there = stage.server.buffer(size)
     stage.ask(READ, key_of(there, size), psn=100)

@@ -6,7 +6,7 @@ guards and all, is the model's, and every completion has come once and in order.
 
 from collections.abc import Callable, Iterator
 from itertools import cycle
-from typing import ClassVar, TypeVar
+from typing import NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -26,6 +26,7 @@ from tests.stateful.connection import (
     PATIENCE,
     PATIENT,
     connect,
+    extended,
     flows_between,
     lan,
     reliable,
@@ -60,17 +61,32 @@ REMOTE = Access.REMOTE_READ | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
 REMOTE |= Access.FLUSH_GLOBAL | Access.FLUSH_PERSISTENT
 
 
+class Layout(NamedTuple):
+    """How many hosts are on the link, which of them are connected, and how."""
+
+    hosts: int
+    joined: tuple[tuple[int, int], ...]
+    make: Callable[..., tuple[Place, Place]]
+
+
+LAYOUTS = (
+    Layout(2, ((0, 1),), reliable),
+    Layout(3, ((0, 1), (1, 2), (2, 0)), reliable),
+    Layout(3, ((0, 1), (0, 2)), extended),
+)
+"""Two hosts; three, each connected with both others; one that sends to two others by XRC.
+
+With XRC the two others name no receives of their own.
+"""
+
 Kind = TypeVar("Kind", Region, MemoryWindow)
 
 
 class Reliable(RuleBasedStateMachine):
     """Hosts, connections between some, and a flow for each direction."""
 
-    hosts: ClassVar = 2
-    joined: ClassVar[tuple[tuple[int, int], ...]] = ((0, 1),)
-    make: ClassVar[Callable[..., tuple[Place, Place]]] = staticmethod(reliable)
-
     @initialize(
+        layout=st.sampled_from(LAYOUTS),
         mtu=MTUS,
         psns=st.tuples(PSNS, PSNS),
         depth=st.integers(1, 4),
@@ -83,6 +99,7 @@ class Reliable(RuleBasedStateMachine):
     )
     def start(
         self,
+        layout: Layout,
         mtu: MTU,
         psns: tuple[int, int],
         depth: int,
@@ -95,15 +112,15 @@ class Reliable(RuleBasedStateMachine):
     ) -> None:
         profiles = cycle(PATIENT[first:] + PATIENT[:first])
         self.simulator, self.link, self.machines = lan(
-            self.hosts, profiles, ipv6=ipv6, latency=latency, rate=rate
+            layout.hosts, profiles, ipv6=ipv6, latency=latency, rate=rate
         )
         attributes = PATIENCE._replace(
             path_mtu=mtu, max_rd_atomic=depth, max_dest_rd_atomic=depth, min_rnr_timer=timer
         )
         self.mtu = 128 << mtu
         self.flows: list[Flow] = []
-        for one, two in self.joined:
-            ends = type(self).make(self.machines[one], self.machines[two], shared=shared)
+        for one, two in layout.joined:
+            ends = layout.make(self.machines[one], self.machines[two], shared=shared)
             connect(*ends, psns, attributes)
             self.flows += flows_between(self.simulator, *ends)
         self.places = {flow.sender: None for flow in self.flows}

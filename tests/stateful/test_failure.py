@@ -25,8 +25,8 @@ from rdmawire.verbs.profile import IBTA, RXE, Profile, named
 from rdmawire.verbs.qp_attr import QPAttrMask
 from rdmawire.verbs.wr import RecvWR, SendFlags, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
+from tests.effort import searching
 from tests.stateful.connection import PATIENCE, Lan, connect, flows_between, lan, reliable
-from tests.stateful.effort import searching
 from tests.stateful.failures import FAILURES, MTU_256, Failure, remote
 from tests.stateful.flow import NUMBERS, SOURCE, Flow, Way
 from tests.stateful.words import PSNS
@@ -116,7 +116,7 @@ KINDS = st.lists(st.integers(0, 3), max_size=6)
 
 @pytest.mark.parametrize("device", ["ibta", "rxe"])
 @pytest.mark.parametrize("what", FAILURES)
-@searching(6)
+@searching(3)
 @given(before=KINDS, after=KINDS, length=LENGTHS, signaled=st.booleans(), psn=PSNS)
 def test_failing_work_ends_the_queue_in_order(
     what: str,

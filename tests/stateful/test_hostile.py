@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 
 from rdmawire.fabric.host import Host
 from rdmawire.verbs.enums import QPState, WCOpcode
-from tests.stateful.effort import searching
+from tests.effort import searching
 from tests.stateful.hostile import SECRET, Attacker, Victim
 from tests.stateful.words import PSNS
 
 LEAK = SECRET[:6]
 
 
-@searching(250)
+@searching(40)
 @given(st.data(), PSNS, st.integers(1, 25))
 def test_a_peer_without_rules_does_no_harm(data: st.DataObject, psn: int, frames: int) -> None:
     peer = Host(1)
@@ -53,7 +53,7 @@ def _check_completions(victim: Victim) -> None:
         assert qp.state in (QPState.RTS, QPState.ERR)
 
 
-@searching(130)
+@searching(30)
 @given(st.lists(st.binary(max_size=300), max_size=20))
 def test_noise_is_nothing_but_counted(frames: list[bytes]) -> None:
     victim = Victim(Host(1), 0)

@@ -225,10 +225,10 @@ def test_hundreds_of_connections_come_and_go() -> None:
     client = two.client
     client.when[Established] = lambda event: client.manager.disconnect(event.id, two.simulator.now)
     for _ in range(3):
-        for _ in range(100):
+        for _ in range(40):
             two.ask()
         two.drive()
-    assert client.names().count("TimewaitExit") == server.names().count("TimewaitExit") == 300
+    assert client.names().count("TimewaitExit") == server.names().count("TimewaitExit") == 120
     assert client.is_clean()
     assert server.is_clean()
 
