@@ -50,7 +50,10 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("name", ["rxe61_rping", "rxe61_vt_rc_v6", "rxe61_write_bw"])
+@pytest.mark.parametrize(
+    "name",
+    ["rxe61_rping", "rxe61_vt_rc_v6", pytest.param("rxe61_write_bw", marks=pytest.mark.slow)],
+)
 def test_tshark_reads_the_new_values_and_finds_its_checksums_good(
     name: str, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
-"""Display filters: on every capture, tshark's `-Y` is the referee.
+"""Display filters: on every capture, each passes the frames that tshark passes.
 
-All filters are asked in one run of tshark per capture: each is a tap that notes its frames.
+All filters are compared in one run of tshark: each is a tap that notes its frames.
 """
 
 import os
@@ -20,8 +20,9 @@ from rdmawire.filter import Filter, FilterError
 from rdmawire.filter.names import PROTOCOLS
 from rdmawire.fuzz.tshark_differences import KNOWN_DIFFERENCES
 from rdmawire.fuzz.tshark_process import PREFERENCES
+from tests.captures import CAPTURES, captures_at_once
 from tests.filter.samples import FILTERS
-from tests.interop.test_tshark import CAPTURES, FILES, is_readable
+from tests.interop.comparison import merged
 
 pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
 
@@ -90,15 +91,18 @@ def is_known(names: tuple[str, ...], frame: Dissection, capture: str) -> bool:
     )
 
 
-def unexplained(path: Path, folder: Path) -> Iterator[str]:
+def unexplained(path: Path, names: list[str], folder: Path) -> Iterator[str]:
+    """Yield the differences that are not known; ``names`` are the captures of the frames."""
     frames = dissected(path)
     for text, their in theirs(path, FILTERS, folder).items():
         assert their is not None, f"tshark refuses {text}"
         wanted = compiled()[text]
         ours = {frame.number for frame in frames if wanted(frame)}
         for number in sorted(ours ^ their):
-            if not is_known(wanted.names, frames[number - 1], path.name):
-                yield f"{text}: frame {number} passes {'here' if number in ours else 'in tshark'}"
+            capture = names[number - 1]
+            if not is_known(wanted.names, frames[number - 1], capture):
+                side = "here" if number in ours else "in tshark"
+                yield f"{text}: {capture}: frame {number} passes {side}"
 
 
 @pytest.fixture(autouse=True)
@@ -106,12 +110,13 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_filter_passes_the_frames_that_tshark_passes(path: Path, tmp_path: Path) -> None:
-    if not is_readable(path):
-        pytest.skip("tshark cannot open this link type")
-    found = list(unexplained(path, tmp_path))
-    assert not found, "\n".join(found[:20])
+@captures_at_once()
+def test_every_filter_passes_the_frames_that_tshark_passes(
+    paths: list[Path], tmp_path: Path
+) -> None:
+    for path, names in merged(paths, tmp_path):
+        found = list(unexplained(path, names, tmp_path))
+        assert not found, "\n".join(found[:20])
 
 
 def test_the_table_finds_something_with_nearly_every_filter() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rdmawire.gpudirect.transfer import LinkLayer, Transfer, TransferPath, TransferSpec
 from rdmawire.traffic.scenario.topology_file import open_host
-from tests.interop.test_tshark import differences_used
+from tests.interop.comparison import compared
 
 pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
 
@@ -19,5 +19,5 @@ def test_every_field_of_a_native_packet_is_what_tshark_finds(tmp_path: Path) -> 
     one = Transfer(TransferSpec(machine, "GPU0", "GPU1", TransferPath.HOST, 9001, layer=layer))
     with one.network.captured(path):
         assert one.run().frames == 4
-    _, unexplained = differences_used(path)
+    _, unexplained = compared(path)
     assert not unexplained, "\n".join(unexplained[:20])
