@@ -411,6 +411,7 @@ def post_invalid(qp: QueuePair, wr_id: int) -> None:
 
 def post_invalid_receive(qp: QueuePair, wr_id: int) -> None:
     """Complete an invalid receive with an error, after the receives before it are flushed."""
-    qp.recv_slots.held += 1
+    slots = qp.recv_slots if qp.srq is None else qp.srq.slots
+    slots.held += 1  # as its completion frees one
     qp.lose()
     qp.complete_receive(RecvWR(wr_id=wr_id), WCStatus.LOC_QP_OP_ERR)

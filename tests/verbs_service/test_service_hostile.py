@@ -201,6 +201,25 @@ def test_work_for_a_queue_pair_of_another_context_closes_the_context(
     assert works(pair)
 
 
+def test_receives_for_a_queue_pair_with_an_srq_make_no_room_in_it(
+    service: Service, pair: tuple[End, End]
+) -> None:
+    client = service.connect()
+    srq, _, room, _ = client.call("create_srq", client.pd, 0, 4, 1, 0, 0, 0)
+    cq = client.create_cq(64)
+    qp = client.create_qp(cq, srq=srq)
+    client.bring_up(qp, qp, client.gid())
+    for _ in range(room):
+        client.receive_shared(srq)
+    for _ in range(room):
+        client.receive(qp)
+    assert len(cq.wait(room)) == room
+    client.call("modify_srq", srq, 2, 0, 1)  # which counts what is free
+    client.receive_shared(srq)
+    assert ended(client)
+    assert works(pair)
+
+
 def test_handles_of_another_kind_are_refused(service: Service) -> None:
     client = service.connect()
     cq = client.create_cq(4)
