@@ -63,7 +63,7 @@ static void renew_srq(struct rw_node *node)
 	pthread_mutex_init(&CONTAINER(node, struct rw_srq, node)->srq.mutex, NULL);
 }
 
-/* Another thread of the parent may have any of the locks, which the child would wait for for ever. */
+/* Another thread of the parent may have any of the locks: the child would wait for ever. */
 static void renew_locks(struct rw_context *context)
 {
 	pthread_mutex_init(&context->control_mutex, NULL);
