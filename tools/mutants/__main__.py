@@ -9,7 +9,7 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import chain
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,12 +37,15 @@ def file_mutants(file: str, source: str) -> list[FileMutant]:
 
 
 def sample(files: tuple[str, ...], seed: int) -> list[FileMutant]:
-    """All mutants of these files, in an order drawn by ``seed``."""
-    found = list(
-        chain.from_iterable(file_mutants(file, (ROOT / file).read_text("utf-8")) for file in files)
-    )
-    random.Random(seed).shuffle(found)
-    return found
+    """All mutants of these files, in an order drawn by ``seed``; packages take turns."""
+    packages: dict[str, list[FileMutant]] = {}
+    for file in files:
+        found = file_mutants(file, (ROOT / file).read_text("utf-8"))
+        packages.setdefault(str(Path(file).parent), []).extend(found)
+    for name, found in packages.items():
+        random.Random(f"{seed} {name}").shuffle(found)
+    turns = zip_longest(*(packages[name] for name in sorted(packages)))
+    return [one for turn in turns for one in turn if one is not None]
 
 
 @click.command()
@@ -56,15 +59,23 @@ def sample(files: tuple[str, ...], seed: int) -> list[FileMutant]:
     "--percent", default=95.0, show_default=True,
     help="Fail if fewer percent of the mutants are killed.",
 )  # fmt: skip
+@click.option("--all", "prints_all", is_flag=True, help="Print those that are killed, too.")
 @click.option("--file", "files", multiple=True, type=click.Choice(list(TARGETS)))
 def main(
-    minutes: float, seed: int, count: int | None, percent: float, files: tuple[str, ...]
+    minutes: float,
+    seed: int,
+    count: int | None,
+    percent: float,
+    files: tuple[str, ...],
+    *,
+    prints_all: bool,
 ) -> None:
     """Put small faults into a copy of the code, and see whether its tests find them."""
     end = time.monotonic() + minutes * 60
     drawn = sample(files or tuple(TARGETS), seed)
     with tempfile.TemporaryDirectory(prefix="rdmawire-mutants-") as folder:
-        statuses = list(_run(Sandbox(ROOT, Path(folder)), drawn[:count], end))
+        run_all = _run(Sandbox(ROOT, Path(folder)), drawn[:count], end, prints_all=prints_all)
+        statuses = list(run_all)
     survived = statuses.count(Status.SURVIVED)
     run = len(statuses)
     killed = 100 * (run - survived) / max(run, 1)
@@ -75,17 +86,19 @@ def main(
         raise click.ClickException(f"less than {percent:g} % of the mutants were killed")
 
 
-def _run(sandbox: Sandbox, drawn: list[FileMutant], end: float) -> Iterator[Status]:
+def _run(
+    sandbox: Sandbox, drawn: list[FileMutant], end: float, *, prints_all: bool
+) -> Iterator[Status]:
     """Run the tests of mutants, and yield the status of each, until the time ``end``."""
     for one in drawn:
         if time.monotonic() > end:
             return
         try:
-            status = sandbox.run(one.file, one.mutant, TARGETS[one.file]).status
+            status, test = sandbox.run(one.file, one.mutant, TARGETS[one.file])
         except ValueError as error:
             raise click.ClickException(str(error)) from error
-        if status is Status.SURVIVED:
-            click.echo(f"survived  {described(*one)}")
+        if status is Status.SURVIVED or prints_all:
+            click.echo(f"{status.name.lower():8}  {described(*one)}  {test}".rstrip())
         yield status
 
 

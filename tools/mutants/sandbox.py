@@ -18,6 +18,12 @@ _MIN_TIMEOUT_S = 60
 _TIMEOUT_FACTOR = 10
 """Tests of a mutant may take this many times the time of their baseline."""
 
+PYTEST = (
+    *("-x", "-q", "-p", "no:cacheprovider"),
+    *("--hypothesis-seed=0", "--hypothesis-profile=mutants"),
+)
+"""Options of pytest: up to the first test that fails, always by the same seed."""
+
 
 class Status(Enum):
     """Whether tests detect a mutant, and how."""
@@ -84,7 +90,7 @@ class Sandbox:
                 return MutantRun(Status.TIMEOUT)
         if not done.returncode:
             return MutantRun(Status.SURVIVED)
-        return MutantRun(Status.KILLED, _failed(done.stdout))
+        return MutantRun(Status.KILLED, failed_test(done.stdout))
 
     @contextmanager
     def _mutated(self, file: str, mutant: Mutant) -> Iterator[None]:
@@ -98,11 +104,9 @@ class Sandbox:
     def _pytest(
         self, tests: Sequence[str], timeout_s: float | None
     ) -> subprocess.CompletedProcess[str]:
-        """Run tests in the copy, up to the first that fails; always by the same seed."""
-        options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-        options += ["--hypothesis-profile=mutants"]
+        """Run tests in the copy."""
         return subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *tests],
+            [sys.executable, "-m", "pytest", *PYTEST, *tests],
             cwd=self._folder,
             env={**os.environ, "PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
@@ -112,7 +116,7 @@ class Sandbox:
         )
 
 
-def _failed(output: str) -> str:
-    """The first test that failed, from the summary of pytest."""
+def failed_test(output: str) -> str:
+    """The first test that failed, from the summary of pytest; "" if none did."""
     lines = (line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR ")))
     return next(lines, "").partition(" ")[2].partition(" - ")[0]

@@ -33,10 +33,24 @@ _NIC = tuple(
     if path not in _SLOW
 )
 _TEST_FOLDERS = ("tests/ib/congestion", "tests/ib/machines")
+_WIRE = (("tests/wire",), ("tests/golden", "tests/decode"))
+_DISSECT = (("tests/dissect",), ("tests/golden", "tests/decode"))
 
 TARGETS: dict[str, tuple[tuple[str, ...], ...]] = {
     "rdmawire/memory/key.py": (_KEYS, ("tests/memory",), _NIC),
     "rdmawire/memory/region.py": (_KEYS, ("tests/memory",), _NIC),
+    "rdmawire/memory/mr_table.py": (_KEYS, ("tests/memory",), _NIC),
+    "rdmawire/memory/address_space.py": (("tests/memory",), _NIC),
+    **dict.fromkeys((
+        "rdmawire/wire/codec.py", "rdmawire/wire/icrc.py", "rdmawire/wire/inet.py",
+        "rdmawire/wire/mpa.py", "rdmawire/wire/packet.py", "rdmawire/wire/rdmap.py",
+        "rdmawire/wire/roce.py",
+    ), _WIRE),
+    **dict.fromkeys((
+        "rdmawire/dissect/dissection.py", "rdmawire/dissect/iwarp.py",
+        "rdmawire/dissect/mpa_framing.py", "rdmawire/dissect/mpa_resync.py",
+        "rdmawire/dissect/tcp.py", "rdmawire/dissect/walk.py",
+    ), _DISSECT),
     "rdmawire/ib/checks.py": (_RESPONDER, _NIC, _SLOW),
     "rdmawire/ib/completer.py": (_REQUESTER, _NIC, (*_SLOW, _TEST_FOLDERS[0])),
     "rdmawire/ib/responder.py": (_RESPONDER, _NIC, (*_SLOW, *_TEST_FOLDERS)),
@@ -45,7 +59,7 @@ TARGETS: dict[str, tuple[tuple[str, ...], ...]] = {
     "rdmawire/ib/responses.py": (_RESPONDER, _NIC, (*_SLOW, *_TEST_FOLDERS)),
     "rdmawire/ib/service.py": (_RESPONDER, _NIC, _SLOW),
     "rdmawire/ib/retransmit.py": (_REQUESTER, _NIC, (*_SLOW, _TEST_FOLDERS[0])),
-}
+}  # fmt: skip
 """By file: tests, those first that most likely find a mutant; the next only if those do not."""
 
 
