@@ -24,6 +24,7 @@ from rdmawire.gpudirect.deepep import (
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.roce import bth_offset
+from tests.effort import examples
 
 
 @st.composite
@@ -57,7 +58,7 @@ def is_far(spec: DeepEpSpec, rank: int, expert: int) -> bool:
     return rank // spec.gpus != expert // spec.local_experts // spec.gpus
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(6))
 @given(specs())
 def test_tokens_and_sums_are_right(spec: DeepEpSpec) -> None:
     run = DeepEp(spec)

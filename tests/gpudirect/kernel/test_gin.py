@@ -32,6 +32,7 @@ from rdmawire.gpudirect.kernel import (
     SignalAdd,
     SignalInc,
 )
+from tests.effort import examples
 
 SLOT = 64
 BACKENDS = pytest.mark.parametrize("backend", Backend)
@@ -145,7 +146,7 @@ def barrier(comm: DevComm, gins: list[Gin]) -> Kernel:
         yield from gin.barrier(comm.team_world())
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(10))
 @given(specs, phases, st.sampled_from([0.0, 0.05]))
 def test_memory_equals_the_model_after_each_barrier(
     spec: GinSpec, drawn: Phases, loss: float
@@ -174,7 +175,7 @@ def test_memory_equals_the_model_after_each_barrier(
     assert applied[0] == len(drawn)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(5))
 @given(specs, st.sampled_from(PutSignal), st.integers(1, 9000), st.integers(1, 6))
 def test_puts_and_blocks_are_right(spec: GinSpec, signal: PutSignal, size: int, puts: int) -> None:
     report = GinPut(spec, size, puts, signal).run()

@@ -40,6 +40,7 @@ from rdmawire.gpudirect.kernel import (
 from rdmawire.ib import FlowRule
 from rdmawire.ib.flow_steering import rss_hash
 from rdmawire.units import us
+from tests.effort import examples
 
 CLIENT, SERVER = place_of(1), place_of(2)
 
@@ -97,7 +98,7 @@ def scapy_reply(frame: bytes, ttl: int) -> bytes:
     return bytes(layers).ljust(60, b"\0")
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(12))
 @given(specs)
 def test_all_requests_are_answered_as_scapy_would(spec: GpuEchoSpec) -> None:
     report, requests, replies = exchange(spec)

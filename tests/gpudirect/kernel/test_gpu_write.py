@@ -10,6 +10,7 @@ from rdmawire.capture import open_capture
 from rdmawire.errors import KernelError
 from rdmawire.fabric import CaptureTap, Rule
 from rdmawire.gpudirect.kernel import FORGETTABLE, ForgottenStep, GpuWrite, GpuWriteSpec, Mode
+from tests.effort import examples
 
 specs = st.builds(
     GpuWriteSpec,
@@ -26,7 +27,7 @@ specs = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(specs)
 def test_with_all_fences_all_data_is_right(spec: GpuWriteSpec) -> None:
     report = GpuWrite(spec).run()
@@ -34,7 +35,7 @@ def test_with_all_fences_all_data_is_right(spec: GpuWriteSpec) -> None:
     assert report.frames > 0
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(8))
 @given(specs, st.integers(0, 100))
 def test_losses_are_repaired(spec: GpuWriteSpec, seed: int) -> None:
     run = GpuWrite(spec._replace(seed=seed))
@@ -63,7 +64,7 @@ def test_a_forgotten_step_is_found_by_a_seed(mode: Mode, step: ForgottenStep) ->
 
 def test_from_compute_capability_9_on_no_flush_is_needed() -> None:
     spec = GpuWriteSpec(by_completion=True, forgotten=frozenset({ForgottenStep.FLUSH}))
-    for seed in range(50):
+    for seed in range(20):
         assert GpuWrite(spec._replace(seed=seed)).run().is_right
 
 

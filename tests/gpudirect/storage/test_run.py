@@ -36,6 +36,7 @@ from rdmawire.topology import Machine
 from rdmawire.traffic.scenario.topology_file import open_host
 from rdmawire.verbs import SendOpcode, SendWR
 from rdmawire.wire.ib import IETH, RETH
+from tests.effort import examples
 
 DGX: Machine = open_host("dgx-h200").machine
 SERVER: Machine = open_host("two-sockets").machine
@@ -44,7 +45,7 @@ DIRECT = (StoragePath.FABRIC, StoragePath.DRIVE)
 FABRIC, DRIVE = DIRECT
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.sampled_from(StoragePath),
     st.integers(0, 6),
@@ -90,7 +91,7 @@ def test_all_bytes_are_right(
     assert all(one <= two for one, two in zip(ends, starts[depth:], strict=False))
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(5))
 @given(st.sampled_from([FABRIC, StoragePath.FABRIC_BOUNCE]), st.integers(0, 100))
 def test_losses_are_repaired(path: StoragePath, seed: int) -> None:
     run = StorageRun(StorageSpec(DGX, "GPU0", path, 4, 4, 16 * KIB, seed=seed))
@@ -208,7 +209,7 @@ def valid(command: IOCommand) -> IOCommand:
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(12))
 @given(st.lists(headers(IOCommand), min_size=1, max_size=6), st.booleans())
 def test_any_command_has_a_response_or_ends_the_connection(
     commands: list[IOCommand], are_known: bool
@@ -351,7 +352,7 @@ def test_the_response_invalidates_the_key_of_its_command(tmp_path: Path) -> None
     assert set(invalidated) < {one.rkey for one in headers if isinstance(one, RETH)}
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(4))
 @given(st.booleans(), st.booleans(), st.sampled_from([512, 4096, 16_384]), st.integers(0, 99))
 def test_a_capture_has_the_commands_of_the_run(
     bounces: bool, invalidate: bool, size: int, seed: int
@@ -384,11 +385,13 @@ def test_a_capture_has_the_commands_of_the_run(
     }
 
 
-def tshark(path: Path, only: str, *fields: str) -> list[list[str]]:
-    command = ["tshark", "-r", str(path), "-Y", only, "-T", "fields"]
+def tshark(path: Path, *fields: str) -> list[dict[str, str]]:
+    """Return these fields of each frame as tshark reads it, by name."""
+    command = ["tshark", "-r", str(path), "-T", "fields"]
     command += [word for field in fields for word in ("-e", field)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [line.split("\t") for line in done.stdout.splitlines()]
+    rows = (line.split("\t") for line in done.stdout.splitlines())
+    return [dict(zip(fields, row, strict=True)) for row in rows]
 
 
 @pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
@@ -396,27 +399,17 @@ def test_tshark_reads_the_same_commands_and_completions(tmp_path: Path) -> None:
     path = tmp_path / "nvme.pcap"
     spec = StorageSpec(DGX, "GPU0", FABRIC, 6, 6, 16 * KIB, fault=StorageFault.LBA)
     report = captured(spec, path)
-    assert tshark(path, "_ws.malformed", "frame.number") == []
-    commands = tshark(
-        path,
-        "nvme.cmd.slba",
-        *(
-            "nvme.cmd.opc",
-            "nvme.cmd.slba",
-            "nvme.cmd.nlb",
-            "nvme.cmd.sgl1.len",
-            "nvme-rdma.cmd.qid",
-        ),
-    )
+    rows = tshark(path, *_COMMAND, _QUEUE, _STATUS, _NQN, _CRQ, _INFO, "_ws.malformed")
+    assert {row["_ws.malformed"] for row in rows} == {""}
+    commands = [[row[name] for name in (*_COMMAND, _QUEUE)] for row in rows if row[_SLBA]]
     codes = {"READ": "0x02", "WRITE": "0x01"}
     assert commands == [
         [codes[one.opcode], f"0x{one.slba:016x}", "32", "16384", "0x0001"]
         for one in report.executed
     ]
-    queue = "nvme.cqe.status.sc && nvme-rdma.cmd.qid == 1"
-    statuses = Counter(line[0] for line in tshark(path, queue, "nvme.cqe.status.sc"))
+    statuses = Counter(row[_STATUS] for row in rows if row[_STATUS] and row[_QUEUE] == "0x0001")
     assert statuses == {"0x0000": 12, "0x0080": 1}  # Connect's too
-    info = [line[0] for line in tshark(path, "nvme or nvme-rdma", "_ws.col.Info")]
+    info = [row[_INFO] for row in rows if "NVMe" in row[_INFO]]
     steps = [text.rpartition("| ")[2] for text in info if "Send Only" in text]
     assert steps[:13] == [
         "NVMeOF Connect",
@@ -437,15 +430,26 @@ def test_tshark_reads_the_same_commands_and_completions(tmp_path: Path) -> None:
     succeeded = Counter(one.opcode for one in report.executed if one.status == "SUCCESS")
     assert data["NVMeOF Data for Read"] == 4 * succeeded["READ"]
     assert data["NVMeOF Data for Write"] == 4 * succeeded["WRITE"]
-    (nqn,) = {line[0] for line in tshark(path, _NQN, _NQN)}
-    assert nqn == "nqn.2016-06.io.rdmawire:storage"
-    assert [line[0] for line in tshark(path, _CRQ, _CRQ)] == ["32", "9"]
+    assert {row[_NQN] for row in rows} == {"", "nqn.2016-06.io.rdmawire:storage"}
+    assert [row[_CRQ] for row in rows if row[_CRQ]] == ["32", "9"]
 
 
 _NQN = "nvme.fabrics.cmd.connect.data.subnqn"
 _CRQ = "nvme-rdma.cm.rsp.crqsize"
+_SLBA = "nvme.cmd.slba"
+_COMMAND = ("nvme.cmd.opc", _SLBA, "nvme.cmd.nlb", "nvme.cmd.sgl1.len")
+_QUEUE = "nvme-rdma.cmd.qid"
+_STATUS = "nvme.cqe.status.sc"
+_INFO = "_ws.col.Info"
 
 
+def test_a_namespace_is_filled_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rdmawire.gpudirect.storage.run._PIECE", 1000)
+    run = StorageRun(StorageSpec(DGX, "GPU0", FABRIC, reads=4, writes=0, block_size=4096))
+    assert run.run().is_right
+
+
+@pytest.mark.slow
 def test_the_largest_namespace_has_random_data() -> None:
     run = StorageRun(StorageSpec(DGX, "GPU0", FABRIC, reads=1, writes=0, size=1 << 28))
     assert run.run().is_right

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmawire.fabric import Simulator
@@ -113,7 +113,6 @@ def check_times(log: Log) -> None:
         assert all(first[1] <= second[0] for first, second in itertools.pairwise(times))
 
 
-@settings(max_examples=100)
 @given(schedules(), st.integers(0, 200), st.integers(0, 9))
 def test_all_is_done_in_order_and_messages_are_matched_in_order(
     ranks: list[list[Operation]], eager: int, seed: int
@@ -138,7 +137,6 @@ def test_all_is_done_in_order_and_messages_are_matched_in_order(
             assert log.got[rank, index] == sends[one.peer, rank, one.tag].pop(0)
 
 
-@settings(max_examples=100)
 @given(schedules(), st.integers(0, 200), st.integers(0, 9))
 def test_receives_of_any_source_get_each_message_once(
     ranks: list[list[Operation]], eager: int, seed: int
@@ -198,7 +196,6 @@ def deadlocked(ranks: list[list[Operation]], eager: int) -> bool:
     return any(one.kind is Kind.SEND and one.size > eager for rank in ranks for one in rank)
 
 
-@settings(max_examples=200)
 @given(schedules(unique=True, circles=True), st.integers(0, 200), st.integers(0, 9))
 def test_circles_and_deadlocks_are_those_of_a_plain_model(
     ranks: list[list[Operation]], eager: int, seed: int
@@ -280,7 +277,6 @@ def test_short_messages_do_not_wait_for_receives() -> None:
 ENDS = st.tuples(st.integers(ANY, 2), st.integers(ANY, 2))
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(st.booleans(), ENDS), max_size=40))
 def test_a_mailbox_is_as_two_lists_that_are_searched(steps: list[tuple[bool, Place]]) -> None:
     mailbox = Mailbox()
@@ -310,8 +306,8 @@ def fits(ends: Place, message: RankMessage) -> bool:
 
 
 def test_a_mailbox_finds_the_last_of_many_receives() -> None:
-    """With a search for each message, this takes hours."""
-    count = 200_000
+    """With a search for each message, this takes minutes."""
+    count = 40_000
     mailbox = Mailbox()
     for index in range(count):
         assert mailbox.post(index, Operation(Kind.RECEIVE, 1, ANY, index)) is None

@@ -257,7 +257,7 @@ def test_frames_arrive_once_and_later_by_two_links() -> None:
 
 @pytest.mark.parametrize("verb", [Verb.UD, Verb.WRITE, Verb.MIX])
 def test_no_frame_stays_in_the_switch_when_all_is_done(verb: Verb) -> None:
-    wishes: dict[str, Any] = {"verb": verb, "clients": 8, "count": 400, "marks": 0.0}
+    wishes: dict[str, Any] = {"verb": verb, "clients": 8, "count": 200, "marks": 0.0}
     sent, arrived = (made(TrafficSpec(tap=tap, rate=10**9, **wishes)) for tap in CapturePoint)
     assert sent.summary.frames == arrived.summary.frames
 
@@ -274,7 +274,7 @@ def test_lost_frames_are_missing_where_they_arrive_and_come_again() -> None:
 
 def test_whoever_sent_what_is_marked_hears_of_it() -> None:
     spec = TrafficSpec(
-        verb=Verb.WRITE, clients=4, servers=2, count=1200, marks=0.05, tap=CapturePoint.ARRIVED
+        verb=Verb.WRITE, clients=4, servers=2, count=600, marks=0.1, tap=CapturePoint.ARRIVED
     )
     one = made(spec)
     marked = {ends(frame) for frame in one.frames if has_mark(frame)}
@@ -304,8 +304,8 @@ def test_cnps_come_from_each_server_to_each_client() -> None:
 def test_where_nothing_is_lost_nothing_is_sent_again(
     verb: Verb, hosts: dict[str, Any], wire: dict[str, Any]
 ) -> None:
-    summary = made(TrafficSpec(verb=verb, count=400, **hosts, **wire)).summary
-    assert (summary.messages, summary.retransmits, summary.naks) == (400, 0, 0)
+    summary = made(TrafficSpec(verb=verb, count=200, **hosts, **wire)).summary
+    assert (summary.messages, summary.retransmits, summary.naks) == (200, 0, 0)
 
 
 # Rounds.

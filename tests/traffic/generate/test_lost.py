@@ -7,9 +7,9 @@ from rdmawire.traffic.generate.generator import generate
 from rdmawire.traffic.generate.spec import CapturePoint, Sizes, TrafficSpec, Verb
 from tests.traffic.generate.made import made
 
-ORDER = TrafficSpec(verb=Verb.WRITE, sizes=Sizes.parse("1k"), count=3000, loss=0.003)
+ORDER = TrafficSpec(verb=Verb.WRITE, sizes=Sizes.parse("1k"), count=1500, loss=0.006)
 AT_ARRIVAL = TrafficSpec(
-    verb=Verb.WRITE, sizes=Sizes.parse("1k"), count=3000, loss=0.003, tap=CapturePoint.ARRIVED
+    verb=Verb.WRITE, sizes=Sizes.parse("1k"), count=1500, loss=0.006, tap=CapturePoint.ARRIVED
 )
 
 

@@ -26,6 +26,7 @@ from rdmawire.traffic.summary import FrameCounter, TrafficSummary
 from rdmawire.units import gbps
 from rdmawire.wire.management import PATH_MTUS
 from rdmawire.wire.serial import MODULUS
+from tests.effort import examples
 from tests.traffic.generate.made import Made, made, read, short_rounds, writing
 
 SMALL = ["0", "1", "63-66", "64", "200", "0,64,256"]
@@ -91,9 +92,7 @@ def done(way: Way, spec: TrafficSpec, name: str) -> Made:
 
 
 @given(st.data())
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_ways_write_the_same_file(
     monkeypatch: pytest.MonkeyPatch, data: st.DataObject
 ) -> None:
@@ -122,7 +121,7 @@ def counted(one: Made) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("verb", [Verb.WRITE, Verb.READ, Verb.ATOMIC, Verb.UD, Verb.MIX])
 def test_rounds_of_full_length_over_a_wrap_of_psns(verb: Verb) -> None:
-    spec = TrafficSpec(verb=verb, count=3000, qps=3, psn=MODULUS - 100)
+    spec = TrafficSpec(verb=verb, count=1800, qps=3, psn=MODULUS - 100)
     one, other = made(spec), made(spec, at_once=False)
     assert (one.sha256, one.summary) == (other.sha256, other.summary)
 

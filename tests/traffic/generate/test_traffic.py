@@ -179,9 +179,9 @@ def test_reads_go_on_where_they_were_interrupted() -> None:
 
 @pytest.mark.parametrize("vlan", [None, 7])
 def test_with_ecn_marks_come_and_senders_are_told_and_slow_down(vlan: int | None) -> None:
-    calm = made(TrafficSpec(verb=Verb.WRITE, count=1500, marks=0.0, vlan=vlan))
+    calm = made(TrafficSpec(verb=Verb.WRITE, count=800, marks=0.0, vlan=vlan))
     one = made(
-        TrafficSpec(verb=Verb.WRITE, count=1500, marks=0.02, vlan=vlan, tap=CapturePoint.ARRIVED)
+        TrafficSpec(verb=Verb.WRITE, count=800, marks=0.02, vlan=vlan, tap=CapturePoint.ARRIVED)
     )
     ecn = Counter(piece(frame, IPv4).ecn for frame in one.frames)
     assert set(ecn) == {ECN.NOT_ECT, ECN.ECT_0, ECN.CE}
@@ -242,7 +242,7 @@ def test_behind_the_switch_as_many_marks_are_counted_as_stand_there(
 
 def test_of_a_mix_only_data_is_marked_and_only_who_hears_it_tells() -> None:
     found = ecn_by_opcode(
-        TrafficSpec(verb=Verb.MIX, count=1500, marks=0.3, tap=CapturePoint.ARRIVED)
+        TrafficSpec(verb=Verb.MIX, count=800, marks=0.3, tap=CapturePoint.ARRIVED)
     )
     marked = {kind for kind, codepoints in found.items() if ECN.CE in codepoints}
     assert {"RC_SEND_ONLY", "RC_RDMA_READ_RESPONSE_ONLY", "UD_SEND_ONLY"} <= marked
@@ -256,7 +256,7 @@ def test_cnps_have_their_own_dscp_and_the_priority_of_it(
 ) -> None:
     spec = TrafficSpec(
         verb=Verb.SEND,
-        count=300,
+        count=150,
         marks=0.2,
         vlan=5,
         dscp=10,

@@ -79,11 +79,11 @@ def test_without_numpy_the_bytes_are_the_same(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "spec",
     [
-        TrafficSpec(verb=Verb.WRITE, count=2000),
-        TrafficSpec(verb=Verb.UD, frames=3000),
+        TrafficSpec(verb=Verb.WRITE, count=1200),
+        TrafficSpec(verb=Verb.UD, frames=1500),
         TrafficSpec(verb=Verb.CNP, count=1200),
         TrafficSpec(verb=Verb.CM, count=300),
-        TrafficSpec(verb=Verb.READ, sizes=Sizes.parse("4M"), count=1),
+        TrafficSpec(verb=Verb.READ, sizes=Sizes.parse("2M"), count=1),
     ],
 )
 def test_progress_is_told_up_to_the_end(tmp_path: Path, spec: TrafficSpec, at_once: bool) -> None:

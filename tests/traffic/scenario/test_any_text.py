@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rdmawire.traffic.scenario.document import MAX_MISTAKES
 from rdmawire.traffic.scenario.model import homes
 from rdmawire.traffic.scenario.model.step import VERBS
+from tests.effort import examples
 from tests.traffic.scenario.base import base, mistakes_of, noded, told
 
 EVERYTHING = Path(__file__).with_name("everything.yaml").read_text()
@@ -18,7 +19,7 @@ SHORTEST = Path(__file__).with_name("shortest.yaml").read_text()
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80))
 def test_any_text(text: str | bytes) -> None:
     assert mistakes_of(text)
 
@@ -28,7 +29,7 @@ SIGNS = ["\n", "\n  ", "\n    ", "\n  - ", ": ", ": {", "}", "[", "]", ", ", " "
 
 
 @given(st.lists(st.sampled_from(WORDS) | st.sampled_from(SIGNS), max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80))
 def test_words_of_the_language_in_any_order(words: list[str]) -> None:
     assert len(mistakes_of("".join(words))) <= MAX_MISTAKES
 
@@ -41,7 +42,7 @@ def test_names_that_cannot_be_printed_are_escaped_where_they_are_listed() -> Non
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50))
 def test_scenarios_with_something_changed(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([SHORTEST, EVERYTHING[:1200]]))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -83,7 +84,7 @@ def put(document: Any, place: tuple[Any, ...], value: Any) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(LEAVES), VALUES), min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50))
 def test_values_in_the_place_of_others(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
     document = base()
     for place, value in changes:

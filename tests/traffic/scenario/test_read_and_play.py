@@ -9,6 +9,7 @@ from rdmawire.traffic.scenario.document import Diagnostics, ScenarioError
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.reader import read_tree
 from rdmawire.traffic.scenario.runner.play import play
+from tests.effort import examples
 from tests.traffic.scenario.base import PLACES, at, base, noded, parsed
 from tests.traffic.scenario.test_schema import ROWS, Row
 
@@ -45,7 +46,7 @@ def is_small(scenario: Scenario) -> bool:
 
 
 @given(CHANGES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(12))
 def test_what_can_be_read_can_be_played(changes: list[tuple[Row, str]]) -> None:
     scenario = with_changes(changes)
     assume(scenario is not None)
