@@ -9,9 +9,9 @@ from rdmawire.columns.query import FrameSelection, Query
 from rdmawire.columns.read import MixedReader, Request
 from rdmawire.dissect.select import Bound, Window
 from rdmawire.filter import Filter
+from tests.captures import CAPTURES, captures_at_once
 from tests.columns.dissections import dissections, frames_of
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 RNR = CAPTURES / "linux" / "rxe61_rnr.pcap"
 
 
@@ -20,6 +20,7 @@ def numbers(path: Path, choice: FrameSelection) -> list[int]:
     return [number for block in blocks for number in block["frame.number"].values.tolist()]
 
 
+@captures_at_once(lambda path: path.suffix == ".pcap")
 @pytest.mark.parametrize(
     ("text", "simple"),
     [
@@ -32,10 +33,12 @@ def numbers(path: Path, choice: FrameSelection) -> list[int]:
         ("udp", False),
     ],
 )
-def test_columns_and_dissections_choose_the_same(text: str, simple: bool) -> None:
+def test_columns_and_dissections_choose_the_same(
+    text: str, simple: bool, paths: list[Path]
+) -> None:
     where = Filter(text)
     assert where.simple is simple
-    for path in sorted(CAPTURES.glob("*/*.pcap")):
+    for path in paths:
         wanted = [frame.number for frame in frames_of(path) if where(frame)]
         assert numbers(path, FrameSelection(where=where)) == wanted, path
 

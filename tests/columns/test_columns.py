@@ -18,10 +18,9 @@ from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import fields
 from rdmawire.dissect.select import FieldError, Selection, sources
 from rdmawire.errors import CaptureError
-from tests.dissect.mutation import mutated
+from tests.captures import CAPTURES, EVERY, each_capture
+from tests.dissect.mutation import COUNTS, mutated
 
-CAPTURES = Path(__file__).parents[2] / "captures"
-EVERY = sorted(CAPTURES.glob("*/*.pcap*"))
 ETHERNET = [path for path in EVERY if path.read_bytes()[:24][20:] == b"\1\0\0\0"]
 PLAIN = [info.name for info in fields() if Query([info.name]).is_fast]
 
@@ -52,14 +51,15 @@ def test_nearly_all_fields_are_read_at_once() -> None:
     assert {"infiniband.reth.va", "ip.src", "rdmawire.icrc.status", "frame.time_delta"} < set(PLAIN)
 
 
-@pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
+@each_capture()
 def test_columns_are_the_dissection_in_arrays(path: Path) -> None:
     check(path)
 
 
-def test_columns_of_damaged_captures(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", COUNTS)
+def test_columns_of_damaged_captures(count: int, tmp_path: Path) -> None:
     path = tmp_path / "mutated.pcap"
-    for _ in mutated(ETHERNET, 2500, path):
+    for _ in mutated(ETHERNET, 2500, path, count):
         check(path)
 
 

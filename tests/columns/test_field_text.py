@@ -13,8 +13,8 @@ from rdmawire.dissect.output import Fields, FrameCounts, Separators
 from rdmawire.dissect.select import Selection
 from rdmawire.filter import Filter
 from rdmawire.wire.inet import ROCE_PORT
+from tests.captures import CAPTURES, captures_at_once
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 ONCE = [
     info.name
     for info in fields()
@@ -42,6 +42,7 @@ SOME = [
 ]
 
 
+@captures_at_once()
 @pytest.mark.parametrize(
     ("names", "captures", "quote", "text"),
     [
@@ -53,12 +54,12 @@ SOME = [
     ids=["all fields", "quoted", "filtered at once", "filtered one by one"],
 )
 def test_lines_are_those_of_dissections(
-    names: list[str], captures: str, quote: str, text: str
+    names: list[str], captures: str, quote: str, text: str, paths: list[Path]
 ) -> None:
     choice = FrameSelection(where=Filter(text)) if text else EVERY_FRAME
     output = Fields(Selection(names), Separators(separator=";", quote=quote))
     written = 0
-    for path in sorted(CAPTURES.glob(captures)):
+    for path in (path for path in paths if path.match(captures)):
         lines = lines_of(path, output, choice)
         if lines is None:
             continue

@@ -5,9 +5,10 @@ import random
 import re
 import signal
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from errno import EAGAIN
-from functools import partial
+from functools import cache, partial
+from itertools import product
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,8 @@ from rdmawire.fuzz.mutator import Mutator
 from rdmawire.fuzz.seed_corpus import corpus_of
 from rdmawire.wire.icrc import icrc_ipv4
 from rdmawire.wire.inet import ROCE_PORT
+from tests.captures import CAPTURES, EVERY, captures_at_once
 from tests.columns.dissections import dissections, frames_of
-
-CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*/*.pcap"))
 
 OUTPUTS: dict[str, Callable[[], Output | None]] = {
     "lines": Lines,
@@ -62,12 +62,26 @@ SELECTIONS = {
 }
 
 
+FAST = [(name, "all") for name in OUTPUTS] + [("json", selection) for selection in SELECTIONS][1:]
+
+
+def slow(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
+outputs_and_selections = pytest.mark.parametrize(
+    ("name", "selection"),
+    [*FAST, *slow(case for case in product(OUTPUTS, SELECTIONS) if case not in FAST)],
+)
+"""Each output, and each selection; all pairs of both are slow."""
+
+
 def dissected(
     path: Path, output: Output | None, selection: FrameSelection, max_frames: int | None
 ) -> tuple[str, str]:
     """Return the text of frames that are dissected one by one, and their counts."""
     counts, texts = FrameCounts(), [] if output is None else [output.head()]
-    for frame in frames_of(path) if path in CAPTURES else dissections(path):
+    for frame in frames_of(path) if path in EVERY else dissections(path):
         if counts.frames == max_frames:
             break
         if selection.takes(frame):
@@ -104,11 +118,11 @@ def printed(
     return head + b"".join(following).decode(), str(counts)
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.parametrize("selection", SELECTIONS)
-def test_each_capture_is_printed_as_dissected(name: str, selection: str) -> None:
+@captures_at_once(lambda path: path.suffix == ".pcap")
+@outputs_and_selections
+def test_each_capture_is_printed_as_dissected(name: str, selection: str, paths: list[Path]) -> None:
     count = 0
-    for path in CAPTURES:
+    for path in paths:
         found = printed(path, OUTPUTS[name](), *SELECTIONS[selection])
         if found is not None:
             assert found == dissected(path, OUTPUTS[name](), *SELECTIONS[selection]), path
@@ -116,23 +130,25 @@ def test_each_capture_is_printed_as_dissected(name: str, selection: str) -> None
     assert count > 20
 
 
-def mutants(seed: int, count: int) -> Iterator[bytes]:
-    """Yield frames of the test vectors, a third of them changed."""
+@cache
+def mutants(seed: int, count: int) -> list[bytes]:
+    """Return frames of the test vectors, a third of them changed."""
     chance = random.Random(seed)
     corpus = corpus_of().only(lambda frame: frame.link_type == LinkType.ETHERNET)
     mutator = Mutator(chance, corpus)
-    for _ in range(count):
-        if chance.random() < 0.3:
-            yield built((mutator.mutant(),))[0].data
-        else:
-            yield corpus.draw(chance).data
+    return [
+        built((mutator.mutant(),))[0].data if chance.random() < 0.3 else corpus.draw(chance).data
+        for _ in range(count)
+    ]
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_mutated_frames_are_printed_as_dissected(name: str, seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "count"), [(1, 300), *slow([(1, 1200), (2, 1200)])])
+def test_mutated_frames_are_printed_as_dissected(
+    name: str, seed: int, count: int, tmp_path: Path
+) -> None:
     path = tmp_path / "mutants.pcap"
-    write_mutants(path, seed, 1200)
+    write_mutants(path, seed, count)
     every = EVERY_FRAME, None
     assert printed(path, OUTPUTS[name](), *every, chunk_frames=100) == dissected(
         path, OUTPUTS[name](), *every
@@ -149,27 +165,30 @@ def write_mutants(path: Path, seed: int, count: int) -> None:
             writer.write(Record(data, time, length, LinkType.ETHERNET))
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.parametrize("selection", SELECTIONS)
+@outputs_and_selections
 def test_processes_print_the_same_as_one(name: str, selection: str, tmp_path: Path) -> None:
     path = tmp_path / "mutants.pcap"
-    write_mutants(path, 3, 600)
+    write_mutants(path, 3, 300)
     how = SELECTIONS[selection]
     expected = printed(path, OUTPUTS[name](), *how, chunk_frames=40)
     assert expected is not None
     assert printed(path, OUTPUTS[name](), *how, jobs=3, chunk_frames=40) == expected
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.parametrize("jobs", [1, 2])
+JOBS = [("lines", 1), ("trees", 2), ("json", 1), ("ndjson", 2), ("counts", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs"), [*JOBS, *slow(case for case in product(OUTPUTS, (1, 2)) if case not in JOBS)]
+)
 def test_chunks_are_cut_where_the_text_of_dissected_frames_is_long(
     name: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame_printer, "_MAX_TEXT", 2000)
     path = tmp_path / "mutants.pcap"
-    write_mutants(path, 4, 500)
+    write_mutants(path, 4, 200)
     for selection in SELECTIONS.values():
-        found = printed(path, OUTPUTS[name](), *selection, jobs=jobs, chunk_frames=200)
+        found = printed(path, OUTPUTS[name](), *selection, jobs=jobs, chunk_frames=100)
         assert found == dissected(path, OUTPUTS[name](), *selection)
 
 
@@ -271,7 +290,7 @@ def test_frames_are_dissected_though_the_next_block_is_read(
 def datagrams(seed: int, count: int) -> Iterator[bytes]:
     """Yield frames of several conversations in both directions, some with a bad ICRC."""
     chance = random.Random(seed)
-    with open_capture(CAPTURES[0].parents[1] / "linux" / "rxe61_rnr.pcap") as reader:
+    with open_capture(CAPTURES / "linux" / "rxe61_rnr.pcap") as reader:
         to_roce = ROCE_PORT.to_bytes(2, "big")
         frame = next(record.data for record in reader if record.data[36:38] == to_roce)
     for _ in range(count):
@@ -322,17 +341,24 @@ def write_mixed(path: Path, seed: int, count: int, first: int = 0) -> None:
             writer.write(Record(data, when, length, there.link_type, interface, options))
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.parametrize(("first", "suffix"), [(0, "pcapng"), (0, "pcapng.gz"), (3, "pcapng")])
+PCAPNG = [(name, 0, "pcapng") for name in OUTPUTS]
+PCAPNG += [("lines", 0, "pcapng.gz"), ("ndjson", 3, "pcapng")]
+SLOW_PCAPNG = [*product(OUTPUTS, [0], ["pcapng.gz"]), *product(OUTPUTS, [3], ["pcapng"])]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "suffix"),
+    [*PCAPNG, *slow(case for case in SLOW_PCAPNG if case not in PCAPNG)],
+)
 def test_pcapng_is_printed_as_dissected(
     name: str, first: int, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, whole = tmp_path / f"mixed.{suffix}", (EVERY_FRAME, None)
-    write_mixed(path, 8, 500, first)
-    monkeypatch.setattr(pcapng_blocks, "_BLOCK_BYTES", 20_000)
+    write_mixed(path, 8, 200, first)
+    monkeypatch.setattr(pcapng_blocks, "_BLOCK_BYTES", 8_000)
     expected = dissected(path, OUTPUTS[name](), *whole)
-    assert printed(path, OUTPUTS[name](), *whole, chunk_frames=100) == expected
-    assert printed(path, OUTPUTS[name](), *whole, jobs=2, chunk_frames=100) == expected
+    assert printed(path, OUTPUTS[name](), *whole, chunk_frames=40) == expected
+    assert printed(path, OUTPUTS[name](), *whole, jobs=2, chunk_frames=40) == expected
 
 
 TIMES = ("frame.number", "frame.time_epoch", "frame.time_relative", "frame.time_delta")
@@ -344,11 +370,11 @@ def test_fields_of_pcapng_are_printed_as_dissected(
     first: int, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, whole = tmp_path / "mixed.pcapng", (EVERY_FRAME, None)
-    write_mixed(path, 10 + first, 500, first)
-    monkeypatch.setattr(pcapng_blocks, "_BLOCK_BYTES", 20_000)
+    write_mixed(path, 10 + first, 200, first)
+    monkeypatch.setattr(pcapng_blocks, "_BLOCK_BYTES", 8_000)
     fields = Fields(Selection((*TIMES, "frame.len", "ip.src", "infiniband.bth.psn")), Separators())
     found, expected = (
-        printed(path, fields, *whole, jobs, chunk_frames=100),
+        printed(path, fields, *whole, jobs, chunk_frames=40),
         dissected(path, fields, *whole),
     )
     assert found is not None
@@ -379,8 +405,13 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-@pytest.mark.parametrize("jobs", [1, 3])
+ONE_AND_THREE = [*product(DAMAGES, [1]), ("cut.pcap", 3), ("inside.pcapng.gz", 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs"),
+    [*ONE_AND_THREE, *slow(case for case in product(DAMAGES, [3]) if case not in ONE_AND_THREE)],
+)
 def test_damage_is_reported_after_the_frames_before_it(
     name: str, jobs: int, tmp_path: Path
 ) -> None:

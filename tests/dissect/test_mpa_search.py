@@ -249,11 +249,12 @@ OTHERS: list[tuple[Callable[[random.Random, int], bytes], int]] = [
 
 @pytest.mark.parametrize(("make", "times"), OTHERS)
 @pytest.mark.parametrize("step", [1448, 65536])
+@pytest.mark.parametrize("share", [16, pytest.param(2, marks=pytest.mark.slow)])
 def test_no_other_stream_is_taken_for_iwarp(
-    make: Callable[[random.Random, int], bytes], times: int, step: int
+    make: Callable[[random.Random, int], bytes], times: int, step: int, share: int
 ) -> None:
     chance = random.Random(step)
-    for _ in range(times // 2):
+    for _ in range(max(times // share, 1)):
         data = make(chance, (256 << 10) + 4096)
         connection, events = MPAConnection(), list[Event]()
         for start in range(0, len(data), step):

@@ -12,8 +12,8 @@ from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.fields import FieldInfo, fields
 from rdmawire.dissect.select import FieldError, Selection
 from rdmawire.dissect.tree import items
+from tests.captures import CAPTURES, each_capture
 
-CAPTURES = sorted((Path(__file__).parents[2] / "captures").rglob("*.pcap"))
 NAMES = [info.name for info in fields()]
 EVERYTHING = Selection(NAMES)
 FRAMES = 60
@@ -35,7 +35,7 @@ def test_names_are_listed_once_in_order() -> None:
     assert sorted(set(NAMES)) == NAMES
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+@each_capture()
 def test_what_a_frame_carries_is_listed_and_selected(path: Path) -> None:
     for frame in dissections(path):
         values = dict(zip(NAMES, EVERYTHING.values(frame), strict=True))
@@ -44,7 +44,7 @@ def test_what_a_frame_carries_is_listed_and_selected(path: Path) -> None:
 
 
 def test_each_name_alone_selects_what_it_does_among_all() -> None:
-    path = next(path for path in CAPTURES if path.stem == "rxe61_udaddy")
+    path = CAPTURES / "linux" / "rxe61_udaddy.pcap"
     frames = list(dissections(path))
     for index, name in enumerate(NAMES):
         alone = Selection([name])
@@ -67,7 +67,7 @@ def test_a_name_that_nobody_knows_is_an_error_with_its_neighbours(name: str, mes
 
 
 def test_columns_keep_their_order_and_may_repeat() -> None:
-    path = next(path for path in CAPTURES if path.stem == "rxe61_rnr")
+    path = CAPTURES / "linux" / "rxe61_rnr.pcap"
     frame = list(dissections(path))[16]
     names = ["ip.dst", "frame.number", "ip.addr", "infiniband.deth.q_key", "ip.dst"]
     there, both = ["10.77.0.1"], ["10.77.0.2", "10.77.0.1"]

@@ -12,14 +12,14 @@ from rdmawire.dissect import generated
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.dissect.output import Lines, Objects
+from tests.captures import EVERY, each_capture
 
-CAPTURES = Path(__file__).parents[2] / "captures"
-SOUND = sorted([*CAPTURES.glob("linux/*.pcap"), *CAPTURES.glob("generated/*.pcap")])
+SOUND = [path for path in EVERY if path.parent.name in ("linux", "generated")]
 
-EVERY = "RDMAWIRE_TEST_EVERY_CUT"
+EVERY_CUT = "RDMAWIRE_TEST_EVERY_CUT"
 """Set in the environment, every frame is cut at every length; otherwise a sample of them."""
 SEED = int(os.environ.get("RDMAWIRE_TEST_SEED", "5040"))
-FRAMES = 8
+FRAMES = 4
 """Frames of each capture in the sample."""
 LONGEST = 140
 """Bytes up to which a frame of the sample is cut at every length; past that, here and there."""
@@ -36,7 +36,7 @@ def sample(path: Path, chance: random.Random) -> Iterator[tuple[int, list[int]]]
     """Indices of frames, each with the lengths to cut it at."""
     found = records(path)
     chosen: list[int] | range = range(len(found))
-    if EVERY not in os.environ:
+    if EVERY_CUT not in os.environ:
         chosen = sorted(chance.sample(chosen, min(FRAMES, len(found))))
     for index in chosen:
         length = len(found[index].data)
@@ -45,7 +45,7 @@ def sample(path: Path, chance: random.Random) -> Iterator[tuple[int, list[int]]]
 
 def _farther(length: int, chance: random.Random) -> list[int]:
     farther = range(LONGEST, length)
-    if EVERY in os.environ:
+    if EVERY_CUT in os.environ:
         return [*farther]
     near_the_end = farther[-10:]
     return sorted({*near_the_end, *chance.sample(farther, min(10, len(farther)))})
@@ -57,13 +57,13 @@ def cut(record: Record, kept: int) -> Dissection:
     return Dissector().dissect(data, link_type=record.link_type, length=length)
 
 
-@pytest.mark.parametrize("path", SOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@each_capture(SOUND)
 def test_a_frame_cut_at_any_length_is_whole_as_far_as_it_goes(path: Path) -> None:
     found = records(path)
     for index, lengths in sample(path, random.Random(f"{SEED} {path.name}")):
         for kept in lengths:
             frame = cut(found[index], kept)
-            where = f"frame {index + 1} cut at {kept}; {EVERY}=1 cuts all, seed {SEED}"
+            where = f"frame {index + 1} cut at {kept}; {EVERY_CUT}=1 cuts all, seed {SEED}"
             assert frame.malformed is None, f"{where}: {frame.malformed}"
             assert not frame.bad_checks, f"{where}: {frame.bad_checks[0]}"
             check_nodes(frame, where)

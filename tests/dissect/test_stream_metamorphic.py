@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rdmawire.wire.mpa import MPAReply, MPARequest, size_at
+from tests.captures import CAPTURES, each_capture
 from tests.dissect.stream_samples import (
     Pieces,
     Told,
@@ -22,7 +23,6 @@ from tests.dissect.stream_samples import (
 )
 from tools.make_captures.tcp import Conversation
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 SHAPES = ("start_up*", "markers*", "opcodes*", "segments*", "wrap", "disorder*", "terminate")
 GENERATED = [path for shape in SHAPES for path in CAPTURES.glob(f"generated/iwarp_{shape}.pcap")]
 STREAMS = sorted([*CAPTURES.glob("linux/siw*.pcap"), *GENERATED])
@@ -121,7 +121,7 @@ def check_cut(path: Path, cut: Cut) -> None:
 
 
 @pytest.mark.parametrize("cut", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@each_capture(STREAMS)
 def test_the_cutting_of_segments_changes_no_fpdu(path: Path, cut: Cut) -> None:
     check_cut(path, cut)
 
@@ -132,7 +132,7 @@ def test_the_order_of_segments_changes_no_fpdu(cut: Cut) -> None:
         check_cut(path, cut)
 
 
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@each_capture(STREAMS)
 def test_an_fpdu_for_each_segment(path: Path) -> None:
     for said, expected in sample(path):
         pieces = [

@@ -10,12 +10,10 @@ import pytest
 from rdmawire.errors import CaptureError
 from rdmawire.stats import Statistics
 from rdmawire.stats import collector as statistics
-from tests.dissect.mutation import MUTATED, SEED, mutated
+from tests.captures import EVERY, each_capture
+from tests.dissect.mutation import COUNTS, SEED, mutated
 from tests.stats import model
 from tests.stats.samples import random_requests, write
-
-CAPTURES = Path(__file__).parents[2] / "captures"
-EVERY = sorted(CAPTURES.glob("*/*.pcap*"))
 
 
 def counted(path: Path) -> Statistics:
@@ -64,21 +62,25 @@ def check_sequences(counts: Statistics, number: int, flow: model.Flow) -> None:
         assert Counter(found) == wanted.counts, wanted.mtu
 
 
-@pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
+@each_capture()
 def test_counts_are_those_of_the_plain_model(path: Path) -> None:
     check(path)
 
 
-def test_counts_of_damaged_captures(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", COUNTS)
+def test_counts_of_damaged_captures(count: int, tmp_path: Path) -> None:
     path = tmp_path / "mutated.pcap"
-    for _ in mutated(EVERY, 9000, path):
+    for _ in mutated(EVERY, 9000, path, count):
         check(path)
 
 
-def test_counts_of_random_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", COUNTS)
+def test_counts_of_random_requests(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lost, late, repeated and reading ones, cut into pieces anywhere."""
     path = tmp_path / "random.pcap"
-    for seed in range(SEED, SEED + MUTATED // 3):
+    for seed in range(SEED, SEED + count // 3):
         chance = random.Random(seed)
         write(path, random_requests(chance, chance.choice([5, 50, 400])))
         monkeypatch.setattr(statistics, "_MAX_ROWS", chance.choice([1, 2, 7, 64, 1 << 17]))
