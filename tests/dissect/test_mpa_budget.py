@@ -76,7 +76,7 @@ def frame(streams: Streams, number: int) -> None:
 
 @pytest.mark.parametrize("fill", [search, frame])
 def test_many_streams_keep_no_more_than_their_budget(fill: Callable[[Streams, int], None]) -> None:
-    most, count = 200 << 10, 80
+    most, count = 200 << 10, 20
     streams = Streams(kept=most)
     tracemalloc.start()
     try:

@@ -19,11 +19,9 @@ from rdmawire.wire.inet import EtherType
 
 bind_bottom_up(Ether, Dot1Q, type=EtherType.QINQ_OLD)  # another
 
-CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*/*.pcap*"))
-
 
 def read(path: Path) -> list[tuple[Record, Packet]]:
-    """The frames of a capture: as they stand in it, and as Scapy reads them."""
+    """Return the frames of a capture, and the packets that Scapy reads from them."""
     with open_capture(path) as reader:
         records = list(reader)
     return list(zip(records, rdpcap(str(path)), strict=True))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmawire.columns.fast_path import LEAD, bits, bytes_at
@@ -63,21 +63,23 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+few_examples = settings(max_examples=settings.default.max_examples // 4)
+"""Of each of many tables; several values of each row are among them."""
+
+
 @pytest.mark.parametrize("table", tables(), ids=lambda table: table.__name__)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@few_examples
 @given(data=st.data())
-def test_every_view_of_a_table_is_the_codecs(
-    table: type[Header], view: View, data: st.DataObject
-) -> None:
+def test_every_view_of_a_table_is_the_codecs(table: type[Header], data: st.DataObject) -> None:
     header = data.draw(headers(table))
     values = {row.name: plain(getattr(header, row.name)) for row in table.rows}
-    assert view.parse(table, header.build()) == values
-    assert view.build(table, values) == header.build()
+    for name, view in VIEWS.items():
+        assert view.parse(table, header.build()) == values, name
+        assert view.build(table, values) == header.build(), name
 
 
 @pytest.mark.parametrize("table", tables(), ids=lambda table: table.__name__)
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@few_examples
 @given(data=st.data())
 def test_columns_read_the_rows_of_many_headers_as_the_codec_does(
     table: type[Header], data: st.DataObject

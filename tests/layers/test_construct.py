@@ -31,8 +31,8 @@ from rdmawire.wire.native import NativePacket as Native
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
 from rdmawire.wire.tables import tables
+from tests.captures import each_capture
 
-CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*/*.pcap*"))
 WHOLE: list[Construct] = [
     *(TransportPacket, RoCEFrame, NativePacket, ManagementDatagram),
     *(Segment, FPDU, StartUpRequest, StartUpReply),
@@ -141,7 +141,7 @@ def test_start_up_frames_are_parsed_and_announce_what_they_carry(data: bytes) ->
     assert struct_.build(found) == data
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+@each_capture()
 def test_every_packet_of_the_captures_is_parsed_and_built(path: Path) -> None:
     dissector = Dissector()
     with open_capture(path) as reader:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Scapy reads every frame of the captures as the dissector does, and builds it again."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
@@ -18,7 +19,8 @@ from rdmawire.wire import mpa
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC, VCRC
 from rdmawire.wire.tables import IWARP, tables_of
-from tests.layers.scapy_samples import CAPTURES, headers_of, is_known, layers_of, read, uncached
+from tests.captures import CHOSEN, each_capture
+from tests.layers.scapy_samples import headers_of, is_known, layers_of, read, uncached
 from tests.wire.test_icrc import (
     CNP_CONNECTX_4_LX,
     IBA_LOCAL_PACKET,
@@ -45,37 +47,25 @@ PUT_TOGETHER = {"management.pcap": (105, 108), "management_erf.pcap": (105, 108)
 """Frames that complete an RMPP transfer: the dissector shows what all its frames hold."""
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
-def test_every_frame_is_built_again_byte_for_byte(path: Path) -> None:
+@each_capture()
+def test_headers_and_icrc_are_the_dissectors_and_every_frame_is_built_again(path: Path) -> None:
+    dissector = Dissector()
     for record, pkt in read(path):
         assert bytes(pkt) == record.data
         assert bytes(uncached(pkt)) == record.data
-
-
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
-def test_the_headers_are_those_that_the_dissector_finds(path: Path) -> None:
-    dissector = Dissector()
-    for record, pkt in read(path):
         frame = dissector.dissect(record.data, link_type=record.link_type, length=record.length)
         if is_known(record) and frame.number not in PUT_TOGETHER.get(path.name, ()):
             wanted = [header for header in frame.headers() if is_ours(header)]
             assert headers_of(pkt) == wanted, f"frame {frame.number}"
+        for check in frame.checks:
+            if check.name == "ICRC" and BTH in pkt:
+                assert pkt[BTH].icrc == check.found
+                assert pkt[BTH].icrc_expected() == check.expected
+                assert pkt[BTH].icrc_good() is check.good
 
 
 def is_ours(header: Header) -> bool:
     return not isinstance(header, (*OF_OTHERS, *BEHIND, *OF_STREAMS))
-
-
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
-def test_an_icrc_is_good_where_the_dissector_says_so(path: Path) -> None:
-    dissector = Dissector()
-    for record, pkt in read(path):
-        frame = dissector.dissect(record.data, link_type=record.link_type, length=record.length)
-        said = [check for check in frame.checks if check.name == "ICRC"]
-        if said and BTH in pkt:
-            assert pkt[BTH].icrc == said[0].found
-            assert pkt[BTH].icrc_expected() == said[0].expected
-            assert pkt[BTH].icrc_good() is said[0].good
 
 
 VECTORS = [
@@ -146,17 +136,21 @@ def test_reserved_opcodes_leave_the_rest_as_it_is_but_for_the_icrc() -> None:
 # any bytes
 
 
-FRAMES = [
-    (type(pkt), record.data)
-    for path in CAPTURES
-    for record, pkt in read(path)[:12]
-    if len(record.data) < 400
-]
+@cache
+def some_frames() -> list[tuple[type[Packet], bytes]]:
+    """Return short frames of captures, and the link layer of each."""
+    return [
+        (type(pkt), record.data)
+        for path in CHOSEN
+        for record, pkt in read(path)[:12]
+        if len(record.data) < 400
+    ]
 
 
 @pytest.mark.parametrize(
     "layer", [scapy.Bytes, MPA, *scapy._LAYERS.values()], ids=lambda layer: layer.__name__
 )
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.binary(min_size=1, max_size=300))
 def test_any_layer_takes_any_bytes(layer: type[TableLayer], data: bytes) -> None:
     pkt = layer(data)
@@ -168,7 +162,7 @@ def test_any_layer_takes_any_bytes(layer: type[TableLayer], data: bytes) -> None
 @st.composite
 def spoilt(draw: st.DrawFn) -> tuple[type[Packet], bytes]:
     """A frame of a capture with other bytes in it, cut behind Scapy's own link or made longer."""
-    link, data = draw(st.sampled_from(FRAMES))
+    link, data = draw(st.sampled_from(some_frames()))
     frame = bytearray(data)
     for _ in range(draw(st.integers(1, 3))):
         frame[draw(st.integers(0, len(frame) - 1))] = draw(st.integers(0, 255))

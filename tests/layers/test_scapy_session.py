@@ -18,7 +18,8 @@ from rdmawire.wire import mpa
 from rdmawire.wire.header import Header
 from rdmawire.wire.mpa import FPDULength, MPAReply, build_fpdu
 from rdmawire.wire.tables import tables_of
-from tests.layers.scapy_samples import CAPTURES, headers_of, read
+from tests.captures import CAPTURES, EVERY, each_capture
+from tests.layers.scapy_samples import headers_of, read
 
 APART = (mpa.Marker, mpa.FPDUCRC, mpa.UnusedCRC)
 IN_TCP = tuple(table for table in tables_of("mpa", "rdmap", "terminate") if table not in APART)
@@ -38,10 +39,10 @@ def found_by_session(path: Path) -> list[Counter[Header]]:
     return [Counter(h for h in headers_of(pkt) if isinstance(h, IN_TCP)) for pkt in packets]
 
 
-IWARP = [path for path in CAPTURES if path.name.startswith(("iwarp", "siw"))]
+IWARP = [path for path in EVERY if path.name.startswith(("iwarp", "siw"))]
 
 
-@pytest.mark.parametrize("path", IWARP, ids=lambda path: path.name)
+@each_capture(IWARP)
 def test_the_session_finds_what_the_dissector_finds(path: Path) -> None:
     assert found_by_session(path) == found_by_dissector(path)
 
@@ -54,7 +55,7 @@ def test_the_captures_hold_fpdus_out_of_order_with_markers_and_joined_midway() -
             assert any(found_by_dissector(path)), path.name
 
 
-@pytest.mark.parametrize("path", IWARP, ids=lambda path: path.name)
+@each_capture(IWARP)
 def test_what_is_found_is_built_as_it_stood_without_markers(path: Path) -> None:
     session: Any = IWARPSession()
     for _, pkt in read(path):
@@ -65,7 +66,7 @@ def test_what_is_found_is_built_as_it_stood_without_markers(path: Path) -> None:
 
 
 def test_a_capture_is_sniffed_with_the_session() -> None:
-    path = next(path for path in CAPTURES if path.name == "siw612crc_rping.pcap")
+    path = CAPTURES / "linux" / "siw612crc_rping.pcap"
     packets = sniff(offline=str(path), session=IWARPSession)
     with open_capture(path) as reader:
         assert len(packets) == sum(1 for _ in reader)
