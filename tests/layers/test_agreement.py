@@ -63,7 +63,7 @@ VIEWS = {
 }
 
 
-few_examples = settings(max_examples=settings.default.max_examples // 4)
+few_examples = settings(max_examples=settings().max_examples // 4)
 """Of each of many tables; several values of each row are among them."""
 
 

@@ -72,6 +72,7 @@ def test_theirs_is_as_before_once_ours_is_unbound(imports: tuple[str, ...]) -> N
     run(*imports, "ours.unbind()", BUILT_BY_THEIRS)
 
 
+@pytest.mark.slow
 def test_theirs_builds_the_same_bytes_with_and_without_ours() -> None:
     tell = BUILT_BY_THEIRS + "print(raw.hex(), bytes(ack).hex())"
     alone = run(THEIRS, tell)

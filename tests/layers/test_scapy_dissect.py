@@ -150,7 +150,7 @@ def some_frames() -> list[tuple[type[Packet], bytes]]:
 @pytest.mark.parametrize(
     "layer", [scapy.Bytes, MPA, *scapy._LAYERS.values()], ids=lambda layer: layer.__name__
 )
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings().max_examples // 2)
 @given(data=st.binary(min_size=1, max_size=300))
 def test_any_layer_takes_any_bytes(layer: type[TableLayer], data: bytes) -> None:
     pkt = layer(data)
