@@ -143,11 +143,13 @@ def test_standard_input_that_was_read_in_part_is_not_shorter(tmp_path: Path) -> 
 
 COMMANDS = [
     ("dissect", "-T", "fields", "-e", "frame.number"),
-    ("dissect", "-T", "csv", "-e", "frame.number", "-o", "-"),
     ("dissect", "-T", "parquet", "-e", "frame.number", "-o", "x.parquet"),
+    ("edit", "--ttl", "3", "-w", "out.pcap"),
+]
+SLOW_COMMANDS = [
+    ("dissect", "-T", "csv", "-e", "frame.number", "-o", "-"),
     ("stats",),
     ("dissect", "-q"),
-    ("edit", "--ttl", "3", "-w", "out.pcap"),
 ]
 
 CUTTING = """
@@ -168,7 +170,11 @@ cut_behind("fill")
 """
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[:3]))
+@pytest.mark.parametrize(
+    "words",
+    [*COMMANDS, *(pytest.param(words, marks=pytest.mark.slow) for words in SLOW_COMMANDS)],
+    ids=lambda words: " ".join(words[:3]),
+)
 def test_commands_say_it_in_one_line(
     capture: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

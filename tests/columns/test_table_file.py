@@ -9,8 +9,8 @@ from pyarrow import csv, parquet
 
 from rdmawire.columns import DEFAULT_FIELDS, iter_columns, read_columns
 from rdmawire.columns.arrow import table_file
+from tests.captures import CAPTURES
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 RNR = CAPTURES / "linux" / "rxe61_rnr.pcap"
 
 

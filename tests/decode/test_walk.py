@@ -3,7 +3,6 @@
 import random
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,9 +14,8 @@ from rdmawire.wire.header import Header
 from rdmawire.wire.ib import ICRC, VCRC
 from rdmawire.wire.roce import Frame
 from rdmawire.wire.tables import IWARP, tables_of
+from tests.captures import each_capture
 
-CAPTURES = Path(__file__).parents[2] / "captures"
-FILES = sorted([*CAPTURES.rglob("*.pcap"), *CAPTURES.rglob("*.pcapng")])
 SEED = 20261123
 MAX_FRAMES = 120
 """Frames of one capture that are walked; their like come again and again."""
@@ -71,7 +69,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
     return bytes(changed[:kept])
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@each_capture()
 def test_what_a_dissection_shows_is_what_an_edit_touches(path: Path) -> None:
     chance = random.Random(f"{SEED} {path.name}")
     with open_capture(path) as reader:

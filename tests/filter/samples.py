@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rdmawire.capture import open_capture
 from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
+from tests.captures import CAPTURES
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 TABLE = Path(__file__).parents[1] / "interop" / "filters.txt"
 FILTERS = [line for line in TABLE.read_text().splitlines() if line and not line.startswith("# ")]
 """The filters that tshark is asked as well."""

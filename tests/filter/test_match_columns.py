@@ -15,7 +15,8 @@ from rdmawire.filter import FieldArray, Filter, FilterError, evaluate_columns, i
 from rdmawire.filter.ast import FieldReference, ValueType
 from rdmawire.filter.match_frame import compile_value
 from rdmawire.filter.names import lookup
-from tests.filter.samples import CAPTURES, FILTERS, filters
+from tests.captures import CAPTURES
+from tests.filter.samples import FILTERS, filters
 
 _TYPES = {
     ValueType.NUMBER: "u8",

@@ -20,7 +20,8 @@ from rdmawire.filter.ast import (
     SliceRange,
     ValueType,
 )
-from tests.filter.samples import CAPTURES, FILTERS
+from tests.captures import CAPTURES
+from tests.filter.samples import FILTERS
 
 OPCODE = FieldReference("infiniband.bth.opcode", ValueType.NUMBER)
 

@@ -2,7 +2,6 @@
 
 import tomllib
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,9 @@ from rdmawire.wire.cm import CMAttribute, RejectReason
 from rdmawire.wire.ib import CREDITS, RNR_TIMER_NS, Ack, Nak
 from rdmawire.wire.opcode import OPERATIONS, SHAPES, Opcode
 from rdmawire.wire.rdmap import RDMAPOpcode
+from tests.captures import CAPTURES
 from tools.make_captures.index import index
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 INDEX = tomllib.loads((CAPTURES / "index.toml").read_text())
 
 ROWS = [(table, row) for table, rows in INDEX.items() for row in rows]

@@ -13,9 +13,8 @@ from rdmawire.stats.iwarp import AddressPair, CmQueuePair, FrameFacts
 from rdmawire.stats.report import Report
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.serial import add
+from tests.captures import CAPTURES
 from tests.stats.samples import Sent, ack, read, write
-
-CAPTURES = Path(__file__).parents[2] / "captures"
 
 
 def report(path: Path) -> Report:

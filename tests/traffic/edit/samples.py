@@ -9,9 +9,8 @@ from rdmawire.dissect.dissection import Dissection
 from rdmawire.dissect.dissector import Dissector
 from rdmawire.traffic.edit import ChecksumMode, Editor, text
 from rdmawire.traffic.edit.rules import EditRule
+from tests.captures import CAPTURES
 
-CAPTURES = Path(__file__).parents[3] / "captures"
-FILES = sorted([*CAPTURES.rglob("*.pcap"), *CAPTURES.rglob("*.pcapng")])
 LINUX = CAPTURES / "linux"
 
 

@@ -15,7 +15,8 @@ from rdmawire.traffic.edit.iwarp import INSIDE, StreamEditor
 from rdmawire.traffic.edit.rules import AssignRule, EditField, fields_of
 from rdmawire.wire import native, roce
 from rdmawire.wire.header import Header
-from tests.traffic.edit.samples import FILES, LINUX, records
+from tests.captures import CHOSEN
+from tests.traffic.edit.samples import LINUX, records
 
 BytesLike = tuple[bytes, int]
 """A frame, and its link type."""
@@ -23,9 +24,9 @@ BytesLike = tuple[bytes, int]
 
 @cache
 def carriers() -> dict[type[Header], BytesLike]:
-    """A frame of the shipped captures with each header that stands in some."""
+    """A frame of chosen captures with each header that is in one."""
     found: dict[type[Header], BytesLike] = {}
-    for path in FILES:
+    for path in CHOSEN:
         for one in records(path):
             for _, header in walk_frame(one.data, one.link_type).headers:
                 found.setdefault(type(header), (one.data, one.link_type))

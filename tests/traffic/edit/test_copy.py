@@ -17,8 +17,9 @@ from rdmawire.wire.erf import ERF
 from rdmawire.wire.inet import VLAN, EtherType, IPv4, ServiceVLAN
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.roce import Frame, parse
+from tests.captures import CAPTURES
 from tests.traffic.edit.frames import frame, packet, tagged
-from tests.traffic.edit.samples import CAPTURES, LINUX, records
+from tests.traffic.edit.samples import LINUX, records
 
 SEND = frame(packet(Opcode.RC_SEND_ONLY, payload=b"hello", psn=5))
 TIME = 1_700_000_000_123_456_789

@@ -15,19 +15,20 @@ from rdmawire.wire.inet import ECN, Ethernet, IPv4
 from rdmawire.wire.layout import joined
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.roce import parse
+from tests.captures import CAPTURES, EVERY, each_capture
 from tests.dissect.mutation import SEED
 from tests.traffic.edit.frames import A6, B6, A, B, frame, packet
-from tests.traffic.edit.samples import CAPTURES, EVERYTHING, FILES, edited, records
+from tests.traffic.edit.samples import EVERYTHING, edited, records
 
 RULES = [*EVERYTHING.there(), text.assignment("ip.id+=3"), text.assignment("udp.length+=0")]
-ONE_OF_EACH = [path for path in FILES if path.parent.name != "linux"]
+ONE_OF_EACH = [path for path in EVERY if path.parent.name != "linux"]
 
 
 def by_itself(one: Record, rules: Sequence[EditRule]) -> bytes:
     return Editor(rules).edit(one.data, one.link_type)
 
 
-@pytest.mark.parametrize("path", ONE_OF_EACH, ids=lambda path: path.name)
+@each_capture(ONE_OF_EACH)
 def test_every_frame_becomes_what_it_becomes_by_itself(path: Path) -> None:
     content = records(path)
     together = [one.data for one in edited([*content, *content], RULES)]
@@ -50,7 +51,7 @@ def mutated(content: list[Record], chance: random.Random) -> list[Record]:
 @pytest.mark.parametrize("seed", range(SEED, SEED + 12))
 def test_so_do_frames_that_are_damaged(seed: int) -> None:
     chance = random.Random(seed)
-    content = mutated(records(chance.choice(FILES))[:80] * 3, chance)
+    content = mutated(records(chance.choice(EVERY))[:80] * 3, chance)
     chance.shuffle(content)
     together = [one.data for one in edited(content, RULES)]
     assert together == [by_itself(one, RULES) for one in content]

@@ -18,10 +18,11 @@ from rdmawire.wire.inet import TCP
 from rdmawire.wire.mpa import FPDUCRC, MPAReply, MPARequest, UnusedCRC, build_fpdu
 from rdmawire.wire.rdmap import RDMAPOpcode, ReadRequestHeader, TaggedHeader, segment
 from rdmawire.wire.terminate import TerminatedTagged
-from tests.traffic.edit.samples import CAPTURES, checks, dissected, edited, records
+from tests.captures import CAPTURES, EVERY, each_capture
+from tests.traffic.edit.samples import checks, dissected, edited, records
 from tools.make_captures.tcp import Conversation
 
-IWARP = sorted([*CAPTURES.rglob("iwarp*.pcap"), *CAPTURES.rglob("siw*.pcap")])
+IWARP = [path for path in EVERY if path.name.startswith(("iwarp", "siw"))]
 STAG, TO = 0x1201, 0x7000
 Frames = Sequence[bytes]
 
@@ -245,7 +246,7 @@ def keys(path: Path) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("path", IWARP, ids=lambda path: path.name)
+@each_capture(IWARP)
 def test_in_every_capture_all_stags_are_mapped_and_checksums_are_as_good(
     path: Path, tmp_path: Path
 ) -> None:
