@@ -57,7 +57,7 @@ def _names() -> list[str]:
     return [*(f"h{number}" for number in range(1, SENDERS + 1)), "sink"]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("queue", [64 * KIB, MIB])
 @pytest.mark.parametrize("kind", [QPType.UC, QPType.RC])
 def test_equal_hosts_of_an_incast_get_equal_shares(kind: QPType, queue: int, seed: int) -> None:

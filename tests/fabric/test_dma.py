@@ -25,6 +25,7 @@ from rdmawire.topology import Bus, Machine, memory_route, peer_route
 from rdmawire.traffic.scenario.topology_file import open_host
 from rdmawire.units import gbps, us
 from rdmawire.verbs import QPType, RecvWR, SendFlags, SendOpcode, SendWR, WCStatus
+from tests.effort import examples
 
 HOST: Machine = open_host("two-sockets").machine
 SIZE = 1 << 16
@@ -137,7 +138,7 @@ def post(message: Message, local: Peer, remote: Peer) -> None:
     local.qp.post_send((work,))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(10))
 @given(messages(), st.sampled_from([0.0, 0.02]), st.integers(0, 100))
 def test_a_bus_changes_times_alone(drawn: list[Message], loss: float, seed: int) -> None:
     plain = play(drawn, with_bus=False, loss=0.0, seed=seed)

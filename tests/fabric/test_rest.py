@@ -16,6 +16,7 @@ from rdmawire.fabric.simulator import Simulator
 from rdmawire.fabric.switch_config import KIB, Marking, Pausing, SwitchSettings
 from rdmawire.units import gbps, us
 from rdmawire.wire.inet import ECN
+from tests.effort import examples
 from tests.fabric.talker import Talker, frame_of, frames_of, mac_of
 
 CABLE = Cable(us(1), gbps(100))
@@ -219,7 +220,7 @@ def laid(plan: Plan) -> Network:
     return network
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(80))
 @given(plans())
 def test_any_network_comes_to_rest_whatever_befalls_its_frames(plan: Plan) -> None:
     network = laid(plan)

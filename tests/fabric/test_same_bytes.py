@@ -82,14 +82,19 @@ def both(seed: int, path: Path) -> list[str]:
     return [talkers(seed), adapters(seed, path)]
 
 
-def test_the_seed_decides(tmp_path: Path) -> None:
-    first = both(1, tmp_path / "1.pcapng")
-    assert both(1, tmp_path / "again.pcapng") == first
-    assert not set(both(2, tmp_path / "2.pcapng")) & set(first)
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What this process finds."""
+    return both(1, tmp_path_factory.mktemp("here") / "here.pcapng")
+
+
+def test_the_seed_decides(here: list[str], tmp_path: Path) -> None:
+    assert both(1, tmp_path / "again.pcapng") == here
+    assert not set(both(2, tmp_path / "2.pcapng")) & set(here)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way["LC_ALL"])
-def test_nothing_else_does(way: dict[str, str], tmp_path: Path) -> None:
+def test_nothing_else_does(way: dict[str, str], here: list[str], tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from tests.fabric.test_same_bytes import both;"
         "print(*both(1, Path(sys.argv[1])))"
@@ -102,7 +107,7 @@ def test_nothing_else_does(way: dict[str, str], tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert found.stdout.split() == both(1, tmp_path / "here.pcapng")
+    assert found.stdout.split() == here
 
 
 def test_another_machine_found_the_same() -> None:

@@ -79,8 +79,9 @@ def test_the_table_is_the_one_of_the_model() -> None:
 
 def test_no_step_makes_it_worse() -> None:
     """The sum of squares after the fit is not above that of any neighbour."""
-    rows = parse_measurements(COPIES)[:20]
+    rows = parse_measurements(COPIES)[:8]
     best = calibrate(DGX, rows)
+    assert len(best.fitted) > 3
     for one in best.fitted:
         for factor in (0.98, 1.02):
             moved = getattr(best.costs, one.name) * factor

@@ -39,6 +39,7 @@ from rdmawire.verbs.wr import (
     SendOpcode,
     SendWR,
 )
+from tests.effort import examples
 
 HOST = Host()
 _CQ = HOST.nic.create_cq(16)
@@ -156,7 +157,7 @@ def work(draw: st.DrawFn, kind: QPType, opcode: SendOpcode) -> SendWR:
 
 
 @pytest.mark.parametrize(("kind", "opcode"), WORK, ids=lambda value: value.name)
-@settings(max_examples=25)
+@settings(max_examples=examples(8))
 @given(data=st.data())
 def test_all_work_that_is_posted_comes_back_from_its_wqe(
     kind: QPType, opcode: SendOpcode, data: st.DataObject

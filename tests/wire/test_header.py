@@ -18,6 +18,7 @@ from rdmawire.wire.codec import fused, reader
 from rdmawire.wire.header import Header, HeaderMeta, bits, group, raw
 from rdmawire.wire.management import ClassPortInfo
 from rdmawire.wire.tables import tables
+from tests.effort import examples
 
 TABLES = tables()
 
@@ -50,7 +51,7 @@ def shift_and_mask(table: type[Header], raw: bytes) -> list[object]:
 
 
 @pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)
-@settings(max_examples=40)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_generated_codec_reads_what_shift_and_mask_reads(
     table: type[Header], data: st.DataObject
@@ -63,7 +64,7 @@ def test_generated_codec_reads_what_shift_and_mask_reads(
 
 
 @pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)
-@settings(max_examples=40)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_parse_is_the_inverse_of_build(table: type[Header], data: st.DataObject) -> None:
     header = data.draw(headers(table))
@@ -150,26 +151,26 @@ def test_a_codec_is_compiled_once_at_its_first_use() -> None:
     assert Derived.parse(b"\0\7") == Lone(7)
 
 
+USES: list[Callable[[Any], object]] = [
+    lambda cls: repr(cls()),
+    lambda cls: cls()._asdict(),
+    lambda cls: (cls._fields, cls._field_defaults, cls.__match_args__),
+    inspect.signature,
+    lambda cls: [getattr(cls._make(range(len(cls._fields))), name) for name in cls._fields],
+    lambda cls: cls()._replace(**{cls._fields[-1]: 7}),
+    lambda cls: cls()._replace(nothing=7),
+    lambda cls: cls._make([1] * 99),
+    lambda cls: cls(nothing=7),
+    lambda cls: cls(*[1] * 99),
+]
+
+
 @pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda cls: repr(cls()),
-        lambda cls: cls()._asdict(),
-        lambda cls: (cls._fields, cls._field_defaults, cls.__match_args__),
-        inspect.signature,
-        lambda cls: [getattr(cls._make(range(len(cls._fields))), name) for name in cls._fields],
-        lambda cls: cls()._replace(**{cls._fields[-1]: 7}),
-        lambda cls: cls()._replace(nothing=7),
-        lambda cls: cls._make([1] * 99),
-        lambda cls: cls(nothing=7),
-        lambda cls: cls(*[1] * 99),
-    ],
-)
-def test_a_header_is_a_named_tuple(table: type[Header], use: Callable[[Any], object]) -> None:
+def test_a_header_is_a_named_tuple(table: type[Header]) -> None:
     defaults = {row.name: row.default for row in table.rows}
     named = namedtuple(table.__name__, defaults, defaults=defaults.values())  # type: ignore[misc]  # noqa: PYI024
-    assert _outcome(use, table) == _outcome(use, named)
+    for use in USES:
+        assert _outcome(use, table) == _outcome(use, named)
 
 
 def _outcome(use: Callable[[Any], object], cls: type) -> tuple[object, str]:

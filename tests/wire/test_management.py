@@ -17,12 +17,13 @@ from rdmawire.wire.management import (
     time_words,
 )
 from rdmawire.wire.tables import MANAGEMENT, tables_of
+from tests.effort import examples
 
 TABLES = tables_of(*MANAGEMENT)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
-@settings(max_examples=20)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_any_bytes_are_a_header_and_the_same_bytes_again(
     table: type[Header], data: st.DataObject

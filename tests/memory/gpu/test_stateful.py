@@ -212,5 +212,5 @@ class GpuMemory(RuleBasedStateMachine):
         assert self.node.gpu.allocate(64 * MIB).address == self.node.gpu.base
 
 
-GpuMemory.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+GpuMemory.TestCase.settings = settings(stateful_step_count=40)
 TestGpuMemory = GpuMemory.TestCase
