@@ -67,7 +67,10 @@ Read = Callable[[Path], Iterator[int]]
 
 
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("left", [LEFT, LEFT + 1, LEFT + 16, LEFT + 40, LEFT - 1])
+@pytest.mark.parametrize(
+    "left",
+    [LEFT, LEFT + 40, *(pytest.param(LEFT + n, marks=pytest.mark.slow) for n in (-1, 1, 16))],
+)
 def test_a_file_cut_while_it_is_read_is_one_error(capture: Path, read: Read, left: int) -> None:
     rows = read(capture)
     total = next(rows)
