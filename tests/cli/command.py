@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.fork_server import fork_server
+from tests.cli.in_process import run_in_process
 from tests.waiting import HANG
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -20,13 +21,17 @@ _HEEDING = (
 )
 RDMAWIRE = [sys.executable, "-c", _HEEDING + "from rdmawire.cli.main import main; main()"]
 
+WITH_PROCESSES = ("fuzz", "sweep", "verbs")
+"""Commands that start processes, or import modules of the present folder."""
+
 
 def rdmawire(
     *words: str, stdin: bytes = b"", env: dict[str, str] | None = None, before: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """What becomes of a call; ``before`` is Python that runs in the process first.
 
-    With that, or with variables of Python's own, Python starts anew; else a process is forked.
+    With that, or with variables of Python's own, Python starts anew. Commands that start processes
+    are forked, all others run in the process of the tests.
     """
     starts_anew = before or any(name.startswith("PYTHON") for name in env or ())
     env = {**os.environ, "TZ": "UTC", **(env or {})}
@@ -37,8 +42,10 @@ def rdmawire(
             input=stdin, capture_output=True, check=False, timeout=HANG, env=env,
         )  # fmt: skip
         status, stdout, stderr = done.returncode, done.stdout, done.stderr
-    else:
+    elif set(words[:1]).intersection(WITH_PROCESSES):
         status, stdout, stderr = fork_server(os.getpid()).run(words, stdin, env, HANG)
+    else:
+        status, stdout, stderr = run_in_process(words, stdin, env)
     assert b"Traceback" not in stderr
     return subprocess.CompletedProcess(words, status, stdout.decode(), stderr.decode())
 

@@ -1,13 +1,13 @@
 """Options that mean the same in every command: -r reads, -w and -o write, --json is -T json."""
 
-import subprocess
+import os
 from pathlib import Path
 
 import pytest
 
 from rdmawire.capture import open_capture
-from tests.cli.command import RDMAWIRE, RNR, rdmawire, refused
-from tests.waiting import HANG
+from tests.cli.command import RNR, rdmawire, refused
+from tests.cli.in_process import run_in_process
 
 WRITING = {
     "dissect": ("dissect", "-T", "csv", "-e", "frame.number", RNR),
@@ -103,5 +103,6 @@ def test_several_taps_share_standard_output() -> None:
 
 def rdmawire_bytes(*words: str) -> bytes:
     """What a command writes to standard output, byte for byte."""
-    done = subprocess.run([*RDMAWIRE, *words], capture_output=True, check=True, timeout=HANG)
-    return done.stdout
+    status, output, errors = run_in_process(words, b"", {**os.environ})
+    assert status == 0, errors
+    return output

@@ -70,7 +70,15 @@ def test_the_output_is_the_same(options: str, capture: Path, both: Callable[...,
     both(*options.split(), str(capture))
 
 
-@pytest.mark.parametrize("options", ["", "-T ndjson", "--json", "--json -c 60", "-q"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--json -c 60",
+        "-q",
+        *(pytest.param(words, marks=pytest.mark.slow) for words in ("-T ndjson", "--json")),
+    ],
+)
 def test_several_files_are_printed_in_turn(
     options: str, capture: Path, both: Callable[..., None]
 ) -> None:

@@ -3,6 +3,7 @@
 import io
 import signal
 import subprocess
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,21 @@ def test_rows_of_what_is_still_captured_come_when_there_are_enough() -> None:
         assert running.wait(HANG) == 0
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet", "arrow"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+FORMS = ["csv", "parquet", "arrow"]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize(
+    ("form", "number"),
+    [
+        *zip(FORMS, SIGNALS, strict=True),
+        *(
+            pytest.param(form, number, marks=pytest.mark.slow)
+            for form, number in product(FORMS, SIGNALS)
+            if FORMS.index(form) != SIGNALS.index(number)
+        ),
+    ],
+)
 def test_who_ends_it_half_way_finds_nothing_of_it(
     form: str, number: signal.Signals, tmp_path: Path
 ) -> None:

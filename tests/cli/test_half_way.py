@@ -12,7 +12,6 @@ from tests.cli.command import RDMAWIRE, RNR, rdmawire
 from tests.waiting import HANG, asleep, wait_until
 from tests.writing import has_unnamed_files, unfinished
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 EDIT = ("edit", "--ttl", "3")
 GEN = ("gen", "write", "--count", "100000000")
 FEW = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
@@ -35,8 +34,24 @@ def is_at_work(process: subprocess.Popen[bytes], folder: Path) -> bool:
     return bool(files) and (files[0].st_size > 0 or asleep(process))
 
 
-@pytest.mark.parametrize("words", [EDIT, GEN], ids=lambda words: words[0])
-@pytest.mark.parametrize("number", SIGNALS)
+SLOW = pytest.mark.slow
+
+
+def commands(*given: tuple[str, ...]) -> Iterator[object]:
+    """Commands as parameters; all but the first are slow."""
+    for number, words in enumerate(given):
+        yield pytest.param(words, id=words[0], marks=(SLOW,) if number else ())
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        pytest.param(words, number, marks=() if fast else (SLOW,), id=f"{words[0]}-{number.name}")
+        for words in (EDIT, GEN)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        for fast in [(words, number) in ((EDIT, signal.SIGINT), (GEN, signal.SIGTERM))]
+    ],
+)
 def test_who_ends_it_finds_nothing_of_it_and_what_was_there(
     words: tuple[str, ...], number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -51,7 +66,7 @@ def test_who_ends_it_finds_nothing_of_it_and_what_was_there(
     assert errors == (b"rdmawire: interrupted\n" if number == signal.SIGINT else b"")
 
 
-@pytest.mark.parametrize("words", [EDIT, GEN], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [*commands(EDIT, GEN)])
 def test_who_kills_it_finds_nothing_of_it_either(words: tuple[str, ...], tmp_path: Path) -> None:
     if not has_unnamed_files(tmp_path):
         pytest.skip("this file system has no O_TMPFILE")
@@ -64,7 +79,7 @@ def test_who_kills_it_finds_nothing_of_it_either(words: tuple[str, ...], tmp_pat
     assert [each.read_text() for each in tmp_path.iterdir()] == ["earlier"]
 
 
-@pytest.mark.parametrize("words", [(*EDIT, RNR), GEN], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [*commands((*EDIT, RNR), GEN)])
 def test_where_a_file_cannot_grow_nothing_of_it_is_left(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:

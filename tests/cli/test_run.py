@@ -186,7 +186,7 @@ def test_a_scenario_comes_from_standard_input() -> None:
     assert refused("run", "-", stdin=b"- a", status=2).startswith("rdmawire: standard input:1:1: ")
 
 
-@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}])
+@pytest.mark.parametrize("env", [{}, pytest.param({"NO_COLOR": "1"}, marks=pytest.mark.slow)])
 def test_colours_are_for_terminals(here: str, env: dict[str, str]) -> None:
     main, follower = pty.openpty()
     done = subprocess.run(
@@ -362,7 +362,11 @@ def test_a_planted_bug_fails_the_scenario_of_its_finding(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("bug", "service"), [("no-space-for-grh", "ud"), ("uc-lost-immediate", "uc")]
+    ("bug", "service"),
+    [
+        ("no-space-for-grh", "ud"),
+        pytest.param("uc-lost-immediate", "uc", marks=pytest.mark.slow),
+    ],
 )
 def test_findings_of_other_services_and_roles_have_scenarios(
     bug: str, service: str, tmp_path: Path

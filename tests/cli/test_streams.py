@@ -3,11 +3,12 @@
 import os
 import select
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import CAPTURES, RDMAWIRE, RNR
+from tests.cli.command import CAPTURES, RDMAWIRE, RNR, rdmawire
 from tests.waiting import HANG
 
 BAD_ICRC = str(CAPTURES / "faulty" / "bad_icrc.pcap")
@@ -26,15 +27,22 @@ def shell(line: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, capture_output=True, check=False, timeout=HANG)
 
 
-@pytest.mark.parametrize("elsewhere", ["2>&-", "2>/dev/full", "2> >(exec true)"])
-@pytest.mark.parametrize(("words", "status"), FAILURES)
+def pairs() -> Iterator[object]:
+    """Each failure with each place for the errors; all but one of each are slow."""
+    for number, (words, status) in enumerate(FAILURES):
+        for place, elsewhere in enumerate(("2>&-", "2>/dev/full", "2> >(exec true)")):
+            marks = () if place == number % 3 else (pytest.mark.slow,)
+            yield pytest.param(elsewhere, words, status, marks=marks)
+
+
+@pytest.mark.parametrize(("elsewhere", "words", "status"), [*pairs()])
 def test_what_nobody_reads_beside_the_output_changes_nothing(
     elsewhere: str, words: tuple[str, ...], status: int
 ) -> None:
-    expected = shell('"$@" 2>/dev/null', *words)
+    expected = rdmawire(*words)
     found = shell(f'"$@" {elsewhere}', *words)
     assert found.returncode == expected.returncode == status
-    assert found.stdout == expected.stdout
+    assert found.stdout.decode() == expected.stdout
 
 
 def test_the_other_files_are_read_though_nobody_reads_the_errors() -> None:
@@ -75,7 +83,16 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("words", WRITERS.values(), ids=WRITERS)
+_FAST = {"dissect", "dissect, parquet", "stats", "gen", "edit", "run, a list", "fields"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, id=name, marks=() if name in _FAST else (pytest.mark.slow,))
+        for name, words in WRITERS.items()
+    ],
+)
 def test_who_reads_no_more_ends_every_command_quietly(words: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -118,7 +118,9 @@ def test_files_have_numbers_reasons_and_nothing_where_nothing_is_known(
         assert text["duration_ns"] == ("" if row["reason"] else str(row["duration_ns"]))
 
 
-@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "signal_", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_signal_keeps_what_is_done(signal_: signal.Signals, tmp_path: Path) -> None:
     before = (
         "import os; from rdmawire.gpudirect.sweep import Sweep; finish = Sweep._finish; "
@@ -133,6 +135,7 @@ def test_a_signal_keeps_what_is_done(signal_: signal.Signals, tmp_path: Path) ->
     assert len(path.read_text(encoding="utf-8").splitlines()) == 4
 
 
+@pytest.mark.slow
 def test_the_workers_of_a_cluster_do_the_same(call: Call) -> None:
     words = ("sweep", "transfer", "dgx-h200", "--size", "8,64", "--json")
     here = call(*words, "-j", "1")

@@ -6,6 +6,7 @@ import pty
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from errno import EINVAL, EMFILE, ENOSPC, EOPNOTSUPP, EROFS
 from pathlib import Path
@@ -122,7 +123,12 @@ def test_queue_pairs_of_vendors_are_refused_with_a_reason() -> None:
     ("name", "parameters", "error"),
     [
         ("mlx5dv_create_qp", "void *a, void *b, void *c", EOPNOTSUPP),
-        ("efadv_create_qp_ex", "void *a, void *b, void *c, unsigned d", EINVAL),
+        pytest.param(
+            "efadv_create_qp_ex",
+            "void *a, void *b, void *c, unsigned d",
+            EINVAL,
+            marks=pytest.mark.slow,
+        ),
         ("efadv_create_driver_qp", "", EOPNOTSUPP),
     ],
 )
@@ -241,6 +247,14 @@ def test_cuda_loads_kernels_at_the_start_unless_it_is_set(
 # Services.
 
 
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a service that tests use and leave as it is."""
+    path = tmp_path_factory.mktemp("service") / "verbs.sock"
+    with serving(path):
+        yield path
+
+
 def test_a_service_says_that_it_may_open_few_files() -> None:
     """Each program that opens a device takes some of them."""
     opens = (
@@ -303,14 +317,12 @@ def test_a_terminal_shows_counters(tmp_path: Path) -> None:
     os.close(ours)
 
 
-def test_a_socket_has_one_service(tmp_path: Path) -> None:
-    path = tmp_path / "verbs.sock"
-    with serving(path):
-        done = run("serve", "--socket", str(path))
-        assert done.returncode == 1
-        text = "a service is running there: use it by `rdmawire verbs env`, or name another path"
-        assert done.stderr == f"rdmawire: {path}: {text} [EADDRINUSE]\n"
-        assert run("env", "--socket", str(path)).returncode == 0
+def test_a_socket_has_one_service(service: Path) -> None:
+    done = run("serve", "--socket", str(service))
+    assert done.returncode == 1
+    text = "a service is running there: use it by `rdmawire verbs env`, or name another path"
+    assert done.stderr == f"rdmawire: {service}: {text} [EADDRINUSE]\n"
+    assert run("env", "--socket", str(service)).returncode == 0
 
 
 # What is refused.
@@ -327,15 +339,14 @@ LONG_PATH = f"/tmp/{'x' * 103}"
     ],
 )
 def test_a_file_that_the_system_does_not_execute_has_the_status_of_shells(
-    tmp_path: Path, content: bytes, reason: str
+    tmp_path: Path, service: Path, content: bytes, reason: str
 ) -> None:
     path = tmp_path / "command"
     path.write_bytes(content)
     path.chmod(0o755)
     refused = 126, f"rdmawire: {path}: cannot be executed: {reason}\n"
     assert status_of("--", str(path)) == refused
-    with serving(tmp_path / "verbs.sock"):
-        assert status_of("env", "--socket", str(tmp_path / "verbs.sock"), str(path)) == refused
+    assert status_of("env", "--socket", str(service), str(path)) == refused
 
 
 @pytest.mark.parametrize("kind", [SOCK_SEQPACKET, SOCK_STREAM])

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from rdmawire.cli.program import cli
 from rdmawire.verbs_service import is_served
-from tests.cli.command import RDMAWIRE
+from tests.cli.command import RDMAWIRE, rdmawire
 from tests.waiting import HANG, wait_until
 
 PYTHON = [sys.executable, "-c"]
@@ -29,10 +29,8 @@ LIST = (
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    """What becomes of a call of `rdmawire verbs`."""
-    return subprocess.run(
-        [*RDMAWIRE, "verbs", *words], capture_output=True, text=True, check=False, timeout=HANG
-    )
+    """What becomes of a call of `rdmawire verbs`, in a process of its own."""
+    return rdmawire("verbs", *words)
 
 
 def invoke(*words: str) -> Result:
