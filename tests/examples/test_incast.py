@@ -71,6 +71,7 @@ def test_dcqcn_converges_to_fair_shares_of_a_full_link_and_the_queue_of_the_mode
     assert incast.drops == incast.pauses == 0
 
 
+@pytest.mark.slow
 def test_flows_that_come_late_get_their_share() -> None:
     """Four begin, four more join them: all eight share alike in the end."""
     rate = gbps(40)
@@ -103,6 +104,7 @@ def test_without_control_the_switch_must_pause_and_its_queue_is_full() -> None:
     assert incast.drops == 0
 
 
+@pytest.mark.slow
 def test_timely_fills_the_link_with_a_queue_shorter_than_its_thresholds() -> None:
     """It promises no fair shares: ECN or Delay, section 4, finds that none are sure."""
     rate = gbps(10)
@@ -145,7 +147,9 @@ class NotificationPoint:
                 self.owed[qpn] += 1
 
 
-@pytest.mark.parametrize(("lossy", "departing"), [(False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("lossy", "departing"), [pytest.param(False, True, marks=pytest.mark.slow), (True, False)]
+)
 def test_marks_cnps_and_cuts_add_up(lossy: bool, departing: bool) -> None:
     settings = replace(SWITCH, marking={LOSSLESS: Marking(20_000, 60_000, 0.2, departing)})
     incast = Incast(Plan(senders=4, rate=gbps(10), scheme=Counting, settings=settings))

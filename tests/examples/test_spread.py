@@ -1,5 +1,7 @@
 """Flows over spines: each has one way, and together they take all of them alike."""
 
+from functools import cache
+
 import pytest
 
 from examples.spread import Plan, Spread
@@ -10,7 +12,9 @@ CRITICAL = 16.27
 """Chi-squared with three degrees of freedom is beyond this once in a thousand times."""
 
 
+@cache
 def spread(hash_seed: int) -> Spread:
+    """A run with this seed, made once."""
     found = Spread(Plan(flows=FLOWS, spines=SPINES, hash_seed=hash_seed))
     found.run()
     return found

@@ -27,6 +27,8 @@ def imported(source: str) -> Iterator[str]:
 
 
 def needs_scapy(source: str) -> bool:
+    if "scapy" not in source:  # only a source that has a module's name can import it
+        return False
     roots = ("scapy.", "rdmawire.layers.scapy.")
     return any(f"{name}.".startswith(roots) for name in imported(source))
 
@@ -57,7 +59,9 @@ def test_files_that_import_scapy_say_their_licence() -> None:
 
 def test_no_other_file_says_so_or_imports_one_that_does() -> None:
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in WITH_SCAPY}
+    words = {"scapy" if "scapy" in name else name.rpartition(".")[2] for name in names}
     for path in set(sources()) - set(WITH_SCAPY):
         source = path.read_text()
         assert not source.startswith(LICENCE), path
-        assert not names & set(imported(source)), path
+        if any(word in source for word in words):  # only then can it import one
+            assert not names & set(imported(source)), path

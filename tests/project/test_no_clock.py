@@ -12,8 +12,8 @@ WAITING = TESTS / "waiting.py"  # the one that polls, for as long as it takes
 
 def clocks_read(source: str) -> set[str]:
     """The clocks that a source reads or sleeps by, as ``module.function``."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)) if "time" in source else ():
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             found.add(f"{node.value.id}.{node.attr.removesuffix('_ns')}")
         elif isinstance(node, ast.ImportFrom):
@@ -23,7 +23,8 @@ def clocks_read(source: str) -> set[str]:
 
 def guards(source: str) -> list[str]:
     """The ``timeout`` of each call of ``subprocess`` that has one."""
-    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    nodes = ast.walk(ast.parse(source)) if "timeout" in source else ()
+    calls = (node for node in nodes if isinstance(node, ast.Call))
     return [
         ast.unparse(keyword.value)
         for call in calls
