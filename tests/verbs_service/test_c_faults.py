@@ -139,7 +139,14 @@ class _HostileService(FakeService):
 
 
 @pytest.mark.parametrize("name", ["walk", "cm_walk"])
-@pytest.mark.parametrize("seed", [*range(8), 542])  # 542: a status that has no negative
+@pytest.mark.parametrize(
+    "seed",
+    [
+        0,
+        542,  # a status that has no negative
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8)),
+    ],
+)
 def test_nonsense_of_a_service_harms_no_program(tmp_path: Path, seed: int, name: str) -> None:
     service = _HostileService(tmp_path / "verbs.sock", seed, connections=200)
     path = program(name, *SANITIZERS)

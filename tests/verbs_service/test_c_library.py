@@ -94,7 +94,10 @@ def test_devices_of_rdma_core(service: Path) -> None:
     assert "RoCE v2" in done.stdout or "GID[  0]" in done.stdout
 
 
-@pytest.mark.parametrize("kind", ["rc", "uc", "ud", "srq", "xsrq"])
+@pytest.mark.parametrize(
+    "kind",
+    ["rc", "ud", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("uc", "srq", "xsrq"))],
+)
 def test_pingpong_of_rdma_core(service: Path, kind: str) -> None:
     port = free_port()
     name, options = f"ibv_{kind}_pingpong", ("-g", "0", "-p", str(port), "-n", "50")

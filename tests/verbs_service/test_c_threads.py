@@ -12,6 +12,10 @@ from tests.verbs_service.c_programs import program as built
 from tests.verbs_service.c_programs import run
 from tests.verbs_service.running import Service, running
 
+# The libraries are compiled once more for it. The same programs run under the other sanitizers in
+# the fast tests.
+pytestmark = pytest.mark.slow
+
 NO_RACE = "int main(void) { return 0; }"
 
 

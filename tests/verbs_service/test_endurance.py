@@ -24,6 +24,8 @@ from tests.verbs_service.c_programs import environment, program, run
 from tests.verbs_service.running import Service, descriptors, running
 from tests.waiting import HANG, wait_until
 
+pytestmark = pytest.mark.slow
+
 SANITIZERS: Final = ("address", "undefined")
 PROGRAMS: Final = 5
 MESSAGES: Final = 300

@@ -11,6 +11,8 @@ from tools.acceptance.case import Case, Verdict
 from tools.acceptance.perftest import COUNTERS, run_with_counter
 from tools.acceptance.runner import ProgramPaths, run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -349,7 +349,13 @@ ADDRESSED = "-J 10.0.0.2 -j 10.0.0.1 -K 5000 -k 6000 -F -n 100"
 
 
 @pytest.mark.skipif(which("raw_ethernet_lat") is None, reason="perftest is not installed")
-@pytest.mark.parametrize("options", [ADDRESSED, f"{ADDRESSED} --tcp", "-F -n 100"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        f"{ADDRESSED} --tcp",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (ADDRESSED, "-F -n 100")),
+    ],
+)
 def test_raw_ethernet_of_perftest(tmp_path: Path, options: str) -> None:
     with running(tmp_path) as service:
         server = start(service, "server", 1, options)

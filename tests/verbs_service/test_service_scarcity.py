@@ -134,7 +134,12 @@ def held(service: Service) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("name", "count", "messages"),
-    [("alloc_pd", 1, 1), ("import_device", 1, 1), ("alloc_pd", 9, 1), ("alloc_pd", 1, 2)],
+    [
+        ("import_device", 1, 1),
+        ("alloc_pd", 1, 2),
+        pytest.param("alloc_pd", 1, 1, marks=pytest.mark.slow),
+        pytest.param("alloc_pd", 9, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_descriptor_that_is_slow_to_close_holds_up_nothing(
     service: Service, pair: tuple[End, End], name: str, count: int, messages: int
@@ -211,9 +216,12 @@ def test_event_channel_that_is_not_read_keeps_a_bounded_number_of_events(
 # Connections.
 
 
-def test_thousands_of_connections_are_served(service: Service, pair: tuple[End, End]) -> None:
+@pytest.mark.parametrize("hundreds", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_hundreds_of_connections_are_served(
+    service: Service, pair: tuple[End, End], hundreds: int
+) -> None:
     with nothing_left(service):
-        for _ in range(10):
+        for _ in range(hundreds):
             some = [Connection(service.path) for _ in range(100)]
             for one in some:
                 one.close()
@@ -252,7 +260,13 @@ CALLS = (
 )
 
 
-@pytest.mark.parametrize("left", range(14))
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(left, marks=() if left in (0, 4, 8, 11, 12) else (pytest.mark.slow,))
+        for left in range(14)
+    ],
+)
 def test_calls_without_descriptors_are_refused_and_leave_nothing(
     service: Service, pair: tuple[End, End], left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

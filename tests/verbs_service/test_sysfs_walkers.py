@@ -195,14 +195,21 @@ _REACHED: Final = (
 """Commands that go to folders of the machine by way of the private tree."""
 
 
-def test_walkers_of_folders_do_what_they_do_without_the_library(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "commands",
+    [_BY_OWN_PATH[::3], pytest.param(_BY_OWN_PATH, marks=pytest.mark.slow)],
+    ids=["a third", "all"],
+)
+def test_walkers_of_folders_do_what_they_do_without_the_library(
+    folder: Path, commands: tuple[str, ...]
+) -> None:
     jobs: list[Job] = [
         {"command": command, "library": library}
-        for command in _BY_OWN_PATH
+        for command in commands
         for library in (str(preload()), "")
     ]
     done = iter(_do(folder, jobs))
-    for command, with_library, without in zip(_BY_OWN_PATH, done, done, strict=True):
+    for command, with_library, without in zip(commands, done, done, strict=True):
         assert with_library == without, command
         assert with_library["machine"] == [], command
 
