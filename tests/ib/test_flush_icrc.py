@@ -15,7 +15,7 @@ from rdmawire.units import us
 from rdmawire.verbs.enums import WCStatus
 from rdmawire.verbs.profile import IBTA, RXE, Profile
 from rdmawire.wire.opcode import Opcode
-from tests.columns.test_columns import check
+from tests.columns.test_read import check
 from tests.ib.stage import Stage, statuses
 
 IPV4_AT, BTH_AT, ICRC_AT = 14, 42, 74
