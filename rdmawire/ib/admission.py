@@ -6,6 +6,8 @@ packet.
 
 from typing import Final
 
+from rdmawire.ib.device import pkeys_match
+from rdmawire.ib.path_migration import is_on_alternate
 from rdmawire.ib.qp import QueuePair
 from rdmawire.ib.rules import PacketCheck
 from rdmawire.ib.rx_parser import Drop, Flow
@@ -44,8 +46,15 @@ def not_answered(qp: QueuePair, flow: Flow) -> bool:
 
 
 def other_partition(qp: QueuePair, flow: Flow) -> bool:
-    """The P_Key matches none of the queue pair's. IBA 10.9.3, 10.9.4."""
-    return qp.pkey_index_of(flow.bth.pkey) is None
+    """The P_Key matches none of the queue pair's. IBA 10.9.3, 10.9.4.
+
+    Packets on the alternate path may have that path's P_Key (IBA 17.2.8.1.3).
+    """
+    pkey = flow.bth.pkey
+    if qp.pkey_index_of(pkey) is not None:
+        return False
+    alternate = qp.device.pkey_at(qp.attributes.alt_pkey_index)
+    return not (pkeys_match(alternate, pkey) and is_on_alternate(qp, flow))
 
 
 def other_peer(qp: QueuePair, flow: Flow) -> bool:

@@ -19,14 +19,18 @@ def process_migreq(qp: QueuePair, flow: Flow) -> None:
         _follow_peer(qp, flow)
 
 
+def is_on_alternate(qp: QueuePair, flow: Flow) -> bool:
+    """Whether the packets of a flow are on the alternate path that the queue pair has loaded."""
+    alternate, device = qp.attributes.alt_ah, qp.device
+    if alternate is None or not qp.migrating:
+        return False
+    source, destination = ends_of(flow.headers)
+    return (destination, source) == ends_on(alternate, device.medium, device.lid)
+
+
 def _follow_peer(qp: QueuePair, flow: Flow) -> None:
     """Migrate to the alternate path if the peer sends on it. IBA 17.2.8.1.3."""
-    alternate = qp.attributes.alt_ah
-    source, destination = ends_of(flow.headers)
-    device = qp.device
-    if alternate is not None and (destination, source) == ends_on(
-        alternate, device.medium, device.lid
-    ):
+    if is_on_alternate(qp, flow):
         migrate(qp)
         return
     failed = PathMigrationFailed(qp.qp_num)
@@ -41,7 +45,11 @@ def selects_alternate(qp: QueuePair, wanted: MigrationState) -> bool:
 
 
 def migrate(qp: QueuePair) -> None:
-    """Make the alternate path the primary one, with its own timeout and P_Key."""
+    """Make the alternate path the primary one, with its own timeout and P_Key.
+
+    All retries are restored, whoever asked for it: those that the old path used say nothing about
+    this one.
+    """
     now = qp.attributes
     qp.attributes = now._replace(
         ah=now.alt_ah,
@@ -50,13 +58,13 @@ def migrate(qp: QueuePair) -> None:
         timeout=now.alt_timeout,
     )
     qp.set_migration(MigrationState.MIGRATED)
+    qp.retry_state.reset_retries()
     qp.events.append(PathMigrated(qp.qp_num))
 
 
 def fail_over(qp: QueuePair) -> bool:
-    """Migrate to the alternate path with all retries restored; ``False`` if there is none."""
+    """Migrate to the alternate path; ``False`` if there is none."""
     if not selects_alternate(qp, MigrationState.MIGRATED):
         return False
     migrate(qp)
-    qp.retry_state.reset_retries()
     return True
