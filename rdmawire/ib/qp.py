@@ -484,10 +484,15 @@ class QueuePair:
         return self.window_left(serial.span(self.sq.unacked_psn, psn))
 
     def window_left(self, in_flight: int) -> int:
-        """How many more packets may be sent while ``in_flight`` PSNs are unacknowledged."""
-        if self.device.profile.responses_fill_window:
-            return self.packets_in_flight - in_flight
-        return self.packets_in_flight - in_flight + self.sq.awaited_responses
+        """How many more packets may be sent while ``in_flight`` PSNs are unacknowledged.
+
+        Responses that are awaited need no packets, but their PSNs are in flight, too: at most half
+        of all PSNs are (IBA 9.7.1).
+        """
+        limit = self.packets_in_flight
+        if not self.device.profile.responses_fill_window:
+            limit += self.sq.awaited_responses
+        return min(limit, serial.HALF) - in_flight
 
     def limit_in_flight(self, packets: int) -> None:
         """Leave at most ``packets`` packets unacknowledged.

@@ -72,6 +72,25 @@ def test_a_read_waits_if_with_its_responses_more_than_half_a_circle_were_in_flig
     assert stage.client.qp.sq.in_flight == responses
 
 
+@pytest.mark.parametrize("size", [8, 256 * 3])
+@pytest.mark.parametrize("opcode", [SendOpcode.SEND, SendOpcode.RDMA_WRITE])
+@pytest.mark.parametrize("room", [0, 1, 2])
+def test_at_most_half_of_the_psns_are_in_flight_behind_a_read(
+    opcode: SendOpcode, size: int, room: int
+) -> None:
+    """IBA 9.7.1: the responses that are awaited count."""
+    stage = Stage(Pair(attributes=PATIENT._replace(path_mtu=MTU.MTU_256)))
+    sink, source = stage.client.buffer(LONGEST_MESSAGE), stage.client.buffer(size)
+    length = (HALF - room) * 256
+    read = to_remote(SendOpcode.RDMA_READ, stage.server.region, sink.sge(length))
+    stage.client.post(read, sink)
+    for _ in range(3):
+        stage.client.post(to_remote(opcode, stage.server.region, source.sge()), source)
+    frames = list(stage.client.nic.transmit(0))
+    assert len(frames) == 1 + room
+    assert stage.client.qp.sq.in_flight == HALF
+
+
 @pytest.mark.parametrize("opcode", [SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ])
 def test_a_message_of_more_than_two_gigabytes_is_too_long(opcode: SendOpcode) -> None:
     stage = Stage()
