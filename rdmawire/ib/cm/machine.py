@@ -256,6 +256,13 @@ class StateMachine:
                 return True
         return False
 
+    def drop_events(self, number: int) -> bool:
+        """Remove the events of a connection id that is destroyed; return whether there were any."""
+        dropped = [waiting for waiting in self._events if waiting.id == number]
+        for waiting in dropped:
+            self._events.remove(waiting)
+        return bool(dropped)
+
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns); ``None`` if never. Changes nothing."""
         return self.timers.next()
@@ -474,7 +481,8 @@ def _move_to_err(machine: StateMachine, conn: Connection, _: ReceivedMad | None)
         move_to_err(machine.nic, conn)
 
 
-def _stop_events(_: StateMachine, conn: Connection, __: ReceivedMad | None) -> None:
+def _stop_events(machine: StateMachine, conn: Connection, _: ReceivedMad | None) -> None:
+    machine.drop_events(conn.id)
     conn.silent = True
     conn.qp = None
 

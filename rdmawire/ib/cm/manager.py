@@ -238,8 +238,12 @@ class ConnectionManager(StateMachine):
     def destroy(self, number: int, now: int) -> None:
         """Release a connection and its queue pair. rdma_destroy_id(3).
 
-        The peer is notified as its state requires.
+        The peer is notified as its state requires. Events of the connection that were not taken
+        are dropped; a connection that has ended may be destroyed as long as it has some.
         """
+        check_int("id", number)
+        if number not in self.registry and self.drop_events(number):
+            return
         self.step(self._owned(number, Input.DESTROY, now), Input.DESTROY)
 
     def notify(self, number: int, now: int) -> None:

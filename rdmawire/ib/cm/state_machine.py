@@ -137,7 +137,7 @@ class CMAction(Enum):
     MOVE_TO_ERR = auto()
     """Move the queue pair to ERR."""
     STOP_EVENTS = auto()
-    """Report no more events of the connection."""
+    """Report no more events of the connection, and drop those that were not taken."""
 
     REPORT_ESTABLISHED = auto()
     REPORT_RESOLVED = auto()

@@ -94,6 +94,7 @@ class Timely:
         if rtt < known.t_low:
             return self.rate + known.delta
         if rtt > known.t_high:
+            self._falling = 0  # as after the other decrease: consecutive round trips count
             return self.rate * (1 - known.beta * (1 - known.t_high / rtt))
         if gradient > 0:
             self._falling = 0

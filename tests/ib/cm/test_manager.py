@@ -173,6 +173,21 @@ def test_a_connection_whose_owner_left_ends_by_itself() -> None:
     assert refused.value.errno == EINVAL
 
 
+def test_a_connection_that_ended_may_be_destroyed_with_its_events_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    two = Two(listens=False)
+    monkeypatch.setattr(two.client, "hear", list)  # the owner takes no event
+    two.ask()
+    number = two.client.connection().id
+    two.drive()
+    assert number not in two.client.manager.registry
+    two.client.manager.destroy(number, two.simulator.now)
+    assert two.client.manager.next_event() is None
+    with pytest.raises(VerbsError, match="no connection"):
+        two.client.manager.destroy(number, two.simulator.now)
+
+
 def test_an_alternate_path_is_not_taken_and_the_rep_says_so() -> None:
     two = deaf()
     forger = Forger(two.server, two.client)

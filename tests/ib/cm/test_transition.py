@@ -7,6 +7,7 @@ import pytest
 
 from rdmawire.errors import VerbsError
 from rdmawire.ib.cm.connection import Connection
+from rdmawire.ib.cm.event import Established
 from rdmawire.ib.cm.machine import ACTIONS
 from rdmawire.ib.cm.receive import Ignored
 from rdmawire.ib.cm.state_machine import (
@@ -280,6 +281,19 @@ def test_from_every_state_its_owner_can_leave_and_nothing_is_left(state: CMState
     assert side.is_clean()
     assert side.heard[told:] == []
     assert conn.qp is None
+
+
+@pytest.mark.parametrize("state", SCENES)
+def test_events_that_were_not_taken_are_dropped_with_their_connection(state: CMState) -> None:
+    two, side, _, conn = SCENES[state]()
+    before = len(side.heard)
+    other = Established(conn.id ^ 1, b"")
+    for event in (Established(conn.id, b"1"), other, Established(conn.id, b"2")):
+        side.manager.report(conn, event)
+    side.manager.destroy(conn.id, two.simulator.now)
+    two.drive()
+    side.hear()
+    assert side.heard[before:] == [other]
 
 
 @pytest.mark.parametrize("state", SCENES)

@@ -1,5 +1,6 @@
 """TIMELY: what each round trip does to the rate."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,15 @@ def test_in_between_a_rising_round_trip_cuts_by_its_gradient() -> None:
 def test_five_that_do_not_rise_make_it_go_up_five_times_as_fast() -> None:
     assert at(1e9, *[100_000] * 4).rate == 1e9 + 4 * KNOWN.delta
     assert at(1e9, *[100_000] * 5).rate == 1e9 + 9 * KNOWN.delta
+
+
+@pytest.mark.parametrize("worse", [100_001, 500_001], ids=["gradient", "long"])
+def test_after_a_decrease_round_trips_are_counted_anew(worse: int) -> None:
+    flow = at(1e9, *[100_000] * 4, worse)
+    for rtt in (100_000, 90_000, 80_000, 70_000):
+        before = flow.rate
+        flow.acknowledged(rtt, 0)
+        assert flow.rate <= before + KNOWN.delta
 
 
 def test_marks_and_bytes_mean_nothing() -> None:
