@@ -15,7 +15,9 @@ def test_workers_of_another_version_are_refused(
 ) -> None:
     monkeypatch.setattr(module, "__version__", "0.0.1")
     with (
-        LocalCluster(n_workers=1, dashboard_address=None, host="127.0.0.1") as local,
+        LocalCluster(
+            n_workers=1, processes=False, protocol="tcp", dashboard_address=None, host="127.0.0.1"
+        ) as local,
         pytest.raises(ClusterError, match=r"not 0\.0\.1: install it there"),
         cluster(local.scheduler_address),
     ):

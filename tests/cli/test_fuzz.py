@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import rdmawire, refused
+from tests.cli.command import mistake, rdmawire, refused
 
 
 def test_a_healthy_engine_ends_with_0(tmp_path: Path) -> None:
-    done = rdmawire("fuzz", "run", "--runs", "300", "--seed", "1", "-o", str(tmp_path))
+    done = rdmawire("fuzz", "run", "--runs", "60", "--seed", "1", "-o", str(tmp_path))
     assert done.returncode == 0
     assert "fuzzing engine; seed 1" in done.stdout
-    assert "300 cases" in done.stdout
+    assert "60 cases" in done.stdout
     assert "0 findings" in done.stdout
 
 
 def test_findings_end_with_1_and_are_played_again(tmp_path: Path) -> None:
-    words = ("--profile", "rxe", "--runs", "50", "--seed", "1", "--max-findings", "3")
+    words = ("--profile", "rxe", "--runs", "50", "--seed", "1", "--max-findings", "1")
     done = rdmawire("fuzz", "run", *words, "-o", str(tmp_path), "--json")
     assert done.returncode == 1
     found = json.loads(done.stdout)
@@ -37,18 +37,18 @@ def test_findings_end_with_1_and_are_played_again(tmp_path: Path) -> None:
 
 
 def test_a_campaign_goes_on_with_its_seed(tmp_path: Path) -> None:
-    words = ("fuzz", "run", "--runs", "100", "-o", str(tmp_path))
+    words = ("fuzz", "run", "--runs", "20", "-o", str(tmp_path))
     assert rdmawire(*words, "--seed", "7").returncode == 0
     done = rdmawire(*words)
     assert "seed 7" in done.stdout
-    assert "goes on after 100 cases with 0 findings" in done.stdout
-    assert "in all 200 cases" in done.stdout
+    assert "goes on after 20 cases with 0 findings" in done.stdout
+    assert "in all 40 cases" in done.stdout
     shown = json.loads(rdmawire(*words, "--json").stdout)
-    assert (shown["runs"], shown["earlier_runs"]) == (300, 200)
+    assert (shown["runs"], shown["earlier_runs"]) == (60, 40)
 
 
 def test_an_adapter_is_fuzzed_as_a_requester(tmp_path: Path) -> None:
-    words = ("--role", "requester", "--runs", "100", "--seed", "1", "-o", str(tmp_path), "--json")
+    words = ("--role", "requester", "--runs", "30", "--seed", "1", "-o", str(tmp_path), "--json")
     done = rdmawire("fuzz", "run", *words)
     assert done.returncode == 0
     assert json.loads(done.stdout)["target"] == {"kind": "requester"}
@@ -88,11 +88,19 @@ def test_targets_are_listed() -> None:
         (("replay", "."), ".: no finding.json in it"),
     ],
 )
-def test_mistakes_are_one_line(
-    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_mistakes_are_refused(
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert message in refused("fuzz", *words, status=2)
+    assert message in mistake(capsys, "fuzz", *words)
+
+
+def test_a_mistake_is_one_line_on_standard_error() -> None:
+    assert "no subcommand is named 'rum'; the nearest is run" in refused("fuzz", "rum", status=2)
 
 
 PARSER = "def last(data):\n    return data[34 + (data[38] << 8 | data[39]) - 1]\n"
@@ -144,7 +152,10 @@ def test_a_function_is_played_again_only_where_its_module_is_found(
     ],
 )
 def test_a_function_that_is_not_there_is_one_line(
-    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("needs.py").write_text("import no_such\n")

@@ -10,7 +10,7 @@ import pytest
 from rdmawire.cli.fuzz.learn_files import write_output
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.learn.machine import MealyMachine
-from tests.cli.command import rdmawire, refused
+from tests.cli.command import mistake, rdmawire, refused
 from tests.fuzz.golden_machines import FOLDER, golden
 
 SMALL = "SEND_ONLY,GAP_SEND,RECV"
@@ -137,6 +137,26 @@ def test_without_aalpy_one_line_says_what_to_install() -> None:
     assert done.stderr == "rdmawire: learning needs AALpy: pip install 'rdmawire[learn]'\n"
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files of which none is a machine to compare with."""
+    folder = tmp_path_factory.mktemp("files")
+    inputs = [f"I{number}" for number in range(200)]
+    long = [{name: ["-", min(at + 1, 899)] for name in inputs[:5]} for at in range(900)]
+    wide = [{name: ["-", (at + 1) % 400] for name in inputs} for at in range(400)]
+    for name, text in (
+        ("bad.dot", "digraph\n"),
+        ("bad.json", "{"),
+        ("deep.json", '{"a":' * 100_000),
+        ("digits.json", '{"a": ' + "1" * 10_000 + "}"),
+        ("long.json", json.dumps({"states": long})),
+        ("wide.json", json.dumps({"states": wide})),
+    ):
+        (folder / name).write_text(text)
+    os.mkfifo(folder / "pipe.dot")
+    return folder
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -176,21 +196,20 @@ def test_without_aalpy_one_line_says_what_to_install() -> None:
         (("--against", "rxe", "--findings", "bad.dot"), "'bad.dot' is a file"),
     ],
 )
-def test_mistakes_are_one_line(
-    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_mistakes_are_refused(
+    words: tuple[str, ...],
+    message: str,
+    files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("bad.dot").write_text("digraph\n")
-    Path("bad.json").write_text("{")
-    Path("deep.json").write_text('{"a":' * 100_000)
-    Path("digits.json").write_text('{"a": ' + "1" * 10_000 + "}")
-    inputs = [f"I{number}" for number in range(200)]
-    long = [{name: ["-", min(at + 1, 899)] for name in inputs[:5]} for at in range(900)]
-    wide = [{name: ["-", (at + 1) % 400] for name in inputs} for at in range(400)]
-    for name, states in ("long", long), ("wide", wide):
-        Path(f"{name}.json").write_text(json.dumps({"states": states}))
-    os.mkfifo("pipe.dot")
-    assert message in refused("fuzz", "learn", *words, status=2)
+    monkeypatch.chdir(files)
+    assert message in mistake(capsys, "fuzz", "learn", *words)
+
+
+def test_a_mistake_is_one_line_on_standard_error() -> None:
+    line = refused("fuzz", "learn", "--role", "respnder", status=2)
+    assert "no role is named 'respnder'; the nearest is responder" in line
 
 
 def test_a_binary_file_of_agreed_differences_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import RDMAWIRE, rdmawire, refused
+from tests.cli.command import RDMAWIRE, mistake, rdmawire, refused
 from tests.waiting import HANG
 
 RXE = ("--profile", "rxe", "--accept", "none", "--seed", "1")
@@ -27,8 +27,17 @@ def started(*words: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "jobs"),
+    [
+        (signal.SIGTERM, "1"),
+        (signal.SIGINT, "2"),
+        pytest.param(signal.SIGTERM, "2", marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, "1", marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, "2", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "1", marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_ends_a_campaign_with_its_summary(
     number: signal.Signals, jobs: str, tmp_path: Path
 ) -> None:
@@ -45,22 +54,22 @@ def test_a_signal_ends_a_campaign_with_its_summary(
     assert list(tmp_path.glob("*/finding.json"))
 
 
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_json_is_one_object_at_the_end_though_a_module_and_its_function_print(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("prints.py").write_text("print('imported')\ndef f(data):\n    print(data)\n    1 / 0\n")
-    words = ("--function", "prints:f", "--runs", "3", "--seed", "1", "--json")
-    for jobs in ("1", "2"):
-        done = rdmawire("fuzz", "run", *words, "-j", jobs, "-o", f"found{jobs}")
-        (found,) = json.loads(done.stdout)["findings"]
-        assert "ZeroDivisionError" in found["happened"]
+    words = ("--function", "prints:f", "--runs", "2", "--seed", "1", "--json")
+    done = rdmawire("fuzz", "run", *words, "-j", jobs, "-o", "found")
+    (found,) = json.loads(done.stdout)["findings"]
+    assert "ZeroDivisionError" in found["happened"]
     again = rdmawire("fuzz", "replay", "--trust", "--json", found["folder"])
     assert json.loads(again.stdout)[0]["violation"]
 
 
 def test_what_was_found_before_is_printed_once(tmp_path: Path) -> None:
-    words = ("fuzz", "run", *RXE, "-o", str(tmp_path), "--runs", "30")
+    words = ("fuzz", "run", *RXE, "-o", str(tmp_path), "--runs", "5")
     first, second = rdmawire(*words).stdout, rdmawire(*words).stdout
     folders = sorted(path.parent for path in tmp_path.glob("*/finding.json"))
     for output in (first, second):
@@ -72,10 +81,10 @@ def test_what_was_found_before_is_printed_once(tmp_path: Path) -> None:
 def test_the_time_of_a_call_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("hangs.py").write_text("import time\ndef f(data):\n    time.sleep(1000)\n")
-    words = ("--function", "hangs:f", "--call-time", "0.5s", "--time", "0.5s", "--seed", "1")
+    words = ("--function", "hangs:f", "--call-time", "0.2s", "--time", "0.2s", "--seed", "1")
     done = rdmawire("fuzz", "run", *words)
-    assert "fuzzing parser (function hangs:f, seconds 0.5); seed 1" in done.stdout
-    assert "happened: no result within 0.5 s" in done.stdout
+    assert "fuzzing parser (function hangs:f, seconds 0.2); seed 1" in done.stdout
+    assert "happened: no result within 0.2 s" in done.stdout
     assert "1 case, " in done.stdout.splitlines()[-1]
 
 
@@ -108,14 +117,16 @@ def test_the_time_of_a_call_is_limited(tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_what_cannot_be_run_is_one_short_line_and_leaves_no_folder(
-    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = rdmawire("fuzz", "run", *words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert len(done.stderr) < 1000
+    line = mistake(capsys, "fuzz", "run", *words)
+    assert message in line
+    assert len(line) < 1000
     assert not list(tmp_path.iterdir())
 
 
@@ -131,7 +142,7 @@ def test_hypothesis_keeps_its_files_in_the_folder_of_the_findings(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
-    assert rdmawire("fuzz", "run", "state", "--runs", "20", "--seed", "1").returncode == 0
+    assert rdmawire("fuzz", "run", "state", "--runs", "2", "--seed", "1").returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["findings"]
 
 

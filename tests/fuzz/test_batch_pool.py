@@ -26,12 +26,14 @@ from tests.waiting import is_running, wait_until
 
 ENGINE = {"kind": "engine"}
 SPEC = {"kind": "short-writes"}
-SEED = 1
-RUNS = 200
+SEED = 7
+RUNS = 60
+BATCH = 20
 
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RUNS_OF_BATCH", BATCH)
     monkeypatch.setitem(FUZZERS, "short-writes", FuzzerKind(ShortWrites, ""))
     batch_pool._fuzzer.cache_clear()
 
@@ -43,7 +45,7 @@ def test_a_batch_ends_when_its_time_is_over() -> None:
 
 
 def test_what_is_left_of_a_short_batch_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Broken({200})
+    pool = Broken(set())
     monkeypatch.setattr(module, "BATCH_S", 0.0)
     monkeypatch.setattr(process_pool, "ProcessPoolExecutor", lambda *_, **__: pool)
     campaign = Campaign(SPEC, SEED, runs=RUNS)
@@ -74,17 +76,18 @@ class Broken:
 
 
 def test_lost_batches_are_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Broken({200})
+    pool = Broken({BATCH})
     monkeypatch.setattr(process_pool, "ProcessPoolExecutor", lambda *_, **__: pool)
     campaign = Campaign(SPEC, SEED, runs=RUNS)
     campaign.run(jobs=2)
+    assert not pool.lost
     assert campaign.done == RUNS
     names = {finding.name for finding in Campaign(SPEC, SEED, runs=RUNS).run()}
     assert {finding.name for finding in campaign.findings} == names
 
 
 def test_processes_that_always_die_end_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", lambda *_, **__: Broken({0, 200}))
+    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", lambda *_, **__: Broken({0, BATCH}))
     with pytest.raises(FuzzError, match="its processes were killed 5 times"):
         Campaign(ENGINE, SEED, runs=RUNS).run(jobs=2)
 
@@ -113,6 +116,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_processes_end_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "main.py"
     script.write_text(CAMPAIGN)
@@ -152,11 +156,12 @@ def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_many_processes_may_be_killed_in_a_long_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Broken(set(range(0, 2000, 200)))
+    runs = 10 * BATCH
+    pool = Broken(set(range(0, runs, BATCH)))
     monkeypatch.setattr(process_pool, "ProcessPoolExecutor", lambda *_, **__: pool)
-    campaign = Campaign(SPEC, SEED, runs=2000)
+    campaign = Campaign(SPEC, SEED, runs=runs)
     campaign.run(jobs=2)
-    assert campaign.done == 2000
+    assert campaign.done == runs
     assert not pool.lost
 
 
@@ -178,7 +183,7 @@ def test_starts_of_processes_count_from_the_last_batch_on() -> None:
         queue.finish(work, 200)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.001])
+@pytest.mark.parametrize("seconds", [0.0, pytest.param(0.001, marks=pytest.mark.slow)])
 def test_at_least_one_case_is_played_however_long_processes_take_to_start(seconds: float) -> None:
     campaign = Campaign(ENGINE, SEED, seconds=seconds)
     campaign.run(jobs=2)

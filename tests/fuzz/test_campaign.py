@@ -5,7 +5,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from rdmawire.fuzz.campaign import Campaign, Progress
 from rdmawire.fuzz.campaign_state import seed_of
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Request
-from rdmawire.fuzz.finding import findings_in, read_finding, replay
+from rdmawire.fuzz.finding import Finding, findings_in, read_finding, replay
 from rdmawire.fuzz.fuzzer import FUZZERS, Batch, FuzzerKind
 from rdmawire.fuzz.inputs import Case, Input, input_from_json
 from rdmawire.fuzz.minimise import Trials, minimise
@@ -31,20 +32,35 @@ from tests.fuzz.planted import SHORT_WRITES, ShortWrites
 
 ENGINE = {"kind": "engine"}
 SPEC = {"kind": "short-writes"}
-SEED = 1
-RUNS = 200
+SEED = 7
+RUNS = 60
+BATCH = 20
 
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A campaign of :data:`RUNS` runs has three batches, and two findings."""
+    monkeypatch.setattr(module, "RUNS_OF_BATCH", BATCH)
     monkeypatch.setitem(FUZZERS, "short-writes", FuzzerKind(ShortWrites, ""))
     batch_pool._fuzzer.cache_clear()
 
 
+@cache
+def whole() -> tuple[Finding, ...]:
+    """The findings of a campaign that nothing ends early."""
+    findings = Campaign(SPEC, SEED, runs=RUNS).run()
+    assert len(findings) == 2
+    return tuple(findings)
+
+
+def names(findings: Iterable[Finding]) -> set[str]:
+    return {finding.name for finding in findings}
+
+
 def test_a_healthy_engine_has_no_findings() -> None:
-    campaign = Campaign(ENGINE, SEED, runs=400)
+    campaign = Campaign(ENGINE, SEED, runs=150)
     assert campaign.run() == []
-    assert campaign.progress.runs == 400
+    assert campaign.progress.runs == 150
     assert campaign.progress.executed > 2000
 
 
@@ -74,15 +90,14 @@ def test_completions_and_requests_are_described_in_words() -> None:
     assert str(request._replace(opcode=Opcode.RC_SEND_ONLY)).startswith("SEND_ONLY PSN 1000")
 
 
-def test_a_finding_is_none_on_a_healthy_engine(tmp_path: Path) -> None:
-    for finding in Campaign(SPEC, SEED, tmp_path, runs=RUNS).run():
+def test_a_finding_is_none_on_a_healthy_engine() -> None:
+    for finding in whole():
         assert replay(finding._replace(spec=dict(ENGINE))) is None
 
 
 def test_the_same_seed_finds_the_same() -> None:
-    one, other = (Campaign(SPEC, SEED, runs=RUNS).run() for _ in range(2))
-    assert one == other
-    assert Campaign(SPEC, SEED + 1, runs=RUNS).run() != one
+    assert tuple(Campaign(SPEC, SEED, runs=RUNS).run()) == whole()
+    assert tuple(Campaign(SPEC, SEED + 1, runs=RUNS).run()) != whole()
 
 
 def test_a_campaign_goes_on_where_it_ended(tmp_path: Path) -> None:
@@ -90,15 +105,13 @@ def test_a_campaign_goes_on_where_it_ended(tmp_path: Path) -> None:
     again = Campaign(SPEC, SEED, tmp_path, runs=RUNS - RUNS // 2)
     again.run()
     assert again.progress.runs == RUNS
-    whole = Campaign(SPEC, SEED, runs=RUNS).run()
-    names = {finding.name for finding in whole}
-    assert {finding.name for finding in findings_in(tmp_path)} == names
+    assert names(findings_in(tmp_path)) == names(whole())
     assert seed_of(tmp_path) == SEED
 
 
 def test_another_target_or_seed_needs_another_folder(tmp_path: Path) -> None:
     Campaign(ENGINE, SEED, tmp_path, runs=10).run()
-    with pytest.raises(FuzzError, match="another campaign: seed 1 there and 2 here: use another"):
+    with pytest.raises(FuzzError, match="another campaign: seed 7 there and 8 here: use another"):
         Campaign(ENGINE, SEED + 1, tmp_path)
     with pytest.raises(FuzzError, match=f"of that campaign: target engine, seed {SEED}"):
         Campaign(SPEC, SEED, tmp_path)
@@ -120,7 +133,7 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         campaign.run(report=interrupt)
-    assert {one.name for one in findings_in(tmp_path)} == {one.name for one in campaign.findings}
+    assert names(findings_in(tmp_path)) == names(campaign.findings)
     assert json.loads((tmp_path / "campaign.json").read_text())["runs"] == campaign.done
 
 
@@ -139,22 +152,20 @@ def test_a_batch_whose_finding_is_not_written_is_run_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(module, work, fail)
-        campaign = Campaign(SPEC, SEED, tmp_path, runs=200)
+        campaign = Campaign(SPEC, SEED, tmp_path, runs=RUNS)
         with pytest.raises(type(error)):
             campaign.run()
     assert len(campaign.findings) == (work == "write_finding")  # it is shown all the same
-    left = 200 - _next(tmp_path)
+    left = RUNS - _next(tmp_path)
     assert left > 0
-    names = {one.name for one in Campaign(SPEC, SEED, runs=200).run()}
-    assert {one.name for one in Campaign(SPEC, SEED, tmp_path, runs=left).run()} == names
+    assert names(Campaign(SPEC, SEED, tmp_path, runs=left).run()) == names(whole())
 
 
 def test_what_a_limit_of_findings_left_out_is_found_later(tmp_path: Path) -> None:
     Campaign(SPEC, SEED, tmp_path, runs=RUNS, max_findings=1).run()
     later = Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
     assert len(later) > 1
-    whole = Campaign(SPEC, SEED, runs=_next(tmp_path)).run()
-    assert {one.name for one in later} == {one.name for one in whole}
+    assert names(later) == names(Campaign(SPEC, SEED, runs=_next(tmp_path)).run())
 
 
 def test_a_folder_that_cannot_be_written_is_reported_before_the_work(tmp_path: Path) -> None:
@@ -167,7 +178,7 @@ def test_a_folder_that_cannot_be_written_is_reported_before_the_work(tmp_path: P
 
 def test_what_is_done_is_saved_now_and_then(tmp_path: Path) -> None:
     now = [0.0]
-    campaign = Campaign(ENGINE, SEED, tmp_path, runs=600, clock=lambda: now[0])
+    campaign = Campaign(ENGINE, SEED, tmp_path, runs=3 * BATCH, clock=lambda: now[0])
     saved: list[int] = []
 
     def report(_: Progress) -> None:
@@ -175,8 +186,8 @@ def test_what_is_done_is_saved_now_and_then(tmp_path: Path) -> None:
         now[0] += 20
 
     campaign.run(report=report)
-    assert saved == [0, 201, 401]
-    assert _next(tmp_path) == 600
+    assert saved == [0, BATCH + 1, 2 * BATCH + 1]
+    assert _next(tmp_path) == 3 * BATCH
 
 
 class Slow(ShortWrites):
@@ -209,20 +220,19 @@ def test_a_campaign_of_slow_cases_ends_in_time(
     reports: list[int] = []
     campaign.run(report=lambda progress: reports.append(progress.runs))
     assert campaign.done == cases
-    assert reports == list(range(1, cases))  # each second, not only after 200 cases
+    assert reports == list(range(1, cases))  # each second, not only after a batch
 
 
 def test_an_interrupt_keeps_the_cases_before_it(
     slow: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Campaign(SPEC, SEED, runs=RUNS).run()
-    last = max(finding.run for finding in whole)
+    last = max(finding.run for finding in whole())
     monkeypatch.setattr(Slow, "interrupted", last + 1)
     campaign = Campaign(slow, SEED, tmp_path, clock=lambda: Slow.now)
     with pytest.raises(KeyboardInterrupt):
         campaign.run()
     assert campaign.done == _next(tmp_path) == last + 1
-    assert {one.violation for one in campaign.findings} == {one.violation for one in whole}
+    assert {one.violation for one in campaign.findings} == {one.violation for one in whole()}
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Ended(signal.SIGTERM)])
@@ -238,9 +248,9 @@ def test_a_finding_that_is_being_minimised_is_kept_at_an_interrupt(
             Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
     (kept,) = findings_in(tmp_path)
     assert replay(kept) == kept.violation
-    whole = Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
-    assert {one.violation.signature for one in whole} >= {
-        one.violation.signature for one in Campaign(SPEC, SEED, runs=RUNS).run()
+    resumed = Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
+    assert {one.violation.signature for one in resumed} >= {
+        one.violation.signature for one in whole()
     }
 
 
@@ -258,19 +268,19 @@ def test_findings_are_written_again_to_a_folder_that_was_removed(tmp_path: Path)
 
 
 def test_a_folder_that_a_killed_process_was_writing_is_no_finding(tmp_path: Path) -> None:
-    found = Campaign(SPEC, SEED, tmp_path, runs=200).run()
+    found = Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
     half = tmp_path / f".{found[0].name}.1"
     half.mkdir()
     (half / "finding.json").write_text("{")
-    assert {one.name for one in findings_in(tmp_path)} == {one.name for one in found}
+    assert names(findings_in(tmp_path)) == names(found)
 
 
 def test_other_files_in_the_folder_of_a_finding_stay(tmp_path: Path) -> None:
-    (finding, *_) = Campaign(SPEC, SEED, runs=200).run()
+    (finding, *_) = whole()
     folder = tmp_path / finding.name
     folder.mkdir()
     (folder / "notes").write_text("mine")
-    Campaign(SPEC, SEED, tmp_path, runs=200).run()
+    Campaign(SPEC, SEED, tmp_path, runs=RUNS).run()
     assert (folder / "notes").read_text() == "mine"
     assert read_finding(folder) == finding
     assert not list(tmp_path.glob(".*"))
@@ -375,6 +385,7 @@ def test_wrong_inputs_are_refused_in_a_line(values: object, message: str) -> Non
 def test_minimising_keeps_the_signature() -> None:
     target = EngineTarget(rules=SHORT_WRITES)
     batch = ShortWrites(SPEC).batch(SEED, 0, RUNS)
+    assert batch.found
     for found in batch.found:
         case, violation = minimise(target, Case.from_json(found.case), found.violation)
         assert violation.signature == found.violation.signature
@@ -384,12 +395,11 @@ def test_minimising_keeps_the_signature() -> None:
 
 def test_without_trials_a_case_is_only_cut_after_the_violation() -> None:
     target = EngineTarget(rules=SHORT_WRITES)
-    case = next(iter(Campaign(SPEC, SEED, runs=RUNS).run())).case
-    whole = Case.from_json(case)
-    shown = judge(target, whole)
+    case = Case.from_json(whole()[0].case)
+    shown = judge(target, case)
     assert shown is not None
-    longer = whole.with_inputs((*whole.inputs[: shown.place + 1], *whole.inputs))
-    assert minimise(target, longer, shown, trials=Trials(0))[0] == whole
+    longer = case.with_inputs((*case.inputs[: shown.place + 1], *case.inputs))
+    assert minimise(target, longer, shown, trials=Trials(0))[0] == case
 
 
 def test_a_target_that_always_fails_is_still_fuzzed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,17 +418,17 @@ def test_a_target_that_always_fails_is_still_fuzzed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys.modules[minimise.__module__], "judge", counted)
     monkeypatch.setattr(fuzzer_module, "violation", unlike)
     spec = {"kind": "requester", "service": "rc", "bug": "key-without-variant"}
-    runs = 200
+    runs = 100
     Campaign(spec, SEED, runs=runs).run()
     assert runs < len(played) <= 60 + runs + runs
 
 
 def test_the_number_of_behaviours_reached_grows_with_other_runs() -> None:
-    campaign = Campaign({"kind": "engine"}, seed=1, runs=100)
+    campaign = Campaign(ENGINE, SEED, runs=BATCH // 2)
     campaign.run()
     few = campaign.progress.reached
     assert few > 50
-    more = Campaign({"kind": "engine"}, seed=1, runs=800, clock=lambda: 0.0)
+    more = Campaign(ENGINE, SEED, runs=6 * BATCH, clock=lambda: 0.0)
     seen: list[int] = []
     more.run(report=lambda progress: seen.append(progress.reached))
     assert few < seen[0] < seen[-1]

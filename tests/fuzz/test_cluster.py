@@ -1,4 +1,4 @@
-"""Campaigns on a Dask cluster of separate processes, of which one is killed."""
+"""Campaigns on a Dask cluster: of threads, and of processes of which one is killed."""
 
 import os
 import signal
@@ -19,6 +19,37 @@ SEED = 1
 RUNS = 600
 
 
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Any]:
+    """A cluster of one worker in this process."""
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        dashboard_address=None,
+        host="127.0.0.1",
+    ) as made:
+        yield made
+
+
+def test_a_campaign_finds_the_same_on_a_cluster(threads: Any) -> None:
+    campaign = Campaign(SPEC, SEED, runs=40)
+    with cluster(threads.scheduler_address) as found:
+        assert found.workers == 1
+        campaign.run(found.workers, found.executor)
+    assert campaign.done == 40
+    names = {finding.name for finding in campaign.findings}
+    assert names == {finding.name for finding in Campaign(SPEC, SEED, runs=40).run()} != set()
+
+
+def test_a_campaign_of_the_command_line(threads: Any, tmp_path: Path) -> None:
+    words = ("--runs", "20", "--seed", "1", "--scheduler", threads.scheduler_address)
+    done = rdmawire("fuzz", "run", *words, "-o", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "20 cases" in done.stdout
+
+
 @pytest.fixture
 def local() -> Iterator[Any]:
     with LocalCluster(
@@ -27,6 +58,7 @@ def local() -> Iterator[Any]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(local: Any, tmp_path: Path) -> None:
     killed: list[int] = []
     campaign = Campaign(SPEC, SEED, tmp_path, runs=RUNS)
@@ -45,7 +77,8 @@ def test_a_killed_worker_loses_nothing(local: Any, tmp_path: Path) -> None:
     assert {path.parent.name for path in tmp_path.glob("*/finding.json")} == names
 
 
-def test_a_campaign_of_the_command_line(local: Any, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_campaign_of_the_command_line_over_processes(local: Any, tmp_path: Path) -> None:
     words = ("--runs", "400", "--seed", "1", "--scheduler", local.scheduler_address)
     done = rdmawire("fuzz", "run", *words, "-o", str(tmp_path))
     assert done.returncode == 0, done.stderr

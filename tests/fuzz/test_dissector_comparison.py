@@ -239,6 +239,29 @@ def test_fields_that_both_show_of_a_malformed_frame_are_compared() -> None:
 # With tshark.
 
 
+class OneRun:
+    """tshark's values; a capture that was shown before is not shown again."""
+
+    def __init__(self) -> None:
+        self._shown: dict[bytes, list[Values]] = {}
+
+    def __call__(self, path: Path, infos: Sequence[FieldInfo]) -> Iterator[Values]:
+        data = path.read_bytes()
+        if data not in self._shown:
+            self._shown[data] = list(tshark_values(path, infos))
+        return iter(self._shown[data])
+
+
+@needs_tshark
+@needs_pyshark
+def test_all_rows_are_what_tshark_does() -> None:
+    cases, reader = [*MUTANTS.values(), *MALFORMED.values()], OneRun()
+    assert DissectorComparison(reader).judge_all(cases) == [None] * len(cases)
+    without = DissectorComparison(reader, KNOWN_DIFFERENCES, malformed=())
+    assert None not in without.judge_all(cases)
+
+
+@pytest.mark.slow
 @needs_tshark
 @needs_pyshark
 @pytest.mark.parametrize("row", MUTANT_DIFFERENCES, ids=lambda row: row.where)
@@ -272,6 +295,7 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.signature == "infiniband.bth.psn | another value"
 
 
+@pytest.mark.slow
 @needs_tshark
 @needs_pyshark
 @pytest.mark.parametrize("row", MALFORMED_DIFFERENCES, ids=lambda row: row.where)

@@ -15,6 +15,7 @@ from rdmawire.fuzz.frame_mutation import SeedFrame
 from rdmawire.fuzz.isolated_parser import IsolatedParser
 from rdmawire.fuzz.parser_target import FunctionParser
 from tests.fuzz import planted_parsers as planted
+from tests.fuzz.parameters import slow
 from tests.waiting import is_running, wait_until
 
 CASE = [SeedFrame(b"a"), SeedFrame(b"b"), SeedFrame(b"c")]
@@ -77,7 +78,12 @@ def test_an_interrupt_of_the_function_itself_is_a_finding(
 
 
 @pytest.mark.parametrize(
-    "junk", [b"\0\0\0\4junk", b"junk\n", b"null\n", b'{"violation": {}}\n', b"[" * 100_000 + b"\n"]
+    "junk",
+    [
+        b"\0\0\0\4junk",
+        b'{"violation": {}}\n',
+        *slow([b"junk\n", b"null\n", b"[" * 100_000 + b"\n"]),
+    ],
 )
 def test_a_parser_that_writes_to_its_connection_is_found(junk: bytes) -> None:
     found = IsolatedParser(partial(planted.WritesJunk, junk), "junk", 60).judge(CASE)
@@ -93,12 +99,22 @@ def killed_at_its_start(times: Path) -> FunctionParser:
     return FunctionParser(planted.healthy)
 
 
-def test_a_process_that_is_killed_at_its_start_is_started_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", [b"x", *slow([b"xx"])])
+def test_a_process_that_is_killed_at_its_start_is_started_again(
+    killed: bytes, tmp_path: Path
+) -> None:
     times = tmp_path / "times"
-    times.write_bytes(b"xx")
+    times.write_bytes(killed)
     parser = IsolatedParser(partial(killed_at_its_start, times), "parser", 60)
     assert parser.judge([SeedFrame(b"")]) is None
+    assert not times.read_bytes()
     parser.close()
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_at_each_start_is_an_error(tmp_path: Path) -> None:
+    times = tmp_path / "times"
+    parser = IsolatedParser(partial(killed_at_its_start, times), "parser", 60)
     times.write_bytes(b"xxx")
     with pytest.raises(FuzzError, match=r"ends before its first case: .* ended by SIGKILL"):
         parser.judge(CASE)

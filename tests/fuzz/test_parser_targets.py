@@ -52,7 +52,7 @@ def spec(function: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_parser_that_fails_on_a_length_is_found_and_minimised(tmp_path: Path) -> None:
-    campaign = Campaign(spec("fails_on_length"), 1, tmp_path, runs=400)
+    campaign = Campaign(spec("fails_on_length"), 1, tmp_path, runs=100)
     (finding,) = campaign.run()
     violation = finding.violation
     assert violation.signature == "exception | IndexError | planted_parsers:fails_on_length"
@@ -135,16 +135,16 @@ def test_bytes_that_are_not_built_as_they_were_parsed_are_found() -> None:
 
 
 def test_a_length_that_is_trusted_is_found() -> None:
-    (finding,) = Campaign(spec("trusts_udp_length"), 1, runs=600).run()
+    (finding,) = Campaign(spec("trusts_udp_length"), 1, runs=100).run()
     assert "struct" not in finding.violation.expected
     (one,) = mutants_from_json(finding.case)
     assert len(one.mutations) <= 1
     expected = spec("trusts_udp_length", expected="rdmawire.errors:WireError, struct:error")
-    assert Campaign(expected, 1, runs=600).run() == []
+    assert Campaign(expected, 1, runs=100).run() == []
 
 
 def test_a_healthy_parser_has_no_findings() -> None:
-    assert Campaign(spec("healthy"), 1, runs=1000).run() == []
+    assert Campaign(spec("healthy"), 1, runs=300).run() == []
 
 
 def test_a_parser_that_never_ends_is_found() -> None:
@@ -164,19 +164,23 @@ def test_a_signal_that_ends_the_run_is_not_a_finding(error: BaseException) -> No
 
 
 @pytest.mark.parametrize(
-    ("function", "ending"), [("ends_its_process", "by SIGSEGV"), ("exits", "with status 3")]
+    ("function", "ending"),
+    [
+        ("ends_its_process", "by SIGSEGV"),
+        pytest.param("exits", "with status 3", marks=pytest.mark.slow),
+    ],
 )
 def test_a_call_that_ends_its_process_is_found_and_minimised(
     function: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(parser_fuzzer._SLOW_TRIALS, isolated_parser.PROCESS, 10)
+    monkeypatch.setitem(parser_fuzzer._SLOW_TRIALS, isolated_parser.PROCESS, 2)
     campaign = Campaign(spec(function), 1, tmp_path, runs=100, max_findings=1)
     (finding,) = campaign.run()
     assert finding.violation.happened == f"the process ended {ending}"
     assert len(mutants_from_json(finding.case)) == 1
     assert replay(finding) == finding.violation
     fuzzer = make_fuzzer(spec(function))
-    found = fuzzer.batch(1, 0, 100).found
+    found = fuzzer.batch(1, 30, 70).found
     assert len(found) > 1  # other cases are judged by other processes
     assert {one.violation.signature for one in found} == {finding.violation.signature}
     assert len({one.run for one in found}) == len(found)
@@ -402,7 +406,7 @@ def test_a_campaign_finds_a_command_that_crashes(tmp_path: Path) -> None:
     action = "os.kill(os.getpid(), signal.SIGABRT)"
     path.write_text(CRASHES.replace("ACTION", action).replace("MARK in frame", "len(frame) < 14"))
     command = f"{sys.executable} -I -S {path} {{pcap}}"
-    campaign = Campaign({"kind": "command", "command": command}, 1, max_findings=1, runs=400)
+    campaign = Campaign({"kind": "command", "command": command}, 1, max_findings=1, runs=100)
     (finding,) = campaign.run()
     assert finding.violation.signature == "signal | SIGABRT | "
     (one,) = mutants_from_json(finding.case)

@@ -19,6 +19,7 @@ from rdmawire.fuzz.setup import AREAS, Setup
 from rdmawire.fuzz.target import HoldingTarget
 from rdmawire.verbs.enums import QPType
 from rdmawire.wire.opcode import Operation as Op
+from tests.fuzz.parameters import slow
 
 SEND = PacketInput(Op.SEND_ONLY, length=8, room=0)
 WRITE = PacketInput(Op.RDMA_WRITE_ONLY, length=8, room=0)
@@ -168,11 +169,12 @@ def test_what_waits_at_the_end_is_compared() -> None:
     assert "of the data]" in broken.happened
 
 
+@pytest.mark.parametrize("runs", [80, *slow([400])])
 @pytest.mark.parametrize("service", ["rc", "xrc"])
 @pytest.mark.parametrize("profile", ["ibta", "rxe"])
-def test_the_software_rnic_agrees_with_the_model(service: str, profile: str) -> None:
+def test_the_software_rnic_agrees_with_the_model(service: str, profile: str, runs: int) -> None:
     spec = {"kind": "engine", "service": service, "profile": profile, "accept": "all"}
-    batch = EngineFuzzer(spec | {"counters": "yes"}).batch(5, 0, 400)
+    batch = EngineFuzzer(spec | {"counters": "yes"}).batch(5, 0, runs)
     assert batch.found == []
 
 

@@ -5,42 +5,34 @@ from pathlib import Path
 import pytest
 
 from rdmawire.errors import FuzzError
-from rdmawire.fuzz.fuzzer import Fuzzer, make_fuzzer
+from rdmawire.fuzz.fuzzer import make_fuzzer
 from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, PlantedBug, planted, planted_rules
 from rdmawire.ib.standard_rules import STANDARD
+from tests.fuzz.planted_bug_runs import FIRST_RUNS, first_found, found_within_budget
 
-SEED = 1
-BUDGET = 25_000
-"""Packets within which each bug must be found."""
-RUNS = 20
-
-
-def fuzzer(bug: PlantedBug) -> Fuzzer:
-    return make_fuzzer(bug.spec)
+SLOW_TO_FIND = [planted(name) for name in FIRST_RUNS]
 
 
 @pytest.mark.parametrize("bug", PLANTED_BUGS.values(), ids=PLANTED_BUGS)
+def test_a_planted_bug_is_found(bug: PlantedBug) -> None:
+    found = first_found(bug)
+    assert make_fuzzer(bug.spec).replay(found.case)[0] is not None
+    assert make_fuzzer(bug.healthy_spec).replay(found.case)[0] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", SLOW_TO_FIND, ids=FIRST_RUNS)
 def test_a_planted_bug_is_found_within_its_budget(bug: PlantedBug) -> None:
-    fuzz, executed, first = fuzzer(bug), 0, 0
-    while executed < BUDGET:
-        batch = fuzz.batch(SEED, first, RUNS)
-        executed, first = executed + batch.executed, first + RUNS
-        if batch.found:
-            break
-    assert batch.found, f"{executed} packets"
-    shown, _ = fuzz.replay(batch.found[0].case)
-    assert shown is not None
-    healthy = make_fuzzer(bug.healthy_spec)
-    assert healthy.replay(batch.found[0].case)[0] is None
+    assert found_within_budget(bug).run == FIRST_RUNS[bug.name]
 
 
 @pytest.mark.parametrize("name", ["short-writes", "range-one-too-long", "xrc-any-srq"])
 def test_a_minimised_case_has_few_inputs(name: str) -> None:
-    fuzz = fuzzer(planted(name))
-    found = fuzz.batch(SEED, 0, 1000).found
-    smallest = fuzz.minimised(found[0])
+    bug = planted(name)
+    found = first_found(bug)
+    smallest = make_fuzzer(bug.spec).minimised(found)
     assert len(smallest.case["inputs"]) <= 3
-    assert smallest.violation.signature == found[0].violation.signature
+    assert smallest.violation.signature == found.violation.signature
 
 
 def test_there_are_at_least_forty_bugs_with_a_clause_each() -> None:

@@ -22,6 +22,7 @@ from rdmawire.verbs.enums import QPType
 from rdmawire.wire.ib import BTH
 from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.packet import LAYOUTS
+from tests.fuzz.parameters import slow
 from tests.fuzz.planted import SHORT_WRITES
 
 CLIENT = bytes.fromhex("020000000001")
@@ -74,7 +75,7 @@ def comparable(frame: bytes) -> bytes:
     return frame[:14] + bytes(packet)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(15), *slow(range(15, 40))])
 def test_a_scenario_sends_what_the_fuzzer_sends(seed: int, tmp_path: Path) -> None:
     session = Session(EngineTarget())
     session.recording = True
@@ -87,7 +88,7 @@ def test_a_scenario_sends_what_the_fuzzer_sends(seed: int, tmp_path: Path) -> No
     assert outcome.testbed.endpoints["a"][0].peer.qp.qp_num == 0x11
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *slow(range(4, 12))])
 @pytest.mark.parametrize("service", [QPType.UC, QPType.UD, QPType.XRC_TGT])
 def test_scenarios_of_other_services_send_the_same(
     service: QPType, seed: int, tmp_path: Path

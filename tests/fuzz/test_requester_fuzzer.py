@@ -26,6 +26,7 @@ from rdmawire.fuzz.setup import Setup
 from rdmawire.fuzz.target import RequesterTarget
 from rdmawire.verbs.enums import QPState, QPType
 from rdmawire.wire.opcode import Opcode
+from tests.fuzz.planted_bug_runs import first_found
 
 SEED = 1
 RUNS = 300
@@ -35,19 +36,26 @@ BUGS = [bug.name for bug in PLANTED_BUGS.values() if bug.kind == "requester"]
 
 @pytest.mark.parametrize(
     ("service", "runs", "reached"),
-    [("rc", 600, 33), ("uc", 150, 5), ("ud", 150, 5), ("xrc", 400, 33)],
+    [
+        ("rc", 150, 30),
+        ("uc", 40, 5),
+        ("ud", 40, 5),
+        ("xrc", 100, 30),
+        pytest.param("rc", 600, 33, marks=pytest.mark.slow),
+        pytest.param("xrc", 400, 33, marks=pytest.mark.slow),
+    ],
 )
 def test_a_healthy_requester_has_no_findings(service: str, runs: int, reached: int) -> None:
     campaign = Campaign({**HEALTHY, "service": service}, SEED, runs=runs)
     assert campaign.run() == []
-    assert campaign.progress.executed > 2_500
+    assert campaign.progress.executed > 15 * runs
     assert campaign.progress.reached >= reached
 
 
 def test_without_a_service_all_are_fuzzed_in_turn() -> None:
-    campaign = Campaign(HEALTHY, SEED, runs=100)
+    campaign = Campaign(HEALTHY, SEED, runs=60)
     assert campaign.run() == []
-    reasons = {reason for _, reason in make_fuzzer(HEALTHY).batch(SEED, 0, 100).reached}
+    reasons = {reason for _, reason in make_fuzzer(HEALTHY).batch(SEED, 0, 60).reached}
     assert "an ACK completes all work up to its PSN" in reasons
     assert "the service has no such work: posting it fails" in reasons
 
@@ -55,9 +63,7 @@ def test_without_a_service_all_are_fuzzed_in_turn() -> None:
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found_and_minimised(bug: str) -> None:
     fuzzer = make_fuzzer(PLANTED_BUGS[bug].spec)
-    found = fuzzer.batch(SEED, 0, RUNS).found
-    assert found
-    smallest = fuzzer.minimised(found[0])
+    smallest = fuzzer.minimised(first_found(PLANTED_BUGS[bug]))
     assert len(smallest.case["inputs"]) <= 12
     shown, frames = fuzzer.replay(smallest.case)
     assert shown == smallest.violation
@@ -82,8 +88,8 @@ def test_a_finding_is_written_and_played_again(tmp_path: Path) -> None:
 
 def test_the_same_seed_finds_the_same() -> None:
     spec = PLANTED_BUGS["short-read"].spec
-    one, other = (Campaign(spec, SEED, runs=RUNS).run() for _ in range(2))
-    assert one == other
+    one, other = (Campaign(spec, SEED, runs=RUNS, max_findings=1).run() for _ in range(2))
+    assert one == other != []
 
 
 def test_an_engine_can_be_a_requester() -> None:

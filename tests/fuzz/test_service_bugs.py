@@ -8,7 +8,7 @@ import pytest
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.engine_target import EngineTarget
 from rdmawire.fuzz.exchange import Numbers
-from rdmawire.fuzz.fuzzer import EngineFuzzer, Found
+from rdmawire.fuzz.fuzzer import EngineFuzzer
 from rdmawire.fuzz.inputs import Case
 from rdmawire.fuzz.service_model import SERVICES, fresh_model
 from rdmawire.fuzz.setup import Setup
@@ -22,9 +22,8 @@ from rdmawire.verbs.enums import QPType
 from rdmawire.wire.ib import DETH, XRCETH
 from rdmawire.wire.inet import IPv4
 from rdmawire.wire.opcode import Opcode
-
-SEED = 1
-BATCH = 50
+from tests.fuzz.parameters import slow
+from tests.fuzz.planted_bug_runs import SEED, found_by
 
 
 def _gap_is_ignored(qp: QueuePair, _: RequestRule, request: Arrival) -> Fault | None:
@@ -110,7 +109,7 @@ def _other_undefined_bytes(qp: QueuePair, role: RequestRule, request: Arrival) -
 
 def test_undefined_bytes_before_an_ipv4_header_are_no_finding() -> None:
     rules = STANDARD.with_step(execute.place_datagram, _other_undefined_bytes)
-    batch = fuzzer_of("ud", rules).batch(SEED, 0, 100)
+    batch = fuzzer_of("ud", rules).batch(SEED, 0, 50)
     assert batch.found == []
     assert (Opcode.UD_SEND_ONLY, "40 bytes of header, then the payload") in batch.reached
 
@@ -119,19 +118,15 @@ def fuzzer_of(name: str, rules: Rules = STANDARD) -> EngineFuzzer:
     return EngineFuzzer({"kind": "engine", "service": name}, EngineTarget(rules=rules))
 
 
-def first_found(fuzzer: EngineFuzzer, most: int = 1000) -> Found:
-    """The first finding within ``most`` runs."""
-    for first in range(0, most, BATCH):
-        for found in fuzzer.batch(SEED, first, BATCH).found:
-            return found
-    raise AssertionError(f"nothing found in {most} runs")
+FIRST_RUNS = {"any XRC domain": 120, "another SRQ on the way": 700}
+"""Runs from which a bug is searched that the runs before do not find."""
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     service, rules = BUGS[name]
     fuzzer = fuzzer_of(service, rules)
-    found = fuzzer.minimised(first_found(fuzzer))
+    found = fuzzer.minimised(found_by(fuzzer, FIRST_RUNS.get(name, 0)))
     assert len(found.case["inputs"]) <= 5
     assert found.violation.clause.startswith("IBA ")
     shown, frames = fuzzer.replay(found.case)
@@ -142,17 +137,19 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert fuzzer_of(service).replay(found.case)[0] is None
 
 
+@pytest.mark.parametrize("runs", [100, *slow([500])])
 @pytest.mark.parametrize("name", SERVICES)
-def test_the_model_of_a_service_agrees_with_the_engine(name: str) -> None:
-    batch = fuzzer_of(name).batch(SEED, 0, 500)
+def test_the_model_of_a_service_agrees_with_the_engine(name: str, runs: int) -> None:
+    batch = fuzzer_of(name).batch(SEED, 0, runs)
     assert batch.found == []
-    assert batch.executed > 5000
+    assert batch.executed > 10 * runs
 
 
 def test_all_services_are_fuzzed_in_turn() -> None:
     fuzzer = EngineFuzzer({"kind": "engine"})
-    assert fuzzer.batch(SEED, 0, 100).found == []
-    services = {opcode >> 5 for opcode, _ in fuzzer.batch(SEED, 0, 40).reached}
+    batch = fuzzer.batch(SEED, 0, 40)
+    assert batch.found == []
+    services = {opcode >> 5 for opcode, _ in batch.reached}
     assert {0, 1, 3, 5} <= services
 
 
