@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cli.fork_server import fork_server
@@ -21,8 +22,12 @@ _HEEDING = (
 )
 RDMAWIRE = [sys.executable, "-c", _HEEDING + "from rdmawire.cli.main import main; main()"]
 
-WITH_PROCESSES = ("fuzz", "sweep", "verbs")
-"""Commands that start processes, or import modules of the present folder."""
+_WITH_PROCESSES = (["fuzz", "run"], ["fuzz", "replay"], ["sweep"], ["verbs"])
+
+
+def starts_processes(words: Sequence[str]) -> bool:
+    """Whether a command starts processes, or imports modules of the present folder."""
+    return any(list(words[: len(begin)]) == begin for begin in _WITH_PROCESSES)
 
 
 def rdmawire(
@@ -42,7 +47,7 @@ def rdmawire(
             input=stdin, capture_output=True, check=False, timeout=HANG, env=env,
         )  # fmt: skip
         status, stdout, stderr = done.returncode, done.stdout, done.stderr
-    elif set(words[:1]).intersection(WITH_PROCESSES):
+    elif starts_processes(words):
         status, stdout, stderr = fork_server(os.getpid()).run(words, stdin, env, HANG)
     else:
         status, stdout, stderr = run_in_process(words, stdin, env)
@@ -57,6 +62,18 @@ def refused(*words: str, status: int, stdin: bytes = b"") -> str:
     assert done.returncode == status, done.stderr
     assert len(lines) == 1
     return lines[0]
+
+
+def mistake(*words: str) -> str:
+    """As :func:`refused` with status 2 and no output, of a call that ends before any work.
+
+    It runs in this process, also if the command would start others.
+    """
+    status, output, errors = run_in_process(words, b"", {**os.environ, "TZ": "UTC"})
+    (line,) = errors.decode().splitlines()
+    assert (status, output) == (2, b"")
+    assert line.startswith("rdmawire: ")
+    return line
 
 
 def broken(tmp_path: Path, data: bytes) -> str:

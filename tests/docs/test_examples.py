@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli.command import WITH_PROCESSES
+from tests.cli.command import starts_processes
 from tests.cli.fork_server import fork_server
 from tests.cli.in_process import run_in_process
 from tests.waiting import HANG
@@ -80,7 +80,7 @@ def plain_words(call: str, folder: str) -> list[str]:
     if _FOR_SHELLS.search(_QUOTED.sub("", call)):
         return []
     _, *words = shlex.split(call.replace("$TMPDIR", folder))
-    return [] if words[0] in WITH_PROCESSES else words
+    return [] if starts_processes(words) else words
 
 
 def printed(command: str, env: dict[str, str]) -> str:
