@@ -53,12 +53,12 @@ def test_every_fault_has_its_word() -> None:
         (Rule("set", FOURTH, nth=1, field="bth.resv7", value=1), "rewritten"),
     ],
 )
-def test_a_comment_says_what_befell_a_frame(rule: Rule, word: str, tmp_path: Path) -> None:
+def test_a_comment_names_the_fault_of_a_frame(rule: Rule, word: str, tmp_path: Path) -> None:
     link = Link(us(1), faults=Faults([rule]))
     assert said(link, tmp_path / "out.pcapng") == {4: (f"{word} on the link",)}
 
 
-def test_all_that_befell_a_frame_is_said_once(tmp_path: Path) -> None:
+def test_all_faults_of_a_frame_are_in_one_comment(tmp_path: Path) -> None:
     twice = [Rule("delay", FOURTH, nth=1) for _ in range(2)]
     rules = Faults([Rule("duplicate", FOURTH, nth=1), *twice])
     found = said(Link(us(1), faults=rules), tmp_path / "out.pcapng")
@@ -81,13 +81,13 @@ def test_nothing_is_said_where_nothing_changed(tmp_path: Path) -> None:
         (Link(us(1), delay={5: us(3)}), {5: ("delayed on the link",)}),
     ],
 )
-def test_what_befalls_by_number_is_said(
+def test_faults_by_number_are_named(
     link: Link, found: dict[int, tuple[str, ...]], tmp_path: Path
 ) -> None:
     assert said(link, tmp_path / "out.pcapng") == found
 
 
-def test_what_befalls_by_chance_is_said(tmp_path: Path) -> None:
+def test_faults_by_chance_are_named(tmp_path: Path) -> None:
     link = Link(us(1), chances=Chances(Random(1), drop=0.4))
     found = said(link, tmp_path / "out.pcapng")
     assert found

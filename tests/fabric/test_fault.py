@@ -176,7 +176,7 @@ def test_frames_without_a_packet_have_an_ethernet_header_only() -> None:
 @pytest.mark.parametrize("do", sorted(ACTIONS))
 @settings(deadline=None)
 @given(frame=st.binary(min_size=1, max_size=80))
-def test_every_fault_befalls_any_bytes(do: str, frame: bytes) -> None:
+def test_every_fault_applies_to_any_bytes(do: str, frame: bytes) -> None:
     options: dict[str, Any] = {"field": "bth.psn", "value": 1} if do == "set" else {}
     for passing in befallen(Rule(do, **options), frames=[frame])[0]:
         assert len(passing.data) <= len(frame)

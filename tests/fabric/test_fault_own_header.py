@@ -19,7 +19,7 @@ from rdmawire.wire import roce
 from rdmawire.wire.header import Header, bits
 from rdmawire.wire.packet import LAYOUTS
 from rdmawire.wire.tables import known_headers
-from tests.ib.test_made_up_header import (
+from tests.ib.test_rules_own_header import (
     OPCODES,
     SEND_TAGGED,
     TAGGED_WORK,

@@ -87,7 +87,7 @@ def busy(seed: int = 1) -> tuple[Network, list[Flow]]:
     return network, flows
 
 
-def test_adapters_talk_across_switches_that_mark_pause_and_lose() -> None:
+def test_adapters_communicate_across_switches_that_mark_pause_and_lose() -> None:
     network, flows = busy()
     network.simulator.run()
     assert all(flow.done for flow in flows)
@@ -152,7 +152,7 @@ def test_points_of_a_capture_have_names_and_times(tmp_path: Path) -> None:
     assert seen == [(0, "h1"), (machines["h2"].heard[0].time, "h2-s1")]
 
 
-def test_a_fault_befalls_the_link_that_it_is_given() -> None:
+def test_a_fault_applies_to_its_link_only() -> None:
     network, machines = Network(), talkers(3)
     star(network, machines, CABLE)
     faults = network.set_faults("h2-s1", Rule("drop", {"bth.psn": 1}))

@@ -161,7 +161,7 @@ def test_zero_quanta_let_it_go_on_and_more_quanta_stop_it_longer() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 7), st.integers(0, 0xFFFF))
-def test_pause_frames_say_what_they_were_told(priority: int, quanta: int) -> None:
+def test_pause_frames_have_the_classes_and_times_given(priority: int, quanta: int) -> None:
     frame = pfc_frame(MAC, priority, quanta)
     assert len(frame) == 60
     assert quanta_of(frame) == {priority: quanta}
@@ -180,7 +180,7 @@ def test_any_bytes_are_a_pause_or_none(data: bytes, kept: int) -> None:
     assert found is None or all(0 <= value <= 0xFFFF for value in found.values())
 
 
-def test_an_adapter_heeds_pauses_and_does_not_hear_them() -> None:
+def test_an_adapter_obeys_pause_frames_and_does_not_receive_them() -> None:
     talker = Talker(1, [frame_of(1, 2, 0, dscp=24), frame_of(1, 2, 1, dscp=0)])
     mac = Mac(talker, Link(rate=gbps(1)))
     mac.receive(pfc_frame(MAC, 3, 1000), 0)

@@ -222,7 +222,7 @@ def laid(plan: Plan) -> Network:
 
 @settings(max_examples=examples(80))
 @given(plans())
-def test_any_network_comes_to_rest_whatever_befalls_its_frames(plan: Plan) -> None:
+def test_any_network_comes_to_rest_with_any_faults(plan: Plan) -> None:
     network = laid(plan)
     network.simulator.run()
     waiting = [len(port.egress) for port in network.ports.values()]

@@ -42,7 +42,7 @@ def test_an_adapter_drops_them(size: int) -> None:
 
 @pytest.mark.parametrize("seal", [False, True])
 @pytest.mark.parametrize("do", ["corrupt", "truncate", "mark", "set"])
-def test_faults_befall_them(do: str, seal: bool) -> None:
+def test_faults_apply_to_short_frames(do: str, seal: bool) -> None:
     options: dict[str, Any] = {"seal": seal} if do != "mark" else {}
     if do == "set":
         options |= {"field": "eth.src", "value": bytes(6)}

@@ -85,7 +85,7 @@ def test_the_time_of_the_last_arrival_is_known_when_timers_go_on(together: int) 
     assert (simulator.last_arrival, simulator.now) == (us(1), us(50))
 
 
-def test_each_port_hears_its_own_frames_and_all_hear_a_group() -> None:
+def test_each_port_receives_its_own_frames_and_all_receive_multicast() -> None:
     frames = [C + A + b"to C", GROUP + A + b"to all", B + A + b"to B"]
     sender, b, c = Recorder(frames), Recorder(), Recorder()
     joined(sender, b, c).run()
@@ -94,7 +94,7 @@ def test_each_port_hears_its_own_frames_and_all_hear_a_group() -> None:
     assert sender.heard == []
 
 
-def test_an_address_that_nobody_has_is_heard_by_all_others() -> None:
+def test_a_frame_to_an_unknown_address_is_flooded() -> None:
     sender, b, c = Recorder([b"nobody" + A]), Recorder(), Recorder()
     joined(sender, b, c).run()
     assert len(b.heard) == len(c.heard) == 1
@@ -360,7 +360,7 @@ def test_a_burst_is_one_delivery_on_a_wire_without_a_rate() -> None:
     assert hearer.heard == [(us(1), frame) for frame in numbered(5)]
 
 
-def test_each_hearer_gets_all() -> None:
+def test_each_tap_gets_all_frames() -> None:
     frames = [GROUP + A + bytes((n,)) for n in range(3)]
     assert [one.together for one in hearers(frames, Link())] == [[3], [3]]
 
@@ -374,7 +374,7 @@ def test_frames_to_different_stations_do_not_wait_for_each_other() -> None:
 @pytest.mark.parametrize(
     ("link", "tapped"), [(Link(us(1)), True), (Link(us(1), delay={1: 3, 2: 2, 3: 1}), False)]
 )
-def test_who_is_listened_to_or_hears_at_different_times_gets_one_by_one(
+def test_ports_with_taps_or_several_arrival_times_get_frames_one_by_one(
     link: Link, tapped: bool
 ) -> None:
     hearer, _ = hearers(numbered(3), link, tapped=tapped)
@@ -414,7 +414,9 @@ def spoken(lengths: list[int], drop: list[int], *, together: bool) -> list[tuple
     st.lists(st.sampled_from([0, 1, 1024, 1025, 5_000, 60_000]), min_size=1, max_size=4),
     st.lists(st.integers(1, 60), max_size=3),
 )
-def test_an_adapter_says_the_same_however_it_is_told(lengths: list[int], drop: list[int]) -> None:
+def test_an_adapter_responds_the_same_to_frames_alone_and_together(
+    lengths: list[int], drop: list[int]
+) -> None:
     assert spoken(lengths, drop, together=True) == spoken(lengths, drop, together=False)
 
 

@@ -144,7 +144,7 @@ def test_too_little_headroom_loses_what_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("beyond", [0, 100, KIB])
-def test_who_finds_no_room_is_told_to_stop(beyond: int) -> None:
+def test_a_full_buffer_sends_a_pause_frame(beyond: int) -> None:
     network, sink = incast(SwitchSettings(pausing={LOSSLESS: Pausing(20 * KIB, 10 * KIB, beyond)}))
     for number in (1, 2):
         assert network.ports[f"s:h{number}"].stops[LOSSLESS] > 0
@@ -392,7 +392,7 @@ def test_settings_that_make_no_sense(wrong: object, reason: str) -> None:
         wrong()  # type: ignore[operator]
 
 
-def test_frames_that_were_counted_are_told_with_what_became_of_them() -> None:
+def test_taps_get_counted_frames_with_their_outcome() -> None:
     settings = SwitchSettings(queue=16 * KIB, marking={LOSSLESS: Marking(4 * KIB, 8 * KIB)})
     senders = (Talker(n, frames_of(n, 3, 40, dscp=DSCP)) for n in (1, 2))
     network = star(*senders, Talker(3), settings=settings)

@@ -44,7 +44,7 @@ def test_an_ack_completes_all_before_it(psn: int, done: int) -> None:
 
 
 @pytest.mark.parametrize("psn", [99, 98, 106, 0])
-def test_acks_that_nobody_waits_for_do_nothing(psn: int) -> None:
+def test_acks_without_outstanding_requests_do_nothing(psn: int) -> None:
     stage = stage_of()
     three_writes(stage)
     for code in (OK, AETH(ack=Ack.NAK, value=Nak.REMOTE_ACCESS_ERROR), AETH(ack=Ack.RNR_NAK)):

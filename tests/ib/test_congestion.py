@@ -27,7 +27,7 @@ def test_a_connected_queue_pair_counts_them(kind: QPType) -> None:
     assert not pair.client.nic.drops
 
 
-def test_one_for_nobody_is_dropped() -> None:
+def test_a_cnp_for_an_unknown_queue_pair_is_dropped() -> None:
     pair = Pair()
     frame = cnp_for(pair)
     pair.client.nic.destroy_qp(pair.client.qp)

@@ -28,7 +28,7 @@ BAD = Sge(1, 8, 0xBAD)
 
 
 @pytest.mark.parametrize("state", [s for s in QPState if s is not QPState.SQE])
-def test_states_and_whether_they_hear(state: QPState) -> None:
+def test_states_and_whether_they_receive(state: QPState) -> None:
     stage = Stage(Pair(attributes=PATIENT))
     if state in (QPState.SQD, QPState.ERR):
         go(stage.server, state)
@@ -43,7 +43,7 @@ def test_states_and_whether_they_hear(state: QPState) -> None:
     assert stage.server.qp.state is state
 
 
-def test_the_first_packet_in_rtr_tells_once_that_the_peer_is_there() -> None:
+def test_the_first_packet_in_rtr_is_one_comm_est_event() -> None:
     stage = Stage()
     climb(stage.server, QPState.RTR)
     for _ in range(2):
@@ -110,7 +110,7 @@ def drain(stage: Stage, *, notify: bool = True) -> None:
 
 
 @pytest.mark.parametrize("notify", [True, False])
-def test_draining_ends_what_was_begun_and_tells_then(notify: bool) -> None:
+def test_draining_completes_the_work_in_progress_before_its_event(notify: bool) -> None:
     stage = Stage(Pair(Link(us(1))))
     stage.client.write(bytes(5000), to=stage.server.region)
     stage.client.nic.transmit(0, 2)
@@ -238,7 +238,7 @@ def post_two(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("kind", [QPType.UC, QPType.UD])
-def test_unreliable_senders_stop_and_go_on_when_told_to(kind: QPType) -> None:
+def test_unreliable_senders_stop_in_sqe_and_resume(kind: QPType) -> None:
     stage = Stage(Pair(kind=kind))
     stage.server.receive(8)
     stage.client.send(b"before")
@@ -313,7 +313,7 @@ def test_a_queue_pair_that_comes_back_to_a_broken_queue_ends_again() -> None:
 
 
 @pytest.mark.parametrize(("solicited_only", "expected"), [(False, 1), (True, 2)])
-def test_the_owner_is_told_of_the_messages_it_waits_for(
+def test_messages_that_notification_was_requested_for_are_an_event(
     solicited_only: bool, expected: int
 ) -> None:
     stage = Stage()
@@ -330,7 +330,7 @@ def test_the_owner_is_told_of_the_messages_it_waits_for(
     assert len(stage.server.poll()) == expected
 
 
-def test_what_fails_is_always_told_of() -> None:
+def test_completions_with_an_error_always_cause_an_event() -> None:
     stage = Stage()
     stage.client.cq.req_notify(solicited_only=True)
     stage.client.write(b"fine", to=stage.server.region)
@@ -368,7 +368,7 @@ def test_asking_for_the_timer_changes_nothing() -> None:
     assert stage.client.nic.next_timer() == 4_096 << 14
 
 
-def test_a_write_of_no_bytes_is_heard_in_any_case() -> None:
+def test_a_write_of_no_bytes_is_received_in_any_case() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100, ackreq=1)
     stage.drive()

@@ -167,7 +167,7 @@ def test_a_lost_read_response_is_an_implied_nak() -> None:
     assert stage.server.qp.counters.duplicate_request > 0
 
 
-def test_a_peer_without_a_receive_says_so_and_is_asked_again() -> None:
+def test_an_rnr_nak_is_counted_and_the_request_retransmitted() -> None:
     stage = lossy(rnr_retry=2)
     stage.client.send(b"1234")
     stage.drive()

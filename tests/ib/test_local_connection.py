@@ -35,7 +35,7 @@ from tests.ib.bursts import (
     World,
     send_wr,
 )
-from tests.ib.test_bursts import drawn_work, drawn_works
+from tests.ib.test_engine_bursts import drawn_work, drawn_works
 
 PROFILE = replace(IBTA, frees_slots_at_poll=False, end_to_end_credits=False)
 SETUP = Setup(profile=PROFILE)

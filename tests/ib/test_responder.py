@@ -199,7 +199,7 @@ def test_offences_of_reliable_connections(name: str) -> None:
         ("a FLUSH to nowhere", Fault.OP_VALID),
     ],
 )
-def test_the_event_says_what_is_wrong_with_which_request(name: str, fault: Fault) -> None:
+def test_the_event_has_the_request_and_its_fault(name: str, fault: Fault) -> None:
     stage = Stage(Pair(attributes=PATIENT))
     for opcode, headers, payload in OFFENCES[name].requests(stage.server.region):
         stage.ask(opcode, *headers, payload=payload, psn=100)
@@ -217,7 +217,7 @@ def test_the_event_says_what_is_wrong_with_which_request(name: str, fault: Fault
         ("an atomic behind the region", "REMOTE_ATOMIC of 8 bytes at "),
     ],
 )
-def test_the_event_says_what_a_key_did_not_allow(name: str, said: str) -> None:
+def test_the_event_has_the_access_that_the_key_did_not_allow(name: str, said: str) -> None:
     stage = Stage(Pair(attributes=PATIENT))
     there = stage.server.region
     for opcode, headers, payload in OFFENCES[name].requests(there):
@@ -335,7 +335,7 @@ def test_a_refused_message_ends_the_receive_it_took() -> None:
     assert events(stage.server) == []
 
 
-def test_a_nak_tells_how_many_messages_were_done() -> None:
+def test_the_msn_of_a_nak_counts_the_messages_that_were_executed() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     stage.client.write(b"one", to=stage.server.region)
     stage.client.fetch_add(1, of=stage.server.region)

@@ -240,7 +240,7 @@ def test_partitions_match_if_one_is_a_full_member(mine: int, theirs: int, match:
     assert stage.server.nic.drops[Drop.PKEY] == (not match)
 
 
-def test_an_initiator_of_one_service_hears_no_requests_of_another() -> None:
+def test_an_initiator_drops_requests_of_another_service() -> None:
     for kind, opcode in ((QPType.UC, WRITE), (QPType.UD, Opcode.UC_SEND_ONLY_WITH_IMMEDIATE)):
         stage = Stage(Pair(kind=kind, attributes=PATIENT))
         header = RETH(0, 0, 0) if opcode is WRITE else ImmDt(1)

@@ -100,7 +100,7 @@ def test_queue_pairs_have_numbers_of_their_own() -> None:
     assert min(numbers) > 1
 
 
-def test_attributes_are_told_as_they_were_set() -> None:
+def test_attributes_are_queried_as_they_were_set() -> None:
     stage = Stage()
     told = stage.client.nic.query_qp(stage.client.qp)
     assert told.qp_state is told.cur_qp_state is QPState.RTS
@@ -110,7 +110,7 @@ def test_attributes_are_told_as_they_were_set() -> None:
     assert told.cap == CAP
 
 
-def test_a_queue_that_drains_says_so() -> None:
+def test_a_draining_send_queue_is_queried_as_such() -> None:
     stage = Stage()
     stage.client.write(b"hello", to=stage.server.region)
     stage.client.nic.transmit(0)
@@ -140,7 +140,7 @@ def test_a_queue_that_still_drains_goes_nowhere_but_down() -> None:
     go(stage.client, QPState.ERR)
 
 
-def test_a_queue_pair_that_is_gone_completes_nothing_and_hears_nothing() -> None:
+def test_a_destroyed_queue_pair_completes_and_receives_nothing() -> None:
     stage = Stage()
     stage.client.write(b"hello", to=stage.server.region)
     stage.client.receive(8)
@@ -153,7 +153,7 @@ def test_a_queue_pair_that_is_gone_completes_nothing_and_hears_nothing() -> None
     assert stage.client.nic.next_timer() is None
 
 
-def test_a_timer_of_a_queue_pair_that_is_gone_is_not_asked_for() -> None:
+def test_a_destroyed_queue_pair_has_no_timer() -> None:
     stage = Stage()
     stage.client.write(b"hello", to=stage.server.region)
     stage.client.nic.transmit(0)

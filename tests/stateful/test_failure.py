@@ -195,7 +195,7 @@ def _check_receiver(scene: Scene, failure: Failure, profile: Profile) -> None:
 
 @searching(20)
 @given(before=KINDS, after=KINDS, length=LENGTHS, psn=PSNS, retries=st.integers(0, 7))
-def test_a_dead_link_ends_the_queue_in_order(
+def test_a_link_that_loses_all_frames_ends_the_queue_in_order(
     before: list[int], after: list[int], length: int, psn: int, retries: int
 ) -> None:
     failure = Failure(

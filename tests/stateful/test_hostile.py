@@ -14,7 +14,7 @@ LEAK = SECRET[:6]
 
 @searching(40)
 @given(st.data(), PSNS, st.integers(1, 25))
-def test_a_peer_without_rules_does_no_harm(data: st.DataObject, psn: int, frames: int) -> None:
+def test_frames_of_a_hostile_peer_do_no_harm(data: st.DataObject, psn: int, frames: int) -> None:
     peer = Host(1)
     victim = Victim(peer, psn)
     attacker = Attacker(peer, victim, data.draw)
@@ -55,7 +55,7 @@ def _check_completions(victim: Victim) -> None:
 
 @searching(30)
 @given(st.lists(st.binary(max_size=300), max_size=20))
-def test_noise_is_nothing_but_counted(frames: list[bytes]) -> None:
+def test_random_bytes_are_counted_and_dropped(frames: list[bytes]) -> None:
     victim = Victim(Host(1), 0)
     _listen(victim, 0)
     for frame in frames:

@@ -172,7 +172,7 @@ _KINDS: tuple[tuple[Callable[[Storm], Posted], Operation], ...] = (
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_storm_passes_and_all_is_done_once(seed: int) -> None:
+def test_all_work_is_done_once_over_a_bad_link(seed: int) -> None:
     storm = Storm(seed)
     storm.blow()
     storm.check()

@@ -25,7 +25,7 @@ from rdmawire.wire.mpa import REPLY_KEY, REQUEST_KEY, MPARequest, parse_fpdu
 from rdmawire.wire.opcode import SHAPES, Opcode
 from rdmawire.wire.packet import Packet
 from rdmawire.wire.roce import Frame
-from tests.ib.test_made_up_header import OPCODES, SEND_TAGGED, TagETH
+from tests.ib.test_rules_own_header import OPCODES, SEND_TAGGED, TagETH
 
 WITHOUT_HYPOTHESIS = """
 import sys

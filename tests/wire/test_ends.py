@@ -118,7 +118,7 @@ def test_an_edit_leaves_the_checksum_good(
 
 
 @pytest.mark.parametrize("extension", UNKNOWN.values(), ids=list(UNKNOWN))
-def test_where_the_end_is_not_told_no_verdict_is_given(extension: bytes) -> None:
+def test_without_the_final_address_there_is_no_verdict(extension: bytes) -> None:
     with pytest.raises(WireError, match="leaves the final destination unknown"):
         sealed(ROUTING, extension)
     ip = IPv6(payload_length=len(extension) + 8, next_header=ROUTING, src=SOURCE, dst=STOP)

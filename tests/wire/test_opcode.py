@@ -73,7 +73,7 @@ def test_what_is_in_no_table_is_a_vendors_or_reserved() -> None:
         assert opcode_word(opcode) == ("VENDOR" if opcode >= 0xC0 else "RESERVED")
 
 
-def test_names_tell_part_and_direction() -> None:
+def test_names_have_part_and_direction() -> None:
     for shape in SHAPES.values():
         words = shape.name.split("_")
         for part in Part:

@@ -29,7 +29,7 @@ def test_every_table_is_listed_once() -> None:
     assert {table.__qualname__ for table in defined() ^ set(listed)} == set()
 
 
-def test_labels_tell_tables_apart() -> None:
+def test_labels_of_tables_are_unique() -> None:
     """Labels name nodes, and rows that Wireshark has no name for."""
     labels: dict[str, list[str]] = {}
     for table in tables():

@@ -21,7 +21,7 @@ from tools.mutants.mutation import ROOT
 from tools.mutants.sandbox import PYTEST, failed_test
 
 _NAME = "RDMAWIRE_PLANTED_BUG"
-_TESTS = ("tests/ib", "tests/memory")
+_TESTS = ("tests/ib", "tests/memory", "tests/verbs")
 _ADAPTER = ("engine", "requester")
 
 

@@ -5,31 +5,36 @@ from typing import NamedTuple
 from tools.mutants.mutation import ROOT, Mutant
 
 _KEYS = (
-    "tests/test_identifier.py", "tests/fabric/test_identifiers.py",
-    "tests/memory/test_key.py", "tests/memory/test_chosen_key.py", "tests/memory/test_mw.py",
-    "tests/memory/test_region.py", "tests/memory/test_on_demand.py", "tests/memory/test_fast.py",
+    "tests/test_identifier.py", "tests/fabric/test_identifiers.py", "tests/memory/test_key.py",
+    "tests/memory/test_chosen_key.py", "tests/memory/test_mw.py", "tests/memory/test_region.py",
+    "tests/memory/test_on_demand.py", "tests/memory/test_fast.py",
 )  # fmt: skip
 _REQUESTER = (
-    "tests/ib/test_completer.py", "tests/ib/test_requester.py", "tests/ib/test_rnr.py",
-    "tests/ib/test_soft_roce.py", "tests/ib/test_congestion.py", "tests/ib/test_transition.py",
-    "tests/ib/test_page_fault.py", "tests/ib/test_hw_counters.py", "tests/ib/test_retry.py",
+    "tests/ib/test_completer.py", "tests/ib/test_requester.py",
+    "tests/ib/test_retransmit_rnr.py", "tests/ib/test_responder_soft_roce.py",
+    "tests/ib/test_congestion.py", "tests/ib/test_modify_qp.py",
+    "tests/ib/test_responder_page_fault.py", "tests/ib/test_hw_counters.py",
+    "tests/ib/test_retransmit.py",
 )  # fmt: skip
 _RESPONDER = (
-    "tests/ib/test_responder.py", "tests/ib/test_rights.py", "tests/ib/test_answer.py",
-    "tests/ib/test_absent_memory.py", "tests/ib/test_turns.py", "tests/ib/test_reply.py",
-    "tests/ib/test_unreliable.py", "tests/ib/test_xrc.py", "tests/ib/test_page_fault.py",
-    "tests/ib/test_key_revocation.py", "tests/ib/test_congestion.py",
-    "tests/ib/test_malformed_requests.py", "tests/ib/test_soft_roce.py",
-    "tests/ib/test_hw_counters.py", "tests/ib/test_replay_of_requests.py",
-    "tests/ib/test_receive_completion.py", "tests/ib/test_responder_state.py",
+    "tests/ib/test_responder.py", "tests/ib/test_responder_rights.py",
+    "tests/ib/test_responses.py", "tests/ib/test_responder_absent_memory.py",
+    "tests/ib/test_responses_order.py", "tests/verbs/test_ah_of_completion.py",
+    "tests/ib/test_service_uc.py", "tests/ib/test_service_xrc.py",
+    "tests/ib/test_responder_page_fault.py", "tests/ib/test_responder_key_revocation.py",
+    "tests/ib/test_congestion.py", "tests/ib/test_checks_malformed_requests.py",
+    "tests/ib/test_responder_soft_roce.py", "tests/ib/test_hw_counters.py",
+    "tests/ib/test_responder_duplicates.py", "tests/ib/test_execute_receive_completion.py",
+    "tests/ib/test_responder_state.py",
 )  # fmt: skip
 _SLOW = (
-    "tests/ib/test_retry.py", "tests/ib/test_hostile_frames.py",
-    "tests/ib/test_hostile_arguments.py",
+    "tests/ib/test_retransmit.py", "tests/ib/test_engine_hostile_frames.py",
+    "tests/ib/test_verbs_arguments.py",
 )  # fmt: skip
 _NIC = tuple(
     path
-    for path in (str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("tests/ib/test_*.py")))
+    for folder in ("tests/ib", "tests/verbs")
+    for path in (str(each.relative_to(ROOT)) for each in sorted((ROOT / folder).glob("test_*.py")))
     if path not in _SLOW
 )
 _TEST_FOLDERS = ("tests/ib/congestion", "tests/ib/machines")

@@ -209,7 +209,7 @@ def test_the_ring_reports_wrong_data() -> None:
         job.run()
 
 
-def test_who_waits_for_ever_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_without_end_names_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rdmawire.gpudirect.kernel.nvshmem._TIMEOUT", 200_000)
     job = Nvshmem(NvshmemSpec(2, 1))
     signal = job.malloc(8)

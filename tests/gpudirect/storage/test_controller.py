@@ -52,7 +52,7 @@ def test_a_controller_becomes_ready_and_shuts_down() -> None:
         assert one.execute(csts).result == status
 
 
-def test_identify_tells_sizes() -> None:
+def test_identify_has_the_sizes() -> None:
     one = enabled()
     data = one.execute(AdminCommand(AdminOpcode.IDENTIFY, cdw10=1).build()).data
     found = IdentifyController.parse(data)

@@ -63,7 +63,7 @@ def test_a_peer_may_not_put_off_for_hours() -> None:
     assert duration(31) == 4096 << 24
 
 
-def test_while_the_owner_thinks_the_peer_is_told_to_wait() -> None:
+def test_an_mra_is_sent_until_the_owner_accepts() -> None:
     two = Two()
     two.ask()
     two.drive(seconds(60))
@@ -77,7 +77,7 @@ def test_while_the_owner_thinks_the_peer_is_told_to_wait() -> None:
     assert two.client.state() is two.server.state() is UP
 
 
-def test_the_clients_end_is_told_to_the_server_who_agrees() -> None:
+def test_a_disconnect_of_the_client_is_an_event_of_the_server() -> None:
     two, mine, peers = connected()
     two.client.disconnect()
     two.drive(us(10))
@@ -219,7 +219,7 @@ def test_a_queue_pair_that_is_in_use_cannot_be_connected() -> None:
     assert refused.value.errno == EINVAL
 
 
-def test_one_host_talks_to_itself() -> None:
+def test_a_host_connects_to_itself() -> None:
     two = Two()
     server = two.server
     qp = server.qp()

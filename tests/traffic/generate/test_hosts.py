@@ -272,7 +272,7 @@ def test_lost_frames_are_missing_where_they_arrive_and_come_again() -> None:
     assert sent.summary.messages == 1000
 
 
-def test_whoever_sent_what_is_marked_hears_of_it() -> None:
+def test_the_sender_of_a_marked_frame_receives_a_cnp() -> None:
     spec = TrafficSpec(
         verb=Verb.WRITE, clients=4, servers=2, count=600, marks=0.1, tap=CapturePoint.ARRIVED
     )

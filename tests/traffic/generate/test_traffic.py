@@ -178,7 +178,7 @@ def test_reads_go_on_where_they_were_interrupted() -> None:
 
 
 @pytest.mark.parametrize("vlan", [None, 7])
-def test_with_ecn_marks_come_and_senders_are_told_and_slow_down(vlan: int | None) -> None:
+def test_with_ecn_marks_cause_cnps_and_senders_slow_down(vlan: int | None) -> None:
     calm = made(TrafficSpec(verb=Verb.WRITE, count=800, marks=0.0, vlan=vlan))
     one = made(
         TrafficSpec(verb=Verb.WRITE, count=800, marks=0.02, vlan=vlan, tap=CapturePoint.ARRIVED)
@@ -240,7 +240,7 @@ def test_behind_the_switch_as_many_marks_are_counted_as_stand_there(
     assert one.summary.marks == sum(piece(frame, IPv4).ecn == ECN.CE for frame in one.frames)
 
 
-def test_of_a_mix_only_data_is_marked_and_only_who_hears_it_tells() -> None:
+def test_of_a_mix_only_data_is_marked() -> None:
     found = ecn_by_opcode(
         TrafficSpec(verb=Verb.MIX, count=800, marks=0.3, tap=CapturePoint.ARRIVED)
     )

@@ -86,7 +86,9 @@ def test_without_numpy_the_bytes_are_the_same(monkeypatch: pytest.MonkeyPatch) -
         TrafficSpec(verb=Verb.READ, sizes=Sizes.parse("2M"), count=1),
     ],
 )
-def test_progress_is_told_up_to_the_end(tmp_path: Path, spec: TrafficSpec, at_once: bool) -> None:
+def test_progress_is_reported_up_to_the_end(
+    tmp_path: Path, spec: TrafficSpec, at_once: bool
+) -> None:
     told: list[tuple[int, int]] = []
     with writing(tmp_path / "x.pcap") as writer:
         generate(spec, writer, lambda *done: told.append(done), at_once=at_once)

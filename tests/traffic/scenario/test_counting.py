@@ -21,7 +21,7 @@ SUBJECTS = {
 }
 
 
-def test_everything_that_counts_tells_all_its_counters() -> None:
+def test_each_object_has_all_its_counters() -> None:
     counters = play(SWITCHED).counters
     assert set(counters) == {
         f"{name}.{counter}" for name, of in SUBJECTS.items() for counter in COUNTERS[of]

@@ -38,7 +38,7 @@ def found(**parts: str) -> str:
 
 
 @pytest.mark.parametrize("tells", ["cnp interval: 4 us", "congestion: dcqcn"])
-def test_marks_that_nobody_is_told_of(tells: str) -> None:
+def test_a_hint_for_marks_without_cnps(tells: str) -> None:
     assert found(fault=OF_A, b=tells) == f"m.yaml:5:26: {NOBODY} a"
     assert found(fault=OF_A, a=tells) == ""
     assert found(fault="mark: {}") == f"m.yaml:5:26: {NOBODY} a, b"

@@ -31,7 +31,7 @@ def _matched(frames: Iterable[bytes], **where: object) -> list[bool]:
 
 
 @pytest.mark.parametrize("options", [b"", b"\1\1\1\0", b"\1\1\1\1" * 3])
-def test_a_queue_pair_is_told_from_another_whatever_stands_before_the_bth(options: bytes) -> None:
+def test_queue_pairs_are_distinguished_behind_any_headers(options: bytes) -> None:
     """Behind options, what heads of other frames hold is the beginning of this one's alone."""
     frames = [_frame(destqp, 100, options) for destqp in (17, 18, 17, 18)]
     assert _matched(frames, bth_destqp=17) == [True, False, True, False]

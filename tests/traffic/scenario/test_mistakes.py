@@ -48,7 +48,7 @@ def _case(part: str) -> Case:
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.title)
-def test_mistakes_are_told_where_they_are(case: Case) -> None:
+def test_errors_are_reported_with_their_place(case: Case) -> None:
     said = [str(mistake).removeprefix("it.yaml:") for mistake in mistakes_of(case.text)]
     assert said == case.told
 

@@ -162,7 +162,7 @@ def test_hosts_may_have_ipv6_and_links_within() -> None:
 # Failures.
 
 
-def test_a_wrong_result_is_told_with_its_rank() -> None:
+def test_a_wrong_result_is_reported_with_its_rank() -> None:
     """A bit error that the ICRC does not show, in values that b sends to its neighbour."""
     fault = (
         '[{corrupt: {where: {eth.src: "02:00:00:00:00:02", infiniband.immdt: 0x00100000}, '
@@ -178,7 +178,7 @@ def test_a_wrong_result_is_told_with_its_rank() -> None:
     )
 
 
-def test_a_failed_connection_is_told_with_its_ranks() -> None:
+def test_a_failed_connection_is_reported_with_its_ranks() -> None:
     outcome = played(
         f"allreduce: {{name: it, {AMONG}, attributes: {{retry_cnt: 1, timeout: 5}}}}",
         f"allgather: {{{AMONG}, after: it}}",
@@ -191,7 +191,7 @@ def test_a_failed_connection_is_told_with_its_ranks() -> None:
     ]
 
 
-def test_an_operation_without_end_is_told_with_a_rank() -> None:
+def test_an_operation_without_end_is_reported_with_a_rank() -> None:
     outcome = played(f"allreduce: {{{AMONG}, channels: 1}}", **{"time limit": "3 us"})
     _, failure = told(outcome)
     assert failure == (

@@ -105,7 +105,7 @@ def test_pauses_without_a_headroom_have_what_their_links_need() -> None:
     assert headroom_of("other", kept.links, kept.connections) == 0
 
 
-def test_a_frame_beyond_the_capture_is_told_by_its_link() -> None:
+def test_a_frame_outside_the_capture_is_named_by_its_link() -> None:
     found = failures(
         congested(),
         packets(exactly(0), {"bth.opcode": 0x0A}, link="leaf-sink"),

@@ -208,7 +208,7 @@ def test_time_is_when_all_is_at_rest() -> None:
     ]
 
 
-def test_a_failure_tells_its_place_in_the_file() -> None:
+def test_a_failure_has_its_place_in_the_file() -> None:
     outcome = play(expecting(scene(write()), holds(SINK, fill=Fill.ZEROS)))
     (failure,) = outcome.failures
     assert failure.text("mine.yaml").startswith("mine.yaml:7:5: memory server.sink: expected 00")
@@ -256,7 +256,7 @@ def test_no_memory_is_expected_to_hold_nothing() -> None:
         holds(SINK)
 
 
-def test_packets_are_told_in_the_words_of_the_file_with_the_frame_that_is_nearest() -> None:
+def test_expected_packets_are_printed_as_in_the_file_with_the_nearest_frame() -> None:
     lost = fault("drop", sent_by=CLIENT, packet=(3,), nth=(1,))
     nak: dict[str, object] = {"aeth.ack": Ack.NAK, "aeth.value": Nak.PSN_SEQUENCE_ERROR}
     found = failures(

@@ -109,7 +109,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("plan", "counter", "times"), OTHERS, ids=[one[1] for one in OTHERS])
-def test_every_other_fault_befalls_and_is_counted(
+def test_every_other_fault_is_applied_and_counted(
     plan: FaultPlan, counter: str, times: int
 ) -> None:
     scenario = befallen(plan, connections=(connection(ecn=True),))

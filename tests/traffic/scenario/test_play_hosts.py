@@ -53,7 +53,7 @@ def test_memory_on_demand_with_large_pages_and_fewer_rights() -> None:
     assert failures(scene(*steps, hosts=hosts)) == []
 
 
-def test_one_shared_queue_for_several_queue_pairs_tells_when_it_runs_low() -> None:
+def test_a_shared_receive_queue_of_several_queue_pairs_has_a_limit_event() -> None:
     server = host(
         "server",
         memory("inbox", 4096),

@@ -126,7 +126,7 @@ def test_managed_queue_pairs_have_the_attributes_of_the_plan(kind: str) -> None:
         assert [end.timeout for end in ends] == [5, 7]
 
 
-def test_who_is_not_told_a_timeout_has_the_managers() -> None:
+def test_the_default_timeout_is_that_of_the_manager() -> None:
     (endpoint,) = play(managed()).testbed.endpoints["a"]
     assert (
         endpoint.qp.attributes.timeout == endpoint.peer.qp.attributes.timeout != ATTRIBUTES.timeout

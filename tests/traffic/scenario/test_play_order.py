@@ -181,7 +181,7 @@ def test_without_a_barrier_nobody_waits_for_others(tmp_path: Path) -> None:
     assert behind >= 7
 
 
-def test_a_time_that_never_comes_is_told() -> None:
+def test_a_time_that_never_comes_is_a_failure() -> None:
     bad = step("write", name="bad", local=(EIGHT,), remote=SINK, refused="EINVAL")
     steps = (
         step("receive", SERVER, name="never"),

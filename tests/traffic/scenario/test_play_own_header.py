@@ -14,7 +14,7 @@ from rdmawire.verbs.enums import QPType
 from rdmawire.verbs.wr import SendOpcode
 from rdmawire.wire.ib import Nak
 from rdmawire.wire.tables import known_headers
-from tests.ib.test_made_up_header import OPCODES, TAGGED_WORK, TagETH, Tags, rules_with
+from tests.ib.test_rules_own_header import OPCODES, TAGGED_WORK, TagETH, Tags, rules_with
 
 TAGGED = """\
 name: A tagged message

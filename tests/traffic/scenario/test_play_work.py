@@ -255,7 +255,7 @@ def test_work_without_completion_is_over_when_it_is_posted() -> None:
     assert outcome.summary.messages == 3000
 
 
-def test_work_without_completion_that_fails_is_told() -> None:
+def test_unsignaled_work_that_fails_is_reported() -> None:
     bad = step("write", flags=(), status=None, local=(SOURCE,), remote=Span("server", "sink", 8))
     assert failures(scene(bad)) == [
         "write on client/a: expected no completion, found REM_ACCESS_ERR (frame 9)"

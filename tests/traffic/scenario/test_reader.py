@@ -279,7 +279,7 @@ def test_a_scenario_error_is_one_of_rdmawire() -> None:
     assert issubclass(ScenarioError, RdmaError)
 
 
-def test_of_many_mistakes_the_first_are_told_and_the_others_counted() -> None:
+def test_of_many_errors_the_first_are_listed_and_the_others_counted() -> None:
     keys = "".join(f"k{number}: 1\n" for number in range(MAX_MISTAKES + 30))
     with pytest.raises(ScenarioError) as caught:
         read(keys)
@@ -460,7 +460,7 @@ def test_crowds_are_read_as_well_as_pairs() -> None:
     assert scenario.connections[-1].ends == ("h999", "h1000")
 
 
-def test_who_is_on_another_island_has_no_way() -> None:
+def test_hosts_of_unconnected_networks_have_no_path() -> None:
     head = "name: Many\n" + "".join(f"{key}:\n{text}" for key, text in CROWDS.items())
     cut = head.replace("  s7-s8: {}\n", "")
     ways = "".join(f"  h{n}-s{n}: {{}}\n" for n in range(MANY))

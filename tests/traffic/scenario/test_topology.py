@@ -132,7 +132,7 @@ def test_a_file_is_seen_from_the_folder_of_the_scenario(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "topology: mine\n", "\0\1"])
-def test_mistakes_of_such_a_file_are_told_in_one_line(tmp_path: Path, content: str) -> None:
+def test_errors_of_a_topology_file_are_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "mine.yaml").write_text(content)
     (tmp_path / "scenario.yaml").write_text(text("", "mine.yaml"))
     with pytest.raises(ScenarioError, match=r"9:15: found mine\.yaml.*; expected the file of a"):

@@ -143,7 +143,9 @@ def test_addresses_that_no_host_has(text: str) -> None:
 
 
 @pytest.mark.parametrize(("parse", "unit"), [(types.parse_size, "TiB"), (types.parse_time, "s")])
-def test_more_than_any_value_is_told_with_the_bound(parse: Callable[[str], int], unit: str) -> None:
+def test_a_value_that_is_too_large_is_reported_with_the_bound(
+    parse: Callable[[str], int], unit: str
+) -> None:
     with pytest.raises(TextError) as caught:
         parse(f"99999999999999999999 {unit}")
     assert parse(caught.value.expected.removeprefix("no more than ")) <= types.MAX_NUMBER
