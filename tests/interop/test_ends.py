@@ -8,7 +8,7 @@ import pytest
 
 from rdmawire.capture import Record, create_capture
 from rdmawire.dissect import generated
-from tests.wire.test_ends import CASES, sealed
+from tests.wire.test_checksum import CASES, sealed
 
 NOT_ALLOWED = "no home among hop by hop"
 """RFC 6275, 6.3: the option occurs in destination options alone. tshark takes it here, too."""

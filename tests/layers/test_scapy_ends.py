@@ -5,7 +5,7 @@ import pytest
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 
-from tests.wire.test_ends import CASES, sealed
+from tests.wire.test_checksum import CASES, sealed
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("type", "segments"))])
