@@ -6,8 +6,8 @@ from tools.mutants.mutation import ROOT, Mutant
 
 _KEYS = (
     "tests/test_identifier.py", "tests/fabric/test_identifiers.py", "tests/memory/test_key.py",
-    "tests/memory/test_chosen_key.py", "tests/memory/test_mw.py", "tests/memory/test_region.py",
-    "tests/memory/test_on_demand.py", "tests/memory/test_fast.py",
+    "tests/memory/test_key_chosen.py", "tests/memory/test_mw.py", "tests/memory/test_region.py",
+    "tests/memory/test_region_on_demand.py", "tests/memory/test_fast_reg.py",
 )  # fmt: skip
 _REQUESTER = (
     "tests/ib/test_completer.py", "tests/ib/test_requester.py",
