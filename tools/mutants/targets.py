@@ -5,9 +5,10 @@ from typing import NamedTuple
 from tools.mutants.mutation import ROOT, Mutant
 
 _KEYS = (
-    "tests/test_identifier.py", "tests/fabric/test_identifiers.py", "tests/memory/test_key.py",
-    "tests/memory/test_key_chosen.py", "tests/memory/test_mw.py", "tests/memory/test_region.py",
-    "tests/memory/test_region_on_demand.py", "tests/memory/test_fast_reg.py",
+    "tests/test_identifier.py", "tests/fabric/test_host_identifiers.py",
+    "tests/memory/test_key.py", "tests/memory/test_key_chosen.py", "tests/memory/test_mw.py",
+    "tests/memory/test_region.py", "tests/memory/test_region_on_demand.py",
+    "tests/memory/test_fast_reg.py",
 )  # fmt: skip
 _REQUESTER = (
     "tests/ib/test_completer.py", "tests/ib/test_requester.py",
