@@ -19,7 +19,7 @@ from rdmawire.gpudirect import (
     local_time,
 )
 from rdmawire.units import gbps, us
-from tests.gpudirect.nccl_measured import MEASURED
+from tests.gpudirect.nccl.measured import MEASURED
 
 CABLE = Cable(latency=us(1), rate=gbps(400))
 FLOWS = [one for one in Collective if not one.has_root]
