@@ -11,7 +11,7 @@ from rdmawire.traffic.scenario.reader import read_tree
 from rdmawire.traffic.scenario.runner.play import play
 from tests.effort import examples
 from tests.traffic.scenario.base import PLACES, at, base, noded, parsed
-from tests.traffic.scenario.test_schema import ROWS, Row
+from tests.traffic.scenario.test_section_rows import ROWS, Row
 
 CHANGES = st.lists(
     st.sampled_from(ROWS).flatmap(
