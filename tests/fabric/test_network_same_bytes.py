@@ -96,7 +96,8 @@ def test_the_seed_decides(here: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way["LC_ALL"])
 def test_nothing_else_does(way: dict[str, str], here: list[str], tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tests.fabric.test_network_same_bytes import both;"
+        "import sys; from pathlib import Path;"
+        "from tests.fabric.test_network_same_bytes import both;"
         "print(*both(1, Path(sys.argv[1])))"
     )
     found = subprocess.run(

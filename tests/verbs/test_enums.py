@@ -1,11 +1,19 @@
-"""Numbers that applications may rely on: those of libibverbs' verbs.h."""
+"""Numbers and fields that applications may rely on: those of libibverbs' verbs.h."""
 
 from enum import IntEnum, IntFlag
 
 import pytest
 
 from rdmawire.verbs.async_event import EventType
-from rdmawire.verbs.enums import MigrationState, QPState, QPType, WCFlags, WCOpcode, WCStatus
+from rdmawire.verbs.enums import (
+    MigrationState,
+    QPState,
+    QPType,
+    WCFlags,
+    WCOpcode,
+    WCStatus,
+    WorkCompletion,
+)
 from rdmawire.verbs.profile import AtomicCap
 from rdmawire.verbs.srq import SRQType
 
@@ -46,3 +54,22 @@ def test_other_numbers(enum: type[IntEnum] | type[IntFlag], numbers: dict[str, i
 def test_one_bit_distinguishes_receives_from_sends() -> None:
     receives = {opcode for opcode in WCOpcode if opcode & WCOpcode.RECV}
     assert receives == {WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM}
+
+
+# ibv_poll_cq(3); imm_data and invalidated_rkey share a place there.
+IBV_WC = (
+    *("wr_id", "status", "opcode", "vendor_err", "byte_len", "imm_data", "invalidated_rkey"),
+    *("qp_num", "src_qp", "wc_flags", "pkey_index", "slid", "sl", "dlid_path_bits"),
+)
+
+
+def test_fields_are_those_of_ibv_wc() -> None:
+    assert WorkCompletion._fields[: len(IBV_WC)] == IBV_WC
+    assert WorkCompletion._fields[len(IBV_WC) :] == ("vlan_id", "smac", "network_hdr_type")
+
+
+def test_the_defaults_are_a_successful_send() -> None:
+    completion = WorkCompletion(7)
+    assert (completion.wr_id, completion.status) == (7, WCStatus.SUCCESS)
+    assert completion.opcode is WCOpcode.SEND
+    assert not any(completion[3:])

@@ -81,3 +81,17 @@ def test_results_are_kept_by_the_headers_that_are_known() -> None:
                 assert last("name") is header
         assert last("name") is tables()[-1]
     assert len(calls) == 3
+
+
+TITLES = {table.__name__: (table.__doc__ or "").strip().split("\n") for table in tables()}
+"""The lines of each table's docstring: the first is its title in trees and pages."""
+
+
+def test_titles_are_sentences_of_one_line() -> None:
+    for name, lines in TITLES.items():
+        assert lines[0].endswith("."), name
+        assert not "".join(lines[1:2]), f"the title of {name} goes on in the next line"
+
+
+def test_no_two_tables_have_the_same_title() -> None:
+    assert len({lines[0] for lines in TITLES.values()}) == len(TITLES)
